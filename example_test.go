@@ -1,0 +1,210 @@
+package msgpush_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/url"
+	"time"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+func ExampleNewClient() {
+	service := msgpushtest.NewServer() // in a program, the service's own URL and key
+	defer service.Close()
+
+	client, err := msgpush.NewClient(service.URL, service.AccessKey,
+		msgpush.WithTimeout(5*time.Second),
+		msgpush.WithUserAgent("billing/2.1"),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	page, err := client.MPList(context.Background(), msgpush.PageRequest{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(page.Total, "official-account channels")
+	// Output: 0 official-account channels
+}
+
+// exampleClient returns a client of a stand-in with records.
+func exampleClient() (*msgpush.Client, func()) {
+	service := msgpushtest.NewServer()
+	service.SetRecords(msgpushtest.Seed())
+	client, err := msgpush.NewClient(service.URL, service.AccessKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, service.Close
+}
+
+func ExampleClient_MailDetail() {
+	client, done := exampleClient()
+	defer done()
+
+	mail, err := client.MailDetail(context.Background(), "101")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(mail.MailName, mail.SMTPServer, mail.SMTPPort)
+	fmt.Println("password:", mail.Password)
+	// Output:
+	// 告警邮箱 smtp.example.com 465
+	// password: [redacted]
+}
+
+func ExampleClient_MPList() {
+	client, done := exampleClient()
+	defer done()
+
+	page, err := client.MPList(context.Background(), msgpush.PageRequest{PageSize: 2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("page %d of %d\n", page.PageNum, page.Pages)
+	for _, channel := range page.List {
+		ids, err := channel.FuncInfo.IDs()
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(channel.ID, channel.NickName, ids)
+	}
+	// Output:
+	// page 1 of 2
+	// 201 运维通知 [1 15 4 7]
+	// 202 订单助手 [1 2]
+}
+
+func ExampleClient_ForwardRuleList() {
+	client, done := exampleClient()
+	defer done()
+
+	page, err := client.ForwardRuleList(context.Background(), msgpush.PageRequest{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, rule := range page.List {
+		if rule.TokenID == msgpush.AllTokensID {
+			fmt.Println(rule.ID, rule.RuleName, "applies to all tokens")
+		}
+	}
+	// Output: 301 严重告警转值班 applies to all tokens
+}
+
+func ExampleClient_ForwardLogList() {
+	client, done := exampleClient()
+	defer done()
+
+	page, err := client.ForwardLogList(context.Background(), msgpush.ForwardLogRequest{
+		PageRequest: msgpush.PageRequest{PageSize: 1},
+		Params:      msgpush.ForwardLogParams{RuleID: new(int64(301)), MatchResult: new(0)},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, record := range page.List {
+		created, err := record.CreateTime.Time(time.UTC) // the zone is for the caller to know
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(record.ID, created.Format(time.RFC3339), record.MatchResultName)
+	}
+	// Output: 9044 2026-11-04T19:40:00Z 未匹配
+}
+
+func ExampleCall() {
+	client, done := exampleClient()
+	defer done()
+
+	// The same request as that of MailDetail, with a type of one's own.
+	mail, err := msgpush.Call[struct {
+		Name string `json:"mailName"`
+	}](context.Background(), client, msgpush.Request{
+		Method:     "GET",
+		Path:       "/api/open/mail/detail",
+		Query:      url.Values{"mailId": {"101"}},
+		Repeatable: true,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(mail.Name)
+	// Output: 告警邮箱
+}
+
+func ExampleOperations() {
+	for _, op := range msgpush.Operations() {
+		if op.Specified() {
+			fmt.Println(op, op.Method, op.Path)
+		}
+	}
+	// Output:
+	// mail channel detail GET /api/open/mail/detail
+	// official-account channel list POST /api/open/mp/list
+	// message rule list POST /api/open/forwardRule/list
+	// trigger record list POST /api/open/forwardLog/list
+}
+
+// The ways in which a call fails are told apart by the type of the error.
+func Example_errors() {
+	client, done := exampleClient()
+	defer done()
+
+	_, err := client.MailDetail(context.Background(), "999")
+
+	var apiErr *msgpush.APIError
+	var decodeErr *msgpush.DecodeError
+	var urlErr *url.Error
+	switch {
+	case errors.As(err, &apiErr):
+		fmt.Println("refused with code", apiErr.Code)
+	case errors.As(err, &decodeErr):
+		fmt.Println("not understood:", len(decodeErr.Body), "bytes")
+	case errors.Is(err, context.DeadlineExceeded):
+		fmt.Println("too late")
+	case errors.As(err, &urlErr):
+		fmt.Println("no answer:", urlErr.Err)
+	}
+	fmt.Println(err)
+	// Output:
+	// refused with code 404
+	// msgpush: mail channel detail: HTTP 200, code 404: there is no mail channel with the id "999"
+}
+
+func ExampleUnimplementedError() {
+	client, done := exampleClient()
+	defer done()
+
+	err := client.ForwardRuleCreate(context.Background())
+	fmt.Println(errors.Is(err, errors.ErrUnsupported))
+	fmt.Println(err)
+	// Output:
+	// true
+	// msgpush: message rule create is not implemented: the document gives only its name and its method, POST; if you know its path and shape, send it with msgpush.Call
+}
+
+func ExampleSecret() {
+	mail := msgpush.MailChannel{ID: 1, Password: "correct-horse"}
+	fmt.Printf("%+v\n", mail.Password)
+	fmt.Println(len(string(mail.Password)), "characters")
+	// Output:
+	// [redacted]
+	// 13 characters
+}
+
+func ExampleFuncInfo_IDs() {
+	ids, err := msgpush.FuncInfo("1,15,4,").IDs()
+	fmt.Println(ids, err)
+	// Output: [1 15 4] <nil>
+}
+
+func ExampleDateTime_Time() {
+	created := msgpush.DateTime("2026-02-26 23:02:12")
+	t, err := created.Time(time.FixedZone("UTC+8", 8*60*60))
+	fmt.Println(t, err)
+	// Output: 2026-02-26 23:02:12 +0800 UTC+8 <nil>
+}

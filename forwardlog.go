@@ -1,0 +1,66 @@
+package msgpush
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+)
+
+// A ForwardLog is a rule trigger record: the evaluation of a message rule
+// (part 2.6 of the document).
+type ForwardLog struct {
+	ID       int64  `json:"id"`
+	RuleID   int64  `json:"ruleId"`
+	RuleName string `json:"ruleName"`
+	// SourceType is a code whose values the document does not show.
+	SourceType     int    `json:"sourceType"`
+	SourceTypeName string `json:"sourceTypeName"`
+	// RequestIP may be masked in part, so it need not be an IP address.
+	RequestIP string `json:"requestIp"`
+	// MatchResult is a code whose values the document does not show.
+	MatchResult     int    `json:"matchResult"`
+	MatchResultName string `json:"matchResultName"`
+	// ShortCodes may be masked in part.
+	ShortCodes string `json:"shortCodes"`
+	// ErrorMessage is empty where there was no error.
+	ErrorMessage string   `json:"errorMessage"`
+	CreateTime   DateTime `json:"createTime"`
+}
+
+// A ForwardLogRequest asks for one page of the rule trigger records, all or
+// those that the parameters choose.
+type ForwardLogRequest struct {
+	PageRequest
+	Params ForwardLogParams `json:"params"`
+}
+
+// ForwardLogParams chooses among the rule trigger records. A nil member chooses
+// nothing and is not sent; 0 is a value like any other, written new(0).
+type ForwardLogParams struct {
+	// RuleID chooses the records of one rule.
+	RuleID *int64 `json:"ruleId,omitempty"`
+	// MatchResult chooses the records with one match result code.
+	MatchResult *int `json:"matchResult,omitempty"`
+}
+
+var (
+	opForwardLogList   = Operation{"trigger record", "list", http.MethodPost, "/api/open/forwardLog/list"}
+	opForwardLogDetail = Operation{Group: "trigger record", Name: "detail", Method: http.MethodGet}
+)
+
+// ForwardLogList returns one page of the rule trigger records (part 4.4 of the
+// document).
+func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
+	page, err := r.PageRequest.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("msgpush: %s: %w", opForwardLogList, err)
+	}
+	r.PageRequest = page
+	return list[ForwardLog](ctx, c, opForwardLogList, r)
+}
+
+// ForwardLogDetail is not implemented: the document gives only its name and method. It
+// returns an [*UnimplementedError].
+func (c *Client) ForwardLogDetail(context.Context) error {
+	return &UnimplementedError{opForwardLogDetail}
+}

@@ -1,0 +1,100 @@
+package msgpush
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+)
+
+// AllTokensID is the TokenID of a [ForwardRule] that applies to all message
+// tokens (part 2.5 of the document).
+const AllTokensID int64 = -1
+
+// A ForwardRule is the summary of a message rule (part 2.5 of the document).
+type ForwardRule struct {
+	ID int64 `json:"id"`
+	// TokenID is the id of the message token that the rule applies to, or
+	// [AllTokensID].
+	TokenID   int64  `json:"tokenId"`
+	TokenName string `json:"tokenName"`
+	RuleName  string `json:"ruleName"`
+	// SourceType and Status are codes whose values the document does not show.
+	SourceType     int      `json:"sourceType"`
+	SourceTypeName string   `json:"sourceTypeName"`
+	Status         int      `json:"status"`
+	Sort           int      `json:"sort"`
+	ConditionExpr  string   `json:"conditionExpr"`
+	TargetCount    int      `json:"targetCount"`
+	CreateTime     DateTime `json:"createTime"`
+}
+
+var (
+	opForwardRuleList = Operation{"message rule", "list", http.MethodPost, "/api/open/forwardRule/list"}
+
+	opForwardRuleDetail     = Operation{Group: "message rule", Name: "detail", Method: http.MethodGet}
+	opForwardRuleCreate     = Operation{Group: "message rule", Name: "create", Method: http.MethodPost}
+	opForwardRuleModify     = Operation{Group: "message rule", Name: "modify", Method: http.MethodPost}
+	opForwardRuleDelete     = Operation{Group: "message rule", Name: "delete", Method: http.MethodDelete}
+	opForwardRuleSetEnabled = Operation{Group: "message rule", Name: "enable/disable", Method: http.MethodGet}
+	opForwardRuleTest       = Operation{Group: "message rule", Name: "test", Method: http.MethodPost}
+	opForwardRuleMode       = Operation{Group: "message rule", Name: "get mode", Method: http.MethodGet}
+	opForwardRuleSetMode    = Operation{Group: "message rule", Name: "set mode", Method: http.MethodGet}
+)
+
+// ForwardRuleList returns one page of the message rules (part 4.3 of the
+// document).
+func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[ForwardRule], error) {
+	r, err := r.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("msgpush: %s: %w", opForwardRuleList, err)
+	}
+	return list[ForwardRule](ctx, c, opForwardRuleList, r)
+}
+
+// ForwardRuleDetail is not implemented: the document gives only its name and method. It
+// returns an [*UnimplementedError].
+func (c *Client) ForwardRuleDetail(context.Context) error {
+	return &UnimplementedError{opForwardRuleDetail}
+}
+
+// ForwardRuleCreate is not implemented: the document gives only its name and method. It
+// returns an [*UnimplementedError].
+func (c *Client) ForwardRuleCreate(context.Context) error {
+	return &UnimplementedError{opForwardRuleCreate}
+}
+
+// ForwardRuleModify is not implemented: the document gives only its name and method. It
+// returns an [*UnimplementedError].
+func (c *Client) ForwardRuleModify(context.Context) error {
+	return &UnimplementedError{opForwardRuleModify}
+}
+
+// ForwardRuleDelete is not implemented: the document gives only its name and method. It
+// returns an [*UnimplementedError].
+func (c *Client) ForwardRuleDelete(context.Context) error {
+	return &UnimplementedError{opForwardRuleDelete}
+}
+
+// ForwardRuleSetEnabled is not implemented: the document gives only its name and method. It
+// returns an [*UnimplementedError].
+func (c *Client) ForwardRuleSetEnabled(context.Context) error {
+	return &UnimplementedError{opForwardRuleSetEnabled}
+}
+
+// ForwardRuleTest is not implemented: the document gives only its name and method. It
+// returns an [*UnimplementedError].
+func (c *Client) ForwardRuleTest(context.Context) error {
+	return &UnimplementedError{opForwardRuleTest}
+}
+
+// ForwardRuleMode is not implemented: the document gives only its name and method. It
+// returns an [*UnimplementedError].
+func (c *Client) ForwardRuleMode(context.Context) error {
+	return &UnimplementedError{opForwardRuleMode}
+}
+
+// ForwardRuleSetMode is not implemented: the document gives only its name and method. It
+// returns an [*UnimplementedError].
+func (c *Client) ForwardRuleSetMode(context.Context) error {
+	return &UnimplementedError{opForwardRuleSetMode}
+}

@@ -1,0 +1,202 @@
+package msgpush_test
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+// document is testdata/interface.json: the tables of parts 2, 4 and 5 of the
+// document of the interface.
+type document struct {
+	Envelope  []field
+	Page      []field
+	Records   map[string][]field
+	Specified []struct {
+		Group, Name, Method, Path string
+		Query, Body, Params       []field
+		Data, List                string
+	}
+	Named          []struct{ Group, Name, Method string }
+	Groups         []string
+	Authentication map[string]map[string]string
+}
+
+type field struct{ Field, Type string }
+
+func readDocument(t *testing.T) document {
+	t.Helper()
+	var d document
+	decoder := json.NewDecoder(strings.NewReader(readFile(t, "interface.json")))
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&d))
+	return d
+}
+
+// kinds are the kinds of Go field in which each type of the document fits.
+var kinds = map[string][]reflect.Kind{
+	"integer":          {reflect.Int, reflect.Int64},
+	"string":           {reflect.String},
+	"object":           {reflect.Struct},
+	"array of records": {reflect.Slice},
+}
+
+// assertFields checks that a struct has the fields of a table, in its order,
+// and no others.
+func assertFields(t *testing.T, want []field, record any) {
+	t.Helper()
+	typ := reflect.TypeOf(record)
+	var names []string
+	for _, f := range reflect.VisibleFields(typ) {
+		require.True(t, f.IsExported(), f.Name)
+		names = append(names, f.Tag.Get("json"))
+	}
+	var wantNames []string
+	for i, f := range want {
+		wantNames = append(wantNames, f.Field)
+		if i < typ.NumField() {
+			assert.Contains(t, kinds[f.Type], typ.Field(i).Type.Kind(), "the kind of %s", f.Field)
+		}
+	}
+	assert.Equal(t, wantNames, names)
+}
+
+func TestRecordsHaveTheFieldsOfTheDocument(t *testing.T) {
+	doc := readDocument(t)
+	records := map[string]any{
+		"mail channel":             msgpush.MailChannel{},
+		"official-account channel": msgpush.MPChannel{},
+		"message rule":             msgpush.ForwardRule{},
+		"trigger record":           msgpush.ForwardLog{},
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(doc.Records)), slices.Collect(maps.Keys(records)))
+	for name, record := range records {
+		t.Run(name, func(t *testing.T) { assertFields(t, doc.Records[name], record) })
+	}
+	t.Run("envelope", func(t *testing.T) { assertFields(t, doc.Envelope, msgpush.Envelope[struct{}]{}) })
+	t.Run("page", func(t *testing.T) { assertFields(t, doc.Page, msgpush.Page[struct{}]{}) })
+}
+
+func TestIDsAndTotalsHave64Bits(t *testing.T) {
+	for _, record := range []any{msgpush.MailChannel{}, msgpush.MPChannel{}, msgpush.ForwardRule{}, msgpush.ForwardLog{}, msgpush.Page[int]{}} {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(record)) {
+			name := f.Tag.Get("json")
+			if name == "id" || name == "total" || strings.HasSuffix(name, "Id") {
+				assert.Equal(t, reflect.Int64, f.Type.Kind(), "%T.%s", record, f.Name)
+			}
+		}
+	}
+}
+
+func TestRequestsAreThoseOfTheDocument(t *testing.T) {
+	ruleID, matchResult := int64(9), 0
+	calls := map[string]func(*msgpush.Client) error{
+		"mail channel detail": func(c *msgpush.Client) error {
+			_, err := c.MailDetail(ctx, "5")
+			return err
+		},
+		"official-account channel list": func(c *msgpush.Client) error {
+			_, err := c.MPList(ctx, msgpush.PageRequest{})
+			return err
+		},
+		"message rule list": func(c *msgpush.Client) error {
+			_, err := c.ForwardRuleList(ctx, msgpush.PageRequest{})
+			return err
+		},
+		"trigger record list": func(c *msgpush.Client) error {
+			params := msgpush.ForwardLogParams{RuleID: &ruleID, MatchResult: &matchResult}
+			_, err := c.ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: params})
+			return err
+		},
+	}
+	doc := readDocument(t)
+	assert.Len(t, calls, len(doc.Specified))
+	for _, op := range doc.Specified {
+		t.Run(op.Group+" "+op.Name, func(t *testing.T) {
+			handler, requests := recording(`{"code":200,"msg":"","data":{}}`)
+			require.NoError(t, calls[op.Group+" "+op.Name](newClient(t, handler)))
+			require.Len(t, *requests, 1)
+			r := (*requests)[0]
+			assert.Equal(t, op.Method, r.Method)
+			assert.Equal(t, op.Path, r.Path)
+			for name, value := range doc.Authentication["every operation"] {
+				assert.Equal(t, strings.ReplaceAll(value, "<ACCESS_KEY>", testKey), r.Header.Get(name))
+			}
+			for name, value := range doc.Authentication[op.Method] {
+				assert.Equal(t, value, r.Header.Get(name))
+			}
+			assertMembers(t, op.Query, queryMembers(r.Query))
+			var body map[string]any
+			if r.Body != "" {
+				require.NoError(t, json.Unmarshal([]byte(r.Body), &body))
+			}
+			assertMembers(t, op.Body, body)
+			if op.Params != nil {
+				assertMembers(t, op.Params, body["params"])
+			}
+		})
+	}
+}
+
+func queryMembers(query string) map[string]any {
+	members := map[string]any{}
+	if query == "" {
+		return members
+	}
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		members[name] = value
+	}
+	return members
+}
+
+// assertMembers checks that an object has the members of a table and no others.
+func assertMembers(t *testing.T, want []field, object any) {
+	t.Helper()
+	members, _ := object.(map[string]any)
+	assert.Len(t, members, len(want))
+	for _, f := range want {
+		switch v := members[f.Field].(type) {
+		case float64:
+			assert.Equal(t, "integer", f.Type, f.Field)
+		case string:
+			assert.Equal(t, "string", f.Type, f.Field)
+		case map[string]any:
+			assert.Equal(t, "object", f.Type, f.Field)
+		default:
+			t.Errorf("%s is %T", f.Field, v)
+		}
+	}
+}
+
+func TestTheCatalogueIsThatOfTheDocument(t *testing.T) {
+	doc := readDocument(t)
+	var want []msgpush.Operation
+	for _, op := range doc.Specified {
+		want = append(want, msgpush.Operation{Group: op.Group, Name: op.Name, Method: op.Method, Path: op.Path})
+	}
+	for _, op := range doc.Named {
+		want = append(want, msgpush.Operation{Group: op.Group, Name: op.Name, Method: op.Method})
+	}
+	for _, group := range doc.Groups {
+		want = append(want, msgpush.Operation{Group: group})
+	}
+	assert.Equal(t, want, msgpush.Operations())
+	for i, op := range msgpush.Operations() {
+		assert.Equal(t, i < len(doc.Specified), op.Specified(), op)
+	}
+}
+
+func TestTheCatalogueIsTheCallers(t *testing.T) {
+	first := msgpush.Operations()
+	first[0].Path = "/changed"
+	assert.Equal(t, "/api/open/mail/detail", msgpush.Operations()[0].Path)
+}

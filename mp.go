@@ -1,0 +1,60 @@
+package msgpush
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// An MPChannel is an official-account channel (part 2.4 of the document).
+type MPChannel struct {
+	ID                 int64    `json:"id"`
+	NickName           string   `json:"nickName"`
+	HeadImg            string   `json:"headImg"`
+	PrincipalName      string   `json:"principalName"`
+	AuthorizationAppID string   `json:"authorizationAppid"`
+	FuncInfo           FuncInfo `json:"funcInfo"`
+	// ServiceType and VerifyType are codes whose values the document does not
+	// show.
+	ServiceType int      `json:"serviceType"`
+	VerifyType  int      `json:"verifyType"`
+	Alias       string   `json:"alias"`
+	UpdateTime  DateTime `json:"updateTime"`
+}
+
+// FuncInfo is a list of function ids as the service sends it: separated by
+// commas, with a comma at the end, such as "1,2,15,".
+type FuncInfo string
+
+// IDs returns the function ids in order, none for an empty list. The comma at
+// the end may be missing. It returns an error where something else than an
+// integer stands between the commas.
+func (f FuncInfo) IDs() ([]int, error) {
+	if f == "" {
+		return nil, nil
+	}
+	parts := strings.Split(strings.TrimSuffix(string(f), ","), ",")
+	ids := make([]int, len(parts))
+	for i, part := range parts {
+		id, err := strconv.Atoi(part)
+		if err != nil {
+			return nil, fmt.Errorf("msgpush: FuncInfo.IDs: id %d of %d is %q, not an integer", i+1, len(parts), excerpt(part))
+		}
+		ids[i] = id
+	}
+	return ids, nil
+}
+
+var opMPList = Operation{"official-account channel", "list", http.MethodPost, "/api/open/mp/list"}
+
+// MPList returns one page of the official-account channels (part 4.2 of the
+// document).
+func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], error) {
+	r, err := r.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("msgpush: %s: %w", opMPList, err)
+	}
+	return list[MPChannel](ctx, c, opMPList, r)
+}

@@ -1,0 +1,207 @@
+// Package msgpushtest provides a stand-in for the message push service, to
+// test against without a network, an account or an access key.
+//
+// A [Server] listens on loopback and answers the four operations that the
+// document of the interface specifies, from the [Records] that it is given:
+//
+//	srv := msgpushtest.NewServer()
+//	defer srv.Close()
+//	srv.SetRecords(msgpushtest.Seed())
+//	client, err := msgpush.NewClient(srv.URL, srv.AccessKey)
+//
+// # Choices of the stand-in
+//
+// The document leaves open how the service refuses and what it takes for
+// granted. Where the stand-in must do something, the choice is its own, and
+// the real service may do something else:
+//
+//   - A refusal has HTTP status 200, one of the Code constants as its code, and
+//     null as its data.
+//   - A body without current or pageSize asks for page 1, or for
+//     [msgpush.DefaultPageSize] records. Numbers below 1 are refused.
+//   - A body without params chooses every record.
+//   - Members that the document does not show are refused, and so is null.
+//   - A page beyond the last has an empty list and the number that was asked
+//     for.
+//   - Records are listed in the order in which they were set.
+package msgpushtest
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+
+	"example.com/msgpush"
+)
+
+// The codes of the stand-in's refusals. They are its own: the document shows
+// none but 200, for success.
+const (
+	CodeBadRequest       = 400 // the query or the body is not what the operation takes
+	CodeAccessKey        = 401 // the access key is missing, or not the server's
+	CodeNotFound         = 404 // there is no such operation, or no record with that id
+	CodeMethodNotAllowed = 405 // the operation has another method
+	CodeContentType      = 415 // the body is not declared to be application/json
+)
+
+// Records is what a [Server] holds. The zero value is an account without any.
+type Records struct {
+	MailChannels []msgpush.MailChannel
+	MPChannels   []msgpush.MPChannel
+	ForwardRules []msgpush.ForwardRule
+	ForwardLogs  []msgpush.ForwardLog
+}
+
+// A Server is a stand-in for the service on loopback. Make it with [NewServer]
+// and close it when done. It is safe for concurrent use.
+type Server struct {
+	// URL is the base URL, of the form http://127.0.0.1:port.
+	URL string
+	// AccessKey is the key that requests must carry, another one for each
+	// server. Changing it has no effect.
+	AccessKey string
+
+	http *httptest.Server
+	key  string
+
+	mu      sync.Mutex
+	records Records // replaced as a whole, its slices never change
+}
+
+// NewServer starts a server without records.
+func NewServer() *Server {
+	key := "test-" + rand.Text()
+	s := &Server{AccessKey: key, key: key}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/api/open/mail/detail", s.serve(http.MethodGet, s.mailDetail))
+	mux.HandleFunc("/api/open/mp/list", s.serve(http.MethodPost, s.mpList))
+	mux.HandleFunc("/api/open/forwardRule/list", s.serve(http.MethodPost, s.forwardRuleList))
+	mux.HandleFunc("/api/open/forwardLog/list", s.serve(http.MethodPost, s.forwardLogList))
+	mux.HandleFunc("/", s.serve("", s.unknown))
+	s.http = httptest.NewServer(mux)
+	s.URL = s.http.URL
+	return s
+}
+
+// Close stops the server once it has answered the requests that it has.
+func (s *Server) Close() { s.http.Close() }
+
+// SetRecords has the server hold a copy of r, and nothing else.
+func (s *Server) SetRecords(r Records) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records = Records{
+		MailChannels: slices.Clone(r.MailChannels),
+		MPChannels:   slices.Clone(r.MPChannels),
+		ForwardRules: slices.Clone(r.ForwardRules),
+		ForwardLogs:  slices.Clone(r.ForwardLogs),
+	}
+}
+
+// snapshot returns the records as they are now, to be read only.
+func (s *Server) snapshot() Records {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records
+}
+
+// A refusal is what is wrong with a request.
+type refusal struct {
+	code int
+	msg  string
+}
+
+func refuse(code int, format string, args ...any) *refusal {
+	return &refusal{code, fmt.Sprintf(format, args...)}
+}
+
+// serve answers with what an operation returns, after the checks that are the
+// same for all of them. An empty method stands for any.
+func (s *Server) serve(method string, operation func(*http.Request) (any, *refusal)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		envelope := msgpush.Envelope[any]{Code: 200, Msg: "success"}
+		refused := s.check(method, r)
+		if refused == nil {
+			envelope.Data, refused = operation(r)
+		}
+		if refused != nil {
+			envelope = msgpush.Envelope[any]{Code: refused.code, Msg: refused.msg}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(envelope) // fails only where nobody listens any more
+	}
+}
+
+func (s *Server) check(method string, r *http.Request) *refusal {
+	if r.Header.Get("access-key") != s.key {
+		return refuse(CodeAccessKey, "the access-key header is missing, or has another key than the server's")
+	}
+	if method != "" && r.Method != method {
+		return refuse(CodeMethodNotAllowed, "%s takes %s, not %s", r.URL.Path, method, r.Method)
+	}
+	contentType := r.Header.Get("Content-Type")
+	if mediaType, _, _ := mime.ParseMediaType(contentType); method == http.MethodPost && mediaType != "application/json" {
+		return refuse(CodeContentType, "the Content-Type header is %q, not application/json", contentType)
+	}
+	return nil
+}
+
+func (s *Server) unknown(r *http.Request) (any, *refusal) {
+	return nil, refuse(CodeNotFound, "there is no operation at %s", r.URL.Path)
+}
+
+func (s *Server) mailDetail(r *http.Request) (any, *refusal) {
+	if r.ContentLength != 0 {
+		return nil, refuse(CodeBadRequest, "the operation takes no body")
+	}
+	id := r.URL.Query().Get("mailId")
+	if id == "" {
+		return nil, refuse(CodeBadRequest, "the query has no mailId")
+	}
+	for _, channel := range s.snapshot().MailChannels {
+		if strconv.FormatInt(channel.ID, 10) == id {
+			return channel, nil
+		}
+	}
+	return nil, refuse(CodeNotFound, "there is no mail channel with the id %q", id)
+}
+
+func (s *Server) mpList(r *http.Request) (any, *refusal) {
+	return listAll(r, s.snapshot().MPChannels)
+}
+
+func (s *Server) forwardRuleList(r *http.Request) (any, *refusal) {
+	return listAll(r, s.snapshot().ForwardRules)
+}
+
+func (s *Server) forwardLogList(r *http.Request) (any, *refusal) {
+	body, refused := readObject(r.Body, "current", "pageSize", "params")
+	if refused != nil {
+		return nil, refused
+	}
+	params, refused := body.object("params", "ruleId", "matchResult")
+	if refused != nil {
+		return nil, refused
+	}
+	ruleID, refused := params.integer("ruleId")
+	if refused != nil {
+		return nil, refused
+	}
+	matchResult, refused := params.integer("matchResult")
+	if refused != nil {
+		return nil, refused
+	}
+	var chosen []msgpush.ForwardLog
+	for _, log := range s.snapshot().ForwardLogs {
+		if (ruleID == nil || *ruleID == log.RuleID) && (matchResult == nil || *matchResult == int64(log.MatchResult)) {
+			chosen = append(chosen, log)
+		}
+	}
+	return pageOf(body, chosen)
+}

@@ -1,0 +1,169 @@
+package msgpush
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// An Operation is an operation of the interface, or a group of operations of
+// which the document shows no single one. What the document does not show is
+// empty.
+type Operation struct {
+	// Group is what the operation is about, such as "message rule".
+	Group string
+	// Name is what it does, such as "list". A group has none.
+	Name string
+	// Method is its HTTP method.
+	Method string
+	// Path is its path below the base URL.
+	Path string
+}
+
+// Specified tells whether the document shows how to call the operation, that
+// is, whether this package implements it.
+func (o Operation) Specified() bool { return o.Path != "" }
+
+// String returns the group and the name, such as "message rule list".
+func (o Operation) String() string { return strings.TrimSuffix(o.Group+" "+o.Name, " ") }
+
+// Operations returns every operation that the document specifies (parts 4.1 to
+// 4.4), those that it only names (parts 4.5 and 5), and the groups of which it
+// names no operation (part 4.5). The slice is the caller's.
+func Operations() []Operation {
+	operations := []Operation{
+		opMailDetail,
+		opMPList,
+		opForwardRuleList,
+		opForwardLogList,
+
+		opForwardRuleDetail,
+		opForwardRuleCreate,
+		opForwardRuleModify,
+		opForwardRuleDelete,
+		opForwardRuleSetEnabled,
+		opForwardRuleTest,
+		opForwardRuleMode,
+		opForwardRuleSetMode,
+		opForwardLogDetail,
+		opWebhookList,
+		opWebhookDetail,
+		opWebhookCreate,
+		opWebhookModify,
+		opEnterpriseAppList,
+		opMailList,
+
+		opAccessKeyObtain,
+	}
+	for _, group := range []string{
+		"access key",
+		"messages",
+		"user",
+		"message tokens",
+		"groups",
+		"group users",
+		"function settings",
+		"friends",
+		"preprocessing",
+		"image management",
+		"companion form product",
+		"companion document product",
+		"companion table product",
+	} {
+		operations = append(operations, Operation{Group: group})
+	}
+	return operations
+}
+
+// A Request describes a call of an operation for which this package has no
+// method.
+type Request struct {
+	// Method is the HTTP method.
+	Method string
+	// Path is added to the base URL. It begins with one slash and has no
+	// query, no fragment and no "..". Escapes such as %2F are sent as they are.
+	Path string
+	// Query is a struct with url tags as go-querystring reads them, a pointer
+	// to one, or [url.Values]; nil is no query.
+	Query any
+	// Body is marshalled to JSON; nil is no body. A GET has none.
+	Body any
+	// Repeatable says that it does no harm if the service gets the request
+	// more than once.
+	Repeatable bool
+}
+
+// Call sends any request the way the methods of c send theirs: with the access
+// key, to the base URL's host alone, and with the same errors. It is for those
+// who know more about an operation than the document does.
+//
+// T is the type of the envelope's data: a struct, a pointer, a slice, a
+// string, a number, a [Page], or struct{} where the data does not matter. Data
+// that is missing or null gives the zero T.
+func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
+	var zero T
+	if err := r.check(); err != nil {
+		return zero, fmt.Errorf("msgpush: Call: %w", err)
+	}
+	operation := r.Method + " " + r.Path
+	answer, err := c.send(ctx, operation, r)
+	if err != nil {
+		return zero, err
+	}
+	data, err := decode[T](operation, answer)
+	if err != nil || data == nil {
+		return zero, err
+	}
+	return *data, nil
+}
+
+// check refuses what could lead the access key away from the base URL. Its
+// errors do not quote the path: it may hold what should be in no log.
+func (r Request) check() error {
+	if !isToken(r.Method) {
+		return fmt.Errorf("method %q is not an HTTP method", excerpt(r.Method))
+	}
+	if r.Method == http.MethodGet && r.Body != nil {
+		return errors.New("a GET has no body: put what it asks for into Query")
+	}
+	if err := checkPath(r.Path); err != nil {
+		return fmt.Errorf("path %w", err)
+	}
+	return nil
+}
+
+func checkPath(path string) error {
+	if !strings.HasPrefix(path, "/") {
+		return errors.New("must begin with a slash, without scheme and host")
+	}
+	if strings.ContainsAny(path, "?#") {
+		return errors.New("must not have a query or a fragment: use Query")
+	}
+	decoded, err := url.PathUnescape(path)
+	switch {
+	case err != nil:
+		return errors.New("has a percent sign that begins no escape")
+	case strings.HasPrefix(decoded, "//"):
+		return errors.New("must not begin with two slashes")
+	case strings.ContainsFunc(decoded, unicode.IsControl):
+		return errors.New("must not have control characters")
+	case strings.Contains(decoded, `\`):
+		return errors.New("must not have a backslash")
+	case slices.Contains(strings.Split(decoded, "/"), ".."):
+		return errors.New(`must not have ".."`)
+	}
+	return nil
+}
+
+// isToken tells whether s is a token as RFC 9110 defines it, which a method
+// must be.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}

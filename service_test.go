@@ -1,0 +1,101 @@
+package msgpush_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+// testKey is long enough, and unlike anything else, to be found wherever it
+// should not be.
+const testKey = "ak-7Qx9-never-to-be-seen"
+
+// ctx is for the calls of which the context is not what is tested.
+var ctx = context.Background()
+
+// newClient returns a client of a service below the path prefix /gateway that
+// answers with h.
+func newClient(t testing.TB, h http.HandlerFunc, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	server := httptest.NewServer(http.StripPrefix("/gateway", h))
+	t.Cleanup(server.Close)
+	client, err := msgpush.NewClient(server.URL+"/gateway", testKey, opts...)
+	require.NoError(t, err)
+	return client
+}
+
+// answering is a service with one answer to everything.
+func answering(status int, contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// answeringJSON is a service that answers every call with HTTP 200 and a body.
+func answeringJSON(body string) http.HandlerFunc {
+	return answering(http.StatusOK, "application/json", body)
+}
+
+// received is a request as it arrived.
+type received struct {
+	Method, Path, Query string
+	Header              http.Header
+	Body                string
+}
+
+// recording is a service that keeps what arrives, and answers with a body. The
+// requests may be read once the calls have returned.
+func recording(body string) (http.HandlerFunc, *[]received) {
+	var requests []received
+	return func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		requests = append(requests, received{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Clone(), string(b)})
+		answeringJSON(body)(w, r)
+	}, &requests
+}
+
+// refusingAll is a service that must not be called.
+func refusingAll(t testing.TB) http.HandlerFunc {
+	return func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s was sent", r.Method, r.URL)
+	}
+}
+
+// roundTripper is a transport that needs no network.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func readFile(t testing.TB, elem ...string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(append([]string{"testdata"}, elem...)...))
+	require.NoError(t, err)
+	return strings.TrimSpace(string(b))
+}
+
+// specified calls each specified operation in its plainest form.
+var specified = map[string]func(*msgpush.Client, context.Context) (any, error){
+	"mail channel detail": func(c *msgpush.Client, ctx context.Context) (any, error) {
+		return c.MailDetail(ctx, "5")
+	},
+	"official-account channel list": func(c *msgpush.Client, ctx context.Context) (any, error) {
+		return c.MPList(ctx, msgpush.PageRequest{})
+	},
+	"message rule list": func(c *msgpush.Client, ctx context.Context) (any, error) {
+		return c.ForwardRuleList(ctx, msgpush.PageRequest{})
+	},
+	"trigger record list": func(c *msgpush.Client, ctx context.Context) (any, error) {
+		return c.ForwardLogList(ctx, msgpush.ForwardLogRequest{})
+	},
+}
