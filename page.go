@@ -57,10 +57,10 @@ type PageRequest struct {
 // withDefaults returns the request as it is sent.
 func (r PageRequest) withDefaults() (PageRequest, error) {
 	if r.Current < 0 {
-		return r, fmt.Errorf("Current is %d, it must not be negative", r.Current)
+		return r, fmt.Errorf("field Current is %d, it must not be negative", r.Current)
 	}
 	if r.PageSize < 0 {
-		return r, fmt.Errorf("PageSize is %d, it must not be negative", r.PageSize)
+		return r, fmt.Errorf("field PageSize is %d, it must not be negative", r.PageSize)
 	}
 	if r.Current == 0 {
 		r.Current = 1

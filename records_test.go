@@ -172,9 +172,9 @@ func TestNegativePageNumbersAndSizesAreRefused(t *testing.T) {
 		t.Run(operation, func(t *testing.T) {
 			client := newClient(t, refusingAll(t))
 			err := list(client, msgpush.PageRequest{Current: -1})
-			assert.ErrorContains(t, err, operation+": Current is -1")
+			assert.ErrorContains(t, err, operation+": field Current is -1")
 			err = list(client, msgpush.PageRequest{PageSize: -20})
-			assert.ErrorContains(t, err, operation+": PageSize is -20")
+			assert.ErrorContains(t, err, operation+": field PageSize is -20")
 		})
 	}
 }

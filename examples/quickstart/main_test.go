@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/msgpushtest"
+)
+
+// quickstart runs the program with nothing but env in its environment.
+func quickstart(t *testing.T, env ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "quickstart")
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	build, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, string(build))
+	cmd := exec.Command(program)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.Env = append([]string{"SYSTEMROOT=" + os.Getenv("SYSTEMROOT")}, env...)
+	if err := cmd.Run(); err != nil {
+		require.IsType(t, &exec.ExitError{}, err)
+	}
+	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestWithoutSetUpTheStandInIsShown(t *testing.T) {
+	stdout, stderr, status := quickstart(t)
+	assert.Zero(t, status)
+	assert.Empty(t, stderr)
+	first, _, _ := strings.Cut(stdout, "\n")
+	assert.Contains(t, first, "stand-in")
+	for _, want := range []string{"告警邮箱", "[redacted]", "运维通知", "CPU > 90 %", "Trigger records of rule 301", "connection refused"} {
+		assert.Contains(t, stdout, want)
+	}
+	for _, mail := range msgpushtest.Seed().MailChannels {
+		assert.NotContains(t, stdout, string(mail.Password))
+	}
+}
+
+func TestWithTheEnvironmentSetTheServiceIsShown(t *testing.T) {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+	records := msgpushtest.Seed()
+	records.ForwardRules = nil
+	service.SetRecords(records)
+	stdout, stderr, status := quickstart(t,
+		"MSGPUSH_BASE_URL="+service.URL, "MSGPUSH_ACCESS_KEY="+service.AccessKey, "MSGPUSH_MAIL_ID=102")
+	assert.Zero(t, status)
+	assert.Empty(t, stderr)
+	assert.Contains(t, stdout, service.URL)
+	assert.NotContains(t, stdout, "stand-in")
+	assert.Contains(t, stdout, "Rapports d'équipe")
+	assert.Contains(t, stdout, "Message rules (0 of 0)")
+	assert.NotContains(t, stdout+stderr, service.AccessKey)
+}
+
+func TestFailuresGoToStderrWithStatus1(t *testing.T) {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+	url, key, mail := "MSGPUSH_BASE_URL="+service.URL, "MSGPUSH_ACCESS_KEY="+service.AccessKey, "MSGPUSH_MAIL_ID=1"
+	tests := []struct {
+		name string
+		env  []string
+		want string
+	}{
+		{"some variables missing", []string{mail}, "set MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY too"},
+		{"one variable missing", []string{url, key}, "set MSGPUSH_MAIL_ID too"},
+		{"bad URL", []string{"MSGPUSH_BASE_URL=push.example.com", key, mail}, "base URL"},
+		{"refused", []string{url, key, mail}, "no mail channel"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, stderr, status := quickstart(t, tt.env...)
+			assert.Equal(t, 1, status)
+			assert.Contains(t, stderr, tt.want)
+			assert.Equal(t, 1, strings.Count(stderr, "\n"))
+			assert.NotContains(t, stderr, service.AccessKey)
+		})
+	}
+}
+
+func TestTablesAreAligned(t *testing.T) {
+	var table table
+	table.row("ID", "NAME", "X")
+	table.row(1, "推送。ＡＢ", "a\nb\x1b[31m")
+	table.row(22, "é e\u0301 한カ", "")
+	var out bytes.Buffer
+	table.write(&out)
+	assert.Equal(t, ""+
+		"  ID  NAME        X\n"+
+		"  1   推送。ＡＢ  a b [31m\n"+
+		"  22  é e\u0301 한カ\n", out.String())
+}
