@@ -2,22 +2,25 @@ package msgpush
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"strings"
+	"sync"
+	"time"
 )
 
 const redacted = "[redacted]"
 
-// A Secret is a string that does not print: under every verb of [fmt] and in
+// A Secret is a string that does not print: under the verbs of [fmt] and in
 // [log/slog] a placeholder stands for it. JSON and URL queries carry its real
 // value, so that a record survives a round trip; string(s) is the real value.
 //
-// Two ways are beyond its reach: [fmt] prints the unexported fields of a struct
-// without asking their methods, and a struct that is logged as JSON is encoded
-// like any other JSON. [MailChannel] sees to both for its password.
+// What asks a value for nothing before it prints it is beyond its reach: %p, the
+// unexported fields of a struct, and a struct or slice that log/slog encodes as
+// JSON. A [MailChannel] that is logged by itself hides its password there too.
 type Secret string
 
 // String returns the placeholder.
@@ -40,32 +43,176 @@ func (s Secret) EncodeValues(key string, v *url.Values) error {
 }
 
 // minRedacted is the length from which a key is looked for in what the service
-// says. A shorter one guards nothing, and is likely to be part of a word.
-const minRedacted = 8
+// says. A shorter one guards little, and is likely to be part of a word.
+const minRedacted = 6
 
-// redact replaces the secret where it occurs in text.
+// redact replaces the secret where it occurs in text, as it is or as it is
+// escaped in JSON and in URLs.
 func (s Secret) redact(text string) string {
 	if len(s) < minRedacted {
 		return text
 	}
-	return strings.ReplaceAll(text, string(s), redacted)
+	quoted, _ := json.Marshal(string(s)) // a string always has JSON
+	escaped := string(quoted[1 : len(quoted)-1])
+	for _, form := range []string{
+		string(s),
+		escaped,
+		strings.ReplaceAll(string(s), "/", `\/`),
+		url.QueryEscape(string(s)),
+		url.PathEscape(string(s)),
+	} {
+		text = strings.ReplaceAll(text, form, redacted)
+	}
+	return text
 }
 
-// checkHeaderValue tells whether the value of a header arrives as it is given.
-// Its errors do not quote the value.
-func checkHeaderValue(v string) error {
-	if v == "" {
-		return errors.New("is empty")
+// redactJSON replaces the secret in JSON, so that it is still JSON after that.
+func (s Secret) redactJSON(raw json.RawMessage) json.RawMessage {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		text = string(raw)
 	}
-	for i := range len(v) {
-		if v[i] < ' ' || v[i] == 0x7f {
-			return fmt.Errorf("has a control character at byte %d, such as a line break, which a header cannot carry", i)
+	clean := s.redact(text)
+	if clean == text {
+		return raw
+	}
+	if json.Valid([]byte(clean)) {
+		return json.RawMessage(clean)
+	}
+	quoted, _ := json.Marshal(clean)
+	return quoted
+}
+
+// An AccessKeySource gives a client its access key. The document shows neither
+// how a key is obtained nor how long it is valid, so a source of one's own knows.
+// It must be safe for concurrent use.
+type AccessKeySource interface {
+	// AccessKey returns the key to use. It is called before each call, with
+	// rejected empty, and once more when the service has refused a key, which
+	// rejected then is: a source that has another key by then returns it at
+	// once. If it returns the rejected key again, the call fails with the
+	// refusal. An error ends the call.
+	AccessKey(ctx context.Context, rejected string) (key string, err error)
+}
+
+// fixedAccessKey returns a key that is always the same.
+func fixedAccessKey(key string) func(context.Context, Secret) (Secret, error) {
+	return func(context.Context, Secret) (Secret, error) { return Secret(key), nil }
+}
+
+// sourcedAccessKey returns the keys of a source.
+func sourcedAccessKey(source AccessKeySource) func(context.Context, Secret) (Secret, error) {
+	return func(ctx context.Context, rejected Secret) (Secret, error) {
+		key, err := source.AccessKey(ctx, string(rejected))
+		if err != nil {
+			return "", err
+		}
+		if err := checkHeaderValue(key); err != nil {
+			return "", fmt.Errorf("the key of the source %w", err)
+		}
+		return Secret(key), nil
+	}
+}
+
+// CachedAccessKey returns a source that keeps the key that fetch returns until
+// it expires or is refused; a zero time of expiry means until it is refused. It
+// is safe for concurrent use, and fetch is called once for all who wait.
+//
+// From early before the expiry on, a new key is fetched while the old one is
+// still handed out. Early should be short beside the time for which a key is
+// valid: a key that is always about to expire is fetched at every use.
+//
+// A fetch that fails is an error for those who wait for it, and is tried again
+// for the next caller. The context that fetch is given ends after
+// [DefaultTimeout], not with the context of any one call: a fetch, once begun, is
+// for all of them, and goes on if the call that began it is cancelled.
+func CachedAccessKey(fetch func(context.Context) (key string, expires time.Time, err error), early time.Duration) AccessKeySource {
+	c := &keyCache{fetch: fetch, early: early}
+	return accessKeyFunc(c.accessKey)
+}
+
+// An accessKeyFunc is an AccessKeySource that does not print what it holds.
+type accessKeyFunc func(ctx context.Context, rejected string) (string, error)
+
+func (f accessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, error) {
+	return f(ctx, rejected)
+}
+
+type keyCache struct {
+	fetch func(context.Context) (string, time.Time, error)
+	early time.Duration
+
+	mu      sync.Mutex
+	key     string // empty before the first fetch
+	expires time.Time
+	current *keyFetch // in progress, nil for none
+}
+
+// A keyFetch is a call of fetch, for all who wait for it.
+type keyFetch struct {
+	done chan struct{} // closed when it has ended, and key and err are set
+	key  string
+	err  error
+}
+
+func (c *keyCache) accessKey(ctx context.Context, rejected string) (string, error) {
+	if c.fetch == nil {
+		return "", errors.New("CachedAccessKey: fetch is nil")
+	}
+	for {
+		key, f, mine := c.look(ctx, rejected)
+		if f == nil {
+			return key, nil
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+		// A fetch that began before the key was refused may return it again.
+		if f.err != nil || f.key != rejected || mine {
+			return f.key, f.err
 		}
 	}
-	if strings.Trim(v, " ") != v {
-		return errors.New("begins or ends with a space, which a header does not carry")
+}
+
+// look returns the key or, if there is none to hand out, the fetch to wait for,
+// and whether this call began it.
+func (c *keyCache) look(ctx context.Context, rejected string) (key string, f *keyFetch, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	valid := c.key != "" && c.key != rejected && !c.expiresWithin(0)
+	if c.current == nil && (!valid || c.expiresWithin(c.early)) {
+		c.current = &keyFetch{done: make(chan struct{})}
+		mine = true
+		go c.run(context.WithoutCancel(ctx), c.current)
 	}
-	return nil
+	if valid {
+		return c.key, nil, false
+	}
+	return "", c.current, mine
+}
+
+func (c *keyCache) expiresWithin(d time.Duration) bool {
+	return !c.expires.IsZero() && time.Until(c.expires) <= d
+}
+
+// run calls fetch.
+func (c *keyCache) run(ctx context.Context, f *keyFetch) {
+	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
+	defer cancel()
+	key, expires, err := c.fetch(ctx)
+	if err == nil && key == "" {
+		err = errors.New("the fetched key is empty")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.key, f.err = key, err
+	if err == nil {
+		c.key, c.expires = key, expires
+	}
+	c.current = nil
+	close(f.done)
 }
 
 var opAccessKeyObtain = Operation{Group: "access key", Name: "obtain"}

@@ -9,21 +9,32 @@
 //   - [Client.ForwardRuleList]: message rule list
 //   - [Client.ForwardLogList]: rule trigger record list
 //
+// The document is the owner's of the service and no part of this module; the
+// numbers of its parts are given so that the two can be read side by side.
+//
 // The operations that the document only names have a method each that sends
-// nothing and returns an [UnimplementedError]; [Operations] lists them all.
-// Whoever knows more about one of them than the document can send it with
-// [Call].
+// nothing and returns an [*UnimplementedError]; [Operations] lists them all. Such
+// a method will change its signature once its operation is known. Whoever knows
+// more about one of them than the document can send it with [Call].
 //
 // # Errors
 //
-// A call fails in one of three ways, told apart with [errors.As]:
+// A call fails in one of three ways, told apart with [errors.As], in this order:
 //
 //   - [*APIError]: the service answered and refused
 //   - [*DecodeError]: the service answered and cannot be understood
-//   - [*url.Error]: no whole answer came; its cause says why, and [errors.Is]
-//     reaches [context.Canceled] and [context.DeadlineExceeded]
+//   - [*CallError]: no whole answer came; [errors.Is] and [errors.As] reach the
+//     cause, such as [context.Canceled], [context.DeadlineExceeded] or [*url.Error]
 //
 // Any other error is about the arguments of the call, and nothing was sent.
+//
+// # Retries
+//
+// The operations that the document specifies only read, so they are tried again
+// when the network or the service fails them for a while, as the [RetryPolicy]
+// says. What [Call] sends is tried again only if its caller says that it may be
+// repeated, or if no connection could be made at all. No redirect is followed:
+// that would take the access key elsewhere.
 //
 // # What the document leaves open
 //
@@ -38,6 +49,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -48,13 +60,9 @@ const Version = "0.1.0"
 // with [NewClient]; the zero Client sends nothing and returns an error from
 // every call. It is safe for concurrent use, and is best made once and shared.
 type Client struct {
-	baseURL   string // without a slash at its end
-	http      *http.Client
-	userAgent string
-
-	// A function, because fmt prints the fields of a struct that it meets
-	// without asking their methods, but of a function only the address.
-	accessKey func() string
+	baseURL string // without a slash at its end
+	http    *http.Client
+	settings
 }
 
 // NewClient returns a client for the service at baseURL, which sends accessKey
@@ -62,16 +70,14 @@ type Client struct {
 //
 // The base URL is absolute, http or https, and may have a path, such as
 // https://gateway.example.com/push, to which the paths of the operations are
-// added. It has no user information, query or fragment.
+// added. It has no user information, query or fragment. The access key is empty
+// if, and only if, there is a source of keys, given with [WithAccessKeySource].
 func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	base, err := parseBaseURL(baseURL)
 	if err != nil {
 		return nil, fmt.Errorf("msgpush: the base URL %w", err)
 	}
-	if err := checkHeaderValue(accessKey); err != nil {
-		return nil, fmt.Errorf("msgpush: the access key %w", err)
-	}
-	s := settings{userAgent: "msgpush-go/" + Version}
+	s := defaultSettings()
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: option %d of %d is nil", i+1, len(opts))
@@ -80,12 +86,16 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 			return nil, fmt.Errorf("msgpush: %w", err)
 		}
 	}
-	return &Client{
-		baseURL:   base,
-		http:      s.newHTTPClient(),
-		userAgent: s.userAgent,
-		accessKey: func() string { return accessKey },
-	}, nil
+	switch {
+	case s.accessKey == nil:
+		if err := checkHeaderValue(accessKey); err != nil {
+			return nil, fmt.Errorf("msgpush: the access key %w", err)
+		}
+		s.accessKey = fixedAccessKey(accessKey)
+	case accessKey != "":
+		return nil, errors.New("msgpush: there are both an access key and WithAccessKeySource; with a source, the access key must be empty")
+	}
+	return &Client{baseURL: base, http: s.newHTTPClient(), settings: s}, nil
 }
 
 // parseBaseURL returns raw without a slash at its end. Its errors do not quote
@@ -109,20 +119,58 @@ func parseBaseURL(raw string) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-// specified calls an operation of which the document shows the data. A success
-// without data is a [DecodeError].
+// call makes a call with the access key and, if that is refused and there is
+// another, once more with that. The operation names it in errors.
+func call[T any](ctx context.Context, c *Client, operation string, r Request, dataRequired bool) (*T, error) {
+	x := &exchange{client: c, operation: operation, request: r}
+	if c == nil || c.http == nil {
+		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", operation)
+	}
+	if ctx == nil {
+		return nil, fmt.Errorf("msgpush: %s: the context is nil", operation)
+	}
+	key, err := c.accessKey(ctx, "")
+	if err != nil {
+		return nil, x.callError(ctx, fmt.Errorf("access key: %w", err))
+	}
+	x.key = key
+	data, err := exchangeFor[T](ctx, x, dataRequired)
+	if !c.isKeyRefused(err) {
+		return data, err
+	}
+	key, keyErr := c.accessKey(ctx, x.key)
+	if keyErr != nil {
+		return nil, x.callError(ctx, fmt.Errorf("%w; another access key: %w", err, keyErr))
+	}
+	if key == x.key {
+		return nil, err
+	}
+	x.logRefusedKey(ctx)
+	next := &exchange{client: c, operation: operation, request: r, key: key, earlier: x.attempts}
+	return exchangeFor[T](ctx, next, dataRequired)
+}
+
+func exchangeFor[T any](ctx context.Context, x *exchange, dataRequired bool) (*T, error) {
+	answer, err := x.do(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return decode[T](x.operation, answer, dataRequired)
+}
+
+// isKeyRefused tells whether an error says that the service does not take the
+// access key.
+func (c *Client) isKeyRefused(err error) bool {
+	var e *APIError
+	if !errors.As(err, &e) {
+		return false
+	}
+	return e.HTTPStatus == http.StatusUnauthorized || e.hasCode && slices.Contains(c.rejectedKeyCodes, e.Code)
+}
+
+// specified calls an operation that the document specifies. They all only read,
+// so they may be repeated, and they all have data.
 func specified[T any](ctx context.Context, c *Client, op Operation, query, body any) (*T, error) {
-	request := Request{Method: op.Method, Path: op.Path, Query: query, Body: body}
-	answer, err := c.send(ctx, op.String(), request)
-	if err != nil {
-		return nil, err
-	}
-	data, err := decode[T](op.String(), answer)
-	if err != nil {
-		return nil, err
-	}
-	if data == nil {
-		return nil, answer.decodeError(op.String(), errNoData)
-	}
-	return data, nil
+	r := Request{Method: op.Method, Path: op.Path, Query: query, Body: body, Repeatable: true}
+	return call[T](ctx, c, op.String(), r, true)
 }

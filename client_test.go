@@ -162,9 +162,7 @@ func TestTimeoutOfOneAttempt(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client, err := msgpush.NewClient("http://push.example.com", testKey, tt.opts...)
-			require.NoError(t, err)
-			_, err = client.MailDetail(ctx, "5")
+			_, err := clientOf(t, "http://push.example.com", tt.opts...).MailDetail(ctx, "5")
 			var netErr net.Error
 			require.ErrorAs(t, err, &netErr)
 			assert.True(t, netErr.Timeout())
@@ -178,18 +176,17 @@ func TestErrorsOfTheTransportAreWrapped(t *testing.T) {
 	cancel()
 	expired, cancel := context.WithTimeout(ctx, -time.Second)
 	defer cancel()
+	shutdown := errors.New("shutting down")
+	withCause, cancelWithCause := context.WithCancelCause(ctx)
+	cancelWithCause(shutdown)
 	cause := errors.New("the cable is cut")
 
 	inMemory := func(err error) *msgpush.Client {
-		transport := roundTripper(func(*http.Request) (*http.Response, error) { return nil, err })
-		client, newErr := msgpush.NewClient("http://push.example.com", testKey, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-		require.NoError(t, newErr)
-		return client
+		return clientThrough(t, roundTripper(func(*http.Request) (*http.Response, error) { return nil, err }))
 	}
 	closed := httptest.NewServer(nil)
 	closed.Close()
-	noService, err := msgpush.NewClient(closed.URL, testKey)
-	require.NoError(t, err)
+	noService := clientOf(t, closed.URL)
 	cutBody := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
 		_, _ = io.WriteString(w, `{"code":200,`)
@@ -203,6 +200,8 @@ func TestErrorsOfTheTransportAreWrapped(t *testing.T) {
 	}{
 		{"cancelled context", cutBody, canceled, context.Canceled},
 		{"expired context", cutBody, expired, context.DeadlineExceeded},
+		{"context cancelled with a cause", cutBody, withCause, context.Canceled},
+		{"cause of a context", cutBody, withCause, shutdown},
 		{"cause of the transport", inMemory(cause), ctx, cause},
 		{"cut body", cutBody, ctx, io.ErrUnexpectedEOF},
 		{"no service", noService, ctx, nil},
@@ -244,7 +243,7 @@ func TestANilContextIsAnError(t *testing.T) {
 	var none context.Context
 	for _, call := range specified {
 		_, err := call(client, none)
-		assert.ErrorContains(t, err, "nil Context")
+		assert.ErrorContains(t, err, "context is nil")
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // A DateTime is a date and time as the service sends it, in the format
-// YYYY-MM-DD HH:MM:SS. The document does not show of which zone.
+// YYYY-MM-DD HH:MM:SS. The document does not say in which time zone.
 type DateTime string
 
 // Time returns the time that d is in loc, the zone that the caller knows the

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"reflect"
 )
 
 // Envelope is the body of every answer (part 2.1 of the document). Code 200
-// denotes success; what other codes mean the document does not show.
+// denotes success; what other codes mean the document does not show. The methods
+// of [Client] and [Call] return what is in it; the type is for those who decode
+// recorded answers, or write a stand-in of their own.
 type Envelope[T any] struct {
 	Code int    `json:"code"`
 	Msg  string `json:"msg"`
@@ -22,45 +25,76 @@ var (
 	errNoData = errors.New("data: expected the operation's data, found none")
 )
 
-// decode returns the data of a success, nil where it is missing or null. A
-// success is decoded in one pass; a second, over the whole body again, finds
-// out what else an answer is.
-func decode[T any](operation string, a *answer) (*T, error) {
+// decode returns the data of a success, nil where it is missing or null and not
+// required. A success is decoded in one pass; a second, over the whole body
+// again, finds out what else an answer is.
+func decode[T any](operation string, a *answer, required bool) (*T, error) {
 	if !a.success() {
 		return nil, a.failure(operation, nil)
 	}
 	var env Envelope[*T]
 	err := json.Unmarshal(a.body, &env)
-	if err == nil && env.Code == codeSuccess {
+	switch {
+	case err != nil || env.Code != codeSuccess:
+		return nil, a.failure(operation, locate[T](a, err))
+	case env.Data == nil && required:
+		return nil, a.decodeError(operation, errNoData)
+	default:
 		return env.Data, nil
 	}
-	return nil, a.failure(operation, err)
+}
+
+// A rawEnvelope is an envelope of which only the code is understood.
+type rawEnvelope struct {
+	Code *int            `json:"code"`
+	Msg  json.RawMessage `json:"msg"`
+	Data json.RawMessage `json:"data"`
+}
+
+// envelope returns the envelope that an answer is, whatever its status, if it
+// is one.
+func (a *answer) envelope() (rawEnvelope, bool) {
+	var env rawEnvelope
+	err := json.Unmarshal(a.body, &env)
+	return env, err == nil && env.Code != nil
 }
 
 // failure tells what an answer is that is not a success. The cause is why the
 // first pass could not decode it, if that is so.
 func (a *answer) failure(operation string, cause error) error {
-	var env struct {
-		Code *int            `json:"code"`
-		Msg  json.RawMessage `json:"msg"`
-		Data json.RawMessage `json:"data"`
-	}
-	err := json.Unmarshal(a.body, &env)
-	hasCode := err == nil && env.Code != nil
-	if a.success() && (!hasCode || *env.Code == codeSuccess) {
-		return a.decodeError(operation, cmp.Or(cause, err, errNoCode))
+	env, ok := a.envelope()
+	if a.success() && (!ok || *env.Code == codeSuccess) {
+		return a.decodeError(operation, cmp.Or(cause, errNoCode))
 	}
 	e := a.apiError(operation)
-	if !hasCode {
-		e.Msg = a.excerpt(a.body)
+	if !ok {
+		e.Msg = a.safeExcerpt(a.body)
 		return e
 	}
-	e.Code = *env.Code
-	e.Msg = a.message(env.Msg)
-	if e.Code != codeSuccess {
-		e.Data = json.RawMessage(a.key.redact(string(env.Data)))
+	e.hasCode, e.Code = true, *env.Code
+	if e.Code == codeSuccess {
+		// The HTTP status denies what the envelope claims, so its msg would
+		// mislead, and its data may be what a success has, such as a password.
+		e.Msg = a.safeExcerpt(a.body)
+		return e
 	}
+	e.Msg = a.message(env.Msg)
+	e.Data = a.key.redactJSON(env.Data)
 	return e
+}
+
+// locate returns a more telling error for a body that did not decode, if it is
+// the data that does not fit: decoded alone, it fails the same way whatever
+// decoder is in use and whatever methods T has.
+func locate[T any](a *answer, err error) error {
+	env, ok := a.envelope()
+	if err == nil || !ok {
+		return err
+	}
+	if dataErr := json.Unmarshal(env.Data, new(T)); dataErr != nil && env.Data != nil {
+		return &dataError{dataErr, reflect.TypeFor[T]()}
+	}
+	return err
 }
 
 // message returns the msg of an envelope, or an excerpt of what stands in its
@@ -68,7 +102,7 @@ func (a *answer) failure(operation string, cause error) error {
 func (a *answer) message(raw json.RawMessage) string {
 	var msg string
 	if json.Unmarshal(raw, &msg) != nil {
-		return a.excerpt(raw)
+		return a.safeExcerpt(raw)
 	}
 	return a.key.redact(msg)
 }

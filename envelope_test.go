@@ -61,7 +61,7 @@ func TestASuccessMayHaveAnyStatus2xx(t *testing.T) {
 
 func TestARefusalKeepsItsData(t *testing.T) {
 	tests := map[string]struct{ data, text string }{
-		"string": {`"没有权限访问该资源"`, `(data "没有权限访问该资源")`},
+		"string": {`"没有权限访问该资源"`, `data "没有权限访问该资源"`},
 		"number": {`4711`, ""},
 		"object": {`{"field": "pageSize", "reason": "过大"}`, ""},
 		"array":  {`["a", 1, null]`, ""},
@@ -89,6 +89,11 @@ func TestARefusalKeepsItsData(t *testing.T) {
 					if tt.text == "" {
 						assert.NotContains(t, err.Error(), "data")
 					}
+					if tt.data == "" {
+						assert.Nil(t, apiErr.Data)
+					}
+					_, marshalErr := json.Marshal(apiErr)
+					assert.NoError(t, marshalErr)
 				}
 			})
 		}
@@ -124,7 +129,8 @@ func TestOddRefusals(t *testing.T) {
 		{"msg of two lines", `{"code":7,"msg":"one\n\ttwo\u001b[31m"}`, 7, "one\n\ttwo\x1b[31m", "one two [31m"},
 		{"long msg", `{"code":7,"msg":"` + long + `"}`, 7, long, "很长 很长"},
 		{"long string as data", `{"code":7,"msg":"no","data":"` + long + `"}`, 7, "no", "code 7: no"},
-		{"empty string as data", `{"code":7,"msg":"no","data":""}`, 7, "no", "code 7: no"},
+		{"empty string as data", `{"code":7,"msg":"no","data":""}`, 7, "no", "code 7: no (1 attempt)"},
+		{"string of two lines as data", `{"code":7,"msg":"no","data":"one\n  two"}`, 7, "no", `(data "one\n  two"; 1 attempt)`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -161,7 +167,8 @@ func TestAStatusOutside2xxIsAnAPIErrorWhateverTheBody(t *testing.T) {
 		{"other JSON", "application/json", `{"status":500,"error":"Oops"}`, 0, `{"status":500,"error":"Oops"}`},
 		{"array", "application/json", `[1]`, 0, `[1]`},
 		{"broken JSON", "application/json", `{"code":500,`, 0, `{"code":500,`},
-		{"a claim of success", "application/json", `{"code":200,"msg":"success","data":{"password":"hunter2"}}`, 200, "success"},
+		{"a claim of success", "application/json", `{"code":200,"msg":"ok","data":{"id":1,"password":"hunter2"}}`, 200, `{"code":200,"msg":"ok","data":{"id":1,`},
+		{"a claim of success alone", "application/json", `{"code":200}`, 200, `{"code":200}`},
 		{"a claim of success, cut off", "application/json", `{"code":200,"data":{"id":1,"password":"hunter2"`, 0, `{"code":200,"data":{"id":1,`},
 	}
 	for _, tt := range tests {
@@ -179,7 +186,8 @@ func TestAStatusOutside2xxIsAnAPIErrorWhateverTheBody(t *testing.T) {
 					assertShortAndPrintable(t, apiErr.Msg)
 					assertShortAndPrintable(t, err.Error())
 					assert.ErrorContains(t, err, fmt.Sprint("HTTP ", status))
-					assert.NotContains(t, err.Error(), "hunter2")
+					assertHidden(t, "hunter2", err, apiErr, *apiErr)
+					assert.Nil(t, apiErr.Data)
 				}
 			})
 		}
@@ -345,7 +353,7 @@ func TestErrorsDoNotRepeatTheAccessKey(t *testing.T) {
 	}
 }
 
-// roundTripped returns what comes back of a body that a service answers with.
+// answeredInMemory returns a client of a service with one answer to everything.
 func answeredInMemory(t testing.TB, status int, contentType string, body []byte) *msgpush.Client {
 	t.Helper()
 	transport := roundTripper(func(*http.Request) (*http.Response, error) {
@@ -355,9 +363,7 @@ func answeredInMemory(t testing.TB, status int, contentType string, body []byte)
 			Body:       io.NopCloser(strings.NewReader(string(body))),
 		}, nil
 	})
-	client, err := msgpush.NewClient("http://push.example.com", testKey, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-	require.NoError(t, err)
-	return client
+	return clientThrough(t, transport)
 }
 
 func FuzzEnvelope(f *testing.F) {

@@ -158,7 +158,7 @@ func Example_errors() {
 
 	var apiErr *msgpush.APIError
 	var decodeErr *msgpush.DecodeError
-	var urlErr *url.Error
+	var callErr *msgpush.CallError
 	switch {
 	case errors.As(err, &apiErr):
 		fmt.Println("refused with code", apiErr.Code)
@@ -166,13 +166,13 @@ func Example_errors() {
 		fmt.Println("not understood:", len(decodeErr.Body), "bytes")
 	case errors.Is(err, context.DeadlineExceeded):
 		fmt.Println("too late")
-	case errors.As(err, &urlErr):
-		fmt.Println("no answer:", urlErr.Err)
+	case errors.As(err, &callErr):
+		fmt.Println("no answer after", callErr.Attempts, "attempts")
 	}
 	fmt.Println(err)
 	// Output:
 	// refused with code 404
-	// msgpush: mail channel detail: HTTP 200, code 404: there is no mail channel with the id "999"
+	// msgpush: mail channel detail: HTTP 200, code 404: there is no mail channel with the id "999" (1 attempt)
 }
 
 func ExampleUnimplementedError() {

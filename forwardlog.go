@@ -2,7 +2,6 @@ package msgpush
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 )
 
@@ -34,8 +33,9 @@ type ForwardLogRequest struct {
 	Params ForwardLogParams `json:"params"`
 }
 
-// ForwardLogParams chooses among the rule trigger records. A nil member chooses
-// nothing and is not sent; 0 is a value like any other, written new(0).
+// ForwardLogParams chooses among the rule trigger records. A nil member is not
+// sent and leaves out no record; 0 is a value like any other: write &rule.ID or
+// new(int64(7)) for RuleID, new(0) for MatchResult.
 type ForwardLogParams struct {
 	// RuleID chooses the records of one rule.
 	RuleID *int64 `json:"ruleId,omitempty"`
@@ -51,16 +51,16 @@ var (
 // ForwardLogList returns one page of the rule trigger records (part 4.4 of the
 // document).
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
-	page, err := r.PageRequest.withDefaults()
+	page, err := r.PageRequest.withDefaults(opForwardLogList)
 	if err != nil {
-		return nil, fmt.Errorf("msgpush: %s: %w", opForwardLogList, err)
+		return nil, err
 	}
 	r.PageRequest = page
 	return list[ForwardLog](ctx, c, opForwardLogList, r)
 }
 
-// ForwardLogDetail is not implemented: the document gives only its name and method. It
-// returns an [*UnimplementedError].
+// ForwardLogDetail is not implemented: the document gives only its name and
+// method. It returns an [*UnimplementedError].
 func (c *Client) ForwardLogDetail(context.Context) error {
 	return &UnimplementedError{opForwardLogDetail}
 }

@@ -2,7 +2,6 @@ package msgpush
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 )
 
@@ -44,57 +43,57 @@ var (
 // ForwardRuleList returns one page of the message rules (part 4.3 of the
 // document).
 func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[ForwardRule], error) {
-	r, err := r.withDefaults()
+	r, err := r.withDefaults(opForwardRuleList)
 	if err != nil {
-		return nil, fmt.Errorf("msgpush: %s: %w", opForwardRuleList, err)
+		return nil, err
 	}
 	return list[ForwardRule](ctx, c, opForwardRuleList, r)
 }
 
-// ForwardRuleDetail is not implemented: the document gives only its name and method. It
-// returns an [*UnimplementedError].
+// ForwardRuleDetail is not implemented: the document gives only its name and
+// method. It returns an [*UnimplementedError].
 func (c *Client) ForwardRuleDetail(context.Context) error {
 	return &UnimplementedError{opForwardRuleDetail}
 }
 
-// ForwardRuleCreate is not implemented: the document gives only its name and method. It
-// returns an [*UnimplementedError].
+// ForwardRuleCreate is not implemented: the document gives only its name and
+// method. It returns an [*UnimplementedError].
 func (c *Client) ForwardRuleCreate(context.Context) error {
 	return &UnimplementedError{opForwardRuleCreate}
 }
 
-// ForwardRuleModify is not implemented: the document gives only its name and method. It
-// returns an [*UnimplementedError].
+// ForwardRuleModify is not implemented: the document gives only its name and
+// method. It returns an [*UnimplementedError].
 func (c *Client) ForwardRuleModify(context.Context) error {
 	return &UnimplementedError{opForwardRuleModify}
 }
 
-// ForwardRuleDelete is not implemented: the document gives only its name and method. It
-// returns an [*UnimplementedError].
+// ForwardRuleDelete is not implemented: the document gives only its name and
+// method. It returns an [*UnimplementedError].
 func (c *Client) ForwardRuleDelete(context.Context) error {
 	return &UnimplementedError{opForwardRuleDelete}
 }
 
-// ForwardRuleSetEnabled is not implemented: the document gives only its name and method. It
-// returns an [*UnimplementedError].
+// ForwardRuleSetEnabled is not implemented: the document gives only its name and
+// method. It returns an [*UnimplementedError].
 func (c *Client) ForwardRuleSetEnabled(context.Context) error {
 	return &UnimplementedError{opForwardRuleSetEnabled}
 }
 
-// ForwardRuleTest is not implemented: the document gives only its name and method. It
-// returns an [*UnimplementedError].
+// ForwardRuleTest is not implemented: the document gives only its name and
+// method. It returns an [*UnimplementedError].
 func (c *Client) ForwardRuleTest(context.Context) error {
 	return &UnimplementedError{opForwardRuleTest}
 }
 
-// ForwardRuleMode is not implemented: the document gives only its name and method. It
-// returns an [*UnimplementedError].
+// ForwardRuleMode is not implemented: the document gives only its name and
+// method. It returns an [*UnimplementedError].
 func (c *Client) ForwardRuleMode(context.Context) error {
 	return &UnimplementedError{opForwardRuleMode}
 }
 
-// ForwardRuleSetMode is not implemented: the document gives only its name and method. It
-// returns an [*UnimplementedError].
+// ForwardRuleSetMode is not implemented: the document gives only its name and
+// method. It returns an [*UnimplementedError].
 func (c *Client) ForwardRuleSetMode(context.Context) error {
 	return &UnimplementedError{opForwardRuleSetMode}
 }

@@ -2,7 +2,6 @@ package msgpush
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -49,7 +48,7 @@ var (
 // document, which has the id as a string). An empty id is refused.
 func (c *Client) MailDetail(ctx context.Context, mailID string) (*MailChannel, error) {
 	if mailID == "" {
-		return nil, fmt.Errorf("msgpush: %s: %w", opMailDetail, errors.New("mailID is empty"))
+		return nil, fmt.Errorf("msgpush: %s: mailID is empty", opMailDetail)
 	}
 	query := struct {
 		MailID string `url:"mailId"`
@@ -57,8 +56,8 @@ func (c *Client) MailDetail(ctx context.Context, mailID string) (*MailChannel, e
 	return specified[MailChannel](ctx, c, opMailDetail, query, nil)
 }
 
-// MailList is not implemented: the document gives only its name and method. It
-// returns an [*UnimplementedError].
+// MailList is not implemented: the document gives only its name and
+// method. It returns an [*UnimplementedError].
 func (c *Client) MailList(context.Context) error {
 	return &UnimplementedError{opMailList}
 }

@@ -29,8 +29,8 @@ type MPChannel struct {
 type FuncInfo string
 
 // IDs returns the function ids in order, none for an empty list. The comma at
-// the end may be missing. It returns an error where something else than an
-// integer stands between the commas.
+// the end may be missing. It returns an error where something other than
+// an integer stands between the commas.
 func (f FuncInfo) IDs() ([]int, error) {
 	if f == "" {
 		return nil, nil
@@ -52,9 +52,9 @@ var opMPList = Operation{"official-account channel", "list", http.MethodPost, "/
 // MPList returns one page of the official-account channels (part 4.2 of the
 // document).
 func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], error) {
-	r, err := r.withDefaults()
+	r, err := r.withDefaults(opMPList)
 	if err != nil {
-		return nil, fmt.Errorf("msgpush: %s: %w", opMPList, err)
+		return nil, err
 	}
 	return list[MPChannel](ctx, c, opMPList, r)
 }

@@ -2,6 +2,7 @@ package msgpush
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,9 +12,9 @@ import (
 	"unicode"
 )
 
-// An Operation is an operation of the interface, or a group of operations of
-// which the document shows no single one. What the document does not show is
-// empty.
+// An Operation is an operation of the interface or, without a name, a group of
+// operations that the document lists as a whole. What the document does not show
+// is empty.
 type Operation struct {
 	// Group is what the operation is about, such as "message rule".
 	Group string
@@ -25,7 +26,7 @@ type Operation struct {
 	Path string
 }
 
-// Specified tells whether the document shows how to call the operation, that
+// Specified reports whether the document shows how to call the operation, that
 // is, whether this package implements it.
 func (o Operation) Specified() bool { return o.Path != "" }
 
@@ -85,8 +86,9 @@ func Operations() []Operation {
 type Request struct {
 	// Method is the HTTP method.
 	Method string
-	// Path is added to the base URL. It begins with one slash and has no
-	// query, no fragment and no "..". Escapes such as %2F are sent as they are.
+	// Path is added to the base URL. It begins with one slash and has, also
+	// where it is escaped, no "..", backslash or control character, and no query
+	// or fragment. Escapes such as %2F are sent as they are.
 	Path string
 	// Query is a struct with url tags as go-querystring reads them, a pointer
 	// to one, or [url.Values]; nil is no query.
@@ -94,7 +96,9 @@ type Request struct {
 	// Body is marshalled to JSON; nil is no body. A GET has none.
 	Body any
 	// Repeatable says that it does no harm if the service gets the request
-	// more than once.
+	// more than once, so that it is tried again as the [RetryPolicy] says. A
+	// request that is not repeatable is tried again only where no connection
+	// could be made, or where the service refused the access key.
 	Repeatable bool
 }
 
@@ -102,28 +106,29 @@ type Request struct {
 // key, to the base URL's host alone, and with the same errors. It is for those
 // who know more about an operation than the document does.
 //
-// T is the type of the envelope's data: a struct, a pointer, a slice, a
-// string, a number, a [Page], or struct{} where the data does not matter. Data
-// that is missing or null gives the zero T.
+// T is the type of the envelope's data: a struct, a pointer, a slice, a string,
+// a number, a [Page], a [json.RawMessage] for data as it came, or struct{} for
+// none, whatever there is. Data that is missing or null gives the zero T.
 func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 	var zero T
 	if err := r.check(); err != nil {
 		return zero, fmt.Errorf("msgpush: Call: %w", err)
 	}
 	operation := r.Method + " " + r.Path
-	answer, err := c.send(ctx, operation, r)
-	if err != nil {
+	if _, ok := any(zero).(struct{}); ok {
+		_, err := call[json.RawMessage](ctx, c, operation, r, false)
 		return zero, err
 	}
-	data, err := decode[T](operation, answer)
+	data, err := call[T](ctx, c, operation, r, false)
 	if err != nil || data == nil {
 		return zero, err
 	}
 	return *data, nil
 }
 
-// check refuses what could lead the access key away from the base URL. Its
-// errors do not quote the path: it may hold what should be in no log.
+// check refuses what could lead the access key away from the base URL, here or
+// at a proxy that reads a path in a way of its own. Its errors do not quote the
+// path, since what is refused there may be a URL with a password, or a query.
 func (r Request) check() error {
 	if !isToken(r.Method) {
 		return fmt.Errorf("method %q is not an HTTP method", excerpt(r.Method))
@@ -154,13 +159,19 @@ func checkPath(path string) error {
 		return errors.New("must not have control characters")
 	case strings.Contains(decoded, `\`):
 		return errors.New("must not have a backslash")
-	case slices.Contains(strings.Split(decoded, "/"), ".."):
+	case slices.ContainsFunc(strings.Split(decoded, "/"), isParent):
 		return errors.New(`must not have ".."`)
 	}
 	return nil
 }
 
-// isToken tells whether s is a token as RFC 9110 defines it, which a method
+// isParent reports whether a segment of a path is "..", be it with parameters.
+func isParent(segment string) bool {
+	name, _, _ := strings.Cut(segment, ";")
+	return name == ".."
+}
+
+// isToken reports whether s is a token as RFC 9110 defines it, which a method
 // must be.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {

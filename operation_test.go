@@ -66,7 +66,9 @@ func TestCallReturnsDataOfAnyType(t *testing.T) {
 	returns(t, `7.5`, request, 7.5)
 	returns(t, `true`, request, true)
 	returns(t, `{"a":1}`, request, map[string]int{"a": 1})
-	returns(t, `{"a":1}`, request, struct{}{})
+	for _, any := range []string{`{"a":1}`, `"text"`, `7`, `[1]`, `true`} {
+		returns(t, any, request, struct{}{})
+	}
 	returns(t, `{"a":[1]}`, request, any(map[string]any{"a": []any{1.0}}))
 	returns(t, `{"a": 1}`, request, json.RawMessage(`{"a": 1}`))
 	returns(t, `{"pageNum":2,"list":[1,2]}`, request, msgpush.Page[int]{PageNum: 2, List: []int{1, 2}})
@@ -162,6 +164,8 @@ func TestCallRefusesWhatItCannotSend(t *testing.T) {
 		{"parent at the start", msgpush.Request{Method: "GET", Path: "/.."}, `".."`},
 		{"escaped parent", msgpush.Request{Method: "GET", Path: "/a/%2e%2E/b"}, `".."`},
 		{"parent behind an escaped slash", msgpush.Request{Method: "GET", Path: "/a%2f..%2fb"}, `".."`},
+		{"parent with a parameter", msgpush.Request{Method: "GET", Path: "/a/..;x=y/b"}, `".."`},
+		{"method with a DEL", msgpush.Request{Method: "GET\x7f", Path: "/a"}, "method"},
 		{"query", msgpush.Request{Method: "GET", Path: "/a?b=hunter2"}, "query"},
 		{"empty query", msgpush.Request{Method: "GET", Path: "/a?"}, "query"},
 		{"fragment", msgpush.Request{Method: "GET", Path: "/a#b"}, "fragment"},
@@ -202,7 +206,7 @@ func TestCallFailsLikeTheMethods(t *testing.T) {
 	var apiErr *msgpush.APIError
 	require.ErrorAs(t, err, &apiErr)
 	assert.Equal(t, "POST /api/open/x", apiErr.Operation)
-	assert.EqualError(t, err, `msgpush: POST /api/open/x: HTTP 200, code 7: no (data "why")`)
+	assert.EqualError(t, err, `msgpush: POST /api/open/x: HTTP 200, code 7: no (data "why"; 1 attempt)`)
 
 	_, err = msgpush.Call[string](ctx, newClient(t, answeringJSON(`{"code":200,"data":{}}`)), r)
 	var decodeErr *msgpush.DecodeError

@@ -15,7 +15,7 @@ const DefaultPageSize = 20
 type Page[T any] struct {
 	// PageNum is the number of this page.
 	PageNum int `json:"pageNum"`
-	// PageSize is the page size that the service went by.
+	// PageSize is the page size that the service used.
 	PageSize int `json:"pageSize"`
 	// Total is the number of records of the whole list.
 	Total int64 `json:"total"`
@@ -41,11 +41,12 @@ func (p *Page[T]) fillList() {
 	}
 }
 
-// A plainPage is a Page without its method, which would cost encoding/json
-// another pass over the page.
+// A plainPage is a Page without its method: for the method itself, and because
+// encoding/json goes over what has such a method once more.
 type plainPage[T any] Page[T]
 
-// A PageRequest asks for one page of a list.
+// A PageRequest asks for one page of a list. For a field that is 0 the methods
+// of [Client] send a default; as the Body of a [Call] it is sent as it is.
 type PageRequest struct {
 	// Current is the number of the page; 0 asks for the first, number 1.
 	Current int `json:"current"`
@@ -54,13 +55,13 @@ type PageRequest struct {
 	PageSize int `json:"pageSize"`
 }
 
-// withDefaults returns the request as it is sent.
-func (r PageRequest) withDefaults() (PageRequest, error) {
+// withDefaults returns the request as an operation sends it.
+func (r PageRequest) withDefaults(op Operation) (PageRequest, error) {
 	if r.Current < 0 {
-		return r, fmt.Errorf("field Current is %d, it must not be negative", r.Current)
+		return r, fmt.Errorf("msgpush: %s: Current is %d, it must not be negative", op, r.Current)
 	}
 	if r.PageSize < 0 {
-		return r, fmt.Errorf("field PageSize is %d, it must not be negative", r.PageSize)
+		return r, fmt.Errorf("msgpush: %s: PageSize is %d, it must not be negative", op, r.PageSize)
 	}
 	if r.Current == 0 {
 		r.Current = 1

@@ -172,9 +172,9 @@ func TestNegativePageNumbersAndSizesAreRefused(t *testing.T) {
 		t.Run(operation, func(t *testing.T) {
 			client := newClient(t, refusingAll(t))
 			err := list(client, msgpush.PageRequest{Current: -1})
-			assert.ErrorContains(t, err, operation+": field Current is -1")
+			assert.ErrorContains(t, err, operation+": Current is -1")
 			err = list(client, msgpush.PageRequest{PageSize: -20})
-			assert.ErrorContains(t, err, operation+": field PageSize is -20")
+			assert.ErrorContains(t, err, operation+": PageSize is -20")
 		})
 	}
 }
@@ -195,7 +195,7 @@ func TestFuncInfoIDs(t *testing.T) {
 		require.NoError(t, err, tt.info)
 		assert.Equal(t, tt.want, ids, tt.info)
 	}
-	for _, info := range []msgpush.FuncInfo{",", ",,", "1,,2,", ",1,", "1,x,", "1, 2,", "1.5,", "99999999999999999999,", "1,\n", "１,"} {
+	for _, info := range []msgpush.FuncInfo{",", ",,", "1,,2,", "1,2,,", ",1,", "1,x,", "1, 2,", "1.5,", "99999999999999999999,", "1,\n", "１,"} {
 		ids, err := info.IDs()
 		assert.ErrorContains(t, err, "not an integer", info)
 		assert.Nil(t, ids)

@@ -22,15 +22,32 @@ const testKey = "ak-7Qx9-never-to-be-seen"
 // ctx is for the calls of which the context is not what is tested.
 var ctx = context.Background()
 
+// once is the policy of clients whose retries are not what is tested.
+var once = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
+
 // newClient returns a client of a service below the path prefix /gateway that
-// answers with h.
+// answers with h. Without an option that says otherwise it tries once.
 func newClient(t testing.TB, h http.HandlerFunc, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	server := httptest.NewServer(http.StripPrefix("/gateway", h))
 	t.Cleanup(server.Close)
-	client, err := msgpush.NewClient(server.URL+"/gateway", testKey, opts...)
+	return clientOf(t, server.URL+"/gateway", opts...)
+}
+
+// clientOf returns a client of the service at a URL that, without an option that
+// says otherwise, tries once.
+func clientOf(t testing.TB, baseURL string, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	client, err := msgpush.NewClient(baseURL, testKey, append([]msgpush.Option{once}, opts...)...)
 	require.NoError(t, err)
 	return client
+}
+
+// clientThrough returns a client that sends through a transport in memory and,
+// without an option that says otherwise, tries once.
+func clientThrough(t testing.TB, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	return clientOf(t, "http://push.example.com", append([]msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: transport})}, opts...)...)
 }
 
 // answering is a service with one answer to everything.

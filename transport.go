@@ -1,16 +1,19 @@
 package msgpush
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/google/go-querystring/query"
+	"github.com/hashicorp/go-retryablehttp"
 )
 
 const (
@@ -20,65 +23,38 @@ const (
 
 // An answer is one whole response, read to its end.
 type answer struct {
-	status int
-	header http.Header
-	body   []byte
-	key    Secret // the access key that the request carried
+	status   int
+	header   http.Header
+	body     []byte
+	key      Secret // the access key that the request carried
+	attempts int    // how many it took to get the answer
 }
 
 // success tells whether the HTTP status is 2xx, the first of the things that
 // make a call a success.
 func (a *answer) success() bool { return a.status/100 == 2 }
 
-// send makes one request and reads its answer. The operation names the call in
-// errors.
-func (c *Client) send(ctx context.Context, operation string, r Request) (*answer, error) {
-	if c == nil || c.http == nil {
-		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", operation)
-	}
-	key := c.accessKey()
-	req, err := c.newRequest(ctx, r, key)
-	if err != nil {
-		return nil, fmt.Errorf("msgpush: %s: %w", operation, err)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("msgpush: %s: %w", operation, withoutQuery(err))
-	}
-	defer resp.Body.Close()
-	a := &answer{status: resp.StatusCode, header: resp.Header, key: Secret(key)}
-	a.body, err = io.ReadAll(resp.Body)
-	if err == nil {
-		return a, nil
-	}
-	err = withoutQuery(&url.Error{Op: "Read", URL: req.URL.String(), Err: err})
-	if !a.success() {
-		// The status is known, though the rest was lost.
-		return nil, fmt.Errorf("%w, and the body broke off: %w", a.failure(operation, nil), err)
-	}
-	return nil, fmt.Errorf("msgpush: %s: reading the body: %w", operation, err)
-}
-
-// newRequest builds the request that part 4 of the document describes.
-func (c *Client) newRequest(ctx context.Context, r Request, key string) (*http.Request, error) {
+// newRequest builds a request with what part 5 of the document has every request
+// carry: the access key and, with a POST, even one without a body, the content
+// type.
+func (c *Client) newRequest(ctx context.Context, r Request, key Secret) (*retryablehttp.Request, error) {
 	q, err := encodeQuery(r.Query)
 	if err != nil {
-		return nil, fmt.Errorf("query: %w", err)
+		return nil, fmt.Errorf("encoding the query: %w", err)
 	}
-	var body io.Reader
+	var body any // of type []byte, or nil for none
 	if r.Body != nil {
-		b, err := json.Marshal(r.Body)
+		body, err = json.Marshal(r.Body)
 		if err != nil {
-			return nil, fmt.Errorf("body: %w", err)
+			return nil, fmt.Errorf("encoding the body: %w", err)
 		}
-		body = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.Method, c.baseURL+r.Path, body)
+	req, err := retryablehttp.NewRequestWithContext(ctx, r.Method, c.baseURL+r.Path, body)
 	if err != nil {
 		return nil, err
 	}
 	req.URL.RawQuery = q.Encode()
-	req.Header.Set(headerAccessKey, key)
+	req.Header.Set(headerAccessKey, string(key))
 	req.Header.Set("Accept", contentTypeJSON)
 	req.Header.Set("User-Agent", c.userAgent)
 	if r.Method == http.MethodPost || r.Body != nil {
@@ -95,6 +71,84 @@ func encodeQuery(q any) (url.Values, error) {
 	return query.Values(q)
 }
 
+// readAnswer reads a response to its end, or to the limit. Where that fails, the
+// answer has what was read.
+func readAnswer(resp *http.Response, limit int64) (*answer, error) {
+	defer resp.Body.Close()
+	a := &answer{status: resp.StatusCode, header: resp.Header}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return a, nil // what follows is no body, and has no end
+	}
+	if resp.ContentLength > limit {
+		return a, &bodyTooLargeError{limit}
+	}
+	var err error
+	a.body, err = io.ReadAll(io.LimitReader(resp.Body, min(limit, math.MaxInt64-1)+1))
+	if int64(len(a.body)) > limit {
+		a.body = a.body[:limit]
+		return a, &bodyTooLargeError{limit}
+	}
+	if err != nil {
+		r := resp.Request
+		err = &url.Error{Op: "reading the answer to " + r.Method, URL: r.URL.String(), Err: err}
+	}
+	return a, err
+}
+
+// newTransport returns the transport of all clients that are given no other.
+// It is that of net/http with a pool that does not close a connection which
+// the next of many concurrent callers could use.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           dialer.DialContext,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConnsPerHost:   math.MaxInt,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+	}
+}
+
+var defaultTransport = newTransport()
+
+// withoutRedirects keeps http.Client from redirects. The interface has none to
+// follow, and http.Client would send the access key wherever one points. A
+// CheckRedirect function would come too late: before http.Client calls it, it
+// fails on a Location that it cannot parse, and the status is lost. So the
+// Location is put where only this package looks for it.
+//
+// It does not pass on CloseIdleConnections, which go-retryablehttp calls
+// whenever a call fails, and which would close the connections of all others.
+type withoutRedirects struct{ next http.RoundTripper }
+
+// headerLocation is where withoutRedirects puts the Location. No service can
+// send a header of this name.
+const headerLocation = "msgpush location"
+
+func (t withoutRedirects) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if err != nil || resp == nil || resp.StatusCode/100 != 3 {
+		return resp, err
+	}
+	r := *resp // the transport of the caller may keep the response
+	r.Header = resp.Header.Clone()
+	if r.Header == nil {
+		r.Header = make(http.Header)
+	}
+	r.Header[headerLocation] = r.Header["Location"]
+	r.Header.Del("Location")
+	return &r, nil
+}
+
+// A bodyTooLargeError is a body over the limit of the client.
+type bodyTooLargeError struct{ limit int64 }
+
+func (e *bodyTooLargeError) Error() string {
+	return fmt.Sprintf("the body is longer than the limit of %d bytes (see WithMaxResponseBytes)", e.limit)
+}
+
 // withoutQuery takes the query out of the URL that a *url.Error quotes, since
 // that may hold what the caller wants in no log.
 func withoutQuery(err error) error {
@@ -107,30 +161,4 @@ func withoutQuery(err error) error {
 		e.URL = u.String()
 	}
 	return err
-}
-
-// redirectsAsAnswers keeps http.Client from redirects. The interface has none
-// to follow, and http.Client would send the access key wherever one points. A
-// CheckRedirect function would come too late: before http.Client calls it, it
-// fails on a Location that it cannot parse, and the status is lost. So the
-// Location is put where only this package looks for it.
-type redirectsAsAnswers struct{ next http.RoundTripper }
-
-// headerLocation is where redirectsAsAnswers puts the Location. No service can
-// send a header of this name.
-const headerLocation = "msgpush location"
-
-func (t redirectsAsAnswers) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.next.RoundTrip(req)
-	if err != nil || resp == nil || resp.StatusCode/100 != 3 {
-		return resp, err
-	}
-	r := *resp // the response may be kept by the transport of the caller
-	r.Header = resp.Header.Clone()
-	if r.Header == nil {
-		r.Header = make(http.Header)
-	}
-	r.Header[headerLocation] = r.Header["Location"]
-	r.Header.Del("Location")
-	return &r, nil
 }

@@ -19,9 +19,9 @@ type object map[string]json.RawMessage
 
 // readObject reads an object that has no members but those named.
 func readObject(r io.Reader, names ...string) (object, *refusal) {
-	body, err := io.ReadAll(io.LimitReader(r, maxRequestBytes))
+	body, err := io.ReadAll(r)
 	if err != nil {
-		return nil, refuse(CodeBadRequest, "the body broke off")
+		return nil, refuse(CodeBadRequest, "the body cannot be read: %v", err)
 	}
 	return parseObject("the body", body, names...)
 }
@@ -39,9 +39,9 @@ func parseObject(what string, raw []byte, names ...string) (object, *refusal) {
 	return o, nil
 }
 
-// object returns the member with that name, an empty object where there is
+// member returns the member with that name, which is an object; nil if there is
 // none.
-func (o object) object(name string, names ...string) (object, *refusal) {
+func (o object) member(name string, names ...string) (object, *refusal) {
 	raw, ok := o[name]
 	if !ok {
 		return nil, nil
@@ -49,7 +49,7 @@ func (o object) object(name string, names ...string) (object, *refusal) {
 	return parseObject(name, raw, names...)
 }
 
-// integer returns the member with that name, nil where there is none.
+// integer returns the member with that name, nil if there is none.
 func (o object) integer(name string) (*int64, *refusal) {
 	raw, ok := o[name]
 	if !ok {

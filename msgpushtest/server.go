@@ -20,7 +20,8 @@
 //   - A body without current or pageSize asks for page 1, or for
 //     [msgpush.DefaultPageSize] records. Numbers below 1 are refused.
 //   - A body without params chooses every record.
-//   - Members that the document does not show are refused, and so is null.
+//   - Members and query parameters that the document does not show are refused,
+//     and so are null, and a GET with a body.
 //   - A page beyond the last has an empty list and the number that was asked
 //     for.
 //   - Records are listed in the order in which they were set.
@@ -33,6 +34,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -74,25 +76,21 @@ type Server struct {
 	records Records // replaced as a whole, its slices never change
 }
 
-// NewServer starts a server without records.
+// NewServer starts a server without records. Like [httptest.NewServer] it panics
+// if it cannot listen.
 func NewServer() *Server {
 	key := "test-" + rand.Text()
 	s := &Server{AccessKey: key, key: key}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/api/open/mail/detail", s.serve(http.MethodGet, s.mailDetail))
-	mux.HandleFunc("/api/open/mp/list", s.serve(http.MethodPost, s.mpList))
-	mux.HandleFunc("/api/open/forwardRule/list", s.serve(http.MethodPost, s.forwardRuleList))
-	mux.HandleFunc("/api/open/forwardLog/list", s.serve(http.MethodPost, s.forwardLogList))
-	mux.HandleFunc("/", s.serve("", s.unknown))
-	s.http = httptest.NewServer(mux)
+	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
 	s.URL = s.http.URL
 	return s
 }
 
-// Close stops the server once it has answered the requests that it has.
+// Close stops the server once it has answered the requests that it has. It may be
+// called more than once.
 func (s *Server) Close() { s.http.Close() }
 
-// SetRecords has the server hold a copy of r, and nothing else.
+// SetRecords replaces the server's records with a copy of r.
 func (s *Server) SetRecords(r Records) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,39 +119,61 @@ func refuse(code int, format string, args ...any) *refusal {
 	return &refusal{code, fmt.Sprintf(format, args...)}
 }
 
-// serve answers with what an operation returns, after the checks that are the
-// same for all of them. An empty method stands for any.
-func (s *Server) serve(method string, operation func(*http.Request) (any, *refusal)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		envelope := msgpush.Envelope[any]{Code: 200, Msg: "success"}
-		refused := s.check(method, r)
-		if refused == nil {
-			envelope.Data, refused = operation(r)
-		}
-		if refused != nil {
-			envelope = msgpush.Envelope[any]{Code: refused.code, Msg: refused.msg}
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(envelope) // fails only where nobody listens any more
-	}
+// An operation is how the server answers one.
+type operation struct {
+	method string
+	query  []string // the parameters that it takes
+	data   func(*Server, *http.Request) (any, *refusal)
 }
 
-func (s *Server) check(method string, r *http.Request) *refusal {
-	if r.Header.Get("access-key") != s.key {
-		return refuse(CodeAccessKey, "the access-key header is missing, or has another key than the server's")
+// operations has the operations by their paths.
+var operations = map[string]operation{
+	"/api/open/mail/detail":      {http.MethodGet, []string{"mailId"}, (*Server).mailDetail},
+	"/api/open/mp/list":          {http.MethodPost, nil, (*Server).mpList},
+	"/api/open/forwardRule/list": {http.MethodPost, nil, (*Server).forwardRuleList},
+	"/api/open/forwardLog/list":  {http.MethodPost, nil, (*Server).forwardLogList},
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	envelope := msgpush.Envelope[any]{Code: 200, Msg: "success"}
+	data, refused := s.answer(w, r)
+	if refused != nil {
+		envelope.Code, envelope.Msg = refused.code, refused.msg
+	} else {
+		envelope.Data = data
 	}
-	if method != "" && r.Method != method {
-		return refuse(CodeMethodNotAllowed, "%s takes %s, not %s", r.URL.Path, method, r.Method)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(envelope) // fails only where nobody listens any more
+}
+
+// answer returns the data of an operation, after the checks that are the same
+// for all of them.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, *refusal) {
+	if r.Header.Get("access-key") != s.key {
+		return nil, refuse(CodeAccessKey, "the access-key header is missing, or has another key than the server's")
+	}
+	op, ok := operations[r.URL.Path]
+	if !ok {
+		return nil, refuse(CodeNotFound, "there is no operation at %s", r.URL.Path)
+	}
+	if r.Method != op.method {
+		return nil, refuse(CodeMethodNotAllowed, "%s takes %s, not %s", r.URL.Path, op.method, r.Method)
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, refuse(CodeBadRequest, "the query is malformed")
+	}
+	for name, values := range query {
+		if !slices.Contains(op.query, name) || len(values) > 1 {
+			return nil, refuse(CodeBadRequest, "the operation takes no parameter %q, or not more than once", name)
+		}
 	}
 	contentType := r.Header.Get("Content-Type")
-	if mediaType, _, _ := mime.ParseMediaType(contentType); method == http.MethodPost && mediaType != "application/json" {
-		return refuse(CodeContentType, "the Content-Type header is %q, not application/json", contentType)
+	if mediaType, _, _ := mime.ParseMediaType(contentType); op.method == http.MethodPost && mediaType != "application/json" {
+		return nil, refuse(CodeContentType, "the Content-Type header is %q, not application/json", contentType)
 	}
-	return nil
-}
-
-func (s *Server) unknown(r *http.Request) (any, *refusal) {
-	return nil, refuse(CodeNotFound, "there is no operation at %s", r.URL.Path)
+	r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
+	return op.data(s, r)
 }
 
 func (s *Server) mailDetail(r *http.Request) (any, *refusal) {
@@ -185,7 +205,7 @@ func (s *Server) forwardLogList(r *http.Request) (any, *refusal) {
 	if refused != nil {
 		return nil, refused
 	}
-	params, refused := body.object("params", "ruleId", "matchResult")
+	params, refused := body.member("params", "ruleId", "matchResult")
 	if refused != nil {
 		return nil, refused
 	}

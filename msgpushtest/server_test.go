@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -128,6 +129,7 @@ func TestTriggerRecordsAreFiltered(t *testing.T) {
 		{msgpush.ForwardLogParams{RuleID: new(int64(1))}, []int64{1, 2}},
 		{msgpush.ForwardLogParams{RuleID: new(int64(0))}, []int64{4}},
 		{msgpush.ForwardLogParams{MatchResult: new(0)}, []int64{1, 3, 4}},
+		{msgpush.ForwardLogParams{MatchResult: new(-1)}, nil},
 		{msgpush.ForwardLogParams{RuleID: new(int64(1)), MatchResult: new(0)}, []int64{1}},
 		{msgpush.ForwardLogParams{RuleID: new(int64(9))}, nil},
 	}
@@ -169,6 +171,12 @@ func TestWhatIsWrongIsRefusedInTheEnvelope(t *testing.T) {
 		{"no content type", "POST", list, header("Content-Type", ""), `{}`, msgpushtest.CodeContentType, "Content-Type"},
 		{"other content type", "POST", list, header("Content-Type", "text/plain"), `{}`, msgpushtest.CodeContentType, "text/plain"},
 		{"no mail id", "GET", mail, good, ``, msgpushtest.CodeBadRequest, "mailId"},
+		{"other query parameter", "GET", mail + "?mailId=101&x=3", good, ``, msgpushtest.CodeBadRequest, `"x"`},
+		{"two mail ids", "GET", mail + "?mailId=101&mailId=102", good, ``, msgpushtest.CodeBadRequest, "mailId"},
+		{"malformed query", "GET", mail + "?mailId=101;x", good, ``, msgpushtest.CodeBadRequest, "malformed"},
+		{"query for a list", "POST", list + "?current=1", good, `{}`, msgpushtest.CodeBadRequest, "current"},
+		{"path with two slashes", "POST", "//api/open/mp/list", good, `{}`, msgpushtest.CodeNotFound, "no operation"},
+		{"path with a parent", "POST", "/api/open/x/../mp/list", good, `{}`, msgpushtest.CodeNotFound, "no operation"},
 		{"unknown mail id", "GET", mail + "?mailId=0101", good, ``, msgpushtest.CodeNotFound, "0101"},
 		{"GET with a body", "GET", mail + "?mailId=101", good, `{}`, msgpushtest.CodeBadRequest, "no body"},
 		{"no body", "POST", list, good, ``, msgpushtest.CodeBadRequest, "JSON object"},
@@ -188,7 +196,7 @@ func TestWhatIsWrongIsRefusedInTheEnvelope(t *testing.T) {
 		{"fraction as a match result", "POST", logs, good, `{"params":{"matchResult":0.5}}`, msgpushtest.CodeBadRequest, "matchResult"},
 		{"page 0 of the trigger records", "POST", logs, good, `{"current":0}`, msgpushtest.CodeBadRequest, "current"},
 		{"member unknown to the trigger records", "POST", logs, good, `{"sort":1}`, msgpushtest.CodeBadRequest, "sort"},
-		{"body too long", "POST", list, good, `{"current":1` + strings.Repeat(" ", 1<<20) + `}`, msgpushtest.CodeBadRequest, "JSON object"},
+		{"body too long", "POST", list, good, `{"current":1` + strings.Repeat(" ", 1<<20) + `}`, msgpushtest.CodeBadRequest, "too large"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -222,12 +230,34 @@ func exchange(t *testing.T, method, url string, header http.Header, body string)
 
 func TestRecordsAreCopied(t *testing.T) {
 	server, client := newServer(t)
-	records := msgpushtest.Records{MPChannels: []msgpush.MPChannel{{ID: 1}}}
+	records := msgpushtest.Seed()
 	server.SetRecords(records)
-	records.MPChannels[0].ID = 2
-	page, err := client.MPList(ctx, msgpush.PageRequest{})
+	clear(records.MailChannels)
+	clear(records.MPChannels)
+	clear(records.ForwardRules)
+	clear(records.ForwardLogs)
+
+	mail, err := client.MailDetail(ctx, msgpushtest.SeedMailID)
 	require.NoError(t, err)
-	assert.Equal(t, int64(1), page.List[0].ID)
+	assert.NotZero(t, mail)
+	channels, err := client.MPList(ctx, msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.NotZero(t, channels.List[0])
+	rules, err := client.ForwardRuleList(ctx, msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.NotZero(t, rules.List[0])
+	logs, err := client.ForwardLogList(ctx, msgpush.ForwardLogRequest{})
+	require.NoError(t, err)
+	assert.NotZero(t, logs.List[0])
+}
+
+func TestThePackageDependsOnNoTestingPackage(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	deps := strings.Fields(string(out))
+	assert.Contains(t, deps, "example.com/msgpush")
+	assert.NotContains(t, deps, "testing")
+	assert.NotContains(t, string(out), "testify")
 }
 
 func TestEachServerHasAKeyOfItsOwn(t *testing.T) {

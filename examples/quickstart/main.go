@@ -33,20 +33,20 @@ func run(ctx context.Context, stdout io.Writer, getenv func(string) string) erro
 	if err != nil {
 		return err
 	}
+	first := "The service at " + account.baseURL
 	if account == (settings{}) {
 		service := msgpushtest.NewServer()
 		defer service.Close()
 		service.SetRecords(msgpushtest.Seed())
 		account = settings{service.URL, service.AccessKey, msgpushtest.SeedMailID}
-		fmt.Fprintf(out, "No service is set: this is a stand-in at %s, with made-up records.\n", service.URL)
-	} else {
-		fmt.Fprintf(out, "The service at %s\n", account.baseURL)
+		first = "No service is set: this is a stand-in at " + service.URL + ", with made-up records."
 	}
-	out.Flush() // the answers may take a while
 	client, err := msgpush.NewClient(account.baseURL, account.accessKey)
 	if err != nil {
 		return err
 	}
+	fmt.Fprintln(out, first)
+	out.Flush() // the answers may take a while
 	if err := show(ctx, out, client, account.mailID); err != nil {
 		return err
 	}

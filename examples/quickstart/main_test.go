@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -15,19 +13,23 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
+// TestMain lets the tests run the program: the binary of the tests is the
+// program if its environment says so.
+func TestMain(m *testing.M) {
+	if os.Getenv("BE_QUICKSTART") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
 // quickstart runs the program with nothing but env in its environment.
 func quickstart(t *testing.T, env ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "quickstart")
-	if runtime.GOOS == "windows" {
-		program += ".exe"
-	}
-	build, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, string(build))
-	cmd := exec.Command(program)
+	cmd := exec.Command(os.Args[0])
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	cmd.Env = append([]string{"SYSTEMROOT=" + os.Getenv("SYSTEMROOT")}, env...)
+	cmd.Env = append([]string{"BE_QUICKSTART=1", "SYSTEMROOT=" + os.Getenv("SYSTEMROOT")}, env...)
 	if err := cmd.Run(); err != nil {
 		require.IsType(t, &exec.ExitError{}, err)
 	}
@@ -76,13 +78,15 @@ func TestFailuresGoToStderrWithStatus1(t *testing.T) {
 	}{
 		{"some variables missing", []string{mail}, "set MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY too"},
 		{"one variable missing", []string{url, key}, "set MSGPUSH_MAIL_ID too"},
+		{"URL and key in the wrong order", []string{"MSGPUSH_BASE_URL=" + service.AccessKey, "MSGPUSH_ACCESS_KEY=" + service.URL, mail}, "base URL"},
 		{"bad URL", []string{"MSGPUSH_BASE_URL=push.example.com", key, mail}, "base URL"},
 		{"refused", []string{url, key, mail}, "no mail channel"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, stderr, status := quickstart(t, tt.env...)
+			stdout, stderr, status := quickstart(t, tt.env...)
 			assert.Equal(t, 1, status)
+			assert.NotContains(t, stdout, service.AccessKey)
 			assert.Contains(t, stderr, tt.want)
 			assert.Equal(t, 1, strings.Count(stderr, "\n"))
 			assert.NotContains(t, stderr, service.AccessKey)

@@ -1,0 +1,357 @@
+package msgpush
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+)
+
+// A RetryPolicy says how often a call is attempted, and how long it waits in
+// between. A field that is 0 has its default: 4 attempts, 500 ms, 30 s.
+//
+// The n-th wait is drawn at random from between 0 and MinWait·2ⁿ⁻¹, at most
+// MaxWait, unless the service says with Retry-After how long to wait.
+type RetryPolicy struct {
+	// MaxAttempts is how often a call is attempted at most; 1 is never again.
+	MaxAttempts int
+	// MinWait bounds the first wait.
+	MinWait time.Duration
+	// MaxWait bounds every wait. A call gives up at once where the service asks
+	// for more.
+	MaxWait time.Duration
+}
+
+const (
+	defaultMaxAttempts = 4
+	defaultMinWait     = 500 * time.Millisecond
+	defaultMaxWait     = 30 * time.Second
+)
+
+// withDefaults returns the policy with no field 0. Where only one of the waits
+// is given, the default of the other gives way to it.
+func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
+	if p.MaxAttempts < 0 || p.MinWait < 0 || p.MaxWait < 0 {
+		return p, fmt.Errorf("%+v has a negative field", p)
+	}
+	if p.MaxWait > 0 && p.MinWait > p.MaxWait {
+		return p, fmt.Errorf("MinWait, %v, is more than MaxWait, %v", p.MinWait, p.MaxWait)
+	}
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts = defaultMaxAttempts
+	}
+	if p.MaxWait == 0 {
+		p.MaxWait = max(defaultMaxWait, p.MinWait)
+	}
+	if p.MinWait == 0 {
+		p.MinWait = min(defaultMinWait, p.MaxWait)
+	}
+	return p, nil
+}
+
+// backoff returns how long to wait after so many attempts, with full jitter.
+func (p RetryPolicy) backoff(attempts int) time.Duration {
+	bound := p.MinWait
+	for range attempts - 1 {
+		if bound > p.MaxWait/2 {
+			bound = p.MaxWait
+			break
+		}
+		bound *= 2
+	}
+	return rand.N(bound + 1)
+}
+
+// retriedStatuses are the HTTP statuses that may be different next time.
+var retriedStatuses = []int{
+	http.StatusRequestTimeout,
+	http.StatusTooEarly,
+	http.StatusTooManyRequests,
+	http.StatusInternalServerError,
+	http.StatusBadGateway,
+	http.StatusServiceUnavailable,
+	http.StatusGatewayTimeout,
+}
+
+// An exchange is one request with one access key on its way to an answer, in as
+// many attempts as it takes.
+type exchange struct {
+	client    *Client
+	operation string
+	request   Request
+	key       Secret
+	earlier   int // attempts with another key
+
+	connections connectionTrace
+
+	attempts int
+	started  time.Time     // when the last attempt began
+	answer   *answer       // of the last attempt, or what was read of it
+	err      error         // why the last attempt has no whole answer
+	again    bool          // there is to be another attempt
+	wait     time.Duration // before it
+	gaveUp   error         // why there is none, though it could help
+}
+
+// do sends the request until it has an answer, or there is no use in another
+// attempt. Here the layers are put in their order, from the outside in:
+//
+//	access key       call, which repeats an exchange once if the key is refused
+//	attempts         go-retryablehttp, which asks check after each
+//	rate limiter     awaitTurn, before each attempt
+//	time-out         http.Client, for each attempt, up to the end of its body
+//	redirects        withoutRedirects, which follows none
+//	connections      the caller's transport, or the default one
+//	body             read, within the attempt, up to the limit
+func (x *exchange) do(ctx context.Context) (*answer, error) {
+	req, err := x.client.newRequest(x.connections.trace(ctx), x.request, x.key)
+	if err != nil {
+		return nil, fmt.Errorf("msgpush: %s: %w", x.operation, err)
+	}
+	if err := x.awaitTurn(req.Request); err != nil {
+		return nil, x.callError(ctx, err)
+	}
+	loop := retryablehttp.Client{
+		HTTPClient:     x.client.http,
+		RetryMax:       x.client.retry.MaxAttempts - 1,
+		RequestLogHook: x.begin,
+		CheckRetry:     x.check,
+		Backoff:        x.backoff,
+		PrepareRetry:   x.awaitTurn,
+		ErrorHandler:   retryablehttp.PassthroughErrorHandler,
+	}
+	req.SetResponseHandler(x.read)
+	_, err = loop.Do(req)
+	return x.result(ctx, err)
+}
+
+// awaitTurn waits for the rate limiter.
+func (x *exchange) awaitTurn(req *http.Request) error {
+	if x.client.limiter == nil {
+		return nil
+	}
+	if err := x.client.limiter.Wait(req.Context()); err != nil {
+		return fmt.Errorf("waiting for the rate limiter: %w", err)
+	}
+	return nil
+}
+
+// begin is called before each attempt.
+func (x *exchange) begin(retryablehttp.Logger, *http.Request, int) {
+	x.attempts++
+	x.started = time.Now()
+	x.answer, x.err, x.again = nil, nil, false
+}
+
+// read is called with each response.
+func (x *exchange) read(resp *http.Response) error {
+	var err error
+	x.answer, err = readAnswer(resp, x.client.maxResponseBytes)
+	x.answer.key = x.key
+	x.answer.attempts = x.earlier + x.attempts
+	return err
+}
+
+// check is called with each response before it is read, and with what became
+// of each attempt.
+func (x *exchange) check(ctx context.Context, _ *http.Response, err error) (bool, error) {
+	if err == nil && x.answer == nil {
+		return false, nil
+	}
+	x.err = err
+	x.again = x.decide(ctx)
+	x.log(ctx)
+	return x.again, nil
+}
+
+// decide tells whether there is to be another attempt, and sets the wait before
+// it.
+func (x *exchange) decide(ctx context.Context) bool {
+	policy := x.client.retry
+	if x.attempts >= policy.MaxAttempts || ctx.Err() != nil || !x.mayChange() || !x.mayRepeat() {
+		return false
+	}
+	x.wait = policy.backoff(x.attempts)
+	if asked := x.askedWait(); asked > policy.MaxWait {
+		return false
+	} else if asked > 0 {
+		x.wait = asked
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= x.wait {
+		x.gaveUp = fmt.Errorf("gave up, since a wait of %v would outlast the deadline: %w", x.wait, context.DeadlineExceeded)
+		return false
+	}
+	return true
+}
+
+// mayChange tells whether another attempt could end differently.
+func (x *exchange) mayChange() bool {
+	if x.err == nil {
+		return slices.Contains(retriedStatuses, x.answer.status)
+	}
+	var tooLarge *bodyTooLargeError
+	var untrusted *tls.CertificateVerificationError
+	return !errors.As(x.err, &tooLarge) && !errors.As(x.err, &untrusted) && !notHTTP(x.err)
+}
+
+// notHTTP tells whether what came back was something else than HTTP. net/http
+// has no type for most of that.
+func notHTTP(err error) bool {
+	var malformedHeader textproto.ProtocolError
+	return errors.As(err, &malformedHeader) || errors.Is(err, http.ErrSchemeMismatch) || strings.Contains(err.Error(), "malformed HTTP")
+}
+
+// mayRepeat tells whether another attempt does no harm.
+func (x *exchange) mayRepeat() bool {
+	return x.request.Repeatable || x.err != nil && x.connections.noneMade(x.err)
+}
+
+// askedWait returns the wait that the service asks for, 0 for none.
+func (x *exchange) askedWait() time.Duration {
+	if x.err != nil || x.answer.status != http.StatusTooManyRequests && x.answer.status != http.StatusServiceUnavailable {
+		return 0
+	}
+	return x.answer.retryAfter()
+}
+
+// backoff returns the wait that decide has set.
+func (x *exchange) backoff(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return x.wait }
+
+// result returns what the loop ended with: an answer, or why there is none.
+func (x *exchange) result(ctx context.Context, loopErr error) (*answer, error) {
+	if x.again { // it ended between two attempts
+		x.gaveUp = loopErr
+	}
+	switch {
+	case x.gaveUp != nil:
+		return nil, x.callError(ctx, fmt.Errorf("%w; the last attempt failed: %w", x.gaveUp, x.failure()))
+	case x.err != nil:
+		return nil, x.callError(ctx, x.failure())
+	default:
+		return x.answer, nil
+	}
+}
+
+// failure returns what the last attempt failed with.
+func (x *exchange) failure() error {
+	if x.err == nil {
+		return x.answer.failure(x.operation, nil)
+	}
+	err := withoutQuery(x.err)
+	if x.answer != nil && !x.answer.success() {
+		// The status is known, though not all that came with it.
+		return fmt.Errorf("%w; %w", x.answer.failure(x.operation, nil), err)
+	}
+	return err
+}
+
+// callError returns a CallError that errors.Is the context's error, if that has
+// ended: net/http gives only the cause of a context that has one.
+func (x *exchange) callError(ctx context.Context, err error) error {
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %w", ended, err)
+	}
+	return &CallError{
+		Operation: x.operation,
+		Attempts:  x.earlier + x.attempts,
+		Err:       &worded{x.printable(err), err},
+	}
+}
+
+// printable returns the text of an error without the access key, short, on one
+// line, and without the words that begin the text of every error.
+func (x *exchange) printable(err error) string {
+	text := strings.ReplaceAll(err.Error(), "msgpush: "+x.operation+": ", "")
+	return excerptOf(x.key.redact(text), maxCause)
+}
+
+// log logs the attempt that has ended and, if there is to be another, why.
+func (x *exchange) log(ctx context.Context) {
+	logger := x.client.logger
+	if logger == nil {
+		return
+	}
+	if logger.Enabled(ctx, slog.LevelDebug) {
+		logger.LogAttrs(ctx, slog.LevelDebug, "msgpush: attempt", x.attrs(x.outcome()...)...)
+	}
+	if x.again {
+		logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: trying again", x.attrs(
+			slog.String("reason", x.reason()),
+			slog.Duration("wait", x.wait))...)
+	}
+}
+
+// logRefusedKey logs that the call is to be repeated with another key.
+func (x *exchange) logRefusedKey(ctx context.Context) {
+	if x.client.logger != nil {
+		x.client.logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: trying again", x.attrs(
+			slog.String("reason", "the access key was refused"),
+			slog.Duration("wait", 0))...)
+	}
+}
+
+// attrs returns what is the same in every record of an exchange, and more.
+func (x *exchange) attrs(more ...slog.Attr) []slog.Attr {
+	return append([]slog.Attr{
+		slog.String("operation", x.operation),
+		slog.String("method", x.request.Method),
+		slog.String("path", x.request.Path),
+		slog.Int("attempt", x.earlier+x.attempts),
+	}, more...)
+}
+
+// outcome returns what is logged of an attempt.
+func (x *exchange) outcome() []slog.Attr {
+	attrs := []slog.Attr{slog.Duration("duration", time.Since(x.started))}
+	if x.answer != nil {
+		attrs = append(attrs, slog.Int("status", x.answer.status), slog.Int("bytes", len(x.answer.body)))
+		if env, ok := x.answer.envelope(); ok {
+			attrs = append(attrs, slog.Int("code", *env.Code))
+		}
+	}
+	if x.err != nil {
+		attrs = append(attrs, slog.String("error", x.printable(withoutQuery(x.err))))
+	}
+	return attrs
+}
+
+// reason returns in a few words why an attempt failed.
+func (x *exchange) reason() string {
+	if x.err != nil {
+		return x.printable(withoutQuery(x.err))
+	}
+	return fmt.Sprintf("HTTP %d %s", x.answer.status, http.StatusText(x.answer.status))
+}
+
+// A connectionTrace knows whether any connection was made for a request.
+type connectionTrace struct{ wanted, made atomic.Bool }
+
+func (t *connectionTrace) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { t.wanted.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { t.made.Store(true) },
+	})
+}
+
+// noneMade tells whether a request that failed with err provably never left
+// this machine. A transport that is not net/http's may not trace, and then only
+// the error can tell.
+func (t *connectionTrace) noneMade(err error) bool {
+	if t.made.Load() {
+		return false
+	}
+	var opErr *net.OpError
+	return t.wanted.Load() || errors.As(err, &opErr) && opErr.Op == "dial"
+}
