@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -261,29 +260,4 @@ func TestAClientIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-func TestARedirectIsAnAnswer(t *testing.T) {
-	elsewhere := httptest.NewServer(refusingAll(t))
-	defer elsewhere.Close()
-	long := elsewhere.URL + "/" + strings.Repeat("a", 10_000)
-	for _, location := range []string{"/api/open/other", elsewhere.URL + "/a?b=c", "http://[broken", long, ""} {
-		for _, status := range []int{300, 301, 302, 303, 304, 307, 308} {
-			client := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
-				if location != "" {
-					w.Header().Set("Location", location)
-				}
-				w.WriteHeader(status)
-			})
-			for _, call := range specified {
-				_, err := call(client, ctx)
-				var apiErr *msgpush.APIError
-				require.ErrorAs(t, err, &apiErr)
-				assert.Equal(t, status, apiErr.HTTPStatus)
-				assert.Equal(t, location, apiErr.Location)
-				assert.ErrorContains(t, err, location[:min(len(location), 40)])
-				assert.Less(t, len(err.Error()), 500)
-			}
-		}
-	}
 }

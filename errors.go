@@ -179,6 +179,11 @@ type worded struct {
 func (e *worded) Error() string { return e.text }
 func (e *worded) Unwrap() error { return e.cause }
 
+// Format formats the text under every verb, so that none shows the cause.
+func (e *worded) Format(f fmt.State, verb rune) {
+	fmt.Fprintf(f, fmt.FormatString(f, verb), e.text)
+}
+
 // describe tells what was expected and what was found without quoting the body.
 func describe(cause error, body []byte) string {
 	var data *dataError

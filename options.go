@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -126,7 +127,7 @@ func WithMaxResponseBytes(n int64) Option {
 		if n <= 0 {
 			return fmt.Errorf("WithMaxResponseBytes: %d is not more than 0", n)
 		}
-		s.maxResponseBytes = n
+		s.maxResponseBytes = min(n, math.MaxInt64-1) // one more is read to see that there is more
 		return nil
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/textproto"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -161,7 +161,10 @@ func (x *exchange) read(resp *http.Response) error {
 	x.answer, err = readAnswer(resp, x.client.maxResponseBytes)
 	x.answer.key = x.key
 	x.answer.attempts = x.earlier + x.attempts
-	return err
+	if err != nil {
+		return &url.Error{Op: "reading the answer to " + x.request.Method, URL: x.client.baseURL + x.request.Path, Err: err}
+	}
+	return nil
 }
 
 // check is called with each response before it is read, and with what became
@@ -206,11 +209,15 @@ func (x *exchange) mayChange() bool {
 	return !errors.As(x.err, &tooLarge) && !errors.As(x.err, &untrusted) && !notHTTP(x.err)
 }
 
-// notHTTP tells whether what came back was something else than HTTP. net/http
-// has no type for most of that.
+// notHTTP reports whether what came back was something other than HTTP, and not
+// the beginning of an answer that was cut off. net/http has no type for that.
 func notHTTP(err error) bool {
-	var malformedHeader textproto.ProtocolError
-	return errors.As(err, &malformedHeader) || errors.Is(err, http.ErrSchemeMismatch) || strings.Contains(err.Error(), "malformed HTTP")
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return true
+	}
+	_, line, found := strings.Cut(err.Error(), `malformed HTTP response "`)
+	const start = "HTTP/"
+	return found && !strings.HasPrefix(line, start) && !strings.HasPrefix(start, strings.TrimSuffix(line, `"`))
 }
 
 // mayRepeat tells whether another attempt does no harm.

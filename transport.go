@@ -83,14 +83,9 @@ func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 		return a, &bodyTooLargeError{limit}
 	}
 	var err error
-	a.body, err = io.ReadAll(io.LimitReader(resp.Body, min(limit, math.MaxInt64-1)+1))
+	a.body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if int64(len(a.body)) > limit {
-		a.body = a.body[:limit]
 		return a, &bodyTooLargeError{limit}
-	}
-	if err != nil {
-		r := resp.Request
-		err = &url.Error{Op: "reading the answer to " + r.Method, URL: r.URL.String(), Err: err}
 	}
 	return a, err
 }
