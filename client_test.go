@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"strconv"
@@ -140,6 +141,22 @@ func TestWithHTTPClientLeavesTheCallersClientAsItWas(t *testing.T) {
 	assert.Zero(t, caller.Timeout)
 	assert.Zero(t, redirects, "a redirect was followed")
 	transport.CloseIdleConnections()
+}
+
+func TestTheCallersCookieJarIsUsed(t *testing.T) {
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	var cookies []string
+	client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		cookies = append(cookies, r.Header.Get("Cookie"))
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: "1"})
+		answeringJSON(`{"code":200,"data":{}}`)(w, r)
+	}, msgpush.WithHTTPClient(&http.Client{Jar: jar}))
+	for range 2 {
+		_, err := client.MPList(ctx, msgpush.PageRequest{})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, []string{"", "session=1"}, cookies)
 }
 
 func TestTimeoutOfOneAttempt(t *testing.T) {

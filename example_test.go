@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
 	"time"
 
 	"example.com/msgpush"
@@ -185,6 +189,76 @@ func ExampleUnimplementedError() {
 	// Output:
 	// true
 	// msgpush: message rule create is not implemented: the document gives only its name and its method, POST; if you know its path and shape, send it with msgpush.Call
+}
+
+// A source fetches a key when it is needed, and again when it is about to expire
+// or has been refused.
+func ExampleCachedAccessKey() {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+
+	fetches := 0
+	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+		if fetches++; fetches == 1 {
+			return "a-key-that-was-revoked", time.Time{}, nil
+		}
+		return service.AccessKey, time.Now().Add(time.Hour), nil
+	}, time.Minute)
+	client, err := msgpush.NewClient(service.URL, "",
+		msgpush.WithAccessKeySource(source),
+		msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		if _, err := client.MPList(context.Background(), msgpush.PageRequest{}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println("3 calls,", fetches, "fetches")
+	// Output: 3 calls, 2 fetches
+}
+
+func ExampleWithRetry() {
+	service := httptest.NewServer(http.NotFoundHandler())
+	service.Close() // so nobody is there
+
+	client, err := msgpush.NewClient(service.URL, "access-key",
+		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Millisecond, MaxWait: time.Second}),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
+	var callErr *msgpush.CallError
+	if errors.As(err, &callErr) {
+		fmt.Println("gave up after", callErr.Attempts, "attempts")
+	}
+	// Output: gave up after 3 attempts
+}
+
+func ExampleWithLogger() {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "duration" {
+				return slog.Attr{} // never twice the same
+			}
+			return a
+		},
+	}))
+	client, err := msgpush.NewClient(service.URL, service.AccessKey, msgpush.WithLogger(logger))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := client.MPList(context.Background(), msgpush.PageRequest{}); err != nil {
+		log.Fatal(err)
+	}
+	// Output: level=DEBUG msg="msgpush: attempt" operation="official-account channel list" method=POST path=/api/open/mp/list attempt=1 status=200 bytes=88 code=200
 }
 
 func ExampleSecret() {

@@ -4,8 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"math"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,6 +58,42 @@ func TestOperationsThatAreOnlyNamedSendNothing(t *testing.T) {
 		})
 	}
 	assert.Empty(t, stubs, "stubs of no operation")
+}
+
+func TestTheDocumentationOfAStubSaysThatItIsOne(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	stubs := 0
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+		require.NoError(t, err)
+		for _, decl := range parsed.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok || f.Recv == nil || f.Body == nil || len(f.Body.List) != 1 {
+				continue
+			}
+			result, ok := f.Body.List[0].(*ast.ReturnStmt)
+			if !ok || len(result.Results) != 1 {
+				continue
+			}
+			if address, ok := result.Results[0].(*ast.UnaryExpr); ok && strings.HasSuffix(fmt.Sprint(address.X.(*ast.CompositeLit).Type), "UnimplementedError") {
+				stubs++
+				assert.True(t, strings.HasPrefix(f.Doc.Text(), f.Name.Name+" is not implemented"), f.Name.Name)
+			}
+		}
+	}
+	assert.Equal(t, 16, stubs)
+}
+
+// decodes counts how often it is decoded.
+type decodes int
+
+func (d *decodes) UnmarshalJSON([]byte) error { *d++; return nil }
+
+func TestASuccessIsDecodedOnce(t *testing.T) {
+	n, err := msgpush.Call[decodes](ctx, newClient(t, answeringJSON(`{"code":200,"data":{}}`)), msgpush.Request{Method: "GET", Path: "/"})
+	require.NoError(t, err)
+	assert.Equal(t, decodes(1), n)
 }
 
 func TestCallReturnsDataOfAnyType(t *testing.T) {
