@@ -294,7 +294,9 @@ func TestFaultsOfHTTP2(t *testing.T) {
 		{"HTTP 502", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, 4, func(t *testing.T, err error) {
 			assert.ErrorContains(t, err, "HTTP 502")
 		}},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) }, 1, nil},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, 1, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
