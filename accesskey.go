@@ -159,38 +159,43 @@ func (c *keyCache) accessKey(ctx context.Context, rejected string) (string, erro
 	if c.fetch == nil {
 		return "", errors.New("CachedAccessKey: fetch is nil")
 	}
-	for {
-		key, f, mine := c.look(ctx, rejected)
-		if f == nil {
+	var key string
+	var err error
+	for range 2 {
+		var f *keyFetch
+		if key, f = c.look(ctx, rejected); f == nil {
 			return key, nil
 		}
 		select {
 		case <-f.done:
+			key, err = f.key, f.err
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}
-		// A fetch that began before the key was refused may return it again.
-		if f.err != nil || f.key != rejected || mine {
-			return f.key, f.err
+		if err != nil || key != rejected {
+			break
 		}
+		// The fetch may have begun before the key was refused. The next did not.
 	}
+	return key, err
 }
 
-// look returns the key or, if there is none to hand out, the fetch to wait for,
-// and whether this call began it.
-func (c *keyCache) look(ctx context.Context, rejected string) (key string, f *keyFetch, mine bool) {
+// look returns the key or, if there is none to hand out, the fetch to wait for.
+func (c *keyCache) look(ctx context.Context, rejected string) (string, *keyFetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	valid := c.key != "" && c.key != rejected && !c.expiresWithin(0)
+	if c.key == rejected {
+		c.key = "" // nobody else is to be refused with it
+	}
+	valid := c.key != "" && !c.expiresWithin(0)
 	if c.current == nil && (!valid || c.expiresWithin(c.early)) {
-		c.current = &keyFetch{done: make(chan struct{})}
-		mine = true
+		c.current = &keyFetch{done: make(chan struct{}), err: errors.New("the fetch did not return")}
 		go c.run(context.WithoutCancel(ctx), c.current)
 	}
 	if valid {
-		return c.key, nil, false
+		return c.key, nil
 	}
-	return "", c.current, mine
+	return "", c.current
 }
 
 func (c *keyCache) expiresWithin(d time.Duration) bool {
@@ -201,9 +206,15 @@ func (c *keyCache) expiresWithin(d time.Duration) bool {
 func (c *keyCache) run(ctx context.Context, f *keyFetch) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
+	defer func() { // deferred, in case fetch ends the goroutine
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.current = nil
+		close(f.done)
+	}()
 	key, expires, err := c.fetch(ctx)
-	if err == nil && key == "" {
-		err = errors.New("the fetched key is empty")
+	if err == nil {
+		err = checkHeaderValue(key)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,8 +222,6 @@ func (c *keyCache) run(ctx context.Context, f *keyFetch) {
 	if err == nil {
 		c.key, c.expires = key, expires
 	}
-	c.current = nil
-	close(f.done)
 }
 
 var opAccessKeyObtain = Operation{Group: "access key", Name: "obtain"}

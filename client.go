@@ -133,7 +133,7 @@ func call[T any](ctx context.Context, c *Client, operation string, r Request, da
 	if err != nil {
 		return nil, x.callError(ctx, fmt.Errorf("access key: %w", err))
 	}
-	x.key = key
+	x.key, x.operation = key, key.redact(operation)
 	data, err := exchangeFor[T](ctx, x, dataRequired)
 	if !c.isKeyRefused(err) {
 		return data, err
@@ -146,7 +146,7 @@ func call[T any](ctx context.Context, c *Client, operation string, r Request, da
 		return nil, err
 	}
 	x.logRefusedKey(ctx)
-	next := &exchange{client: c, operation: operation, request: r, key: key, earlier: x.attempts}
+	next := &exchange{client: c, operation: x.operation, request: r, key: key, earlier: x.attempts}
 	return exchangeFor[T](ctx, next, dataRequired)
 }
 
@@ -158,7 +158,7 @@ func exchangeFor[T any](ctx context.Context, x *exchange, dataRequired bool) (*T
 	return decode[T](x.operation, answer, dataRequired)
 }
 
-// isKeyRefused tells whether an error says that the service does not take the
+// isKeyRefused reports whether an error says that the service does not take the
 // access key.
 func (c *Client) isKeyRefused(err error) bool {
 	var e *APIError

@@ -100,7 +100,7 @@ func (a *answer) apiError(operation string) *APIError {
 	e := &APIError{
 		Operation:  operation,
 		HTTPStatus: a.status,
-		RetryAfter: a.retryAfter(),
+		RetryAfter: a.wait,
 		Attempts:   a.attempts,
 	}
 	if location := a.header[headerLocation]; len(location) > 0 {
@@ -111,8 +111,8 @@ func (a *answer) apiError(operation string) *APIError {
 
 // retryAfter reads the Retry-After header in both of its forms, seconds and HTTP
 // date. What cannot be read, or lies in the past, is 0.
-func (a *answer) retryAfter() time.Duration {
-	v := a.header.Get("Retry-After")
+func retryAfter(header http.Header) time.Duration {
+	v := header.Get("Retry-After")
 	if date, err := http.ParseTime(v); err == nil {
 		return max(0, time.Until(date))
 	}
@@ -134,8 +134,9 @@ type DecodeError struct {
 	Operation string
 	// HTTPStatus is the HTTP status.
 	HTTPStatus int
-	// Body is the whole body as it came. It may hold a secret, such as the
-	// password of a mail channel, so no text of this error shows it.
+	// Body is the whole body as it came, but for the access key, should it be
+	// repeated there. It may hold another secret, such as the password of a mail
+	// channel, so no text of this error shows it.
 	Body []byte `json:"-"`
 	// Err tells what was expected and what was found. It wraps the error of
 	// the decoder, if there is one.
@@ -164,7 +165,7 @@ func (a *answer) decodeError(operation string, cause error) *DecodeError {
 	return &DecodeError{
 		Operation:  operation,
 		HTTPStatus: a.status,
-		Body:       a.body,
+		Body:       []byte(a.key.redact(string(a.body))),
 		Err:        &worded{describe(cause, a.body) + " (" + contentType + ")", cause},
 	}
 }

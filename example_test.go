@@ -120,6 +120,124 @@ func ExampleClient_ForwardLogList() {
 	// Output: 9044 2026-11-04T19:40:00Z 未匹配
 }
 
+func ExampleClient_ForwardLogAll() {
+	client, done := exampleClient()
+	defer done()
+
+	failed := 0
+	request := msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: new(int64(301))}}
+	for record, err := range client.ForwardLogAll(context.Background(), request, msgpush.Prefetch(4)) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if record.ErrorMessage != "" {
+			failed++
+		}
+	}
+	fmt.Println(failed, "records of the rule have an error")
+	// Output: 3 records of the rule have an error
+}
+
+func ExampleClient_ForwardRuleAll() {
+	client, done := exampleClient()
+	defer done()
+
+	for rule, err := range client.ForwardRuleAll(context.Background(), msgpush.PageRequest{PageSize: 2}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(rule.ID, rule.RuleName)
+	}
+	// Output:
+	// 301 严重告警转值班
+	// 302 CPU > 90 %
+	// 303 大额订单
+	// 304 验证码
+	// 305 退款 (旧)
+}
+
+func ExampleClient_MPAll() {
+	client, done := exampleClient()
+	defer done()
+
+	for channel, err := range client.MPAll(context.Background(), msgpush.PageRequest{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if channel.Alias == "weather" {
+			fmt.Println(channel.ID, channel.NickName)
+			break // no other page is asked for
+		}
+	}
+	// Output: 203 Météo du jour
+}
+
+// The pages of a list tell how far a walk has come.
+func ExampleClient_ForwardLogPages() {
+	client, done := exampleClient()
+	defer done()
+
+	read := 0
+	for page, err := range client.ForwardLogPages(context.Background(), msgpush.ForwardLogRequest{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		read += len(page.List)
+		fmt.Printf("%d of %d records, %d %%\n", read, page.Total, 100*int64(read)/max(1, page.Total))
+	}
+	// Output:
+	// 20 of 64 records, 31 %
+	// 40 of 64 records, 62 %
+	// 60 of 64 records, 93 %
+	// 64 of 64 records, 100 %
+}
+
+// Any list can be walked, here one of a Call with a record type of one's own.
+func ExampleAll() {
+	client, done := exampleClient()
+	defer done()
+
+	type rule struct {
+		ID   int64  `json:"id"`
+		Name string `json:"ruleName"`
+	}
+	fetch := func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[rule], error) {
+		return msgpush.Call[*msgpush.Page[rule]](ctx, client, msgpush.Request{
+			Method: "POST", Path: "/api/open/forwardRule/list", Body: r, Repeatable: true,
+		})
+	}
+	id := func(r rule) int64 { return r.ID }
+	n := 0
+	for _, err := range msgpush.All(context.Background(), fetch, id, msgpush.PageRequest{PageSize: 2}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		n++
+	}
+	fmt.Println(n, "rules")
+	// Output: 5 rules
+}
+
+func ExamplePages() {
+	numbers := func(_ context.Context, r msgpush.PageRequest) (*msgpush.Page[int64], error) {
+		page := msgpush.Page[int64]{PageNum: r.Current, PageSize: 2, Total: 3, Pages: 2, List: []int64{1, 2}}
+		if r.Current == 2 {
+			page.List = []int64{2, 3} // another number has arrived before 1 meanwhile
+		}
+		return &page, nil
+	}
+	id := func(n int64) int64 { return n }
+	for page, err := range msgpush.Pages(context.Background(), numbers, id, msgpush.PageRequest{PageSize: 2}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(page.PageNum, page.List)
+	}
+	// Output:
+	// 1 [1 2]
+	// 2 [3]
+}
+
 func ExampleCall() {
 	client, done := exampleClient()
 	defer done()

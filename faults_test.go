@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -144,6 +145,9 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 		{"garbage instead of a header", write("HTTP/1.1 200 OK\r\naccess-key " + testKey + "\r\n\r\n"), nil, 4, says("malformed")},
 		{"status that is none", write("HTTP/1.1 " + testKey + "\r\n\r\n"), nil, 4, says("malformed HTTP")},
 		{"protocol switched", stall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), nil, 1, says("HTTP 101")},
+		{"gzip that is none", write(okHeader + "Content-Encoding: gzip\r\nContent-Length: 12\r\n\r\n{\"code\":200}"), nil, 1, is(gzip.ErrHeader)},
+		{"chunks that are none", write(okHeader + "Transfer-Encoding: chunked\r\n\r\nhello\r\nworld\r\n"), nil, 1, says("chunk")},
+		{"length that is none", write(okHeader + "Content-Length: " + testKey + "\r\n\r\n"), nil, 1, says("bad Content-Length")},
 		{"refusal and reset", reset("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\nbusy"), nil, 4, says("HTTP 503")},
 	}
 	for _, tt := range tests {
@@ -386,6 +390,63 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 		_, err := msgpush.NewClient("http://push.example.com", testKey, msgpush.WithMaxResponseBytes(n))
 		assert.ErrorContains(t, err, "WithMaxResponseBytes")
 	}
+}
+
+func TestARequestThatMustNotBeRepeatedIsNotReplayedByNetHTTPEither(t *testing.T) {
+	for name, r := range map[string]msgpush.Request{
+		"GET":            {Method: "GET", Path: "/set"},
+		"DELETE":         {Method: "DELETE", Path: "/set"},
+		"OPTIONS":        {Method: "OPTIONS", Path: "/set"},
+		"POST":           {Method: "POST", Path: "/set"},
+		"POST of a body": {Method: "POST", Path: "/set", Body: 1},
+		"repeatable, but not to be repeated by the policy": {Method: "GET", Path: "/set", Repeatable: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var arrived atomic.Int32
+			client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/set" {
+					assert.Empty(t, r.TransferEncoding)
+					arrived.Add(1)
+					panic(http.ErrAbortHandler) // on a connection that was good before
+				}
+				answeringJSON(`{"code":200,"data":{}}`)(w, r)
+			})
+			_, err := client.MPList(ctx, msgpush.PageRequest{})
+			require.NoError(t, err)
+			_, err = msgpush.Call[any](ctx, client, r)
+			assertAttempts(t, 1, err)
+			assert.Equal(t, int32(1), arrived.Load())
+		})
+	}
+}
+
+func TestClientsShareAPool(t *testing.T) {
+	var dialled atomic.Int32
+	server := httptest.NewUnstartedServer(answeringJSON(`{"code":200,"data":{}}`))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			dialled.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	for range 5 {
+		_, err := clientOf(t, server.URL).MPList(ctx, msgpush.PageRequest{})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, int32(1), dialled.Load())
+}
+
+func TestACertificateThatTheCallerDoesNotTrustIsFinal(t *testing.T) {
+	server, transport := newTLSService(t, false, refusingAll(t))
+	refused := 0
+	transport.TLSClientConfig.VerifyConnection = func(tls.ConnectionState) error {
+		refused++
+		return x509.UnknownAuthorityError{}
+	}
+	_, err := clientOf(t, server.URL, fast, msgpush.WithHTTPClient(&http.Client{Transport: transport})).MPList(ctx, msgpush.PageRequest{})
+	assertAttempts(t, 1, err)
+	assert.Equal(t, 1, refused)
 }
 
 func TestBodiesAreClosed(t *testing.T) {

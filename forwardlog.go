@@ -2,6 +2,7 @@ package msgpush
 
 import (
 	"context"
+	"iter"
 	"net/http"
 )
 
@@ -25,6 +26,8 @@ type ForwardLog struct {
 	ErrorMessage string   `json:"errorMessage"`
 	CreateTime   DateTime `json:"createTime"`
 }
+
+func (r ForwardLog) recordID() int64 { return r.ID }
 
 // A ForwardLogRequest asks for one page of the rule trigger records, all or
 // those that the parameters choose.
@@ -51,12 +54,31 @@ var (
 // ForwardLogList returns one page of the rule trigger records (part 4.4 of the
 // document).
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
-	page, err := r.PageRequest.withDefaults(opForwardLogList)
+	page, err := r.PageRequest.withDefaults(opForwardLogList.String())
 	if err != nil {
 		return nil, err
 	}
 	r.PageRequest = page
 	return list[ForwardLog](ctx, c, opForwardLogList, r)
+}
+
+// ForwardLogAll walks all pages of ForwardLogList as [All] does, and yields their records.
+func (c *Client) ForwardLogAll(ctx context.Context, r ForwardLogRequest, opts ...ListOption) iter.Seq2[ForwardLog, error] {
+	return All(ctx, c.forwardLogPage(r), ForwardLog.recordID, r.PageRequest, opts...)
+}
+
+// ForwardLogPages walks all pages of ForwardLogList as [Pages] does, and yields them.
+func (c *Client) ForwardLogPages(ctx context.Context, r ForwardLogRequest, opts ...ListOption) iter.Seq2[*Page[ForwardLog], error] {
+	return Pages(ctx, c.forwardLogPage(r), ForwardLog.recordID, r.PageRequest, opts...)
+}
+
+// forwardLogPage returns a function that asks for any page of what r asks for.
+func (c *Client) forwardLogPage(r ForwardLogRequest) func(context.Context, PageRequest) (*Page[ForwardLog], error) {
+	return func(ctx context.Context, page PageRequest) (*Page[ForwardLog], error) {
+		r := r
+		r.PageRequest = page
+		return c.ForwardLogList(ctx, r)
+	}
 }
 
 // ForwardLogDetail is not implemented: the document gives only its name and

@@ -2,6 +2,7 @@ package msgpush
 
 import (
 	"context"
+	"iter"
 	"net/http"
 )
 
@@ -27,6 +28,8 @@ type ForwardRule struct {
 	CreateTime     DateTime `json:"createTime"`
 }
 
+func (r ForwardRule) recordID() int64 { return r.ID }
+
 var (
 	opForwardRuleList = Operation{"message rule", "list", http.MethodPost, "/api/open/forwardRule/list"}
 
@@ -43,11 +46,21 @@ var (
 // ForwardRuleList returns one page of the message rules (part 4.3 of the
 // document).
 func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[ForwardRule], error) {
-	r, err := r.withDefaults(opForwardRuleList)
+	r, err := r.withDefaults(opForwardRuleList.String())
 	if err != nil {
 		return nil, err
 	}
 	return list[ForwardRule](ctx, c, opForwardRuleList, r)
+}
+
+// ForwardRuleAll walks all pages of ForwardRuleList as [All] does, and yields their records.
+func (c *Client) ForwardRuleAll(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[ForwardRule, error] {
+	return All(ctx, c.ForwardRuleList, ForwardRule.recordID, r, opts...)
+}
+
+// ForwardRulePages walks all pages of ForwardRuleList as [Pages] does, and yields them.
+func (c *Client) ForwardRulePages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[ForwardRule], error] {
+	return Pages(ctx, c.ForwardRuleList, ForwardRule.recordID, r, opts...)
 }
 
 // ForwardRuleDetail is not implemented: the document gives only its name and

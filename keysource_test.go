@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -380,6 +381,69 @@ func TestAFetchThatBeganBeforeTheRefusalIsNotTheLastWord(t *testing.T) {
 		synctest.Wait()
 		assertKey(t, source, "key-1", "key-2", 2*time.Second)
 	})
+}
+
+func TestAKeyThatIsFetchedAgainAndAgainIsNotFetchedByEachCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fetches atomic.Int32
+		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+			fetches.Add(1)
+			time.Sleep(time.Second)
+			return "always-the-same", time.Time{}, nil
+		}, 0)
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				key, err := source.AccessKey(ctx, "always-the-same")
+				assert.NoError(t, err)
+				assert.Equal(t, "always-the-same", key)
+			})
+		}
+		wg.Wait()
+		assert.LessOrEqual(t, fetches.Load(), int32(2))
+	})
+}
+
+func TestARefusedKeyIsNotGivenOutToOthers(t *testing.T) {
+	broken := errors.New("the vault is closed")
+	v := &vault{}
+	source := msgpush.CachedAccessKey(v.fetch, 0)
+	key, err := source.AccessKey(ctx, "")
+	require.NoError(t, err)
+	v.err.Store(&broken)
+	_, err = source.AccessKey(ctx, key)
+	assert.ErrorIs(t, err, broken)
+	_, err = source.AccessKey(ctx, "")
+	assert.ErrorIs(t, err, broken)
+	v.err.Store(nil)
+	another, err := source.AccessKey(ctx, "")
+	require.NoError(t, err)
+	assert.NotEqual(t, key, another)
+}
+
+func TestAFetchThatEndsItsGoroutineIsAFailedFetch(t *testing.T) {
+	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+		runtime.Goexit() // as FailNow of a test does
+		return "", time.Time{}, nil
+	}, 0)
+	for range 2 {
+		_, err := source.AccessKey(ctx, "")
+		assert.ErrorContains(t, err, "did not return")
+	}
+}
+
+func TestAFetchedKeyThatNoHeaderCarriesIsNotKept(t *testing.T) {
+	keys := []string{testKey + "\n", testKey}
+	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+		key := keys[0]
+		keys = keys[1:]
+		return key, time.Time{}, nil
+	}, 0)
+	_, err := source.AccessKey(ctx, "")
+	assert.ErrorContains(t, err, "control character")
+	key, err := source.AccessKey(ctx, "")
+	require.NoError(t, err)
+	assert.Equal(t, testKey, key)
 }
 
 func TestACachedKeyDoesNotPrint(t *testing.T) {

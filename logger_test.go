@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -118,7 +119,8 @@ func TestQueriesAndBodiesAreNotLogged(t *testing.T) {
 		const secret = "hunter2-in-the-request"
 		var log logBuffer
 		for _, step := range []roundTripper{
-			status(503), succeeding, failing(errors.New("cut")), stalling, status(302, "Location", "/"),
+			status(503), succeeding, failing(errors.New("cut")),
+			func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("no route to %s", r.URL) }, stalling, status(302, "Location", "/"),
 			func(r *http.Request) (*http.Response, error) {
 				return response(r, 200, `{"code":1,"msg":"`+secret+`","data":"`+secret+`"}`), nil
 			},

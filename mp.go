@@ -3,6 +3,7 @@ package msgpush
 import (
 	"context"
 	"fmt"
+	"iter"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,6 +24,8 @@ type MPChannel struct {
 	Alias       string   `json:"alias"`
 	UpdateTime  DateTime `json:"updateTime"`
 }
+
+func (r MPChannel) recordID() int64 { return r.ID }
 
 // FuncInfo is a list of function ids as the service sends it: separated by
 // commas, with a comma at the end, such as "1,2,15,".
@@ -52,9 +55,19 @@ var opMPList = Operation{"official-account channel", "list", http.MethodPost, "/
 // MPList returns one page of the official-account channels (part 4.2 of the
 // document).
 func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], error) {
-	r, err := r.withDefaults(opMPList)
+	r, err := r.withDefaults(opMPList.String())
 	if err != nil {
 		return nil, err
 	}
 	return list[MPChannel](ctx, c, opMPList, r)
+}
+
+// MPAll walks all pages of MPList as [All] does, and yields their records.
+func (c *Client) MPAll(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[MPChannel, error] {
+	return All(ctx, c.MPList, MPChannel.recordID, r, opts...)
+}
+
+// MPPages walks all pages of MPList as [Pages] does, and yields them.
+func (c *Client) MPPages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[MPChannel], error] {
+	return Pages(ctx, c.MPList, MPChannel.recordID, r, opts...)
 }

@@ -3,7 +3,12 @@ package msgpush
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
+	"math"
+	"strings"
+	"sync"
 )
 
 // DefaultPageSize is the page size that is asked for where a request has none.
@@ -55,13 +60,14 @@ type PageRequest struct {
 	PageSize int `json:"pageSize"`
 }
 
-// withDefaults returns the request as an operation sends it.
-func (r PageRequest) withDefaults(op Operation) (PageRequest, error) {
+// withDefaults returns the request as the methods of Client send it. The error
+// begins like that of what is about to send it.
+func (r PageRequest) withDefaults(what string) (PageRequest, error) {
 	if r.Current < 0 {
-		return r, fmt.Errorf("msgpush: %s: Current is %d, it must not be negative", op, r.Current)
+		return r, fmt.Errorf("msgpush: %s: Current is %d, it must not be negative", what, r.Current)
 	}
 	if r.PageSize < 0 {
-		return r, fmt.Errorf("msgpush: %s: PageSize is %d, it must not be negative", op, r.PageSize)
+		return r, fmt.Errorf("msgpush: %s: PageSize is %d, it must not be negative", what, r.PageSize)
 	}
 	if r.Current == 0 {
 		r.Current = 1
@@ -81,4 +87,472 @@ func list[T any](ctx context.Context, c *Client, op Operation, body any) (*Page[
 	p := (*Page[T])(page)
 	p.fillList()
 	return p, nil
+}
+
+// A ListOption changes how a list is walked.
+type ListOption func(*walkSettings) error
+
+type walkSettings struct{ prefetch int }
+
+// Prefetch asks for up to n pages ahead of the one whose records are being
+// used, concurrently. The records come in the same order as without. The
+// default, 0, asks for a page when the one before it is used up.
+func Prefetch(n int) ListOption {
+	return func(s *walkSettings) error {
+		if n < 0 {
+			return fmt.Errorf("Prefetch: %d is negative", n)
+		}
+		s.prefetch = n
+		return nil
+	}
+}
+
+// All walks a list from the page that r asks for to its end, and yields its
+// records. It is what [Client.ForwardLogAll] and its like are made of, and walks
+// any other list too: fetch returns one page of it, and may be a [Call].
+//
+// Nothing is sent before the range statement, and each walks anew. What All
+// returns is safe for concurrent use if fetch is. Leaving the range statement
+// ends the context of all requests; with [Prefetch], fetch is called in
+// goroutines of its own, and they are waited for.
+//
+// An error is yielded once, with a zero record, after every record that was read
+// before it in order, and ends the walk. It says which page it is about, and
+// wraps what fetch returned.
+//
+// # Lists that change
+//
+// The interface numbers its pages, so a record that arrives or goes moves those
+// behind it over the edges of pages. All remembers the ids of the records that it
+// has yielded, and where the total has shrunk from one page to the next, it goes
+// back as many pages as may have moved. So every record that is in the list from
+// the start of the walk to its end is yielded exactly once, as long as from the
+// asking for one page to the answer to the next records only arrive, at the head
+// or the tail of the list, or only go, from anywhere. What is not seen from
+// outside is not made good: where in that time as many records arrive as go, the
+// total stays as it is, and records may be missed. A record is never yielded
+// twice. Records that arrive or go during the walk may or may not be yielded.
+//
+// Without an id function nothing is remembered and the walk never goes back: it
+// needs no memory, and records may be missed and repeated while the list changes.
+// With one it needs up to 48 bytes a record.
+//
+// # The end
+//
+// A walk ends with an empty list, with the last page by the newest pages, and
+// with an answer whose pageNum is lower than what was asked for. If a service
+// tells neither pages nor total, it ends with a page that is shorter than the
+// page size or has nothing new. A service that would have it go on for ever is
+// an error: if page after page has nothing new, more than the list has, or if
+// there are more records than the totals can explain.
+func All[T any](ctx context.Context, fetch func(context.Context, PageRequest) (*Page[T], error), id func(T) int64, r PageRequest, opts ...ListOption) iter.Seq2[T, error] {
+	pages := Pages(ctx, fetch, id, r, opts...)
+	return func(yield func(T, error) bool) {
+		for page, err := range pages {
+			if err != nil {
+				var zero T
+				yield(zero, err)
+				return
+			}
+			for _, record := range page.List {
+				if !yield(record, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Pages walks a list like [All] and yields its pages, for those who want the
+// totals too, or the records in batches. The List of a page has the records that
+// no page before it had; the rest is as the service sent it. But for the first, a
+// page without such records is not yielded. With an error the page is nil.
+func Pages[T any](ctx context.Context, fetch func(context.Context, PageRequest) (*Page[T], error), id func(T) int64, r PageRequest, opts ...ListOption) iter.Seq2[*Page[T], error] {
+	return func(yield func(*Page[T], error) bool) {
+		w, err := newWalk(ctx, fetch, id, r, opts)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer w.stop()
+		w.run(yield)
+	}
+}
+
+// A walk is one way through a list.
+type walk[T any] struct {
+	ctx      context.Context
+	fetch    func(context.Context, PageRequest) (*Page[T], error)
+	id       func(T) int64
+	prefetch int
+
+	seen     map[int64]struct{} // the ids of what was yielded
+	position position
+	ahead    []*pendingPage[T] // asked for ahead, in order
+	fetches  sync.WaitGroup    // all that were begun ahead
+}
+
+// A pendingPage is a page that was asked for ahead.
+type pendingPage[T any] struct {
+	number int
+	cancel context.CancelFunc
+	done   chan struct{} // closed when page and err are set
+	page   *Page[T]
+	err    error
+}
+
+func newWalk[T any](ctx context.Context, fetch func(context.Context, PageRequest) (*Page[T], error), id func(T) int64, r PageRequest, opts []ListOption) (*walk[T], error) {
+	if ctx == nil {
+		return nil, errors.New("msgpush: walking a list: the context is nil")
+	}
+	if fetch == nil {
+		return nil, errors.New("msgpush: walking a list: fetch is nil")
+	}
+	r, err := r.withDefaults("walking a list")
+	if err != nil {
+		return nil, err
+	}
+	var s walkSettings
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("msgpush: walking a list: option %d of %d is nil", i+1, len(opts))
+		}
+		if err := opt(&s); err != nil {
+			return nil, fmt.Errorf("msgpush: walking a list: %w", err)
+		}
+	}
+	return &walk[T]{
+		ctx:      ctx,
+		fetch:    fetch,
+		id:       id,
+		prefetch: s.prefetch,
+		seen:     make(map[int64]struct{}),
+		position: position{start: r.Current, size: r.PageSize, returns: id != nil},
+	}, nil
+}
+
+func (w *walk[T]) run(yield func(*Page[T], error) bool) {
+	for number, first := w.position.start, true; ; first = false {
+		page, err := w.page(number)
+		if err != nil {
+			yield(nil, pageError(number, err))
+			return
+		}
+		page, length := w.unseen(page, number), len(page.List)
+		next, last, err := w.position.advance(number, claims{page.PageNum, page.PageSize, page.Total, page.Pages, length, len(page.List)})
+		more := err == nil && next <= last
+		if more {
+			w.askAhead(next, last)
+		}
+		if (first || len(page.List) > 0) && !yield(page, nil) {
+			return
+		}
+		if err != nil {
+			yield(nil, pageError(number, err))
+			return
+		}
+		if !more {
+			return
+		}
+		number = next
+	}
+}
+
+func pageError(number int, err error) error {
+	return &worded{fmt.Sprintf("msgpush: page %d: %s", number, strings.TrimPrefix(err.Error(), "msgpush: ")), err}
+}
+
+// unseen returns a page with those of its records that were not yielded yet. The
+// page itself is whoever fetched it's.
+func (w *walk[T]) unseen(page *Page[T], number int) *Page[T] {
+	var list []T
+	switch {
+	case 0 < page.PageNum && page.PageNum < number && !w.position.read:
+		// The walk was to start beyond the end, and this is the last page.
+	case w.id == nil:
+		return page
+	default:
+		for _, record := range page.List {
+			id := w.id(record)
+			if _, ok := w.seen[id]; !ok {
+				w.seen[id] = struct{}{}
+				list = append(list, record)
+			}
+		}
+	}
+	if len(list) == len(page.List) {
+		return page
+	}
+	p := *page
+	p.List = list
+	p.fillList()
+	return &p
+}
+
+// page returns a page, which may have been asked for ahead.
+func (w *walk[T]) page(number int) (page *Page[T], err error) {
+	if len(w.ahead) > 0 {
+		p := w.ahead[0]
+		w.ahead = w.ahead[1:]
+		<-p.done
+		p.cancel()
+		page, err = p.page, p.err
+	} else if err = w.ctx.Err(); err == nil {
+		page, err = w.fetch(w.ctx, PageRequest{Current: number, PageSize: w.position.size})
+	}
+	if err == nil && page == nil {
+		err = errors.New("fetch returned neither a page nor an error")
+	}
+	return page, err
+}
+
+// askAhead asks for the pages from next on that are not asked for yet. If the
+// walk turns elsewhere than where it was going, all that were are stale.
+func (w *walk[T]) askAhead(next, last int) {
+	if len(w.ahead) > 0 && w.ahead[0].number != next {
+		w.cancelAhead()
+	}
+	for len(w.ahead) < w.prefetch && next+len(w.ahead) <= last {
+		ctx, cancel := context.WithCancel(w.ctx)
+		p := &pendingPage[T]{number: next + len(w.ahead), cancel: cancel, done: make(chan struct{})}
+		w.ahead = append(w.ahead, p)
+		w.fetches.Go(func() {
+			defer close(p.done)
+			p.page, p.err = w.fetch(ctx, PageRequest{Current: p.number, PageSize: w.position.size})
+		})
+	}
+}
+
+func (w *walk[T]) cancelAhead() {
+	for _, p := range w.ahead {
+		p.cancel()
+	}
+	w.ahead = nil
+}
+
+// stop ends all fetches.
+func (w *walk[T]) stop() {
+	w.cancelAhead()
+	w.fetches.Wait()
+}
+
+// A position is how far a walk has come in a list that changes under it. It is
+// about places in the list, counted in records from the start of the walk, as
+// they were when the last answer was given.
+type position struct {
+	start   int  // the number of the first page
+	size    int  // the page size that is asked for
+	returns bool // the walk goes back where records may have moved
+
+	read  bool
+	total int64 // of the last answer that told
+	known bool  // there was one
+
+	// Of the records that stay, those at the places before covered were seen,
+	// and those at the places of island, which lies behind that. A place is
+	// counted in pages of the size used, which the service told or not.
+	covered int64
+	island  struct{ from, to int64 }
+	used    int64
+	told    bool
+
+	idle      int   // pages in a row without an unseen record
+	still     int   // of these, since the list last changed its length
+	pages     int64 // of the list
+	pagesThen int64 // when there last was an unseen record
+	unseen    int64 // records
+	explained int64 // the most unseen records that the totals can explain
+}
+
+// claims is what an answer says of the list, and what it has.
+type claims struct {
+	pageNum, pageSize int
+	total             int64
+	pages             int
+	length, unseen    int // records on the page
+}
+
+// What a service claims beyond these is taken for them, so that no sum overflows.
+const (
+	mostPerPage = 1 << 31
+	mostRecords = 1 << 60
+)
+
+// advance takes the answer to the question for a page, and returns which page is
+// the next to ask for, and which the last that there is to be asked for: math.MaxInt
+// where nobody knows.
+func (p *position) advance(asked int, c claims) (next, last int, err error) {
+	c.pageSize, c.total = min(c.pageSize, mostPerPage), max(0, min(c.total, mostRecords))
+	number := asked
+	if 0 < c.pageNum && c.pageNum < asked {
+		number = c.pageNum
+	}
+	size, told := p.pageSize(number, c)
+	changed := p.shift(c)
+	p.scale(size, told)
+	p.covered = max(p.covered, places(1-p.start, size)) // there is nothing before the first page
+	p.cover(places(number-p.start, size), places(number-p.start+1, size))
+	next = p.number(int64(asked - p.start + 1))
+	if p.returns {
+		next = p.number(floorDiv(p.covered, size))
+	}
+	last = lastPage(asked, number, size, c)
+	p.account(asked, next, size, c, changed)
+	if next > last {
+		return next, last, nil
+	}
+	return next, last, p.check(size, c)
+}
+
+// number returns the number of the page that is so many behind the first.
+func (p *position) number(pages int64) int {
+	if pages > int64(math.MaxInt-p.start) {
+		return math.MaxInt
+	}
+	return max(1, p.start+int(pages))
+}
+
+// pageSize returns the page size that an answer was made with: what it claims, or
+// what was asked for, unless the answer itself shows that it was another. It also
+// returns whether the answer told it.
+func (p *position) pageSize(number int, c claims) (size int64, told bool) {
+	size, told = int64(min(p.size, mostPerPage)), c.pageSize > 0
+	if told {
+		size = int64(c.pageSize)
+	}
+	length := int64(c.length)
+	if length > size {
+		return length, false
+	}
+	if 0 < length && length < size && number < c.pages && ceilDiv(c.total, size) != int64(c.pages) {
+		return length, false // a page that is not the last is full
+	}
+	return size, told
+}
+
+// shift moves what is covered by as much as the records may have moved since the
+// last answer. Where records arrived, each of them is now at its place or behind
+// it; where they went, at its place or before it. It returns whether any did.
+func (p *position) shift(c claims) (changed bool) {
+	if c.total == 0 && c.length > 0 {
+		return false // the total is missing
+	}
+	delta := c.total - p.total
+	switch {
+	case !p.known:
+		p.explained = p.unseen + c.total
+	case delta < 0:
+		p.covered += delta
+		p.island.to += delta
+	default:
+		p.island.from += delta
+		p.explained += delta
+	}
+	p.total, p.known = c.total, true
+	return delta != 0
+}
+
+// scale counts the places in pages of another size. If the service told both, it
+// has changed its mind between the two answers, and the places are what they were;
+// if not, one of them was a guess, and it is the pages that were read.
+func (p *position) scale(size int64, told bool) {
+	if p.used > 0 && p.used != size && !(p.told && told) {
+		pages := -floorDiv(-p.covered, p.used)
+		missing := pages*p.used - p.covered
+		p.covered = places(int(pages), size) - missing
+		p.island.from, p.island.to = 0, 0
+	}
+	p.used, p.told = size, told
+}
+
+// cover adds the places of a page to what is covered.
+func (p *position) cover(from, to int64) {
+	if from > p.covered {
+		p.island.from, p.island.to = from, to
+		return
+	}
+	p.covered = max(p.covered, to)
+	if p.island.from <= p.covered {
+		p.covered = max(p.covered, p.island.to)
+	}
+}
+
+// lastPage returns the number of the last page to ask for, as far as an answer
+// tells.
+func lastPage(asked, number int, size int64, c claims) int {
+	switch {
+	case c.length == 0:
+		return min(asked-1, int(ceilDiv(c.total, size)))
+	case number < asked:
+		return number
+	case c.pages > 0:
+		return c.pages
+	case c.total > 0 && (c.unseen > 0 || places(asked, size) < c.total):
+		// The next page may be empty, but the page size may also be smaller than
+		// it seems.
+		return max(asked+1, int(ceilDiv(c.total, size)))
+	case c.total == 0 && c.unseen > 0 && int64(c.length) >= size:
+		return math.MaxInt
+	default:
+		return asked
+	}
+}
+
+// maxChase is how many pages more than twice the list has a walk reads without
+// an unseen record while the list keeps changing, such as one that grows at its
+// head as fast as it is walked.
+const maxChase = 256
+
+// account notes what an answer has and explains.
+func (p *position) account(asked, next int, size int64, c claims, changed bool) {
+	pages := int64(c.pages)
+	if c.total > 0 {
+		pages = ceilDiv(c.total, size)
+	}
+	p.unseen += int64(c.unseen)
+	if next <= asked {
+		p.explained += places(asked-next+1, size) // what is read again may have changed
+	}
+	p.idle++
+	p.still++
+	if changed || pages != p.pages {
+		p.still = 0
+	}
+	if c.unseen > 0 || !p.read {
+		p.idle, p.still, p.pagesThen = 0, 0, pages
+	}
+	p.pages, p.read = pages, true
+}
+
+// check returns an error if the walk makes no progress, or if there is more than
+// there can be.
+func (p *position) check(size int64, c claims) error {
+	if int64(p.still) > p.pages+1 || int64(p.idle) > 2*p.pagesThen+maxChase {
+		return fmt.Errorf("the walk makes no progress: %d pages in a row had no unseen record, more than the list has", p.idle)
+	}
+	if c.total > 0 && p.unseen > p.explained+size {
+		return fmt.Errorf("the service has more records than it says: %d were read, and its totals can explain %d", p.unseen, p.explained)
+	}
+	return nil
+}
+
+// places returns how many places so many pages have.
+func places(pages int, size int64) int64 {
+	const most = mostRecords / mostPerPage
+	return int64(max(-most, min(pages, most))) * size
+}
+
+func floorDiv(a, b int64) int64 {
+	if a < 0 {
+		return -ceilDiv(-a, b)
+	}
+	return a / b
+}
+
+// ceilDiv returns a/b rounded up. Neither is negative.
+func ceilDiv(a, b int64) int64 {
+	if a%b == 0 {
+		return a / b
+	}
+	return a/b + 1
 }

@@ -68,13 +68,16 @@ func readme(ctx context.Context, client *msgpush.Client, vault keys, baseURL, ma
 		if strings.Contains(block, "promhttp") {
 			continue // examples/observability compiles it
 		}
-		source := block
-		if !strings.HasPrefix(block, "package ") {
-			source = strings.Replace(fragment, "BLOCK", block, 1)
-		}
 		formatted, err := format.Source([]byte(block))
 		require.NoError(t, err, block)
 		assert.Equal(t, string(formatted), block, "gofmt")
+		source := block
+		if !strings.HasPrefix(block, "package ") {
+			if strings.HasPrefix(block, "for ") {
+				block += "var err error\n"
+			}
+			source = strings.Replace(fragment, "BLOCK", block, 1)
+		}
 		dir := t.TempDir()
 		file := filepath.Join(dir, "main.go")
 		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))

@@ -1,11 +1,15 @@
 package msgpush
 
 import (
+	"compress/flate"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -23,7 +27,8 @@ import (
 // between. A field that is 0 has its default: 4 attempts, 500 ms, 30 s.
 //
 // The n-th wait is drawn at random from between 0 and MinWait·2ⁿ⁻¹, at most
-// MaxWait, unless the service says with Retry-After how long to wait.
+// MaxWait, unless the service asks for a wait with the header Retry-After and
+// HTTP status 429 or 503.
 type RetryPolicy struct {
 	// MaxAttempts is how often a call is attempted at most; 1 is never again.
 	MaxAttempts int
@@ -71,7 +76,7 @@ func (p RetryPolicy) backoff(attempts int) time.Duration {
 		}
 		bound *= 2
 	}
-	return rand.N(bound + 1)
+	return rand.N(min(bound, math.MaxInt64-1) + 1)
 }
 
 // retriedStatuses are the HTTP statuses that may be different next time.
@@ -96,10 +101,13 @@ type exchange struct {
 
 	connections connectionTrace
 
+	query string // as it is sent
+
 	attempts int
 	started  time.Time     // when the last attempt began
 	answer   *answer       // of the last attempt, or what was read of it
 	err      error         // why the last attempt has no whole answer
+	previous error         // what the attempt before it failed with
 	again    bool          // there is to be another attempt
 	wait     time.Duration // before it
 	gaveUp   error         // why there is none, though it could help
@@ -120,6 +128,7 @@ func (x *exchange) do(ctx context.Context) (*answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("msgpush: %s: %w", x.operation, err)
 	}
+	x.query = req.URL.RawQuery
 	if err := x.awaitTurn(req.Request); err != nil {
 		return nil, x.callError(ctx, err)
 	}
@@ -139,6 +148,9 @@ func (x *exchange) do(ctx context.Context) (*answer, error) {
 
 // awaitTurn waits for the rate limiter.
 func (x *exchange) awaitTurn(req *http.Request) error {
+	if req.Context().Err() != nil { // a transport need not look
+		return x.urlError(x.request.Method, context.Cause(req.Context()))
+	}
 	if x.client.limiter == nil {
 		return nil
 	}
@@ -150,9 +162,12 @@ func (x *exchange) awaitTurn(req *http.Request) error {
 
 // begin is called before each attempt.
 func (x *exchange) begin(retryablehttp.Logger, *http.Request, int) {
+	if x.attempts > 0 {
+		x.previous = x.failure()
+	}
 	x.attempts++
 	x.started = time.Now()
-	x.answer, x.err, x.again = nil, nil, false
+	x.answer, x.err = nil, nil
 }
 
 // read is called with each response.
@@ -162,9 +177,14 @@ func (x *exchange) read(resp *http.Response) error {
 	x.answer.key = x.key
 	x.answer.attempts = x.earlier + x.attempts
 	if err != nil {
-		return &url.Error{Op: "reading the answer to " + x.request.Method, URL: x.client.baseURL + x.request.Path, Err: err}
+		return x.urlError("reading the answer to "+x.request.Method, err)
 	}
 	return nil
+}
+
+// urlError returns an error like those of http.Client.
+func (x *exchange) urlError(op string, err error) error {
+	return &url.Error{Op: op, URL: x.client.baseURL + x.request.Path, Err: err}
 }
 
 // check is called with each response before it is read, and with what became
@@ -173,13 +193,13 @@ func (x *exchange) check(ctx context.Context, _ *http.Response, err error) (bool
 	if err == nil && x.answer == nil {
 		return false, nil
 	}
-	x.err = err
+	x.err = withoutQuery(err)
 	x.again = x.decide(ctx)
 	x.log(ctx)
 	return x.again, nil
 }
 
-// decide tells whether there is to be another attempt, and sets the wait before
+// decide reports whether there is to be another attempt, and sets the wait before
 // it.
 func (x *exchange) decide(ctx context.Context) bool {
 	policy := x.client.retry
@@ -199,38 +219,62 @@ func (x *exchange) decide(ctx context.Context) bool {
 	return true
 }
 
-// mayChange tells whether another attempt could end differently.
+// mayChange reports whether another attempt could end differently.
 func (x *exchange) mayChange() bool {
-	if x.err == nil {
-		return slices.Contains(retriedStatuses, x.answer.status)
+	if x.err == nil && !slices.Contains(retriedStatuses, x.answer.status) || isFinal(x.err) {
+		return false
 	}
-	var tooLarge *bodyTooLargeError
-	var untrusted *tls.CertificateVerificationError
-	return !errors.As(x.err, &tooLarge) && !errors.As(x.err, &untrusted) && !notHTTP(x.err)
+	return x.answer == nil || !x.client.isKeyRefused(x.answer.failure(x.operation, nil))
 }
 
-// notHTTP reports whether what came back was something other than HTTP, and not
-// the beginning of an answer that was cut off. net/http has no type for that.
-func notHTTP(err error) bool {
-	if errors.Is(err, http.ErrSchemeMismatch) {
-		return true
+// isFinal reports whether an error is about something that does not pass: a
+// certificate that is not trusted, a body over the limit, or an answer that is
+// not HTTP and not one that was cut off.
+func isFinal(err error) bool {
+	var (
+		tooLarge     *bodyTooLargeError
+		untrusted    *tls.CertificateVerificationError
+		unknown      x509.UnknownAuthorityError
+		otherHost    x509.HostnameError
+		invalid      x509.CertificateInvalidError
+		corruptFlate flate.CorruptInputError
+	)
+	return errors.As(err, &tooLarge) ||
+		errors.As(err, &untrusted) || errors.As(err, &unknown) || errors.As(err, &otherHost) || errors.As(err, &invalid) ||
+		errors.As(err, &corruptFlate) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) ||
+		errors.Is(err, http.ErrSchemeMismatch) || isNotHTTP(err)
+}
+
+// isNotHTTP reports whether the text of an error says what net/http has no type
+// for.
+func isNotHTTP(err error) bool {
+	if err == nil {
+		return false
 	}
-	_, line, found := strings.Cut(err.Error(), `malformed HTTP response "`)
-	const start = "HTTP/"
+	text := err.Error()
+	for _, malformed := range []string{
+		"invalid byte in chunk length", "malformed chunked encoding", "bad Content-Length", "unsupported transfer encoding",
+	} {
+		if strings.Contains(text, malformed) {
+			return true
+		}
+	}
+	_, line, found := strings.Cut(text, `malformed HTTP response "`)
+	const start = "HTTP/" // of which what was cut off has a part
 	return found && !strings.HasPrefix(line, start) && !strings.HasPrefix(start, strings.TrimSuffix(line, `"`))
 }
 
-// mayRepeat tells whether another attempt does no harm.
+// mayRepeat reports whether another attempt does no harm.
 func (x *exchange) mayRepeat() bool {
 	return x.request.Repeatable || x.err != nil && x.connections.noneMade(x.err)
 }
 
 // askedWait returns the wait that the service asks for, 0 for none.
 func (x *exchange) askedWait() time.Duration {
-	if x.err != nil || x.answer.status != http.StatusTooManyRequests && x.answer.status != http.StatusServiceUnavailable {
+	if x.answer == nil || x.answer.status != http.StatusTooManyRequests && x.answer.status != http.StatusServiceUnavailable {
 		return 0
 	}
-	return x.answer.retryAfter()
+	return x.answer.wait
 }
 
 // backoff returns the wait that decide has set.
@@ -244,6 +288,8 @@ func (x *exchange) result(ctx context.Context, loopErr error) (*answer, error) {
 	switch {
 	case x.gaveUp != nil:
 		return nil, x.callError(ctx, fmt.Errorf("%w; the last attempt failed: %w", x.gaveUp, x.failure()))
+	case x.err != nil && ctx.Err() != nil && x.previous != nil:
+		return nil, x.callError(ctx, fmt.Errorf("%w; the attempt before failed: %w", x.failure(), x.previous))
 	case x.err != nil:
 		return nil, x.callError(ctx, x.failure())
 	default:
@@ -256,19 +302,22 @@ func (x *exchange) failure() error {
 	if x.err == nil {
 		return x.answer.failure(x.operation, nil)
 	}
-	err := withoutQuery(x.err)
 	if x.answer != nil && !x.answer.success() {
 		// The status is known, though not all that came with it.
-		return fmt.Errorf("%w; %w", x.answer.failure(x.operation, nil), err)
+		return fmt.Errorf("%w; %w", x.answer.failure(x.operation, nil), x.err)
 	}
-	return err
+	return x.err
 }
 
-// callError returns a CallError that errors.Is the context's error, if that has
-// ended: net/http gives only the cause of a context that has one.
+// callError returns a CallError. If the context has ended, it is the context's
+// error and its cause, of which net/http gives one and go-retryablehttp the other.
 func (x *exchange) callError(ctx context.Context, err error) error {
-	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
-		err = fmt.Errorf("%w: %w", ended, err)
+	if ended := ctx.Err(); ended != nil {
+		for _, e := range []error{context.Cause(ctx), ended} {
+			if !errors.Is(err, e) {
+				err = fmt.Errorf("%w: %w", e, err)
+			}
+		}
 	}
 	return &CallError{
 		Operation: x.operation,
@@ -277,10 +326,13 @@ func (x *exchange) callError(ctx context.Context, err error) error {
 	}
 }
 
-// printable returns the text of an error without the access key, short, on one
-// line, and without the words that begin the text of every error.
+// printable returns the text of an error without the access key and the query,
+// short, on one line, and without the words that begin the text of every error.
 func (x *exchange) printable(err error) string {
 	text := strings.ReplaceAll(err.Error(), "msgpush: "+x.operation+": ", "")
+	if x.query != "" {
+		text = strings.ReplaceAll(text, "?"+x.query, "")
+	}
 	return excerptOf(x.key.redact(text), maxCause)
 }
 
@@ -314,7 +366,7 @@ func (x *exchange) attrs(more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{
 		slog.String("operation", x.operation),
 		slog.String("method", x.request.Method),
-		slog.String("path", x.request.Path),
+		slog.String("path", x.key.redact(x.request.Path)),
 		slog.Int("attempt", x.earlier+x.attempts),
 	}, more...)
 }
@@ -329,7 +381,7 @@ func (x *exchange) outcome() []slog.Attr {
 		}
 	}
 	if x.err != nil {
-		attrs = append(attrs, slog.String("error", x.printable(withoutQuery(x.err))))
+		attrs = append(attrs, slog.String("error", x.printable(x.err)))
 	}
 	return attrs
 }
@@ -337,7 +389,7 @@ func (x *exchange) outcome() []slog.Attr {
 // reason returns in a few words why an attempt failed.
 func (x *exchange) reason() string {
 	if x.err != nil {
-		return x.printable(withoutQuery(x.err))
+		return x.printable(x.err)
 	}
 	return fmt.Sprintf("HTTP %d %s", x.answer.status, http.StatusText(x.answer.status))
 }
@@ -352,7 +404,7 @@ func (t *connectionTrace) trace(ctx context.Context) context.Context {
 	})
 }
 
-// noneMade tells whether a request that failed with err provably never left
+// noneMade reports whether a request that failed with err provably never left
 // this machine. A transport that is not net/http's may not trace, and then only
 // the error can tell.
 func (t *connectionTrace) noneMade(err error) bool {

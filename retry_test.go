@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -262,7 +263,7 @@ func TestWaitsAreExponentialWithFullJitter(t *testing.T) {
 			[]time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second}},
 		{"MaxWait alone", msgpush.RetryPolicy{MaxAttempts: 3, MaxWait: 50 * time.Millisecond}, []time.Duration{50 * time.Millisecond, 50 * time.Millisecond}},
 		{"MinWait alone", msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Hour}, []time.Duration{time.Hour, time.Hour}},
-		{"the longest", msgpush.RetryPolicy{MaxAttempts: 70, MinWait: 1, MaxWait: 1 << 62}, nil},
+		{"the longest", msgpush.RetryPolicy{MaxAttempts: 70, MinWait: 1, MaxWait: 1<<63 - 1}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -402,12 +403,83 @@ func TestAContextThatEndsWhileWaiting(t *testing.T) {
 			_, err := clientThrough(t, transport, policy).MPList(ctx, msgpush.PageRequest{})
 			assert.Equal(t, 3*time.Second, time.Since(transport.start))
 			assert.ErrorIs(t, err, context.Canceled)
+			assert.ErrorIs(t, err, shutdown)
+			assert.Equal(t, 1, strings.Count(err.Error(), "context canceled"))
 			assertAttempts(t, 1, err)
 			if apiErr := (*msgpush.APIError)(nil); !errors.As(err, &apiErr) {
 				assert.ErrorIs(t, err, io.EOF)
 			} else {
 				assert.Equal(t, 5030, apiErr.Code)
 			}
+		})
+	}
+}
+
+func TestAContextThatEndsDuringAnAttemptTellsTheOneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		var log logBuffer
+		client := clientThrough(t, newScript(status(503, "Retry-After", "1"), stalling), defaults, msgpush.WithLogger(log.logger(slog.LevelInfo)))
+		_, err := client.MPList(ctx, msgpush.PageRequest{})
+		require.IsType(t, &msgpush.CallError{}, err)
+		assertAttempts(t, 2, err)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		var apiErr *msgpush.APIError
+		require.ErrorAs(t, err, &apiErr)
+		assert.Equal(t, 5030, apiErr.Code)
+		assert.Len(t, log.records(t), 1, "nothing is tried again after the context has ended")
+	})
+}
+
+func TestAContextThatHasEndedSendsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	transport := newScript(succeeding) // which does not look at the context
+	_, err := clientThrough(t, transport, defaults).MPList(ctx, msgpush.PageRequest{})
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Empty(t, transport.times)
+}
+
+func TestTheWantedWaitIsCountedFromTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(15*time.Second, cancel)
+		date := time.Now().Add(20 * time.Second).UTC().Format(http.TimeFormat)
+		_, err := clientThrough(t, newScript(status(503, "Retry-After", date)), defaults).MPList(ctx, msgpush.PageRequest{})
+		var apiErr *msgpush.APIError
+		require.ErrorAs(t, err, &apiErr)
+		assert.Equal(t, 20*time.Second, apiErr.RetryAfter)
+	})
+}
+
+func TestWhatIsKnownOfAnAnswerThatBreaksOffCounts(t *testing.T) {
+	cut := func(status int, headers ...string) roundTripper {
+		return func(r *http.Request) (*http.Response, error) {
+			resp := response(r, status, "", headers...)
+			resp.Body = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }))
+			return resp, nil
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		transport := newScript(cut(503, "Retry-After", "120"))
+		_, err := clientThrough(t, transport, defaults).MPList(ctx, msgpush.PageRequest{})
+		assertAttempts(t, 1, err)
+		assert.ErrorContains(t, err, "retry after 2m0s")
+	})
+	for name, refuse := range map[string]roundTripper{
+		"HTTP 401 that breaks off": cut(401), "HTTP 500 with a named code": envelopeCode(500, 4010),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				transport := newScript(taking("new-key", refuse))
+				source := sourceFunc(func(_ context.Context, rejected string) (string, error) {
+					return map[string]string{"": "old-key", "old-key": "new-key"}[rejected], nil
+				})
+				_, err := clientFrom(t, source, transport, defaults, msgpush.WithRejectedKeyCodes(4010)).MPList(ctx, msgpush.PageRequest{})
+				require.NoError(t, err)
+				assert.Len(t, transport.times, 2)
+			})
 		})
 	}
 }

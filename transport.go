@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/google/go-querystring/query"
@@ -26,11 +27,12 @@ type answer struct {
 	status   int
 	header   http.Header
 	body     []byte
-	key      Secret // the access key that the request carried
-	attempts int    // how many it took to get the answer
+	wait     time.Duration // that the service asks for
+	key      Secret        // the access key that the request carried
+	attempts int           // how many it took to get the answer
 }
 
-// success tells whether the HTTP status is 2xx, the first of the things that
+// success reports whether the HTTP status is 2xx, the first of the things that
 // make a call a success.
 func (a *answer) success() bool { return a.status/100 == 2 }
 
@@ -42,7 +44,7 @@ func (c *Client) newRequest(ctx context.Context, r Request, key Secret) (*retrya
 	if err != nil {
 		return nil, fmt.Errorf("encoding the query: %w", err)
 	}
-	var body any // of type []byte, or nil for none
+	var body any // of type []byte, or nil if there is none
 	if r.Body != nil {
 		body, err = json.Marshal(r.Body)
 		if err != nil {
@@ -54,6 +56,7 @@ func (c *Client) newRequest(ctx context.Context, r Request, key Secret) (*retrya
 		return nil, err
 	}
 	req.URL.RawQuery = q.Encode()
+	keepFromReplaying(req, r.Repeatable && c.retry.MaxAttempts > 1)
 	req.Header.Set(headerAccessKey, string(key))
 	req.Header.Set("Accept", contentTypeJSON)
 	req.Header.Set("User-Agent", c.userAgent)
@@ -61,6 +64,22 @@ func (c *Client) newRequest(ctx context.Context, r Request, key Secret) (*retrya
 		req.Header.Set("Content-Type", contentTypeJSON)
 	}
 	return req, nil
+}
+
+// keepFromReplaying keeps net/http from sending a request a second time by
+// itself, as it does when a kept connection turns out to be closed: whether a
+// request may be repeated is not for it to know. It needs a function for that to
+// get the body again or, for a GET and its like, no body at all. An empty one,
+// which does not show on the wire of HTTP/1, is given only to a request that must
+// not be repeated, since it would be one more frame of HTTP/2.
+func keepFromReplaying(req *retryablehttp.Request, repeatable bool) {
+	lacksBody := req.ContentLength == 0
+	if lacksBody && !repeatable && slices.Contains([]string{
+		http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete,
+	}, req.Method) {
+		_ = req.SetBody([]byte{}) // which cannot fail
+	}
+	req.GetBody = nil
 }
 
 // encodeQuery encodes a struct with url tags, or passes url.Values through.
@@ -75,11 +94,11 @@ func encodeQuery(q any) (url.Values, error) {
 // answer has what was read.
 func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 	defer resp.Body.Close()
-	a := &answer{status: resp.StatusCode, header: resp.Header}
+	a := &answer{status: resp.StatusCode, header: resp.Header, wait: retryAfter(resp.Header)}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return a, nil // what follows is no body, and has no end
 	}
-	if resp.ContentLength > limit {
+	if resp.ContentLength > limit && resp.Body != http.NoBody {
 		return a, &bodyTooLargeError{limit}
 	}
 	var err error
