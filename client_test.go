@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
 )
 
 func TestNewClientRefusesBadArguments(t *testing.T) {
@@ -264,9 +265,13 @@ func TestANilContextIsAnError(t *testing.T) {
 }
 
 func TestAClientIsSafeForConcurrentUse(t *testing.T) {
-	client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-		answeringJSON(`{"code":200,"data":{"id":`+r.URL.Query().Get("mailId")+`}}`)(w, r)
-	})
+	service := msgpushtest.New(t)
+	var records msgpushtest.Records
+	for id := range int64(32) {
+		records.MailChannels = append(records.MailChannels, msgpush.MailChannel{ID: id})
+	}
+	service.SetRecords(records)
+	client := service.Client()
 	var wg sync.WaitGroup
 	for id := range int64(32) {
 		wg.Go(func() {

@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
 )
 
 // fast is a policy like the default one, but for the waits.
@@ -402,20 +403,16 @@ func TestARequestThatMustNotBeRepeatedIsNotReplayedByNetHTTPEither(t *testing.T)
 		"repeatable, but not to be repeated by the policy": {Method: "GET", Path: "/set", Repeatable: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var arrived atomic.Int32
-			client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/set" {
-					assert.Empty(t, r.TransferEncoding)
-					arrived.Add(1)
-					panic(http.ErrAbortHandler) // on a connection that was good before
-				}
-				answeringJSON(`{"code":200,"data":{}}`)(w, r)
-			})
-			_, err := client.MPList(ctx, msgpush.PageRequest{})
+			service := msgpushtest.New(t)
+			client, err := msgpush.NewClient(service.URL, service.AccessKey, once)
 			require.NoError(t, err)
+			_, err = client.MPList(ctx, msgpush.PageRequest{}) // so that there is a kept connection
+			require.NoError(t, err)
+			service.Inject(msgpushtest.Reset().Always())
 			_, err = msgpush.Call[any](ctx, client, r)
 			assertAttempts(t, 1, err)
-			assert.Equal(t, int32(1), arrived.Load())
+			require.Len(t, service.Requests(), 2)
+			assert.Empty(t, service.Requests()[1].Header.Get("Transfer-Encoding"))
 		})
 	}
 }

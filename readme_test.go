@@ -81,7 +81,13 @@ func readme(ctx context.Context, client *msgpush.Client, vault keys, baseURL, ma
 		dir := t.TempDir()
 		file := filepath.Join(dir, "main.go")
 		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-		out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "program"), file).CombinedOutput()
+		command := []string{"build", "-o", filepath.Join(dir, "program"), file}
+		if strings.Contains(source, "testing.T") {
+			file = filepath.Join(dir, "readme_test.go")
+			require.NoError(t, os.Rename(filepath.Join(dir, "main.go"), file))
+			command = []string{"test", file}
+		}
+		out, err := exec.Command("go", command...).CombinedOutput()
 		assert.NoError(t, err, "%s\n%s", out, source)
 	}
 }

@@ -2,12 +2,22 @@
 // test against without a network, an account or an access key.
 //
 // A [Server] listens on loopback and answers the four operations that the
-// document of the interface specifies, from the [Records] that it is given:
+// document of the interface specifies, from the [Records] that it is given. In a
+// test:
 //
-//	srv := msgpushtest.NewServer()
-//	defer srv.Close()
+//	srv := msgpushtest.New(t)
 //	srv.SetRecords(msgpushtest.Seed())
-//	client, err := msgpush.NewClient(srv.URL, srv.AccessKey)
+//	page, err := srv.Client().ForwardRuleList(ctx, msgpush.PageRequest{})
+//
+// In a program, [NewServer] and [Server.Close] take the place of [New].
+//
+// # State, faults, requests
+//
+// Records can be added, changed and removed while the server runs, with
+// [Server.Update] from any goroutine or, with [Server.BeforeAnswer], between two
+// requests of a walk. [Server.Inject] has it answer the next requests, or all,
+// with a [Fault]: a refusal, a broken connection, a page of HTML. What arrived is
+// told by [Server.Requests].
 //
 // # Choices of the stand-in
 //
@@ -38,6 +48,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"example.com/msgpush"
 )
@@ -52,6 +63,15 @@ const (
 	CodeContentType      = 415 // the body is not declared to be application/json
 )
 
+// The operations that the server answers, as [msgpush.Operation.String] names
+// them.
+const (
+	MailDetail      = "mail channel detail"
+	MPList          = "official-account channel list"
+	ForwardRuleList = "message rule list"
+	ForwardLogList  = "trigger record list"
+)
+
 // Records is what a [Server] holds. The zero value is an account without any.
 type Records struct {
 	MailChannels []msgpush.MailChannel
@@ -60,46 +80,100 @@ type Records struct {
 	ForwardLogs  []msgpush.ForwardLog
 }
 
-// A Server is a stand-in for the service on loopback. Make it with [NewServer]
-// and close it when done. It is safe for concurrent use.
+func (r Records) clone() Records {
+	return Records{
+		MailChannels: slices.Clone(r.MailChannels),
+		MPChannels:   slices.Clone(r.MPChannels),
+		ForwardRules: slices.Clone(r.ForwardRules),
+		ForwardLogs:  slices.Clone(r.ForwardLogs),
+	}
+}
+
+// A Server is a stand-in for the service on loopback. Make it with [New] or
+// [NewServer]. It is safe for concurrent use.
 type Server struct {
 	// URL is the base URL, of the form http://127.0.0.1:port.
 	URL string
 	// AccessKey is the key that requests must carry, another one for each
-	// server. Changing it has no effect.
+	// server, until [Server.SetAccessKey] sets another. Changing it has no
+	// effect.
 	AccessKey string
 
-	http *httptest.Server
-	key  string
+	http   *httptest.Server
+	client *msgpush.Client
+	closed chan struct{} // closed when the server is about to close
+	close  sync.Once
 
-	mu      sync.Mutex
-	records Records // replaced as a whole, its slices never change
+	mu           sync.Mutex
+	key          string
+	records      Records // replaced as a whole, its slices never change
+	beforeAnswer func(Request)
+	faults       []Fault
+	requests     []Request
+	arrival      chan struct{} // closed at the next one
 }
 
 // NewServer starts a server without records. Like [httptest.NewServer] it panics
 // if it cannot listen.
 func NewServer() *Server {
 	key := "test-" + rand.Text()
-	s := &Server{AccessKey: key, key: key}
+	s := &Server{AccessKey: key, key: key, closed: make(chan struct{}), arrival: make(chan struct{})}
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
 	s.URL = s.http.URL
+	client, err := msgpush.NewClient(s.URL, key, msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}))
+	if err != nil {
+		panic(err) // the URL and the key are good
+	}
+	s.client = client
 	return s
 }
 
-// Close stops the server once it has answered the requests that it has. It may be
-// called more than once.
-func (s *Server) Close() { s.http.Close() }
+// Close stops the server once the answers that it is giving are given or, if they
+// are delayed or endless, broken off. It may be called more than once.
+func (s *Server) Close() {
+	s.close.Do(func() { close(s.closed) })
+	s.http.Close()
+}
+
+// Client returns a client of the server with its first access key. It is like
+// any other but for its retries, which wait for milliseconds.
+func (s *Server) Client() *msgpush.Client { return s.client }
+
+// SetAccessKey has the server take another access key than before, and no more
+// the one before.
+func (s *Server) SetAccessKey(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.key = key
+}
+
+// Records returns a copy of what the server holds.
+func (s *Server) Records() Records { return s.snapshot().clone() }
 
 // SetRecords replaces the server's records with a copy of r.
 func (s *Server) SetRecords(r Records) {
+	s.Update(func(records *Records) { *records = r.clone() })
+}
+
+// Update changes the server's records by f, which adds to them, changes or
+// removes them as it likes, all at once: each answer is given from the records as
+// they were before or as they are after. It must not call the server.
+func (s *Server) Update(f func(*Records)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records = Records{
-		MailChannels: slices.Clone(r.MailChannels),
-		MPChannels:   slices.Clone(r.MPChannels),
-		ForwardRules: slices.Clone(r.ForwardRules),
-		ForwardLogs:  slices.Clone(r.ForwardLogs),
-	}
+	records := s.records.clone()
+	f(&records)
+	s.records = records
+}
+
+// BeforeAnswer has f called with each request before it is answered, in place of
+// the function set before; nil calls none. It may change the server, such as its
+// records between two requests of a walk. Requests that come at once have it
+// called at once.
+func (s *Server) BeforeAnswer(f func(Request)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beforeAnswer = f
 }
 
 // snapshot returns the records as they are now, to be read only.
@@ -121,6 +195,7 @@ func refuse(code int, format string, args ...any) *refusal {
 
 // An operation is how the server answers one.
 type operation struct {
+	name   string
 	method string
 	query  []string // the parameters that it takes
 	data   func(*Server, *http.Request) (any, *refusal)
@@ -128,29 +203,57 @@ type operation struct {
 
 // operations has the operations by their paths.
 var operations = map[string]operation{
-	"/api/open/mail/detail":      {http.MethodGet, []string{"mailId"}, (*Server).mailDetail},
-	"/api/open/mp/list":          {http.MethodPost, nil, (*Server).mpList},
-	"/api/open/forwardRule/list": {http.MethodPost, nil, (*Server).forwardRuleList},
-	"/api/open/forwardLog/list":  {http.MethodPost, nil, (*Server).forwardLogList},
+	"/api/open/mail/detail":      {MailDetail, http.MethodGet, []string{"mailId"}, (*Server).mailDetail},
+	"/api/open/mp/list":          {MPList, http.MethodPost, nil, (*Server).mpList},
+	"/api/open/forwardRule/list": {ForwardRuleList, http.MethodPost, nil, (*Server).forwardRuleList},
+	"/api/open/forwardLog/list":  {ForwardLogList, http.MethodPost, nil, (*Server).forwardLogList},
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	request := s.record(r)
+	s.mu.Lock()
+	before := s.beforeAnswer
+	s.mu.Unlock()
+	if before != nil {
+		before(request)
+	}
+	if fault, ok := s.nextFault(request.Operation); ok {
+		fault.serve(s, w, r)
+		return
+	}
+	s.answer(w, r)
+}
+
+// answer answers as the document says.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	envelope := msgpush.Envelope[any]{Code: 200, Msg: "success"}
-	data, refused := s.answer(w, r)
+	data, refused := s.data(w, r)
 	if refused != nil {
 		envelope.Code, envelope.Msg = refused.code, refused.msg
 	} else {
 		envelope.Data = data
 	}
+	writeJSON(w, envelope)
+}
+
+func writeJSON(w http.ResponseWriter, envelope msgpush.Envelope[any]) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(envelope) // fails only where nobody listens any more
 }
 
-// answer returns the data of an operation, after the checks that are the same
-// for all of them.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, *refusal) {
-	if r.Header.Get("access-key") != s.key {
-		return nil, refuse(CodeAccessKey, "the access-key header is missing, or has another key than the server's")
+func (s *Server) isKey(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return key == s.key
+}
+
+var otherKey = refuse(CodeAccessKey, "the access-key header is missing, or has another key than the server's")
+
+// data returns the data of an operation, after the checks that are the same for
+// all of them.
+func (s *Server) data(w http.ResponseWriter, r *http.Request) (any, *refusal) {
+	if !s.isKey(r.Header.Get("access-key")) {
+		return nil, otherKey
 	}
 	op, ok := operations[r.URL.Path]
 	if !ok {

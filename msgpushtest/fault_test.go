@@ -1,0 +1,218 @@
+package msgpushtest_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// clientOf returns a client of the server that tries once, within a limit.
+func clientOf(t testing.TB, server *msgpushtest.Server, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	opts = append([]msgpush.Option{
+		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}), msgpush.WithMaxResponseBytes(1 << 20),
+	}, opts...)
+	client, err := msgpush.NewClient(server.URL, server.AccessKey, opts...)
+	require.NoError(t, err)
+	return client
+}
+
+func TestFaults(t *testing.T) {
+	apiError := func(status, code int, msg string) func(*testing.T, error) {
+		return func(t *testing.T, err error) {
+			var apiErr *msgpush.APIError
+			require.ErrorAs(t, err, &apiErr)
+			assert.Equal(t, status, apiErr.HTTPStatus)
+			assert.Equal(t, code, apiErr.Code)
+			assert.Contains(t, apiErr.Msg, msg)
+		}
+	}
+	decodeError := func(t *testing.T, err error) {
+		var decodeErr *msgpush.DecodeError
+		require.ErrorAs(t, err, &decodeErr)
+	}
+	callError := func(target error, text string) func(*testing.T, error) {
+		return func(t *testing.T, err error) {
+			var callErr *msgpush.CallError
+			require.ErrorAs(t, err, &callErr)
+			if target != nil {
+				assert.ErrorIs(t, err, target)
+			}
+			assert.ErrorContains(t, err, text)
+		}
+	}
+	tests := []struct {
+		name  string
+		fault msgpushtest.Fault
+		check func(*testing.T, error)
+	}{
+		{"none", msgpushtest.Fault{}, func(t *testing.T, err error) { assert.NoError(t, err) }},
+		{"status without an envelope", msgpushtest.Status(418), apiError(418, 0, "")},
+		{"status with an envelope", msgpushtest.Refuse(7, "busy", nil).WithStatus(503), apiError(503, 7, "busy")},
+		{"Retry-After", msgpushtest.Status(429).WithHeader("Retry-After", "9"), func(t *testing.T, err error) {
+			apiError(429, 0, "")(t, err)
+			var apiErr *msgpush.APIError
+			require.ErrorAs(t, err, &apiErr)
+			assert.Equal(t, 9*time.Second, apiErr.RetryAfter)
+		}},
+		{"refusal", msgpushtest.Refuse(1001, "not yours", map[string]any{"id": 5}), func(t *testing.T, err error) {
+			apiError(200, 1001, "not yours")(t, err)
+			var apiErr *msgpush.APIError
+			require.ErrorAs(t, err, &apiErr)
+			assert.JSONEq(t, `{"id":5}`, string(apiErr.Data))
+		}},
+		{"rejected key", msgpushtest.RejectKey(), apiError(200, msgpushtest.CodeAccessKey, "access-key")},
+		{"HTML page", msgpushtest.HTML(), decodeError},
+		{"HTML page of a gateway", msgpushtest.HTML().WithStatus(502), apiError(502, 0, "We will be back soon")},
+		{"garbage", msgpushtest.Garbage(), decodeError},
+		{"redirect", msgpushtest.Redirect("https://push.example.com/elsewhere"), func(t *testing.T, err error) {
+			apiError(302, 0, "")(t, err)
+			assert.ErrorContains(t, err, "https://push.example.com/elsewhere")
+		}},
+		{"another redirect", msgpushtest.Redirect("/elsewhere").WithStatus(307), apiError(307, 0, "")},
+		{"endless body", msgpushtest.Endless(), callError(nil, "limit of 1048576 bytes")},
+		{"reset", msgpushtest.Reset(), callError(nil, "")},
+		{"reset in the body", msgpushtest.ResetInBody(), callError(nil, "reading the answer")},
+		{"truncated body", msgpushtest.Truncate(), callError(io.ErrUnexpectedEOF, "reading the answer")},
+		{"delay", msgpushtest.Delay(time.Millisecond), func(t *testing.T, err error) { assert.NoError(t, err) }},
+		{"delay that is too long", msgpushtest.Delay(time.Hour), callError(context.DeadlineExceeded, "")},
+		{"one of its own", msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, `{"code":9,"msg":"`+r.Method+`"}`)
+		}), apiError(200, 9, "")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := msgpushtest.New(t)
+			server.SetRecords(msgpushtest.Seed())
+			timeout := time.Minute
+			if tt.name == "delay that is too long" {
+				timeout = 50 * time.Millisecond
+			}
+			client := clientOf(t, server, msgpush.WithTimeout(timeout))
+			for name, call := range calls {
+				server.Inject(tt.fault)
+				tt.check(t, call(client))
+				require.NoError(t, call(client), "%s after the fault", name)
+			}
+		})
+	}
+}
+
+// calls has a call of each operation.
+var calls = map[string]func(*msgpush.Client) error{
+	msgpushtest.MailDetail: func(c *msgpush.Client) error {
+		_, err := c.MailDetail(ctx, msgpushtest.SeedMailID)
+		return err
+	},
+	msgpushtest.MPList: func(c *msgpush.Client) error {
+		_, err := c.MPList(ctx, msgpush.PageRequest{})
+		return err
+	},
+	msgpushtest.ForwardRuleList: func(c *msgpush.Client) error {
+		_, err := c.ForwardRuleList(ctx, msgpush.PageRequest{})
+		return err
+	},
+	msgpushtest.ForwardLogList: func(c *msgpush.Client) error {
+		_, err := c.ForwardLogList(ctx, msgpush.ForwardLogRequest{})
+		return err
+	},
+}
+
+// status returns the HTTP status of an error, 200 for none.
+func status(err error) int {
+	var apiErr *msgpush.APIError
+	if errors.As(err, &apiErr) {
+		return apiErr.HTTPStatus
+	}
+	return 200
+}
+
+func TestFaultsComeInTheirOrderAndAreUsedUp(t *testing.T) {
+	server := msgpushtest.New(t)
+	client := clientOf(t, server)
+	server.Inject(
+		msgpushtest.Status(500),
+		msgpushtest.Status(501).For(msgpushtest.ForwardRuleList, msgpushtest.MailDetail),
+		msgpushtest.Status(502),
+	)
+	server.Inject(msgpushtest.Status(503))
+	var got []int
+	for range 4 {
+		got = append(got, status(calls[msgpushtest.MPList](client)))
+	}
+	assert.Equal(t, []int{500, 502, 503, 200}, got)
+	assert.Equal(t, 501, status(calls[msgpushtest.ForwardRuleList](client)))
+	assert.Equal(t, 200, status(calls[msgpushtest.ForwardRuleList](client)))
+}
+
+func TestAStandingFaultStaysUntilItIsCleared(t *testing.T) {
+	server := msgpushtest.New(t)
+	client := clientOf(t, server)
+	server.Inject(msgpushtest.Status(500), msgpushtest.Status(501).Always().For(msgpushtest.MPList), msgpushtest.Status(502))
+	var got []int
+	for range 3 {
+		got = append(got, status(calls[msgpushtest.MPList](client)))
+	}
+	got = append(got, status(calls[msgpushtest.ForwardLogList](client)), status(calls[msgpushtest.ForwardLogList](client)))
+	assert.Equal(t, []int{500, 501, 501, 502, 200}, got)
+	server.ClearFaults()
+	assert.Equal(t, 200, status(calls[msgpushtest.MPList](client)))
+}
+
+func TestAFaultIsAValue(t *testing.T) {
+	base := msgpushtest.Status(500)
+	_ = base.WithHeader("Retry-After", "1").WithStatus(503).For(msgpushtest.MPList).Always()
+	server := msgpushtest.New(t)
+	client := clientOf(t, server)
+	server.Inject(base)
+	assert.Equal(t, 500, status(calls[msgpushtest.ForwardRuleList](client)))
+	assert.Equal(t, 200, status(calls[msgpushtest.ForwardRuleList](client)))
+}
+
+func TestTheReadyClientSurvivesFaults(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.Inject(msgpushtest.Status(503), msgpushtest.Reset(), msgpushtest.Truncate())
+	require.NoError(t, calls[msgpushtest.MPList](server.Client()))
+	assert.Len(t, server.Requests(), 4)
+}
+
+func TestAnAccessKeyThatChanges(t *testing.T) {
+	server := msgpushtest.New(t)
+	key := server.AccessKey
+	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) { return key, time.Time{}, nil }, 0)
+	client, err := msgpush.NewClient(server.URL, "", msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
+	require.NoError(t, err)
+	require.NoError(t, calls[msgpushtest.MPList](client))
+	key = "another-key"
+	server.SetAccessKey(key)
+	require.NoError(t, calls[msgpushtest.MPList](client))
+	assert.Len(t, server.Requests(), 3)
+	assert.ErrorContains(t, calls[msgpushtest.MPList](server.Client()), "access-key")
+}
+
+func TestClosingEndsFaultsThatLast(t *testing.T) {
+	for name, fault := range map[string]msgpushtest.Fault{"delay": msgpushtest.Delay(time.Hour), "endless": msgpushtest.Endless()} {
+		t.Run(name, func(t *testing.T) {
+			server := msgpushtest.NewServer()
+			server.Inject(fault)
+			done := make(chan error)
+			go func() {
+				_, err := clientOf(t, server, msgpush.WithMaxResponseBytes(1<<40)).MPList(ctx, msgpush.PageRequest{})
+				done <- err
+			}()
+			_, err := server.AwaitRequest(ctx, 1)
+			require.NoError(t, err)
+			server.Close()
+			assert.Error(t, <-done)
+		})
+	}
+}
