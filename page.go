@@ -112,9 +112,9 @@ func Prefetch(n int) ListOption {
 // any other list too: fetch returns one page of it, and may be a [Call].
 //
 // Nothing is sent before the range statement, and each walks anew. What All
-// returns is safe for concurrent use if fetch is. Leaving the range statement
-// ends the context of all requests; with [Prefetch], fetch is called in
-// goroutines of its own, and they are waited for.
+// returns is safe for concurrent use if fetch is. With [Prefetch], fetch is called
+// in goroutines of its own; leaving the range statement ends their contexts and
+// waits for them.
 //
 // An error is yielded once, with a zero record, after every record that was read
 // before it in order, and ends the walk. It says which page it is about, and
@@ -143,8 +143,10 @@ func Prefetch(n int) ListOption {
 // with an answer whose pageNum is lower than what was asked for. If a service
 // tells neither pages nor total, it ends with a page that is shorter than the
 // page size or has nothing new. A service that would have it go on for ever is
-// an error: if page after page has nothing new, more than the list has, or if
-// there are more records than the totals can explain.
+// an error: if page after page has nothing new, more than the list can have, or
+// if there are more records than the totals can explain. Only without an id
+// function, and without totals, is there no telling a service that repeats itself
+// from a long list: then the context ends the walk, or the caller.
 func All[T any](ctx context.Context, fetch func(context.Context, PageRequest) (*Page[T], error), id func(T) int64, r PageRequest, opts ...ListOption) iter.Seq2[T, error] {
 	pages := Pages(ctx, fetch, id, r, opts...)
 	return func(yield func(T, error) bool) {
@@ -174,7 +176,7 @@ func Pages[T any](ctx context.Context, fetch func(context.Context, PageRequest) 
 			yield(nil, err)
 			return
 		}
-		defer w.stop()
+		defer w.cancelAhead()
 		w.run(yield)
 	}
 }
@@ -189,7 +191,7 @@ type walk[T any] struct {
 	seen     map[int64]struct{} // the ids of what was yielded
 	position position
 	ahead    []*pendingPage[T] // asked for ahead, in order
-	fetches  sync.WaitGroup    // all that were begun ahead
+	fetches  sync.WaitGroup    // for them
 }
 
 // A pendingPage is a page that was asked for ahead.
@@ -238,8 +240,11 @@ func (w *walk[T]) run(yield func(*Page[T], error) bool) {
 			yield(nil, pageError(number, err))
 			return
 		}
-		page, length := w.unseen(page, number), len(page.List)
-		next, last, err := w.position.advance(number, claims{page.PageNum, page.PageSize, page.Total, page.Pages, length, len(page.List)})
+		length := len(page.List)
+		page = w.unseen(page, number)
+		next, last, err := w.position.advance(number, claims{
+			int64(page.PageNum), int64(page.PageSize), page.Total, int64(page.Pages), int64(length), int64(len(page.List)),
+		})
 		more := err == nil && next <= last
 		if more {
 			w.askAhead(next, last)
@@ -262,12 +267,12 @@ func pageError(number int, err error) error {
 	return &worded{fmt.Sprintf("msgpush: page %d: %s", number, strings.TrimPrefix(err.Error(), "msgpush: ")), err}
 }
 
-// unseen returns a page with those of its records that were not yielded yet. The
-// page itself is whoever fetched it's.
+// unseen returns a page with those of its records that were not yielded yet. It
+// leaves the page that was fetched as it is.
 func (w *walk[T]) unseen(page *Page[T], number int) *Page[T] {
 	var list []T
 	switch {
-	case 0 < page.PageNum && page.PageNum < number && !w.position.read:
+	case 0 < page.PageNum && page.PageNum < number && !w.position.begun:
 		// The walk was to start beyond the end, and this is the last page.
 	case w.id == nil:
 		return page
@@ -307,7 +312,7 @@ func (w *walk[T]) page(number int) (page *Page[T], err error) {
 }
 
 // askAhead asks for the pages from next on that are not asked for yet. If the
-// walk turns elsewhere than where it was going, all that were are stale.
+// walk turns, answers to what was asked before the turn are too old.
 func (w *walk[T]) askAhead(next, last int) {
 	if len(w.ahead) > 0 && w.ahead[0].number != next {
 		w.cancelAhead()
@@ -323,76 +328,76 @@ func (w *walk[T]) askAhead(next, last int) {
 	}
 }
 
+// cancelAhead ends all that was asked for ahead.
 func (w *walk[T]) cancelAhead() {
 	for _, p := range w.ahead {
 		p.cancel()
 	}
 	w.ahead = nil
-}
-
-// stop ends all fetches.
-func (w *walk[T]) stop() {
-	w.cancelAhead()
 	w.fetches.Wait()
 }
 
 // A position is how far a walk has come in a list that changes under it. It is
-// about places in the list, counted in records from the start of the walk, as
-// they were when the last answer was given.
+// about places in the list, counted in records from the first page of the walk
+// on, as they were when the last answer was given.
 type position struct {
 	start   int  // the number of the first page
 	size    int  // the page size that is asked for
 	returns bool // the walk goes back where records may have moved
 
-	read  bool
-	total int64 // of the last answer that told
+	begun bool  // there was an answer
+	total int64 // of the last answer that told it
 	known bool  // there was one
 
-	// Of the records that stay, those at the places before covered were seen,
-	// and those at the places of island, which lies behind that. A place is
-	// counted in pages of the size used, which the service told or not.
+	// Of the records that stay, those at the places before covered were yielded,
+	// and those at the places of island, which lies behind that.
 	covered int64
 	island  struct{ from, to int64 }
-	used    int64
-	told    bool
 
-	idle      int   // pages in a row without an unseen record
-	still     int   // of these, since the list last changed its length
+	// The page size of the last answer, in which the places are counted, and
+	// whether the service told it or it is a guess.
+	used int64
+	told bool
+
+	yielded   int64 // records
+	explained int64 // records that the totals told so far can explain
+	reread    int64 // records of the pages that the walk went back to
+	idle      int64 // pages in a row with nothing new
+	repeated  int64 // records of these, since the list last changed its length
 	pages     int64 // of the list
-	pagesThen int64 // when there last was an unseen record
-	unseen    int64 // records
-	explained int64 // the most unseen records that the totals can explain
 }
 
 // claims is what an answer says of the list, and what it has.
 type claims struct {
-	pageNum, pageSize int
-	total             int64
-	pages             int
-	length, unseen    int // records on the page
+	pageNum, pageSize, total, pages int64
+	length, unseen                  int64 // records on the page
 }
 
 // What a service claims beyond these is taken for them, so that no sum overflows.
 const (
-	mostPerPage = 1 << 31
+	mostPerPage = 1 << 30
 	mostRecords = 1 << 60
 )
 
+// maxChase is how many pages more than twice those yielded a walk reads with
+// nothing new while the list keeps changing, such as one that grows at its head as
+// fast as it is walked.
+const maxChase = 100
+
 // advance takes the answer to the question for a page, and returns which page is
-// the next to ask for, and which the last that there is to be asked for: math.MaxInt
-// where nobody knows.
+// the next to ask for, and which is the last, as far as anybody knows.
 func (p *position) advance(asked int, c claims) (next, last int, err error) {
 	c.pageSize, c.total = min(c.pageSize, mostPerPage), max(0, min(c.total, mostRecords))
 	number := asked
-	if 0 < c.pageNum && c.pageNum < asked {
-		number = c.pageNum
+	if 0 < c.pageNum && c.pageNum < int64(asked) {
+		number = int(c.pageNum)
 	}
 	size, told := p.pageSize(number, c)
 	changed := p.shift(c)
 	p.scale(size, told)
 	p.covered = max(p.covered, places(1-p.start, size)) // there is nothing before the first page
 	p.cover(places(number-p.start, size), places(number-p.start+1, size))
-	next = p.number(int64(asked - p.start + 1))
+	next = p.number(int64(asked-p.start) + 1)
 	if p.returns {
 		next = p.number(floorDiv(p.covered, size))
 	}
@@ -412,27 +417,34 @@ func (p *position) number(pages int64) int {
 	return max(1, p.start+int(pages))
 }
 
-// pageSize returns the page size that an answer was made with: what it claims, or
-// what was asked for, unless the answer itself shows that it was another. It also
-// returns whether the answer told it.
+// pageSize returns the page size that an answer was made with, and whether the
+// answer told it. A service that has a smaller one than it was asked for need not
+// say so: then the first page that is too short for its place shows it, and the
+// guess holds until a page is longer.
 func (p *position) pageSize(number int, c claims) (size int64, told bool) {
 	size, told = int64(min(p.size, mostPerPage)), c.pageSize > 0
 	if told {
-		size = int64(c.pageSize)
+		size = c.pageSize
 	}
-	length := int64(c.length)
-	if length > size {
-		return length, false
+	if p.used > 0 && !p.told && c.length <= p.used {
+		return min(p.used, size), false
 	}
-	if 0 < length && length < size && number < c.pages && ceilDiv(c.total, size) != int64(c.pages) {
-		return length, false // a page that is not the last is full
+	if c.length > size {
+		return c.length, false
 	}
-	return size, told
+	if told && ceilDiv(c.total, size) == c.pages {
+		return size, true
+	}
+	if isLast := int64(number) >= c.pages && (c.total == 0 || places(number-1, size)+c.length == c.total); isLast ||
+		c.length == 0 || c.length == size {
+		return size, told
+	}
+	return c.length, false
 }
 
 // shift moves what is covered by as much as the records may have moved since the
 // last answer. Where records arrived, each of them is now at its place or behind
-// it; where they went, at its place or before it. It returns whether any did.
+// it; where they went, at its place or before it. It reports whether any did.
 func (p *position) shift(c claims) (changed bool) {
 	if c.total == 0 && c.length > 0 {
 		return false // the total is missing
@@ -440,13 +452,16 @@ func (p *position) shift(c claims) (changed bool) {
 	delta := c.total - p.total
 	switch {
 	case !p.known:
-		p.explained = p.unseen + c.total
+		p.explained = p.yielded + c.total
 	case delta < 0:
 		p.covered += delta
 		p.island.to += delta
 	default:
 		p.island.from += delta
-		p.explained += delta
+		p.explained = min(p.explained+delta, mostRecords)
+	}
+	if p.island.from >= p.island.to {
+		p.island.from, p.island.to = 0, 0
 	}
 	p.total, p.known = c.total, true
 	return delta != 0
@@ -457,9 +472,9 @@ func (p *position) shift(c claims) (changed bool) {
 // if not, one of them was a guess, and it is the pages that were read.
 func (p *position) scale(size int64, told bool) {
 	if p.used > 0 && p.used != size && !(p.told && told) {
-		pages := -floorDiv(-p.covered, p.used)
+		pages := ceilDiv(max(p.covered, 0), p.used)
 		missing := pages*p.used - p.covered
-		p.covered = places(int(pages), size) - missing
+		p.covered = places(int(min(pages, math.MaxInt32)), size) - missing
 		p.island.from, p.island.to = 0, 0
 	}
 	p.used, p.told = size, told
@@ -478,60 +493,62 @@ func (p *position) cover(from, to int64) {
 }
 
 // lastPage returns the number of the last page to ask for, as far as an answer
-// tells.
+// tells: math.MaxInt if it does not.
 func lastPage(asked, number int, size int64, c claims) int {
+	pages := c.pages
+	if pages <= 0 {
+		pages = ceilDiv(c.total, size)
+	}
+	known := int(min(pages, math.MaxInt))
 	switch {
 	case c.length == 0:
-		return min(asked-1, int(ceilDiv(c.total, size)))
+		return min(asked-1, known)
 	case number < asked:
 		return number
 	case c.pages > 0:
-		return c.pages
+		return known
 	case c.total > 0 && (c.unseen > 0 || places(asked, size) < c.total):
 		// The next page may be empty, but the page size may also be smaller than
 		// it seems.
-		return max(asked+1, int(ceilDiv(c.total, size)))
-	case c.total == 0 && c.unseen > 0 && int64(c.length) >= size:
+		return max(asked+1, known)
+	case c.total == 0 && c.unseen > 0 && c.length >= size:
 		return math.MaxInt
 	default:
 		return asked
 	}
 }
 
-// maxChase is how many pages more than twice the list has a walk reads without
-// an unseen record while the list keeps changing, such as one that grows at its
-// head as fast as it is walked.
-const maxChase = 256
-
-// account notes what an answer has and explains.
+// account notes what an answer has.
 func (p *position) account(asked, next int, size int64, c claims, changed bool) {
-	pages := int64(c.pages)
+	pages := c.pages
 	if c.total > 0 {
 		pages = ceilDiv(c.total, size)
 	}
-	p.unseen += int64(c.unseen)
-	if next <= asked {
-		p.explained += places(asked-next+1, size) // what is read again may have changed
+	if changed || pages != p.pages {
+		p.repeated = 0
 	}
 	p.idle++
-	p.still++
-	if changed || pages != p.pages {
-		p.still = 0
+	p.repeated += c.length
+	if c.unseen > 0 || !p.begun {
+		p.idle, p.repeated = 0, 0
 	}
-	if c.unseen > 0 || !p.read {
-		p.idle, p.still, p.pagesThen = 0, 0, pages
+	if next <= asked {
+		p.reread = min(p.reread+places(asked-next+1, size), mostRecords)
 	}
-	p.pages, p.read = pages, true
+	p.yielded += c.unseen
+	p.pages, p.begun = pages, true
 }
 
 // check returns an error if the walk makes no progress, or if there is more than
-// there can be.
+// there can be. In a list that keeps its length, no more records can come again
+// than there were.
 func (p *position) check(size int64, c claims) error {
-	if int64(p.still) > p.pages+1 || int64(p.idle) > 2*p.pagesThen+maxChase {
-		return fmt.Errorf("the walk makes no progress: %d pages in a row had no unseen record, more than the list has", p.idle)
+	if p.repeated > p.yielded+size || p.idle > 2*ceilDiv(p.yielded, size)+maxChase {
+		return fmt.Errorf("the walk makes no progress: %d pages in a row had no unseen record, more than the list can have", p.idle)
 	}
-	if c.total > 0 && p.unseen > p.explained+size {
-		return fmt.Errorf("the service has more records than it says: %d were read, and its totals can explain %d", p.unseen, p.explained)
+	// What was read again may have been replaced, without the totals telling it.
+	if c.total > 0 && p.yielded > p.explained+min(p.reread, p.explained)+size {
+		return fmt.Errorf("the service has more records than it says: %d were read, and its totals can explain %d", p.yielded, p.explained)
 	}
 	return nil
 }

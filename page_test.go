@@ -513,13 +513,13 @@ func TestServicesThatMisbehave(t *testing.T) {
 		}, list, "", 2},
 		{"always one page more, of records seen", func(r msgpush.PageRequest) *page {
 			return &page{PageNum: r.Current, PageSize: 10, Total: 10, Pages: r.Current + 1, List: numbers(10)}
-		}, numbers(10), "no progress", 5},
+		}, numbers(10), "no progress", 4},
 		{"the same, without a total", func(r msgpush.PageRequest) *page {
 			return &page{PageNum: r.Current, PageSize: 10, Pages: r.Current + 1, List: numbers(10)}
-		}, numbers(10), "no progress", 300},
+		}, numbers(10), "no progress", 110},
 		{"the same, with a total to match", func(r msgpush.PageRequest) *page {
 			return &page{PageNum: r.Current, PageSize: 10, Total: int64(r.Current+1) * 10, Pages: r.Current + 1, List: numbers(10)}
-		}, numbers(10), "no progress", 300},
+		}, numbers(10), "no progress", 110},
 		{"always one page more, of new records", func(r msgpush.PageRequest) *page {
 			p := pageOf(numbers(1e6), r)
 			p.Total, p.Pages = 100, r.Current+1
@@ -530,7 +530,16 @@ func TestServicesThatMisbehave(t *testing.T) {
 		}, numbers(10), "", 2},
 		{"the same page for ever, under every number", func(r msgpush.PageRequest) *page {
 			return &page{PageNum: r.Current, PageSize: 10, Total: 50, Pages: 500, List: numbers(10)}
-		}, numbers(10), "no progress", 8},
+		}, numbers(10), "no progress", 4},
+		{"the same, of a list as long as can be", func(r msgpush.PageRequest) *page {
+			return &page{PageNum: r.Current, PageSize: 10, Total: 1e12, Pages: 1e8, List: numbers(10)}
+		}, numbers(10), "no progress", 4},
+		{"the same, without pages", func(r msgpush.PageRequest) *page {
+			return &page{PageNum: r.Current, PageSize: 10, Total: math.MaxInt64, List: numbers(10)}
+		}, numbers(10), "no progress", 4},
+		{"the same, without a total", func(r msgpush.PageRequest) *page {
+			return &page{PageNum: r.Current, PageSize: 10, Pages: math.MaxInt, List: numbers(10)}
+		}, numbers(10), "no progress", 4},
 		{"negative numbers", func(r msgpush.PageRequest) *page {
 			return &page{PageNum: -1, PageSize: -1, Total: -1, Pages: -1, List: pageOf(list, r).List}
 		}, list, "", 3},
@@ -542,7 +551,12 @@ func TestServicesThatMisbehave(t *testing.T) {
 		for _, prefetch := range []int{0, 1, 5} {
 			t.Run(fmt.Sprint(tt.name, " prefetch ", prefetch), func(t *testing.T) {
 				var a asked
-				f := a.of(func(_ context.Context, r msgpush.PageRequest) (*page, error) { return tt.fetch(r), nil })
+				f := a.of(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+					if r.Current > 10_000 {
+						return nil, errors.New("the walk goes on for ever")
+					}
+					return tt.fetch(r), nil
+				})
 				got, err := collect(msgpush.All(ctx, f, itself, ask(10), msgpush.Prefetch(prefetch)))
 				assert.Equal(t, tt.want, got)
 				if tt.err == "" {
@@ -554,6 +568,50 @@ func TestServicesThatMisbehave(t *testing.T) {
 				assert.LessOrEqual(t, len(a.pages), tt.requests+prefetch)
 			})
 		}
+	}
+}
+
+func TestATotalThatTremblesDoesNotKeepAWalkGoing(t *testing.T) {
+	requests := 0
+	last := int64(0)
+	trembling := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+		requests++
+		p := &page{PageNum: r.Current, PageSize: 10, Total: 100 - int64(requests%2), Pages: 10, List: make([]int64, 10)}
+		for i := range p.List {
+			last++
+			p.List[i] = last // always a new record
+		}
+		return p, nil
+	}
+	_, err := collect(msgpush.All(ctx, trembling, itself, ask(10)))
+	assert.ErrorContains(t, err, "more records than it says")
+	assert.Less(t, requests, 50)
+}
+
+func TestATotalThatComesAndGoes(t *testing.T) {
+	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+		p := pageOf(numbers(95), r)
+		if r.Current%2 == 0 {
+			p.Total = 0
+		}
+		return p, nil
+	}
+	got, err := collect(msgpush.All(ctx, f, itself, ask(10)))
+	require.NoError(t, err)
+	assert.Equal(t, numbers(95), got)
+}
+
+func TestAPageSizeThatTheServiceChangesAsItGoes(t *testing.T) {
+	for _, sizes := range [][2]int{{5, 20}, {20, 5}, {7, 10}} {
+		requests := 0
+		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+			requests++
+			r.PageSize = sizes[min(requests/3, 1)]
+			return pageOf(numbers(95), r), nil
+		}
+		got, err := collect(msgpush.All(ctx, f, itself, ask(50)))
+		require.NoError(t, err)
+		assert.ElementsMatch(t, numbers(95), got, "%d", sizes)
 	}
 }
 
@@ -594,6 +652,28 @@ func TestPrefetchWaitsSideBySide(t *testing.T) {
 			assert.Equal(t, want, time.Since(start), "prefetch %d", prefetch)
 		})
 	}
+}
+
+func TestNoMoreThanThatManyPagesAreInFlightAfterATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int32
+		var mu sync.Mutex
+		ids := numbers(300)
+		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) { // which does not look at its context
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			time.Sleep(10 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Current%5 == 0 && len(ids) > 100 {
+				ids = ids[3:]
+			}
+			return pageOf(ids, r), nil
+		}
+		_, err := collect(msgpush.All(ctx, f, itself, ask(10), msgpush.Prefetch(4)))
+		require.NoError(t, err)
+		assert.Equal(t, int32(4), most.Load())
+	})
 }
 
 func TestNoMoreThanThatManyPagesAreInFlight(t *testing.T) {

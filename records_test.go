@@ -154,7 +154,7 @@ func TestPageNumbersAndSizes(t *testing.T) {
 		{msgpush.PageRequest{}, `"current":1,"pageSize":20`},
 		{msgpush.PageRequest{Current: 3}, `"current":3,"pageSize":20`},
 		{msgpush.PageRequest{PageSize: 1}, `"current":1,"pageSize":1`},
-		{msgpush.PageRequest{Current: 1 << 40, PageSize: 1 << 40}, `"current":1099511627776,"pageSize":1099511627776`},
+		{msgpush.PageRequest{Current: 1 << 30, PageSize: 1 << 30}, `"current":1073741824,"pageSize":1073741824`},
 	}
 	for operation, list := range lists {
 		for _, tt := range tests {

@@ -32,6 +32,7 @@ type changing struct {
 	changes int // that there may still be
 
 	cap   int  // of the page size, 0 for none
+	said  int  // how: by the page size, not at all, or by the one asked for
 	clamp bool // beyond the end it answers with the last page
 }
 
@@ -42,7 +43,7 @@ func newChanging(rng *rand.Rand) *changing {
 		s.stay[id] = true
 	}
 	if rng.IntN(4) == 0 {
-		s.cap = 1 + rng.IntN(6)
+		s.cap, s.said = 1+rng.IntN(6), rng.IntN(3)
 	}
 	s.clamp = rng.IntN(4) == 0
 	return s
@@ -70,13 +71,16 @@ func (s *changing) change(arrive bool) {
 }
 
 func (s *changing) answer(r msgpush.PageRequest) *page {
+	asked := r.PageSize
 	if s.cap > 0 {
 		r.PageSize = min(r.PageSize, s.cap)
 	}
 	if pages := (len(s.list) + r.PageSize - 1) / r.PageSize; s.clamp && pages > 0 {
 		r.Current = min(r.Current, pages)
 	}
-	return pageOf(s.list, r)
+	p := pageOf(s.list, r)
+	p.PageSize = []int{r.PageSize, 0, asked}[s.said]
+	return p
 }
 
 // fetchBetween changes the list between any two answers.
