@@ -1,15 +1,22 @@
 // Observability has every attempt of a client traced by OpenTelemetry, counted
-// and timed by Prometheus, and logged by log/slog. It makes a few calls of a
-// stand-in for the service, and writes what each of the three has seen.
+// and timed by Prometheus, and logged by log/slog. It makes a few calls and writes
+// what each of the three has seen.
+//
+// With MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY set it asks the service there.
+// With none of them set it starts a stand-in and asks that.
 package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -23,8 +30,32 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
+const usage = `usage: observability
+
+Observability asks for the message rules and the trigger records of an account,
+and writes what OpenTelemetry, Prometheus and log/slog have seen of that.
+
+With MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY in the environment it asks the
+service there, with neither a stand-in with made-up records.
+
+The exit status is 0 if all went well, 1 on a failure or when interrupted, and 2
+if there are flags other than -h.
+`
+
 func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
+	flag.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Stdout, os.Getenv)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "observability:", err)
 		os.Exit(1)
 	}
@@ -56,7 +87,7 @@ func observe(tracers trace.TracerProvider, metrics prometheus.Registerer) (*http
 	return &http.Client{Transport: transport}, nil
 }
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context, out io.Writer, getenv func(string) string) error {
 	exporter, err := stdouttrace.New(stdouttrace.WithWriter(out), stdouttrace.WithPrettyPrint())
 	if err != nil {
 		return err
@@ -69,10 +100,15 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	defer httpClient.CloseIdleConnections()
 
-	service := msgpushtest.NewServer()
-	defer service.Close()
-	service.SetRecords(msgpushtest.Seed())
-	client, err := msgpush.NewClient(service.URL, service.AccessKey,
+	baseURL, accessKey := getenv("MSGPUSH_BASE_URL"), getenv("MSGPUSH_ACCESS_KEY")
+	if baseURL == "" && accessKey == "" {
+		service := msgpushtest.NewServer()
+		defer service.Close()
+		service.SetRecords(msgpushtest.Seed())
+		baseURL, accessKey = service.URL, service.AccessKey
+		fmt.Fprintf(out, "No service is set: this is a stand-in at %s, with made-up records.\n", baseURL)
+	}
+	client, err := msgpush.NewClient(baseURL, accessKey,
 		msgpush.WithHTTPClient(httpClient),
 		msgpush.WithLogger(slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 	if err != nil {
@@ -81,7 +117,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if _, err := client.ForwardRuleList(ctx, msgpush.PageRequest{}); err != nil {
 		return err
 	}
-	if _, err := client.MailDetail(ctx, msgpushtest.SeedMailID); err != nil {
+	if _, err := client.ForwardLogList(ctx, msgpush.ForwardLogRequest{}); err != nil {
 		return err
 	}
 

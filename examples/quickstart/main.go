@@ -10,17 +10,46 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"example.com/msgpush"
 	"example.com/msgpush/msgpushtest"
 )
 
+const usage = `usage: quickstart
+
+Quickstart shows what an account of the message push service holds: a mail
+channel, the official-account channels, the message rules, and the trigger
+records of one rule, of each list the first page.
+
+With MSGPUSH_BASE_URL, MSGPUSH_ACCESS_KEY and MSGPUSH_MAIL_ID in the environment
+it asks the service there, with none of them a stand-in with made-up records.
+
+The exit status is 0 if all was shown, 1 on a failure or when interrupted, and 2
+if there are flags other than -h.
+`
+
 func main() {
-	if err := run(context.Background(), os.Stdout, os.Getenv); err != nil {
+	flag.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Stdout, os.Getenv)
+	interrupted := ctx.Err() != nil
+	stop()
+	if interrupted {
+		err = errors.New("interrupted")
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,13 +25,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// program returns the program with nothing but env in its environment.
+func program(args, env []string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append([]string{"BE_QUICKSTART=1", "SYSTEMROOT=" + os.Getenv("SYSTEMROOT")}, env...)
+	return cmd
+}
+
 // quickstart runs the program with nothing but env in its environment.
 func quickstart(t *testing.T, env ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
+	return output(t, program(nil, env))
+}
+
+func output(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
+	t.Helper()
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	cmd.Env = append([]string{"BE_QUICKSTART=1", "SYSTEMROOT=" + os.Getenv("SYSTEMROOT")}, env...)
 	if err := cmd.Run(); err != nil {
 		require.IsType(t, &exec.ExitError{}, err)
 	}
@@ -92,6 +104,36 @@ func TestFailuresGoToStderrWithStatus1(t *testing.T) {
 			assert.NotContains(t, stderr, service.AccessKey)
 		})
 	}
+}
+
+func TestHelpAndFlags(t *testing.T) {
+	_, stderr, status := output(t, program([]string{"-h"}, nil))
+	assert.Zero(t, status)
+	assert.Contains(t, stderr, "MSGPUSH_BASE_URL")
+	for _, args := range [][]string{{"-x"}, {"rules"}} {
+		stdout, stderr, status := output(t, program(args, nil))
+		assert.Equal(t, 2, status)
+		assert.Contains(t, stderr, "usage: quickstart")
+		assert.Empty(t, stdout)
+	}
+}
+
+func TestAnInterruptEndsTheProgram(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a program cannot be interrupted by another there")
+	}
+	service := msgpushtest.New(t)
+	service.Inject(msgpushtest.Delay(time.Hour))
+	cmd := program(nil, []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=" + service.AccessKey, "MSGPUSH_MAIL_ID=1"})
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	require.NoError(t, cmd.Start())
+	_, err := service.AwaitRequest(t.Context(), 1)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.Error(t, cmd.Wait())
+	assert.Equal(t, 1, cmd.ProcessState.ExitCode())
+	assert.Equal(t, "quickstart: interrupted\n", stderr.String())
 }
 
 func TestTablesAreAligned(t *testing.T) {
