@@ -105,3 +105,14 @@ func TestTheREADMEHasEveryOperation(t *testing.T) {
 		assert.Contains(t, string(readme), " | `"+client.Method(i).Name)
 	}
 }
+
+func TestTheREADMEHasEveryExample(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	examples, err := os.ReadDir("examples")
+	require.NoError(t, err)
+	for _, example := range examples {
+		assert.True(t, strings.Contains(string(readme), "| `"+example.Name()+"` | "), example.Name())
+		assert.True(t, strings.Contains(string(readme), "examples/"+example.Name()), example.Name())
+	}
+}

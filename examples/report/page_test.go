@@ -1,0 +1,411 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/html"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// pageOf returns the page of a service with these records.
+func pageOf(t *testing.T, records msgpushtest.Records, days int) *html.Node {
+	t.Helper()
+	service := msgpushtest.NewServer()
+	t.Cleanup(service.Close)
+	service.SetRecords(records)
+	env := map[string]string{"MSGPUSH_BASE_URL": service.URL, "MSGPUSH_ACCESS_KEY": service.AccessKey}
+	set := settings{file: filepath.Join(t.TempDir(), "page.html"), days: days, zone: time.UTC, title: hostile}
+	require.NoError(t, run(t.Context(), set, io.Discard, func(name string) string { return env[name] }))
+	return parsePage(t, set.file)
+}
+
+func parsePage(t *testing.T, name string) *html.Node {
+	t.Helper()
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	doc, err := html.Parse(f)
+	require.NoError(t, err)
+	return doc
+}
+
+func textOf(n *html.Node) string {
+	var text strings.Builder
+	for child := range n.Descendants() {
+		if child.Type == html.TextNode {
+			text.WriteString(child.Data)
+		}
+	}
+	return text.String()
+}
+
+// elements returns the elements below n with that name.
+func elements(n *html.Node, name string) []*html.Node {
+	var found []*html.Node
+	for child := range n.Descendants() {
+		if child.Type == html.ElementNode && child.Data == name {
+			found = append(found, child)
+		}
+	}
+	return found
+}
+
+func attribute(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+// byID returns the element with that id, nil if there is none.
+func byID(n *html.Node, id string) *html.Node {
+	for child := range n.Descendants() {
+		if attribute(child, "id") == id {
+			return child
+		}
+	}
+	return nil
+}
+
+// rows returns the text of the cells of the table in a section, but for its head.
+func rows(t *testing.T, doc *html.Node, section string) [][]string {
+	t.Helper()
+	n := byID(doc, section)
+	require.NotNil(t, n, section)
+	var rows [][]string
+	for _, body := range elements(n, "tbody") {
+		for _, tr := range elements(body, "tr") {
+			var row []string
+			for child := range tr.ChildNodes() {
+				if child.Type == html.ElementNode {
+					row = append(row, textOf(child))
+				}
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+var cssURL = regexp.MustCompile(`(?i)url\(\s*['"]?([^'")]*)`)
+
+// assertSelfContained checks that nothing in a page makes a browser load
+// anything.
+func assertSelfContained(t *testing.T, doc *html.Node) {
+	t.Helper()
+	inside := func(reference string) bool {
+		reference = strings.ToLower(strings.TrimSpace(reference))
+		return strings.HasPrefix(reference, "#") || strings.HasPrefix(reference, "data:")
+	}
+	assertCSS := func(css string) {
+		assert.NotContains(t, strings.ToLower(css), "@import")
+		for _, match := range cssURL.FindAllStringSubmatch(css, -1) {
+			assert.True(t, inside(match[1]), match[0])
+		}
+	}
+	for n := range doc.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		assert.NotContains(t, []string{"script", "iframe", "object", "embed", "base", "form", "foreignobject"}, n.Data)
+		if n.Data == "style" {
+			assertCSS(textOf(n))
+		}
+		for _, a := range n.Attr {
+			switch strings.ToLower(a.Key) {
+			case "src", "href", "srcset", "poster", "background", "action", "formaction", "cite", "ping", "data":
+				assert.True(t, inside(a.Val), "%s of <%s>: %s", a.Key, n.Data, a.Val)
+			case "content":
+				if strings.EqualFold(attribute(n, "http-equiv"), "refresh") {
+					t.Error("the page refreshes itself")
+				}
+			default:
+				assert.False(t, strings.HasPrefix(strings.ToLower(a.Key), "on"), a.Key)
+				assertCSS(a.Val)
+			}
+		}
+	}
+}
+
+// hostile is a text that would do something in a page if it were not escaped: in
+// its text, in an attribute, in its style and in a chart.
+const hostile = `</text></svg></title></style>"'><script src=//evil.example>alert(1)</script><img src="https://evil.example/x" onerror=alert(1)><a href="https://evil.example">x</a>{{.}}<!--`
+
+func hostileRecords() msgpushtest.Records {
+	record := func(id int64, when msgpush.DateTime) msgpush.ForwardLog {
+		return msgpush.ForwardLog{ID: id, RuleID: id, RuleName: hostile, SourceTypeName: hostile, RequestIP: hostile, MatchResultName: hostile, ShortCodes: hostile, ErrorMessage: hostile, CreateTime: when}
+	}
+	return msgpushtest.Records{
+		ForwardRules: []msgpush.ForwardRule{{ID: 1, RuleName: hostile, TokenName: hostile, SourceTypeName: hostile, ConditionExpr: hostile, CreateTime: hostile}},
+		ForwardLogs:  []msgpush.ForwardLog{record(1, "2026-11-05 12:00:00"), record(2, "2026-11-05 12:00:00"), record(3, hostile)},
+	}
+}
+
+func TestThePageRefersToNothingOutside(t *testing.T) {
+	for name, records := range map[string]msgpushtest.Records{
+		"an account":        msgpushtest.Seed(),
+		"hostile names":     hostileRecords(),
+		"an empty account":  {},
+		"rules, no records": {ForwardRules: msgpushtest.Seed().ForwardRules},
+	} {
+		t.Run(name, func(t *testing.T) { assertSelfContained(t, pageOf(t, records, 30)) })
+	}
+}
+
+func TestAReferenceToOutsideWouldBeFound(t *testing.T) {
+	for _, page := range []string{
+		`<img src="https://x.example">`, `<link rel="stylesheet" href="//x.example">`, `<style>@import "x"</style>`,
+		`<style>a { background: url( "https://x.example" ) }</style>`, `<p style="background: url(//x.example)">`,
+		`<svg><image xlink:href="https://x.example"/></svg>`, `<script>1</script>`, `<p onclick="1">`,
+	} {
+		doc, err := html.Parse(strings.NewReader(page))
+		require.NoError(t, err)
+		probe := &testing.T{}
+		assertSelfContained(probe, doc)
+		assert.True(t, probe.Failed(), page)
+	}
+}
+
+func TestWhatTheServiceSendsIsText(t *testing.T) {
+	doc := pageOf(t, hostileRecords(), 30)
+	for _, name := range []string{"script", "img", "a"} {
+		assert.Empty(t, elements(doc, name), name)
+	}
+	assert.Len(t, elements(doc, "svg"), 3)
+	assert.Equal(t, hostile, textOf(elements(doc, "title")[0]))
+	assert.Equal(t, hostile, textOf(elements(doc, "h1")[0]))
+	assert.Equal(t, hostile, rows(t, doc, "errors")[0][0])
+	rules := rows(t, doc, "rules")
+	require.Len(t, rules, 2)
+	assert.Equal(t, []string{hostile, hostile, hostile, hostile}, rules[0][1:5])
+	assert.Equal(t, hostile+" (no longer listed)", rules[1][1])
+	assert.Contains(t, textOf(byID(doc, "unreadable")), hostile)
+	assert.Contains(t, textOf(byID(doc, "days")), hostile+" (code 0)")
+	chart := elements(byID(doc, "top"), "svg")[0]
+	assert.Contains(t, textOf(chart), hostile[:20], "the beginning of the name in the chart")
+}
+
+// knownRecords has two rules, one of them not listed, on three days, the newest
+// neither first nor last.
+func knownRecords() msgpushtest.Records {
+	records := msgpushtest.Records{ForwardRules: []msgpush.ForwardRule{
+		{ID: 7, RuleName: "seven", TokenName: "token", SourceTypeName: "source", ConditionExpr: "a < b", Status: 4, TargetCount: 5},
+		{ID: 8, RuleName: "eight"},
+	}}
+	add := func(n int, rule int64, when msgpush.DateTime, result int, name, text string) {
+		for range n {
+			records.ForwardLogs = append(records.ForwardLogs, msgpush.ForwardLog{
+				ID: int64(len(records.ForwardLogs) + 1), RuleID: rule, RuleName: fmt.Sprintf("rule %d", rule),
+				MatchResult: result, MatchResultName: name, ErrorMessage: text, CreateTime: when})
+		}
+	}
+	add(1, 7, "2026-03-01 00:00:00", 1, "yes", "")
+	add(4, 7, "2026-03-03 23:59:59", 1, "yes", "")
+	add(2, 7, "2026-03-03 23:00:00", 2, "no", "broken")
+	add(3, 9, "2026-03-01 12:00:00", 2, "before", "late")
+	add(1, 9, "2026-03-02 12:00:00", 2, "between", "broken")
+	add(5, 7, "2026-02-28 23:59:59", 3, "old", "old")
+	add(1, 7, "", 1, "", "x")
+	add(1, 7, "2026-03-03", 1, "", "x")
+	return records
+}
+
+func TestTheNumbersAreThoseOfTheRecords(t *testing.T) {
+	doc := pageOf(t, knownRecords(), 3)
+	assert.Equal(t, [][]string{
+		{"2026-03-01", "1", "3", "4", "3"},
+		{"2026-03-02", "0", "1", "1", "1"},
+		{"2026-03-03", "4", "2", "6", "2"},
+	}, rows(t, doc, "days"))
+	assert.Equal(t, [][]string{
+		{"broken", "3", "50%", "2026-03-02", "2026-03-03"},
+		{"late", "3", "50%", "2026-03-01", "2026-03-01"},
+	}, rows(t, doc, "errors"))
+	assert.Equal(t, [][]string{
+		{"7", "seven", "token", "source", "a < b", "4", "5", "7", "2", "2026-03-03 23:59"},
+		{"8", "eight", "", "", "", "0", "0", "0", "0", "none"},
+		{"9", "rule 9 (no longer listed)", "", "", "", "", "", "4", "4", "2026-03-02 12:00"},
+	}, rows(t, doc, "rules"))
+	var numbers []string
+	for _, b := range elements(doc, "b") {
+		numbers = append(numbers, textOf(b))
+	}
+	assert.Equal(t, []string{"11", "6", "3", "3"}, numbers)
+	legend := textOf(elements(byID(doc, "days"), "ul")[0])
+	assert.Contains(t, legend, "yes (code 1), 5")
+	assert.Contains(t, legend, "no (code 2), 6", "the name in the newest record")
+	assert.NotContains(t, legend, "old")
+	assert.Contains(t, textOf(byID(doc, "older")), "5 older records are")
+	assert.Contains(t, textOf(byID(doc, "unreadable")), "2 records have a time that cannot be read")
+}
+
+// A bar is from where to where it reaches.
+type bar struct{ low, high float64 }
+
+// barsOf returns the bars of a chart in their order, by colour.
+func barsOf(t *testing.T, svg *html.Node, horizontal bool) map[string][]bar {
+	t.Helper()
+	point := regexp.MustCompile(`[ML]([-\d.e]+),([-\d.e]+)`)
+	bars := map[string][]bar{}
+	for _, path := range elements(svg, "path") {
+		style := attribute(path, "style")
+		color, ok := strings.CutPrefix(style, "fill:#")
+		if !ok {
+			continue
+		}
+		low, high := math.Inf(1), math.Inf(-1)
+		for _, match := range point.FindAllStringSubmatch(attribute(path, "d"), -1) {
+			text := match[2]
+			if horizontal {
+				text = match[1]
+			}
+			v, err := strconv.ParseFloat(text, 64)
+			require.NoError(t, err)
+			low, high = min(low, v), max(high, v)
+		}
+		bars["#"+color] = append(bars["#"+color], bar{low, high})
+	}
+	return bars
+}
+
+func TestTheBarsAreAsLongAsTheNumbers(t *testing.T) {
+	doc := pageOf(t, knownRecords(), 3)
+	tests := []struct {
+		section    string
+		horizontal bool
+		want       map[string][]float64
+	}{
+		{"days", false, map[string][]float64{colors[0]: {1, 0, 4}, colors[1]: {3, 1, 2}}},
+		{"top", true, map[string][]float64{colors[0]: {0, 5}, colors[1]: {4, 2}}},
+		{"errors", false, map[string][]float64{errorColor: {3, 1, 2}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.section, func(t *testing.T) {
+			got := barsOf(t, elements(byID(doc, tt.section), "svg")[0], tt.horizontal)
+			require.Len(t, got, len(tt.want))
+			scale := 0.0 // of one record
+			for color, want := range tt.want {
+				require.Len(t, got[color], len(want), color)
+				for i, n := range want {
+					if n > 0 && scale == 0 {
+						scale = (got[color][i].high - got[color][i].low) / n
+						assert.Greater(t, scale, 10.0)
+					}
+					assert.InDelta(t, n*scale, got[color][i].high-got[color][i].low, 0.1, "%s, bar %d", color, i)
+				}
+			}
+			for i, upper := range got[colors[1]] {
+				assert.InDelta(t, got[colors[0]][i].high, upper.low, 0.1, "bar %d is not stacked", i)
+			}
+		})
+	}
+	top := textOf(elements(byID(doc, "top"), "svg")[0])
+	assert.Contains(t, top, "seven (7)")
+	assert.Contains(t, top, "rule 9 (9)")
+	assert.NotContains(t, top, "eight", "a rule without records")
+}
+
+func TestAnAccountWithoutRecordsHasAPageWithoutCharts(t *testing.T) {
+	doc := pageOf(t, msgpushtest.Records{}, 30)
+	assert.Empty(t, elements(doc, "svg"))
+	for _, want := range []string{"There are no records.", "No record has an error message.", "There are no rules."} {
+		assert.Contains(t, textOf(doc), want)
+	}
+}
+
+func TestRecordsWithoutAReadableTimeAreNoFailure(t *testing.T) {
+	doc := pageOf(t, msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{{ID: 1}}}, 30)
+	assert.Contains(t, textOf(byID(doc, "unreadable")), "1 record has a time that cannot be read")
+	assert.Contains(t, textOf(byID(doc, "unreadable")), "One has none.")
+}
+
+func TestMatchResultsBeyondTheColoursShareTheLast(t *testing.T) {
+	tally := newTally()
+	for code := range len(colors) + 2 {
+		tally.add(msgpush.ForwardLog{MatchResult: code, CreateTime: "2026-03-01 00:00:00"}, time.UTC)
+	}
+	r := newReport(nil, tally, 1)
+	require.Len(t, r.Results, len(colors))
+	assert.Equal(t, result{Label: "other results", Color: colors[len(colors)-1], Records: 3}, r.Results[len(colors)-1])
+	assert.Equal(t, len(colors)+2, r.Records)
+}
+
+func TestTablesShowTheMostFrequentAndSayHowManyThereAre(t *testing.T) {
+	var records msgpushtest.Records
+	for i := range 12 {
+		for range i + 1 {
+			records.ForwardLogs = append(records.ForwardLogs, msgpush.ForwardLog{
+				ID: int64(len(records.ForwardLogs) + 1), RuleID: int64(i), ErrorMessage: fmt.Sprintf("error %d.", i), CreateTime: "2026-03-01 00:00:00"})
+		}
+	}
+	doc := pageOf(t, records, 1)
+	errors := rows(t, doc, "errors")
+	require.Len(t, errors, topErrors)
+	assert.Equal(t, "error 11.", errors[0][0])
+	assert.Equal(t, "error 2.", errors[9][0])
+	assert.Contains(t, textOf(byID(doc, "errors")), "The 10 most frequent of 12 messages.")
+	top := textOf(elements(byID(doc, "top"), "svg")[0])
+	assert.Contains(t, top, "(2)")
+	assert.NotContains(t, top, "(1)")
+}
+
+func TestTicksAreWholeNumbersAndCoverTheHighest(t *testing.T) {
+	for highest, want := range map[float64]string{
+		0: "0 1", 1: "0 1", 5: "0 1 2 3 4 5", 6: "0 2 4 6", 11: "0 5 10 15", 26: "0 10 20 30", 65: "0 20 40 60 80", 1_234_567: "0 500000 1000000 1500000",
+	} {
+		ticks, last := countTicks(highest)
+		var labels []string
+		for _, tick := range ticks {
+			labels = append(labels, tick.Label)
+		}
+		assert.Equal(t, want, strings.Join(labels, " "))
+		assert.GreaterOrEqual(t, last, highest)
+	}
+}
+
+func TestTheNewestDayHasALabelAndNoLabelsOverlap(t *testing.T) {
+	for _, n := range []int{1, 2, 10, 11, 30, maxDays} {
+		days := make([]day, n)
+		for i := range days {
+			days[i].Date = time.Date(2026, 3, 1+i, 0, 0, 0, 0, time.UTC)
+		}
+		ticks := dayTicks(days)
+		assert.LessOrEqual(t, len(ticks), 10)
+		assert.Equal(t, float64(n-1), ticks[len(ticks)-1].Value)
+		assert.Equal(t, days[n-1].Date.Format("01-02"), ticks[len(ticks)-1].Label)
+	}
+}
+
+func TestTheLongestRangeIsDrawn(t *testing.T) {
+	doc := pageOf(t, knownRecords(), maxDays)
+	assert.Len(t, rows(t, doc, "days"), maxDays)
+	assert.Len(t, elements(doc, "svg"), 3)
+}
+
+func TestTheMadeUpRecordsAreAlwaysTheSame(t *testing.T) {
+	records := madeUpRecords()
+	assert.Equal(t, records, madeUpRecords())
+	tally := newTally()
+	for _, record := range records.ForwardLogs {
+		tally.add(record, time.UTC)
+	}
+	assert.Zero(t, tally.unreadable)
+	for _, day := range newReport(records.ForwardRules, tally, 30).Days {
+		assert.Positive(t, day.Records, day.Date)
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"example.com/msgpush"
+)
+
+// A tally counts trigger records. It does not keep them, so that it needs no
+// more memory for a million of them than its days, rules and error texts do.
+type tally struct {
+	records map[recordKey]int
+	errors  map[errorKey]int
+
+	newest      time.Time            // the newest day, zero if there is no record
+	last        map[int64]time.Time  // by rule
+	ruleNames   map[int64]namedSince // by rule
+	resultNames map[int]namedSince   // by match result
+
+	unreadable        int // records without a time that can be read
+	unreadableExample msgpush.DateTime
+}
+
+type recordKey struct {
+	day    time.Time
+	rule   int64
+	result int
+	failed bool
+}
+
+type errorKey struct {
+	day  time.Time
+	text string
+}
+
+// A namedSince is the name in the newest record, for names change.
+type namedSince struct {
+	name string
+	time time.Time
+}
+
+func newTally() *tally {
+	return &tally{
+		records:     map[recordKey]int{},
+		errors:      map[errorKey]int{},
+		last:        map[int64]time.Time{},
+		ruleNames:   map[int64]namedSince{},
+		resultNames: map[int]namedSince{},
+	}
+}
+
+// gather reads all rules and all trigger records. The document promises no order
+// of the records, so there is no end to the walk before the last one.
+func gather(ctx context.Context, client *msgpush.Client, zone *time.Location) ([]msgpush.ForwardRule, *tally, error) {
+	var rules []msgpush.ForwardRule
+	for rule, err := range client.ForwardRuleAll(ctx, msgpush.PageRequest{}) {
+		if err != nil {
+			return nil, nil, err
+		}
+		rules = append(rules, rule)
+	}
+	t := newTally()
+	for record, err := range client.ForwardLogAll(ctx, msgpush.ForwardLogRequest{}, msgpush.Prefetch(4)) {
+		if err != nil {
+			return nil, nil, err
+		}
+		t.add(record, zone)
+	}
+	return rules, t, nil
+}
+
+func (t *tally) add(record msgpush.ForwardLog, zone *time.Location) {
+	when, err := record.CreateTime.Time(zone)
+	if err != nil {
+		if t.unreadable == 0 {
+			t.unreadableExample = record.CreateTime
+		}
+		t.unreadable++
+		return
+	}
+	day := dayOf(when)
+	if day.After(t.newest) {
+		t.newest = day
+	}
+	t.records[recordKey{day, record.RuleID, record.MatchResult, record.ErrorMessage != ""}]++
+	if record.ErrorMessage != "" {
+		t.errors[errorKey{day, record.ErrorMessage}]++
+	}
+	if when.After(t.last[record.RuleID]) {
+		t.last[record.RuleID] = when
+	}
+	if when.After(t.ruleNames[record.RuleID].time) {
+		t.ruleNames[record.RuleID] = namedSince{record.RuleName, when}
+	}
+	if when.After(t.resultNames[record.MatchResult].time) {
+		t.resultNames[record.MatchResult] = namedSince{record.MatchResultName, when}
+	}
+}
+
+// dayOf returns the day of a time in its own zone, as midnight UTC: days of UTC
+// all have 24 hours and a midnight, so they can be counted through.
+func dayOf(when time.Time) time.Time {
+	year, month, day := when.Date()
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
