@@ -17,6 +17,12 @@
 // a method will change its signature once its operation is known. Whoever knows
 // more about one of them than the document can send it with [Call].
 //
+// A list can be walked as a whole with [Client.MPAll], [Client.ForwardRuleAll]
+// and [Client.ForwardLogAll], or page by page with [Client.ForwardLogPages] and its
+// like; [All] tells what is promised of lists that change meanwhile.
+//
+// Package msgpushtest has a stand-in for the service to test against.
+//
 // # Errors
 //
 // A call fails in one of three ways, told apart with [errors.As], in this order:
