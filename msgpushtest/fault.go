@@ -1,6 +1,7 @@
 package msgpushtest
 
 import (
+	"cmp"
 	"io"
 	"maps"
 	"net"
@@ -26,7 +27,7 @@ type Fault struct {
 }
 
 // For returns a fault that is like f for the operations with these names, such as
-// [MPList], and none for others.
+// [MPList], and none for others. Without names it is for all.
 func (f Fault) For(operations ...string) Fault {
 	f.operations = slices.Clone(operations)
 	return f
@@ -78,7 +79,7 @@ func (s *Server) nextFault(operation string) (Fault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.faults, func(f Fault) bool {
-		return f.operations == nil || slices.Contains(f.operations, operation)
+		return len(f.operations) == 0 || slices.Contains(f.operations, operation)
 	})
 	if i < 0 {
 		return Fault{}, false
@@ -91,10 +92,7 @@ func (s *Server) nextFault(operation string) (Fault, bool) {
 }
 
 func (f Fault) serve(s *Server, w http.ResponseWriter, r *http.Request) {
-	maps.Copy(w.Header(), f.header)
-	if f.status != 0 {
-		w = &statusWriter{ResponseWriter: w, status: f.status}
-	}
+	w = &faultWriter{ResponseWriter: w, fault: f}
 	if f.respond == nil {
 		s.answer(w, r)
 		return
@@ -102,27 +100,36 @@ func (f Fault) serve(s *Server, w http.ResponseWriter, r *http.Request) {
 	f.respond(s, w, r)
 }
 
-// A statusWriter answers with a status of its own.
-type statusWriter struct {
+// A faultWriter answers with the status and the headers of a fault, where it has
+// any, in place of those that it is given.
+type faultWriter struct {
 	http.ResponseWriter
-	status int
-	wrote  bool
+	fault Fault
+	wrote bool
 }
 
-func (w *statusWriter) WriteHeader(int) {
-	if !w.wrote {
-		w.wrote = true
-		w.ResponseWriter.WriteHeader(w.status)
+func (w *faultWriter) WriteHeader(status int) {
+	if w.wrote {
+		return
 	}
+	w.wrote = true
+	maps.Copy(w.Header(), w.fault.header)
+	w.ResponseWriter.WriteHeader(cmp.Or(w.fault.status, status))
 }
 
-func (w *statusWriter) Write(p []byte) (int, error) {
-	w.WriteHeader(0)
+func (w *faultWriter) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
 	return w.ResponseWriter.Write(p)
 }
 
+// FlushError is for [http.ResponseController].
+func (w *faultWriter) FlushError() error {
+	w.WriteHeader(http.StatusOK)
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
 // Unwrap is for [http.ResponseController].
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *faultWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Respond is a fault that h answers with, for what there is no other for.
 func Respond(h http.HandlerFunc) Fault {
@@ -155,6 +162,7 @@ func Delay(d time.Duration) Fault {
 			s.answer(w, r)
 		case <-r.Context().Done():
 		case <-s.closed:
+			panic(http.ErrAbortHandler) // which breaks the connection off
 		}
 	}}
 }
@@ -184,7 +192,11 @@ func Redirect(location string) Fault {
 func Endless() Fault {
 	return Fault{respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, err := io.WriteString(w, `{"code":200,"msg":"`)
+		err := http.NewResponseController(w).Flush()
+		if r.Method == http.MethodHead {
+			return // what is written would go nowhere, for ever
+		}
+		_, _ = io.WriteString(w, `{"code":200,"msg":"`)
 		more := make([]byte, 4096)
 		for i := range more {
 			more[i] = 'x'
@@ -192,6 +204,7 @@ func Endless() Fault {
 		for err == nil && r.Context().Err() == nil && !s.isClosed() {
 			_, err = w.Write(more)
 		}
+		panic(http.ErrAbortHandler) // since to return would end the body
 	}}
 }
 

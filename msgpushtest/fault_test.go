@@ -3,8 +3,11 @@ package msgpushtest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -199,8 +202,12 @@ func TestAnAccessKeyThatChanges(t *testing.T) {
 	assert.ErrorContains(t, calls[msgpushtest.MPList](server.Client()), "access-key")
 }
 
-func TestClosingEndsFaultsThatLast(t *testing.T) {
-	for name, fault := range map[string]msgpushtest.Fault{"delay": msgpushtest.Delay(time.Hour), "endless": msgpushtest.Endless()} {
+func TestClosingBreaksOffWhatLasts(t *testing.T) {
+	for name, fault := range map[string]msgpushtest.Fault{
+		"delay":   msgpushtest.Delay(time.Hour),
+		"endless": msgpushtest.Endless(),
+		"own":     msgpushtest.Respond(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
+	} {
 		t.Run(name, func(t *testing.T) {
 			server := msgpushtest.NewServer()
 			server.Inject(fault)
@@ -212,7 +219,83 @@ func TestClosingEndsFaultsThatLast(t *testing.T) {
 			_, err := server.AwaitRequest(ctx, 1)
 			require.NoError(t, err)
 			server.Close()
-			assert.Error(t, <-done)
+			server.Close()
+			var callErr *msgpush.CallError
+			assert.ErrorAs(t, <-done, &callErr, "the answer looks whole")
 		})
+	}
+}
+
+func TestClosingDoesNotWaitForAClientThatDoesNotRead(t *testing.T) {
+	server := msgpushtest.NewServer()
+	server.Inject(msgpushtest.Endless())
+	resp, err := http.Get(server.URL)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	server.Close()
+}
+
+func TestClosingDoesNotWaitForAClientThatDoesNotWrite(t *testing.T) {
+	server := msgpushtest.NewServer()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+	require.NoError(t, err)
+	server.Close()
+}
+
+func TestWithHeaderHasTheLastWord(t *testing.T) {
+	for name, fault := range map[string]msgpushtest.Fault{
+		"none": {}, "HTML": msgpushtest.HTML(), "garbage": msgpushtest.Garbage(), "refusal": msgpushtest.Refuse(1, "", nil),
+		"truncated": msgpushtest.Truncate(), "delay": msgpushtest.Delay(1), "endless": msgpushtest.Endless(), "status": msgpushtest.Status(404),
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := msgpushtest.New(t)
+			server.Inject(fault.WithHeader("Content-Type", "text/x-own"))
+			resp, err := http.Get(server.URL)
+			require.NoError(t, err)
+			assert.Equal(t, "text/x-own", resp.Header.Get("Content-Type"))
+			resp.Body.Close()
+		})
+	}
+}
+
+func TestAnEndlessAnswerToHEADHasAHeader(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.Inject(msgpushtest.Endless())
+	resp, err := http.Head(server.URL)
+	require.NoError(t, err)
+	resp.Body.Close()
+	assert.Equal(t, 200, resp.StatusCode)
+}
+
+func TestDataThatIsNoJSONIsToldOf(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.Inject(msgpushtest.Refuse(1, "", func() {}))
+	assert.ErrorContains(t, calls[msgpushtest.MPList](clientOf(t, server)), "is no JSON")
+}
+
+func TestAnEmptyKeyIsNone(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.SetAccessKey("")
+	envelope := exchange(t, "GET", server.URL+"/api/open/mail/detail?mailId=1", nil, "")
+	assert.Equal(t, msgpushtest.CodeAccessKey, envelope.Code)
+}
+
+func TestTheKeyIsMaskedWhereverARequestHasIt(t *testing.T) {
+	server := msgpushtest.New(t)
+	const second = "the-second-key"
+	server.SetAccessKey(second)
+	for _, key := range []string{server.AccessKey, second} {
+		header := http.Header{"Access-Key": {"", key}}
+		exchange(t, "POST", server.URL+"/"+key+"%0Aline?k="+key, header, `{"k":"`+key+`"}`)
+	}
+	for _, r := range server.Requests() {
+		for _, key := range []string{server.AccessKey, second} {
+			assert.NotContains(t, fmt.Sprintf("%+v %s", r, r), key)
+			assert.NotContains(t, fmt.Sprint(r.Header, r.Query, r.Body, r.Path), key)
+		}
+		assert.NotContains(t, r.String(), "\n")
 	}
 }

@@ -9,10 +9,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
-// A Request is a request that arrived at a [Server].
+// A Request is a request that arrived at a [Server], with a placeholder wherever
+// it has the server's access key. Its header, query and body are shared by all who
+// ask for it, and must not be changed.
 type Request struct {
 	// Time is when it arrived.
 	Time time.Time
@@ -23,7 +26,7 @@ type Request struct {
 	Method string
 	Path   string
 	Query  url.Values
-	// Header has the headers, with a placeholder for the access key.
+	// Header has the headers.
 	Header http.Header
 	// Body is the body as encoding/json decodes it into an any, a string if it
 	// is not JSON, and nil if there is none.
@@ -32,7 +35,7 @@ type Request struct {
 
 // String returns the request on one line.
 func (r Request) String() string {
-	text := r.Time.Format("15:04:05.000") + " " + r.Method + " " + r.Path
+	text := r.Time.Format("15:04:05.000") + " " + r.Method + " " + (&url.URL{Path: r.Path}).EscapedPath()
 	if len(r.Query) > 0 {
 		text += "?" + r.Query.Encode()
 	}
@@ -46,26 +49,36 @@ func (r Request) String() string {
 	return text
 }
 
+// masked is what stands for an access key.
+const masked = "[redacted]"
+
 // record notes a request, and leaves its body to be read again.
 func (s *Server) record(r *http.Request) Request {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := []string{s.firstKey, masked}
+	if len(s.key) >= 6 { // a shorter one is likely to be part of a word
+		keys = append(keys, s.key, masked)
+	}
+	mask := strings.NewReplacer(keys...)
+	query, _ := url.ParseQuery(mask.Replace(r.URL.RawQuery)) // of a malformed one, what there is
 	request := Request{
 		Time:      time.Now(),
 		Operation: operations[r.URL.Path].name,
 		Method:    r.Method,
-		Path:      r.URL.Path,
-		Query:     r.URL.Query(),
+		Path:      mask.Replace(r.URL.Path),
+		Query:     query,
 		Header:    r.Header.Clone(),
 	}
-	if request.Header.Get("access-key") != "" {
-		request.Header.Set("access-key", "[redacted]")
+	if len(request.Header.Values("access-key")) > 0 {
+		request.Header.Set("access-key", masked) // whatever it is
 	}
-	if len(body) > 0 && json.Unmarshal(body, &request.Body) != nil {
-		request.Body = string(body)
+	text := mask.Replace(string(body))
+	if text != "" && json.Unmarshal([]byte(text), &request.Body) != nil {
+		request.Body = text
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.requests = append(s.requests, request)
 	close(s.arrival)
 	s.arrival = make(chan struct{})

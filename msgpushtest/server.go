@@ -105,6 +105,7 @@ type Server struct {
 	close  sync.Once
 
 	mu           sync.Mutex
+	firstKey     string
 	key          string
 	records      Records // replaced as a whole, its slices never change
 	beforeAnswer func(Request)
@@ -117,7 +118,7 @@ type Server struct {
 // if it cannot listen.
 func NewServer() *Server {
 	key := "test-" + rand.Text()
-	s := &Server{AccessKey: key, key: key, closed: make(chan struct{}), arrival: make(chan struct{})}
+	s := &Server{AccessKey: key, firstKey: key, key: key, closed: make(chan struct{}), arrival: make(chan struct{})}
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
 	s.URL = s.http.URL
 	client, err := msgpush.NewClient(s.URL, key, msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}))
@@ -128,10 +129,16 @@ func NewServer() *Server {
 	return s
 }
 
-// Close stops the server once the answers that it is giving are given or, if they
-// are delayed or endless, broken off. It may be called more than once.
+// closeGrace is how long Close lets answers be given that are under way.
+const closeGrace = 200 * time.Millisecond
+
+// Close stops the server. Answers that are under way are given, or broken off if
+// that takes long, as with those that are delayed or endless. It may be called
+// more than once, but not by what the server calls.
 func (s *Server) Close() {
 	s.close.Do(func() { close(s.closed) })
+	timer := time.AfterFunc(closeGrace, s.http.CloseClientConnections)
+	defer timer.Stop()
 	s.http.Close()
 }
 
@@ -168,8 +175,8 @@ func (s *Server) Update(f func(*Records)) {
 
 // BeforeAnswer has f called with each request before it is answered, in place of
 // the function set before; nil calls none. It may change the server, such as its
-// records between two requests of a walk. Requests that come at once have it
-// called at once.
+// records between two requests of a walk, but not close it. Requests that come at
+// once have it called at once.
 func (s *Server) BeforeAnswer(f func(Request)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,14 +244,19 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 }
 
 func writeJSON(w http.ResponseWriter, envelope msgpush.Envelope[any]) {
+	body, err := json.Marshal(envelope)
+	if err != nil {
+		http.Error(w, "msgpushtest: the data to answer with is no JSON: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(envelope) // fails only where nobody listens any more
+	_, _ = w.Write(body) // fails only where nobody listens any more
 }
 
 func (s *Server) isKey(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return key == s.key
+	return key != "" && key == s.key
 }
 
 var otherKey = refuse(CodeAccessKey, "the access-key header is missing, or has another key than the server's")

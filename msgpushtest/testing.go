@@ -17,7 +17,7 @@ func New(tb TB) *Server {
 	tb.Helper()
 	s := NewServer()
 	tb.Cleanup(func() {
-		s.Close()
+		defer s.Close()
 		if !tb.Failed() {
 			return
 		}

@@ -108,7 +108,13 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 		}
 		return nil
 	})
-	flags.StringVar(&s.file, "o", "", "")
+	flags.Func("o", "", func(value string) error {
+		if value == "" {
+			return errors.New("no name of a file")
+		}
+		s.file = value
+		return nil
+	})
 	flags.BoolVar(&s.resume, "resume", false, "")
 	flags.IntVar(&s.pageSize, "page-size", 100, "")
 	flags.IntVar(&s.prefetch, "prefetch", 2, "")

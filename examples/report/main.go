@@ -153,7 +153,7 @@ func run(ctx context.Context, set settings, stdout io.Writer, getenv func(string
 
 // checkReplaceable refuses to put a page in the place of a device or a directory.
 func checkReplaceable(name string) error {
-	info, err := os.Stat(name)
+	info, err := os.Lstat(name) // a link would be replaced, not what it points to
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
