@@ -376,7 +376,7 @@ func ExampleWithLogger() {
 	if _, err := client.MPList(context.Background(), msgpush.PageRequest{}); err != nil {
 		log.Fatal(err)
 	}
-	// Output: level=DEBUG msg="msgpush: attempt" operation="official-account channel list" method=POST path=/api/open/mp/list attempt=1 status=200 bytes=94 code=200
+	// Output: level=DEBUG msg="msgpush: attempt" operation="official-account channel list" method=POST path=/api/open/mp/list attempt=1 status=200 bytes=93 code=200
 }
 
 func ExampleSecret() {
