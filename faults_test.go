@@ -311,8 +311,12 @@ func TestFaultsOfHTTP2(t *testing.T) {
 				requests.Add(1)
 				tt.serve(w, r)
 			})
+			timeout := time.Minute
+			if tt.name == "stalled" {
+				timeout = 100 * time.Millisecond
+			}
 			client := clientOf(t, server.URL, fast, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
-				msgpush.WithTimeout(200*time.Millisecond), msgpush.WithMaxResponseBytes(64<<10))
+				msgpush.WithTimeout(timeout), msgpush.WithMaxResponseBytes(64<<10))
 			_, err := client.ForwardRuleList(ctx, msgpush.PageRequest{})
 			require.Error(t, err)
 			assertDocumented(t, err)
