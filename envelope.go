@@ -87,8 +87,11 @@ func (a *answer) failure(operation string, cause error) error {
 // the data that does not fit: decoded alone, it fails the same way whatever
 // decoder is in use and whatever methods T has.
 func locate[T any](a *answer, err error) error {
+	if err == nil {
+		return nil
+	}
 	env, ok := a.envelope()
-	if err == nil || !ok {
+	if !ok {
 		return err
 	}
 	if dataErr := json.Unmarshal(env.Data, new(T)); dataErr != nil && env.Data != nil {

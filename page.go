@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -270,20 +271,12 @@ func pageError(number int, err error) error {
 // unseen returns a page with those of its records that were not yielded yet. It
 // leaves the page that was fetched as it is.
 func (w *walk[T]) unseen(page *Page[T], number int) *Page[T] {
-	var list []T
+	list := page.List
 	switch {
 	case 0 < page.PageNum && page.PageNum < number && !w.position.begun:
-		// The walk was to start beyond the end, and this is the last page.
-	case w.id == nil:
-		return page
-	default:
-		for _, record := range page.List {
-			id := w.id(record)
-			if _, ok := w.seen[id]; !ok {
-				w.seen[id] = struct{}{}
-				list = append(list, record)
-			}
-		}
+		list = nil // the walk was to start beyond the end, and this is the last page
+	case w.id != nil:
+		list = w.withoutSeen(page.List)
 	}
 	if len(list) == len(page.List) {
 		return page
@@ -292,6 +285,25 @@ func (w *walk[T]) unseen(page *Page[T], number int) *Page[T] {
 	p.List = list
 	p.fillList()
 	return &p
+}
+
+// withoutSeen returns the records that were not seen before, which it notes. As
+// long as that is all of them, it copies none.
+func (w *walk[T]) withoutSeen(records []T) []T {
+	unseen := records
+	for i, record := range records {
+		id := w.id(record)
+		_, again := w.seen[id]
+		w.seen[id] = struct{}{}
+		copied := len(unseen) < len(records)
+		switch {
+		case again && !copied:
+			unseen = slices.Clone(records[:i])
+		case !again && copied:
+			unseen = append(unseen, record)
+		}
+	}
+	return unseen
 }
 
 // page returns a page, which may have been asked for ahead.

@@ -124,7 +124,11 @@ type exchange struct {
 //	connections      the caller's transport, or the default one
 //	body             read, within the attempt, up to the limit
 func (x *exchange) do(ctx context.Context) (*answer, error) {
-	req, err := x.client.newRequest(x.connections.trace(ctx), x.request, x.key)
+	traced := ctx
+	if !x.request.Repeatable { // or else nobody asks whether a connection was made
+		traced = x.connections.trace(ctx)
+	}
+	req, err := x.client.newRequest(traced, x.request, x.key)
 	if err != nil {
 		return nil, fmt.Errorf("msgpush: %s: %w", x.operation, err)
 	}
