@@ -128,20 +128,22 @@ func parseBaseURL(raw string) (string, error) {
 // call makes a call with the access key and, if that is refused and there is
 // another, once more with that. The operation names it in errors.
 func call[T any](ctx context.Context, c *Client, operation string, r Request, dataRequired bool) (*T, error) {
-	x := &exchange{client: c, operation: operation, request: r}
 	if c == nil || c.http == nil {
 		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", operation)
 	}
 	if ctx == nil {
 		return nil, fmt.Errorf("msgpush: %s: the context is nil", operation)
 	}
+	x := exchanges.Get().(*exchange)
+	defer x.release()
+	x.state = state{client: c, operation: operation, request: r}
 	key, err := c.accessKey(ctx, "")
 	if err != nil {
 		return nil, x.callError(ctx, fmt.Errorf("access key: %w", err))
 	}
-	x.key, x.operation = key, key.redact(operation)
+	x.key = key
 	data, err := exchangeFor[T](ctx, x, dataRequired)
-	if !c.isKeyRefused(err) {
+	if err == nil || !c.isKeyRefused(err) {
 		return data, err
 	}
 	key, keyErr := c.accessKey(ctx, x.key)
@@ -152,8 +154,8 @@ func call[T any](ctx context.Context, c *Client, operation string, r Request, da
 		return nil, err
 	}
 	x.logRefusedKey(ctx)
-	next := &exchange{client: c, operation: x.operation, request: r, key: key, earlier: x.attempts}
-	return exchangeFor[T](ctx, next, dataRequired)
+	x.state = state{client: c, operation: operation, request: r, key: key, earlier: x.attempts}
+	return exchangeFor[T](ctx, x, dataRequired)
 }
 
 func exchangeFor[T any](ctx context.Context, x *exchange, dataRequired bool) (*T, error) {
@@ -161,7 +163,7 @@ func exchangeFor[T any](ctx context.Context, x *exchange, dataRequired bool) (*T
 	if err != nil {
 		return nil, err
 	}
-	return decode[T](x.operation, answer, dataRequired)
+	return decode[T](answer, x.client.unmarshal, dataRequired)
 }
 
 // isKeyRefused reports whether an error says that the service does not take the

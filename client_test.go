@@ -60,6 +60,7 @@ func TestNewClientRefusesBadArguments(t *testing.T) {
 		{"nil HTTP client", base, testKey, []msgpush.Option{msgpush.WithHTTPClient(nil)}, "WithHTTPClient"},
 		{"empty user agent", base, testKey, []msgpush.Option{msgpush.WithUserAgent("")}, "WithUserAgent"},
 		{"line break in the user agent", base, testKey, []msgpush.Option{msgpush.WithUserAgent("a\nb")}, "WithUserAgent"},
+		{"nil decoder", base, testKey, []msgpush.Option{msgpush.WithUnmarshal(nil)}, "WithUnmarshal"},
 		{"time-out of 0", base, testKey, []msgpush.Option{msgpush.WithTimeout(0)}, "WithTimeout"},
 		{"negative time-out", base, testKey, []msgpush.Option{msgpush.WithTimeout(-1)}, "WithTimeout"},
 	}

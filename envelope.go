@@ -26,19 +26,25 @@ var (
 )
 
 // decode returns the data of a success, nil where it is missing or null and not
-// required. A success is decoded in one pass; a second, over the whole body
-// again, finds out what else an answer is.
-func decode[T any](operation string, a *answer, required bool) (*T, error) {
+// required. A success is decoded in one pass. What else an answer is, others
+// find out, always with encoding/json, so that it is told the same way whatever
+// decoder the client was given; nil is encoding/json.
+func decode[T any](a *answer, unmarshal func([]byte, any) error, required bool) (*T, error) {
 	if !a.success() {
-		return nil, a.failure(operation, nil)
+		return nil, a.failure(nil)
 	}
 	var env Envelope[*T]
-	err := json.Unmarshal(a.body, &env)
+	var err error
+	if unmarshal == nil {
+		err = json.Unmarshal(a.body, &env)
+	} else if err = unmarshal(a.body, &env); err != nil {
+		err = errors.Join(json.Unmarshal(a.body, new(Envelope[*T])), &unmarshalError{err})
+	}
 	switch {
 	case err != nil || env.Code != codeSuccess:
-		return nil, a.failure(operation, locate[T](a, err))
+		return nil, a.failure(locate[T](a, err))
 	case env.Data == nil && required:
-		return nil, a.decodeError(operation, errNoData)
+		return nil, a.decodeError(errNoData)
 	default:
 		return env.Data, nil
 	}
@@ -61,12 +67,12 @@ func (a *answer) envelope() (rawEnvelope, bool) {
 
 // failure tells what an answer is that is not a success. The cause is why the
 // first pass could not decode it, if that is so.
-func (a *answer) failure(operation string, cause error) error {
+func (a *answer) failure(cause error) error {
 	env, ok := a.envelope()
 	if a.success() && (!ok || *env.Code == codeSuccess) {
-		return a.decodeError(operation, cmp.Or(cause, errNoCode))
+		return a.decodeError(cmp.Or(cause, errNoCode))
 	}
-	e := a.apiError(operation)
+	e := a.apiError()
 	if !ok {
 		e.Msg = a.safeExcerpt(a.body)
 		return e
@@ -95,7 +101,7 @@ func locate[T any](a *answer, err error) error {
 		return err
 	}
 	if dataErr := json.Unmarshal(env.Data, new(T)); dataErr != nil && env.Data != nil {
-		return &dataError{dataErr, reflect.TypeFor[T]()}
+		return errors.Join(&dataError{dataErr, reflect.TypeFor[T]()}, err)
 	}
 	return err
 }

@@ -96,9 +96,9 @@ func shortString(data json.RawMessage) (string, bool) {
 	return s, err == nil && s != "" && utf8.RuneCountInString(s) <= maxExcerpt
 }
 
-func (a *answer) apiError(operation string) *APIError {
+func (a *answer) apiError() *APIError {
 	e := &APIError{
-		Operation:  operation,
+		Operation:  a.key.redact(a.operation),
 		HTTPStatus: a.status,
 		RetryAfter: a.wait,
 		Attempts:   a.attempts,
@@ -113,6 +113,9 @@ func (a *answer) apiError(operation string) *APIError {
 // date. What cannot be read, or lies in the past, is 0.
 func retryAfter(header http.Header) time.Duration {
 	v := header.Get("Retry-After")
+	if v == "" {
+		return 0
+	}
 	if date, err := http.ParseTime(v); err == nil {
 		return max(0, time.Until(date))
 	}
@@ -157,13 +160,13 @@ func (e DecodeError) Format(f fmt.State, verb rune) {
 	fmt.Fprintf(f, fmt.FormatString(f, verb), e.Error())
 }
 
-func (a *answer) decodeError(operation string, cause error) *DecodeError {
+func (a *answer) decodeError(cause error) *DecodeError {
 	contentType := "no content type"
 	if v := a.header.Get("Content-Type"); v != "" {
 		contentType = "content type " + strconv.Quote(a.safeExcerpt([]byte(v)))
 	}
 	return &DecodeError{
-		Operation:  operation,
+		Operation:  a.key.redact(a.operation),
 		HTTPStatus: a.status,
 		Body:       []byte(a.key.redact(string(a.body))),
 		Err:        &worded{describe(cause, a.body) + " (" + contentType + ")", cause},
@@ -190,6 +193,7 @@ func describe(cause error, body []byte) string {
 	var data *dataError
 	var syntaxErr *json.SyntaxError
 	var typeErr *json.UnmarshalTypeError
+	var ownErr *unmarshalError
 	switch {
 	case errors.Is(cause, errNoCode), errors.Is(cause, errNoData):
 		return cause.Error()
@@ -203,10 +207,18 @@ func describe(cause error, body []byte) string {
 		return describeField(fieldPath(reflect.TypeFor[rawEnvelope](), typeErr.Field), typeErr)
 	case errors.As(cause, &typeErr):
 		return "expected a JSON envelope, found " + kindFound(typeErr)
+	case errors.As(cause, &ownErr):
+		return fmt.Sprintf("expected what the decoder given with WithUnmarshal takes, found something else (%T)", ownErr.cause)
 	default:
 		return fmt.Sprintf("expected a JSON envelope, found something else (%T)", cause)
 	}
 }
+
+// An unmarshalError is the error of the decoder that the client was given.
+type unmarshalError struct{ cause error }
+
+func (e *unmarshalError) Error() string { return e.cause.Error() }
+func (e *unmarshalError) Unwrap() error { return e.cause }
 
 // A dataError is data of an envelope that does not decode into a type.
 type dataError struct {

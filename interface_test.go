@@ -1,6 +1,7 @@
 package msgpush_test
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"reflect"
@@ -98,31 +99,18 @@ func TestIDsAndTotalsHave64Bits(t *testing.T) {
 
 func TestRequestsAreThoseOfTheDocument(t *testing.T) {
 	ruleID, matchResult := int64(9), 0
-	calls := map[string]func(*msgpush.Client) error{
-		"mail channel detail": func(c *msgpush.Client) error {
-			_, err := c.MailDetail(ctx, "5")
-			return err
-		},
-		"official-account channel list": func(c *msgpush.Client) error {
-			_, err := c.MPList(ctx, msgpush.PageRequest{})
-			return err
-		},
-		"message rule list": func(c *msgpush.Client) error {
-			_, err := c.ForwardRuleList(ctx, msgpush.PageRequest{})
-			return err
-		},
-		"trigger record list": func(c *msgpush.Client) error {
-			params := msgpush.ForwardLogParams{RuleID: &ruleID, MatchResult: &matchResult}
-			_, err := c.ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: params})
-			return err
-		},
+	calls := maps.Clone(specified)
+	calls["trigger record list"] = func(c *msgpush.Client, ctx context.Context) (any, error) {
+		params := msgpush.ForwardLogParams{RuleID: &ruleID, MatchResult: &matchResult}
+		return c.ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: params})
 	}
 	doc := readDocument(t)
 	assert.Len(t, calls, len(doc.Specified))
 	for _, op := range doc.Specified {
 		t.Run(op.Group+" "+op.Name, func(t *testing.T) {
 			handler, requests := recording(`{"code":200,"msg":"","data":{}}`)
-			require.NoError(t, calls[op.Group+" "+op.Name](newClient(t, handler)))
+			_, err := calls[op.Group+" "+op.Name](newClient(t, handler), ctx)
+			require.NoError(t, err)
 			require.Len(t, *requests, 1)
 			r := (*requests)[0]
 			assert.Equal(t, op.Method, r.Method)

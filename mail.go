@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 )
 
 // A MailChannel is a mail channel (part 2.3 of the document).
@@ -50,10 +51,7 @@ func (c *Client) MailDetail(ctx context.Context, mailID string) (*MailChannel, e
 	if mailID == "" {
 		return nil, fmt.Errorf("msgpush: %s: mailID is empty", opMailDetail)
 	}
-	query := struct {
-		MailID string `url:"mailId"`
-	}{mailID}
-	return specified[MailChannel](ctx, c, opMailDetail, query, nil)
+	return specified[MailChannel](ctx, c, opMailDetail, url.Values{"mailId": {mailID}}, nil)
 }
 
 // MailList is not implemented: the document gives only its name and

@@ -34,8 +34,8 @@ func (o Operation) Specified() bool { return o.Path != "" }
 func (o Operation) String() string { return strings.TrimSuffix(o.Group+" "+o.Name, " ") }
 
 // Operations returns every operation that the document specifies (parts 4.1 to
-// 4.4), those that it only names (parts 4.5 and 5), and the groups of which it
-// names no operation (part 4.5). The slice is the caller's.
+// 4.4), then those that it only names (parts 4.5 and 5), and last the groups of
+// which it names no operation (part 4.5). The slice is the caller's.
 func Operations() []Operation {
 	operations := []Operation{
 		opMailDetail,
@@ -78,6 +78,17 @@ func Operations() []Operation {
 	} {
 		operations = append(operations, Operation{Group: group})
 	}
+	// One that has become specified takes its place by itself.
+	slices.SortStableFunc(operations, func(a, b Operation) int {
+		switch {
+		case a.Specified() == b.Specified():
+			return 0
+		case a.Specified():
+			return -1
+		default:
+			return 1
+		}
+	})
 	return operations
 }
 

@@ -36,6 +36,7 @@ type settings struct {
 	retry            RetryPolicy
 	limiter          interface{ Wait(context.Context) error }
 	maxResponseBytes int64
+	unmarshal        func([]byte, any) error // nil for encoding/json
 	rejectedKeyCodes []int
 	logger           *slog.Logger
 
@@ -132,6 +133,25 @@ func WithMaxResponseBytes(n int64) Option {
 	}
 }
 
+// WithUnmarshal makes the client decode successful answers with unmarshal, such
+// as that of a faster decoder, in place of [encoding/json.Unmarshal], as which it
+// must behave: it gets the whole body in data and a pointer in v, and may be
+// called concurrently. It must not change data, nor keep it: data is valid only
+// during the call. An error that it returns makes a [*DecodeError] that wraps it.
+//
+// What an answer is that it does not take, a refusal or nothing of the interface,
+// and what is wrong with it, is always found out with encoding/json, so errors
+// are the same whatever decoder is in use.
+func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
+	return func(s *settings) error {
+		if unmarshal == nil {
+			return errors.New("WithUnmarshal: the function is nil")
+		}
+		s.unmarshal = unmarshal
+		return nil
+	}
+}
+
 // WithAccessKeySource makes the client ask a source for its access key before
 // every call, and once more when the service refuses the key.
 func WithAccessKeySource(source AccessKeySource) Option {
@@ -177,16 +197,18 @@ func (s *settings) newHTTPClient() *http.Client {
 	if s.httpClient != nil {
 		h = *s.httpClient
 	}
-	if s.timeout > 0 {
-		h.Timeout = s.timeout
+	timeout := s.timeout
+	if timeout == 0 {
+		timeout = h.Timeout
 	}
-	if h.Timeout <= 0 {
-		h.Timeout = DefaultTimeout
+	if timeout <= 0 {
+		timeout = DefaultTimeout
 	}
 	if h.Transport == nil {
 		h.Transport = defaultTransport
 	}
-	h.Transport = withoutRedirects{h.Transport}
+	h.Transport = attemptTransport{h.Transport, &timeoutError{limit: timeout}}
+	h.Timeout = 0
 	return &h
 }
 

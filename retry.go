@@ -1,6 +1,7 @@
 package msgpush
 
 import (
+	"bytes"
 	"compress/flate"
 	"compress/gzip"
 	"context"
@@ -17,6 +18,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -91,17 +93,47 @@ var retriedStatuses = []int{
 }
 
 // An exchange is one request with one access key on its way to an answer, in as
-// many attempts as it takes.
+// many attempts as it takes. It is used again by later calls.
 type exchange struct {
+	loop    retryablehttp.Client              // with the methods of this exchange
+	handler retryablehttp.ResponseHandlerFunc // read
+	body    bytes.Buffer                      // of the last attempt's answer
+	state
+}
+
+// exchanges holds those that are in no call. What a call returns has copies of
+// all that it needs of one.
+var exchanges = sync.Pool{New: func() any {
+	x := new(exchange)
+	x.handler = x.read
+	x.loop.CheckRetry = x.check
+	x.loop.Backoff = x.backoff
+	x.loop.PrepareRetry = x.begin
+	x.loop.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	return x
+}}
+
+// maxKeptBody is the size from which the memory of a body is not kept, so that
+// one long body does not take it up for ever. A page of 1,000 records fits.
+const maxKeptBody = 1 << 20
+
+func (x *exchange) release() {
+	x.state = state{}
+	if x.body.Cap() <= maxKeptBody {
+		exchanges.Put(x)
+	}
+}
+
+// A state is what an exchange knows of its call.
+type state struct {
 	client    *Client
 	operation string
 	request   Request
 	key       Secret
 	earlier   int // attempts with another key
 
-	connections connectionTrace
-
-	query string // as it is sent
+	connections *connectionTrace // nil if nobody asks whether there are any
+	query       string           // as it is sent
 
 	attempts int
 	started  time.Time     // when the last attempt began
@@ -119,34 +151,28 @@ type exchange struct {
 //	access key       call, which repeats an exchange once if the key is refused
 //	attempts         go-retryablehttp, which asks check after each
 //	rate limiter     awaitTurn, before each attempt
-//	time-out         http.Client, for each attempt, up to the end of its body
-//	redirects        withoutRedirects, which follows none
+//	time-out         attemptTransport, for each attempt, up to the end of its body
+//	redirects        attemptTransport, which lets none be followed
 //	connections      the caller's transport, or the default one
 //	body             read, within the attempt, up to the limit
 func (x *exchange) do(ctx context.Context) (*answer, error) {
 	traced := ctx
-	if !x.request.Repeatable { // or else nobody asks whether a connection was made
+	if !x.request.Repeatable {
+		x.connections = new(connectionTrace)
 		traced = x.connections.trace(ctx)
 	}
 	req, err := x.client.newRequest(traced, x.request, x.key)
 	if err != nil {
-		return nil, fmt.Errorf("msgpush: %s: %w", x.operation, err)
+		return nil, fmt.Errorf("msgpush: %s: %w", x.key.redact(x.operation), err)
 	}
 	x.query = req.URL.RawQuery
-	if err := x.awaitTurn(req.Request); err != nil {
+	if err := x.begin(req.Request); err != nil {
 		return nil, x.callError(ctx, err)
 	}
-	loop := retryablehttp.Client{
-		HTTPClient:     x.client.http,
-		RetryMax:       x.client.retry.MaxAttempts - 1,
-		RequestLogHook: x.begin,
-		CheckRetry:     x.check,
-		Backoff:        x.backoff,
-		PrepareRetry:   x.awaitTurn,
-		ErrorHandler:   retryablehttp.PassthroughErrorHandler,
-	}
-	req.SetResponseHandler(x.read)
-	_, err = loop.Do(req)
+	x.loop.HTTPClient = x.client.http
+	x.loop.RetryMax = x.client.retry.MaxAttempts - 1
+	req.SetResponseHandler(x.handler)
+	_, err = x.loop.Do(req)
 	return x.result(ctx, err)
 }
 
@@ -165,19 +191,24 @@ func (x *exchange) awaitTurn(req *http.Request) error {
 }
 
 // begin is called before each attempt.
-func (x *exchange) begin(retryablehttp.Logger, *http.Request, int) {
+func (x *exchange) begin(req *http.Request) error {
+	if err := x.awaitTurn(req); err != nil {
+		return err
+	}
 	if x.attempts > 0 {
 		x.previous = x.failure()
 	}
 	x.attempts++
 	x.started = time.Now()
 	x.answer, x.err = nil, nil
+	return nil
 }
 
 // read is called with each response.
 func (x *exchange) read(resp *http.Response) error {
 	var err error
-	x.answer, err = readAnswer(resp, x.client.maxResponseBytes)
+	x.answer, err = readAnswer(resp, &x.body, x.client.maxResponseBytes)
+	x.answer.operation = x.operation
 	x.answer.key = x.key
 	x.answer.attempts = x.earlier + x.attempts
 	if err != nil {
@@ -228,7 +259,7 @@ func (x *exchange) mayChange() bool {
 	if x.err == nil && !slices.Contains(retriedStatuses, x.answer.status) || isFinal(x.err) {
 		return false
 	}
-	return x.answer == nil || !x.client.isKeyRefused(x.answer.failure(x.operation, nil))
+	return x.answer == nil || !x.client.isKeyRefused(x.answer.failure(nil))
 }
 
 // isFinal reports whether an error is about something that does not pass: a
@@ -304,11 +335,11 @@ func (x *exchange) result(ctx context.Context, loopErr error) (*answer, error) {
 // failure returns what the last attempt failed with.
 func (x *exchange) failure() error {
 	if x.err == nil {
-		return x.answer.failure(x.operation, nil)
+		return x.answer.failure(nil)
 	}
 	if x.answer != nil && !x.answer.success() {
 		// The status is known, though not all that came with it.
-		return fmt.Errorf("%w; %w", x.answer.failure(x.operation, nil), x.err)
+		return fmt.Errorf("%w; %w", x.answer.failure(nil), x.err)
 	}
 	return x.err
 }
@@ -324,7 +355,7 @@ func (x *exchange) callError(ctx context.Context, err error) error {
 		}
 	}
 	return &CallError{
-		Operation: x.operation,
+		Operation: x.key.redact(x.operation),
 		Attempts:  x.earlier + x.attempts,
 		Err:       &worded{x.printable(err), err},
 	}
@@ -333,7 +364,7 @@ func (x *exchange) callError(ctx context.Context, err error) error {
 // printable returns the text of an error without the access key and the query,
 // short, on one line, and without the words that begin the text of every error.
 func (x *exchange) printable(err error) string {
-	text := strings.ReplaceAll(err.Error(), "msgpush: "+x.operation+": ", "")
+	text := strings.ReplaceAll(err.Error(), "msgpush: "+x.key.redact(x.operation)+": ", "")
 	if x.query != "" {
 		text = strings.ReplaceAll(text, "?"+x.query, "")
 	}
@@ -368,7 +399,7 @@ func (x *exchange) logRefusedKey(ctx context.Context) {
 // attrs returns what is the same in every record of an exchange, and more.
 func (x *exchange) attrs(more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{
-		slog.String("operation", x.operation),
+		slog.String("operation", x.key.redact(x.operation)),
 		slog.String("method", x.request.Method),
 		slog.String("path", x.key.redact(x.request.Path)),
 		slog.Int("attempt", x.earlier+x.attempts),

@@ -1,6 +1,7 @@
 package msgpush
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,18 +19,19 @@ import (
 )
 
 const (
-	headerAccessKey = "access-key"
+	headerAccessKey = "Access-Key" // as net/http spells the document's access-key
 	contentTypeJSON = "application/json"
 )
 
 // An answer is one whole response, read to its end.
 type answer struct {
-	status   int
-	header   http.Header
-	body     []byte
-	wait     time.Duration // that the service asks for
-	key      Secret        // the access key that the request carried
-	attempts int           // how many it took to get the answer
+	operation string
+	status    int
+	header    http.Header
+	body      []byte        // valid until the exchange ends
+	wait      time.Duration // that the service asks for
+	key       Secret        // the access key that the request carried
+	attempts  int           // how many it took to get the answer
 }
 
 // success reports whether the HTTP status is 2xx, the first of the things that
@@ -57,11 +59,12 @@ func (c *Client) newRequest(ctx context.Context, r Request, key Secret) (*retrya
 	}
 	req.URL.RawQuery = q.Encode()
 	keepFromReplaying(req, r.Repeatable && c.retry.MaxAttempts > 1)
-	req.Header.Set(headerAccessKey, string(key))
-	req.Header.Set("Accept", contentTypeJSON)
-	req.Header.Set("User-Agent", c.userAgent)
+	values := []string{string(key), contentTypeJSON, c.userAgent, contentTypeJSON}
+	req.Header[headerAccessKey] = values[0:1:1]
+	req.Header["Accept"] = values[1:2:2]
+	req.Header["User-Agent"] = values[2:3:3]
 	if r.Method == http.MethodPost || r.Body != nil {
-		req.Header.Set("Content-Type", contentTypeJSON)
+		req.Header["Content-Type"] = values[3:4:4]
 	}
 	return req, nil
 }
@@ -90,19 +93,20 @@ func encodeQuery(q any) (url.Values, error) {
 	return query.Values(q)
 }
 
-// readAnswer reads a response to its end, or to the limit. Where that fails, the
-// answer has what was read.
-func readAnswer(resp *http.Response, limit int64) (*answer, error) {
+// readAnswer reads a response to its end, or to the limit, into a buffer. Where
+// that fails, the answer has what was read.
+func readAnswer(resp *http.Response, body *bytes.Buffer, limit int64) (*answer, error) {
 	defer resp.Body.Close()
+	body.Reset()
 	a := &answer{status: resp.StatusCode, header: resp.Header, wait: retryAfter(resp.Header)}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return a, nil // what follows is no body, and has no end
 	}
-	if resp.ContentLength > limit && resp.Body != http.NoBody {
+	if resp.ContentLength > limit {
 		return a, &bodyTooLargeError{limit}
 	}
-	var err error
-	a.body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	_, err := body.ReadFrom(io.LimitReader(resp.Body, limit+1))
+	a.body = body.Bytes()
 	if int64(len(a.body)) > limit {
 		return a, &bodyTooLargeError{limit}
 	}
@@ -127,25 +131,52 @@ func newTransport() *http.Transport {
 
 var defaultTransport = newTransport()
 
-// withoutRedirects keeps http.Client from redirects. The interface has none to
-// follow, and http.Client would send the access key wherever one points. A
-// CheckRedirect function would come too late: before http.Client calls it, it
-// fails on a Location that it cannot parse, and the status is lost. So the
-// Location is put where only this package looks for it.
+// An attemptTransport is what one attempt goes through.
+//
+// It bounds the time from the request to the end of the body. The Timeout of an
+// http.Client would do so with a goroutine and a second timer for each request,
+// as it does for every transport that is not the one of net/http itself.
+//
+// It keeps http.Client from redirects. The interface has none to follow, and
+// http.Client would send the access key wherever one points. A CheckRedirect
+// function would come too late: before http.Client calls it, it fails on a
+// Location that it cannot parse, and the status is lost. So the Location is put
+// where only this package looks for it.
 //
 // It does not pass on CloseIdleConnections, which go-retryablehttp calls
 // whenever a call fails, and which would close the connections of all others.
-type withoutRedirects struct{ next http.RoundTripper }
+type attemptTransport struct {
+	next    http.RoundTripper
+	timeout *timeoutError // with the time that an attempt may take
+}
 
-// headerLocation is where withoutRedirects puts the Location. No service can
+// headerLocation is where attemptTransport puts the Location. No service can
 // send a header of this name.
 const headerLocation = "msgpush location"
 
-func (t withoutRedirects) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t attemptTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if deadline, ok := req.Context().Deadline(); ok && time.Until(deadline) <= t.timeout.limit {
+		return t.send(req) // the call ends before the attempt has to
+	}
+	ctx, cancel := context.WithTimeoutCause(req.Context(), t.timeout.limit, t.timeout)
+	resp, err := t.send(req.WithContext(ctx))
+	if err != nil || resp == nil || resp.Body == nil {
+		defer cancel()
+		return resp, asTimeout(ctx, err)
+	}
+	resp.Body = &timedBody{resp.Body, ctx, cancel}
+	return resp, nil
+}
+
+func (t attemptTransport) send(req *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(req)
 	if err != nil || resp == nil || resp.StatusCode/100 != 3 {
 		return resp, err
 	}
+	return withoutLocation(resp), nil
+}
+
+func withoutLocation(resp *http.Response) *http.Response {
 	r := *resp // the transport of the caller may keep the response
 	r.Header = resp.Header.Clone()
 	if r.Header == nil {
@@ -153,7 +184,57 @@ func (t withoutRedirects) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	r.Header[headerLocation] = r.Header["Location"]
 	r.Header.Del("Location")
-	return &r, nil
+	return &r
+}
+
+// A timedBody is a body that has to be read before its context ends.
+type timedBody struct {
+	io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = asTimeout(b.ctx, err)
+	}
+	return n, err
+}
+
+func (b *timedBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// A timeoutError is an attempt that took too long.
+type timeoutError struct {
+	limit time.Duration
+	cause error // what the transport says, if it says anything else
+}
+
+func (e *timeoutError) Error() string {
+	text := fmt.Sprintf("no whole answer within %v (see WithTimeout)", e.limit)
+	if e.cause != nil {
+		text += ": " + e.cause.Error()
+	}
+	return text
+}
+
+func (e *timeoutError) Timeout() bool { return true }
+
+func (e *timeoutError) Unwrap() []error {
+	return []error{context.DeadlineExceeded, e.cause}
+}
+
+// asTimeout returns the error of an attempt as a timeoutError if its time is
+// up. Not every transport returns the cause for which the context ended.
+func asTimeout(ctx context.Context, err error) error {
+	timeout, ok := context.Cause(ctx).(*timeoutError)
+	if !ok || err == nil || errors.Is(err, timeout) {
+		return err
+	}
+	return &timeoutError{timeout.limit, err}
 }
 
 // A bodyTooLargeError is a body over the limit of the client.
@@ -166,6 +247,9 @@ func (e *bodyTooLargeError) Error() string {
 // withoutQuery takes the query out of the URL that a *url.Error quotes, since
 // that may hold what the caller wants in no log.
 func withoutQuery(err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *url.Error
 	if !errors.As(err, &e) {
 		return err

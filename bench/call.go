@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/msgpush"
+)
+
+// A subject is a call that is measured.
+type subject struct {
+	name     string
+	pageSize int // 0 for the mail channel detail
+}
+
+var subjects = []subject{{"mail detail", 0}, {"page of 50", 50}, {"page of 1,000", 1000}}
+
+func (s subject) service() (*service, error) { return newService(1, max(1, s.pageSize), 0) }
+
+// callTimeout bounds every call, as a service that makes it does.
+const callTimeout = 10 * time.Second
+
+// call makes the call once and checks that all of the answer is there.
+func (s subject) call(c caller) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if s.pageSize == 0 {
+		m, err := c.mail(ctx, "5")
+		if err != nil {
+			return err
+		}
+		if m.ID != 5 {
+			return fmt.Errorf("mail channel 5 has the id %d", m.ID)
+		}
+		return nil
+	}
+	p, err := c.page(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 1, PageSize: s.pageSize}})
+	if err != nil {
+		return err
+	}
+	if len(p.List) != s.pageSize || p.List[len(p.List)-1].ID == 0 {
+		return fmt.Errorf("the page has %d of %d records", len(p.List), s.pageSize)
+	}
+	return nil
+}
+
+// times says how often something is measured.
+type times struct {
+	rounds   int
+	duration time.Duration // that the calls of one measurement of CPU take, about
+	calls    int           // of mail details over loopback; pages are asked for less often
+	walked   int           // pages of a walk over a slow network
+	delay    time.Duration // of each of these
+	million  int           // pages of a walk through pages of 1,000 records
+	growth   []int         // pages of walks, the last of them those of one measurement
+}
+
+// cpu compares what a call takes that never leaves memory.
+func cpu(s subject, t times) (*experiment, error) {
+	e := &experiment{
+		title:   "CPU: " + s.name,
+		metrics: []metric{{"time", duration}, {"bytes", kilobytes}, {"allocations", number}},
+	}
+	service, err := s.service()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range contenders() {
+		call, err := c.new("http://service.example.com", service)
+		if err != nil {
+			return nil, err
+		}
+		n := 0 // calls a measurement
+		e.entries = append(e.entries, &entry{name: c.name, run: func() (measurement, error) {
+			if n == 0 {
+				start := time.Now()
+				for ; time.Since(start) < t.duration; n++ {
+					if err := s.call(call); err != nil {
+						return nil, err
+					}
+				}
+			}
+			runtime.GC()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			start := time.Now()
+			for range n {
+				if err := s.call(call); err != nil {
+					return nil, err
+				}
+			}
+			elapsed := time.Since(start)
+			runtime.ReadMemStats(&after)
+			return measurement{
+				"time":        elapsed.Seconds() / float64(n),
+				"bytes":       float64(after.TotalAlloc-before.TotalAlloc) / float64(n),
+				"allocations": float64(after.Mallocs-before.Mallocs) / float64(n),
+			}, nil
+		}})
+	}
+	return e, nil
+}
+
+// loopback compares calls over TCP, made by many callers at once.
+func loopback(s subject, callers int, t times) (*experiment, error) {
+	e := &experiment{
+		title:   fmt.Sprintf("Loopback: %s, 1 caller", s.name),
+		metrics: []metric{{"calls a second", number}, {"p50", duration}, {"p99", duration}, {"dials", number}},
+	}
+	if callers > 1 {
+		e.title = fmt.Sprintf("Loopback: %s, %d callers", s.name, callers)
+	}
+	service, err := s.service()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range contenders() {
+		e.entries = append(e.entries, &entry{name: c.name, run: func() (measurement, error) {
+			server := httptest.NewServer(awaitAll(callers, service))
+			defer server.Close()
+			var dials atomic.Int64
+			transport := &http.Transport{
+				MaxIdleConnsPerHost: callers, // or else all but two of them dial for every call
+				DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+					dials.Add(1)
+					return new(net.Dialer).DialContext(ctx, network, address)
+				},
+			}
+			defer transport.CloseIdleConnections()
+			call, err := c.new(server.URL, transport)
+			if err != nil {
+				return nil, err
+			}
+			do := func() error { return s.call(call) }
+			if _, _, err := together(callers, callers, do); err != nil { // to connect
+				return nil, err
+			}
+			latencies, elapsed, err := together(callers, t.calls/max(1, s.pageSize/10), do)
+			if err != nil {
+				return nil, err
+			}
+			return measurement{
+				"calls a second": float64(len(latencies)) / elapsed.Seconds(),
+				"p50":            latencies[len(latencies)/2].Seconds(),
+				"p99":            latencies[len(latencies)*99/100].Seconds(),
+				"dials":          float64(dials.Load()),
+			}, nil
+		}})
+	}
+	return e, nil
+}
+
+// awaitAll answers the first requests, of which there are so many, when all of
+// them are there. So each of as many callers needs a connection of its own, and
+// one that dials more often lets go of some.
+func awaitAll(first int, h http.Handler) http.Handler {
+	var all sync.WaitGroup
+	all.Add(first)
+	var requests atomic.Int64
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) <= int64(first) {
+			all.Done()
+			all.Wait()
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// together makes calls from many callers at once, and returns how long each took,
+// in order of length, and how long all did.
+func together(callers, calls int, call func() error) ([]time.Duration, time.Duration, error) {
+	each := max(1, calls/callers)
+	latencies := make([]time.Duration, callers*each)
+	errs := make([]error, callers)
+	runtime.GC()
+	start := time.Now()
+	var group sync.WaitGroup
+	for caller := range callers {
+		group.Go(func() {
+			for i := range each {
+				start := time.Now()
+				if errs[caller] = call(); errs[caller] != nil {
+					return
+				}
+				latencies[caller*each+i] = time.Since(start)
+			}
+		})
+	}
+	group.Wait()
+	elapsed := time.Since(start)
+	for _, err := range errs {
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	slices.Sort(latencies)
+	return latencies, elapsed, nil
+}

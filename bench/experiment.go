@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"golang.org/x/perf/benchmath"
+	"golang.org/x/sync/errgroup"
+)
+
+// A measurement is what was measured in one round, by the names of metrics.
+type measurement map[string]float64
+
+// A metric is a quantity that an experiment measures.
+type metric struct {
+	name   string
+	format func(float64) string
+}
+
+// An entry is one of those that an experiment compares.
+type entry struct {
+	name   string
+	run    func() (measurement, error)
+	rounds []measurement
+}
+
+// An experiment compares its entries with the first of them, the floor.
+type experiment struct {
+	title   string
+	metrics []metric
+	entries []*entry
+	// sideBySide has the entries measured all at once: they do hardly anything
+	// but wait.
+	sideBySide bool
+}
+
+// round measures every entry once. Each round begins with another one, so that
+// none always comes after the same.
+func (e *experiment) round(n int) error {
+	var group errgroup.Group
+	if !e.sideBySide {
+		group.SetLimit(1)
+	}
+	for i := range e.entries {
+		entry := e.entries[(i+n)%len(e.entries)]
+		group.Go(func() error {
+			m, err := entry.run()
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", e.title, entry.name, err)
+			}
+			entry.rounds = append(entry.rounds, m)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// entry returns the entry with a name.
+func (e *experiment) entry(name string) *entry {
+	for _, entry := range e.entries {
+		if entry.name == name {
+			return entry
+		}
+	}
+	panic("no entry " + name) // a mistake in this program
+}
+
+// median returns the median of a metric over all rounds.
+func (e *entry) median(metric string) float64 {
+	return e.summary(func(m measurement) float64 { return m[metric] }).Center
+}
+
+// ratio returns how a metric compares with that of another entry: the median of
+// the ratios of the rounds.
+func (e *entry) ratio(metric string, to *entry) benchmath.Summary {
+	round := 0
+	return e.summary(func(m measurement) float64 {
+		base := to.rounds[round][metric]
+		round++
+		return m[metric] / base
+	})
+}
+
+func (e *entry) summary(value func(measurement) float64) benchmath.Summary {
+	values := make([]float64, len(e.rounds))
+	for i, m := range e.rounds {
+		values[i] = value(m)
+	}
+	return benchmath.AssumeNothing.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), 0.95)
+}
+
+// print writes a table in Markdown: of each metric the median and how it
+// compares with the floor.
+func (e *experiment) print(w io.Writer) {
+	fmt.Fprintf(w, "### %s\n\n|", e.title)
+	for _, m := range e.metrics {
+		fmt.Fprintf(w, " | %s | ratio", m.name)
+	}
+	fmt.Fprintf(w, " |\n| ---%s |\n", strings.Repeat(" | --: | --:", len(e.metrics)))
+	for _, entry := range e.entries {
+		fmt.Fprintf(w, "| %s", entry.name)
+		for _, m := range e.metrics {
+			fmt.Fprintf(w, " | %s | %s", m.format(entry.median(m.name)), ratio(entry.ratio(m.name, e.entries[0])))
+		}
+		fmt.Fprintf(w, " |\n")
+	}
+	fmt.Fprintln(w)
+}
+
+// ratio formats a ratio with the bounds between which its median lies with a
+// confidence of 95 %.
+func ratio(s benchmath.Summary) string {
+	if s.Lo == s.Hi || math.IsInf(s.Hi, 1) { // too few rounds for bounds
+		return fmt.Sprintf("%.2f", s.Center)
+	}
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", s.Center, s.Lo, s.Hi)
+}
+
+func duration(seconds float64) string {
+	switch {
+	case seconds < 1e-3:
+		return fmt.Sprintf("%.1f µs", seconds*1e6)
+	case seconds < 1:
+		return fmt.Sprintf("%.1f ms", seconds*1e3)
+	default:
+		return fmt.Sprintf("%.2f s", seconds)
+	}
+}
+
+func kilobytes(bytes float64) string { return fmt.Sprintf("%.1f KB", bytes/1e3) }
+func number(n float64) string        { return fmt.Sprintf("%.0f", n) }

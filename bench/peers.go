@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/digitalocean/godo"
+	"github.com/go-resty/resty/v2"
+	"github.com/google/go-github/v89/github"
+	"github.com/google/go-querystring/query"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	gitlab "gitlab.com/gitlab-org/api/client-go"
+)
+
+// newFloor is what the standard library needs for a call, and no more.
+func newFloor(baseURL string, transport http.RoundTripper) (machinery, error) {
+	client := &http.Client{Transport: transport}
+	return func(ctx context.Context, method, path string, q, body, v any) error {
+		var reader io.Reader
+		if body != nil {
+			b, err := json.Marshal(body)
+			if err != nil {
+				return err
+			}
+			reader = bytes.NewReader(b)
+		}
+		address := baseURL + path
+		if q, ok := q.(mailQuery); ok {
+			address += "?" + url.Values{"mailId": {q.MailID}}.Encode()
+		}
+		req, err := http.NewRequestWithContext(ctx, method, address, reader)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("access-key", accessKey)
+		req.Header.Set("Accept", "application/json")
+		if body != nil {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		answer, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return err
+		}
+		if resp.StatusCode/100 != 2 {
+			return errors.New(resp.Status)
+		}
+		return json.Unmarshal(answer, v)
+	}, nil
+}
+
+// pathWithQuery is how godo and go-github add options to a path.
+func pathWithQuery(path string, q any) (string, error) {
+	if q == nil {
+		return path, nil
+	}
+	u, err := url.Parse(path)
+	if err != nil {
+		return "", err
+	}
+	values, err := query.Values(q)
+	if err != nil {
+		return "", err
+	}
+	u.RawQuery = values.Encode()
+	return u.String(), nil
+}
+
+func newGodo(baseURL string, transport http.RoundTripper) (machinery, error) {
+	client, err := godo.New(&http.Client{Transport: transport},
+		godo.SetBaseURL(baseURL),
+		godo.SetRequestHeaders(map[string]string{"access-key": accessKey}))
+	return func(ctx context.Context, method, path string, q, body, v any) error {
+		path, err := pathWithQuery(path, q)
+		if err != nil {
+			return err
+		}
+		req, err := client.NewRequest(ctx, method, path, body)
+		if err != nil {
+			return err
+		}
+		_, err = client.Do(ctx, req, v)
+		return err
+	}, err
+}
+
+func newHcloud(baseURL string, transport http.RoundTripper) (machinery, error) {
+	client := hcloud.NewClient(hcloud.WithEndpoint(baseURL), hcloud.WithHTTPClient(&http.Client{Transport: transport}))
+	return func(ctx context.Context, method, path string, q, body, v any) error {
+		var reader io.Reader
+		if body != nil {
+			b, err := json.Marshal(body)
+			if err != nil {
+				return err
+			}
+			reader = bytes.NewReader(b)
+		}
+		if q, ok := q.(mailQuery); ok {
+			path += "?" + url.Values{"mailId": {q.MailID}}.Encode()
+		}
+		req, err := client.NewRequest(ctx, method, path, reader)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("access-key", accessKey)
+		_, err = client.Do(req, v)
+		return err
+	}, nil
+}
+
+// unlimited is a rate limiter that lets everything pass. Without one, gitlab's
+// client first asks its service for the limit to keep.
+type unlimited struct{}
+
+func (unlimited) Wait(context.Context) error { return nil }
+
+func newGitlab(baseURL string, transport http.RoundTripper) (machinery, error) {
+	client, err := gitlab.NewClient("",
+		gitlab.WithBaseURL(baseURL),
+		gitlab.WithHTTPClient(&http.Client{Transport: transport}),
+		gitlab.WithCustomLimiter(unlimited{}),
+		gitlab.WithRequestOptions(gitlab.WithHeader("access-key", accessKey)))
+	return func(ctx context.Context, method, path string, q, body, v any) error {
+		opt := body
+		if q != nil {
+			opt = q
+		}
+		req, err := client.NewRequest(method, path[1:], opt, []gitlab.RequestOptionFunc{gitlab.WithContext(ctx)})
+		if err != nil {
+			return err
+		}
+		_, err = client.Do(req, v)
+		return err
+	}, err
+}
+
+func newGithub(baseURL string, transport http.RoundTripper) (machinery, error) {
+	baseURL += "/"
+	client, err := github.NewClient(
+		github.WithHTTPClient(&http.Client{Transport: transport}),
+		github.WithURLs(&baseURL, nil))
+	return func(ctx context.Context, method, path string, q, body, v any) error {
+		path, err := pathWithQuery(path[1:], q)
+		if err != nil {
+			return err
+		}
+		req, err := client.NewRequest(ctx, method, path, body)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("access-key", accessKey)
+		_, err = client.Do(req, v)
+		return err
+	}, err
+}
+
+func newResty(baseURL string, transport http.RoundTripper) (machinery, error) {
+	client := resty.NewWithClient(&http.Client{Transport: transport}).
+		SetBaseURL(baseURL).
+		SetHeader("access-key", accessKey).
+		SetHeader("Accept", "application/json")
+	return func(ctx context.Context, method, path string, q, body, v any) error {
+		r := client.R().SetContext(ctx).SetResult(v)
+		if q, ok := q.(mailQuery); ok {
+			r.SetQueryParam("mailId", q.MailID)
+		}
+		if body != nil {
+			r.SetBody(body)
+		}
+		resp, err := r.Execute(method, path)
+		if err != nil {
+			return err
+		}
+		if !resp.IsSuccess() {
+			return fmt.Errorf("%s", resp.Status())
+		}
+		return nil
+	}, nil
+}

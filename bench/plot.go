@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Colours that differ in lightness too, so that they can be told apart without
+// colour. The first is of what is not ours.
+var colours = []color.RGBA{
+	{0x8a, 0x8f, 0x98, 0xff},
+	{0x1b, 0x4f, 0x9c, 0xff},
+	{0xd9, 0x7a, 0x1e, 0xff},
+	{0x2f, 0x9e, 0x77, 0xff},
+}
+
+func newPlot(title, y string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text = title
+	p.Y.Label.Text = y
+	p.BackgroundColor = color.White // legible on a dark page too
+	return p
+}
+
+// plotWalks draws a bar for each walk.
+func plotWalks(e *experiment, file string) error {
+	p := newPlot(e.title, "seconds, median of the rounds")
+	var names []string
+	for i, entry := range e.entries {
+		bar, err := plotter.NewBarChart(plotter.Values{entry.median("time")}, vg.Points(22))
+		if err != nil {
+			return err
+		}
+		bar.XMin = float64(i)
+		bar.LineStyle.Width = 0
+		bar.Color = colours[0]
+		if strings.HasPrefix(entry.name, nameOurs) {
+			bar.Color = colours[1]
+		}
+		p.Add(bar)
+		label, err := plotter.NewLabels(plotter.XYLabels{
+			XYs:    plotter.XYs{{X: float64(i), Y: entry.median("time")}},
+			Labels: []string{fmt.Sprintf("%.2f", entry.median("time"))},
+		})
+		if err != nil {
+			return err
+		}
+		label.TextStyle[0].XAlign = draw.XCenter
+		p.Add(label)
+		names = append(names, entry.name)
+	}
+	p.NominalX(names...)
+	p.X.Tick.Label.Rotation = math.Pi / 6
+	p.X.Tick.Label.XAlign = draw.XRight
+	p.Y.Min = 0
+	p.Y.Max *= 1.1 // room for the labels
+	return draws(file, []*plot.Plot{p}, 16*vg.Centimeter)
+}
+
+// plotGrowth draws the time and the memory of walks over their pages.
+func plotGrowth(growth []*experiment, pages []int, file string) error {
+	time := newPlot("Time of a walk", "seconds")
+	held := newPlot("Held when it is through", "KB")
+	for i, first := range growth[0].entries {
+		var times, bytes plotter.XYs
+		for j, e := range growth {
+			n := float64(pages[j])
+			entry := e.entry(first.name)
+			times = append(times, plotter.XY{X: n, Y: entry.median("time a page") * n})
+			bytes = append(bytes, plotter.XY{X: n, Y: max(0.1, entry.median("bytes held")/1e3)})
+		}
+		if err := addLine(time, first.name, times, i); err != nil {
+			return err
+		}
+		if err := addLine(held, first.name, bytes, i); err != nil {
+			return err
+		}
+	}
+	return draws(file, []*plot.Plot{time, held}, 12*vg.Centimeter)
+}
+
+// addLine adds a line with a mark at each of its points.
+func addLine(p *plot.Plot, name string, points plotter.XYs, i int) error {
+	line, marks, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return err
+	}
+	line.Color, marks.Color = colours[i], colours[i]
+	line.Width = vg.Points(1.5)
+	line.Dashes = [][]vg.Length{nil, nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}}[i]
+	marks.Shape = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{}}[i]
+	marks.Radius = vg.Points(3)
+	p.Add(line, marks)
+	p.Legend.Add(name, line, marks)
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(3)
+	p.X.Label.Text = "pages"
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
+	return nil
+}
+
+// draws draws plots side by side.
+func draws(file string, plots []*plot.Plot, width vg.Length) error {
+	canvas := vgsvg.New(width*vg.Length(len(plots)), 10*vg.Centimeter)
+	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Centimeter}
+	for i, c := range plot.Align([][]*plot.Plot{plots}, tiles, draw.New(canvas))[0] {
+		plots[i].Draw(c)
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := canvas.WriteTo(f); err != nil {
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"example.com/msgpush"
+)
+
+// A service answers the calls that are measured: the mail channel detail, and
+// every page of a list of rule trigger records. It is an [http.RoundTripper] for
+// calls that never leave memory, and an [http.Handler] for those that do. Its
+// answers are made beforehand, so that the time that a call takes is its
+// client's.
+type service struct {
+	pages, pageSize int
+	delay           time.Duration // before each answer
+
+	mail  []byte
+	first []byte // the first page, of which the others are made
+	num   int    // where the number of the page stands
+	ids   []int  // where the ids stand
+}
+
+// Numbers of pages and ids take as many bytes on every page.
+const (
+	numWidth = 7
+	firstID  = 1_000_000_000
+)
+
+func newService(pages, pageSize int, delay time.Duration) (*service, error) {
+	s := &service{pages: pages, pageSize: pageSize, delay: delay}
+	var err error
+	s.mail, err = json.Marshal(msgpush.Envelope[msgpush.MailChannel]{Code: 200, Msg: "请求成功", Data: msgpush.MailChannel{
+		ID: 5, MailName: "告警邮箱", MailCode: "alert-mail", Account: "alert@example.com", Password: "correct-horse-battery",
+		SMTPServer: "smtp.example.com", SMTPSSL: 1, SMTPPort: 465, CreateTime: "2026-02-26 23:02:12",
+	}})
+	if err != nil {
+		return nil, err
+	}
+	first := page{PageNum: 1, PageSize: pageSize, Total: int64(pages * pageSize), Pages: pages, List: records(pageSize)}
+	body, err := json.Marshal(msgpush.Envelope[page]{Code: 200, Msg: "请求成功", Data: first})
+	if err != nil {
+		return nil, err
+	}
+	const numName, idName = `"pageNum":`, `{"id":`
+	s.first = bytes.Replace(body, []byte(numName+"1"), fmt.Appendf(nil, "%s%*d", numName, numWidth, 1), 1)
+	s.num = bytes.Index(s.first, []byte(numName)) + len(numName)
+	for i := s.num; len(s.ids) < pageSize; {
+		i += bytes.Index(s.first[i:], []byte(idName)) + len(idName)
+		s.ids = append(s.ids, i)
+	}
+	return s, nil
+}
+
+// records returns n rule trigger records as they are found in the wild: of few
+// rules, some with an error, most of them in Chinese.
+func records(n int) []msgpush.ForwardLog {
+	list := make([]msgpush.ForwardLog, n)
+	newest := time.Date(2026, 11, 5, 18, 0, 0, 0, time.UTC)
+	for i := range list {
+		list[i] = msgpush.ForwardLog{
+			ID: int64(firstID + i), RuleID: int64(300 + i%7), RuleName: "严重告警转值班", SourceType: 1, SourceTypeName: "渠道消息",
+			RequestIP: fmt.Sprintf("203.0.113.%d**", i%9+1), MatchResult: 1, MatchResultName: "已转发",
+			ShortCodes: fmt.Sprintf("%04x****,%04x****", i*7919%0x10000, i*104729%0x10000),
+			CreateTime: msgpush.DateTime(newest.Add(-time.Duration(i) * time.Minute).Format(time.DateTime)),
+		}
+		if i%10 == 0 {
+			list[i].MatchResult, list[i].MatchResultName, list[i].ErrorMessage = 2, "转发失败", "target 2: connection refused"
+		}
+	}
+	return list
+}
+
+// answer returns the answer to a request.
+func (s *service) answer(ctx context.Context, path string, body io.Reader) ([]byte, error) {
+	if s.delay > 0 {
+		select {
+		case <-time.After(s.delay):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	switch {
+	case strings.HasSuffix(path, mailDetailPath):
+		return s.mail, nil
+	case !strings.HasSuffix(path, forwardLogPath):
+		return nil, fmt.Errorf("no operation has the path %s", path)
+	case s.pages == 1:
+		return s.first, nil
+	}
+	var r msgpush.PageRequest
+	if err := json.NewDecoder(body).Decode(&r); err != nil {
+		return nil, err
+	}
+	return s.page(r.Current), nil
+}
+
+// page returns the body of a page.
+func (s *service) page(number int) []byte {
+	b := bytes.Clone(s.first)
+	copy(b[s.num:], fmt.Sprintf("%*d", numWidth, number))
+	for i, at := range s.ids {
+		id := firstID + (number-1)*s.pageSize + i
+		for digit := at + 9; digit >= at; digit-- {
+			b[digit] = byte('0' + id%10)
+			id /= 10
+		}
+	}
+	return b
+}
+
+func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
+	var body io.Reader = http.NoBody
+	if req.Body != nil {
+		body = req.Body
+		defer req.Body.Close()
+	}
+	answer, err := s.answer(req.Context(), req.URL.Path, body)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:        http.Header{"Content-Type": {"application/json;charset=UTF-8"}},
+		Body:          io.NopCloser(bytes.NewReader(answer)),
+		ContentLength: -1, // as services send what they make on the way
+		Request:       req,
+	}, nil
+}
+
+func (s *service) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	answer, err := s.answer(req.Context(), req.URL.Path, req.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json;charset=UTF-8")
+	_, _ = w.Write(answer) // or else the caller is gone
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// A suite is all experiments.
+type suite struct {
+	rounds    int
+	pages     []int         // of growth
+	cpu       []*experiment // of each subject
+	one, many []*experiment // callers over loopback, of each subject
+	walks     *experiment
+	million   *experiment
+	growth    []*experiment // of each number of pages
+}
+
+const manyCallers = 64
+
+func newSuite(t times) (*suite, error) {
+	s := &suite{rounds: t.rounds, pages: t.growth}
+	for _, subject := range subjects {
+		cpu, err := cpu(subject, t)
+		if err != nil {
+			return nil, err
+		}
+		one, err := loopback(subject, 1, t)
+		if err != nil {
+			return nil, err
+		}
+		many, err := loopback(subject, manyCallers, t)
+		if err != nil {
+			return nil, err
+		}
+		s.cpu, s.one, s.many = append(s.cpu, cpu), append(s.one, one), append(s.many, many)
+	}
+	for _, pages := range t.growth {
+		e, err := growth(pages, t)
+		if err != nil {
+			return nil, err
+		}
+		s.growth = append(s.growth, e)
+	}
+	var err error
+	if s.walks, err = walks(t); err != nil {
+		return nil, err
+	}
+	s.million, err = million(t)
+	return s, err
+}
+
+func (s *suite) experiments() []*experiment {
+	var all []*experiment
+	all = append(all, s.cpu...)
+	all = append(all, s.one...)
+	all = append(all, s.many...)
+	all = append(all, s.walks, s.million)
+	return append(all, s.growth...)
+}
+
+func (s *suite) print(w io.Writer) {
+	fmt.Fprintf(w, "%s, %d rounds, %s\n\n", time.Now().Format(time.DateOnly), s.rounds, machine())
+	fmt.Fprintf(w, "%s\n\n", versions())
+	s.printGoals(w)
+	for _, e := range s.experiments() {
+		e.print(w)
+	}
+}
+
+// machine describes where this runs.
+func machine() string {
+	cpu := "unknown CPU"
+	if f, err := os.Open("/proc/cpuinfo"); err == nil {
+		defer f.Close()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if name, value, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(name) == "model name" {
+				cpu = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%s, %d CPUs (%s), %s/%s", runtime.Version(), runtime.GOMAXPROCS(0), cpu, runtime.GOOS, runtime.GOARCH)
+}
+
+// versions lists the contenders that are modules.
+func versions() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "versions unknown"
+	}
+	var list []string
+	for _, m := range info.Deps {
+		for _, path := range []string{
+			"/godo", "/hcloud-go/v2", "/client-go", "/go-github/", "/resty/v2", "bytedance/sonic", "goccy/go-json",
+		} {
+			if strings.HasSuffix(m.Path, path) || strings.Contains(m.Path, "/go-github/") && path == "/go-github/" {
+				list = append(list, m.Path+" "+m.Version)
+			}
+		}
+	}
+	return strings.Join(list, ", ")
+}

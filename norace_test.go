@@ -1,0 +1,5 @@
+//go:build !race
+
+package msgpush_test
+
+const raceEnabled = false
