@@ -17,11 +17,13 @@
 // a method will change its signature once its operation is known. Whoever knows
 // more about one of them than the document can send it with [Call].
 //
-// A list can be walked as a whole with [Client.MPAll], [Client.ForwardRuleAll]
-// and [Client.ForwardLogAll], or page by page with [Client.ForwardLogPages] and its
-// like; [All] tells what is promised of lists that change meanwhile.
+// # Lists
 //
-// Package msgpushtest has a stand-in for the service to test against.
+// A list operation returns a [Page]. A whole list is walked with
+// [Client.MPAll], [Client.ForwardRuleAll] and [Client.ForwardLogAll], or page by
+// page with [Client.MPPages], [Client.ForwardRulePages] and
+// [Client.ForwardLogPages], with pages asked for ahead if [Prefetch] says so. [All]
+// tells what is promised of lists that change meanwhile, and walks any other list.
 //
 // # Errors
 //
@@ -41,6 +43,22 @@
 // says. What [Call] sends is tried again only if its caller says that it may be
 // repeated, or if no connection could be made at all. No redirect is followed:
 // that would take the access key elsewhere.
+//
+// A call ends with its context, whatever it is doing. Beside that, each attempt
+// has a time-out ([WithTimeout]), and no body is read without end
+// ([WithMaxResponseBytes]).
+//
+// # Keys and secrets
+//
+// The access key goes to the host of the base URL and nowhere else. It and the
+// passwords of mail channels are a [Secret], for which fmt and log/slog print a
+// placeholder, and no error has the key in its text. Where keys expire,
+// [WithAccessKeySource] takes a source of them, and [CachedAccessKey] makes one.
+//
+// # Testing
+//
+// Package [example.com/msgpush/msgpushtest] has a stand-in for the service: it
+// listens on loopback, holds records, and fails as it is told to.
 //
 // # What the document leaves open
 //

@@ -1,7 +1,9 @@
 package msgpush_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -10,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"time"
 
 	"example.com/msgpush"
@@ -193,6 +196,55 @@ func ExampleClient_ForwardLogPages() {
 }
 
 // Any list can be walked, here one of a Call with a record type of one's own.
+func ExampleClient_ForwardRulePages() {
+	client, done := exampleClient()
+	defer done()
+
+	for page, err := range client.ForwardRulePages(context.Background(), msgpush.PageRequest{PageSize: 2}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("page %d of %d: %d of %d rules\n", page.PageNum, page.Pages, len(page.List), page.Total)
+	}
+	// Output:
+	// page 1 of 3: 2 of 5 rules
+	// page 2 of 3: 2 of 5 rules
+	// page 3 of 3: 1 of 5 rules
+}
+
+func ExampleClient_MPPages() {
+	client, done := exampleClient()
+	defer done()
+
+	for page, err := range client.MPPages(context.Background(), msgpush.PageRequest{PageSize: 2}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, channel := range page.List {
+			fmt.Println(page.PageNum, channel.NickName)
+		}
+	}
+	// Output:
+	// 1 运维通知
+	// 1 订单助手
+	// 2 Météo du jour
+}
+
+func ExamplePrefetch() {
+	client, done := exampleClient()
+	defer done()
+
+	records := 0
+	for _, err := range client.ForwardLogAll(context.Background(), msgpush.ForwardLogRequest{}, msgpush.Prefetch(4)) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		records++
+	}
+	fmt.Println(records, "records, asked for side by side")
+	// Output: 64 records, asked for side by side
+}
+
 func ExampleAll() {
 	client, done := exampleClient()
 	defer done()
@@ -354,6 +406,122 @@ func ExampleWithRetry() {
 		fmt.Println("gave up after", callErr.Attempts, "attempts")
 	}
 	// Output: gave up after 3 attempts
+}
+
+func ExampleWithHTTPClient() {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil
+	transport.MaxIdleConnsPerHost = 64 // as many as there are concurrent callers
+	client, err := msgpush.NewClient(service.URL, service.AccessKey,
+		msgpush.WithHTTPClient(&http.Client{Transport: transport, Timeout: 5 * time.Second}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	page, err := client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(page.Total, err)
+	// Output: 0 <nil>
+}
+
+// strictly decodes only what a program knows all members of.
+func strictly(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return d.Decode(v)
+}
+
+// A faster decoder goes in the same way, such as sonic.ConfigStd.Unmarshal.
+func ExampleWithUnmarshal() {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+	service.SetRecords(msgpushtest.Seed())
+
+	client, err := msgpush.NewClient(service.URL, service.AccessKey, msgpush.WithUnmarshal(strictly))
+	if err != nil {
+		log.Fatal(err)
+	}
+	mail, err := client.MailDetail(context.Background(), "101")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(mail.MailName)
+	// Output: 告警邮箱
+}
+
+// everyTick is a rate limiter that lets one attempt pass each time. A
+// *rate.Limiter of golang.org/x/time/rate fits as it is.
+type everyTick <-chan time.Time
+
+func (tick everyTick) Wait(ctx context.Context) error {
+	select {
+	case <-tick:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func ExampleWithRateLimiter() {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	client, err := msgpush.NewClient(service.URL, service.AccessKey, msgpush.WithRateLimiter(everyTick(ticker.C)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// fileKey is a source that reads the access key where something else renews it.
+type fileKey string
+
+func (path fileKey) AccessKey(_ context.Context, rejected string) (string, error) {
+	key, err := os.ReadFile(string(path))
+	if err != nil {
+		return "", err
+	}
+	if string(key) == rejected {
+		return "", errors.New("the key was refused, and there is no other yet")
+	}
+	return string(key), nil
+}
+
+func ExampleWithAccessKeySource() {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+	file := filepath.Join(os.TempDir(), "msgpush-example-key")
+	if err := os.WriteFile(file, []byte(service.AccessKey), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	defer os.Remove(file)
+
+	client, err := msgpush.NewClient(service.URL, "",
+		msgpush.WithAccessKeySource(fileKey(file)),
+		msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+func ExampleAPIError() {
+	client, done := exampleClient()
+	defer done()
+
+	_, err := client.MailDetail(context.Background(), "999")
+	var refusal *msgpush.APIError
+	if errors.As(err, &refusal) {
+		fmt.Println("HTTP", refusal.HTTPStatus, "code", refusal.Code, "attempts", refusal.Attempts)
+	}
+	// Output: HTTP 200 code 404 attempts 1
 }
 
 func ExampleWithLogger() {

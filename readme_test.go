@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
 )
 
 // codeBlocks returns the Go code blocks of the README.
@@ -29,13 +31,15 @@ func codeBlocks(t *testing.T) []string {
 	return blocks
 }
 
-func TestTheCodeOfTheREADMECompiles(t *testing.T) {
+// Every block runs against a stand-in, as a program or, if it is one, as a test.
+func TestTheCodeOfTheREADMERuns(t *testing.T) {
 	const fragment = `package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net/url"
 	"time"
 
@@ -47,48 +51,59 @@ var (
 	_ = errors.Is
 	_ = fmt.Println
 	_ url.Values
-	_ msgpush.Option
-	_ msgpushtest.Records
+	_ time.Duration
 )
 
-type keys struct{}
+type keys struct{ key string }
 
-func (keys) Key(context.Context) (string, time.Time, error) { return "", time.Time{}, nil }
+func (k keys) Key(context.Context) (string, time.Time, error) { return k.key, time.Time{}, nil }
 
-func main() { _ = readme }
+func main() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.Seed())
+	if err := readme(context.Background(), srv.Client(), keys{srv.AccessKey}, srv.URL, msgpushtest.SeedMailID); err != nil {
+		var refusal *msgpush.APIError
+		if !errors.As(err, &refusal) || refusal.Code != msgpushtest.CodeNotFound { // of an operation that the stand-in has not
+			log.Fatal(err)
+		}
+	}
+}
 
 func readme(ctx context.Context, client *msgpush.Client, vault keys, baseURL, mailID string) error {
 	BLOCK
+	_ = client
 	return err
 }
 `
+	srv := msgpushtest.New(t)
+	srv.SetRecords(msgpushtest.Seed())
 	blocks := codeBlocks(t)
 	require.NotEmpty(t, blocks)
-	for _, block := range blocks {
+	for i, block := range blocks {
 		if strings.Contains(block, "promhttp") {
-			continue // examples/observability compiles it
+			continue // examples/observability runs it
 		}
-		formatted, err := format.Source([]byte(block))
-		require.NoError(t, err, block)
-		assert.Equal(t, string(formatted), block, "gofmt")
-		source := block
-		if !strings.HasPrefix(block, "package ") {
-			if strings.HasPrefix(block, "for ") {
-				block += "var err error\n"
+		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
+			formatted, err := format.Source([]byte(block))
+			require.NoError(t, err, block)
+			assert.Equal(t, string(formatted), block, "gofmt")
+			source := strings.NewReplacer("https://push.example.com", srv.URL, "ACCESS-KEY", srv.AccessKey).Replace(block)
+			if !strings.HasPrefix(block, "package ") {
+				if strings.HasPrefix(block, "for ") {
+					source += "var err error\n"
+				}
+				source = strings.Replace(fragment, "BLOCK", source, 1)
 			}
-			source = strings.Replace(fragment, "BLOCK", block, 1)
-		}
-		dir := t.TempDir()
-		file := filepath.Join(dir, "main.go")
-		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-		command := []string{"build", "-o", filepath.Join(dir, "program"), file}
-		if strings.Contains(source, "testing.T") {
-			file = filepath.Join(dir, "readme_test.go")
-			require.NoError(t, os.Rename(filepath.Join(dir, "main.go"), file))
-			command = []string{"test", file}
-		}
-		out, err := exec.Command("go", command...).CombinedOutput()
-		assert.NoError(t, err, "%s\n%s", out, source)
+			file, command := "main.go", "run"
+			if strings.Contains(source, "testing.T") {
+				file, command = "readme_test.go", "test"
+			}
+			file = filepath.Join(t.TempDir(), file)
+			require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
+			out, err := exec.CommandContext(t.Context(), "go", command, file).CombinedOutput()
+			assert.NoError(t, err, "%s\n%s", out, source)
+		})
 	}
 }
 

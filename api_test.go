@@ -1,0 +1,139 @@
+package msgpush_test
+
+import (
+	"bytes"
+	"flag"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var updateAPI = flag.Bool("update", false, "record the exported API in testdata/api.txt")
+
+// Whoever changes what is exported sees it in testdata/api.txt, and so does who
+// reviews the change: go test -run TestTheExportedAPI . -update
+func TestTheExportedAPIIsWhatIsRecorded(t *testing.T) {
+	const file = "testdata/api.txt"
+	got := exportedAPI(t, ".") + "\n" + exportedAPI(t, "msgpushtest")
+	if *updateAPI {
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got, "if the change is meant, record it with -update, and mention it in CHANGELOG.md")
+}
+
+func TestEveryExportedNameIsDocumented(t *testing.T) {
+	for _, dir := range []string{".", "msgpushtest"} {
+		_, p := parsePackage(t, dir)
+		require.NotEmpty(t, p.Doc)
+		values := func(values []*doc.Value) {
+			for _, v := range values {
+				documented := v.Doc != ""
+				for _, spec := range v.Decl.Specs {
+					assert.True(t, documented || spec.(*ast.ValueSpec).Doc != nil, "%s: %v", dir, v.Names)
+				}
+			}
+		}
+		funcs := func(funcs []*doc.Func) {
+			for _, f := range funcs {
+				assert.NotEmpty(t, f.Doc, "%s: %s", dir, f.Name)
+			}
+		}
+		values(p.Consts)
+		values(p.Vars)
+		funcs(p.Funcs)
+		for _, typ := range p.Types {
+			assert.NotEmpty(t, typ.Doc, "%s: %s", dir, typ.Name)
+			values(typ.Consts)
+			values(typ.Vars)
+			funcs(typ.Funcs)
+			funcs(typ.Methods)
+		}
+	}
+}
+
+// parsePackage returns the documentation of the package in a directory, as far
+// as it is exported.
+func parsePackage(t *testing.T, dir string) (*token.FileSet, *doc.Package) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		require.NoError(t, err)
+		files = append(files, f)
+	}
+	p, err := doc.NewFromFiles(fset, files, "example.com/msgpush/"+dir)
+	require.NoError(t, err)
+	return fset, p
+}
+
+// exportedAPI returns the exported declarations of a package, without comments.
+func exportedAPI(t *testing.T, dir string) string {
+	t.Helper()
+	fset, p := parsePackage(t, dir)
+	var b bytes.Buffer
+	write := func(decl ast.Decl) {
+		require.NoError(t, printer.Fprint(&b, fset, withoutComments(decl)))
+		b.WriteString("\n")
+	}
+	values := func(values []*doc.Value) {
+		for _, v := range values {
+			write(v.Decl)
+		}
+	}
+	funcs := func(funcs []*doc.Func) {
+		for _, f := range funcs {
+			write(f.Decl)
+		}
+	}
+	b.WriteString("package " + p.Name + "\n\n")
+	values(p.Consts)
+	values(p.Vars)
+	funcs(p.Funcs)
+	for _, typ := range p.Types {
+		b.WriteString("\n")
+		write(typ.Decl)
+		values(typ.Consts)
+		values(typ.Vars)
+		funcs(typ.Funcs)
+		funcs(typ.Methods)
+	}
+	return b.String()
+}
+
+// withoutComments returns a declaration without its comments. It changes the
+// declaration.
+func withoutComments(decl ast.Decl) ast.Decl {
+	ast.Inspect(decl, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GenDecl:
+			n.Doc = nil
+		case *ast.FuncDecl:
+			n.Doc, n.Body = nil, nil
+		case *ast.TypeSpec:
+			n.Doc, n.Comment = nil, nil
+		case *ast.ValueSpec:
+			n.Doc, n.Comment = nil, nil
+		case *ast.Field:
+			n.Doc, n.Comment = nil, nil
+		}
+		return true
+	})
+	return decl
+}
