@@ -401,8 +401,7 @@ func ExampleWithRetry() {
 		log.Fatal(err)
 	}
 	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
-	var callErr *msgpush.CallError
-	if errors.As(err, &callErr) {
+	if callErr, ok := errors.AsType[*msgpush.CallError](err); ok {
 		fmt.Println("gave up after", callErr.Attempts, "attempts")
 	}
 	// Output: gave up after 3 attempts
@@ -517,8 +516,7 @@ func ExampleAPIError() {
 	defer done()
 
 	_, err := client.MailDetail(context.Background(), "999")
-	var refusal *msgpush.APIError
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*msgpush.APIError](err); ok {
 		fmt.Println("HTTP", refusal.HTTPStatus, "code", refusal.Code, "attempts", refusal.Attempts)
 	}
 	// Output: HTTP 200 code 404 attempts 1

@@ -94,7 +94,7 @@ func (x *exchange) do(ctx context.Context) (*answer, error) {
 	x.loop.HTTPClient = x.client.http
 	x.loop.RetryMax = x.client.retry.MaxAttempts - 1
 	req.SetResponseHandler(x.handler)
-	_, err = x.loop.Do(req)
+	_, err = x.loop.Do(req) //nolint:bodyclose // read closes it
 	return x.result(ctx, err)
 }
 

@@ -296,7 +296,7 @@ func TestFaultsOfHTTP2(t *testing.T) {
 				_, _ = w.Write(make([]byte, 4096))
 			}
 		}, 1, func(t *testing.T, err error) { assert.ErrorContains(t, err, "limit of 65536 bytes") }},
-		{"HTTP 502", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, 4, func(t *testing.T, err error) {
+		{"HTTP 502", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, 4, func(t *testing.T, err error) {
 			assert.ErrorContains(t, err, "HTTP 502")
 		}},
 		{"redirect", func(w http.ResponseWriter, r *http.Request) {
@@ -482,7 +482,8 @@ func (c *closing) Close() error {
 }
 
 func TestAResponseOfTheCallersTransportIsNotChanged(t *testing.T) {
-	kept := response(nil, 302, "", "Location", "/elsewhere")
+	kept := response(nil, 302, //nolint:bodyclose // the client closes it
+		"", "Location", "/elsewhere")
 	client := clientThrough(t, roundTripper(func(*http.Request) (*http.Response, error) { return kept, nil }))
 	_, err := client.MPList(ctx, msgpush.PageRequest{})
 	var apiErr *msgpush.APIError

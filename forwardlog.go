@@ -54,7 +54,7 @@ var (
 // ForwardLogList returns one page of the rule trigger records (part 4.4 of the
 // document).
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
-	page, err := r.PageRequest.withDefaults(opForwardLogList.String())
+	page, err := r.withDefaults(opForwardLogList.String())
 	if err != nil {
 		return nil, err
 	}

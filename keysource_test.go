@@ -181,7 +181,9 @@ func TestASourceThatGivesNoKeySendsNothing(t *testing.T) {
 			source := sourceFunc(func(context.Context, string) (string, error) { return tt.key, tt.err })
 			_, err := clientFrom(t, source, newScript(failing(errors.New("sent")))).MailDetail(ctx, "1")
 			require.IsType(t, &msgpush.CallError{}, err)
-			assert.Zero(t, err.(*msgpush.CallError).Attempts)
+			var callErr *msgpush.CallError
+			require.ErrorAs(t, err, &callErr)
+			assert.Zero(t, callErr.Attempts)
 			assert.ErrorContains(t, err, "msgpush: mail channel detail: access key: ")
 			assert.ErrorContains(t, err, tt.want)
 			assertHidden(t, testKey, err)

@@ -2,6 +2,7 @@ package msgpush_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -140,7 +141,7 @@ func TestRedactedDataIsStillJSON(t *testing.T) {
 		_, err = client.MPList(ctx, msgpush.PageRequest{})
 		var apiErr *msgpush.APIError
 		require.ErrorAs(t, err, &apiErr)
-		assert.JSONEq(t, string(apiErr.Data), string(apiErr.Data))
+		assert.True(t, json.Valid(apiErr.Data))
 		assert.NotContains(t, string(apiErr.Data), key)
 		assert.Contains(t, string(apiErr.Data), "[redacted]")
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -67,9 +68,7 @@ func TestAttemptsAndRetriesAreLogged(t *testing.T) {
 			record := map[string]any{
 				"operation": "mail channel detail", "method": "GET", "path": "/api/open/mail/detail", "attempt": float64(attempt),
 			}
-			for k, v := range more {
-				record[k] = v
-			}
+			maps.Copy(record, more)
 			return record
 		}
 		assert.Equal(t, common(1, map[string]any{

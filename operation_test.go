@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"math"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -171,7 +172,7 @@ func TestCallSendsWhatItIsGiven(t *testing.T) {
 			require.Len(t, *requests, 1)
 			got := (*requests)[0]
 			assert.Equal(t, testKey, got.Header.Get("access-key"))
-			if tt.want.Method == "POST" || tt.want.Body != "" {
+			if tt.want.Method == http.MethodPost || tt.want.Body != "" {
 				assert.Equal(t, "application/json", got.Header.Get("Content-Type"))
 			} else {
 				assert.Empty(t, got.Header.Get("Content-Type"))

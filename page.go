@@ -483,7 +483,7 @@ func (p *position) shift(c claims) (changed bool) {
 // has changed its mind between the two answers, and the places are what they were;
 // if not, one of them was a guess, and it is the pages that were read.
 func (p *position) scale(size int64, told bool) {
-	if p.used > 0 && p.used != size && !(p.told && told) {
+	if p.used > 0 && p.used != size && (!p.told || !told) {
 		pages := ceilDiv(max(p.covered, 0), p.used)
 		missing := pages*p.used - p.covered
 		p.covered = places(int(min(pages, math.MaxInt32)), size) - missing

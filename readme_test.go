@@ -116,8 +116,8 @@ func TestTheREADMEHasEveryOperation(t *testing.T) {
 		}
 	}
 	client := reflect.TypeFor[*msgpush.Client]()
-	for i := range client.NumMethod() {
-		assert.Contains(t, string(readme), " | `"+client.Method(i).Name)
+	for method := range client.Methods() {
+		assert.Contains(t, string(readme), " | `"+method.Name)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestTheREADMEHasEveryExample(t *testing.T) {
 	examples, err := os.ReadDir("examples")
 	require.NoError(t, err)
 	for _, example := range examples {
-		assert.True(t, strings.Contains(string(readme), "| `"+example.Name()+"` | "), example.Name())
-		assert.True(t, strings.Contains(string(readme), "examples/"+example.Name()), example.Name())
+		assert.Contains(t, string(readme), "| `"+example.Name()+"` | ")
+		assert.Contains(t, string(readme), "examples/"+example.Name())
 	}
 }

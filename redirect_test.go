@@ -33,7 +33,8 @@ func TestARedirectIsAnAnswer(t *testing.T) {
 			for _, call := range specified {
 				_, err := call(client, ctx)
 				require.IsType(t, &msgpush.APIError{}, err)
-				apiErr := err.(*msgpush.APIError)
+				var apiErr *msgpush.APIError
+				require.ErrorAs(t, err, &apiErr)
 				assert.Equal(t, status, apiErr.HTTPStatus)
 				assert.Equal(t, location, apiErr.Location)
 				assert.Equal(t, 1, apiErr.Attempts)
@@ -107,8 +108,9 @@ func TestNoRedirectIsFollowedAnywhere(t *testing.T) {
 				for _, status = range redirects {
 					for _, call := range specified {
 						_, err := call(client, ctx)
-						require.IsType(t, &msgpush.APIError{}, err)
-						assert.Equal(t, location, err.(*msgpush.APIError).Location)
+						var apiErr *msgpush.APIError
+						require.ErrorAs(t, err, &apiErr)
+						assert.Equal(t, location, apiErr.Location)
 						assert.ErrorContains(t, err, location)
 					}
 					_, err := msgpush.Call[any](ctx, client, msgpush.Request{Method: "PUT", Path: "/x", Body: "secret body"})

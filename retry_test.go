@@ -270,7 +270,7 @@ func TestWaitsAreExponentialWithFullJitter(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const draws = 2000
 				sums, most := make([]time.Duration, len(tt.bounds)), make([]time.Duration, len(tt.bounds))
-				client := &script{}
+				var client *script
 				for range draws {
 					client = newScript(status(500))
 					_, err := clientThrough(t, client, msgpush.WithRetry(tt.policy)).MPList(ctx, msgpush.PageRequest{})

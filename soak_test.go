@@ -42,7 +42,10 @@ func TestSoak(t *testing.T) {
 		switch state {
 		case http.StateNew:
 			n := open.Add(1)
-			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			for m := most.Load(); n > m; m = most.Load() {
+				if most.CompareAndSwap(m, n) {
+					break
+				}
 			}
 		case http.StateClosed, http.StateHijacked:
 			open.Add(-1)

@@ -196,7 +196,7 @@ type timedBody struct {
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = asTimeout(b.ctx, err)
 	}
 	return n, err
@@ -230,7 +230,7 @@ func (e *timeoutError) Unwrap() []error {
 // asTimeout returns the error of an attempt as a timeoutError if its time is
 // up. Not every transport returns the cause for which the context ended.
 func asTimeout(ctx context.Context, err error) error {
-	timeout, ok := context.Cause(ctx).(*timeoutError)
+	timeout, ok := errors.AsType[*timeoutError](context.Cause(ctx))
 	if !ok || err == nil || errors.Is(err, timeout) {
 		return err
 	}

@@ -132,7 +132,7 @@ func TestWhatIsReturnedOutlivesTheAnswer(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Equal(t, `{"a":"first"}`, string(raw))
-	assert.Equal(t, texts, []string{refused.Error(), broken.Error(), html.Error()})
+	assert.Equal(t, []string{refused.Error(), broken.Error(), html.Error()}, texts)
 	var apiErr *msgpush.APIError
 	require.ErrorAs(t, refused, &apiErr)
 	assert.Equal(t, `{"a":"first"}`, string(apiErr.Data))

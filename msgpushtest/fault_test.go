@@ -132,8 +132,7 @@ var calls = map[string]func(*msgpush.Client) error{
 
 // status returns the HTTP status of an error, 200 for none.
 func status(err error) int {
-	var apiErr *msgpush.APIError
-	if errors.As(err, &apiErr) {
+	if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
 		return apiErr.HTTPStatus
 	}
 	return 200
@@ -211,9 +210,10 @@ func TestClosingBreaksOffWhatLasts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := msgpushtest.NewServer()
 			server.Inject(fault)
+			client := clientOf(t, server, msgpush.WithMaxResponseBytes(1<<40))
 			done := make(chan error)
 			go func() {
-				_, err := clientOf(t, server, msgpush.WithMaxResponseBytes(1<<40)).MPList(ctx, msgpush.PageRequest{})
+				_, err := client.MPList(ctx, msgpush.PageRequest{})
 				done <- err
 			}()
 			_, err := server.AwaitRequest(ctx, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -84,7 +85,7 @@ func TestRecordsChangeBetweenTwoRequestsOfAWalk(t *testing.T) {
 	server := msgpushtest.New(t)
 	server.SetRecords(msgpushtest.Seed())
 	stay := server.Records().ForwardLogs[10:]
-	server.BeforeAnswer(func(r msgpushtest.Request) {
+	server.BeforeAnswer(func(msgpushtest.Request) {
 		if len(server.Requests()) != 3 {
 			return
 		}
@@ -224,7 +225,7 @@ func TestAnswersHaveTheFieldsOfTheDocument(t *testing.T) {
 		t.Run(op.Group+" "+op.Name, func(t *testing.T) {
 			require.Contains(t, calls, op.Group+" "+op.Name)
 			request := msgpush.Request{Method: op.Method, Path: op.Path, Body: struct{}{}}
-			if op.Method == "GET" {
+			if op.Method == http.MethodGet {
 				request.Body, request.Query = nil, url.Values{"mailId": {msgpushtest.SeedMailID}}
 			}
 			data, err := msgpush.Call[any](ctx, server.Client(), request)

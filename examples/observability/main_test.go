@@ -76,6 +76,6 @@ func TestTheREADMEShowsThisCode(t *testing.T) {
 	require.True(t, found)
 	wiring, _, _ := strings.Cut(rest, "	return ")
 	for line := range strings.Lines(wiring) {
-		assert.True(t, strings.Contains(string(readme), strings.TrimSpace(line)), line)
+		assert.Contains(t, string(readme), strings.TrimSpace(line))
 	}
 }

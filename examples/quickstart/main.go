@@ -57,7 +57,7 @@ func main() {
 
 func run(ctx context.Context, stdout io.Writer, getenv func(string) string) error {
 	out := bufio.NewWriter(stdout)
-	defer out.Flush() // what was shown before a failure is still of use
+	defer out.Flush() //nolint:errcheck // what was shown before a failure is still of use, and a whole page is flushed with a check
 	account, err := accountFrom(getenv)
 	if err != nil {
 		return err
@@ -75,7 +75,9 @@ func run(ctx context.Context, stdout io.Writer, getenv func(string) string) erro
 		return err
 	}
 	fmt.Fprintln(out, first)
-	out.Flush() // the answers may take a while
+	if err := out.Flush(); err != nil { // the answers may take a while
+		return err
+	}
 	if err := show(ctx, out, client, account.mailID); err != nil {
 		return err
 	}

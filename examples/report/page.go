@@ -29,7 +29,7 @@ type page struct {
 func (p page) write(w io.Writer) (err error) {
 	p.ErrorColor = errorColor
 	if p.Records > 0 {
-		if p.ResultChart, err = p.report.resultChart(); err != nil {
+		if p.ResultChart, err = p.resultChart(); err != nil {
 			return err
 		}
 		if p.RuleChart, err = ruleChart(p.Top, p.Results); err != nil {
@@ -37,7 +37,7 @@ func (p page) write(w io.Writer) (err error) {
 		}
 	}
 	if p.Errors > 0 {
-		if p.ErrorChart, err = p.report.errorChart(); err != nil {
+		if p.ErrorChart, err = p.errorChart(); err != nil {
 			return err
 		}
 	}

@@ -386,7 +386,7 @@ func TestTheNewestDayHasALabelAndNoLabelsOverlap(t *testing.T) {
 		}
 		ticks := dayTicks(days)
 		assert.LessOrEqual(t, len(ticks), 10)
-		assert.Equal(t, float64(n-1), ticks[len(ticks)-1].Value)
+		assert.InDelta(t, n-1, ticks[len(ticks)-1].Value, 0)
 		assert.Equal(t, days[n-1].Date.Format("01-02"), ticks[len(ticks)-1].Label)
 	}
 }

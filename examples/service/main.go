@@ -114,7 +114,7 @@ func run(ctx context.Context, addr string, timeout time.Duration, stderr io.Writ
 		return err
 	}
 
-	listener, err := net.Listen("tcp", addr)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}

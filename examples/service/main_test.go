@@ -144,7 +144,7 @@ func TestASignalLetsRequestsUnderWayFinish(t *testing.T) {
 	}
 	results := make(chan result, 1)
 	go func() {
-		resp, err := http.Get(p.url + "/rules")
+		resp, err := http.Get(p.url + "/rules") //nolint:bodyclose // it is closed where it is received
 		results <- result{resp, err}
 	}()
 	<-asked

@@ -33,10 +33,10 @@ type watcher struct {
 // run prints records until the context ends, which is no error.
 func (w *watcher) run(ctx context.Context) error {
 	fresh, _, err := w.poll(ctx, max(1, w.last))
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return nil //nolint:nilerr // the error is that of the context, which is how to stop
+	case err != nil:
 		return err // not an outage but, more likely, a wrong key or URL
 	}
 	if err := w.print(fresh[max(0, len(fresh)-w.last):]); err != nil {
@@ -46,10 +46,10 @@ func (w *watcher) run(ctx context.Context) error {
 	failures := 0       // since then
 	for wait := w.interval; pause(ctx, wait); {
 		fresh, all, err := w.poll(ctx, math.MaxInt)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // as above
+		case err != nil:
 			if failures == 0 {
 				began = time.Now()
 				w.notice("the service fails, and is asked less and less often until it answers: %s", clean(err.Error()))
@@ -82,8 +82,7 @@ func backOff(interval time.Duration, failures int, err error) time.Duration {
 	}
 	wait = min(wait, longestPause)
 	wait -= rand.N(wait / 2)
-	var refused *msgpush.APIError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*msgpush.APIError](err); ok {
 		wait = max(wait, min(refused.RetryAfter, longestAsked))
 	}
 	return max(wait, interval)
