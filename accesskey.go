@@ -120,7 +120,8 @@ func sourcedAccessKey(source AccessKeySource) func(context.Context, Secret) (Sec
 //
 // From early before the expiry on, a new key is fetched while the old one is
 // still handed out. Early should be short beside the time for which a key is
-// valid: a key that is always about to expire is fetched at every use.
+// valid: a key that is always about to expire is fetched at every use. A negative
+// early is 0, and a nil fetch is an error of every call.
 //
 // A fetch that fails is an error for those who wait for it, and is tried again
 // for the next caller. The context that fetch is given ends after

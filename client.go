@@ -1,21 +1,25 @@
 // Package msgpush is a client for the open management interface of a message
 // push service: JSON over HTTP, authenticated by an access key.
 //
-// A [Client] has one method for each operation that the document of the
-// interface specifies:
+// A [Client] is made once, with [NewClient], and shared:
 //
-//   - [Client.MailDetail]: mail channel detail
-//   - [Client.MPList]: official-account channel list
-//   - [Client.ForwardRuleList]: message rule list
-//   - [Client.ForwardLogList]: rule trigger record list
+//	client, err := msgpush.NewClient("https://push.example.com", accessKey)
+//	...
+//	mail, err := client.MailDetail(ctx, "101")
 //
-// The document is the owner's of the service and no part of this module; the
-// numbers of its parts are given so that the two can be read side by side.
+// It has one method for each operation that the document of the interface
+// specifies, named after its path, such as [Client.MailDetail] for
+// /api/open/mail/detail and [Client.ForwardLogList] for
+// /api/open/forwardLog/list; [Operations] lists them.
+//
+// The document belongs to the owner of the service, who has it for those who use
+// it, and is no part of this module; the numbers of its parts are given so that
+// the two can be read side by side.
 //
 // The operations that the document only names have a method each that sends
-// nothing and returns an [*UnimplementedError]; [Operations] lists them all. Such
-// a method will change its signature once its operation is known. Whoever knows
-// more about one of them than the document can send it with [Call].
+// nothing and returns an [*UnimplementedError]. Such a method will change its
+// signature once its operation is known. Whoever knows more about one of them
+// than the document can send it with [Call].
 //
 // # Lists
 //
@@ -34,7 +38,9 @@
 //   - [*CallError]: no whole answer came; [errors.Is] and [errors.As] reach the
 //     cause, such as [context.Canceled], [context.DeadlineExceeded] or [*url.Error]
 //
-// Any other error is about the arguments of the call, and nothing was sent.
+// Any other error of a call is an [*UnimplementedError], or about its arguments,
+// and nothing was sent. A walk ends in one more, if the service would have it go
+// on for ever; see [All].
 //
 // # Retries
 //
@@ -54,6 +60,11 @@
 // passwords of mail channels are a [Secret], for which fmt and log/slog print a
 // placeholder, and no error has the key in its text. Where keys expire,
 // [WithAccessKeySource] takes a source of them, and [CachedAccessKey] makes one.
+//
+// # Seeing what happens
+//
+// [WithLogger] logs attempts and retries. What net/http has transports for, such
+// as metrics and traces, goes into the http.Client given to [WithHTTPClient].
 //
 // # Testing
 //

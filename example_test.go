@@ -312,15 +312,13 @@ func ExampleCall() {
 
 func ExampleOperations() {
 	for _, op := range msgpush.Operations() {
-		if op.Specified() {
-			fmt.Println(op, op.Method, op.Path)
+		if op.Group == "mail channel" {
+			fmt.Printf("%v: specified: %t\n", op, op.Specified())
 		}
 	}
 	// Output:
-	// mail channel detail GET /api/open/mail/detail
-	// official-account channel list POST /api/open/mp/list
-	// message rule list POST /api/open/forwardRule/list
-	// trigger record list POST /api/open/forwardLog/list
+	// mail channel detail: specified: true
+	// mail channel list: specified: false
 }
 
 // The ways in which a call fails are told apart by the type of the error.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -121,7 +123,7 @@ func TestRequestsAreThoseOfTheDocument(t *testing.T) {
 			for name, value := range doc.Authentication[op.Method] {
 				assert.Equal(t, value, r.Header.Get(name))
 			}
-			assertMembers(t, op.Query, queryMembers(r.Query))
+			assertMembers(t, op.Query, queryMembers(t, r.Query, op.Query))
 			var body map[string]any
 			if r.Body != "" {
 				require.NoError(t, json.Unmarshal([]byte(r.Body), &body))
@@ -134,14 +136,18 @@ func TestRequestsAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
-func queryMembers(query string) map[string]any {
+// queryMembers returns the parameters of a query. Those that the document has as
+// integers are integers if they read as such.
+func queryMembers(t *testing.T, query string, table []field) map[string]any {
+	t.Helper()
+	values, err := url.ParseQuery(query)
+	require.NoError(t, err)
 	members := map[string]any{}
-	if query == "" {
-		return members
-	}
-	for pair := range strings.SplitSeq(query, "&") {
-		name, value, _ := strings.Cut(pair, "=")
-		members[name] = value
+	for name := range values {
+		members[name] = values.Get(name)
+		if n, err := strconv.ParseInt(values.Get(name), 10, 64); err == nil && slices.Contains(table, field{name, "integer"}) {
+			members[name] = n
+		}
 	}
 	return members
 }
@@ -153,7 +159,7 @@ func assertMembers(t *testing.T, want []field, object any) {
 	assert.Len(t, members, len(want))
 	for _, f := range want {
 		switch v := members[f.Field].(type) {
-		case float64:
+		case float64, int64:
 			assert.Equal(t, "integer", f.Type, f.Field)
 		case string:
 			assert.Equal(t, "string", f.Type, f.Field)

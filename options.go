@@ -139,9 +139,8 @@ func WithMaxResponseBytes(n int64) Option {
 // called concurrently. It must not change data, nor keep it: data is valid only
 // during the call. An error that it returns makes a [*DecodeError] that wraps it.
 //
-// What an answer is that it does not take, a refusal or nothing of the interface,
-// and what is wrong with it, is always found out with encoding/json, so errors
-// are the same whatever decoder is in use.
+// An answer for which it returns an error is examined with encoding/json, and so
+// is every refusal: errors are the same whatever the decoder.
 func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 	return func(s *settings) error {
 		if unmarshal == nil {

@@ -97,7 +97,9 @@ type walkSettings struct{ prefetch int }
 
 // Prefetch asks for up to n pages ahead of the one whose records are being
 // used, concurrently. The records come in the same order as without. The
-// default, 0, asks for a page when the one before it is used up.
+// default, 0, asks for a page when the one before it is used up. 1 gains time only
+// where the caller takes some for the records. A negative n is an error, which the
+// walk yields before it sends anything.
 func Prefetch(n int) ListOption {
 	return func(s *walkSettings) error {
 		if n < 0 {

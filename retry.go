@@ -20,7 +20,9 @@ import (
 )
 
 // A RetryPolicy says how often a call is attempted, and how long it waits in
-// between. A field that is 0 has its default: 4 attempts, 500 ms, 30 s.
+// between. A field that is 0 has its default: 4 attempts, 500 ms, 30 s; where only
+// one of the waits is given, the default of the other gives way to it. No field
+// may be negative, and MinWait no more than MaxWait.
 //
 // The n-th wait is drawn at random from between 0 and MinWait·2ⁿ⁻¹, at most
 // MaxWait, unless the service asks for a wait with the header Retry-After and

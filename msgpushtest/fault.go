@@ -131,7 +131,7 @@ func (w *faultWriter) FlushError() error {
 // Unwrap is for [http.ResponseController].
 func (w *faultWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Respond is a fault that h answers with, for what there is no other for.
+// Respond is a fault that h answers with, for anything that the other faults do not cover.
 func Respond(h http.HandlerFunc) Fault {
 	return Fault{respond: func(_ *Server, w http.ResponseWriter, r *http.Request) { h(w, r) }}
 }
