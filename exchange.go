@@ -40,7 +40,7 @@ var exchanges = sync.Pool{New: func() any {
 const maxKeptBody = 1 << 20
 
 func (x *exchange) release() {
-	x.state = state{}
+	x.state, x.loop.HTTPClient = state{}, nil
 	if x.body.Cap() <= maxKeptBody {
 		exchanges.Put(x)
 	}
@@ -134,6 +134,8 @@ func (x *exchange) read(resp *http.Response) error {
 	x.answer.key = x.key
 	x.answer.attempts = x.earlier + x.attempts
 	if err != nil {
+		// A body that was given up may still be written to what it was read into.
+		x.body = bytes.Buffer{}
 		return x.urlError("reading the answer to "+x.request.Method, err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -545,4 +547,55 @@ func TestConcurrentCallersShareAPoolThatKeepsTheirConnections(t *testing.T) {
 	t.Logf("%d callers dialled %d connections for %d calls, %d of which gave up; at most %d were open at once",
 		callers, dialled.Load(), callers*calls+giveUps, giveUps, most.Load())
 	assert.LessOrEqual(t, int(dialled.Load()), callers+7+2*giveUps)
+}
+
+// A body that, against the contract of io.Reader, still writes when it has been
+// given up must not write into the answer to another call.
+func TestABodyThatWritesAfterItsEndSpoilsNoOtherCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := readerFunc(func(p []byte) (int, error) {
+			go func() {
+				time.Sleep(time.Second)
+				copy(p, strings.Repeat("x", 100))
+			}()
+			return 0, errors.New("given up")
+		})
+		steps := newScript(
+			inMemory(`{"code":200,"data":{"id":1},"more":"`+strings.Repeat(" ", 4096)+`"}`), // so that there is a buffer for all of them
+			reading(200, func(*http.Request) io.Reader { return late }),
+			inMemory(`{"code":200,"data":{"id":7}}`),
+		)
+		client := clientThrough(t, steps, msgpush.WithUnmarshal(func(data []byte, v any) error {
+			time.Sleep(2 * time.Second)
+			return json.Unmarshal(data, v)
+		}))
+		_, err := client.MailDetail(ctx, "1")
+		require.NoError(t, err)
+		_, err = client.MailDetail(ctx, "1")
+		require.ErrorContains(t, err, "given up")
+		mail, err := client.MailDetail(ctx, "7")
+		require.NoError(t, err)
+		assert.EqualValues(t, 7, mail.ID)
+	})
+}
+
+func TestAHeadHasNoBodyToBeTooLong(t *testing.T) {
+	client := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000000")
+		w.WriteHeader(http.StatusNotFound)
+	}, msgpush.WithMaxResponseBytes(1000))
+	_, err := msgpush.Call[struct{}](ctx, client, msgpush.Request{Method: http.MethodHead, Path: "/x"})
+	var apiErr *msgpush.APIError
+	require.ErrorAs(t, err, &apiErr)
+	assert.Equal(t, http.StatusNotFound, apiErr.HTTPStatus)
+}
+
+func TestAResponseWithoutABodyMayBeShared(t *testing.T) {
+	shared := &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}
+	client := clientThrough(t, roundTripper(func(*http.Request) (*http.Response, error) { return shared, nil }))
+	for range 3 {
+		_, err := client.MPList(ctx, msgpush.PageRequest{})
+		require.Error(t, err)
+	}
+	assert.Equal(t, http.NoBody, shared.Body)
 }

@@ -102,7 +102,7 @@ func readAnswer(resp *http.Response, body *bytes.Buffer, limit int64) (*answer, 
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return a, nil // what follows is no body, and has no end
 	}
-	if resp.ContentLength > limit {
+	if resp.ContentLength > limit && resp.Body != http.NoBody {
 		return a, &bodyTooLargeError{limit}
 	}
 	_, err := body.ReadFrom(io.LimitReader(resp.Body, limit+1))
@@ -160,7 +160,7 @@ func (t attemptTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(req.Context(), t.timeout.limit, t.timeout)
 	resp, err := t.send(req.WithContext(ctx))
-	if err != nil || resp == nil || resp.Body == nil {
+	if err != nil || resp == nil || resp.Body == nil || resp.Body == http.NoBody {
 		defer cancel()
 		return resp, asTimeout(ctx, err)
 	}
@@ -224,6 +224,9 @@ func (e *timeoutError) Error() string {
 func (e *timeoutError) Timeout() bool { return true }
 
 func (e *timeoutError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{context.DeadlineExceeded}
+	}
 	return []error{context.DeadlineExceeded, e.cause}
 }
 

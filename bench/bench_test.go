@@ -18,7 +18,7 @@ import (
 
 // BenchmarkCPU is for profiles: go test -bench 'CPU/page_of_50/msgpush$' -cpuprofile cpu.out
 func BenchmarkCPU(b *testing.B) {
-	for _, s := range subjects {
+	for _, s := range append(subjects, withoutDeadline) {
 		for _, c := range contenders() {
 			b.Run(s.name+"/"+strings.ReplaceAll(c.name, "/", " "), func(b *testing.B) {
 				service, err := s.service()
@@ -121,7 +121,7 @@ func TestEverythingIsMeasuredAndShown(t *testing.T) {
 	assert.NotContains(t, tables, "old")
 	assert.NotContains(t, tables, "NaN")
 	for _, want := range []string{
-		"### Goals", "### CPU: mail detail", "### CPU: page of 50", "### CPU: page of 1,000",
+		"### Goals", "### CPU: mail detail", "### CPU: page of 50", "### CPU: page of 1,000", "### CPU: mail detail, without a deadline",
 		"### Loopback: mail detail, 1 caller", "### Loopback: page of 50, 64 callers", "### Walk: 3 × 50 records", "### Memory", "### Growth: a walk through 2 × 50 records",
 		"| msgpush, Prefetch(8) |", "github.com/digitalocean/godo v",
 	} {

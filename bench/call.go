@@ -19,19 +19,27 @@ import (
 type subject struct {
 	name     string
 	pageSize int // 0 for the mail channel detail
+	endless  bool
 }
 
-var subjects = []subject{{"mail detail", 0}, {"page of 50", 50}, {"page of 1,000", 1000}}
+var subjects = []subject{{name: "mail detail"}, {name: "page of 50", pageSize: 50}, {name: "page of 1,000", pageSize: 1000}}
+
+// withoutDeadline is a call that msgpush bounds by itself, and the others do not.
+var withoutDeadline = subject{name: "mail detail, without a deadline", endless: true}
 
 func (s subject) service() (*service, error) { return newService(1, max(1, s.pageSize), 0) }
 
-// callTimeout bounds every call, as a service that makes it does.
+// callTimeout bounds a call, as the service does that makes it.
 const callTimeout = 10 * time.Second
 
 // call makes the call once and checks that all of the answer is there.
 func (s subject) call(c caller) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
+	ctx := context.Background()
+	if !s.endless {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+	}
 	if s.pageSize == 0 {
 		m, err := c.mail(ctx, "5")
 		if err != nil {
@@ -143,7 +151,7 @@ func loopback(s subject, callers int, t times) (*experiment, error) {
 			if _, _, err := together(callers, callers, do); err != nil { // to connect
 				return nil, err
 			}
-			latencies, elapsed, err := together(callers, t.calls/max(1, s.pageSize/10), do)
+			latencies, elapsed, err := together(callers, t.calls/max(1, s.pageSize/25), do)
 			if err != nil {
 				return nil, err
 			}
@@ -162,15 +170,17 @@ func loopback(s subject, callers int, t times) (*experiment, error) {
 // them are there. So each of as many callers needs a connection of its own, and
 // one that dials more often lets go of some.
 func awaitAll(first int, h http.Handler) http.Handler {
-	var all sync.WaitGroup
-	all.Add(first)
+	all := make(chan struct{})
 	var requests atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if requests.Add(1) <= int64(first) {
-			all.Done()
-			all.Wait()
+		if requests.Add(1) == int64(first) {
+			close(all)
 		}
-		h.ServeHTTP(w, r)
+		select {
+		case <-all:
+			h.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
 	})
 }
 

@@ -44,6 +44,7 @@ func (s *suite) goals() []goal {
 		{"page of 50: time, against the floor", false, 1.05, compare(page, nameOurs, "time", nameFloor)},
 		{"page of 50: bytes allocated, against the floor", false, 0.60, compare(page, nameOurs, "bytes", nameFloor)},
 		{"mail detail: time, against the floor", false, 1.25, compare(mail, nameOurs, "time", nameFloor)},
+		{"mail detail, without a deadline: time, against the floor", false, 1.25, compare(s.endless, nameOurs, "time", nameFloor)},
 	}
 	var peers []float64
 	for _, c := range contenders() {

@@ -16,6 +16,7 @@ type suite struct {
 	rounds    int
 	pages     []int         // of growth
 	cpu       []*experiment // of each subject
+	endless   *experiment   // CPU without a deadline
 	one, many []*experiment // callers over loopback, of each subject
 	walks     *experiment
 	million   *experiment
@@ -26,6 +27,11 @@ const manyCallers = 64
 
 func newSuite(t times) (*suite, error) {
 	s := &suite{rounds: t.rounds, pages: t.growth}
+	endless, err := cpu(withoutDeadline, t)
+	if err != nil {
+		return nil, err
+	}
+	s.endless = endless
 	for _, subject := range subjects {
 		cpu, err := cpu(subject, t)
 		if err != nil {
@@ -48,7 +54,6 @@ func newSuite(t times) (*suite, error) {
 		}
 		s.growth = append(s.growth, e)
 	}
-	var err error
 	if s.walks, err = walks(t); err != nil {
 		return nil, err
 	}
@@ -59,6 +64,7 @@ func newSuite(t times) (*suite, error) {
 func (s *suite) experiments() []*experiment {
 	var all []*experiment
 	all = append(all, s.cpu...)
+	all = append(all, s.endless)
 	all = append(all, s.one...)
 	all = append(all, s.many...)
 	all = append(all, s.walks, s.million)
