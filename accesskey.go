@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 const redacted = "[redacted]"
@@ -46,24 +49,38 @@ func (s Secret) EncodeValues(key string, v *url.Values) error {
 // says. A shorter one guards little, and is likely to be part of a word.
 const minRedacted = 6
 
-// redact replaces the secret where it occurs in text, as it is or as it is
-// escaped in JSON and in URLs.
+// redact replaces the secret where it occurs in text, as it is or with any of its
+// characters escaped as in JSON and in URLs.
 func (s Secret) redact(text string) string {
 	if len(s) < minRedacted {
 		return text
 	}
-	quoted, _ := json.Marshal(string(s)) // a string always has JSON
-	escaped := string(quoted[1 : len(quoted)-1])
-	for _, form := range []string{
-		string(s),
-		escaped,
-		strings.ReplaceAll(string(s), "/", `\/`),
-		url.QueryEscape(string(s)),
-		url.PathEscape(string(s)),
-	} {
-		text = strings.ReplaceAll(text, form, redacted)
+	text = strings.ReplaceAll(text, string(s), redacted)
+	if !strings.ContainsAny(text, `%\+`) || !utf8.ValidString(string(s)) {
+		return text
 	}
-	return text
+	return s.pattern().ReplaceAllLiteralString(text, redacted)
+}
+
+// pattern matches the secret in all of the forms that redact knows.
+func (s Secret) pattern() *regexp.Regexp {
+	var b strings.Builder
+	for _, r := range string(s) {
+		fmt.Fprintf(&b, `(?:\\?%s|(?i:`, regexp.QuoteMeta(string(r)))
+		for _, c := range []byte(string(r)) {
+			fmt.Fprintf(&b, `%%%02x`, c)
+		}
+		b.WriteByte('|')
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\\u%04x`, unit)
+		}
+		b.WriteByte(')')
+		if r == ' ' {
+			b.WriteString(`|\+`)
+		}
+		b.WriteByte(')')
+	}
+	return regexp.MustCompile(b.String())
 }
 
 // redactJSON replaces the secret in JSON, so that it is still JSON after that.

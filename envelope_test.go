@@ -317,6 +317,25 @@ func TestARecordThatDoesNotFitNamesTheField(t *testing.T) {
 	}
 }
 
+func TestTheKindThatATypeWantsIsNamed(t *testing.T) {
+	client := newClient(t, answeringJSON(`{"code":200,"data":{"a":"x"}}`))
+	r := msgpush.Request{Method: "GET", Path: "/x"}
+	kind := func(_ any, err error) string {
+		require.Error(t, err)
+		_, rest, _ := strings.Cut(err.Error(), "expected ")
+		found, _, _ := strings.Cut(rest, ",")
+		return found
+	}
+	assert.Equal(t, "bool", kind(msgpush.Call[bool](ctx, client, r)))
+	assert.Equal(t, "number", kind(msgpush.Call[float64](ctx, client, r)))
+	assert.Equal(t, "array", kind(msgpush.Call[[]string](ctx, client, r)))
+	assert.Equal(t, "array", kind(msgpush.Call[[2]string](ctx, client, r)))
+	assert.Equal(t, "string", kind(msgpush.Call[*string](ctx, client, r)))
+	assert.Equal(t, "bool", kind(msgpush.Call[map[string]bool](ctx, client, r)))
+	assert.Equal(t, "object", kind(msgpush.Call[map[string]map[string]int](ctx, client, r)))
+	assert.Equal(t, "integer (uint8)", kind(msgpush.Call[struct{ A uint8 }](ctx, client, r)))
+}
+
 func TestTheTextOfATypesOwnDecoderIsNotShown(t *testing.T) {
 	client := newClient(t, answeringJSON(`{"code":200,"data":"hunter2"}`))
 	_, err := msgpush.Call[time.Time](ctx, client, msgpush.Request{Method: "GET", Path: "/x"})

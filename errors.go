@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -355,10 +356,19 @@ const (
 )
 
 // safeExcerpt returns the beginning of a body without the access key, and ends
-// before the password, should the body be a mail channel in the wrong place.
+// before a password, should the body be a mail channel in the wrong place.
 func (a *answer) safeExcerpt(body []byte) string {
-	beforePassword, _, _ := bytes.Cut(body, []byte(`"password"`))
-	return excerpt(a.key.redact(string(beforePassword)))
+	return excerpt(a.key.redact(beforePassword(string(body))))
+}
+
+var passwordWord = regexp.MustCompile(`(?i)["'\\]*password`)
+
+// beforePassword returns what comes before a password is named.
+func beforePassword(text string) string {
+	if at := passwordWord.FindStringIndex(text); at != nil {
+		return text[:at[0]]
+	}
+	return text
 }
 
 func excerpt(text string) string { return excerptOf(text, maxExcerpt) }

@@ -101,7 +101,7 @@ func (x *exchange) do(ctx context.Context) (*answer, error) {
 // awaitTurn waits for the rate limiter.
 func (x *exchange) awaitTurn(req *http.Request) error {
 	if req.Context().Err() != nil { // a transport need not look
-		return x.urlError(x.request.Method, context.Cause(req.Context()))
+		return x.urlError(x.request.Method[:1]+strings.ToLower(x.request.Method[1:]), context.Cause(req.Context()))
 	}
 	if x.client.limiter == nil {
 		return nil
@@ -198,6 +198,9 @@ func (x *exchange) printable(err error) string {
 	text := strings.ReplaceAll(err.Error(), "msgpush: "+x.key.redact(x.operation)+": ", "")
 	if x.query != "" {
 		text = strings.ReplaceAll(text, "?"+x.query, "")
+	}
+	if i := strings.Index(text, "malformed HTTP"); i >= 0 { // net/http quotes it
+		text = text[:i] + beforePassword(text[i:])
 	}
 	return excerptOf(x.key.redact(text), maxCause)
 }

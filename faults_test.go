@@ -579,6 +579,16 @@ func TestABodyThatWritesAfterItsEndSpoilsNoOtherCall(t *testing.T) {
 	})
 }
 
+func TestARedirectWithoutAnyHeaderIsAnAPIError(t *testing.T) {
+	client := clientThrough(t, roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusFound, Body: http.NoBody}, nil
+	}))
+	_, err := client.MPList(ctx, msgpush.PageRequest{})
+	var apiErr *msgpush.APIError
+	require.ErrorAs(t, err, &apiErr)
+	assert.Empty(t, apiErr.Location)
+}
+
 func TestAHeadHasNoBodyToBeTooLong(t *testing.T) {
 	client := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000000")

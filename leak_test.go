@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,8 @@ func TestTheKeyIsFoundInItsEscapedForms(t *testing.T) {
 		"Go":         `{"code":1,"msg":"key ak/\u003cx\u003e\u0026\"very\"+secret=","data":"ak/\u003cx\u003e\u0026\"very\"+secret="}`,
 		"all of it":  `{"code":1,"msg":"\u0061k/<x>&\"very\"+secret=","data":"\u0061k/<x>&\"very\"+secret="}`,
 		"URL":        `{"code":1,"msg":"/login?k=ak%2F%3Cx%3E%26%22very%22%2Bsecret%3D"}`,
+		"small hex":  `{"code":1,"msg":"/login?k=ak%2f%3cx%3e%26%22very%22%2bsecret%3d"}`,
+		"Gson":       `{"code":1,"msg":"no","data":["ak/\u003Cx\u003E\u0026\"very\"+secret\u003d"]}`,
 		"as an item": `{"code":1,"msg":"no","data":["ak/\u003cx\u003e\u0026\"very\"+secret="]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,6 +127,50 @@ func TestTheKeyIsFoundInItsEscapedForms(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAnOddKeyIsFoundInItsEscapedForms(t *testing.T) {
+	for key, text := range map[string]string{
+		"schlüssel":       `/login?k=schl%c3%bcssel`,
+		"k\u00e9y 密钥 key": `"k\u00e9y+\u5bc6\u94a5 key"`,
+		"keys🔑keys":       `"keys\ud83d\udd11keys"`,
+		"invalid\xff-key": "invalid\xff-key",
+	} {
+		t.Run(key, func(t *testing.T) {
+			transport := roundTripper(func(r *http.Request) (*http.Response, error) { return response(r, 502, "<"+text+">"), nil })
+			client, err := msgpush.NewClient("http://push.example.com", key, once, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			require.NoError(t, err)
+			_, err = client.MPList(ctx, msgpush.PageRequest{})
+			var apiErr *msgpush.APIError
+			require.ErrorAs(t, err, &apiErr)
+			assert.Contains(t, apiErr.Msg, "[redacted]")
+			assert.NotContains(t, apiErr.Msg, text)
+		})
+	}
+}
+
+func TestWhatNamesAPasswordIsNotQuoted(t *testing.T) {
+	for _, body := range []string{
+		`{"id":1,"password":"hunter2"}`, `{"id":1,"Password":"hunter2"}`, `"{\"id\":1,\"password\":\"hunter2\"}"`, `id: 1, password:'hunter2'`,
+	} {
+		_, err := newClient(t, answering(http.StatusBadGateway, "text/plain", body)).MPList(ctx, msgpush.PageRequest{})
+		require.Error(t, err)
+		assert.ErrorContains(t, err, "id")
+		assertHidden(t, "hunter2", err)
+
+		notHTTP := failing(fmt.Errorf("net/http: HTTP/1.x transport connection broken: malformed HTTP response %q", body))
+		_, err = clientThrough(t, notHTTP).MPList(ctx, msgpush.PageRequest{})
+		require.Error(t, err)
+		assertHidden(t, "hunter2", err)
+	}
+}
+
+func TestTheQueryIsInNoErrorOfTheChain(t *testing.T) {
+	client := clientThrough(t, failing(errors.New("no network")))
+	_, err := client.MailDetail(ctx, "hunter2")
+	var urlErr *url.Error
+	require.ErrorAs(t, err, &urlErr)
+	assert.Equal(t, "http://push.example.com/api/open/mail/detail", urlErr.URL)
 }
 
 func TestRedactedDataIsStillJSON(t *testing.T) {

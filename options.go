@@ -57,7 +57,8 @@ func defaultSettings() settings {
 // WithHTTPClient makes the client use a copy of h: its transport, its cookie jar
 // and, unless [WithTimeout] is given, its Timeout, of which 0 means
 // [DefaultTimeout]. h itself is never changed, and no redirect is followed
-// whatever its CheckRedirect says.
+// whatever its CheckRedirect says. Without a transport of its own, or without this
+// option, the proxy is that of the environment, as with net/http.
 func WithHTTPClient(h *http.Client) Option {
 	return func(s *settings) error {
 		if h == nil {
@@ -140,7 +141,8 @@ func WithMaxResponseBytes(n int64) Option {
 // during the call. An error that it returns makes a [*DecodeError] that wraps it.
 //
 // An answer for which it returns an error is examined with encoding/json, and so
-// is every refusal: errors are the same whatever the decoder.
+// is every refusal: errors are the same whatever the decoder. A type that decodes
+// itself, as [Page] does where it is the type of a [Call], does so in its own way.
 func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 	return func(s *settings) error {
 		if unmarshal == nil {

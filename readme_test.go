@@ -109,12 +109,12 @@ func TestTheREADMEHasEveryOperation(t *testing.T) {
 	require.NoError(t, err)
 	for _, op := range msgpush.Operations() {
 		if op.Name != "" {
-			assert.Contains(t, string(readme), "| "+op.String()+" | `")
+			assert.True(t, strings.Contains(string(readme), "| "+op.String()+" | `"), "README.md has no line for the %v", op)
 		}
 	}
 	client := reflect.TypeFor[*msgpush.Client]()
 	for method := range client.Methods() {
-		assert.Contains(t, string(readme), " | `"+method.Name)
+		assert.True(t, strings.Contains(string(readme), " | `"+method.Name), "README.md does not mention %s", method.Name)
 	}
 }
 
@@ -124,7 +124,25 @@ func TestTheREADMEHasEveryExample(t *testing.T) {
 	examples, err := os.ReadDir("examples")
 	require.NoError(t, err)
 	for _, example := range examples {
-		assert.Contains(t, string(readme), "| `"+example.Name()+"` | ")
-		assert.Contains(t, string(readme), "examples/"+example.Name())
+		assert.True(t, strings.Contains(string(readme), "| `"+example.Name()+"` | "), "README.md has no line for %s", example.Name())
+		assert.True(t, strings.Contains(string(readme), "examples/"+example.Name()), "README.md has no command for %s", example.Name())
 	}
+}
+
+func TestTheREADMEHasTheLicenceOfEveryDependency(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	mod, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(mod)) {
+		if module, _, found := strings.Cut(strings.TrimSpace(line), " v"); found {
+			assert.True(t, strings.Contains(string(readme), "| `"+module+"` | "), "README.md has no licence of %s", module)
+		}
+	}
+}
+
+func TestTheChangelogHasTheVersion(t *testing.T) {
+	changelog, err := os.ReadFile("CHANGELOG.md")
+	require.NoError(t, err)
+	assert.True(t, strings.Contains(string(changelog), "\n## "+msgpush.Version+" "), "CHANGELOG.md has nothing about version %s", msgpush.Version)
 }

@@ -508,6 +508,69 @@ func TestTheTimeoutIsThatOfOneAttempt(t *testing.T) {
 	}
 }
 
+func TestAnAttemptThatTookTooLongSaysSo(t *testing.T) {
+	// Not every transport gives the cause for which a context has ended.
+	steps := map[string]roundTripper{
+		"cause of the header": stalling,
+		"error of the header": func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() },
+		"error of the body": reading(200, func(r *http.Request) io.Reader {
+			return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, r.Context().Err() })
+		}),
+	}
+	for name, step := range steps {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, err := clientThrough(t, newScript(step), msgpush.WithTimeout(3*time.Second)).MPList(ctx, msgpush.PageRequest{})
+				assert.ErrorContains(t, err, "no whole answer within 3s (see WithTimeout)")
+				assertNoNil(t, err)
+			})
+		})
+	}
+}
+
+// assertNoNil checks that an error wraps no nil, which some who walk through the
+// chain do not expect.
+func assertNoNil(t *testing.T, err error) {
+	t.Helper()
+	if !assert.NotNil(t, err) {
+		return
+	}
+	switch e := err.(type) { //nolint:errorlint // this walks the chain itself
+	case interface{ Unwrap() []error }:
+		for _, wrapped := range e.Unwrap() {
+			assertNoNil(t, wrapped)
+		}
+	case interface{ Unwrap() error }:
+		if wrapped := e.Unwrap(); wrapped != nil {
+			assertNoNil(t, wrapped)
+		}
+	}
+}
+
+func TestTheContextOfAnAttemptEndsWithIt(t *testing.T) {
+	var attempts []context.Context
+	keeping := func(step roundTripper) roundTripper {
+		return func(r *http.Request) (*http.Response, error) {
+			attempts = append(attempts, r.Context())
+			return step(r)
+		}
+	}
+	noBody := func(r *http.Request) (*http.Response, error) {
+		resp := response(r, 503, "")
+		resp.Body = http.NoBody
+		return resp, nil
+	}
+	synctest.Test(t, func(t *testing.T) {
+		steps := newScript(keeping(failing(io.EOF)), keeping(status(503)), keeping(noBody), keeping(succeeding))
+		_, err := clientThrough(t, steps, defaults).MPList(ctx, msgpush.PageRequest{})
+		require.NoError(t, err)
+		require.Len(t, attempts, 4)
+		for i, attempt := range attempts {
+			assert.Error(t, attempt.Err(), "attempt %d", i+1)
+		}
+	})
+}
+
 // limiter counts the waits for it, and fails from the n-th on.
 type limiter struct {
 	waits, fail int
