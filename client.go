@@ -74,8 +74,9 @@
 // # What the document leaves open
 //
 // The document gives no meaning to any code but 200, no bounds, no time zone
-// and no limits, and this package adds none of its own. Where it must choose,
-// as with [DefaultPageSize], it says so.
+// and no limits, and this package adds none of its own. A field that has no
+// comment here has no more than its name and type there. Where this package must
+// choose, as with [DefaultPageSize], it says so.
 package msgpush
 
 import (

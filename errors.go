@@ -334,6 +334,7 @@ func (e *CallError) Unwrap() error { return e.Err }
 // document only names (part 4.5). errors.Is(err, [errors.ErrUnsupported])
 // holds.
 type UnimplementedError struct {
+	// Operation is the operation, with what the document gives of it.
 	Operation Operation
 }
 

@@ -19,10 +19,15 @@ import (
 type subject struct {
 	name     string
 	pageSize int // 0 for the mail channel detail
+	weight   int // how many mail details could be had instead, about
 	endless  bool
 }
 
-var subjects = []subject{{name: "mail detail"}, {name: "page of 50", pageSize: 50}, {name: "page of 1,000", pageSize: 1000}}
+var subjects = []subject{
+	{name: "mail detail", weight: 1},
+	{name: "page of 50", pageSize: 50, weight: 5},
+	{name: "page of 1,000", pageSize: 1000, weight: 40},
+}
 
 // withoutDeadline is a call that msgpush bounds by itself, and the others do not.
 var withoutDeadline = subject{name: "mail detail, without a deadline", endless: true}
@@ -64,7 +69,7 @@ func (s subject) call(c caller) error {
 type times struct {
 	rounds   int
 	duration time.Duration // that the calls of one measurement of CPU take, about
-	calls    int           // of mail details over loopback; pages are asked for less often
+	calls    int           // of mail details over loopback by many callers; of pages there are fewer
 	walked   int           // pages of a walk over a slow network
 	delay    time.Duration // of each of these
 	million  int           // pages of a walk through pages of 1,000 records
@@ -123,7 +128,9 @@ func loopback(s subject, callers int, t times) (*experiment, error) {
 		title:   fmt.Sprintf("Loopback: %s, 1 caller", s.name),
 		metrics: []metric{{"calls a second", number}, {"p50", duration}, {"p99", duration}, {"dials", number}},
 	}
+	calls := t.calls / s.weight / 4
 	if callers > 1 {
+		calls *= 4 // in about the same time
 		e.title = fmt.Sprintf("Loopback: %s, %d callers", s.name, callers)
 	}
 	service, err := s.service()
@@ -151,7 +158,7 @@ func loopback(s subject, callers int, t times) (*experiment, error) {
 			if _, _, err := together(callers, callers, do); err != nil { // to connect
 				return nil, err
 			}
-			latencies, elapsed, err := together(callers, t.calls/max(1, s.pageSize/25), do)
+			latencies, elapsed, err := together(callers, calls, do)
 			if err != nil {
 				return nil, err
 			}

@@ -72,10 +72,9 @@ func TestTheREADMEShowsThisCode(t *testing.T) {
 	require.NoError(t, err)
 	source, err := os.ReadFile("main.go")
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(source), "	var transport http.RoundTripper = connections\n")
+	_, rest, found := strings.Cut(string(source), "	connections := ")
 	require.True(t, found)
-	wiring, _, _ := strings.Cut(rest, "	return ")
-	for line := range strings.Lines(wiring) {
-		assert.Contains(t, string(readme), strings.TrimSpace(line))
-	}
+	wiring, _, _ := strings.Cut("	connections := "+rest, "	return ")
+	block := strings.TrimPrefix(strings.ReplaceAll("\n"+wiring, "\n\t", "\n"), "\n")
+	assert.True(t, strings.Contains(string(readme), "```go\n"+block), "README.md does not have\n%s", block)
 }
