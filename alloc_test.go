@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -167,4 +168,16 @@ func inUse() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// The pool of what calls are made with does not hold on to the clients that made
+// them, nor to their access keys.
+func TestAClientIsNotKeptInMemoryByItsCalls(t *testing.T) {
+	used := func() weak.Pointer[msgpush.Client] {
+		client := clientThrough(t, inMemory(`{"code":200,"data":{}}`))
+		require.NoError(t, mailDetail(ctx, client))
+		return weak.Make(client)
+	}()
+	runtime.GC() // which pools outlive once
+	assert.Nil(t, used.Value())
 }

@@ -452,6 +452,19 @@ func TestACertificateThatTheCallerDoesNotTrustIsFinal(t *testing.T) {
 	assert.Equal(t, 1, refused)
 }
 
+func TestEveryErrorAboutACertificateIsFinal(t *testing.T) {
+	for _, cause := range []error{
+		&tls.CertificateVerificationError{Err: errors.New("no root certificates")},
+		x509.UnknownAuthorityError{},
+		x509.HostnameError{Certificate: new(x509.Certificate), Host: "push.example.com"},
+		x509.CertificateInvalidError{Reason: x509.Expired},
+	} {
+		_, err := clientThrough(t, failing(cause), fast).MPList(ctx, msgpush.PageRequest{})
+		assertAttempts(t, 1, err)
+		assert.ErrorIs(t, err, cause)
+	}
+}
+
 func TestBodiesAreClosed(t *testing.T) {
 	for _, step := range []roundTripper{
 		status(503), status(404), status(302, "Location", "/x"), succeeding,

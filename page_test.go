@@ -435,6 +435,23 @@ func TestAWalkGoesBackWhereTheTotalShrinks(t *testing.T) {
 	}
 }
 
+func TestAWalkGoesBackBeforeItsStartWhereRecordsMovedThere(t *testing.T) {
+	ids := numbers(60)
+	var a asked
+	got, err := collect(msgpush.All(ctx, a.of(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+		if len(a.pages) == 2 {
+			ids = ids[25:]
+		}
+		return pageOf(ids, r), nil
+	}), itself, msgpush.PageRequest{Current: 3, PageSize: 10}))
+	require.NoError(t, err)
+	assert.Contains(t, a.pages, 1)
+	for _, id := range numbers(60)[25:] {
+		assert.Contains(t, got, id)
+	}
+	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), len(got))
+}
+
 // The pages that a service as it should not be answers with, the way a walk
 // ends, and after how many requests at most.
 func TestServicesThatMisbehave(t *testing.T) {
