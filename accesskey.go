@@ -2,17 +2,12 @@ package msgpush
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
-	"regexp"
-	"strings"
 	"sync"
 	"time"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 const redacted = "[redacted]"
@@ -43,61 +38,6 @@ func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 func (s Secret) EncodeValues(key string, v *url.Values) error {
 	v.Add(key, string(s))
 	return nil
-}
-
-// minRedacted is the length from which a key is looked for in what the service
-// says. A shorter one guards little, and is likely to be part of a word.
-const minRedacted = 6
-
-// redact replaces the secret where it occurs in text, as it is or with any of its
-// characters escaped as in JSON and in URLs.
-func (s Secret) redact(text string) string {
-	if len(s) < minRedacted {
-		return text
-	}
-	text = strings.ReplaceAll(text, string(s), redacted)
-	if !strings.ContainsAny(text, `%\+`) || !utf8.ValidString(string(s)) {
-		return text
-	}
-	return s.pattern().ReplaceAllLiteralString(text, redacted)
-}
-
-// pattern matches the secret in all of the forms that redact knows.
-func (s Secret) pattern() *regexp.Regexp {
-	var b strings.Builder
-	for _, r := range string(s) {
-		fmt.Fprintf(&b, `(?:\\?%s|(?i:`, regexp.QuoteMeta(string(r)))
-		for _, c := range []byte(string(r)) {
-			fmt.Fprintf(&b, `%%%02x`, c)
-		}
-		b.WriteByte('|')
-		for _, unit := range utf16.Encode([]rune{r}) {
-			fmt.Fprintf(&b, `\\u%04x`, unit)
-		}
-		b.WriteByte(')')
-		if r == ' ' {
-			b.WriteString(`|\+`)
-		}
-		b.WriteByte(')')
-	}
-	return regexp.MustCompile(b.String())
-}
-
-// redactJSON replaces the secret in JSON, so that it is still JSON after that.
-func (s Secret) redactJSON(raw json.RawMessage) json.RawMessage {
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		text = string(raw)
-	}
-	clean := s.redact(text)
-	if clean == text {
-		return raw
-	}
-	if json.Valid([]byte(clean)) {
-		return json.RawMessage(clean)
-	}
-	quoted, _ := json.Marshal(clean)
-	return quoted
 }
 
 // An AccessKeySource gives a client its access key. The document shows neither
