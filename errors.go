@@ -359,6 +359,7 @@ const (
 // safeExcerpt returns the beginning of a body without the access key, and ends
 // before a password, should the body be a mail channel in the wrong place.
 func (a *answer) safeExcerpt(body []byte) string {
+	body = body[:min(len(body), 64<<10)] // of a long body, no more is looked at
 	return excerpt(a.key.redact(beforePassword(string(body))))
 }
 
