@@ -199,8 +199,12 @@ func (x *exchange) printable(err error) string {
 	if x.query != "" {
 		text = strings.ReplaceAll(text, "?"+x.query, "")
 	}
-	if i := strings.Index(text, "malformed HTTP"); i >= 0 { // net/http quotes it
-		text = text[:i] + beforePassword(text[i:])
+	// What net/http does not understand it quotes. The path is the caller's, and
+	// may well name a password.
+	from := 0
+	if i := strings.Index(text, x.request.Path); i >= 0 {
+		from = i + len(x.request.Path)
 	}
+	text = text[:from] + beforePassword(text[from:])
 	return excerptOf(x.key.redact(text), maxCause)
 }

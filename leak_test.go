@@ -135,6 +135,8 @@ func TestAnOddKeyIsFoundInItsEscapedForms(t *testing.T) {
 		"k\u00e9y 密钥 key": `"k\u00e9y+\u5bc6\u94a5 key"`,
 		"keys🔑keys":       `"keys\ud83d\udd11keys"`,
 		"invalid\xff-key": "invalid\xff-key",
+		"wrong\xe9-key":   "wrong%E9-key",
+		"100%\\sure+key":  `100%25\\sure%2bkey`,
 	} {
 		t.Run(key, func(t *testing.T) {
 			transport := roundTripper(func(r *http.Request) (*http.Response, error) { return response(r, 502, "<"+text+">"), nil })
@@ -158,10 +160,13 @@ func TestWhatNamesAPasswordIsNotQuoted(t *testing.T) {
 		assert.ErrorContains(t, err, "id")
 		assertHidden(t, "hunter2", err)
 
-		notHTTP := failing(fmt.Errorf("net/http: HTTP/1.x transport connection broken: malformed HTTP response %q", body))
-		_, err = clientThrough(t, notHTTP).MPList(ctx, msgpush.PageRequest{})
-		require.Error(t, err)
-		assertHidden(t, "hunter2", err)
+		for _, quoting := range []string{"malformed HTTP response", "malformed MIME header line:", "bad Content-Length", "unsupported transfer encoding:"} {
+			notHTTP := failing(fmt.Errorf("net/http: HTTP/1.x transport connection broken: %s %q", quoting, body))
+			_, err = clientThrough(t, notHTTP).MPList(ctx, msgpush.PageRequest{})
+			require.Error(t, err)
+			assert.ErrorContains(t, err, quoting)
+			assertHidden(t, "hunter2", err)
+		}
 	}
 }
 
@@ -178,6 +183,7 @@ func TestRedactedDataIsStillJSON(t *testing.T) {
 		"12345678":   `12345678`,
 		"123456789":  `[123456789]`,
 		"abcdefgh":   `{"abcdefgh":["abcdefgh"]}`,
+		"jsontext":   `"[\"jsontext\"]"`,
 		"quo\"te\\s": `"quo\"te\\s"`,
 	} {
 		transport := roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -191,6 +197,9 @@ func TestRedactedDataIsStillJSON(t *testing.T) {
 		assert.True(t, json.Valid(apiErr.Data))
 		assert.NotContains(t, string(apiErr.Data), key)
 		assert.Contains(t, string(apiErr.Data), "[redacted]")
+		if data[0] == '"' {
+			assert.Equal(t, byte('"'), apiErr.Data[0], "a string stays one")
+		}
 	}
 }
 

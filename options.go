@@ -214,8 +214,7 @@ func (s *settings) newHTTPClient() *http.Client {
 }
 
 // checkHeaderValue reports why the value of a header would not arrive as it is
-// given.
-// Its errors do not quote the value.
+// given. Its errors do not quote the value.
 func checkHeaderValue(v string) error {
 	if v == "" {
 		return errors.New("is empty")

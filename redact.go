@@ -107,14 +107,15 @@ func isHex(text, prefix string, digits int, value rune) bool {
 // redactJSON replaces the secret in JSON, so that it is still JSON after that.
 func (s Secret) redactJSON(raw json.RawMessage) json.RawMessage {
 	var text string
-	if json.Unmarshal(raw, &text) != nil {
+	isString := json.Unmarshal(raw, &text) == nil
+	if !isString {
 		text = string(raw)
 	}
 	clean := s.redact(text)
 	if clean == text {
 		return raw
 	}
-	if json.Valid([]byte(clean)) {
+	if !isString && json.Valid([]byte(clean)) {
 		return json.RawMessage(clean)
 	}
 	quoted, _ := json.Marshal(clean)

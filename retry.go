@@ -125,7 +125,13 @@ func (x *exchange) mayChange() bool {
 	if x.err == nil && !slices.Contains(retriedStatuses, x.answer.status) || isFinal(x.err) {
 		return false
 	}
-	return x.answer == nil || !x.client.isKeyRefused(x.answer.failure(nil))
+	return x.answer == nil || !x.mayRefuseKey() || !x.client.isKeyRefused(x.answer.failure(nil))
+}
+
+// mayRefuseKey reports whether the last answer could say that the access key is
+// refused. Looking closer at a long one takes time.
+func (x *exchange) mayRefuseKey() bool {
+	return x.answer.status == http.StatusUnauthorized || len(x.client.rejectedKeyCodes) > 0
 }
 
 // isFinal reports whether an error is about something that does not pass: a
