@@ -17,11 +17,17 @@ func (d DateTime) Time(loc *time.Location) (time.Time, error) {
 	if loc == nil {
 		return time.Time{}, errors.New("msgpush: DateTime.Time: the location is nil; the document gives no zone, so the caller must")
 	}
-	// The length is checked because time.Parse also takes shorter hours and
-	// longer seconds.
 	t, err := time.ParseInLocation(time.DateTime, string(d), loc)
-	if err != nil || len(d) != len(time.DateTime) {
+	if err != nil || !d.isExact() {
 		return time.Time{}, fmt.Errorf("msgpush: DateTime.Time: %q is not a date and time in the format YYYY-MM-DD HH:MM:SS", excerpt(string(d)))
 	}
 	return t, nil
+}
+
+// isExact reports whether d is in the format to the byte. Package time also takes
+// shorter hours, a space in them, and longer seconds. It is asked in UTC, since
+// elsewhere a clock may be put forward over the time that d is.
+func (d DateTime) isExact() bool {
+	t, err := time.Parse(time.DateTime, string(d))
+	return err == nil && t.Format(time.DateTime) == string(d)
 }
