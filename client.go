@@ -50,7 +50,7 @@
 // repeated, or if no connection could be made at all. No redirect is followed:
 // that would take the access key elsewhere.
 //
-// A call ends with its context, whatever it is doing. Beside that, each attempt
+// A call ends with its context, whatever it is waiting for. Beside that, each attempt
 // has a time-out ([WithTimeout]), and no body is read without end
 // ([WithMaxResponseBytes]).
 //

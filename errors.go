@@ -359,8 +359,12 @@ const (
 // safeExcerpt returns the beginning of a body without the access key, and ends
 // before a password, should the body be a mail channel in the wrong place.
 func (a *answer) safeExcerpt(body []byte) string {
-	body = body[:min(len(body), 64<<10)] // of a long body, no more is looked at
-	return excerpt(a.key.redact(beforePassword(string(body))))
+	const most = 64 << 10 // of a long body, no more is looked at
+	text := a.key.redact(beforePassword(string(body[:min(len(body), most)])))
+	if len(body) > most { // which may divide a key, each of its bytes escaped as 6
+		text = text[:max(0, len(text)-6*len(a.key))]
+	}
+	return excerpt(text)
 }
 
 var passwordWord = regexp.MustCompile(`(?i)["'\\]*password`)

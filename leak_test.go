@@ -170,6 +170,15 @@ func TestWhatNamesAPasswordIsNotQuoted(t *testing.T) {
 	}
 }
 
+func TestAKeyFarBehindIsNotShownInPart(t *testing.T) {
+	for cut := range len(testKey) {
+		body := strings.Repeat(" ", 64<<10-cut) + testKey + " and more"
+		_, err := newClient(t, answering(http.StatusBadGateway, "text/html", body)).MPList(ctx, msgpush.PageRequest{})
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), "ak-", "cut after %d bytes", cut)
+	}
+}
+
 func TestTheQueryIsInNoErrorOfTheChain(t *testing.T) {
 	client := clientThrough(t, failing(errors.New("no network")))
 	_, err := client.MailDetail(ctx, "hunter2")

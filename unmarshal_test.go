@@ -72,12 +72,12 @@ func TestErrorsAreTheSameWithAnotherDecoder(t *testing.T) {
 		for _, status := range []int{200, 400, 502} {
 			t.Run(fmt.Sprint(status, body), func(t *testing.T) {
 				service := answering(status, "application/json", body)
-				for _, call := range specified {
+				for operation, call := range specified {
 					_, want := call(newClient(t, service), ctx)
 					_, got := call(newClient(t, service, msgpush.WithUnmarshal(otherDecoder)), ctx)
-					require.Error(t, got)
-					assert.EqualError(t, got, want.Error())
-					assert.IsType(t, want, got)
+					require.Error(t, got, operation)
+					assert.EqualError(t, got, want.Error(), operation)
+					assert.IsType(t, want, got, operation)
 				}
 			})
 		}

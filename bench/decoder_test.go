@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -91,7 +92,7 @@ func TestAFasterDecoderChangesNothingElse(t *testing.T) {
 		for name, body := range bodies(t) {
 			for _, status := range []int{200, 502} {
 				for call, do := range calls {
-					t.Run(decoder+"/"+call+"/"+name, func(t *testing.T) {
+					t.Run(fmt.Sprint(decoder, "/", call, "/", status, "/", name), func(t *testing.T) {
 						usual, err := newClient("http://service.example.com", canned{status, body}, once)
 						require.NoError(t, err)
 						faster, err := newClient("http://service.example.com", canned{status, body}, once, msgpush.WithUnmarshal(unmarshal))

@@ -14,7 +14,6 @@ import (
 // A suite is all experiments.
 type suite struct {
 	rounds    int
-	pages     []int         // of growth
 	cpu       []*experiment // of each subject
 	endless   *experiment   // CPU without a deadline
 	one, many []*experiment // callers over loopback, of each subject
@@ -26,7 +25,7 @@ type suite struct {
 const manyCallers = 64
 
 func newSuite(t times) (*suite, error) {
-	s := &suite{rounds: t.rounds, pages: t.growth}
+	s := &suite{rounds: t.rounds}
 	endless, err := cpu(withoutDeadline, t)
 	if err != nil {
 		return nil, err
@@ -104,9 +103,9 @@ func versions() string {
 	var list []string
 	for _, m := range info.Deps {
 		for _, path := range []string{
-			"/godo", "/hcloud-go/v2", "/client-go", "/go-github/", "/resty/v2", "bytedance/sonic", "goccy/go-json",
+			"/godo", "/hcloud-go/v2", "/client-go", "/go-github/v89", "/resty/v2", "bytedance/sonic", "goccy/go-json",
 		} {
-			if strings.HasSuffix(m.Path, path) || strings.Contains(m.Path, "/go-github/") && path == "/go-github/" {
+			if strings.HasSuffix(m.Path, path) {
 				list = append(list, m.Path+" "+m.Version)
 			}
 		}
