@@ -1,92 +1,680 @@
 package msgpush_test
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
-	"log/slog"
-	"strings"
+	"io"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"github.com/google/go-querystring/query"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
 )
 
-// formatted returns what every verb of fmt makes of v, alone and one level down.
-func formatted(v any) string {
-	var b strings.Builder
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%o", "%10.3v", "% x"} {
-		fmt.Fprintf(&b, verb+"\n", v)
-		fmt.Fprintf(&b, verb+"\n", struct{ Field any }{v})
-		fmt.Fprintf(&b, verb+"\n", []any{v})
-		fmt.Fprintf(&b, verb+"\n", map[string]any{"key": v})
-	}
-	fmt.Fprintln(&b, v)
-	return b.String()
-}
-
-// logged returns what log/slog makes of v.
-func logged(v any) string {
-	var b strings.Builder
-	for _, handler := range []slog.Handler{slog.NewTextHandler(&b, nil), slog.NewJSONHandler(&b, nil)} {
-		slog.New(handler).Info("message", "value", v, slog.Group("group", "value", v))
-	}
-	return b.String()
-}
-
-// assertHidden checks that nothing prints the secret that is in the values.
-func assertHidden(t *testing.T, secret string, values ...any) {
+// clientFrom returns a client that takes its key from a source and sends through an
+// in-memory transport. Without an option for retries it makes one attempt.
+func clientFrom(t testing.TB, source msgpush.AccessKeySource, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
-	for _, v := range values {
-		assertNotIn(t, secret, formatted(v)+logged(v))
+	opts = append([]msgpush.Option{
+		noRetries, msgpush.WithAccessKeySource(source), msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+	}, opts...)
+	client, err := msgpush.NewClient("http://push.example.com", "", opts...)
+	require.NoError(t, err)
+	return client
+}
+
+// accepting is a service that accepts one key and responds to others with reject.
+func accepting(key string, reject roundTripFunc) roundTripFunc {
+	return func(r *http.Request) (*http.Response, error) {
+		if r.Header.Get("access-key") != key {
+			return reject(r)
+		}
+		return succeeding(r)
 	}
 }
 
-// assertNotIn checks that no line of the text has the secret, as it is or in
-// hexadecimal.
-func assertNotIn(t *testing.T, secret, text string) {
-	t.Helper()
-	for line := range strings.Lines(text) {
-		for _, form := range []string{"%s", "%x", "%X", "% x"} {
-			assert.NotContains(t, line, fmt.Sprintf(form, secret))
+// envelopeCode responds with a status and an envelope with a code.
+func envelopeCode(status, code int) roundTripFunc {
+	return func(r *http.Request) (*http.Response, error) {
+		return response(r, status, fmt.Sprintf(`{"code":%d,"msg":"key?"}`, code)), nil
+	}
+}
+
+// create makes a call that is not idempotent.
+func create(ctx context.Context, c *msgpush.Client) error {
+	_, err := msgpush.Call[any](ctx, c, msgpush.Request{Method: "POST", Path: "/create", Body: 1})
+	return err
+}
+
+var errNoKey = errors.New("the vault is sealed")
+
+func TestNewClientTakesEitherAKeyOrASource(t *testing.T) {
+	tests := []struct {
+		name, key string
+		opts      []msgpush.Option
+		want      string
+	}{
+		{"both", testKey, []msgpush.Option{msgpush.WithAccessKeySource(fixedSource)}, "WithAccessKeySource"},
+		{"neither", "", nil, "access key is empty"},
+		{"nil source", "", []msgpush.Option{msgpush.WithAccessKeySource(nil)}, "source is nil"},
+		{"rejection code that denotes success", testKey, []msgpush.Option{msgpush.WithRejectedKeyCodes(401, 200)}, "WithRejectedKeyCodes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := msgpush.NewClient("http://push.example.com", tt.key, tt.opts...)
+			require.ErrorContains(t, err, tt.want)
+			assert.NotContains(t, err.Error(), testKey)
+		})
+	}
+}
+
+func TestARejectedKeyIsReplacedOnceWithoutAWait(t *testing.T) {
+	tests := []struct {
+		name     string
+		reject   roundTripFunc
+		rejected bool
+	}{
+		{"HTTP 401", status(401), true},
+		{"HTTP 401 that is not an envelope", func(r *http.Request) (*http.Response, error) { return response(r, 401, "<html>"), nil }, true},
+		{"HTTP 401 with a cut body", cutOffBody(401), true},
+		{"HTTP 401 with Retry-After", status(401, "Retry-After", "9"), true},
+		{"rejection code", envelopeCode(200, 4010), true},
+		{"rejection code with HTTP 403", envelopeCode(403, 4010), true},
+		{"rejection code with HTTP 500", envelopeCode(500, 4010), true},
+		{"rejection code 0", envelopeCode(200, 0), true},
+		{"other code", envelopeCode(200, 4011), false},
+		{"HTTP 403", status(403), false},
+		{"no code, though 0 is a rejection code", func(r *http.Request) (*http.Response, error) { return response(r, 502, "<html>"), nil }, false},
+		{"success whose data contains a rejection code", okBody(`{"code":200,"data":{"code":4010}}`), false},
+	}
+	calls := map[string]func(context.Context, *msgpush.Client) error{
+		"idempotent": func(ctx context.Context, c *msgpush.Client) error {
+			_, err := c.MPList(ctx, msgpush.PageRequest{})
+			return err
+		},
+		"not idempotent": create,
+	}
+	for _, tt := range tests {
+		for name, call := range calls {
+			t.Run(tt.name+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var rejections []string
+					source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
+						rejections = append(rejections, rejected)
+						if rejected == "old-key" {
+							return "new-key", nil
+						}
+						return "old-key", nil
+					})
+					transport := newScript(accepting("new-key", tt.reject))
+					err := call(t.Context(), clientFrom(t, source, transport, msgpush.WithRejectedKeyCodes(4010, 0)))
+					if tt.rejected {
+						require.NoError(t, err)
+						assert.Equal(t, []string{"", "old-key"}, rejections)
+						assert.Equal(t, []time.Duration{0, 0}, transport.times)
+					} else {
+						assert.Equal(t, []string{""}, rejections)
+						assert.Len(t, transport.times, 1)
+					}
+				})
+			})
 		}
 	}
 }
 
-func TestASecretDoesNotPrint(t *testing.T) {
-	const secret = "correct-horse"
-	mail := msgpush.MailChannel{ID: 1, Password: secret}
-	assertHidden(t, secret, msgpush.Secret(secret), mail, &mail)
-	assertNotIn(t, secret, formatted(struct{ Password msgpush.Secret }{secret}))
-	assertNotIn(t, secret, formatted(struct{ Mail *msgpush.MailChannel }{&mail}))
-	assertNotIn(t, secret, formatted(msgpush.Page[*msgpush.MailChannel]{List: []*msgpush.MailChannel{&mail}}))
-
-	assert.Equal(t, "[redacted]", msgpush.Secret(secret).String())
-	assert.Equal(t, "[redacted]", msgpush.Secret(secret).GoString())
-	assert.Equal(t, "{1    [redacted]  0 0 }", fmt.Sprint(mail))
-	assert.Contains(t, logged(mail), `"password":"[redacted]"`)
-	assert.Equal(t, msgpush.Secret(secret), mail.Password, "printing changes nothing")
+func TestTheReplacementOfAKeyIsNotCountedAsARetry(t *testing.T) {
+	tests := []struct {
+		name     string
+		steps    []roundTripFunc
+		requests int
+		success  bool
+	}{
+		{"rejection first", []roundTripFunc{status(401), status(503), succeeding}, 3, true},
+		{"rejection in the last attempt", []roundTripFunc{status(503), status(401), succeeding}, 3, true},
+		{"rejection first, then only failures", []roundTripFunc{status(401), status(503)}, 3, false},
+		{"rejection in the last attempt, then a failure", []roundTripFunc{status(503), status(401), status(503)}, 3, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) { return rejected + "key", nil })
+				transport := newScript(tt.steps...)
+				_, err := clientFrom(t, source, transport, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})).MPList(t.Context(), msgpush.PageRequest{})
+				assert.Len(t, transport.times, tt.requests)
+				if tt.success {
+					require.NoError(t, err)
+				} else {
+					assert.Equal(t, 503, onlyError[*msgpush.APIError](t, err).HTTPStatus)
+					assertAttempts(t, tt.requests, err)
+				}
+			})
+		})
+	}
 }
 
-func TestASecretIsCarriedWhereItIsMeantToGo(t *testing.T) {
-	const secret = "correct-horse"
-	assert.Equal(t, secret, string(msgpush.Secret(secret)))
-
-	b, err := json.Marshal(struct{ Password msgpush.Secret }{secret})
-	require.NoError(t, err)
-	assert.JSONEq(t, `{"Password":"correct-horse"}`, string(b))
-
-	values, err := query.Values(struct {
-		Password msgpush.Secret `url:"password"`
-	}{secret})
-	require.NoError(t, err)
-	assert.Equal(t, "password=correct-horse", values.Encode())
+func TestTheReplacementOfAKeyNeedsNoQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) { return rejected + "key", nil })
+		transport := newScript(status(503))
+		client := clientFrom(t, source, transport, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 2}))
+		for range 2 {
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			assert.ErrorContains(t, err, quotaUsedUp)
+		}
+		for range 5 { // fewer than give quota back
+			transport.steps, transport.times = []roundTripFunc{accepting("keykey", status(401))}, nil
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			require.NoError(t, err)
+			assert.Len(t, transport.times, 2)
+		}
+	})
 }
 
-func TestNothingOfAClientPrintsItsKey(t *testing.T) {
-	client := newClient(t, refusingAll(t))
-	assertHidden(t, testKey, client, *client, struct{ client *msgpush.Client }{client}, struct{ client msgpush.Client }{*client})
-	assertHidden(t, testKey, msgpush.WithUserAgent(testKey))
+func TestAKeyThatStaysRejectedIsAnError(t *testing.T) {
+	onlyFirst := func(first string, err error) msgpush.AccessKeySource {
+		return msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
+			if rejected != "" {
+				return "", err
+			}
+			return first, nil
+		})
+	}
+	rejection := func(t *testing.T, err error) {
+		assert.Equal(t, 401, onlyError[*msgpush.APIError](t, err).HTTPStatus)
+	}
+	tests := []struct {
+		name     string
+		source   msgpush.AccessKeySource // nil: a static key
+		attempts int
+		check    func(*testing.T, error)
+	}{
+		{"static key", nil, 1, rejection},
+		{"source that has no other key", fixedSource, 1, rejection},
+		{"other key that is rejected too", msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
+			return rejected + "another", nil
+		}), 2, rejection},
+		{"source that fails", onlyFirst(testKey, errNoKey), 1, func(t *testing.T, err error) {
+			requestErr := onlyError[*msgpush.RequestError](t, err)
+			assert.ErrorIs(t, err, errNoKey)
+			rejection(t, requestErr.Last)
+		}},
+		{"source that returns an empty key", onlyFirst(testKey, nil), 1, func(t *testing.T, err error) {
+			rejection(t, onlyError[*msgpush.RequestError](t, err).Last)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			transport := newScript(status(401))
+			client := newClientWithTransport(t, transport, defaultRetries)
+			if tt.source != nil {
+				client = clientFrom(t, tt.source, transport, defaultRetries)
+			}
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			tt.check(t, err)
+			assertAttempts(t, tt.attempts, err)
+			assert.Len(t, transport.times, tt.attempts)
+		})
+	}
+}
+
+func TestARejectedKeyIsNotRetriedByItsStatus(t *testing.T) {
+	for name, step := range map[string]roundTripFunc{"HTTP 500": envelopeCode(500, 4010), "HTTP 503": envelopeCode(503, 4010)} {
+		t.Run(name, func(t *testing.T) {
+			for _, client := range []func(http.RoundTripper) *msgpush.Client{
+				func(transport http.RoundTripper) *msgpush.Client {
+					return newClientWithTransport(t, transport, defaultRetries, msgpush.WithRejectedKeyCodes(4010))
+				},
+				func(transport http.RoundTripper) *msgpush.Client {
+					return clientFrom(t, fixedSource, transport, defaultRetries, msgpush.WithRejectedKeyCodes(4010))
+				},
+			} {
+				transport := newScript(step)
+				_, err := client(transport).MPList(t.Context(), msgpush.PageRequest{})
+				assert.Equal(t, 4010, onlyError[*msgpush.APIError](t, err).Code)
+				assert.Len(t, transport.times, 1)
+			}
+		})
+	}
+}
+
+func TestACallWithoutAKeySendsNothing(t *testing.T) {
+	tests := []struct {
+		name   string
+		source msgpush.AccessKeyFunc
+		want   string
+		wraps  error
+	}{
+		{"error", func(context.Context, string) (string, error) { return "", errNoKey }, "the vault is sealed", errNoKey},
+		{"empty key", func(context.Context, string) (string, error) { return "", nil }, "empty", nil},
+		{"key with a line break", func(context.Context, string) (string, error) { return testKey + "\n", nil }, "control character", nil},
+		{"nil AccessKeyFunc", nil, "the AccessKeyFunc is nil", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			transport := newScript(succeeding)
+			_, err := clientFrom(t, tt.source, transport).MailDetail(t.Context(), "1")
+			requestErr := onlyError[*msgpush.RequestError](t, err)
+			assert.Zero(t, requestErr.Attempts)
+			assert.NoError(t, requestErr.Last)
+			assert.ErrorContains(t, err, "msgpush: mail channel detail: access key: ")
+			assert.ErrorContains(t, err, tt.want)
+			assert.NotContains(t, fmt.Sprintf("%v %+v %#v", err, err, err), testKey)
+			if tt.wraps != nil {
+				assert.ErrorIs(t, err, tt.wraps)
+			}
+			assert.Empty(t, transport.times)
+		})
+	}
+}
+
+func TestTheErrorOfASourceIsNotThatOfTheCall(t *testing.T) {
+	// The source may itself be a client, whose errors have the same types.
+	for name, step := range map[string]roundTripFunc{"APIError": status(404), "DecodeError": okBody("<html>"), "RequestError": failing(io.EOF)} {
+		t.Run(name, func(t *testing.T) {
+			keys := newClientWithTransport(t, step)
+			source := msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
+				_, err := keys.MailDetail(ctx, "1")
+				return "", err
+			})
+			_, err := clientFrom(t, source, newScript(succeeding)).MPList(t.Context(), msgpush.PageRequest{})
+			assert.Equal(t, "official-account channel list", onlyError[*msgpush.RequestError](t, err).Operation)
+		})
+	}
+}
+
+// A vault issues the keys key-1, key-2, … and counts the fetches.
+type vault struct {
+	fetches atomic.Int32
+	delay   time.Duration
+	life    time.Duration // 0: keys do not expire
+	err     atomic.Pointer[error]
+}
+
+func (v *vault) fetch(ctx context.Context) (string, time.Time, error) {
+	n := v.fetches.Add(1)
+	select {
+	case <-time.After(v.delay):
+	case <-ctx.Done():
+		return "", time.Time{}, ctx.Err()
+	}
+	if err := v.err.Load(); err != nil {
+		return "", time.Time{}, *err
+	}
+	var expires time.Time
+	if v.life > 0 {
+		expires = time.Now().Add(v.life)
+	}
+	return fmt.Sprint("key-", n), expires, nil
+}
+
+// assertKey checks which key a source returns, and after how long.
+func assertKey(t *testing.T, source msgpush.AccessKeySource, rejected, want string, after time.Duration) {
+	t.Helper()
+	start := time.Now()
+	key, err := source.AccessKey(t.Context(), rejected)
+	assert.NoError(t, err)
+	assert.Equal(t, want, key)
+	assert.Equal(t, after, time.Since(start))
+}
+
+func TestConcurrentCallersShareAFetch(t *testing.T) {
+	for name, rejected := range map[string]string{"first key": "", "rejected key": "key-1"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := &vault{delay: time.Second}
+				source := msgpush.CachedAccessKey(v.fetch, time.Minute)
+				fetches := int32(1)
+				if rejected != "" {
+					assertKey(t, source, "", "key-1", time.Second)
+					fetches = 2
+				}
+				var wg sync.WaitGroup
+				for range 1000 {
+					wg.Go(func() { assertKey(t, source, rejected, fmt.Sprint("key-", fetches), time.Second) })
+				}
+				wg.Wait()
+				assert.Equal(t, fetches, v.fetches.Load())
+				assertKey(t, source, rejected, fmt.Sprint("key-", fetches), 0)
+				time.Sleep(1000 * time.Hour)
+				assertKey(t, source, "", fmt.Sprint("key-", fetches), 0)
+			})
+		})
+	}
+}
+
+func TestConcurrentCallsWithARejectedKeyCauseOneFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &vault{delay: time.Second}
+		client := clientFrom(t, msgpush.CachedAccessKey(v.fetch, 0), accepting("key-2", status(401)))
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		assert.Equal(t, int32(2), v.fetches.Load())
+	})
+}
+
+func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
+	tests := []struct {
+		name           string
+		callers, calls int
+		keys           []string // fetched in turn; the last one repeatedly
+		early          time.Duration
+		limited        bool
+	}{
+		{"one caller, fetch returns the rejected key", 1, 10, []string{"rejected-1"}, 0, false},
+		{"one caller, limiter", 1, 10, []string{"rejected-1"}, 0, true},
+		{"one caller, other keys that are rejected too", 1, 10, []string{"rejected-1", "rejected-2", "rejected-1", "rejected-2", "rejected-3"}, 0, false},
+		{"many callers, fetch returns the rejected key", 100, 10, []string{"rejected-1"}, 0, false},
+		{"many callers, limiter", 100, 10, []string{"rejected-1"}, 0, true},
+		{"many callers, background renewal", 100, 10, []string{"rejected-1"}, 10 * time.Minute, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var fetches, rejections atomic.Int32
+				source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+					n := int(fetches.Add(1))
+					time.Sleep(7 * time.Millisecond)
+					return tt.keys[min(n, len(tt.keys))-1], time.Now().Add(time.Hour), nil
+				}, tt.early)
+				opts := []msgpush.Option{defaultRetries}
+				if tt.limited {
+					opts = append(opts, msgpush.WithRateLimiter(pacedLimiter(time.Millisecond)))
+				}
+				client := clientFrom(t, source, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+					rejections.Add(1)
+					time.Sleep(time.Duration(rejections.Load()%5) * time.Millisecond)
+					return status(401)(r)
+				}), opts...)
+				var wg sync.WaitGroup
+				for range tt.callers {
+					wg.Go(func() {
+						for range tt.calls {
+							_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+							onlyError[*msgpush.APIError](t, err)
+						}
+					})
+				}
+				wg.Wait()
+				assert.LessOrEqual(t, fetches.Load(), 1+rejections.Load(), "one fetch is for the first key")
+			})
+		})
+	}
+	t.Run("the source alone, concurrently", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var fetches atomic.Int32
+			source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+				fetches.Add(1)
+				time.Sleep(time.Second)
+				return "rejected-key", time.Time{}, nil
+			}, 0)
+			assertKey(t, source, "", "rejected-key", time.Second)
+			for range 3 {
+				var wg sync.WaitGroup
+				for range 1000 {
+					wg.Go(func() { assertKey(t, source, "rejected-key", "rejected-key", time.Second) })
+				}
+				wg.Wait()
+			}
+			assert.Equal(t, int32(1+3), fetches.Load())
+		})
+	})
+}
+
+func TestACachedKeyIsRenewedInTheBackgroundBeforeItExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &vault{delay: time.Second, life: time.Minute}
+		source := msgpush.CachedAccessKey(v.fetch, 10*time.Second)
+		assertKey(t, source, "", "key-1", time.Second)
+		time.Sleep(49 * time.Second)
+		assertKey(t, source, "", "key-1", 0)
+		assert.Equal(t, int32(1), v.fetches.Load())
+		time.Sleep(time.Second)
+		for range 10 {
+			assertKey(t, source, "", "key-1", 0)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, int32(2), v.fetches.Load())
+		assertKey(t, source, "", "key-2", 0)
+	})
+}
+
+func TestAnExpiredKeyIsNotReturned(t *testing.T) {
+	for name, early := range map[string]time.Duration{"early 0": 0, "negative early": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := &vault{delay: time.Second, life: time.Minute}
+				source := msgpush.CachedAccessKey(v.fetch, early)
+				assertKey(t, source, "", "key-1", time.Second)
+				time.Sleep(time.Minute - 1)
+				assertKey(t, source, "", "key-1", 0)
+				time.Sleep(1)
+				assertKey(t, source, "", "key-2", time.Second)
+			})
+		})
+	}
+}
+
+func TestARejectedKeyIsNotReturnedToOtherCallers(t *testing.T) {
+	v := &vault{}
+	source := msgpush.CachedAccessKey(v.fetch, 0)
+	key, err := source.AccessKey(t.Context(), "")
+	require.NoError(t, err)
+	v.err.Store(&errNoKey)
+	for _, rejected := range []string{key, ""} {
+		_, err = source.AccessKey(t.Context(), rejected)
+		assert.ErrorIs(t, err, errNoKey)
+	}
+	v.err.Store(nil)
+	another, err := source.AccessKey(t.Context(), "")
+	require.NoError(t, err)
+	assert.NotEqual(t, key, another)
+}
+
+func TestAFetchThatBeganBeforeTheRejectionDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := []string{"key-1", "key-1", "key-2"}
+		n := 0
+		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+			key := keys[n]
+			n++
+			time.Sleep(time.Second)
+			return key, time.Now().Add(time.Minute), nil
+		}, 59*time.Second)
+		assertKey(t, source, "", "key-1", time.Second)
+		time.Sleep(2 * time.Second)
+		assertKey(t, source, "", "key-1", 0) // begins the renewal
+		synctest.Wait()
+		assertKey(t, source, "key-1", "key-2", 2*time.Second)
+	})
+}
+
+func TestAFailedFetchIsAnErrorForTheCallersThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &vault{delay: time.Second}
+		v.err.Store(&errNoKey)
+		source := msgpush.CachedAccessKey(v.fetch, 0)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				_, err := source.AccessKey(t.Context(), "")
+				assert.ErrorIs(t, err, errNoKey)
+			})
+		}
+		wg.Wait()
+		assert.Equal(t, int32(1), v.fetches.Load())
+		v.err.Store(nil)
+		assertKey(t, source, "", "key-2", time.Second)
+	})
+}
+
+func TestAFailedRenewalLeavesTheOldKeyUntilItExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &vault{life: time.Minute}
+		source := msgpush.CachedAccessKey(v.fetch, 30*time.Second)
+		assertKey(t, source, "", "key-1", 0)
+		v.err.Store(&errNoKey)
+		time.Sleep(40 * time.Second)
+		assertKey(t, source, "", "key-1", 0)
+		synctest.Wait()
+		assertKey(t, source, "", "key-1", 0)
+		synctest.Wait()
+		assert.Equal(t, int32(3), v.fetches.Load())
+		time.Sleep(20 * time.Second)
+		_, err := source.AccessKey(t.Context(), "")
+		assert.ErrorIs(t, err, errNoKey)
+	})
+}
+
+func TestTheContextOfACallerEndsOnlyItsOwnWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &vault{delay: 10 * time.Second}
+		source := msgpush.CachedAccessKey(v.fetch, 0)
+		first, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := source.AccessKey(first, "")
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+		synctest.Wait()
+		wg.Go(func() { assertKey(t, source, "", "key-1", 10*time.Second) })
+		wg.Wait()
+		assert.Equal(t, int32(1), v.fetches.Load())
+	})
+}
+
+func TestAFetchHasATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &vault{delay: time.Hour}
+		source := msgpush.CachedAccessKey(v.fetch, 0)
+		start := time.Now()
+		_, err := source.AccessKey(t.Context(), "")
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, msgpush.DefaultTimeout, time.Since(start))
+	})
+}
+
+func TestAFetchThatEndsItsGoroutineHasFailed(t *testing.T) {
+	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+		runtime.Goexit() // as FailNow of a test does
+		return "", time.Time{}, nil
+	}, 0)
+	for range 2 {
+		_, err := source.AccessKey(t.Context(), "")
+		assert.ErrorContains(t, err, "did not return")
+	}
+}
+
+func TestAPanicOfFetchIsRaisedInEveryWaitingCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &vault{}
+		source := msgpush.CachedAccessKey(func(ctx context.Context) (string, time.Time, error) {
+			time.Sleep(time.Second)
+			if v.fetches.Load() == 0 {
+				v.fetches.Add(1)
+				panic("fetch panicked")
+			}
+			return v.fetch(ctx)
+		}, 0)
+		client := clientFrom(t, source, roundTripFunc(succeeding))
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
+			})
+			wg.Go(func() {
+				assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
+			})
+		}
+		wg.Wait()
+		assertKey(t, source, "", "key-2", time.Second)
+	})
+}
+
+func TestAPanicOfFetchThatNoCallerWaitsForIsRaisedInTheNextOne(t *testing.T) {
+	tests := []struct {
+		name    string
+		prepare func(*testing.T, msgpush.AccessKeySource) // until fetch has panicked
+	}{
+		{"background renewal", func(t *testing.T, source msgpush.AccessKeySource) {
+			assertKey(t, source, "", "key-1", time.Second)
+			time.Sleep(40 * time.Second)
+			assertKey(t, source, "", "key-1", 0)
+			time.Sleep(2 * time.Second)
+		}},
+		{"the caller's context has ended", func(t *testing.T, source msgpush.AccessKeySource) {
+			assertKey(t, source, "", "key-1", time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := source.AccessKey(ctx, "key-1")
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			time.Sleep(2 * time.Second)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var fetches atomic.Int32
+				source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+					n := fetches.Add(1)
+					time.Sleep(time.Second)
+					if n == 2 {
+						panic("fetch panicked")
+					}
+					return fmt.Sprint("key-", n), time.Now().Add(time.Minute), nil
+				}, 30*time.Second)
+				tt.prepare(t, source)
+				assert.Equal(t, int32(2), fetches.Load())
+				assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "key-1") })
+				assertKey(t, source, "key-1", "key-3", time.Second)
+			})
+		})
+	}
+}
+
+func TestAKeyThatAHeaderCannotCarryIsNotKept(t *testing.T) {
+	keys := []string{testKey + "\n", "", testKey}
+	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+		key := keys[0]
+		keys = keys[1:]
+		return key, time.Time{}, nil
+	}, 0)
+	for _, want := range []string{"control character", "empty"} {
+		_, err := source.AccessKey(t.Context(), "")
+		assert.ErrorContains(t, err, want)
+	}
+	key, err := source.AccessKey(t.Context(), "")
+	require.NoError(t, err)
+	assert.Equal(t, testKey, key)
+}
+
+func TestACachedKeyDoesNotPrint(t *testing.T) {
+	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) { return testKey, time.Time{}, nil }, 0)
+	key, err := source.AccessKey(t.Context(), "")
+	require.NoError(t, err)
+	assert.Equal(t, testKey, key)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d"} {
+		text := fmt.Sprintf(verb, source) + fmt.Sprintf(verb, msgpush.WithAccessKeySource(source)) + fmt.Sprintf(verb, clientFrom(t, source, roundTripFunc(succeeding)))
+		assert.NotContains(t, text, testKey, verb)
+	}
+}
+
+func TestCachedAccessKeyWithoutAFetch(t *testing.T) {
+	_, err := msgpush.CachedAccessKey(nil, 0).AccessKey(t.Context(), "")
+	assert.ErrorContains(t, err, "nil")
 }

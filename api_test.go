@@ -19,9 +19,11 @@ import (
 
 var updateAPI = flag.Bool("update", false, "record the exported API in testdata/api.txt")
 
-// Whoever changes what is exported sees it in testdata/api.txt, and so does who
-// reviews the change: go test -run TestTheExportedAPI . -update
-func TestTheExportedAPIIsWhatIsRecorded(t *testing.T) {
+// A change of the exported API must show in testdata/api.txt, so that it is not made
+// by accident and a reviewer sees it. To record it:
+//
+//	go test -run TestTheExportedAPI . -update
+func TestTheExportedAPIIsRecorded(t *testing.T) {
 	const file = "testdata/api.txt"
 	got := exportedAPI(t, ".") + "\n" + exportedAPI(t, "msgpushtest")
 	if *updateAPI {
@@ -29,7 +31,7 @@ func TestTheExportedAPIIsWhatIsRecorded(t *testing.T) {
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Equal(t, string(want), got, "if the change is meant, record it with -update, and mention it in CHANGELOG.md")
+	assert.Equal(t, string(want), got, "if the change is intended, record it with -update and describe it in CHANGELOG.md")
 }
 
 func TestEveryExportedNameIsDocumented(t *testing.T) {
@@ -62,8 +64,7 @@ func TestEveryExportedNameIsDocumented(t *testing.T) {
 	}
 }
 
-// parsePackage returns the documentation of the package in a directory, as far
-// as it is exported.
+// parsePackage returns the exported documentation of the package in a directory.
 func parsePackage(t *testing.T, dir string) (*token.FileSet, *doc.Package) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))

@@ -2,18 +2,16 @@ package msgpush_test
 
 import (
 	"context"
-	"errors"
-	"io"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
-	"net/url"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-retryablehttp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,62 +19,128 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-func TestNewClientRefusesBadArguments(t *testing.T) {
-	const base = "https://push.example.com"
-	tests := []struct {
-		name      string
-		baseURL   string
-		accessKey string
-		opts      []msgpush.Option
-		want      string
-	}{
-		{"empty base URL", "", testKey, nil, "absolute"},
-		{"relative base URL", "/push", testKey, nil, "absolute"},
-		{"no scheme", "push.example.com", testKey, nil, "absolute"},
-		{"scheme-relative", "//push.example.com", testKey, nil, "absolute"},
-		{"other scheme", "ftp://push.example.com", testKey, nil, "http or https"},
-		{"opaque", "https:push.example.com", testKey, nil, "has no host"},
-		{"no host", "https:///push", testKey, nil, "has no host"},
-		{"port alone", "http://:8080", testKey, nil, "has no host"},
-		{"user", "https://user@push.example.com", testKey, nil, "user information"},
-		{"user and password", "https://user:" + testKey + "@push.example.com", testKey, nil, "user information"},
-		{"empty user", "https://@push.example.com", testKey, nil, "user information"},
-		{"query", base + "/?a=b", testKey, nil, "query"},
-		{"empty query", base + "/?", testKey, nil, "query"},
-		{"fragment", base + "/#a", testKey, nil, "fragment"},
-		{"empty fragment", base + "/#", testKey, nil, "fragment"},
-		{"not a URL", "https://push.example.com/%zz" + testKey, testKey, nil, "not a URL"},
-		{"line break in the base URL", base + "\n", testKey, nil, "not a URL"},
-		{"arguments in the wrong order", testKey, base, nil, "base URL"},
-		{"empty key", base, "", nil, "empty"},
-		{"line break at the end of the key", base, testKey + "\n", nil, "control character"},
-		{"header smuggled in the key", base, testKey + "\r\nX-Evil: 1", nil, "control character"},
-		{"NUL in the key", base, testKey + "\x00", nil, "control character"},
-		{"DEL in the key", base, testKey + "\x7f", nil, "control character"},
-		{"tab in the key", base, testKey + "\tx", nil, "control character"},
-		{"space before the key", base, " " + testKey, nil, "space"},
-		{"space after the key", base, testKey + " ", nil, "space"},
-		{"nil option", base, testKey, []msgpush.Option{msgpush.WithTimeout(time.Second), nil}, "option 2 of 2 is nil"},
-		{"nil HTTP client", base, testKey, []msgpush.Option{msgpush.WithHTTPClient(nil)}, "WithHTTPClient"},
-		{"empty user agent", base, testKey, []msgpush.Option{msgpush.WithUserAgent("")}, "WithUserAgent"},
-		{"line break in the user agent", base, testKey, []msgpush.Option{msgpush.WithUserAgent("a\nb")}, "WithUserAgent"},
-		{"nil decoder", base, testKey, []msgpush.Option{msgpush.WithUnmarshal(nil)}, "WithUnmarshal"},
-		{"time-out of 0", base, testKey, []msgpush.Option{msgpush.WithTimeout(0)}, "WithTimeout"},
-		{"negative time-out", base, testKey, []msgpush.Option{msgpush.WithTimeout(-1)}, "WithTimeout"},
+func TestNewClientRejectsBaseURL(t *testing.T) {
+	const host = "gateway.internal"
+	tests := []struct{ name, baseURL, want string }{
+		{"empty", "", "must begin with http:// or https://, as in https://push.example.com"},
+		{"relative", "/push", "must begin with http:// or https://"},
+		{"no scheme", host, "must begin with http:// or https://"},
+		{"no scheme, but a port", host + ":8080", "must begin with http:// or https://"},
+		{"no scheme, but slashes", "//" + host, "must begin with http:// or https://"},
+		{"other scheme", "ftp://" + host, "must begin with http:// or https://"},
+		{"no slashes after the scheme", "https:" + host, "must begin with http:// or https://"},
+		{"space before", " https://" + host, "must begin with http:// or https://"},
+		{"space after", "https://" + host + " ", "must not contain white space"},
+		{"space in the host", "https://gateway .internal", "must not contain white space"},
+		{"space in the path", "https://" + host + "/a b", "must not contain white space"},
+		{"line break", "https://" + host + "\n", "must not contain white space"},
+		{"no host", "https:///push", "has no host, as in https://push.example.com"},
+		{"port without a host", "http://:8080", "has no host"},
+		{"port greater than 65535", "https://" + host + ":65536", "has a port greater than 65535"},
+		{"port greater than an integer", "https://" + host + ":99999999999999999999", "has a port greater than 65535"},
+		{"port that is not a number", "https://" + host + ":http", "is not a URL: check its host, its port and its percent signs"},
+		{"broken escape", "https://" + host + "/%zz", "is not a URL: check its host, its port and its percent signs"},
+		{"broken escape in the host", "https://%zz" + host, "is not a URL: check its host, its port and its percent signs"},
+		{"user", "https://user@" + host, "must not have user information: send only the access key"},
+		{"user and password", "https://user:" + testKey + "@" + host, "must not have user information"},
+		{"empty user", "https://@" + host, "must not have user information"},
+		{"query", "https://" + host + "/?a=b", "must not have a query or a fragment"},
+		{"empty query", "https://" + host + "/?", "must not have a query or a fragment"},
+		{"fragment", "https://" + host + "/#a", "must not have a query or a fragment"},
+		{"empty fragment", "https://" + host + "/#", "must not have a query or a fragment"},
+		{"swapped with the access key", testKey, "must begin with http:// or https://"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client, err := msgpush.NewClient(tt.baseURL, tt.accessKey, tt.opts...)
-			require.Error(t, err)
+			client, err := msgpush.NewClient(tt.baseURL, testKey)
 			assert.Nil(t, client)
-			assert.ErrorContains(t, err, "msgpush: ")
-			assert.ErrorContains(t, err, tt.want)
-			assert.NotContains(t, err.Error(), testKey)
+			require.ErrorContains(t, err, "msgpush: the base URL "+tt.want)
+			assert.NotContains(t, err.Error(), "gateway", "the error quotes the base URL")
+			assertHidden(t, testKey, err)
 		})
 	}
 }
 
-func TestRequestsKeepThePathOfTheBaseURL(t *testing.T) {
+func TestNewClientRejectsAccessKey(t *testing.T) {
+	tests := []struct{ name, key, want string }{
+		{"empty", "", "is empty"},
+		{"line break at the end", testKey + "\n", "control character"},
+		{"second header", testKey + "\r\nX-Evil: 1", "control character"},
+		{"NUL", testKey + "\x00", "control character"},
+		{"DEL", testKey + "\x7f", "control character"},
+		{"tab", testKey + "\tx", "control character"},
+		{"space before", " " + testKey, "space"},
+		{"space after", testKey + " ", "space"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client, err := msgpush.NewClient("https://push.example.com", tt.key)
+			assert.Nil(t, client)
+			require.ErrorContains(t, err, "msgpush: the access key ")
+			assert.ErrorContains(t, err, tt.want)
+			assertHidden(t, testKey, err)
+		})
+	}
+}
+
+func TestNewClientRejectsOption(t *testing.T) {
+	retryingClient := retryablehttp.NewClient().StandardClient()
+	tests := []struct {
+		name   string
+		option msgpush.Option
+		want   []string
+	}{
+		{"nil option", nil, []string{"option 2 of 2 is nil"}},
+		{"nil HTTP client", msgpush.WithHTTPClient(nil), []string{"WithHTTPClient: the client is nil"}},
+		{
+			"HTTP client of go-retryablehttp", msgpush.WithHTTPClient(retryingClient),
+			[]string{"WithHTTPClient", "retries and follows redirects", "use a plain transport", "WithRetry"},
+		},
+		{"empty user agent", msgpush.WithUserAgent(""), []string{"WithUserAgent", "is empty"}},
+		{"line break in the user agent", msgpush.WithUserAgent("a\nb"), []string{"WithUserAgent", "control character"}},
+		{"nil decoder", msgpush.WithUnmarshal(nil), []string{"WithUnmarshal: the function is nil"}},
+		{"timeout of 0", msgpush.WithTimeout(0), []string{"WithTimeout: 0s is not positive"}},
+		{"negative timeout", msgpush.WithTimeout(-1), []string{"WithTimeout: -1ns is not positive"}},
+		{"size limit of 0", msgpush.WithMaxResponseBytes(0), []string{"WithMaxResponseBytes: 0 is not positive"}},
+		{"nil limiter", msgpush.WithRateLimiter(nil), []string{"WithRateLimiter: the limiter is nil"}},
+		{"nil logger", msgpush.WithLogger(nil), []string{"WithLogger: the logger is nil"}},
+		{"nil access key source", msgpush.WithAccessKeySource(nil), []string{"WithAccessKeySource: the source is nil"}},
+		{"success as the code of a rejected key", msgpush.WithRejectedKeyCodes(401, 200), []string{"WithRejectedKeyCodes: 200 denotes success"}},
+		{"negative number of attempts", msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: -1}), []string{"WithRetry", "negative"}},
+		{
+			"MinWait greater than MaxWait", msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 2, MaxWait: 1}),
+			[]string{"WithRetry: MinWait, 2ns, is greater than MaxWait, 1ns"},
+		},
+		{
+			"access key source in addition to an access key",
+			msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return "another", nil })),
+			[]string{"WithAccessKeySource", "leave the access key empty"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client, err := msgpush.NewClient("https://push.example.com", testKey, msgpush.WithTimeout(time.Second), tt.option)
+			assert.Nil(t, client)
+			require.ErrorContains(t, err, "msgpush: ")
+			for _, want := range tt.want {
+				assert.ErrorContains(t, err, want)
+			}
+			assertHidden(t, testKey, err)
+		})
+	}
+}
+
+func TestNewClientAcceptsBaseURL(t *testing.T) {
+	for _, baseURL := range []string{
+		"http://push.example.com", "HTTPS://push.example.com", "https://push.example.com:65535", "https://push.example.com:",
+		"http://127.0.0.1:8080/", "http://[::1]:8080/push", "https://grüße.example/推送",
+	} {
+		_, err := msgpush.NewClient(baseURL, testKey)
+		assert.NoError(t, err, baseURL)
+	}
+}
+
+func TestBaseURLPathPrecedesOperationPath(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"":                 "/api/open/mail/detail",
 		"/":                "/api/open/mail/detail",
@@ -84,15 +148,14 @@ func TestRequestsKeepThePathOfTheBaseURL(t *testing.T) {
 		"/push":            "/push/api/open/mail/detail",
 		"/push/":           "/push/api/open/mail/detail",
 		"/a/b%2Fc/":        "/a/b%2Fc/api/open/mail/detail",
+		"/a%2Fb/ü":         "/a%2Fb/%C3%BC/api/open/mail/detail",
 		"/grüße/%E6%8E%A8": "/gr%C3%BC%C3%9Fe/%E6%8E%A8/api/open/mail/detail",
 	} {
 		t.Run(prefix, func(t *testing.T) {
-			handler, requests := recording(readFile(t, "responses", "mail_detail.json"))
+			handler, requests := recordRequests(readFile(t, "responses", "mail_detail.json"))
 			server := httptest.NewServer(handler)
 			defer server.Close()
-			client, err := msgpush.NewClient(server.URL+prefix, testKey)
-			require.NoError(t, err)
-			_, err = client.MailDetail(ctx, "5")
+			_, err := newClientAt(t, server.URL+prefix).MailDetail(t.Context(), "5")
 			require.NoError(t, err)
 			require.Len(t, *requests, 1)
 			assert.Equal(t, want, (*requests)[0].Path)
@@ -100,11 +163,11 @@ func TestRequestsKeepThePathOfTheBaseURL(t *testing.T) {
 	}
 }
 
-func TestEveryRequestCarriesTheHeaders(t *testing.T) {
+func TestRequestHeaders(t *testing.T) {
 	for operation, call := range specified {
 		t.Run(operation, func(t *testing.T) {
-			handler, requests := recording(`{"code":200,"msg":"","data":{}}`)
-			_, err := call(newClient(t, handler), ctx)
+			handler, requests := recordRequests(`{"code":200,"msg":"","data":{}}`)
+			_, err := call(newClient(t, handler), t.Context())
 			require.NoError(t, err)
 			require.Len(t, *requests, 1)
 			header := (*requests)[0].Header
@@ -121,151 +184,105 @@ func TestEveryRequestCarriesTheHeaders(t *testing.T) {
 	}
 }
 
-func TestWithUserAgentReplacesTheHeader(t *testing.T) {
-	handler, requests := recording(`{"code":200,"data":{}}`)
-	_, err := newClient(t, handler, msgpush.WithUserAgent("billing/2.1")).MPList(ctx, msgpush.PageRequest{})
+func TestLaterOptionOverridesEarlier(t *testing.T) {
+	handler, requests := recordRequests(`{"code":200,"data":{}}`)
+	client := newClient(t, handler, msgpush.WithUserAgent("billing/1.0"), msgpush.WithUserAgent("billing/2.1"))
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
-	assert.Equal(t, "billing/2.1", (*requests)[0].Header.Get("User-Agent"))
+	assert.Equal(t, []string{"billing/2.1"}, (*requests)[0].Header.Values("User-Agent"))
 }
 
-func TestWithHTTPClientLeavesTheCallersClientAsItWas(t *testing.T) {
+func TestWithHTTPClientUsesCopy(t *testing.T) {
 	redirects := 0
 	transport := &http.Transport{}
-	caller := &http.Client{
+	defer transport.CloseIdleConnections()
+	h := &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { redirects++; return nil },
 	}
 	handler := func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }
-	client := newClient(t, handler, msgpush.WithTimeout(time.Minute), msgpush.WithHTTPClient(caller))
-	_, err := client.MPList(ctx, msgpush.PageRequest{})
+	client := newClient(t, handler, msgpush.WithTimeout(time.Minute), msgpush.WithHTTPClient(h))
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	require.Error(t, err)
-	assert.Same(t, transport, caller.Transport)
-	assert.Zero(t, caller.Timeout)
-	assert.Zero(t, redirects, "a redirect was followed")
-	transport.CloseIdleConnections()
+	assert.Same(t, transport, h.Transport)
+	assert.Zero(t, h.Timeout)
+	assert.Zero(t, redirects, "CheckRedirect was called")
 }
 
-func TestTheCallersCookieJarIsUsed(t *testing.T) {
+func TestWithHTTPClientUsesCookieJar(t *testing.T) {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	var cookies []string
 	client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
 		cookies = append(cookies, r.Header.Get("Cookie"))
 		http.SetCookie(w, &http.Cookie{Name: "session", Value: "1"})
-		answeringJSON(`{"code":200,"data":{}}`)(w, r)
+		respondWithJSON(`{"code":200,"data":{}}`)(w, r)
 	}, msgpush.WithHTTPClient(&http.Client{Jar: jar}))
 	for range 2 {
-		_, err := client.MPList(ctx, msgpush.PageRequest{})
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		require.NoError(t, err)
 	}
 	assert.Equal(t, []string{"", "session=1"}, cookies)
 }
 
-func TestTimeoutOfOneAttempt(t *testing.T) {
-	stalled := roundTripper(func(r *http.Request) (*http.Response, error) {
+func TestAttemptTimeout(t *testing.T) {
+	stalled := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	})
 	tests := []struct {
 		name string
 		opts []msgpush.Option
+		want time.Duration
 	}{
+		{"default", []msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: stalled})}, msgpush.DefaultTimeout},
+		{"of the HTTP client", []msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: stalled, Timeout: time.Second})}, time.Second},
 		{"of the option", []msgpush.Option{
-			msgpush.WithTimeout(time.Millisecond),
+			msgpush.WithTimeout(time.Second),
 			msgpush.WithHTTPClient(&http.Client{Transport: stalled, Timeout: time.Hour}),
-		}},
-		{"of the caller's HTTP client", []msgpush.Option{
-			msgpush.WithHTTPClient(&http.Client{Transport: stalled, Timeout: time.Millisecond}),
-		}},
+		}, time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := clientOf(t, "http://push.example.com", tt.opts...).MailDetail(ctx, "5")
-			var netErr net.Error
-			require.ErrorAs(t, err, &netErr)
-			assert.True(t, netErr.Timeout())
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				_, err := newClientAt(t, "http://push.example.com", tt.opts...).MailDetail(t.Context(), "5")
+				assert.Equal(t, tt.want, time.Since(start))
+				var requestErr *msgpush.RequestError
+				require.ErrorAs(t, err, &requestErr)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				var timeout interface{ Timeout() bool }
+				require.ErrorAs(t, err, &timeout)
+				assert.True(t, timeout.Timeout())
+				assert.ErrorContains(t, err, "no complete response within "+tt.want.String()+" (see WithTimeout)")
+			})
 		})
 	}
 }
 
-func TestErrorsOfTheTransportAreWrapped(t *testing.T) {
-	canceled, cancel := context.WithCancel(ctx)
-	cancel()
-	expired, cancel := context.WithTimeout(ctx, -time.Second)
-	defer cancel()
-	shutdown := errors.New("shutting down")
-	withCause, cancelWithCause := context.WithCancelCause(ctx)
-	cancelWithCause(shutdown)
-	cause := errors.New("the cable is cut")
-
-	inMemory := func(err error) *msgpush.Client {
-		return clientThrough(t, roundTripper(func(*http.Request) (*http.Response, error) { return nil, err }))
-	}
-	closed := httptest.NewServer(nil)
-	closed.Close()
-	noService := clientOf(t, closed.URL)
-	cutBody := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "1000")
-		_, _ = io.WriteString(w, `{"code":200,`)
-	})
-
-	tests := []struct {
-		name   string
-		client *msgpush.Client
-		ctx    context.Context
-		is     error
-	}{
-		{"cancelled context", cutBody, canceled, context.Canceled},
-		{"expired context", cutBody, expired, context.DeadlineExceeded},
-		{"context cancelled with a cause", cutBody, withCause, context.Canceled},
-		{"cause of a context", cutBody, withCause, shutdown},
-		{"cause of the transport", inMemory(cause), ctx, cause},
-		{"cut body", cutBody, ctx, io.ErrUnexpectedEOF},
-		{"no service", noService, ctx, nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			for operation, call := range specified {
-				_, err := call(tt.client, tt.ctx)
-				require.Error(t, err)
-				assert.ErrorContains(t, err, "msgpush: "+operation)
-				assert.NotContains(t, err.Error(), "mailId", "the query")
-				var urlErr *url.Error
-				assert.ErrorAs(t, err, &urlErr)
-				var netErr net.Error
-				assert.ErrorAs(t, err, &netErr)
-				if tt.is != nil {
-					assert.ErrorIs(t, err, tt.is)
-				}
-			}
-		})
-	}
-}
-
-func TestAClientNotMadeByNewClientReturnsErrors(t *testing.T) {
+func TestZeroClientReturnsErrors(t *testing.T) {
 	for name, client := range map[string]*msgpush.Client{"nil": nil, "zero": {}} {
 		t.Run(name, func(t *testing.T) {
 			for _, call := range specified {
-				_, err := call(client, ctx)
-				assert.ErrorContains(t, err, "NewClient")
+				_, err := call(client, t.Context())
+				assert.ErrorContains(t, err, "the client was not made by NewClient")
 			}
-			_, err := msgpush.Call[any](ctx, client, msgpush.Request{Method: "GET", Path: "/"})
-			assert.ErrorContains(t, err, "NewClient")
+			_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: "GET", Path: "/"})
+			assert.ErrorContains(t, err, "the client was not made by NewClient")
 		})
 	}
 }
 
-func TestANilContextIsAnError(t *testing.T) {
-	client := newClient(t, refusingAll(t))
+func TestNilContextIsAnError(t *testing.T) {
+	client := newClient(t, failOnRequest(t))
 	var none context.Context
 	for _, call := range specified {
 		_, err := call(client, none)
-		assert.ErrorContains(t, err, "context is nil")
+		assert.ErrorContains(t, err, "the context is nil")
 	}
 }
 
-func TestAClientIsSafeForConcurrentUse(t *testing.T) {
+func TestClientIsSafeForConcurrentUse(t *testing.T) {
 	service := msgpushtest.New(t)
 	var records msgpushtest.Records
 	for id := range int64(32) {
@@ -276,7 +293,7 @@ func TestAClientIsSafeForConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for id := range int64(32) {
 		wg.Go(func() {
-			mail, err := client.MailDetail(ctx, strconv.FormatInt(id, 10))
+			mail, err := client.MailDetail(t.Context(), strconv.FormatInt(id, 10))
 			if assert.NoError(t, err) {
 				assert.Equal(t, id, mail.ID)
 			}

@@ -1,117 +1,156 @@
 package msgpush
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
 	"errors"
-	"reflect"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
 )
 
-// Envelope is the body of every answer (part 2.1 of the document). Code 200
-// denotes success; what other codes mean the document does not show. The methods
-// of [Client] and [Call] return what is in it; the type is for those who decode
-// recorded answers, or write a stand-in of their own.
+// Envelope is the body of every response (part 2.1 of the API document). Code 200
+// denotes success. The methods of [Client] and [Call] return its data; the type is
+// exported for recorded responses and fake services.
+//
+// encoding/json merges duplicate members of an object, as everywhere.
 type Envelope[T any] struct {
 	Code int    `json:"code"`
 	Msg  string `json:"msg"`
 	Data T      `json:"data"`
 }
 
-// codeSuccess is the only code to which the document gives a meaning.
+// codeSuccess is the only code that the API document explains.
 const codeSuccess = 200
 
-var (
-	errNoCode = errors.New("expected an envelope with a code, found none")
-	errNoData = errors.New("data: expected the operation's data, found none")
-)
+// errNotSuccess means that a body is an envelope with a code other than 200.
+var errNotSuccess = errors.New("the code is not 200")
 
-// decode returns the data of a success, nil where it is missing or null and not
-// required. A success is decoded in one pass. What else an answer is, others
-// find out, always with encoding/json, so that it is told the same way whatever
-// decoder the client was given; nil is encoding/json.
-func decode[T any](a *answer, unmarshal func([]byte, any) error, required bool) (*T, error) {
-	if !a.success() {
-		return nil, a.failure(nil)
+var errNoData = errors.New("data: expected the data of the operation, found none")
+
+// decode decodes the body of an HTTP 200 response in one pass and returns its data.
+// The data is nil if it is missing or null and not required.
+func decode[T any](body []byte, unmarshal func([]byte, any) error, dataRequired bool) (*T, error) {
+	if unmarshal == nil {
+		unmarshal = json.Unmarshal
 	}
 	var env Envelope[*T]
-	var err error
-	if unmarshal == nil {
-		err = json.Unmarshal(a.body, &env)
-	} else if err = unmarshal(a.body, &env); err != nil {
-		err = errors.Join(json.Unmarshal(a.body, new(Envelope[*T])), &unmarshalError{err})
+	if err := unmarshal(body, &env); err != nil {
+		return nil, describe(err, len(body), dataRequired)
 	}
-	switch {
-	case err != nil || env.Code != codeSuccess:
-		return nil, a.failure(locate[T](a, err))
-	case env.Data == nil && required:
-		return nil, a.decodeError(errNoData)
-	default:
-		return env.Data, nil
+	if env.Code != codeSuccess {
+		return nil, errNotSuccess
 	}
+	if env.Data == nil && dataRequired {
+		return nil, errNoData
+	}
+	return env.Data, nil
 }
 
-// A rawEnvelope is an envelope of which only the code is understood.
+// A rawEnvelope is an envelope whose msg and data are not decoded.
 type rawEnvelope struct {
 	Code *int            `json:"code"`
 	Msg  json.RawMessage `json:"msg"`
 	Data json.RawMessage `json:"data"`
 }
 
-// envelope returns the envelope that an answer is, whatever its status, if it
-// is one.
-func (a *answer) envelope() (rawEnvelope, bool) {
+// responseError returns the error for a response that is not a success. decodeErr is
+// the error of decode, nil if the response was not decoded.
+func (c *call) responseError(r *response, decodeErr error) failure {
+	if r.status == http.StatusOK && r.err != nil {
+		return c.transportError("reading the response from", r.err)
+	}
 	var env rawEnvelope
-	err := json.Unmarshal(a.body, &env)
-	return env, err == nil && env.Code != nil
-}
-
-// failure tells what an answer is that is not a success. The cause is why the
-// first pass could not decode it, if that is so.
-func (a *answer) failure(cause error) error {
-	env, ok := a.envelope()
-	if a.success() && (!ok || *env.Code == codeSuccess) {
-		return a.decodeError(cmp.Or(cause, errNoCode))
+	parseErr := json.NewDecoder(bytes.NewReader(r.body)).Decode(&env)
+	isEnvelope := parseErr == nil && env.Code != nil
+	if r.status != http.StatusOK || isEnvelope && *env.Code != codeSuccess {
+		return c.apiError(r, env, isEnvelope)
 	}
-	e := a.apiError()
-	if !ok {
-		e.Msg = a.safeExcerpt(a.body)
-		return e
+	e := &DecodeError{
+		Operation:  c.redactor().text(c.operation),
+		HTTPStatus: r.status,
+		Header:     c.redactor().header(r.header),
+		Body:       bytes.Clone(r.body),
+		Attempts:   c.attempts,
+		Err:        decodeErr,
 	}
-	e.hasCode, e.Code = true, *env.Code
-	if e.Code == codeSuccess {
-		// The HTTP status denies what the envelope claims, so its msg would
-		// mislead, and its data may be what a success has, such as a password.
-		e.Msg = a.safeExcerpt(a.body)
-		return e
+	switch {
+	case errors.Is(parseErr, io.EOF), errors.Is(parseErr, io.ErrUnexpectedEOF):
+		e.truncated, e.Err = true, &opaqueError{fmt.Sprintf("the JSON ends too early, after %d bytes", len(r.body)), errors.Join(parseErr, decodeErr)}
+	case errors.Is(decodeErr, errNotSuccess):
+		e.Err = errors.New("expected an envelope with a code, found none")
 	}
-	e.Msg = a.message(env.Msg)
-	e.Data = a.key.redactJSON(env.Data)
 	return e
 }
 
-// locate returns a more telling error for a body that did not decode, if it is
-// the data that does not fit: decoded alone, it fails the same way whatever
-// decoder is in use and whatever methods T has.
-func locate[T any](a *answer, err error) error {
-	if err == nil {
-		return nil
+// apiError returns the error for a response with another status or code than 200.
+func (c *call) apiError(r *response, env rawEnvelope, isEnvelope bool) *APIError {
+	e := &APIError{
+		Operation:  c.redactor().text(c.operation),
+		HTTPStatus: r.status,
+		Header:     c.redactor().header(r.header),
+		Attempts:   c.attempts,
+		isEnvelope: isEnvelope,
 	}
-	env, ok := a.envelope()
-	if !ok {
-		return err
+	e.RetryAfter, e.hasRetryAfter = retryAfter(r.header)
+	if isEnvelope {
+		e.Code = *env.Code
 	}
-	if dataErr := json.Unmarshal(env.Data, new(T)); dataErr != nil && env.Data != nil {
-		return errors.Join(&dataError{dataErr, reflect.TypeFor[T]()}, err)
+	e.rejectsKey = r.status == http.StatusUnauthorized || isEnvelope && slices.Contains(c.client.rejectedKeyCodes, e.Code)
+	quoted := r.body
+	if isEnvelope && e.Code != codeSuccess {
+		e.Data = c.redactor().json(env.Data)
+		if env.Msg == nil || json.Unmarshal(env.Msg, &e.Msg) == nil {
+			e.Msg = c.redactor().text(e.Msg)
+			return e
+		}
+		quoted = env.Msg // not a string
 	}
-	return err
+	e.Msg = c.redactor().excerpt(string(quoted), maxExcerpt)
+	return e
 }
 
-// message returns the msg of an envelope, or an excerpt of what stands in its
-// place.
-func (a *answer) message(raw json.RawMessage) string {
-	var msg string
-	if json.Unmarshal(raw, &msg) != nil {
-		return a.safeExcerpt(raw)
+// describe returns an error that names the expected and the actual JSON, and wraps
+// err, whose own text may quote the body. Unless the type decoded into is one
+// of this package, its fields are not named: the name could be the key of a map.
+func describe(err error, length int, isOwnType bool) error {
+	text := fmt.Sprintf("expected a JSON envelope, but the decoder returned an error (%T)", err)
+	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		field, kind := typeErr.Field, typeErr.Value
+		if !isOwnType {
+			field, _, _ = strings.Cut(field, ".")
+		}
+		kind, _, _ = strings.Cut(kind, " ") // the value follows
+		text = strings.TrimPrefix(fmt.Sprintf("%s: expected %s, found %s", field, typeErr.Type.Kind(), kind), ": ")
+	} else if syntaxErr, ok := errors.AsType[*json.SyntaxError](err); ok {
+		text = fmt.Sprintf("expected a JSON envelope, found invalid JSON at byte %d of %d", syntaxErr.Offset, length)
 	}
-	return a.key.redact(msg)
+	return &opaqueError{text, err}
+}
+
+// An opaqueError replaces the text of its cause, which may contain a secret. No verb
+// prints the cause.
+type opaqueError struct {
+	text  string
+	cause error
+}
+
+func (e *opaqueError) Error() string { return e.text }
+
+// Format writes the text for every verb.
+func (e *opaqueError) Format(f fmt.State, verb rune) { formatText(f, verb, e.text) }
+
+// Is reports whether the cause matches target.
+func (e *opaqueError) Is(target error) bool { return errors.Is(e.cause, target) }
+
+// As finds the error types of the cause, except the types of this package. A key source
+// may use a client: its error must not look like the error of the call.
+func (e *opaqueError) As(target any) bool {
+	switch target.(type) {
+	case **APIError, **DecodeError, **RequestError, **UnimplementedError:
+		return false
+	}
+	return errors.As(e.cause, target)
 }

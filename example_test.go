@@ -20,7 +20,7 @@ import (
 )
 
 func ExampleNewClient() {
-	service := msgpushtest.NewServer() // in a program, the service's own URL and key
+	service := msgpushtest.NewServer() // a program has the URL and the key of the real service
 	defer service.Close()
 
 	client, err := msgpush.NewClient(service.URL, service.AccessKey,
@@ -38,7 +38,7 @@ func ExampleNewClient() {
 	// Output: 0 official-account channels
 }
 
-// exampleClient returns a client of a stand-in with records.
+// exampleClient returns a client of a fake server with sample records.
 func exampleClient() (*msgpush.Client, func()) {
 	service := msgpushtest.NewServer()
 	service.SetRecords(msgpushtest.Seed())
@@ -114,7 +114,7 @@ func ExampleClient_ForwardLogList() {
 		log.Fatal(err)
 	}
 	for _, record := range page.List {
-		created, err := record.CreateTime.Time(time.UTC) // the zone is for the caller to know
+		created, err := record.CreateTime.Time(time.UTC) // the API document shows no time zone
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func ExampleAll() {
 	}
 	fetch := func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[rule], error) {
 		return msgpush.Call[*msgpush.Page[rule]](ctx, client, msgpush.Request{
-			Method: "POST", Path: "/api/open/forwardRule/list", Body: r, Repeatable: true,
+			Method: "POST", Path: "/api/open/forwardRule/list", Body: r, Idempotent: true,
 		})
 	}
 	id := func(r rule) int64 { return r.ID }
@@ -294,14 +294,14 @@ func ExampleCall() {
 	client, done := exampleClient()
 	defer done()
 
-	// The same request as that of MailDetail, with a type of one's own.
+	// The request of MailDetail, with another type for the data.
 	mail, err := msgpush.Call[struct {
 		Name string `json:"mailName"`
 	}](context.Background(), client, msgpush.Request{
 		Method:     "GET",
 		Path:       "/api/open/mail/detail",
 		Query:      url.Values{"mailId": {"101"}},
-		Repeatable: true,
+		Idempotent: true,
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -321,7 +321,7 @@ func ExampleOperations() {
 	// mail channel list: specified: false
 }
 
-// The ways in which a call fails are told apart by the type of the error.
+// Exactly one error type matches, so the order of the cases does not matter.
 func Example_errors() {
 	client, done := exampleClient()
 	defer done()
@@ -330,21 +330,90 @@ func Example_errors() {
 
 	var apiErr *msgpush.APIError
 	var decodeErr *msgpush.DecodeError
-	var callErr *msgpush.CallError
+	var requestErr *msgpush.RequestError
 	switch {
+	case err == nil:
+		fmt.Println("success")
 	case errors.As(err, &apiErr):
-		fmt.Println("refused with code", apiErr.Code)
+		fmt.Println("rejected with code", apiErr.Code)
 	case errors.As(err, &decodeErr):
-		fmt.Println("not understood:", len(decodeErr.Body), "bytes")
-	case errors.Is(err, context.DeadlineExceeded):
-		fmt.Println("too late")
-	case errors.As(err, &callErr):
-		fmt.Println("no answer after", callErr.Attempts, "attempts")
+		fmt.Println("cannot decode", len(decodeErr.Body), "bytes")
+	case errors.As(err, &requestErr) && errors.Is(err, context.DeadlineExceeded):
+		fmt.Println("timeout")
+	case errors.As(err, &requestErr):
+		fmt.Println("no response in", requestErr.Attempts, "attempts")
+	default:
+		fmt.Println("invalid arguments")
 	}
 	fmt.Println(err)
 	// Output:
-	// refused with code 404
+	// rejected with code 404
 	// msgpush: mail channel detail: HTTP 200, code 404: there is no mail channel with the id "999" (1 attempt)
+}
+
+// If the context ends, Last holds the failure of the attempt before. It is not in
+// the chain of the error.
+func ExampleRequestError() {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	service.Inject(
+		msgpushtest.Status(http.StatusServiceUnavailable),
+		msgpushtest.Respond(func(_ http.ResponseWriter, r *http.Request) {
+			cancel() // the caller stops waiting during the second attempt
+			<-r.Context().Done()
+		}),
+	)
+
+	client, err := msgpush.NewClient(service.URL, service.AccessKey, msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = client.MPList(ctx, msgpush.PageRequest{})
+
+	var requestErr *msgpush.RequestError
+	var apiErr *msgpush.APIError
+	if errors.As(err, &requestErr) {
+		fmt.Println("cancelled:", errors.Is(err, context.Canceled))
+		fmt.Println("attempts:", requestErr.Attempts)
+		fmt.Println("is an APIError:", errors.As(err, &apiErr))
+		if errors.As(requestErr.Last, &apiErr) {
+			fmt.Println("the attempt before:", apiErr.HTTPStatus)
+		}
+	}
+	// Output:
+	// cancelled: true
+	// attempts: 2
+	// is an APIError: false
+	// the attempt before: 503
+}
+
+// During an outage, the calls of a client share a quota of retries. When it is used
+// up, a call makes one attempt.
+func ExampleRetryPolicy() {
+	requests := 0
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests++
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer service.Close()
+
+	client, err := msgpush.NewClient(service.URL, "access-key", msgpush.WithRetry(msgpush.RetryPolicy{
+		MaxAttempts: 3,
+		MinWait:     time.Millisecond,
+		Quota:       5,
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 10 {
+		_, err = client.MPList(context.Background(), msgpush.PageRequest{})
+	}
+	fmt.Println(requests, "requests of 10 calls")
+	fmt.Println(err)
+	// Output:
+	// 15 requests of 10 calls
+	// msgpush: official-account channel list: HTTP 503 Service Unavailable (1 attempt; no retry: the retry quota is used up)
 }
 
 func ExampleUnimplementedError() {
@@ -356,11 +425,10 @@ func ExampleUnimplementedError() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// msgpush: message rule create is not implemented: the document gives only its name and its method, POST; if you know its path and shape, send it with msgpush.Call
+	// msgpush: message rule create: not implemented, since the API document only names it: use msgpush.Call if you know its path
 }
 
-// A source fetches a key when it is needed, and again when it is about to expire
-// or has been refused.
+// The key is fetched for the first call, before it expires, and after a rejection.
 func ExampleCachedAccessKey() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
@@ -390,7 +458,7 @@ func ExampleCachedAccessKey() {
 
 func ExampleWithRetry() {
 	service := httptest.NewServer(http.NotFoundHandler())
-	service.Close() // so nobody is there
+	service.Close() // so that no connection can be made
 
 	client, err := msgpush.NewClient(service.URL, "access-key",
 		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Millisecond, MaxWait: time.Second}),
@@ -399,10 +467,10 @@ func ExampleWithRetry() {
 		log.Fatal(err)
 	}
 	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
-	if callErr, ok := errors.AsType[*msgpush.CallError](err); ok {
-		fmt.Println("gave up after", callErr.Attempts, "attempts")
+	if requestErr, ok := errors.AsType[*msgpush.RequestError](err); ok {
+		fmt.Println("no response in", requestErr.Attempts, "attempts")
 	}
-	// Output: gave up after 3 attempts
+	// Output: no response in 3 attempts
 }
 
 func ExampleWithHTTPClient() {
@@ -411,7 +479,7 @@ func ExampleWithHTTPClient() {
 
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
-	transport.MaxIdleConnsPerHost = 64 // as many as there are concurrent callers
+	transport.MaxIdleConnsPerHost = 64 // the number of concurrent callers
 	client, err := msgpush.NewClient(service.URL, service.AccessKey,
 		msgpush.WithHTTPClient(&http.Client{Transport: transport, Timeout: 5 * time.Second}))
 	if err != nil {
@@ -422,20 +490,20 @@ func ExampleWithHTTPClient() {
 	// Output: 0 <nil>
 }
 
-// strictly decodes only what a program knows all members of.
-func strictly(data []byte, v any) error {
+// strictUnmarshal returns an error for an object with unknown members.
+func strictUnmarshal(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	return d.Decode(v)
 }
 
-// A faster decoder goes in the same way, such as sonic.ConfigStd.Unmarshal.
+// A faster decoder, such as sonic.ConfigStd.Unmarshal, is set in the same way.
 func ExampleWithUnmarshal() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
 	service.SetRecords(msgpushtest.Seed())
 
-	client, err := msgpush.NewClient(service.URL, service.AccessKey, msgpush.WithUnmarshal(strictly))
+	client, err := msgpush.NewClient(service.URL, service.AccessKey, msgpush.WithUnmarshal(strictUnmarshal))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -447,8 +515,8 @@ func ExampleWithUnmarshal() {
 	// Output: 告警邮箱
 }
 
-// everyTick is a rate limiter that lets one attempt pass each time. A
-// *rate.Limiter of golang.org/x/time/rate fits as it is.
+// everyTick is a rate limiter that allows one attempt per tick. A *rate.Limiter of
+// golang.org/x/time/rate can be used directly.
 type everyTick <-chan time.Time
 
 func (tick everyTick) Wait(ctx context.Context) error {
@@ -475,7 +543,8 @@ func ExampleWithRateLimiter() {
 	// Output: <nil>
 }
 
-// fileKey is a source that reads the access key where something else renews it.
+// fileKey is a source that reads the access key from a file, which another program
+// updates.
 type fileKey string
 
 func (path fileKey) AccessKey(_ context.Context, rejected string) (string, error) {
@@ -484,7 +553,7 @@ func (path fileKey) AccessKey(_ context.Context, rejected string) (string, error
 		return "", err
 	}
 	if string(key) == rejected {
-		return "", errors.New("the key was refused, and there is no other yet")
+		return "", errors.New("the file still holds the rejected key")
 	}
 	return string(key), nil
 }
@@ -509,13 +578,35 @@ func ExampleWithAccessKeySource() {
 	// Output: <nil>
 }
 
+// A function is a source. It is called before each attempt.
+func ExampleAccessKeyFunc() {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+
+	source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
+		if rejected != "" {
+			return service.AccessKey, nil // a program would read the new key here
+		}
+		return "a-key-that-was-revoked", nil
+	})
+	client, err := msgpush.NewClient(service.URL, "",
+		msgpush.WithAccessKeySource(source),
+		msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
 func ExampleAPIError() {
 	client, done := exampleClient()
 	defer done()
 
 	_, err := client.MailDetail(context.Background(), "999")
-	if refusal, ok := errors.AsType[*msgpush.APIError](err); ok {
-		fmt.Println("HTTP", refusal.HTTPStatus, "code", refusal.Code, "attempts", refusal.Attempts)
+	if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
+		fmt.Println("HTTP", apiErr.HTTPStatus, "code", apiErr.Code, "attempts", apiErr.Attempts)
 	}
 	// Output: HTTP 200 code 404 attempts 1
 }
@@ -528,7 +619,7 @@ func ExampleWithLogger() {
 		Level: slog.LevelDebug,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == "duration" {
-				return slog.Attr{} // never twice the same
+				return slog.Attr{} // differs from run to run
 			}
 			return a
 		},

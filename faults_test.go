@@ -2,12 +2,10 @@ package msgpush_test
 
 import (
 	"bufio"
-	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -22,18 +21,128 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/msgpushtest"
 )
 
-// fast is a policy like the default one, but for the waits.
-var fast = msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1, MaxWait: time.Millisecond})
+// fastRetries is the default policy with waits of at most 1 ms.
+var fastRetries = msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1, MaxWait: time.Millisecond})
 
-// tcpService is a service that speaks, or does not speak, raw TCP.
+// maxFaultAttempts and faultRetries are for tests that make every kind of call.
+const maxFaultAttempts = 3
+
+var faultRetries = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: maxFaultAttempts, MinWait: 1, MaxWait: time.Millisecond})
+
+// A kindOfCall is a call that an error must end.
+type kindOfCall struct {
+	name       string
+	idempotent bool
+	make       func(*msgpush.Client, context.Context) (any, error)
+}
+
+// kindsOfCalls returns the specified operations, and Call with a request that is
+// idempotent and with one that is not.
+func kindsOfCalls() []kindOfCall {
+	var kinds []kindOfCall
+	for name, call := range specified {
+		kinds = append(kinds, kindOfCall{name, true, call})
+	}
+	for _, r := range []msgpush.Request{
+		{Method: "GET", Path: "/x", Idempotent: true},
+		{Method: "POST", Path: "/x", Body: map[string]int{"a": 1}},
+	} {
+		kinds = append(kinds, kindOfCall{r.Method + " " + r.Path, r.Idempotent, func(c *msgpush.Client, ctx context.Context) (any, error) {
+			return msgpush.Call[map[string]any](ctx, c, r)
+		}})
+	}
+	return kinds
+}
+
+// A wantFailure is the error with which every kind of call must end.
+type wantFailure struct {
+	kind      string // name of the type
+	transient bool   // the call is retried if it is idempotent
+	notSent   bool   // the call is retried also if it is not idempotent
+	is        error  // matched by errors.Is
+	text      string // part of the text
+}
+
+// attempts returns how many attempts of a call there must be.
+func (w wantFailure) attempts(k kindOfCall) int {
+	if w.notSent || w.transient && k.idempotent {
+		return maxFaultAttempts
+	}
+	return 1
+}
+
+// assertEveryCallFails makes every kind of call of a client with the policy
+// faultRetries and returns how many attempts were made.
+func assertEveryCallFails(t *testing.T, client *msgpush.Client, want wantFailure) (attempts int) {
+	t.Helper()
+	for _, kind := range kindsOfCalls() {
+		_, err := kind.make(client, t.Context())
+		assert.ErrorContains(t, err, "msgpush: "+kind.name+": ")
+		assertFailure(t, err, want, want.attempts(kind))
+		attempts += want.attempts(kind)
+	}
+	return attempts
+}
+
+func assertFailure(t *testing.T, err error, want wantFailure, attempts int) {
+	t.Helper()
+	kind, got := inspectFailure(t, err)
+	assert.Equal(t, want.kind, kind, "%v", err)
+	assert.Equal(t, attempts, got, "attempts: %v", err)
+	if want.is != nil {
+		assert.ErrorIs(t, err, want.is)
+	}
+	assert.ErrorContains(t, err, want.text)
+}
+
+var attemptCount = regexp.MustCompile(`\b(\d+) attempts?\b`)
+
+// inspectFailure checks that exactly one error type matches the error of a call, and
+// that the text is short, repeats nothing and shows no access key. It returns the
+// name of the type and the number of attempts.
+func inspectFailure(t *testing.T, err error) (kind string, attempts int) {
+	t.Helper()
+	require.Error(t, err)
+	var kinds []string
+	if e, ok := errors.AsType[*msgpush.APIError](err); ok {
+		kinds, attempts = append(kinds, "APIError"), e.Attempts
+	}
+	if e, ok := errors.AsType[*msgpush.DecodeError](err); ok {
+		kinds, attempts = append(kinds, "DecodeError"), e.Attempts
+	}
+	if e, ok := errors.AsType[*msgpush.RequestError](err); ok {
+		kinds, attempts = append(kinds, "RequestError"), e.Attempts
+	}
+	require.Len(t, kinds, 1, "the error types that match %T: %v", err, err)
+
+	text := err.Error()
+	assert.Less(t, len(text), 2000, text)
+	assert.False(t, strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", text)
+	assert.Equal(t, 1, strings.Count(text, "msgpush:"), text)
+	counts := attemptCount.FindAllStringSubmatch(text, -1)
+	if attempts == 0 {
+		assert.Empty(t, counts, text)
+	} else if assert.Len(t, counts, 1, text) {
+		assert.Equal(t, fmt.Sprint(attempts), counts[0][1], text)
+	}
+	assert.LessOrEqual(t, strings.Count(strings.Replace(text, "the attempt before failed", "", 1), "attempt"), 1, text)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		shown := fmt.Sprintf(verb, err)
+		assert.NotContains(t, shown, testKey, verb)
+		assert.NotContains(t, shown, fmt.Sprintf("%x", testKey), verb)
+	}
+	return kinds[0], attempts
+}
+
+// A tcpService is a service that responds with bytes in place of HTTP responses.
 type tcpService struct {
 	url      string
 	requests atomic.Int32
@@ -41,8 +150,8 @@ type tcpService struct {
 	conns    sync.WaitGroup
 }
 
-// newTCPService starts a service that answers each request with serve, and then
-// closes the connection.
+// newTCPService starts a service that reads one request from each connection, calls
+// serve and closes the connection.
 func newTCPService(t testing.TB, serve func(net.Conn)) *tcpService {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,12 +184,12 @@ func newTCPService(t testing.TB, serve func(net.Conn)) *tcpService {
 	return s
 }
 
-// write sends text as it is.
+// write sends text.
 func write(text string) func(net.Conn) {
 	return func(c net.Conn) { _, _ = io.WriteString(c, text) }
 }
 
-// reset sends text and breaks the connection.
+// reset sends text and resets the connection.
 func reset(text string) func(net.Conn) {
 	return func(c net.Conn) {
 		write(text)(c)
@@ -88,7 +197,7 @@ func reset(text string) func(net.Conn) {
 	}
 }
 
-// stall sends text and then nothing, until the client goes.
+// stall sends text and then nothing until the client closes the connection.
 func stall(text string) func(net.Conn) {
 	return func(c net.Conn) {
 		write(text)(c)
@@ -96,8 +205,8 @@ func stall(text string) func(net.Conn) {
 	}
 }
 
-// pour sends text and then more without an end, until the client goes.
-func pour(text, more string) func(net.Conn) {
+// flood sends text and then repeats more until the client closes the connection.
+func flood(text, more string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, err := io.WriteString(c, text)
 		for err == nil {
@@ -106,107 +215,80 @@ func pour(text, more string) func(net.Conn) {
 	}
 }
 
-const okHeader = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+const (
+	okHeader   = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+	ok10Header = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" // the body ends with the connection
+)
 
-func TestFaultsOfTheNetwork(t *testing.T) {
-	short := msgpush.WithTimeout(50 * time.Millisecond)
-	limit := msgpush.WithMaxResponseBytes(64 << 10)
-	timedOut := func(t *testing.T, err error) { assert.ErrorIs(t, err, context.DeadlineExceeded) }
-	is := func(target error) func(*testing.T, error) {
-		return func(t *testing.T, err error) { assert.ErrorIs(t, err, target) }
-	}
-	says := func(text string) func(*testing.T, error) {
-		return func(t *testing.T, err error) { assert.ErrorContains(t, err, text) }
-	}
+func TestNetworkFaults(t *testing.T) {
 	tests := []struct {
-		name     string
-		serve    func(net.Conn)
-		opts     []msgpush.Option
-		requests int
-		check    func(*testing.T, error)
+		name  string
+		serve func(net.Conn)
+		want  wantFailure
 	}{
-		{"closed before the header", write(""), nil, 4, is(io.EOF)},
-		{"reset before the header", reset(""), nil, 4, says("reset by peer")},
-		{"closed in the name of the protocol", write("HT"), nil, 4, nil},
-		{"closed in the status line", write("HTTP/1.1 2"), nil, 4, nil},
-		{"closed in the header", write("HTTP/1.1 200 OK\r\nContent-"), nil, 4, nil},
-		{"closed behind the header", write(okHeader), nil, 4, is(io.ErrUnexpectedEOF)},
-		{"reset in the body", reset(okHeader + "Content-Length: 100\r\n\r\n{"), nil, 4, nil},
-		{"short body", write(okHeader + "Content-Length: 100\r\n\r\n{\"code\":200,"), nil, 4, is(io.ErrUnexpectedEOF)},
-		{"no body", write(okHeader + "Content-Length: 100\r\n\r\n"), nil, 4, is(io.ErrUnexpectedEOF)},
-		{"chunked body that stops", write(okHeader + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"cod\r\n"), nil, 4, is(io.ErrUnexpectedEOF)},
-		{"chunked body that stops in a chunk", write(okHeader + "Transfer-Encoding: chunked\r\n\r\n500\r\n{\"cod"), nil, 4, is(io.ErrUnexpectedEOF)},
-		{"gzip that stops", write(okHeader + "Content-Encoding: gzip\r\nConnection: close\r\n\r\n\x1f\x8b\x08\x00"), nil, 4, is(io.ErrUnexpectedEOF)},
-		{"stalled before the header", stall(""), []msgpush.Option{short}, 4, timedOut},
-		{"stalled in the header", stall("HTTP/1.1 200 OK\r\nContent-"), []msgpush.Option{short}, 4, timedOut},
-		{"stalled in the body", stall(okHeader + "Content-Length: 100\r\n\r\n{"), []msgpush.Option{short}, 4, timedOut},
-		{"endless body", pour(okHeader+"\r\n", strings.Repeat(" ", 4096)), []msgpush.Option{limit}, 1, says("limit of 65536 bytes")},
-		{"endless chunks", pour(okHeader+"Transfer-Encoding: chunked\r\n\r\n", "5\r\n{\"cod\r\n"), []msgpush.Option{limit}, 1, says("limit of 65536 bytes")},
-		{"long body", write(okHeader + "Content-Length: 1000000000\r\n\r\n"), []msgpush.Option{limit}, 1, says("limit of 65536 bytes")},
-		{"endless header", pour(okHeader, "X-More: "+strings.Repeat("x", 4096)+"\r\n"), nil, 4, says("exceeded")},
-		{"garbage instead of HTTP", write("SSH-2.0-OpenSSH_9.2\r\n" + strings.Repeat("garbage ", 100_000) + "\r\n\r\n"), nil, 1, says("malformed HTTP")},
-		{"garbage instead of a header", write("HTTP/1.1 200 OK\r\naccess-key " + testKey + "\r\n\r\n"), nil, 4, says("malformed")},
-		{"status that is none", write("HTTP/1.1 " + testKey + "\r\n\r\n"), nil, 4, says("malformed HTTP")},
-		{"protocol switched", stall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), nil, 1, says("HTTP 101")},
-		{"gzip that is none", write(okHeader + "Content-Encoding: gzip\r\nContent-Length: 12\r\n\r\n{\"code\":200}"), nil, 1, is(gzip.ErrHeader)},
-		{"chunks that are none", write(okHeader + "Transfer-Encoding: chunked\r\n\r\nhello\r\nworld\r\n"), nil, 1, says("chunk")},
-		{"length that is none", write(okHeader + "Content-Length: " + testKey + "\r\n\r\n"), nil, 1, says("bad Content-Length")},
-		{"refusal and reset", reset("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\nbusy"), nil, 4, says("HTTP 503")},
+		{"connection closed before the header", write(""), wantFailure{kind: "RequestError", transient: true, is: io.EOF}},
+		{"connection reset before the header", reset(""), wantFailure{kind: "RequestError", transient: true, text: "reset by peer"}},
+		{"connection closed in the protocol", write("HT"), wantFailure{kind: "RequestError", transient: true}},
+		{"connection closed in the status line", write("HTTP/1.1 2"), wantFailure{kind: "RequestError", transient: true}},
+		{"connection closed in the header", write("HTTP/1.1 200 OK\r\nContent-"), wantFailure{kind: "RequestError", transient: true}},
+		{"connection closed after the header", write(okHeader), wantFailure{kind: "RequestError", transient: true, is: io.ErrUnexpectedEOF}},
+		{"connection closed before the body", write(okHeader + "Content-Length: 100\r\n\r\n"), wantFailure{kind: "RequestError", transient: true, is: io.ErrUnexpectedEOF}},
+		{"connection closed mid-body", write(okHeader + "Content-Length: 100\r\n\r\n{\"code\":200,"), wantFailure{kind: "RequestError", transient: true, is: io.ErrUnexpectedEOF}},
+		{"connection reset mid-body", reset(okHeader + "Content-Length: 100\r\n\r\n{"), wantFailure{kind: "RequestError", transient: true, text: "reading the response from"}},
+		{"chunked body without a last chunk", write(okHeader + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"cod\r\n"), wantFailure{kind: "RequestError", transient: true, is: io.ErrUnexpectedEOF}},
+		{"chunked body cut in a chunk", write(okHeader + "Transfer-Encoding: chunked\r\n\r\n500\r\n{\"cod"), wantFailure{kind: "RequestError", transient: true, is: io.ErrUnexpectedEOF}},
+		{"gzip body cut", write(okHeader + "Content-Encoding: gzip\r\nConnection: close\r\n\r\n\x1f\x8b\x08\x00"), wantFailure{kind: "RequestError", transient: true, is: io.ErrUnexpectedEOF}},
+
+		{"cut JSON framed as complete", write(ok10Header + `{"code":200,"data":{"list":[{"id":1},`), wantFailure{kind: "DecodeError", transient: true, is: io.ErrUnexpectedEOF, text: "ends too early"}},
+		{"cut literal framed as complete", write(ok10Header + `{"code":200,"data":tru`), wantFailure{kind: "DecodeError", transient: true, is: io.ErrUnexpectedEOF, text: "ends too early"}},
+		{"cut escape framed as complete", write(ok10Header + `{"code":200,"msg":"\u12`), wantFailure{kind: "DecodeError", transient: true, is: io.ErrUnexpectedEOF, text: "ends too early"}},
+		{"empty body framed as complete", write(ok10Header), wantFailure{kind: "DecodeError", transient: true, is: io.EOF, text: "the JSON ends too early, after 0 bytes"}},
+		{"empty body with Content-Length", write(okHeader + "Content-Length: 0\r\nConnection: close\r\n\r\n"), wantFailure{kind: "DecodeError", transient: true, is: io.EOF, text: "the JSON ends too early, after 0 bytes"}},
+		{"HTML", write(ok10Header + "<html>"), wantFailure{kind: "DecodeError", text: "found invalid JSON"}},
+
+		{"endless body", flood(okHeader+"\r\n", strings.Repeat(" ", 4096)), wantFailure{kind: "RequestError", text: "the limit is 65536 bytes"}},
+		{"endless chunks", flood(okHeader+"Transfer-Encoding: chunked\r\n\r\n", "5\r\n{\"cod\r\n"), wantFailure{kind: "RequestError", text: "the limit is 65536 bytes"}},
+		{"endless header", flood(okHeader, "X-More: "+strings.Repeat("x", 4096)+"\r\n"), wantFailure{kind: "RequestError", transient: true, text: "exceeded"}},
+
+		{"no HTTP", write("SSH-2.0-OpenSSH_9.2\r\n" + strings.Repeat("garbage ", 100_000) + "\r\n\r\n"), wantFailure{kind: "RequestError", transient: true, text: "malformed HTTP"}},
+		{"malformed header with the key", write("HTTP/1.1 200 OK\r\naccess-key " + testKey + "\r\n\r\n"), wantFailure{kind: "RequestError", transient: true, text: "malformed"}},
+		{"malformed status with the key", write("HTTP/1.1 " + testKey + "\r\n\r\n"), wantFailure{kind: "RequestError", transient: true, text: "malformed HTTP"}},
+		{"malformed Content-Length with the key", write(okHeader + "Content-Length: " + testKey + "\r\n\r\n"), wantFailure{kind: "RequestError", transient: true, text: "bad Content-Length"}},
+		{"malformed chunks", write(okHeader + "Transfer-Encoding: chunked\r\n\r\nhello\r\nworld\r\n"), wantFailure{kind: "RequestError", transient: true, text: "chunk"}},
+		{"malformed gzip", write(okHeader + "Content-Encoding: gzip\r\nConnection: close\r\nContent-Length: 12\r\n\r\n{\"code\":200}"), wantFailure{kind: "RequestError", is: gzip.ErrHeader}},
+		{"protocol switched", stall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), wantFailure{kind: "APIError", text: "HTTP 101"}},
+
+		{"permanent status, connection closed mid-body", write("HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\nno"), wantFailure{kind: "APIError", text: "HTTP 404 Not Found: no"}},
+		{"permanent status, connection reset mid-body", reset("HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{\"code\":1,"), wantFailure{kind: "APIError", text: "HTTP 403"}},
+		{"permanent status, malformed gzip", write("HTTP/1.1 404 Not Found\r\nContent-Encoding: gzip\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno"), wantFailure{kind: "APIError", text: "HTTP 404"}},
+		{"permanent status, endless body", flood("HTTP/1.1 400 Bad Request\r\n\r\n", strings.Repeat("x", 4096)), wantFailure{kind: "APIError", text: "HTTP 400"}},
+		{"transient status, connection reset mid-body", reset("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\nbusy"), wantFailure{kind: "APIError", transient: true, text: "HTTP 503"}},
+		{"transient status, endless body", flood("HTTP/1.1 502 Bad Gateway\r\n\r\n", strings.Repeat("x", 4096)), wantFailure{kind: "APIError", transient: true, text: "HTTP 502"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, once := range []bool{false, true} {
-				assertNothingLeft(t, func() {
-					service := newTCPService(t, tt.serve)
-					client := clientOf(t, service.url, append([]msgpush.Option{fast}, tt.opts...)...)
-					requests, call := tt.requests, specified["message rule list"]
-					if once {
-						requests = 1
-						call = func(c *msgpush.Client, ctx context.Context) (any, error) {
-							return msgpush.Call[any](ctx, c, msgpush.Request{Method: "POST", Path: "/x", Body: 1})
-						}
-					}
-					_, err := call(client, ctx)
-					require.Error(t, err)
-					assertDocumented(t, err)
-					assertShortAndPrintable(t, err.Error())
-					assertHidden(t, testKey, err)
-					assertAttempts(t, requests, err)
-					assert.Equal(t, int32(requests), service.requests.Load())
-					if tt.check != nil {
-						tt.check(t, err)
-					}
-					assert.Eventually(t, func() bool { return service.open.Load() == 0 }, time.Minute, time.Millisecond, "a connection is left")
-				})
-			}
+			assertNothingLeft(t, func() {
+				service := newTCPService(t, tt.serve)
+				attempts := assertEveryCallFails(t, newClientAt(t, service.url, faultRetries, msgpush.WithMaxResponseBytes(64<<10)), tt.want)
+				assert.EqualValues(t, attempts, service.requests.Load(), "requests")
+				assert.Eventually(t, func() bool { return service.open.Load() == 0 }, time.Minute, time.Millisecond, "a connection is open")
+			})
 		})
 	}
 }
 
-// assertDocumented checks that an error is of one of the types that a call that
-// was sent may end with.
-func assertDocumented(t testing.TB, err error) {
-	t.Helper()
-	var apiErr *msgpush.APIError
-	var callErr *msgpush.CallError
-	var decodeErr *msgpush.DecodeError
-	assert.True(t, errors.As(err, &apiErr) || errors.As(err, &callErr) || errors.As(err, &decodeErr), "%T: %v", err, err)
-}
-
-// assertNothingLeft checks that no goroutine of this package or of net/http's
-// connections is left of what f began.
+// assertNothingLeft checks that no goroutine of a call or of a connection that f
+// started is left.
 func assertNothingLeft(t *testing.T, f func()) {
 	t.Helper()
-	before := clientGoroutines()
+	before := countCallGoroutines()
 	f()
-	assert.Eventually(t, func() bool { return clientGoroutines() <= before }, time.Minute, time.Millisecond, "a goroutine is left")
+	assert.Eventually(t, func() bool { return countCallGoroutines() <= before }, time.Minute, time.Millisecond, "a goroutine is left")
 }
 
-// clientGoroutines counts the goroutines in which a client may be.
-func clientGoroutines() int {
+func countCallGoroutines() (n int) {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
-	n := 0
 	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
 		if strings.Contains(stack, "net/http.(*persistConn)") || strings.Contains(stack, "net/http.(*Transport)") ||
 			strings.Contains(stack, "retryablehttp.") || strings.Contains(stack, "example.com/msgpush.") {
@@ -216,33 +298,52 @@ func clientGoroutines() int {
 	return n
 }
 
-func TestAServiceThatIsNotThere(t *testing.T) {
+// A gateway that speaks HTTP/1.0 with the service passes on a response that is cut
+// as a complete one.
+func TestRetriesCutResponseThatIsFramedAsComplete(t *testing.T) {
+	const body = `{"code":200,"msg":"ok","data":{"id":7,"list":[]}}`
+	for cut := range len(body) {
+		var served atomic.Int32
+		service := newTCPService(t, func(c net.Conn) {
+			if served.Add(1) == 1 {
+				write(ok10Header + body[:cut])(c)
+				return
+			}
+			write(ok10Header + body)(c)
+		})
+		mail, err := newClientAt(t, service.url, fastRetries).MailDetail(t.Context(), "7")
+		require.NoError(t, err, body[:cut])
+		assert.EqualValues(t, 7, mail.ID)
+		assert.EqualValues(t, 2, served.Load())
+	}
+}
+
+func TestRetriesWhileNoConnectionIsMade(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	url := "http://" + listener.Addr().String()
+	unused := "http://" + listener.Addr().String()
 	listener.Close()
-	for _, baseURL := range []string{url, "http://push.invalid"} {
-		assertNothingLeft(t, func() {
-			for operation, call := range specified {
-				_, err := call(clientOf(t, baseURL, fast), ctx)
-				assertAttempts(t, 4, err)
-				assert.ErrorContains(t, err, operation)
-				var opErr *net.OpError
-				assert.ErrorAs(t, err, &opErr)
-			}
-			_, err := msgpush.Call[any](ctx, clientOf(t, baseURL, fast), msgpush.Request{Method: "POST", Path: "/x"})
-			assertAttempts(t, 4, err)
+	for name, baseURL := range map[string]string{"connection refused": unused, "unknown host": "http://push.invalid"} {
+		t.Run(name, func(t *testing.T) {
+			assertNothingLeft(t, func() {
+				want := wantFailure{kind: "RequestError", notSent: true, text: "no response from " + baseURL + ": dial"}
+				assertEveryCallFails(t, newClientAt(t, baseURL, faultRetries), want)
+			})
 		})
 	}
 }
 
-// newTLSService starts a service with a certificate of its own, and returns it
-// with a transport that trusts it.
-func newTLSService(t *testing.T, http2 bool, h http.HandlerFunc) (*httptest.Server, *http.Transport) {
+// newTLSService starts a service and returns it with a transport that trusts its
+// certificate.
+func newTLSService(t *testing.T, http2 bool, h http.HandlerFunc, configure ...func(*http.Server)) (*httptest.Server, *http.Transport) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)
+	for _, f := range configure {
+		f(server.Config)
+	}
 	server.EnableHTTP2 = http2
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{MaxVersion: tls.VersionTLS12} // a client may require a newer version
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	transport := server.Client().Transport.(*http.Transport).Clone()
@@ -250,375 +351,760 @@ func newTLSService(t *testing.T, http2 bool, h http.HandlerFunc) (*httptest.Serv
 	return server, transport
 }
 
-func TestACertificateThatIsNotTrustedIsFinal(t *testing.T) {
-	server, _ := newTLSService(t, false, refusingAll(t))
-	dials := 0
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dials++
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}}
-	for _, baseURL := range []string{server.URL, strings.Replace(server.URL, "127.0.0.1", "localhost", 1)} {
-		for _, call := range specified {
-			dials = 0
-			_, err := call(clientOf(t, baseURL, fast, msgpush.WithHTTPClient(&http.Client{Transport: transport})), ctx)
-			assertAttempts(t, 1, err)
-			var untrusted *tls.CertificateVerificationError
-			assert.ErrorAs(t, err, &untrusted)
-			assert.Equal(t, 1, dials)
-		}
-	}
-}
-
-func TestHTTPWhereHTTPSIsExpectedIsFinal(t *testing.T) {
-	server := httptest.NewServer(refusingAll(t))
-	defer server.Close()
-	_, err := clientOf(t, strings.Replace(server.URL, "http:", "https:", 1), fast).MPList(ctx, msgpush.PageRequest{})
-	assertAttempts(t, 1, err)
-	assert.ErrorIs(t, err, http.ErrSchemeMismatch)
-}
-
-func TestFaultsOfHTTP2(t *testing.T) {
+func TestTLSFailuresArePermanent(t *testing.T) {
+	server, trusting := newTLSService(t, false, failOnRequest(t))
+	plain := httptest.NewServer(failOnRequest(t))
+	defer plain.Close()
 	tests := []struct {
-		name     string
-		serve    http.HandlerFunc
-		requests int32
-		check    func(*testing.T, error)
+		name      string
+		baseURL   string
+		configure func(*tls.Config)
+		want      wantFailure
 	}{
-		{"stream reset before the header", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 4, nil},
-		{"stream reset in the body", func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, `{"code":200,`)
-			_ = http.NewResponseController(w).Flush()
-			panic(http.ErrAbortHandler)
-		}, 4, nil},
-		{"stalled", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 4, func(t *testing.T, err error) {
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-		}},
-		{"endless body", func(w http.ResponseWriter, r *http.Request) {
-			for r.Context().Err() == nil {
-				_, _ = w.Write(make([]byte, 4096))
-			}
-		}, 1, func(t *testing.T, err error) { assert.ErrorContains(t, err, "limit of 65536 bytes") }},
-		{"HTTP 502", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, 4, func(t *testing.T, err error) {
-			assert.ErrorContains(t, err, "HTTP 502")
-		}},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
-		}, 1, nil},
+		{"unknown authority", server.URL, func(c *tls.Config) { c.RootCAs = x509.NewCertPool() }, wantFailure{text: "certificate signed by unknown authority"}},
+		{"certificate of another host", strings.Replace(server.URL, "127.0.0.1", "localhost", 1), nil, wantFailure{text: "not localhost"}},
+		{"certificate rejected by the caller", server.URL, func(c *tls.Config) {
+			c.VerifyConnection = func(tls.ConnectionState) error { return x509.UnknownAuthorityError{} }
+		}, wantFailure{text: "certificate signed by unknown authority"}},
+		{"alert protocol_version", server.URL, func(c *tls.Config) { c.MinVersion = tls.VersionTLS13 }, wantFailure{text: "remote error: tls: protocol version not supported"}},
+		{"HTTP in place of HTTPS", strings.Replace(plain.URL, "http:", "https:", 1), nil, wantFailure{is: http.ErrSchemeMismatch}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var requests atomic.Int32
-			server, transport := newTLSService(t, true, func(w http.ResponseWriter, r *http.Request) {
-				assert.Equal(t, 2, r.ProtoMajor)
-				requests.Add(1)
-				tt.serve(w, r)
-			})
-			timeout := time.Minute
-			if tt.name == "stalled" {
-				timeout = 100 * time.Millisecond
+			var dials atomic.Int32
+			transport := trusting.Clone()
+			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dials.Add(1)
+				return new(net.Dialer).DialContext(ctx, network, addr)
 			}
-			client := clientOf(t, server.URL, fast, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
-				msgpush.WithTimeout(timeout), msgpush.WithMaxResponseBytes(64<<10))
-			_, err := client.ForwardRuleList(ctx, msgpush.PageRequest{})
-			require.Error(t, err)
-			assertDocumented(t, err)
-			assertAttempts(t, int(tt.requests), err)
-			assert.Equal(t, tt.requests, requests.Swap(0))
-			if tt.check != nil {
-				tt.check(t, err)
+			if tt.configure != nil {
+				tt.configure(transport.TLSClientConfig)
 			}
-			_, err = msgpush.Call[any](ctx, client, msgpush.Request{Method: "POST", Path: "/x", Body: 1})
-			require.Error(t, err)
-			assert.Equal(t, int32(1), requests.Load(), "a request that may not be repeated")
+			tt.want.kind = "RequestError"
+			client := newClientAt(t, tt.baseURL, faultRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			attempts := assertEveryCallFails(t, client, tt.want)
+			assert.EqualValues(t, attempts, dials.Load())
 		})
 	}
 }
 
-func TestTheBodyIsCountedAfterDecompression(t *testing.T) {
-	var bomb bytes.Buffer
-	w, err := gzip.NewWriterLevel(&bomb, gzip.BestSpeed)
-	require.NoError(t, err)
-	zeros := make([]byte, 1<<20)
-	for range 40 {
-		_, _ = w.Write(zeros)
+func TestPermanentErrorsOfTheTransport(t *testing.T) {
+	for name, cause := range map[string]error{
+		"certificate not verified":  &tls.CertificateVerificationError{Err: errors.New("no root certificates")},
+		"unknown authority":         x509.UnknownAuthorityError{},
+		"another host":              x509.HostnameError{Certificate: new(x509.Certificate), Host: "push.example.com"},
+		"expired certificate":       x509.CertificateInvalidError{Reason: x509.Expired},
+		"TLS alert":                 &net.OpError{Op: "remote error", Err: tls.AlertError(116)},
+		"HTTP in place of HTTPS":    http.ErrSchemeMismatch,
+		"checksum of a gzip stream": gzip.ErrChecksum,
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := newClientWithTransport(t, roundTripFunc(func(*http.Request) (*http.Response, error) { return nil, cause }), faultRetries)
+			assertEveryCallFails(t, client, wantFailure{kind: "RequestError", is: cause})
+		})
 	}
-	require.NoError(t, w.Close())
-	client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-		assert.Equal(t, "gzip", r.Header.Get("Accept-Encoding"))
-		w.Header().Set("Content-Encoding", "gzip")
-		_, _ = w.Write(bomb.Bytes())
-	})
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err = client.MPList(ctx, msgpush.PageRequest{})
-	runtime.ReadMemStats(&after)
-	assert.ErrorContains(t, err, "limit of 16777216 bytes")
-	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(150<<20), "the bomb went off")
 }
 
-func TestTheLimitIsTheLastLengthThatIsTaken(t *testing.T) {
-	body := `{"code":200,"data":{}}`
-	exact, more := int64(len(body)), int64(len(body))-1
+func TestHTTP2Faults(t *testing.T) {
+	connKey := new(int)
+	tests := []struct {
+		name  string
+		serve http.HandlerFunc
+		want  wantFailure
+	}{
+		{"stream reset before the header", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			wantFailure{kind: "RequestError", transient: true, text: "INTERNAL_ERROR"}},
+		{"stream reset mid-body", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"code":200,`)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, wantFailure{kind: "RequestError", transient: true, text: "INTERNAL_ERROR"}},
+		{"connection closed before the header", func(_ http.ResponseWriter, r *http.Request) {
+			r.Context().Value(connKey).(net.Conn).Close()
+		}, wantFailure{kind: "RequestError", transient: true}},
+		{"permanent status, stream reset mid-body", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, wantFailure{kind: "APIError", text: "HTTP 403"}},
+		{"no response", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			wantFailure{kind: "RequestError", transient: true, is: context.DeadlineExceeded}},
+		{"endless body", func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				_, _ = w.Write(make([]byte, 4096))
+			}
+		}, wantFailure{kind: "RequestError", text: "the limit is 65536 bytes"}},
+		{"cut JSON framed as complete", respondWithJSON(`{"code":200,"data":`), wantFailure{kind: "DecodeError", transient: true, is: io.ErrUnexpectedEOF}},
+		{"transient status", respondWith(http.StatusBadGateway, "text/html", "<html>"), wantFailure{kind: "APIError", transient: true, text: "HTTP 502"}},
+		{"permanent status", respondWith(http.StatusNotFound, "text/html", "<html>"), wantFailure{kind: "APIError", text: "HTTP 404"}},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, wantFailure{kind: "APIError", text: "redirect to /elsewhere, not followed"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server, transport := newTLSService(t, true, func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, 2, r.ProtoMajor)
+				tt.serve(w, r)
+			}, func(s *http.Server) {
+				s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey, c) }
+			})
+			timeout := msgpush.DefaultTimeout
+			if errors.Is(tt.want.is, context.DeadlineExceeded) {
+				timeout = 50 * time.Millisecond
+			}
+			assertEveryCallFails(t, newClientAt(t, server.URL, faultRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+				msgpush.WithTimeout(timeout), msgpush.WithMaxResponseBytes(64<<10)), tt.want)
+		})
+	}
+}
+
+// A gateway may forward an empty body, as net/http sends it for one of unknown
+// length, as a chunked body, which servers reject for a GET.
+func TestRequestWithoutBodySendsNone(t *testing.T) {
+	for proto, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		for name, policy := range map[string]msgpush.Option{"one attempt": noRetries, "retries": fastRetries} {
+			t.Run(proto+" "+name, func(t *testing.T) {
+				requests := 0
+				server, transport := newTLSService(t, http2, func(w http.ResponseWriter, r *http.Request) {
+					requests++
+					assert.Equal(t, proto, r.Proto)
+					assert.Zero(t, r.ContentLength, "%s: -1 is a body of unknown length", r.Method)
+					assert.Empty(t, r.TransferEncoding, r.Method)
+					respondWithJSON(`{"code":200,"data":{}}`)(w, r)
+				})
+				client := newClientAt(t, server.URL, policy, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+				_, err := client.MailDetail(t.Context(), "5")
+				require.NoError(t, err)
+				for _, method := range []string{"GET", "DELETE", "OPTIONS", "POST", "PUT"} {
+					for _, idempotent := range []bool{false, true} {
+						_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: method, Path: "/x", Idempotent: idempotent})
+						require.NoError(t, err, method)
+					}
+				}
+				assert.Equal(t, 11, requests)
+			})
+		}
+	}
+}
+
+// A GOAWAY names the last stream that the server processes. net/http sends the
+// requests of the later streams again on another connection.
+func TestGracefullyClosedHTTP2ConnectionsFailNoCall(t *testing.T) {
+	const callers, calls, perConnection = 16, 40, 20
+	var requests, connections atomic.Int32
+	server, transport := newTLSService(t, true, func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, 2, r.ProtoMajor)
+		if requests.Add(1)%perConnection == 0 {
+			w.Header().Set("Connection", "close") // net/http sends GOAWAY
+		}
+		respondWithJSON(`{"code":200,"data":{}}`)(w, r)
+	}, func(s *http.Server) {
+		s.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				connections.Add(1)
+			}
+		}
+	})
+	client := newClientAt(t, server.URL, noRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for i := range calls {
+				var err error
+				if i%2 == 0 {
+					_, err = client.MPList(t.Context(), msgpush.PageRequest{})
+				} else {
+					_, err = msgpush.Call[any](t.Context(), client, msgpush.Request{Method: "POST", Path: "/x", Body: i})
+				}
+				assert.NoError(t, err)
+			}
+		})
+	}
+	wg.Wait()
+	assert.EqualValues(t, callers*calls, requests.Load(), "each call is processed once")
+	assert.Greater(t, connections.Load(), int32(1))
+}
+
+// A staleConn is a connection that the peer has closed after the first request,
+// which net/http notices when it writes the second.
+type staleConn struct {
+	net.Conn
+	requests *atomic.Int32
+}
+
+func (c *staleConn) Write(p []byte) (int, error) {
+	if c.requests.Load() == 1 {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
+}
+
+func TestRequestOnStaleConnectionIsSentOnAnother(t *testing.T) {
+	for name, r := range map[string]msgpush.Request{
+		"POST":              {Method: "POST", Path: "/x", Body: map[string]int{"a": 1}},
+		"POST without body": {Method: "POST", Path: "/x"},
+		"GET":               {Method: "GET", Path: "/x"},
+		"idempotent POST":   {Method: "POST", Path: "/x", Body: map[string]int{"a": 1}, Idempotent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests, dials atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				requests.Add(1)
+				respondWithJSON(fmt.Sprintf(`{"code":200,"data":%q}`, body))(w, r)
+			}))
+			defer server.Close()
+			transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				if dials.Add(1) == 1 && err == nil {
+					return &staleConn{Conn: conn, requests: &requests}, nil
+				}
+				return conn, err
+			}}
+			defer transport.CloseIdleConnections()
+			client := newClientAt(t, server.URL, noRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			want, err := msgpush.Call[string](t.Context(), client, r)
+			require.NoError(t, err)
+			got, err := msgpush.Call[string](t.Context(), client, r)
+			require.NoError(t, err)
+			assert.Equal(t, want, got, "the body is sent again")
+			assert.EqualValues(t, 2, dials.Load())
+			assert.EqualValues(t, 2, requests.Load())
+		})
+	}
+}
+
+// bodyOf returns a transport in memory whose responses have a status and a body.
+func bodyOf(status int, body func(r *http.Request) io.Reader, headers ...string) roundTripFunc {
+	return func(r *http.Request) (*http.Response, error) {
+		header := http.Header{"Content-Type": {"application/json"}}
+		for i := 0; i < len(headers); i += 2 {
+			header.Set(headers[i], headers[i+1])
+		}
+		return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(body(r)), ContentLength: -1, Request: r}, nil
+	}
+}
+
+// textOf is bodyOf with a body that is a string.
+func textOf(status int, body string, headers ...string) roundTripFunc {
+	return bodyOf(status, func(*http.Request) io.Reader { return strings.NewReader(body) }, headers...)
+}
+
+// A bodyFunc is a body.
+type bodyFunc func([]byte) (int, error)
+
+func (f bodyFunc) Read(p []byte) (int, error) { return f(p) }
+
+// cutBody returns a body that breaks off after text.
+func cutBody(text string) func(*http.Request) io.Reader {
+	return func(*http.Request) io.Reader {
+		return io.MultiReader(strings.NewReader(text), bodyFunc(func([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }))
+	}
+}
+
+func endlessBody(*http.Request) io.Reader {
+	return bodyFunc(func(p []byte) (int, error) { return len(p), nil })
+}
+
+// stalledBody blocks until the attempt ends.
+func stalledBody(r *http.Request) io.Reader {
+	return bodyFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, r.Context().Err() })
+}
+
+func failWith(err error) roundTripFunc {
+	return func(*http.Request) (*http.Response, error) { return nil, err }
+}
+
+// inSequence returns a transport that uses the n-th step for the n-th request, and the
+// last step for all requests after it.
+func inSequence(steps ...roundTripFunc) roundTripFunc {
+	n := 0
+	return func(r *http.Request) (*http.Response, error) {
+		n++
+		return steps[min(n, len(steps))-1](r)
+	}
+}
+
+// Exactly one error type matches each error of a call, so that the order of the cases in
+// a switch does not matter, also if a key source or a limiter returns an error of
+// another client.
+func TestEveryFaultMatchesExactlyOneErrorType(t *testing.T) {
+	foreign := map[string]error{
+		"plain error":                       errors.New("vault sealed"),
+		"APIError":                          &msgpush.APIError{Operation: "GET /key", HTTPStatus: 503, Attempts: 4},
+		"wrapped APIError":                  fmt.Errorf("get key: %w", &msgpush.APIError{Operation: "GET /key", HTTPStatus: 503, Code: 7, Attempts: 4}),
+		"DecodeError":                       &msgpush.DecodeError{Operation: "GET /key", HTTPStatus: 200, Attempts: 1, Err: io.EOF},
+		"RequestError":                      &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF},
+		"RequestError with the one before":  &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF, Last: &msgpush.APIError{HTTPStatus: 500, Attempts: 1}},
+		"UnimplementedError":                &msgpush.UnimplementedError{Operation: msgpush.Operation{Group: "access key", Name: "obtain"}},
+		"context error of another context":  context.Canceled,
+		"deadline error of another context": context.DeadlineExceeded,
+	}
+	type setup struct {
+		kind   string
+		waits  bool // only calls that are retried fail so
+		client func(t *testing.T) *msgpush.Client
+		ctx    func(context.Context) (context.Context, context.CancelFunc) // nil: no deadline
+	}
+	over := func(transport http.RoundTripper, opts ...msgpush.Option) func(*testing.T) *msgpush.Client {
+		return func(t *testing.T) *msgpush.Client {
+			return newClientWithTransport(t, transport, append([]msgpush.Option{faultRetries, msgpush.WithMaxResponseBytes(1000)}, opts...)...)
+		}
+	}
+	from := func(source msgpush.AccessKeyFunc, transport http.RoundTripper) func(*testing.T) *msgpush.Client {
+		return func(t *testing.T) *msgpush.Client {
+			client, err := msgpush.NewClient("http://push.example.com", "", faultRetries, msgpush.WithAccessKeySource(source),
+				msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			require.NoError(t, err)
+			return client
+		}
+	}
+	blocked := func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }
+	busy := textOf(503, `{"code":1,"msg":"busy"}`, "Retry-After", "20")
+	slowly := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})
+	withTimeout := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, 25*time.Second)
+	}
+	withCause := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		timer := time.AfterFunc(10*time.Second, func() { cancel(foreign["APIError"]) })
+		return ctx, func() { timer.Stop(); cancel(nil) }
+	}
+	ended := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return ctx, cancel
+	}
+
+	tests := map[string]setup{
+		"no connection":               {kind: "RequestError", client: over(failWith(&net.OpError{Op: "dial", Err: errors.New("refused")}))},
+		"connection lost":             {kind: "RequestError", client: over(failWith(io.EOF))},
+		"cut body":                    {kind: "RequestError", client: over(bodyOf(200, cutBody(`{"code":200,`)))},
+		"body too large":              {kind: "RequestError", client: over(bodyOf(200, endlessBody))},
+		"redirect without a URL":      {kind: "RequestError", client: over(textOf(302, "", "Location", "::"))},
+		"attempt timeout":             {kind: "RequestError", client: over(roundTripFunc(blocked))},
+		"attempt timeout in the body": {kind: "RequestError", client: over(bodyOf(200, stalledBody))},
+
+		"cut JSON":   {kind: "DecodeError", client: over(textOf(200, `{"code":200,"data":`))},
+		"empty body": {kind: "DecodeError", client: over(textOf(200, ""))},
+		"HTML":       {kind: "DecodeError", client: over(textOf(200, "<html>"))},
+		"no code":    {kind: "DecodeError", client: over(textOf(200, `{"data":{}}`))},
+		"other data": {kind: "DecodeError", client: over(textOf(200, `{"code":200,"data":"text"}`))},
+		"decoder fails": {kind: "DecodeError", client: over(textOf(200, `{"code":200,"data":{}}`), msgpush.WithUnmarshal(func([]byte, any) error {
+			return foreign["APIError"]
+		}))},
+
+		"code with status 200":         {kind: "APIError", client: over(textOf(200, `{"code":500,"msg":"no","data":"why"}`))},
+		"quota used up":                {kind: "APIError", client: over(textOf(500, ""), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 5, Quota: 1}))},
+		"Retry-After too long":         {kind: "APIError", client: over(textOf(503, "", "Retry-After", "86400"))},
+		"no time for a retry":          {kind: "APIError", client: over(textOf(503, "", "Retry-After", "28"), msgpush.WithRetry(msgpush.RetryPolicy{})), ctx: withTimeout},
+		"cut body, no time":            {kind: "RequestError", client: over(bodyOf(200, cutBody("{")), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withTimeout},
+		"key rejected":                 {kind: "APIError", client: over(textOf(401, ""))},
+		"key rejected, no other":       {kind: "APIError", client: from(func(context.Context, string) (string, error) { return testKey, nil }, textOf(401, ""))},
+		"other key rejected":           {kind: "APIError", client: from(func(_ context.Context, rejected string) (string, error) { return testKey + rejected, nil }, textOf(401, ""))},
+		"key that no header can carry": {kind: "RequestError", client: from(func(context.Context, string) (string, error) { return testKey + "\n", nil }, failWith(io.EOF))},
+
+		"context ended before":                        {kind: "RequestError", client: over(textOf(200, "")), ctx: ended},
+		"deadline in an attempt":                      {kind: "RequestError", client: over(roundTripFunc(blocked)), ctx: withTimeout},
+		"deadline in the body":                        {kind: "RequestError", client: over(bodyOf(200, stalledBody)), ctx: withTimeout},
+		"deadline in the body of an error":            {kind: "RequestError", client: over(bodyOf(404, stalledBody)), ctx: withTimeout},
+		"deadline in the second attempt":              {kind: "RequestError", client: over(inSequence(textOf(503, "busy"), blocked), slowly), ctx: withTimeout},
+		"cancelled in an attempt":                     {kind: "RequestError", client: over(roundTripFunc(blocked)), ctx: withCause},
+		"cancelled in a wait":                         {kind: "RequestError", waits: true, client: over(busy, slowly), ctx: withCause},
+		"cancelled in a wait after a lost connection": {kind: "RequestError", waits: true, client: over(failWith(io.EOF), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withCause},
+		"cancelled in a wait after a cut body":        {kind: "RequestError", waits: true, client: over(textOf(200, `{`), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withCause},
+		"cancelled in the limiter": {kind: "RequestError", ctx: withCause, client: over(busy, msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})))},
+		"cancelled in the key source": {kind: "RequestError", ctx: withCause, client: from(func(ctx context.Context, _ string) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}, busy)},
+	}
+	for name, cause := range foreign {
+		tests["key source returns "+name] = setup{kind: "RequestError", client: from(func(context.Context, string) (string, error) { return "", cause }, busy)}
+		tests["key source returns "+name+" after a rejection"] = setup{kind: "RequestError", client: from(func(_ context.Context, rejected string) (string, error) {
+			if rejected != "" {
+				return "", cause
+			}
+			return testKey, nil
+		}, textOf(401, `{"code":1,"msg":"no"}`))}
+		tests["limiter returns "+name] = setup{kind: "RequestError", client: over(busy, msgpush.WithRateLimiter(limiterFunc(func(context.Context) error { return cause })))}
+		tests["transport returns "+name] = setup{kind: "RequestError", client: over(failWith(cause))}
+		tests["body returns "+name] = setup{kind: "RequestError", client: over(bodyOf(200, func(*http.Request) io.Reader {
+			return bodyFunc(func([]byte) (int, error) { return 0, cause })
+		}))}
+	}
+	for status := 201; status < 600; status++ {
+		for name, body := range map[string]func(*http.Request) io.Reader{
+			"no body":      func(*http.Request) io.Reader { return http.NoBody },
+			"success":      func(*http.Request) io.Reader { return strings.NewReader(`{"code":200,"data":{"list":[]}}`) },
+			"error":        func(*http.Request) io.Reader { return strings.NewReader(`{"code":7,"msg":"no","data":"why"}`) },
+			"HTML":         func(*http.Request) io.Reader { return strings.NewReader("<html><p>\n" + testKey) },
+			"cut body":     cutBody(`{"code":`),
+			"endless body": endlessBody,
+		} {
+			if status < 210 || status%10 < 5 && status != 304 {
+				tests[fmt.Sprintf("HTTP %d, %s", status, name)] = setup{kind: "APIError", client: over(bodyOf(status, body))}
+			}
+		}
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, call := range kindsOfCalls() {
+				if tt.waits && !call.idempotent {
+					continue
+				}
+				synctest.Test(t, func(t *testing.T) {
+					ctx, cancel := t.Context(), func() {}
+					if tt.ctx != nil {
+						ctx, cancel = tt.ctx(ctx)
+					}
+					defer cancel()
+					_, err := call.make(tt.client(t), ctx)
+					kind, _ := inspectFailure(t, err)
+					assert.Equal(t, tt.kind, kind, "%v", err)
+					if ctx.Err() != nil {
+						assert.ErrorIs(t, err, ctx.Err())
+					}
+				})
+			}
+		})
+	}
+}
+
+// The limit is counted after decompression.
+func TestDefaultLimitOfABodyIs4MiB(t *testing.T) {
+	const envelope = `{"code":200,"data":""}`
+	require.Equal(t, 4<<20, msgpush.DefaultMaxResponseBytes)
+	for name, compress := range map[string]bool{"plain": false, "gzip": true} {
+		t.Run(name, func(t *testing.T) {
+			length := 0
+			client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+				body := `{"code":200,"data":"` + strings.Repeat("x", length-len(envelope)) + `"}`
+				if !compress {
+					_, _ = io.WriteString(w, body)
+					return
+				}
+				assert.Equal(t, "gzip", r.Header.Get("Accept-Encoding"))
+				w.Header().Set("Content-Encoding", "gzip")
+				z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+				assert.NoError(t, err)
+				_, _ = io.WriteString(z, body)
+				_ = z.Close() // fails if the client has stopped reading
+			})
+			for length = range map[int]bool{4<<20 - 1: true, 4 << 20: true} {
+				data, err := msgpush.Call[string](t.Context(), client, msgpush.Request{Method: "GET", Path: "/x"})
+				require.NoError(t, err, length)
+				assert.Len(t, data, length-len(envelope))
+			}
+			for length = range map[int]bool{4<<20 + 1: true, 40 << 20: true} {
+				_, err := msgpush.Call[string](t.Context(), client, msgpush.Request{Method: "GET", Path: "/x"})
+				assertFailure(t, err, wantFailure{kind: "RequestError", text: "the limit is 4194304 bytes (see WithMaxResponseBytes)"}, 1)
+			}
+		})
+	}
+}
+
+func TestWithMaxResponseBytes(t *testing.T) {
+	const body = `{"code":200,"data":{}}`
 	for name, h := range map[string]http.HandlerFunc{
-		"known length": answeringJSON(body),
+		"known length": respondWithJSON(body),
 		"chunked": func(w http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(w).Flush()
 			_, _ = io.WriteString(w, body)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, n := range []int64{exact, exact + 1, 1 << 62, 1<<63 - 1} {
-				_, err := newClient(t, h, msgpush.WithMaxResponseBytes(n)).MPList(ctx, msgpush.PageRequest{})
-				assert.NoError(t, err)
-			}
-			for _, n := range []int64{more, 1} {
-				_, err := newClient(t, h, msgpush.WithMaxResponseBytes(n)).MPList(ctx, msgpush.PageRequest{})
-				assert.ErrorContains(t, err, fmt.Sprintf("limit of %d bytes", n))
+			for limit, fits := range map[int64]bool{1: false, int64(len(body)) - 1: false, int64(len(body)): true, 1<<63 - 1: true} {
+				_, err := newClient(t, h, msgpush.WithMaxResponseBytes(limit)).MPList(t.Context(), msgpush.PageRequest{})
+				if fits {
+					assert.NoError(t, err)
+				} else {
+					assertFailure(t, err, wantFailure{kind: "RequestError", text: fmt.Sprintf("the limit is %d bytes", limit)}, 1)
+				}
 			}
 		})
 	}
-}
-
-func TestNoMoreThanTheLimitIsRead(t *testing.T) {
-	read := 0
-	transport := roundTripper(func(r *http.Request) (*http.Response, error) {
-		resp := response(r, 200, "")
-		resp.ContentLength = -1
-		resp.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) { read += len(p); return len(p), nil }))
-		return resp, nil
-	})
-	_, err := clientThrough(t, transport, msgpush.WithMaxResponseBytes(1000)).MPList(ctx, msgpush.PageRequest{})
-	require.Error(t, err)
-	assert.Equal(t, 1001, read, "one byte more tells that there is more")
-}
-
-func TestLimitsThatMakeNoSense(t *testing.T) {
-	for _, n := range []int64{0, -1} {
-		_, err := msgpush.NewClient("http://push.example.com", testKey, msgpush.WithMaxResponseBytes(n))
+	for _, limit := range []int64{0, -1} {
+		_, err := msgpush.NewClient("http://push.example.com", testKey, msgpush.WithMaxResponseBytes(limit))
 		assert.ErrorContains(t, err, "WithMaxResponseBytes")
 	}
 }
 
-func TestARequestThatMustNotBeRepeatedIsNotReplayedByNetHTTPEither(t *testing.T) {
-	for name, r := range map[string]msgpush.Request{
-		"GET":            {Method: "GET", Path: "/set"},
-		"DELETE":         {Method: "DELETE", Path: "/set"},
-		"OPTIONS":        {Method: "OPTIONS", Path: "/set"},
-		"POST":           {Method: "POST", Path: "/set"},
-		"POST of a body": {Method: "POST", Path: "/set", Body: 1},
-		"repeatable, but not to be repeated by the policy": {Method: "GET", Path: "/set", Repeatable: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			service := msgpushtest.New(t)
-			client, err := msgpush.NewClient(service.URL, service.AccessKey, once)
-			require.NoError(t, err)
-			_, err = client.MPList(ctx, msgpush.PageRequest{}) // so that there is a kept connection
-			require.NoError(t, err)
-			service.Inject(msgpushtest.Reset().Always())
-			_, err = msgpush.Call[any](ctx, client, r)
-			assertAttempts(t, 1, err)
-			require.Len(t, service.Requests(), 2)
-			assert.Empty(t, service.Requests()[1].Header.Get("Transfer-Encoding"))
-		})
-	}
+func TestReadsAtMostOneByteMoreThanTheLimit(t *testing.T) {
+	read := 0
+	client := newClientWithTransport(t, bodyOf(200, func(*http.Request) io.Reader {
+		return bodyFunc(func(p []byte) (int, error) { read += len(p); return len(p), nil })
+	}), msgpush.WithMaxResponseBytes(1000))
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	require.Error(t, err)
+	assert.LessOrEqual(t, read, 1001)
 }
 
-func TestClientsShareAPool(t *testing.T) {
-	var dialled atomic.Int32
-	server := httptest.NewUnstartedServer(answeringJSON(`{"code":200,"data":{}}`))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			dialled.Add(1)
-		}
-	}
-	server.Start()
-	defer server.Close()
-	for range 5 {
-		_, err := clientOf(t, server.URL).MPList(ctx, msgpush.PageRequest{})
-		require.NoError(t, err)
-	}
-	assert.Equal(t, int32(1), dialled.Load())
+func TestHeadHasNoBodyThatIsTooLarge(t *testing.T) {
+	client := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000000")
+		w.WriteHeader(http.StatusNotFound)
+	}, msgpush.WithMaxResponseBytes(1000))
+	_, err := msgpush.Call[struct{}](t.Context(), client, msgpush.Request{Method: http.MethodHead, Path: "/x"})
+	assertFailure(t, err, wantFailure{kind: "APIError", text: "HTTP 404"}, 1)
 }
 
-func TestACertificateThatTheCallerDoesNotTrustIsFinal(t *testing.T) {
-	server, transport := newTLSService(t, false, refusingAll(t))
-	refused := 0
-	transport.TLSClientConfig.VerifyConnection = func(tls.ConnectionState) error {
-		refused++
-		return x509.UnknownAuthorityError{}
-	}
-	_, err := clientOf(t, server.URL, fast, msgpush.WithHTTPClient(&http.Client{Transport: transport})).MPList(ctx, msgpush.PageRequest{})
-	assertAttempts(t, 1, err)
-	assert.Equal(t, 1, refused)
-}
-
-func TestEveryErrorAboutACertificateIsFinal(t *testing.T) {
-	for _, cause := range []error{
-		&tls.CertificateVerificationError{Err: errors.New("no root certificates")},
-		x509.UnknownAuthorityError{},
-		x509.HostnameError{Certificate: new(x509.Certificate), Host: "push.example.com"},
-		x509.CertificateInvalidError{Reason: x509.Expired},
-	} {
-		_, err := clientThrough(t, failing(cause), fast).MPList(ctx, msgpush.PageRequest{})
-		assertAttempts(t, 1, err)
-		assert.ErrorIs(t, err, cause)
-	}
-}
-
-func TestBodiesAreClosed(t *testing.T) {
-	for _, step := range []roundTripper{
-		status(503), status(404), status(302, "Location", "/x"), succeeding,
-		reading(200, func(*http.Request) io.Reader { return endless{} }),
-	} {
-		opened, closed := 0, 0
-		transport := roundTripper(func(r *http.Request) (*http.Response, error) {
-			resp, err := step(r)
-			opened++
-			resp.Body = &closing{resp.Body, &closed}
-			return resp, err
-		})
-		_, _ = clientThrough(t, transport, fast, msgpush.WithMaxResponseBytes(1000)).MPList(ctx, msgpush.PageRequest{})
-		assert.Equal(t, opened, closed)
-	}
-}
-
-// closing counts how many bodies are closed, each once.
-type closing struct {
-	io.ReadCloser
+// A closeCounter is a body that counts how often it is closed.
+type closeCounter struct {
+	io.Reader
 	closed *int
 }
 
-func (c *closing) Close() error {
-	if c.closed != nil {
-		*c.closed++
-		c.closed = nil
-	}
-	return c.ReadCloser.Close()
+func (c closeCounter) Close() error {
+	*c.closed++
+	return nil
 }
 
-func TestAResponseOfTheCallersTransportIsNotChanged(t *testing.T) {
-	kept := response(nil, 302, //nolint:bodyclose // the client closes it
-		"", "Location", "/elsewhere")
-	client := clientThrough(t, roundTripper(func(*http.Request) (*http.Response, error) { return kept, nil }))
-	_, err := client.MPList(ctx, msgpush.PageRequest{})
-	var apiErr *msgpush.APIError
-	require.ErrorAs(t, err, &apiErr)
-	assert.Equal(t, "/elsewhere", apiErr.Location)
-	assert.Equal(t, http.Header{"Location": {"/elsewhere"}}, kept.Header)
-}
-
-func TestConcurrentCallersShareAPoolThatKeepsTheirConnections(t *testing.T) {
-	const callers, calls = 64, 50
-	var dialled, open, most atomic.Int32
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("mailId") == "stall" {
-			<-r.Context().Done()
-			return
-		}
-		if r.URL.Query().Get("mailId") == "fail" {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		answeringJSON(`{"code":200,"data":{}}`)(w, r)
-	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			dialled.Add(1)
-			most.Store(max(most.Load(), open.Add(1)))
-		case http.StateClosed:
-			open.Add(-1)
-		}
-	}
-	server.Start()
-	defer server.Close()
-	client := clientOf(t, server.URL, fast)
-	giveUps := 0
-	for round := range calls {
-		var wg sync.WaitGroup
-		for caller := range callers {
-			wg.Go(func() {
-				_, err := client.MailDetail(ctx, "1")
-				assert.NoError(t, err, "caller %d, round %d", caller, round)
-			})
-		}
-		if round%10 == 9 {
-			giveUps += 2
-			wg.Go(func() { // fails after its last attempt
-				_, err := client.MailDetail(ctx, "fail")
-				assert.Error(t, err)
-			})
-			wg.Go(func() { // is cancelled, which costs its connection
-				ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
-				defer cancel()
-				_, err := client.MailDetail(ctx, "stall")
-				assert.Error(t, err)
-			})
-		}
-		wg.Wait()
-	}
-	t.Logf("%d callers dialled %d connections for %d calls, %d of which gave up; at most %d were open at once",
-		callers, dialled.Load(), callers*calls+giveUps, giveUps, most.Load())
-	assert.LessOrEqual(t, int(dialled.Load()), callers+7+2*giveUps)
-}
-
-// A body that, against the contract of io.Reader, still writes when it has been
-// given up must not write into the answer to another call.
-func TestABodyThatWritesAfterItsEndSpoilsNoOtherCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		late := readerFunc(func(p []byte) (int, error) {
-			go func() {
-				time.Sleep(time.Second)
-				copy(p, strings.Repeat("x", 100))
-			}()
-			return 0, errors.New("given up")
+func TestBodiesAreClosed(t *testing.T) {
+	for name, step := range map[string]roundTripFunc{
+		"success":                textOf(200, `{"code":200,"data":{}}`),
+		"transient status":       textOf(503, "busy"),
+		"permanent status":       textOf(404, "no"),
+		"redirect":               textOf(302, "", "Location", "/x"),
+		"redirect without a URL": textOf(302, "", "Location", "::"),
+		"protocol switched":      bodyOf(101, endlessBody),
+		"cut body":               bodyOf(200, cutBody("{")),
+		"endless body":           bodyOf(200, endlessBody),
+		"HTML":                   textOf(200, "<html>"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			opened, closed := 0, 0
+			client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				opened++
+				resp, err := step(r)
+				resp.Body = closeCounter{resp.Body, &closed}
+				return resp, err
+			}), faultRetries, msgpush.WithMaxResponseBytes(1000))
+			for _, call := range kindsOfCalls() {
+				_, _ = call.make(client, t.Context())
+			}
+			assert.NotZero(t, opened)
+			assert.GreaterOrEqual(t, closed, opened)
 		})
-		steps := newScript(
-			inMemory(`{"code":200,"data":{"id":1},"more":"`+strings.Repeat(" ", 4096)+`"}`), // so that there is a buffer for all of them
-			reading(200, func(*http.Request) io.Reader { return late }),
-			inMemory(`{"code":200,"data":{"id":7}}`),
-		)
-		client := clientThrough(t, steps, msgpush.WithUnmarshal(func(data []byte, v any) error {
-			time.Sleep(2 * time.Second)
-			return json.Unmarshal(data, v)
-		}))
-		_, err := client.MailDetail(ctx, "1")
+	}
+}
+
+func TestResponseOfTheTransportIsNotChanged(t *testing.T) {
+	for name, shared := range map[string]*http.Response{
+		"no body":   {StatusCode: 204, Header: http.Header{"X-Key": {testKey}}, Body: http.NoBody},
+		"redirect":  {StatusCode: 302, Header: http.Header{"X-Key": {testKey}, "Location": {"/elsewhere"}}, Body: http.NoBody},
+		"no header": {StatusCode: 302, Body: http.NoBody},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := *shared
+			before.Header = shared.Header.Clone()
+			client := newClientWithTransport(t, roundTripFunc(func(*http.Request) (*http.Response, error) { return shared, nil }))
+			for range 2 {
+				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+				assertFailure(t, err, wantFailure{kind: "APIError", text: fmt.Sprint("HTTP ", shared.StatusCode)}, 1)
+			}
+			assert.Equal(t, before.Header, shared.Header)
+			assert.Equal(t, before.Body, shared.Body)
+		})
+	}
+}
+
+// A reader that, against the contract of io.Reader, writes to its buffer after it
+// returned must not write into the response of another call.
+func TestBodyThatWritesAfterItsErrorChangesNoOtherCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := func(*http.Request) io.Reader {
+			return bodyFunc(func(p []byte) (int, error) {
+				go func() {
+					time.Sleep(time.Second)
+					copy(p, strings.Repeat("x", 100))
+				}()
+				return 0, errors.New("connection lost")
+			})
+		}
+		client := newClientWithTransport(t, inSequence(
+			textOf(200, `{"code":200,"data":{"id":1},"more":"`+strings.Repeat(" ", 4096)+`"}`), // fills the pool
+			bodyOf(200, late),
+			bodyOf(200, func(*http.Request) io.Reader {
+				return io.MultiReader(strings.NewReader(`{"code":200,"data":{"id":7`), bodyFunc(func([]byte) (int, error) {
+					time.Sleep(2 * time.Second)
+					return 0, io.EOF
+				}), strings.NewReader(`}}`))
+			}),
+		))
+		_, err := client.MailDetail(t.Context(), "1")
 		require.NoError(t, err)
-		_, err = client.MailDetail(ctx, "1")
-		require.ErrorContains(t, err, "given up")
-		mail, err := client.MailDetail(ctx, "7")
+		_, err = client.MailDetail(t.Context(), "1")
+		require.ErrorContains(t, err, "connection lost")
+		mail, err := client.MailDetail(t.Context(), "7")
 		require.NoError(t, err)
 		assert.EqualValues(t, 7, mail.ID)
 	})
 }
 
-func TestARedirectWithoutAnyHeaderIsAnAPIError(t *testing.T) {
-	client := clientThrough(t, roundTripper(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusFound, Body: http.NoBody}, nil
-	}))
-	_, err := client.MPList(ctx, msgpush.PageRequest{})
-	var apiErr *msgpush.APIError
-	require.ErrorAs(t, err, &apiErr)
-	assert.Empty(t, apiErr.Location)
+var redirectStatuses = []int{300, 301, 302, 303, 304, 305, 307, 308}
+
+func TestRedirectIsAPermanentAPIError(t *testing.T) {
+	for _, location := range []string{"/api/open/other", "https://push.example.com/a?b=c", "/" + strings.Repeat("a", 10_000), ""} {
+		for _, status := range redirectStatuses {
+			client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+				assert.NotContains(t, r.URL.Path, "other")
+				if location != "" {
+					w.Header().Set("Location", location)
+				}
+				w.WriteHeader(status)
+			}, faultRetries)
+			text := "redirect to " + location[:min(len(location), 100)]
+			if location == "" {
+				text = fmt.Sprint("HTTP ", status)
+			}
+			assertEveryCallFails(t, client, wantFailure{kind: "APIError", text: text})
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			var apiErr *msgpush.APIError
+			require.ErrorAs(t, err, &apiErr)
+			assert.Equal(t, status, apiErr.HTTPStatus)
+			assert.Equal(t, location, apiErr.Header.Get("Location"))
+		}
+	}
 }
 
-func TestAHeadHasNoBodyToBeTooLong(t *testing.T) {
-	client := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "1000000")
-		w.WriteHeader(http.StatusNotFound)
-	}, msgpush.WithMaxResponseBytes(1000))
-	_, err := msgpush.Call[struct{}](ctx, client, msgpush.Request{Method: http.MethodHead, Path: "/x"})
-	var apiErr *msgpush.APIError
-	require.ErrorAs(t, err, &apiErr)
-	assert.Equal(t, http.StatusNotFound, apiErr.HTTPStatus)
+func TestRedirectWhoseLocationIsNoURLIsAPermanentRequestError(t *testing.T) {
+	for _, location := range []string{"http://[broken", "::", "http://push.example.com/%zz"} {
+		for _, status := range redirectStatuses {
+			client := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", location)
+				w.WriteHeader(status)
+			}, faultRetries)
+			want := wantFailure{kind: "RequestError", text: "the response is a redirect whose Location is not a URL"}
+			if status == 300 || status == 304 || status == 305 { // net/http does not parse the Location
+				want = wantFailure{kind: "APIError", text: "redirect to " + location}
+			}
+			assertEveryCallFails(t, client, want)
+		}
+	}
 }
 
-func TestAResponseWithoutABodyMayBeShared(t *testing.T) {
-	shared := &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}
-	client := clientThrough(t, roundTripper(func(*http.Request) (*http.Response, error) { return shared, nil }))
-	for range 3 {
-		_, err := client.MPList(ctx, msgpush.PageRequest{})
+// TestNoRedirectIsFollowed redirects to a service at another port, host or scheme.
+func TestNoRedirectIsFollowed(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	var connections atomic.Int32
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections.Add(1)
+			conn.Close()
+		}
+	}()
+	elsewhere := listener.Addr().String()
+	locations := []string{
+		"http://" + elsewhere + "/port",
+		"http://" + strings.Replace(elsewhere, "127.0.0.1", "localhost", 1) + "/host",
+		"https://" + elsewhere + "/scheme",
+		"//" + elsewhere + "/no-scheme",
+		"http://127.0.0.1@" + elsewhere + "/user",
+	}
+	var status int
+	var location string
+	redirect := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", location)
+		w.WriteHeader(status)
+	}
+	follow := func(*http.Request, []*http.Request) error { return nil }
+	plain := httptest.NewServer(http.HandlerFunc(redirect))
+	defer plain.Close()
+	secure, transport := newTLSService(t, true, redirect)
+	for name, client := range map[string]*msgpush.Client{
+		"default client":             newClientAt(t, plain.URL, faultRetries),
+		"client that follows":        newClientAt(t, plain.URL, faultRetries, msgpush.WithHTTPClient(&http.Client{CheckRedirect: follow})),
+		"client without a policy":    newClientAt(t, plain.URL, faultRetries, msgpush.WithHTTPClient(&http.Client{})),
+		"HTTP/2 client that follows": newClientAt(t, secure.URL, faultRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: follow})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, location = range locations {
+				for _, status = range redirectStatuses {
+					assertEveryCallFails(t, client, wantFailure{kind: "APIError", text: "redirect to " + location + ", not followed"})
+				}
+			}
+		})
+	}
+	assert.Zero(t, connections.Load(), "connections to the other service")
+}
+
+// countConnections starts a service and returns its URL and how many connections
+// were made to it.
+func countConnections(t *testing.T, h http.HandlerFunc) (url string, connections *atomic.Int32) {
+	t.Helper()
+	connections = new(atomic.Int32)
+	server := httptest.NewUnstartedServer(h)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL, connections
+}
+
+func TestClientsShareConnections(t *testing.T) {
+	url, connections := countConnections(t, respondWithJSON(`{"code":200,"data":{}}`))
+	for range 5 {
+		_, err := newClientAt(t, url).MPList(t.Context(), msgpush.PageRequest{})
+		require.NoError(t, err)
+	}
+	assert.EqualValues(t, 1, connections.Load())
+}
+
+func TestConnectionsOfConcurrentCallersAreKept(t *testing.T) {
+	const callers, rounds = 64, 5
+	var arrived sync.WaitGroup // the calls of a round use a connection each
+	stalled := make(chan struct{})
+	url, connections := countConnections(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("mailId") {
+		case "stall":
+			stalled <- struct{}{}
+			<-r.Context().Done()
+		case "fail":
+			w.WriteHeader(http.StatusBadGateway)
+		default:
+			arrived.Done()
+			arrived.Wait()
+			respondWithJSON(`{"code":200,"data":{}}`)(w, r)
+		}
+	})
+	client := newClientAt(t, url, fastRetries)
+	round := func(t *testing.T) {
+		t.Helper()
+		arrived.Add(callers)
+		var calls sync.WaitGroup
+		for range callers {
+			calls.Go(func() {
+				_, err := client.MailDetail(t.Context(), "1")
+				assert.NoError(t, err)
+			})
+		}
+		calls.Wait()
+	}
+	for range rounds {
+		round(t)
+		_, err := client.MailDetail(t.Context(), "fail") // go-retryablehttp would close the idle connections
 		require.Error(t, err)
 	}
-	assert.Equal(t, http.NoBody, shared.Body)
+	assert.EqualValues(t, callers, connections.Load())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-stalled; cancel() }()
+	_, err := client.MailDetail(ctx, "stall")
+	require.ErrorIs(t, err, context.Canceled)
+	round(t)
+	assert.EqualValues(t, callers+1, connections.Load(), "a cancelled call costs its connection")
 }

@@ -7,17 +7,17 @@ import (
 )
 
 // A ForwardLog is a rule trigger record: the evaluation of a message rule
-// (part 2.6 of the document).
+// (part 2.6 of the API document).
 type ForwardLog struct {
 	ID       int64  `json:"id"`
 	RuleID   int64  `json:"ruleId"`
 	RuleName string `json:"ruleName"`
-	// SourceType is a code whose values the document does not show.
+	// SourceType is a code whose values the API document does not show.
 	SourceType     int    `json:"sourceType"`
 	SourceTypeName string `json:"sourceTypeName"`
 	// RequestIP may be masked in part, so it need not be an IP address.
 	RequestIP string `json:"requestIp"`
-	// MatchResult is a code whose values the document does not show.
+	// MatchResult is a code whose values the API document does not show.
 	MatchResult     int    `json:"matchResult"`
 	MatchResultName string `json:"matchResultName"`
 	// ShortCodes may be masked in part.
@@ -29,8 +29,8 @@ type ForwardLog struct {
 
 func (r ForwardLog) recordID() int64 { return r.ID }
 
-// A ForwardLogRequest asks for one page of the rule trigger records, all or
-// those that the parameters choose.
+// A ForwardLogRequest requests one page of the rule trigger records that match the
+// parameters.
 type ForwardLogRequest struct {
 	PageRequest
 	Params ForwardLogParams `json:"params"`
@@ -81,8 +81,8 @@ func (c *Client) forwardLogPage(r ForwardLogRequest) func(context.Context, PageR
 	}
 }
 
-// ForwardLogDetail is not implemented: the document gives only its name and
-// method. It returns an [*UnimplementedError].
+// ForwardLogDetail is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
 func (c *Client) ForwardLogDetail(context.Context) error {
 	return &UnimplementedError{opForwardLogDetail}
 }

@@ -7,10 +7,10 @@ import (
 )
 
 // AllTokensID is the TokenID of a [ForwardRule] that applies to all message
-// tokens (part 2.5 of the document).
+// tokens (part 2.5 of the API document).
 const AllTokensID int64 = -1
 
-// A ForwardRule is the summary of a message rule (part 2.5 of the document).
+// A ForwardRule is the summary of a message rule (part 2.5 of the API document).
 type ForwardRule struct {
 	ID int64 `json:"id"`
 	// TokenID is the id of the message token that the rule applies to, or
@@ -18,7 +18,7 @@ type ForwardRule struct {
 	TokenID   int64  `json:"tokenId"`
 	TokenName string `json:"tokenName"`
 	RuleName  string `json:"ruleName"`
-	// SourceType and Status are codes whose values the document does not show.
+	// SourceType and Status are codes whose values the API document does not show.
 	SourceType     int      `json:"sourceType"`
 	SourceTypeName string   `json:"sourceTypeName"`
 	Status         int      `json:"status"`
@@ -63,50 +63,50 @@ func (c *Client) ForwardRulePages(ctx context.Context, r PageRequest, opts ...Li
 	return Pages(ctx, c.ForwardRuleList, ForwardRule.recordID, r, opts...)
 }
 
-// ForwardRuleDetail is not implemented: the document gives only its name and
-// method. It returns an [*UnimplementedError].
+// ForwardRuleDetail is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
 func (c *Client) ForwardRuleDetail(context.Context) error {
 	return &UnimplementedError{opForwardRuleDetail}
 }
 
-// ForwardRuleCreate is not implemented: the document gives only its name and
-// method. It returns an [*UnimplementedError].
+// ForwardRuleCreate is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
 func (c *Client) ForwardRuleCreate(context.Context) error {
 	return &UnimplementedError{opForwardRuleCreate}
 }
 
-// ForwardRuleModify is not implemented: the document gives only its name and
-// method. It returns an [*UnimplementedError].
+// ForwardRuleModify is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
 func (c *Client) ForwardRuleModify(context.Context) error {
 	return &UnimplementedError{opForwardRuleModify}
 }
 
-// ForwardRuleDelete is not implemented: the document gives only its name and
-// method. It returns an [*UnimplementedError].
+// ForwardRuleDelete is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
 func (c *Client) ForwardRuleDelete(context.Context) error {
 	return &UnimplementedError{opForwardRuleDelete}
 }
 
-// ForwardRuleSetEnabled is not implemented: the document gives only its name and
-// method. It returns an [*UnimplementedError].
+// ForwardRuleSetEnabled is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
 func (c *Client) ForwardRuleSetEnabled(context.Context) error {
 	return &UnimplementedError{opForwardRuleSetEnabled}
 }
 
-// ForwardRuleTest is not implemented: the document gives only its name and
-// method. It returns an [*UnimplementedError].
+// ForwardRuleTest is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
 func (c *Client) ForwardRuleTest(context.Context) error {
 	return &UnimplementedError{opForwardRuleTest}
 }
 
-// ForwardRuleMode is not implemented: the document gives only its name and
-// method. It returns an [*UnimplementedError].
+// ForwardRuleMode is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
 func (c *Client) ForwardRuleMode(context.Context) error {
 	return &UnimplementedError{opForwardRuleMode}
 }
 
-// ForwardRuleSetMode is not implemented: the document gives only its name and
-// method. It returns an [*UnimplementedError].
+// ForwardRuleSetMode is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
 func (c *Client) ForwardRuleSetMode(context.Context) error {
 	return &UnimplementedError{opForwardRuleSetMode}
 }

@@ -17,8 +17,8 @@ import (
 	"example.com/msgpush"
 )
 
-// document is testdata/interface.json: the tables of parts 2, 4 and 5 of the
-// document of the interface.
+// document holds the tables of parts 2, 4 and 5 of the API document, as
+// testdata/interface.json has them.
 type document struct {
 	Envelope  []field
 	Page      []field
@@ -44,7 +44,7 @@ func readDocument(t *testing.T) document {
 	return d
 }
 
-// kinds are the kinds of Go field in which each type of the document fits.
+// kinds maps a type of the API document to the kinds of Go fields that hold it.
 var kinds = map[string][]reflect.Kind{
 	"integer":          {reflect.Int, reflect.Int64},
 	"string":           {reflect.String},
@@ -72,7 +72,7 @@ func assertFields(t *testing.T, want []field, record any) {
 	assert.Equal(t, wantNames, names)
 }
 
-func TestRecordsHaveTheFieldsOfTheDocument(t *testing.T) {
+func TestRecordsHaveTheFieldsOfTheAPIDocument(t *testing.T) {
 	doc := readDocument(t)
 	records := map[string]any{
 		"mail channel":             msgpush.MailChannel{},
@@ -99,7 +99,7 @@ func TestIDsAndTotalsHave64Bits(t *testing.T) {
 	}
 }
 
-func TestRequestsAreThoseOfTheDocument(t *testing.T) {
+func TestRequestsAreThoseOfTheAPIDocument(t *testing.T) {
 	ruleID, matchResult := int64(9), 0
 	calls := maps.Clone(specified)
 	calls["trigger record list"] = func(c *msgpush.Client, ctx context.Context) (any, error) {
@@ -110,8 +110,8 @@ func TestRequestsAreThoseOfTheDocument(t *testing.T) {
 	assert.Len(t, calls, len(doc.Specified))
 	for _, op := range doc.Specified {
 		t.Run(op.Group+" "+op.Name, func(t *testing.T) {
-			handler, requests := recording(`{"code":200,"msg":"","data":{}}`)
-			_, err := calls[op.Group+" "+op.Name](newClient(t, handler), ctx)
+			handler, requests := recordRequests(`{"code":200,"msg":"","data":{}}`)
+			_, err := calls[op.Group+" "+op.Name](newClient(t, handler), t.Context())
 			require.NoError(t, err)
 			require.Len(t, *requests, 1)
 			r := (*requests)[0]
@@ -136,8 +136,8 @@ func TestRequestsAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
-// queryMembers returns the parameters of a query. Those that the document has as
-// integers are integers if they read as such.
+// queryMembers returns the parameters of a query. A parameter that is an integer in
+// the API document is an int64 if it can be parsed.
 func queryMembers(t *testing.T, query string, table []field) map[string]any {
 	t.Helper()
 	values, err := url.ParseQuery(query)
@@ -171,7 +171,7 @@ func assertMembers(t *testing.T, want []field, object any) {
 	}
 }
 
-func TestTheCatalogueIsThatOfTheDocument(t *testing.T) {
+func TestOperationsAreThoseOfTheAPIDocument(t *testing.T) {
 	doc := readDocument(t)
 	var want []msgpush.Operation
 	for _, op := range doc.Specified {
@@ -187,10 +187,4 @@ func TestTheCatalogueIsThatOfTheDocument(t *testing.T) {
 	for i, op := range msgpush.Operations() {
 		assert.Equal(t, i < len(doc.Specified), op.Specified(), op)
 	}
-}
-
-func TestTheCatalogueIsTheCallers(t *testing.T) {
-	first := msgpush.Operations()
-	first[0].Path = "/changed"
-	assert.Equal(t, "/api/open/mail/detail", msgpush.Operations()[0].Path)
 }

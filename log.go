@@ -2,66 +2,52 @@ package msgpush
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
-	"net/http"
 	"time"
 )
 
-// log logs the attempt that has ended and, if there is to be another, why.
-func (x *exchange) log(ctx context.Context) {
-	logger := x.client.logger
-	if logger == nil {
+// logAttempt logs an attempt. err is nil for a success.
+func (c *call) logAttempt(ctx context.Context, err failure) {
+	logger := c.client.logger
+	if logger == nil || !logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	if logger.Enabled(ctx, slog.LevelDebug) {
-		logger.LogAttrs(ctx, slog.LevelDebug, "msgpush: attempt", x.attrs(x.outcome()...)...)
+	attrs := c.logAttrs(slog.Duration("duration", time.Since(c.started)))
+	if r := c.response; r.status != 0 {
+		attrs = append(attrs, slog.Int("status", r.status), slog.Int("bytes", len(r.body)))
 	}
-	if x.again {
-		logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: trying again", x.attrs(
-			slog.String("reason", x.reason()),
-			slog.Duration("wait", x.wait))...)
+	if apiErr, ok := errors.AsType[*APIError](err); err == nil {
+		attrs = append(attrs, slog.Int("code", codeSuccess))
+	} else if !ok {
+		attrs = append(attrs, slog.String("error", err.summary()))
+	} else if apiErr.isEnvelope {
+		attrs = append(attrs, slog.Int("code", apiErr.Code))
+	}
+	logger.LogAttrs(ctx, slog.LevelDebug, "msgpush: attempt", attrs...)
+}
+
+// logRetry logs that there is another attempt, and why.
+func (c *call) logRetry(ctx context.Context, reason string) {
+	if logger := c.client.logger; logger != nil {
+		logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", c.logAttrs(slog.String("reason", reason), slog.Duration("wait", c.loop.RetryWaitMin))...)
 	}
 }
 
-// logRefusedKey logs that the call is to be repeated with another key.
-func (x *exchange) logRefusedKey(ctx context.Context) {
-	if x.client.logger != nil {
-		x.client.logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: trying again", x.attrs(
-			slog.String("reason", "the access key was refused"),
-			slog.Duration("wait", 0))...)
+// logReason returns why an attempt failed, without the msg of the service.
+func logReason(err failure) string {
+	if apiErr, ok := errors.AsType[*APIError](err); ok {
+		return statusText(apiErr.HTTPStatus)
 	}
+	return err.summary()
 }
 
-// attrs returns what is the same in every record of an exchange, and more.
-func (x *exchange) attrs(more ...slog.Attr) []slog.Attr {
+// logAttrs returns the attributes that all records have, followed by more.
+func (c *call) logAttrs(more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{
-		slog.String("operation", x.key.redact(x.operation)),
-		slog.String("method", x.request.Method),
-		slog.String("path", x.key.redact(x.request.Path)),
-		slog.Int("attempt", x.earlier+x.attempts),
+		slog.String("operation", c.redactor().text(c.operation)),
+		slog.String("method", c.request.Method),
+		slog.String("path", c.redactor().text(c.request.Path)),
+		slog.Int("attempt", c.attempts),
 	}, more...)
-}
-
-// outcome returns what is logged of an attempt.
-func (x *exchange) outcome() []slog.Attr {
-	attrs := []slog.Attr{slog.Duration("duration", time.Since(x.started))}
-	if x.answer != nil {
-		attrs = append(attrs, slog.Int("status", x.answer.status), slog.Int("bytes", len(x.answer.body)))
-		if env, ok := x.answer.envelope(); ok {
-			attrs = append(attrs, slog.Int("code", *env.Code))
-		}
-	}
-	if x.err != nil {
-		attrs = append(attrs, slog.String("error", x.printable(x.err)))
-	}
-	return attrs
-}
-
-// reason returns in a few words why an attempt failed.
-func (x *exchange) reason() string {
-	if x.err != nil {
-		return x.printable(x.err)
-	}
-	return fmt.Sprintf("HTTP %d %s", x.answer.status, http.StatusText(x.answer.status))
 }

@@ -3,12 +3,12 @@ package msgpush
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"net/url"
 )
 
-// A MailChannel is a mail channel (part 2.3 of the document).
+// A MailChannel is a mail channel (part 2.3 of the API document). A field that is
+// missing in a response is zero, since the API document does not say which fields
+// are required.
 type MailChannel struct {
 	ID         int64  `json:"id"`
 	MailName   string `json:"mailName"`
@@ -16,28 +16,18 @@ type MailChannel struct {
 	Account    string `json:"account"`
 	Password   Secret `json:"password"`
 	SMTPServer string `json:"smtpServer"`
-	// SMTPSSL is a flag whose values the document does not show.
+	// SMTPSSL is a flag whose values the API document does not show.
 	SMTPSSL    int      `json:"smtpSsl"`
 	SMTPPort   int      `json:"smtpPort"`
 	CreateTime DateTime `json:"createTime"`
 }
 
-// Format formats the channel with a placeholder for its password, also where
-// the verb does not fit and fmt would not ask the password itself.
+// Format writes the channel as fmt does for a struct, with its password redacted.
+// Without it, fmt would show the password of a *MailChannel inside another value
+// under a verb such as %s that does not apply to pointers.
 func (m MailChannel) Format(f fmt.State, verb rune) {
-	fmt.Fprintf(f, fmt.FormatString(f, verb), m.printable())
-}
-
-// LogValue returns the channel with a placeholder for its password, which
-// log/slog would otherwise write out where it writes JSON.
-func (m MailChannel) LogValue() slog.Value { return slog.AnyValue(m.printable()) }
-
-// A printableMailChannel is a MailChannel without its methods.
-type printableMailChannel MailChannel
-
-func (m MailChannel) printable() printableMailChannel {
-	m.Password = redacted
-	return printableMailChannel(m)
+	type channel MailChannel // without this method
+	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), channel(m))
 }
 
 var (
@@ -45,17 +35,18 @@ var (
 	opMailList   = Operation{Group: "mail channel", Name: "list", Method: http.MethodPost}
 )
 
-// MailDetail returns the mail channel with the given id (part 4.1 of the
-// document, which has the id as a string). An empty id is refused.
+// MailDetail returns the mail channel with the given id (part 4.1 of the API
+// document, where the id is a string). An empty mailID is an error.
 func (c *Client) MailDetail(ctx context.Context, mailID string) (*MailChannel, error) {
 	if mailID == "" {
 		return nil, fmt.Errorf("msgpush: %s: mailID is empty", opMailDetail)
 	}
-	return specified[MailChannel](ctx, c, opMailDetail, url.Values{"mailId": {mailID}}, nil)
+	query := struct {
+		MailID string `url:"mailId"`
+	}{mailID}
+	return specified[MailChannel](ctx, c, opMailDetail, query, nil)
 }
 
-// MailList is not implemented: the document gives only its name and
-// method. It returns an [*UnimplementedError].
-func (c *Client) MailList(context.Context) error {
-	return &UnimplementedError{opMailList}
-}
+// MailList is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
+func (c *Client) MailList(context.Context) error { return &UnimplementedError{opMailList} }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// An MPChannel is an official-account channel (part 2.4 of the document).
+// An MPChannel is an official-account channel (part 2.4 of the API document).
 type MPChannel struct {
 	ID                 int64    `json:"id"`
 	NickName           string   `json:"nickName"`
@@ -17,8 +17,8 @@ type MPChannel struct {
 	PrincipalName      string   `json:"principalName"`
 	AuthorizationAppID string   `json:"authorizationAppid"`
 	FuncInfo           FuncInfo `json:"funcInfo"`
-	// ServiceType and VerifyType are codes whose values the document does not
-	// show.
+	// ServiceType and VerifyType are codes whose values the API document does
+	// not show.
 	ServiceType int      `json:"serviceType"`
 	VerifyType  int      `json:"verifyType"`
 	Alias       string   `json:"alias"`

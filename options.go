@@ -1,6 +1,7 @@
 package msgpush
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,25 +11,23 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
 )
 
-// The defaults of the options are this package's own choice, not the document's.
-const (
-	// DefaultTimeout is the time that one attempt may take where neither
-	// [WithTimeout] nor the Timeout of an [http.Client] given with
-	// [WithHTTPClient] says otherwise.
-	DefaultTimeout = 30 * time.Second
-	// DefaultMaxResponseBytes is how long a body may be where
-	// [WithMaxResponseBytes] does not say otherwise: 16 MiB.
-	DefaultMaxResponseBytes = 16 << 20
-)
+// DefaultTimeout is the timeout of one attempt, unless [WithTimeout] or the Timeout of
+// the client given to [WithHTTPClient] sets another. It is a choice of this package.
+const DefaultTimeout = 30 * time.Second
 
-// An Option changes how a [Client] works. Options are given to [NewClient],
-// which reports an option that makes no sense; their order does not matter, and
-// of two that say different things the last holds.
+// DefaultMaxResponseBytes is the size limit of a response body, 4 MiB, unless
+// [WithMaxResponseBytes] sets another. It is a choice of this package.
+const DefaultMaxResponseBytes = 4 << 20
+
+// An Option configures a [Client]. [NewClient] applies the options in order, so a
+// later one overrides an earlier one, and returns an error for an invalid one.
 type Option func(*settings) error
 
-// settings is what the options say.
+// settings holds the values of the options.
 type settings struct {
 	httpClient       *http.Client
 	timeout          time.Duration
@@ -36,196 +35,157 @@ type settings struct {
 	retry            RetryPolicy
 	limiter          interface{ Wait(context.Context) error }
 	maxResponseBytes int64
-	unmarshal        func([]byte, any) error // nil for encoding/json
+	unmarshal        func([]byte, any) error // nil: encoding/json
 	rejectedKeyCodes []int
 	logger           *slog.Logger
 
-	// accessKey returns a key other than the rejected one, if there is one. It
-	// is a function, because fmt prints the fields of a struct that it meets
-	// without asking their methods, but of a function only the address.
-	accessKey func(ctx context.Context, rejected Secret) (Secret, error)
+	// accessKey is a function because fmt prints the unexported fields of a
+	// struct without calling their methods, but only the address of a function.
+	accessKey func(ctx context.Context, rejected string) (string, error)
 }
 
-func defaultSettings() settings {
-	return settings{
-		userAgent:        "msgpush-go/" + Version,
-		retry:            RetryPolicy{defaultMaxAttempts, defaultMinWait, defaultMaxWait},
-		maxResponseBytes: DefaultMaxResponseBytes,
-	}
+// invalid returns an option that is an error.
+func invalid(format string, args ...any) Option {
+	return func(*settings) error { return fmt.Errorf(format, args...) }
 }
 
-// WithHTTPClient makes the client use a copy of h: its transport, its cookie jar
-// and, unless [WithTimeout] is given, its Timeout, of which 0 means
-// [DefaultTimeout]. h itself is never changed, and no redirect is followed
-// whatever its CheckRedirect says. Without a transport of its own, or without this
-// option, the proxy is that of the environment, as with net/http.
+// WithHTTPClient sets the HTTP client. The client uses a copy of h: its transport,
+// its cookie jar and, unless [WithTimeout] is given, its Timeout, where 0 means
+// [DefaultTimeout]. CheckRedirect is ignored, since no redirect is followed. If h
+// has no transport, the default transport is used.
+//
+// A transport that wraps another must neither retry nor follow redirects: it would
+// send the access key where a redirect points. The transport of go-retryablehttp's
+// StandardClient does both and is an error.
 func WithHTTPClient(h *http.Client) Option {
-	return func(s *settings) error {
-		if h == nil {
-			return errors.New("WithHTTPClient: the client is nil")
-		}
-		s.httpClient = h
-		return nil
+	if h == nil {
+		return invalid("WithHTTPClient: the client is nil")
 	}
+	if _, ok := h.Transport.(*retryablehttp.RoundTripper); ok {
+		return invalid("WithHTTPClient: the transport of go-retryablehttp retries and follows redirects: use a plain transport, and WithRetry for retries")
+	}
+	return func(s *settings) error { s.httpClient = h; return nil }
 }
 
-// WithUserAgent replaces the User-Agent header, which is msgpush-go/[Version].
+// WithUserAgent sets the User-Agent header. The default is "msgpush-go/" followed
+// by [Version].
 func WithUserAgent(userAgent string) Option {
-	return func(s *settings) error {
-		if err := checkHeaderValue(userAgent); err != nil {
-			return fmt.Errorf("WithUserAgent: the user agent %w", err)
-		}
-		s.userAgent = userAgent
-		return nil
+	if err := checkHeaderValue(userAgent); err != nil {
+		return invalid("WithUserAgent: the user agent %w", err)
 	}
+	return func(s *settings) error { s.userAgent = userAgent; return nil }
 }
 
-// WithTimeout bounds one attempt, from the dialling of a connection to the last
-// byte of the body. It must be more than 0; there is no way to switch it off. The
-// context of a call bounds all of its attempts and the waits between them.
+// WithTimeout sets the timeout of one attempt, from dialing the connection to
+// reading the last byte of the body. It must be positive. The context of a call
+// bounds all of its attempts and the waits between them.
 func WithTimeout(d time.Duration) Option {
-	return func(s *settings) error {
-		if d <= 0 {
-			return fmt.Errorf("WithTimeout: %v is not more than 0", d)
-		}
-		s.timeout = d
-		return nil
+	if d <= 0 {
+		return invalid("WithTimeout: %v is not positive", d)
 	}
+	return func(s *settings) error { s.timeout = d; return nil }
 }
 
-// WithRetry sets how often a call is attempted, and how long it waits in
-// between.
+// WithRetry sets the retry policy. A zero field of policy has its default.
 func WithRetry(policy RetryPolicy) Option {
-	return func(s *settings) error {
-		p, err := policy.withDefaults()
-		if err != nil {
-			return fmt.Errorf("WithRetry: %w", err)
-		}
-		s.retry = p
-		return nil
+	p, err := policy.withDefaults()
+	if err != nil {
+		return invalid("WithRetry: %w", err)
 	}
+	return func(s *settings) error { s.retry = p; return nil }
 }
 
-// WithRateLimiter makes the client wait for a limiter before every attempt, be it
-// the first or another. [golang.org/x/time/rate.Limiter] is one. It must be safe
-// for concurrent use. An error that it returns ends the call.
+// WithRateLimiter makes the client call limiter.Wait before every attempt. If Wait
+// returns an error, the call fails with a [*RequestError] that wraps it. The
+// limiter must be safe for concurrent use. [golang.org/x/time/rate.Limiter] is a
+// limiter.
+//
+// net/http may send a request a second time without another call of Wait; see
+// [Request].
 //
 // [golang.org/x/time/rate.Limiter]: https://pkg.go.dev/golang.org/x/time/rate#Limiter
 func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
-	return func(s *settings) error {
-		if limiter == nil {
-			return errors.New("WithRateLimiter: the limiter is nil")
-		}
-		s.limiter = limiter
-		return nil
+	if limiter == nil {
+		return invalid("WithRateLimiter: the limiter is nil")
 	}
+	return func(s *settings) error { s.limiter = limiter; return nil }
 }
 
-// WithMaxResponseBytes bounds how many bytes of a body are read, counted after
-// decompression. A longer body is an error. The default is
-// [DefaultMaxResponseBytes].
+// WithMaxResponseBytes sets the size limit of a response body, counted after
+// decompression. A longer body of an HTTP 200 response is a [*RequestError]. The
+// default is [DefaultMaxResponseBytes].
 func WithMaxResponseBytes(n int64) Option {
-	return func(s *settings) error {
-		if n <= 0 {
-			return fmt.Errorf("WithMaxResponseBytes: %d is not more than 0", n)
-		}
-		s.maxResponseBytes = min(n, math.MaxInt64-1) // one more is read to see that there is more
-		return nil
+	if n <= 0 {
+		return invalid("WithMaxResponseBytes: %d is not positive", n)
 	}
+	n = min(n, math.MaxInt64-1) // one byte more is read to detect a longer body
+	return func(s *settings) error { s.maxResponseBytes = n; return nil }
 }
 
-// WithUnmarshal makes the client decode successful answers with unmarshal, such
-// as that of a faster decoder, in place of [encoding/json.Unmarshal], as which it
-// must behave: it gets the whole body in data and a pointer in v, and may be
-// called concurrently. It must not change data, nor keep it: data is valid only
-// during the call. An error that it returns makes a [*DecodeError] that wraps it.
+// WithUnmarshal sets the function that decodes HTTP 200 responses, such as that of
+// a faster decoder. It must behave like [encoding/json.Unmarshal], which is the
+// default, and be safe for concurrent use. It may keep references to data. An
+// error that it returns is wrapped in a [*DecodeError].
 //
-// An answer for which it returns an error is examined with encoding/json, and so
-// is every refusal: errors are the same whatever the decoder. A type that decodes
-// itself, as [Page] does where it is the type of a [Call], does so in its own way.
+// Error responses are always decoded with encoding/json, so the type of an error
+// does not depend on unmarshal.
 func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
-	return func(s *settings) error {
-		if unmarshal == nil {
-			return errors.New("WithUnmarshal: the function is nil")
-		}
-		s.unmarshal = unmarshal
-		return nil
+	if unmarshal == nil {
+		return invalid("WithUnmarshal: the function is nil")
 	}
+	return func(s *settings) error { s.unmarshal = unmarshal; return nil }
 }
 
-// WithAccessKeySource makes the client ask a source for its access key before
-// every call, and once more when the service refuses the key.
+// WithAccessKeySource makes the client take the access key of each attempt from
+// source. A rejected key is replaced once in a call; see [AccessKeySource].
 func WithAccessKeySource(source AccessKeySource) Option {
-	return func(s *settings) error {
-		if source == nil {
-			return errors.New("WithAccessKeySource: the source is nil")
-		}
-		s.accessKey = sourcedAccessKey(source)
-		return nil
+	if source == nil {
+		return invalid("WithAccessKeySource: the source is nil")
 	}
+	return func(s *settings) error { s.accessKey = source.AccessKey; return nil }
 }
 
-// WithRejectedKeyCodes names the envelope codes with which the service says that
-// it does not take the access key, for the document shows none. HTTP status 401
-// says so without being named.
+// WithRejectedKeyCodes sets the envelope codes that mean that the service rejects
+// the access key. The API document shows no such code, so the default is none.
+// HTTP status 401 always means it.
 func WithRejectedKeyCodes(codes ...int) Option {
-	return func(s *settings) error {
-		if slices.Contains(codes, codeSuccess) {
-			return fmt.Errorf("WithRejectedKeyCodes: %d denotes success", codeSuccess)
-		}
-		s.rejectedKeyCodes = slices.Clone(codes)
-		return nil
+	if slices.Contains(codes, codeSuccess) {
+		return invalid("WithRejectedKeyCodes: %d denotes success", codeSuccess)
 	}
+	codes = slices.Clone(codes)
+	return func(s *settings) error { s.rejectedKeyCodes = codes; return nil }
 }
 
-// WithLogger makes the client log each attempt at the level Debug, and each retry
-// with its reason at the level Warn. By default nothing is logged. No access
-// key, query or body is ever logged.
+// WithLogger makes the client log each attempt at level Debug and each retry, with
+// its reason, at level Warn. No access key, query or body is logged. The default is
+// no logging.
 func WithLogger(logger *slog.Logger) Option {
-	return func(s *settings) error {
-		if logger == nil {
-			return errors.New("WithLogger: the logger is nil")
-		}
-		s.logger = logger
-		return nil
+	if logger == nil {
+		return invalid("WithLogger: the logger is nil")
 	}
+	return func(s *settings) error { s.logger = logger; return nil }
 }
 
-// newHTTPClient returns the client to send with: the caller's, copied, or a
-// new one.
+// newHTTPClient returns a copy of the HTTP client, set up for attempts.
 func (s *settings) newHTTPClient() *http.Client {
-	var h http.Client
-	if s.httpClient != nil {
-		h = *s.httpClient
-	}
-	timeout := s.timeout
-	if timeout == 0 {
-		timeout = h.Timeout
-	}
-	if timeout <= 0 {
-		timeout = DefaultTimeout
-	}
-	if h.Transport == nil {
-		h.Transport = defaultTransport
-	}
-	h.Transport = attemptTransport{h.Transport, &timeoutError{limit: timeout}}
-	h.Timeout = 0
+	h := *s.httpClient
+	h.Transport = attemptTransport{cmp.Or[http.RoundTripper](h.Transport, defaultTransport), cmp.Or(s.timeout, max(0, h.Timeout), DefaultTimeout)}
+	h.Timeout = 0 // attemptTransport has the timeout
+	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &h
 }
 
-// checkHeaderValue reports why the value of a header would not arrive as it is
-// given. Its errors do not quote the value.
+// checkHeaderValue returns an error if v is empty or would be changed on its way
+// in a header. The error does not quote v.
 func checkHeaderValue(v string) error {
 	if v == "" {
 		return errors.New("is empty")
 	}
-	for i := range len(v) {
-		if v[i] < ' ' || v[i] == 0x7f {
-			return fmt.Errorf("has a control character at byte %d, such as a line break, which a header cannot carry", i)
-		}
+	if i := strings.IndexFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }); i >= 0 {
+		return fmt.Errorf("has a control character at byte %d, such as a line break, which is not allowed in a header", i)
 	}
 	if strings.Trim(v, " ") != v {
-		return errors.New("begins or ends with a space, which a header does not carry")
+		return errors.New("begins or ends with a space, which a header does not keep")
 	}
 	return nil
 }

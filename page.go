@@ -267,7 +267,7 @@ func (w *walk[T]) run(yield func(*Page[T], error) bool) {
 }
 
 func pageError(number int, err error) error {
-	return &worded{fmt.Sprintf("msgpush: page %d: %s", number, strings.TrimPrefix(err.Error(), "msgpush: ")), err}
+	return &opaqueError{fmt.Sprintf("msgpush: page %d: %s", number, strings.TrimPrefix(err.Error(), "msgpush: ")), err}
 }
 
 // unseen returns a page with those of its records that were not yielded yet. It

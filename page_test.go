@@ -127,12 +127,12 @@ func TestAStartBeyondTheEndOfAServiceThatAnswersWithTheLastPage(t *testing.T) {
 }
 
 func TestTheMethodsWalkTheirLists(t *testing.T) {
-	var requests []received
+	var requests []receivedRequest
 	client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-		handler, got := recording("")
+		handler, got := recordRequests("")
 		handler(discard{}, r)
 		requests = append(requests, (*got)[0])
-		answeringJSON(listBody(`{"pageNum":1,"pageSize":2,"total":2,"pages":1,"list":[{"id":7},{"id":8},{"id":7}]}`))(w, r)
+		respondWithJSON(listBody(`{"pageNum":1,"pageSize":2,"total":2,"pages":1,"list":[{"id":7},{"id":8},{"id":7}]}`))(w, r)
 	})
 	request := msgpush.PageRequest{Current: 1, PageSize: 2}
 
@@ -297,7 +297,7 @@ func TestAnErrorComesAfterWhatWasReadBefore(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
 				if r.Current == 4 {
-					return nil, cut // at once
+					return nil, cut // at noRetries
 				}
 				return slow(still(numbers(95)), time.Second)(ctx, r)
 			}

@@ -1,6 +1,7 @@
 package msgpush_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -12,8 +13,8 @@ import (
 	"example.com/msgpush"
 )
 
-// assertEncodesTo checks that what was decoded encodes to the data of the body
-// that it came from.
+// assertEncodesTo checks that data encodes to the response body that it was decoded
+// from.
 func assertEncodesTo(t *testing.T, body string, data any) {
 	t.Helper()
 	b, err := json.Marshal(msgpush.Envelope[any]{Code: 200, Msg: "请求成功", Data: data})
@@ -23,34 +24,42 @@ func assertEncodesTo(t *testing.T, body string, data any) {
 
 func TestMailDetail(t *testing.T) {
 	body := readFile(t, "responses", "mail_detail.json")
-	handler, requests := recording(body)
-	mail, err := newClient(t, handler).MailDetail(ctx, "5")
+	handler, requests := recordRequests(body)
+	mail, err := newClient(t, handler).MailDetail(t.Context(), "5")
 	require.NoError(t, err)
 	assert.Equal(t, &msgpush.MailChannel{
 		ID: 5, MailName: "客户通知邮箱", MailCode: "notice", Account: "notice@example.com", Password: "pä55wörd-密码",
 		SMTPServer: "smtp.example.com", SMTPSSL: 0, SMTPPort: 465, CreateTime: "2026-02-26 23:02:12",
 	}, mail)
-	assertEncodesTo(t, body, mail)
+	// A password does not encode.
+	assertEncodesTo(t, strings.Replace(body, "pä55wörd-密码", "[redacted]", 1), mail)
 	assert.Equal(t, "mailId=5", (*requests)[0].Query)
 }
 
-func TestMailDetailSendsAnyID(t *testing.T) {
-	handler, requests := recording(`{"code":200,"data":{}}`)
-	_, err := newClient(t, handler).MailDetail(ctx, "a b&c=d/é?#%")
-	require.NoError(t, err)
-	assert.Equal(t, "mailId=a+b%26c%3Dd%2F%C3%A9%3F%23%25", (*requests)[0].Query)
+func TestMailDetailEscapesTheID(t *testing.T) {
+	for id, want := range map[string]string{
+		"5":                      "mailId=5",
+		" ":                      "mailId=+",
+		"a b&c=d/é?#%":           "mailId=a+b%26c%3Dd%2F%C3%A9%3F%23%25",
+		"1&mailId=2;x\r\nX-Y: z": "mailId=1%26mailId%3D2%3Bx%0D%0AX-Y%3A+z",
+	} {
+		handler, requests := recordRequests(`{"code":200,"data":{}}`)
+		_, err := newClient(t, handler).MailDetail(t.Context(), id)
+		require.NoError(t, err)
+		assert.Equal(t, want, (*requests)[0].Query)
+	}
 }
 
-func TestMailDetailRefusesAnEmptyID(t *testing.T) {
-	mail, err := newClient(t, refusingAll(t)).MailDetail(ctx, "")
+func TestMailDetailRejectsEmptyID(t *testing.T) {
+	mail, err := newClient(t, failOnRequest(t)).MailDetail(t.Context(), "")
 	assert.ErrorContains(t, err, "mailID is empty")
 	assert.Nil(t, mail)
 }
 
 func TestMPList(t *testing.T) {
 	body := readFile(t, "responses", "mp_list.json")
-	handler, requests := recording(body)
-	page, err := newClient(t, handler).MPList(ctx, msgpush.PageRequest{})
+	handler, requests := recordRequests(body)
+	page, err := newClient(t, handler).MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, 2, page.PageNum+page.Pages)
 	require.Len(t, page.List, 2)
@@ -66,8 +75,8 @@ func TestMPList(t *testing.T) {
 
 func TestForwardRuleList(t *testing.T) {
 	body := readFile(t, "responses", "forward_rule_list.json")
-	handler, requests := recording(body)
-	page, err := newClient(t, handler).ForwardRuleList(ctx, msgpush.PageRequest{Current: 7, PageSize: 50})
+	handler, requests := recordRequests(body)
+	page, err := newClient(t, handler).ForwardRuleList(t.Context(), msgpush.PageRequest{Current: 7, PageSize: 50})
 	require.NoError(t, err)
 	require.Len(t, page.List, 2)
 	assert.Equal(t, msgpush.ForwardRule{
@@ -80,8 +89,8 @@ func TestForwardRuleList(t *testing.T) {
 
 func TestForwardLogList(t *testing.T) {
 	body := readFile(t, "responses", "forward_log_list.json")
-	handler, requests := recording(body)
-	page, err := newClient(t, handler).ForwardLogList(ctx, msgpush.ForwardLogRequest{})
+	handler, requests := recordRequests(body)
+	page, err := newClient(t, handler).ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, int64(5000000000), page.Total)
 	require.Len(t, page.List, 2)
@@ -93,7 +102,7 @@ func TestForwardLogList(t *testing.T) {
 	assert.Equal(t, readFile(t, "requests", "forward_log_list.json"), (*requests)[0].Body)
 }
 
-func TestForwardLogListSendsTheParamsThatAreSet(t *testing.T) {
+func TestForwardLogListOmitsNilParams(t *testing.T) {
 	tests := []struct {
 		name    string
 		request msgpush.ForwardLogRequest
@@ -113,8 +122,8 @@ func TestForwardLogListSendsTheParamsThatAreSet(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before := tt.request
-			handler, requests := recording(readFile(t, "responses", "empty_page.json"))
-			_, err := newClient(t, handler).ForwardLogList(ctx, tt.request)
+			handler, requests := recordRequests(readFile(t, "responses", "empty_page.json"))
+			_, err := newClient(t, handler).ForwardLogList(t.Context(), tt.request)
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, (*requests)[0].Body)
 			assert.Equal(t, before, tt.request)
@@ -122,25 +131,25 @@ func TestForwardLogListSendsTheParamsThatAreSet(t *testing.T) {
 	}
 }
 
-func TestAnEmptyPage(t *testing.T) {
+func TestEmptyPage(t *testing.T) {
 	body := readFile(t, "responses", "empty_page.json")
-	page, err := newClient(t, answeringJSON(body)).ForwardRuleList(ctx, msgpush.PageRequest{})
+	page, err := newClient(t, respondWithJSON(body)).ForwardRuleList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, &msgpush.Page[msgpush.ForwardRule]{PageNum: 1, PageSize: 20, List: []msgpush.ForwardRule{}}, page)
 	assertEncodesTo(t, body, page)
 }
 
-// lists calls each list operation with a page request.
-var lists = map[string]func(*msgpush.Client, msgpush.PageRequest) error{
-	"official-account channel list": func(c *msgpush.Client, r msgpush.PageRequest) error {
+// listOperations calls each list operation.
+var listOperations = map[string]func(context.Context, *msgpush.Client, msgpush.PageRequest) error{
+	"official-account channel list": func(ctx context.Context, c *msgpush.Client, r msgpush.PageRequest) error {
 		_, err := c.MPList(ctx, r)
 		return err
 	},
-	"message rule list": func(c *msgpush.Client, r msgpush.PageRequest) error {
+	"message rule list": func(ctx context.Context, c *msgpush.Client, r msgpush.PageRequest) error {
 		_, err := c.ForwardRuleList(ctx, r)
 		return err
 	},
-	"trigger record list": func(c *msgpush.Client, r msgpush.PageRequest) error {
+	"trigger record list": func(ctx context.Context, c *msgpush.Client, r msgpush.PageRequest) error {
 		_, err := c.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: r})
 		return err
 	},
@@ -156,24 +165,24 @@ func TestPageNumbersAndSizes(t *testing.T) {
 		{msgpush.PageRequest{PageSize: 1}, `"current":1,"pageSize":1`},
 		{msgpush.PageRequest{Current: 1 << 30, PageSize: 1 << 30}, `"current":1073741824,"pageSize":1073741824`},
 	}
-	for operation, list := range lists {
+	for operation, list := range listOperations {
 		for _, tt := range tests {
 			t.Run(operation+tt.want, func(t *testing.T) {
-				handler, requests := recording(readFile(t, "responses", "empty_page.json"))
-				require.NoError(t, list(newClient(t, handler), tt.request))
+				handler, requests := recordRequests(readFile(t, "responses", "empty_page.json"))
+				require.NoError(t, list(t.Context(), newClient(t, handler), tt.request))
 				assert.True(t, strings.HasPrefix((*requests)[0].Body, "{"+tt.want), (*requests)[0].Body)
 			})
 		}
 	}
 }
 
-func TestNegativePageNumbersAndSizesAreRefused(t *testing.T) {
-	for operation, list := range lists {
+func TestNegativePageNumbersAndSizesAreErrors(t *testing.T) {
+	for operation, list := range listOperations {
 		t.Run(operation, func(t *testing.T) {
-			client := newClient(t, refusingAll(t))
-			err := list(client, msgpush.PageRequest{Current: -1})
+			client := newClient(t, failOnRequest(t))
+			err := list(t.Context(), client, msgpush.PageRequest{Current: -1})
 			assert.ErrorContains(t, err, operation+": Current is -1")
-			err = list(client, msgpush.PageRequest{PageSize: -20})
+			err = list(t.Context(), client, msgpush.PageRequest{PageSize: -20})
 			assert.ErrorContains(t, err, operation+": PageSize is -20")
 		})
 	}

@@ -1,9 +1,9 @@
 package msgpush
 
 import (
+	"cmp"
 	"compress/flate"
 	"compress/gzip"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,198 +12,156 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"slices"
-	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
-// A RetryPolicy says how often a call is attempted, and how long it waits in
-// between. A field that is 0 has its default: 4 attempts, 500 ms, 30 s; where only
-// one of the waits is given, the default of the other gives way to it. No field
-// may be negative, and MinWait no more than MaxWait.
+// A RetryPolicy says how often a call is attempted and how long it waits between
+// two attempts. A zero field has its default; if only one of MinWait and MaxWait is
+// set, the other's default is adjusted to fit.
 //
-// The n-th wait is drawn at random from between 0 and MinWait·2ⁿ⁻¹, at most
-// MaxWait, unless the service asks for a wait with the header Retry-After and
-// HTTP status 429 or 503.
+// The wait before the n-th retry is random between 0 and MinWait·2ⁿ⁻¹, at most
+// MaxWait. If a response with HTTP status 429 or 503 has a Retry-After header, the
+// requested wait is added. After a 429 without the header, 1 s is added, at most
+// MaxWait.
 type RetryPolicy struct {
-	// MaxAttempts is how often a call is attempted at most; 1 is never again.
+	// MaxAttempts is the maximum number of attempts of a call. The default is 7; 1
+	// disables retries. It must not be negative.
+	//
+	// The attempt that follows the replacement of a rejected access key is not
+	// counted.
 	MaxAttempts int
-	// MinWait bounds the first wait.
+	// MinWait is the upper bound of the first random wait. The default is 200 ms. It
+	// must be neither negative nor greater than MaxWait.
 	MinWait time.Duration
-	// MaxWait bounds every wait. A call gives up at once where the service asks
-	// for more.
+	// MaxWait is the upper bound of every random wait, and of the requested waits
+	// that are honoured: the call fails immediately if Retry-After is longer. The default
+	// is 30 s. It must not be negative.
 	MaxWait time.Duration
+	// Quota is how many retries may fail before the client stops retrying, which
+	// limits the load that an outage adds. The default is 1,000; a negative Quota
+	// means no limit.
+	//
+	// The calls of a client share the quota. Each retry takes one. A retry gives it
+	// back unless it ends in a retryable failure, also if its wait is cancelled. Ten
+	// calls without a retryable failure at their first attempt give one back. While
+	// none is left, a call returns its failure immediately, and the error says so.
+	Quota int
 }
 
-const (
-	defaultMaxAttempts = 4
-	defaultMinWait     = 500 * time.Millisecond
-	defaultMaxWait     = 30 * time.Second
-)
+var defaultRetryPolicy = RetryPolicy{MaxAttempts: 7, MinWait: 200 * time.Millisecond, MaxWait: 30 * time.Second, Quota: 1000}
 
-// withDefaults returns the policy with no field 0. Where only one of the waits
-// is given, the default of the other gives way to it.
+// withDefaults returns the policy without zero fields.
 func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 	if p.MaxAttempts < 0 || p.MinWait < 0 || p.MaxWait < 0 {
-		return p, fmt.Errorf("%+v has a negative field", p)
+		return p, fmt.Errorf("%+v has a negative MaxAttempts, MinWait or MaxWait", p)
 	}
 	if p.MaxWait > 0 && p.MinWait > p.MaxWait {
-		return p, fmt.Errorf("MinWait, %v, is more than MaxWait, %v", p.MinWait, p.MaxWait)
+		return p, fmt.Errorf("MinWait, %v, is greater than MaxWait, %v", p.MinWait, p.MaxWait)
 	}
-	if p.MaxAttempts == 0 {
-		p.MaxAttempts = defaultMaxAttempts
-	}
-	if p.MaxWait == 0 {
-		p.MaxWait = max(defaultMaxWait, p.MinWait)
-	}
-	if p.MinWait == 0 {
-		p.MinWait = min(defaultMinWait, p.MaxWait)
-	}
+	p.MaxAttempts = cmp.Or(p.MaxAttempts, defaultRetryPolicy.MaxAttempts)
+	p.MaxWait = cmp.Or(p.MaxWait, max(defaultRetryPolicy.MaxWait, p.MinWait))
+	p.MinWait = cmp.Or(p.MinWait, min(defaultRetryPolicy.MinWait, p.MaxWait))
+	p.Quota = cmp.Or(p.Quota, defaultRetryPolicy.Quota)
 	return p, nil
 }
 
-// backoff returns how long to wait after so many attempts, with full jitter.
-func (p RetryPolicy) backoff(attempts int) time.Duration {
-	bound := p.MinWait
-	for range attempts - 1 {
-		if bound > p.MaxWait/2 {
-			bound = p.MaxWait
-			break
+// allows reports whether a retry of r is worthwhile and harmless after attempts
+// attempts, the last one of which failed with err.
+func (p RetryPolicy) allows(err error, r Request, attempts int) bool {
+	if attempts >= p.MaxAttempts || !isTransient(err) {
+		return false
+	}
+	requestErr, ok := errors.AsType[*RequestError](err)
+	return r.Idempotent || ok && requestErr.notSent
+}
+
+// isTransient reports whether the failure of an attempt may not occur again.
+func isTransient(err error) bool {
+	if apiErr, ok := errors.AsType[*APIError](err); ok {
+		return slices.Contains(retryableStatuses, apiErr.HTTPStatus) && !apiErr.rejectsKey
+	}
+	if decodeErr, ok := errors.AsType[*DecodeError](err); ok {
+		return decodeErr.truncated // a gateway may pass on a cut response as a complete one
+	}
+	return !isPermanent(err)
+}
+
+var retryableStatuses = []int{
+	http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusInternalServerError,
+	http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+}
+
+// isPermanent reports whether an attempt without a complete response would fail
+// again: the peer is not trusted, the peers do not understand each other, or the
+// body is too large or its encoding is broken.
+func isPermanent(err error) bool {
+	if proxyErr, ok := errors.AsType[*proxyError](err); ok {
+		return proxyErr.status/100 == 4
+	}
+	if opErr, ok := errors.AsType[*net.OpError](err); ok && opErr.Op == "remote error" {
+		return true // crypto/tls: the peer sent an alert
+	}
+	return errors.Is(err, errBodyTooLarge) || errors.Is(err, errBadLocation) || errors.Is(err, http.ErrSchemeMismatch) ||
+		errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, new(flate.CorruptInputError)) ||
+		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(x509.UnknownAuthorityError)) ||
+		errors.As(err, new(x509.HostnameError)) || errors.As(err, new(x509.CertificateInvalidError))
+}
+
+// throttledWait is the wait after a 429 that requests none.
+const throttledWait = time.Second
+
+// wait returns how long to wait after attempts attempts, the last one of which failed
+// with err. It returns false if the response requests more than MaxWait.
+func (p RetryPolicy) wait(err error, attempts int) (time.Duration, bool) {
+	var requested time.Duration
+	if apiErr, ok := errors.AsType[*APIError](err); ok {
+		switch {
+		case apiErr.HTTPStatus == http.StatusTooManyRequests && !apiErr.hasRetryAfter:
+			requested = min(throttledWait, p.MaxWait)
+		case apiErr.HTTPStatus == http.StatusTooManyRequests, apiErr.HTTPStatus == http.StatusServiceUnavailable:
+			requested = apiErr.RetryAfter
 		}
-		bound *= 2
+	}
+	if requested > p.MaxWait {
+		return 0, false
+	}
+	return requested + min(p.backoff(attempts), math.MaxInt64-requested), true
+}
+
+// backoff returns a random wait: full jitter, so that callers spread.
+func (p RetryPolicy) backoff(attempts int) time.Duration {
+	bound := p.MaxWait
+	if doublings := attempts - 1; p.MinWait <= p.MaxWait>>doublings {
+		bound = p.MinWait << doublings
 	}
 	return rand.N(min(bound, math.MaxInt64-1) + 1)
 }
 
-// retriedStatuses are the HTTP statuses that may be different next time.
-var retriedStatuses = []int{
-	http.StatusRequestTimeout,
-	http.StatusTooEarly,
-	http.StatusTooManyRequests,
-	http.StatusInternalServerError,
-	http.StatusBadGateway,
-	http.StatusServiceUnavailable,
-	http.StatusGatewayTimeout,
+// A retryQuota is the retry quota of a client.
+type retryQuota struct {
+	mu        sync.Mutex
+	free, max int // in tenths of a retry
 }
 
-// check is called with each response before it is read, and with what became
-// of each attempt.
-func (x *exchange) check(ctx context.Context, _ *http.Response, err error) (bool, error) {
-	if err == nil && x.answer == nil {
-		return false, nil
+const quotaPerRetry, quotaPerCall = 10, 1
+
+func newRetryQuota(retries int) *retryQuota {
+	if retries < 0 {
+		retries = math.MaxInt
 	}
-	x.err = withoutQuery(err)
-	x.again = x.decide(ctx)
-	x.log(ctx)
-	return x.again, nil
+	tenths := min(retries, math.MaxInt/quotaPerRetry-1) * quotaPerRetry
+	return &retryQuota{free: tenths, max: tenths}
 }
 
-// decide reports whether there is to be another attempt, and sets the wait before
-// it.
-func (x *exchange) decide(ctx context.Context) bool {
-	policy := x.client.retry
-	if x.attempts >= policy.MaxAttempts || ctx.Err() != nil || !x.mayChange() || !x.mayRepeat() {
+// add adds tenths, which may be negative, and reports whether there was enough quota.
+func (q *retryQuota) add(tenths int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.free+tenths < 0 {
 		return false
 	}
-	x.wait = policy.backoff(x.attempts)
-	if asked := x.askedWait(); asked > policy.MaxWait {
-		return false
-	} else if asked > 0 {
-		x.wait = asked
-	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= x.wait {
-		x.gaveUp = fmt.Errorf("gave up, since a wait of %v would outlast the deadline: %w", x.wait, context.DeadlineExceeded)
-		return false
-	}
+	q.free = min(q.free+tenths, q.max)
 	return true
-}
-
-// mayChange reports whether another attempt could end differently.
-func (x *exchange) mayChange() bool {
-	if x.err == nil && !slices.Contains(retriedStatuses, x.answer.status) || isFinal(x.err) {
-		return false
-	}
-	return x.answer == nil || !x.mayRefuseKey() || !x.client.isKeyRefused(x.answer.failure(nil))
-}
-
-// mayRefuseKey reports whether the last answer could say that the access key is
-// refused. Looking closer at a long one takes time.
-func (x *exchange) mayRefuseKey() bool {
-	return x.answer.status == http.StatusUnauthorized || len(x.client.rejectedKeyCodes) > 0
-}
-
-// isFinal reports whether an error is about something that does not pass: a
-// certificate that is not trusted, a body over the limit, or an answer that is
-// not HTTP and not one that was cut off.
-func isFinal(err error) bool {
-	var (
-		tooLarge     *bodyTooLargeError
-		untrusted    *tls.CertificateVerificationError
-		unknown      x509.UnknownAuthorityError
-		otherHost    x509.HostnameError
-		invalid      x509.CertificateInvalidError
-		corruptFlate flate.CorruptInputError
-	)
-	return errors.As(err, &tooLarge) ||
-		errors.As(err, &untrusted) || errors.As(err, &unknown) || errors.As(err, &otherHost) || errors.As(err, &invalid) ||
-		errors.As(err, &corruptFlate) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) ||
-		errors.Is(err, http.ErrSchemeMismatch) || isNotHTTP(err)
-}
-
-// isNotHTTP reports whether the text of an error says what net/http has no type
-// for.
-func isNotHTTP(err error) bool {
-	if err == nil {
-		return false
-	}
-	text := err.Error()
-	for _, malformed := range []string{
-		"invalid byte in chunk length", "malformed chunked encoding", "bad Content-Length", "unsupported transfer encoding",
-	} {
-		if strings.Contains(text, malformed) {
-			return true
-		}
-	}
-	_, line, found := strings.Cut(text, `malformed HTTP response "`)
-	const start = "HTTP/" // of which what was cut off has a part
-	return found && !strings.HasPrefix(line, start) && !strings.HasPrefix(start, strings.TrimSuffix(line, `"`))
-}
-
-// mayRepeat reports whether another attempt does no harm.
-func (x *exchange) mayRepeat() bool {
-	return x.request.Repeatable || x.err != nil && x.connections.noneMade(x.err)
-}
-
-// askedWait returns the wait that the service asks for, 0 for none.
-func (x *exchange) askedWait() time.Duration {
-	if x.answer == nil || x.answer.status != http.StatusTooManyRequests && x.answer.status != http.StatusServiceUnavailable {
-		return 0
-	}
-	return x.answer.wait
-}
-
-// backoff returns the wait that decide has set.
-func (x *exchange) backoff(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return x.wait }
-
-// A connectionTrace knows whether any connection was made for a request.
-type connectionTrace struct{ wanted, made atomic.Bool }
-
-func (t *connectionTrace) trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { t.wanted.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { t.made.Store(true) },
-	})
-}
-
-// noneMade reports whether a request that failed with err provably never left
-// this machine. A transport that is not net/http's may not trace, and then only
-// the error can tell.
-func (t *connectionTrace) noneMade(err error) bool {
-	if t.made.Load() {
-		return false
-	}
-	var opErr *net.OpError
-	return t.wanted.Load() || errors.As(err, &opErr) && opErr.Op == "dial"
 }

@@ -1,16 +1,20 @@
 package msgpush_test
 
 import (
+	"compress/flate"
+	"compress/gzip"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"math"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,7 +26,7 @@ import (
 	"example.com/msgpush"
 )
 
-// response returns a response as a transport in memory gives it.
+// response returns a response as an in-memory transport returns it.
 func response(r *http.Request, status int, body string, headers ...string) *http.Response {
 	header := http.Header{}
 	for i := 0; i < len(headers); i += 2 {
@@ -31,15 +35,16 @@ func response(r *http.Request, status int, body string, headers ...string) *http
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r}
 }
 
-// script is a transport in memory that answers the n-th request with the n-th of
-// its steps, and the last of them for ever, and notes when the requests came.
+// A script is an in-memory transport. It answers the n-th request with the n-th
+// step, and every request after the last step with the last step. It records the
+// time of each request.
 type script struct {
 	start time.Time
-	times []time.Duration // since the start
-	steps []roundTripper
+	times []time.Duration // since start
+	steps []roundTripFunc
 }
 
-func newScript(steps ...roundTripper) *script { return &script{start: time.Now(), steps: steps} }
+func newScript(steps ...roundTripFunc) *script { return &script{start: time.Now(), steps: steps} }
 
 func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	step := s.steps[min(len(s.times), len(s.steps)-1)]
@@ -47,13 +52,20 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return step(r)
 }
 
-func status(code int, headers ...string) roundTripper {
+// status responds with an HTTP status and an envelope whose code is ten times the
+// status.
+func status(code int, headers ...string) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		return response(r, code, fmt.Sprintf(`{"code":%d,"msg":"busy"}`, code*10), headers...), nil
 	}
 }
 
-func failing(err error) roundTripper {
+// okBody responds with HTTP 200 and a body.
+func okBody(text string) roundTripFunc {
+	return func(r *http.Request) (*http.Response, error) { return response(r, 200, text), nil }
+}
+
+func failing(err error) roundTripFunc {
 	return func(*http.Request) (*http.Response, error) { return nil, err }
 }
 
@@ -61,14 +73,14 @@ func succeeding(r *http.Request) (*http.Response, error) {
 	return response(r, 200, `{"code":200,"msg":"ok","data":{}}`), nil
 }
 
-// stalling does not answer before the attempt ends.
+// stalling does not respond before the attempt ends.
 func stalling(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, context.Cause(r.Context())
 }
 
-// reading answers with a body that a reader gives.
-func reading(status int, body func(r *http.Request) io.Reader) roundTripper {
+// reading responds with a status and a body that is read from a reader.
+func reading(status int, body func(r *http.Request) io.Reader) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		resp := response(r, status, "")
 		resp.ContentLength = -1
@@ -77,226 +89,208 @@ func reading(status int, body func(r *http.Request) io.Reader) roundTripper {
 	}
 }
 
+// cutOffBody responds with a status and the beginning of a body, and then the
+// connection breaks.
+func cutOffBody(status int, headers ...string) roundTripFunc {
+	return func(r *http.Request) (*http.Response, error) {
+		resp := response(r, status, "", headers...)
+		resp.ContentLength = -1
+		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"code":200,`), readerFunc(func([]byte) (int, error) {
+			return 0, io.ErrUnexpectedEOF
+		})))
+		return resp, nil
+	}
+}
+
+// stallingBody responds with HTTP 200 and a body that does not arrive before the
+// attempt ends.
+var stallingBody = reading(200, func(r *http.Request) io.Reader {
+	return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, context.Cause(r.Context()) })
+})
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
-// defaults is the policy that a client has of its own.
-var defaults = msgpush.WithRetry(msgpush.RetryPolicy{})
-
-func repeatable(method string) msgpush.Request {
-	return msgpush.Request{Method: method, Path: "/api/open/x", Repeatable: true}
-}
-
-func TestWhatIsTriedAgain(t *testing.T) {
-	cut := reading(200, func(*http.Request) io.Reader {
-		return io.MultiReader(strings.NewReader(`{"code":200,`), readerFunc(func([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }))
-	})
-	stalledBody := reading(200, func(r *http.Request) io.Reader {
-		return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, context.Cause(r.Context()) })
-	})
-	retried := map[string]roundTripper{
-		"lost connection":   failing(io.EOF),
-		"broken connection": failing(errors.New("connection reset by peer")),
-		"no connection":     failing(&net.OpError{Op: "dial", Err: errors.New("refused")}),
-		"cut body":          cut,
-		"stalled":           stalling,
-		"stalled body":      stalledBody,
-	}
-	for _, code := range []int{408, 425, 429, 500, 502, 503, 504} {
-		retried[fmt.Sprint("HTTP ", code)] = status(code)
-	}
-	final := map[string]roundTripper{
-		"refusal":        func(r *http.Request) (*http.Response, error) { return response(r, 200, `{"code":503}`), nil },
-		"HTML":           func(r *http.Request) (*http.Response, error) { return response(r, 200, `<html>`), nil },
-		"no data":        func(r *http.Request) (*http.Response, error) { return response(r, 200, `{"code":200}`), nil },
-		"body too large": reading(200, func(*http.Request) io.Reader { return endless{} }),
-		"too large 503":  reading(503, func(*http.Request) io.Reader { return endless{} }),
-		"not HTTP":       failing(errors.New(`net/http: HTTP/1.x transport connection broken: malformed HTTP response "SSH-2.0"`)),
-		"plain HTTP":     failing(http.ErrSchemeMismatch),
-	}
-	for _, code := range []int{201, 300, 302, 307, 400, 401, 403, 404, 405, 409, 410, 418, 422, 501, 505, 511, 599} {
-		final[fmt.Sprint("HTTP ", code)] = status(code)
-	}
-	for _, faults := range []struct {
-		steps    map[string]roundTripper
-		attempts int
-	}{{retried, 4}, {final, 1}} {
-		for name, step := range faults.steps {
-			t.Run(name, func(t *testing.T) {
-				for operation, call := range specified {
-					synctest.Test(t, func(t *testing.T) {
-						transport := newScript(step)
-						_, err := call(clientThrough(t, transport, defaults, msgpush.WithMaxResponseBytes(1000)), ctx)
-						require.Error(t, err, operation)
-						assert.Len(t, transport.times, faults.attempts)
-						assertAttempts(t, faults.attempts, err)
-					})
-				}
-				synctest.Test(t, func(t *testing.T) {
-					transport := newScript(step)
-					_, err := msgpush.Call[any](ctx, clientThrough(t, transport, defaults, msgpush.WithMaxResponseBytes(1000)), repeatable("DELETE"))
-					if name != "no data" {
-						require.Error(t, err)
-					}
-					assert.Len(t, transport.times, faults.attempts)
-				})
-				synctest.Test(t, func(t *testing.T) {
-					transport := newScript(step)
-					r := repeatable("GET")
-					r.Repeatable = false
-					_, err := msgpush.Call[any](ctx, clientThrough(t, transport, defaults, msgpush.WithMaxResponseBytes(1000)), r)
-					if name != "no data" {
-						require.Error(t, err)
-					}
-					if name == "no connection" {
-						assert.Len(t, transport.times, 4)
-					} else {
-						assert.Len(t, transport.times, 1)
-					}
-				})
-			})
-		}
-	}
-}
-
-// assertAttempts checks that an error tells after how many attempts it came, as
-// a field and in its text.
-func assertAttempts(t *testing.T, want int, err error) {
-	t.Helper()
-	var apiErr *msgpush.APIError
-	var callErr *msgpush.CallError
-	var decodeErr *msgpush.DecodeError
-	text := fmt.Sprintf("%d attempts", want)
-	if want == 1 {
-		text = "1 attempt"
-	}
-	switch {
-	case errors.As(err, &callErr):
-		assert.Equal(t, want, callErr.Attempts)
-		assert.ErrorContains(t, err, text)
-	case errors.As(err, &apiErr):
-		assert.Equal(t, want, apiErr.Attempts)
-		assert.ErrorContains(t, err, text)
-	default:
-		require.ErrorAs(t, err, &decodeErr)
-	}
-}
 
 // endless is a body without an end.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-func TestASuccessEndsTheAttempts(t *testing.T) {
-	for _, fault := range []roundTripper{status(503), failing(io.EOF), stalling} {
-		synctest.Test(t, func(t *testing.T) {
-			transport := newScript(fault, fault, succeeding)
-			page, err := clientThrough(t, transport, defaults).ForwardRuleList(ctx, msgpush.PageRequest{})
-			require.NoError(t, err)
-			assert.NotNil(t, page)
-			assert.Len(t, transport.times, 3)
+// defaultRetries is the policy of a client without WithRetry.
+var defaultRetries = msgpush.WithRetry(msgpush.RetryPolicy{})
+
+// repeatable returns an idempotent request.
+func idempotent(method string) msgpush.Request {
+	return msgpush.Request{Method: method, Path: "/api/open/x", Idempotent: true}
+}
+
+// onlyError checks that err matches E and neither of the other two error types of a
+// call, and returns the E.
+func onlyError[E error](t *testing.T, err error) E {
+	t.Helper()
+	var want E
+	require.ErrorAs(t, err, &want)
+	matches := []bool{errors.As(err, new(*msgpush.APIError)), errors.As(err, new(*msgpush.DecodeError)), errors.As(err, new(*msgpush.RequestError))}
+	slices.SortFunc(matches, func(a, b bool) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	assert.Equal(t, []bool{false, false, true}, matches, "exactly one error type matches %v", err)
+	return want
+}
+
+// assertAttempts checks the number of attempts in an error: the field, and one
+// mention in the text.
+func assertAttempts(t *testing.T, want int, err error) {
+	t.Helper()
+	require.Error(t, err)
+	got := -1
+	if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
+		got = apiErr.Attempts
+	} else if decodeErr, ok := errors.AsType[*msgpush.DecodeError](err); ok {
+		got = decodeErr.Attempts
+	} else if requestErr, ok := errors.AsType[*msgpush.RequestError](err); ok {
+		got = requestErr.Attempts
+	}
+	assert.Equal(t, want, got)
+	text := fmt.Sprintf("%d attempts", want)
+	if want == 1 {
+		text = "1 attempt"
+	}
+	assert.Equal(t, []string{text}, attemptCount.FindAllString(err.Error(), -1), err.Error())
+}
+
+func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
+	const (
+		api     = "*msgpush.APIError"
+		decode  = "*msgpush.DecodeError"
+		request = "*msgpush.RequestError"
+	)
+	type fault struct {
+		name      string
+		step      roundTripFunc
+		transient bool
+		want      string
+	}
+	faults := []fault{
+		{"connection closed", failing(io.EOF), true, request},
+		{"connection reset", failing(errors.New("connection reset by peer")), true, request},
+		{"connection reset mid-body", cutOffBody(200), true, request},
+		{"no response before the timeout", stalling, true, request},
+		{"no body before the timeout", stallingBody, true, request},
+		{"complete 200 whose JSON ends too early", okBody(`{"code":200,"data":{"pageNum":1,"li`), true, decode},
+		{"complete 200 with an empty body", okBody(""), true, decode},
+		{"503 with a cut body", cutOffBody(503), true, api},
+		{"503 with a body over the limit", reading(503, func(*http.Request) io.Reader { return endless{} }), true, api},
+
+		{"404 with a cut body", cutOffBody(404), false, api},
+		{"404 with a body over the limit", reading(404, func(*http.Request) io.Reader { return endless{} }), false, api},
+		{"envelope with an error code", okBody(`{"code":503,"msg":"busy"}`), false, api},
+		{"HTML page", okBody("<html>"), false, decode},
+		{"envelope without a code", okBody(`{}`), false, decode},
+		{"body over the limit", reading(200, func(*http.Request) io.Reader { return endless{} }), false, request},
+		{"redirect to what is not a URL", status(302, "Location", "http://%zz"), false, request},
+		{"TLS alert", failing(&net.OpError{Op: "remote error", Err: errors.New("tls: protocol version not supported")}), false, request},
+		{"plain HTTP on an HTTPS port", failing(http.ErrSchemeMismatch), false, request},
+		{"certificate that is not trusted", failing(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), false, request},
+		{"certificate of another host", failing(x509.HostnameError{Certificate: &x509.Certificate{}}), false, request},
+		{"broken gzip", reading(200, func(*http.Request) io.Reader {
+			return readerFunc(func([]byte) (int, error) { return 0, gzip.ErrHeader })
+		}), false, request},
+		{"broken deflate", reading(200, func(*http.Request) io.Reader {
+			return readerFunc(func([]byte) (int, error) { return 0, flate.CorruptInputError(1) })
+		}), false, request},
+	}
+	for _, code := range []int{408, 425, 429, 500, 502, 503, 504} {
+		faults = append(faults, fault{fmt.Sprint("HTTP ", code), status(code), true, api})
+	}
+	for _, code := range []int{201, 204, 206, 299, 300, 302, 307, 400, 401, 403, 404, 405, 409, 410, 418, 422, 501, 505, 511, 599} {
+		faults = append(faults, fault{fmt.Sprint("HTTP ", code), status(code), false, api})
+	}
+	calls := map[string]func(*msgpush.Client, context.Context) (any, error){
+		"idempotent Call": func(c *msgpush.Client, ctx context.Context) (any, error) {
+			return msgpush.Call[any](ctx, c, idempotent("DELETE"))
+		},
+		"Call that is not idempotent": func(c *msgpush.Client, ctx context.Context) (any, error) {
+			return msgpush.Call[any](ctx, c, msgpush.Request{Method: "GET", Path: "/api/open/x"})
+		},
+	}
+	for name, call := range specified {
+		calls[name] = call
+	}
+	for _, fault := range faults {
+		t.Run(fault.name, func(t *testing.T) {
+			for name, call := range calls {
+				t.Run(name, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						attempts := 1
+						if fault.transient && name != "Call that is not idempotent" {
+							attempts = 3
+						}
+						transport := newScript(fault.step)
+						policy := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3})
+						_, err := call(newClientWithTransport(t, transport, policy, msgpush.WithMaxResponseBytes(1000)), t.Context())
+						assert.Len(t, transport.times, attempts)
+						assertAttempts(t, attempts, err)
+						assert.Equal(t, fault.want, fmt.Sprintf("%T", err))
+						switch fault.want {
+						case api:
+							onlyError[*msgpush.APIError](t, err)
+						case decode:
+							onlyError[*msgpush.DecodeError](t, err)
+						default:
+							onlyError[*msgpush.RequestError](t, err)
+						}
+					})
+				})
+			}
 		})
 	}
 }
 
-func TestEachAttemptSendsTheWholeRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var bodies, keys []string
-		step := func(r *http.Request) (*http.Response, error) {
-			b, _ := io.ReadAll(r.Body)
-			bodies, keys = append(bodies, string(b)), append(keys, r.Header.Get("access-key"))
-			return status(503)(r)
-		}
-		_, err := clientThrough(t, newScript(step), defaults).MPList(ctx, msgpush.PageRequest{})
-		require.Error(t, err)
-		body := `{"current":1,"pageSize":20}`
-		assert.Equal(t, []string{body, body, body, body}, bodies)
-		assert.Equal(t, []string{testKey, testKey, testKey, testKey}, keys)
-	})
-}
-
-func TestTheLastFailureIsReturned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, err := clientThrough(t, newScript(failing(io.EOF), status(500), status(503, "Retry-After", "2")), defaults).MPList(ctx, msgpush.PageRequest{})
-		require.IsType(t, &msgpush.APIError{}, err)
-		assert.EqualError(t, err, "msgpush: official-account channel list: HTTP 503 Service Unavailable, code 5030: busy (retry after 2s; 4 attempts)")
-
-		_, err = clientThrough(t, newScript(status(500), failing(io.EOF)), defaults).MPList(ctx, msgpush.PageRequest{})
-		require.IsType(t, &msgpush.CallError{}, err)
-		assert.EqualError(t, err, `msgpush: official-account channel list: Post "http://push.example.com/api/open/mp/list": EOF (4 attempts)`)
-		assert.ErrorIs(t, err, io.EOF)
-		var urlErr *url.Error
-		assert.ErrorAs(t, err, &urlErr)
-	})
-}
-
-func TestMaxAttempts(t *testing.T) {
-	for attempts, policy := range map[int]msgpush.RetryPolicy{1: {MaxAttempts: 1}, 2: {MaxAttempts: 2}, 4: {}, 9: {MaxAttempts: 9}} {
-		synctest.Test(t, func(t *testing.T) {
-			transport := newScript(status(502))
-			_, err := clientThrough(t, transport, msgpush.WithRetry(policy)).MPList(ctx, msgpush.PageRequest{})
-			assert.Len(t, transport.times, attempts)
-			assertAttempts(t, attempts, err)
-		})
+func TestDataThatIsMissingIsNotRetried(t *testing.T) {
+	for _, text := range []string{`{"code":200}`, `{"code":200,"data":null}`} {
+		transport := newScript(okBody(text))
+		_, err := newClientWithTransport(t, transport, defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
+		onlyError[*msgpush.DecodeError](t, err)
+		assert.Len(t, transport.times, 1)
 	}
-	t.Run("the default of a client", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			transport := newScript(status(502))
-			client, err := msgpush.NewClient("http://push.example.com", testKey, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-			require.NoError(t, err)
-			_, err = client.MPList(ctx, msgpush.PageRequest{})
-			require.Error(t, err)
-			assert.Len(t, transport.times, 4)
-		})
-	})
 }
 
-func TestWaitsAreExponentialWithFullJitter(t *testing.T) {
-	tests := []struct {
-		name   string
-		policy msgpush.RetryPolicy
-		bounds []time.Duration
-	}{
-		{"default", msgpush.RetryPolicy{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
-		{"up to MaxWait", msgpush.RetryPolicy{MaxAttempts: 6, MinWait: time.Second, MaxWait: 5 * time.Second},
-			[]time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second}},
-		{"MaxWait alone", msgpush.RetryPolicy{MaxAttempts: 3, MaxWait: 50 * time.Millisecond}, []time.Duration{50 * time.Millisecond, 50 * time.Millisecond}},
-		{"MinWait alone", msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Hour}, []time.Duration{time.Hour, time.Hour}},
-		{"the longest", msgpush.RetryPolicy{MaxAttempts: 70, MinWait: 1, MaxWait: 1<<63 - 1}, nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+func TestASuccessEndsTheRetries(t *testing.T) {
+	for name, fault := range map[string]roundTripFunc{
+		"HTTP 503": status(503), "connection closed": failing(io.EOF), "timeout": stalling, "cut JSON": okBody(`{"code":2`),
+	} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const draws = 2000
-				sums, most := make([]time.Duration, len(tt.bounds)), make([]time.Duration, len(tt.bounds))
-				var client *script
-				for range draws {
-					client = newScript(status(500))
-					_, err := clientThrough(t, client, msgpush.WithRetry(tt.policy)).MPList(ctx, msgpush.PageRequest{})
-					require.Error(t, err)
-					for i, bound := range tt.bounds {
-						wait := client.times[i+1] - client.times[i]
-						assert.GreaterOrEqual(t, wait, time.Duration(0))
-						assert.LessOrEqual(t, wait, bound)
-						sums[i] += wait
-						most[i] = max(most[i], wait)
-					}
-					if tt.bounds == nil {
-						assert.Len(t, client.times, 70)
-						return
-					}
-				}
-				for i, bound := range tt.bounds {
-					assert.InEpsilon(t, bound/2, sums[i]/draws, 0.1, "the mean of wait %d", i+1)
-					assert.Greater(t, most[i], bound*9/10)
-				}
+				transport := newScript(fault, fault, succeeding)
+				page, err := newClientWithTransport(t, transport, defaultRetries).ForwardRuleList(t.Context(), msgpush.PageRequest{})
+				require.NoError(t, err)
+				assert.NotNil(t, page)
+				assert.Len(t, transport.times, 3)
 			})
 		})
 	}
 }
 
-func TestRetryPoliciesThatMakeNoSense(t *testing.T) {
+func TestMaxAttempts(t *testing.T) {
+	for attempts, opts := range map[int][]msgpush.Option{
+		1: {msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})},
+		2: {msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})},
+		7: nil, // the default
+		9: {msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 9})},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			transport := newScript(status(502))
+			client, err := msgpush.NewClient("http://push.example.com", testKey,
+				append(opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))...)
+			require.NoError(t, err)
+			_, err = client.MPList(t.Context(), msgpush.PageRequest{})
+			assert.Len(t, transport.times, attempts)
+			assertAttempts(t, attempts, err)
+		})
+	}
+}
+
+func TestInvalidRetryPolicies(t *testing.T) {
 	for _, policy := range []msgpush.RetryPolicy{
 		{MaxAttempts: -1}, {MinWait: -1}, {MaxWait: -1}, {MinWait: 2, MaxWait: 1},
 	} {
@@ -305,357 +299,585 @@ func TestRetryPoliciesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsHonoured(t *testing.T) {
-	const date = "the time in 7 seconds as an HTTP date"
+// drawWaits makes calls that fail with step and returns, for each retry, the waits
+// that were drawn.
+func drawWaits(t *testing.T, policy msgpush.RetryPolicy, draws int, step roundTripFunc) [][]time.Duration {
+	t.Helper()
+	var waits [][]time.Duration
+	policy.Quota = -1
+	for range draws {
+		transport := newScript(step)
+		_, err := newClientWithTransport(t, transport, msgpush.WithRetry(policy)).MPList(t.Context(), msgpush.PageRequest{})
+		require.Error(t, err)
+		require.Greater(t, len(transport.times), 1, "retries")
+		if waits == nil {
+			waits = make([][]time.Duration, len(transport.times)-1)
+		}
+		for i := range waits {
+			waits[i] = append(waits[i], transport.times[i+1]-transport.times[i])
+		}
+	}
+	return waits
+}
+
+// assertUniform checks that waits are spread evenly over an interval.
+func assertUniform(t *testing.T, from, to time.Duration, waits []time.Duration) {
+	t.Helper()
+	var sum time.Duration
+	for _, wait := range waits {
+		sum += wait - from
+	}
+	length := to - from
+	assert.GreaterOrEqual(t, slices.Min(waits), from)
+	assert.LessOrEqual(t, slices.Max(waits), to)
+	assert.Less(t, slices.Min(waits), from+length/10)
+	assert.Greater(t, slices.Max(waits), to-length/10)
+	assert.InEpsilon(t, length/2, sum/time.Duration(len(waits)), 0.2, "the mean")
+}
+
+func TestWaitsGrowExponentiallyWithFullJitter(t *testing.T) {
+	ms, s := time.Millisecond, time.Second
 	tests := []struct {
-		status int
-		header string
-		want   time.Duration // 0 for the wait that there would be without it
+		name   string
+		policy msgpush.RetryPolicy
+		bounds []time.Duration
 	}{
-		{429, "7", 7 * time.Second},
-		{503, "7", 7 * time.Second},
-		{503, "30", 30 * time.Second},
-		{429, date, 7 * time.Second},
-		{503, date, 7 * time.Second},
-		{500, "7", 0},
-		{502, "7", 0},
-		{503, "soon", 0},
-		{503, "-7", 0},
-		{503, "0", 0},
+		{"default", msgpush.RetryPolicy{}, []time.Duration{200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms}},
+		{"default MaxWait", msgpush.RetryPolicy{MaxAttempts: 4, MinWait: 20 * s}, []time.Duration{20 * s, 30 * s, 30 * s}},
+		{"up to MaxWait", msgpush.RetryPolicy{MaxAttempts: 6, MinWait: s, MaxWait: 5 * s}, []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s}},
+		{"only MaxWait, shorter than the default MinWait", msgpush.RetryPolicy{MaxAttempts: 3, MaxWait: 50 * ms}, []time.Duration{50 * ms, 50 * ms}},
+		{"only MinWait, longer than the default MaxWait", msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Hour}, []time.Duration{time.Hour, time.Hour}},
 	}
 	for _, tt := range tests {
-		t.Run(fmt.Sprint(tt.status, tt.header), func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				header := tt.header
-				if header == date {
-					header = time.Now().Add(7 * time.Second).UTC().Format(http.TimeFormat)
-				}
-				transport := newScript(status(tt.status, "Retry-After", header), succeeding)
-				_, err := clientThrough(t, transport, defaults).MPList(ctx, msgpush.PageRequest{})
-				require.NoError(t, err)
-				require.Len(t, transport.times, 2)
-				if tt.want > 0 {
-					assert.Equal(t, tt.want, transport.times[1])
-				} else {
-					assert.LessOrEqual(t, transport.times[1], 500*time.Millisecond)
+				waits := drawWaits(t, tt.policy, 400, status(500))
+				require.Len(t, waits, len(tt.bounds))
+				for i, bound := range tt.bounds {
+					assertUniform(t, 0, bound, waits[i])
 				}
 			})
 		})
 	}
 }
 
-func TestALongerRetryAfterThanMaxWaitGivesUpAtOnce(t *testing.T) {
-	for header, want := range map[string]time.Duration{
-		"31": 31 * time.Second, "86400": 24 * time.Hour, "99999999999999999999": 1<<63 - 1, "9223372036": 9223372036 * time.Second,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			transport := newScript(status(429, "Retry-After", header))
-			_, err := clientThrough(t, transport, defaults).MPList(ctx, msgpush.PageRequest{})
-			var apiErr *msgpush.APIError
-			require.ErrorAs(t, err, &apiErr)
-			assert.Equal(t, want, apiErr.RetryAfter)
-			assert.Equal(t, 1, apiErr.Attempts)
-			assert.ErrorContains(t, err, "retry after "+want.String())
-			assert.Equal(t, []time.Duration{0}, transport.times)
-			assert.Zero(t, time.Since(transport.start))
-		})
-	}
-}
-
-func TestAWaitThatOutlastsTheDeadlineGivesUpAtOnce(t *testing.T) {
-	for _, left := range []time.Duration{time.Second, 4 * time.Second, 5 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(ctx, left)
-			defer cancel()
-			transport := newScript(status(503, "Retry-After", "5"))
-			_, err := clientThrough(t, transport, defaults).MPList(ctx, msgpush.PageRequest{})
-			assert.Zero(t, time.Since(transport.start))
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-			var apiErr *msgpush.APIError
-			require.ErrorAs(t, err, &apiErr)
-			assert.Equal(t, 5030, apiErr.Code)
-			assert.Equal(t, 5*time.Second, apiErr.RetryAfter)
-			assertAttempts(t, 1, err)
-			assert.ErrorContains(t, err, "a wait of 5s would outlast the deadline")
-			assert.ErrorContains(t, err, "HTTP 503 Service Unavailable, code 5030: busy")
-			assert.Equal(t, 1, strings.Count(err.Error(), "msgpush:"))
-		})
-	}
-}
-
-func TestAWaitThatTheDeadlineOutlastsIsWaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second+1)
-		defer cancel()
-		_, err := clientThrough(t, newScript(status(503, "Retry-After", "5"), succeeding), defaults).MPList(ctx, msgpush.PageRequest{})
-		require.NoError(t, err)
-	})
-}
-
-func TestAContextThatEndsWhileWaiting(t *testing.T) {
-	shutdown := errors.New("shutting down")
-	for _, step := range []roundTripper{status(503, "Retry-After", "10"), failing(io.EOF)} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancelCause(ctx)
-			transport := newScript(step)
-			policy := msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Hour * 1e4, MaxWait: time.Hour * 1e4})
-			time.AfterFunc(3*time.Second, func() { cancel(shutdown) })
-			_, err := clientThrough(t, transport, policy).MPList(ctx, msgpush.PageRequest{})
-			assert.Equal(t, 3*time.Second, time.Since(transport.start))
-			assert.ErrorIs(t, err, context.Canceled)
-			assert.ErrorIs(t, err, shutdown)
-			assert.Equal(t, 1, strings.Count(err.Error(), "context canceled"))
-			assertAttempts(t, 1, err)
-			if apiErr := (*msgpush.APIError)(nil); !errors.As(err, &apiErr) {
-				assert.ErrorIs(t, err, io.EOF)
-			} else {
-				assert.Equal(t, 5030, apiErr.Code)
-			}
-		})
-	}
-}
-
-func TestAContextThatEndsDuringAnAttemptTellsTheOneBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		var log logBuffer
-		client := clientThrough(t, newScript(status(503, "Retry-After", "1"), stalling), defaults, msgpush.WithLogger(log.logger(slog.LevelInfo)))
-		_, err := client.MPList(ctx, msgpush.PageRequest{})
-		require.IsType(t, &msgpush.CallError{}, err)
-		assertAttempts(t, 2, err)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		var apiErr *msgpush.APIError
-		require.ErrorAs(t, err, &apiErr)
-		assert.Equal(t, 5030, apiErr.Code)
-		assert.Len(t, log.records(t), 1, "nothing is tried again after the context has ended")
-	})
-}
-
-func TestAContextThatHasEndedSendsNothing(t *testing.T) {
-	ctx, cancel := context.WithCancel(ctx)
-	cancel()
-	transport := newScript(succeeding) // which does not look at the context
-	_, err := clientThrough(t, transport, defaults).MPList(ctx, msgpush.PageRequest{})
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.Empty(t, transport.times)
-}
-
-func TestTheWantedWaitIsCountedFromTheAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(ctx)
-		time.AfterFunc(15*time.Second, cancel)
-		date := time.Now().Add(20 * time.Second).UTC().Format(http.TimeFormat)
-		_, err := clientThrough(t, newScript(status(503, "Retry-After", date)), defaults).MPList(ctx, msgpush.PageRequest{})
-		var apiErr *msgpush.APIError
-		require.ErrorAs(t, err, &apiErr)
-		assert.Equal(t, 20*time.Second, apiErr.RetryAfter)
-	})
-}
-
-func TestWhatIsKnownOfAnAnswerThatBreaksOffCounts(t *testing.T) {
-	cut := func(status int, headers ...string) roundTripper {
-		return func(r *http.Request) (*http.Response, error) {
-			resp := response(r, status, "", headers...)
-			resp.Body = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }))
-			return resp, nil
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		transport := newScript(cut(503, "Retry-After", "120"))
-		_, err := clientThrough(t, transport, defaults).MPList(ctx, msgpush.PageRequest{})
-		assertAttempts(t, 1, err)
-		assert.ErrorContains(t, err, "retry after 2m0s")
-	})
-	for name, refuse := range map[string]roundTripper{
-		"HTTP 401 that breaks off": cut(401), "HTTP 500 with a named code": envelopeCode(500, 4010),
+func TestTheLongestWaitsDoNotOverflow(t *testing.T) {
+	for name, step := range map[string]roundTripFunc{
+		"backoff": status(500), "backoff after Retry-After": status(503, "Retry-After", "9223372036"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				transport := newScript(taking("new-key", refuse))
-				source := sourceFunc(func(_ context.Context, rejected string) (string, error) {
-					return map[string]string{"": "old-key", "old-key": "new-key"}[rejected], nil
-				})
-				_, err := clientFrom(t, source, transport, defaults, msgpush.WithRejectedKeyCodes(4010)).MPList(ctx, msgpush.PageRequest{})
-				require.NoError(t, err)
-				assert.Len(t, transport.times, 2)
+				waits := drawWaits(t, msgpush.RetryPolicy{MaxAttempts: 2, MinWait: math.MaxInt64, MaxWait: math.MaxInt64}, 1, step)
+				assert.Len(t, waits, 1)
+			})
+			synctest.Test(t, func(t *testing.T) {
+				transport := newScript(failing(io.EOF))
+				policy := msgpush.RetryPolicy{MaxAttempts: 70, MinWait: 1, MaxWait: time.Minute}
+				_, err := newClientWithTransport(t, transport, msgpush.WithRetry(policy)).MPList(t.Context(), msgpush.PageRequest{})
+				assertAttempts(t, 70, err)
 			})
 		})
 	}
 }
 
-func TestTheTimeoutIsThatOfOneAttempt(t *testing.T) {
-	stalledBody := reading(200, func(r *http.Request) io.Reader {
-		return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, context.Cause(r.Context()) })
+func TestRetryAfterIsAMinimumWithJitterOnTop(t *testing.T) {
+	const in7Seconds = "the time in 7 seconds as an HTTP date"
+	tests := []struct {
+		status  int
+		header  string // empty: none
+		maxWait time.Duration
+		want    time.Duration
+	}{
+		{429, "7", 0, 7 * time.Second},
+		{503, "7", 0, 7 * time.Second},
+		{503, "30", 0, 30 * time.Second}, // MaxWait
+		{429, in7Seconds, 0, 7 * time.Second},
+		{503, in7Seconds, 0, 7 * time.Second},
+		{429, "Sat, 01 Jan 2000 00:00:00 GMT", 0, 0},
+		{429, "0", 0, 0},
+		{503, "0", 0, 0},
+		{503, "", 0, 0},
+		{503, "soon", 0, 0},
+		{503, "-7", 0, 0},
+		{500, "7", 0, 0},
+		{502, "7", 0, 0},
+		{429, "", 0, time.Second},
+		{429, "soon", 0, time.Second},
+		{429, "-7", 0, time.Second},
+		{429, "", 300 * time.Millisecond, 300 * time.Millisecond},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%d %q, MaxWait %v", tt.status, tt.header, tt.maxWait), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				step := status(tt.status)
+				if tt.header == in7Seconds {
+					step = func(r *http.Request) (*http.Response, error) {
+						time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // a date has no fractions
+						return status(tt.status, "Retry-After", time.Now().Add(7*time.Second).UTC().Format(http.TimeFormat))(r)
+					}
+				} else if tt.header != "" {
+					step = status(tt.status, "Retry-After", tt.header)
+				}
+				const jitter = 200 * time.Millisecond
+				waits := drawWaits(t, msgpush.RetryPolicy{MaxAttempts: 2, MaxWait: tt.maxWait}, 400, step)
+				if tt.header == in7Seconds {
+					for i := range waits[0] {
+						waits[0][i] -= time.Second // of the second response
+					}
+				}
+				assertUniform(t, tt.want, tt.want+jitter, waits[0])
+			})
+		})
+	}
+}
+
+func TestCallersSpreadAfterACommonRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 150
+		start := time.Now()
+		var mu sync.Mutex
+		returned := map[time.Duration]int{} // callers by 10 ms
+		client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			since := time.Since(start)
+			if since == 0 {
+				return status(503, "Retry-After", "1")(r)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			returned[since.Truncate(10*time.Millisecond)]++
+			return succeeding(r)
+		}), defaultRetries)
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		total := 0
+		for since, n := range returned {
+			assert.GreaterOrEqual(t, since, time.Second)
+			assert.Less(t, n, callers/4, "callers that returned after %v", since)
+			total += n
+		}
+		assert.Equal(t, callers, total)
 	})
-	for name, step := range map[string]roundTripper{"header": stalling, "body": stalledBody} {
-		for timeout, opts := range map[time.Duration][]msgpush.Option{
-			msgpush.DefaultTimeout: {once},
-			time.Second:            {once, msgpush.WithTimeout(time.Second)},
+}
+
+func TestARetryAfterLongerThanMaxWaitIsAnErrorImmediately(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"31": 31 * time.Second, "86400": 24 * time.Hour, "99999999999999999999": math.MaxInt64, "9223372036": 9223372036 * time.Second,
+	} {
+		for name, step := range map[string]roundTripFunc{
+			"429": status(429, "Retry-After", header), "503": status(503, "Retry-After", header), "503 with a cut body": cutOffBody(503, "Retry-After", header),
 		} {
-			t.Run(name, func(t *testing.T) {
+			t.Run(name+" "+header, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					transport := newScript(step)
-					_, err := clientThrough(t, transport, opts...).MPList(ctx, msgpush.PageRequest{})
-					assert.Equal(t, timeout, time.Since(transport.start))
-					assert.ErrorIs(t, err, context.DeadlineExceeded)
-					var netErr net.Error
-					require.ErrorAs(t, err, &netErr)
-					assert.True(t, netErr.Timeout())
+					_, err := newClientWithTransport(t, transport, defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
+					assert.Equal(t, want, onlyError[*msgpush.APIError](t, err).RetryAfter)
+					assertAttempts(t, 1, err)
+					assert.ErrorContains(t, err, "retry after "+want.String())
+					assert.ErrorContains(t, err, "Retry-After is longer than MaxWait, 30s")
+					assert.Equal(t, []time.Duration{0}, transport.times)
+					assert.Zero(t, time.Since(transport.start))
 				})
 			})
 		}
 	}
 }
 
-func TestAnAttemptThatTookTooLongSaysSo(t *testing.T) {
-	// Not every transport gives the cause for which a context has ended.
-	steps := map[string]roundTripper{
-		"cause of the header": stalling,
-		"error of the header": func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() },
-		"error of the body": reading(200, func(r *http.Request) io.Reader {
-			return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, r.Context().Err() })
-		}),
+func TestARetryThatDoesNotFitTheDeadlineIsNotMade(t *testing.T) {
+	ms := time.Millisecond
+	tests := []struct {
+		name    string
+		step    roundTripFunc
+		timeout time.Duration
+		fits    bool
+	}{
+		{"Retry-After of 5s, 1s left", status(503, "Retry-After", "5"), time.Second, false},
+		{"Retry-After of 5s, 4s left", status(503, "Retry-After", "5"), 4 * time.Second, false},
+		{"Retry-After of 5s, 5s left", status(503, "Retry-After", "5"), 5 * time.Second, false},
+		{"Retry-After of 5s, 5.2s left", status(503, "Retry-After", "5"), 5200*ms + 1, true},
+		{"429 without Retry-After, 1s left", status(429), time.Second, false},
+		{"429 without Retry-After, 1.2s left", status(429), 1200*ms + 1, true},
+		{"connection closed, 200ms left", failing(io.EOF), 200*ms + 1, true},
+		{"cut JSON, 200ms left", okBody(`{"code":2`), 200*ms + 1, true},
 	}
-	for name, step := range steps {
-		t.Run(name, func(t *testing.T) {
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, err := clientThrough(t, newScript(step), msgpush.WithTimeout(3*time.Second)).MPList(ctx, msgpush.PageRequest{})
-				assert.ErrorContains(t, err, "no whole answer within 3s (see WithTimeout)")
-				assertNoNil(t, err)
+				ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
+				defer cancel()
+				transport := newScript(tt.step, succeeding)
+				_, err := newClientWithTransport(t, transport, defaultRetries).MPList(ctx, msgpush.PageRequest{})
+				if tt.fits {
+					require.NoError(t, err)
+					return
+				}
+				assert.Zero(t, time.Since(transport.start))
+				onlyError[*msgpush.APIError](t, err)
+				assert.NotErrorIs(t, err, context.DeadlineExceeded, "no deadline has passed")
+				assertAttempts(t, 1, err)
+				assert.ErrorContains(t, err, "no time for a retry before the deadline")
+			})
+		})
+	}
+	t.Run("other failures", func(t *testing.T) {
+		for _, step := range []roundTripFunc{failing(io.EOF), okBody(`{"code":2`)} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 1)
+				defer cancel()
+				transport := newScript(step)
+				policy := msgpush.RetryPolicy{MinWait: math.MaxInt64, MaxWait: math.MaxInt64}
+				_, err := newClientWithTransport(t, transport, msgpush.WithRetry(policy)).MPList(ctx, msgpush.PageRequest{})
+				assert.Zero(t, time.Since(transport.start))
+				assert.NotErrorIs(t, err, context.DeadlineExceeded, "no deadline has passed")
+				assert.ErrorContains(t, err, "(1 attempt; no time for a retry before the deadline)")
+			})
+		}
+	})
+}
+
+func TestTheLastFailureIsReturned(t *testing.T) {
+	tests := []struct {
+		name  string
+		steps []roundTripFunc
+		text  string
+		check func(*testing.T, error)
+	}{
+		{"HTTP 503", []roundTripFunc{failing(io.EOF), status(500), status(503, "Retry-After", "2")},
+			"HTTP 503 Service Unavailable, code 5030: busy (retry after 2s; 7 attempts)",
+			func(t *testing.T, err error) { assert.Equal(t, 5030, onlyError[*msgpush.APIError](t, err).Code) }},
+		{"connection closed", []roundTripFunc{status(500), okBody(""), failing(io.EOF)},
+			"no response from http://push.example.com: EOF (7 attempts)",
+			func(t *testing.T, err error) {
+				assert.NoError(t, onlyError[*msgpush.RequestError](t, err).Last)
+				assert.ErrorIs(t, err, io.EOF)
+			}},
+		{"JSON that ends too early", []roundTripFunc{status(500), okBody(`{"code":2`)},
+			"HTTP 200: cannot decode the response: the JSON ends too early, after 9 bytes (7 attempts)",
+			func(t *testing.T, err error) {
+				assert.Equal(t, `{"code":2`, string(onlyError[*msgpush.DecodeError](t, err).Body))
+				assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+			}},
+		{"permanent failure after transient ones", []roundTripFunc{status(500), failing(io.EOF), status(404)},
+			"HTTP 404 Not Found, code 4040: busy (3 attempts)",
+			func(t *testing.T, err error) { onlyError[*msgpush.APIError](t, err) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, err := newClientWithTransport(t, newScript(tt.steps...), defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
+				require.EqualError(t, err, "msgpush: official-account channel list: "+tt.text)
+				tt.check(t, err)
 			})
 		})
 	}
 }
 
-// assertNoNil checks that an error wraps no nil, which some who walk through the
-// chain do not expect.
-func assertNoNil(t *testing.T, err error) {
+// quotaUsedUp is part of the text of an error after which a retry was not made for
+// want of quota.
+const quotaUsedUp = "no retry: the retry quota is used up"
+
+// A quotaClient is a client with a retry quota and the requests that it has sent.
+type quotaClient struct {
+	*msgpush.Client
+	transport *script
+}
+
+func newQuotaClient(t *testing.T, policy msgpush.RetryPolicy, opts ...msgpush.Option) *quotaClient {
 	t.Helper()
-	if err == nil {
-		t.Error("nil in the chain of an error")
-	}
-	switch e := err.(type) { //nolint:errorlint // this walks the chain itself
-	case interface{ Unwrap() []error }:
-		for _, wrapped := range e.Unwrap() {
-			assertNoNil(t, wrapped)
-		}
-	case interface{ Unwrap() error }:
-		if wrapped := e.Unwrap(); wrapped != nil {
-			assertNoNil(t, wrapped)
-		}
-	}
+	q := &quotaClient{transport: newScript(status(503))}
+	q.Client = newClientWithTransport(t, q.transport, append(opts, msgpush.WithRetry(policy))...)
+	return q
 }
 
-func TestTheContextOfAnAttemptEndsWithIt(t *testing.T) {
-	var attempts []context.Context
-	keeping := func(step roundTripper) roundTripper {
-		return func(r *http.Request) (*http.Response, error) {
-			attempts = append(attempts, r.Context())
-			return step(r)
-		}
-	}
-	noBody := func(r *http.Request) (*http.Response, error) {
-		resp := response(r, 503, "")
-		resp.Body = http.NoBody
-		return resp, nil
-	}
-	synctest.Test(t, func(t *testing.T) {
-		steps := newScript(keeping(failing(io.EOF)), keeping(status(503)), keeping(noBody), keeping(succeeding))
-		_, err := clientThrough(t, steps, defaults).MPList(ctx, msgpush.PageRequest{})
-		require.NoError(t, err)
-		require.Len(t, attempts, 4)
-		for i, attempt := range attempts {
-			assert.Error(t, attempt.Err(), "attempt %d", i+1)
-		}
-	})
+// call makes a call with a transport that follows the steps. It returns the number
+// of requests and the error.
+func (q *quotaClient) call(ctx context.Context, steps ...roundTripFunc) (int, error) {
+	q.transport.steps, q.transport.times = steps, nil
+	_, err := q.MPList(ctx, msgpush.PageRequest{})
+	return len(q.transport.times), err
 }
 
-// limiter counts the waits for it, and fails from the n-th on.
-type limiter struct {
-	waits, fail int
-	delay       time.Duration
-}
-
-func (l *limiter) Wait(ctx context.Context) error {
-	l.waits++
-	if l.waits >= l.fail {
-		return errors.New("no more turns")
+func TestEachRetryTakesOneFromTheQuota(t *testing.T) {
+	tests := []struct {
+		name             string
+		quota, maxTries  int
+		calls            int
+		requests, denied int // of all calls together
+	}{
+		{"one", 1, 7, 3, 3 + 1, 3},
+		{"enough for a call and a half", 9, 7, 4, 4 + 9, 3},
+		{"0 means 1,000", 0, 7, 200, 200 + 1000, 34},
+		{"0 means 1,000 within one call", 0, 1200, 1, 1 + 1000, 1},
+		{"negative means no quota", -1, 1200, 2, 2400, 0},
+		{"the largest", math.MaxInt, 10, 20, 200, 0},
 	}
-	select {
-	case <-time.After(l.delay):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := newQuotaClient(t, msgpush.RetryPolicy{Quota: tt.quota, MaxAttempts: tt.maxTries, MinWait: 1, MaxWait: 1})
+				requests, denied := 0, 0
+				for range tt.calls {
+					n, err := client.call(t.Context(), status(503))
+					requests += n
+					assertAttempts(t, n, err)
+					if strings.Contains(err.Error(), quotaUsedUp) {
+						denied++
+					}
+				}
+				assert.Equal(t, tt.requests, requests)
+				assert.Equal(t, tt.denied, denied)
+			})
+		})
 	}
-}
-
-func TestTheRateLimiterIsWaitedForBeforeEveryAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &limiter{fail: 100, delay: 25 * time.Second}
-		transport := newScript(status(503, "Retry-After", "1"))
-		_, err := clientThrough(t, transport, defaults, msgpush.WithRateLimiter(l), msgpush.WithTimeout(time.Second)).MPList(ctx, msgpush.PageRequest{})
-		require.Error(t, err)
-		assert.Equal(t, 4, l.waits)
-		assert.Equal(t, []time.Duration{25 * time.Second, 51 * time.Second, 77 * time.Second, 103 * time.Second}, transport.times)
-	})
-}
-
-func TestAnErrorOfTheRateLimiterEndsTheCall(t *testing.T) {
-	for attempts := range 3 {
+	t.Run("client without WithRetry", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			transport := newScript(status(503))
-			_, err := clientThrough(t, transport, defaults, msgpush.WithRateLimiter(&limiter{fail: attempts + 1})).MPList(ctx, msgpush.PageRequest{})
-			var callErr *msgpush.CallError
-			require.ErrorAs(t, err, &callErr)
-			assert.Equal(t, attempts, callErr.Attempts)
-			assert.Len(t, transport.times, attempts)
-			assert.ErrorContains(t, err, "no more turns")
-			var apiErr *msgpush.APIError
-			assert.Equal(t, attempts > 0, errors.As(err, &apiErr))
+			client, err := msgpush.NewClient("http://push.example.com", testKey, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			require.NoError(t, err)
+			for range 200 {
+				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+				require.Error(t, err)
+			}
+			assert.Len(t, transport.times, 200+1000)
+		})
+	})
+}
+
+func TestWithoutQuotaTheFailureIsReturnedImmediately(t *testing.T) {
+	for name, tt := range map[string]struct {
+		step  roundTripFunc
+		check func(*testing.T, error)
+	}{
+		"HTTP 503":          {status(503), func(t *testing.T, err error) { onlyError[*msgpush.APIError](t, err) }},
+		"cut JSON":          {okBody(`{"code":2`), func(t *testing.T, err error) { onlyError[*msgpush.DecodeError](t, err) }},
+		"connection closed": {failing(io.EOF), func(t *testing.T, err error) { onlyError[*msgpush.RequestError](t, err) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := newQuotaClient(t, msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})
+				_, err := client.call(t.Context(), tt.step)
+				assertAttempts(t, 2, err)
+				assert.NotContains(t, err.Error(), quotaUsedUp, "the quota was enough")
+				start := time.Now()
+				_, err = client.call(t.Context(), tt.step)
+				assert.Zero(t, time.Since(start))
+				tt.check(t, err)
+				assertAttempts(t, 1, err)
+				assert.Equal(t, 1, strings.Count(err.Error(), quotaUsedUp), err.Error())
+				assert.True(t, strings.HasSuffix(err.Error(), "(1 attempt; "+quotaUsedUp+")"), err.Error())
+			})
 		})
 	}
 }
 
-func TestAContextThatEndsWhileWaitingForTheRateLimiter(t *testing.T) {
+func TestWhichRetriesGiveTheirQuotaBack(t *testing.T) {
+	keys := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) { return rejected + "k", nil })
+	tests := []struct {
+		name  string
+		retry []roundTripFunc // after the first attempt
+		back  bool
+	}{
+		{"success", []roundTripFunc{succeeding}, true},
+		{"HTTP 404", []roundTripFunc{status(404)}, true},
+		{"envelope with an error code", []roundTripFunc{okBody(`{"code":500}`)}, true},
+		{"HTML page", []roundTripFunc{okBody("<html>")}, true},
+		{"permanent failure of the transport", []roundTripFunc{failing(http.ErrSchemeMismatch)}, true},
+		{"rejected key, then success", []roundTripFunc{status(401), succeeding}, true},
+		{"rejected key, then HTTP 503", []roundTripFunc{status(401), status(503)}, true},
+
+		{"HTTP 503", []roundTripFunc{status(503)}, false},
+		{"HTTP 429", []roundTripFunc{status(429)}, false},
+		{"Retry-After longer than MaxWait", []roundTripFunc{status(503, "Retry-After", "3600")}, false},
+		{"connection closed", []roundTripFunc{failing(io.EOF)}, false},
+		{"timeout", []roundTripFunc{stalling}, false},
+		{"cut JSON", []roundTripFunc{okBody(`{"code":2`)}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				transport := newScript(nil)
+				client := &quotaClient{clientFrom(t, keys, transport, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})), transport}
+				for i := range 30 {
+					requests, _ := client.call(t.Context(), append([]roundTripFunc{status(503)}, tt.retry...)...)
+					if i == 0 || tt.back {
+						assert.Equal(t, 1+len(tt.retry), requests, "call %d", i+1)
+					} else {
+						assert.Equal(t, 1, requests, "call %d", i+1)
+					}
+				}
+			})
+		})
+	}
+}
+
+// failOnRetry is a rate limiter that fails before a retry.
+type failOnRetry struct{ transport *script }
+
+func (l failOnRetry) Wait(context.Context) error {
+	if len(l.transport.times) > 0 {
+		return errors.New("no tokens")
+	}
+	return nil
+}
+
+func TestARetryThatIsNotMadeGivesItsQuotaBack(t *testing.T) {
+	tests := map[string]func(t *testing.T, transport *script) (context.Context, []msgpush.Option){
+		"canceled wait": func(t *testing.T, _ *script) (context.Context, []msgpush.Option) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			return ctx, nil
+		},
+		"failure of the limiter": func(t *testing.T, transport *script) (context.Context, []msgpush.Option) {
+			return t.Context(), []msgpush.Option{msgpush.WithRateLimiter(failOnRetry{transport})}
+		},
+		"failure of the key source": func(t *testing.T, transport *script) (context.Context, []msgpush.Option) {
+			return t.Context(), []msgpush.Option{msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(context.Context, string) (string, error) {
+				if len(transport.times) > 0 {
+					return "", errors.New("no key")
+				}
+				return testKey, nil
+			}))}
+		},
+	}
+	for name, prepare := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				transport := newScript(nil)
+				_, opts := prepare(t, transport)
+				source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return testKey, nil })
+				policy := msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1})
+				client := &quotaClient{clientFrom(t, source, transport, append(opts, policy)...), transport}
+				for range 5 {
+					ctx, _ := prepare(t, transport)
+					requests, err := client.call(ctx, status(503, "Retry-After", "10"))
+					assert.Equal(t, 1, requests)
+					requestErr := onlyError[*msgpush.RequestError](t, err)
+					onlyError[*msgpush.APIError](t, requestErr.Last)
+					assert.NotContains(t, err.Error(), quotaUsedUp)
+				}
+			})
+		})
+	}
+}
+
+func TestTenCallsThatDoNotNeedARetryGiveOneBack(t *testing.T) {
+	for name, good := range map[string][]roundTripFunc{
+		"successes": {succeeding}, "rejections": {status(404)}, "pages that are not JSON": {okBody("<html>")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := newQuotaClient(t, msgpush.RetryPolicy{Quota: 3})
+				retries := func() int {
+					requests, err := client.call(t.Context(), status(503))
+					require.Error(t, err)
+					return requests - 1
+				}
+				require.Equal(t, 3, retries())
+				for range 2 {
+					for range 9 {
+						_, _ = client.call(t.Context(), good...)
+					}
+					assert.Zero(t, retries(), "after nine calls")
+					_, _ = client.call(t.Context(), good...)
+					assert.Equal(t, 1, retries(), "after ten calls")
+				}
+				for range 1000 {
+					_, _ = client.call(t.Context(), good...)
+				}
+				assert.Equal(t, 3, retries(), "no more than the quota")
+			})
+		})
+	}
+}
+
+func TestACallThatNeedsARetryGivesBackNoMoreThanItTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		transport := newScript(succeeding)
-		_, err := clientThrough(t, transport, msgpush.WithRateLimiter(&limiter{fail: 9, delay: time.Hour})).MPList(ctx, msgpush.PageRequest{})
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Empty(t, transport.times)
+		client := newQuotaClient(t, msgpush.RetryPolicy{Quota: 2, MaxAttempts: 2})
+		requests, _ := client.call(t.Context(), status(503))
+		require.Equal(t, 2, requests)
+		for range 20 { // the rest of the quota is enough for each
+			requests, err := client.call(t.Context(), status(503), succeeding)
+			require.NoError(t, err)
+			require.Equal(t, 2, requests)
+		}
+		requests, _ = client.call(t.Context(), status(503))
+		assert.Equal(t, 2, requests)
+		requests, _ = client.call(t.Context(), status(503))
+		assert.Equal(t, 1, requests)
 	})
 }
 
-func TestACallThatIsNotRepeatableGoesOnceOnceConnected(t *testing.T) {
-	r := msgpush.Request{Method: "POST", Path: "/api/open/x", Body: 1}
-	var arrived atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		arrived.Add(1)
-		panic(http.ErrAbortHandler)
-	}))
-	defer server.Close()
-	fast := msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1, MaxWait: time.Millisecond})
-
-	_, err := msgpush.Call[any](ctx, clientOf(t, server.URL, fast), r)
-	assertAttempts(t, 1, err)
-	assert.Equal(t, int32(1), arrived.Load())
-
-	// A transport that cannot connect at first, for a reason of its own.
-	dials := 0
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if dials++; dials < 3 {
-			return nil, errors.New("the cable is not in")
+func TestManyCallersOutlastAShortOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, before, outage, total = 64, time.Second, 2 * time.Second, 5 * time.Second
+		start := time.Now()
+		client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(20 * time.Millisecond)
+			if since := time.Since(start); since >= before && since < before+outage {
+				return nil, errors.New("connection refused")
+			}
+			return succeeding(r)
+		}), defaultRetries)
+		var calls, lost atomic.Int64
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for time.Since(start) < total {
+					calls.Add(1)
+					if _, err := client.MPList(t.Context(), msgpush.PageRequest{}); err != nil {
+						lost.Add(1)
+						assert.NotContains(t, err.Error(), quotaUsedUp)
+					}
+				}
+			})
 		}
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}}
-	defer transport.CloseIdleConnections()
-	_, err = msgpush.Call[any](ctx, clientOf(t, server.URL, fast, msgpush.WithHTTPClient(&http.Client{Transport: transport})), r)
-	assertAttempts(t, 3, err)
-	assert.Equal(t, int32(2), arrived.Load())
+		wg.Wait()
+		assert.Greater(t, calls.Load(), int64(5_000))
+		// With the default waits, 1 call in 100 makes all its attempts within 2 s.
+		assert.LessOrEqual(t, lost.Load(), int64(10), "of %d calls", calls.Load())
+	})
+}
 
-	server.Close()
-	_, err = msgpush.Call[any](ctx, clientOf(t, server.URL, fast), r)
-	assertAttempts(t, 4, err)
+func TestALastingOutageGetsFewRetriesAndRetriesWorkAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, callsEach = 64, 200
+		var failures, requests atomic.Int64
+		failures.Store(math.MaxInt64)
+		client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			requests.Add(1)
+			if failures.Add(-1) >= 0 {
+				return status(503)(r)
+			}
+			return succeeding(r)
+		}), defaultRetries)
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for range callsEach {
+					_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+					assert.Error(t, err)
+				}
+			})
+		}
+		wg.Wait()
+		assert.LessOrEqual(t, requests.Load(), int64(14_080), "for %d calls", callers*callsEach)
+
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		assert.ErrorContains(t, err, quotaUsedUp)
+		failures.Store(0)
+		for range 10 {
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			require.NoError(t, err)
+		}
+		failures.Store(1)
+		requests.Store(0)
+		_, err = client.MPList(t.Context(), msgpush.PageRequest{})
+		require.NoError(t, err)
+		assert.Equal(t, int64(2), requests.Load())
+	})
 }

@@ -1,193 +1,95 @@
 package msgpush
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
-
-	"github.com/google/go-querystring/query"
-	"github.com/hashicorp/go-retryablehttp"
 )
 
-const (
-	headerAccessKey = "Access-Key" // as net/http spells the document's access-key
-	contentTypeJSON = "application/json"
-)
-
-// An answer is one whole response, read to its end.
-type answer struct {
-	operation string
-	status    int
-	header    http.Header
-	body      []byte        // valid until the exchange ends
-	wait      time.Duration // that the service asks for
-	key       Secret        // the access key that the request carried
-	attempts  int           // how many it took to get the answer
+// defaultTransport is shared by all clients without a transport of their own. It
+// differs from http.DefaultTransport in three ways. It keeps an idle connection for
+// each of many concurrent callers. It pings an HTTP/2 connection that is silent for
+// 5 s and closes it if no reply comes within 5 s: without pings, calls would use a
+// dead connection until they time out. It reports the status with which a proxy
+// rejects CONNECT.
+var defaultTransport = &http.Transport{
+	Proxy:                  http.ProxyFromEnvironment,
+	OnProxyConnectResponse: checkProxyConnect,
+	DialContext:            (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+	ForceAttemptHTTP2:      true,
+	HTTP2:                  &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
+	MaxIdleConnsPerHost:    math.MaxInt,
+	IdleConnTimeout:        90 * time.Second,
+	TLSHandshakeTimeout:    10 * time.Second,
+	ExpectContinueTimeout:  time.Second,
 }
 
-// success reports whether the HTTP status is 2xx, the first of the things that
-// make a call a success.
-func (a *answer) success() bool { return a.status/100 == 2 }
-
-// newRequest builds a request with what part 5 of the document has every request
-// carry: the access key and, with a POST, even one without a body, the content
-// type.
-func (c *Client) newRequest(ctx context.Context, r Request, key Secret) (*retryablehttp.Request, error) {
-	q, err := encodeQuery(r.Query)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the query: %w", err)
+func checkProxyConnect(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
 	}
-	var body any // of type []byte, or nil if there is none
-	if r.Body != nil {
-		body, err = json.Marshal(r.Body)
-		if err != nil {
-			return nil, fmt.Errorf("encoding the body: %w", err)
-		}
-	}
-	req, err := retryablehttp.NewRequestWithContext(ctx, r.Method, c.baseURL+r.Path, body)
-	if err != nil {
-		return nil, err
-	}
-	req.URL.RawQuery = q.Encode()
-	keepFromReplaying(req, r.Repeatable && c.retry.MaxAttempts > 1)
-	values := []string{string(key), contentTypeJSON, c.userAgent, contentTypeJSON}
-	req.Header[headerAccessKey] = values[0:1:1]
-	req.Header["Accept"] = values[1:2:2]
-	req.Header["User-Agent"] = values[2:3:3]
-	if r.Method == http.MethodPost || r.Body != nil {
-		req.Header["Content-Type"] = values[3:4:4]
-	}
-	return req, nil
+	return &proxyError{host: proxy.Host, status: resp.StatusCode}
 }
 
-// keepFromReplaying keeps net/http from sending a request a second time by
-// itself, as it does when a kept connection turns out to be closed: whether a
-// request may be repeated is not for it to know. It needs a function for that to
-// get the body again or, for a GET and its like, no body at all. An empty one,
-// which does not show on the wire of HTTP/1, is given only to a request that must
-// not be repeated, since it would be one more frame of HTTP/2.
-func keepFromReplaying(req *retryablehttp.Request, repeatable bool) {
-	lacksBody := req.ContentLength == 0
-	if lacksBody && !repeatable && slices.Contains([]string{
-		http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete,
-	}, req.Method) {
-		_ = req.SetBody([]byte{}) // which cannot fail
-	}
-	req.GetBody = nil
+// A proxyError means that a proxy rejected CONNECT.
+type proxyError struct {
+	host   string
+	status int
 }
 
-// encodeQuery encodes a struct with url tags, or passes url.Values through.
-func encodeQuery(q any) (url.Values, error) {
-	if v, ok := q.(url.Values); ok {
-		return v, nil
-	}
-	return query.Values(q)
+func (e *proxyError) Error() string {
+	return fmt.Sprintf("the proxy %s rejected CONNECT: %s", e.host, statusText(e.status))
 }
 
-// readAnswer reads a response to its end, or to the limit, into a buffer. Where
-// that fails, the answer has what was read.
-func readAnswer(resp *http.Response, body *bytes.Buffer, limit int64) (*answer, error) {
-	defer resp.Body.Close()
-	body.Reset()
-	a := &answer{status: resp.StatusCode, header: resp.Header, wait: retryAfter(resp.Header)}
-	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return a, nil // what follows is no body, and has no end
-	}
-	if resp.ContentLength > limit && resp.Body != http.NoBody {
-		return a, &bodyTooLargeError{limit}
-	}
-	_, err := body.ReadFrom(io.LimitReader(resp.Body, limit+1))
-	a.body = body.Bytes()
-	if int64(len(a.body)) > limit {
-		return a, &bodyTooLargeError{limit}
-	}
-	return a, err
-}
+// errBadLocation means that a redirect has a Location that http.Client cannot
+// parse. http.Client would return an untyped error.
+var errBadLocation = errors.New("the response is a redirect whose Location is not a URL")
 
-// newTransport returns the transport of all clients that are given no other.
-// It is that of net/http with a pool that does not close a connection which
-// the next of many concurrent callers could use.
-func newTransport() *http.Transport {
-	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
-	return &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           dialer.DialContext,
-		ForceAttemptHTTP2:     true,
-		MaxIdleConnsPerHost:   math.MaxInt,
-		IdleConnTimeout:       90 * time.Second,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ExpectContinueTimeout: time.Second,
-	}
-}
-
-var defaultTransport = newTransport()
-
-// An attemptTransport is what one attempt goes through.
+// An attemptTransport applies the timeout of an attempt, from the request to the
+// end of the body. The Timeout of an http.Client would take a goroutine and a
+// second timer for each request, as for every transport that wraps a transport.
 //
-// It bounds the time from the request to the end of the body. The Timeout of an
-// http.Client would do so with a goroutine and a second timer for each request,
-// as it does for every transport that is not the one of net/http itself.
-//
-// It keeps http.Client from redirects. The interface has none to follow, and
-// http.Client would send the access key wherever one points. A CheckRedirect
-// function would come too late: before http.Client calls it, it fails on a
-// Location that it cannot parse, and the status is lost. So the Location is put
-// where only this package looks for it.
-//
-// It does not pass on CloseIdleConnections, which go-retryablehttp calls
-// whenever a call fails, and which would close the connections of all others.
+// It has no method CloseIdleConnections, which go-retryablehttp calls when a call
+// fails: that would close the idle connections of all other calls.
 type attemptTransport struct {
 	next    http.RoundTripper
-	timeout *timeoutError // with the time that an attempt may take
+	timeout time.Duration
 }
 
-// headerLocation is where attemptTransport puts the Location. No service can
-// send a header of this name.
-const headerLocation = "msgpush location"
-
 func (t attemptTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if deadline, ok := req.Context().Deadline(); ok && time.Until(deadline) <= t.timeout.limit {
-		return t.send(req) // the call ends before the attempt has to
+	ctx, cancel := req.Context(), func() {}
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > t.timeout { // or else the call ends first
+		ctx, cancel = context.WithTimeoutCause(ctx, t.timeout, &timeoutError{t.timeout})
+		req = req.WithContext(ctx)
 	}
-	ctx, cancel := context.WithTimeoutCause(req.Context(), t.timeout.limit, t.timeout)
-	resp, err := t.send(req.WithContext(ctx))
+	resp, err := t.next.RoundTrip(req)
+	if err == nil && resp != nil && slices.Contains(redirectStatuses, resp.StatusCode) {
+		if _, locationErr := url.Parse(resp.Header.Get("Location")); locationErr != nil {
+			resp.Body.Close()
+			resp, err = nil, errBadLocation
+		}
+	}
 	if err != nil || resp == nil || resp.Body == nil || resp.Body == http.NoBody {
 		defer cancel()
-		return resp, asTimeout(ctx, err)
+		return resp, timeoutOr(ctx, err)
 	}
 	resp.Body = &timedBody{resp.Body, ctx, cancel}
 	return resp, nil
 }
 
-func (t attemptTransport) send(req *http.Request) (*http.Response, error) {
-	resp, err := t.next.RoundTrip(req)
-	if err != nil || resp == nil || resp.StatusCode/100 != 3 {
-		return resp, err
-	}
-	return withoutLocation(resp), nil
-}
+// redirectStatuses are the statuses for which http.Client parses the Location.
+var redirectStatuses = []int{301, 302, 303, 307, 308}
 
-func withoutLocation(resp *http.Response) *http.Response {
-	r := *resp // the transport of the caller may keep the response
-	r.Header = resp.Header.Clone()
-	if r.Header == nil {
-		r.Header = make(http.Header)
-	}
-	r.Header[headerLocation] = r.Header["Location"]
-	r.Header.Del("Location")
-	return &r
-}
-
-// A timedBody is a body that has to be read before its context ends.
+// A timedBody is the body of a response whose attempt has a timeout.
 type timedBody struct {
 	io.ReadCloser
 	ctx    context.Context
@@ -197,7 +99,7 @@ type timedBody struct {
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = asTimeout(b.ctx, err)
+		err = timeoutOr(b.ctx, err)
 	}
 	return n, err
 }
@@ -207,59 +109,43 @@ func (b *timedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// A timeoutError is an attempt that took too long.
-type timeoutError struct {
-	limit time.Duration
-	cause error // what the transport says, if it says anything else
-}
+// A timeoutError means that an attempt took longer than its timeout.
+type timeoutError struct{ timeout time.Duration }
 
 func (e *timeoutError) Error() string {
-	text := fmt.Sprintf("no whole answer within %v (see WithTimeout)", e.limit)
-	if e.cause != nil {
-		text += ": " + e.cause.Error()
-	}
-	return text
+	return fmt.Sprintf("no complete response within %v (see WithTimeout)", e.timeout)
 }
 
+// Timeout makes a url.Error that wraps e report a timeout.
 func (e *timeoutError) Timeout() bool { return true }
+func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-func (e *timeoutError) Unwrap() []error {
-	if e.cause == nil {
-		return []error{context.DeadlineExceeded}
-	}
-	return []error{context.DeadlineExceeded, e.cause}
-}
-
-// asTimeout returns the error of an attempt as a timeoutError if its time is
-// up. Not every transport returns the cause for which the context ended.
-func asTimeout(ctx context.Context, err error) error {
-	timeout, ok := errors.AsType[*timeoutError](context.Cause(ctx))
-	if !ok || err == nil || errors.Is(err, timeout) {
-		return err
-	}
-	return &timeoutError{timeout.limit, err}
-}
-
-// A bodyTooLargeError is a body over the limit of the client.
-type bodyTooLargeError struct{ limit int64 }
-
-func (e *bodyTooLargeError) Error() string {
-	return fmt.Sprintf("the body is longer than the limit of %d bytes (see WithMaxResponseBytes)", e.limit)
-}
-
-// withoutQuery takes the query out of the URL that a *url.Error quotes, since
-// that may hold what the caller wants in no log.
-func withoutQuery(err error) error {
-	if err == nil {
-		return nil
-	}
-	var e *url.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	if u, parseErr := url.Parse(e.URL); parseErr == nil {
-		u.RawQuery = ""
-		e.URL = u.String()
+// timeoutOr returns the timeoutError of an attempt whose timeout has passed, and
+// err otherwise. Not every transport returns the cause of a context.
+func timeoutOr(ctx context.Context, err error) error {
+	if timeout, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok && err != nil {
+		return timeout
 	}
 	return err
+}
+
+// A connTrace records whether a connection was made for a request.
+type connTrace struct{ wanted, made atomic.Bool }
+
+func (t *connTrace) withTrace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { t.wanted.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { t.made.Store(true) },
+	})
+}
+
+// notSent reports whether a request that failed with err provably was not sent. A
+// transport other than net/http's may not call the trace. Then only err can show
+// it.
+func (t *connTrace) notSent(err error) bool {
+	if t.made.Load() {
+		return false
+	}
+	var opErr *net.OpError
+	return t.wanted.Load() || errors.As(err, &opErr) && opErr.Op == "dial"
 }

@@ -45,8 +45,8 @@ func TestFaults(t *testing.T) {
 	}
 	callError := func(target error, text string) func(*testing.T, error) {
 		return func(t *testing.T, err error) {
-			var callErr *msgpush.CallError
-			require.ErrorAs(t, err, &callErr)
+			var requestErr *msgpush.RequestError
+			require.ErrorAs(t, err, &requestErr)
 			if target != nil {
 				assert.ErrorIs(t, err, target)
 			}
@@ -82,10 +82,10 @@ func TestFaults(t *testing.T) {
 			assert.ErrorContains(t, err, "https://push.example.com/elsewhere")
 		}},
 		{"another redirect", msgpushtest.Redirect("/elsewhere").WithStatus(307), apiError(307, 0, "")},
-		{"endless body", msgpushtest.Endless(), callError(nil, "limit of 1048576 bytes")},
+		{"endless body", msgpushtest.Endless(), callError(nil, "limit is 1048576 bytes")},
 		{"reset", msgpushtest.Reset(), callError(nil, "")},
-		{"reset in the body", msgpushtest.ResetInBody(), callError(nil, "reading the answer")},
-		{"truncated body", msgpushtest.Truncate(), callError(io.ErrUnexpectedEOF, "reading the answer")},
+		{"reset in the body", msgpushtest.ResetInBody(), callError(nil, "reading the response")},
+		{"truncated body", msgpushtest.Truncate(), callError(io.ErrUnexpectedEOF, "reading the response")},
 		{"delay", msgpushtest.Delay(time.Millisecond), func(t *testing.T, err error) { assert.NoError(t, err) }},
 		{"delay that is too long", msgpushtest.Delay(time.Hour), callError(context.DeadlineExceeded, "")},
 		{"one of its own", msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
@@ -220,8 +220,8 @@ func TestClosingBreaksOffWhatLasts(t *testing.T) {
 			require.NoError(t, err)
 			server.Close()
 			server.Close()
-			var callErr *msgpush.CallError
-			assert.ErrorAs(t, <-done, &callErr, "the answer looks whole")
+			var requestErr *msgpush.RequestError
+			assert.ErrorAs(t, <-done, &requestErr, "the answer looks whole")
 		})
 	}
 }

@@ -301,10 +301,17 @@ func (s *Server) mailDetail(r *http.Request) (any, *refusal) {
 	}
 	for _, channel := range s.snapshot().MailChannels {
 		if strconv.FormatInt(channel.ID, 10) == id {
-			return channel, nil
+			return mailChannelOnWire{channel, string(channel.Password)}, nil
 		}
 	}
 	return nil, refuse(CodeNotFound, "there is no mail channel with the id %q", id)
+}
+
+// A mailChannelOnWire is a mail channel as the service sends it. A Secret encodes to
+// "[redacted]".
+type mailChannelOnWire struct {
+	msgpush.MailChannel
+	Password string `json:"password"`
 }
 
 func (s *Server) mpList(r *http.Request) (any, *refusal) {

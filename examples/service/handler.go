@@ -143,13 +143,11 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	h.write(w, r, status, errorAnswer{text, requestID(r.Context())})
 }
 
-// describe returns the status for an error and what a client is told of it. The
-// order is that of the client's errors: one that gave up for want of time has
-// the last refusal too, which says more.
+// describe returns the status and the text of the response to an error.
 func describe(err error) (status int, text string) {
 	var apiErr *msgpush.APIError
 	var decodeErr *msgpush.DecodeError
-	var callErr *msgpush.CallError
+	var requestErr *msgpush.RequestError
 	switch {
 	case errors.Is(err, errRuleID):
 		return http.StatusBadRequest, errRuleID.Error()
@@ -161,7 +159,7 @@ func describe(err error) (status int, text string) {
 		return http.StatusBadGateway, "the message push service gave an answer that cannot be understood"
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout, "the message push service did not answer in time"
-	case errors.As(err, &callErr):
+	case errors.As(err, &requestErr):
 		return http.StatusServiceUnavailable, "the message push service cannot be reached"
 	default:
 		return http.StatusInternalServerError, "internal error"

@@ -140,7 +140,7 @@ func failing(err error) fakeService {
 // slow is a service that never answers.
 var slow = fakeService{func(ctx context.Context) error {
 	<-ctx.Done()
-	return &msgpush.CallError{Operation: "message rule list", Attempts: 1, Err: ctx.Err()}
+	return &msgpush.RequestError{Operation: "message rule list", Attempts: 1, Err: ctx.Err()}
 }}
 
 func TestErrorsOfTheServiceHaveAStatusAndTellNothingOfIt(t *testing.T) {
@@ -157,10 +157,10 @@ func TestErrorsOfTheServiceHaveAStatusAndTellNothingOfIt(t *testing.T) {
 		{"internal error", &msgpush.APIError{HTTPStatus: 500, Msg: inside, RetryAfter: time.Second}, 502, "the message push service refused", ""},
 		{"too many requests", &msgpush.APIError{HTTPStatus: 429, Msg: inside, RetryAfter: 1500 * time.Millisecond}, 503, "the message push service is busy", "2"},
 		{"unavailable", &msgpush.APIError{HTTPStatus: 503, Msg: inside}, 503, "the message push service is busy", ""},
-		{"no time to wait as asked", &msgpush.CallError{Err: errors.Join(context.DeadlineExceeded, &msgpush.APIError{HTTPStatus: 503, Msg: inside, RetryAfter: time.Minute})}, 503, "the message push service is busy", "60"},
+		{"no time for the requested wait", &msgpush.APIError{HTTPStatus: 503, Msg: inside, RetryAfter: time.Minute}, 503, "the message push service is busy", "60"},
 		{"not understood", &msgpush.DecodeError{HTTPStatus: 200, Body: []byte(inside), Err: errors.New(inside)}, 502, "the message push service gave an answer that cannot be understood", ""},
-		{"no time left", &msgpush.CallError{Err: context.DeadlineExceeded}, 504, "the message push service did not answer in time", ""},
-		{"no connection", &msgpush.CallError{Err: errors.New("dial " + inside)}, 503, "the message push service cannot be reached", ""},
+		{"no time left", &msgpush.RequestError{Err: context.DeadlineExceeded}, 504, "the message push service did not answer in time", ""},
+		{"no connection", &msgpush.RequestError{Err: errors.New("dial " + inside)}, 503, "the message push service cannot be reached", ""},
 		{"anything else", errors.New(inside), 500, "internal error", ""},
 	}
 	for _, tt := range tests {
@@ -254,7 +254,7 @@ func TestProbesDoNotFloodTheService(t *testing.T) {
 		}
 		assert.Equal(t, 1, calls)
 
-		outcome = &msgpush.CallError{Err: errors.New("no connection")}
+		outcome = &msgpush.RequestError{Err: errors.New("no connection")}
 		time.Sleep(readyFor - time.Nanosecond)
 		assert.Equal(t, http.StatusOK, probe()[0])
 		assert.Equal(t, 1, calls)
@@ -310,7 +310,7 @@ func TestTheRetriesOfTheClientHaveTheIDOfTheRequest(t *testing.T) {
 		w := get(t.Context(), newHandler(client, time.Minute, logger), "/rules")
 		assert.Equal(t, http.StatusOK, w.Code)
 		first, _, _ := strings.Cut(log.String(), "\n")
-		assert.Contains(t, first, "msgpush: trying again")
+		assert.Contains(t, first, "msgpush: retry")
 		assert.Contains(t, first, `"request_id":"`+w.Header().Get("X-Request-Id")+`"`)
 	})
 }

@@ -173,7 +173,7 @@ func TestTheRetriesOfARequestAreLogged(t *testing.T) {
 			resp.Body.Close()
 		}
 	}()
-	assert.NotEmpty(t, p.waitFor(t, "msgpush: trying again")["request_id"])
+	assert.NotEmpty(t, p.waitFor(t, "msgpush: retry")["request_id"])
 	cancel() // the rest is not of interest
 	<-done
 	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))

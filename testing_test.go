@@ -22,8 +22,8 @@ const testKey = "ak-7Qx9-never-to-be-seen"
 // ctx is for the calls of which the context is not what is tested.
 var ctx = context.Background()
 
-// once is the policy of clients whose retries are not what is tested.
-var once = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
+// noRetries is the policy of clients whose retries are not what is tested.
+var noRetries = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
 
 // newClient returns a client of a service below the path prefix /gateway that
 // answers with h. Without an option that says otherwise it tries once.
@@ -31,27 +31,27 @@ func newClient(t testing.TB, h http.HandlerFunc, opts ...msgpush.Option) *msgpus
 	t.Helper()
 	server := httptest.NewServer(http.StripPrefix("/gateway", h))
 	t.Cleanup(server.Close)
-	return clientOf(t, server.URL+"/gateway", opts...)
+	return newClientAt(t, server.URL+"/gateway", opts...)
 }
 
-// clientOf returns a client of the service at a URL that, without an option that
+// newClientAt returns a client of the service at a URL that, without an option that
 // says otherwise, tries once.
-func clientOf(t testing.TB, baseURL string, opts ...msgpush.Option) *msgpush.Client {
+func newClientAt(t testing.TB, baseURL string, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
-	client, err := msgpush.NewClient(baseURL, testKey, append([]msgpush.Option{once}, opts...)...)
+	client, err := msgpush.NewClient(baseURL, testKey, append([]msgpush.Option{noRetries}, opts...)...)
 	require.NoError(t, err)
 	return client
 }
 
-// clientThrough returns a client that sends through a transport in memory and,
+// newClientWithTransport returns a client that sends through a transport in memory and,
 // without an option that says otherwise, tries once.
-func clientThrough(t testing.TB, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
+func newClientWithTransport(t testing.TB, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
-	return clientOf(t, "http://push.example.com", append([]msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: transport})}, opts...)...)
+	return newClientAt(t, "http://push.example.com", append([]msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: transport})}, opts...)...)
 }
 
-// answering is a service with one answer to everything.
-func answering(status int, contentType, body string) http.HandlerFunc {
+// respondWith is a service with one answer to everything.
+func respondWith(status int, contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(status)
@@ -59,40 +59,40 @@ func answering(status int, contentType, body string) http.HandlerFunc {
 	}
 }
 
-// answeringJSON is a service that answers every call with HTTP 200 and a body.
-func answeringJSON(body string) http.HandlerFunc {
-	return answering(http.StatusOK, "application/json", body)
+// respondWithJSON is a service that answers every call with HTTP 200 and a body.
+func respondWithJSON(body string) http.HandlerFunc {
+	return respondWith(http.StatusOK, "application/json", body)
 }
 
-// received is a request as it arrived.
-type received struct {
+// receivedRequest is a request as it arrived.
+type receivedRequest struct {
 	Method, Path, Query string
 	Header              http.Header
 	Body                string
 }
 
-// recording is a service that keeps what arrives, and answers with a body. The
+// recordRequests is a service that keeps what arrives, and answers with a body. The
 // requests may be read once the calls have returned.
-func recording(body string) (http.HandlerFunc, *[]received) {
-	var requests []received
+func recordRequests(body string) (http.HandlerFunc, *[]receivedRequest) {
+	var requests []receivedRequest
 	return func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
-		requests = append(requests, received{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Clone(), string(b)})
-		answeringJSON(body)(w, r)
+		requests = append(requests, receivedRequest{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Clone(), string(b)})
+		respondWithJSON(body)(w, r)
 	}, &requests
 }
 
-// refusingAll is a service that must not be called.
-func refusingAll(t testing.TB) http.HandlerFunc {
+// failOnRequest is a service that must not be called.
+func failOnRequest(t testing.TB) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s was sent", r.Method, r.URL)
 	}
 }
 
-// roundTripper is a transport that needs no network.
-type roundTripper func(*http.Request) (*http.Response, error)
+// roundTripFunc is a transport that needs no network.
+type roundTripFunc func(*http.Request) (*http.Response, error)
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func readFile(t testing.TB, elem ...string) string {
 	t.Helper()

@@ -1,0 +1,337 @@
+package msgpush
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+)
+
+// Call sends a request for which [Client] has no method, with the access key, to the
+// host of the base URL. It returns the same errors as the methods.
+//
+// T is the type of the data in the envelope: a struct, a pointer, a slice, a string,
+// a number, a [Page], or [json.RawMessage]. If the data is missing or null, Call
+// returns the zero T. With T struct{}, the data is ignored.
+func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
+	var zero T
+	if err := r.check(); err != nil {
+		return zero, fmt.Errorf("msgpush: Call: %w", err)
+	}
+	operation := r.Method + " " + r.Path
+	if _, ok := any(zero).(struct{}); ok {
+		_, err := do[json.RawMessage](ctx, c, operation, r, false)
+		return zero, err
+	}
+	data, err := do[T](ctx, c, operation, r, false)
+	if err != nil || data == nil {
+		return zero, err
+	}
+	return *data, nil
+}
+
+// specified calls an operation that the API document specifies. All of them only
+// read, so they are idempotent, and all have data.
+func specified[T any](ctx context.Context, c *Client, op Operation, query, body any) (*T, error) {
+	r := Request{Method: op.Method, Path: op.Path, Query: query, Body: body, Idempotent: true}
+	return do[T](ctx, c, op.String(), r, true)
+}
+
+// do makes a call. The data is nil if it is missing and not required.
+func do[T any](ctx context.Context, c *Client, operation string, r Request, dataRequired bool) (*T, error) {
+	if c == nil || c.http == nil {
+		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", operation)
+	}
+	if ctx == nil {
+		return nil, fmt.Errorf("msgpush: %s: the context is nil", operation)
+	}
+	var data *T
+	k := &call{client: c, operation: operation, request: r, credit: quotaPerCall}
+	k.decode = func(body []byte) (err error) {
+		data, err = decode[T](body, c.unmarshal, dataRequired)
+		return err
+	}
+	if err := k.run(ctx); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// A call is the state of one call.
+type call struct {
+	client    *Client
+	operation string
+	request   Request
+	decode    func(body []byte) error // sets the data of the call
+	trace     connTrace               // not used if the request is idempotent
+	loop      retryablehttp.Client    // its RetryWaitMin is the wait before the next attempt
+
+	attempts int
+	started  time.Time // of the last attempt
+	key      Secret    // of the last attempt
+	rejected Secret    // the key that the service rejected in this call
+	redact   *redactor // for both, nil before the first failure
+
+	response response // of the last attempt, zero if there was none
+	failure  failure  // of the last attempt that failed
+	credit   int      // given back to the retry quota unless the attempt has a retryable failure
+}
+
+// A failure is an error with which an attempt may end: an *APIError, a *DecodeError
+// or a *RequestError.
+type failure interface {
+	error
+	summary() string
+	stop(reason string)
+}
+
+// run makes attempts until one succeeds or there is no reason for another. The
+// loop is that of go-retryablehttp, which calls, for each attempt, beforeAttempt,
+// the HTTP client, readResponse and afterAttempt, and then waits.
+func (c *call) run(ctx context.Context) error {
+	if !c.request.Idempotent {
+		ctx = c.trace.withTrace(ctx)
+	}
+	req, err := c.client.newRequest(ctx, c.request)
+	if err != nil {
+		return fmt.Errorf("msgpush: %s: %w", c.operation, err)
+	}
+	req.SetResponseHandler(c.readResponse)
+	c.loop = retryablehttp.Client{
+		HTTPClient:   c.client.http,
+		RetryMax:     math.MaxInt, // afterAttempt decides
+		PrepareRetry: c.beforeAttempt,
+		CheckRetry:   c.afterAttempt,
+		Backoff:      func(wait, _ time.Duration, _ int, _ *http.Response) time.Duration { return wait },
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+	if err := c.beforeAttempt(req.Request); err != nil {
+		return err
+	}
+	_, err = c.loop.Do(req) //nolint:bodyclose // readResponse closes it
+	if err == nil {
+		c.finishAttempt(ctx, nil, false)
+		return nil
+	}
+	c.client.quota.add(c.credit) // of a retry that was not made
+	if _, ok := errors.AsType[failure](err); !ok {
+		return c.abandon(ctx, nil) // the context ended in a wait
+	}
+	return err
+}
+
+// beforeAttempt waits for the rate limiter and then takes the access key, so that a
+// call does not send a key that was replaced while it waited. It is called with a
+// copy of the request. If it returns an error, the call ends with it.
+func (c *call) beforeAttempt(req *http.Request) error {
+	ctx := req.Context()
+	if ended(ctx) {
+		return c.abandon(ctx, nil)
+	}
+	justRejected := c.rejected != "" && c.rejected == c.key
+	if c.client.limiter != nil {
+		if justRejected {
+			// The source learns of the rejection before the wait. Otherwise the calls
+			// ahead in the queue of the limiter would all send the rejected key.
+			if _, err := c.accessKey(ctx); err != nil {
+				return err
+			}
+		}
+		if err := c.client.limiter.Wait(ctx); err != nil {
+			return c.abandon(ctx, fmt.Errorf("waiting for the rate limiter: %w", err))
+		}
+	}
+	key, err := c.accessKey(ctx)
+	if err != nil {
+		return err
+	}
+	if justRejected {
+		c.logRetry(ctx, "the access key was rejected")
+	}
+	c.key, c.redact = key, nil
+	req.Header = c.client.newHeader(c.request, c.key)
+	c.response = response{}
+	c.attempts++
+	c.started = time.Now()
+	return nil
+}
+
+// accessKey returns the key for the next attempt. If it returns an error, the call
+// ends with it.
+func (c *call) accessKey(ctx context.Context) (Secret, error) {
+	key, err := c.client.accessKey(ctx, string(c.rejected))
+	if err == nil {
+		err = checkHeaderValue(key)
+	}
+	if err != nil {
+		return "", c.abandon(ctx, fmt.Errorf("access key: %w", err))
+	}
+	if key == string(c.rejected) {
+		return "", c.failure // there is no other key
+	}
+	return Secret(key), nil
+}
+
+// readResponse reads and decodes the response of an attempt. It returns a failure,
+// or nil for a success.
+func (c *call) readResponse(resp *http.Response) error {
+	buf := buffers.Get().(*bytes.Buffer)
+	buf.Reset()
+	c.response = readResponse(resp, buf, c.client.maxResponseBytes)
+	// A body that failed may still be written to the buffer, and a decoder other than
+	// encoding/json may keep references to it.
+	if c.response.err == nil && c.client.unmarshal == nil {
+		defer buffers.Put(buf)
+	}
+	var err error
+	if c.response.status == http.StatusOK && c.response.err == nil {
+		if err = c.decode(c.response.body); err == nil {
+			return nil
+		}
+	}
+	return c.responseError(&c.response, err)
+}
+
+// buffers holds buffers for response bodies. Results of calls do not refer to them.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// afterAttempt decides whether there is another attempt, and sets the wait. It is
+// called with the error of the HTTP client or of readResponse. Without an error,
+// the response has not been read or the call has succeeded. If it returns an error,
+// the call ends with it.
+func (c *call) afterAttempt(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	if err == nil {
+		return false, nil
+	}
+	before := c.failure
+	if resp == nil {
+		c.failure = c.transportError("no response from", err)
+	} else {
+		errors.As(err, &c.failure) // readResponse returns failures
+	}
+	interrupted := ended(ctx) && (errors.Is(c.failure, context.Cause(ctx)) || errors.Is(c.failure, ctx.Err()))
+	c.finishAttempt(ctx, c.failure, isTransient(c.failure) && !interrupted)
+	if interrupted {
+		c.failure = before
+	}
+	if ended(ctx) {
+		return false, c.abandon(ctx, nil)
+	}
+	apiErr, ok := errors.AsType[*APIError](c.failure)
+	if ok && apiErr.rejectsKey && c.rejected == "" {
+		c.rejected, c.loop.RetryWaitMin = c.key, 0
+		return true, nil
+	}
+	policy, counted := c.client.retry, c.attempts
+	if c.rejected != "" {
+		counted--
+	}
+	if !policy.allows(c.failure, c.request, counted) {
+		return false, c.failure
+	}
+	c.loop.RetryWaitMin, ok = policy.wait(c.failure, counted)
+	deadline, hasDeadline := ctx.Deadline()
+	switch {
+	case !ok:
+		c.failure.stop(fmt.Sprintf("Retry-After is longer than MaxWait, %v", policy.MaxWait))
+	case hasDeadline && time.Until(deadline) <= c.loop.RetryWaitMin:
+		c.failure.stop("no time for a retry before the deadline")
+	case !c.client.quota.add(-quotaPerRetry):
+		c.failure.stop("no retry: the retry quota is used up")
+	default:
+		c.credit = quotaPerRetry
+		c.logRetry(ctx, logReason(c.failure))
+		return true, nil
+	}
+	return false, c.failure
+}
+
+// finishAttempt logs an attempt and updates the retry quota. err is nil for a
+// success.
+func (c *call) finishAttempt(ctx context.Context, err failure, transient bool) {
+	c.logAttempt(ctx, err)
+	if !transient {
+		c.client.quota.add(c.credit)
+	}
+	c.credit = 0
+}
+
+// abandon returns the error of a call that makes no further attempt, because of err
+// or because its context has ended.
+func (c *call) abandon(ctx context.Context, err error) error {
+	if ended(ctx) {
+		err = cmp.Or(ctx.Err(), context.DeadlineExceeded)
+		if cause := context.Cause(ctx); errors.Is(cause, err) {
+			err = cause
+		} else if cause != nil {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
+	}
+	e := c.requestError(c.redactor().text(causeText(err)), err)
+	if c.failure != nil {
+		e.Last = c.failure
+	}
+	return e
+}
+
+// ended reports whether ctx has ended. An operation that observes the deadline
+// itself, such as dialing, may fail before the timer of ctx fires.
+func ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && time.Until(deadline) <= 0
+}
+
+// transportError returns the error of an attempt without a complete response. Its
+// text does not repeat the URL of the request, and the URL in the chain loses its
+// query, which may hold secrets.
+func (c *call) transportError(what string, err error) *RequestError {
+	urlErr, ok := errors.AsType[*url.Error](err)
+	if !ok {
+		urlErr = &url.Error{Err: err}
+	}
+	original := urlErr.URL
+	urlErr.URL = c.client.baseURL + c.request.Path
+	cause := strings.ReplaceAll(causeText(urlErr.Err), cmp.Or(original, urlErr.URL), urlErr.URL) // a transport may quote the URL
+	text := c.redactor().text(what+" "+c.client.baseURL) + ": " + c.redactor().excerpt(cause, maxCause)
+	e := c.requestError(text, err)
+	e.notSent = !c.request.Idempotent && c.trace.notSent(err)
+	return e
+}
+
+// causeText returns the text of err. If err wraps the error of another call, such as
+// one of the same errgroup, the text omits the operation and attempts of that call,
+// which could be confused with those of this call.
+func causeText(err error) string {
+	text := err.Error()
+	if other, ok := errors.AsType[failure](err); ok {
+		text = strings.Replace(text, other.Error(), other.summary(), 1)
+	}
+	return strings.ReplaceAll(text, "msgpush: ", "")
+}
+
+// requestError returns an error with a text that contains no secret.
+func (c *call) requestError(text string, err error) *RequestError {
+	return &RequestError{
+		Operation: c.redactor().text(c.operation),
+		Attempts:  c.attempts,
+		Err:       &opaqueError{shorten(text, maxCause), err},
+	}
+}
+
+// redactor returns a redactor for the access keys that the call has sent.
+func (c *call) redactor() *redactor {
+	if c.redact == nil {
+		c.redact = newRedactor(c.key, c.rejected)
+	}
+	return c.redact
+}

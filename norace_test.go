@@ -1,5 +1,0 @@
-//go:build !race
-
-package msgpush_test
-
-const raceEnabled = false

@@ -1,0 +1,247 @@
+package msgpush_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+// decodeCount counts how often it is decoded.
+type decodeCount int
+
+func (d *decodeCount) UnmarshalJSON([]byte) error { *d++; return nil }
+
+func TestSuccessIsDecodedOnce(t *testing.T) {
+	n, err := msgpush.Call[decodeCount](t.Context(), newClient(t, respondWithJSON(`{"code":200,"data":{}}`)), msgpush.Request{Method: "GET", Path: "/"})
+	require.NoError(t, err)
+	assert.Equal(t, decodeCount(1), n)
+}
+
+func TestCallReturnsDataOfAnyType(t *testing.T) {
+	type record struct{ ID int64 }
+	request := msgpush.Request{Method: "GET", Path: "/api/open/x"}
+	assertCallReturns(t, `{"id":7}`, request, record{7})
+	assertCallReturns(t, `{"id":7}`, request, &record{7})
+	assertCallReturns(t, `[{"id":7},null]`, request, []*record{{7}, nil})
+	assertCallReturns(t, `"text"`, request, "text")
+	assertCallReturns(t, `7`, request, 7)
+	assertCallReturns(t, `7.5`, request, 7.5)
+	assertCallReturns(t, `true`, request, true)
+	assertCallReturns(t, `{"a":1}`, request, map[string]int{"a": 1})
+	for _, ignored := range []string{`{"a":1}`, `"text"`, `7`, `[1]`, `true`} {
+		assertCallReturns(t, ignored, request, struct{}{})
+	}
+	assertCallReturns(t, `{"a":[1]}`, request, any(map[string]any{"a": []any{1.0}}))
+	assertCallReturns(t, `{"a": 1}`, request, json.RawMessage(`{"a": 1}`))
+	assertCallReturns(t, `{"pageNum":2,"list":[1,2]}`, request, msgpush.Page[int]{PageNum: 2, List: []int{1, 2}})
+	assertCallReturns(t, `{"pageNum":2}`, request, &msgpush.Page[int]{PageNum: 2, List: []int{}})
+	for _, none := range []string{`null`, ``} {
+		assertCallReturns(t, none, request, record{})
+		assertCallReturns(t, none, request, (*record)(nil))
+		assertCallReturns(t, none, request, []record(nil))
+		assertCallReturns(t, none, request, "")
+		assertCallReturns(t, none, request, struct{}{})
+		assertCallReturns(t, none, request, any(nil))
+		assertCallReturns(t, none, request, json.RawMessage(nil))
+		assertCallReturns(t, none, request, msgpush.Page[int]{})
+	}
+}
+
+// assertCallReturns checks what Call returns for the data of a success, which is
+// missing if data is empty.
+func assertCallReturns[T any](t *testing.T, data string, r msgpush.Request, want T) {
+	t.Helper()
+	body := `{"code":200,"msg":"ok"}`
+	if data != "" {
+		body = listBody(data)
+	}
+	got, err := msgpush.Call[T](t.Context(), newClient(t, respondWithJSON(body)), r)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+}
+
+func TestCallSendsRequest(t *testing.T) {
+	type params struct {
+		Name   string         `url:"name"`
+		Key    msgpush.Secret `url:"key"`
+		Absent *int           `url:"absent,omitempty"`
+	}
+	tests := []struct {
+		name string
+		r    msgpush.Request
+		want receivedRequest
+	}{
+		{"GET", msgpush.Request{Method: "GET", Path: "/a"}, receivedRequest{Method: "GET", Path: "/a"}},
+		{"DELETE", msgpush.Request{Method: "DELETE", Path: "/a/b%2Fc/"}, receivedRequest{Method: "DELETE", Path: "/a/b%2Fc/"}},
+		{"escaped slash and a letter that is not ASCII", msgpush.Request{Method: "GET", Path: "/a%2Fb/ü"}, receivedRequest{Method: "GET", Path: "/a%2Fb/%C3%BC"}},
+		{"lower-case escape", msgpush.Request{Method: "GET", Path: "/a%2fb%5Cc/ü"}, receivedRequest{Method: "GET", Path: "/a%2fb%5Cc/%C3%BC"}},
+		{"two slashes", msgpush.Request{Method: "GET", Path: "//a//b"}, receivedRequest{Method: "GET", Path: "//a//b"}},
+		{"characters that are not allowed in a URL", msgpush.Request{Method: "GET", Path: "/<a>\"{b}|^`;c=d"}, receivedRequest{Method: "GET", Path: "/%3Ca%3E%22%7Bb%7D%7C%5E%60;c=d"}},
+		{"other method", msgpush.Request{Method: "X-COPY!", Path: "/"}, receivedRequest{Method: "X-COPY!", Path: "/"}},
+		{"text that is not ASCII", msgpush.Request{Method: "GET", Path: "/推送 a:b"}, receivedRequest{Method: "GET", Path: "/%E6%8E%A8%E9%80%81%20a:b"}},
+		{"dots in the path", msgpush.Request{Method: "GET", Path: "/a..b/...//c"}, receivedRequest{Method: "GET", Path: "/a..b/...//c"}},
+		{"struct as query", msgpush.Request{Method: "GET", Path: "/a", Query: params{Name: "a b", Key: "k"}}, receivedRequest{Method: "GET", Path: "/a", Query: "key=k&name=a+b"}},
+		{"pointer as query", msgpush.Request{Method: "GET", Path: "/a", Query: &params{}}, receivedRequest{Method: "GET", Path: "/a", Query: "key=&name="}},
+		{"nil pointer as query", msgpush.Request{Method: "GET", Path: "/a", Query: (*params)(nil)}, receivedRequest{Method: "GET", Path: "/a"}},
+		{"values as query", msgpush.Request{Method: "GET", Path: "/a", Query: url.Values{"x": {"1", "2"}}}, receivedRequest{Method: "GET", Path: "/a", Query: "x=1&x=2"}},
+		{"nil values as query", msgpush.Request{Method: "GET", Path: "/a", Query: url.Values(nil)}, receivedRequest{Method: "GET", Path: "/a"}},
+		{"POST without body", msgpush.Request{Method: "POST", Path: "/a"}, receivedRequest{Method: "POST", Path: "/a"}},
+		{"POST", msgpush.Request{Method: "POST", Path: "/a", Body: map[string]any{"a": 0}}, receivedRequest{Method: "POST", Path: "/a", Body: `{"a":0}`}},
+		{"raw body", msgpush.Request{Method: "POST", Path: "/a", Body: json.RawMessage(`[1]`)}, receivedRequest{Method: "POST", Path: "/a", Body: `[1]`}},
+		{"query and body", msgpush.Request{Method: "PUT", Path: "/a", Query: url.Values{"q": {"1"}}, Body: "text"}, receivedRequest{Method: "PUT", Path: "/a", Query: "q=1", Body: `"text"`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			handler, requests := recordRequests(`{"code":200}`)
+			_, err := msgpush.Call[any](t.Context(), newClient(t, handler), tt.r)
+			require.NoError(t, err)
+			require.Len(t, *requests, 1)
+			got := (*requests)[0]
+			assert.Equal(t, testKey, got.Header.Get("access-key"))
+			if tt.want.Method == http.MethodPost || tt.want.Body != "" {
+				assert.Equal(t, "application/json", got.Header.Get("Content-Type"))
+			} else {
+				assert.Empty(t, got.Header.Get("Content-Type"))
+			}
+			got.Header = nil
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestCallRejectsRequest(t *testing.T) {
+	tests := []struct {
+		name string
+		r    msgpush.Request
+		want string
+	}{
+		{"no method", msgpush.Request{Path: "/a"}, "method"},
+		{"method of two words", msgpush.Request{Method: "GET /evil", Path: "/a"}, "method"},
+		{"method with a line break", msgpush.Request{Method: "GET\r\nX: y", Path: "/a"}, "method"},
+		{"method with a colon", msgpush.Request{Method: "A:B", Path: "/a"}, "method"},
+		{"method that is not ASCII", msgpush.Request{Method: "GÉT", Path: "/a"}, "method"},
+		{"no path", msgpush.Request{Method: "GET"}, "slash"},
+		{"relative path", msgpush.Request{Method: "GET", Path: "a"}, "slash"},
+		{"URL", msgpush.Request{Method: "GET", Path: "https://evil.example/a"}, "slash"},
+		{"port", msgpush.Request{Method: "GET", Path: ":8080/a"}, "slash"},
+		{"user", msgpush.Request{Method: "GET", Path: "@evil.example/a"}, "slash"},
+		{"parent", msgpush.Request{Method: "GET", Path: "/a/../b"}, `".."`},
+		{"parent at the start", msgpush.Request{Method: "GET", Path: "/.."}, `".."`},
+		{"escaped parent", msgpush.Request{Method: "GET", Path: "/a/%2e%2E/b"}, `".."`},
+		{"parent after an escaped slash", msgpush.Request{Method: "GET", Path: "/a%2f..%2fb"}, `".."`},
+		{"parent after a backslash", msgpush.Request{Method: "GET", Path: `/a\..\b`}, `".."`},
+		{"parent after an escaped backslash", msgpush.Request{Method: "GET", Path: "/a%5c..%5Cb"}, `".."`},
+		{"parent with a parameter", msgpush.Request{Method: "GET", Path: "/a/..;x=y/b"}, `".."`},
+		{"method with a DEL", msgpush.Request{Method: "GET\x7f", Path: "/a"}, "method"},
+		{"query", msgpush.Request{Method: "GET", Path: "/a?b=hunter2"}, "query"},
+		{"empty query", msgpush.Request{Method: "GET", Path: "/a?"}, "query"},
+		{"fragment", msgpush.Request{Method: "GET", Path: "/a#b"}, "fragment"},
+		{"line break", msgpush.Request{Method: "GET", Path: "/a\r\nX: y"}, "control"},
+		{"NUL", msgpush.Request{Method: "GET", Path: "/a\x00"}, "control"},
+		{"escaped line break", msgpush.Request{Method: "GET", Path: "/a%0d%0aX"}, "control"},
+		{"percent sign without an escape", msgpush.Request{Method: "GET", Path: "/a%zz"}, "escape"},
+		{"GET with a body", msgpush.Request{Method: "GET", Path: "/a", Body: 1}, "GET has no body"},
+		{"string as query", msgpush.Request{Method: "GET", Path: "/a", Query: "a=hunter2"}, "query"},
+		{"map as query", msgpush.Request{Method: "GET", Path: "/a", Query: map[string]string{"a": "hunter2"}}, "query"},
+		{"body that is not JSON", msgpush.Request{Method: "POST", Path: "/a", Body: math.Inf(1)}, "body"},
+		{"body that cannot be encoded", msgpush.Request{Method: "POST", Path: "/a", Body: func() {}}, "body"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := msgpush.Call[any](t.Context(), newClient(t, failOnRequest(t)), tt.r)
+			assert.ErrorContains(t, err, "msgpush: ")
+			assert.ErrorContains(t, err, tt.want)
+			assert.NotContains(t, err.Error(), "hunter2")
+			assert.NotContains(t, err.Error(), "evil.example")
+			assertShortAndPrintable(t, err.Error())
+		})
+	}
+}
+
+// A record that was decoded and is sent back would overwrite the password.
+func TestCallRejectsRedactedSecret(t *testing.T) {
+	mail := msgpush.MailChannel{ID: 1, Password: "correct-horse"}
+	type update struct {
+		Name     string         `json:"name"`
+		Password msgpush.Secret `json:"password,omitempty"`
+	}
+	for name, body := range map[string]any{
+		"MailChannel":                    mail,
+		"*MailChannel":                   &mail,
+		"MailChannel without a password": msgpush.MailChannel{ID: 1},
+		"Secret":                         mail.Password,
+		"nested":                         map[string]any{"mails": []msgpush.MailChannel{mail}},
+		"String of a Secret":             map[string]string{"password": mail.Password.String()},
+		"encoded before":                 json.RawMessage(`{"password":"[redacted]"}`),
+		"struct of the caller":           update{"a", mail.Password},
+	} {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+			_, err := msgpush.Call[any](t.Context(), newClient(t, failOnRequest(t)), msgpush.Request{Method: method, Path: "/x", Body: body})
+			assert.EqualError(t, err, "msgpush: "+method+` /x: the query or the body contains "[redacted]" in place of a secret: use string(s) to send the value of a Secret s`, name)
+			assertOneType(t, nil, err)
+		}
+	}
+
+	for name, query := range map[string]any{
+		"slice of secrets":   struct{ Passwords []msgpush.Secret }{[]msgpush.Secret{mail.Password}},
+		"map of secrets":     struct{ Passwords map[string]msgpush.Secret }{map[string]msgpush.Secret{"a": mail.Password}},
+		"String of a Secret": url.Values{"password": {"x", mail.Password.String()}},
+	} {
+		_, err := msgpush.Call[any](t.Context(), newClient(t, failOnRequest(t)), msgpush.Request{Method: "GET", Path: "/x", Query: query})
+		assert.EqualError(t, err, `msgpush: GET /x: the query or the body contains "[redacted]" in place of a secret: use string(s) to send the value of a Secret s`, name)
+	}
+
+	for want, body := range map[string]any{
+		`{"password":"correct-horse"}`: map[string]string{"password": string(mail.Password)},
+		`{"name":"a"}`:                 update{Name: "a"},
+	} {
+		handler, requests := recordRequests(`{"code":200}`)
+		_, err := msgpush.Call[any](t.Context(), newClient(t, handler), msgpush.Request{Method: "POST", Path: "/x", Body: body})
+		require.NoError(t, err)
+		assert.Equal(t, want, (*requests)[0].Body)
+	}
+}
+
+func TestCallDoesNotChangeItsArguments(t *testing.T) {
+	query, body := url.Values{"b": {"2", "1"}, "a": {"0"}}, map[string]int{"x": 1}
+	_, err := msgpush.Call[any](t.Context(), newClient(t, respondWithJSON(`{"code":200}`)), msgpush.Request{Method: "POST", Path: "/a", Query: query, Body: body})
+	require.NoError(t, err)
+	assert.Equal(t, url.Values{"b": {"2", "1"}, "a": {"0"}}, query)
+	assert.Equal(t, map[string]int{"x": 1}, body)
+}
+
+func TestCallErrorsAreThoseOfTheMethods(t *testing.T) {
+	r := msgpush.Request{Method: "POST", Path: "/api/open/x", Query: url.Values{"q": {"hunter2"}}}
+
+	_, err := msgpush.Call[string](t.Context(), newClient(t, respondWithJSON(`{"code":7,"msg":"no","data":"why"}`)), r)
+	var apiErr *msgpush.APIError
+	require.ErrorAs(t, err, &apiErr)
+	assert.Equal(t, "POST /api/open/x", apiErr.Operation)
+	assert.EqualError(t, err, `msgpush: POST /api/open/x: HTTP 200, code 7: no (data "why"; 1 attempt)`)
+
+	_, err = msgpush.Call[string](t.Context(), newClient(t, respondWithJSON(`{"code":200,"data":{}}`)), r)
+	var decodeErr *msgpush.DecodeError
+	require.ErrorAs(t, err, &decodeErr)
+	assert.ErrorContains(t, err, "POST /api/open/x")
+
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = msgpush.Call[string](canceled, newClient(t, failOnRequest(t)), r)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.ErrorContains(t, err, "POST /api/open/x")
+	assert.NotContains(t, err.Error(), "hunter2")
+}
+
+func TestErrorQuotesLongMethodInShort(t *testing.T) {
+	_, err := msgpush.Call[any](t.Context(), newClient(t, failOnRequest(t)), msgpush.Request{Method: strings.Repeat("é", 5000), Path: "/"})
+	assertShortAndPrintable(t, err.Error())
+}

@@ -1,0 +1,140 @@
+package msgpush
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+const redacted = "[redacted]"
+
+// A Secret is a string that neither prints nor encodes: fmt, log/slog, JSON, XML
+// and YAML show "[redacted]". string(s) is the value. go-querystring sends the
+// value in a query.
+//
+// A record that is encoded to JSON has therefore lost its secrets. A fake service
+// of your own needs a struct with a string field, or package msgpushtest.
+//
+// These show the value, and no method can prevent it:
+//   - %p, and [fmt.Errorf] with %w and a value that is not an error
+//   - a pointer inside another value, printed using a verb such as %s that does not
+//     apply to pointers, if the struct that it points to has no Format method
+//   - unexported fields of a struct
+//   - encoding/gob, and the keys of a map that is encoded
+type Secret string
+
+// String returns "[redacted]".
+func (Secret) String() string { return redacted }
+
+// Format writes "[redacted]" for every verb.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// MarshalText returns "[redacted]".
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// EncodeValues adds the value to a query encoded by go-querystring.
+func (s Secret) EncodeValues(key string, v *url.Values) error {
+	v.Add(key, string(s))
+	return nil
+}
+
+const (
+	minRedacted    = 6        // bytes of a key; a shorter one would match parts of words
+	maxForeignText = 64 << 10 // bytes of the service's text that are looked at
+	maxExcerpt     = 160      // characters of the service's text in an error
+	maxCause       = 400      // characters of another package's error in an error
+)
+
+// A redactor removes access keys from text that this package did not write.
+type redactor struct {
+	maxLen   int // of an escaped key
+	replacer *strings.Replacer
+}
+
+func newRedactor(keys ...Secret) *redactor {
+	var r redactor
+	var oldnew []string
+	for _, key := range keys {
+		raw := string(key)
+		if len(raw) < minRedacted {
+			continue
+		}
+		r.maxLen = max(r.maxLen, 6*len(raw))
+		quoted := strconv.Quote(raw)
+		quoted = quoted[1 : len(quoted)-1]
+		inJSON, _ := json.Marshal(raw) // cannot fail for a string
+		for _, form := range []string{
+			raw, quoted, string(inJSON[1 : len(inJSON)-1]), strings.ReplaceAll(quoted, "/", `\/`), url.QueryEscape(raw), url.PathEscape(raw),
+		} {
+			oldnew = append(oldnew, form, redacted)
+		}
+	}
+	r.replacer = strings.NewReplacer(oldnew...)
+	return &r
+}
+
+// text returns the beginning of foreign text, at most 64 KiB, without the key. If
+// the text is cut, the cut may divide a key whose bytes take up to 6 bytes each
+// escaped. So that much is dropped.
+func (r *redactor) text(foreign string) string {
+	if len(foreign) > maxForeignText {
+		foreign = foreign[:max(0, maxForeignText-r.maxLen)]
+	}
+	return r.replacer.Replace(foreign)
+}
+
+// excerpt returns a short excerpt of foreign text. The key is removed first, since
+// a part of it would not be recognised. The excerpt stops before "password", in case
+// the text is a misplaced mail channel.
+func (r *redactor) excerpt(foreign string, length int) string {
+	return fromPassword.ReplaceAllString(shorten(r.text(foreign), length), "")
+}
+
+var fromPassword = regexp.MustCompile(`(?i)["'\\ ]*password.*`)
+
+// json returns a copy of raw without the key. The copy is still JSON. A string is
+// redacted as decoded, since the text of an APIError shows it so.
+func (r *redactor) json(raw json.RawMessage) json.RawMessage {
+	text := string(raw)
+	isString := json.Unmarshal(raw, &text) == nil
+	clean := r.replacer.Replace(text)
+	if clean == text {
+		return bytes.Clone(raw)
+	}
+	if !isString && json.Valid([]byte(clean)) {
+		return json.RawMessage(clean)
+	}
+	quoted, _ := json.Marshal(clean) // cannot fail for a string
+	return quoted
+}
+
+// header returns a copy of h without the key.
+func (r *redactor) header(h http.Header) http.Header {
+	clean := h.Clone()
+	for _, values := range clean {
+		for i, v := range values {
+			values[i] = r.text(v)
+		}
+	}
+	return clean
+}
+
+func excerpt(text string) string { return shorten(text, maxExcerpt) }
+
+// shorten returns the beginning of text on one line, in printable characters.
+func shorten(text string, length int) string {
+	words := strings.FieldsFunc(text, func(r rune) bool {
+		return r == ' ' || !unicode.IsPrint(r) || r == unicode.ReplacementChar
+	})
+	line := []rune(strings.Join(words, " "))
+	if len(line) > length {
+		line = append(line[:length], '…')
+	}
+	return string(line)
+}

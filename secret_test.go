@@ -1,0 +1,483 @@
+package msgpush_test
+
+import (
+	"context"
+	"encoding"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-querystring/query"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+// formatted returns the output of every verb of fmt for v, for v in a struct, a
+// slice and a map, and for a pointer to each.
+func formatted(v any) string {
+	var b strings.Builder
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%o", "%10.3v", "% x"} {
+		for _, nested := range []any{v, struct{ Field any }{v}, []any{v}, map[string]any{"key": v}} {
+			fmt.Fprintf(&b, verb+"\n", nested)
+			fmt.Fprintf(&b, verb+"\n", &nested)
+		}
+	}
+	fmt.Fprintln(&b, v)
+	return b.String()
+}
+
+// logged returns the output of log/slog for v.
+func logged(v any) string {
+	var b strings.Builder
+	for _, handler := range []slog.Handler{slog.NewTextHandler(&b, nil), slog.NewJSONHandler(&b, nil)} {
+		slog.New(handler).Info("message", "value", v, slog.Group("group", "value", v))
+	}
+	return b.String()
+}
+
+// assertHidden checks that neither fmt nor log/slog shows the secret that the
+// values contain.
+func assertHidden(t *testing.T, secret string, values ...any) {
+	t.Helper()
+	for _, v := range values {
+		assertNotIn(t, secret, formatted(v)+logged(v))
+	}
+}
+
+// assertNotIn checks that the text does not contain the secret, also not in
+// hexadecimal. It reports the first line that does.
+func assertNotIn(t *testing.T, secret, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		for _, form := range []string{"%s", "%x", "%X", "% x"} {
+			if !assert.NotContains(t, line, fmt.Sprintf(form, secret)) {
+				return
+			}
+		}
+	}
+}
+
+func TestSecretDoesNotPrint(t *testing.T) {
+	const secret = "correct-horse"
+	s, mail := msgpush.Secret(secret), msgpush.MailChannel{ID: 1, Password: secret}
+	page := msgpush.Page[msgpush.MailChannel]{List: []msgpush.MailChannel{mail}}
+	pointers := msgpush.Page[*msgpush.MailChannel]{List: []*msgpush.MailChannel{&mail}}
+	envelope := msgpush.Envelope[msgpush.MailChannel]{Code: 200, Data: mail}
+	values := map[string]any{
+		"Secret": s, "*Secret": &s, "[]Secret": []msgpush.Secret{s}, "[]*Secret": []*msgpush.Secret{&s},
+		"map of Secret": map[string]msgpush.Secret{"a": s}, "field": struct{ Password msgpush.Secret }{s},
+		"MailChannel": mail, "*MailChannel": &mail, "[]MailChannel": []msgpush.MailChannel{mail},
+		"[]*MailChannel": []*msgpush.MailChannel{&mail}, "map of MailChannel": map[int]msgpush.MailChannel{1: mail},
+		"field of *MailChannel": struct{ Mail *msgpush.MailChannel }{&mail},
+		"Page":                  page, "Page of pointers": pointers, "Envelope": envelope,
+	}
+	for name, v := range values {
+		t.Run(name, func(t *testing.T) {
+			assertNotEncoded(t, secret, v)
+			assert.NotEmpty(t, formatted(v))
+		})
+	}
+	assert.Equal(t, msgpush.Secret(secret), mail.Password, "nothing changes the value")
+
+	assert.Equal(t, "[redacted]", s.String())
+	assert.Equal(t, "[redacted] [redacted] [redacted]", fmt.Sprintf("%s %#v %x", s, s, s))
+	assert.Equal(t, "{1    [redacted]  0 0 }", fmt.Sprint(mail))
+	assert.Contains(t, logged(page), `"password":"[redacted]"`)
+	assert.Equal(t, fmt.Sprint(msgpush.Secret("")), fmt.Sprint(s), "the length does not show")
+}
+
+func TestSecretDoesNotEncode(t *testing.T) {
+	const secret = "correct-horse"
+	type record struct {
+		Password msgpush.Secret  `json:"password" xml:"password"`
+		Pointer  *msgpush.Secret `json:"pointer" xml:"pointer"`
+	}
+	s := msgpush.Secret(secret)
+
+	b, err := json.Marshal(record{s, &s})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"password":"[redacted]","pointer":"[redacted]"}`, string(b))
+
+	b, err = xml.Marshal(record{s, &s})
+	require.NoError(t, err)
+	assert.Equal(t, `<record><password>[redacted]</password><pointer>[redacted]</pointer></record>`, string(b))
+
+	b, err = xml.Marshal(struct {
+		XMLName  xml.Name       `xml:"mail"`
+		Password msgpush.Secret `xml:"password,attr"`
+	}{Password: s})
+	require.NoError(t, err)
+	assert.Equal(t, `<mail password="[redacted]"></mail>`, string(b))
+
+	// Encoders of YAML, TOML and others use this interface.
+	var marshaler encoding.TextMarshaler = s
+	b, err = marshaler.MarshalText()
+	require.NoError(t, err)
+	assert.Equal(t, "[redacted]", string(b))
+}
+
+func TestSecretValueIsAvailable(t *testing.T) {
+	const secret = "correct-horse"
+	var mail msgpush.MailChannel
+	require.NoError(t, json.Unmarshal([]byte(`{"password":"`+secret+`"}`), &mail))
+	assert.Equal(t, secret, string(mail.Password), "a response is decoded")
+
+	values, err := query.Values(struct {
+		Password msgpush.Secret  `url:"password"`
+		Pointer  *msgpush.Secret `url:"pointer"`
+	}{mail.Password, &mail.Password})
+	require.NoError(t, err)
+	assert.Equal(t, "password=correct-horse&pointer=correct-horse", values.Encode())
+}
+
+// If one of these starts to hide the value, the documentation of Secret changes.
+func TestDocumentedLimitsOfSecret(t *testing.T) {
+	const secret = "correct-horse"
+	s := msgpush.Secret(secret)
+	type hidden struct{ password msgpush.Secret }
+	type record struct{ Password msgpush.Secret }
+	verbs := []string{"%p", "%w", "%s"} // go vet would report the constants
+	for phrase, shown := range map[string]string{
+		"unexported fields": fmt.Sprint(hidden{s}),
+		"%p":                fmt.Sprintf(verbs[0], s),
+		"%w":                fmt.Errorf(verbs[1], record{s}).Error(),
+		"pointer inside":    fmt.Sprintf(verbs[2], []*record{{s}}),
+	} {
+		assert.Contains(t, shown, secret, phrase)
+		assert.Contains(t, docOf(t, "Secret"), phrase)
+	}
+	assert.Contains(t, docOf(t, "Secret"), "encoding/gob")
+	assert.Contains(t, docOf(t, "Secret"), "keys of a map")
+}
+
+// docOf returns the doc comment of an exported type on one line.
+func docOf(t *testing.T, typeName string) string {
+	t.Helper()
+	_, p := parsePackage(t, ".")
+	for _, typ := range p.Types {
+		if typ.Name == typeName {
+			return strings.Join(strings.Fields(typ.Doc), " ")
+		}
+	}
+	t.Fatalf("there is no type %s", typeName)
+	return ""
+}
+
+func TestClientDoesNotPrintItsKey(t *testing.T) {
+	client := newClient(t, failOnRequest(t))
+	assertHidden(t, testKey, client, *client, struct{ client *msgpush.Client }{client}, struct{ client msgpush.Client }{*client})
+	assertHidden(t, testKey, msgpush.WithUserAgent(testKey))
+}
+
+// oddKeys are access keys with characters that are escaped, and with the word at
+// which excerpts stop. Each begins with Zq7x4 and ends with Wk9v2.
+var oddKeys = []string{
+	"Zq7x4-password-Wk9v2",
+	`Zq7x4"password":"Wk9v2`,
+	`Zq7x4\"PassWord\"/Wk9v2`,
+	"Zq7x4/<password>&Wk9v2",
+	"Zq7x4 password+ü密钥%Wk9v2",
+	"Zq7x4=password🔑'Wk9v2",
+}
+
+// formsOf returns the documented forms of a key.
+func formsOf(key string) map[string]string {
+	quoted := strconv.Quote(key)
+	inJSON, _ := json.Marshal(key)
+	return map[string]string{
+		"raw":           key,
+		"quoted":        quoted[1 : len(quoted)-1],
+		"JSON":          string(inJSON[1 : len(inJSON)-1]),
+		"slash-escaped": strings.ReplaceAll(quoted[1:len(quoted)-1], "/", `\/`),
+		"query":         url.QueryEscape(key),
+		"path":          url.PathEscape(key),
+	}
+}
+
+// responsesWith returns responses and failures that contain text, named by where.
+// inJSON is text as the content of a JSON string.
+func responsesWith(text, inJSON string) map[string]roundTripFunc {
+	replies := map[string]roundTripFunc{
+		"msg":                         memoryReply(200, `{"code":401,"msg":"no key `+inJSON+` here"}`),
+		"msg of HTTP 401":             memoryReply(401, `{"code":401,"msg":"`+inJSON+`"}`),
+		"data string":                 memoryReply(200, `{"code":401,"msg":"no","data":"`+inJSON+`"}`),
+		"data object":                 memoryReply(200, `{"code":401,"msg":"no","data":{"key":"`+inJSON+`"}}`),
+		"data member name":            memoryReply(200, `{"code":401,"msg":"no","data":{"`+inJSON+`":1}}`),
+		"msg object":                  memoryReply(200, `{"code":401,"msg":{"key":"`+inJSON+`"}}`),
+		"HTML":                        memoryReply(200, "<html>"+text),
+		"HTML of HTTP 403":            memoryReply(403, "<html>"+text),
+		"HTML of HTTP 503":            memoryReply(503, "<html>"+text),
+		"HTML of HTTP 201":            memoryReply(201, "<html>"+text),
+		"success of HTTP 500":         memoryReply(500, `{"code":200,"data":"`+inJSON+`"}`),
+		"cut success":                 memoryReply(200, `{"code":200,"data":"`+inJSON),
+		"text after success":          memoryReply(200, `{"code":200,"data":{}} `+text),
+		"string for a record":         memoryReply(200, `{"code":200,"data":"`+inJSON+`"}`),
+		"string for a number":         memoryReply(200, `{"code":200,"data":{"id":"`+inJSON+`","total":"`+inJSON+`"}}`),
+		"code":                        memoryReply(200, `{"code":"`+inJSON+`"}`),
+		"Location":                    memoryReply(302, "", "Location", "/login?key="+text),
+		"Content-Type of HTML":        memoryReply(200, "<html>", "Content-Type", "text/html; key="+text),
+		"Retry-After":                 memoryReply(503, "", "Retry-After", text),
+		"error of the network":        transportThatFails(errors.New("malformed header: " + text)),
+		"error of the body":           bodyThatFails(200, `{"code":200,`, errors.New("bad chunk: "+text)),
+		"body of HTTP 502 that fails": bodyThatFails(502, "<html>"+text, io.ErrUnexpectedEOF),
+	}
+	if !strings.Contains(text, `\`) { // text that is escaped twice is not recognised
+		replies["quoted by the network"] = transportThatFails(fmt.Errorf("malformed header: %q", text))
+	}
+	return replies
+}
+
+// syncBuffer is a buffer for a logger.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *syncBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func TestNoPartOfTheKeyIsShown(t *testing.T) {
+	for _, key := range oddKeys {
+		for form, text := range formsOf(key) {
+			inJSON := text // an escaped form is sent unchanged
+			if b, _ := json.Marshal(text); form == "raw" || !json.Valid([]byte(`"`+text+`"`)) {
+				inJSON = string(b[1 : len(b)-1])
+			}
+			for where, transport := range responsesWith(text, inJSON) {
+				t.Run(key+" "+form+" "+where, func(t *testing.T) {
+					var log syncBuffer
+					client := newClientWithKey(t, key, transport,
+						msgpush.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+						msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2, MinWait: 1, MaxWait: 1}))
+					_, mailErr := client.MailDetail(t.Context(), "1")
+					_, callErr := msgpush.Call[map[string]map[string]int](t.Context(), client, msgpush.Request{Method: "POST", Path: "/x"})
+					require.Error(t, mailErr)
+					require.Error(t, callErr)
+					shown := formatted(mailErr) + logged(mailErr) + shownBy(t, mailErr) + shownBy(t, callErr) + log.b.String()
+					for _, part := range []string{"Zq7x4", "Wk9v2", fmt.Sprintf("%x", "Zq7x4"), fmt.Sprintf("%x", "Wk9v2")} {
+						require.NotContains(t, shown, part)
+					}
+				})
+			}
+		}
+	}
+}
+
+// newClientWithKey returns a client with another access key than testKey.
+func newClientWithKey(t *testing.T, key string, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	opts = append([]msgpush.Option{noRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport})}, opts...)
+	client, err := msgpush.NewClient("http://push.example.com", key, opts...)
+	require.NoError(t, err)
+	return client
+}
+
+// An excerpt or the cut of a long text may divide the key.
+func TestNoPartOfTheKeyIsShownWhereTextIsCut(t *testing.T) {
+	key := oddKeys[2]
+	var offsets []int
+	for near := range 2 * len(key) {
+		offsets = append(offsets, 160-near, 400-near)
+	}
+	for near := 0; near < 8*len(key); near += 11 {
+		offsets = append(offsets, 64<<10-near)
+	}
+	for form, text := range formsOf(key) {
+		if form != "raw" && form != "JSON" && form != "query" {
+			continue // shorter than one of these
+		}
+		inJSON, err := json.Marshal(text)
+		require.NoError(t, err)
+		for _, n := range offsets {
+			for _, padding := range []string{strings.Repeat("x", n), strings.Repeat(" ", n)} {
+				for where, transport := range map[string]roundTripFunc{
+					"body":   memoryReply(502, padding+text+" more"),
+					"msg":    memoryReply(200, `{"code":1,"msg":"`+padding+string(inJSON[1:])+`}`),
+					"error":  transportThatFails(errors.New(padding + text)),
+					"header": memoryReply(302, "", "Location", "/"+padding+text),
+				} {
+					_, err := newClientWithKey(t, key, transport).MailDetail(t.Context(), "1")
+					for _, part := range []string{"Zq7", "Wk9"} {
+						require.False(t, strings.Contains(shownBy(t, err), part), "%s: %s after %d bytes: %v", form, where, n, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A decoder removes escapes that are not among the documented forms.
+func TestKeyInDecodedDataIsRedacted(t *testing.T) {
+	for _, data := range []string{
+		`"\u005aq7x4-password-Wk9v2="`, `"Zq7x4-password-Wk9v2\u003d"`, `"Zq7x4-password-Wk9v2\u003D"`, `"Zq7x4\u002dpassword-Wk9v2="`,
+	} {
+		_, err := newClientWithKey(t, "Zq7x4-password-Wk9v2=", memoryReply(200, `{"code":7,"msg":`+data+`,"data":`+data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
+		assert.EqualError(t, err, `msgpush: official-account channel list: HTTP 200, code 7: [redacted] (data "[redacted]"; 1 attempt)`)
+	}
+}
+
+// shownBy returns the text and the JSON of an error and its fields, except Body.
+func shownBy(t *testing.T, err error) string {
+	t.Helper()
+	b, jsonErr := json.Marshal(err)
+	require.NoError(t, jsonErr)
+	switch err := err.(type) {
+	case *msgpush.APIError:
+		return fmt.Sprintf("%s %v %s %q %v", b, err, err.Msg, err.Data, err.Header)
+	case *msgpush.DecodeError:
+		return fmt.Sprintf("%s %v %v %v", b, err, err.Err, err.Header)
+	case *msgpush.RequestError:
+		return fmt.Sprintf("%s %v %v %v", b, err, err.Err, err.Last)
+	}
+	t.Fatalf("%T: %v", err, err)
+	return ""
+}
+
+func TestKeyIsRedacted(t *testing.T) {
+	for _, key := range oddKeys {
+		for form, text := range formsOf(key) {
+			client := newClientWithKey(t, key, memoryReply(502, "the key "+text+" is unknown", "X-Key", text))
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			apiErr, ok := errors.AsType[*msgpush.APIError](err)
+			require.True(t, ok)
+			assert.Equal(t, "the key [redacted] is unknown", apiErr.Msg, form)
+			assert.Equal(t, "[redacted]", apiErr.Header.Get("X-Key"), form)
+		}
+	}
+}
+
+// If another form is redacted, the documentation of APIError changes.
+func TestDocumentedLimitsOfRedaction(t *testing.T) {
+	for what, tt := range map[string]struct{ key, text string }{
+		"fewer than 6 bytes": {"short", "short"},
+		"base64":             {testKey, base64.StdEncoding.EncodeToString([]byte(testKey))},
+	} {
+		_, err := newClientWithKey(t, tt.key, memoryReply(502, tt.text)).MPList(t.Context(), msgpush.PageRequest{})
+		assert.ErrorContains(t, err, tt.text)
+		assert.Contains(t, docOf(t, "APIError"), what)
+	}
+}
+
+func TestRedactedDataIsJSON(t *testing.T) {
+	tests := []struct{ name, key, data, want string }{
+		{"number", "12345678", `12345678`, `"[redacted]"`},
+		{"number in an array", "123456789", `[123456789]`, `"[[redacted]]"`},
+		{"member name and value", "abcdefgh", `{"abcdefgh":["abcdefgh"]}`, `{"[redacted]":["[redacted]"]}`},
+		{"JSON in a string", "jsontext", `"[\"jsontext\"]"`, `"[\"[redacted]\"]"`},
+		{"quotes", `quo"te\s`, `"quo\"te\\s"`, `"[redacted]"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := newClientWithKey(t, tt.key, memoryReply(200, `{"code":1,"data":`+tt.data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
+			apiErr, ok := errors.AsType[*msgpush.APIError](err)
+			require.True(t, ok)
+			assert.JSONEq(t, tt.want, string(apiErr.Data))
+		})
+	}
+}
+
+func TestExcerptStopsBeforePassword(t *testing.T) {
+	for _, body := range []string{
+		`{"id":1,"password":"hunter2"}`, `{"id":1,"Password":"hunter2"}`, `"{\"id\":1,\"password\":\"hunter2\"}"`, `["PASSWORD='hunter2'"]`,
+	} {
+		for name, transport := range map[string]roundTripFunc{
+			"body of HTTP 502":      memoryReply(502, body),
+			"success of HTTP 502":   memoryReply(502, `{"code":200,"data":`+body+`}`),
+			"msg that is an object": memoryReply(200, `{"code":7,"msg":{"mail":`+body+`}}`),
+			"not HTTP":              transportThatFails(fmt.Errorf("net/http: malformed HTTP response %q", body)),
+			"not a header":          transportThatFails(fmt.Errorf("malformed MIME header line: %s", body)),
+		} {
+			_, err := newClientWithTransport(t, transport).MPList(t.Context(), msgpush.PageRequest{})
+			require.Error(t, err)
+			assertHidden(t, "hunter2", err)
+			assert.NotContains(t, err.Error(), "assword", name)
+		}
+	}
+}
+
+func TestPasswordOfMailIsNotShown(t *testing.T) {
+	const password = "pw-4Lm2-correct-horse"
+	mail := `{"id":1,"account":"a@example.com","password":"` + password + `","smtpPort":25}`
+	for name, transport := range map[string]roundTripFunc{
+		"success":              memoryReply(200, listBody(mail)),
+		"success of HTTP 500":  memoryReply(500, listBody(mail)),
+		"cut success":          memoryReply(200, listBody(mail)[:100]),
+		"cut HTTP 500":         memoryReply(500, listBody(mail)[:100]),
+		"no envelope":          memoryReply(200, mail),
+		"no code":              memoryReply(200, `{"data":`+mail+`}`),
+		"number for a string":  memoryReply(200, listBody(`{"account":77,"password":"`+password+`"}`)),
+		"string for a number":  memoryReply(200, listBody(`{"id":"`+password+`"}`)),
+		"array for an object":  memoryReply(200, listBody(`["`+password+`"]`)),
+		"string for an object": memoryReply(200, listBody(`"`+password+`"`)),
+		"body that fails":      bodyThatFails(200, mail, io.ErrUnexpectedEOF),
+		"timeout": func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log syncBuffer
+			client := newClientWithTransport(t, transport, msgpush.WithTimeout(time.Millisecond),
+				msgpush.WithLogger(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+			for _, call := range specified {
+				value, err := call(client, t.Context())
+				assertNotEncoded(t, password, value, err)
+			}
+			r := msgpush.Request{Method: "POST", Path: "/x", Body: map[string]string{"password": password}, Query: url.Values{"q": {password}}}
+			value, err := msgpush.Call[msgpush.MailChannel](t.Context(), client, r)
+			assertNotEncoded(t, password, value, err)
+			canceled, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err = msgpush.Call[any](canceled, client, r)
+			assertNotEncoded(t, password, err)
+			assert.NotEmpty(t, log.b.String())
+			assertNotIn(t, password, log.b.String())
+		})
+	}
+}
+
+// Redaction takes time, so it looks at the beginning of foreign text only.
+func TestRedactionLooksAtTheBeginningOfLongText(t *testing.T) {
+	const looked = 64 << 10
+	hostile := map[string]string{
+		"key of zeros":          strings.Repeat("0", 64) + "1",
+		"beginnings of the key": testKey,
+	}
+	for name, key := range hostile {
+		text := strings.Repeat(key[:len(key)-1], 3<<20/len(key))
+		t.Run(name+" in msg and header", func(t *testing.T) {
+			client := newClientWithKey(t, key, memoryReply(502, `{"code":7,"msg":"`+text+`"}`, "X-Text", text))
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			apiErr, ok := errors.AsType[*msgpush.APIError](err)
+			require.True(t, ok, err)
+			assert.LessOrEqual(t, len(apiErr.Msg), looked)
+			assert.LessOrEqual(t, len(apiErr.Header.Get("X-Text")), looked)
+		})
+		t.Run(name+" in the error of the transport", func(t *testing.T) {
+			client := newClientWithKey(t, key, transportThatFails(errors.New(text)))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			runtime.ReadMemStats(&after)
+			require.Error(t, err)
+			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(len(text)), "the text was copied")
+		})
+	}
+}

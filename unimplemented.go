@@ -1,0 +1,46 @@
+package msgpush
+
+import (
+	"context"
+	"net/http"
+)
+
+// The resources in this file exist by name only (parts 4.5 and 5 of the API
+// document).
+var (
+	opAccessKeyObtain   = Operation{Group: "access key", Name: "obtain"}
+	opEnterpriseAppList = Operation{Group: "enterprise application channel", Name: "list", Method: http.MethodPost}
+	opWebhookList       = Operation{Group: "webhook channel", Name: "list", Method: http.MethodPost}
+	opWebhookDetail     = Operation{Group: "webhook channel", Name: "detail", Method: http.MethodGet}
+	opWebhookCreate     = Operation{Group: "webhook channel", Name: "create", Method: http.MethodPost}
+	opWebhookModify     = Operation{Group: "webhook channel", Name: "modify", Method: http.MethodPost}
+)
+
+// AccessKeyObtain is not implemented and returns an [*UnimplementedError]: the
+// API document only says that the operation exists (part 5). Experimental: its
+// signature will change.
+func (c *Client) AccessKeyObtain(context.Context) error {
+	return &UnimplementedError{opAccessKeyObtain}
+}
+
+// EnterpriseAppList is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
+func (c *Client) EnterpriseAppList(context.Context) error {
+	return &UnimplementedError{opEnterpriseAppList}
+}
+
+// WebhookList is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
+func (c *Client) WebhookList(context.Context) error { return &UnimplementedError{opWebhookList} }
+
+// WebhookDetail is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
+func (c *Client) WebhookDetail(context.Context) error { return &UnimplementedError{opWebhookDetail} }
+
+// WebhookCreate is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
+func (c *Client) WebhookCreate(context.Context) error { return &UnimplementedError{opWebhookCreate} }
+
+// WebhookModify is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name and method. Experimental: its signature will change.
+func (c *Client) WebhookModify(context.Context) error { return &UnimplementedError{opWebhookModify} }
