@@ -122,7 +122,7 @@ func TestEverythingIsMeasuredAndShown(t *testing.T) {
 	assert.NotContains(t, tables, "NaN")
 	for _, want := range []string{
 		"### Goals", "### CPU: mail detail", "### CPU: page of 50", "### CPU: page of 1,000", "### CPU: mail detail, without a deadline",
-		"### Loopback: mail detail, 1 caller", "### Loopback: page of 50, 64 callers", "### Walk: 3 × 50 records", "### Memory", "### Growth: a walk through 2 × 50 records",
+		"### Loopback: mail detail, 1 caller", "### Loopback: page of 50, 64 callers", "### HTTP/2 with GOAWAY every 100 requests: mail detail, 16 callers", "### Walk: 3 × 50 records", "### Memory", "### Growth: a walk through 2 × 50 records",
 		"| msgpush, Prefetch(8) |", "github.com/digitalocean/godo v",
 	} {
 		assert.Contains(t, tables, want)

@@ -28,6 +28,12 @@ type service struct {
 	ids   []int  // where the ids stand
 }
 
+// A mailChannel is a mail channel with a password that encodes.
+type mailChannel struct {
+	msgpush.MailChannel
+	Password string `json:"password"`
+}
+
 // Numbers of pages and ids take as many bytes on every page.
 const (
 	numWidth = 7
@@ -37,10 +43,11 @@ const (
 func newService(pages, pageSize int, delay time.Duration) (*service, error) {
 	s := &service{pages: pages, pageSize: pageSize, delay: delay}
 	var err error
-	s.mail, err = json.Marshal(msgpush.Envelope[msgpush.MailChannel]{Code: 200, Msg: "请求成功", Data: msgpush.MailChannel{
-		ID: 5, MailName: "告警邮箱", MailCode: "alert-mail", Account: "alert@example.com", Password: "correct-horse-battery",
+	mail := mailChannel{MailChannel: msgpush.MailChannel{
+		ID: 5, MailName: "告警邮箱", MailCode: "alert-mail", Account: "alert@example.com",
 		SMTPServer: "smtp.example.com", SMTPSSL: 1, SMTPPort: 465, CreateTime: "2026-02-26 23:02:12",
-	}})
+	}, Password: "correct-horse-battery"}
+	s.mail, err = json.Marshal(msgpush.Envelope[mailChannel]{Code: 200, Msg: "请求成功", Data: mail})
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ type suite struct {
 	cpu       []*experiment // of each subject
 	endless   *experiment   // CPU without a deadline
 	one, many []*experiment // callers over loopback, of each subject
+	goaway    *experiment
 	walks     *experiment
 	million   *experiment
 	growth    []*experiment // of each number of pages
@@ -53,6 +54,9 @@ func newSuite(t times) (*suite, error) {
 		}
 		s.growth = append(s.growth, e)
 	}
+	if s.goaway, err = goaway(t); err != nil {
+		return nil, err
+	}
 	if s.walks, err = walks(t); err != nil {
 		return nil, err
 	}
@@ -66,7 +70,7 @@ func (s *suite) experiments() []*experiment {
 	all = append(all, s.endless)
 	all = append(all, s.one...)
 	all = append(all, s.many...)
-	all = append(all, s.walks, s.million)
+	all = append(all, s.goaway, s.walks, s.million)
 	return append(all, s.growth...)
 }
 

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+const (
+	goawayCallers  = 16
+	goawayRequests = 100 // on one connection
+)
+
+// goaway compares calls through an HTTP/2 gateway that replaces each connection
+// after 100 requests, as nginx does.
+func goaway(t times) (*experiment, error) {
+	s := subjects[0]
+	service, err := s.service()
+	if err != nil {
+		return nil, err
+	}
+	e := &experiment{
+		title:   fmt.Sprintf("HTTP/2 with GOAWAY every %d requests: %s, %d callers", goawayRequests, s.name, goawayCallers),
+		metrics: []metric{{"calls a second", number}, {"p50", duration}, {"p99", duration}},
+	}
+	for _, c := range contenders() {
+		if c.name != nameFloor && c.name != nameOurs {
+			continue
+		}
+		e.entries = append(e.entries, &entry{name: c.name, run: func() (measurement, error) {
+			gateway, err := newGateway(service.mail)
+			if err != nil {
+				return nil, err
+			}
+			defer gateway.close()
+			transport := &http.Transport{Protocols: new(http.Protocols)}
+			transport.Protocols.SetUnencryptedHTTP2(true)
+			defer transport.CloseIdleConnections()
+			call, err := c.new("http://"+gateway.listener.Addr().String(), transport)
+			if err != nil {
+				return nil, err
+			}
+			latencies, elapsed, err := together(goawayCallers, t.calls, func() error { return s.call(call) })
+			if err != nil {
+				return nil, err
+			}
+			return measurement{
+				"calls a second": float64(len(latencies)) / elapsed.Seconds(),
+				"p50":            latencies[len(latencies)/2].Seconds(),
+				"p99":            latencies[len(latencies)*99/100].Seconds(),
+			}, nil
+		}})
+	}
+	return e, nil
+}
+
+// A gateway is an HTTP/2 server that sends every request the same response.
+// net/http's server cannot be used: it still processes streams that were opened
+// before the client has read the GOAWAY frame.
+type gateway struct {
+	listener net.Listener
+	body     []byte
+	conns    sync.WaitGroup
+}
+
+func newGateway(body []byte) (*gateway, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	g := &gateway{listener: listener, body: body}
+	g.conns.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			g.conns.Go(func() { g.serve(conn) })
+		}
+	})
+	return g, nil
+}
+
+func (g *gateway) close() {
+	g.listener.Close()
+	g.conns.Wait()
+}
+
+// serve responds to the first requests of a connection, sends GOAWAY and ignores
+// what follows.
+func (g *gateway) serve(conn net.Conn) {
+	defer conn.Close()
+	if _, err := io.CopyN(io.Discard, conn, int64(len(http2.ClientPreface))); err != nil {
+		return
+	}
+	framer := http2.NewFramer(conn, conn)
+	if framer.WriteSettings() != nil {
+		return
+	}
+	for requests := 0; ; {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			return
+		}
+		switch f := frame.(type) {
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				err = framer.WriteSettingsAck()
+			}
+		case *http2.HeadersFrame: // a GET has no DATA frames
+			if requests++; requests <= goawayRequests {
+				err = g.respond(framer, f.StreamID)
+			}
+			if requests == goawayRequests && err == nil {
+				err = framer.WriteGoAway(f.StreamID, http2.ErrCodeNo, nil)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (g *gateway) respond(framer *http2.Framer, stream uint32) error {
+	var header bytes.Buffer
+	encoder := hpack.NewEncoder(&header)
+	for _, field := range []hpack.HeaderField{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/json"}} {
+		if err := encoder.WriteField(field); err != nil {
+			return err
+		}
+	}
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: header.Bytes(), EndHeaders: true}); err != nil {
+		return err
+	}
+	return framer.WriteData(stream, true, g.body)
+}
