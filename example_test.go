@@ -245,7 +245,8 @@ func ExamplePrefetch() {
 	// Output: 64 records, asked for side by side
 }
 
-func ExampleAll() {
+// A Lister iterates over a list that has no method, or into another record type.
+func ExampleLister_All() {
 	client, done := exampleClient()
 	defer done()
 
@@ -253,14 +254,16 @@ func ExampleAll() {
 		ID   int64  `json:"id"`
 		Name string `json:"ruleName"`
 	}
-	fetch := func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[rule], error) {
-		return msgpush.Call[*msgpush.Page[rule]](ctx, client, msgpush.Request{
-			Method: "POST", Path: "/api/open/forwardRule/list", Body: r, Idempotent: true,
-		})
+	rules := msgpush.Lister[rule]{
+		Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[rule], error) {
+			return msgpush.Call[*msgpush.Page[rule]](ctx, client, msgpush.Request{
+				Method: "POST", Path: "/api/open/forwardRule/list", Body: r, Idempotent: true,
+			})
+		},
+		ID: func(r rule) int64 { return r.ID },
 	}
-	id := func(r rule) int64 { return r.ID }
 	n := 0
-	for _, err := range msgpush.All(context.Background(), fetch, id, msgpush.PageRequest{PageSize: 2}) {
+	for _, err := range rules.All(context.Background(), msgpush.PageRequest{PageSize: 2}) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -270,16 +273,18 @@ func ExampleAll() {
 	// Output: 5 rules
 }
 
-func ExamplePages() {
-	numbers := func(_ context.Context, r msgpush.PageRequest) (*msgpush.Page[int64], error) {
-		page := msgpush.Page[int64]{PageNum: r.Current, PageSize: 2, Total: 3, Pages: 2, List: []int64{1, 2}}
-		if r.Current == 2 {
-			page.List = []int64{2, 3} // another number has arrived before 1 meanwhile
-		}
-		return &page, nil
+func ExampleLister_Pages() {
+	numbers := msgpush.Lister[int64]{
+		Fetch: func(_ context.Context, r msgpush.PageRequest) (*msgpush.Page[int64], error) {
+			page := msgpush.Page[int64]{PageNum: r.Current, PageSize: 2, Total: 3, Pages: 2, List: []int64{1, 2}}
+			if r.Current == 2 {
+				page.Total, page.List = 4, []int64{2, 3} // a number was inserted before 1
+			}
+			return &page, nil
+		},
+		ID: func(n int64) int64 { return n },
 	}
-	id := func(n int64) int64 { return n }
-	for page, err := range msgpush.Pages(context.Background(), numbers, id, msgpush.PageRequest{PageSize: 2}) {
+	for page, err := range numbers.Pages(context.Background(), msgpush.PageRequest{PageSize: 2}) {
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -62,23 +62,26 @@ func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page
 	return list[ForwardLog](ctx, c, opForwardLogList, r)
 }
 
-// ForwardLogAll walks all pages of ForwardLogList as [All] does, and yields their records.
+// ForwardLogAll returns an iterator over the records of all pages of
+// ForwardLogList. See [Lister.All].
 func (c *Client) ForwardLogAll(ctx context.Context, r ForwardLogRequest, opts ...ListOption) iter.Seq2[ForwardLog, error] {
-	return All(ctx, c.forwardLogPage(r), ForwardLog.recordID, r.PageRequest, opts...)
+	return c.forwardLogs(r).All(ctx, r.PageRequest, opts...)
 }
 
-// ForwardLogPages walks all pages of ForwardLogList as [Pages] does, and yields them.
+// ForwardLogPages returns an iterator over all pages of ForwardLogList. See
+// [Lister.Pages].
 func (c *Client) ForwardLogPages(ctx context.Context, r ForwardLogRequest, opts ...ListOption) iter.Seq2[*Page[ForwardLog], error] {
-	return Pages(ctx, c.forwardLogPage(r), ForwardLog.recordID, r.PageRequest, opts...)
+	return c.forwardLogs(r).Pages(ctx, r.PageRequest, opts...)
 }
 
-// forwardLogPage returns a function that asks for any page of what r asks for.
-func (c *Client) forwardLogPage(r ForwardLogRequest) func(context.Context, PageRequest) (*Page[ForwardLog], error) {
-	return func(ctx context.Context, page PageRequest) (*Page[ForwardLog], error) {
+// forwardLogs returns a Lister for the records that r selects.
+func (c *Client) forwardLogs(r ForwardLogRequest) Lister[ForwardLog] {
+	fetch := func(ctx context.Context, page PageRequest) (*Page[ForwardLog], error) {
 		r := r
 		r.PageRequest = page
 		return c.ForwardLogList(ctx, r)
 	}
+	return Lister[ForwardLog]{fetch, ForwardLog.recordID}
 }
 
 // ForwardLogDetail is not implemented and returns an [*UnimplementedError]: the API

@@ -53,14 +53,15 @@ func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[Forw
 	return list[ForwardRule](ctx, c, opForwardRuleList, r)
 }
 
-// ForwardRuleAll walks all pages of ForwardRuleList as [All] does, and yields their records.
+// ForwardRuleAll returns an iterator over the records of all pages of ForwardRuleList. See
+// [Lister.All].
 func (c *Client) ForwardRuleAll(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[ForwardRule, error] {
-	return All(ctx, c.ForwardRuleList, ForwardRule.recordID, r, opts...)
+	return Lister[ForwardRule]{c.ForwardRuleList, ForwardRule.recordID}.All(ctx, r, opts...)
 }
 
-// ForwardRulePages walks all pages of ForwardRuleList as [Pages] does, and yields them.
+// ForwardRulePages returns an iterator over all pages of ForwardRuleList. See [Lister.Pages].
 func (c *Client) ForwardRulePages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[ForwardRule], error] {
-	return Pages(ctx, c.ForwardRuleList, ForwardRule.recordID, r, opts...)
+	return Lister[ForwardRule]{c.ForwardRuleList, ForwardRule.recordID}.Pages(ctx, r, opts...)
 }
 
 // ForwardRuleDetail is not implemented and returns an [*UnimplementedError]: the API

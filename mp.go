@@ -62,12 +62,13 @@ func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], e
 	return list[MPChannel](ctx, c, opMPList, r)
 }
 
-// MPAll walks all pages of MPList as [All] does, and yields their records.
+// MPAll returns an iterator over the records of all pages of MPList. See
+// [Lister.All].
 func (c *Client) MPAll(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[MPChannel, error] {
-	return All(ctx, c.MPList, MPChannel.recordID, r, opts...)
+	return Lister[MPChannel]{c.MPList, MPChannel.recordID}.All(ctx, r, opts...)
 }
 
-// MPPages walks all pages of MPList as [Pages] does, and yields them.
+// MPPages returns an iterator over all pages of MPList. See [Lister.Pages].
 func (c *Client) MPPages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[MPChannel], error] {
-	return Pages(ctx, c.MPList, MPChannel.recordID, r, opts...)
+	return Lister[MPChannel]{c.MPList, MPChannel.recordID}.Pages(ctx, r, opts...)
 }

@@ -61,7 +61,8 @@ func walking(name string, id func(msgpush.ForwardLog) int64, opts ...msgpush.Lis
 			return client.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: r})
 		}
 		return func() iter.Seq2[msgpush.ForwardLog, error] {
-			return msgpush.All(context.Background(), fetch, id, msgpush.PageRequest{PageSize: s.pageSize}, opts...)
+			list := msgpush.Lister[msgpush.ForwardLog]{Fetch: fetch, ID: id}
+			return list.All(context.Background(), msgpush.PageRequest{PageSize: s.pageSize}, opts...)
 		}, err
 	}}
 }

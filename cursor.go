@@ -1,0 +1,234 @@
+package msgpush
+
+import "fmt"
+
+// This file is the pagination arithmetic: which page to request next, and when
+// to stop. It uses no network and sees no record.
+//
+// # Model
+//
+// Page n holds the records at the offsets from (n-1)·S up to, but not including,
+// n·S. Offsets count from 0 and are those of the moment of the response. S is
+// the page size. The response also reports the total, which is the length of the
+// list at that moment, and the number of pages. The list changes between
+// responses, so records drift to other offsets.
+//
+// A record is stable if it is in the list at the moment of every response.
+//
+// # Promise
+//
+// Every stable record is delivered exactly once if the responses report the total
+// and, between two consecutive responses, records are only inserted or only
+// deleted. Consecutive means in the order of use. The iterator remembers ids and
+// never delivers a record twice. The rules below ensure that it delivers each
+// stable record at least once.
+//
+// # Invariant
+//
+// At the moment of the last response, every stable record at an offset in
+// [0, covered) or in readAhead either has been delivered or was before the start
+// page at the moment of the first response.
+//
+// # Rules
+//
+// Start. If the first response is page n, covered is (n-1)·S.
+//
+// Drift. Let the total change by d. If records were only inserted, a stable
+// record that is now at offset x was at an offset in [x-d, x]. If records were
+// only deleted, d is negative and the record was at an offset in [x, x-d]. So
+// the record was covered before if x < covered after insertions, or
+// x < covered+d after deletions. Likewise, readAhead shrinks by d at its start
+// after insertions and by -d at its end after deletions. Where in the list the
+// records are inserted or deleted does not matter. Nor does it matter which of
+// the two moments was earlier, since insertions are deletions if time runs
+// backwards. Prefetched responses, which overtake each other, need no other rule.
+//
+// Cover. After a response, all stable records on its page have been delivered,
+// so its offsets are covered. If the page does not exist, it holds no record and
+// its offsets are covered too. If drift has left a gap before the page, the page
+// becomes readAhead until the gap is filled; an earlier readAhead is forgotten.
+// Without readAhead, a list that loses a record per response would have a gap
+// before each page, and iteration would never advance.
+//
+// Next page. The page that holds the offset covered is covered/S + 1.
+//
+// Last page. It is the reported number of pages or, without one, the total
+// divided by S and rounded up. In both cases the total is at most last·S.
+// Iteration ends if the next page is after the last page, that is, if
+// covered ≥ last·S ≥ total. Then every stable record is at a covered offset, and
+// the invariant is the promise. If neither number is known, iteration ends with
+// the first page that has nothing new.
+//
+// Page size. The service may cap the requested page size and report a wrong one,
+// but every page except the last has S records. So S is the length of the
+// longest page. If the first response is the last page and short, its length is
+// not S. Nothing is left to deliver then. S only serves to compare the reported
+// pages with the reported total, and the smaller of the requested and the reported
+// page size is used.
+//
+// Without ids, iteration does not step back: the next page is always the
+// following one.
+//
+// # Contradictions
+//
+// A page must exist if the response itself reports an end after the start of the
+// page. A service may count and select in two steps, so an empty page is
+// requested once more before it is an error. When iteration ends, the last page
+// must not be before the end that the response reports by its total.
+//
+// Progress. Each new record is one that the first total counted or that a growth
+// of the total added. Between two new records, drift can repeat each delivered
+// record. Both limits have a margin for changes that the total does not show,
+// and the repeats also have an upper limit, maxChase, so that a total that
+// changes with every response does not keep iteration going.
+
+// A cursor is the state of the pagination.
+type cursor struct {
+	requested int64 // page size of the requests
+	stepBack  bool  // step back after deletions; requires ids
+
+	size      int64 // page size of the service; 0 before the first response
+	total     int64 // last total; 0 if unknown
+	hasTotal  bool  // a response reported a total
+	covered   int64
+	readAhead struct{ from, to int64 }
+	retry     bool // the last response was unexpectedly empty
+
+	delivered   int64 // records
+	maxExpected int64 // records that the totals explain
+	repeats     int64 // records since the last new one
+	drift       int64 // repeats that changes of the total explain
+}
+
+// A pageInfo describes a response. A reported number that is not positive counts
+// as not reported.
+type pageInfo struct {
+	pageNum, pageSize, pages, total int64 // reported
+	number, records, newRecords     int64 // number is the requested page
+}
+
+// Larger numbers count as these limits, so that no sum overflows.
+const maxPages, maxTotal = 1<<31 - 2, 1 << 40
+
+// maxChase is the number of pages without a new record that iteration tolerates
+// in a changing list, in addition to two for each page delivered.
+const maxChase = 100
+
+// advance takes the response for a page and returns the next and the last page to
+// request. Iteration ends if next > last. If next is the page itself, the response
+// is not used and the page is requested once more.
+func (c *cursor) advance(p pageInfo) (next, last int64, err error) {
+	p.total, p.pages = min(max(p.total, 0), maxTotal), max(p.pages, 0)
+	if p.records == 0 && p.total == 0 && p.pages == 1 {
+		p.pages = 0 // an empty list may have one page
+	}
+	n := min(p.number, maxPages)
+	size := c.pageSize(n, p)
+	end := max(p.pages, pagesFor(p.total, size))
+	c.retry = !c.retry && p.records == 0 && end >= p.number
+	if c.retry {
+		return p.number, p.number, nil
+	}
+	if c.size == 0 {
+		c.covered = (n - 1) * size
+	}
+	c.size = size
+	c.updateTotal(p)
+	c.cover((n-1)*size, n*size)
+	c.delivered += p.newRecords
+	if c.repeats += p.records; p.newRecords > 0 {
+		c.repeats = 0
+	}
+	next, last = n+1, c.lastPage(p)
+	if c.stepBack {
+		next = c.covered/size + 1
+	}
+	if end > last && (p.missing() || next > last) {
+		err = fmt.Errorf("%w: the last page is %d, but the response reports %d pages and %d records", ErrInconsistentList, last, p.pages, p.total)
+	} else if next <= last {
+		err = c.checkProgress()
+	}
+	return next, last, err
+}
+
+// missing reports whether the page does not exist: the response is empty or
+// reports a page before it.
+func (p pageInfo) missing() bool {
+	return p.records == 0 || 0 < p.pageNum && p.pageNum < p.number
+}
+
+// pageSize infers the page size of the service from the response for page n.
+func (c *cursor) pageSize(n int64, p pageInfo) int64 {
+	requested := c.requested
+	if p.pageSize > 0 {
+		requested = min(requested, p.pageSize)
+	}
+	isLast := p.missing() || p.pages > 0 && n >= p.pages || p.pages == 0 && p.total == (n-1)*requested+p.records
+	if c.size == 0 && isLast {
+		return max(requested, p.records)
+	}
+	return max(c.size, p.records)
+}
+
+// updateTotal applies the drift rule. If no response has reported a total, the
+// reported pages count as full.
+func (c *cursor) updateTotal(p pageInfo) {
+	total := p.total
+	if c.hasTotal = c.hasTotal || total > 0; !c.hasTotal {
+		total = min(p.pages, maxPages) * c.size
+	}
+	if total == 0 {
+		return
+	}
+	d := total - c.total
+	if c.total > 0 && d != 0 {
+		c.drift += max(d, -d) + c.size
+	}
+	c.total = total
+	c.maxExpected += max(0, d)
+	c.covered = max(0, c.covered+min(0, d))
+	c.readAhead.from += max(0, d)
+	c.readAhead.to += min(0, d)
+}
+
+// cover adds the offsets of a page. A readAhead that drift has emptied adds
+// nothing.
+func (c *cursor) cover(from, to int64) {
+	if from > c.covered {
+		c.readAhead.from, c.readAhead.to = from, to
+		return
+	}
+	c.covered = to
+	if c.readAhead.from <= c.covered {
+		c.covered = max(c.covered, c.readAhead.to)
+	}
+}
+
+// lastPage returns the last page, or maxPages if it is unknown.
+func (c *cursor) lastPage(p pageInfo) int64 {
+	if c.total == 0 && p.newRecords > 0 {
+		return maxPages
+	}
+	last := min(p.pages, maxPages)
+	if p.pages == 0 {
+		last = pagesFor(c.total, c.size)
+	}
+	if p.missing() {
+		last = min(last, p.number-1)
+	}
+	return last
+}
+
+// checkProgress returns an error if the totals do not explain the records.
+func (c *cursor) checkProgress() error {
+	if c.repeats > 2*c.delivered+min(c.drift, maxChase*c.size) {
+		return fmt.Errorf("%w: no progress: the last %d records were delivered before", ErrInconsistentList, c.repeats)
+	}
+	if margin := min(c.drift, c.maxExpected) + c.size; c.maxExpected > 0 && c.delivered > c.maxExpected+margin {
+		return fmt.Errorf("%w: %d records were delivered, but the totals explain %d", ErrInconsistentList, c.delivered, c.maxExpected)
+	}
+	return nil
+}
+
+// pagesFor returns the number of pages that hold total records.
+func pagesFor(total, size int64) int64 { return (total + size - 1) / size }

@@ -1,0 +1,307 @@
+package msgpush
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// ErrInconsistentList is wrapped by the error of an iteration that ended because
+// the responses contradict themselves or each other. The error names the page.
+//
+//   - A page is empty, also when requested once more, or the response reports an
+//     earlier page, although the response also reports that the page exists.
+//   - Iteration reached the last page, but the response reports a larger total.
+//   - Two records of a page have the same id.
+//   - Page after page repeats records, or there are more records than the totals
+//     explain, and the response reports further pages.
+var ErrInconsistentList = errors.New("msgpush: inconsistent list")
+
+// A Lister iterates over the pages of a list. The methods of [Client] such as
+// [Client.ForwardLogAll] use one. A Lister iterates over any other list too: Fetch
+// may be a [Call].
+type Lister[T any] struct {
+	// Fetch returns one page. With [Prefetch], it is called concurrently.
+	Fetch func(context.Context, PageRequest) (*Page[T], error)
+	// ID returns the id of a record. If ID is nil, iteration remembers no records
+	// and never steps back: records may be missed or repeated if the list changes.
+	ID func(T) int64
+}
+
+// A ListOption configures the iteration over a list.
+type ListOption func(*listSettings) error
+
+type listSettings struct{ prefetch int }
+
+// Prefetch fetches up to n pages concurrently, ahead of the page whose records are
+// being delivered. The order of the records does not change. The default is 0: a
+// page is fetched when the records of the previous page have been delivered. With
+// 1, the next page is fetched meanwhile. A negative n is an error, which iteration
+// yields before it sends a request.
+func Prefetch(n int) ListOption {
+	return func(s *listSettings) error {
+		if n < 0 {
+			return fmt.Errorf("Prefetch: %d is negative", n)
+		}
+		s.prefetch = n
+		return nil
+	}
+}
+
+// All returns an iterator over the records of a list, from the page that r requests
+// to the last one. The range statement sends the first request; each range
+// statement iterates anew. The iterator is safe for concurrent use if Fetch is.
+//
+// An error is yielded once, with a zero record, after all records fetched before it,
+// and ends the iteration. It names the page and wraps the error of Fetch or
+// [ErrInconsistentList]. A panic in Fetch is raised again in the goroutine of the
+// range statement, with the same value. Leaving the range statement cancels all
+// prefetches and waits for them.
+//
+// # Lists that change
+//
+// Records that are inserted or deleted shift other records across page boundaries.
+// With an ID function, All remembers the ids of the records, and steps back if the
+// total shrinks. Every record that is in the list from the first response to the
+// last is then delivered exactly once, if between two consecutive responses records
+// are only inserted or only deleted, at any offset, and if the service reports the
+// total. A record that is inserted or deleted during the iteration is delivered
+// once or not at all. The same holds for records on pages before the first one
+// requested.
+//
+// Limitation: if insertions equal deletions between two responses, the total does
+// not change, and records may be missed.
+//
+// The ids need less than 1 byte a record if they are consecutive, and up to 48
+// bytes if they are random. Without an ID function, memory use is constant.
+//
+// # The end
+//
+// Iteration ends after the last page that the last response reports by its pages
+// or, without pages, by its total. If that response contradicts itself, iteration
+// yields [ErrInconsistentList] instead. If the service reports neither pages nor
+// total, iteration ends with the first page that has no new record. Without an ID
+// function that is an empty page.
+func (l Lister[T]) All(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[T, error] {
+	pages := l.Pages(ctx, r, opts...)
+	return func(yield func(T, error) bool) {
+		for page, err := range pages {
+			if err != nil {
+				yield(*new(T), err)
+				return
+			}
+			for _, record := range page.List {
+				if !yield(record, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Pages is like [Lister.All], but yields pages. The List of a page holds the
+// records that have not been yielded before; the other fields are as the service
+// sent them. A page without such records is not yielded, unless it is the first.
+// With an error, the page is nil.
+func (l Lister[T]) Pages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[T], error] {
+	return func(yield func(*Page[T], error) bool) {
+		it, err := l.iterator(ctx, r, opts)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer it.discard()
+		it.run(yield)
+	}
+}
+
+// An iterator is one iteration over a list.
+type iterator[T any] struct {
+	Lister[T]
+	listSettings
+	ctx     context.Context
+	request PageRequest // for the first page
+	cursor  cursor
+	seen    idSet
+
+	pending       []func() (*Page[T], error) // prefetched: the pages after the current one
+	prefetches    sync.WaitGroup
+	prefetchCtx   context.Context
+	cancelPending context.CancelFunc
+}
+
+func (l Lister[T]) iterator(ctx context.Context, r PageRequest, opts []ListOption) (*iterator[T], error) {
+	switch {
+	case ctx == nil:
+		return nil, errors.New("msgpush: list iteration: the context is nil")
+	case l.Fetch == nil:
+		return nil, errors.New("msgpush: list iteration: Fetch is nil")
+	}
+	r, err := r.withDefaults("list iteration")
+	if err != nil {
+		return nil, err
+	}
+	it := &iterator[T]{Lister: l, ctx: ctx, request: r, seen: idSet{}}
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("msgpush: list iteration: option %d of %d is nil", i+1, len(opts))
+		}
+		if err := opt(&it.listSettings); err != nil {
+			return nil, fmt.Errorf("msgpush: list iteration: %w", err)
+		}
+	}
+	it.cursor = cursor{requested: min(int64(r.PageSize), maxPages), stepBack: l.ID != nil}
+	it.prefetchCtx, it.cancelPending = context.WithCancel(ctx)
+	return it, nil
+}
+
+func (it *iterator[T]) run(yield func(*Page[T], error) bool) {
+	first := true
+	for number, next, last := it.request.Current, 0, 0; next <= last; number = next {
+		page, err := it.page(number)
+		if err == nil {
+			page, next, last, err = it.advance(number, page, first)
+		}
+		if err == nil && next <= last {
+			it.startPrefetch(number, next, last)
+		}
+		isFirst := first && err == nil && next != number
+		if page != nil && (len(page.List) > 0 || isFirst) && !yield(page, nil) {
+			return
+		}
+		if err != nil {
+			yield(nil, &pageError{number, err})
+			return
+		}
+		first = first && next == number
+	}
+}
+
+// advance reduces a page to its new records and returns the next and the last page
+// to request.
+func (it *iterator[T]) advance(number int, page *Page[T], first bool) (reduced *Page[T], next, last int, err error) {
+	p := pageInfo{number: int64(number), pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))}
+	list := page.List
+	if p.missing() && (first || it.ID == nil) {
+		list = []T{} // the records are before the requested page
+	} else if it.ID != nil {
+		list, err = it.newRecords(page.List)
+	}
+	if len(list) < len(page.List) {
+		copied := *page
+		copied.List = list
+		page = &copied
+	}
+	if err != nil {
+		return page, 0, 0, err
+	}
+	p.newRecords = int64(len(list))
+	n, l, err := it.cursor.advance(p)
+	return page, int(n), int(l), err
+}
+
+// newRecords returns the records that have not been seen, and remembers them. It
+// returns the list itself if all of them are new.
+func (it *iterator[T]) newRecords(list []T) ([]T, error) {
+	fresh := list
+	for i, record := range list {
+		isNew, copied := it.seen.add(it.ID(record)), len(fresh) < len(list)
+		switch {
+		case !isNew && !copied:
+			fresh = slices.Clone(list[:i])
+		case isNew && copied:
+			fresh = append(fresh, record)
+		}
+	}
+	if len(fresh) == len(list) {
+		return list, nil
+	}
+	ids := idSet{}
+	if i := slices.IndexFunc(list, func(record T) bool { return !ids.add(it.ID(record)) }); i >= 0 {
+		return fresh, fmt.Errorf("%w: two records have the id %d", ErrInconsistentList, it.ID(list[i]))
+	}
+	return fresh, nil
+}
+
+// page returns a page, which may have been prefetched.
+func (it *iterator[T]) page(number int) (page *Page[T], err error) {
+	if len(it.pending) == 0 {
+		return it.fetch(it.ctx, number)
+	}
+	page, err = it.pending[0]()
+	it.pending = it.pending[1:]
+	return page, err
+}
+
+func (it *iterator[T]) fetch(ctx context.Context, number int) (*Page[T], error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	page, err := it.Fetch(ctx, PageRequest{Current: number, PageSize: it.request.PageSize})
+	switch {
+	case err != nil:
+		return nil, err
+	case page == nil:
+		return nil, errors.New("Fetch returned neither a page nor an error")
+	}
+	return page, nil
+}
+
+// startPrefetch prefetches the pages from next to last, up to the limit. After a
+// step back, the responses to earlier requests are outdated.
+func (it *iterator[T]) startPrefetch(current, next, last int) {
+	if next != current+1 {
+		it.discard()
+		it.prefetchCtx, it.cancelPending = context.WithCancel(it.ctx)
+	}
+	for number := next + len(it.pending); len(it.pending) < it.prefetch && number <= last; number++ {
+		ctx, done := it.prefetchCtx, make(chan struct{})
+		fetch := sync.OnceValues(func() (*Page[T], error) { return it.fetch(ctx, number) })
+		it.prefetches.Go(func() {
+			defer close(done)
+			defer func() { _ = recover() }() // fetch raises the panic again when the page is used
+			_, _ = fetch()
+		})
+		it.pending = append(it.pending, func() (*Page[T], error) {
+			<-done
+			return fetch()
+		})
+	}
+}
+
+// discard cancels all prefetches and waits for them. It raises a panic in one of
+// them, so that none is lost.
+func (it *iterator[T]) discard() {
+	it.cancelPending()
+	it.prefetches.Wait()
+	for _, page := range it.pending {
+		_, _ = page()
+	}
+	it.pending = nil
+}
+
+// A pageError names the page at which iteration ended.
+type pageError struct {
+	number int
+	err    error
+}
+
+func (e *pageError) Error() string {
+	return fmt.Sprintf("msgpush: page %d: %s", e.number, strings.TrimPrefix(e.err.Error(), "msgpush: "))
+}
+
+func (e *pageError) Unwrap() error { return e.err }
+
+// An idSet holds ids, one bit each: the bits of 64 consecutive ids share a word.
+type idSet map[int64]uint64
+
+// add adds an id and reports whether it is new.
+func (s idSet) add(id int64) bool {
+	word, bit := s[id>>6], uint64(1)<<(id&63)
+	s[id>>6] = word | bit
+	return word&bit == 0
+}
