@@ -23,7 +23,7 @@ func ExampleNewClient() {
 	service := msgpushtest.NewServer() // a program has the URL and the key of the real service
 	defer service.Close()
 
-	client, err := msgpush.NewClient(service.URL, service.AccessKey,
+	client, err := msgpush.NewClient(service.URL, service.AccessKey(),
 		msgpush.WithTimeout(5*time.Second),
 		msgpush.WithUserAgent("billing/2.1"),
 	)
@@ -41,8 +41,8 @@ func ExampleNewClient() {
 // exampleClient returns a client of a fake server with sample records.
 func exampleClient() (*msgpush.Client, func()) {
 	service := msgpushtest.NewServer()
-	service.SetRecords(msgpushtest.Seed())
-	client, err := msgpush.NewClient(service.URL, service.AccessKey)
+	service.SetRecords(msgpushtest.SampleRecords())
+	client, err := msgpush.NewClient(service.URL, service.AccessKey())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -443,7 +443,7 @@ func ExampleCachedAccessKey() {
 		if fetches++; fetches == 1 {
 			return "a-key-that-was-revoked", time.Time{}, nil
 		}
-		return service.AccessKey, time.Now().Add(time.Hour), nil
+		return service.AccessKey(), time.Now().Add(time.Hour), nil
 	}, time.Minute)
 	client, err := msgpush.NewClient(service.URL, "",
 		msgpush.WithAccessKeySource(source),
@@ -506,7 +506,7 @@ func strictUnmarshal(data []byte, v any) error {
 func ExampleWithUnmarshal() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
-	service.SetRecords(msgpushtest.Seed())
+	service.SetRecords(msgpushtest.SampleRecords())
 
 	client, err := msgpush.NewClient(service.URL, service.AccessKey, msgpush.WithUnmarshal(strictUnmarshal))
 	if err != nil {
@@ -539,7 +539,7 @@ func ExampleWithRateLimiter() {
 
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	client, err := msgpush.NewClient(service.URL, service.AccessKey, msgpush.WithRateLimiter(everyTick(ticker.C)))
+	client, err := msgpush.NewClient(service.URL, service.AccessKey(), msgpush.WithRateLimiter(everyTick(ticker.C)))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -567,7 +567,7 @@ func ExampleWithAccessKeySource() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
 	file := filepath.Join(os.TempDir(), "msgpush-example-key")
-	if err := os.WriteFile(file, []byte(service.AccessKey), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(service.AccessKey()), 0o600); err != nil {
 		log.Fatal(err)
 	}
 	defer os.Remove(file)
@@ -629,7 +629,7 @@ func ExampleWithLogger() {
 			return a
 		},
 	}))
-	client, err := msgpush.NewClient(service.URL, service.AccessKey, msgpush.WithLogger(logger))
+	client, err := msgpush.NewClient(service.URL, service.AccessKey(), msgpush.WithLogger(logger))
 	if err != nil {
 		log.Fatal(err)
 	}

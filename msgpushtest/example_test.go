@@ -2,20 +2,60 @@ package msgpushtest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
 
 	"example.com/msgpush"
 	"example.com/msgpush/msgpushtest"
 )
 
-// In a test, New(t) takes the place of NewServer and Close.
+// A printTB is a TB that prints the log of a test. Tests use their *testing.T.
+type printTB struct {
+	failed  bool
+	cleanup []func()
+}
+
+func (tb *printTB) Helper()                         {}
+func (tb *printTB) Cleanup(f func())                { tb.cleanup = append(tb.cleanup, f) }
+func (tb *printTB) Failed() bool                    { return tb.failed }
+func (tb *printTB) Logf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+func (tb *printTB) end() {
+	for _, f := range tb.cleanup {
+		f()
+	}
+}
+
+func ExampleNew() {
+	t := new(printTB) // a test has a *testing.T
+	defer t.end()
+
+	srv := msgpushtest.New(t)
+	srv.SetRecords(msgpushtest.SampleRecords())
+	page, err := srv.Client().ForwardRuleList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(page.Total, err)
+	// Output: 5 <nil>
+}
+
+// If the test has failed, New logs the requests when the test ends.
+func ExampleTB() {
+	tb := &printTB{failed: true} // a test has a *testing.T
+	_ = msgpushtest.New(tb)
+	tb.end()
+	// Output: msgpushtest: 0 requests arrived
+}
+
 func ExampleNewServer() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
-	srv.SetRecords(msgpushtest.Seed())
+	srv.SetRecords(msgpushtest.SampleRecords())
 
-	mail, err := srv.Client().MailDetail(context.Background(), msgpushtest.SeedMailID)
+	mail, err := srv.Client().MailDetail(context.Background(), msgpushtest.SampleMailID)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -24,30 +64,298 @@ func ExampleNewServer() {
 	// Output: 告警邮箱
 }
 
-func ExampleServer_Inject() {
+// A server in memory works inside a testing/synctest bubble.
+func ExampleInMemory() {
+	srv := msgpushtest.NewServer(msgpushtest.InMemory())
+	defer srv.Close()
+
+	page, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(page.Total, err)
+	// Output: 0 <nil>
+}
+
+func ExampleOption() {
+	inBubble := true // for example, from the table of a test
+	var opts []msgpushtest.Option
+	if inBubble {
+		opts = append(opts, msgpushtest.InMemory())
+	}
+	srv := msgpushtest.NewServer(opts...)
+	defer srv.Close()
+	fmt.Println(srv.URL)
+	// Output: http://msgpush.test
+}
+
+func ExampleServer() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
-	srv.Inject(
-		msgpushtest.Refuse(1001, "quota exceeded", nil),
-		msgpushtest.HTML().For(msgpushtest.ForwardRuleList).Always(),
-	)
+	srv.SetRecords(msgpushtest.SampleRecords())
+	srv.Inject(msgpushtest.Status(http.StatusServiceUnavailable))
 
-	_, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
-	var refusal *msgpush.APIError
-	fmt.Println(errors.As(err, &refusal), refusal.Code, refusal.Msg)
-
-	_, err = srv.Client().ForwardRuleList(context.Background(), msgpush.PageRequest{})
-	var unreadable *msgpush.DecodeError
-	fmt.Println(errors.As(err, &unreadable))
+	page, err := srv.Client().ForwardRuleList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(page.Total, err)
+	fmt.Println(len(srv.Requests()), "requests")
 	// Output:
-	// true 1001 quota exceeded
+	// 5 <nil>
+	// 2 requests
+}
+
+func ExampleServer_Close() {
+	srv := msgpushtest.NewServer(msgpushtest.InMemory())
+	client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+	srv.Close()
+
+	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+	// Output: msgpush: official-account channel list: no response from http://msgpush.test: dial tcp: connect: connection refused (1 attempt)
+}
+
+func ExampleServer_Client() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Status(503).Always())
+
+	client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Millisecond}))
+	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+	// Output: msgpush: official-account channel list: HTTP 503 Service Unavailable (3 attempts)
+}
+
+// Code under test may make its own client.
+func ExampleServer_HTTPClient() {
+	srv := msgpushtest.NewServer(msgpushtest.InMemory())
+	defer srv.Close()
+
+	client, err := msgpush.NewClient(srv.URL, srv.AccessKey(),
+		msgpush.WithHTTPClient(srv.HTTPClient()), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	page, err := client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(page.Total, err)
+	// Output: 0 <nil>
+}
+
+func ExampleServer_AccessKey() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+
+	client, err := msgpush.NewClient(srv.URL, srv.AccessKey())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// A client whose key comes from a source replaces a rejected key.
+func ExampleServer_SetAccessKey() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	fetches := 0
+	keys := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+		fetches++
+		return srv.AccessKey(), time.Time{}, nil
+	}, 0)
+	client := srv.Client(msgpush.WithAccessKeySource(keys))
+
+	for range 2 {
+		_, err := client.MPList(context.Background(), msgpush.PageRequest{})
+		fmt.Println(err, fetches)
+		srv.SetAccessKey("the-second-key")
+	}
+	// Output:
+	// <nil> 1
+	// <nil> 2
+}
+
+func ExampleServer_SetKeyLifetime() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetKeyLifetime(10)
+	fetches := 0
+	keys := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+		fetches++
+		return srv.AccessKey(), time.Time{}, nil
+	}, 0)
+	client := srv.Client(msgpush.WithAccessKeySource(keys))
+
+	for range 100 {
+		if _, err := client.MPList(context.Background(), msgpush.PageRequest{}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(fetches, "keys,", len(srv.Requests()), "requests")
+	// Output: 10 keys, 109 requests
+}
+
+func ExampleServer_SetLatency() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetLatency(time.Hour)
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_, err := srv.Client().MPList(ctx, msgpush.PageRequest{})
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	// Output: true
+}
+
+func ExampleServer_SetRateLimit() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRateLimit(2, time.Minute)
+
+	client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+	for range 3 {
+		_, err := client.MPList(context.Background(), msgpush.PageRequest{})
+		fmt.Println(err)
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// msgpush: official-account channel list: HTTP 429 Too Many Requests, code 429: too many requests (retry after 1m0s; 1 attempt)
+}
+
+func ExampleServer_OnRequest() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	n := 0
+	srv.OnRequest(func(r msgpushtest.Request) {
+		n++ // calls do not overlap
+		fmt.Println(n, r.Operation)
+	})
+
+	client := srv.Client()
+	_, _ = client.MPList(context.Background(), msgpush.PageRequest{})
+	_, _ = client.ForwardRuleList(context.Background(), msgpush.PageRequest{})
+	// Output:
+	// 1 official-account channel list
+	// 2 message rule list
+}
+
+func ExampleServer_Requests() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	_, _ = srv.Client().ForwardLogList(context.Background(), msgpush.ForwardLogRequest{
+		Params: msgpush.ForwardLogParams{RuleID: new(int64(301))},
+	})
+
+	for _, r := range srv.Requests() {
+		fmt.Println(r.Operation, r.Method, r.Path, r.Body)
+	}
+	// Output: trigger record list POST /api/open/forwardLog/list map[current:1 pageSize:20 params:map[ruleId:301]]
+}
+
+// Access keys are redacted.
+func ExampleRequest() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	_, _ = srv.Client().MailDetail(context.Background(), "7")
+
+	r := srv.Requests()[0]
+	fmt.Println(r.Method, r.Path, r.Query, r.Header.Get("access-key"))
+	// Output: GET /api/open/mail/detail map[mailId:[7]] [redacted]
+}
+
+func ExampleRequest_String() {
+	r := msgpushtest.Request{
+		Time:   time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC),
+		Method: "POST",
+		Path:   "/api/open/mp/list",
+		Body:   map[string]any{"current": 1, "pageSize": 20},
+	}
+	fmt.Println(r)
+	// Output: 09:30:00.000 POST /api/open/mp/list {"current":1,"pageSize":20}
+}
+
+func ExampleServer_WaitForRequest() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Delay(time.Hour))
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := srv.Client().MPList(ctx, msgpush.PageRequest{})
+		fmt.Println(errors.Is(err, context.Canceled))
+	})
+	r, err := srv.WaitForRequest(ctx, 1) // so that the request is in progress
+	fmt.Println(r.Operation, err)
+	cancel()
+	wg.Wait()
+	// Output:
+	// official-account channel list <nil>
 	// true
+}
+
+func ExampleServer_ClearRequests() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	client := srv.Client()
+	_, _ = client.MPList(context.Background(), msgpush.PageRequest{}) // prepares the test
+
+	srv.ClearRequests()
+	_, _ = client.ForwardRuleList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(len(srv.Requests()), srv.Requests()[0].Operation)
+	// Output: 1 message rule list
+}
+
+func ExampleSampleRecords() {
+	records := msgpushtest.SampleRecords()
+	fmt.Println(len(records.MailChannels), len(records.MPChannels), len(records.ForwardRules), len(records.ForwardLogs))
+	fmt.Println(records.ForwardLogs[0].CreateTime, records.ForwardLogs[0].RuleName)
+	// Output:
+	// 2 3 5 64
+	// 2026-11-05 18:00:00 严重告警转值班
+}
+
+func ExampleRecords() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.Records{
+		MPChannels: []msgpush.MPChannel{{ID: 1, NickName: "Operations"}},
+	})
+
+	page, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(page.List[0].NickName, err)
+	// Output: Operations <nil>
+}
+
+func ExampleServer_SetRecords() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	client := srv.Client()
+
+	srv.SetRecords(msgpushtest.SampleRecords())
+	page, _ := client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(page.Total)
+
+	srv.SetRecords(msgpushtest.Records{})
+	page, _ = client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(page.Total)
+	// Output:
+	// 3
+	// 0
+}
+
+func ExampleServer_Records() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	srv.Update(func(r *msgpushtest.Records) { r.ForwardLogs = r.ForwardLogs[:10] })
+
+	fmt.Println(len(srv.Records().ForwardLogs))
+	// Output: 10
 }
 
 func ExampleServer_Update() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
-	srv.SetRecords(msgpushtest.Seed())
+	srv.SetRecords(msgpushtest.SampleRecords())
 	srv.Update(func(r *msgpushtest.Records) {
 		r.ForwardRules = r.ForwardRules[:2]
 		r.ForwardRules[0].RuleName = "renamed"
@@ -62,15 +370,224 @@ func ExampleServer_Update() {
 	// Output: 2 renamed
 }
 
-func ExampleServer_Requests() {
+// A record is inserted before each page after the first. Nevertheless, each record is
+// returned once.
+func ExampleServer_UpdateBetweenPages() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
-	_, _ = srv.Client().ForwardLogList(context.Background(), msgpush.ForwardLogRequest{
-		Params: msgpush.ForwardLogParams{RuleID: new(int64(301))},
+	srv.SetRecords(msgpushtest.SampleRecords())
+	srv.UpdateBetweenPages(func(r *msgpushtest.Records) {
+		newest := msgpush.ForwardLog{ID: r.ForwardLogs[0].ID + 1}
+		r.ForwardLogs = append([]msgpush.ForwardLog{newest}, r.ForwardLogs...)
 	})
 
-	for _, r := range srv.Requests() {
-		fmt.Println(r.Operation, r.Method, r.Path, r.Body)
+	n := 0
+	for _, err := range srv.Client().ForwardLogAll(context.Background(), msgpush.ForwardLogRequest{}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		n++
 	}
-	// Output: trigger record list POST /api/open/forwardLog/list map[current:1 pageSize:20 params:map[ruleId:301]]
+	fmt.Println(n, "records of", len(srv.Records().ForwardLogs))
+	// Output: 64 records of 67
+}
+
+func ExampleServer_Inject() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(
+		msgpushtest.ErrorResponse(1001, "quota exceeded", nil),
+		msgpushtest.HTML().For(msgpushtest.ForwardRuleList).Always(),
+	)
+
+	_, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+	var apiErr *msgpush.APIError
+	fmt.Println(errors.As(err, &apiErr), apiErr.Code, apiErr.Msg)
+
+	_, err = srv.Client().ForwardRuleList(context.Background(), msgpush.PageRequest{})
+	var decodeErr *msgpush.DecodeError
+	fmt.Println(errors.As(err, &decodeErr))
+	// Output:
+	// true 1001 quota exceeded
+	// true
+}
+
+func ExampleServer_ClearFaults() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Status(503).Always()) // an outage
+	_, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+
+	srv.ClearFaults() // the end of the outage
+	_, err = srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+	// Output:
+	// msgpush: official-account channel list: HTTP 503 Service Unavailable (7 attempts)
+	// <nil>
+}
+
+// callWith prints the error of a call with one attempt whose response is a fault.
+func callWith(fault msgpushtest.Fault) {
+	srv := msgpushtest.NewServer(msgpushtest.InMemory())
+	defer srv.Close()
+	srv.Inject(fault)
+	client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+}
+
+func ExampleFault() {
+	callWith(msgpushtest.Status(429).WithHeader("Retry-After", "30").For(msgpushtest.MPList))
+	// Output: msgpush: official-account channel list: HTTP 429 Too Many Requests (retry after 30s; 1 attempt)
+}
+
+func ExampleFault_For() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	srv.Inject(msgpushtest.Status(404).For(msgpushtest.ForwardLogList, msgpushtest.MailDetail).Always())
+
+	_, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+	_, err = srv.Client().MailDetail(context.Background(), msgpushtest.SampleMailID)
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// msgpush: mail channel detail: HTTP 404 Not Found (1 attempt)
+}
+
+func ExampleFault_Always() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Status(404).Always())
+
+	for range 2 {
+		_, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+		fmt.Println(err)
+	}
+	// Output:
+	// msgpush: official-account channel list: HTTP 404 Not Found (1 attempt)
+	// msgpush: official-account channel list: HTTP 404 Not Found (1 attempt)
+}
+
+func ExampleFault_WithStatus() {
+	callWith(msgpushtest.ErrorResponse(1002, "maintenance", nil).WithStatus(503))
+	// Output: msgpush: official-account channel list: HTTP 503 Service Unavailable, code 1002: maintenance (1 attempt)
+}
+
+func ExampleFault_WithHeader() {
+	callWith(msgpushtest.Status(503).WithHeader("Retry-After", "5"))
+	// Output: msgpush: official-account channel list: HTTP 503 Service Unavailable (retry after 5s; 1 attempt)
+}
+
+func ExampleStatus() {
+	callWith(msgpushtest.Status(502))
+	// Output: msgpush: official-account channel list: HTTP 502 Bad Gateway (1 attempt)
+}
+
+func ExampleErrorResponse() {
+	callWith(msgpushtest.ErrorResponse(1001, "quota exceeded", nil))
+	// Output: msgpush: official-account channel list: HTTP 200, code 1001: quota exceeded (1 attempt)
+}
+
+func ExampleRejectKey() {
+	callWith(msgpushtest.RejectKey())
+	// Output: msgpush: official-account channel list: HTTP 200, code 401: the access-key header is missing, or the server does not accept its key (1 attempt)
+}
+
+func ExampleDelay() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Delay(time.Hour))
+
+	client := srv.Client(msgpush.WithTimeout(10*time.Millisecond), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	// Output: true
+}
+
+func ExampleHTML() {
+	callWith(msgpushtest.HTML())
+	callWith(msgpushtest.HTML().WithStatus(502))
+	// Output:
+	// msgpush: official-account channel list: HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON at byte 1 of 105 (content type "text/html; charset=utf-8"; 1 attempt)
+	// msgpush: official-account channel list: HTTP 502 Bad Gateway: <!DOCTYPE html> <html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html> (1 attempt)
+}
+
+func ExampleGarbage() {
+	callWith(msgpushtest.Garbage())
+	// Output: msgpush: official-account channel list: HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON at byte 1 of 12 (content type "application/json"; 1 attempt)
+}
+
+func ExampleRedirect() {
+	callWith(msgpushtest.Redirect("https://login.example.com/"))
+	// Output: msgpush: official-account channel list: HTTP 302 Found (redirect to https://login.example.com/, not followed; 1 attempt)
+}
+
+func ExampleEndless() {
+	callWith(msgpushtest.Endless())
+	// Output: msgpush: official-account channel list: reading the response from http://msgpush.test: the body is too large: the limit is 4194304 bytes (see WithMaxResponseBytes) (1 attempt)
+}
+
+func ExampleReset() {
+	callWith(msgpushtest.Reset())
+	// Output: msgpush: official-account channel list: no response from http://msgpush.test: read pipe: read: connection reset by peer (1 attempt)
+}
+
+func ExampleResetInBody() {
+	callWith(msgpushtest.ResetInBody())
+	// Output: msgpush: official-account channel list: reading the response from http://msgpush.test: read pipe: read: connection reset by peer (1 attempt)
+}
+
+func ExampleTruncate() {
+	callWith(msgpushtest.Truncate())
+	// Output: msgpush: official-account channel list: reading the response from http://msgpush.test: unexpected EOF (1 attempt)
+}
+
+func ExampleRespond() {
+	callWith(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"code": 200, "msg": "no data"}`)
+	}))
+	// Output: msgpush: official-account channel list: HTTP 200: cannot decode the response: data: expected the data of the operation, found none (content type "text/plain; charset=utf-8"; 1 attempt)
+}
+
+// Each of these requests gets an error response with one of the codes.
+func Example_codes() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRateLimit(5, time.Hour)
+	send := func(method, path, contentType, key string) {
+		r, err := http.NewRequest(method, srv.URL+path, http.NoBody)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		r.Header.Set("Content-Type", contentType)
+		r.Header.Set("access-key", key)
+		resp, err := srv.HTTPClient().Do(r)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer resp.Body.Close()
+		var envelope msgpush.Envelope[any]
+		fmt.Println(json.NewDecoder(resp.Body).Decode(&envelope), envelope.Code)
+	}
+
+	key := srv.AccessKey()
+	send("POST", "/api/open/mp/list", "application/json", key) // no body: CodeBadRequest
+	send("POST", "/api/open/mp/list", "application/json", "x") // CodeAccessKey
+	send("GET", "/api/open/user", "", key)                     // CodeNotFound
+	send("GET", "/api/open/mp/list", "", key)                  // CodeMethodNotAllowed
+	send("POST", "/api/open/mp/list", "text/plain", key)       // CodeContentType
+	send("POST", "/api/open/mp/list", "application/json", key) // CodeRateLimit
+	// Output:
+	// <nil> 400
+	// <nil> 401
+	// <nil> 404
+	// <nil> 405
+	// <nil> 415
+	// <nil> 429
 }

@@ -2,52 +2,70 @@ package msgpushtest
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"example.com/msgpush"
 )
 
-// A Fault is something that a [Server] does in place of its answer, to one
-// request or, with [Fault.Always], to all. It concerns every operation, or those
-// that [Fault.For] names. It is made by functions such as [Status] and [Reset]; the
-// zero Fault answers as if there were none.
+// A Fault is what a [Server] does instead of its usual response, once or, with
+// [Fault.Always], for all requests. It applies to every operation, or to those of
+// [Fault.For]. Functions such as [Status] and [Reset] return faults. The zero Fault
+// is the usual response.
 type Fault struct {
-	respond    func(*Server, http.ResponseWriter, *http.Request)
-	status     int // 0 for the fault's own
+	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
+	status     int                                               // 0: that of respond
 	header     http.Header
-	operations []string
+	operations []string // empty: every operation
 	always     bool
 }
 
-// For returns a fault that is like f for the operations with these names, such as
-// [MPList], and none for others. Without names it is for all.
+// For returns a copy of f that applies only to the operations with these names, such
+// as [MPList]. It panics if a name is not one of the constants. Without names, the
+// copy applies to every operation.
 func (f Fault) For(operations ...string) Fault {
+	for _, name := range operations {
+		if !slices.Contains(operationNames(), name) {
+			panic(fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation; the operations are %q (MailDetail, ForwardLogList and so on)",
+				name, operationNames()))
+		}
+	}
 	f.operations = slices.Clone(operations)
 	return f
 }
 
-// Always returns a fault like f that comes back for every request until
-// [Server.ClearFaults].
+// operationNames returns the names of the operations, sorted.
+func operationNames() []string {
+	var names []string
+	for _, op := range operations {
+		names = append(names, op.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Always returns a copy of f that applies to all requests until [Server.ClearFaults].
 func (f Fault) Always() Fault {
 	f.always = true
 	return f
 }
 
-// WithStatus returns a fault like f with another HTTP status. A connection that is
-// reset has none.
+// WithStatus returns a copy of f with another HTTP status. It has no effect on a
+// connection that is reset.
 func (f Fault) WithStatus(status int) Fault {
 	f.status = status
 	return f
 }
 
-// WithHeader returns a fault like f with a header set, such as Retry-After.
+// WithHeader returns a copy of f that sets a header of the response, such as
+// Retry-After.
 func (f Fault) WithHeader(name, value string) Fault {
 	f.header = maps.Clone(f.header)
 	if f.header == nil {
@@ -57,51 +75,76 @@ func (f Fault) WithHeader(name, value string) Fault {
 	return f
 }
 
-// Inject adds faults to those that the server is to have. A request has the
-// first that concerns it, which is then used up unless it is [Fault.Always]; what
-// was added after one of those waits for [Server.ClearFaults] in vain. A request
-// that has a fault is not checked.
+// appliesTo reports whether f applies to an operation, which is empty for a path
+// without one.
+func (f Fault) appliesTo(operation string) bool {
+	return len(f.operations) == 0 || slices.Contains(f.operations, operation)
+}
+
+// Inject queues faults. The first fault that applies to a request is used for it, and
+// then removed unless it is [Fault.Always]. A request with a fault is not checked,
+// not even its access key.
+//
+// Inject panics if a fault can never be used, because faults with Always stand
+// before it for all of its operations. Call [Server.ClearFaults] before.
 func (s *Server) Inject(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = append(s.faults, faults...)
+	queue := slices.Clone(s.faults)
+	for i, f := range faults {
+		if neverUsed(f, queue) {
+			panic(fmt.Sprintf("msgpushtest: Inject: fault %d of %d can never be used, because a fault with Always stands before it: call ClearFaults first",
+				i+1, len(faults)))
+		}
+		queue = append(queue, f)
+	}
+	s.faults = queue
 }
 
-// ClearFaults takes back all faults that were injected and not used up.
+// neverUsed reports whether the faults with Always in the queue apply to all requests
+// that f applies to.
+func neverUsed(f Fault, queue []Fault) bool {
+	names := f.operations
+	if len(names) == 0 {
+		names = append(operationNames(), "") // "": a path without an operation
+	}
+	return !slices.ContainsFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(queue, func(before Fault) bool { return before.always && before.appliesTo(name) })
+	})
+}
+
+// ClearFaults removes all faults.
 func (s *Server) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = nil
 }
 
-// nextFault returns the fault for a request, if there is one.
-func (s *Server) nextFault(operation string) (Fault, bool) {
+// nextFault returns the fault for a request, the zero Fault if there is none.
+func (s *Server) nextFault(operation string) Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.faults, func(f Fault) bool {
-		return len(f.operations) == 0 || slices.Contains(f.operations, operation)
-	})
+	i := slices.IndexFunc(s.faults, func(f Fault) bool { return f.appliesTo(operation) })
 	if i < 0 {
-		return Fault{}, false
+		return Fault{}
 	}
 	f := s.faults[i]
 	if !f.always {
-		s.faults = slices.Delete(slices.Clone(s.faults), i, i+1)
+		s.faults = slices.Delete(s.faults, i, i+1)
 	}
-	return f, true
+	return f
 }
 
 func (f Fault) serve(s *Server, w http.ResponseWriter, r *http.Request) {
 	w = &faultWriter{ResponseWriter: w, fault: f}
 	if f.respond == nil {
-		s.answer(w, r)
+		s.respond(w, r)
 		return
 	}
 	f.respond(s, w, r)
 }
 
-// A faultWriter answers with the status and the headers of a fault, where it has
-// any, in place of those that it is given.
+// A faultWriter overrides the status and the headers of a response.
 type faultWriter struct {
 	http.ResponseWriter
 	fault Fault
@@ -122,52 +165,51 @@ func (w *faultWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// FlushError is for [http.ResponseController].
+// FlushError is used by [http.ResponseController].
 func (w *faultWriter) FlushError() error {
 	w.WriteHeader(http.StatusOK)
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap is used by [http.ResponseController].
 func (w *faultWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Respond is a fault that h answers with, for anything that the other faults do not cover.
+// Respond calls h, for what the other faults do not cover.
 func Respond(h http.HandlerFunc) Fault {
 	return Fault{respond: func(_ *Server, w http.ResponseWriter, r *http.Request) { h(w, r) }}
 }
 
-// Status answers with an HTTP status and no body.
+// Status responds with an HTTP status and no body.
 func Status(status int) Fault {
 	return Respond(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 }
 
-// Refuse answers with an envelope of this code, msg and data, and HTTP status
-// 200.
-func Refuse(code int, msg string, data any) Fault {
+// ErrorResponse responds with an envelope and HTTP status 200.
+func ErrorResponse(code int, msg string, data any) Fault {
 	return Respond(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, msgpush.Envelope[any]{Code: code, Msg: msg, Data: data})
 	})
 }
 
-// RejectKey refuses the access key, as if it were another than the server's.
-func RejectKey() Fault { return Refuse(otherKey.code, otherKey.msg, nil) }
+// RejectKey rejects the access key, with the code [CodeAccessKey].
+func RejectKey() Fault { return ErrorResponse(errAccessKey.code, errAccessKey.msg, nil) }
 
-// Delay waits and then answers as if there were no fault.
+// rateLimited is the response to a request beyond the rate limit.
+func rateLimited(d time.Duration) Fault {
+	seconds := (d + time.Second - 1) / time.Second
+	return ErrorResponse(CodeRateLimit, "too many requests", nil).
+		WithStatus(http.StatusTooManyRequests).WithHeader("Retry-After", strconv.Itoa(int(seconds)))
+}
+
+// Delay delays the usual response by d.
 func Delay(d time.Duration) Fault {
 	return Fault{respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			s.answer(w, r)
-		case <-r.Context().Done():
-		case <-s.closed:
-			panic(http.ErrAbortHandler) // which breaks the connection off
-		}
+		s.wait(r, d)
+		s.respond(w, r)
 	}}
 }
 
-// HTML answers with an HTML page, as a gateway does, and HTTP status 200.
+// HTML responds with an HTML page and HTTP status 200, as some gateways do.
 func HTML() Fault {
 	return Respond(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -175,7 +217,7 @@ func HTML() Fault {
 	})
 }
 
-// Garbage answers with bytes that are not JSON, though the header says so.
+// Garbage responds with the content type of JSON and bytes that are not JSON.
 func Garbage() Fault {
 	return Respond(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -183,74 +225,64 @@ func Garbage() Fault {
 	})
 }
 
-// Redirect answers with HTTP status 302 and a Location.
+// Redirect responds with HTTP status 302 and a Location header.
 func Redirect(location string) Fault {
 	return Status(http.StatusFound).WithHeader("Location", location)
 }
 
-// Endless answers with a body that does not end before the client goes.
+// Endless responds with a body that ends only when the client closes the connection.
+// It sends 64 KiB each millisecond.
 func Endless() Fault {
 	return Fault{respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		err := http.NewResponseController(w).Flush()
+		_, err := io.WriteString(w, `{"code":200,"msg":"`)
+		_ = http.NewResponseController(w).Flush()
 		if r.Method == http.MethodHead {
-			return // what is written would go nowhere, for ever
+			return
 		}
-		_, _ = io.WriteString(w, `{"code":200,"msg":"`)
-		more := make([]byte, 4096)
-		for i := range more {
-			more[i] = 'x'
+		for chunk := strings.Repeat("x", 64<<10); err == nil; _, err = io.WriteString(w, chunk) {
+			s.wait(r, time.Millisecond) // without a wait, time would not pass in a synctest bubble
 		}
-		for err == nil && r.Context().Err() == nil && !s.isClosed() {
-			_, err = w.Write(more)
-		}
-		panic(http.ErrAbortHandler) // since to return would end the body
+		panic(http.ErrAbortHandler) // returning would end the body
 	}}
 }
 
-func (s *Server) isClosed() bool {
-	select {
-	case <-s.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// Reset resets the connection before the header of an answer.
+// Reset resets the connection before the response.
+//
+// net/http itself resends a GET whose connection was kept from an earlier request. The
+// caller then does not see the reset, and two requests arrive. To prevent it, call
+// CloseIdleConnections of [Server.HTTPClient] before the request.
 func Reset() Fault {
-	return Respond(func(w http.ResponseWriter, _ *http.Request) { breakOff(w, true) })
+	return Respond(func(w http.ResponseWriter, _ *http.Request) { closeConn(w, true) })
 }
 
-// ResetInBody gives half of the answer that there would be without the fault, and
-// then resets the connection.
+// ResetInBody sends half of the usual body and resets the connection.
 func ResetInBody() Fault { return half(true) }
 
-// Truncate gives half of the answer that there would be without the fault, and
-// then closes the connection.
+// Truncate sends half of the usual body and closes the connection.
 func Truncate() Fault { return half(false) }
 
 func half(reset bool) Fault {
 	return Fault{respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
-		whole := httptest.NewRecorder()
-		s.answer(whole, r)
-		body := whole.Body.Bytes()
-		w.Header().Set("Content-Type", whole.Header().Get("Content-Type"))
+		usual := httptest.NewRecorder()
+		s.respond(usual, r)
+		body := usual.Body.Bytes()
+		w.Header().Set("Content-Type", usual.Header().Get("Content-Type"))
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = w.Write(body[:len(body)/2])
 		_ = http.NewResponseController(w).Flush()
-		breakOff(w, reset)
+		closeConn(w, reset)
 	}}
 }
 
-// breakOff closes the connection, in the way of a network that broke if reset.
-func breakOff(w http.ResponseWriter, reset bool) {
+// closeConn closes or resets the connection of a response.
+func closeConn(w http.ResponseWriter, reset bool) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok && reset {
-		_ = tcp.SetLinger(0)
+	if c, ok := conn.(interface{ SetLinger(int) error }); ok && reset {
+		_ = c.SetLinger(0)
 	}
 	_ = conn.Close()
 }

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -18,15 +20,13 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// clientOf returns a client of the server that tries once, within a limit.
+// clientOf returns a client without retries and with a size limit.
 func clientOf(t testing.TB, server *msgpushtest.Server, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	opts = append([]msgpush.Option{
 		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}), msgpush.WithMaxResponseBytes(1 << 20),
 	}, opts...)
-	client, err := msgpush.NewClient(server.URL, server.AccessKey, opts...)
-	require.NoError(t, err)
-	return client
+	return server.Client(opts...)
 }
 
 func TestFaults(t *testing.T) {
@@ -60,14 +60,14 @@ func TestFaults(t *testing.T) {
 	}{
 		{"none", msgpushtest.Fault{}, func(t *testing.T, err error) { assert.NoError(t, err) }},
 		{"status without an envelope", msgpushtest.Status(418), apiError(418, 0, "")},
-		{"status with an envelope", msgpushtest.Refuse(7, "busy", nil).WithStatus(503), apiError(503, 7, "busy")},
+		{"status with an envelope", msgpushtest.ErrorResponse(7, "busy", nil).WithStatus(503), apiError(503, 7, "busy")},
 		{"Retry-After", msgpushtest.Status(429).WithHeader("Retry-After", "9"), func(t *testing.T, err error) {
 			apiError(429, 0, "")(t, err)
 			var apiErr *msgpush.APIError
 			require.ErrorAs(t, err, &apiErr)
 			assert.Equal(t, 9*time.Second, apiErr.RetryAfter)
 		}},
-		{"refusal", msgpushtest.Refuse(1001, "not yours", map[string]any{"id": 5}), func(t *testing.T, err error) {
+		{"error response", msgpushtest.ErrorResponse(1001, "not yours", map[string]any{"id": 5}), func(t *testing.T, err error) {
 			apiError(200, 1001, "not yours")(t, err)
 			var apiErr *msgpush.APIError
 			require.ErrorAs(t, err, &apiErr)
@@ -83,37 +83,41 @@ func TestFaults(t *testing.T) {
 		}},
 		{"another redirect", msgpushtest.Redirect("/elsewhere").WithStatus(307), apiError(307, 0, "")},
 		{"endless body", msgpushtest.Endless(), callError(nil, "limit is 1048576 bytes")},
-		{"reset", msgpushtest.Reset(), callError(nil, "")},
-		{"reset in the body", msgpushtest.ResetInBody(), callError(nil, "reading the response")},
+		{"reset", msgpushtest.Reset(), callError(syscall.ECONNRESET, "no response")},
+		{"reset in the body", msgpushtest.ResetInBody(), callError(syscall.ECONNRESET, "reading the response")},
 		{"truncated body", msgpushtest.Truncate(), callError(io.ErrUnexpectedEOF, "reading the response")},
 		{"delay", msgpushtest.Delay(time.Millisecond), func(t *testing.T, err error) { assert.NoError(t, err) }},
 		{"delay that is too long", msgpushtest.Delay(time.Hour), callError(context.DeadlineExceeded, "")},
-		{"one of its own", msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
+		{"handler", msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, `{"code":9,"msg":"`+r.Method+`"}`)
 		}), apiError(200, 9, "")},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			server := msgpushtest.New(t)
-			server.SetRecords(msgpushtest.Seed())
+		check := func(t *testing.T, server *msgpushtest.Server) {
+			server.SetRecords(msgpushtest.SampleRecords())
 			timeout := time.Minute
 			if tt.name == "delay that is too long" {
 				timeout = 50 * time.Millisecond
 			}
 			client := clientOf(t, server, msgpush.WithTimeout(timeout))
 			for name, call := range calls {
+				server.HTTPClient().CloseIdleConnections() // see Reset
 				server.Inject(tt.fault)
 				tt.check(t, call(client))
 				require.NoError(t, call(client), "%s after the fault", name)
 			}
+		}
+		t.Run(tt.name, func(t *testing.T) { check(t, msgpushtest.New(t)) })
+		t.Run(tt.name+", in memory", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { check(t, msgpushtest.New(t, msgpushtest.InMemory())) })
 		})
 	}
 }
 
-// calls has a call of each operation.
+// calls calls each operation.
 var calls = map[string]func(*msgpush.Client) error{
 	msgpushtest.MailDetail: func(c *msgpush.Client) error {
-		_, err := c.MailDetail(ctx, msgpushtest.SeedMailID)
+		_, err := c.MailDetail(ctx, msgpushtest.SampleMailID)
 		return err
 	},
 	msgpushtest.MPList: func(c *msgpush.Client) error {
@@ -130,7 +134,7 @@ var calls = map[string]func(*msgpush.Client) error{
 	},
 }
 
-// status returns the HTTP status of an error, 200 for none.
+// status returns the HTTP status of an error, or 200 if err is nil.
 func status(err error) int {
 	if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
 		return apiErr.HTTPStatus
@@ -138,7 +142,7 @@ func status(err error) int {
 	return 200
 }
 
-func TestFaultsComeInTheirOrderAndAreUsedUp(t *testing.T) {
+func TestFaultsAreUsedInOrder(t *testing.T) {
 	server := msgpushtest.New(t)
 	client := clientOf(t, server)
 	server.Inject(
@@ -156,7 +160,7 @@ func TestFaultsComeInTheirOrderAndAreUsedUp(t *testing.T) {
 	assert.Equal(t, 200, status(calls[msgpushtest.ForwardRuleList](client)))
 }
 
-func TestAStandingFaultStaysUntilItIsCleared(t *testing.T) {
+func TestAlwaysFaultStaysUntilCleared(t *testing.T) {
 	server := msgpushtest.New(t)
 	client := clientOf(t, server)
 	server.Inject(msgpushtest.Status(500), msgpushtest.Status(501).Always().For(msgpushtest.MPList), msgpushtest.Status(502))
@@ -170,7 +174,7 @@ func TestAStandingFaultStaysUntilItIsCleared(t *testing.T) {
 	assert.Equal(t, 200, status(calls[msgpushtest.MPList](client)))
 }
 
-func TestAFaultIsAValue(t *testing.T) {
+func TestFaultMethodsReturnCopies(t *testing.T) {
 	base := msgpushtest.Status(500)
 	_ = base.WithHeader("Retry-After", "1").WithStatus(503).For(msgpushtest.MPList).Always()
 	server := msgpushtest.New(t)
@@ -180,32 +184,69 @@ func TestAFaultIsAValue(t *testing.T) {
 	assert.Equal(t, 200, status(calls[msgpushtest.ForwardRuleList](client)))
 }
 
-func TestTheReadyClientSurvivesFaults(t *testing.T) {
+func TestClientRetriesFaults(t *testing.T) {
 	server := msgpushtest.New(t)
 	server.Inject(msgpushtest.Status(503), msgpushtest.Reset(), msgpushtest.Truncate())
 	require.NoError(t, calls[msgpushtest.MPList](server.Client()))
 	assert.Len(t, server.Requests(), 4)
 }
 
-func TestAnAccessKeyThatChanges(t *testing.T) {
-	server := msgpushtest.New(t)
-	key := server.AccessKey
-	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) { return key, time.Time{}, nil }, 0)
-	client, err := msgpush.NewClient(server.URL, "", msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
-	require.NoError(t, err)
-	require.NoError(t, calls[msgpushtest.MPList](client))
-	key = "another-key"
-	server.SetAccessKey(key)
-	require.NoError(t, calls[msgpushtest.MPList](client))
-	assert.Len(t, server.Requests(), 3)
-	assert.ErrorContains(t, calls[msgpushtest.MPList](server.Client()), "access-key")
+func TestForPanicsIfNameIsNoOperation(t *testing.T) {
+	for _, name := range []string{"forwardLogList", "", "message rule detail", "Trigger record list"} {
+		assert.PanicsWithValue(t, fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation; the operations are "+
+			`["mail channel detail" "message rule list" "official-account channel list" "trigger record list"]`+
+			" (MailDetail, ForwardLogList and so on)", name), func() { msgpushtest.Status(503).For(msgpushtest.MPList, name) })
+	}
 }
 
-func TestClosingBreaksOffWhatLasts(t *testing.T) {
+func TestInjectPanicsIfFaultCanNeverBeUsed(t *testing.T) {
+	fault := msgpushtest.Status(500)
+	all := []string{msgpushtest.MailDetail, msgpushtest.MPList, msgpushtest.ForwardRuleList, msgpushtest.ForwardLogList}
+	tests := []struct {
+		name   string
+		faults []msgpushtest.Fault
+		panics bool
+	}{
+		{"after Always for all", []msgpushtest.Fault{fault.Always(), fault}, true},
+		{"for an operation after Always for all", []msgpushtest.Fault{fault.Always(), fault.For(msgpushtest.MPList)}, true},
+		{"after Always for the same operation", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault.For(msgpushtest.MPList)}, true},
+		{"after two Always for the same operations", []msgpushtest.Fault{
+			fault.For(msgpushtest.MPList).Always(), fault.For(msgpushtest.MailDetail).Always(), fault.For(msgpushtest.MPList, msgpushtest.MailDetail),
+		}, true},
+		{"Always after Always", []msgpushtest.Fault{fault.Always(), fault.Always()}, true},
+		{"not the first", []msgpushtest.Fault{fault, fault.Always(), fault}, true},
+		{"for another operation", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault.For(msgpushtest.MailDetail)}, false},
+		{"for one more operation", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault.For(msgpushtest.MPList, msgpushtest.MailDetail)}, false},
+		{"for all after Always for one", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault}, false},
+		{"for unknown paths", []msgpushtest.Fault{fault.For(all...).Always(), fault}, false},
+		{"Always last", []msgpushtest.Fault{fault, fault.Always()}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			const text = "msgpushtest: Inject: fault %d of %d can never be used, because a fault with Always stands before it: call ClearFaults first"
+			last := len(tt.faults) - 1
+			together := msgpushtest.New(t)
+			one := msgpushtest.New(t)
+			one.Inject(tt.faults[:last]...)
+			if !tt.panics {
+				assert.NotPanics(t, func() { together.Inject(tt.faults...) })
+				assert.NotPanics(t, func() { one.Inject(tt.faults[last]) })
+				return
+			}
+			assert.PanicsWithValue(t, fmt.Sprintf(text, last+1, last+1), func() { together.Inject(tt.faults...) })
+			assert.NoError(t, calls[msgpushtest.MPList](together.Client()), "nothing was injected")
+			assert.PanicsWithValue(t, fmt.Sprintf(text, 1, 1), func() { one.Inject(tt.faults[last]) })
+			one.ClearFaults()
+			assert.NotPanics(t, func() { one.Inject(tt.faults[last]) })
+		})
+	}
+}
+
+func TestCloseEndsLongResponses(t *testing.T) {
 	for name, fault := range map[string]msgpushtest.Fault{
 		"delay":   msgpushtest.Delay(time.Hour),
 		"endless": msgpushtest.Endless(),
-		"own":     msgpushtest.Respond(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
+		"handler": msgpushtest.Respond(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := msgpushtest.NewServer()
@@ -216,17 +257,17 @@ func TestClosingBreaksOffWhatLasts(t *testing.T) {
 				_, err := client.MPList(ctx, msgpush.PageRequest{})
 				done <- err
 			}()
-			_, err := server.AwaitRequest(ctx, 1)
+			_, err := server.WaitForRequest(ctx, 1)
 			require.NoError(t, err)
 			server.Close()
 			server.Close()
 			var requestErr *msgpush.RequestError
-			assert.ErrorAs(t, <-done, &requestErr, "the answer looks whole")
+			assert.ErrorAs(t, <-done, &requestErr, "the response looks complete")
 		})
 	}
 }
 
-func TestClosingDoesNotWaitForAClientThatDoesNotRead(t *testing.T) {
+func TestCloseDoesNotWaitForClientThatDoesNotRead(t *testing.T) {
 	server := msgpushtest.NewServer()
 	server.Inject(msgpushtest.Endless())
 	resp, err := http.Get(server.URL)
@@ -235,7 +276,7 @@ func TestClosingDoesNotWaitForAClientThatDoesNotRead(t *testing.T) {
 	server.Close()
 }
 
-func TestClosingDoesNotWaitForAClientThatDoesNotWrite(t *testing.T) {
+func TestCloseDoesNotWaitForClientThatDoesNotWrite(t *testing.T) {
 	server := msgpushtest.NewServer()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
 	require.NoError(t, err)
@@ -245,9 +286,9 @@ func TestClosingDoesNotWaitForAClientThatDoesNotWrite(t *testing.T) {
 	server.Close()
 }
 
-func TestWithHeaderHasTheLastWord(t *testing.T) {
+func TestWithHeaderOverridesHeader(t *testing.T) {
 	for name, fault := range map[string]msgpushtest.Fault{
-		"none": {}, "HTML": msgpushtest.HTML(), "garbage": msgpushtest.Garbage(), "refusal": msgpushtest.Refuse(1, "", nil),
+		"none": {}, "HTML": msgpushtest.HTML(), "garbage": msgpushtest.Garbage(), "error response": msgpushtest.ErrorResponse(1, "", nil),
 		"truncated": msgpushtest.Truncate(), "delay": msgpushtest.Delay(1), "endless": msgpushtest.Endless(), "status": msgpushtest.Status(404),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +302,7 @@ func TestWithHeaderHasTheLastWord(t *testing.T) {
 	}
 }
 
-func TestAnEndlessAnswerToHEADHasAHeader(t *testing.T) {
+func TestEndlessResponseToHEAD(t *testing.T) {
 	server := msgpushtest.New(t)
 	server.Inject(msgpushtest.Endless())
 	resp, err := http.Head(server.URL)
@@ -270,29 +311,29 @@ func TestAnEndlessAnswerToHEADHasAHeader(t *testing.T) {
 	assert.Equal(t, 200, resp.StatusCode)
 }
 
-func TestDataThatIsNoJSONIsToldOf(t *testing.T) {
+func TestErrorResponseWithInvalidData(t *testing.T) {
 	server := msgpushtest.New(t)
-	server.Inject(msgpushtest.Refuse(1, "", func() {}))
-	assert.ErrorContains(t, calls[msgpushtest.MPList](clientOf(t, server)), "is no JSON")
+	server.Inject(msgpushtest.ErrorResponse(1, "", func() {}))
+	assert.ErrorContains(t, calls[msgpushtest.MPList](clientOf(t, server)), "cannot be encoded to JSON")
 }
 
-func TestAnEmptyKeyIsNone(t *testing.T) {
+func TestEmptyKeyIsRejected(t *testing.T) {
 	server := msgpushtest.New(t)
 	server.SetAccessKey("")
 	envelope := exchange(t, "GET", server.URL+"/api/open/mail/detail?mailId=1", nil, "")
 	assert.Equal(t, msgpushtest.CodeAccessKey, envelope.Code)
 }
 
-func TestTheKeyIsMaskedWhereverARequestHasIt(t *testing.T) {
+func TestRequestsRedactAllKeys(t *testing.T) {
 	server := msgpushtest.New(t)
-	const second = "the-second-key"
+	first, second := server.AccessKey(), "the-second-key"
 	server.SetAccessKey(second)
-	for _, key := range []string{server.AccessKey, second} {
+	for _, key := range []string{first, second} {
 		header := http.Header{"Access-Key": {"", key}}
 		exchange(t, "POST", server.URL+"/"+key+"%0Aline?k="+key, header, `{"k":"`+key+`"}`)
 	}
 	for _, r := range server.Requests() {
-		for _, key := range []string{server.AccessKey, second} {
+		for _, key := range []string{first, second} {
 			assert.NotContains(t, fmt.Sprintf("%+v %s", r, r), key)
 			assert.NotContains(t, fmt.Sprint(r.Header, r.Query, r.Body, r.Path), key)
 		}

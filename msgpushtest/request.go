@@ -13,27 +13,25 @@ import (
 	"time"
 )
 
-// A Request is a request that arrived at a [Server], with a placeholder wherever
-// it has the server's access key. Its header, query and body are shared by all who
-// ask for it, and must not be changed.
+// A Request is a request that arrived at a [Server]. The access keys of the server are
+// redacted in it. Header, Query and Body are shared with other copies of the Request
+// and must not be changed.
 type Request struct {
-	// Time is when it arrived.
+	// Time is the time of arrival.
 	Time time.Time
-	// Operation is the operation, such as [MPList]; empty if the server has none
-	// at the path.
+	// Operation is the name of the operation, such as [MPList]. It is empty if the
+	// path is not that of an operation.
 	Operation string
-	// Method, Path and Query are what was asked for.
-	Method string
-	Path   string
-	Query  url.Values
-	// Header has the headers.
-	Header http.Header
-	// Body is the body as encoding/json decodes it into an any, a string if it
-	// is not JSON, and nil if there is none.
+	Method    string
+	Path      string
+	Query     url.Values
+	Header    http.Header
+	// Body is the body as encoding/json decodes it into an any. It is a string if
+	// the body is not JSON, and nil if there is no body.
 	Body any
 }
 
-// String returns the request on one line.
+// String returns the time, the method, the path, the query and the body on one line.
 func (r Request) String() string {
 	text := r.Time.Format("15:04:05.000") + " " + r.Method + " " + (&url.URL{Path: r.Path}).EscapedPath()
 	if len(r.Query) > 0 {
@@ -49,33 +47,34 @@ func (r Request) String() string {
 	return text
 }
 
-// masked is what stands for an access key.
-const masked = "[redacted]"
+const redacted = "[redacted]"
 
-// record notes a request, and leaves its body to be read again.
+// record stores a request, whose body can still be read.
 func (s *Server) record(r *http.Request) Request {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keys := []string{s.firstKey, masked}
-	if len(s.key) >= 6 { // a shorter one is likely to be part of a word
-		keys = append(keys, s.key, masked)
+	var keys []string
+	for _, key := range s.keys {
+		if len(key) >= 6 { // a shorter key would match parts of words
+			keys = append(keys, key, redacted)
+		}
 	}
-	mask := strings.NewReplacer(keys...)
-	query, _ := url.ParseQuery(mask.Replace(r.URL.RawQuery)) // of a malformed one, what there is
+	redact := strings.NewReplacer(keys...).Replace
+	query, _ := url.ParseQuery(redact(r.URL.RawQuery)) // the valid part of a malformed query
 	request := Request{
 		Time:      time.Now(),
 		Operation: operations[r.URL.Path].name,
 		Method:    r.Method,
-		Path:      mask.Replace(r.URL.Path),
+		Path:      redact(r.URL.Path),
 		Query:     query,
 		Header:    r.Header.Clone(),
 	}
 	if len(request.Header.Values("access-key")) > 0 {
-		request.Header.Set("access-key", masked) // whatever it is
+		request.Header.Set("access-key", redacted) // also a wrong key
 	}
-	text := mask.Replace(string(body))
+	text := redact(string(body))
 	if text != "" && json.Unmarshal([]byte(text), &request.Body) != nil {
 		request.Body = text
 	}
@@ -85,25 +84,25 @@ func (s *Server) record(r *http.Request) Request {
 	return request
 }
 
-// Requests returns what arrived, in that order.
+// Requests returns the requests in the order of arrival.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// ForgetRequests forgets what arrived, so that the next request is the first.
-func (s *Server) ForgetRequests() {
+// ClearRequests discards the requests so far, so that the next one is the first.
+func (s *Server) ClearRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = nil
 }
 
-// AwaitRequest waits until n requests have arrived, and returns the n-th, counted
-// from 1. It returns the context's error if that ends before.
-func (s *Server) AwaitRequest(ctx context.Context, n int) (Request, error) {
+// WaitForRequest waits until n requests have arrived and returns the n-th, counted
+// from 1. It returns an error if ctx ends or the server is closed before.
+func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 	if n < 1 {
-		return Request{}, fmt.Errorf("msgpushtest: request %d: the first is number 1", n)
+		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d: the first is number 1", n)
 	}
 	for {
 		s.mu.Lock()
@@ -112,10 +111,15 @@ func (s *Server) AwaitRequest(ctx context.Context, n int) (Request, error) {
 		if len(requests) >= n {
 			return requests[n-1], nil
 		}
+		var err error
 		select {
 		case <-arrival:
+			continue
 		case <-ctx.Done():
-			return Request{}, fmt.Errorf("msgpushtest: waiting for request %d, %d have arrived: %w", n, len(requests), ctx.Err())
+			err = ctx.Err()
+		case <-s.closed:
+			err = http.ErrServerClosed
 		}
+		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d, %d have arrived: %w", n, len(requests), err)
 	}
 }

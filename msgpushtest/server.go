@@ -1,349 +1,319 @@
-// Package msgpushtest provides a stand-in for the message push service, to
-// test against without a network, an account or an access key.
-//
-// A [Server] listens on loopback and answers the four operations that the
-// document of the interface specifies, from the [Records] that it is given. In a
-// test:
-//
-//	srv := msgpushtest.New(t)
-//	srv.SetRecords(msgpushtest.Seed())
-//	page, err := srv.Client().ForwardRuleList(ctx, msgpush.PageRequest{})
-//
-// In a program, [NewServer] and [Server.Close] take the place of [New].
-//
-// # State, faults, requests
-//
-// Records can be added, changed and removed while the server runs, with
-// [Server.Update] from any goroutine or, with [Server.BeforeAnswer], between two
-// requests of a walk. [Server.Inject] has it answer the next requests, or all,
-// with a [Fault]: a refusal, a broken connection, a page of HTML. What arrived is
-// told by [Server.Requests].
-//
-// # Choices of the stand-in
-//
-// The document leaves open how the service refuses and what it takes for
-// granted. Where the stand-in must do something, the choice is its own, and
-// the real service may do something else:
-//
-//   - A refusal has HTTP status 200, one of the Code constants as its code, and
-//     null as its data.
-//   - A body without current or pageSize asks for page 1, or for
-//     [msgpush.DefaultPageSize] records. Numbers below 1 are refused.
-//   - A body without params chooses every record.
-//   - Members and query parameters that the document does not show are refused,
-//     and so are null, and a GET with a body.
-//   - A page beyond the last has an empty list and the number that was asked
-//     for.
-//   - Records are listed in the order in which they were set.
 package msgpushtest
 
 import (
+	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
-	"mime"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"slices"
-	"strconv"
+	"runtime"
+	"strings"
 	"sync"
 	"time"
 
 	"example.com/msgpush"
 )
 
-// The codes of the stand-in's refusals. They are its own: the document shows
-// none but 200, for success.
-const (
-	CodeBadRequest       = 400 // the query or the body is not what the operation takes
-	CodeAccessKey        = 401 // the access key is missing, or not the server's
-	CodeNotFound         = 404 // there is no such operation, or no record with that id
-	CodeMethodNotAllowed = 405 // the operation has another method
-	CodeContentType      = 415 // the body is not declared to be application/json
-)
+// An Option configures a [Server].
+type Option func(*settings)
 
-// The operations that the server answers, as [msgpush.Operation.String] names
-// them.
-const (
-	MailDetail      = "mail channel detail"
-	MPList          = "official-account channel list"
-	ForwardRuleList = "message rule list"
-	ForwardLogList  = "trigger record list"
-)
+type settings struct{ inMemory bool }
 
-// Records is what a [Server] holds. The zero value is an account without any.
-type Records struct {
-	MailChannels []msgpush.MailChannel
-	MPChannels   []msgpush.MPChannel
-	ForwardRules []msgpush.ForwardRule
-	ForwardLogs  []msgpush.ForwardLog
-}
+// InMemory makes the server use [net.Pipe] instead of a socket. Such a server works
+// inside a [testing/synctest] bubble and must be made there. It is reached only
+// through [Server.Client] and [Server.HTTPClient].
+func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
-func (r Records) clone() Records {
-	return Records{
-		MailChannels: slices.Clone(r.MailChannels),
-		MPChannels:   slices.Clone(r.MPChannels),
-		ForwardRules: slices.Clone(r.ForwardRules),
-		ForwardLogs:  slices.Clone(r.ForwardLogs),
-	}
-}
-
-// A Server is a stand-in for the service on loopback. Make it with [New] or
-// [NewServer]. It is safe for concurrent use.
+// A Server is a fake of the service. Make it with [New] or [NewServer]. It is safe
+// for concurrent use.
 type Server struct {
-	// URL is the base URL, of the form http://127.0.0.1:port.
+	// URL is the base URL, without a slash at its end.
 	URL string
-	// AccessKey is the key that requests must carry, another one for each
-	// server, until [Server.SetAccessKey] sets another. Changing it has no
-	// effect.
-	AccessKey string
 
-	http   *httptest.Server
-	client *msgpush.Client
-	closed chan struct{} // closed when the server is about to close
-	close  sync.Once
+	http      http.Server
+	transport *http.Transport
+	running   sync.WaitGroup // the goroutines that Close waits for
+	closed    chan struct{}  // closed when Close begins
+	close     func()         // closes closed
 
-	mu           sync.Mutex
-	firstKey     string
-	key          string
-	records      Records // replaced as a whole, its slices never change
-	beforeAnswer func(Request)
+	// A mutex would block a synctest bubble while a user's function sleeps.
+	onRequestTurn chan struct{} // held while the function of OnRequest runs
+	updateTurn    chan struct{} // held while the function of Update runs
+
+	mu           sync.Mutex // never held while a user's function runs
+	keys         []string   // all keys so far; the last is accepted
+	keyLifetime  int        // in requests; 0 is unlimited
+	keyUses      int        // requests accepted with the last key
+	limit        rateLimit
+	latency      time.Duration
+	records      Records // replaced as a whole, so that a copy of it can be read
+	betweenPages func(*Records)
+	onRequest    func(Request)
 	faults       []Fault
 	requests     []Request
-	arrival      chan struct{} // closed at the next one
+	arrival      chan struct{} // closed when the next request arrives
 }
 
-// NewServer starts a server without records. Like [httptest.NewServer] it panics
-// if it cannot listen.
-func NewServer() *Server {
-	key := "test-" + rand.Text()
-	s := &Server{AccessKey: key, firstKey: key, key: key, closed: make(chan struct{}), arrival: make(chan struct{})}
-	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
-	s.URL = s.http.URL
-	client, err := msgpush.NewClient(s.URL, key, msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}))
-	if err != nil {
-		panic(err) // the URL and the key are good
+// NewServer starts a server without records. The caller must call [Server.Close].
+// It panics if it cannot listen, or if it is called inside a [testing/synctest]
+// bubble without [InMemory].
+func NewServer(opts ...Option) *Server {
+	var settings settings
+	for _, opt := range opts {
+		opt(&settings)
 	}
-	s.client = client
+	closed := make(chan struct{})
+	s := &Server{
+		transport:     &http.Transport{MaxIdleConnsPerHost: 1000},
+		closed:        closed,
+		close:         sync.OnceFunc(func() { close(closed) }),
+		onRequestTurn: make(chan struct{}, 1),
+		updateTurn:    make(chan struct{}, 1),
+		keys:          []string{newKey()},
+		arrival:       make(chan struct{}),
+	}
+	s.http.Handler = http.HandlerFunc(s.serve)
+	s.http.ConnState = s.trackConn
+	var listener net.Listener
+	if settings.inMemory {
+		pipes := newPipeListener()
+		s.transport.DialContext = pipes.dialContext
+		listener = pipes
+	} else {
+		if inBubble() {
+			panic("msgpushtest: time does not pass in a synctest bubble while a server listens on a socket: use the option InMemory()")
+		}
+		listener = httptest.NewUnstartedServer(nil).Listener
+	}
+	s.URL = "http://" + strings.TrimSuffix(listener.Addr().String(), ":80")
+	s.running.Go(func() { _ = s.http.Serve(listener) }) // until Close
 	return s
 }
 
-// closeGrace is how long Close lets answers be given that are under way.
-const closeGrace = 200 * time.Millisecond
-
-// Close stops the server. Answers that are under way are given, or broken off if
-// that takes long, as with those that are delayed or endless. It may be called
-// more than once, but not by what the server calls.
-func (s *Server) Close() {
-	s.close.Do(func() { close(s.closed) })
-	timer := time.AfterFunc(closeGrace, s.http.CloseClientConnections)
-	defer timer.Stop()
-	s.http.Close()
+// inBubble reports whether the caller runs in a synctest bubble, as far as the stack
+// trace shows it.
+func inBubble() bool {
+	trace := make([]byte, 100)
+	trace = trace[:runtime.Stack(trace, false)]
+	return strings.Contains(string(trace), "synctest bubble")
 }
 
-// Client returns a client of the server with its first access key. It is like
-// any other but for its retries, which wait for milliseconds.
-func (s *Server) Client() *msgpush.Client { return s.client }
+func newKey() string { return "test-" + rand.Text() }
 
-// SetAccessKey has the server take another access key than before, and no more
-// the one before.
+// trackConn makes Close wait for the goroutines of connections: time does not pass
+// in a synctest bubble once the test has ended, so nothing may sleep by then.
+func (s *Server) trackConn(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.running.Add(1)
+	case http.StateHijacked, http.StateClosed:
+		s.running.Done()
+	}
+}
+
+// closeGrace is the time that Close gives to responses in progress.
+const closeGrace = 200 * time.Millisecond
+
+// Close stops the server and waits until the goroutines that it started have ended.
+// Responses in progress are completed, or broken off after a short time. The waits
+// of [Delay], [Endless], [Server.SetLatency] and [Server.WaitForRequest] end at once.
+//
+// A function that the server calls is not interrupted: Close waits for it, so it
+// must not call Close. Close may be called more than once.
+func (s *Server) Close() {
+	s.close()
+	s.transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	_ = s.http.Shutdown(ctx) // the error is that of ctx
+	_ = s.http.Close()
+	s.running.Wait()
+	s.transport.CloseIdleConnections()
+}
+
+// HTTPClient returns an HTTP client whose connections end with the server. It is for
+// code that calls [msgpush.NewClient] itself, with [msgpush.WithHTTPClient], and the
+// only connection to a server with the option [InMemory].
+func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.transport} }
+
+// Client returns a new client of the server. By default
+//
+//   - it sends the current access key, also after the key was replaced;
+//   - it takes [CodeAccessKey] for a rejected key;
+//   - its retries wait for milliseconds, or for what the response requests: a
+//     Retry-After header is honoured, and a 429 without it takes a second;
+//   - it uses [Server.HTTPClient].
+//
+// opts override these defaults: with [msgpush.WithAccessKeySource], the client takes
+// its key from the source. Client panics if an option is invalid.
+func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
+	key := s.AccessKey()
+	fixedKey := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return key, nil })
+	defaults := []msgpush.Option{
+		msgpush.WithAccessKeySource(fixedKey), // an option, so that opts can override it
+		msgpush.WithRejectedKeyCodes(CodeAccessKey),
+		msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}),
+		msgpush.WithHTTPClient(s.HTTPClient()),
+	}
+	client, err := msgpush.NewClient(s.URL, "", append(defaults, opts...)...)
+	if err != nil {
+		panic(fmt.Sprintf("msgpushtest: Client: %v", err))
+	}
+	return client
+}
+
+// AccessKey returns the key that the server accepts. At first it is a random key.
+func (s *Server) AccessKey() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys[len(s.keys)-1]
+}
+
+// SetAccessKey replaces the accepted key; the old one is rejected. With an empty key,
+// every key is rejected.
 func (s *Server) SetAccessKey(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.key = key
+	s.setKey(key)
 }
 
-// Records returns a copy of what the server holds.
-func (s *Server) Records() Records { return s.snapshot().clone() }
-
-// SetRecords replaces the server's records with a copy of r.
-func (s *Server) SetRecords(r Records) {
-	s.Update(func(records *Records) { *records = r.clone() })
-}
-
-// Update changes the server's records by f, which adds to them, changes or
-// removes them as it likes, all at once: each answer is given from the records as
-// they were before or as they are after. It must not call the server.
-func (s *Server) Update(f func(*Records)) {
+// SetKeyLifetime makes access keys expire: after the server has accepted a key n
+// times, it replaces the key by a new one, which AccessKey returns. Requests before
+// the call do not count. With n 0, the default, keys do not expire.
+func (s *Server) SetKeyLifetime(n int) {
+	if n < 0 {
+		panic(fmt.Sprintf("msgpushtest: SetKeyLifetime: %d requests", n))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	records := s.records.clone()
-	f(&records)
-	s.records = records
+	s.keyLifetime, s.keyUses = n, 0
 }
 
-// BeforeAnswer has f called with each request before it is answered, in place of
-// the function set before; nil calls none. It may change the server, such as its
-// records between two requests of a walk, but not close it. Requests that come at
-// once have it called at once.
-func (s *Server) BeforeAnswer(f func(Request)) {
+// setKey is called with mu held.
+func (s *Server) setKey(key string) {
+	s.keys, s.keyUses = append(s.keys, key), 0
+}
+
+// acceptKey reports whether a key is accepted, and counts its use.
+func (s *Server) acceptKey(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.beforeAnswer = f
+	if key == "" || key != s.keys[len(s.keys)-1] {
+		return false
+	}
+	s.keyUses++
+	if s.keyUses == s.keyLifetime {
+		s.setKey(newKey())
+	}
+	return true
 }
 
-// snapshot returns the records as they are now, to be read only.
-func (s *Server) snapshot() Records {
+// SetLatency delays every response by d. With d 0, the default, there is no delay.
+func (s *Server) SetLatency(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.records
+	s.latency = d
 }
 
-// A refusal is what is wrong with a request.
-type refusal struct {
-	code int
-	msg  string
-}
-
-func refuse(code int, format string, args ...any) *refusal {
-	return &refusal{code, fmt.Sprintf(format, args...)}
-}
-
-// An operation is how the server answers one.
-type operation struct {
-	name   string
-	method string
-	query  []string // the parameters that it takes
-	data   func(*Server, *http.Request) (any, *refusal)
-}
-
-// operations has the operations by their paths.
-var operations = map[string]operation{
-	"/api/open/mail/detail":      {MailDetail, http.MethodGet, []string{"mailId"}, (*Server).mailDetail},
-	"/api/open/mp/list":          {MPList, http.MethodPost, nil, (*Server).mpList},
-	"/api/open/forwardRule/list": {ForwardRuleList, http.MethodPost, nil, (*Server).forwardRuleList},
-	"/api/open/forwardLog/list":  {ForwardLogList, http.MethodPost, nil, (*Server).forwardLogList},
-}
-
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	request := s.record(r)
+// SetRateLimit limits the requests to n in each window of time, which begins with its
+// first request. Further requests get HTTP status 429, the code [CodeRateLimit] and
+// a Retry-After header with the seconds until the window ends, rounded up. They take
+// no fault. With n 0, the default, there is no limit.
+func (s *Server) SetRateLimit(n int, window time.Duration) {
+	if n < 0 || n > 0 && window <= 0 {
+		panic(fmt.Sprintf("msgpushtest: SetRateLimit: %d requests in %v", n, window))
+	}
 	s.mu.Lock()
-	before := s.beforeAnswer
+	defer s.mu.Unlock()
+	s.limit = rateLimit{max: n, window: window}
+}
+
+// A rateLimit is a rate limit with a fixed window.
+type rateLimit struct {
+	max    int // 0 is unlimited
+	window time.Duration
+	start  time.Time // of the current window
+	count  int       // requests in the current window
+}
+
+// allow reports whether a request is within the limit or else how long the window
+// lasts.
+func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
+	if now.Sub(l.start) >= l.window {
+		l.start, l.count = now, 0
+	}
+	if l.max == 0 || l.count < l.max {
+		l.count++
+		return 0, true
+	}
+	return l.start.Add(l.window).Sub(now), false
+}
+
+// OnRequest sets a function that is called with each request before the response,
+// instead of the function set before. If f is nil, no function is called. Calls do
+// not overlap. f may change the server, for example its records, and it may sleep. It
+// must not close the server or call it through a client.
+func (s *Server) OnRequest(f func(Request)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onRequest = f
+}
+
+// callOnRequest calls the function of OnRequest when it is the turn of the request.
+func (s *Server) callOnRequest(r *http.Request, request Request) {
+	select {
+	case s.onRequestTurn <- struct{}{}:
+		defer func() { <-s.onRequestTurn }()
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
+	case <-s.closed:
+		panic(http.ErrAbortHandler)
+	}
+	s.mu.Lock()
+	f := s.onRequest
 	s.mu.Unlock()
-	if before != nil {
-		before(request)
+	if f != nil {
+		f(request)
 	}
-	if fault, ok := s.nextFault(request.Operation); ok {
-		fault.serve(s, w, r)
-		return
-	}
-	s.answer(w, r)
 }
 
-// answer answers as the document says.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
-	envelope := msgpush.Envelope[any]{Code: 200, Msg: "success"}
-	data, refused := s.data(w, r)
-	if refused != nil {
-		envelope.Code, envelope.Msg = refused.code, refused.msg
-	} else {
-		envelope.Data = data
-	}
-	writeJSON(w, envelope)
-}
+// serve handles a request. To abort the response, it panics with
+// [http.ErrAbortHandler].
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	s.running.Add(1) // also if the connection is hijacked
+	defer s.running.Done()
+	request := s.record(r)
+	s.callOnRequest(r, request)
 
-func writeJSON(w http.ResponseWriter, envelope msgpush.Envelope[any]) {
-	body, err := json.Marshal(envelope)
-	if err != nil {
-		http.Error(w, "msgpushtest: the data to answer with is no JSON: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // fails only where nobody listens any more
-}
-
-func (s *Server) isKey(key string) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return key != "" && key == s.key
-}
+	latency := s.latency
+	s.mu.Unlock()
+	s.wait(r, latency)
 
-var otherKey = refuse(CodeAccessKey, "the access-key header is missing, or has another key than the server's")
-
-// data returns the data of an operation, after the checks that are the same for
-// all of them.
-func (s *Server) data(w http.ResponseWriter, r *http.Request) (any, *refusal) {
-	if !s.isKey(r.Header.Get("access-key")) {
-		return nil, otherKey
-	}
-	op, ok := operations[r.URL.Path]
+	s.mu.Lock()
+	retryAfter, ok := s.limit.allow(time.Now())
+	s.mu.Unlock()
 	if !ok {
-		return nil, refuse(CodeNotFound, "there is no operation at %s", r.URL.Path)
+		rateLimited(retryAfter).serve(s, w, r)
+		return
 	}
-	if r.Method != op.method {
-		return nil, refuse(CodeMethodNotAllowed, "%s takes %s, not %s", r.URL.Path, op.method, r.Method)
-	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, refuse(CodeBadRequest, "the query is malformed")
-	}
-	for name, values := range query {
-		if !slices.Contains(op.query, name) || len(values) > 1 {
-			return nil, refuse(CodeBadRequest, "the operation takes no parameter %q, or not more than once", name)
-		}
-	}
-	contentType := r.Header.Get("Content-Type")
-	if mediaType, _, _ := mime.ParseMediaType(contentType); op.method == http.MethodPost && mediaType != "application/json" {
-		return nil, refuse(CodeContentType, "the Content-Type header is %q, not application/json", contentType)
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
-	return op.data(s, r)
+	s.nextFault(request.Operation).serve(s, w, r)
 }
 
-func (s *Server) mailDetail(r *http.Request) (any, *refusal) {
-	if r.ContentLength != 0 {
-		return nil, refuse(CodeBadRequest, "the operation takes no body")
+// wait waits for d. It aborts the response if the client goes away or the server is
+// closed meanwhile.
+func (s *Server) wait(r *http.Request, d time.Duration) {
+	if d <= 0 {
+		return
 	}
-	id := r.URL.Query().Get("mailId")
-	if id == "" {
-		return nil, refuse(CodeBadRequest, "the query has no mailId")
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
+	case <-s.closed:
+		panic(http.ErrAbortHandler)
 	}
-	for _, channel := range s.snapshot().MailChannels {
-		if strconv.FormatInt(channel.ID, 10) == id {
-			return mailChannelOnWire{channel, string(channel.Password)}, nil
-		}
-	}
-	return nil, refuse(CodeNotFound, "there is no mail channel with the id %q", id)
-}
-
-// A mailChannelOnWire is a mail channel as the service sends it. A Secret encodes to
-// "[redacted]".
-type mailChannelOnWire struct {
-	msgpush.MailChannel
-	Password string `json:"password"`
-}
-
-func (s *Server) mpList(r *http.Request) (any, *refusal) {
-	return listAll(r, s.snapshot().MPChannels)
-}
-
-func (s *Server) forwardRuleList(r *http.Request) (any, *refusal) {
-	return listAll(r, s.snapshot().ForwardRules)
-}
-
-func (s *Server) forwardLogList(r *http.Request) (any, *refusal) {
-	body, refused := readObject(r.Body, "current", "pageSize", "params")
-	if refused != nil {
-		return nil, refused
-	}
-	params, refused := body.member("params", "ruleId", "matchResult")
-	if refused != nil {
-		return nil, refused
-	}
-	ruleID, refused := params.integer("ruleId")
-	if refused != nil {
-		return nil, refused
-	}
-	matchResult, refused := params.integer("matchResult")
-	if refused != nil {
-		return nil, refused
-	}
-	var chosen []msgpush.ForwardLog
-	for _, log := range s.snapshot().ForwardLogs {
-		if (ruleID == nil || *ruleID == log.RuleID) && (matchResult == nil || *matchResult == int64(log.MatchResult)) {
-			chosen = append(chosen, log)
-		}
-	}
-	return pageOf(body, chosen)
 }

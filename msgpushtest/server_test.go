@@ -19,32 +19,32 @@ import (
 
 var ctx = context.Background()
 
-// newServer returns a server with the seed, and a client of it.
+// newServer returns a server with the sample records and a client.
 func newServer(t testing.TB) (*msgpushtest.Server, *msgpush.Client) {
 	t.Helper()
 	server := msgpushtest.NewServer()
 	t.Cleanup(server.Close)
-	server.SetRecords(msgpushtest.Seed())
-	client, err := msgpush.NewClient(server.URL, server.AccessKey)
+	server.SetRecords(msgpushtest.SampleRecords())
+	client, err := msgpush.NewClient(server.URL, server.AccessKey())
 	require.NoError(t, err)
 	return server, client
 }
 
-func TestANewServerIsEmpty(t *testing.T) {
+func TestNewServerHasNoRecords(t *testing.T) {
 	server := msgpushtest.NewServer()
 	defer server.Close()
-	client, err := msgpush.NewClient(server.URL, server.AccessKey)
+	client, err := msgpush.NewClient(server.URL, server.AccessKey())
 	require.NoError(t, err)
 	page, err := client.ForwardLogList(ctx, msgpush.ForwardLogRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, &msgpush.Page[msgpush.ForwardLog]{PageNum: 1, PageSize: 20, List: []msgpush.ForwardLog{}}, page)
 }
 
-func TestTheSeedIsServed(t *testing.T) {
+func TestServesSampleRecords(t *testing.T) {
 	_, client := newServer(t)
-	seed := msgpushtest.Seed()
+	seed := msgpushtest.SampleRecords()
 
-	mail, err := client.MailDetail(ctx, msgpushtest.SeedMailID)
+	mail, err := client.MailDetail(ctx, msgpushtest.SampleMailID)
 	require.NoError(t, err)
 	assert.Equal(t, &seed.MailChannels[0], mail)
 
@@ -61,8 +61,8 @@ func TestTheSeedIsServed(t *testing.T) {
 	assert.Equal(t, seed.ForwardLogs, logs.List)
 }
 
-func TestTheSeedIsBelievable(t *testing.T) {
-	seed := msgpushtest.Seed()
+func TestSampleRecordsAreConsistent(t *testing.T) {
+	seed := msgpushtest.SampleRecords()
 	rules := map[int64]msgpush.ForwardRule{}
 	for _, rule := range seed.ForwardRules {
 		rules[rule.ID] = rule
@@ -75,7 +75,7 @@ func TestTheSeedIsBelievable(t *testing.T) {
 		assert.Equal(t, rule.SourceType, log.SourceType)
 		assert.LessOrEqual(t, string(rule.CreateTime), string(log.CreateTime))
 		if i > 0 {
-			assert.Less(t, string(log.CreateTime), string(seed.ForwardLogs[i-1].CreateTime), "the newest come first")
+			assert.Less(t, string(log.CreateTime), string(seed.ForwardLogs[i-1].CreateTime), "newest first")
 		}
 		ids[log.ID] = true
 		results[log.MatchResult] = true
@@ -116,7 +116,7 @@ func TestListsArePaged(t *testing.T) {
 	}
 }
 
-func TestTriggerRecordsAreFiltered(t *testing.T) {
+func TestFiltersTriggerRecords(t *testing.T) {
 	server, client := newServer(t)
 	server.SetRecords(msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{
 		{ID: 1, RuleID: 1, MatchResult: 0}, {ID: 2, RuleID: 1, MatchResult: 1}, {ID: 3, RuleID: 2, MatchResult: 0}, {ID: 4},
@@ -145,11 +145,11 @@ func TestTriggerRecordsAreFiltered(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsRefusedInTheEnvelope(t *testing.T) {
+func TestRejectsInvalidRequests(t *testing.T) {
 	server, _ := newServer(t)
 	const mail, list, logs = "/api/open/mail/detail", "/api/open/mp/list", "/api/open/forwardLog/list"
 	header := func(name, value string) http.Header {
-		h := http.Header{"Access-Key": {server.AccessKey}, "Content-Type": {"application/json; charset=utf-8"}}
+		h := http.Header{"Access-Key": {server.AccessKey()}, "Content-Type": {"application/json; charset=utf-8"}}
 		h.Set(name, value)
 		return h
 	}
@@ -204,7 +204,7 @@ func TestWhatIsWrongIsRefusedInTheEnvelope(t *testing.T) {
 			assert.Equal(t, tt.code, envelope.Code)
 			assert.Contains(t, envelope.Msg, tt.msg)
 			assert.Equal(t, "null", string(envelope.Data))
-			assert.NotContains(t, envelope.Msg, server.AccessKey)
+			assert.NotContains(t, envelope.Msg, server.AccessKey())
 		})
 	}
 	for _, body := range []string{`{}`, `{"current":1}`, `{"params":{}}`, ` {"params": {"ruleId": 301}, "pageSize": 5} `} {
@@ -212,7 +212,7 @@ func TestWhatIsWrongIsRefusedInTheEnvelope(t *testing.T) {
 	}
 }
 
-// exchange sends a request as it is and returns the envelope of the answer.
+// exchange sends a request and returns the envelope of the response.
 func exchange(t *testing.T, method, url string, header http.Header, body string) msgpush.Envelope[json.RawMessage] {
 	t.Helper()
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
@@ -230,14 +230,14 @@ func exchange(t *testing.T, method, url string, header http.Header, body string)
 
 func TestRecordsAreCopied(t *testing.T) {
 	server, client := newServer(t)
-	records := msgpushtest.Seed()
+	records := msgpushtest.SampleRecords()
 	server.SetRecords(records)
 	clear(records.MailChannels)
 	clear(records.MPChannels)
 	clear(records.ForwardRules)
 	clear(records.ForwardLogs)
 
-	mail, err := client.MailDetail(ctx, msgpushtest.SeedMailID)
+	mail, err := client.MailDetail(ctx, msgpushtest.SampleMailID)
 	require.NoError(t, err)
 	assert.NotZero(t, mail)
 	channels, err := client.MPList(ctx, msgpush.PageRequest{})
@@ -251,7 +251,7 @@ func TestRecordsAreCopied(t *testing.T) {
 	assert.NotZero(t, logs.List[0])
 }
 
-func TestThePackageImportsNoTestingPackage(t *testing.T) {
+func TestDoesNotImportTesting(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", "{{.Imports}} {{.Deps}}", ".").Output()
 	require.NoError(t, err)
 	imports, deps, _ := strings.Cut(string(out), "] [")
@@ -260,13 +260,13 @@ func TestThePackageImportsNoTestingPackage(t *testing.T) {
 	assert.NotContains(t, deps, "testify")
 }
 
-func TestEachServerHasAKeyOfItsOwn(t *testing.T) {
+func TestEachServerHasItsOwnKey(t *testing.T) {
 	first, _ := newServer(t)
 	second, _ := newServer(t)
-	assert.NotEqual(t, first.AccessKey, second.AccessKey)
+	assert.NotEqual(t, first.AccessKey(), second.AccessKey())
 }
 
-func TestRecordsMayBeSetWhileTheServerAnswers(t *testing.T) {
+func TestSetRecordsDuringRequests(t *testing.T) {
 	server, client := newServer(t)
 	var wg sync.WaitGroup
 	for i := range 8 {

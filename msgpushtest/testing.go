@@ -1,6 +1,7 @@
 package msgpushtest
 
-// A TB is what [New] needs of a *testing.T, *testing.B or *testing.F.
+// A TB is the part of [testing.TB] that [New] uses. It is implemented by *testing.T,
+// *testing.B and *testing.F.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -8,21 +9,21 @@ type TB interface {
 	Logf(format string, args ...any)
 }
 
-// maxReported is how many requests are reported of a test that failed.
+// maxReported is the maximum number of requests that are logged when a test fails.
 const maxReported = 50
 
-// New starts a server for a test, which closes it when it ends. If the test has
-// failed by then, the last requests that arrived are logged.
-func New(tb TB) *Server {
+// New starts a [Server] that is closed when the test ends. If the test has failed,
+// the last requests are logged.
+func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
-	s := NewServer()
+	s := NewServer(opts...)
 	tb.Cleanup(func() {
 		defer s.Close()
 		if !tb.Failed() {
 			return
 		}
 		requests := s.Requests()
-		tb.Logf("%d requests arrived at the stand-in", len(requests))
+		tb.Logf("msgpushtest: %d requests arrived", len(requests))
 		for i := max(0, len(requests)-maxReported); i < len(requests); i++ {
 			tb.Logf("%d: %v", i+1, requests[i])
 		}

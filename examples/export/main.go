@@ -144,8 +144,8 @@ func (s *settings) export(ctx context.Context, stdout, stderr *os.File, getenv f
 	case baseURL == "" && accessKey == "":
 		service := msgpushtest.NewServer()
 		defer service.Close()
-		service.SetRecords(msgpushtest.Seed())
-		baseURL, accessKey = service.URL, service.AccessKey
+		service.SetRecords(msgpushtest.SampleRecords())
+		baseURL, accessKey = service.URL, service.AccessKey()
 		fmt.Fprintf(stderr, "No service is set: this is a stand-in at %s, with made-up records.\n", baseURL)
 	case baseURL == "":
 		return errors.New("set MSGPUSH_BASE_URL too, or nothing to use the stand-in")

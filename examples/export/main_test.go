@@ -90,7 +90,7 @@ func newFront(t *testing.T, records []msgpush.ForwardLog, page int, fault http.H
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	return front{service, []string{"MSGPUSH_BASE_URL=" + server.URL, "MSGPUSH_ACCESS_KEY=" + service.AccessKey}}
+	return front{service, []string{"MSGPUSH_BASE_URL=" + server.URL, "MSGPUSH_ACCESS_KEY=" + service.AccessKey()}}
 }
 
 // refused is a fault that the client does not try again.
@@ -143,7 +143,7 @@ func TestWithoutSetUpTheStandInIsExportedAsCSV(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, rows, 65)
 	assert.Equal(t, columns, rows[0])
-	for i, r := range msgpushtest.Seed().ForwardLogs {
+	for i, r := range msgpushtest.SampleRecords().ForwardLogs {
 		assert.Equal(t, []string{
 			fmt.Sprint(r.ID), fmt.Sprint(r.RuleID), r.RuleName, fmt.Sprint(r.SourceType), r.SourceTypeName, r.RequestIP,
 			fmt.Sprint(r.MatchResult), r.MatchResultName, r.ShortCodes, r.ErrorMessage, string(r.CreateTime),
@@ -361,7 +361,7 @@ func TestFailuresGoToStderrWithStatus1(t *testing.T) {
 			assert.NotContains(t, stdout, "\n1,")
 			assert.Contains(t, stderr, tt.want)
 			assert.Equal(t, 1, strings.Count(stderr, "\n"))
-			assert.NotContains(t, stderr, f.service.AccessKey)
+			assert.NotContains(t, stderr, f.service.AccessKey())
 		})
 	}
 	left, err := os.ReadDir(dir)

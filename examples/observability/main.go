@@ -104,8 +104,8 @@ func run(ctx context.Context, out io.Writer, getenv func(string) string) error {
 	if baseURL == "" && accessKey == "" {
 		service := msgpushtest.NewServer()
 		defer service.Close()
-		service.SetRecords(msgpushtest.Seed())
-		baseURL, accessKey = service.URL, service.AccessKey
+		service.SetRecords(msgpushtest.SampleRecords())
+		baseURL, accessKey = service.URL, service.AccessKey()
 		fmt.Fprintf(out, "No service is set: this is a stand-in at %s, with made-up records.\n", baseURL)
 	}
 	client, err := msgpush.NewClient(baseURL, accessKey,

@@ -49,7 +49,7 @@ func TestTheProgram(t *testing.T) {
 		want   string
 	}{
 		{"stand-in", nil, nil, 0, "No service is set"},
-		{"service", nil, []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=" + service.AccessKey}, 0, "msgpush_requests_total"},
+		{"service", nil, []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=" + service.AccessKey()}, 0, "msgpush_requests_total"},
 		{"other key", nil, []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=another-key"}, 1, "observability: msgpush: message rule list"},
 		{"no key", nil, []string{"MSGPUSH_BASE_URL=" + service.URL}, 1, "access key is empty"},
 		{"help", []string{"-h"}, nil, 0, "usage: observability"},
@@ -61,7 +61,7 @@ func TestTheProgram(t *testing.T) {
 			out, _ := cmd.CombinedOutput()
 			assert.Equal(t, tt.status, cmd.ProcessState.ExitCode())
 			assert.Contains(t, string(out), tt.want)
-			assert.NotContains(t, string(out), service.AccessKey)
+			assert.NotContains(t, string(out), service.AccessKey())
 		})
 	}
 }

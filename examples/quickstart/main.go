@@ -66,8 +66,8 @@ func run(ctx context.Context, stdout io.Writer, getenv func(string) string) erro
 	if account == (settings{}) {
 		service := msgpushtest.NewServer()
 		defer service.Close()
-		service.SetRecords(msgpushtest.Seed())
-		account = settings{service.URL, service.AccessKey, msgpushtest.SeedMailID}
+		service.SetRecords(msgpushtest.SampleRecords())
+		account = settings{service.URL, service.AccessKey(), msgpushtest.SampleMailID}
 		first = "No service is set: this is a stand-in at " + service.URL + ", with made-up records."
 	}
 	client, err := msgpush.NewClient(account.baseURL, account.accessKey)

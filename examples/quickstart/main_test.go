@@ -57,7 +57,7 @@ func TestWithoutSetUpTheStandInIsShown(t *testing.T) {
 	for _, want := range []string{"告警邮箱", "[redacted]", "运维通知", "CPU > 90 %", "Trigger records of rule 301", "connection refused"} {
 		assert.Contains(t, stdout, want)
 	}
-	for _, mail := range msgpushtest.Seed().MailChannels {
+	for _, mail := range msgpushtest.SampleRecords().MailChannels {
 		assert.NotContains(t, stdout, string(mail.Password))
 	}
 }
@@ -65,24 +65,24 @@ func TestWithoutSetUpTheStandInIsShown(t *testing.T) {
 func TestWithTheEnvironmentSetTheServiceIsShown(t *testing.T) {
 	service := msgpushtest.NewServer()
 	defer service.Close()
-	records := msgpushtest.Seed()
+	records := msgpushtest.SampleRecords()
 	records.ForwardRules = nil
 	service.SetRecords(records)
 	stdout, stderr, status := quickstart(t,
-		"MSGPUSH_BASE_URL="+service.URL, "MSGPUSH_ACCESS_KEY="+service.AccessKey, "MSGPUSH_MAIL_ID=102")
+		"MSGPUSH_BASE_URL="+service.URL, "MSGPUSH_ACCESS_KEY="+service.AccessKey(), "MSGPUSH_MAIL_ID=102")
 	assert.Zero(t, status)
 	assert.Empty(t, stderr)
 	assert.Contains(t, stdout, service.URL)
 	assert.NotContains(t, stdout, "stand-in")
 	assert.Contains(t, stdout, "Rapports d'équipe")
 	assert.Contains(t, stdout, "Message rules (0 of 0)")
-	assert.NotContains(t, stdout+stderr, service.AccessKey)
+	assert.NotContains(t, stdout+stderr, service.AccessKey())
 }
 
 func TestFailuresGoToStderrWithStatus1(t *testing.T) {
 	service := msgpushtest.NewServer()
 	defer service.Close()
-	url, key, mail := "MSGPUSH_BASE_URL="+service.URL, "MSGPUSH_ACCESS_KEY="+service.AccessKey, "MSGPUSH_MAIL_ID=1"
+	url, key, mail := "MSGPUSH_BASE_URL="+service.URL, "MSGPUSH_ACCESS_KEY="+service.AccessKey(), "MSGPUSH_MAIL_ID=1"
 	tests := []struct {
 		name string
 		env  []string
@@ -90,7 +90,7 @@ func TestFailuresGoToStderrWithStatus1(t *testing.T) {
 	}{
 		{"some variables missing", []string{mail}, "set MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY too"},
 		{"one variable missing", []string{url, key}, "set MSGPUSH_MAIL_ID too"},
-		{"URL and key in the wrong order", []string{"MSGPUSH_BASE_URL=" + service.AccessKey, "MSGPUSH_ACCESS_KEY=" + service.URL, mail}, "base URL"},
+		{"URL and key in the wrong order", []string{"MSGPUSH_BASE_URL=" + service.AccessKey(), "MSGPUSH_ACCESS_KEY=" + service.URL, mail}, "base URL"},
 		{"bad URL", []string{"MSGPUSH_BASE_URL=push.example.com", key, mail}, "base URL"},
 		{"refused", []string{url, key, mail}, "no mail channel"},
 	}
@@ -98,10 +98,10 @@ func TestFailuresGoToStderrWithStatus1(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			stdout, stderr, status := quickstart(t, tt.env...)
 			assert.Equal(t, 1, status)
-			assert.NotContains(t, stdout, service.AccessKey)
+			assert.NotContains(t, stdout, service.AccessKey())
 			assert.Contains(t, stderr, tt.want)
 			assert.Equal(t, 1, strings.Count(stderr, "\n"))
-			assert.NotContains(t, stderr, service.AccessKey)
+			assert.NotContains(t, stderr, service.AccessKey())
 		})
 	}
 }
@@ -124,11 +124,11 @@ func TestAnInterruptEndsTheProgram(t *testing.T) {
 	}
 	service := msgpushtest.New(t)
 	service.Inject(msgpushtest.Delay(time.Hour))
-	cmd := program(nil, []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=" + service.AccessKey, "MSGPUSH_MAIL_ID=1"})
+	cmd := program(nil, []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=" + service.AccessKey(), "MSGPUSH_MAIL_ID=1"})
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	require.NoError(t, cmd.Start())
-	_, err := service.AwaitRequest(t.Context(), 1)
+	_, err := service.WaitForRequest(t.Context(), 1)
 	require.NoError(t, err)
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.Error(t, cmd.Wait())

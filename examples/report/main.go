@@ -117,7 +117,7 @@ func run(ctx context.Context, set settings, stdout io.Writer, getenv func(string
 		service := msgpushtest.NewServer()
 		defer service.Close()
 		service.SetRecords(madeUpRecords())
-		baseURL, accessKey = service.URL, service.AccessKey
+		baseURL, accessKey = service.URL, service.AccessKey()
 		if _, err := fmt.Fprintln(stdout, "No service is set: this is a stand-in, with made-up records."); err != nil {
 			return err
 		}

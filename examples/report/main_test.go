@@ -72,12 +72,12 @@ func proxied(t *testing.T, wrap func(standIn http.Handler) http.Handler) []strin
 	t.Helper()
 	standIn := msgpushtest.NewServer()
 	t.Cleanup(standIn.Close)
-	standIn.SetRecords(msgpushtest.Seed())
+	standIn.SetRecords(msgpushtest.SampleRecords())
 	target, err := url.Parse(standIn.URL)
 	require.NoError(t, err)
 	service := httptest.NewServer(wrap(httputil.NewSingleHostReverseProxy(target)))
 	t.Cleanup(service.Close)
-	return []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=" + standIn.AccessKey}
+	return []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=" + standIn.AccessKey()}
 }
 
 func TestWithoutSetUpTheStandInIsReported(t *testing.T) {

@@ -26,7 +26,7 @@ func pageOf(t *testing.T, records msgpushtest.Records, days int) *html.Node {
 	service := msgpushtest.NewServer()
 	t.Cleanup(service.Close)
 	service.SetRecords(records)
-	env := map[string]string{"MSGPUSH_BASE_URL": service.URL, "MSGPUSH_ACCESS_KEY": service.AccessKey}
+	env := map[string]string{"MSGPUSH_BASE_URL": service.URL, "MSGPUSH_ACCESS_KEY": service.AccessKey()}
 	set := settings{file: filepath.Join(t.TempDir(), "page.html"), days: days, zone: time.UTC, title: hostile}
 	require.NoError(t, run(t.Context(), set, io.Discard, func(name string) string { return env[name] }))
 	return parsePage(t, set.file)
@@ -158,10 +158,10 @@ func hostileRecords() msgpushtest.Records {
 
 func TestThePageRefersToNothingOutside(t *testing.T) {
 	for name, records := range map[string]msgpushtest.Records{
-		"an account":        msgpushtest.Seed(),
+		"an account":        msgpushtest.SampleRecords(),
 		"hostile names":     hostileRecords(),
 		"an empty account":  {},
-		"rules, no records": {ForwardRules: msgpushtest.Seed().ForwardRules},
+		"rules, no records": {ForwardRules: msgpushtest.SampleRecords().ForwardRules},
 	} {
 		t.Run(name, func(t *testing.T) { assertSelfContained(t, pageOf(t, records, 30)) })
 	}

@@ -14,7 +14,7 @@ import (
 // trigger records in place of its three days: less at weekends, and with one bad
 // night. They are always the same, the newest first.
 func madeUpRecords() msgpushtest.Records {
-	records := msgpushtest.Seed()
+	records := msgpushtest.SampleRecords()
 	rules := records.ForwardRules
 	random := rand.New(rand.NewPCG(2026, 11))
 	newest := time.Date(2026, 11, 5, 18, 0, 0, 0, time.UTC)

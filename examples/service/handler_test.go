@@ -48,18 +48,18 @@ func newStandIn(t *testing.T) (*msgpushtest.Server, *msgpush.Client) {
 	t.Helper()
 	service := msgpushtest.NewServer()
 	t.Cleanup(service.Close)
-	client, err := msgpush.NewClient(service.URL, service.AccessKey)
+	client, err := msgpush.NewClient(service.URL, service.AccessKey())
 	require.NoError(t, err)
 	return service, client
 }
 
 func TestRulesAreThoseOfTheService(t *testing.T) {
 	service, client := newStandIn(t)
-	service.SetRecords(msgpushtest.Seed())
+	service.SetRecords(msgpushtest.SampleRecords())
 	w := get(t.Context(), newHandler(client, time.Minute, quiet), "/rules")
 	assert.Equal(t, http.StatusOK, w.Code)
 	assert.NotEmpty(t, w.Header().Get("X-Request-Id"))
-	assert.Equal(t, rulesAnswer{Rules: msgpushtest.Seed().ForwardRules}, decode[rulesAnswer](t, w))
+	assert.Equal(t, rulesAnswer{Rules: msgpushtest.SampleRecords().ForwardRules}, decode[rulesAnswer](t, w))
 }
 
 func TestFailuresAreTheRecordsOfARuleWithAnError(t *testing.T) {

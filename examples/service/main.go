@@ -100,8 +100,8 @@ func run(ctx context.Context, addr string, timeout time.Duration, stderr io.Writ
 	case baseURL == "" && accessKey == "":
 		standIn := msgpushtest.NewServer()
 		defer standIn.Close()
-		standIn.SetRecords(msgpushtest.Seed())
-		baseURL, accessKey = standIn.URL, standIn.AccessKey
+		standIn.SetRecords(msgpushtest.SampleRecords())
+		baseURL, accessKey = standIn.URL, standIn.AccessKey()
 		logger.Warn("no service is set: a stand-in with made-up records is asked")
 	case baseURL == "":
 		return errors.New("set MSGPUSH_BASE_URL too, or nothing to use the stand-in")

@@ -125,7 +125,7 @@ func TestWithoutSetUpTheStandInIsAskedUntilASignal(t *testing.T) {
 func TestASignalLetsRequestsUnderWayFinish(t *testing.T) {
 	standIn := msgpushtest.NewServer()
 	defer standIn.Close()
-	standIn.SetRecords(msgpushtest.Seed())
+	standIn.SetRecords(msgpushtest.SampleRecords())
 	target, err := url.Parse(standIn.URL)
 	require.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
@@ -137,7 +137,7 @@ func TestASignalLetsRequestsUnderWayFinish(t *testing.T) {
 	}))
 	defer service.Close()
 
-	p := start(t, []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=" + standIn.AccessKey})
+	p := start(t, []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=" + standIn.AccessKey()})
 	type result struct {
 		resp *http.Response
 		err  error

@@ -122,13 +122,13 @@ func (s *settings) watch(ctx context.Context, stdout, stderr io.Writer, getenv f
 	case baseURL == "" && accessKey == "":
 		service := msgpushtest.NewServer()
 		defer service.Close()
-		baseURL, accessKey = service.URL, service.AccessKey
+		baseURL, accessKey = service.URL, service.AccessKey()
 		fmt.Fprintf(stderr, "No service is set: this is a stand-in at %s, to which a made-up record is added every second.\n", baseURL)
 		feeding, stop := context.WithCancel(ctx)
 		var feeder sync.WaitGroup
 		defer feeder.Wait()
 		defer stop()
-		records := msgpushtest.Seed()
+		records := msgpushtest.SampleRecords()
 		service.SetRecords(records)
 		feeder.Go(func() { feed(feeding, service.SetRecords, records) })
 	case baseURL == "":

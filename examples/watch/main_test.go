@@ -84,7 +84,7 @@ func watchLines(t *testing.T, n int, env []string, args []string, after func(lin
 }
 
 func environment(baseURL string, service *msgpushtest.Server) []string {
-	return []string{"MSGPUSH_BASE_URL=" + baseURL, "MSGPUSH_ACCESS_KEY=" + service.AccessKey}
+	return []string{"MSGPUSH_BASE_URL=" + baseURL, "MSGPUSH_ACCESS_KEY=" + service.AccessKey()}
 }
 
 func TestWithoutSetUpRecordsComeInUntilTheInterrupt(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAnOutageIsSurvived(t *testing.T) {
 func TestFailuresGoToStderrWithStatus1(t *testing.T) {
 	service := msgpushtest.NewServer()
 	defer service.Close()
-	service.SetRecords(msgpushtest.Seed())
+	service.SetRecords(msgpushtest.SampleRecords())
 	env := environment(service.URL, service)
 	tests := []struct {
 		name string
@@ -176,7 +176,7 @@ func TestFailuresGoToStderrWithStatus1(t *testing.T) {
 			assert.Contains(t, stderr, tt.want)
 			assert.True(t, strings.HasPrefix(stderr, "watch: "))
 			assert.Equal(t, 1, strings.Count(stderr, "\n"))
-			assert.NotContains(t, stderr, service.AccessKey)
+			assert.NotContains(t, stderr, service.AccessKey())
 		})
 	}
 }

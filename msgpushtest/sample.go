@@ -7,16 +7,17 @@ import (
 	"example.com/msgpush"
 )
 
-// SeedMailID is the id of the first mail channel of [Seed], as
-// [msgpush.Client.MailDetail] takes it.
-const SeedMailID = "101"
+// SampleMailID is the id of the first mail channel of [SampleRecords], a parameter of
+// [msgpush.Client.MailDetail].
+const SampleMailID = "101"
 
-// Seed returns records such as a small account has: 2 mail channels, 3
-// official-account channels, 5 message rules, and 64 trigger records of them,
-// the newest first. The records are always the same, and the caller's to change.
-// The values of their codes are the stand-in's own: the document shows none.
-func Seed() Records {
-	rules := seedRules()
+// SampleRecords returns the records of a small account: 2 mail channels, 3
+// official-account channels, 5 message rules, and 64 trigger records of the rules,
+// newest first. Each call returns the same records, which the caller may change. The
+// values of codes such as MatchResult are choices of the fake server: the API
+// document shows none.
+func SampleRecords() Records {
+	rules := sampleRules()
 	return Records{
 		MailChannels: []msgpush.MailChannel{
 			{ID: 101, MailName: "告警邮箱", MailCode: "alert-mail", Account: "alert@example.com", Password: "correct-horse-battery", SMTPServer: "smtp.example.com", SMTPSSL: 1, SMTPPort: 465, CreateTime: "2026-03-02 09:15:00"},
@@ -28,11 +29,11 @@ func Seed() Records {
 			{ID: 203, NickName: "Météo du jour", HeadImg: "https://img.example.com/weather.png", PrincipalName: "示例科技有限公司", AuthorizationAppID: "wx0000000000000203", FuncInfo: "", ServiceType: 0, VerifyType: -1, Alias: "weather", UpdateTime: "2026-11-02 21:05:33"},
 		},
 		ForwardRules: rules,
-		ForwardLogs:  seedLogs(rules),
+		ForwardLogs:  sampleLogs(rules),
 	}
 }
 
-func seedRules() []msgpush.ForwardRule {
+func sampleRules() []msgpush.ForwardRule {
 	return []msgpush.ForwardRule{
 		{ID: 301, TokenID: msgpush.AllTokensID, TokenName: "全部令牌", RuleName: "严重告警转值班", SourceType: 1, SourceTypeName: "消息", Status: 1, Sort: 1, ConditionExpr: `title contains "严重"`, TargetCount: 3, CreateTime: "2026-03-02 10:00:00"},
 		{ID: 302, TokenID: 11, TokenName: "监控", RuleName: "CPU > 90 %", SourceType: 1, SourceTypeName: "消息", Status: 1, Sort: 2, ConditionExpr: `content matches "cpu=9[0-9]"`, TargetCount: 1, CreateTime: "2026-03-09 11:20:05"},
@@ -42,9 +43,9 @@ func seedRules() []msgpush.ForwardRule {
 	}
 }
 
-// seedLogs returns the trigger records of the enabled rules over three days,
-// the newest first.
-func seedLogs(rules []msgpush.ForwardRule) []msgpush.ForwardLog {
+// sampleLogs returns trigger records of the enabled rules over three days, newest
+// first.
+func sampleLogs(rules []msgpush.ForwardRule) []msgpush.ForwardLog {
 	results := []struct {
 		code        int
 		name, error string

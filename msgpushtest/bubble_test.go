@@ -1,0 +1,244 @@
+package msgpushtest_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// inBubble runs a test with a server in memory and a client in a synctest bubble.
+func inBubble(t *testing.T, test func(*testing.T, *msgpushtest.Server, *msgpush.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := msgpushtest.New(t, msgpushtest.InMemory())
+		server.SetRecords(msgpushtest.SampleRecords())
+		test(t, server, server.Client())
+	})
+}
+
+func TestBubbleDayOfPolling(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server, client *msgpush.Client) {
+		server.OnRequest(func(msgpushtest.Request) { time.Sleep(time.Second) })
+		server.SetLatency(time.Second)
+		for range 24 * 60 {
+			start := time.Now()
+			require.NoError(t, calls[msgpushtest.ForwardLogList](client))
+			require.Equal(t, 2*time.Second, time.Since(start))
+			time.Sleep(58 * time.Second)
+		}
+		assert.Len(t, server.Requests(), 24*60)
+		assert.Equal(t, time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC), time.Now().UTC())
+	})
+}
+
+func TestBubbleDelayOfHours(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
+		client := server.Client(msgpush.WithTimeout(24 * time.Hour))
+		server.Inject(msgpushtest.Delay(5 * time.Hour))
+		start := time.Now()
+		require.NoError(t, calls[msgpushtest.MPList](client))
+		assert.Equal(t, 5*time.Hour, time.Since(start))
+	})
+}
+
+func TestBubbleCancellation(t *testing.T) {
+	faults := map[string]msgpushtest.Fault{
+		"delay":   msgpushtest.Delay(5 * time.Hour),
+		"endless": msgpushtest.Endless(),
+		"handler": msgpushtest.Respond(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
+				server.Inject(fault)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				start := time.Now()
+				_, err := server.Client(msgpush.WithMaxResponseBytes(1<<40)).MPList(ctx, msgpush.PageRequest{})
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.Equal(t, 100*time.Millisecond, time.Since(start))
+				assert.Len(t, server.Requests(), 1)
+			})
+		})
+	}
+}
+
+func TestBubbleOnRequestCallsDoNotOverlap(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server, client *msgpush.Client) {
+		inside, count := 0, 0
+		server.OnRequest(func(msgpushtest.Request) {
+			inside++
+			count++
+			assert.Equal(t, 1, inside)
+			time.Sleep(time.Minute)
+			server.Update(func(*msgpushtest.Records) { time.Sleep(time.Minute) })
+			inside--
+		})
+		client = server.Client(msgpush.WithTimeout(time.Hour))
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { assert.NoError(t, calls[msgpushtest.MPList](client)) })
+		}
+		_, err := server.WaitForRequest(t.Context(), 10)
+		assert.NoError(t, err, "waiting requests have arrived")
+		assert.Zero(t, time.Since(start))
+		wg.Wait()
+		assert.Equal(t, 10, count)
+		assert.Equal(t, 20*time.Minute, time.Since(start))
+
+		server.OnRequest(nil)
+		require.NoError(t, calls[msgpushtest.MPList](client))
+		assert.Equal(t, 10, count)
+	})
+}
+
+func TestBubbleCloseWhileRequestsWait(t *testing.T) {
+	tests := []struct {
+		name  string
+		setUp func(*msgpushtest.Server)
+		took  time.Duration // at most, by Close
+	}{
+		{"in Delay", func(s *msgpushtest.Server) { s.Inject(msgpushtest.Delay(time.Hour).Always()) }, time.Second},
+		{"for the latency", func(s *msgpushtest.Server) { s.SetLatency(time.Hour) }, time.Second},
+		{"for an endless body", func(s *msgpushtest.Server) { s.Inject(msgpushtest.Endless().Always()) }, time.Second},
+		{"in a handler", func(s *msgpushtest.Server) {
+			s.Inject(msgpushtest.Respond(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).Always())
+		}, time.Second},
+		{"for OnRequest, which sleeps", func(s *msgpushtest.Server) {
+			s.OnRequest(func(msgpushtest.Request) { time.Sleep(3 * time.Hour) })
+		}, 3 * time.Hour},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
+				tt.setUp(server)
+				client := clientOf(t, server, msgpush.WithMaxResponseBytes(1<<40), msgpush.WithTimeout(24*time.Hour))
+				var wg sync.WaitGroup
+				for range 5 {
+					wg.Go(func() { assert.ErrorAs(t, calls[msgpushtest.MPList](client), new(*msgpush.RequestError)) })
+				}
+				wg.Go(func() {
+					_, err := server.WaitForRequest(t.Context(), 99)
+					assert.ErrorIs(t, err, http.ErrServerClosed)
+				})
+				_, err := server.WaitForRequest(t.Context(), 5)
+				require.NoError(t, err)
+				start := time.Now()
+				wg.Go(server.Close) // twice at the same time
+				server.Close()
+				assert.LessOrEqual(t, time.Since(start), tt.took)
+				wg.Wait()
+				assert.LessOrEqual(t, time.Since(start), tt.took)
+			})
+		})
+	}
+}
+
+func TestBubbleClosedServerRefusesConnections(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
+		server.Close()
+		err := calls[msgpushtest.MPList](clientOf(t, server))
+		assert.ErrorContains(t, err, "connection refused")
+	})
+}
+
+func TestBubbleCloseReleasesUnusedConnections(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server, client *msgpush.Client) {
+		server.SetLatency(time.Millisecond)
+		for range 20 {
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+					defer cancel()
+					_, _ = client.MPList(ctx, msgpush.PageRequest{})
+				})
+			}
+			wg.Wait()
+		}
+	})
+}
+
+func TestBubbleHTTPClient(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
+		client, err := msgpush.NewClient(server.URL, server.AccessKey(), msgpush.WithHTTPClient(server.HTTPClient()))
+		require.NoError(t, err)
+		require.NoError(t, calls[msgpushtest.MPList](client))
+
+		_, err = server.HTTPClient().Get("http://push.example.com") //nolint:bodyclose,noctx // there is no response
+		assert.ErrorContains(t, err, "push.example.com:80 is not the address of the fake server in memory")
+	})
+}
+
+func TestBubbleLargeBodies(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server, client *msgpush.Client) {
+		_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: "POST", Path: "/api/open/mp/list", Body: make([]byte, 3<<20)})
+		assert.Error(t, err)
+		records := msgpushtest.Records{}
+		for id := range int64(10_000) {
+			records.ForwardLogs = append(records.ForwardLogs, msgpush.ForwardLog{ID: id})
+		}
+		server.SetRecords(records)
+		page, err := client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 10_000}})
+		require.NoError(t, err)
+		assert.Len(t, page.List, 10_000)
+	})
+}
+
+func TestBubblePrefetch(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server, client *msgpush.Client) {
+		server.SetLatency(time.Second)
+		n := 0
+		request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 2}}
+		for _, err := range client.ForwardLogAll(t.Context(), request, msgpush.Prefetch(8)) {
+			require.NoError(t, err)
+			if n++; n == 40 {
+				break // while requests are in progress
+			}
+		}
+	})
+}
+
+func TestBubbleNeedsInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assert.PanicsWithValue(t,
+			"msgpushtest: time does not pass in a synctest bubble while a server listens on a socket: use the option InMemory()",
+			func() { msgpushtest.New(t) })
+	})
+}
+
+func TestInMemoryOutsideBubble(t *testing.T) {
+	server := msgpushtest.New(t, msgpushtest.InMemory())
+	server.Inject(msgpushtest.Status(503), msgpushtest.Truncate())
+	require.NoError(t, calls[msgpushtest.MPList](server.Client()))
+	resp, err := server.HTTPClient().Get(server.URL) //nolint:noctx
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	assert.NoError(t, err)
+}
+
+func TestOnRequestThatEndsItsGoroutine(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
+		for i, end := range []func(){func() { panic(http.ErrAbortHandler) }, runtime.Goexit} {
+			server.OnRequest(func(msgpushtest.Request) { end() })
+			err := calls[msgpushtest.MPList](clientOf(t, server))
+			assert.ErrorAs(t, err, new(*msgpush.RequestError), strconv.Itoa(i))
+			server.OnRequest(nil)
+			assert.NoError(t, calls[msgpushtest.MPList](clientOf(t, server)))
+		}
+	})
+}

@@ -1,0 +1,80 @@
+// Package msgpushtest provides a fake of the message push service for tests. It
+// needs no network, no account and no access key.
+//
+// A [Server] implements the four operations that the API document specifies, on
+// the [Records] that a test sets:
+//
+//	func TestRules(t *testing.T) {
+//		srv := msgpushtest.New(t) // closed when the test ends
+//		srv.SetRecords(msgpushtest.SampleRecords())
+//		page, err := srv.Client().ForwardRuleList(t.Context(), msgpush.PageRequest{})
+//		...
+//	}
+//
+// A program uses [NewServer] and [Server.Close] instead of [New].
+//
+// # Failures
+//
+// [Server.Inject] makes the server respond to one request, or to all, with a
+// [Fault]: an error response, a connection that breaks, an HTML page.
+// [Server.SetLatency], [Server.SetRateLimit] and [Server.SetKeyLifetime] set a
+// latency, a rate limit and an access key that expires. [Server.UpdateBetweenPages]
+// changes a list while a client iterates over it.
+//
+// [Server.Requests] returns the requests that arrived. [Server.WaitForRequest] waits
+// for one, and [Server.OnRequest] sets a function that is called for each.
+//
+// # Access keys
+//
+// [Server.SetAccessKey] replaces the accepted key. [Server.Client] returns a client
+// with a fixed key, which is rejected from then on. In a test of a key rotation,
+// the client takes its key from a source:
+//
+//	keys := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+//		return srv.AccessKey(), time.Time{}, nil // your key service
+//	}, 0)
+//	client := srv.Client(msgpush.WithAccessKeySource(keys))
+//	...
+//	srv.SetAccessKey("the-second-key")
+//
+// A key is rejected with the code [CodeAccessKey]. Code under test that calls
+// [msgpush.NewClient] itself needs [msgpush.WithRejectedKeyCodes] with this code:
+// [Server.Client] has it, and the default of NewClient is none.
+//
+// # Virtual time
+//
+// A server with the option [InMemory] works inside a [testing/synctest] bubble,
+// where a day passes in no time:
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		srv := msgpushtest.New(t, msgpushtest.InMemory())
+//		client := srv.Client()
+//		for range 24 * 60 {
+//			page, err := client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
+//			...
+//			time.Sleep(time.Minute)
+//		}
+//	})
+//
+// Make the server inside the bubble, with the bubble's t, and use it only there.
+// Code that calls [msgpush.NewClient] itself gets the connection from
+// [Server.HTTPClient], by [msgpush.WithHTTPClient].
+//
+// The file docs/testing.md of the module has five tests to copy: an outage, a key
+// rotation, a list that changes, a cancellation, and a day of polling.
+//
+// # Choices of the fake server
+//
+// The API document does not show error codes and defaults. These are choices of
+// the fake server. The real service may behave differently.
+//
+//   - An error response has HTTP status 200, one of the Code constants as its
+//     code, and null as its data. Beyond a rate limit the HTTP status is 429.
+//   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize]. Values
+//     below 1 are rejected.
+//   - Without params, or a member of params, the trigger records are not filtered.
+//   - Members and query parameters that the API document does not show are
+//     rejected, and so are null and a GET with a body.
+//   - A page after the last has an empty list and the requested page number.
+//   - Records are listed in the order in which they were set.
+package msgpushtest

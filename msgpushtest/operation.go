@@ -1,0 +1,276 @@
+package msgpushtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"example.com/msgpush"
+)
+
+// The codes of the server's error responses. They are choices of the fake server:
+// the API document shows only 200, for success.
+const (
+	CodeBadRequest       = 400 // the query or the body is invalid
+	CodeAccessKey        = 401 // the access key is missing or not accepted
+	CodeNotFound         = 404 // there is no such operation, or no record with the id
+	CodeMethodNotAllowed = 405 // the operation has another method
+	CodeContentType      = 415 // the Content-Type is not application/json
+	CodeRateLimit        = 429 // the request is beyond the limit of SetRateLimit
+)
+
+// The operations that the server implements, named as [msgpush.Operation.String]
+// returns them.
+const (
+	MailDetail      = "mail channel detail"
+	MPList          = "official-account channel list"
+	ForwardRuleList = "message rule list"
+	ForwardLogList  = "trigger record list"
+)
+
+// An operation describes an operation and returns its data.
+type operation struct {
+	name   string
+	method string
+	query  []string // the names of the query parameters
+	data   func(*Server, *http.Request) (any, *rejection)
+}
+
+// operations holds the operations by path.
+var operations = map[string]operation{
+	"/api/open/mail/detail":      {MailDetail, http.MethodGet, []string{"mailId"}, (*Server).mailDetail},
+	"/api/open/mp/list":          {MPList, http.MethodPost, nil, (*Server).mpList},
+	"/api/open/forwardRule/list": {ForwardRuleList, http.MethodPost, nil, (*Server).forwardRuleList},
+	"/api/open/forwardLog/list":  {ForwardLogList, http.MethodPost, nil, (*Server).forwardLogList},
+}
+
+// A rejection is the reason why a request is rejected.
+type rejection struct {
+	code int
+	msg  string
+}
+
+func reject(code int, format string, args ...any) *rejection {
+	return &rejection{code, fmt.Sprintf(format, args...)}
+}
+
+var errAccessKey = reject(CodeAccessKey, "the access-key header is missing, or the server does not accept its key")
+
+// respond sends the response that the API document specifies.
+func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
+	envelope := msgpush.Envelope[any]{Code: 200, Msg: "success"}
+	data, rejected := s.data(w, r)
+	if rejected != nil {
+		envelope.Code, envelope.Msg = rejected.code, rejected.msg
+	} else {
+		envelope.Data = data
+	}
+	writeJSON(w, envelope)
+}
+
+func writeJSON(w http.ResponseWriter, envelope msgpush.Envelope[any]) {
+	body, err := json.Marshal(envelope)
+	if err != nil {
+		http.Error(w, "msgpushtest: the data cannot be encoded to JSON: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // fails only if the client has gone away
+}
+
+// maxRequestBytes is the size limit of a request body.
+const maxRequestBytes = 1 << 20
+
+// data checks a request and returns the data of its operation.
+func (s *Server) data(w http.ResponseWriter, r *http.Request) (any, *rejection) {
+	if !s.acceptKey(r.Header.Get("access-key")) {
+		return nil, errAccessKey
+	}
+	op, ok := operations[r.URL.Path]
+	if !ok {
+		return nil, reject(CodeNotFound, "there is no operation at %s", r.URL.Path)
+	}
+	if r.Method != op.method {
+		return nil, reject(CodeMethodNotAllowed, "the method of %s is %s, not %s", r.URL.Path, op.method, r.Method)
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, reject(CodeBadRequest, "the query is malformed")
+	}
+	for name, values := range query {
+		if !slices.Contains(op.query, name) {
+			return nil, reject(CodeBadRequest, "the operation has no query parameter %q", name)
+		}
+		if len(values) > 1 {
+			return nil, reject(CodeBadRequest, "the query parameter %q occurs %d times", name, len(values))
+		}
+	}
+	contentType := r.Header.Get("Content-Type")
+	if mediaType, _, _ := mime.ParseMediaType(contentType); op.method == http.MethodPost && mediaType != "application/json" {
+		return nil, reject(CodeContentType, "the Content-Type header is %q, not application/json", contentType)
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
+	return op.data(s, r)
+}
+
+func (s *Server) mailDetail(r *http.Request) (any, *rejection) {
+	if r.ContentLength != 0 {
+		return nil, reject(CodeBadRequest, "the operation has no body")
+	}
+	id := r.URL.Query().Get("mailId")
+	if id == "" {
+		return nil, reject(CodeBadRequest, "the query has no mailId")
+	}
+	for _, channel := range s.snapshot().MailChannels {
+		if strconv.FormatInt(channel.ID, 10) == id {
+			return mailChannel{channel, string(channel.Password)}, nil
+		}
+	}
+	return nil, reject(CodeNotFound, "there is no mail channel with the id %q", id)
+}
+
+// A mailChannel is a mail channel with its password, since a [msgpush.Secret]
+// encodes to "[redacted]".
+type mailChannel struct {
+	msgpush.MailChannel
+	Password string `json:"password"`
+}
+
+func (s *Server) mpList(r *http.Request) (any, *rejection) {
+	body, rejected := readObject(r.Body, "current", "pageSize")
+	if rejected != nil {
+		return nil, rejected
+	}
+	return pageOf(s, body, func(r Records) []msgpush.MPChannel { return r.MPChannels })
+}
+
+func (s *Server) forwardRuleList(r *http.Request) (any, *rejection) {
+	body, rejected := readObject(r.Body, "current", "pageSize")
+	if rejected != nil {
+		return nil, rejected
+	}
+	return pageOf(s, body, func(r Records) []msgpush.ForwardRule { return r.ForwardRules })
+}
+
+func (s *Server) forwardLogList(r *http.Request) (any, *rejection) {
+	body, rejected := readObject(r.Body, "current", "pageSize", "params")
+	if rejected != nil {
+		return nil, rejected
+	}
+	params, rejected := body.member("params", "ruleId", "matchResult")
+	if rejected != nil {
+		return nil, rejected
+	}
+	ruleID, rejected := params.integer("ruleId")
+	if rejected != nil {
+		return nil, rejected
+	}
+	matchResult, rejected := params.integer("matchResult")
+	if rejected != nil {
+		return nil, rejected
+	}
+	return pageOf(s, body, func(r Records) []msgpush.ForwardLog {
+		var matching []msgpush.ForwardLog
+		for _, log := range r.ForwardLogs {
+			if (ruleID == nil || *ruleID == log.RuleID) && (matchResult == nil || *matchResult == int64(log.MatchResult)) {
+				matching = append(matching, log)
+			}
+		}
+		return matching
+	})
+}
+
+// pageOf returns the requested page of the records that list selects.
+func pageOf[T any](s *Server, body object, list func(Records) []T) (any, *rejection) {
+	current, rejected := body.positive("current", 1)
+	if rejected != nil {
+		return nil, rejected
+	}
+	size, rejected := body.positive("pageSize", msgpush.DefaultPageSize)
+	if rejected != nil {
+		return nil, rejected
+	}
+	s.updateBeforePage(current)
+	records := list(s.snapshot())
+	page := msgpush.Page[T]{
+		PageNum:  current,
+		PageSize: size,
+		Total:    int64(len(records)),
+		Pages:    (len(records) + size - 1) / size,
+		List:     []T{},
+	}
+	if current <= page.Pages {
+		start := (current - 1) * size
+		page.List = records[start:min(start+size, len(records))]
+	}
+	return page, nil
+}
+
+// An object is a JSON object whose members are not decoded.
+type object map[string]json.RawMessage
+
+// readObject reads an object that has only members with these names.
+func readObject(r io.Reader, names ...string) (object, *rejection) {
+	body, err := io.ReadAll(r)
+	if err != nil {
+		return nil, reject(CodeBadRequest, "the body cannot be read: %v", err)
+	}
+	return parseObject("the body", body, names...)
+}
+
+func parseObject(what string, raw []byte, names ...string) (object, *rejection) {
+	var o object
+	if json.Unmarshal(raw, &o) != nil || o == nil {
+		return nil, reject(CodeBadRequest, "%s is not a JSON object", what)
+	}
+	for name := range o {
+		if !slices.Contains(names, name) {
+			return nil, reject(CodeBadRequest, "%s has the member %q, which the API document does not show", what, name)
+		}
+	}
+	return o, nil
+}
+
+// member returns the member with the name, an object, or nil if there is none.
+func (o object) member(name string, names ...string) (object, *rejection) {
+	raw, ok := o[name]
+	if !ok {
+		return nil, nil
+	}
+	return parseObject(name, raw, names...)
+}
+
+// integer returns the member with the name, or nil if there is none.
+func (o object) integer(name string) (*int64, *rejection) {
+	raw, ok := o[name]
+	if !ok {
+		return nil, nil
+	}
+	var n int64
+	if bytes.Equal(raw, []byte("null")) || json.Unmarshal(raw, &n) != nil {
+		return nil, reject(CodeBadRequest, "%s is not an integer", name)
+	}
+	return &n, nil
+}
+
+// positive returns the member with the name, or byDefault if there is none.
+func (o object) positive(name string, byDefault int) (int, *rejection) {
+	n, rejected := o.integer(name)
+	switch {
+	case rejected != nil:
+		return 0, rejected
+	case n == nil:
+		return byDefault, nil
+	case *n < 1 || *n > math.MaxInt32:
+		return 0, reject(CodeBadRequest, "%s is %d, not between 1 and %d", name, *n, math.MaxInt32)
+	default:
+		return int(*n), nil
+	}
+}

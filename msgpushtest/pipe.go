@@ -1,0 +1,89 @@
+package msgpushtest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// pipeAddress is the address of every server in memory. The name is reserved for
+// tests, so it has no address on a network.
+const pipeAddress = "msgpush.test:80"
+
+// A pipeListener accepts connections made by [net.Pipe].
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func newPipeListener() *pipeListener {
+	closed := make(chan struct{})
+	return &pipeListener{make(chan net.Conn), closed, sync.OnceFunc(func() { close(closed) })}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.close()
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return pipeAddr{} }
+
+// dialContext connects to the server, whose address is the only one in memory.
+func (l *pipeListener) dialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	fail := func(err error) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	if address != pipeAddress {
+		return fail(errors.New(address + " is not the address of the fake server in memory"))
+	}
+	reset := new(atomic.Bool)
+	client, server := net.Pipe()
+	select {
+	case l.conns <- pipeConn{server, reset}:
+		return pipeConn{client, reset}, nil
+	case <-l.closed:
+		return fail(os.NewSyscallError("connect", syscall.ECONNREFUSED))
+	case <-ctx.Done():
+		return fail(ctx.Err())
+	}
+}
+
+type pipeAddr struct{}
+
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return pipeAddress }
+
+// A pipeConn is one end of a connection that can be reset, as a TCP connection can.
+type pipeConn struct {
+	net.Conn
+	reset *atomic.Bool // shared by both ends
+}
+
+// SetLinger makes Close reset the connection, as (*net.TCPConn).SetLinger(0) does.
+func (c pipeConn) SetLinger(int) error {
+	c.reset.Store(true)
+	return nil
+}
+
+func (c pipeConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if errors.Is(err, io.EOF) && c.reset.Load() {
+		err = &net.OpError{Op: "read", Net: "pipe", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	}
+	return n, err
+}
