@@ -38,7 +38,7 @@ func TestDocsTestsPass(t *testing.T) {
 		require.NotNil(t, name, "block %d is not a test", i+1)
 		file := filepath.Join(dir, fmt.Sprintf("block%d_test.go", i+1))
 		require.NoError(t, os.WriteFile(file, source, 0o600))
-		out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput() // complete by itself
+		out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput() // so that each block is a complete file
 		require.NoError(t, err, "%s: %s", name[1], out)
 		files, tests = append(files, file), append(tests, string(name[1]))
 	}

@@ -15,9 +15,8 @@ import (
 	"example.com/msgpush"
 )
 
-// A Fault is what a [Server] does instead of its usual response, once or, with
-// [Fault.Always], for all requests. It applies to every operation, or to those of
-// [Fault.For]. Functions such as [Status] and [Reset] return faults. The zero Fault
+// A Fault replaces the usual response of a [Server], once or, with [Fault.Always], for
+// all requests. It applies to every operation, unless [Fault.For] names some. Functions such as [Status] and [Reset] return faults. The zero Fault
 // is the usual response.
 type Fault struct {
 	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
@@ -174,7 +173,7 @@ func (w *faultWriter) FlushError() error {
 // Unwrap is used by [http.ResponseController].
 func (w *faultWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Respond calls h, for what the other faults do not cover.
+// Respond calls h, which writes the response or aborts it.
 func Respond(h http.HandlerFunc) Fault {
 	return Fault{respond: func(_ *Server, w http.ResponseWriter, r *http.Request) { h(w, r) }}
 }

@@ -19,8 +19,8 @@ import (
 type Request struct {
 	// Time is the time of arrival.
 	Time time.Time
-	// Operation is the name of the operation, such as [MPList]. It is empty if the
-	// path is not that of an operation.
+	// Operation is the name of the operation, such as [MPList]. It is empty if
+	// there is no operation at the path.
 	Operation string
 	Method    string
 	Path      string

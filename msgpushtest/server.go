@@ -116,8 +116,8 @@ func (s *Server) trackConn(_ net.Conn, state http.ConnState) {
 const closeGrace = 200 * time.Millisecond
 
 // Close stops the server and waits until the goroutines that it started have ended.
-// Responses in progress are completed, or broken off after a short time. The waits
-// of [Delay], [Endless], [Server.SetLatency] and [Server.WaitForRequest] end at once.
+// Responses in progress are completed, or aborted after a short time. Close ends the
+// waits of [Delay], [Endless], [Server.SetLatency] and [Server.WaitForRequest].
 //
 // A function that the server calls is not interrupted: Close waits for it, so it
 // must not call Close. Close may be called more than once.
@@ -141,8 +141,8 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.tr
 //
 //   - it sends the current access key, also after the key was replaced;
 //   - it takes [CodeAccessKey] for a rejected key;
-//   - its retries wait for milliseconds, or for what the response requests: a
-//     Retry-After header is honoured, and a 429 without it takes a second;
+//   - its retries wait for milliseconds, except that it honours a Retry-After header
+//     and waits a second after a 429 without one;
 //   - it uses [Server.HTTPClient].
 //
 // opts override these defaults: with [msgpush.WithAccessKeySource], the client takes
