@@ -81,11 +81,12 @@ func (f Fault) appliesTo(operation string) bool {
 }
 
 // Inject queues faults. The first fault that applies to a request is used for it, and
-// then removed unless it is [Fault.Always]. A request with a fault is not checked,
-// not even its access key.
+// then removed unless it is [Fault.Always]. The request and its access key are checked
+// only by the usual response, which the zero Fault, [Delay], [ResetInBody] and
+// [Truncate] use.
 //
 // Inject panics if a fault can never be used, because faults with Always stand
-// before it for all of its operations. Call [Server.ClearFaults] before.
+// before it for all of its operations. Call [Server.ClearFaults] first.
 func (s *Server) Inject(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

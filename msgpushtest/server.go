@@ -139,7 +139,8 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.tr
 
 // Client returns a new client of the server. By default
 //
-//   - it sends the current access key, also after the key was replaced;
+//   - it sends the access key that the server accepts now, also after that key is
+//     replaced;
 //   - it takes [CodeAccessKey] for a rejected key;
 //   - its retries wait for milliseconds, except that it honours a Retry-After header
 //     and waits a second after a 429 without one;
