@@ -370,7 +370,7 @@ func ExampleRequestError() {
 		}),
 	)
 
-	client, err := msgpush.NewClient(service.URL, service.AccessKey, msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}))
+	client, err := msgpush.NewClient(service.URL, service.AccessKey(), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -485,7 +485,7 @@ func ExampleWithHTTPClient() {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
 	transport.MaxIdleConnsPerHost = 64 // the number of concurrent callers
-	client, err := msgpush.NewClient(service.URL, service.AccessKey,
+	client, err := msgpush.NewClient(service.URL, service.AccessKey(),
 		msgpush.WithHTTPClient(&http.Client{Transport: transport, Timeout: 5 * time.Second}))
 	if err != nil {
 		log.Fatal(err)
@@ -508,7 +508,7 @@ func ExampleWithUnmarshal() {
 	defer service.Close()
 	service.SetRecords(msgpushtest.SampleRecords())
 
-	client, err := msgpush.NewClient(service.URL, service.AccessKey, msgpush.WithUnmarshal(strictUnmarshal))
+	client, err := msgpush.NewClient(service.URL, service.AccessKey(), msgpush.WithUnmarshal(strictUnmarshal))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -590,7 +590,7 @@ func ExampleAccessKeyFunc() {
 
 	source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
 		if rejected != "" {
-			return service.AccessKey, nil // a program would read the new key here
+			return service.AccessKey(), nil // a program would read the new key here
 		}
 		return "a-key-that-was-revoked", nil
 	})

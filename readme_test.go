@@ -60,8 +60,8 @@ func (k keys) Key(context.Context) (string, time.Time, error) { return k.key, ti
 func main() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
-	srv.SetRecords(msgpushtest.Seed())
-	if err := readme(context.Background(), srv.Client(), keys{srv.AccessKey}, srv.URL, msgpushtest.SeedMailID); err != nil {
+	srv.SetRecords(msgpushtest.SampleRecords())
+	if err := readme(context.Background(), srv.Client(), keys{srv.AccessKey()}, srv.URL, msgpushtest.SampleMailID); err != nil {
 		var refusal *msgpush.APIError
 		if !errors.As(err, &refusal) || refusal.Code != msgpushtest.CodeNotFound { // of an operation that the stand-in has not
 			log.Fatal(err)
