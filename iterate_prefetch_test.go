@@ -277,3 +277,21 @@ func TestPageNumbersDoNotOverflow(t *testing.T) {
 		}
 	}
 }
+
+func TestLargestPageSize(t *testing.T) {
+	for _, start := range []int{1, 2, 4} {
+		t.Run(fmt.Sprintf("page %d", start), func(t *testing.T) {
+			var log requestLog
+			f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				p := &page{PageNum: r.Current, PageSize: math.MaxInt, Total: 3, Pages: 1}
+				if r.Current == 1 {
+					p.List = numbers(3)
+				}
+				return p, nil
+			})
+			_, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: math.MaxInt}))
+			require.NoError(t, err)
+			assert.Equal(t, []int{start}, log.pages)
+		})
+	}
+}
