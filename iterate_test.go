@@ -342,7 +342,9 @@ func TestPagesYieldsEmptyFirstPage(t *testing.T) {
 }
 
 func TestPagesYieldsOnlyErrorForInconsistentEmptyPage(t *testing.T) {
-	f := func(context.Context, msgpush.PageRequest) (*page, error) { return &page{PageNum: 1, Total: 2, Pages: 1}, nil }
+	f := func(context.Context, msgpush.PageRequest) (*page, error) {
+		return &page{PageNum: 1, Total: 2, Pages: 1}, nil
+	}
 	got, err := collect(lister{Fetch: f, ID: itself}.Pages(t.Context(), pagesOf(3)))
 	require.ErrorIs(t, err, msgpush.ErrInconsistentList)
 	assert.Empty(t, got)
