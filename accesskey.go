@@ -17,9 +17,9 @@ type AccessKeySource interface {
 	//
 	// rejected is the key that the service has rejected in this call, and empty before.
 	// A source that already has another key returns it without a new fetch. If it
-	// returns the rejected key again, the call fails with the [*APIError] of the
-	// rejection. If it returns an error, the call fails with a [*RequestError] that
-	// wraps the error.
+	// returns the rejected key again, the call fails with the failure of its last
+	// attempt, normally the [*APIError] of the rejection. If it returns an error, the
+	// call fails with a [*RequestError] that wraps the error.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 
@@ -90,7 +90,11 @@ func (c *keyCache) accessKey(ctx context.Context, rejected string) (string, erro
 			return "", ctx.Err()
 		}
 		if f.panic != nil {
-			c.forget(f)
+			c.mu.Lock()
+			if c.current == f {
+				c.current = nil
+			}
+			c.mu.Unlock()
 			panic(f.panic)
 		}
 		// A fetch that began before the rejection may return the rejected key.
@@ -119,15 +123,6 @@ func (c *keyCache) get(ctx context.Context, rejected string) (string, *keyFetch)
 		return c.key, nil
 	}
 	return "", c.current
-}
-
-// forget makes the next caller fetch again.
-func (c *keyCache) forget(f *keyFetch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.current == f {
-		c.current = nil
-	}
 }
 
 func (c *keyCache) expiresWithin(d time.Duration) bool {

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,7 +57,7 @@ func do[T any](ctx context.Context, c *Client, operation string, r Request, data
 		return nil, fmt.Errorf("msgpush: %s: the context is nil", operation)
 	}
 	var data *T
-	k := &call{client: c, operation: operation, request: r, credit: quotaPerCall}
+	k := &call{client: c, operation: operation, request: r, credit: tenthsPerCall}
 	k.decode = func(body []byte) (err error) {
 		data, err = decode[T](body, c.unmarshal, dataRequired)
 		return err
@@ -73,18 +74,22 @@ type call struct {
 	operation string
 	request   Request
 	decode    func(body []byte) error // sets the data of the call
-	trace     connTrace               // not used if the request is idempotent
-	loop      retryablehttp.Client    // its RetryWaitMin is the wait before the next attempt
+	trace     connTrace               // of all attempts, not used if the request is idempotent
 
 	attempts int
 	started  time.Time // of the last attempt
-	key      Secret    // of the last attempt
+	keys     []Secret  // the access keys that were sent, the newest last
 	rejected Secret    // the key that the service rejected in this call
-	redact   *redactor // for both, nil before the first failure
 
-	response response // of the last attempt, zero if there was none
-	failure  failure  // of the last attempt that failed
-	credit   int      // given back to the retry quota unless the attempt has a retryable failure
+	response response      // of the last attempt, zero if there was none
+	failure  failure       // of the last attempt that failed
+	wait     time.Duration // before the next attempt
+	// credit is what the retry quota gets if the current attempt has no retryable
+	// failure, in tenths of a retry: 1 for the first attempt, 10 for a retry, which has
+	// taken them.
+	credit int
+
+	cachedRedactor *redactor // for keys, nil if not needed yet
 }
 
 // A failure is an error with which an attempt may end: an *APIError, a *DecodeError
@@ -95,9 +100,10 @@ type failure interface {
 	stop(reason string)
 }
 
-// run makes attempts until one succeeds or there is no reason for another. The
-// loop is that of go-retryablehttp, which calls, for each attempt, beforeAttempt,
-// the HTTP client, readResponse and afterAttempt, and then waits.
+// run makes attempts until one succeeds or there is no reason for another. It calls
+// beforeAttempt for the first attempt; the loop of go-retryablehttp calls it before
+// each retry. The loop calls handleResponse with a response. It calls afterAttempt
+// after the HTTP client, and again after handleResponse.
 func (c *call) run(ctx context.Context) error {
 	if !c.request.Idempotent {
 		ctx = c.trace.withTrace(ctx)
@@ -106,26 +112,26 @@ func (c *call) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("msgpush: %s: %w", c.operation, err)
 	}
-	req.SetResponseHandler(c.readResponse)
-	c.loop = retryablehttp.Client{
+	req.SetResponseHandler(c.handleResponse)
+	loop := retryablehttp.Client{
 		HTTPClient:   c.client.http,
 		RetryMax:     math.MaxInt, // afterAttempt decides
 		PrepareRetry: c.beforeAttempt,
 		CheckRetry:   c.afterAttempt,
-		Backoff:      func(wait, _ time.Duration, _ int, _ *http.Response) time.Duration { return wait },
+		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return c.wait },
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
 	if err := c.beforeAttempt(req.Request); err != nil {
 		return err
 	}
-	_, err = c.loop.Do(req) //nolint:bodyclose // readResponse closes it
+	defer func() { c.client.quota.add(c.credit) }() // of a retry that was not made, or that panics
+	_, err = loop.Do(req)                           //nolint:bodyclose // handleResponse closes it
 	if err == nil {
 		c.finishAttempt(ctx, nil, false)
 		return nil
 	}
-	c.client.quota.add(c.credit) // of a retry that was not made
 	if _, ok := errors.AsType[failure](err); !ok {
-		return c.abandon(ctx, nil) // the context ended in a wait
+		return c.abandon(ctx, nil) // the context ended in a wait of the loop; other errors are failures
 	}
 	return err
 }
@@ -138,7 +144,7 @@ func (c *call) beforeAttempt(req *http.Request) error {
 	if ended(ctx) {
 		return c.abandon(ctx, nil)
 	}
-	justRejected := c.rejected != "" && c.rejected == c.key
+	justRejected := c.rejected != "" && c.rejected == c.keys[len(c.keys)-1]
 	if c.client.limiter != nil {
 		if justRejected {
 			// The source learns of the rejection before the wait. Otherwise the calls
@@ -158,8 +164,8 @@ func (c *call) beforeAttempt(req *http.Request) error {
 	if justRejected {
 		c.logRetry(ctx, "the access key was rejected")
 	}
-	c.key, c.redact = key, nil
-	req.Header = c.client.newHeader(c.request, c.key)
+	c.keys, c.cachedRedactor = append(c.keys, key), nil
+	req.Header = c.client.newHeader(c.request, key)
 	c.response = response{}
 	c.attempts++
 	c.started = time.Now()
@@ -167,24 +173,25 @@ func (c *call) beforeAttempt(req *http.Request) error {
 }
 
 // accessKey returns the key for the next attempt. If it returns an error, the call
-// ends with it.
+// ends with it. If there is no key other than the rejected one, the error is the failure
+// of the last attempt.
 func (c *call) accessKey(ctx context.Context) (Secret, error) {
 	key, err := c.client.accessKey(ctx, string(c.rejected))
 	if err == nil {
 		err = checkHeaderValue(key)
 	}
-	if err != nil {
+	if err != nil || ended(ctx) {
 		return "", c.abandon(ctx, fmt.Errorf("access key: %w", err))
 	}
 	if key == string(c.rejected) {
-		return "", c.failure // there is no other key
+		return "", c.failure
 	}
 	return Secret(key), nil
 }
 
-// readResponse reads and decodes the response of an attempt. It returns a failure,
+// handleResponse reads and decodes the response of an attempt. It returns a failure,
 // or nil for a success.
-func (c *call) readResponse(resp *http.Response) error {
+func (c *call) handleResponse(resp *http.Response) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	buf.Reset()
 	c.response = readResponse(resp, buf, c.client.maxResponseBytes)
@@ -206,50 +213,50 @@ func (c *call) readResponse(resp *http.Response) error {
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // afterAttempt decides whether there is another attempt, and sets the wait. It is
-// called with the error of the HTTP client or of readResponse. Without an error,
-// the response has not been read or the call has succeeded. If it returns an error,
-// the call ends with it.
+// called with the error of the HTTP client or of handleResponse. Without an error, the
+// response has not been read, or the call has succeeded and run finishes the attempt. If
+// it returns an error, the call ends with it.
 func (c *call) afterAttempt(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	if err == nil {
 		return false, nil
 	}
-	before := c.failure
+	previous := c.failure
 	if resp == nil {
-		c.failure = c.transportError("no response from", err)
+		c.failure = c.transportError(err)
 	} else {
-		errors.As(err, &c.failure) // readResponse returns failures
+		errors.As(err, &c.failure) // handleResponse returns failures
 	}
-	interrupted := ended(ctx) && (errors.Is(c.failure, context.Cause(ctx)) || errors.Is(c.failure, ctx.Err()))
+	interrupted := endedBy(ctx, c.failure)
 	c.finishAttempt(ctx, c.failure, isTransient(c.failure) && !interrupted)
 	if interrupted {
-		c.failure = before
+		c.failure = previous // Last is the failure of the attempt before
 	}
 	if ended(ctx) {
 		return false, c.abandon(ctx, nil)
 	}
 	apiErr, ok := errors.AsType[*APIError](c.failure)
 	if ok && apiErr.rejectsKey && c.rejected == "" {
-		c.rejected, c.loop.RetryWaitMin = c.key, 0
+		c.rejected, c.wait = c.keys[len(c.keys)-1], 0
 		return true, nil
 	}
-	policy, counted := c.client.retry, c.attempts
+	policy, made := c.client.retry, c.attempts
 	if c.rejected != "" {
-		counted--
+		made-- // the replacement of the key does not count
 	}
-	if !policy.allows(c.failure, c.request, counted) {
+	if !policy.allows(c.failure, c.request, made) {
 		return false, c.failure
 	}
-	c.loop.RetryWaitMin, ok = policy.wait(c.failure, counted)
+	wait, fits := policy.wait(c.failure, made)
 	deadline, hasDeadline := ctx.Deadline()
 	switch {
-	case !ok:
+	case !fits:
 		c.failure.stop(fmt.Sprintf("Retry-After is longer than MaxWait, %v", policy.MaxWait))
-	case hasDeadline && time.Until(deadline) <= c.loop.RetryWaitMin:
+	case hasDeadline && time.Until(deadline) <= wait:
 		c.failure.stop("no time for a retry before the deadline")
-	case !c.client.quota.add(-quotaPerRetry):
+	case !c.client.quota.add(-tenthsPerRetry):
 		c.failure.stop("no retry: the retry quota is used up")
 	default:
-		c.credit = quotaPerRetry
+		c.credit, c.wait = tenthsPerRetry, wait
 		c.logRetry(ctx, logReason(c.failure))
 		return true, nil
 	}
@@ -270,7 +277,7 @@ func (c *call) finishAttempt(ctx context.Context, err failure, transient bool) {
 // or because its context has ended.
 func (c *call) abandon(ctx context.Context, err error) error {
 	if ended(ctx) {
-		err = cmp.Or(ctx.Err(), context.DeadlineExceeded)
+		err = cmp.Or(ctx.Err(), context.DeadlineExceeded) // see ended
 		if cause := context.Cause(ctx); errors.Is(cause, err) {
 			err = cause
 		} else if cause != nil {
@@ -291,21 +298,31 @@ func ended(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && time.Until(deadline) <= 0
 }
 
-// transportError returns the error of an attempt without a complete response. Its
-// text does not repeat the URL of the request, and the URL in the chain loses its
-// query, which may hold secrets.
-func (c *call) transportError(what string, err error) *RequestError {
-	urlErr, ok := errors.AsType[*url.Error](err)
-	if !ok {
-		urlErr = &url.Error{Err: err}
-	}
-	original := urlErr.URL
+// endedBy reports whether the end of ctx is the reason of err.
+func endedBy(ctx context.Context, err error) bool {
+	return ended(ctx) && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err()))
+}
+
+// transportError returns the error of an attempt without a response. The error of
+// http.Client quotes the URL of the request. Its query, which may hold secrets, is
+// removed from the URL and from the text.
+func (c *call) transportError(err error) *RequestError {
+	urlErr, _ := errors.AsType[*url.Error](err) // http.Client returns no other type
+	_, query, hasQuery := strings.Cut(urlErr.URL, "?")
 	urlErr.URL = c.client.baseURL + c.request.Path
-	cause := strings.ReplaceAll(causeText(urlErr.Err), cmp.Or(original, urlErr.URL), urlErr.URL) // a transport may quote the URL
-	text := c.redactor().text(what+" "+c.client.baseURL) + ": " + c.redactor().excerpt(cause, maxCause)
-	e := c.requestError(text, err)
+	text := causeText(urlErr.Err)
+	if hasQuery {
+		text = strings.ReplaceAll(text, "?"+query, "")
+	}
+	e := c.incompleteError("no response from", err, text)
 	e.notSent = !c.request.Idempotent && c.trace.notSent(err)
 	return e
+}
+
+// incompleteError returns the error of an attempt without a complete response.
+func (c *call) incompleteError(what string, err error, text string) *RequestError {
+	where := c.redactor().text(what + " " + c.client.baseURL)
+	return c.requestError(where+": "+c.redactor().excerpt(text, maxCause), err)
 }
 
 // causeText returns the text of err. If err wraps the error of another call, such as
@@ -330,8 +347,8 @@ func (c *call) requestError(text string, err error) *RequestError {
 
 // redactor returns a redactor for the access keys that the call has sent.
 func (c *call) redactor() *redactor {
-	if c.redact == nil {
-		c.redact = newRedactor(c.key, c.rejected)
+	if c.cachedRedactor == nil {
+		c.cachedRedactor = newRedactor(slices.Clone(c.keys)...)
 	}
-	return c.redact
+	return c.cachedRedactor
 }

@@ -547,3 +547,85 @@ func TestARequestThatIsNotIdempotentIsRetriedOnlyIfNoConnectionWasMade(t *testin
 		})
 	}
 }
+
+func TestAContextThatEndsInTheKeySourceEndsTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
+			if rejected != "" {
+				time.Sleep(5 * time.Second)
+			}
+			return testKey, nil
+		})
+		client := clientFrom(t, source, status(401))
+		_, err := client.MPList(ctx, msgpush.PageRequest{})
+		requestErr := onlyError[*msgpush.RequestError](t, err)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.IsType(t, &msgpush.APIError{}, requestErr.Last)
+	})
+}
+
+func TestAPanicGivesTheQuotaOfARetryBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := newScript(status(503), func(*http.Request) (*http.Response, error) { panic("broken transport") },
+			status(503), func(*http.Request) (*http.Response, error) { panic("broken transport") },
+			status(503), succeeding)
+		client := newClientWithTransport(t, transport, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1}))
+		for range 2 {
+			assert.PanicsWithValue(t, "broken transport", func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
+		}
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		assert.NoError(t, err, "no quota is left")
+	})
+}
+
+func TestTheQueryIsNotInTheTextOfATransport(t *testing.T) {
+	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("proxying %s: refused", r.URL.RequestURI())
+	})
+	_, err := newClientWithTransport(t, transport).MailDetail(t.Context(), "hunter2")
+	require.Error(t, err)
+	assert.ErrorContains(t, err, "proxying /api/open/mail/detail: refused")
+}
+
+// A transport may return the same error to several calls.
+func TestTheErrorOfABodyIsNotChanged(t *testing.T) {
+	shared := &url.Error{Op: "Get", URL: "http://elsewhere.example/?q", Err: errors.New("broken body")}
+	client := newClientWithTransport(t, reading(200, func(*http.Request) io.Reader {
+		return readerFunc(func([]byte) (int, error) { return 0, shared })
+	}))
+	_, err := client.MailDetail(t.Context(), "5")
+	require.ErrorIs(t, err, shared)
+	assert.Equal(t, "http://elsewhere.example/?q", shared.URL)
+}
+
+func TestARedirectWithoutABodyWhoseLocationIsNoURL(t *testing.T) {
+	client := newClientWithTransport(t, roundTripFunc(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 301, Header: http.Header{"Location": {"%zz"}}}, nil
+	}))
+	_, err := client.MailDetail(t.Context(), "5")
+	onlyError[*msgpush.RequestError](t, err)
+}
+
+func TestTheQueryOfARedirectIsNotInTheText(t *testing.T) {
+	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		return response(r, 301, "", "Location", "https://push.example.com"+r.URL.RequestURI()), nil
+	})
+	_, err := newClientWithTransport(t, transport).MailDetail(t.Context(), "hunter2")
+	require.Error(t, err)
+	assert.ErrorContains(t, err, "redirect to https://push.example.com/api/open/mail/detail, not followed")
+}
+
+func TestEveryKeyThatACallHasSentIsRedacted(t *testing.T) {
+	keys := []string{"key-one-Zq7", "key-two-Wk9", "key-two-Wk9-and-more"}
+	n := 0
+	source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { n++; return keys[n-1], nil })
+	rejecting := func(r *http.Request) (*http.Response, error) {
+		return response(r, 400, `{"code":7,"msg":"`+strings.Join(keys, " ")+`"}`), nil
+	}
+	client := clientFrom(t, source, newScript(status(503), status(401), rejecting), fastRetries)
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	apiErr := onlyError[*msgpush.APIError](t, err)
+	assert.Equal(t, "[redacted] [redacted] [redacted]", apiErr.Msg)
+}

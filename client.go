@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Version is the version of this package, sent in the User-Agent header.
@@ -36,9 +37,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("msgpush: the base URL %w", err)
 	}
-	s := settings{
-		httpClient: new(http.Client), userAgent: "msgpush-go/" + Version, retry: defaultRetryPolicy, maxResponseBytes: DefaultMaxResponseBytes,
-	}
+	s := settings{httpClient: new(http.Client), userAgent: "msgpush-go/" + Version, retry: defaultRetryPolicy, maxResponseBytes: DefaultMaxResponseBytes}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: option %d of %d is nil", i+1, len(opts))
@@ -66,7 +65,7 @@ func parseBaseURL(raw string) (string, error) {
 	if !found || scheme != "http" && scheme != "https" {
 		return "", errors.New("must begin with http:// or https://, as in https://push.example.com")
 	}
-	if strings.ContainsAny(raw, " \t\r\n") {
+	if strings.ContainsFunc(raw, unicode.IsSpace) {
 		return "", errors.New("must not contain white space")
 	}
 	authority, path, _ := strings.Cut(rest, "/")

@@ -53,7 +53,7 @@ func (e *APIError) Error() string {
 	if len(e.Data) <= 4*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
 		details = append(details, fmt.Sprintf("data %q", excerpt(data)))
 	}
-	if location := e.Header.Get("Location"); location != "" && e.HTTPStatus/100 == 3 {
+	if location, _, _ := strings.Cut(e.Header.Get("Location"), "?"); location != "" && e.HTTPStatus/100 == 3 {
 		details = append(details, "redirect to "+excerpt(location)+", not followed")
 	}
 	if e.RetryAfter > 0 {

@@ -958,7 +958,7 @@ func TestRedirectIsAPermanentAPIError(t *testing.T) {
 				}
 				w.WriteHeader(status)
 			}, faultRetries)
-			text := "redirect to " + location[:min(len(location), 100)]
+			text, _, _ := strings.Cut("redirect to "+location[:min(len(location), 100)], "?")
 			if location == "" {
 				text = fmt.Sprint("HTTP ", status)
 			}

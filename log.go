@@ -30,7 +30,7 @@ func (c *call) logAttempt(ctx context.Context, err failure) {
 // logRetry logs that there is another attempt, and why.
 func (c *call) logRetry(ctx context.Context, reason string) {
 	if logger := c.client.logger; logger != nil {
-		logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", c.logAttrs(slog.String("reason", reason), slog.Duration("wait", c.loop.RetryWaitMin))...)
+		logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", c.logAttrs(slog.String("reason", reason), slog.Duration("wait", c.wait))...)
 	}
 }
 

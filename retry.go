@@ -18,8 +18,8 @@ import (
 )
 
 // A RetryPolicy says how often a call is attempted and how long it waits between
-// two attempts. A zero field has its default; if only one of MinWait and MaxWait is
-// set, the other's default is adjusted to fit.
+// two attempts. A zero field has its default. If only MinWait is set, MaxWait is at
+// least MinWait; if only MaxWait is set, MinWait is at most MaxWait.
 //
 // The wait before the n-th retry is random between 0 and MinWait·2ⁿ⁻¹, at most
 // MaxWait. If a response with HTTP status 429 or 503 has a Retry-After header, the
@@ -35,18 +35,17 @@ type RetryPolicy struct {
 	// MinWait is the upper bound of the first random wait. The default is 200 ms. It
 	// must be neither negative nor greater than MaxWait.
 	MinWait time.Duration
-	// MaxWait is the upper bound of every random wait, and of the requested waits
-	// that are honoured: the call fails immediately if Retry-After is longer. The default
-	// is 30 s. It must not be negative.
+	// MaxWait is the upper bound of every random wait. If Retry-After is longer than
+	// MaxWait, the call fails immediately. The default is 30 s. It must not be negative.
 	MaxWait time.Duration
 	// Quota is how many retries may fail before the client stops retrying, which
 	// limits the load that an outage adds. The default is 1,000; a negative Quota
 	// means no limit.
 	//
-	// The calls of a client share the quota. Each retry takes one. A retry gives it
-	// back unless it ends in a retryable failure, also if its wait is cancelled. Ten
-	// calls without a retryable failure at their first attempt give one back. While
-	// none is left, a call returns its failure immediately, and the error says so.
+	// The calls of a client share the quota. Each retry takes one, and gives it back
+	// unless it ends in a retryable failure, also if its wait is cancelled. A call whose
+	// first attempt has no retryable failure gives back a tenth. While none is left, a
+	// call returns its failure immediately, and the error says so.
 	Quota int
 }
 
@@ -67,17 +66,17 @@ func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 	return p, nil
 }
 
-// allows reports whether a retry of r is worthwhile and harmless after attempts
-// attempts, the last one of which failed with err.
-func (p RetryPolicy) allows(err error, r Request, attempts int) bool {
-	if attempts >= p.MaxAttempts || !isTransient(err) {
+// allows reports whether a retry of r is useful and harmless after the last of made
+// attempts failed with err.
+func (p RetryPolicy) allows(err error, r Request, made int) bool {
+	if made >= p.MaxAttempts || !isTransient(err) {
 		return false
 	}
 	requestErr, ok := errors.AsType[*RequestError](err)
 	return r.Idempotent || ok && requestErr.notSent
 }
 
-// isTransient reports whether the failure of an attempt may not occur again.
+// isTransient reports whether another attempt may succeed after err.
 func isTransient(err error) bool {
 	if apiErr, ok := errors.AsType[*APIError](err); ok {
 		return slices.Contains(retryableStatuses, apiErr.HTTPStatus) && !apiErr.rejectsKey
@@ -88,14 +87,11 @@ func isTransient(err error) bool {
 	return !isPermanent(err)
 }
 
-var retryableStatuses = []int{
-	http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusInternalServerError,
-	http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
-}
+var retryableStatuses = []int{408, 425, 429, 500, 502, 503, 504}
 
 // isPermanent reports whether an attempt without a complete response would fail
-// again: the peer is not trusted, the peers do not understand each other, or the
-// body is too large or its encoding is broken.
+// again: TLS or HTTP does not match, the certificate is not trusted, or the body is
+// too large or its encoding is broken.
 func isPermanent(err error) bool {
 	if proxyErr, ok := errors.AsType[*proxyError](err); ok {
 		return proxyErr.status/100 == 4
@@ -109,31 +105,27 @@ func isPermanent(err error) bool {
 		errors.As(err, new(x509.HostnameError)) || errors.As(err, new(x509.CertificateInvalidError))
 }
 
-// throttledWait is the wait after a 429 that requests none.
-const throttledWait = time.Second
-
-// wait returns how long to wait after attempts attempts, the last one of which failed
-// with err. It returns false if the response requests more than MaxWait.
-func (p RetryPolicy) wait(err error, attempts int) (time.Duration, bool) {
+// wait returns how long to wait after the last of made attempts failed with err. It
+// returns false if the response requests more than MaxWait.
+func (p RetryPolicy) wait(err error, made int) (time.Duration, bool) {
 	var requested time.Duration
-	if apiErr, ok := errors.AsType[*APIError](err); ok {
-		switch {
-		case apiErr.HTTPStatus == http.StatusTooManyRequests && !apiErr.hasRetryAfter:
-			requested = min(throttledWait, p.MaxWait)
-		case apiErr.HTTPStatus == http.StatusTooManyRequests, apiErr.HTTPStatus == http.StatusServiceUnavailable:
-			requested = apiErr.RetryAfter
-		}
+	apiErr, ok := errors.AsType[*APIError](err)
+	if ok && apiErr.HTTPStatus == http.StatusTooManyRequests && !apiErr.hasRetryAfter {
+		requested = min(time.Second, p.MaxWait)
+	} else if ok && (apiErr.HTTPStatus == http.StatusTooManyRequests || apiErr.HTTPStatus == http.StatusServiceUnavailable) {
+		requested = apiErr.RetryAfter
 	}
 	if requested > p.MaxWait {
 		return 0, false
 	}
-	return requested + min(p.backoff(attempts), math.MaxInt64-requested), true
+	return requested + min(p.backoff(made), math.MaxInt64-requested), true
 }
 
-// backoff returns a random wait: full jitter, so that callers spread.
-func (p RetryPolicy) backoff(attempts int) time.Duration {
+// backoff returns a random wait between 0 and a bound that doubles with each attempt,
+// so that the callers spread.
+func (p RetryPolicy) backoff(made int) time.Duration {
 	bound := p.MaxWait
-	if doublings := attempts - 1; p.MinWait <= p.MaxWait>>doublings {
+	if doublings := made - 1; p.MinWait <= p.MaxWait>>doublings { // shifting MaxWait right cannot overflow
 		bound = p.MinWait << doublings
 	}
 	return rand.N(min(bound, math.MaxInt64-1) + 1)
@@ -145,13 +137,13 @@ type retryQuota struct {
 	free, max int // in tenths of a retry
 }
 
-const quotaPerRetry, quotaPerCall = 10, 1
+const tenthsPerRetry, tenthsPerCall = 10, 1
 
 func newRetryQuota(retries int) *retryQuota {
 	if retries < 0 {
 		retries = math.MaxInt
 	}
-	tenths := min(retries, math.MaxInt/quotaPerRetry-1) * quotaPerRetry
+	tenths := min(retries, math.MaxInt/tenthsPerRetry-1) * tenthsPerRetry
 	return &retryQuota{free: tenths, max: tenths}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -60,6 +61,8 @@ type redactor struct {
 func newRedactor(keys ...Secret) *redactor {
 	var r redactor
 	var oldnew []string
+	// A Replacer prefers earlier pairs, and a key may begin with another key.
+	slices.SortFunc(keys, func(a, b Secret) int { return len(b) - len(a) })
 	for _, key := range keys {
 		raw := string(key)
 		if len(raw) < minRedacted {
@@ -79,14 +82,15 @@ func newRedactor(keys ...Secret) *redactor {
 	return &r
 }
 
-// text returns the beginning of foreign text, at most 64 KiB, without the key. If
-// the text is cut, the cut may divide a key whose bytes take up to 6 bytes each
-// escaped. So that much is dropped.
+// text returns the beginning of foreign text, at most 64 KiB, without the keys. If the
+// text is cut, the cut may divide a key whose bytes take up to 6 bytes each when they
+// are escaped. Therefore the end of the beginning is dropped.
 func (r *redactor) text(foreign string) string {
-	if len(foreign) > maxForeignText {
-		foreign = foreign[:max(0, maxForeignText-r.maxLen)]
+	if len(foreign) <= maxForeignText {
+		return r.replacer.Replace(foreign)
 	}
-	return r.replacer.Replace(foreign)
+	clean := r.replacer.Replace(foreign[:maxForeignText])
+	return clean[:max(0, len(clean)-r.maxLen)]
 }
 
 // excerpt returns a short excerpt of foreign text. The key is removed first, since

@@ -291,7 +291,7 @@ func newClientWithKey(t *testing.T, key string, transport http.RoundTripper, opt
 
 // An excerpt or the cut of a long text may divide the key.
 func TestNoPartOfTheKeyIsShownWhereTextIsCut(t *testing.T) {
-	key := oddKeys[2]
+	key, more := oddKeys[2], strings.Repeat(" more", 400)
 	var offsets []int
 	for near := range 2 * len(key) {
 		offsets = append(offsets, 160-near, 400-near)
@@ -308,10 +308,10 @@ func TestNoPartOfTheKeyIsShownWhereTextIsCut(t *testing.T) {
 		for _, n := range offsets {
 			for _, padding := range []string{strings.Repeat("x", n), strings.Repeat(" ", n)} {
 				for where, transport := range map[string]roundTripFunc{
-					"body":   memoryReply(502, padding+text+" more"),
-					"msg":    memoryReply(200, `{"code":1,"msg":"`+padding+string(inJSON[1:])+`}`),
-					"error":  transportThatFails(errors.New(padding + text)),
-					"header": memoryReply(302, "", "Location", "/"+padding+text),
+					"body":   memoryReply(502, padding+text+more),
+					"msg":    memoryReply(200, `{"code":1,"msg":"`+padding+string(inJSON[1:len(inJSON)-1])+more+`"}`),
+					"error":  transportThatFails(errors.New(padding + text + more)),
+					"header": memoryReply(302, "", "Location", "/"+padding+text+more),
 				} {
 					_, err := newClientWithKey(t, key, transport).MailDetail(t.Context(), "1")
 					for _, part := range []string{"Zq7", "Wk9"} {

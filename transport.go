@@ -72,9 +72,11 @@ func (t attemptTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		req = req.WithContext(ctx)
 	}
 	resp, err := t.next.RoundTrip(req)
-	if err == nil && resp != nil && slices.Contains(redirectStatuses, resp.StatusCode) {
+	if err == nil && resp != nil && slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) { // http.Client parses the Location of these
 		if _, locationErr := url.Parse(resp.Header.Get("Location")); locationErr != nil {
-			resp.Body.Close()
+			if resp.Body != nil {
+				resp.Body.Close()
+			}
 			resp, err = nil, errBadLocation
 		}
 	}
@@ -85,9 +87,6 @@ func (t attemptTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Body = &timedBody{resp.Body, ctx, cancel}
 	return resp, nil
 }
-
-// redirectStatuses are the statuses for which http.Client parses the Location.
-var redirectStatuses = []int{301, 302, 303, 307, 308}
 
 // A timedBody is the body of a response whose attempt has a timeout.
 type timedBody struct {
