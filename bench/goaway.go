@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -67,6 +68,8 @@ type gateway struct {
 	listener net.Listener
 	body     []byte
 	conns    sync.WaitGroup
+	ctx      context.Context // ends with the gateway
+	cancel   context.CancelFunc
 }
 
 func newGateway(body []byte) (*gateway, error) {
@@ -75,6 +78,7 @@ func newGateway(body []byte) (*gateway, error) {
 		return nil, err
 	}
 	g := &gateway{listener: listener, body: body}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.conns.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -89,12 +93,15 @@ func newGateway(body []byte) (*gateway, error) {
 
 func (g *gateway) close() {
 	g.listener.Close()
+	g.cancel()
 	g.conns.Wait()
 }
 
 // serve responds to the first requests of a connection, sends GOAWAY and ignores
 // what follows.
 func (g *gateway) serve(conn net.Conn) {
+	stop := context.AfterFunc(g.ctx, func() { conn.Close() })
+	defer stop()
 	defer conn.Close()
 	if _, err := io.CopyN(io.Discard, conn, int64(len(http2.ClientPreface))); err != nil {
 		return
