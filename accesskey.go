@@ -15,11 +15,12 @@ type AccessKeySource interface {
 	// wait for the rate limiter. With a limiter, it is also called before that wait if
 	// the service has just rejected the key, so that queued calls get the new key.
 	//
-	// rejected is the key that the service has rejected in this call, and empty before.
-	// A source that already has another key returns it without a new fetch. If it
-	// returns the rejected key again, the call fails with the failure of its last
-	// attempt, normally the [*APIError] of the rejection. If it returns an error, the
-	// call fails with a [*RequestError] that wraps the error.
+	// rejected is the key that the service has rejected in this call, or empty if
+	// it has rejected none. A source that already has another key should return it
+	// without a new fetch. If it returns the rejected key again, the call returns
+	// the error of its last attempt, normally the [*APIError] of the rejection. If
+	// it returns an error, the call fails with a [*RequestError] that wraps the
+	// error.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 
@@ -38,15 +39,18 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // expires or is rejected. A zero expiry means that the key does not expire. The
 // source is safe for concurrent use; concurrent callers share one call of fetch.
 //
-// From early before the expiry, fetch is called in the background while callers
-// get the old key. A negative early is 0. early should be much shorter than the
-// validity of a key.
+// The first call less than early before the expiry starts fetch in the background.
+// Until fetch returns, calls get the old key; if it fails, the next call starts
+// another one. There is no timer: early helps only if it is longer than the time
+// between two calls. A negative early is 0. early should be much shorter than the
+// validity of a key, since otherwise every call starts a fetch.
 //
-// A rejection causes at most one call of fetch, and callers whose key was rejected
-// meanwhile share it. If fetch returns the rejected key again, callers get that key
-// until it is rejected again. An error of fetch is returned to all callers that
-// wait for it; the next caller causes another fetch. A panic of fetch is raised in
-// the callers that wait for it, or else in the next caller.
+// A rejection causes at most one call of fetch. Callers whose key is rejected while
+// fetch runs wait for its result. If fetch returns the rejected key again, later
+// calls get that key, and only another rejection causes another fetch. An error of
+// fetch is returned to all callers that wait for it; the next caller causes another
+// fetch. If fetch panics, the callers that wait for it panic, or the next caller if
+// none waits.
 //
 // The context of fetch ends after [DefaultTimeout]. It does not end with the context
 // of a caller, since the fetch is shared.

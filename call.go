@@ -18,8 +18,8 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// Call sends a request for which [Client] has no method, with the access key, to the
-// host of the base URL. It returns the same errors as the methods.
+// Call sends a request for which [Client] has no method, with the access key, to
+// the host of the base URL. It returns the same errors as the methods of Client.
 //
 // T is the type of the data in the envelope: a struct, a pointer, a slice, a string,
 // a number, a [Page], or [json.RawMessage]. If the data is missing or null, Call

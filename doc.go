@@ -7,12 +7,11 @@
 //	...
 //	mail, err := client.MailDetail(ctx, "101")
 //
-// "The API document" below is the service owner's description of the interface.
-// It is not part of this module; its part numbers are given so that the two can
-// be read side by side. The API document specifies four operations, which have a
-// method each, named after the path. It names sixteen more without a path. Their
-// methods send nothing and return an [*UnimplementedError]; [Call] sends any
-// request.
+// "The API document" below is the service owner's description of the interface. It
+// is not part of this module; this documentation gives its part numbers. The API
+// document specifies four operations, which have a method each, named after the
+// path. It names sixteen more without a path. Their methods send nothing and return
+// an [*UnimplementedError]; [Call] sends any request.
 //
 // # Lists
 //
@@ -22,21 +21,22 @@
 //
 // # Errors
 //
-// For an error of a call, exactly one of these types matches in [errors.As]:
+// Unless the arguments are invalid, [errors.As] finds exactly one of these types in
+// the error of a call:
 //
 //   - [*APIError]: the service rejected the call
 //   - [*DecodeError]: the service sent a response that cannot be understood
 //   - [*RequestError]: there was no complete response, or no request was sent
 //   - [*UnimplementedError]: the API document only names the operation
 //
-// Any other error is about the arguments, and nothing was sent.
+// An error about invalid arguments is of another type, and nothing was sent.
 //
 // # Retries
 //
-// The four specified operations only read. They are retried as the [RetryPolicy]
-// says. A [Call] is retried if its [Request] is Idempotent, or if no connection
-// was made. All calls of a client share a retry quota, so that an outage is not
-// multiplied. No redirect is followed.
+// The four specified operations only read data, so they are retried as the
+// [RetryPolicy] says. A [Call] is retried if its [Request] is Idempotent, or if no
+// connection was made. All calls of a client share a retry quota, so that retries
+// do not multiply the load of an outage. No redirect is followed.
 //
 // A call honours its context. In addition, each attempt has a timeout
 // ([WithTimeout]) and each response body a size limit ([WithMaxResponseBytes]).

@@ -15,7 +15,7 @@ import (
 // denotes success. The methods of [Client] and [Call] return its data; the type is
 // exported for recorded responses and fake services.
 //
-// encoding/json merges duplicate members of an object, as everywhere.
+// If a member occurs twice in an object, encoding/json merges the two.
 type Envelope[T any] struct {
 	Code int    `json:"code"`
 	Msg  string `json:"msg"`

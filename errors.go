@@ -28,8 +28,8 @@ type APIError struct {
 	// Msg is the msg of the envelope. If the body is not an envelope, or an envelope
 	// with code 200, Msg is a short excerpt of the body.
 	Msg string
-	// Data is the data of the envelope, which may be of any kind. It is nil if there
-	// is none, or if the code is 200.
+	// Data is the data of the envelope, which may be any JSON value. It is nil if
+	// there is none, or if the code is 200.
 	Data json.RawMessage `json:"-"`
 	// Header is the header of the response.
 	Header http.Header `json:"-"`
@@ -138,9 +138,9 @@ type RequestError struct {
 	// Err is the reason. It wraps the error of the context and its cause, of
 	// net/http, of the limiter or of the source.
 	Err error
-	// Last is the failure of the attempt before, if the call then ended for another
-	// reason. It is nil, an [*APIError], a [*DecodeError] or a [*RequestError].
-	// [errors.Is] and [errors.As] do not see it.
+	// Last is the error of the attempt before, if the call ended while it waited
+	// for a retry or during the retry. It is nil, an [*APIError], a [*DecodeError]
+	// or a [*RequestError]. [errors.Is] and [errors.As] do not see it.
 	Last error
 
 	notSent    bool // the request provably was not sent

@@ -36,13 +36,13 @@ type ForwardLogRequest struct {
 	Params ForwardLogParams `json:"params"`
 }
 
-// ForwardLogParams chooses among the rule trigger records. A nil member is not
-// sent and leaves out no record; 0 is a value like any other: write &rule.ID or
-// new(int64(7)) for RuleID, new(0) for MatchResult.
+// ForwardLogParams filters the rule trigger records. A nil field does not filter,
+// and a pointer to 0 filters for 0: write &rule.ID or new(int64(7)) for RuleID,
+// new(0) for MatchResult.
 type ForwardLogParams struct {
-	// RuleID chooses the records of one rule.
+	// RuleID selects the records of one rule.
 	RuleID *int64 `json:"ruleId,omitempty"`
-	// MatchResult chooses the records with one match result code.
+	// MatchResult selects the records with one match result code.
 	MatchResult *int `json:"matchResult,omitempty"`
 }
 

@@ -13,12 +13,12 @@ import (
 // ErrInconsistentList is wrapped by the error of an iteration that ended because
 // the responses contradict themselves or each other. The error names the page.
 //
-//   - A page is empty, also when requested once more, or the response reports an
-//     earlier page, although the response also reports that the page exists.
+//   - A page is empty twice in a row, or the response has an earlier page number,
+//     although the response also reports that the page exists.
 //   - Iteration reached the last page, but the response reports a larger total.
 //   - Two records of a page have the same id.
-//   - Page after page repeats records, or there are more records than the totals
-//     explain, and the response reports further pages.
+//   - Page after page repeats records, or there are more records than the
+//     reported totals allow, and the response reports further pages.
 var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 
 // A Lister iterates over the pages of a list. The methods of [Client] such as
@@ -70,14 +70,17 @@ func Prefetch(n int) ListOption {
 // last is then delivered exactly once, if between two consecutive responses records
 // are only inserted or only deleted, at any offset, and if the service reports the
 // total. A record that is inserted or deleted during the iteration is delivered
-// once or not at all. The same holds for records on pages before the first one
-// requested.
+// once or not at all. Records on pages before the first one requested are also
+// delivered at most once.
 //
 // Limitation: if insertions equal deletions between two responses, the total does
-// not change, and records may be missed.
+// not change, and records may be missed. With [Prefetch], consecutive responses are
+// those of consecutive pages; the service may have made them in another order, with
+// more changes between them.
 //
-// The ids need less than 1 byte a record if they are consecutive, and up to 48
-// bytes if they are random. Without an ID function, memory use is constant.
+// Remembering the ids takes less than 1 byte per record if they are consecutive,
+// and up to 48 bytes if they are random. Without an ID function, memory use is
+// constant.
 //
 // # The end
 //

@@ -31,8 +31,8 @@ func (r MPChannel) recordID() int64 { return r.ID }
 // commas, with a comma at the end, such as "1,2,15,".
 type FuncInfo string
 
-// IDs returns the function ids in order, none for an empty list. The comma at
-// the end may be missing. It returns an error where something other than
+// IDs returns the function ids in order, and an empty slice for an empty list. The
+// comma at the end may be missing. It returns an error where something other than
 // an integer stands between the commas.
 func (f FuncInfo) IDs() ([]int, error) {
 	if f == "" {

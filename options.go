@@ -122,10 +122,11 @@ func WithMaxResponseBytes(n int64) Option {
 	return func(s *settings) error { s.maxResponseBytes = n; return nil }
 }
 
-// WithUnmarshal sets the function that decodes HTTP 200 responses, such as that of
-// a faster decoder. It must behave like [encoding/json.Unmarshal], which is the
-// default, and be safe for concurrent use. It may keep references to data. An
-// error that it returns is wrapped in a [*DecodeError].
+// WithUnmarshal sets the function that decodes HTTP 200 responses, for example the
+// Unmarshal function of a faster decoder. It must behave like
+// [encoding/json.Unmarshal], which is the default, and be safe for concurrent use.
+// It may keep references to data. An error that it returns is wrapped in a
+// [*DecodeError].
 //
 // Error responses are always decoded with encoding/json, so the type of an error
 // does not depend on unmarshal.
@@ -146,8 +147,8 @@ func WithAccessKeySource(source AccessKeySource) Option {
 }
 
 // WithRejectedKeyCodes sets the envelope codes that mean that the service rejects
-// the access key. The API document shows no such code, so the default is none.
-// HTTP status 401 always means it.
+// the access key. The API document shows no such code, so the default is none. HTTP
+// status 401 always means a rejected key.
 func WithRejectedKeyCodes(codes ...int) Option {
 	if slices.Contains(codes, codeSuccess) {
 		return invalid("WithRejectedKeyCodes: %d denotes success", codeSuccess)

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// DefaultPageSize is the page size that is requested if a request has none. The
-// API document shows no default and no maximum: 20 is the choice of this package.
+// DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0. The API
+// document shows no default and no maximum: 20 is the choice of this package.
 const DefaultPageSize = 20
 
 // A Page is one page of a list (part 2.2 of the API document).

@@ -31,12 +31,12 @@ type Request struct {
 	// Method is the HTTP method.
 	Method string
 	// Path is added to the base URL. It begins with a slash and contains no query,
-	// fragment, control character or "..", also not escaped. Escapes such as %2F
-	// are sent as they are.
+	// fragment, control character or "..", even in escaped form. Escapes such as
+	// %2F are sent as they are.
 	Path string
 	// Query is a struct with url tags as go-querystring defines them, a pointer to
 	// such a struct, or [url.Values]. If nil, there is no query. A [Secret] in a
-	// field is sent. One in a slice or a map is an error, as in Body.
+	// field is sent. A Secret in a slice or a map is an error, as in Body.
 	Query any
 	// Body is encoded to JSON. If nil, there is no body. It must be nil for a GET.
 	// A body that contains "[redacted]" is an error, since that is how a [Secret]

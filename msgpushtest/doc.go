@@ -26,9 +26,10 @@
 //
 // # Access keys
 //
-// [Server.SetAccessKey] replaces the accepted key. [Server.Client] returns a client
-// with a fixed key, which is rejected from then on. In a test of a key rotation,
-// the client takes its key from a source:
+// [Server.SetAccessKey] replaces the accepted key. The old key is then rejected. A
+// client of [Server.Client] keeps the first key, so its calls fail after
+// SetAccessKey. In a test of a key rotation, the client takes its key from a
+// source:
 //
 //	keys := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
 //		return srv.AccessKey(), time.Time{}, nil // your key service
@@ -60,8 +61,12 @@
 // Code that calls [msgpush.NewClient] itself gets the connection from
 // [Server.HTTPClient], by [msgpush.WithHTTPClient].
 //
-// The file docs/testing.md of the module has five tests to copy: an outage, a key
-// rotation, a list that changes, a cancellation, and a day of polling.
+// A background fetch of [msgpush.CachedAccessKey] must have ended when the test
+// function returns: let the test sleep longer than a fetch takes.
+//
+// The file docs/testing.md, in the directory that go list -m -f '{{.Dir}}'
+// example.com/msgpush prints, has five tests to copy: an outage, a key rotation, a
+// list that changes, a cancellation, and a day of polling.
 //
 // # Choices of the fake server
 //

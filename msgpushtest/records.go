@@ -46,10 +46,11 @@ func (s *Server) Update(f func(*Records)) {
 	s.records = records
 }
 
-// UpdateBetweenPages sets a function that changes the server's records while a client
-// iterates over a list. It is called as [Server.Update] calls its function, before
-// each response that is a page of a list other than page 1. If f is nil, no function
-// is called.
+// UpdateBetweenPages sets a function that changes the server's records while a
+// client iterates over a list. It is called as [Server.Update] calls its function,
+// before each response that is a page of a list other than page 1. With
+// [msgpush.Prefetch], several pages are requested at the same time, so several
+// calls may precede one response. If f is nil, no function is called.
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -99,7 +99,7 @@ func (s *Server) ClearRequests() {
 }
 
 // WaitForRequest waits until n requests have arrived and returns the n-th, counted
-// from 1. It returns an error if ctx ends or the server is closed before.
+// from 1. It returns an error if ctx ends or the server is closed before that.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 	if n < 1 {
 		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d: the first is number 1", n)

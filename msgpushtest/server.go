@@ -132,9 +132,10 @@ func (s *Server) Close() {
 	s.transport.CloseIdleConnections()
 }
 
-// HTTPClient returns an HTTP client whose connections end with the server. It is for
-// code that calls [msgpush.NewClient] itself, with [msgpush.WithHTTPClient], and the
-// only connection to a server with the option [InMemory].
+// HTTPClient returns an HTTP client whose connections are closed when the server is
+// closed. It is for code that calls [msgpush.NewClient] itself, with
+// [msgpush.WithHTTPClient]. A server with the option [InMemory] can be reached only
+// through it.
 func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.transport} }
 
 // Client returns a new client of the server. By default
@@ -142,8 +143,9 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.tr
 //   - it sends the access key that the server accepts now, also after that key is
 //     replaced;
 //   - it takes [CodeAccessKey] for a rejected key;
-//   - its retries wait for milliseconds, except that it honours a Retry-After header
-//     and waits a second after a 429 without one;
+//   - its retries wait for milliseconds, so that a call fails within about 0.1 s of an
+//     outage, except that it honours a Retry-After header and waits a second after a
+//     429 without one;
 //   - it uses [Server.HTTPClient].
 //
 // opts override these defaults: with [msgpush.WithAccessKeySource], the client takes
@@ -171,8 +173,8 @@ func (s *Server) AccessKey() string {
 	return s.keys[len(s.keys)-1]
 }
 
-// SetAccessKey replaces the accepted key; the old one is rejected. With an empty key,
-// every key is rejected.
+// SetAccessKey replaces the accepted key. The old one is rejected immediately. With
+// an empty key, every key is rejected.
 func (s *Server) SetAccessKey(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +183,8 @@ func (s *Server) SetAccessKey(key string) {
 
 // SetKeyLifetime makes access keys expire: after the server has accepted a key n
 // times, it replaces the key by a new one, which AccessKey returns. Requests before
-// the call do not count. With n 0, the default, keys do not expire.
+// the call do not count. With n 0, the default, keys do not expire. For keys that
+// expire after a time, call [Server.SetAccessKey] from [time.AfterFunc].
 func (s *Server) SetKeyLifetime(n int) {
 	if n < 0 {
 		panic(fmt.Sprintf("msgpushtest: SetKeyLifetime: %d requests", n))
@@ -217,10 +220,10 @@ func (s *Server) SetLatency(d time.Duration) {
 	s.latency = d
 }
 
-// SetRateLimit limits the requests to n in each window of time, which begins with its
-// first request. Further requests get HTTP status 429, the code [CodeRateLimit] and
-// a Retry-After header with the seconds until the window ends, rounded up. They take
-// no fault. With n 0, the default, there is no limit.
+// SetRateLimit limits the requests to n in each window of time, which begins with
+// its first request. Further requests get HTTP status 429, the code [CodeRateLimit]
+// and a Retry-After header with the seconds until the window ends, rounded up. They
+// do not use up an injected fault. With n 0, the default, there is no limit.
 func (s *Server) SetRateLimit(n int, window time.Duration) {
 	if n < 0 || n > 0 && window <= 0 {
 		panic(fmt.Sprintf("msgpushtest: SetRateLimit: %d requests in %v", n, window))
