@@ -1,0 +1,247 @@
+package fleet_test
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/fleet"
+)
+
+func newAEAD(secret string) cipher.AEAD {
+	block, err := aes.NewCipher([]byte(secret))
+	if err != nil {
+		panic(err)
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err)
+	}
+	return aead
+}
+
+func newMiniredis(t *testing.T) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+func fetchConstant(context.Context) (string, time.Time, error) {
+	return "secret-key", time.Time{}, nil
+}
+
+func TestInvalidConfigurationIsRejected(t *testing.T) {
+	rdb := newMiniredis(t)
+	var nilClient *redis.Client
+	key := fleet.KeyConfig{Name: "acme", Fetch: fetchConstant}
+	limit := fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second}
+	clients := []struct {
+		name string
+		rdb  redis.UniversalClient
+		want string
+	}{
+		{"nil client", nil, "fleet: the Redis client is nil; pass one made by"},
+		{"nil pointer", nilClient, "fleet: the Redis client is nil; pass one made by"},
+		{"client", redis.NewClient(&redis.Options{}), "set ContextTimeoutEnabled"},
+		{"cluster client", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), "set ContextTimeoutEnabled"},
+		{"ring", redis.NewRing(&redis.RingOptions{}), "set ContextTimeoutEnabled"},
+		{"failover client", redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m"}), "set ContextTimeoutEnabled"},
+		{"embedded client", struct{ *redis.Client }{redis.NewClient(&redis.Options{})}, "set ContextTimeoutEnabled"},
+	}
+	for _, tt := range clients {
+		t.Run(tt.name, func(t *testing.T) {
+			source, err := fleet.NewKeySource(tt.rdb, key)
+			assert.Nil(t, source)
+			require.ErrorContains(t, err, tt.want)
+			limiter, err := fleet.NewLimiter(tt.rdb, limit)
+			assert.Nil(t, limiter)
+			require.ErrorContains(t, err, tt.want)
+			if tt.rdb != nil && tt.name != "nil pointer" {
+				_ = tt.rdb.Close()
+			}
+		})
+	}
+	keys := []struct {
+		name   string
+		change func(*fleet.KeyConfig)
+		want   string
+	}{
+		{"no name", func(c *fleet.KeyConfig) { c.Name = "" }, "fleet: Name is empty; set it"},
+		{"no Fetch", func(c *fleet.KeyConfig) { c.Fetch = nil }, "fleet: Fetch is nil; set it"},
+		{"negative Early", func(c *fleet.KeyConfig) { c.Early = -1 }, "fleet: Early is -1ns"},
+		{"negative MinInterval", func(c *fleet.KeyConfig) { c.MinInterval = -time.Second }, "MinInterval is -1s; neither may be negative"},
+		{"negative FetchTimeout", func(c *fleet.KeyConfig) { c.FetchTimeout = -time.Second }, "fleet: FetchTimeout is -1s; set it"},
+		{"long FetchTimeout", func(c *fleet.KeyConfig) { c.FetchTimeout = msgpush.DefaultTimeout }, "fleet: FetchTimeout is 30s; set it to less than 30s"},
+	}
+	for _, tt := range keys {
+		t.Run(tt.name, func(t *testing.T) {
+			c := key
+			tt.change(&c)
+			source, err := fleet.NewKeySource(rdb, c)
+			assert.Nil(t, source)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+	limits := []struct {
+		name   string
+		change func(*fleet.LimiterConfig)
+		want   string
+	}{
+		{"no name", func(c *fleet.LimiterConfig) { c.Name = "" }, "fleet: Name is empty; set it"},
+		{"no Rate", func(c *fleet.LimiterConfig) { c.Rate = 0 }, "fleet: Rate is 0; set it"},
+		{"negative Rate", func(c *fleet.LimiterConfig) { c.Rate = -1 }, "fleet: Rate is -1; set it"},
+		{"no Per", func(c *fleet.LimiterConfig) { c.Per = 0 }, "fleet: Per is 0s; set it"},
+		{"negative Per", func(c *fleet.LimiterConfig) { c.Per = -time.Second }, "fleet: Per is -1s; set it"},
+		{"neither Rate nor Per", func(c *fleet.LimiterConfig) { c.Rate, c.Per = 0, 0 }, "fleet: Rate is 0; set it"},
+		{"negative Burst", func(c *fleet.LimiterConfig) { c.Burst = -1 }, "fleet: Burst is -1; set it"},
+		{"Rate beyond the resolution", func(c *fleet.LimiterConfig) { c.Rate = 1_000_001 }, "set at most one request per microsecond"},
+		{"Burst beyond the clock", func(c *fleet.LimiterConfig) { c.Burst = 1 << 50 }, "a Burst for less than 50 years"},
+	}
+	for _, tt := range limits {
+		t.Run(tt.name, func(t *testing.T) {
+			c := limit
+			tt.change(&c)
+			limiter, err := fleet.NewLimiter(rdb, c)
+			assert.Nil(t, limiter)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestKeyOfAnotherAEADIsAnError(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		first, second cipher.AEAD
+	}{
+		{"another secret", newAEAD("0123456789abcdef"), newAEAD("fedcba9876543210")},
+		{"no AEAD", newAEAD("0123456789abcdef"), nil},
+		{"first without AEAD", nil, newAEAD("0123456789abcdef")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rdb := newMiniredis(t)
+			newSource := func(aead cipher.AEAD) *fleet.KeySource {
+				source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant, AEAD: aead})
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = source.Close() })
+				return source
+			}
+			_, err := newSource(tt.first).AccessKey(t.Context(), "")
+			require.NoError(t, err)
+			_, err = newSource(tt.second).AccessKey(t.Context(), "")
+			require.ErrorContains(t, err, "fleet: the access key in the store was not encrypted with this AEAD; set the same AEAD in all replicas, or delete the Redis key msgpush:key:{acme}")
+			assert.NotContains(t, err.Error(), "secret-key")
+		})
+	}
+}
+
+// A sealed key cannot be moved to another account or another generation.
+func TestSealedKeyIsBoundToNameAndGeneration(t *testing.T) {
+	for name, move := range map[string]func(context.Context, *redis.Client) string{
+		"generation": func(ctx context.Context, rdb *redis.Client) string {
+			rdb.HIncrBy(ctx, "msgpush:key:{acme}", "gen", 1)
+			return "acme"
+		},
+		"name": func(ctx context.Context, rdb *redis.Client) string {
+			rdb.Rename(ctx, "msgpush:key:{acme}", "msgpush:key:{other}")
+			return "other"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := newMiniredis(t)
+			c := fleet.KeyConfig{Name: "acme", Fetch: fetchConstant, AEAD: newAEAD("0123456789abcdef")}
+			first, err := fleet.NewKeySource(rdb, c)
+			require.NoError(t, err)
+			defer first.Close()
+			_, err = first.AccessKey(t.Context(), "")
+			require.NoError(t, err)
+			c.Name = move(t.Context(), rdb)
+			second, err := fleet.NewKeySource(rdb, c)
+			require.NoError(t, err)
+			defer second.Close()
+			_, err = second.AccessKey(t.Context(), "")
+			require.ErrorContains(t, err, "was not encrypted with this AEAD")
+		})
+	}
+}
+
+func TestFetchOfUnusableKeyIsAnError(t *testing.T) {
+	for name, fetch := range map[string]func(context.Context) (string, time.Time, error){
+		"empty":   func(context.Context) (string, time.Time, error) { return "", time.Time{}, nil },
+		"expired": func(context.Context) (string, time.Time, error) { return "secret-key", time.Now(), nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{Name: "acme", Fetch: fetch})
+			require.NoError(t, err)
+			defer source.Close()
+			_, err = source.AccessKey(t.Context(), "")
+			require.EqualError(t, err, "fleet: fetching an access key: Fetch returned an empty or expired key")
+		})
+	}
+}
+
+func TestLimiterDoesNotWaitBeyondHalfOfTheDeadline(t *testing.T) {
+	limiter, err := fleet.NewLimiter(newMiniredis(t), fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context()))
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	for range 3 { // no slot is taken
+		err = limiter.Wait(ctx)
+		require.ErrorIs(t, err, fleet.ErrBudgetExceeded)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+	}
+	assert.Regexp(t, `^fleet: request budget exceeded: the next free slot is in .*, the deadline leaves .* for the wait$`, err.Error())
+	long, cancelLong := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancelLong()
+	begin := time.Now()
+	require.NoError(t, limiter.Wait(long))
+	assert.Less(t, time.Since(begin), 1100*time.Millisecond)
+	cancelled, cancelNow := context.WithCancel(t.Context())
+	cancelNow()
+	require.ErrorIs(t, limiter.Wait(cancelled), context.Canceled)
+}
+
+func TestBurstAfterIdleTime(t *testing.T) {
+	limiter, err := fleet.NewLimiter(newMiniredis(t), fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour, Burst: 3})
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, limiter.Wait(t.Context()))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.ErrorIs(t, limiter.Wait(ctx), fleet.ErrBudgetExceeded)
+}
+
+type fallback struct{ calls int }
+
+func (f *fallback) Wait(context.Context) error {
+	f.calls++
+	return nil
+}
+
+func TestFallbackReplacesTheStore(t *testing.T) {
+	server := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	f := &fallback{}
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second, Fallback: f})
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context()))
+	require.Zero(t, f.calls)
+	server.Close()
+	require.NoError(t, limiter.Wait(t.Context()))
+	require.Equal(t, 1, f.calls)
+	bare, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	require.NoError(t, err)
+	err = bare.Wait(t.Context())
+	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+}

@@ -1,0 +1,312 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"crypto/cipher"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"example.com/msgpush"
+)
+
+// A KeyConfig configures a [KeySource]. Name and Fetch are required.
+type KeyConfig struct {
+	// Name is the name of the account. Replicas with the same Name share a key.
+	Name string
+	// Fetch obtains a new key, as for [msgpush.CachedAccessKey]. Its context ends
+	// after FetchTimeout, not with a call.
+	Fetch func(context.Context) (key string, expires time.Time, err error)
+	// Early is how long before its expiry a key is replaced. The old key is
+	// returned until the new one is there.
+	Early time.Duration
+	// FetchTimeout bounds one call of Fetch. It must be less than
+	// [msgpush.DefaultTimeout]; 0 means 10 s. If a replica dies in Fetch, another
+	// one calls Fetch at most FetchTimeout + 1 s after the first began.
+	FetchTimeout time.Duration
+	// MinInterval is the minimum time between two fetches of all replicas; 0
+	// means 1 s. For MinInterval after a fetch that failed, replicas without a
+	// key return its error. For MinInterval after a fetch that succeeded, a
+	// replica whose new key is rejected waits.
+	MinInterval time.Duration
+	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
+	// that all replicas have. Name and the generation of the key are
+	// authenticated with it. If it is nil, the key is readable in the store, in
+	// MONITOR and SLOWLOG, and in traces and backups.
+	AEAD cipher.AEAD
+	// FetchWithoutStore lets a replica without a key call Fetch while the store
+	// is unavailable, at most once per MinInterval and replica. It must not be
+	// set if a new key invalidates the one before it, since replicas would
+	// invalidate each other's keys.
+	FetchWithoutStore bool
+}
+
+// A KeySource is an access key that replicas share. One replica fetches it for
+// all of them. A replica whose key is rejected gets the key that replaced it, if
+// there is one, without a fetch. It is safe for concurrent use.
+//
+// Returning a key sends nothing to the store: a replica accesses the store only
+// when it needs another key or the store announces one. While the store is
+// unavailable, the key is returned until it expires or is rejected. A KeySource
+// that has a key writes it back to a store that lost it, once the connection to
+// the store is re-established.
+//
+// A key that was fetched too late, because its replica was stopped and another
+// one took over, is discarded. The store forgets a key 30 days after the last
+// fetch of any replica.
+type KeySource struct {
+	store
+	cfg     KeyConfig
+	cached  msgpush.AccessKeySource // returns keys and calls obtain
+	changed chan struct{}           // signals an announcement of the store
+	stop    context.CancelFunc
+
+	// The record that cached has, the last one announced, and the last failed fetch.
+	current, next, failed atomic.Pointer[record]
+}
+
+// never is the validity of a key without an expiry.
+const never = 50 * 365 * 24 * time.Hour
+
+// A replica that waits for another one accesses the store at these intervals,
+// since an announcement may be lost.
+const minPoll, maxPoll = 10 * time.Millisecond, 250 * time.Millisecond
+
+// A record is a key, the claim for fetching one, or an error. A newer one has a
+// greater generation, which is a time in milliseconds so that it increases even
+// if the store loses its data.
+type record struct {
+	state, key string // for the states see claim
+	generation int64
+	expires    time.Time
+	err        error
+}
+
+// load returns the zero record if there is none.
+func load(p *atomic.Pointer[record]) *record { return cmp.Or(p.Load(), &record{}) }
+
+func (r *record) valid() bool { return r.key != "" && time.Until(r.expires) > 0 }
+
+// NewKeySource returns a source for [msgpush.WithAccessKeySource], which must be
+// closed. It does not wait for the store, and fetches no key before the first
+// call.
+func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) {
+	cfg.FetchTimeout = cmp.Or(cfg.FetchTimeout, 10*time.Second)
+	cfg.MinInterval = cmp.Or(cfg.MinInterval, time.Second)
+	ctx, stop := context.WithCancel(context.Background())
+	s := &KeySource{cfg: cfg, changed: make(chan struct{}, 1), stop: stop}
+	if err := cmp.Or(s.init(rdb, "key", cfg.Name),
+		check(cfg.Fetch != nil, "Fetch is nil; set it to a function that obtains a new access key"),
+		check(cfg.Early >= 0 && cfg.MinInterval > 0, "Early is %v and MinInterval is %v; neither may be negative", cfg.Early, cfg.MinInterval),
+		check(cfg.FetchTimeout > 0 && cfg.FetchTimeout < msgpush.DefaultTimeout, "FetchTimeout is %v; set it to less than %v, or to 0 for 10s", cfg.FetchTimeout, msgpush.DefaultTimeout)); err != nil {
+		return nil, err
+	}
+	s.cached = msgpush.CachedAccessKey(s.obtain, cfg.Early)
+	go s.follow(ctx)
+	return s, nil
+}
+
+// AccessKey returns the shared key, or a newer one if the key is the rejected
+// one. It implements [msgpush.AccessKeySource].
+func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
+	return s.cached.AccessKey(ctx, rejected)
+}
+
+// Close stops following the store. It does not wait, and does not close the Redis
+// client. A call of AccessKey after Close still works.
+func (s *KeySource) Close() error {
+	s.stop()
+	return nil
+}
+
+// Format writes the name of the account for every verb, never the key.
+func (s *KeySource) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "fleet.KeySource(%s)", s.cfg.Name) }
+
+// obtain returns a key newer than the current one.
+func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
+	r := s.newer(ctx, load(&s.current).generation)
+	if r.err == nil {
+		s.current.Store(r)
+	}
+	if time.Until(r.expires) > never/2 {
+		return r.key, time.Time{}, r.err // faster to return: cached need not read the clock
+	}
+	return r.key, r.expires, r.err
+}
+
+// newer returns a record with a greater generation: from another replica if one
+// has it or fetches it, otherwise by a fetch.
+func (s *KeySource) newer(ctx context.Context, generation int64) *record {
+	var fetched chan *record // nil unless this replica fetches
+	for {
+		if r := load(&s.next); r.generation > generation && r.valid() {
+			return r
+		}
+		// Even after ctx has ended the store may have a newer record, if the process was stopped.
+		r := s.claim(generation, fetched == nil && ctx.Err() == nil)
+		switch {
+		case r.state == "granted":
+			fetched = make(chan *record, 1)
+			go func() { fetched <- s.fetch(ctx, r.generation) }()
+		case r.state == "stored" || r.err != nil && fetched == nil:
+			return r
+		case ctx.Err() != nil:
+			return &record{err: ctx.Err()}
+		}
+		select {
+		case r := <-fetched:
+			if r.state != "superseded" {
+				return r
+			}
+			fetched = nil
+		case <-s.changed:
+		case <-time.After(max(min(time.Until(r.expires), maxPoll), minPoll)):
+		}
+	}
+}
+
+// fetch fetches a key and stores it, or the failure. The state of the record is
+// "superseded" if another replica has taken over.
+func (s *KeySource) fetch(ctx context.Context, generation int64) *record {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
+	defer cancel()
+	key, expires, err := s.cfg.Fetch(ctx)
+	r := &record{generation: generation, key: key, expires: cmp.Or(expires, time.Now().Add(never))}
+	if err != nil || !r.valid() {
+		err = cmp.Or(err, errors.New("Fetch returned an empty or expired key"))
+		r = &record{generation: generation, expires: time.Now().Add(s.cfg.MinInterval), err: fmt.Errorf("fleet: fetching an access key: %w", err)}
+	}
+	if !s.put(r) {
+		r.state = "superseded"
+	} else if r.err != nil {
+		s.failed.Store(r)
+	}
+	return r
+}
+
+// follow adopts the keys that the store announces. After each connect it first
+// writes the current key to the store, which may have lost it.
+func (s *KeySource) follow(ctx context.Context) {
+	sub := s.rdb.Subscribe(ctx, s.key)
+	context.AfterFunc(ctx, func() { _ = sub.Close() })
+	for message := range sub.ChannelWithSubscriptions() {
+		_, _ = s.runBounded(ctx, probeScript) // the store may be available again
+		current := load(&s.current)
+		if _, connected := message.(*redis.Subscription); connected && current.valid() {
+			s.put(current)
+		}
+		if r := s.claim(current.generation, false); r.valid() {
+			s.next.Store(r)
+			if r.key != current.key {
+				go s.AccessKey(ctx, current.key) //nolint:errcheck // calls obtain, which returns r
+			}
+		}
+		if len(s.changed) == 0 { // nothing else sends
+			s.changed <- struct{}{}
+		}
+	}
+}
+
+// claim returns a newer record from the store. If there is none, it claims the
+// fetch if mayFetch is set. The record expires when its state does, which is one
+// of
+//
+//	"stored"   the record is newer
+//	"granted"  this replica fetches a key with the generation of the record
+//	"busy"     another replica fetches
+//	"failed"   the last fetch failed, and the next one must wait
+//	"done"     the last fetch succeeded, and the next one must wait
+func (s *KeySource) claim(generation int64, mayFetch bool) *record {
+	now := time.Now() // before the command, so that nothing expires later here than in the store
+	if failed := load(&s.failed); mayFetch && now.Before(failed.expires) {
+		return failed
+	}
+	reply, err := s.run(context.Background(), claimScript, generation, mayFetch, (s.cfg.FetchTimeout + storeTimeout).Milliseconds())
+	if err != nil && mayFetch && s.cfg.FetchWithoutStore {
+		s.failed.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)}) // until the next fetch
+		return &record{state: "granted", generation: max(now.UnixMilli(), generation+1)}
+	}
+	if err != nil {
+		return &record{err: err}
+	}
+	r := &record{state: reply[0].(string), generation: reply[1].(int64), expires: now.Add(time.Duration(reply[2].(int64)) * time.Millisecond)}
+	if r.state == "stored" {
+		r.key, r.err = s.open(reply[3].(string), r.generation)
+	} else if r.state == "failed" {
+		r.err = errors.New("fleet: fetching an access key failed in another replica")
+		s.failed.Store(r)
+	}
+	return r
+}
+
+// put stores a record. It reports false if the store has a newer record or if
+// another replica fetches one, and true if the store is unavailable.
+func (s *KeySource) put(r *record) bool {
+	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(r.expires).Milliseconds(), s.cfg.MinInterval.Milliseconds())
+	return err != nil || reply[0] == int64(1)
+}
+
+// sealed begins an encrypted key in the store. No access key begins with it.
+const sealed = "\x00"
+
+func (s *KeySource) seal(r *record) string {
+	if s.cfg.AEAD == nil || r.key == "" {
+		return r.key
+	}
+	nonce := make([]byte, s.cfg.AEAD.NonceSize())
+	_, _ = rand.Read(nonce) // never fails
+	return sealed + string(s.cfg.AEAD.Seal(nonce, nonce, []byte(r.key), fmt.Append(nil, s.key, r.generation)))
+}
+
+func (s *KeySource) open(stored string, generation int64) (string, error) {
+	data, isSealed := strings.CutPrefix(stored, sealed)
+	if !isSealed && s.cfg.AEAD == nil {
+		return data, nil
+	}
+	if isSealed && s.cfg.AEAD != nil && len(data) >= s.cfg.AEAD.NonceSize() {
+		nonce, ciphertext := []byte(data[:s.cfg.AEAD.NonceSize()]), []byte(data[s.cfg.AEAD.NonceSize():])
+		if key, err := s.cfg.AEAD.Open(nil, nonce, ciphertext, fmt.Append(nil, s.key, generation)); err == nil {
+			return string(key), nil
+		}
+	}
+	return "", fmt.Errorf("fleet: the access key in the store was not encrypted with this AEAD; set the same AEAD in all replicas, or delete the Redis key %s", s.key)
+}
+
+// The record in the store is a hash. gen, key and exp are the stored key. claim
+// is the generation of the last fetch, state its state until the time till. All
+// times are milliseconds of the store's clock.
+
+var claimScript = redis.NewScript(`
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local h = redis.call('HMGET', KEYS[1], 'gen', 'exp', 'claim', 'till', 'state', 'key')
+local gen, exp, claim, till = tonumber(h[1] or 0), tonumber(h[2] or 0), tonumber(h[3] or 0), tonumber(h[4] or 0)
+if gen > tonumber(ARGV[1]) and exp > now then return {'stored', gen, exp - now, h[6]} end
+if till > now or ARGV[2] == '0' then return {till > now and h[5] or '', claim, math.max(till - now, 0)} end
+claim = math.max(now, claim + 1, gen + 1, ARGV[1] + 1)
+redis.call('HSET', KEYS[1], 'claim', claim, 'till', now + ARGV[3], 'state', 'busy')
+redis.call('PEXPIRE', KEYS[1], 2592000000)
+return {'granted', claim, tonumber(ARGV[3])}
+`)
+
+// putScript is fenced: it stores nothing older than the stored key, and nothing
+// while another replica has a lease.
+var putScript = redis.NewScript(`
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local gen, key = tonumber(ARGV[1]), ARGV[2]
+local h = redis.call('HMGET', KEYS[1], 'gen', 'claim', 'till', 'state')
+local claim, busy = tonumber(h[2] or 0), h[4] == 'busy' and tonumber(h[3]) > now
+if tonumber(h[1] or 0) >= gen or (busy and claim ~= gen) then return {0} end
+redis.call('HSET', KEYS[1], 'claim', math.max(gen, claim), 'till', now + ARGV[4], 'state', key == '' and 'failed' or 'done')
+if key ~= '' then redis.call('HSET', KEYS[1], 'gen', gen, 'key', key, 'exp', now + ARGV[3]) end
+redis.call('PEXPIRE', KEYS[1], 2592000000)
+redis.call('PUBLISH', KEYS[1], gen)
+return {1}
+`)

@@ -1,0 +1,507 @@
+//go:build unix
+
+package fleet_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/fleet"
+)
+
+// TestMain runs a test binary that was started by a test as a replica or as the
+// reaper.
+func TestMain(m *testing.M) {
+	if text := os.Getenv("FLEET_REPLICA"); text != "" {
+		runReplica(text)
+		return
+	}
+	if os.Getenv("FLEET_REAPER") != "" {
+		runReaper()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// The reaper kills the processes that a test binary leaves behind, such as after
+// a timeout of the test: it reads their ids and kills them when its input ends.
+var reaper = sync.OnceValue(func() io.Writer {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "FLEET_REAPER=1")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		panic(err)
+	}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	return input
+})
+
+func runReaper() {
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	alive := make(map[int]bool)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		id, _ := strconv.Atoi(in.Text())
+		alive[max(id, -id)] = id > 0
+	}
+	for id := range maps.Keys(alive) {
+		if alive[id] {
+			_ = syscall.Kill(id, syscall.SIGKILL)
+		}
+	}
+}
+
+// A process is killed when the test ends.
+type process struct {
+	*exec.Cmd
+	wait func() error
+}
+
+func startProcess(t testing.TB, cmd *exec.Cmd) *process {
+	t.Helper()
+	require.NoError(t, cmd.Start())
+	fmt.Fprintln(reaper(), cmd.Process.Pid)
+	p := &process{cmd, sync.OnceValue(func() error {
+		err := cmd.Wait()
+		fmt.Fprintln(reaper(), -cmd.Process.Pid)
+		return err
+	})}
+	t.Cleanup(p.kill)
+	return p
+}
+
+func (p *process) signal(s syscall.Signal) { _ = p.Process.Signal(s) }
+
+// kill kills the process and waits for its end.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	_ = p.wait()
+}
+
+// A redisServer is a process on a free port, without data on disk.
+type redisServer struct {
+	*process
+	t    testing.TB
+	addr string
+	args []string
+	*redis.Client
+}
+
+// startRedis starts a server. Without redis-server the test is skipped, in CI it
+// fails.
+func startRedis(t testing.TB, args ...string) *redisServer {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		const text = "redis-server is not installed: apt-get install redis-server, or brew install redis"
+		if os.Getenv("CI") != "" {
+			t.Fatal(text)
+		}
+		t.Skip(text)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := &redisServer{t: t, addr: listener.Addr().String(), args: args}
+	require.NoError(t, listener.Close())
+	r.Client = redis.NewClient(&redis.Options{Addr: r.addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = r.Client.Close() })
+	r.start()
+	return r
+}
+
+// start also restarts a server that was killed, without its data.
+func (r *redisServer) start() {
+	r.t.Helper()
+	_, port, _ := net.SplitHostPort(r.addr)
+	args := append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", r.t.TempDir()}, r.args...)
+	r.process = startProcess(r.t, exec.Command("redis-server", args...))
+	await(r.t, 5*time.Second, "redis-server starts", func() bool {
+		conn, err := net.Dial("tcp", r.addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+// commands returns how often the server ran a command.
+func (r *redisServer) commands(name string) (n int) {
+	_, line, found := strings.Cut(r.Info(r.t.Context(), "commandstats").Val(), "cmdstat_"+name+":calls=")
+	if found {
+		_, err := fmt.Sscan(strings.Split(line, ",")[0], &n)
+		require.NoError(r.t, err)
+	}
+	return n
+}
+
+const redisKey = "msgpush:key:{acme}"
+
+// await polls a condition that another process changes.
+func await(t testing.TB, timeout time.Duration, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(timeout); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v: %s", timeout, what)
+		}
+	}
+}
+
+// A service issues access keys and answers calls. A new key invalidates the one
+// before it.
+type service struct {
+	*httptest.Server
+	fetchTime atomic.Int64 // how long issuing a key takes
+	failing   atomic.Bool  // issuing fails
+	fixed     atomic.Bool  // the same key is issued again
+	stranger  string       // the User-Agent of a replica whose keys are all rejected
+
+	mu       sync.Mutex
+	key      string
+	issued   []time.Time
+	rejected int
+	arrivals []time.Time // of calls
+}
+
+func newService(t testing.TB) *service {
+	s := &service{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/issue", s.issue)
+	mux.HandleFunc("/api/open/forwardRule/list", s.list)
+	s.Server = httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *service) issue(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	s.issued = append(s.issued, time.Now())
+	n := len(s.issued)
+	s.mu.Unlock()
+	time.Sleep(time.Duration(s.fetchTime.Load()))
+	if s.failing.Load() {
+		http.Error(w, "failing", http.StatusServiceUnavailable)
+		return
+	}
+	if s.fixed.Load() {
+		n = 0
+	}
+	s.mu.Lock()
+	s.key = fmt.Sprintf("secret-key-%d", n)
+	_, _ = io.WriteString(w, s.key)
+	s.mu.Unlock()
+}
+
+func (s *service) list(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	s.mu.Lock()
+	s.arrivals = append(s.arrivals, time.Now())
+	ok := r.Header.Get("access-key") == s.key && (s.stranger == "" || r.UserAgent() != s.stranger)
+	if !ok {
+		s.rejected++
+	}
+	s.mu.Unlock()
+	if ok {
+		_, _ = io.WriteString(w, `{"code":200,"msg":"ok","data":{"pageNum":1,"pageSize":20,"total":0,"pages":0,"list":[]}}`)
+		return
+	}
+	_, _ = io.WriteString(w, `{"code":401,"msg":"access key","data":null}`)
+}
+
+// reject invalidates the current key.
+func (s *service) reject() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.key = "none"
+}
+
+func (s *service) currentKey() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.key
+}
+
+func (s *service) issues() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.issued)
+}
+
+// reset forgets the calls, and returns their times and the number of rejected ones.
+func (s *service) reset() (arrivals []time.Time, rejected int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	arrivals, rejected = s.arrivals, s.rejected
+	s.arrivals, s.rejected = nil, 0
+	return arrivals, rejected
+}
+
+// A config configures a replica. The zero values are the defaults of fleet.
+type config struct {
+	Redis, Service, UserAgent string
+	OwnKey                    bool // the replica caches a key of its own: no fleet
+	FetchTimeout, MinInterval time.Duration
+	Early, Validity           time.Duration // of a key
+	Hold                      string        // a fetch ignores its context and lasts until this file exists
+	Encrypt, WithoutStore     bool
+	Rate, Burst               int // per second; 0 for no limiter
+	CallTimeout               time.Duration
+}
+
+// A result is what a replica returns for a command.
+type result struct {
+	OK, Failed       int
+	Errors           map[string]int
+	Key, Text        string
+	Elapsed, Longest time.Duration
+}
+
+// A replica is a process of the test binary.
+type replica struct {
+	*process
+	t   testing.TB
+	in  io.Writer
+	out *bufio.Scanner
+}
+
+func startReplica(t testing.TB, c config) *replica {
+	t.Helper()
+	text, err := json.Marshal(c)
+	require.NoError(t, err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "FLEET_REPLICA="+string(text), "GOMAXPROCS=2")
+	cmd.Stderr = os.Stderr
+	r := &replica{t: t}
+	r.in, err = cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	r.out = bufio.NewScanner(out)
+	r.process = startProcess(t, cmd)
+	require.True(t, r.out.Scan(), "the replica is ready")
+	return r
+}
+
+func startReplicas(t testing.TB, n int, c config) []*replica {
+	t.Helper()
+	replicas := make([]*replica, n)
+	for i := range replicas {
+		replicas[i] = startReplica(t, c)
+	}
+	return replicas
+}
+
+// begin sends a command; the function returns its result, the zero result if the
+// replica was killed.
+func (r *replica) begin(format string, args ...any) func() result {
+	fmt.Fprintf(r.in, format+"\n", args...)
+	return func() (res result) {
+		if r.out.Scan() {
+			require.NoError(r.t, json.Unmarshal(r.out.Bytes(), &res))
+		}
+		return res
+	}
+}
+
+func (r *replica) do(format string, args ...any) result { return r.begin(format, args...)() }
+
+func beginAll(replicas []*replica, format string, args ...any) func() result {
+	var waits []func() result
+	for _, r := range replicas {
+		waits = append(waits, r.begin(format, args...))
+	}
+	return func() result {
+		sum := result{Errors: map[string]int{}}
+		for _, wait := range waits {
+			res := wait()
+			sum.OK += res.OK
+			sum.Failed += res.Failed
+			sum.Longest = max(sum.Longest, res.Longest)
+			for text, n := range res.Errors {
+				sum.Errors[text] += n
+			}
+		}
+		return sum
+	}
+}
+
+func doAll(replicas []*replica, format string, args ...any) result {
+	return beginAll(replicas, format, args...)()
+}
+
+// fetch obtains a key from the service.
+func (c config) fetch(ctx context.Context) (string, time.Time, error) {
+	if c.Hold != "" {
+		ctx = context.WithoutCancel(ctx)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Service+"/issue", nil)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	defer resp.Body.Close()
+	key, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return "", time.Time{}, fmt.Errorf("%s %w", resp.Status, err)
+	}
+	for c.Hold != "" {
+		if _, err := os.Stat(c.Hold); err == nil {
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	var expires time.Time
+	if c.Validity > 0 {
+		expires = time.Now().Add(c.Validity)
+	}
+	return string(key), expires, nil
+}
+
+// runReplica is the main function of a replica: each line of its input is a
+// command, each line of its output a result.
+func runReplica(text string) {
+	var c config
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		panic(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: c.Redis, ContextTimeoutEnabled: true})
+	cfg := fleet.KeyConfig{
+		Name: "acme", Fetch: c.fetch, Early: c.Early, FetchTimeout: c.FetchTimeout,
+		MinInterval: c.MinInterval, FetchWithoutStore: c.WithoutStore,
+	}
+	if c.Encrypt {
+		cfg.AEAD = newAEAD("0123456789abcdef")
+	}
+	source, err := fleet.NewKeySource(rdb, cfg)
+	if err != nil {
+		panic(err)
+	}
+	var keys msgpush.AccessKeySource = source
+	if c.OwnKey {
+		keys = msgpush.CachedAccessKey(c.fetch, c.Early)
+	}
+	opts := []msgpush.Option{
+		msgpush.WithAccessKeySource(keys), msgpush.WithRejectedKeyCodes(401),
+		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}), // so that failures are seen
+	}
+	if c.UserAgent != "" {
+		opts = append(opts, msgpush.WithUserAgent(c.UserAgent))
+	}
+	if c.Rate > 0 {
+		limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: c.Rate, Per: time.Second, Burst: c.Burst})
+		if err != nil {
+			panic(err)
+		}
+		opts = append(opts, msgpush.WithRateLimiter(limiter))
+	}
+	client, err := msgpush.NewClient(c.Service, "", opts...)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("ready")
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		var command, rejected string
+		var n int
+		var d time.Duration
+		words := strings.Fields(in.Text())
+		command = words[0]
+		if command == "key" && len(words) > 1 {
+			rejected = words[1]
+		} else if len(words) > 2 {
+			n, _ = strconv.Atoi(words[1])
+			d, _ = time.ParseDuration(words[2])
+		}
+		var res result
+		begin := time.Now()
+		switch command {
+		case "call": // n callers, once each or for d
+			res = c.call(client, n, d)
+		case "key":
+			res.Key, err = keys.AccessKey(context.Background(), rejected)
+			if err != nil {
+				res.Text = err.Error()
+			}
+		case "hot": // n keys
+			for range n {
+				_, _ = keys.AccessKey(context.Background(), "")
+			}
+		case "print":
+			res.Text = fmt.Sprintf("%v %+v %#v %s %x %+v", source, source, source, source, source, struct{ s *fleet.KeySource }{source})
+		}
+		res.Elapsed = time.Since(begin)
+		text, _ := json.Marshal(res)
+		fmt.Println(string(text))
+	}
+}
+
+func (c config) call(client *msgpush.Client, callers int, d time.Duration) result {
+	res := result{Errors: map[string]int{}}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range callers {
+		wg.Go(func() {
+			for first := true; first || time.Since(start) < d; first = false {
+				ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.CallTimeout, time.Minute))
+				begin := time.Now()
+				_, err := client.ForwardRuleList(ctx, msgpush.PageRequest{})
+				elapsed := time.Since(begin)
+				cancel()
+				mu.Lock()
+				res.Longest = max(res.Longest, elapsed)
+				if err == nil {
+					res.OK++
+				} else {
+					res.Failed++
+					if len(res.Errors) < 5 {
+						res.Errors[err.Error()]++
+					}
+				}
+				mu.Unlock()
+				if d > 0 && (err != nil || c.Rate == 0) {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return res
+}
+
+// worstSecond returns the most times in any second.
+func worstSecond(times []time.Time) (worst int) {
+	times = slices.SortedFunc(slices.Values(times), time.Time.Compare)
+	first := 0
+	for last := range times {
+		for times[last].Sub(times[first]) >= time.Second {
+			first++
+		}
+		worst = max(worst, last-first+1)
+	}
+	return worst
+}

@@ -1,0 +1,506 @@
+//go:build unix
+
+package fleet_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/fleet"
+)
+
+// The tests of this file use a real redis-server and real processes. They log
+// the figures of the README.
+
+func TestReplicasWithTheirOwnKeysInvalidateEachOther(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, OwnKey: true})
+	sum := doAll(replicas, "call 5 2s")
+	_, rejected := service.reset()
+	t.Logf("without fleet, 20 replicas of 5 callers, 2 s: %d fetches, %d of %d calls failed, %d requests rejected",
+		service.issues(), sum.Failed, sum.OK+sum.Failed, rejected)
+	assert.Greater(t, service.issues(), 20)
+	assert.Positive(t, sum.Failed)
+}
+
+func TestOneFetchForAllReplicas(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	service.fetchTime.Store(int64(100 * time.Millisecond))
+	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, MinInterval: 200 * time.Millisecond})
+	sum := doAll(replicas, "call 50 0s")
+	assert.Equal(t, result{OK: 1000, Errors: map[string]int{}}, result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
+	assert.Equal(t, 1, service.issues(), "fetches at a cold start")
+	t.Logf("20 replicas of 50 callers, cold start: %d fetch, %d failed calls, slowest %v", service.issues(), sum.Failed, sum.Longest)
+	for n := range 3 {
+		service.reject()
+		sum = doAll(replicas, "call 50 0s")
+		assert.Equal(t, result{OK: 1000, Errors: map[string]int{}}, result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
+		assert.Equal(t, n+2, service.issues(), "fetches after rejection %d", n+1)
+	}
+	load := beginAll(replicas, "call 5 2s")
+	service.reset()
+	for n := range 3 { // while calls are made
+		await(t, 5*time.Second, "calls with the key", func() bool {
+			service.mu.Lock()
+			defer service.mu.Unlock()
+			return len(service.arrivals) > 200*(n+1)
+		})
+		time.Sleep(250 * time.Millisecond) // MinInterval: the time is the subject
+		service.reject()
+	}
+	sum = load()
+	_, rejected := service.reset()
+	assert.Zero(t, sum.Failed, sum.Errors)
+	assert.Equal(t, 7, service.issues())
+	t.Logf("7 keys for 20 replicas: %d fetches, %d failed calls, %d requests rejected in 3 rotations under load", service.issues(), sum.Failed, rejected)
+}
+
+func TestExpiringKeyIsReplacedEarlyByOneFetch(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL, Validity: 1500 * time.Millisecond, Early: 500 * time.Millisecond})
+	sum := doAll(replicas, "call 5 2500ms")
+	_, rejected := service.reset()
+	assert.Zero(t, sum.Failed, sum.Errors)
+	assert.Equal(t, 3, service.issues(), "at 0, 1 and 2 s")
+	t.Logf("keys replaced early: %d fetches in 2.5 s, %d of %d requests rejected", service.issues(), rejected, sum.OK)
+}
+
+func TestExpiryIsStoredOnTheClockOfTheStore(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL, Validity: 10 * time.Second})
+	replica.do("key")
+	now := rdb.Time(t.Context()).Val()
+	expires, err := rdb.HGet(t.Context(), redisKey, "exp").Int64()
+	require.NoError(t, err)
+	assert.InDelta(t, 10, time.UnixMilli(expires).Sub(now).Seconds(), 1)
+}
+
+func TestReplicaKilledInFetchIsReplaced(t *testing.T) {
+	for _, million := range []bool{false, true} {
+		name := "empty store"
+		if million {
+			name = "1 million expiring keys"
+		}
+		t.Run(name, func(t *testing.T) {
+			rdb, service := startRedis(t, "--hz", "1"), newService(t)
+			if million {
+				fill := redis.NewScript(`for i = 1, 100000 do redis.call('SET', KEYS[1] .. ARGV[1] .. ':' .. i, 'x', 'PX', 1500 + i % 1000) end return {1}`)
+				for n := range 10 {
+					require.NoError(t, fill.Run(t.Context(), redis.NewClient(&redis.Options{Addr: rdb.addr}), []string{"fill"}, n).Err())
+				}
+			}
+			dead := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: time.Second, Hold: "/nonexistent"})
+			others := startReplicas(t, 3, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: time.Second})
+			dead.begin("key")
+			await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
+			begin := time.Now()
+			dead.kill()
+			sum := doAll(others, "call 10 0s")
+			t.Logf("killed in a fetch with a FetchTimeout of 1 s: the others waited %v", sum.Longest)
+			assert.Zero(t, sum.Failed, sum.Errors)
+			assert.Equal(t, 2, service.issues())
+			service.mu.Lock()
+			assert.Less(t, service.issued[1].Sub(begin), 2*time.Second+300*time.Millisecond, "FetchTimeout + 1 s")
+			service.mu.Unlock()
+		})
+	}
+}
+
+func TestKeyOfStoppedReplicaIsDiscarded(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	hold := filepath.Join(t.TempDir(), "hold")
+	stopped := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 500 * time.Millisecond, Hold: hold})
+	other := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 500 * time.Millisecond})
+	wait := stopped.begin("key")
+	await(t, 5*time.Second, "the fetch begins", func() bool { return service.currentKey() == "secret-key-1" })
+	stopped.signal(syscall.SIGSTOP)
+	assert.Equal(t, "secret-key-2", other.do("key").Key)
+	require.NoError(t, os.WriteFile(hold, nil, 0o600)) // the fetch returns when the process continues
+	stopped.signal(syscall.SIGCONT)
+	assert.Equal(t, "secret-key-2", wait().Key, "the newer key")
+	assert.Equal(t, "secret-key-2", rdb.HGet(t.Context(), redisKey, "key").Val())
+	assert.Equal(t, "secret-key-2", startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key").Key)
+	assert.Equal(t, 2, service.issues())
+}
+
+// A replica whose fetch ignores its context does not wait for it once another
+// replica has a key.
+func TestHangingFetchIsAbandoned(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	hanging := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 300 * time.Millisecond, Hold: "/nonexistent"})
+	other := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 300 * time.Millisecond})
+	wait := hanging.begin("key")
+	await(t, 5*time.Second, "the fetch begins", func() bool { return service.currentKey() == "secret-key-1" })
+	assert.Equal(t, "secret-key-2", other.do("key").Key)
+	assert.Equal(t, "secret-key-2", wait().Key)
+}
+
+func TestKeyInHandNeedsNoStoreCommands(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
+	replica.do("key")
+	var before, after int
+	await(t, 5*time.Second, "the announcement of the key is processed", func() bool {
+		before = rdb.commands("evalsha") + rdb.commands("eval")
+		time.Sleep(100 * time.Millisecond)
+		return before == rdb.commands("evalsha")+rdb.commands("eval")
+	})
+	const calls = 1_000_000
+	res := replica.do("hot %d 0s", calls)
+	after = rdb.commands("evalsha") + rdb.commands("eval")
+	assert.Equal(t, before, after)
+	t.Logf("key in hand: %d store commands in %d calls of AccessKey, %v each", after-before, calls, res.Elapsed/calls)
+}
+
+func TestFailedFetchIsRetriedOncePerMinInterval(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	service.failing.Store(true)
+	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL})
+	sum := doAll(replicas, "call 10 5s")
+	t.Logf("failing fetch, 200 callers, 5 s: %d fetches, %d store commands", service.issues(), rdb.commands("evalsha"))
+	assert.Zero(t, sum.OK)
+	assert.GreaterOrEqual(t, service.issues(), 4)
+	assert.LessOrEqual(t, service.issues(), 6)
+	service.mu.Lock()
+	for i := range service.issued[1:] {
+		assert.GreaterOrEqual(t, service.issued[i+1].Sub(service.issued[i]), 990*time.Millisecond, "MinInterval")
+	}
+	service.mu.Unlock()
+	assert.Less(t, rdb.commands("evalsha"), 1000, "the callers do not reach the store")
+	service.failing.Store(false)
+	await(t, 5*time.Second, "the service issues keys again", func() bool { return doAll(replicas[:1], "call 1 0s").OK == 1 })
+}
+
+func TestSameKeyIssuedAgainIsFetchedOncePerMinInterval(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	service.fixed.Store(true)
+	service.stranger = "rejected"
+	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL, UserAgent: "rejected"})
+	begin := time.Now()
+	sum := doAll(replicas, "call 5 2s")
+	elapsed := time.Since(begin)
+	assert.Zero(t, sum.OK)
+	t.Logf("the same key issued again and always rejected: %d fetches in %v", service.issues(), elapsed)
+	assert.LessOrEqual(t, service.issues(), int(elapsed/time.Second)+1)
+}
+
+func TestReplicaThatIsAlwaysRejected(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	service.stranger = "stranger"
+	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL})
+	stranger := startReplica(t, config{Redis: rdb.addr, Service: service.URL, UserAgent: "stranger"})
+	begin := time.Now()
+	rejected := stranger.begin("call 5 3s")
+	sum := doAll(replicas, "call 5 3s")
+	assert.Zero(t, rejected().OK)
+	elapsed := time.Since(begin)
+	t.Logf("a replica is always rejected: %d fetches in %v, %d of %d calls of the others failed", service.issues(), elapsed, sum.Failed, sum.OK+sum.Failed)
+	assert.LessOrEqual(t, service.issues(), int(elapsed/time.Second)+1)
+	assert.Zero(t, sum.Failed, sum.Errors)
+}
+
+func TestStoreOutageWithKeyInHand(t *testing.T) {
+	for name, outage := range map[string]func(*redisServer){
+		"killed":  func(r *redisServer) { r.kill() },
+		"hanging": func(r *redisServer) { r.signal(syscall.SIGSTOP) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb, service := startRedis(t), newService(t)
+			replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL})
+			doAll(replicas, "call 5 100ms")
+			load := beginAll(replicas, "call 5 5s")
+			outage(rdb)
+			sum := load()
+			assert.Zero(t, sum.Failed, sum.Errors)
+			assert.Equal(t, 1, service.issues())
+			t.Logf("store %s for 5 s, key in hand: %d of %d calls failed, %d further fetches, slowest call %v", name, sum.Failed, sum.OK, service.issues()-1, sum.Longest)
+			if name == "hanging" {
+				return
+			}
+			rdb.start() // without data
+			begin := time.Now()
+			await(t, 5*time.Second, "a replica writes the key back", func() bool {
+				return rdb.HGet(t.Context(), redisKey, "key").Val() == "secret-key-1"
+			})
+			t.Logf("an empty restart has the key back after %v", time.Since(begin))
+			assert.Equal(t, "secret-key-1", startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key").Key)
+			assert.Equal(t, 1, service.issues())
+		})
+	}
+}
+
+func TestStoreOutageWithoutKey(t *testing.T) {
+	for name, hooks := range map[string][2]func(*redisServer){
+		"killed":  {func(r *redisServer) { r.kill() }, func(r *redisServer) { r.start() }},
+		"hanging": {func(r *redisServer) { r.signal(syscall.SIGSTOP) }, func(r *redisServer) { r.signal(syscall.SIGCONT) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb, service := startRedis(t), newService(t)
+			replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
+			hooks[0](rdb)
+			first := replica.do("key")
+			assert.Contains(t, first.Text, "fleet: store unavailable")
+			assert.Less(t, first.Elapsed, 1200*time.Millisecond)
+			second := replica.do("key")
+			assert.Contains(t, second.Text, "fleet: store unavailable")
+			assert.Less(t, second.Elapsed, 100*time.Millisecond)
+			assert.Zero(t, service.issues())
+			hooks[1](rdb)
+			begin := time.Now()
+			await(t, 5*time.Second, "a key", func() bool { return replica.do("key").Key != "" })
+			t.Logf("store %s, no key: error after %v, then after %v; a key %v after the store is back", name,
+				first.Elapsed.Round(time.Millisecond), second.Elapsed.Round(time.Microsecond), time.Since(begin).Round(time.Millisecond))
+			assert.Less(t, time.Since(begin), 1500*time.Millisecond)
+		})
+	}
+}
+
+func TestFetchWithoutStore(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	rdb.kill()
+	replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL, WithoutStore: true})
+	assert.Equal(t, "secret-key-1", replica.do("key").Key)
+	begin := time.Now()
+	for time.Since(begin) < 1500*time.Millisecond { // always rejected
+		if key := replica.do("key").Key; key != "" {
+			replica.do("key %s", key)
+		}
+	}
+	assert.LessOrEqual(t, service.issues(), 3, "one fetch per MinInterval")
+	rdb.start()
+	await(t, 5*time.Second, "the key is written to the store", func() bool {
+		return rdb.HGet(t.Context(), redisKey, "key").Val() == service.currentKey()
+	})
+}
+
+// A failover may lead to a store with an older key.
+func TestOlderStoreIsHealed(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
+	replica.do("key")
+	older := rdb.Dump(t.Context(), redisKey).Val()
+	require.Equal(t, "secret-key-2", replica.do("key secret-key-1").Key)
+	require.NoError(t, rdb.RestoreReplace(t.Context(), redisKey, 0, older).Err())
+	require.Equal(t, "secret-key-1", rdb.HGet(t.Context(), redisKey, "key").Val())
+	require.NoError(t, rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+	await(t, 5*time.Second, "the newer key is back", func() bool { return rdb.HGet(t.Context(), redisKey, "key").Val() == "secret-key-2" })
+	assert.Equal(t, 2, service.issues())
+}
+
+// countingHook counts the scripts that are sent to the store.
+type countingHook struct{ running, maximum, total atomic.Int64 }
+
+func (*countingHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*countingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *countingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "evalsha" { // such as the commands of a new connection
+			return next(ctx, cmd)
+		}
+		h.total.Add(1)
+		h.maximum.Store(max(h.maximum.Load(), h.running.Add(1)))
+		defer h.running.Add(-1)
+		return next(ctx, cmd)
+	}
+}
+
+func TestOneProbeWhileStoreHangs(t *testing.T) {
+	rdb := startRedis(t)
+	hook := &countingHook{}
+	rdb.AddHook(hook)
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context()))
+	rdb.signal(syscall.SIGSTOP)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	require.ErrorIs(t, limiter.Wait(ctx), context.DeadlineExceeded)
+	assert.Less(t, time.Since(begin), 400*time.Millisecond, "the deadline of the call")
+	require.ErrorIs(t, limiter.Wait(t.Context()), fleet.ErrStoreUnavailable)
+	await(t, 2*time.Second, "the operations end", func() bool { return hook.running.Load() == 0 })
+	hook.maximum.Store(0)
+	hook.total.Store(0)
+	var longest time.Duration
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(5 * time.Millisecond) {
+		wg.Go(func() {
+			begin := time.Now()
+			err := limiter.Wait(t.Context())
+			mu.Lock()
+			defer mu.Unlock()
+			longest = max(longest, time.Since(begin))
+			assert.ErrorIs(t, err, fleet.ErrStoreUnavailable)
+		})
+	}
+	wg.Wait()
+	assert.LessOrEqual(t, hook.maximum.Load(), int64(1))
+	assert.LessOrEqual(t, hook.total.Load(), int64(4))
+	assert.Less(t, longest, 200*time.Millisecond)
+	rdb.signal(syscall.SIGCONT)
+	begin = time.Now()
+	await(t, 3*time.Second, "the limiter uses the store again", func() bool { return limiter.Wait(t.Context()) == nil })
+	t.Logf("store hangs: %d probes in 3 s, at most %d at a time, slowest call %v; in use %v after it is back",
+		hook.total.Load(), hook.maximum.Load(), longest, time.Since(begin))
+}
+
+func TestBudgetOfAllReplicas(t *testing.T) {
+	for _, tt := range []struct{ rate, burst, callers int }{{100, 1, 1}, {2000, 100, 10}} {
+		t.Run(fmt.Sprintf("%d per second", tt.rate), func(t *testing.T) {
+			rdb, service := startRedis(t), newService(t)
+			replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, Rate: tt.rate, Burst: tt.burst})
+			doAll(replicas, "call 1 0s")
+			service.reset()
+			var waits []func() result
+			for _, r := range replicas {
+				waits = append(waits, r.begin("call %d 4s", tt.callers))
+			}
+			var each []int
+			for _, wait := range waits {
+				res := wait()
+				each = append(each, res.OK)
+				assert.Zero(t, res.Failed, res.Errors)
+			}
+			arrivals, _ := service.reset()
+			slices.SortFunc(arrivals, time.Time.Compare)
+			mean := float64(len(arrivals)-1) / arrivals[len(arrivals)-1].Sub(arrivals[0]).Seconds()
+			worst := worstSecond(arrivals)
+			t.Logf("budget %d/s, burst %d, 20 replicas: mean %.1f/s, worst second %d, %d to %d calls a replica",
+				tt.rate, tt.burst, mean, worst, slices.Min(each), slices.Max(each))
+			assert.LessOrEqual(t, worst, (tt.rate+tt.burst)*115/100, "the delays of requests differ")
+			assert.Greater(t, mean, 0.9*float64(tt.rate))
+		})
+	}
+}
+
+func TestOverloadWithDeadlines(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, Rate: 200, Burst: 1, CallTimeout: 500 * time.Millisecond})
+	doAll(replicas, "call 1 0s")
+	service.reset()
+	begin := time.Now()
+	sum := doAll(replicas, "call 50 4s")
+	perSecond := float64(sum.OK) / time.Since(begin).Seconds()
+	t.Logf("1,000 callers with deadlines of 500 ms, budget 200/s: %.0f/s successful", perSecond)
+	assert.Greater(t, perSecond, 150.0)
+	for text := range sum.Errors {
+		assert.Contains(t, text, "fleet: request budget exceeded")
+	}
+}
+
+func TestSlotsOfStoppedReplicaAreDiscarded(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	replicas := startReplicas(t, 2, config{Redis: rdb.addr, Service: service.URL, Rate: 100, Burst: 1})
+	doAll(replicas, "call 1 0s")
+	service.reset()
+	load := beginAll(replicas, "call 100 4s")
+	await(t, 5*time.Second, "calls", func() bool {
+		service.mu.Lock()
+		defer service.mu.Unlock()
+		return len(service.arrivals) > 50
+	})
+	replicas[0].signal(syscall.SIGSTOP)
+	time.Sleep(1500 * time.Millisecond) // how long it is stopped is the subject
+	replicas[0].signal(syscall.SIGCONT)
+	sum := load()
+	arrivals, _ := service.reset()
+	t.Logf("a replica with 100 callers is stopped for 1.5 s, budget 100/s: worst second %d, %d failed calls", worstSecond(arrivals), sum.Failed)
+	assert.LessOrEqual(t, worstSecond(arrivals), 101+25+10, "the budget, and the slots of 250 ms")
+	assert.Zero(t, sum.Failed, sum.Errors)
+}
+
+func TestCostOfLimitedCall(t *testing.T) {
+	rdb := startRedis(t)
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1_000_000})
+	require.NoError(t, err)
+	const calls = 5000
+	begin := time.Now()
+	for range calls {
+		require.NoError(t, limiter.Wait(t.Context()))
+	}
+	t.Logf("a limited call, one caller: %v more", time.Since(begin)/calls)
+}
+
+func TestEncryptedKeyIsInvisible(t *testing.T) {
+	for _, encrypt := range []bool{true, false} {
+		t.Run(fmt.Sprintf("encrypted=%v", encrypt), func(t *testing.T) {
+			rdb, service := startRedis(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000"), newService(t)
+			monitor, err := net.Dial("tcp", rdb.addr)
+			require.NoError(t, err)
+			_, err = fmt.Fprint(monitor, "MONITOR\r\n")
+			require.NoError(t, err)
+			seen := make(chan string, 1)
+			go func() {
+				var text strings.Builder
+				for in := bufio.NewScanner(monitor); in.Scan(); {
+					text.WriteString(in.Text())
+				}
+				seen <- text.String()
+			}()
+			replicas := startReplicas(t, 3, config{Redis: rdb.addr, Service: service.URL, Encrypt: encrypt, MinInterval: 100 * time.Millisecond})
+			doAll(replicas, "call 5 0s")
+			service.reject()
+			doAll(replicas, "call 5 0s")
+			require.Equal(t, 2, service.issues())
+			printed := replicas[0].do("print").Text
+			assert.Contains(t, printed, "fleet.KeySource(acme)")
+			slow := fmt.Sprint(rdb.SlowLogGet(t.Context(), 10000).Val())
+			stored := fmt.Sprint(rdb.HGetAll(t.Context(), redisKey).Val())
+			service.failing.Store(true)
+			service.reject()
+			failed := doAll(replicas, "call 5 0s").Errors
+			rdb.kill()
+			unavailable := doAll(replicas, "call 5 0s").Errors
+			monitored := <-seen
+			assert.NotEmpty(t, failed)
+			assert.NotEmpty(t, unavailable)
+			assert.NotContains(t, fmt.Sprint(printed, failed, unavailable), "secret-key")
+			for where, text := range map[string]string{"SLOWLOG": slow, "MONITOR": monitored, "HGETALL": stored} {
+				assert.NotEmpty(t, text)
+				assert.Equal(t, !encrypt, strings.Contains(text, "secret-key"), where)
+			}
+		})
+	}
+}
+
+// Redis quotes the arguments of a command that is disabled.
+func TestErrorOfDisabledCommandHasNoKey(t *testing.T) {
+	rdb := startRedis(t, "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
+	for range 2 {
+		source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", FetchWithoutStore: true, MinInterval: time.Millisecond,
+			Fetch: func(context.Context) (string, time.Time, error) { return "secret-key", time.Time{}, nil }})
+		require.NoError(t, err)
+		defer source.Close()
+		key, err := source.AccessKey(t.Context(), "")
+		require.NoError(t, err)
+		assert.Equal(t, "secret-key", key)
+		time.Sleep(2 * time.Millisecond)
+		_, err = source.AccessKey(t.Context(), "other")
+		require.NoError(t, err)
+	}
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+	require.NoError(t, err)
+	err = limiter.Wait(t.Context())
+	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
+	assert.Regexp(t, `^fleet: store unavailable: ERR unknown command 'evalsha'$`, err.Error())
+}
