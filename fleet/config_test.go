@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,6 +184,43 @@ func TestFetchOfUnusableKeyIsAnError(t *testing.T) {
 			defer source.Close()
 			_, err = source.AccessKey(t.Context(), "")
 			require.EqualError(t, err, "fleet: fetching an access key: Fetch returned an empty or expired key")
+		})
+	}
+}
+
+// Only the clock of the store counts.
+func TestClockOfTheStoreMayDiffer(t *testing.T) {
+	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(skew.String(), func(t *testing.T) {
+			server := miniredis.RunT(t)
+			server.SetTime(time.Now().Add(skew))
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+			defer rdb.Close()
+			var fetches atomic.Int64
+			fetch := func(context.Context) (string, time.Time, error) {
+				fetches.Add(1)
+				return "secret-key", time.Now().Add(500 * time.Millisecond), nil
+			}
+			newKey := func() {
+				source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetch, MinInterval: time.Millisecond})
+				require.NoError(t, err)
+				defer source.Close()
+				key, err := source.AccessKey(t.Context(), "")
+				require.NoError(t, err)
+				assert.Equal(t, "secret-key", key)
+			}
+			newKey()
+			newKey()
+			assert.Equal(t, int64(1), fetches.Load())
+			server.SetTime(time.Now().Add(skew + 600*time.Millisecond))
+			newKey()
+			assert.Equal(t, int64(2), fetches.Load(), "the key has expired")
+			limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
+			require.NoError(t, err)
+			begin := time.Now()
+			require.NoError(t, limiter.Wait(t.Context()))
+			require.NoError(t, limiter.Wait(t.Context()))
+			assert.InDelta(t, 0.1, time.Since(begin).Seconds(), 0.09)
 		})
 	}
 }

@@ -261,7 +261,7 @@ func (s *service) reset() (arrivals []time.Time, rejected int) {
 // A config configures a replica. The zero values are the defaults of fleet.
 type config struct {
 	Redis, Service, UserAgent string
-	OwnKey                    bool // the replica caches a key of its own: no fleet
+	OwnKey                    bool // the replica does not use fleet
 	FetchTimeout, MinInterval time.Duration
 	Early, Validity           time.Duration // of a key
 	Hold                      string        // a fetch ignores its context and lasts until this file exists
@@ -270,7 +270,7 @@ type config struct {
 	CallTimeout               time.Duration
 }
 
-// A result is what a replica returns for a command.
+// A result is the response of a replica to a command.
 type result struct {
 	OK, Failed       int
 	Errors           map[string]int

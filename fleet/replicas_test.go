@@ -336,8 +336,11 @@ func TestOneProbeWhileStoreHangs(t *testing.T) {
 	begin := time.Now()
 	require.ErrorIs(t, limiter.Wait(ctx), context.DeadlineExceeded)
 	assert.Less(t, time.Since(begin), 400*time.Millisecond, "the deadline of the call")
+	await(t, 2*time.Second, "the operation ends", func() bool { return hook.running.Load() == 0 })
+	time.Sleep(50 * time.Millisecond)
+	begin = time.Now()
 	require.ErrorIs(t, limiter.Wait(t.Context()), fleet.ErrStoreUnavailable)
-	await(t, 2*time.Second, "the operations end", func() bool { return hook.running.Load() == 0 })
+	require.Less(t, time.Since(begin), 200*time.Millisecond, "the call with a deadline detected it")
 	hook.maximum.Store(0)
 	hook.total.Store(0)
 	var longest time.Duration
@@ -362,6 +365,18 @@ func TestOneProbeWhileStoreHangs(t *testing.T) {
 	await(t, 3*time.Second, "the limiter uses the store again", func() bool { return limiter.Wait(t.Context()) == nil })
 	t.Logf("store hangs: %d probes in 3 s, at most %d at a time, slowest call %v; in use %v after it is back",
 		hook.total.Load(), hook.maximum.Load(), longest, time.Since(begin))
+}
+
+func TestCancelledCallDoesNotMakeTheStoreUnavailable(t *testing.T) {
+	rdb := startRedis(t)
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context()))
+	require.NoError(t, rdb.Do(t.Context(), "CLIENT", "PAUSE", 300).Err())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, limiter.Wait(ctx), context.DeadlineExceeded)
+	require.NoError(t, limiter.Wait(t.Context()))
 }
 
 func TestBudgetOfAllReplicas(t *testing.T) {

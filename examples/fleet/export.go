@@ -1,0 +1,363 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// An export starts the replicas and waits until the queue is empty.
+type export struct {
+	replicas, rate int
+	dir, id        string
+	kill           bool
+	stdout, stderr io.Writer
+
+	temporary bool         // dir is removed at the end
+	issued    atomic.Int64 // access keys
+	service   *msgpushtest.Server
+}
+
+// A worker is the process of a replica.
+type worker struct {
+	name           string
+	cmd            *exec.Cmd
+	stdin          io.Closer // closing it stops the replica
+	stopped        chan struct{}
+	planned        atomic.Bool
+	files, records atomic.Int64
+}
+
+// An event is a line that a replica writes.
+type event struct {
+	Planned bool // all rules are in the queue
+	Rule    int64
+	Records int64
+}
+
+func (e *export) run(ctx context.Context, getenv func(string) string) (err error) {
+	redisURL, baseURL, accessKey := getenv("MSGPUSH_REDIS_URL"), getenv("MSGPUSH_BASE_URL"), getenv("MSGPUSH_ACCESS_KEY")
+	switch {
+	case (baseURL == "") != (accessKey == ""):
+		return errors.New("set both MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY, or neither to use the fake server")
+	case e.kill && redisURL == "":
+		return errors.New("-kill needs a real Redis; set MSGPUSH_REDIS_URL")
+	}
+	e.stderr = &lockedWriter{w: e.stderr}      // the replicas write to it too
+	resumable := redisURL != "" && e.dir != "" // also after this process has ended
+	if redisURL == "" {
+		embedded, err := miniredis.Run()
+		if err != nil {
+			return err
+		}
+		defer embedded.Close()
+		redisURL = "redis://" + embedded.Addr()
+		fmt.Fprintln(e.stderr, "MSGPUSH_REDIS_URL is not set: using an embedded Redis.")
+	}
+	if baseURL == "" {
+		e.service = msgpushtest.NewServer()
+		defer e.service.Close()
+		e.service.SetRecords(madeUpRecords())
+		baseURL = e.service.URL
+		fmt.Fprintln(e.stderr, "MSGPUSH_BASE_URL is not set: using a fake server with made-up records.")
+	}
+	rdb, err := newRedisClient(redisURL)
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	if err := ping(ctx, rdb); err != nil {
+		return err
+	}
+	if e.dir == "" {
+		if e.dir, err = os.MkdirTemp("", "fleet-"); err != nil {
+			return err
+		}
+		e.temporary = true
+		defer os.RemoveAll(e.dir) //nolint:errcheck // a temporary directory
+	} else if err := os.MkdirAll(e.dir, 0o750); err != nil {
+		return err
+	}
+	e.id = cmp.Or(e.id, strings.ToLower(rand.Text()[:10]))
+	issuer := httptest.NewServer(e.issuer(accessKey))
+	defer issuer.Close()
+	account := "example-" + rand.Text() // the secret is new too, so an earlier run cannot share its key
+	defer rdb.Del(context.WithoutCancel(ctx), "msgpush:key:{"+account+"}", "msgpush:rate:{"+account+"}")
+
+	begin := time.Now()
+	workers, err := e.start(replicaConfig{
+		RedisURL: redisURL, BaseURL: baseURL, IssuerURL: issuer.URL, Dir: e.dir, Export: e.id, Account: account, Rate: e.rate, Secret: newSecret(),
+	})
+	defer stop(workers)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stderr, "%d replicas, %d requests per second, export %s\n", e.replicas, e.rate, e.id)
+	inspector := asynq.NewInspectorFromRedisClient(rdb)
+	if err := e.wait(ctx, inspector, workers); err != nil {
+		if resumable {
+			return fmt.Errorf("%w; resume with -id %s -o %s", err, e.id, e.dir)
+		}
+		return err
+	}
+	elapsed := time.Since(begin)
+	stop(workers)
+	if _, err := inspector.DeleteAllCompletedTasks(queueName(e.id)); err == nil { // kept until here for planning
+		_ = inspector.DeleteQueue(queueName(e.id), true)
+	}
+	return e.report(workers, elapsed)
+}
+
+// A lockedWriter may be used concurrently.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+func newRedisClient(url string) (*redis.Client, error) {
+	opts, err := redis.ParseURL(url)
+	if err != nil { // err may include a password
+		return nil, errors.New("MSGPUSH_REDIS_URL is not valid; set it to a URL such as redis://localhost:6379/0")
+	}
+	opts.ContextTimeoutEnabled = true
+	redis.SetLogger(discard{}) // errors are returned
+	return redis.NewClient(opts), nil
+}
+
+type discard struct{}
+
+func (discard) Printf(context.Context, string, ...any) {}
+
+func ping(ctx context.Context, rdb *redis.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("the Redis of MSGPUSH_REDIS_URL does not respond: %w", err)
+	}
+	return nil
+}
+
+// issuer issues access keys to replicas. The API document does not show how an
+// access key is obtained, so a program for the real service needs its own.
+func (e *export) issuer(accessKey string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		e.issued.Add(1)
+		key := accessKey
+		if e.service != nil { // each key invalidates the one before it
+			key = "example-" + rand.Text()
+			e.service.SetAccessKey(key)
+		}
+		_, _ = io.WriteString(w, key)
+	})
+}
+
+// madeUpRecords returns 60 rules and 1,830 trigger records.
+func madeUpRecords() msgpushtest.Records {
+	var records msgpushtest.Records
+	for rule := int64(1); rule <= 60; rule++ {
+		records.ForwardRules = append(records.ForwardRules, msgpush.ForwardRule{
+			ID: rule, TokenID: msgpush.AllTokensID, RuleName: fmt.Sprintf("rule %d", rule), CreateTime: "2026-03-02 10:00:00",
+		})
+		for n := range rule {
+			records.ForwardLogs = append(records.ForwardLogs, msgpush.ForwardLog{
+				ID: rule*1000 + n, RuleID: rule, RuleName: fmt.Sprintf("rule %d", rule), CreateTime: "2026-11-05 18:00:00",
+			})
+		}
+	}
+	return records
+}
+
+// start starts the replicas. If it returns an error, some replicas may be
+// running.
+func (e *export) start(config replicaConfig) (workers []*worker, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	for n := range e.replicas {
+		w := &worker{name: fmt.Sprintf("replica %d", n+1), cmd: exec.Command(program), stopped: make(chan struct{})} //nolint:noctx // closing stdin stops it
+		text, err := json.Marshal(config)
+		if err != nil {
+			return workers, err
+		}
+		w.cmd.Env = append(os.Environ(), replicaVariable+"="+string(text))
+		w.cmd.Stderr = e.stderr
+		if w.stdin, err = w.cmd.StdinPipe(); err != nil {
+			return workers, err
+		}
+		output, err := w.cmd.StdoutPipe()
+		if err != nil {
+			return workers, err
+		}
+		if err := w.cmd.Start(); err != nil {
+			return workers, err
+		}
+		go w.read(output)
+		workers = append(workers, w)
+	}
+	return workers, nil
+}
+
+// read reads the events of a replica until it ends.
+func (w *worker) read(output io.Reader) {
+	defer close(w.stopped)
+	for in := bufio.NewScanner(output); in.Scan(); {
+		var ev event
+		if json.Unmarshal(in.Bytes(), &ev) != nil {
+			continue
+		}
+		if ev.Planned {
+			w.planned.Store(true)
+			continue
+		}
+		w.files.Add(1)
+		w.records.Add(ev.Records)
+	}
+	_ = w.cmd.Wait()
+}
+
+func (w *worker) running() bool {
+	select {
+	case <-w.stopped:
+		return false
+	default:
+		return true
+	}
+}
+
+// stop stops the replicas. They finish their tasks for at most 10 s.
+func stop(workers []*worker) {
+	var group sync.WaitGroup
+	for _, w := range workers {
+		_ = w.stdin.Close()
+		group.Go(func() {
+			select {
+			case <-w.stopped:
+			case <-time.After(10 * time.Second):
+				_ = w.cmd.Process.Kill()
+				<-w.stopped
+			}
+		})
+	}
+	group.Wait()
+}
+
+// wait shows the progress until no task is left.
+func (e *export) wait(ctx context.Context, inspector *asynq.Inspector, workers []*worker) error {
+	shown := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return errors.New("interrupted")
+		case <-time.After(250 * time.Millisecond):
+		}
+		running := slices.DeleteFunc(slices.Clone(workers), func(w *worker) bool { return !w.running() })
+		if len(running) == 0 {
+			return errors.New("all replicas have ended")
+		}
+		if !slices.ContainsFunc(running, func(w *worker) bool { return w.planned.Load() }) {
+			continue
+		}
+		info, err := inspector.GetQueueInfo(queueName(e.id))
+		if errors.Is(err, asynq.ErrQueueNotFound) { // no rules
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		left := info.Pending + info.Active + info.Scheduled + info.Retry
+		if text := fmt.Sprintf("%d of %d rules exported", info.Completed, info.Completed+left); text != shown {
+			fmt.Fprintln(e.stderr, text)
+			shown = text
+		}
+		if info.Archived > 0 {
+			return e.failure(inspector)
+		}
+		if left == 0 && !slices.ContainsFunc(running, func(w *worker) bool { return !w.planned.Load() }) {
+			return nil
+		}
+		if e.kill && workers[0].files.Load() > 0 && info.Pending > 0 { // it has tasks
+			e.kill = false
+			_ = workers[0].cmd.Process.Kill()
+			fmt.Fprintf(e.stderr, "%s was killed; the others finish its tasks in 1 to 2 minutes\n", workers[0].name)
+		}
+	}
+}
+
+// failure returns the error of a task that failed in all of its attempts.
+func (e *export) failure(inspector *asynq.Inspector) error {
+	tasks, err := inspector.ListArchivedTasks(queueName(e.id))
+	if err != nil || len(tasks) == 0 {
+		return errors.New("a task failed in all of its attempts")
+	}
+	return fmt.Errorf("rule %s: %s", tasks[0].Payload, tasks[0].LastErr)
+}
+
+// report checks and prints the result.
+func (e *export) report(workers []*worker, elapsed time.Duration) error {
+	left, _ := filepath.Glob(filepath.Join(e.dir, ".rule-*")) // by a killed replica
+	for _, file := range left {
+		_ = os.Remove(file)
+	}
+	files, err := filepath.Glob(filepath.Join(e.dir, "rule-*.jsonl"))
+	if err != nil {
+		return err
+	}
+	records := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file) //nolint:gosec // a file of this program
+		if err != nil {
+			return err
+		}
+		records += strings.Count(string(data), "\n")
+	}
+	where := " in " + e.dir
+	if e.temporary {
+		where = ", in files that are removed now (-o DIR keeps them)"
+	}
+	fmt.Fprintf(e.stdout, "%d records of %d rules%s: %.1f s\n", records, len(files), where, elapsed.Seconds())
+	for _, w := range workers {
+		fmt.Fprintf(e.stdout, "%s: %d files, %d records\n", w.name, w.files.Load(), w.records.Load())
+	}
+	fmt.Fprintf(e.stdout, "access keys fetched: %d\n", e.issued.Load())
+	if e.service != nil {
+		requests := e.service.Requests()
+		first, worst := 0, 0
+		for last := range requests {
+			for requests[last].Time.Sub(requests[first].Time) >= time.Second {
+				first++
+			}
+			worst = max(worst, last-first+1)
+		}
+		fmt.Fprintf(e.stdout, "requests: %d, at most %d in one second\n", len(requests), worst)
+	}
+	return nil
+}
