@@ -307,7 +307,7 @@ func (e *export) wait(ctx context.Context, inspector *asynq.Inspector, workers [
 		if e.kill && workers[0].files.Load() > 0 && info.Pending > 0 { // it has tasks
 			e.kill = false
 			_ = workers[0].cmd.Process.Kill()
-			fmt.Fprintf(e.stderr, "%s was killed; the others finish its tasks in 1 to 2 minutes\n", workers[0].name)
+			fmt.Fprintf(e.stderr, "%s was killed; the others finish its tasks in 60 to 125 s\n", workers[0].name)
 		}
 	}
 }

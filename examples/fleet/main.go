@@ -30,9 +30,9 @@ JSON lines for each rule and ends when all files are complete.
   -id NAME     name of the export (default: a random name); the same NAME and DIR
                resume an export that was interrupted
   -kill        kill one replica with SIGKILL (needs MSGPUSH_REDIS_URL). The other
-               replicas finish its tasks, 1 to 2 minutes later: a task is retried
-               when its lease of 30 s has been expired for 30 s, which is checked
-               every 60 s.
+               replicas finish its tasks 60 to 125 s later: asynq retries a task
+               whose lease of 30 s has been expired for 30 s, and checks that every
+               60 s.
 
 With MSGPUSH_REDIS_URL in the environment, such as redis://localhost:6379/0, it
 uses that Redis or Valkey, otherwise an embedded one. With MSGPUSH_BASE_URL and

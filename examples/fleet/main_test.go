@@ -149,11 +149,10 @@ func TestTaskIsIdempotent(t *testing.T) {
 	assert.Len(t, entries, 1)
 }
 
-// The test takes as long as the recovery of a dead worker's tasks: 1 to 2
-// minutes.
+// The test takes as long as the recovery of a dead worker's tasks: 60 to 125 s.
 func TestOthersFinishTasksOfKilledReplica(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 1 to 2 minutes")
+		t.Skip("takes 60 to 125 s")
 	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		const text = "redis-server is not installed: apt-get install redis-server, or brew install redis"
