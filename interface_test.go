@@ -1,13 +1,16 @@
 package msgpush_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -17,81 +20,200 @@ import (
 	"example.com/msgpush"
 )
 
-// document holds the tables of parts 2, 4 and 5 of the API document, as
-// testdata/interface.json has them.
-type document struct {
-	Envelope  []field
-	Page      []field
-	Records   map[string][]field
-	Specified []struct {
-		Group, Name, Method, Path string
-		Query, Body, Params       []field
-		Data, List                string
+// An openAPI holds openapi.json. A keyword that these types do not have, such as enum,
+// format, minimum or required, fails the tests: the API document shows none.
+type openAPI struct {
+	OpenAPI string
+	Info    struct{ Title, Description, Version string }
+	Servers []struct {
+		URL       string
+		Variables map[string]struct{ Default, Description string }
 	}
-	Named          []struct{ Group, Name, Method string }
-	Groups         []string
-	Authentication map[string]map[string]string
-}
-
-type field struct{ Field, Type string }
-
-func readDocument(t *testing.T) document {
-	t.Helper()
-	var d document
-	decoder := json.NewDecoder(strings.NewReader(readFile(t, "interface.json")))
-	decoder.DisallowUnknownFields()
-	require.NoError(t, decoder.Decode(&d))
-	return d
-}
-
-// kinds maps a type of the API document to the kinds of Go fields that hold it.
-var kinds = map[string][]reflect.Kind{
-	"integer":          {reflect.Int, reflect.Int64},
-	"string":           {reflect.String},
-	"object":           {reflect.Struct},
-	"array of records": {reflect.Slice},
-}
-
-// assertFields checks that a struct has the fields of a table, in its order,
-// and no others.
-func assertFields(t *testing.T, want []field, record any) {
-	t.Helper()
-	typ := reflect.TypeOf(record)
-	var names []string
-	for _, f := range reflect.VisibleFields(typ) {
-		require.True(t, f.IsExported(), f.Name)
-		names = append(names, f.Tag.Get("json"))
-	}
-	var wantNames []string
-	for i, f := range want {
-		wantNames = append(wantNames, f.Field)
-		if i < typ.NumField() {
-			assert.Contains(t, kinds[f.Type], typ.Field(i).Type.Kind(), "the kind of %s", f.Field)
+	Security   []map[string][]string
+	Paths      members[members[apiOperation]] // by path and lower-case method
+	Components struct {
+		SecuritySchemes map[string]struct{ Type, In, Name, Description string }
+		Schemas         map[string]schema
+		Examples        map[string]struct {
+			Summary string
+			Value   json.RawMessage
 		}
 	}
-	assert.Equal(t, wantNames, names)
+	NamedOnly       []struct{ Group, Name, Method string } `json:"x-named-only"`
+	NamedOnlyGroups []string                               `json:"x-named-only-groups"`
+}
+
+// An apiOperation is an operation. Its tag is its group, and the last word of its
+// summary is its name.
+type apiOperation struct {
+	OperationID, Summary string
+	Tags                 []string
+	Parameters           []struct {
+		Name, In, Description string
+		Schema                schema
+	}
+	RequestBody *struct{ Content map[string]mediaType }
+	Responses   map[string]struct {
+		Description string
+		Content     map[string]mediaType
+	}
+}
+
+type mediaType struct {
+	Schema   schema
+	Examples map[string]struct {
+		Ref string `json:"$ref"`
+	}
+}
+
+type schema struct {
+	Ref               string `json:"$ref"`
+	Description, Type string
+	AllOf             []schema
+	Properties        members[schema]
+	Items             *schema
+}
+
+// members holds the members of a JSON object in their order.
+type members[T any] []member[T]
+
+type member[T any] struct {
+	Name  string
+	Value T
+}
+
+func (m *members[T]) UnmarshalJSON(data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
+		return fmt.Errorf("expected an object, found %v: %w", token, err)
+	}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return err
+		}
+		var value T
+		if err := decoder.Decode(&value); err != nil {
+			return fmt.Errorf("%v: %w", name, err)
+		}
+		*m = append(*m, member[T]{name.(string), value})
+	}
+	return nil
+}
+
+func readOpenAPI(t *testing.T) *openAPI {
+	t.Helper()
+	file, err := os.ReadFile("openapi.json")
+	require.NoError(t, err)
+	var doc openAPI
+	decoder := json.NewDecoder(bytes.NewReader(file))
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&doc))
+	return &doc
+}
+
+// resolve returns s without $ref and allOf. A property of a later member of allOf
+// replaces that of an earlier one, which must have the same type.
+func (d *openAPI) resolve(t *testing.T, s schema) schema {
+	t.Helper()
+	if s.Ref != "" {
+		name, found := strings.CutPrefix(s.Ref, "#/components/schemas/")
+		require.True(t, found, s.Ref)
+		require.Contains(t, d.Components.Schemas, name)
+		return d.resolve(t, d.Components.Schemas[name])
+	}
+	for _, part := range s.AllOf {
+		part = d.resolve(t, part)
+		s.Type = part.Type
+		for _, p := range part.Properties {
+			i := slices.IndexFunc(s.Properties, func(q member[schema]) bool { return q.Name == p.Name })
+			if i < 0 {
+				s.Properties = append(s.Properties, p)
+				continue
+			}
+			require.Equal(t, d.resolve(t, s.Properties[i].Value).Type, d.resolve(t, p.Value).Type, p.Name)
+			s.Properties[i] = p
+		}
+	}
+	s.AllOf = nil
+	return s
+}
+
+// kinds maps a type of a schema to the kinds of Go values that hold it.
+var kinds = map[string][]reflect.Kind{
+	"integer": {reflect.Int, reflect.Int64},
+	"string":  {reflect.String},
+	"object":  {reflect.Struct},
+	"array":   {reflect.Slice},
+}
+
+// assertFits checks that a Go type has the kind of a schema and, if it is a struct,
+// the fields of the schema, in their order, and no others.
+func (d *openAPI) assertFits(t *testing.T, where string, s schema, typ reflect.Type) {
+	t.Helper()
+	s = d.resolve(t, s)
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	require.Contains(t, kinds[s.Type], typ.Kind(), "%s is %q in openapi.json", where, s.Type)
+	switch s.Type {
+	case "array":
+		require.NotNil(t, s.Items, where)
+		d.assertFits(t, where+"[]", *s.Items, typ.Elem())
+	case "object":
+		var fields []reflect.StructField
+		for _, f := range reflect.VisibleFields(typ) {
+			if !f.Anonymous {
+				fields = append(fields, f)
+			}
+		}
+		var want, names []string
+		for _, p := range s.Properties {
+			want = append(want, p.Name)
+		}
+		for _, f := range fields {
+			require.True(t, f.IsExported(), f.Name)
+			names = append(names, jsonName(f))
+		}
+		require.Equal(t, want, names, where)
+		for i, p := range s.Properties {
+			d.assertFits(t, where+"."+p.Name, p.Value, fields[i].Type)
+		}
+	}
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
 }
 
 func TestRecordsHaveTheFieldsOfTheAPIDocument(t *testing.T) {
-	doc := readDocument(t)
-	records := map[string]any{
-		"mail channel":             msgpush.MailChannel{},
-		"official-account channel": msgpush.MPChannel{},
-		"message rule":             msgpush.ForwardRule{},
-		"trigger record":           msgpush.ForwardLog{},
+	doc := readOpenAPI(t)
+	types := map[string]reflect.Type{
+		"Envelope":                   reflect.TypeFor[msgpush.Envelope[struct{}]](),
+		"Page":                       reflect.TypeFor[msgpush.Page[struct{}]](),
+		"MailChannel":                reflect.TypeFor[msgpush.MailChannel](),
+		"OfficialAccountChannel":     reflect.TypeFor[msgpush.MPChannel](),
+		"MessageRule":                reflect.TypeFor[msgpush.ForwardRule](),
+		"TriggerRecord":              reflect.TypeFor[msgpush.ForwardLog](),
+		"OfficialAccountChannelPage": reflect.TypeFor[msgpush.Page[msgpush.MPChannel]](),
+		"MessageRulePage":            reflect.TypeFor[msgpush.Page[msgpush.ForwardRule]](),
+		"TriggerRecordPage":          reflect.TypeFor[msgpush.Page[msgpush.ForwardLog]](),
+		"PageRequest":                reflect.TypeFor[msgpush.PageRequest](),
+		"TriggerRecordRequest":       reflect.TypeFor[msgpush.ForwardLogRequest](),
+		"TriggerRecordParams":        reflect.TypeFor[msgpush.ForwardLogParams](),
 	}
-	assert.ElementsMatch(t, slices.Collect(maps.Keys(doc.Records)), slices.Collect(maps.Keys(records)))
-	for name, record := range records {
-		t.Run(name, func(t *testing.T) { assertFields(t, doc.Records[name], record) })
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(types)), slices.Collect(maps.Keys(doc.Components.Schemas)))
+	for name, typ := range types {
+		t.Run(name, func(t *testing.T) { doc.assertFits(t, name, doc.Components.Schemas[name], typ) })
 	}
-	t.Run("envelope", func(t *testing.T) { assertFields(t, doc.Envelope, msgpush.Envelope[struct{}]{}) })
-	t.Run("page", func(t *testing.T) { assertFields(t, doc.Page, msgpush.Page[struct{}]{}) })
 }
 
 func TestIDsAndTotalsHave64Bits(t *testing.T) {
 	for _, record := range []any{msgpush.MailChannel{}, msgpush.MPChannel{}, msgpush.ForwardRule{}, msgpush.ForwardLog{}, msgpush.Page[int]{}} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(record)) {
-			name := f.Tag.Get("json")
+			name := jsonName(f)
 			if name == "id" || name == "total" || strings.HasSuffix(name, "Id") {
 				assert.Equal(t, reflect.Int64, f.Type.Kind(), "%T.%s", record, f.Name)
 			}
@@ -99,92 +221,135 @@ func TestIDsAndTotalsHave64Bits(t *testing.T) {
 	}
 }
 
-func TestRequestsAreThoseOfTheAPIDocument(t *testing.T) {
+func TestOperationsSendAndDecodeWhatTheAPIDocumentShows(t *testing.T) {
 	ruleID, matchResult := int64(9), 0
 	calls := maps.Clone(specified)
+	calls["mail channel detail"] = func(c *msgpush.Client, ctx context.Context) (any, error) {
+		return c.MailDetail(ctx, "not a number")
+	}
 	calls["trigger record list"] = func(c *msgpush.Client, ctx context.Context) (any, error) {
 		params := msgpush.ForwardLogParams{RuleID: &ruleID, MatchResult: &matchResult}
 		return c.ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: params})
 	}
-	doc := readDocument(t)
-	assert.Len(t, calls, len(doc.Specified))
-	for _, op := range doc.Specified {
-		t.Run(op.Group+" "+op.Name, func(t *testing.T) {
+	doc := readOpenAPI(t)
+	require.Equal(t, []map[string][]string{{"access-key": {}}}, doc.Security)
+	accessKey := doc.Components.SecuritySchemes["access-key"]
+	assert.Equal(t, "apiKey", accessKey.Type)
+	assert.Equal(t, "header", accessKey.In)
+	assert.Len(t, calls, len(doc.Paths))
+	for _, path := range doc.Paths {
+		require.Len(t, path.Value, 1)
+		op := path.Value[0].Value
+		require.Len(t, op.Tags, 1)
+		name := catalogued(path.Name, path.Value[0]).String()
+		t.Run(name, func(t *testing.T) {
 			handler, requests := recordRequests(`{"code":200,"msg":"","data":{}}`)
-			_, err := calls[op.Group+" "+op.Name](newClient(t, handler), t.Context())
+			data, err := calls[name](newClient(t, handler), t.Context())
 			require.NoError(t, err)
 			require.Len(t, *requests, 1)
 			r := (*requests)[0]
-			assert.Equal(t, op.Method, r.Method)
-			assert.Equal(t, op.Path, r.Path)
-			for name, value := range doc.Authentication["every operation"] {
-				assert.Equal(t, strings.ReplaceAll(value, "<ACCESS_KEY>", testKey), r.Header.Get(name))
+			assert.Equal(t, strings.ToUpper(path.Value[0].Name), r.Method)
+			assert.Equal(t, path.Name, r.Path)
+			assert.Equal(t, testKey, r.Header.Get(accessKey.Name))
+
+			query, err := url.ParseQuery(r.Query)
+			require.NoError(t, err)
+			require.Len(t, query, len(op.Parameters))
+			for _, p := range op.Parameters {
+				assert.Equal(t, "query", p.In, p.Name)
+				assert.Equal(t, "string", p.Schema.Type, p.Name)
+				assert.True(t, query.Has(p.Name), p.Name)
 			}
-			for name, value := range doc.Authentication[op.Method] {
-				assert.Equal(t, value, r.Header.Get(name))
-			}
-			assertMembers(t, op.Query, queryMembers(t, r.Query, op.Query))
-			var body map[string]any
-			if r.Body != "" {
+			if op.RequestBody == nil {
+				assert.Empty(t, r.Body)
+				assert.Empty(t, r.Header.Get("Content-Type"))
+			} else {
+				require.Len(t, op.RequestBody.Content, 1)
+				content, ok := op.RequestBody.Content[r.Header.Get("Content-Type")]
+				require.True(t, ok, "Content-Type")
+				var body any
 				require.NoError(t, json.Unmarshal([]byte(r.Body), &body))
+				doc.assertValue(t, "body", content.Schema, body)
 			}
-			assertMembers(t, op.Body, body)
-			if op.Params != nil {
-				assertMembers(t, op.Params, body["params"])
-			}
+
+			require.Len(t, op.Responses, 1)
+			require.Len(t, op.Responses["200"].Content, 1)
+			envelope := doc.resolve(t, op.Responses["200"].Content["application/json"].Schema)
+			require.Len(t, envelope.Properties, 3)
+			assert.Equal(t, "data", envelope.Properties[2].Name)
+			doc.assertFits(t, "data", envelope.Properties[2].Value, reflect.TypeOf(data))
 		})
 	}
 }
 
-// queryMembers returns the parameters of a query. A parameter that is an integer in
-// the API document is an int64 if it can be parsed.
-func queryMembers(t *testing.T, query string, table []field) map[string]any {
+// assertValue checks that a JSON value has the type of a schema and, if it is an
+// object, exactly the members of the schema.
+func (d *openAPI) assertValue(t *testing.T, where string, s schema, value any) {
 	t.Helper()
-	values, err := url.ParseQuery(query)
-	require.NoError(t, err)
-	members := map[string]any{}
-	for name := range values {
-		members[name] = values.Get(name)
-		if n, err := strconv.ParseInt(values.Get(name), 10, 64); err == nil && slices.Contains(table, field{name, "integer"}) {
-			members[name] = n
+	s = d.resolve(t, s)
+	switch v := value.(type) {
+	case float64:
+		assert.Equal(t, "integer", s.Type, where)
+	case string:
+		assert.Equal(t, "string", s.Type, where)
+	case map[string]any:
+		assert.Equal(t, "object", s.Type, where)
+		assert.Len(t, v, len(s.Properties), where)
+		for _, p := range s.Properties {
+			d.assertValue(t, where+"."+p.Name, p.Value, v[p.Name])
 		}
+	default:
+		t.Errorf("%s is %T", where, v)
 	}
-	return members
 }
 
-// assertMembers checks that an object has the members of a table and no others.
-func assertMembers(t *testing.T, want []field, object any) {
-	t.Helper()
-	members, _ := object.(map[string]any)
-	assert.Len(t, members, len(want))
-	for _, f := range want {
-		switch v := members[f.Field].(type) {
-		case float64, int64:
-			assert.Equal(t, "integer", f.Type, f.Field)
-		case string:
-			assert.Equal(t, "string", f.Type, f.Field)
-		case map[string]any:
-			assert.Equal(t, "object", f.Type, f.Field)
-		default:
-			t.Errorf("%s is %T", f.Field, v)
-		}
-	}
+// catalogued returns the entry of the catalogue for an operation of openapi.json.
+func catalogued(path string, op member[apiOperation]) msgpush.Operation {
+	words := strings.Fields(op.Value.Summary)
+	return msgpush.Operation{Group: op.Value.Tags[0], Name: words[len(words)-1], Method: strings.ToUpper(op.Name), Path: path}
 }
 
 func TestOperationsAreThoseOfTheAPIDocument(t *testing.T) {
-	doc := readDocument(t)
+	doc := readOpenAPI(t)
 	var want []msgpush.Operation
-	for _, op := range doc.Specified {
-		want = append(want, msgpush.Operation{Group: op.Group, Name: op.Name, Method: op.Method, Path: op.Path})
+	for _, path := range doc.Paths {
+		for _, op := range path.Value {
+			want = append(want, catalogued(path.Name, op))
+		}
 	}
-	for _, op := range doc.Named {
+	for _, op := range doc.NamedOnly {
 		want = append(want, msgpush.Operation{Group: op.Group, Name: op.Name, Method: op.Method})
 	}
-	for _, group := range doc.Groups {
+	for _, group := range doc.NamedOnlyGroups {
 		want = append(want, msgpush.Operation{Group: group})
 	}
 	assert.Equal(t, want, msgpush.Operations())
 	for i, op := range msgpush.Operations() {
-		assert.Equal(t, i < len(doc.Specified), op.Specified(), op)
+		assert.Equal(t, i < len(doc.Paths), op.Specified(), op)
+	}
+}
+
+func TestOpenAPIFileHasTheVersionOfTheModule(t *testing.T) {
+	assert.Equal(t, msgpush.Version, readOpenAPI(t).Info.Version)
+}
+
+// An example named responses.mp_list is testdata/responses/mp_list.json. Error
+// responses are no examples, since the API document shows none.
+func TestOpenAPIExamplesAreTheRecordedBodies(t *testing.T) {
+	doc := readOpenAPI(t)
+	var want []string
+	for _, dir := range []string{"requests", "responses"} {
+		files, err := os.ReadDir(filepath.Join("testdata", dir))
+		require.NoError(t, err)
+		for _, file := range files {
+			if name := strings.TrimSuffix(file.Name(), ".json"); !strings.HasPrefix(name, "refusal_") {
+				want = append(want, dir+"."+name)
+			}
+		}
+	}
+	assert.ElementsMatch(t, want, slices.Collect(maps.Keys(doc.Components.Examples)))
+	for name, example := range doc.Components.Examples {
+		dir, file, _ := strings.Cut(name, ".")
+		assert.JSONEq(t, readFile(t, dir, file+".json"), string(example.Value), name)
 	}
 }
