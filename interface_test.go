@@ -113,8 +113,8 @@ func readOpenAPI(t *testing.T) *openAPI {
 	return &doc
 }
 
-// resolve returns s without $ref and allOf. A property of a later member of allOf
-// replaces that of an earlier one, which must have the same type.
+// resolve returns s without $ref and allOf. Of two properties in allOf with the
+// same name, which must have the same type, the later one is used.
 func (d *openAPI) resolve(t *testing.T, s schema) schema {
 	t.Helper()
 	if s.Ref != "" {

@@ -187,8 +187,8 @@ type openAPI struct {
 	Components struct{ Schemas map[string]schema }
 }
 
-// properties returns the properties of a schema. Those of a later member of allOf
-// replace those of an earlier one.
+// properties returns the properties of a schema. Of two properties in
+// allOf with the same name, the later one is used.
 func (d *openAPI) properties(s schema) map[string]schema {
 	s = d.resolve(s)
 	all := map[string]schema{}
