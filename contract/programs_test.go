@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,7 @@ func TestExampleProgramsFitTheFile(t *testing.T) {
 		"export":        {nil, 1, nil},
 		"report":        {[]string{"-o", filepath.Join(dir, "report.html")}, 2, nil},
 		"observability": {nil, 2, nil},
+		"fleet":         {[]string{"-rate", "100"}, 6, nil},
 		"watch": {[]string{"-n", "2", "-interval", "1s"}, 1, func(t *testing.T, p *program) {
 			_, err := p.server.WaitForRequest(t.Context(), 2)
 			assert.NoError(t, err)
@@ -80,6 +82,7 @@ func TestExampleProgramsFitTheFile(t *testing.T) {
 	}
 	examples, err := os.ReadDir("../examples")
 	require.NoError(t, err)
+	examples = slices.DeleteFunc(examples, func(e os.DirEntry) bool { return e.Name() == "internal" })
 	assert.Len(t, tests, len(examples))
 	for _, example := range examples {
 		t.Run(example.Name(), func(t *testing.T) {
