@@ -2,58 +2,28 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
+	"example.com/msgpush/examples/internal/clitest"
 	"example.com/msgpush/msgpushtest"
 )
 
-// TestMain lets the tests run the program: the binary of the tests is the
-// program if its environment says so.
-func TestMain(m *testing.M) {
-	if os.Getenv("BE_QUICKSTART") != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { clitest.Main(m, main) }
 
-// program returns the program with nothing but env in its environment.
-func program(args, env []string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append([]string{"BE_QUICKSTART=1", "SYSTEMROOT=" + os.Getenv("SYSTEMROOT")}, env...)
-	return cmd
-}
+func TestUsage(t *testing.T)       { clitest.TestUsage(t, "quickstart", []string{"MSGPUSH_MAIL_ID"}) }
+func TestSettings(t *testing.T)    { clitest.TestSettings(t, "quickstart") }
+func TestRejectedKey(t *testing.T) { clitest.TestRejectedKey(t, "quickstart") }
+func TestClosedPipe(t *testing.T)  { clitest.TestClosedPipe(t) }
+func TestInterrupt(t *testing.T)   { clitest.TestInterrupt(t, "quickstart") }
 
-// quickstart runs the program with nothing but env in its environment.
-func quickstart(t *testing.T, env ...string) (stdout, stderr string, status int) {
-	t.Helper()
-	return output(t, program(nil, env))
-}
-
-func output(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
-	t.Helper()
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := cmd.Run(); err != nil {
-		require.IsType(t, &exec.ExitError{}, err)
-	}
-	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
-}
-
-func TestWithoutSetUpTheStandInIsShown(t *testing.T) {
-	stdout, stderr, status := quickstart(t)
+func TestFakeServer(t *testing.T) {
+	// The sample id is used also if a mail id is set.
+	stdout, stderr, status := clitest.Run(t, []string{"MSGPUSH_MAIL_ID=7"})
 	assert.Zero(t, status)
-	assert.Empty(t, stderr)
-	first, _, _ := strings.Cut(stdout, "\n")
-	assert.Contains(t, first, "stand-in")
+	assert.Regexp(t, `^quickstart: using a fake server at .*\n$`, stderr)
 	for _, want := range []string{"告警邮箱", "[redacted]", "运维通知", "CPU > 90 %", "Trigger records of rule 301", "connection refused"} {
 		assert.Contains(t, stdout, want)
 	}
@@ -62,78 +32,28 @@ func TestWithoutSetUpTheStandInIsShown(t *testing.T) {
 	}
 }
 
-func TestWithTheEnvironmentSetTheServiceIsShown(t *testing.T) {
-	service := msgpushtest.NewServer()
-	defer service.Close()
+func TestRealService(t *testing.T) {
+	srv := msgpushtest.New(t)
 	records := msgpushtest.SampleRecords()
 	records.ForwardRules = nil
-	service.SetRecords(records)
-	stdout, stderr, status := quickstart(t,
-		"MSGPUSH_BASE_URL="+service.URL, "MSGPUSH_ACCESS_KEY="+service.AccessKey(), "MSGPUSH_MAIL_ID=102")
+	srv.SetRecords(records)
+	env := clitest.Environment(srv.URL, srv.AccessKey())
+
+	stdout, stderr, status := clitest.Run(t, append(env, "MSGPUSH_MAIL_ID=102"))
 	assert.Zero(t, status)
 	assert.Empty(t, stderr)
-	assert.Contains(t, stdout, service.URL)
-	assert.NotContains(t, stdout, "stand-in")
 	assert.Contains(t, stdout, "Rapports d'équipe")
 	assert.Contains(t, stdout, "Message rules (0 of 0)")
-	assert.NotContains(t, stdout+stderr, service.AccessKey())
-}
+	assert.NotContains(t, stdout, srv.AccessKey())
 
-func TestFailuresGoToStderrWithStatus1(t *testing.T) {
-	service := msgpushtest.NewServer()
-	defer service.Close()
-	url, key, mail := "MSGPUSH_BASE_URL="+service.URL, "MSGPUSH_ACCESS_KEY="+service.AccessKey(), "MSGPUSH_MAIL_ID=1"
-	tests := []struct {
-		name string
-		env  []string
-		want string
-	}{
-		{"some variables missing", []string{mail}, "set MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY too"},
-		{"one variable missing", []string{url, key}, "set MSGPUSH_MAIL_ID too"},
-		{"URL and key in the wrong order", []string{"MSGPUSH_BASE_URL=" + service.AccessKey(), "MSGPUSH_ACCESS_KEY=" + service.URL, mail}, "base URL"},
-		{"bad URL", []string{"MSGPUSH_BASE_URL=push.example.com", key, mail}, "base URL"},
-		{"refused", []string{url, key, mail}, "no mail channel"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			stdout, stderr, status := quickstart(t, tt.env...)
-			assert.Equal(t, 1, status)
-			assert.NotContains(t, stdout, service.AccessKey())
-			assert.Contains(t, stderr, tt.want)
-			assert.Equal(t, 1, strings.Count(stderr, "\n"))
-			assert.NotContains(t, stderr, service.AccessKey())
-		})
-	}
-}
-
-func TestHelpAndFlags(t *testing.T) {
-	_, stderr, status := output(t, program([]string{"-h"}, nil))
+	stdout, stderr, status = clitest.Run(t, env)
 	assert.Zero(t, status)
-	assert.Contains(t, stderr, "MSGPUSH_BASE_URL")
-	for _, args := range [][]string{{"-x"}, {"rules"}} {
-		stdout, stderr, status := output(t, program(args, nil))
-		assert.Equal(t, 2, status)
-		assert.Contains(t, stderr, "usage: quickstart")
-		assert.Empty(t, stdout)
-	}
-}
+	assert.Empty(t, stderr)
+	assert.True(t, strings.HasPrefix(stdout, "Mail channel skipped, since MSGPUSH_MAIL_ID is not set.\n\nOfficial-account channels (3 of 3)"), stdout)
 
-func TestAnInterruptEndsTheProgram(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a program cannot be interrupted by another there")
-	}
-	service := msgpushtest.New(t)
-	service.Inject(msgpushtest.Delay(time.Hour))
-	cmd := program(nil, []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=" + service.AccessKey(), "MSGPUSH_MAIL_ID=1"})
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	require.NoError(t, cmd.Start())
-	_, err := service.WaitForRequest(t.Context(), 1)
-	require.NoError(t, err)
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	require.Error(t, cmd.Wait())
-	assert.Equal(t, 1, cmd.ProcessState.ExitCode())
-	assert.Equal(t, "quickstart: interrupted\n", stderr.String())
+	_, stderr, status = clitest.Run(t, append(env, "MSGPUSH_MAIL_ID=1"))
+	assert.Equal(t, 1, status)
+	assert.Contains(t, stderr, "no mail channel")
 }
 
 func TestTablesAreAligned(t *testing.T) {

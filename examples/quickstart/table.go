@@ -5,17 +5,18 @@ import (
 	"io"
 	"strings"
 	"unicode"
+
+	"example.com/msgpush/examples/internal/cli"
 )
 
-// A table is rows of cells, written in columns. It does what text/tabwriter
-// cannot: Chinese, Japanese and Korean characters take two columns of a
-// terminal.
+// A table is written with aligned columns. Unlike text/tabwriter, it counts Chinese,
+// Japanese and Korean characters as two columns of a terminal.
 type table [][]string
 
 func (t *table) row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
-		row[i] = clean(fmt.Sprint(cell))
+		row[i] = cli.Printable(fmt.Sprint(cell))
 	}
 	*t = append(*t, row)
 }
@@ -39,17 +40,7 @@ func (t table) write(out io.Writer) {
 	}
 }
 
-// clean takes out what could break a line, or steer the terminal.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-}
-
-// width returns how many columns of a terminal s takes.
+// width returns the number of terminal columns that s needs.
 func width(s string) int {
 	n := 0
 	for _, r := range s {
