@@ -6,33 +6,31 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"unicode"
 
 	"golang.org/x/term"
 
 	"example.com/msgpush"
+	"example.com/msgpush/examples/internal/cli"
 )
 
 // toStdout writes the records to standard output.
-func (s *settings) toStdout(ctx context.Context, client *msgpush.Client, stdout, stderr *os.File) error {
-	out := s.format.encoder(stdout)
-	bar := newProgress(stderr)
-	if term.IsTerminal(int(stdout.Fd())) {
-		out = cleaned{out}
-		bar = newProgress(nil) // which would be in the way of the records
+func (s *settings) toStdout(ctx context.Context, client *msgpush.Client) error {
+	out := s.format.encoder(os.Stdout)
+	bar := newProgress(os.Stderr)
+	if term.IsTerminal(int(os.Stdout.Fd())) {
+		out = printableEncoder{out}
+		bar = newProgress(nil) // a bar would overwrite records
 	}
 	if err := out.header(); err != nil {
 		return err
 	}
-	_, err := s.walk(ctx, client, out, nil, bar)
+	_, err := s.copyRecords(ctx, client, out, nil, bar)
 	return err
 }
 
-// toFile writes the records to a file beside the one that was asked for, and
-// gives it its name when it is whole.
-func (s *settings) toFile(ctx context.Context, client *msgpush.Client, stderr *os.File) error {
-	// To see at the end that the name is that of a directory would be late.
+// toFile writes the records to FILE.part and renames it to FILE when it is complete.
+func (s *settings) toFile(ctx context.Context, client *msgpush.Client) error {
+	// Without this check, the rename would fail after all records are read.
 	if info, err := os.Lstat(s.file); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", s.file)
 	}
@@ -42,55 +40,53 @@ func (s *settings) toFile(ctx context.Context, client *msgpush.Client, stderr *o
 		return err
 	}
 	defer part.Close()
-	present, err := s.present(part)
+	present, err := s.readPart(part)
 	if err != nil {
-		return fmt.Errorf("%s: %w; remove it to begin anew", name, err)
+		return fmt.Errorf("%s: %w; remove it to start from the beginning", name, err)
 	}
 	kept := len(present)
-	added, err := s.fill(ctx, client, part, present, newProgress(stderr))
+	added, err := s.fillPart(ctx, client, part, present)
 	if err != nil && kept+added == 0 {
 		_ = part.Close()
-		_ = os.Remove(name) // there is nothing to go on with
+		_ = os.Remove(name) // it contains no record
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%w; what there is is in %s: -resume goes on with it", err, name)
+		return fmt.Errorf("%w; partial output is kept in %s: use -resume to continue", err, name)
 	}
 	if err := os.Rename(name, s.file); err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "%d records in %s", kept+added, s.file)
+	fmt.Fprintf(os.Stderr, "%d records in %s", kept+added, s.file)
 	if s.resume {
-		fmt.Fprintf(stderr, ", %d of them new", added)
+		fmt.Fprintf(os.Stderr, ", %d of them new", added)
 	}
-	fmt.Fprintln(stderr)
+	fmt.Fprintln(os.Stderr)
 	return nil
 }
 
-// openPart opens the unfinished file.
+// openPart opens FILE.part.
 func (s *settings) openPart(name string) (*os.File, error) {
 	if s.resume {
 		return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
 	}
 	part, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("%s is there, from a run that did not end or still runs: go on with it by -resume, or remove it", name)
+		return nil, fmt.Errorf("%s exists: another run writes it or did not complete it; use -resume to continue, or remove it", name)
 	}
 	return part, err
 }
 
-// present returns the ids of the records that an unfinished file has. It cuts
-// off a torn record at its end, and leaves the file ready to be written on.
-func (s *settings) present(part *os.File) (map[int64]struct{}, error) {
+// readPart returns the ids of the records in FILE.part. It removes an incomplete record
+// at the end and sets the offset to the end.
+func (s *settings) readPart(part *os.File) (map[int64]struct{}, error) {
 	ids := make(map[int64]struct{})
-	whole, err := s.format.read(part, func(r msgpush.ForwardLog) error {
-		// The flags say what the file is to have in the end, so what it has
-		// now must be of that kind.
+	complete, err := s.format.read(part, func(r msgpush.ForwardLog) error {
 		if rule := s.params.RuleID; rule != nil && *rule != r.RuleID {
-			return fmt.Errorf("record %d has the rule %d, so this was not begun with -rule %d", r.ID, r.RuleID, *rule)
+			return fmt.Errorf("record %d has rule %d, so the file was not started with -rule %d", r.ID, r.RuleID, *rule)
 		}
 		if result := s.params.MatchResult; result != nil && *result != r.MatchResult {
-			return fmt.Errorf("record %d has the match result %d, so this was not begun with -match-result %d", r.ID, r.MatchResult, *result)
+			return fmt.Errorf("record %d has match result %d, so the file was not started with -match-result %d", r.ID, r.MatchResult, *result)
 		}
 		ids[r.ID] = struct{}{}
 		return nil
@@ -98,16 +94,16 @@ func (s *settings) present(part *os.File) (map[int64]struct{}, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := part.Truncate(whole); err != nil {
+	if err := part.Truncate(complete); err != nil {
 		return nil, err
 	}
-	_, err = part.Seek(whole, io.SeekStart)
+	_, err = part.Seek(complete, io.SeekStart)
 	return ids, err
 }
 
-// fill adds the records to an unfinished file that it has not got yet, and
-// closes it. It returns how many it has added.
-func (s *settings) fill(ctx context.Context, client *msgpush.Client, part *os.File, present map[int64]struct{}, bar *progress) (added int, err error) {
+// fillPart adds the missing records to FILE.part and closes it. It returns the number of
+// records added.
+func (s *settings) fillPart(ctx context.Context, client *msgpush.Client, part *os.File, present map[int64]struct{}) (added int, err error) {
 	out := s.format.encoder(part)
 	end, err := part.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -118,7 +114,7 @@ func (s *settings) fill(ctx context.Context, client *msgpush.Client, part *os.Fi
 			return 0, err
 		}
 	}
-	if added, err = s.walk(ctx, client, out, present, bar); err != nil {
+	if added, err = s.copyRecords(ctx, client, out, present, newProgress(os.Stderr)); err != nil {
 		return added, err
 	}
 	if err := part.Sync(); err != nil {
@@ -127,9 +123,8 @@ func (s *settings) fill(ctx context.Context, client *msgpush.Client, part *os.Fi
 	return added, part.Close()
 }
 
-// walk writes the records that are not present yet, page by page, and returns
-// how many there were.
-func (s *settings) walk(ctx context.Context, client *msgpush.Client, out encoder, present map[int64]struct{}, bar *progress) (added int, err error) {
+// copyRecords writes the records that are not present yet and returns their number.
+func (s *settings) copyRecords(ctx context.Context, client *msgpush.Client, out encoder, present map[int64]struct{}, bar *progress) (added int, err error) {
 	defer bar.clear()
 	request := msgpush.ForwardLogRequest{
 		PageRequest: msgpush.PageRequest{PageSize: s.pageSize},
@@ -137,7 +132,7 @@ func (s *settings) walk(ctx context.Context, client *msgpush.Client, out encoder
 	}
 	for page, err := range client.ForwardLogPages(ctx, request, msgpush.Prefetch(s.prefetch)) {
 		if ctx.Err() != nil {
-			return added, errors.New("interrupted")
+			return added, cli.ErrInterrupted
 		}
 		if err != nil {
 			return added, err
@@ -151,7 +146,7 @@ func (s *settings) walk(ctx context.Context, client *msgpush.Client, out encoder
 			}
 			added++
 		}
-		// What is flushed outlives a program that is killed.
+		// Flushed records are kept even if the program is killed.
 		if err := out.flush(); err != nil {
 			return added, err
 		}
@@ -160,23 +155,12 @@ func (s *settings) walk(ctx context.Context, client *msgpush.Client, out encoder
 	return added, out.flush()
 }
 
-// cleaned takes out of the records what could steer the terminal to which they
-// are written.
-type cleaned struct{ encoder }
+// A printableEncoder encodes records for a terminal.
+type printableEncoder struct{ encoder }
 
-func (c cleaned) encode(r msgpush.ForwardLog) error {
+func (e printableEncoder) encode(r msgpush.ForwardLog) error {
 	for _, s := range []*string{&r.RuleName, &r.SourceTypeName, &r.RequestIP, &r.MatchResultName, &r.ShortCodes, &r.ErrorMessage, (*string)(&r.CreateTime)} {
-		*s = clean(*s)
+		*s = cli.Printable(*s)
 	}
-	return c.encoder.encode(r)
-}
-
-// clean takes out what could break a line, or steer the terminal.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
+	return e.encoder.encode(r)
 }

@@ -14,24 +14,25 @@ import (
 	"example.com/msgpush"
 )
 
-// A format is how records are written, and read from an unfinished file.
+var formats = map[string]format{"csv": csvFormat{}, "jsonl": jsonlFormat{}}
+
+// A format encodes records, and reads them from FILE.part.
 type format interface {
 	encoder(io.Writer) encoder
-	// read calls each for every record of a file, with at least the id, the
-	// rule and the match result. It returns where the last of them ends: what
-	// is behind that is a record that was torn off in the writing.
-	read(f *os.File, each func(msgpush.ForwardLog) error) (whole int64, err error)
+	// read calls each for every record of a file. At least the id, the rule and the
+	// match result of the record are set. It returns the offset where the last
+	// complete record ends. An incomplete record may follow.
+	read(f *os.File, each func(msgpush.ForwardLog) error) (complete int64, err error)
 }
 
-// An encoder writes records in a format. What it writes is buffered.
+// An encoder writes records to a buffer.
 type encoder interface {
 	header() error
 	encode(msgpush.ForwardLog) error
 	flush() error
 }
 
-// csvFormat is CSV with a header row. The columns are the members of a record
-// in the document, under their names there.
+// csvFormat is CSV with a header row. The columns are named as in the API document.
 type csvFormat struct{}
 
 var columns = []string{
@@ -58,8 +59,8 @@ func (e csvEncoder) flush() error {
 	return e.Error()
 }
 
-func (csvFormat) read(f *os.File, each func(msgpush.ForwardLog) error) (whole int64, err error) {
-	size, ended, err := end(f)
+func (csvFormat) read(f *os.File, each func(msgpush.ForwardLog) error) (complete int64, err error) {
+	size, hasNewline, err := fileEnd(f)
 	if err != nil {
 		return 0, err
 	}
@@ -68,23 +69,22 @@ func (csvFormat) read(f *os.File, each func(msgpush.ForwardLog) error) (whole in
 	for {
 		row, err := rows.Read()
 		if err == io.EOF {
-			return whole, nil
+			return complete, nil
 		}
-		// A quote that is not closed makes one row of all that follows it, so
-		// a record that was torn within a cell reaches the end too, even if
-		// the cell has a line break there.
+		// An open quote extends the row to the end of the file, so this also finds an
+		// incomplete record that ends inside a quoted cell.
 		var parseErr *csv.ParseError
 		last := rows.InputOffset() == size
-		if last && (errors.As(err, &parseErr) || err == nil && !ended) {
-			return whole, nil
+		if last && (errors.As(err, &parseErr) || err == nil && !hasNewline) {
+			return complete, nil
 		}
 		if err != nil {
 			return 0, err
 		}
-		if whole == 0 && !slices.Equal(row, columns) {
-			return 0, errors.New("the first row is not the header of such a CSV file")
+		if complete == 0 && !slices.Equal(row, columns) {
+			return 0, errors.New("the first row is not the header that export writes")
 		}
-		if whole > 0 {
+		if complete > 0 {
 			r, err := fromRow(row)
 			if err != nil {
 				return 0, err
@@ -93,11 +93,11 @@ func (csvFormat) read(f *os.File, each func(msgpush.ForwardLog) error) (whole in
 				return 0, err
 			}
 		}
-		whole = rows.InputOffset()
+		complete = rows.InputOffset()
 	}
 }
 
-// fromRow returns the part of a record that says which it is.
+// fromRow returns the id, the rule and the match result of a record.
 func fromRow(row []string) (r msgpush.ForwardLog, err error) {
 	if r.ID, err = strconv.ParseInt(row[0], 10, 64); err != nil {
 		return r, err
@@ -109,8 +109,8 @@ func fromRow(row []string) (r msgpush.ForwardLog, err error) {
 	return r, err
 }
 
-// end returns the size of a file, and whether its last byte ends a line.
-func end(f *os.File) (size int64, ended bool, err error) {
+// fileEnd returns the size of a file and reports whether it ends with a newline.
+func fileEnd(f *os.File) (size int64, hasNewline bool, err error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
 		return 0, false, err
@@ -120,8 +120,7 @@ func end(f *os.File) (size int64, ended bool, err error) {
 	return info.Size(), last[0] == '\n', err
 }
 
-// jsonlFormat is one JSON object a line, with the members of a record in the
-// document.
+// jsonlFormat is one JSON object per line, with the members of the API document.
 type jsonlFormat struct{}
 
 type jsonlEncoder struct {
@@ -132,7 +131,7 @@ type jsonlEncoder struct {
 func (jsonlFormat) encoder(w io.Writer) encoder {
 	buffer := bufio.NewWriter(w)
 	e := jsonlEncoder{buffer, json.NewEncoder(buffer)}
-	e.SetEscapeHTML(false) // a > in the name of a rule is to be read as one
+	e.SetEscapeHTML(false) // keeps a > in the name of a rule readable
 	return e
 }
 
@@ -140,23 +139,23 @@ func (e jsonlEncoder) header() error                     { return nil }
 func (e jsonlEncoder) encode(r msgpush.ForwardLog) error { return e.Encode(r) }
 func (e jsonlEncoder) flush() error                      { return e.buffer.Flush() }
 
-func (jsonlFormat) read(f *os.File, each func(msgpush.ForwardLog) error) (whole int64, err error) {
+func (jsonlFormat) read(f *os.File, each func(msgpush.ForwardLog) error) (complete int64, err error) {
 	in := bufio.NewReader(f)
 	for number := 1; ; number++ {
 		line, err := in.ReadBytes('\n')
 		if err == io.EOF {
-			return whole, nil
+			return complete, nil
 		}
 		if err != nil {
 			return 0, err
 		}
 		var r msgpush.ForwardLog
 		if err := json.Unmarshal(line, &r); err != nil {
-			return 0, fmt.Errorf("line %d is not a record as JSON: %w", number, err)
+			return 0, fmt.Errorf("line %d is not a record in JSON: %w", number, err)
 		}
 		if err := each(r); err != nil {
 			return 0, err
 		}
-		whole += int64(len(line))
+		complete += int64(len(line))
 	}
 }

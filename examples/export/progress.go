@@ -8,15 +8,14 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows on a terminal how far a walk has come, how fast it is, and how
-// long it has still to go.
+// A progress shows the number of records, the rate and the remaining time on a terminal.
 type progress struct {
 	terminal *os.File // nil shows nothing
 	bar      *progressbar.ProgressBar
 	done     int64
 }
 
-// newProgress returns a progress that is shown on f if that is a terminal.
+// newProgress returns a progress that writes to f if f is a terminal.
 func newProgress(f *os.File) *progress {
 	if f == nil || !term.IsTerminal(int(f.Fd())) {
 		return &progress{}
@@ -24,15 +23,15 @@ func newProgress(f *os.File) *progress {
 	return &progress{terminal: f}
 }
 
-// add adds a page of records to what is done, of a list with so many in all.
+// add counts the records of a page. total is the number of records in the list.
 func (p *progress) add(records int, total int64) {
 	if p.terminal == nil {
 		return
 	}
 	p.done += int64(records)
-	limit := max(total, p.done) // the list may have shrunk
+	limit := max(total, p.done) // records may have been deleted
 	if total == 0 {
-		limit = -1 // the service does not tell
+		limit = -1 // unknown
 	}
 	if p.bar == nil {
 		p.bar = progressbar.NewOptions64(limit,
@@ -43,17 +42,17 @@ func (p *progress) add(records int, total int64) {
 			progressbar.OptionSetItsString("records"),
 			progressbar.OptionSetPredictTime(true),
 			progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionSetSpinnerChangeInterval(0), // no goroutine of its own
+			progressbar.OptionSetSpinnerChangeInterval(0), // starts no goroutine
 			progressbar.OptionFullWidth(),
 		)
 	}
 	if limit != p.bar.GetMax64() {
 		p.bar.ChangeMax64(limit)
 	}
-	_ = p.bar.Add(records) // a terminal that is gone is no reason to stop
+	_ = p.bar.Add(records) // an export does not depend on its bar
 }
 
-// clear takes the bar off the terminal, so that a message has the line.
+// clear removes the bar, so that a message can use its line.
 func (p *progress) clear() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
