@@ -15,7 +15,7 @@ import (
 	"example.com/msgpush"
 )
 
-// A list is what a service has, in pages.
+// A list is a list of the service.
 type list struct {
 	ids      []int64
 	requests int
@@ -64,9 +64,8 @@ func poll(t *testing.T, f *follower, enough int) []int64 {
 	return ids
 }
 
-// Whatever arrives and goes between polls, in either order of the list, each
-// record is found once, in order.
-func TestEachNewRecordIsFoundOnce(t *testing.T) {
+// Records are inserted and deleted between polls, in both orders of the list.
+func TestEachNewRecordIsFoundOnceInOrder(t *testing.T) {
 	for name, order := range map[string]func([]int64) []int64{"newest first": reversed, "oldest first": slices.Clone[[]int64]} {
 		for _, begin := range []int64{0, 1, 99, 100, 101, 250} {
 			t.Run(fmt.Sprint(name, ", from ", begin), func(t *testing.T) {
@@ -83,17 +82,17 @@ func TestEachNewRecordIsFoundOnce(t *testing.T) {
 					first += random.Int64N(max(1, then-first)) / 2
 					l.ids = order(numbers(first, last))
 					require.Equal(t, numbers(then+1, last), poll(t, f, math.MaxInt))
-					require.LessOrEqual(t, len(f.seen), remembered)
+					require.LessOrEqual(t, len(f.seen), maxSeen)
 				}
 				l.requests = 0
 				assert.Empty(t, poll(t, f, math.MaxInt))
-				assert.Equal(t, 1, l.requests, "a poll that finds nothing is one request")
+				assert.Equal(t, 1, l.requests, "a poll without new records is one request")
 			})
 		}
 	}
 }
 
-func TestAListWithoutTotalsIsRead(t *testing.T) {
+func TestListWithoutTotals(t *testing.T) {
 	l := list{ids: reversed(numbers(1, 150)), noTotals: true}
 	f := newFollower(l.page)
 	assert.Equal(t, numbers(51, 150), poll(t, f, 10))
@@ -101,7 +100,7 @@ func TestAListWithoutTotalsIsRead(t *testing.T) {
 	assert.Equal(t, numbers(151, 400), poll(t, f, math.MaxInt))
 }
 
-func TestARecordThatTurnsUpLateIsFound(t *testing.T) {
+func TestRecordThatBecomesVisibleLateIsFound(t *testing.T) {
 	l := list{ids: []int64{9, 8, 6, 5}}
 	f := newFollower(l.page)
 	assert.Equal(t, []int64{5, 6, 8, 9}, poll(t, f, 1))
@@ -110,23 +109,23 @@ func TestARecordThatTurnsUpLateIsFound(t *testing.T) {
 	assert.Empty(t, poll(t, f, math.MaxInt))
 }
 
-func TestWhatWasForgottenIsNotNewAgain(t *testing.T) {
+func TestRecordsBeyondMaxSeenStayOld(t *testing.T) {
 	var l list
 	f := newFollower(l.page)
 	assert.Empty(t, poll(t, f, 1))
-	l.ids = reversed(numbers(1, remembered+1500))
-	assert.Equal(t, numbers(1, remembered+1500), poll(t, f, math.MaxInt))
-	l.ids = reversed(numbers(1, 1300)) // all that is remembered has gone
+	l.ids = reversed(numbers(1, maxSeen+1500))
+	assert.Equal(t, numbers(1, maxSeen+1500), poll(t, f, math.MaxInt))
+	l.ids = reversed(numbers(1, 1300)) // all ids in seen have been deleted
 	assert.Empty(t, poll(t, f, math.MaxInt))
 }
 
-func TestARecordThatIsOnTwoPagesIsFoundOnce(t *testing.T) {
+func TestRecordOnTwoPagesIsFoundOnce(t *testing.T) {
 	l := list{ids: append(reversed(numbers(51, 150)), reversed(numbers(1, 60))...)}
 	f := newFollower(l.page)
 	assert.Equal(t, numbers(1, 150), poll(t, f, math.MaxInt))
 }
 
-func TestAFailedPollLosesNothing(t *testing.T) {
+func TestFailedPollLosesNoRecord(t *testing.T) {
 	for fail := 1; fail <= 3; fail++ {
 		for name, order := range map[string]func([]int64) []int64{"newest first": reversed, "oldest first": slices.Clone[[]int64]} {
 			l := list{ids: order(numbers(1, 250))}
@@ -140,7 +139,7 @@ func TestAFailedPollLosesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatOnePollReadsIsBounded(t *testing.T) {
+func TestPagesOfAPollAreLimited(t *testing.T) {
 	l := list{ids: []int64{1}}
 	f := newFollower(l.page)
 	poll(t, f, 1)
@@ -149,12 +148,12 @@ func TestWhatOnePollReadsIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, all)
 	assert.Len(t, fresh, maxPages*pageSize)
-	assert.LessOrEqual(t, l.requests, maxPages+1, "and the one that finds out the order")
-	assert.Len(t, f.seen, remembered)
+	assert.LessOrEqual(t, l.requests, maxPages+1, "and one request to find the order")
+	assert.Len(t, f.seen, maxSeen)
 
 	l.ids = reversed(numbers(1, 2*maxPages*pageSize+1))
 	fresh, all, err = f.poll(t.Context(), math.MaxInt)
 	require.NoError(t, err)
 	assert.True(t, all)
-	assert.Len(t, fresh, 1, "what was left out stays out")
+	assert.Len(t, fresh, 1, "skipped records stay skipped")
 }

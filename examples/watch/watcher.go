@@ -5,39 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/fatih/color"
 
 	"example.com/msgpush"
+	"example.com/msgpush/examples/internal/cli"
 )
 
 const (
-	longestPause = time.Minute // between two polls in an outage
-	longestAsked = time.Hour   // that the service may ask for
+	maxBackoff    = time.Minute // between two polls in an outage
+	maxRetryAfter = time.Hour
 )
 
 // A watcher polls for new records and prints them.
 type watcher struct {
-	poll           func(ctx context.Context, enough int) (fresh []msgpush.ForwardLog, all bool, err error)
-	interval       time.Duration
-	last           int // records to begin with
-	stdout, stderr io.Writer
-	failure        *color.Color
+	poll     func(ctx context.Context, enough int) (fresh []msgpush.ForwardLog, all bool, err error)
+	interval time.Duration
+	last     int // number of records to begin with
+	stdout   io.Writer
+	failure  *color.Color // of records with an error
 }
 
-// run prints records until the context ends, which is no error.
+// run prints records until the context ends, a first poll fails or the access key is
+// rejected.
 func (w *watcher) run(ctx context.Context) error {
 	fresh, _, err := w.poll(ctx, max(1, w.last))
-	switch {
-	case ctx.Err() != nil:
-		return nil //nolint:nilerr // the error is that of the context, which is how to stop
-	case err != nil:
-		return err // not an outage but, more likely, a wrong key or URL
+	if err != nil {
+		return err // more likely a wrong setting than an outage
 	}
 	if err := w.print(fresh[max(0, len(fresh)-w.last):]); err != nil {
 		return err
@@ -48,47 +47,49 @@ func (w *watcher) run(ctx context.Context) error {
 		fresh, all, err := w.poll(ctx, math.MaxInt)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // as above
+			return ctx.Err()
+		case cli.KeyRejected(err):
+			return err
 		case err != nil:
 			if failures == 0 {
 				began = time.Now()
-				w.notice("the service fails, and is asked less and less often until it answers: %s", clean(err.Error()))
+				log.Printf("outage, polling less often: %s", cli.Printable(err.Error()))
 			}
 			failures++
-			wait = backOff(w.interval, failures, err)
+			wait = backoff(w.interval, failures, err)
 			continue
 		}
 		if failures > 0 {
-			w.notice("the service answers again, after %v", time.Since(began).Round(time.Second))
+			log.Printf("the outage ended after %v", time.Since(began).Round(time.Second))
 		}
 		failures, wait = 0, w.interval
 		if !all {
-			w.notice("more is new than is on %d pages: the older of it is left out", maxPages)
+			log.Printf("more than %d pages are new: older records are skipped", maxPages)
 		}
 		if err := w.print(fresh); err != nil {
 			return err
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
-// backOff returns how long to wait after so many failures in a row, the last of
-// them err: longer each time, at random, so that not all who wait come back at
-// once, and as long as the service asks for.
-func backOff(interval time.Duration, failures int, err error) time.Duration {
+// backoff returns the wait after a number of failures in a row, the last of which is
+// err. It doubles with each failure, is random so that programs do not poll at the same
+// time, and honours Retry-After.
+func backoff(interval time.Duration, failures int, err error) time.Duration {
 	wait := interval
-	for ; failures > 0 && wait < longestPause; failures-- {
+	for ; failures > 0 && wait < maxBackoff; failures-- {
 		wait *= 2
 	}
-	wait = min(wait, longestPause)
+	wait = min(wait, maxBackoff)
 	wait -= rand.N(wait / 2)
-	if refused, ok := errors.AsType[*msgpush.APIError](err); ok {
-		wait = max(wait, min(refused.RetryAfter, longestAsked))
+	if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
+		wait = max(wait, min(apiErr.RetryAfter, maxRetryAfter))
 	}
 	return max(wait, interval)
 }
 
-// pause waits, and returns whether it could do so to the end.
+// pause waits for d. It reports false if the context ends before.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -98,10 +99,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
-}
-
-func (w *watcher) notice(format string, args ...any) {
-	fmt.Fprintf(w.stderr, "watch: "+format+"\n", args...)
 }
 
 func (w *watcher) print(records []msgpush.ForwardLog) error {
@@ -128,19 +125,9 @@ func line(r msgpush.ForwardLog) string {
 		r.ErrorMessage,
 	}
 	for i, cell := range cells {
-		if cells[i] = strings.TrimSpace(clean(cell)); cells[i] == "" {
+		if cells[i] = strings.TrimSpace(cli.Printable(cell)); cells[i] == "" {
 			cells[i] = "-"
 		}
 	}
 	return strings.Join(cells, "  ")
-}
-
-// clean takes out what could break a line, or steer the terminal.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
 }

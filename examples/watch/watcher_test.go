@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,8 +19,8 @@ import (
 	"example.com/msgpush"
 )
 
-// polls returns a poll that gives one result after the other, and cancels the
-// context at the end of them. It notes how long after the one before each came.
+// polls returns a poll function that returns one result after the other and finally
+// cancels the context. It appends the time between two calls to waits.
 func polls(cancel context.CancelFunc, waits *[]time.Duration, results []error) func(context.Context, int) ([]msgpush.ForwardLog, bool, error) {
 	before := time.Now()
 	n := 0
@@ -37,8 +39,19 @@ func polls(cancel context.CancelFunc, waits *[]time.Duration, results []error) f
 	}
 }
 
-func TestAnOutageIsToldAndWaitedFor(t *testing.T) {
-	down := errors.New("no\nanswer")
+// logged redirects the log for the test.
+func logged(t *testing.T) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	flags := log.Flags()
+	log.SetOutput(&b)
+	log.SetFlags(0)
+	t.Cleanup(func() { log.SetOutput(os.Stderr); log.SetFlags(flags) })
+	return &b
+}
+
+func TestOutageIsReported(t *testing.T) {
+	down := errors.New("no\nresponse")
 	results := []error{nil, nil, down, down, down, down, down, down, down, nil, nil, down, nil}
 	const s = time.Second
 	bounds := []struct{ from, to time.Duration }{
@@ -49,9 +62,10 @@ func TestAnOutageIsToldAndWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var waits []time.Duration
-		var stdout, stderr bytes.Buffer
-		w := watcher{poll: polls(cancel, &waits, results), interval: 5 * s, last: 1, stdout: &stdout, stderr: &stderr, failure: color.New()}
-		require.NoError(t, w.run(ctx))
+		var stdout bytes.Buffer
+		stderr := logged(t)
+		w := watcher{poll: polls(cancel, &waits, results), interval: 5 * s, last: 1, stdout: &stdout, failure: color.New()}
+		require.ErrorIs(t, w.run(ctx), context.Canceled)
 		require.Len(t, waits, len(bounds))
 		var outage time.Duration
 		for i, b := range bounds {
@@ -64,16 +78,15 @@ func TestAnOutageIsToldAndWaitedFor(t *testing.T) {
 		assert.Equal(t, 5, strings.Count(stdout.String(), "\n"))
 		notices := strings.Split(stderr.String(), "\n")
 		require.Len(t, notices, 5)
-		assert.Contains(t, notices[0], "the service fails")
-		assert.Contains(t, notices[0], "no answer", "on one line")
-		assert.Equal(t, "watch: the service answers again, after "+outage.Round(s).String(), notices[1])
-		assert.Contains(t, notices[2], "the service fails")
-		assert.Contains(t, notices[3], "the service answers again")
+		assert.Equal(t, "outage, polling less often: no response", notices[0])
+		assert.Equal(t, "the outage ended after "+outage.Round(s).String(), notices[1])
+		assert.Contains(t, notices[2], "outage, ")
+		assert.Contains(t, notices[3], "the outage ended ")
 	})
 }
 
-func TestTheWaitInAnOutage(t *testing.T) {
-	asking := func(d time.Duration) error { return &msgpush.APIError{RetryAfter: d} }
+func TestBackoff(t *testing.T) {
+	requesting := func(d time.Duration) error { return &msgpush.APIError{RetryAfter: d} }
 	tests := []struct {
 		name     string
 		interval time.Duration
@@ -85,14 +98,14 @@ func TestTheWaitInAnOutage(t *testing.T) {
 		{"doubles", time.Second, 3, nil, 4 * time.Second, 8 * time.Second},
 		{"at most a minute", time.Second, math.MaxInt, nil, 30 * time.Second, time.Minute},
 		{"at least a longer interval", 5 * time.Minute, 2, nil, 5 * time.Minute, 5 * time.Minute},
-		{"as long as the service asks for", time.Second, 1, asking(3 * time.Minute), 3 * time.Minute, 3 * time.Minute},
-		{"but not for ever", time.Second, 1, asking(math.MaxInt64), time.Hour, time.Hour},
+		{"Retry-After", time.Second, 1, requesting(3 * time.Minute), 3 * time.Minute, 3 * time.Minute},
+		{"at most an hour of Retry-After", time.Second, 1, requesting(math.MaxInt64), time.Hour, time.Hour},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			waits := map[time.Duration]bool{}
 			for range 100 {
-				wait := backOff(tt.interval, tt.failures, tt.err)
+				wait := backoff(tt.interval, tt.failures, tt.err)
 				assert.GreaterOrEqual(t, wait, tt.from)
 				assert.LessOrEqual(t, wait, tt.to)
 				waits[wait] = true
@@ -102,12 +115,12 @@ func TestTheWaitInAnOutage(t *testing.T) {
 	}
 }
 
-func TestTheFirstFailureEndsTheWatch(t *testing.T) {
+func TestFirstFailureEndsTheProgram(t *testing.T) {
 	w := watcher{poll: polls(func() {}, new([]time.Duration), []error{errors.New("wrong key")})}
 	assert.EqualError(t, w.run(t.Context()), "wrong key")
 }
 
-func TestTheLastRecordsAreShownFirst(t *testing.T) {
+func TestLastRecordsArePrintedFirst(t *testing.T) {
 	for last, want := range map[int]string{0: "", 1: "4", 3: "234", 9: "1234"} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -118,7 +131,7 @@ func TestTheLastRecordsAreShownFirst(t *testing.T) {
 				assert.Equal(t, max(1, last), enough)
 				return []msgpush.ForwardLog{{ID: 1}, {ID: 2}, {ID: 3}, {ID: 4}}, true, nil
 			}
-			require.NoError(t, w.run(ctx))
+			require.Error(t, w.run(ctx))
 			got := ""
 			for text := range strings.Lines(stdout.String()) {
 				got += strings.Fields(text)[1]
@@ -128,24 +141,24 @@ func TestTheLastRecordsAreShownFirst(t *testing.T) {
 	}
 }
 
-func TestRecordsThatAreLeftOutAreTold(t *testing.T) {
+func TestSkippedRecordsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var stderr bytes.Buffer
+		stderr := logged(t)
 		n := 0
-		w := watcher{interval: time.Second, stdout: &bytes.Buffer{}, stderr: &stderr, failure: color.New()}
+		w := watcher{interval: time.Second, stdout: &bytes.Buffer{}, failure: color.New()}
 		w.poll = func(context.Context, int) ([]msgpush.ForwardLog, bool, error) {
 			if n++; n == 3 {
 				cancel()
 			}
 			return nil, false, nil
 		}
-		require.NoError(t, w.run(ctx))
-		assert.Equal(t, "watch: more is new than is on 50 pages: the older of it is left out\n", stderr.String())
+		require.Error(t, w.run(ctx))
+		assert.Equal(t, "more than 50 pages are new: older records are skipped\n", stderr.String())
 	})
 }
 
-func TestALineIsOneLine(t *testing.T) {
+func TestRecordIsOneLine(t *testing.T) {
 	assert.Equal(t, "2026-11-05 18:00:00  7  0 a b [31m  -1 x  -  -  c  d", line(msgpush.ForwardLog{
 		ID: 7, RuleName: "a\nb\x1b[31m", MatchResult: -1, MatchResultName: "x\u202e", ErrorMessage: "c\r\nd", CreateTime: "2026-11-05 18:00:00",
 	}))
