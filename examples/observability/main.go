@@ -1,22 +1,13 @@
-// Observability has every attempt of a client traced by OpenTelemetry, counted
-// and timed by Prometheus, and logged by log/slog. It makes a few calls and writes
-// what each of the three has seen.
-//
-// With MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY set it asks the service there.
-// With none of them set it starts a stand-in and asks that.
+// Observability traces each attempt of a client with OpenTelemetry, counts and times it
+// with Prometheus, and logs it with log/slog. It makes two calls and prints the results.
 package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -27,49 +18,29 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"example.com/msgpush"
+	"example.com/msgpush/examples/internal/cli"
 	"example.com/msgpush/msgpushtest"
 )
 
-const usage = `usage: observability
-
-Observability asks for the message rules and the trigger records of an account,
-and writes what OpenTelemetry, Prometheus and log/slog have seen of that.
-
-With MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY in the environment it asks the
-service there, with neither a stand-in with made-up records.
-
-The exit status is 0 if all went well, 1 on a failure or when interrupted, and 2
-if there are flags other than -h.
+const about = `Observability requests the message rules and the trigger records of an account,
+and prints the log of log/slog, the traces of OpenTelemetry and the metrics of
+Prometheus.
 `
 
 func main() {
-	flag.Usage = func() { fmt.Fprint(os.Stderr, usage) }
-	flag.Parse()
-	if flag.NArg() > 0 {
-		flag.Usage()
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Stdout, os.Getenv)
-	if ctx.Err() != nil {
-		err = errors.New("interrupted")
-	}
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "observability:", err)
-		os.Exit(1)
-	}
+	cli.Parse("observability", about)
+	cli.Run(func(ctx context.Context) error { return run(ctx, os.Stdout) })
 }
 
 // observe returns an HTTP client whose requests are traced, counted and timed.
 func observe(tracers trace.TracerProvider, metrics prometheus.Registerer) (*http.Client, error) {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "msgpush_requests_total",
-		Help: "Attempts that had an answer, by HTTP status and method.",
+		Help: "Attempts with a response, by HTTP status and method.",
 	}, []string{"code", "method"})
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "msgpush_request_duration_seconds",
-		Help: "Time until the header of an answer.",
+		Help: "Time until the header of a response.",
 	}, []string{"code", "method"})
 	for _, collector := range []prometheus.Collector{requests, duration} {
 		if err := metrics.Register(collector); err != nil {
@@ -87,7 +58,13 @@ func observe(tracers trace.TracerProvider, metrics prometheus.Registerer) (*http
 	return &http.Client{Transport: transport}, nil
 }
 
-func run(ctx context.Context, out io.Writer, getenv func(string) string) error {
+func run(ctx context.Context, out io.Writer) error {
+	account, err := cli.OpenAccount(os.Getenv, msgpushtest.SampleRecords())
+	if err != nil {
+		return err
+	}
+	defer account.Close()
+
 	exporter, err := stdouttrace.New(stdouttrace.WithWriter(out), stdouttrace.WithPrettyPrint())
 	if err != nil {
 		return err
@@ -100,15 +77,7 @@ func run(ctx context.Context, out io.Writer, getenv func(string) string) error {
 	}
 	defer httpClient.CloseIdleConnections()
 
-	baseURL, accessKey := getenv("MSGPUSH_BASE_URL"), getenv("MSGPUSH_ACCESS_KEY")
-	if baseURL == "" && accessKey == "" {
-		service := msgpushtest.NewServer()
-		defer service.Close()
-		service.SetRecords(msgpushtest.SampleRecords())
-		baseURL, accessKey = service.URL, service.AccessKey()
-		fmt.Fprintf(out, "No service is set: this is a stand-in at %s, with made-up records.\n", baseURL)
-	}
-	client, err := msgpush.NewClient(baseURL, accessKey,
+	client, err := msgpush.NewClient(account.BaseURL, account.AccessKey,
 		msgpush.WithHTTPClient(httpClient),
 		msgpush.WithLogger(slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 	if err != nil {
