@@ -7,44 +7,57 @@ import (
 	"iter"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
+	"path"
 	"strconv"
 	"time"
 
 	"example.com/msgpush"
 )
 
-// A pushService is what this program uses of *msgpush.Client. It is declared
-// here, where it is used, and has no method more, so that a test can stand in
-// for it with a few lines.
+// A pushService is the part of *msgpush.Client that this program uses, so that a test
+// needs to fake only three methods.
 type pushService interface {
 	ForwardRuleList(context.Context, msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardRule], error)
 	ForwardRuleAll(context.Context, msgpush.PageRequest, ...msgpush.ListOption) iter.Seq2[msgpush.ForwardRule, error]
 	ForwardLogAll(context.Context, msgpush.ForwardLogRequest, ...msgpush.ListOption) iter.Seq2[msgpush.ForwardLog, error]
 }
 
-// maxRecords bounds an answer. More says that there are more.
+// maxRecords limits the records of a response. More reports that there are more.
 const maxRecords = 1000
 
-type rulesAnswer struct {
+type rulesResponse struct {
 	Rules []msgpush.ForwardRule `json:"rules"`
 	More  bool                  `json:"more"`
 }
 
-type failuresAnswer struct {
+type failuresResponse struct {
 	Failures []msgpush.ForwardLog `json:"failures"`
 	More     bool                 `json:"more"`
 }
 
-type errorAnswer struct {
+type statusResponse struct {
+	Status string `json:"status"`
+}
+
+type errorResponse struct {
 	Error     string `json:"error"`
 	RequestID string `json:"requestId"`
 }
 
-// A handler answers requests from a service.
+// An httpError is an error of the request.
+type httpError struct {
+	status int
+	text   string
+}
+
+func (e httpError) Error() string { return e.text }
+
+// A handler serves requests with data of the message push service.
 type handler struct {
 	service pushService
-	timeout time.Duration // for a request
+	timeout time.Duration // of a request
 	logger  *slog.Logger
 }
 
@@ -54,26 +67,38 @@ func newHandler(service pushService, timeout time.Duration, logger *slog.Logger)
 		_, err := service.ForwardRuleList(ctx, msgpush.PageRequest{PageSize: 1})
 		return err
 	})
+	ok := statusResponse{"ok"}
+	routes := map[string]func(context.Context, *http.Request) (any, error){
+		"/rules":               h.rules,
+		"/rules/{id}/failures": h.failures,
+		"/healthz":             func(context.Context, *http.Request) (any, error) { return ok, nil },
+		"/readyz":              func(ctx context.Context, _ *http.Request) (any, error) { return ok, ready.Err(ctx) },
+	}
 
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /rules", h.answer(h.rules))
-	mux.HandleFunc("GET /rules/{id}/failures", h.answer(h.failures))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusOK)
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := ready.Err(r.Context()); err != nil {
-			h.fail(w, r, err)
+	for pattern, data := range routes {
+		mux.HandleFunc("GET "+pattern, h.respond(data))
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", "GET, HEAD")
+			h.fail(w, r, httpError{http.StatusMethodNotAllowed, "method not allowed"})
+		})
+	}
+	notFound := func(w http.ResponseWriter, r *http.Request) {
+		h.fail(w, r, httpError{http.StatusNotFound, "not found"})
+	}
+	mux.HandleFunc("/", notFound)
+	return logRequests(logger, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path.Clean(r.URL.Path) {
+			notFound(w, r) // a ServeMux redirects such a path, and the redirect is HTML
 			return
 		}
-		w.WriteHeader(http.StatusOK)
-	})
-	return logRequests(logger, mux)
+		mux.ServeHTTP(w, r)
+	}))
 }
 
-// answer makes a handler of what returns the answer. Its context ends with the
-// request's time.
-func (h *handler) answer(data func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
+// respond returns a handler that writes the result of data. The context of data has the
+// timeout of a request.
+func (h *handler) respond(data func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
 		defer cancel()
@@ -87,25 +112,25 @@ func (h *handler) answer(data func(context.Context, *http.Request) (any, error))
 }
 
 func (h *handler) rules(ctx context.Context, _ *http.Request) (any, error) {
-	a := rulesAnswer{Rules: []msgpush.ForwardRule{}}
+	response := rulesResponse{Rules: []msgpush.ForwardRule{}}
 	for rule, err := range h.service.ForwardRuleAll(ctx, msgpush.PageRequest{}) {
 		if err != nil {
 			return nil, err
 		}
-		if a.More = len(a.Rules) == maxRecords; a.More {
+		if response.More = len(response.Rules) == maxRecords; response.More {
 			break
 		}
-		a.Rules = append(a.Rules, rule)
+		response.Rules = append(response.Rules, rule)
 	}
-	return a, nil
+	return response, nil
 }
 
 func (h *handler) failures(ctx context.Context, r *http.Request) (any, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return nil, errRuleID
+		return nil, httpError{http.StatusBadRequest, "the id of a rule must be an integer"}
 	}
-	a := failuresAnswer{Failures: []msgpush.ForwardLog{}}
+	response := failuresResponse{Failures: []msgpush.ForwardLog{}}
 	request := msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: &id}}
 	for record, err := range h.service.ForwardLogAll(ctx, request) {
 		if err != nil {
@@ -114,21 +139,18 @@ func (h *handler) failures(ctx context.Context, r *http.Request) (any, error) {
 		if record.ErrorMessage == "" {
 			continue
 		}
-		if a.More = len(a.Failures) == maxRecords; a.More {
+		if response.More = len(response.Failures) == maxRecords; response.More {
 			break
 		}
-		a.Failures = append(a.Failures, record)
+		response.Failures = append(response.Failures, record)
 	}
-	return a, nil
+	return response, nil
 }
 
-var errRuleID = errors.New("the id of a rule is an integer")
-
-// fail answers with an error. What went wrong in detail is for the log: it may
-// tell of the inside of two services.
+// fail writes an error response. Only the log has the details: they may reveal internals.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(r.Context().Err(), context.Canceled) {
-		h.logger.InfoContext(r.Context(), "the client is gone", "error", err)
+	if r.Context().Err() != nil {
+		h.logger.InfoContext(r.Context(), "the client closed the connection", "error", err)
 		return
 	}
 	status, text := describe(err)
@@ -140,25 +162,27 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if wait := retryAfter(err); wait > 0 {
 		w.Header().Set("Retry-After", strconv.FormatFloat(math.Ceil(wait.Seconds()), 'f', 0, 64))
 	}
-	h.write(w, r, status, errorAnswer{text, requestID(r.Context())})
+	h.write(w, r, status, errorResponse{text, requestID(r.Context())})
 }
 
-// describe returns the status and the text of the response to an error.
+// describe returns the status and the text of an error response.
 func describe(err error) (status int, text string) {
+	var httpErr httpError
 	var apiErr *msgpush.APIError
 	var decodeErr *msgpush.DecodeError
 	var requestErr *msgpush.RequestError
+	var netErr net.Error
 	switch {
-	case errors.Is(err, errRuleID):
-		return http.StatusBadRequest, errRuleID.Error()
+	case errors.As(err, &httpErr):
+		return httpErr.status, httpErr.text
 	case errors.As(err, &apiErr) && overloaded(apiErr):
 		return http.StatusServiceUnavailable, "the message push service is busy"
 	case errors.As(err, &apiErr):
-		return http.StatusBadGateway, "the message push service refused"
+		return http.StatusBadGateway, "the message push service returned an error"
 	case errors.As(err, &decodeErr):
-		return http.StatusBadGateway, "the message push service gave an answer that cannot be understood"
-	case errors.Is(err, context.DeadlineExceeded):
-		return http.StatusGatewayTimeout, "the message push service did not answer in time"
+		return http.StatusBadGateway, "the message push service returned an invalid response"
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return http.StatusGatewayTimeout, "the message push service did not respond in time"
 	case errors.As(err, &requestErr):
 		return http.StatusServiceUnavailable, "the message push service cannot be reached"
 	default:
@@ -170,8 +194,7 @@ func overloaded(err *msgpush.APIError) bool {
 	return err.HTTPStatus == http.StatusTooManyRequests || err.HTTPStatus == http.StatusServiceUnavailable
 }
 
-// retryAfter returns how long the service asked to wait, where clients are told
-// that it is busy.
+// retryAfter returns the wait that an overloaded service requested.
 func retryAfter(err error) time.Duration {
 	var apiErr *msgpush.APIError
 	if errors.As(err, &apiErr) && overloaded(apiErr) {
@@ -181,16 +204,10 @@ func retryAfter(err error) time.Duration {
 }
 
 func (h *handler) write(w http.ResponseWriter, r *http.Request, status int, v any) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		h.logger.ErrorContext(r.Context(), "the answer cannot be encoded", "error", err)
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	if _, err := w.Write(append(body, '\n')); err != nil {
-		h.logger.InfoContext(r.Context(), "the answer cannot be sent", "error", err)
+	if err := json.NewEncoder(w).Encode(v); err != nil { // v can be encoded, so writing failed
+		h.logger.InfoContext(r.Context(), "the response was not sent", "error", err)
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"iter"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -23,10 +24,10 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// quiet is a logger for tests that do not look at the log.
+// quiet discards the log.
 var quiet = slog.New(slog.DiscardHandler)
 
-// get asks a handler, as a client would that has ctx.
+// get sends a GET request with ctx to a handler.
 func get(ctx context.Context, h http.Handler, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
@@ -41,29 +42,25 @@ func decode[T any](t *testing.T, w *httptest.ResponseRecorder) T {
 	return v
 }
 
-// One way to test what uses the client: the real client against the stand-in.
-// What is sent and how it is answered is then that of the interface.
+// The first tests use the real client and the fake server, so they also test what is sent.
 
-func newStandIn(t *testing.T) (*msgpushtest.Server, *msgpush.Client) {
+func newFake(t *testing.T) (*msgpushtest.Server, *msgpush.Client) {
 	t.Helper()
-	service := msgpushtest.NewServer()
-	t.Cleanup(service.Close)
-	client, err := msgpush.NewClient(service.URL, service.AccessKey())
-	require.NoError(t, err)
-	return service, client
+	fake := msgpushtest.New(t)
+	return fake, fake.Client()
 }
 
-func TestRulesAreThoseOfTheService(t *testing.T) {
-	service, client := newStandIn(t)
+func TestRules(t *testing.T) {
+	service, client := newFake(t)
 	service.SetRecords(msgpushtest.SampleRecords())
 	w := get(t.Context(), newHandler(client, time.Minute, quiet), "/rules")
 	assert.Equal(t, http.StatusOK, w.Code)
 	assert.NotEmpty(t, w.Header().Get("X-Request-Id"))
-	assert.Equal(t, rulesAnswer{Rules: msgpushtest.SampleRecords().ForwardRules}, decode[rulesAnswer](t, w))
+	assert.Equal(t, rulesResponse{Rules: msgpushtest.SampleRecords().ForwardRules}, decode[rulesResponse](t, w))
 }
 
-func TestFailuresAreTheRecordsOfARuleWithAnError(t *testing.T) {
-	service, client := newStandIn(t)
+func TestFailuresAreRecordsWithAnError(t *testing.T) {
+	service, client := newFake(t)
 	service.SetRecords(msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{
 		{ID: 1, RuleID: 7, ErrorMessage: "refused"},
 		{ID: 2, RuleID: 7},
@@ -73,21 +70,21 @@ func TestFailuresAreTheRecordsOfARuleWithAnError(t *testing.T) {
 	w := get(t.Context(), newHandler(client, time.Minute, quiet), "/rules/7/failures")
 	assert.Equal(t, http.StatusOK, w.Code)
 	var ids []int64
-	for _, failure := range decode[failuresAnswer](t, w).Failures {
+	for _, failure := range decode[failuresResponse](t, w).Failures {
 		ids = append(ids, failure.ID)
 	}
 	assert.Equal(t, []int64{1, 4}, ids)
 }
 
-func TestAnAccountWithoutRecordsHasEmptyLists(t *testing.T) {
-	_, client := newStandIn(t)
+func TestEmptyLists(t *testing.T) {
+	_, client := newFake(t)
 	h := newHandler(client, time.Minute, quiet)
 	assert.JSONEq(t, `{"rules": [], "more": false}`, get(t.Context(), h, "/rules").Body.String())
 	assert.JSONEq(t, `{"failures": [], "more": false}`, get(t.Context(), h, "/rules/7/failures").Body.String())
 }
 
-func TestLongListsAreCutOffAndSaySo(t *testing.T) {
-	service, client := newStandIn(t)
+func TestLongListsAreLimited(t *testing.T) {
+	service, client := newFake(t)
 	var records msgpushtest.Records
 	for i := range int64(maxRecords + 1) {
 		records.ForwardLogs = append(records.ForwardLogs, msgpush.ForwardLog{ID: i + 1, RuleID: 7, ErrorMessage: "refused"})
@@ -96,20 +93,20 @@ func TestLongListsAreCutOffAndSaySo(t *testing.T) {
 	h := newHandler(client, time.Minute, quiet)
 	for more := range 2 {
 		service.SetRecords(msgpushtest.Records{ForwardLogs: records.ForwardLogs[:maxRecords+more], ForwardRules: records.ForwardRules[:maxRecords+more]})
-		failures := decode[failuresAnswer](t, get(t.Context(), h, "/rules/7/failures"))
+		failures := decode[failuresResponse](t, get(t.Context(), h, "/rules/7/failures"))
 		assert.Len(t, failures.Failures, maxRecords)
 		assert.Equal(t, more == 1, failures.More)
-		rules := decode[rulesAnswer](t, get(t.Context(), h, "/rules"))
+		rules := decode[rulesResponse](t, get(t.Context(), h, "/rules"))
 		assert.Len(t, rules.Rules, maxRecords)
 		assert.Equal(t, more == 1, rules.More)
 	}
 }
 
-// The other way: a fake of the interface. It can do what a service seldom does,
-// such as fail in one certain way, or take its time.
+// The other tests use a fake of the interface, which can return any error and wait for any
+// time.
 
 type fakeService struct {
-	list func(context.Context) error // what a call of any of the methods does
+	list func(context.Context) error // called by each method
 }
 
 func (f fakeService) ForwardRuleList(ctx context.Context, _ msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardRule], error) {
@@ -132,19 +129,19 @@ func (f fakeService) ForwardLogAll(ctx context.Context, _ msgpush.ForwardLogRequ
 	}
 }
 
-// failing is a service of which each call fails.
+// failing returns a service whose calls return err.
 func failing(err error) fakeService {
 	return fakeService{func(context.Context) error { return err }}
 }
 
-// slow is a service that never answers.
+// slow is a service that does not respond.
 var slow = fakeService{func(ctx context.Context) error {
 	<-ctx.Done()
 	return &msgpush.RequestError{Operation: "message rule list", Attempts: 1, Err: ctx.Err()}
 }}
 
-func TestErrorsOfTheServiceHaveAStatusAndTellNothingOfIt(t *testing.T) {
-	const inside = "db-17.internal"
+func TestErrorsOfTheService(t *testing.T) {
+	const internal = "db-17.internal"
 	tests := []struct {
 		name       string
 		err        error
@@ -152,16 +149,17 @@ func TestErrorsOfTheServiceHaveAStatusAndTellNothingOfIt(t *testing.T) {
 		text       string
 		retryAfter string
 	}{
-		{"refused in the envelope", &msgpush.APIError{HTTPStatus: 200, Code: 4001, Msg: inside}, 502, "the message push service refused", ""},
-		{"access key refused", &msgpush.APIError{HTTPStatus: 401, Msg: inside}, 502, "the message push service refused", ""},
-		{"internal error", &msgpush.APIError{HTTPStatus: 500, Msg: inside, RetryAfter: time.Second}, 502, "the message push service refused", ""},
-		{"too many requests", &msgpush.APIError{HTTPStatus: 429, Msg: inside, RetryAfter: 1500 * time.Millisecond}, 503, "the message push service is busy", "2"},
-		{"unavailable", &msgpush.APIError{HTTPStatus: 503, Msg: inside}, 503, "the message push service is busy", ""},
-		{"no time for the requested wait", &msgpush.APIError{HTTPStatus: 503, Msg: inside, RetryAfter: time.Minute}, 503, "the message push service is busy", "60"},
-		{"not understood", &msgpush.DecodeError{HTTPStatus: 200, Body: []byte(inside), Err: errors.New(inside)}, 502, "the message push service gave an answer that cannot be understood", ""},
-		{"no time left", &msgpush.RequestError{Err: context.DeadlineExceeded}, 504, "the message push service did not answer in time", ""},
-		{"no connection", &msgpush.RequestError{Err: errors.New("dial " + inside)}, 503, "the message push service cannot be reached", ""},
-		{"anything else", errors.New(inside), 500, "internal error", ""},
+		{"code other than 200", &msgpush.APIError{HTTPStatus: 200, Code: 4001, Msg: internal}, 502, "the message push service returned an error", ""},
+		{"rejected key", &msgpush.APIError{HTTPStatus: 401, Msg: internal}, 502, "the message push service returned an error", ""},
+		{"internal error", &msgpush.APIError{HTTPStatus: 500, Msg: internal, RetryAfter: time.Second}, 502, "the message push service returned an error", ""},
+		{"too many requests", &msgpush.APIError{HTTPStatus: 429, Msg: internal, RetryAfter: 1500 * time.Millisecond}, 503, "the message push service is busy", "2"},
+		{"unavailable", &msgpush.APIError{HTTPStatus: 503, Msg: internal}, 503, "the message push service is busy", ""},
+		{"no time for the requested wait", &msgpush.APIError{HTTPStatus: 503, Msg: internal, RetryAfter: time.Minute}, 503, "the message push service is busy", "60"},
+		{"invalid response", &msgpush.DecodeError{HTTPStatus: 200, Body: []byte(internal), Err: errors.New(internal)}, 502, "the message push service returned an invalid response", ""},
+		{"timeout", &msgpush.RequestError{Err: context.DeadlineExceeded}, 504, "the message push service did not respond in time", ""},
+		{"timeout of an attempt", &msgpush.RequestError{Err: &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}}, 504, "the message push service did not respond in time", ""},
+		{"no connection", &msgpush.RequestError{Err: errors.New("dial " + internal)}, 503, "the message push service cannot be reached", ""},
+		{"anything else", errors.New(internal), 500, "internal error", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -171,8 +169,8 @@ func TestErrorsOfTheServiceHaveAStatusAndTellNothingOfIt(t *testing.T) {
 				w := get(t.Context(), newHandler(failing(tt.err), time.Minute, logger), path)
 				assert.Equal(t, tt.status, w.Code, path)
 				assert.Equal(t, tt.retryAfter, w.Header().Get("Retry-After"))
-				assert.NotContains(t, w.Body.String(), inside)
-				got := decode[errorAnswer](t, w)
+				assert.NotContains(t, w.Body.String(), internal)
+				got := decode[errorResponse](t, w)
 				assert.Equal(t, tt.text, got.Error)
 				assert.Equal(t, w.Header().Get("X-Request-Id"), got.RequestID)
 				for line := range strings.Lines(log.String()) {
@@ -185,18 +183,33 @@ func TestErrorsOfTheServiceHaveAStatusAndTellNothingOfIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRequestOfThisServiceIsRefused(t *testing.T) {
+func TestInvalidRequestsHaveJSONResponses(t *testing.T) {
 	h := newHandler(failing(nil), time.Minute, quiet)
-	w := get(t.Context(), h, "/rules/seven/failures")
-	assert.Equal(t, http.StatusBadRequest, w.Code)
-	assert.Equal(t, errRuleID.Error(), decode[errorAnswer](t, w).Error)
-	assert.Equal(t, http.StatusNotFound, get(t.Context(), h, "/rules/7").Code)
-	w = httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/rules", nil))
-	assert.Equal(t, http.StatusMethodNotAllowed, w.Code)
+	tests := []struct {
+		method, path string
+		status       int
+		text         string
+	}{
+		{"GET", "/rules/seven/failures", 400, "the id of a rule must be an integer"},
+		{"GET", "/", 404, "not found"},
+		{"GET", "/rules/7", 404, "not found"},
+		{"GET", "/rules/", 404, "not found"},
+		{"GET", "//rules", 404, "not found"},
+		{"POST", "/rules", 405, "method not allowed"},
+		{"DELETE", "/rules/7/failures", 405, "method not allowed"},
+		{"POST", "/healthz", 405, "method not allowed"},
+		{"PUT", "/readyz", 405, "method not allowed"},
+	}
+	for _, tt := range tests {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(tt.method, tt.path, nil))
+		assert.Equal(t, tt.status, w.Code, tt.path)
+		assert.Equal(t, tt.text, decode[errorResponse](t, w).Error)
+		assert.Equal(t, tt.status == 405, w.Header().Get("Allow") == "GET, HEAD")
+	}
 }
 
-func TestARequestHasItsTimeAndNoMore(t *testing.T) {
+func TestTimeoutOfARequest(t *testing.T) {
 	for _, path := range []string{"/rules", "/rules/7/failures"} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
@@ -207,7 +220,7 @@ func TestARequestHasItsTimeAndNoMore(t *testing.T) {
 	}
 }
 
-func TestAClientThatGoesAwayEndsTheCall(t *testing.T) {
+func TestClosedConnectionEndsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
@@ -218,11 +231,13 @@ func TestAClientThatGoesAwayEndsTheCall(t *testing.T) {
 	})
 }
 
-func TestHealthDoesNotAskTheService(t *testing.T) {
-	assert.Equal(t, http.StatusOK, get(t.Context(), newHandler(fakeService{}, time.Minute, quiet), "/healthz").Code)
+func TestHealthSendsNoRequest(t *testing.T) {
+	w := get(t.Context(), newHandler(fakeService{}, time.Minute, quiet), "/healthz")
+	assert.Equal(t, http.StatusOK, w.Code)
+	assert.Equal(t, statusResponse{"ok"}, decode[statusResponse](t, w))
 }
 
-func TestReadinessIsBoundedInTime(t *testing.T) {
+func TestTimeoutOfReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		w := get(t.Context(), newHandler(slow, time.Hour, quiet), "/readyz")
@@ -231,14 +246,14 @@ func TestReadinessIsBoundedInTime(t *testing.T) {
 	})
 }
 
-func TestProbesDoNotFloodTheService(t *testing.T) {
+func TestReadinessIsCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls int
-		var outcome error
+		var result error
 		h := newHandler(fakeService{func(context.Context) error {
-			time.Sleep(time.Second) // virtual, like all time here
+			time.Sleep(time.Second) // virtual time
 			calls++
-			return outcome
+			return result
 		}}, time.Minute, quiet)
 		probe := func() (statuses []int) {
 			codes := make([]int, 20)
@@ -254,7 +269,7 @@ func TestProbesDoNotFloodTheService(t *testing.T) {
 		}
 		assert.Equal(t, 1, calls)
 
-		outcome = &msgpush.RequestError{Err: errors.New("no connection")}
+		result = &msgpush.RequestError{Err: errors.New("no connection")}
 		time.Sleep(readyFor - time.Nanosecond)
 		assert.Equal(t, http.StatusOK, probe()[0])
 		assert.Equal(t, 1, calls)
@@ -267,10 +282,10 @@ func TestProbesDoNotFloodTheService(t *testing.T) {
 	})
 }
 
-func TestAProbeThatGoesAwayIsNotTheOutcome(t *testing.T) {
+func TestClosedConnectionOfAProbeDoesNotFailOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandler(fakeService{func(ctx context.Context) error {
-			time.Sleep(time.Second) // virtual
+			time.Sleep(time.Second) // virtual time
 			return ctx.Err()
 		}}, time.Minute, quiet)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -280,7 +295,7 @@ func TestAProbeThatGoesAwayIsNotTheOutcome(t *testing.T) {
 	})
 }
 
-func TestRequestsAreLoggedAndGoodProbesAreNot(t *testing.T) {
+func TestRequestsAreLoggedExceptSuccessfulProbes(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(requestIDHandler{slog.NewJSONHandler(&log, nil)}).With("program", "service").WithGroup("g")
 	h := newHandler(failing(nil), time.Minute, logger)
@@ -294,19 +309,13 @@ func TestRequestsAreLoggedAndGoodProbesAreNot(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(log.String(), "\n"))
 }
 
-func TestTheRetriesOfTheClientHaveTheIDOfTheRequest(t *testing.T) {
+func TestRetriesHaveTheIDOfTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		logger := slog.New(requestIDHandler{slog.NewJSONHandler(&log, nil)})
-		answers := []int{http.StatusInternalServerError, http.StatusOK}
-		transport := roundTripper(func(*http.Request) (*http.Response, error) {
-			status := answers[0]
-			answers = answers[1:]
-			body := io.NopCloser(strings.NewReader(`{"code":200,"msg":"","data":{"pageNum":1,"pageSize":20,"total":0,"pages":0,"list":[]}}`))
-			return &http.Response{StatusCode: status, Header: http.Header{}, Body: body}, nil
-		})
-		client, err := msgpush.NewClient("http://push.example.com", "key-of-the-test", msgpush.WithLogger(logger), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-		require.NoError(t, err)
+		fake := msgpushtest.New(t, msgpushtest.InMemory())
+		fake.Inject(msgpushtest.Status(http.StatusInternalServerError))
+		client := fake.Client(msgpush.WithLogger(logger))
 		w := get(t.Context(), newHandler(client, time.Minute, logger), "/rules")
 		assert.Equal(t, http.StatusOK, w.Code)
 		first, _, _ := strings.Cut(log.String(), "\n")
@@ -314,7 +323,3 @@ func TestTheRetriesOfTheClientHaveTheIDOfTheRequest(t *testing.T) {
 		assert.Contains(t, first, `"request_id":"`+w.Header().Get("X-Request-Id")+`"`)
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

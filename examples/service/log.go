@@ -15,8 +15,8 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// A requestIDHandler adds the id of the request to whatever is logged with its
-// context, by the client too.
+// A requestIDHandler adds the id of the request to each log record with its context, also
+// to the records of the client.
 type requestIDHandler struct{ slog.Handler }
 
 func (h requestIDHandler) Handle(ctx context.Context, record slog.Record) error {
@@ -34,43 +34,42 @@ func (h requestIDHandler) WithGroup(name string) slog.Handler {
 	return requestIDHandler{h.Handler.WithGroup(name)}
 }
 
-// logRequests gives each request an id, which goes into the answer too, and logs
-// how it was answered. Health probes are logged only where they fail: there are
-// many of them.
+// logRequests sets an id for each request, adds it to the response, and logs the
+// response. Successful health probes are not logged, since there are many.
 func logRequests(logger *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		id := rand.Text()
 		w.Header().Set("X-Request-Id", id)
 		r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
-		answer := &answerWriter{ResponseWriter: w}
+		response := &responseWriter{ResponseWriter: w}
 		defer func() {
 			probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
-			if probe && answer.status == http.StatusOK {
+			if probe && response.status == http.StatusOK {
 				return
 			}
 			logger.InfoContext(r.Context(), "request",
 				"method", r.Method, "path", r.URL.Path, "remote", r.RemoteAddr,
-				"status", answer.status, "bytes", answer.bytes, "duration", time.Since(start))
+				"status", response.status, "bytes", response.bytes, "duration", time.Since(start))
 		}()
-		next.ServeHTTP(answer, r)
+		next.ServeHTTP(response, r)
 	})
 }
 
-// An answerWriter remembers what was answered. The status is 0 where nothing
-// was.
-type answerWriter struct {
+// A responseWriter records the status and the size of a response. The status is 0 if
+// there is no response.
+type responseWriter struct {
 	http.ResponseWriter
 	status int
 	bytes  int
 }
 
-func (w *answerWriter) WriteHeader(status int) {
+func (w *responseWriter) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *answerWriter) Write(p []byte) (int, error) {
+func (w *responseWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}

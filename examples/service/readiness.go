@@ -6,39 +6,37 @@ import (
 )
 
 const (
-	readyTimeout = 2 * time.Second // for a check
-	readyFor     = 5 * time.Second // how long the outcome of a check holds
+	readyTimeout = 2 * time.Second // of a check
+	readyFor     = 5 * time.Second // how long the result of a check is used
 )
 
-// A readiness is the outcome of the last check, which is made when it is asked
-// for and the last is too old: however often it is probed, and by however many,
-// the service is asked every few seconds at the most.
+// A readiness caches the result of a check, which is made on demand. The number of
+// requests to the service therefore does not depend on the number of probes.
 type readiness struct {
 	check func(context.Context) error
 
-	turn    chan struct{} // has room for the one who may use what is below
+	lock    chan struct{} // a mutex whose wait ends with a context
 	checked time.Time
 	err     error
 }
 
 func newReadiness(check func(context.Context) error) *readiness {
-	return &readiness{check: check, turn: make(chan struct{}, 1)}
+	return &readiness{check: check, lock: make(chan struct{}, 1)}
 }
 
-// Err returns why the service cannot be reached, nil if it can. Who asks while a
-// check is made waits for its outcome.
+// Err returns the result of the last check. If it is too old, Err makes a check or waits
+// for the one in progress.
 func (r *readiness) Err(ctx context.Context) error {
 	select {
-	case r.turn <- struct{}{}:
+	case r.lock <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-r.turn }()
+	defer func() { <-r.lock }()
 	if !r.checked.IsZero() && time.Since(r.checked) < readyFor {
 		return r.err
 	}
-	// The outcome is for all who ask, so it is not for one of them to end it by
-	// going away.
+	// Other probes use the result too, so it must not depend on the client of this one.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
 	defer cancel()
 	r.err = r.check(ctx)
