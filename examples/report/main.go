@@ -1,9 +1,5 @@
-// Report writes the message rules and their trigger records over time as one
-// HTML page with charts, which needs nothing but itself: it opens without a
-// network, and can be sent as a file.
-//
-// With MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY set it asks the service there.
-// With neither set it starts a stand-in and asks that.
+// Report writes one HTML page with charts of the message rules and their trigger records.
+// The page loads nothing from elsewhere, so it can be opened offline and sent as a file.
 package main
 
 import (
@@ -16,117 +12,61 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
-	_ "time/tzdata" // so that -zone works where the system has no zones
+	_ "time/tzdata" // for -zone on systems without time zones
 
 	"example.com/msgpush"
-	"example.com/msgpush/msgpushtest"
+	"example.com/msgpush/examples/internal/cli"
 )
 
-const usage = `usage: report [flags]
-
-Report reads the message rules and all of their trigger records, and writes one
-HTML page: records a day by match result, the rules with the most records, the
-errors, and a table of the rules. The page has its charts in it and refers to
-nothing outside.
-
-  -o file      where to write the page (default report.html); it is written
-               beside it and renamed, so that there is never half a page
-  -days n      how many days to show, up to that of the newest record: a number
-               from 1 to 366 (default 30)
-  -zone name   the IANA name of the time zone that the service's times are in,
-               such as Asia/Shanghai, since the service does not tell
-               (default UTC)
-  -title text  the title of the page
-               (default "Message rules and trigger records")
-
-Environment:
-  MSGPUSH_BASE_URL    the base URL of the service
-  MSGPUSH_ACCESS_KEY  its access key
-With neither set, a stand-in with made-up records is asked.
-
-Exit status: 0 if the page was written; 1 on a failure, and if interrupted; 2 if
-the flags make no sense.
+const about = `Report reads the message rules and all of their trigger records, and writes one
+HTML page with charts: records per day by match result, the rules with the most
+records, the errors, and a table of the rules. The page loads nothing from
+elsewhere.
 `
 
-// maxDays is how many days fit side by side as bars.
+// maxDays is the number of days that fit side by side as bars.
 const maxDays = 366
 
-// settings is what the flags say.
+// settings are the values of the flags.
 type settings struct {
-	file  string
+	file  string // "-" is standard output
 	days  int
 	zone  *time.Location
 	title string
 }
 
 func main() {
-	set := parseFlags()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	if err := run(ctx, set, os.Stdout, os.Getenv); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted")
-		}
-		fmt.Fprintln(os.Stderr, "report:", err)
-		os.Exit(1)
-	}
-}
-
-// parseFlags ends the program where the flags make no sense, as package flag
-// does.
-func parseFlags() settings {
 	set := settings{zone: time.UTC}
-	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage) }
-	flag.StringVar(&set.file, "o", "report.html", "")
-	flag.StringVar(&set.title, "title", "Message rules and trigger records", "")
-	flag.IntVar(&set.days, "days", 30, "")
-	flag.Func("zone", "", func(name string) (err error) {
+	flag.StringVar(&set.file, "o", "report.html", "write the page to `FILE`, or to standard output if it is -")
+	flag.StringVar(&set.title, "title", "Message rules and trigger records", "title of the page")
+	flag.IntVar(&set.days, "days", 30, "number of days up to the newest record, 1 to 366")
+	flag.Func("zone", "IANA `NAME` of the time zone of the service, which the API document does not\nspecify, such as Asia/Shanghai (default UTC)", func(name string) (err error) {
 		set.zone, err = time.LoadLocation(name)
 		return err
 	})
-	flag.Parse()
-	var wrong string
+	cli.Parse("report", about)
 	switch {
-	case flag.NArg() > 0:
-		wrong = fmt.Sprintf("unexpected argument %q", flag.Arg(0))
 	case set.days < 1 || set.days > maxDays:
-		wrong = fmt.Sprintf("-days is %d, not between 1 and %d", set.days, maxDays)
+		cli.UsageError("-days must be from 1 to %d", maxDays)
 	case set.file == "":
-		wrong = "-o is empty"
+		cli.UsageError("-o must not be empty")
 	}
-	if wrong != "" {
-		fmt.Fprintln(os.Stderr, wrong)
-		flag.Usage()
-		os.Exit(2)
-	}
-	return set
+	cli.Run(func(ctx context.Context) error { return run(ctx, set, os.Stdout, os.Getenv) })
 }
 
 func run(ctx context.Context, set settings, stdout io.Writer, getenv func(string) string) error {
-	// The walk may take a while, so what would make it useless comes first.
+	// Check this before all records are read.
 	if err := checkReplaceable(set.file); err != nil {
 		return err
 	}
-	baseURL, accessKey := getenv("MSGPUSH_BASE_URL"), getenv("MSGPUSH_ACCESS_KEY")
-	standIn := baseURL == "" && accessKey == ""
-	switch {
-	case standIn:
-		service := msgpushtest.NewServer()
-		defer service.Close()
-		service.SetRecords(madeUpRecords())
-		baseURL, accessKey = service.URL, service.AccessKey()
-		if _, err := fmt.Fprintln(stdout, "No service is set: this is a stand-in, with made-up records."); err != nil {
-			return err
-		}
-	case baseURL == "":
-		return errors.New("set MSGPUSH_BASE_URL too, or nothing to use the stand-in")
-	case accessKey == "":
-		return errors.New("set MSGPUSH_ACCESS_KEY too, or nothing to use the stand-in")
+	account, err := cli.OpenAccount(getenv, madeUpRecords())
+	if err != nil {
+		return err
 	}
-	client, err := msgpush.NewClient(baseURL, accessKey)
+	defer account.Close()
+	standIn := account.Fake != nil
+	client, err := msgpush.NewClient(account.BaseURL, account.AccessKey)
 	if err != nil {
 		return err
 	}
@@ -143,42 +83,43 @@ func run(ctx context.Context, set settings, stdout io.Writer, getenv func(string
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if set.file == "-" {
+		_, err := html.WriteTo(stdout)
+		return err
+	}
 	if err := replaceFile(set.file, html.Bytes()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%s: %d rules, %d records of %d days, %d with an error, %d bytes.\n",
+	fmt.Fprintf(os.Stderr, "%s: %d rules, %d records of %d days, %d with an error, %d bytes.\n",
 		set.file, len(r.Rules), r.Records, len(r.Days), r.Errors, html.Len())
-	return err
+	return nil
 }
 
-// checkReplaceable refuses to put a page in the place of a device or a directory.
+// checkReplaceable returns an error if the file is a directory, a device or a link.
 func checkReplaceable(name string) error {
-	info, err := os.Lstat(name) // a link would be replaced, not what it points to
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Lstat(name)
+	switch {
+	case name == "-" || errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
-	}
-	if !info.Mode().IsRegular() {
+	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is not a regular file", name)
 	}
 	return nil
 }
 
-// replaceFile writes a file so that under its name there is the old content or
-// the new one, and never a part. What was written of a new one that fails is
-// removed.
+// replaceFile writes a temporary file and renames it, so that the file always has either
+// the old content or all of the new.
 func replaceFile(name string, content []byte) (err error) {
-	// With the permissions that a new file has, which those of os.CreateTemp
-	// are not.
+	// os.CreateTemp would set other permissions.
 	f, err := os.OpenFile(name+"."+rand.Text()+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_ = f.Close() // a second time, perhaps
+			_ = f.Close() // it may be closed already
 			_ = os.Remove(f.Name())
 		}
 	}()

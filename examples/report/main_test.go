@@ -2,60 +2,42 @@ package main
 
 import (
 	"bytes"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"example.com/msgpush/examples/internal/clitest"
 	"example.com/msgpush/msgpushtest"
 )
 
-// TestMain lets the tests run the program: the binary of the tests is the
-// program if its environment says so.
-func TestMain(m *testing.M) {
-	if os.Getenv("BE_REPORT") != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
+func TestMain(m *testing.M) { clitest.Main(m, main) }
+
+func TestUsage(t *testing.T) {
+	clitest.TestUsage(t, "report", []string{"-o FILE", "-zone NAME"},
+		[]string{"-days", "0"}, []string{"-days", "367"}, []string{"-zone", "Mars/Olympus"}, []string{"-o", ""})
 }
 
-// command returns the program with nothing but env in its environment, to be run
-// in a directory of its own.
+func TestSettings(t *testing.T)    { clitest.TestSettings(t, "report") }
+func TestRejectedKey(t *testing.T) { clitest.TestRejectedKey(t, "report") }
+func TestClosedPipe(t *testing.T)  { clitest.TestClosedPipe(t, "-o", "-") }
+func TestInterrupt(t *testing.T)   { clitest.TestInterrupt(t, "report", "-o", "-") }
+
+// command returns the program with a temporary working directory.
 func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], args...)
+	cmd := clitest.Command(env, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append([]string{"BE_REPORT=1", "SYSTEMROOT=" + os.Getenv("SYSTEMROOT")}, env...)
 	return cmd
 }
 
-// runProgram runs it to its end.
-func runProgram(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
-	t.Helper()
-	var out, errOut bytes.Buffer
-	if cmd.Stdout == nil {
-		cmd.Stdout = &out
-	}
-	cmd.Stderr = &errOut
-	if err := cmd.Run(); err != nil {
-		require.IsType(t, &exec.ExitError{}, err)
-	}
-	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
-}
-
-// files returns the names of what is in a directory.
+// files returns the names of the files in a directory.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -67,26 +49,12 @@ func files(t *testing.T, dir string) []string {
 	return names
 }
 
-// proxied returns the environment for a service that stands before the stand-in.
-func proxied(t *testing.T, wrap func(standIn http.Handler) http.Handler) []string {
-	t.Helper()
-	standIn := msgpushtest.NewServer()
-	t.Cleanup(standIn.Close)
-	standIn.SetRecords(msgpushtest.SampleRecords())
-	target, err := url.Parse(standIn.URL)
-	require.NoError(t, err)
-	service := httptest.NewServer(wrap(httputil.NewSingleHostReverseProxy(target)))
-	t.Cleanup(service.Close)
-	return []string{"MSGPUSH_BASE_URL=" + service.URL, "MSGPUSH_ACCESS_KEY=" + standIn.AccessKey()}
-}
-
-func TestWithoutSetUpTheStandInIsReported(t *testing.T) {
+func TestFakeServer(t *testing.T) {
 	cmd := command(t, nil)
-	stdout, stderr, status := runProgram(t, cmd)
+	stdout, stderr, status := clitest.Output(t, cmd)
 	assert.Zero(t, status)
-	assert.Empty(t, stderr)
-	assert.Contains(t, stdout, "stand-in")
-	assert.Contains(t, stdout, "report.html: 5 rules, 1129 records of 30 days, 91 with an error")
+	assert.Empty(t, stdout)
+	assert.Regexp(t, `^report: using a fake server at .*\nreport.html: 5 rules, 1129 records of 30 days, 91 with an error, .*\n$`, stderr)
 	assert.Equal(t, []string{"report.html"}, files(t, cmd.Dir))
 	doc := parsePage(t, filepath.Join(cmd.Dir, "report.html"))
 	assertSelfContained(t, doc)
@@ -94,14 +62,26 @@ func TestWithoutSetUpTheStandInIsReported(t *testing.T) {
 	assert.Contains(t, textOf(doc), "严重告警转值班")
 }
 
-func TestWithTheEnvironmentSetTheServiceIsReported(t *testing.T) {
-	env := proxied(t, func(standIn http.Handler) http.Handler { return standIn })
-	cmd := command(t, env, "-o", "page.html", "-days", "2", "-zone", "Asia/Shanghai", "-title", "十一月")
-	stdout, stderr, status := runProgram(t, cmd)
+func TestStandardOutput(t *testing.T) {
+	srv := msgpushtest.New(t)
+	cmd := command(t, clitest.Environment(srv.URL, srv.AccessKey()), "-o", "-")
+	stdout, stderr, status := clitest.Output(t, cmd)
 	assert.Zero(t, status)
 	assert.Empty(t, stderr)
-	assert.NotContains(t, stdout, "stand-in")
-	assert.Contains(t, stdout, "page.html: 5 rules, 38 records of 2 days")
+	assert.True(t, strings.HasPrefix(stdout, "<!DOCTYPE html>"), stdout)
+	assert.True(t, strings.HasSuffix(stdout, "</html>\n"), stdout)
+	assert.Empty(t, files(t, cmd.Dir))
+}
+
+func TestRealService(t *testing.T) {
+	srv := msgpushtest.New(t)
+	srv.SetRecords(msgpushtest.SampleRecords())
+	env := clitest.Environment(srv.URL, srv.AccessKey())
+	cmd := command(t, env, "-o", "page.html", "-days", "2", "-zone", "Asia/Shanghai", "-title", "十一月")
+	_, stderr, status := clitest.Output(t, cmd)
+	assert.Zero(t, status)
+	assert.Equal(t, 1, strings.Count(stderr, "\n"))
+	assert.Contains(t, stderr, "page.html: 5 rules, 38 records of 2 days")
 	assert.Equal(t, []string{"page.html"}, files(t, cmd.Dir))
 	page, err := os.ReadFile(filepath.Join(cmd.Dir, "page.html"))
 	require.NoError(t, err)
@@ -109,81 +89,32 @@ func TestWithTheEnvironmentSetTheServiceIsReported(t *testing.T) {
 	assert.Contains(t, string(page), "<title>十一月</title>")
 	assert.Contains(t, string(page), "taken to be in Asia/Shanghai")
 	assert.Contains(t, string(page), "26 older records")
-	assert.NotContains(t, string(page), strings.TrimPrefix(env[1], "MSGPUSH_ACCESS_KEY="))
+	assert.NotContains(t, string(page), srv.AccessKey())
 }
 
-func TestHelp(t *testing.T) {
-	cmd := command(t, nil, "-h")
-	stdout, stderr, status := runProgram(t, cmd)
-	assert.Zero(t, status)
-	assert.Empty(t, stdout)
-	for _, want := range []string{"-o file", "-days n", "-zone name", "-title text", "MSGPUSH_BASE_URL", "MSGPUSH_ACCESS_KEY", "Exit status"} {
-		assert.Contains(t, stderr, want)
-	}
-	assert.Empty(t, files(t, cmd.Dir))
-}
-
-func TestFlagsThatMakeNoSenseAreStatus2(t *testing.T) {
-	tests := []struct {
-		name string
-		args []string
-		want string
-	}{
-		{"unknown flag", []string{"-x"}, "not defined: -x"},
-		{"an argument", []string{"page.html"}, `unexpected argument "page.html"`},
-		{"no days", []string{"-days", "0"}, "-days is 0, not between 1 and 366"},
-		{"too many days", []string{"-days", "367"}, "-days is 367"},
-		{"unknown zone", []string{"-zone", "Mars/Olympus"}, "unknown time zone"},
-		{"no file", []string{"-o", ""}, "-o is empty"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			cmd := command(t, nil, tt.args...)
-			stdout, stderr, status := runProgram(t, cmd)
-			assert.Equal(t, 2, status)
-			assert.Empty(t, stdout)
-			assert.Contains(t, stderr, tt.want)
-			assert.Contains(t, stderr, "usage: report")
-			assert.Empty(t, files(t, cmd.Dir))
-		})
-	}
-}
-
-func TestFailuresAreOneLineAndStatus1AndLeaveTheOldPage(t *testing.T) {
-	refusing := proxied(t, func(standIn http.Handler) http.Handler {
-		var pages atomic.Int32
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.Contains(r.URL.Path, "forwardLog") && pages.Add(1) > 2 {
-				_, _ = io.WriteString(w, `{"code":500,"msg":"out of order","data":null}`)
-				return
-			}
-			standIn.ServeHTTP(w, r)
-		})
-	})
+func TestFailureKeepsTheOldPage(t *testing.T) {
+	srv := msgpushtest.New(t)
+	srv.SetRecords(msgpushtest.SampleRecords())
+	srv.Inject(msgpushtest.ErrorResponse(500, "out of order", nil).For(msgpushtest.ForwardLogList).Always())
 	tests := []struct {
 		name string
 		env  []string
-		args []string
+		file string
 		want string
 	}{
-		{"no key", refusing[:1], nil, "set MSGPUSH_ACCESS_KEY too"},
-		{"no URL", refusing[1:], nil, "set MSGPUSH_BASE_URL too"},
-		{"bad URL", []string{"MSGPUSH_BASE_URL=push.example.com", refusing[1]}, nil, "base URL"},
-		{"wrong key", []string{refusing[0], "MSGPUSH_ACCESS_KEY=another"}, nil, "access-key"},
-		{"refused halfway", refusing, nil, "out of order"},
-		{"no such directory", nil, []string{"-o", filepath.Join("no", "report.html")}, "no"},
-		{"a directory", nil, []string{"-o", "."}, "not a regular file"},
+		{"error response", clitest.Environment(srv.URL, srv.AccessKey()), "report.html", "out of order"},
+		{"directory is missing", nil, filepath.Join("no", "report.html"), "no"},
+		{"file is a directory", nil, ".", "not a regular file"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cmd := command(t, tt.env, tt.args...)
+			cmd := command(t, tt.env, "-o", tt.file)
 			old := filepath.Join(cmd.Dir, "report.html")
 			require.NoError(t, os.WriteFile(old, []byte("old"), 0o600))
-			_, stderr, status := runProgram(t, cmd)
+			_, stderr, status := clitest.Output(t, cmd)
 			assert.Equal(t, 1, status)
-			assert.True(t, strings.HasPrefix(stderr, "report: "), stderr)
+			assert.Contains(t, stderr, "report: ")
 			assert.Contains(t, stderr, tt.want)
-			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 			assert.Equal(t, []string{"report.html"}, files(t, cmd.Dir))
 			content, err := os.ReadFile(old)
 			require.NoError(t, err)
@@ -192,45 +123,36 @@ func TestFailuresAreOneLineAndStatus1AndLeaveTheOldPage(t *testing.T) {
 	}
 }
 
-func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
+func TestFullDiskIsAFailure(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip("this system has no /dev/full")
 	}
 	defer full.Close()
-	cmd := command(t, nil)
+	cmd := command(t, nil, "-o", "-")
 	cmd.Stdout = full
-	_, stderr, status := runProgram(t, cmd)
+	_, stderr, status := clitest.Output(t, cmd)
 	assert.Equal(t, 1, status)
 	assert.Contains(t, stderr, "report: write /dev/stdout")
 }
 
-func TestAnInterruptLeavesTheOldPage(t *testing.T) {
+func TestInterruptKeepsTheOldPage(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("a process cannot be sent an interrupt")
+		t.Skip("Windows processes cannot be sent an interrupt")
 	}
-	asked := make(chan struct{}, 100)
-	env := proxied(t, func(standIn http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !strings.Contains(r.URL.Path, "forwardLog") {
-				standIn.ServeHTTP(w, r)
-				return
-			}
-			_, _ = io.Copy(io.Discard, r.Body) // or the end of the connection is not seen
-			asked <- struct{}{}
-			<-r.Context().Done()
-		})
-	})
-	cmd := command(t, env)
+	srv := msgpushtest.New(t)
+	srv.Inject(msgpushtest.Delay(time.Hour).For(msgpushtest.ForwardLogList))
+	cmd := command(t, clitest.Environment(srv.URL, srv.AccessKey()))
 	old := filepath.Join(cmd.Dir, "report.html")
 	require.NoError(t, os.WriteFile(old, []byte("old"), 0o600))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	require.NoError(t, cmd.Start())
-	<-asked
+	_, err := srv.WaitForRequest(t.Context(), 2)
+	require.NoError(t, err)
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.Error(t, cmd.Wait())
-	assert.Equal(t, 1, cmd.ProcessState.ExitCode())
+	assert.Equal(t, 130, cmd.ProcessState.ExitCode())
 	assert.Equal(t, "report: interrupted\n", stderr.String())
 	assert.Equal(t, []string{"report.html"}, files(t, cmd.Dir))
 	content, err := os.ReadFile(old)
@@ -238,7 +160,7 @@ func TestAnInterruptLeavesTheOldPage(t *testing.T) {
 	assert.Equal(t, "old", string(content))
 }
 
-func TestAPageReplacesTheOldOneWhole(t *testing.T) {
+func TestReplaceFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page.html")
 	require.NoError(t, replaceFile(name, []byte("the first, which is longer")))
 	require.NoError(t, replaceFile(name, []byte("the second")))
@@ -248,7 +170,7 @@ func TestAPageReplacesTheOldOneWhole(t *testing.T) {
 	assert.Equal(t, []string{"page.html"}, files(t, filepath.Dir(name)))
 }
 
-func TestWhatCannotBeRenamedIsRemoved(t *testing.T) {
+func TestReplaceFileRemovesTheTemporaryFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page.html")
 	require.NoError(t, os.Mkdir(name, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(name, "in it"), nil, 0o600))
