@@ -1,4 +1,4 @@
-// Quickstart prints what an account of the message push service contains: a mail
+// Quickstart prints the contents of an account of the message push service: a mail
 // channel, the official-account channels, the message rules, and the trigger records of
 // one rule.
 package main
@@ -16,7 +16,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-const about = `Quickstart prints what an account of the message push service contains: a mail
+const about = `Quickstart prints the contents of an account of the message push service: a mail
 channel, the official-account channels, the message rules, and the trigger
 records of the first rule. It prints the first page of each list.
 

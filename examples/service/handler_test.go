@@ -42,7 +42,7 @@ func decode[T any](t *testing.T, w *httptest.ResponseRecorder) T {
 	return v
 }
 
-// The first tests use the real client and the fake server, so they also test what is sent.
+// The first tests use the real client and the fake server, which checks the requests.
 
 func newFake(t *testing.T) (*msgpushtest.Server, *msgpush.Client) {
 	t.Helper()

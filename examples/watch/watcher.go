@@ -73,8 +73,8 @@ func (w *watcher) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// backoff returns the wait after a number of failures in a row, the last of which is
-// err. It doubles with each failure, is random so that programs do not poll at the same
+// backoff returns the wait after a number of consecutive failures. err is the last failure.
+// The wait doubles with each failure, is random so that programs do not poll at the same
 // time, and honours Retry-After.
 func backoff(interval time.Duration, failures int, err error) time.Duration {
 	wait := interval

@@ -1,5 +1,5 @@
-// Package cli is what the example programs share: usage, settings, interrupts and exit
-// statuses.
+// Package cli contains the code that the example programs share: usage, settings,
+// interrupts and exit statuses.
 //
 // A program that writes to a closed pipe, as in "export | head", is ended by SIGPIPE
 // without a message. That is the default of package os, so no code here does it.
@@ -111,7 +111,7 @@ func (a *Account) Close() {
 }
 
 // KeyRejected reports whether err is the rejection of the access key. The API document
-// shows no code for it, so the code is the fake server's: add those of your service.
+// shows no code for it, so this one is of the fake server: add the codes of your service.
 func KeyRejected(err error) bool {
 	apiErr, ok := errors.AsType[*msgpush.APIError](err)
 	return ok && (apiErr.HTTPStatus == http.StatusUnauthorized || apiErr.Code == msgpushtest.CodeAccessKey)
