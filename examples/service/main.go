@@ -54,7 +54,8 @@ func main() {
 // run serves requests until ctx ends.
 func run(ctx context.Context, addr string, timeout time.Duration) error {
 	logger := slog.New(requestIDHandler{slog.NewJSONHandler(os.Stderr, nil)})
-	slog.SetDefault(logger) // package log then logs JSON too
+	slog.SetDefault(logger) // package log, which cli uses, then logs JSON too
+	slog.SetLogLoggerLevel(slog.LevelWarn)
 
 	account, err := cli.OpenAccount(os.Getenv, msgpushtest.SampleRecords())
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package cli contains the code that the example programs share: usage, settings,
 // interrupts and exit statuses.
 //
-// A program that writes to a closed pipe, as in "export | head", is ended by SIGPIPE
-// without a message. That is the default of package os, so no code here does it.
+// Package os handles closed pipes, as in "export | head": a write to standard output then
+// ends the program by SIGPIPE.
 package cli
 
 import (
@@ -29,7 +29,8 @@ Environment:
 With neither set, the program uses a fake server with sample records.
 
 Exit status: 0 on success, 1 on failure, 2 if an argument is invalid, 130 if
-interrupted.
+interrupted. If standard output is a closed pipe, SIGPIPE ends the program
+without a message.
 `
 
 // ErrInterrupted is the error of a program that was interrupted.

@@ -27,7 +27,7 @@ func Main(m *testing.M, program func()) {
 
 // Command returns the program with env as its environment.
 func Command(env []string, args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], args...)
+	cmd := exec.Command(os.Args[0], args...) //nolint:noctx // the test waits for the program
 	cmd.Env = append([]string{
 		"RUN_PROGRAM=1", "SYSTEMROOT=" + os.Getenv("SYSTEMROOT"),
 		"GORACE=atexit_sleep_ms=0", // the default adds a second to each run
