@@ -7,7 +7,6 @@ import (
 	"html/template"
 	"image/color"
 	"math"
-	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -18,29 +17,49 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-const (
-	chartWidth = 720 * vg.Length(1)
-	dayHeight  = 240 * vg.Length(1)
-	rowHeight  = 40 * vg.Length(1) // of the chart of the rules
+// A chart is drawn twice, so that its text is readable on wide and on narrow
+// screens without scrolling. The style of the page shows one of the two.
+type chart struct {
+	Wide, Narrow template.HTML
+}
+
+// A chartSize sets the proportions of a drawing. The page scales the drawing to
+// the width of the screen.
+type chartSize struct {
+	width, height vg.Length
+	ticks         int // maximum number of labelled days
+}
+
+var (
+	wideSize   = chartSize{width: 640, height: 200, ticks: 10}
+	narrowSize = chartSize{width: 340, height: 190, ticks: 5}
 )
 
-// colors tell the match results apart, for the colour-blind too (the palette of
-// Okabe and Ito, without its yellow), on white and on black. What is beyond them
-// shares the last.
-var colors = []string{"#0072B2", "#56B4E9", "#CC79A7", "#009E73", "#E69F00", "#888888"}
+// colors are the colours of the match results. Results beyond the last colour
+// share the last colour. Red-green colour-blind readers can distinguish them (the
+// palette of Okabe and Ito), and the contrast to the light and to the dark
+// background is at least 3:1.
+var colors = []string{"#888888", "#0072B2", "#D55E00", "#009E73", "#CC79A7"}
 
-const errorColor = "#D55E00"
-
-// Text is drawn in black, which vgsvg leaves out, so that the style of the page
-// decides. Lines are between what is seen on white and on black.
+// lineStyle is visible on the light and on the dark background. Text needs no
+// colour: vgsvg omits black, so the style of the page sets the colour.
 var lineStyle = draw.LineStyle{Color: color.NRGBA{128, 128, 128, 160}, Width: 0.5}
 
-// textFont has the widths of Arial and Helvetica, which the style of the page
-// asks for too.
+// textFont has the widths of Arial and Helvetica, the fonts of the page.
 var textFont = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 11}
 
-// newPlot returns a plot without a background, with text in the page's font.
-func newPlot() *plot.Plot {
+// newChart returns a chart with one bar per day, in which the series are stacked.
+// Each series has one value per day.
+func newChart(days []day, series [][]int, seriesColors []string) (c chart, err error) {
+	c.Wide, err = drawDays(wideSize, days, series, seriesColors)
+	if err != nil {
+		return chart{}, err
+	}
+	c.Narrow, err = drawDays(narrowSize, days, series, seriesColors)
+	return c, err
+}
+
+func drawDays(size chartSize, days []day, series [][]int, seriesColors []string) (template.HTML, error) {
 	p := plot.New()
 	p.BackgroundColor = nil
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
@@ -48,68 +67,24 @@ func newPlot() *plot.Plot {
 		axis.Tick.LineStyle = lineStyle
 		axis.Tick.Length = 4
 		axis.Tick.Label.Font = textFont
+		axis.Padding = 0
 	}
-	return p
-}
-
-// dayChart returns a bar for each day, in which those of the series are stacked.
-// Each series has one value for each day.
-func dayChart(days []day, series [][]int, seriesColors []string) (template.HTML, error) {
-	p := newPlot()
 	grid := plotter.NewGrid()
 	grid.Vertical.Color = nil
 	grid.Horizontal = lineStyle
 	p.Add(grid)
-	width := 0.75 * (chartWidth - 50) / vg.Length(max(len(days), 7))
-	if err := addBars(p, series, seriesColors, width, false); err != nil {
+	barWidth := 0.75 * (size.width - 50) / vg.Length(max(len(days), 7))
+	if err := addBars(p, series, seriesColors, barWidth); err != nil {
 		return "", err
 	}
-	p.X.Tick.Marker = dayTicks(days)
+	p.X.Tick.Marker = dayTicks(days, size.ticks)
 	p.X.Min, p.X.Max = -0.5, float64(len(days))-0.5
-	p.X.Padding, p.Y.Padding = 0, 0
 	p.Y.Tick.Marker, p.Y.Max = countTicks(p.Y.Max)
-	return drawSVG(p, dayHeight)
+	return drawSVG(p, size)
 }
 
-// ruleChart returns a bar for each rule, the first on top, its name above it.
-func ruleChart(rules []rule, results []result) (template.HTML, error) {
-	p := newPlot()
-	series := make([][]int, len(results))
-	seriesColors := make([]string, len(results))
-	for i, result := range results {
-		seriesColors[i] = result.Color
-		for _, rule := range slices.Backward(rules) { // upwards, as the axis goes
-			series[i] = append(series[i], rule.Results[i])
-		}
-	}
-	if err := addBars(p, series, seriesColors, rowHeight*0.4, true); err != nil {
-		return "", err
-	}
-	var names, counts plotter.XYLabels
-	for i, rule := range rules {
-		y := float64(len(rules) - 1 - i)
-		names.XYs = append(names.XYs, plotter.XY{Y: y})
-		names.Labels = append(names.Labels, chartName(rule))
-		counts.XYs = append(counts.XYs, plotter.XY{X: float64(rule.Records), Y: y})
-		counts.Labels = append(counts.Labels, strconv.Itoa(rule.Records))
-	}
-	if err := addLabels(p, names, vg.Point{X: 1, Y: rowHeight * 0.3}); err != nil {
-		return "", err
-	}
-	if err := addLabels(p, counts, vg.Point{X: 5, Y: -4}); err != nil {
-		return "", err
-	}
-	p.X.Min = 0
-	p.X.Padding, p.Y.Padding = 0, 0
-	p.X.Tick.Marker, p.X.Max = countTicks(p.X.Max)
-	p.Y.Min, p.Y.Max = -0.5, float64(len(rules))-0.25
-	p.Y.Tick.Marker = plot.ConstantTicks{}
-	p.Y.Tick.Length = 0
-	return drawSVG(p, rowHeight*vg.Length(len(rules))+30)
-}
-
-// addBars stacks the bars of each series on those of the one before it.
-func addBars(p *plot.Plot, series [][]int, seriesColors []string, width vg.Length, horizontal bool) error {
+// addBars stacks the bars of each series on the bars of the previous series.
+func addBars(p *plot.Plot, series [][]int, seriesColors []string, width vg.Length) error {
 	var below *plotter.BarChart
 	for i, counts := range series {
 		values := make(plotter.Values, len(counts))
@@ -125,7 +100,6 @@ func addBars(p *plot.Plot, series [][]int, seriesColors []string, width vg.Lengt
 			return err
 		}
 		bars.LineStyle.Width = 0
-		bars.Horizontal = horizontal
 		if below != nil {
 			bars.StackOn(below)
 		}
@@ -135,30 +109,15 @@ func addBars(p *plot.Plot, series [][]int, seriesColors []string, width vg.Lengt
 	return nil
 }
 
-// addLabels adds text that begins at its point.
-func addLabels(p *plot.Plot, at plotter.XYLabels, offset vg.Point) error {
-	labels, err := plotter.NewLabels(at)
-	if err != nil {
-		return err
-	}
-	for i := range labels.TextStyle {
-		labels.TextStyle[i].Font = textFont
-	}
-	labels.Offset = offset
-	p.Add(labels)
-	return nil
-}
-
-func parseColor(s string) (color.Color, error) {
+func parseColor(s string) (color.NRGBA, error) {
 	c := color.NRGBA{A: 255}
 	_, err := fmt.Sscanf(s, "#%02X%02X%02X", &c.R, &c.G, &c.B)
 	return c, err
 }
 
-// dayTicks returns a tick for each of up to ten days, evenly spaced, the newest
-// among them.
-func dayTicks(days []day) plot.ConstantTicks {
-	every := (len(days) + 9) / 10
+// dayTicks returns at most limit evenly spaced ticks, the last at the newest day.
+func dayTicks(days []day, limit int) plot.ConstantTicks {
+	every := (len(days) + limit - 1) / limit
 	var ticks plot.ConstantTicks
 	for i := (len(days) - 1) % every; i < len(days); i += every {
 		ticks = append(ticks, plot.Tick{Value: float64(i), Label: days[i].Date.Format("01-02")})
@@ -166,8 +125,8 @@ func dayTicks(days []day) plot.ConstantTicks {
 	return ticks
 }
 
-// countTicks returns ticks at whole numbers from 0 on, and the last of them,
-// which is not below the highest count.
+// countTicks returns ticks at whole numbers from 0, and the value of the last
+// tick, which is at least highest.
 func countTicks(highest float64) (plot.ConstantTicks, float64) {
 	step := 1.0
 	for i := 0; highest/step > 5; i++ {
@@ -181,33 +140,19 @@ func countTicks(highest float64) (plot.ConstantTicks, float64) {
 	return ticks, last
 }
 
-// maxChartName is how many characters of a name fit above a bar, if they are
-// wide ones.
-const maxChartName = 40
-
-// chartName returns the name of a rule for a chart, where a long one would leave
-// no room for anything else. The table has the whole.
-func chartName(r rule) string {
-	name := []rune(clean(r.RuleName))
-	if len(name) > maxChartName {
-		name = append(name[:maxChartName-1], '…')
-	}
-	return fmt.Sprintf("%s (%d)", string(name), r.ID)
-}
-
-// drawSVG returns the plot as an element of HTML. Its texts are those of the
-// service; vgsvg escapes them.
-func drawSVG(p *plot.Plot, height vg.Length) (template.HTML, error) {
-	canvas := vgsvg.NewWith(vgsvg.UseWH(chartWidth, height))
-	// The labels at the ends of an axis reach beyond it.
+// drawSVG returns the plot as an HTML element. Its only texts are dates and
+// numbers.
+func drawSVG(p *plot.Plot, size chartSize) (template.HTML, error) {
+	canvas := vgsvg.NewWith(vgsvg.UseWH(size.width, size.height))
+	// The labels at the ends of an axis need room beyond the axis.
 	p.Draw(draw.Crop(draw.New(canvas), 6, -16, 0, 0))
 	var document bytes.Buffer
 	if _, err := canvas.WriteTo(&document); err != nil {
 		return "", err
 	}
-	start := bytes.Index(document.Bytes(), []byte("<svg")) // behind the head of the document
+	start := bytes.Index(document.Bytes(), []byte("<svg")) // skip the XML declaration
 	if start < 0 {
-		return "", errors.New("the chart is no SVG")
+		return "", errors.New("the chart contains no <svg> element")
 	}
 	return template.HTML(document.Bytes()[start:]), nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 	"time"
@@ -10,56 +11,91 @@ import (
 //go:embed page.html
 var pageSource string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageSource))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"date":  func(t time.Time) string { return t.Format(time.DateOnly) },
+	"share": share,
+}).Parse(pageSource))
 
-// A page is what the template is given.
+// A page is the data of the template.
 type page struct {
 	*report
-	Title   string
-	Zone    string
-	Made    time.Time
-	StandIn bool // the records are made up
+	Title      string
+	Zone       string
+	Made       time.Time
+	FakeServer bool // the records are made up
 
-	ResultChart, RuleChart, ErrorChart template.HTML
-	ErrorColor                         string
+	ResultChart, ErrorChart chart
 }
 
-// write draws the charts and writes the page. Where there is no record there is
-// nothing to draw.
+// write draws the charts and writes the page. A page without records has no
+// charts.
 func (p page) write(w io.Writer) (err error) {
-	p.ErrorColor = errorColor
 	if p.Records > 0 {
-		if p.ResultChart, err = p.resultChart(); err != nil {
-			return err
-		}
-		if p.RuleChart, err = ruleChart(p.Top, p.Results); err != nil {
+		p.ResultChart, err = p.dayChart(func(d day) []int { return d.Results })
+		if err != nil {
 			return err
 		}
 	}
 	if p.Errors > 0 {
-		if p.ErrorChart, err = p.errorChart(); err != nil {
+		p.ErrorChart, err = p.dayChart(func(d day) []int { return d.ResultErrors })
+		if err != nil {
 			return err
 		}
 	}
 	return pageTemplate.Execute(w, p)
 }
 
-func (r *report) resultChart() (template.HTML, error) {
+// dayChart draws a chart of the counts of each day. counts returns one count for
+// each match result.
+func (r *report) dayChart(counts func(day) []int) (chart, error) {
 	series := make([][]int, len(r.Results))
 	seriesColors := make([]string, len(r.Results))
 	for i, result := range r.Results {
 		seriesColors[i] = result.Color
 		for _, day := range r.Days {
-			series[i] = append(series[i], day.Results[i])
+			series[i] = append(series[i], counts(day)[i])
 		}
 	}
-	return dayChart(r.Days, series, seriesColors)
+	return newChart(r.Days, series, seriesColors)
 }
 
-func (r *report) errorChart() (template.HTML, error) {
-	counts := make([]int, len(r.Days))
-	for i, day := range r.Days {
-		counts[i] = day.Errors
+// ErrorResults returns the match results of records with an error, with the
+// number of errors as their records.
+func (r *report) ErrorResults() []result {
+	var results []result
+	for i, result := range r.Results {
+		result.Records = 0
+		for _, day := range r.Days {
+			result.Records += day.ResultErrors[i]
+		}
+		if result.Records > 0 {
+			results = append(results, result)
+		}
 	}
-	return dayChart(r.Days, [][]int{counts}, []string{errorColor})
+	return results
+}
+
+// BarWidth returns the width of the bar of a rule in percent. The rule with the
+// most records has the widest bar.
+func (r *report) BarWidth(records int) string {
+	return fmt.Sprintf("%.1f", 100*float64(records)/float64(r.Top[0].Records))
+}
+
+// share returns n of total as a percentage. Only shares of exactly 0 and 1 are
+// shown as 0% and 100%.
+func share(n, total int) string {
+	switch percent := 100 * float64(n) / float64(total); {
+	case total == 0:
+		return "–"
+	case n == 0:
+		return "0%"
+	case n == total:
+		return "100%"
+	case percent < 0.1:
+		return "<0.1%"
+	case percent > 99.9:
+		return ">99.9%"
+	default:
+		return fmt.Sprintf("%.1f%%", percent)
+	}
 }

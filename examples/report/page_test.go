@@ -20,7 +20,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// pageOf returns the page of a service with these records.
+// pageOf returns the page of a fake server with these records.
 func pageOf(t *testing.T, records msgpushtest.Records, days int) *html.Node {
 	t.Helper()
 	service := msgpushtest.NewServer()
@@ -52,7 +52,7 @@ func textOf(n *html.Node) string {
 	return text.String()
 }
 
-// elements returns the elements below n with that name.
+// elements returns the elements below n with the name.
 func elements(n *html.Node, name string) []*html.Node {
 	var found []*html.Node
 	for child := range n.Descendants() {
@@ -72,7 +72,7 @@ func attribute(n *html.Node, name string) string {
 	return ""
 }
 
-// byID returns the element with that id, nil if there is none.
+// byID returns the element with that id, or nil.
 func byID(n *html.Node, id string) *html.Node {
 	for child := range n.Descendants() {
 		if attribute(child, "id") == id {
@@ -82,7 +82,7 @@ func byID(n *html.Node, id string) *html.Node {
 	return nil
 }
 
-// rows returns the text of the cells of the table in a section, but for its head.
+// rows returns the text of the table cells in a section, without the table head.
 func rows(t *testing.T, doc *html.Node, section string) [][]string {
 	t.Helper()
 	n := byID(doc, section)
@@ -104,8 +104,7 @@ func rows(t *testing.T, doc *html.Node, section string) [][]string {
 
 var cssURL = regexp.MustCompile(`(?i)url\(\s*['"]?([^'")]*)`)
 
-// assertSelfContained checks that nothing in a page makes a browser load
-// anything.
+// assertSelfContained checks that the page makes a browser load nothing.
 func assertSelfContained(t *testing.T, doc *html.Node) {
 	t.Helper()
 	inside := func(reference string) bool {
@@ -142,8 +141,8 @@ func assertSelfContained(t *testing.T, doc *html.Node) {
 	}
 }
 
-// hostile is a text that would do something in a page if it were not escaped: in
-// its text, in an attribute, in its style and in a chart.
+// hostile is a text that, unescaped, changes the page: in text, in attributes, in
+// styles and in charts.
 const hostile = `</text></svg></title></style>"'><script src=//evil.example>alert(1)</script><img src="https://evil.example/x" onerror=alert(1)><a href="https://evil.example">x</a>{{.}}<!--`
 
 func hostileRecords() msgpushtest.Records {
@@ -156,7 +155,7 @@ func hostileRecords() msgpushtest.Records {
 	}
 }
 
-func TestThePageRefersToNothingOutside(t *testing.T) {
+func TestPageLoadsNothing(t *testing.T) {
 	for name, records := range map[string]msgpushtest.Records{
 		"an account":        msgpushtest.SampleRecords(),
 		"hostile names":     hostileRecords(),
@@ -167,7 +166,7 @@ func TestThePageRefersToNothingOutside(t *testing.T) {
 	}
 }
 
-func TestAReferenceToOutsideWouldBeFound(t *testing.T) {
+func TestAssertSelfContainedFindsReferences(t *testing.T) {
 	for _, page := range []string{
 		`<img src="https://x.example">`, `<link rel="stylesheet" href="//x.example">`, `<style>@import "x"</style>`,
 		`<style>a { background: url( "https://x.example" ) }</style>`, `<p style="background: url(//x.example)">`,
@@ -181,27 +180,30 @@ func TestAReferenceToOutsideWouldBeFound(t *testing.T) {
 	}
 }
 
-func TestWhatTheServiceSendsIsText(t *testing.T) {
+func TestServerTextIsEscaped(t *testing.T) {
 	doc := pageOf(t, hostileRecords(), 30)
 	for _, name := range []string{"script", "img", "a"} {
 		assert.Empty(t, elements(doc, name), name)
 	}
-	assert.Len(t, elements(doc, "svg"), 3)
+	assert.Len(t, elements(doc, "svg"), 4)
 	assert.Equal(t, hostile, textOf(elements(doc, "title")[0]))
 	assert.Equal(t, hostile, textOf(elements(doc, "h1")[0]))
 	assert.Equal(t, hostile, rows(t, doc, "errors")[0][0])
 	rules := rows(t, doc, "rules")
 	require.Len(t, rules, 2)
-	assert.Equal(t, []string{hostile, hostile, hostile, hostile}, rules[0][1:5])
+	for _, column := range []int{1, 8, 9, 10} {
+		assert.Equal(t, hostile, rules[0][column])
+	}
 	assert.Equal(t, hostile+" (no longer listed)", rules[1][1])
 	assert.Contains(t, textOf(byID(doc, "unreadable")), hostile)
 	assert.Contains(t, textOf(byID(doc, "days")), hostile+" (code 0)")
-	chart := elements(byID(doc, "top"), "svg")[0]
-	assert.Contains(t, textOf(chart), hostile[:20], "the beginning of the name in the chart")
+	assert.Equal(t, hostile+" (1)", rows(t, doc, "top")[0][0])
+	assert.Contains(t, ariaLabels(byID(doc, "top"))[0], hostile+" (code 0): 1")
+	assert.Contains(t, textOf(byID(doc, "summary")), hostile)
 }
 
-// knownRecords has two rules, one of them not listed, on three days, the newest
-// neither first nor last.
+// knownRecords returns records of two rules on three days. One of the rules is not
+// listed. The newest record is neither the first nor the last.
 func knownRecords() msgpushtest.Records {
 	records := msgpushtest.Records{ForwardRules: []msgpush.ForwardRule{
 		{ID: 7, RuleName: "seven", TokenName: "token", SourceTypeName: "source", ConditionExpr: "a < b", Status: 4, TargetCount: 5},
@@ -225,56 +227,127 @@ func knownRecords() msgpushtest.Records {
 	return records
 }
 
-func TestTheNumbersAreThoseOfTheRecords(t *testing.T) {
+func TestNumbersMatchRecords(t *testing.T) {
 	doc := pageOf(t, knownRecords(), 3)
 	assert.Equal(t, [][]string{
-		{"2026-03-01", "1", "3", "4", "3"},
-		{"2026-03-02", "0", "1", "1", "1"},
-		{"2026-03-03", "4", "2", "6", "2"},
+		{"2026-03-01", "1", "3", "4", "3", "75.0%"},
+		{"2026-03-02", "0", "1", "1", "1", "100%"},
+		{"2026-03-03", "4", "2", "6", "2", "33.3%"},
 	}, rows(t, doc, "days"))
 	assert.Equal(t, [][]string{
-		{"broken", "3", "50%", "2026-03-02", "2026-03-03"},
-		{"late", "3", "50%", "2026-03-01", "2026-03-01"},
+		{"broken", "3", "50.0%", "2026-03-02", "2026-03-03"},
+		{"late", "3", "50.0%", "2026-03-01", "2026-03-01"},
 	}, rows(t, doc, "errors"))
 	assert.Equal(t, [][]string{
-		{"7", "seven", "token", "source", "a < b", "4", "5", "7", "2", "2026-03-03 23:59"},
-		{"8", "eight", "", "", "", "0", "0", "0", "0", "none"},
-		{"9", "rule 9 (no longer listed)", "", "", "", "", "", "4", "4", "2026-03-02 12:00"},
+		{"7", "seven", "7", "2", "28.6%", "2026-03-03 23:59", "4", "5", "token", "source", "a < b"},
+		{"8", "eight", "0", "0", "–", "none", "0", "0", "", "", ""},
+		{"9", "rule 9 (no longer listed)", "4", "4", "100%", "2026-03-02 12:00", "", "", "", "", ""},
 	}, rows(t, doc, "rules"))
-	var numbers []string
-	for _, b := range elements(doc, "b") {
-		numbers = append(numbers, textOf(b))
-	}
-	assert.Equal(t, []string{"11", "6", "3", "3"}, numbers)
 	legend := textOf(elements(byID(doc, "days"), "ul")[0])
 	assert.Contains(t, legend, "yes (code 1), 5")
 	assert.Contains(t, legend, "no (code 2), 6", "the name in the newest record")
 	assert.NotContains(t, legend, "old")
+	assert.Equal(t, "no (code 2), 6", strings.TrimSpace(textOf(elements(byID(doc, "errors"), "ul")[0])))
 	assert.Contains(t, textOf(byID(doc, "older")), "5 older records are")
 	assert.Contains(t, textOf(byID(doc, "unreadable")), "2 records have a time that cannot be read")
 }
 
-// A bar is from where to where it reaches.
+func TestSummary(t *testing.T) {
+	var summary []string
+	doc := pageOf(t, knownRecords(), 3)
+	for _, dd := range elements(byID(doc, "summary"), "dd") {
+		summary = append(summary, textOf(dd))
+	}
+	assert.Equal(t, []string{
+		"54.5% 6 of 11 records",
+		"2026-03-01 3 of 4 records (75.0%)",
+		"rule 9 rule 9, 3 of 3 errors",
+		"late 3 of 3 errors",
+	}, summary)
+	assert.Contains(t, textOf(byID(doc, "summary")), "11 records in 3 days, 3 rules.")
+}
+
+func TestWorstDay(t *testing.T) {
+	tally := newTally()
+	add := func(n int, rule int64, when msgpush.DateTime, text string) {
+		for range n {
+			tally.add(msgpush.ForwardLog{RuleID: rule, RuleName: fmt.Sprintf("rule %d", rule), ErrorMessage: text, CreateTime: when}, time.UTC)
+		}
+	}
+	add(9, 1, "2026-02-28 00:00:00", "before the days")
+	add(3, 1, "2026-03-01 00:00:00", "as many errors, but older")
+	add(1, 1, "2026-03-02 00:00:00", "b")
+	add(1, 2, "2026-03-02 00:00:00", "a")
+	add(1, 2, "2026-03-02 00:00:00", "b")
+	add(9, 1, "2026-03-02 00:00:00", "") // not errors
+	add(2, 1, "2026-03-03 00:00:00", "fewer errors")
+	worst := newReport(nil, tally, 3).Worst
+	require.NotNil(t, worst)
+	assert.Equal(t, "2026-03-02", worst.Date.Format(time.DateOnly))
+	assert.Equal(t, 3, worst.Errors)
+	assert.Equal(t, 12, worst.Records)
+	assert.Equal(t, "rule 2", worst.RuleName)
+	assert.Equal(t, 2, worst.RuleErrors)
+	assert.Equal(t, "b", worst.Text)
+	assert.Equal(t, 2, worst.TextRecords)
+}
+
+func TestShare(t *testing.T) {
+	for _, tt := range []struct {
+		n, total int
+		want     string
+	}{
+		{0, 0, "–"}, {0, 9, "0%"}, {9, 9, "100%"}, {1, 3, "33.3%"}, {1, 10_000, "<0.1%"}, {9_999, 10_000, ">99.9%"},
+	} {
+		assert.Equal(t, tt.want, share(tt.n, tt.total))
+	}
+}
+
+// ariaLabels returns the aria-label attributes below n in order.
+func ariaLabels(n *html.Node) []string {
+	var labels []string
+	for child := range n.Descendants() {
+		if label := attribute(child, "aria-label"); label != "" {
+			labels = append(labels, label)
+		}
+	}
+	return labels
+}
+
+func TestAltTextsMatchRecords(t *testing.T) {
+	doc := pageOf(t, knownRecords(), 3)
+	assert.Contains(t, ariaLabels(byID(doc, "days"))[0], "The day with the most is 2026-03-03 with 6.")
+	assert.Contains(t, ariaLabels(byID(doc, "errors"))[0], "The day with the most is 2026-03-01 with 3.")
+	assert.Equal(t, []string{"yes (code 1): 5; no (code 2): 2", "yes (code 1): 0; no (code 2): 4"}, ariaLabels(byID(doc, "top")))
+	var captions []string
+	for _, caption := range elements(doc, "caption") {
+		captions = append(captions, textOf(caption))
+	}
+	assert.Len(t, captions, len(elements(doc, "table")))
+	for _, label := range ariaLabels(doc) {
+		if _, after, ok := strings.Cut(label, "the table “"); ok {
+			name, _, _ := strings.Cut(after, "”")
+			assert.Contains(t, captions, name)
+		}
+	}
+}
+
+// A bar is the vertical extent of a bar.
 type bar struct{ low, high float64 }
 
 // barsOf returns the bars of a chart in their order, by colour.
-func barsOf(t *testing.T, svg *html.Node, horizontal bool) map[string][]bar {
+func barsOf(t *testing.T, svg *html.Node) map[string][]bar {
 	t.Helper()
-	point := regexp.MustCompile(`[ML]([-\d.e]+),([-\d.e]+)`)
+	point := regexp.MustCompile(`[ML][-\d.e]+,([-\d.e]+)`)
 	bars := map[string][]bar{}
 	for _, path := range elements(svg, "path") {
-		style := attribute(path, "style")
-		color, ok := strings.CutPrefix(style, "fill:#")
+		color, ok := strings.CutPrefix(attribute(path, "style"), "fill:#")
 		if !ok {
 			continue
 		}
 		low, high := math.Inf(1), math.Inf(-1)
 		for _, match := range point.FindAllStringSubmatch(attribute(path, "d"), -1) {
-			text := match[2]
-			if horizontal {
-				text = match[1]
-			}
-			v, err := strconv.ParseFloat(text, 64)
+			v, err := strconv.ParseFloat(match[1], 64)
 			require.NoError(t, err)
 			low, high = min(low, v), max(high, v)
 		}
@@ -283,58 +356,90 @@ func barsOf(t *testing.T, svg *html.Node, horizontal bool) map[string][]bar {
 	return bars
 }
 
-func TestTheBarsAreAsLongAsTheNumbers(t *testing.T) {
+func TestBarHeightsMatchNumbers(t *testing.T) {
 	doc := pageOf(t, knownRecords(), 3)
-	tests := []struct {
-		section    string
-		horizontal bool
-		want       map[string][]float64
-	}{
-		{"days", false, map[string][]float64{colors[0]: {1, 0, 4}, colors[1]: {3, 1, 2}}},
-		{"top", true, map[string][]float64{colors[0]: {0, 5}, colors[1]: {4, 2}}},
-		{"errors", false, map[string][]float64{errorColor: {3, 1, 2}}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.section, func(t *testing.T) {
-			got := barsOf(t, elements(byID(doc, tt.section), "svg")[0], tt.horizontal)
-			require.Len(t, got, len(tt.want))
-			scale := 0.0 // of one record
-			for color, want := range tt.want {
-				require.Len(t, got[color], len(want), color)
-				for i, n := range want {
-					if n > 0 && scale == 0 {
-						scale = (got[color][i].high - got[color][i].low) / n
-						assert.Greater(t, scale, 10.0)
+	for section, want := range map[string]map[string][]float64{
+		"days":   {colors[0]: {1, 0, 4}, colors[1]: {3, 1, 2}},
+		"errors": {colors[0]: {0, 0, 0}, colors[1]: {3, 1, 2}},
+	} {
+		for size, svg := range elements(byID(doc, section), "svg") {
+			t.Run(fmt.Sprint(section, " ", size), func(t *testing.T) {
+				got := barsOf(t, svg)
+				require.Len(t, got, len(want))
+				scale := (got[colors[1]][0].high - got[colors[1]][0].low) / 3 // height of one record
+				assert.Greater(t, scale, 10.0)
+				for color, counts := range want {
+					require.Len(t, got[color], len(counts), color)
+					for i, n := range counts {
+						assert.InDelta(t, n*scale, got[color][i].high-got[color][i].low, 0.1, "%s, bar %d", color, i)
 					}
-					assert.InDelta(t, n*scale, got[color][i].high-got[color][i].low, 0.1, "%s, bar %d", color, i)
 				}
-			}
-			for i, upper := range got[colors[1]] {
-				assert.InDelta(t, got[colors[0]][i].high, upper.low, 0.1, "bar %d is not stacked", i)
-			}
-		})
+				for i, upper := range got[colors[1]] {
+					assert.InDelta(t, got[colors[0]][i].high, upper.low, 0.1, "bar %d is not stacked", i)
+				}
+			})
+		}
 	}
-	top := textOf(elements(byID(doc, "top"), "svg")[0])
-	assert.Contains(t, top, "seven (7)")
-	assert.Contains(t, top, "rule 9 (9)")
-	assert.NotContains(t, top, "eight", "a rule without records")
 }
 
-func TestAnAccountWithoutRecordsHasAPageWithoutCharts(t *testing.T) {
+func TestBarsOfRulesMatchNumbers(t *testing.T) {
+	doc := pageOf(t, knownRecords(), 3)
+	top := byID(doc, "top")
+	assert.Equal(t, [][]string{{"seven (7)", "", "7"}, {"rule 9 (9)", "", "4"}}, rows(t, doc, "top"))
+	var styles []string
+	for _, body := range elements(top, "tbody") {
+		for n := range body.Descendants() {
+			if style := attribute(n, "style"); style != "" {
+				styles = append(styles, style)
+			}
+		}
+	}
+	assert.Equal(t, []string{
+		"width: 100.0%", "flex: 5; background: " + colors[0], "flex: 2; background: " + colors[1],
+		"width: 57.1%", "flex: 4; background: " + colors[1],
+	}, styles)
+}
+
+// luminance is the relative luminance of WCAG 2.
+func luminance(t *testing.T, color string) float64 {
+	t.Helper()
+	c, err := parseColor(strings.ToUpper(color))
+	require.NoError(t, err)
+	linear := func(v uint8) float64 {
+		if s := float64(v) / 255; s > 0.04045 {
+			return math.Pow((s+0.055)/1.055, 2.4)
+		}
+		return float64(v) / 255 / 12.92
+	}
+	return 0.2126*linear(c.R) + 0.7152*linear(c.G) + 0.0722*linear(c.B)
+}
+
+func TestColorsContrastWithBothBackgrounds(t *testing.T) {
+	grounds := regexp.MustCompile(`--ground: (#\w{6})`).FindAllStringSubmatch(pageSource, -1)
+	require.Len(t, grounds, 2)
+	for _, ground := range grounds {
+		for _, color := range colors {
+			a, b := luminance(t, ground[1]), luminance(t, color)
+			assert.GreaterOrEqual(t, (max(a, b)+0.05)/(min(a, b)+0.05), 3.0, "%s on %s", color, ground[1])
+		}
+	}
+}
+
+func TestNoRecords(t *testing.T) {
 	doc := pageOf(t, msgpushtest.Records{}, 30)
 	assert.Empty(t, elements(doc, "svg"))
-	for _, want := range []string{"There are no records.", "No record has an error message.", "There are no rules."} {
+	for _, want := range []string{"There are no records.", "There are no rules."} {
 		assert.Contains(t, textOf(doc), want)
 	}
 }
 
-func TestRecordsWithoutAReadableTimeAreNoFailure(t *testing.T) {
+func TestUnreadableTimes(t *testing.T) {
 	doc := pageOf(t, msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{{ID: 1}}}, 30)
 	assert.Contains(t, textOf(byID(doc, "unreadable")), "1 record has a time that cannot be read")
-	assert.Contains(t, textOf(byID(doc, "unreadable")), "One has none.")
+	assert.Contains(t, textOf(byID(doc, "unreadable")), "The time of the first such record is empty.")
 }
 
-func TestMatchResultsBeyondTheColoursShareTheLast(t *testing.T) {
+func TestResultsShareLastColour(t *testing.T) {
 	tally := newTally()
 	for code := range len(colors) + 2 {
 		tally.add(msgpush.ForwardLog{MatchResult: code, CreateTime: "2026-03-01 00:00:00"}, time.UTC)
@@ -345,7 +450,7 @@ func TestMatchResultsBeyondTheColoursShareTheLast(t *testing.T) {
 	assert.Equal(t, len(colors)+2, r.Records)
 }
 
-func TestTablesShowTheMostFrequentAndSayHowManyThereAre(t *testing.T) {
+func TestTablesShowMostFrequent(t *testing.T) {
 	var records msgpushtest.Records
 	for i := range 12 {
 		for range i + 1 {
@@ -358,13 +463,15 @@ func TestTablesShowTheMostFrequentAndSayHowManyThereAre(t *testing.T) {
 	require.Len(t, errors, topErrors)
 	assert.Equal(t, "error 11.", errors[0][0])
 	assert.Equal(t, "error 2.", errors[9][0])
-	assert.Contains(t, textOf(byID(doc, "errors")), "The 10 most frequent of 12 messages.")
-	top := textOf(elements(byID(doc, "top"), "svg")[0])
+	assert.Contains(t, textOf(byID(doc, "errors")), "(the first 10 of 12)")
+	assert.Len(t, rows(t, doc, "top"), topRules)
+	top := textOf(byID(doc, "top"))
+	assert.Contains(t, top, "(the first 10 of 12 rules with records)")
 	assert.Contains(t, top, "(2)")
 	assert.NotContains(t, top, "(1)")
 }
 
-func TestTicksAreWholeNumbersAndCoverTheHighest(t *testing.T) {
+func TestCountTicks(t *testing.T) {
 	for highest, want := range map[float64]string{
 		0: "0 1", 1: "0 1", 5: "0 1 2 3 4 5", 6: "0 2 4 6", 11: "0 5 10 15", 26: "0 10 20 30", 65: "0 20 40 60 80", 1_234_567: "0 500000 1000000 1500000",
 	} {
@@ -378,26 +485,28 @@ func TestTicksAreWholeNumbersAndCoverTheHighest(t *testing.T) {
 	}
 }
 
-func TestTheNewestDayHasALabelAndNoLabelsOverlap(t *testing.T) {
+func TestDayTicks(t *testing.T) {
 	for _, n := range []int{1, 2, 10, 11, 30, maxDays} {
 		days := make([]day, n)
 		for i := range days {
 			days[i].Date = time.Date(2026, 3, 1+i, 0, 0, 0, 0, time.UTC)
 		}
-		ticks := dayTicks(days)
-		assert.LessOrEqual(t, len(ticks), 10)
-		assert.InDelta(t, n-1, ticks[len(ticks)-1].Value, 0)
-		assert.Equal(t, days[n-1].Date.Format("01-02"), ticks[len(ticks)-1].Label)
+		for _, limit := range []int{wideSize.ticks, narrowSize.ticks} {
+			ticks := dayTicks(days, limit)
+			assert.LessOrEqual(t, len(ticks), limit)
+			assert.InDelta(t, n-1, ticks[len(ticks)-1].Value, 0)
+			assert.Equal(t, days[n-1].Date.Format("01-02"), ticks[len(ticks)-1].Label)
+		}
 	}
 }
 
-func TestTheLongestRangeIsDrawn(t *testing.T) {
+func TestMaxDays(t *testing.T) {
 	doc := pageOf(t, knownRecords(), maxDays)
 	assert.Len(t, rows(t, doc, "days"), maxDays)
-	assert.Len(t, elements(doc, "svg"), 3)
+	assert.Len(t, elements(doc, "svg"), 4)
 }
 
-func TestTheMadeUpRecordsAreAlwaysTheSame(t *testing.T) {
+func TestMadeUpRecordsAreReproducible(t *testing.T) {
 	records := madeUpRecords()
 	assert.Equal(t, records, madeUpRecords())
 	tally := newTally()

@@ -12,31 +12,46 @@ import (
 )
 
 const (
-	topRules  = 10 // in the chart of the rules
-	topErrors = 10 // in the table of the errors
+	topRules  = 10 // bars in the table of the rules with the most records
+	topErrors = 10 // rows in the table of the error messages
 )
 
-// A report is what the page shows of a tally: the days up to the newest.
+// A report is the part of a tally that the page shows: the days up to the newest
+// record.
 type report struct {
-	Days    []day     // the oldest first
-	Results []result  // the match results, by code; those beyond the colours in one
-	Top     []rule    // the rules with the most records
-	Rules   []rule    // those of the service in its order, then those of which only records are left
-	Texts   []failure // the most frequent texts of errors
+	Days    []day     // oldest first
+	Results []result  // match results by code; results beyond the colours share one entry
+	Top     []rule    // rules with the most records
+	Rules   []rule    // listed rules in the server's order, then rules found only in records
+	Texts   []failure // most frequent error messages
+	Worst   *worstDay // nil without errors
 
-	Newest            time.Time // the last of the days
+	Newest            time.Time // the last day
 	Records, Errors   int       // in the days
-	TextCount         int       // how many texts of errors there are
+	ActiveRules       int       // rules with records in the days
+	TextCount         int       // number of different error messages
 	Older             int       // records before the days
-	Unreadable        int       // records without a time that can be read
+	Unreadable        int       // records without a readable time
 	UnreadableExample string
 }
 
 type day struct {
-	Date    time.Time
-	Results []int // by index of report.Results
-	Records int
-	Errors  int
+	Date         time.Time
+	Results      []int // records by index of report.Results
+	ResultErrors []int // errors by index of report.Results
+	Records      int
+	Errors       int
+}
+
+// A worstDay is the day with the most errors, the newest of several such days,
+// with the rule and the message that most of the errors have.
+type worstDay struct {
+	day
+	RuleID      int64
+	RuleName    string
+	RuleErrors  int
+	Text        string
+	TextRecords int
 }
 
 type result struct {
@@ -47,8 +62,8 @@ type result struct {
 
 type rule struct {
 	msgpush.ForwardRule
-	Listed  bool  // false where only records of it are left
-	Results []int // by index of report.Results
+	Listed  bool  // false if the rule is found only in records
+	Results []int // records by index of report.Results
 	Records int
 	Errors  int
 	Last    time.Time
@@ -58,11 +73,6 @@ type failure struct {
 	Text        string
 	Records     int
 	First, Last time.Time
-}
-
-// Percent returns how much of the errors of a report has this text.
-func (f failure) Percent(of int) string {
-	return fmt.Sprintf("%.0f%%", 100*float64(f.Records)/float64(of))
 }
 
 func newReport(listed []msgpush.ForwardRule, t *tally, days int) *report {
@@ -88,6 +98,7 @@ func newReport(listed []msgpush.ForwardRule, t *tally, days int) *report {
 		r.Results[result].Records += n
 		r.Records += n
 		if key.failed {
+			day.ResultErrors[result] += n
 			day.Errors += n
 			rule.Errors += n
 			r.Errors += n
@@ -95,16 +106,18 @@ func newReport(listed []msgpush.ForwardRule, t *tally, days int) *report {
 	}
 	r.addTop()
 	r.addTexts(t)
+	r.addWorst(t)
 	return r
 }
 
-// dayIndex returns which of the days a day is, and whether it is one.
+// dayIndex returns the index of a date in r.Days, and whether r.Days contains the
+// date.
 func (r *report) dayIndex(date time.Time) (int, bool) {
 	return slices.BinarySearchFunc(r.Days, date, func(d day, date time.Time) int { return d.Date.Compare(date) })
 }
 
-// addResults gives every match result of the days a colour, and returns their
-// indexes by code.
+// addResults assigns a colour to each match result of the days. It returns the
+// index in r.Results by code.
 func (r *report) addResults(t *tally) map[int]int {
 	index := map[int]int{}
 	for key := range t.records {
@@ -129,11 +142,12 @@ func (r *report) addResults(t *tally) map[int]int {
 	}
 	for i := range r.Days {
 		r.Days[i].Results = make([]int, len(r.Results))
+		r.Days[i].ResultErrors = make([]int, len(r.Results))
 	}
 	return index
 }
 
-// addRules returns the indexes of the rules by id.
+// addRules returns the index in r.Rules by rule id.
 func (r *report) addRules(listed []msgpush.ForwardRule, t *tally) map[int64]int {
 	index := map[int64]int{}
 	add := func(of msgpush.ForwardRule, isListed bool) {
@@ -158,6 +172,7 @@ func (r *report) addTop() {
 		}
 	}
 	slices.SortStableFunc(r.Top, func(a, b rule) int { return cmp.Compare(b.Records, a.Records) })
+	r.ActiveRules = len(r.Top)
 	r.Top = r.Top[:min(len(r.Top), topRules)]
 }
 
@@ -188,6 +203,45 @@ func (r *report) addTexts(t *tally) {
 	r.Texts = r.Texts[:min(len(r.Texts), topErrors)]
 }
 
+func (r *report) addWorst(t *tally) {
+	if r.Errors == 0 {
+		return
+	}
+	worst := &worstDay{}
+	for _, day := range r.Days {
+		if day.Errors >= worst.Errors {
+			worst.day = day
+		}
+	}
+	byRule, byText := map[int64]int{}, map[string]int{}
+	for key, n := range t.records {
+		if key.failed && key.day.Equal(worst.Date) {
+			byRule[key.rule] += n
+		}
+	}
+	for key, n := range t.errors {
+		if key.day.Equal(worst.Date) {
+			byText[key.text] += n
+		}
+	}
+	for _, rule := range r.Rules {
+		if n := byRule[rule.ID]; n > worst.RuleErrors {
+			worst.RuleID, worst.RuleName, worst.RuleErrors = rule.ID, rule.RuleName, n
+		}
+	}
+	for _, text := range sortedKeys(byText) {
+		if n := byText[text]; n > worst.TextRecords {
+			worst.Text, worst.TextRecords = text, n
+		}
+	}
+	r.Worst = worst
+}
+
+// Busiest returns the day with the most records, the oldest of several such days.
+func (r *report) Busiest() day {
+	return slices.MaxFunc(r.Days, func(a, b day) int { return cmp.Compare(a.Records, b.Records) })
+}
+
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	keys := make([]K, 0, len(m))
 	for key := range m {
@@ -197,8 +251,8 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return keys
 }
 
-// clean takes out what does not print, such as what turns the direction of the
-// text around it.
+// clean replaces characters that are not printable, such as those that change the
+// direction of the surrounding text.
 func clean(s string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -7,18 +7,18 @@ import (
 	"example.com/msgpush"
 )
 
-// A tally counts trigger records. It does not keep them, so that it needs no
-// more memory for a million of them than its days, rules and error texts do.
+// A tally counts trigger records and does not keep them. Its memory grows with the
+// number of days, rules and error messages, not with the number of records.
 type tally struct {
 	records map[recordKey]int
 	errors  map[errorKey]int
 
-	newest      time.Time            // the newest day, zero if there is no record
+	newest      time.Time            // the newest day, zero without records
 	last        map[int64]time.Time  // by rule
 	ruleNames   map[int64]namedSince // by rule
 	resultNames map[int]namedSince   // by match result
 
-	unreadable        int // records without a time that can be read
+	unreadable        int // records without a readable time
 	unreadableExample msgpush.DateTime
 }
 
@@ -34,7 +34,7 @@ type errorKey struct {
 	text string
 }
 
-// A namedSince is the name in the newest record, for names change.
+// A namedSince is the name in the newest record. Names may change over time.
 type namedSince struct {
 	name string
 	time time.Time
@@ -50,8 +50,8 @@ func newTally() *tally {
 	}
 }
 
-// gather reads all rules and all trigger records. The document promises no order
-// of the records, so there is no end to the walk before the last one.
+// gather reads all rules and all trigger records. The API document promises no
+// order of the records, so gather cannot stop at the first record that is too old.
 func gather(ctx context.Context, client *msgpush.Client, zone *time.Location) ([]msgpush.ForwardRule, *tally, error) {
 	var rules []msgpush.ForwardRule
 	for rule, err := range client.ForwardRuleAll(ctx, msgpush.PageRequest{}) {
@@ -98,8 +98,8 @@ func (t *tally) add(record msgpush.ForwardLog, zone *time.Location) {
 	}
 }
 
-// dayOf returns the day of a time in its own zone, as midnight UTC: days of UTC
-// all have 24 hours and a midnight, so they can be counted through.
+// dayOf returns the date of a time in its zone, as midnight UTC. Every day has a
+// midnight and 24 hours in UTC, so AddDate steps from one day to the next.
 func dayOf(when time.Time) time.Time {
 	year, month, day := when.Date()
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)

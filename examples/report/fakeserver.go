@@ -10,9 +10,9 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// madeUpRecords returns the rules of the stand-in's seed, with six weeks of
-// trigger records in place of its three days: less at weekends, and with one bad
-// night. They are always the same, the newest first.
+// madeUpRecords returns the sample rules of the fake server with six weeks of
+// trigger records, newest first. There are fewer records at weekends, and most of
+// the records of one day have an error. Every call returns the same records.
 func madeUpRecords() msgpushtest.Records {
 	records := msgpushtest.SampleRecords()
 	rules := records.ForwardRules
@@ -35,7 +35,7 @@ func madeUpRecords() msgpushtest.Records {
 		}
 		slices.SortFunc(times, time.Time.Compare)
 		for _, at := range times {
-			// The first rules fire the most; the last is switched off.
+			// The first rules fire the most; the last one is disabled.
 			rule := rules[min(random.IntN(4), random.IntN(4))]
 			logs = append(logs, madeUpRecord(random, int64(10_000+len(logs)), rule, at, day.Equal(badDay)))
 		}
