@@ -73,7 +73,10 @@ func drawDays(size chartSize, days []day, series [][]int, seriesColors []string)
 	grid.Vertical.Color = nil
 	grid.Horizontal = lineStyle
 	p.Add(grid)
-	barWidth := 0.75 * (size.width - 50) / vg.Length(max(len(days), 7))
+	barWidth := (size.width - 50) / vg.Length(max(len(days), 7))
+	if len(days) <= 60 {
+		barWidth *= 0.75 // gaps between more bars would blur the colours
+	}
 	if err := addBars(p, series, seriesColors, barWidth); err != nil {
 		return "", err
 	}
