@@ -122,7 +122,12 @@ func TestExampleProgramsFitTheFile(t *testing.T) {
 				assert.NoError(t, p.Process.Signal(os.Interrupt))
 			}
 			<-p.ended
-			assert.NoError(t, p.Wait(), p.log.String())
+			_ = p.Wait()
+			if tt.use == nil || example.Name() == "service" {
+				assert.Zero(t, p.ProcessState.ExitCode(), p.log.String())
+			} else {
+				assert.Equal(t, 130, p.ProcessState.ExitCode(), "interrupted: %s", p.log.String())
+			}
 			all, exchanges := v.result()
 			assert.Empty(t, all)
 			assert.GreaterOrEqual(t, exchanges, tt.min)

@@ -65,7 +65,7 @@ func run(ctx context.Context, set settings, stdout io.Writer, getenv func(string
 		return err
 	}
 	defer account.Close()
-	standIn := account.Fake != nil
+	fakeServer := account.Fake != nil
 	client, err := msgpush.NewClient(account.BaseURL, account.AccessKey)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func run(ctx context.Context, set settings, stdout io.Writer, getenv func(string
 		return err
 	}
 	r := newReport(rules, tally, set.days)
-	page := page{report: r, Title: set.title, Zone: set.zone.String(), Made: time.Now(), FakeServer: standIn}
+	page := page{report: r, Title: set.title, Zone: set.zone.String(), Made: time.Now(), FakeServer: fakeServer}
 	var html bytes.Buffer
 	if err := page.write(&html); err != nil {
 		return err
