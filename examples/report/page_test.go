@@ -244,10 +244,10 @@ func TestNumbersMatchRecords(t *testing.T) {
 		{"9", "rule 9 (no longer listed)", "4", "4", "100%", "2026-03-02 12:00", "", "", "", "", ""},
 	}, rows(t, doc, "rules"))
 	legend := textOf(elements(byID(doc, "days"), "ul")[0])
-	assert.Contains(t, legend, "yes (code 1), 5")
-	assert.Contains(t, legend, "no (code 2), 6", "the name in the newest record")
+	assert.Contains(t, legend, "yes (code 1): 5")
+	assert.Contains(t, legend, "no (code 2): 6", "the name in the newest record")
 	assert.NotContains(t, legend, "old")
-	assert.Equal(t, "no (code 2), 6", strings.TrimSpace(textOf(elements(byID(doc, "errors"), "ul")[0])))
+	assert.Equal(t, "no (code 2): 6", strings.TrimSpace(textOf(elements(byID(doc, "errors"), "ul")[0])))
 	assert.Contains(t, textOf(byID(doc, "older")), "5 older records are")
 	assert.Contains(t, textOf(byID(doc, "unreadable")), "2 records have a time that cannot be read")
 }
@@ -433,10 +433,19 @@ func TestNoRecords(t *testing.T) {
 	}
 }
 
+func TestNoErrors(t *testing.T) {
+	doc := pageOf(t, msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{{ID: 1, CreateTime: "2026-03-01 00:00:00"}}}, 1)
+	assert.Contains(t, textOf(byID(doc, "summary")), "1 record in 1 day, 1 rule.")
+	assert.NotContains(t, textOf(byID(doc, "summary")), "orst day")
+	assert.Contains(t, textOf(byID(doc, "errors")), "No record has an error message.")
+	assert.Len(t, elements(doc, "svg"), 2)
+}
+
 func TestUnreadableTimes(t *testing.T) {
 	doc := pageOf(t, msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{{ID: 1}}}, 30)
 	assert.Contains(t, textOf(byID(doc, "unreadable")), "1 record has a time that cannot be read")
 	assert.Contains(t, textOf(byID(doc, "unreadable")), "The time of the first such record is empty.")
+	assert.Contains(t, textOf(byID(doc, "summary")), "There are no records with a readable time.")
 }
 
 func TestResultsShareLastColour(t *testing.T) {

@@ -130,7 +130,7 @@ async function checkColors(page, colorScheme) {
       ground: background(document.body),
       text: getComputedStyle(document.body).color,
       chartText: [...document.querySelectorAll("svg text")].map((e) => getComputedStyle(e).fill),
-      legend: [...document.querySelectorAll(".legend li")].map((li) => [li.innerText.trim().replace(/, \d+$/, ""), background(li.querySelector("span"))]),
+      legend: [...document.querySelectorAll(".legend li")].map((li) => [li.innerText.trim().replace(/: \d+$/, ""), background(li.querySelector("span"))]),
       bars: [...fills("days"), ...fills("errors"), ...[...document.querySelectorAll(".bar span")].map(background)],
     };
   });
