@@ -1,12 +1,10 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush/examples/internal/clitest"
 )
@@ -36,14 +34,3 @@ func TestCallsAreTracedCountedAndLogged(t *testing.T) {
 	assert.NotContains(t, stdout, "test-", "the access key")
 }
 
-func TestREADMEShowsThisCode(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	require.NoError(t, err)
-	source, err := os.ReadFile("main.go")
-	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(source), "	connections := ")
-	require.True(t, found)
-	wiring, _, _ := strings.Cut("	connections := "+rest, "	return ")
-	block := strings.TrimPrefix(strings.ReplaceAll("\n"+wiring, "\n\t", "\n"), "\n")
-	assert.True(t, strings.Contains(string(readme), "```go\n"+block), "README.md does not have\n%s", block)
-}
