@@ -19,9 +19,6 @@ import (
 // should not be.
 const testKey = "ak-7Qx9-never-to-be-seen"
 
-// ctx is for the calls of which the context is not what is tested.
-var ctx = context.Background()
-
 // noRetries is the policy of clients whose retries are not what is tested.
 var noRetries = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
 
