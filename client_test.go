@@ -185,23 +185,21 @@ func TestRequestHeaders(t *testing.T) {
 }
 
 func TestLaterOptionOverridesEarlier(t *testing.T) {
-	handler, requests := recordRequests(`{"code":200,"data":{}}`)
-	client := newClient(t, handler, msgpush.WithUserAgent("billing/1.0"), msgpush.WithUserAgent("billing/2.1"))
+	service := msgpushtest.New(t)
+	client := service.Client(msgpush.WithUserAgent("billing/1.0"), msgpush.WithUserAgent("billing/2.1"))
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"billing/2.1"}, (*requests)[0].Header.Values("User-Agent"))
+	assert.Equal(t, []string{"billing/2.1"}, service.Requests()[0].Header.Values("User-Agent"))
 }
 
 func TestWithHTTPClientUsesCopy(t *testing.T) {
+	service := msgpushtest.New(t)
+	service.Inject(msgpushtest.Redirect("/elsewhere"))
 	redirects := 0
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	h := &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { redirects++; return nil },
-	}
-	handler := func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }
-	client := newClient(t, handler, msgpush.WithTimeout(time.Minute), msgpush.WithHTTPClient(h))
+	h := service.HTTPClient()
+	h.CheckRedirect = func(*http.Request, []*http.Request) error { redirects++; return nil }
+	transport := h.Transport
+	client := service.Client(msgpush.WithTimeout(time.Minute), msgpush.WithHTTPClient(h))
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	require.Error(t, err)
 	assert.Same(t, transport, h.Transport)
@@ -210,19 +208,19 @@ func TestWithHTTPClientUsesCopy(t *testing.T) {
 }
 
 func TestWithHTTPClientUsesCookieJar(t *testing.T) {
+	service := msgpushtest.New(t)
+	service.Inject(msgpushtest.Fault{}.WithHeader("Set-Cookie", "session=1").Always())
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	var cookies []string
-	client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-		cookies = append(cookies, r.Header.Get("Cookie"))
-		http.SetCookie(w, &http.Cookie{Name: "session", Value: "1"})
-		respondWithJSON(`{"code":200,"data":{}}`)(w, r)
-	}, msgpush.WithHTTPClient(&http.Client{Jar: jar}))
-	for range 2 {
+	h := service.HTTPClient()
+	h.Jar = jar
+	client := service.Client(msgpush.WithHTTPClient(h))
+	for _, want := range []string{"", "session=1"} {
+		service.ClearRequests()
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		require.NoError(t, err)
+		assert.Equal(t, want, service.Requests()[0].Header.Get("Cookie"))
 	}
-	assert.Equal(t, []string{"", "session=1"}, cookies)
 }
 
 func TestAttemptTimeout(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
 )
 
 // fastRetries is the default policy with waits of at most 1 ms.
@@ -949,20 +950,24 @@ func TestBodyThatWritesAfterItsErrorChangesNoOtherCall(t *testing.T) {
 var redirectStatuses = []int{300, 301, 302, 303, 304, 305, 307, 308}
 
 func TestRedirectIsAPermanentAPIError(t *testing.T) {
+	service := msgpushtest.New(t)
+	service.SetAccessKey(testKey)
+	client := service.Client(faultRetries)
 	for _, location := range []string{"/api/open/other", "https://push.example.com/a?b=c", "/" + strings.Repeat("a", 10_000), ""} {
 		for _, status := range redirectStatuses {
-			client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-				assert.NotContains(t, r.URL.Path, "other")
-				if location != "" {
-					w.Header().Set("Location", location)
-				}
-				w.WriteHeader(status)
-			}, faultRetries)
+			service.ClearFaults()
+			service.ClearRequests()
+			if location == "" {
+				service.Inject(msgpushtest.Status(status).Always())
+			} else {
+				service.Inject(msgpushtest.Redirect(location).WithStatus(status).Always())
+			}
 			text, _, _ := strings.Cut("redirect to "+location[:min(len(location), 100)], "?")
 			if location == "" {
 				text = fmt.Sprint("HTTP ", status)
 			}
-			assertEveryCallFails(t, client, wantFailure{kind: "APIError", text: text})
+			attempts := assertEveryCallFails(t, client, wantFailure{kind: "APIError", text: text})
+			assert.Len(t, service.Requests(), attempts)
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			var apiErr *msgpush.APIError
 			require.ErrorAs(t, err, &apiErr)
@@ -973,12 +978,13 @@ func TestRedirectIsAPermanentAPIError(t *testing.T) {
 }
 
 func TestRedirectWhoseLocationIsNoURLIsAPermanentRequestError(t *testing.T) {
+	service := msgpushtest.New(t)
+	service.SetAccessKey(testKey)
+	client := service.Client(faultRetries)
 	for _, location := range []string{"http://[broken", "::", "http://push.example.com/%zz"} {
 		for _, status := range redirectStatuses {
-			client := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Location", location)
-				w.WriteHeader(status)
-			}, faultRetries)
+			service.ClearFaults()
+			service.Inject(msgpushtest.Redirect(location).WithStatus(status).Always())
 			want := wantFailure{kind: "RequestError", text: "the response is a redirect whose Location is not a URL"}
 			if status == 300 || status == 304 || status == 305 { // net/http does not parse the Location
 				want = wantFailure{kind: "APIError", text: "redirect to " + location}
