@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
 )
 
 // clientFrom returns a client that takes its key from a source and sends through an
@@ -163,17 +164,20 @@ func TestTheReplacementOfAKeyIsNotCountedAsARetry(t *testing.T) {
 func TestTheReplacementOfAKeyNeedsNoQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) { return rejected + "key", nil })
-		transport := newScript(status(503))
-		client := clientFrom(t, source, transport, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 2}))
+		service := msgpushtest.New(t, msgpushtest.InMemory())
+		service.SetAccessKey("keykey")
+		service.Inject(msgpushtest.Status(503).Always())
+		client := service.Client(msgpush.WithAccessKeySource(source), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 2}))
 		for range 2 {
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			assert.ErrorContains(t, err, quotaUsedUp)
 		}
+		service.ClearFaults()
 		for range 5 { // fewer than give quota back
-			transport.steps, transport.times = []roundTripFunc{accepting("keykey", status(401))}, nil
+			service.ClearRequests()
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			require.NoError(t, err)
-			assert.Len(t, transport.times, 2)
+			assert.Len(t, service.Requests(), 2)
 		}
 	})
 }

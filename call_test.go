@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
 )
 
 // blockingLimiter returns an option with a rate limiter that lets the first requests
@@ -181,11 +181,10 @@ func TestAFailureBeforeTheEndOfTheContextIsInTheTextOnce(t *testing.T) {
 func TestRetryAfterIsCountedFromTheResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		date := time.Now().Add(40 * time.Second).UTC().Format(http.TimeFormat)
-		late := func(r *http.Request) (*http.Response, error) {
-			time.Sleep(9 * time.Second)
-			return status(503, "Retry-After", date)(r)
-		}
-		_, err := newClientWithTransport(t, newScript(late), defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
+		service := msgpushtest.New(t, msgpushtest.InMemory())
+		service.SetLatency(9 * time.Second)
+		service.Inject(msgpushtest.Status(503).WithHeader("Retry-After", date))
+		_, err := service.Client().MPList(t.Context(), msgpush.PageRequest{})
 		assert.Equal(t, 31*time.Second, onlyError[*msgpush.APIError](t, err).RetryAfter)
 	})
 }
@@ -439,28 +438,16 @@ func TestQueuedCallsDoNotSendAKeyThatWasReplacedMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const callers = 1000
-				start := time.Now()
-				currentKey := func() string {
-					if time.Since(start) < 2*time.Second {
-						return "first-key"
-					}
-					return "second-key"
-				}
-				var requests, rejections, fetches atomic.Int32
+				service := msgpushtest.New(t, msgpushtest.InMemory())
+				service.SetLatency(time.Millisecond)
+				time.AfterFunc(2*time.Second, func() { service.SetAccessKey("second-key") })
+				var fetches atomic.Int32
 				source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
 					fetches.Add(1)
 					time.Sleep(delay)
-					return currentKey(), time.Time{}, nil
+					return service.AccessKey(), time.Time{}, nil
 				}, 0)
-				client := clientFrom(t, source, roundTripFunc(func(r *http.Request) (*http.Response, error) {
-					requests.Add(1)
-					time.Sleep(time.Millisecond)
-					if r.Header.Get("access-key") != currentKey() {
-						rejections.Add(1)
-						return status(401)(r)
-					}
-					return succeeding(r)
-				}), msgpush.WithRateLimiter(pacedLimiter(10*time.Millisecond)))
+				client := service.Client(noRetries, msgpush.WithAccessKeySource(source), msgpush.WithRateLimiter(pacedLimiter(10*time.Millisecond)))
 				var wg sync.WaitGroup
 				for range callers {
 					wg.Go(func() {
@@ -469,9 +456,9 @@ func TestQueuedCallsDoNotSendAKeyThatWasReplacedMeanwhile(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				assert.GreaterOrEqual(t, rejections.Load(), int32(1))
-				assert.LessOrEqual(t, rejections.Load(), int32(2))
-				assert.Equal(t, callers+rejections.Load(), requests.Load())
+				rejections := len(service.Requests()) - callers // each call succeeded in its last attempt
+				assert.GreaterOrEqual(t, rejections, 1)
+				assert.LessOrEqual(t, rejections, 2)
 				assert.Equal(t, int32(2), fetches.Load())
 			})
 		})
@@ -499,15 +486,6 @@ func TestARejectedKeyWithoutAReplacementDoesNotWaitForTheLimiterAgain(t *testing
 	}
 }
 
-// aborting is a service that closes every connection without a response and counts
-// the requests.
-func aborting(requests *atomic.Int32) http.HandlerFunc {
-	return func(http.ResponseWriter, *http.Request) {
-		requests.Add(1)
-		panic(http.ErrAbortHandler)
-	}
-}
-
 func TestARequestThatIsNotIdempotentIsRetriedOnlyIfNoConnectionWasMade(t *testing.T) {
 	failingDials := func(n int) *http.Transport {
 		return &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -521,7 +499,7 @@ func TestARequestThatIsNotIdempotentIsRetriedOnlyIfNoConnectionWasMade(t *testin
 		name      string
 		transport http.RoundTripper
 		attempts  int
-		arrived   int32
+		arrived   int
 	}{
 		{"connection lost", failingDials(0), 1, 1},
 		{"two dials fail, then the connection is lost", failingDials(2), 3, 1},
@@ -532,18 +510,17 @@ func TestARequestThatIsNotIdempotentIsRetriedOnlyIfNoConnectionWasMade(t *testin
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var arrived atomic.Int32
-			server := httptest.NewServer(aborting(&arrived))
-			defer server.Close()
+			service := msgpushtest.New(t)
+			service.Inject(msgpushtest.Reset().Always())
 			if transport, ok := tt.transport.(*http.Transport); ok {
 				defer transport.CloseIdleConnections()
 			}
-			client := newClientAt(t, server.URL, msgpush.WithHTTPClient(&http.Client{Transport: tt.transport}),
+			client := service.Client(msgpush.WithHTTPClient(&http.Client{Transport: tt.transport}),
 				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 5, MinWait: 1, MaxWait: 1}))
 			_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: "POST", Path: "/api/open/x", Body: 1})
 			onlyError[*msgpush.RequestError](t, err)
 			assertAttempts(t, tt.attempts, err)
-			assert.Equal(t, tt.arrived, arrived.Load())
+			assert.Len(t, service.Requests(), tt.arrived)
 		})
 	}
 }
