@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
 )
 
 // response returns a response as an in-memory transport returns it.
@@ -256,16 +257,19 @@ func TestDataThatIsMissingIsNotRetried(t *testing.T) {
 }
 
 func TestASuccessEndsTheRetries(t *testing.T) {
-	for name, fault := range map[string]roundTripFunc{
-		"HTTP 503": status(503), "connection closed": failing(io.EOF), "timeout": stalling, "cut JSON": okBody(`{"code":2`),
+	for name, fault := range map[string]msgpushtest.Fault{
+		"HTTP 503": msgpushtest.Status(503), "connection reset": msgpushtest.Reset(), "connection closed mid-body": msgpushtest.Truncate(),
+		"timeout": msgpushtest.Delay(time.Hour), "cut JSON": msgpushtest.Respond(respondWithJSON(`{"code":2`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				transport := newScript(fault, fault, succeeding)
-				page, err := newClientWithTransport(t, transport, defaultRetries).ForwardRuleList(t.Context(), msgpush.PageRequest{})
+				service := msgpushtest.New(t, msgpushtest.InMemory())
+				service.SetRecords(msgpushtest.SampleRecords())
+				service.Inject(fault, fault)
+				page, err := service.Client(defaultRetries).ForwardRuleList(t.Context(), msgpush.PageRequest{})
 				require.NoError(t, err)
-				assert.NotNil(t, page)
-				assert.Len(t, transport.times, 3)
+				assert.Equal(t, service.Records().ForwardRules, page.List)
+				assert.Len(t, service.Requests(), 3)
 			})
 		})
 	}
@@ -435,18 +439,10 @@ func TestCallersSpreadAfterACommonRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers = 150
 		start := time.Now()
-		var mu sync.Mutex
-		returned := map[time.Duration]int{} // callers by 10 ms
-		client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
-			since := time.Since(start)
-			if since == 0 {
-				return status(503, "Retry-After", "1")(r)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			returned[since.Truncate(10*time.Millisecond)]++
-			return succeeding(r)
-		}), defaultRetries)
+		service := msgpushtest.New(t, msgpushtest.InMemory())
+		busy := msgpushtest.Status(503).WithHeader("Retry-After", "1")
+		service.Inject(slices.Repeat([]msgpushtest.Fault{busy}, callers)...)
+		client := service.Client(defaultRetries)
 		var wg sync.WaitGroup
 		for range callers {
 			wg.Go(func() {
@@ -455,13 +451,15 @@ func TestCallersSpreadAfterACommonRetryAfter(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		total := 0
-		for since, n := range returned {
-			assert.GreaterOrEqual(t, since, time.Second)
-			assert.Less(t, n, callers/4, "callers that returned after %v", since)
-			total += n
+		require.Len(t, service.Requests(), 2*callers)
+		retries := map[time.Duration]int{} // by 10 ms
+		for _, r := range service.Requests()[callers:] {
+			retries[r.Time.Sub(start).Truncate(10*time.Millisecond)]++
 		}
-		assert.Equal(t, callers, total)
+		for since, n := range retries {
+			assert.GreaterOrEqual(t, since, time.Second)
+			assert.Less(t, n, callers/4, "retries after %v", since)
+		}
 	})
 }
 
@@ -846,15 +844,9 @@ func TestManyCallersOutlastAShortOutage(t *testing.T) {
 func TestALastingOutageGetsFewRetriesAndRetriesWorkAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, callsEach = 64, 200
-		var failures, requests atomic.Int64
-		failures.Store(math.MaxInt64)
-		client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
-			requests.Add(1)
-			if failures.Add(-1) >= 0 {
-				return status(503)(r)
-			}
-			return succeeding(r)
-		}), defaultRetries)
+		service := msgpushtest.New(t, msgpushtest.InMemory())
+		service.Inject(msgpushtest.Status(503).Always())
+		client := service.Client(defaultRetries)
 		var wg sync.WaitGroup
 		for range callers {
 			wg.Go(func() {
@@ -865,19 +857,19 @@ func TestALastingOutageGetsFewRetriesAndRetriesWorkAfterIt(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		assert.LessOrEqual(t, requests.Load(), int64(14_080), "for %d calls", callers*callsEach)
+		assert.LessOrEqual(t, len(service.Requests()), 14_080, "for %d calls", callers*callsEach)
 
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		assert.ErrorContains(t, err, quotaUsedUp)
-		failures.Store(0)
+		service.ClearFaults()
 		for range 10 {
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			require.NoError(t, err)
 		}
-		failures.Store(1)
-		requests.Store(0)
+		service.ClearRequests()
+		service.Inject(msgpushtest.Status(503))
 		_, err = client.MPList(t.Context(), msgpush.PageRequest{})
 		require.NoError(t, err)
-		assert.Equal(t, int64(2), requests.Load())
+		assert.Len(t, service.Requests(), 2)
 	})
 }
