@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
 )
 
 func TestAllDeliversEveryRecordInOrder(t *testing.T) {
@@ -110,13 +111,13 @@ func TestAllStartsNearTheEnd(t *testing.T) {
 }
 
 func TestClientMethodsIterate(t *testing.T) {
-	var requests []receivedRequest
-	client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-		handler, got := recordRequests("")
-		handler(discard{}, r)
-		requests = append(requests, (*got)[0])
-		respondWithJSON(listBody(`{"pageNum":1,"pageSize":2,"total":2,"pages":1,"list":[{"id":7},{"id":8}]}`))(w, r)
+	service := msgpushtest.New(t)
+	service.SetRecords(msgpushtest.Records{
+		MPChannels:   []msgpush.MPChannel{{ID: 7}, {ID: 8}},
+		ForwardRules: []msgpush.ForwardRule{{ID: 7}, {ID: 8}},
+		ForwardLogs:  []msgpush.ForwardLog{{ID: 7, RuleID: 3}, {ID: 8, RuleID: 3}, {ID: 9, RuleID: 4}},
 	})
+	client := service.Client()
 	request := msgpush.PageRequest{Current: 1, PageSize: 2}
 
 	channels, err := collect(client.MPAll(t.Context(), request))
@@ -128,7 +129,7 @@ func TestClientMethodsIterate(t *testing.T) {
 	logRequest := msgpush.ForwardLogRequest{PageRequest: request, Params: msgpush.ForwardLogParams{RuleID: new(int64(3))}}
 	logs, err := collect(client.ForwardLogAll(t.Context(), logRequest, msgpush.Prefetch(2)))
 	require.NoError(t, err)
-	assert.Equal(t, []msgpush.ForwardLog{{ID: 7}, {ID: 8}}, logs)
+	assert.Equal(t, []msgpush.ForwardLog{{ID: 7, RuleID: 3}, {ID: 8, RuleID: 3}}, logs)
 
 	channelPages, err := collect(client.MPPages(t.Context(), request))
 	require.NoError(t, err)
@@ -141,20 +142,14 @@ func TestClientMethodsIterate(t *testing.T) {
 	assert.Equal(t, logs, logPages[0].List)
 
 	var sent []string
-	for _, r := range requests {
-		sent = append(sent, r.Path+" "+r.Body)
+	for _, r := range service.Requests() {
+		_, text, _ := strings.Cut(r.String(), " ") // without the time
+		sent = append(sent, text)
 	}
 	const body, filtered = `{"current":1,"pageSize":2}`, `{"current":1,"pageSize":2,"params":{"ruleId":3}}`
-	paths := []string{"/api/open/mp/list " + body, "/api/open/forwardRule/list " + body, "/api/open/forwardLog/list " + filtered}
-	assert.Equal(t, append(paths, paths...), sent)
+	want := []string{"POST /api/open/mp/list " + body, "POST /api/open/forwardRule/list " + body, "POST /api/open/forwardLog/list " + filtered}
+	assert.Equal(t, append(want, want...), sent)
 }
-
-// discard is a response writer that discards everything.
-type discard struct{}
-
-func (discard) Header() http.Header         { return http.Header{} }
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
-func (discard) WriteHeader(int)             {}
 
 // The methods deduplicate by the ids of their records.
 func TestClientMethodsUseIDs(t *testing.T) {
