@@ -9,7 +9,6 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -396,14 +395,11 @@ func ExampleRequestError() {
 // During an outage, the calls of a client share a quota of retries. When it is used
 // up, a call makes one attempt.
 func ExampleRetryPolicy() {
-	requests := 0
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		requests++
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}))
+	service := msgpushtest.NewServer()
 	defer service.Close()
+	service.Inject(msgpushtest.Status(503).Always())
 
-	client, err := msgpush.NewClient(service.URL, "access-key", msgpush.WithRetry(msgpush.RetryPolicy{
+	client, err := msgpush.NewClient(service.URL, service.AccessKey(), msgpush.WithRetry(msgpush.RetryPolicy{
 		MaxAttempts: 3,
 		MinWait:     time.Millisecond,
 		Quota:       5,
@@ -414,7 +410,7 @@ func ExampleRetryPolicy() {
 	for range 10 {
 		_, err = client.MPList(context.Background(), msgpush.PageRequest{})
 	}
-	fmt.Println(requests, "requests of 10 calls")
+	fmt.Println(len(service.Requests()), "requests of 10 calls")
 	fmt.Println(err)
 	// Output:
 	// 15 requests of 10 calls
@@ -462,7 +458,7 @@ func ExampleCachedAccessKey() {
 }
 
 func ExampleWithRetry() {
-	service := httptest.NewServer(http.NotFoundHandler())
+	service := msgpushtest.NewServer()
 	service.Close() // so that no connection can be made
 
 	client, err := msgpush.NewClient(service.URL, "access-key",
