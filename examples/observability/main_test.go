@@ -33,4 +33,3 @@ func TestCallsAreTracedCountedAndLogged(t *testing.T) {
 	assert.NotContains(t, strings.ToLower(stdout), "access-key")
 	assert.NotContains(t, stdout, "test-", "the access key")
 }
-
