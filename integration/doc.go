@@ -1,0 +1,12 @@
+// Package integration tests the client behind real gateways: nginx, HAProxy,
+// tinyproxy and toxiproxy. It has no code besides its tests, which need Linux.
+//
+//	apt-get install nginx haproxy tinyproxy
+//	go -C integration test -v ./...
+//
+// Each gateway is started on free ports of the loopback interface, with a
+// configuration of the test, and stopped at the end of the test. If a program is not
+// installed, its tests are skipped. If the environment variable CI is true, they fail.
+//
+// docs/reliability.md lists the tests and what they measured.
+package integration

@@ -1,0 +1,278 @@
+//go:build linux
+
+package integration
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// An api makes the calls of a load: a client, or net/http.
+type api interface {
+	MailDetail(ctx context.Context, mailID string) (*msgpush.MailChannel, error)
+	ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error)
+}
+
+// A load makes calls, half of them of MailDetail and half of ForwardLogList, and
+// checks the result of each.
+type load struct {
+	calls    int                  // default 2,000
+	callers  int                  // concurrent, default 16
+	pageSize int                  // default 50
+	timeout  time.Duration        // of a call, default 20 s
+	pause    func() time.Duration // of a caller after each call, default none
+}
+
+func (l load) withDefaults() load {
+	l.calls, l.callers, l.pageSize = cmp.Or(l.calls, 2000), cmp.Or(l.callers, 16), cmp.Or(l.pageSize, 50)
+	l.timeout = cmp.Or(l.timeout, 20*time.Second)
+	return l
+}
+
+// A report is what came of a load.
+type report struct {
+	calls, succeeded     int
+	api, decode, request int // calls that failed, by the type of their error
+	untyped, wrong       int // calls that failed with another error, or returned wrong data
+	dials                int // connections
+	elapsed, median, p99 time.Duration
+	firstErrors          []string
+}
+
+func (r report) failed() int { return r.api + r.decode + r.request + r.untyped }
+
+func (r report) String() string {
+	text := fmt.Sprintf("%d calls, %d succeeded, %d *APIError, %d *DecodeError, %d *RequestError, %d dials, median %v, p99 %v, %v",
+		r.calls, r.succeeded, r.api, r.decode, r.request, r.dials, r.median, r.p99, r.elapsed)
+	if r.untyped+r.wrong > 0 {
+		text += fmt.Sprintf(", %d untyped errors, %d wrong results", r.untyped, r.wrong)
+	}
+	return text
+}
+
+// run makes the calls and counts them in started. want are the records of the server.
+func (l load) run(ctx context.Context, a api, want msgpushtest.Records, started *atomic.Int64) report {
+	var (
+		mu        sync.Mutex
+		r         = report{calls: l.calls}
+		durations []time.Duration
+		dials     atomic.Int64
+		callers   sync.WaitGroup
+	)
+	trace := &httptrace.ClientTrace{ConnectDone: func(_, _ string, err error) {
+		if err == nil {
+			dials.Add(1)
+		}
+	}}
+	started.Store(0)
+	start := time.Now()
+	for range l.callers {
+		callers.Go(func() {
+			for i := int(started.Add(1)); i <= l.calls; i = int(started.Add(1)) {
+				ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, trace), l.timeout)
+				callStart := time.Now()
+				right, err := l.call(ctx, a, i, want)
+				duration := time.Since(callStart)
+				cancel()
+				mu.Lock()
+				durations = append(durations, duration)
+				r.add(right, err)
+				mu.Unlock()
+				if l.pause != nil {
+					time.Sleep(l.pause())
+				}
+			}
+		})
+	}
+	callers.Wait()
+	r.elapsed = time.Since(start).Round(time.Millisecond)
+	r.dials = int(dials.Load())
+	slices.Sort(durations)
+	r.median = durations[len(durations)/2].Round(10 * time.Microsecond)
+	r.p99 = durations[len(durations)*99/100].Round(10 * time.Microsecond)
+	return r
+}
+
+// call makes the i-th call and reports whether its result is right.
+func (l load) call(ctx context.Context, a api, i int, want msgpushtest.Records) (bool, error) {
+	if i%2 == 0 {
+		channel := want.MailChannels[i/2%len(want.MailChannels)]
+		got, err := a.MailDetail(ctx, strconv.FormatInt(channel.ID, 10))
+		return err == nil && *got == channel, err
+	}
+	pages := len(want.ForwardLogs) / l.pageSize
+	page := i/2%pages + 1
+	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: page, PageSize: l.pageSize}}
+	got, err := a.ForwardLogList(ctx, request)
+	return err == nil && got.PageNum == page && slices.Equal(got.List, want.ForwardLogs[(page-1)*l.pageSize:page*l.pageSize]), err
+}
+
+// add adds the result of a call.
+func (r *report) add(right bool, err error) {
+	apiErr, decodeErr, requestErr := is[*msgpush.APIError](err), is[*msgpush.DecodeError](err), is[*msgpush.RequestError](err)
+	switch {
+	case err == nil && right:
+		r.succeeded++
+	case err == nil:
+		r.wrong++
+	case apiErr && !decodeErr && !requestErr:
+		r.api++
+	case decodeErr && !apiErr && !requestErr:
+		r.decode++
+	case requestErr && !apiErr && !decodeErr:
+		r.request++
+	default:
+		r.untyped++
+	}
+	if err != nil && len(r.firstErrors) < 3 {
+		r.firstErrors = append(r.firstErrors, err.Error())
+	}
+}
+
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
+}
+
+// newServer returns a fake server with 64 mail channels and 500 trigger records.
+func newServer(t *testing.T) *msgpushtest.Server {
+	server := msgpushtest.New(t)
+	var records msgpushtest.Records
+	for i := range int64(64) {
+		records.MailChannels = append(records.MailChannels, msgpush.MailChannel{
+			ID: 100 + i, MailName: fmt.Sprint("mail ", i), Account: fmt.Sprintf("account-%d@example.com", i),
+			Password: msgpush.Secret(fmt.Sprint("password-", i*7919)), SMTPServer: "smtp.example.com", SMTPPort: int(i), CreateTime: "2026-11-01 12:00:00",
+		})
+	}
+	records.ForwardLogs = newLogs(500)
+	server.SetRecords(records)
+	return server
+}
+
+// newLogs returns trigger records with the ids from n down to 1.
+func newLogs(n int) []msgpush.ForwardLog {
+	logs := make([]msgpush.ForwardLog, n)
+	for i := range logs {
+		logs[i] = newLog(int64(n - i))
+	}
+	return logs
+}
+
+func newLog(id int64) msgpush.ForwardLog {
+	return msgpush.ForwardLog{
+		ID: id, RuleID: id % 7, RuleName: "告警转发", SourceType: 1, SourceTypeName: "消息", RequestIP: "203.0.113.**",
+		MatchResult: 1, MatchResultName: "已转发", ShortCodes: fmt.Sprintf("%04x****", id), CreateTime: "2026-11-01 12:00:01",
+	}
+}
+
+// newClient returns a client with the default transport.
+func newClient(t *testing.T, url string, server *msgpushtest.Server, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	client, err := msgpush.NewClient(url, server.AccessKey(), opts...)
+	require.NoError(t, err)
+	return client
+}
+
+// oneAttempt disables retries.
+var oneAttempt = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
+
+// A plain makes calls with net/http, used with care: it keeps a connection for each
+// caller, reads every body to the end and checks the status and the code.
+type plain struct {
+	url, key string
+	http     *http.Client
+}
+
+func newPlain(t *testing.T, url string, server *msgpushtest.Server) plain {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = math.MaxInt, 0
+	t.Cleanup(transport.CloseIdleConnections)
+	return plain{url, server.AccessKey(), &http.Client{Transport: transport}}
+}
+
+func (p plain) MailDetail(ctx context.Context, mailID string) (*msgpush.MailChannel, error) {
+	return plainCall[msgpush.MailChannel](ctx, p, http.MethodGet, "/api/open/mail/detail?mailId="+mailID, nil)
+}
+
+func (p plain) ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+	return plainCall[msgpush.Page[msgpush.ForwardLog]](ctx, p, http.MethodPost, "/api/open/forwardLog/list", r)
+}
+
+func plainCall[T any](ctx context.Context, p plain, method, path string, body any) (*T, error) {
+	var reader io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		reader = strings.NewReader(string(text))
+	}
+	req, err := http.NewRequestWithContext(ctx, method, p.url+path, reader)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("access-key", p.key)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := p.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	var env msgpush.Envelope[T]
+	if err := json.Unmarshal(text, &env); err != nil || resp.StatusCode != http.StatusOK || env.Code != http.StatusOK {
+		return nil, fmt.Errorf("%s, code %d: %w", resp.Status, env.Code, err)
+	}
+	return &env.Data, nil
+}
+
+// checkLeaks checks, after everything else of the test has been stopped, that there
+// are no more goroutines and file descriptors than now.
+func checkLeaks(t *testing.T) {
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	t.Cleanup(func() {
+		var nowGoroutines, nowFiles int
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			nowGoroutines, nowFiles = runtime.NumGoroutine(), openFiles(t)
+			if nowGoroutines <= goroutines && nowFiles <= files {
+				return
+			}
+		}
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		assert.Fail(t, "leak", "%d goroutines, before %d; %d file descriptors, before %d\n%s", nowGoroutines, goroutines, nowFiles, files, stacks)
+	})
+}
+
+func openFiles(t *testing.T) int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(entries)
+}

@@ -1,0 +1,104 @@
+//go:build linux
+
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/Shopify/toxiproxy/v2/stream"
+	"github.com/Shopify/toxiproxy/v2/toxics"
+	"github.com/stretchr/testify/require"
+)
+
+// A relay is a toxiproxy that forwards connections.
+type relay struct {
+	t     *testing.T
+	proxy *toxiproxy.Proxy
+	addr  string
+}
+
+// newRelay starts a relay to a URL or an address. It is stopped at the end of the test.
+func newRelay(t *testing.T, target string) *relay {
+	t.Helper()
+	api := &toxiproxy.ApiServer{Collection: toxiproxy.NewProxyCollection(), Metrics: toxiproxy.NewMetricsContainer(nil)}
+	setZero(&api.Logger)
+	_, target, found := strings.Cut("//"+strings.TrimPrefix(target, "http:"), "//")
+	require.True(t, found)
+	r := &relay{t: t, addr: freeAddr()}
+	r.proxy = toxiproxy.NewProxy(api, "relay", r.addr, strings.TrimPrefix(target, "//"))
+	r.start()
+	t.Cleanup(r.stop)
+	return r
+}
+
+// setZero sets a pointer to a new zero value. A zero logger of toxiproxy logs nothing.
+func setZero[T any](p **T) { *p = new(T) }
+
+// start accepts connections, at the same address as before.
+func (r *relay) start() { require.NoError(r.t, r.proxy.Start()) }
+
+// stop closes the listener and all connections.
+func (r *relay) stop() { r.proxy.Stop() }
+
+// add adds a toxic, such as {"type": "latency", "attributes": {"latency": 20}}, to the
+// responses of new connections.
+func (r *relay) add(toxic string, args ...any) {
+	r.t.Helper()
+	_, err := r.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(toxic, args...)))
+	require.NoError(r.t, err)
+}
+
+// A cutToxic closes connections after a random number of bytes between Min and Max.
+type cutToxic struct {
+	Min int64 `json:"min"`
+	Max int64 `json:"max"`
+	// Connections is how many connections are cut, the first ones. 0 means all.
+	Connections int64 `json:"connections"`
+
+	count atomic.Int64
+}
+
+// NewState returns the state of a connection: how many bytes may pass, or -1 for all.
+func (c *cutToxic) NewState() any {
+	remaining := c.Min + rand.Int64N(c.Max-c.Min+1)
+	if n := c.count.Add(1); c.Connections > 0 && n > c.Connections {
+		remaining = -1
+	}
+	return &remaining
+}
+
+func (c *cutToxic) Pipe(stub *toxics.ToxicStub) {
+	remaining := stub.State.(*int64)
+	for {
+		select {
+		case <-stub.Interrupt:
+			return
+		case chunk := <-stub.Input:
+			if chunk == nil {
+				stub.Close()
+				return
+			}
+			if *remaining >= 0 && int64(len(chunk.Data)) >= *remaining {
+				if *remaining > 0 {
+					stub.Output <- &stream.StreamChunk{Data: chunk.Data[:*remaining], Timestamp: chunk.Timestamp}
+				}
+				stub.Close()
+				for chunk != nil { // what the server sends until it notices
+					chunk = <-stub.Input
+				}
+				return
+			}
+			if *remaining > 0 {
+				*remaining -= int64(len(chunk.Data))
+			}
+			stub.Output <- chunk
+		}
+	}
+}
+
+func registerToxics() { toxics.Register("cut", new(cutToxic)) }

@@ -1,0 +1,120 @@
+//go:build linux
+
+package integration
+
+import (
+	"cmp"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// A scenario is a load through a gateway. Unless it says otherwise, the client has its
+// default options and every call must succeed.
+type scenario struct {
+	name    string
+	http    string // of nginx: directives of the http block
+	config  string // of nginx: directives of the server block; of HAProxy: lines of the frontend
+	backend string // of HAProxy: lines of the backend
+	tls     bool   // TLS and HTTP/2
+	options []msgpush.Option
+	load    load
+
+	before func(*setup)         // prepares the fake server
+	during func(*setup)         // runs beside the load
+	expect func(*setup, report) // instead of the check that every call succeeds
+
+	maxDials int  // default: 2 for each caller
+	plain    bool // run net/http too and log its report
+}
+
+// A setup is a scenario that runs.
+type setup struct {
+	*testing.T
+	server   *msgpushtest.Server
+	upstream *relay // between the gateway and the fake server
+	gateway  *gateway
+	url      string
+	records  msgpushtest.Records
+	load     load
+	started  atomic.Int64 // calls
+}
+
+// waitFor waits until a part of the calls have started: 0.5 is half of them.
+func (s *setup) waitFor(part float64) {
+	s.Helper()
+	eventually(s.T, "the calls start", func() bool { return float64(s.started.Load()) >= part*float64(s.load.calls) })
+}
+
+// repeat calls f n times, at equal intervals of the load.
+func (s *setup) repeat(n int, f func(i int)) {
+	s.Helper()
+	for i := range n {
+		s.waitFor(float64(i+1) / float64(n+1))
+		f(i)
+	}
+}
+
+// runScenarios runs scenarios. start starts the gateway and sets its URL.
+func runScenarios(t *testing.T, start func(*setup, scenario), scenarios []scenario) {
+	for _, sc := range scenarios {
+		t.Run(sc.name, func(t *testing.T) {
+			s := newSetup(t)
+			start(s, sc)
+			s.load = sc.load.withDefaults()
+			if sc.before != nil {
+				sc.before(s)
+			}
+			if sc.plain {
+				s.Logf("net/http: %v", s.run(newPlain(t, s.url, s.server), sc.during))
+				if sc.before != nil {
+					s.server.ClearFaults()
+					sc.before(s)
+				}
+			}
+			r := s.run(newClient(t, s.url, s.server, sc.options...), sc.during)
+			s.Logf("%v", r)
+			s.check(r, sc.maxDials)
+			if sc.expect != nil {
+				sc.expect(s, r)
+			} else {
+				assert.Zero(t, r.failed(), "calls that failed: %q", r.firstErrors)
+			}
+		})
+	}
+}
+
+// newSetup starts a fake server and a relay to it.
+func newSetup(t *testing.T) *setup {
+	checkLeaks(t)
+	server := newServer(t)
+	return &setup{T: t, server: server, upstream: newRelay(t, server.URL), records: server.Records()}
+}
+
+// run runs the load and, beside it, during.
+func (s *setup) run(a api, during func(*setup)) report {
+	done := make(chan struct{})
+	s.started.Store(0)
+	go func() {
+		defer close(done)
+		if during != nil {
+			during(s)
+		}
+	}()
+	r := s.load.run(s.Context(), a, s.records, &s.started)
+	<-done
+	return r
+}
+
+// check checks what must hold in every scenario.
+func (s *setup) check(r report, maxDials int) {
+	s.Helper()
+	assert.Zero(s, r.wrong, "wrong results")
+	assert.Zero(s, r.untyped, "errors that are not of exactly one type: %q", r.firstErrors)
+	assert.Equal(s, s.load.calls, r.succeeded+r.failed()+r.wrong, "calls")
+	assert.LessOrEqual(s, r.dials, cmp.Or(maxDials, 2*s.load.callers), "dials")
+}
