@@ -3,11 +3,25 @@
 package integration
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
 )
 
 // startNginx starts nginx in front of the fake server, with two workers.
@@ -15,14 +29,15 @@ func startNginx(s *setup, sc scenario) {
 	s.gateway = newGateway(s.T, "nginx", freeAddr())
 	config := strings.NewReplacer("DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream.addr, "CERTIFICATE", certificate).Replace(`
 		daemon off; worker_processes 2; pid DIR/pid; error_log DIR/error.log; USER
-		events {}
+		events { worker_connections 4096; }
 		http {
 			access_log off;
 			client_body_temp_path DIR/body; proxy_temp_path DIR/proxy; fastcgi_temp_path DIR/fastcgi; uwsgi_temp_path DIR/uwsgi; scgi_temp_path DIR/scgi;
 			HTTP
+			upstream service { server UPSTREAM; keepalive 64; }
 			server {
 				listen LISTEN TLS;
-				location / { proxy_pass http://UPSTREAM; }
+				location / { proxy_pass http://service; }
 				SERVER
 			}
 		}`)
@@ -46,8 +61,160 @@ func TestNginx(t *testing.T) {
 	runScenarios(t, startNginx, []scenario{
 		{name: "defaults", plain: true},
 		{name: "TLS and HTTP/2", tls: true, plain: true},
-		{name: "connections closed after 3 requests", config: "keepalive_requests 3;", maxDials: 2000, plain: true},
-		{name: "restarts", during: func(s *setup) { s.repeat(5, func(int) { s.gateway.restart() }) }, maxDials: 1000},
-		{name: "reloads", during: func(s *setup) { s.repeat(5, func(int) { s.gateway.signal(syscall.SIGHUP) }) }, maxDials: 1000},
+		{name: "gzip", config: "gzip on; gzip_types application/json; gzip_min_length 1;", before: requireGzip},
+		{name: "buffering off", config: "proxy_buffering off;", load: load{calls: 600, pageSize: 500}},
+		{name: "buffering to disk", config: "proxy_buffer_size 4k; proxy_buffers 2 4k; proxy_busy_buffers_size 4k;", load: load{calls: 600, pageSize: 500}},
+		{
+			name: "connections closed after 3 requests", config: "keepalive_requests 3;",
+			plain: true, maxDials: 2000,
+		},
+		{
+			name: "connections closed when they are used again", config: "keepalive_timeout 20ms;",
+			load:  load{calls: 1600, pause: func() time.Duration { return time.Duration(15+rand.IntN(10)) * time.Millisecond }},
+			plain: true, maxDials: 1600,
+		},
+		{
+			name: "upstream responses without a length are cut", // nginx passes them on as complete
+			load: load{calls: 1000}, before: func(s *setup) { cutUpstreamResponses(s, 100) },
+			plain: true,
+		},
+		{
+			name: "upstream slower than proxy_read_timeout", config: "proxy_read_timeout 200ms;",
+			load: load{calls: 1000}, before: func(s *setup) {
+				s.server.Inject(slices.Repeat([]msgpushtest.Fault{msgpushtest.Delay(time.Minute)}, 20)...)
+			},
+			plain: true,
+		},
+		{
+			name: "upstream killed and started 5 times",
+			during: func(s *setup) {
+				s.repeat(5, func(int) {
+					s.upstream.stop()
+					time.Sleep(50 * time.Millisecond)
+					s.upstream.start()
+				})
+			},
+		},
+		{name: "5 reloads", during: reload, maxDials: 400},
+		{name: "5 reloads, HTTP/2", tls: true, during: reload, maxDials: 400},
+		{name: "5 restarts", during: restart, maxDials: 400},
+		{name: "5 restarts, HTTP/2", tls: true, during: restart, maxDials: 400},
+		{
+			name: "redirects",
+			config: "location = /api/open/mail/detail { return 302 https://elsewhere.example.com/; } " +
+				"location = /api/open/forwardLog/list { return 307 https://elsewhere.example.com/; }",
+			expect: func(s *setup, r report) {
+				assert.Equal(s, s.load.calls, r.api)
+				assert.Contains(s, r.firstErrors[0], "redirect to https://elsewhere.example.com/, not followed; 1 attempt)")
+				assert.Empty(s, s.server.Requests())
+			},
+		},
+		{
+			name: "request bodies too large", config: "client_max_body_size 10;",
+			load: load{calls: 1000}, maxDials: 1000, // nginx closes the connection
+			expect: func(s *setup, r report) {
+				assert.Equal(s, 500, r.api)
+				assert.Equal(s, 500, r.succeeded)
+				assert.Contains(s, r.firstErrors[0], "HTTP 413 Request Entity Too Large")
+				assert.Contains(s, r.firstErrors[0], "1 attempt)")
+			},
+		},
 	})
+}
+
+// The client retries a request beyond a rate limit, also if nginx responds without a
+// Retry-After header.
+func TestNginxRateLimit(t *testing.T) {
+	var scenarios []scenario
+	for _, status := range []int{429, 503} {
+		for _, header := range []string{"", "add_header Retry-After 1 always;"} {
+			name := fmt.Sprintf("status %d without Retry-After", status)
+			if header != "" {
+				name = fmt.Sprintf("status %d with Retry-After", status)
+			}
+			scenarios = append(scenarios, scenario{
+				name: name, http: "limit_req_zone $server_port zone=all:1m rate=200r/s;",
+				config: fmt.Sprintf("limit_req zone=all burst=10 nodelay; limit_req_status %d; error_page %[1]d @limited; location @limited { %s return %[1]d; }", status, header),
+				load:   load{calls: 300, callers: 32}, plain: true,
+			})
+		}
+	}
+	runScenarios(t, startNginx, scenarios)
+}
+
+func reload(s *setup) { s.repeat(5, func(int) { s.gateway.signal(syscall.SIGHUP) }) }
+
+func restart(s *setup) { s.repeat(5, func(int) { s.gateway.restart() }) }
+
+// requireGzip checks that the gateway compresses responses.
+func requireGzip(s *setup) {
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.url+"/api/open/mail/detail?mailId=100", nil)
+	require.NoError(s, err)
+	req.Header.Set("access-key", s.server.AccessKey())
+	req.Header.Set("Accept-Encoding", "gzip")
+	resp, err := newPlain(s.T, s.url, s.server).http.Do(req)
+	require.NoError(s, err)
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(s, err)
+	require.Equal(s, "gzip", resp.Header.Get("Content-Encoding"))
+}
+
+// cutUpstreamResponses makes the fake server cut n responses, every fifth, as a server
+// does that crashes: they have no Content-Length, and the connection closes early.
+func cutUpstreamResponses(s *setup, n int) {
+	body, err := json.Marshal(msgpush.Envelope[msgpush.ForwardLog]{Code: 200, Msg: "success", Data: newLog(7)})
+	require.NoError(s, err)
+	for i := range n {
+		s.server.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n%s", body[:i*len(body)/n])
+		}))
+		s.server.Inject(make([]msgpushtest.Fault, 4)...) // the usual response
+	}
+}
+
+// TestNginxGoaway compares the client with net/http where nginx ends an HTTP/2
+// connection after every 100 requests.
+func TestNginxGoaway(t *testing.T) {
+	s := newSetup(t)
+	startNginx(s, scenario{tls: true, config: "keepalive_requests 100;"})
+	s.load = load{calls: 5000}.withDefaults()
+
+	withNetHTTP := s.run(newPlain(t, s.url, s.server), nil)
+	withOneAttempt := s.run(newClient(t, s.url, s.server, oneAttempt), nil)
+	withDefaults := s.run(newClient(t, s.url, s.server), nil)
+	t.Logf("net/http:    %v", withNetHTTP)
+	t.Logf("one attempt: %v", withOneAttempt)
+	t.Logf("defaults:    %v", withDefaults)
+	t.Logf("p99: %.2f times that of net/http", float64(withDefaults.p99)/float64(withNetHTTP.p99))
+	s.check(withOneAttempt, 500)
+	s.check(withDefaults, 500)
+	assert.Zero(t, withDefaults.failed(), withDefaults.firstErrors)
+	assert.LessOrEqual(t, withOneAttempt.failed(), withNetHTTP.failed()+5, withOneAttempt.firstErrors)
+}
+
+// A worker that is stopped keeps its connections open and sends nothing. The default
+// transport finds out by pings and uses another connection.
+func TestNginxStoppedWorker(t *testing.T) {
+	s := newSetup(t)
+	startNginx(s, scenario{tls: true, config: "add_header Worker $pid always; location = /worker { return 404; }"})
+	client := newClient(t, s.url, s.server)
+	_, err := msgpush.Call[struct{}](t.Context(), client, msgpush.Request{Method: "GET", Path: "/worker"})
+	apiErr, ok := errors.AsType[*msgpush.APIError](err)
+	require.True(t, ok, "%v", err)
+	worker, err := strconv.Atoi(apiErr.Header.Get("Worker"))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(worker, syscall.SIGSTOP)) // at the end, the gateway is killed
+
+	s.load = load{calls: 400, timeout: 25 * time.Second}.withDefaults()
+	r := s.run(client, nil)
+	t.Logf("%v", r)
+	s.check(r, 0)
+	assert.Zero(t, r.failed(), r.firstErrors)
+	assert.NotZero(t, r.dials)
 }

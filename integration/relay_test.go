@@ -22,17 +22,22 @@ type relay struct {
 	addr  string
 }
 
-// newRelay starts a relay to a URL or an address. It is stopped at the end of the test.
+// newRelay starts a relay to an address. It is stopped at the end of the test.
 func newRelay(t *testing.T, target string) *relay {
+	t.Helper()
+	r := startedRelay(t, target)
+	t.Cleanup(r.stop)
+	return r
+}
+
+// startedRelay starts a relay to an address. The caller must stop it.
+func startedRelay(t *testing.T, target string) *relay {
 	t.Helper()
 	api := &toxiproxy.ApiServer{Collection: toxiproxy.NewProxyCollection(), Metrics: toxiproxy.NewMetricsContainer(nil)}
 	setZero(&api.Logger)
-	_, target, found := strings.Cut("//"+strings.TrimPrefix(target, "http:"), "//")
-	require.True(t, found)
 	r := &relay{t: t, addr: freeAddr()}
-	r.proxy = toxiproxy.NewProxy(api, "relay", r.addr, strings.TrimPrefix(target, "//"))
+	r.proxy = toxiproxy.NewProxy(api, "relay", r.addr, target)
 	r.start()
-	t.Cleanup(r.stop)
 	return r
 }
 

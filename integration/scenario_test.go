@@ -4,10 +4,19 @@ package integration
 
 import (
 	"cmp"
+	"crypto/tls"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
 	"example.com/msgpush/msgpushtest"
@@ -92,7 +101,7 @@ func runScenarios(t *testing.T, start func(*setup, scenario), scenarios []scenar
 func newSetup(t *testing.T) *setup {
 	checkLeaks(t)
 	server := newServer(t)
-	return &setup{T: t, server: server, upstream: newRelay(t, server.URL), records: server.Records()}
+	return &setup{T: t, server: server, upstream: newRelay(t, strings.TrimPrefix(server.URL, "http://")), records: server.Records()}
 }
 
 // run runs the load and, beside it, during.
@@ -117,4 +126,30 @@ func (s *setup) check(r report, maxDials int) {
 	assert.Zero(s, r.untyped, "errors that are not of exactly one type: %q", r.firstErrors)
 	assert.Equal(s, s.load.calls, r.succeeded+r.failed()+r.wrong, "calls")
 	assert.LessOrEqual(s, r.dials, cmp.Or(maxDials, 2*s.load.callers), "dials")
+}
+
+// serveTLS serves the fake server by TLS and HTTP/2 and returns the URL.
+func serveTLS(s *setup) string {
+	target, err := url.Parse(s.server.URL)
+	require.NoError(s, err)
+	transport := &http.Transport{MaxIdleConnsPerHost: 1000}
+	silent := log.New(io.Discard, "", 0)
+	proxy := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: transport,
+		ErrorLog:  silent,
+	}
+	server := httptest.NewUnstartedServer(proxy)
+	keyPair, err := tls.LoadX509KeyPair(certificate, certificate)
+	require.NoError(s, err)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{keyPair}, MinVersion: tls.VersionTLS12}
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = silent
+	server.StartTLS()
+	s.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		transport.CloseIdleConnections()
+	})
+	return server.URL
 }

@@ -1,0 +1,90 @@
+//go:build linux
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"example.com/msgpush"
+)
+
+// Two loads use the same client and thus the same connections. The calls of one are
+// cancelled at random, which must not affect the calls of the other.
+func TestCancelledCallsDoNotAffectOthers(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		tls  bool
+	}{{"HTTP/1", false}, {"HTTP/2", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSetup(t)
+			// nginx keeps its connections to the fake server. It would close one for each
+			// cancelled call, and there are not enough ports for so many.
+			startNginx(s, scenario{tls: tt.tls, config: `proxy_http_version 1.1; proxy_set_header Connection ""; proxy_ignore_client_abort on;`})
+			client := newClient(t, s.url, s.server)
+			s.load = load{calls: 4000, callers: 8}.withDefaults()
+			cancelled := load{calls: 20_000, callers: 16}.withDefaults()
+
+			var r report
+			var wrongErrors atomic.Int64
+			bystanders := s.run(client, func(s *setup) {
+				r = cancelled.run(s.Context(), cancelling{client, &wrongErrors}, s.records, new(atomic.Int64))
+			})
+			t.Logf("cancelled:  %v", r)
+			t.Logf("bystanders: %v", bystanders)
+			s.check(bystanders, s.load.calls)
+			assert.Zero(t, bystanders.failed(), bystanders.firstErrors)
+			assert.Zero(t, r.wrong)
+			assert.Equal(t, cancelled.calls, r.succeeded+r.request, "a call succeeds or fails with a RequestError: %v", r)
+			assert.Zero(t, wrongErrors.Load(), "errors that are not context.Canceled: %q", r.firstErrors)
+			assert.Greater(t, r.request, cancelled.calls/10, "calls that were cancelled")
+			assert.Greater(t, r.succeeded, cancelled.calls/10, "calls that were cancelled too late")
+		})
+	}
+}
+
+// A cancelling cancels each call after a random time.
+type cancelling struct {
+	client      *msgpush.Client
+	wrongErrors *atomic.Int64 // other than context.Canceled
+}
+
+func (c cancelling) MailDetail(ctx context.Context, mailID string) (*msgpush.MailChannel, error) {
+	ctx, cancel := cancelAtRandom(ctx)
+	defer cancel()
+	mail, err := c.client.MailDetail(ctx, mailID)
+	c.check(err)
+	return mail, err
+}
+
+func (c cancelling) ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+	ctx, cancel := cancelAtRandom(ctx)
+	defer cancel()
+	page, err := c.client.ForwardLogList(ctx, r)
+	c.check(err)
+	return page, err
+}
+
+func (c cancelling) check(err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		c.wrongErrors.Add(1)
+	}
+}
+
+// cancelAtRandom cancels a context after 0.25 ms to 64 ms, so that some calls are
+// cancelled in each of their phases however fast the machine is.
+func cancelAtRandom(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(time.Duration(math.Exp2(rand.Float64()*8)*float64(250*time.Microsecond)), cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
+}

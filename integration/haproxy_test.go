@@ -1,0 +1,148 @@
+//go:build linux
+
+package integration
+
+import (
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+// startHAProxy starts HAProxy in front of two servers, s1 and s2, which both are the
+// fake server.
+func startHAProxy(s *setup, sc scenario) {
+	s.gateway = newGateway(s.T, "haproxy", freeAddr())
+	tls, scheme := "", "http://"
+	if sc.tls {
+		tls, scheme = "ssl crt "+certificate+" alpn h2,http/1.1", "https://"
+	}
+	config := strings.NewReplacer("DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream.addr,
+		"TLS", tls, "FRONTEND", sc.config, "BACKEND", sc.backend).Replace(`
+global
+	stats socket DIR/admin mode 600 level admin expose-fd listeners
+	maxconn 1000
+	hard-stop-after 2s
+defaults
+	mode http
+	timeout connect 2s
+	timeout client 30s
+	timeout server 30s
+frontend front
+	bind LISTEN TLS
+	FRONTEND
+	default_backend back
+backend back
+	BACKEND
+	server s1 UPSTREAM
+	server s2 UPSTREAM
+`)
+	s.gateway.args = append(s.gateway.args, "-W", "-db", "-f", s.gateway.configure(config))
+	s.url = scheme + s.gateway.addr
+	s.gateway.start()
+}
+
+// admin sends a command to HAProxy.
+func (s *setup) admin(command string) {
+	conn, err := net.Dial("unix", s.gateway.file("admin"))
+	require.NoError(s, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, command+"\n")
+	require.NoError(s, err)
+	reply, err := io.ReadAll(conn)
+	require.NoError(s, err)
+	require.Empty(s, strings.TrimSpace(string(reply)), command)
+}
+
+func TestHAProxy(t *testing.T) {
+	// One response in ten is from HAProxy itself.
+	unavailable := "http-request return status 503 if { rand(10) eq 0 }"
+	withRetryAfter := "http-request return status 503 hdr Retry-After 1 if { rand(100) eq 0 }"
+	quick := []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 10 * time.Millisecond})}
+	var scenarios []scenario
+	for _, protocol := range []struct {
+		suffix string
+		tls    bool
+	}{{"", false}, {", HTTP/2", true}} {
+		for _, sc := range []scenario{
+			{name: "defaults", plain: true},
+			{name: "one server at a time is drained", during: drain},
+			{name: "both servers are down for milliseconds", during: down, options: quick, plain: true},
+			{name: "503 without Retry-After", config: unavailable, options: quick},
+			{name: "503 with Retry-After", config: withRetryAfter, load: load{calls: 1000}},
+			{name: "requests are rejected by closing the connection", config: "http-request reject if { rand(20) eq 0 }", options: quick, maxDials: 1000},
+			{
+				name: "requests are dropped in silence", config: "http-request silent-drop if { rand(100) eq 0 }",
+				options: append([]msgpush.Option{msgpush.WithTimeout(500 * time.Millisecond)}, quick...), maxDials: 1000,
+			},
+			{name: "5 reloads", during: func(s *setup) { s.repeat(5, func(int) { s.gateway.signal(syscall.SIGUSR2) }) }, maxDials: 400},
+			{name: "5 restarts", during: restart, maxDials: 400},
+		} {
+			sc.name += protocol.suffix
+			sc.tls = protocol.tls
+			scenarios = append(scenarios, sc)
+		}
+	}
+	runScenarios(t, startHAProxy, scenarios)
+}
+
+// drain drains one server and then the other, five times.
+func drain(s *setup) {
+	s.repeat(10, func(i int) {
+		drained, ready := "back/s1", "back/s2"
+		if i%2 == 1 {
+			drained, ready = ready, drained
+		}
+		s.admin("set server " + ready + " state ready")
+		s.admin("set server " + drained + " state drain")
+	})
+}
+
+// down takes both servers down for some milliseconds, ten times.
+func down(s *setup) {
+	s.repeat(10, func(int) {
+		s.admin("set server back/s1 state maint")
+		s.admin("set server back/s2 state maint")
+		time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond)
+		s.admin("set server back/s1 state ready")
+		s.admin("set server back/s2 state ready")
+	})
+}
+
+// A GET without a body must not have an empty one over HTTP/2 either: gateways
+// forward it in chunks, and the fake server rejects a GET with a body, as others do.
+// Without retries, the client takes other precautions, so it is tested that way too.
+func TestRequestsWithoutBodyBehindGateways(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		start  func(*setup, scenario)
+		config string
+	}{
+		{"HAProxy", startHAProxy, ""},
+		{"nginx without request buffering", startNginx, "proxy_request_buffering off; proxy_http_version 1.1;"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSetup(t)
+			tt.start(s, scenario{tls: true, config: tt.config})
+			client := newClient(t, s.url, s.server, oneAttempt)
+			for range 20 {
+				got, err := client.MailDetail(t.Context(), "100")
+				if assert.NoError(t, err) {
+					assert.Equal(t, s.records.MailChannels[0], *got)
+				}
+				_, err = msgpush.Call[msgpush.MailChannel](t.Context(), client,
+					msgpush.Request{Method: "GET", Path: "/api/open/mail/detail", Query: url.Values{"mailId": {"100"}}})
+				assert.NoError(t, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,147 @@
+//go:build linux
+
+package integration
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// cutAtRandom puts a relay between the client and the gateway that cuts every
+// connection at a random offset, after about five pages on average.
+func cutAtRandom(s *setup, maxBytes int) {
+	address := s.url[strings.LastIndex(s.url, "/")+1:]
+	front := newRelay(s.T, address)
+	front.add(`{"type": "cut", "attributes": {"min": 0, "max": %d}}`, maxBytes)
+	s.url = strings.Replace(s.url, address, front.addr, 1)
+}
+
+// An iteration delivers each record that stays in the list exactly once, while its
+// connections are cut and other records are inserted and deleted.
+func TestIterationThroughCuts(t *testing.T) {
+	const records = 20_000
+	for _, tt := range []struct {
+		name string
+		tls  bool
+	}{{"HTTP/1", false}, {"HTTP/2", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSetup(t)
+			startNginx(s, scenario{tls: tt.tls})
+			cutAtRandom(s, 400_000)
+			logs := newLogs(records)
+			s.server.SetRecords(msgpushtest.Records{ForwardLogs: logs})
+			changes := &changes{nextID: records + 1, deleted: map[int64]bool{}}
+			s.server.UpdateBetweenPages(changes.apply)
+			client := newClient(t, s.url, s.server, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
+
+			times := map[int64]int{}
+			start := time.Now()
+			request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
+			for record, err := range client.ForwardLogAll(t.Context(), request, msgpush.Prefetch(8)) {
+				if !assert.NoError(t, err) {
+					break
+				}
+				times[record.ID]++
+			}
+			lost, repeated := 0, 0
+			for _, log := range logs {
+				if times[log.ID] == 0 && !changes.deleted[log.ID] {
+					lost++
+				}
+			}
+			for _, n := range times {
+				if n > 1 {
+					repeated++
+				}
+			}
+			t.Logf("%d records delivered, %d lost, %d repeated, %d inserted, %d deleted, %d requests, %v",
+				len(times), lost, repeated, changes.inserted, len(changes.deleted), len(s.server.Requests()), time.Since(start).Round(time.Millisecond))
+			assert.Zero(t, lost)
+			assert.Zero(t, repeated)
+			assert.NotZero(t, changes.inserted)
+			assert.NotEmpty(t, changes.deleted)
+		})
+	}
+}
+
+// changes inserts records and deletes others. Iteration promises nothing if both
+// happen between two responses that it compares, so phases of insertions and phases of
+// deletions are separated by phases without a change. These last for more responses
+// than a prefetch of 8 pages and their retries need.
+type changes struct {
+	calls, inserted int
+	nextID          int64
+	deleted         map[int64]bool // the ids of records that were there at the start
+}
+
+const phase = 30 // responses
+
+// apply changes the list before a response.
+func (c *changes) apply(r *msgpushtest.Records) {
+	c.calls++
+	offset := rand.IntN(len(r.ForwardLogs))
+	switch c.calls / phase % 4 {
+	case 1:
+		n := 1 + rand.IntN(5)
+		var logs []msgpush.ForwardLog
+		for range n {
+			logs = append(logs, newLog(c.nextID))
+			c.nextID++
+		}
+		r.ForwardLogs = slices.Insert(r.ForwardLogs, offset, logs...)
+		c.inserted += n
+	case 3:
+		end := min(offset+1+rand.IntN(5), len(r.ForwardLogs))
+		for _, log := range r.ForwardLogs[offset:end] {
+			c.deleted[log.ID] = true
+		}
+		r.ForwardLogs = slices.Delete(r.ForwardLogs, offset, end)
+	}
+}
+
+// 1,000 iterations over a short list, every other one of which is left early.
+func TestShortIterationsThroughCuts(t *testing.T) {
+	s := newSetup(t)
+	startNginx(s, scenario{})
+	cutAtRandom(s, 100_000)
+	client := newClient(t, s.url, s.server, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
+	want := s.records.ForwardLogs
+	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 50}}
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range 8 {
+		workers.Go(func() {
+			for i := range next {
+				limit := len(want)
+				if i%2 == 1 {
+					limit = 1 + rand.IntN(len(want))
+				}
+				var got []msgpush.ForwardLog
+				for record, err := range client.ForwardLogAll(t.Context(), request, msgpush.Prefetch(i%9)) {
+					if !assert.NoError(t, err) {
+						break
+					}
+					if got = append(got, record); len(got) == limit {
+						break
+					}
+				}
+				assert.True(t, slices.Equal(want[:limit], got), "iteration %d: %d records, want the first %d", i, len(got), limit)
+			}
+		})
+	}
+	for i := range 1000 {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	t.Logf("%d requests", len(s.server.Requests()))
+}

@@ -1,0 +1,173 @@
+//go:build linux
+
+package integration
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+// startRelay starts a relay between the client and the fake server, with the toxic in
+// the config of the scenario.
+func startRelay(s *setup, sc scenario) {
+	target, scheme := s.upstream.addr, "http://"
+	if sc.tls {
+		target, scheme = strings.TrimPrefix(serveTLS(s), "https://"), "https://"
+	}
+	front := newRelay(s.T, target)
+	front.add("%s", sc.config)
+	s.url = scheme + front.addr
+}
+
+func TestToxiproxy(t *testing.T) {
+	quick := msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 10 * time.Millisecond})
+	// A toxicity of 0.1 means one connection in ten, so each call needs a new one.
+	newConnections := msgpush.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true}})
+	var scenarios []scenario
+	for _, protocol := range []struct {
+		suffix string
+		tls    bool
+	}{{"", false}, {", HTTP/2", true}} {
+		for _, sc := range []scenario{
+			// Over HTTP/2, all callers share a connection and its delays.
+			{name: "latency", config: `{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`, load: load{calls: 500}, plain: true},
+			{name: "bandwidth of 2 MB/s", config: `{"type": "bandwidth", "attributes": {"rate": 2000}}`, load: load{calls: 200}, plain: true},
+			{name: "small slices", config: `{"type": "slicer", "attributes": {"average_size": 300, "size_variation": 200, "delay": 100}}`, load: load{calls: 100}, plain: true},
+			{name: "slow close", config: `{"type": "slow_close", "attributes": {"delay": 200}}`, load: load{calls: 500}, options: []msgpush.Option{newConnections, quick}, maxDials: 1000},
+			{
+				name: "one connection in ten is reset", config: `{"type": "reset_peer", "toxicity": 0.1, "attributes": {"timeout": 1}}`,
+				load: load{calls: 500}, options: []msgpush.Option{newConnections, quick}, maxDials: 1000,
+			},
+			{
+				name: "one connection in ten is a black hole", config: `{"type": "timeout", "toxicity": 0.1, "attributes": {"timeout": 0}}`,
+				load: load{calls: 500}, options: []msgpush.Option{newConnections, quick, msgpush.WithTimeout(time.Second)}, maxDials: 1000,
+			},
+			{
+				name: "every connection is a black hole", config: `{"type": "timeout", "attributes": {"timeout": 0}}`,
+				load:    load{calls: 32},
+				options: []msgpush.Option{quick, msgpush.WithTimeout(100 * time.Millisecond)}, maxDials: 7 * 32,
+				expect: func(s *setup, r report) {
+					assert.Equal(s, 32, r.request)
+					assert.Contains(s, r.firstErrors[0], "no complete response within 100ms")
+					assert.Contains(s, r.firstErrors[0], "(7 attempts)")
+				},
+			},
+		} {
+			sc.name += protocol.suffix
+			sc.tls = protocol.tls
+			scenarios = append(scenarios, sc)
+		}
+	}
+	runScenarios(t, startRelay, scenarios)
+}
+
+// TestCutAtEveryOffset cuts the connection of a call after each number of bytes that
+// the server sends: in the TLS handshake, in the header and in the body. Without
+// retries, the call fails with a RequestError. With retries, it succeeds.
+func TestCutAtEveryOffset(t *testing.T) {
+	const pageSize = 500
+	mail := func(ctx context.Context, s *setup, c *msgpush.Client) (bool, error) {
+		got, err := c.MailDetail(ctx, "100")
+		return err == nil && *got == s.records.MailChannels[0], err
+	}
+	page := func(ctx context.Context, s *setup, c *msgpush.Client) (bool, error) {
+		got, err := c.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: pageSize}})
+		return err == nil && assert.ObjectsAreEqual(s.records.ForwardLogs, got.List), err
+	}
+	for _, tt := range []struct {
+		name string
+		tls  bool
+		step int
+		call func(context.Context, *setup, *msgpush.Client) (bool, error)
+	}{
+		{"mail detail", false, 1, mail},
+		{"mail detail, HTTP/2", true, 1, mail},
+		{"page", false, 997, page},
+		{"page, HTTP/2", true, 997, page},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSetup(t)
+			s.url = s.server.URL
+			if tt.tls {
+				s.url = serveTLS(s)
+			}
+			length := s.responseLength(tt.call)
+			var next, failed atomic.Int64
+			var workers sync.WaitGroup
+			for range 4 {
+				workers.Go(func() {
+					for offset := next.Add(int64(tt.step)) - int64(tt.step); offset < length; offset = next.Add(int64(tt.step)) - int64(tt.step) {
+						if s.callWithCut(offset, tt.call) {
+							failed.Add(1)
+						}
+					}
+				})
+			}
+			workers.Wait()
+			offsets := (length + int64(tt.step) - 1) / int64(tt.step)
+			t.Logf("%d offsets of %d bytes: %d calls with one attempt failed, all with retries succeeded", offsets, length, failed.Load())
+			// The last frames of HTTP/2 may come after the response.
+			assert.GreaterOrEqual(t, failed.Load(), offsets*9/10)
+		})
+	}
+}
+
+// callWithCut makes a call without retries and one with retries, and cuts the first
+// connection of each. It reports whether the call without retries failed.
+func (s *setup) callWithCut(offset int64, call func(context.Context, *setup, *msgpush.Client) (bool, error)) bool {
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	address := s.url[strings.LastIndex(s.url, "/")+1:]
+	front := startedRelay(s.T, address)
+	defer front.stop()
+	front.add(`{"type": "cut", "attributes": {"min": %d, "max": %[1]d, "connections": 2}}`, offset)
+	url := strings.Replace(s.url, address, front.addr, 1)
+	transport := &http.Transport{ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	httpClient := msgpush.WithHTTPClient(&http.Client{Transport: transport})
+
+	right, err := call(ctx, s, newClient(s.T, url, s.server, httpClient, oneAttempt))
+	assert.True(s, right || is[*msgpush.RequestError](err), "one attempt, offset %d: %v", offset, err)
+	failed := err != nil
+	transport.CloseIdleConnections()
+	right, err = call(ctx, s, newClient(s.T, url, s.server, httpClient, msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Microsecond})))
+	assert.True(s, right, "offset %d: %v", offset, err)
+	return failed
+}
+
+// responseLength returns how many bytes the server sends for a call, from the first
+// byte of the connection.
+func (s *setup) responseLength(call func(context.Context, *setup, *msgpush.Client) (bool, error)) int64 {
+	var length atomic.Int64
+	transport := &http.Transport{ForceAttemptHTTP2: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return countedConn{conn, &length}, err
+	}}
+	defer transport.CloseIdleConnections()
+	right, err := call(s.Context(), s, newClient(s.T, s.url, s.server, oneAttempt, msgpush.WithHTTPClient(&http.Client{Transport: transport})))
+	require.True(s, right, "%v", err)
+	return length.Load()
+}
+
+// A countedConn counts the bytes that it reads.
+type countedConn struct {
+	net.Conn
+	length *atomic.Int64
+}
+
+func (c countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.length.Add(int64(n))
+	return n, err
+}
