@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
@@ -18,7 +17,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -56,7 +54,7 @@ func newGateway(t *testing.T, program, addr string) *gateway {
 		}
 		t.Skip(text)
 	}
-	dir, err := os.MkdirTemp("", program) // short: the path of a socket has at most 107 bytes
+	dir, err := os.MkdirTemp("", program) //nolint:usetesting // the path of a socket has at most 107 bytes
 	require.NoError(t, err)
 	g := &gateway{t: t, addr: addr, dir: dir, args: []string{path}}
 	t.Cleanup(func() {
@@ -141,13 +139,6 @@ func (g *gateway) restart() {
 func (g *gateway) signal(signal syscall.Signal) {
 	g.t.Helper()
 	require.NoError(g.t, g.cmd.Process.Signal(signal))
-}
-
-// children returns the process ids of the children of the program.
-func (g *gateway) children() []string {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", g.cmd.Process.Pid))
-	require.NoError(g.t, err)
-	return strings.Fields(string(text))
 }
 
 // eventually waits until a condition holds.

@@ -64,7 +64,6 @@ func (s *setup) admin(command string) {
 }
 
 func TestHAProxy(t *testing.T) {
-	// One response in ten is from HAProxy itself.
 	unavailable := "http-request return status 503 if { rand(10) eq 0 }"
 	withRetryAfter := "http-request return status 503 hdr Retry-After 1 if { rand(100) eq 0 }"
 	quick := []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 10 * time.Millisecond})}
@@ -79,7 +78,7 @@ func TestHAProxy(t *testing.T) {
 			{name: "both servers are down for milliseconds", during: down, options: quick, plain: true},
 			{name: "503 without Retry-After", config: unavailable, options: quick},
 			{name: "503 with Retry-After", config: withRetryAfter, load: load{calls: 1000}},
-			{name: "requests are rejected by closing the connection", config: "http-request reject if { rand(20) eq 0 }", options: quick, maxDials: 1000},
+			{name: "requests are rejected by closing the connection", config: "http-request reject if { rand(100) eq 0 }", options: quick, maxDials: 1000},
 			{
 				name: "requests are dropped in silence", config: "http-request silent-drop if { rand(100) eq 0 }",
 				options: append([]msgpush.Option{msgpush.WithTimeout(500 * time.Millisecond)}, quick...), maxDials: 1000,

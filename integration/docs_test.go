@@ -1,0 +1,37 @@
+//go:build linux
+
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// docs/reliability.md names the tests of this module and of the root package.
+func TestReliabilityDocumentNamesTests(t *testing.T) {
+	var tests []string
+	for _, pattern := range []string{"*_test.go", "../*_test.go"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, file := range files {
+			code, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(t `).FindAllSubmatch(code, -1) {
+				tests = append(tests, string(match[1]))
+			}
+		}
+	}
+	text, err := os.ReadFile("../docs/reliability.md")
+	require.NoError(t, err)
+	named := regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(text, -1)
+	assert.Greater(t, len(named), 30)
+	for _, match := range named {
+		assert.True(t, slices.Contains(tests, string(match[1])), "there is no test %s", match[1])
+	}
+}
