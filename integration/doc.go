@@ -1,5 +1,5 @@
 // Package integration tests the client behind real gateways: nginx, HAProxy,
-// tinyproxy and toxiproxy. It has no code besides its tests, which need Linux.
+// tinyproxy and toxiproxy. It contains only tests, which need Linux.
 //
 //	apt-get install nginx haproxy tinyproxy
 //	go -C integration test -v ./...
@@ -8,5 +8,5 @@
 // configuration of the test, and stopped at the end of the test. If a program is not
 // installed, its tests are skipped. If the environment variable CI is true, they fail.
 //
-// docs/reliability.md lists the tests and what they measured.
+// docs/reliability.md lists the tests and the results of a run.
 package integration

@@ -94,7 +94,7 @@ func (g *gateway) start() {
 	g.exited = exited
 	go func() {
 		defer close(exited)
-		_ = cmd.Wait() // the error is that of the signal
+		_ = cmd.Wait() // the signal makes it fail
 	}()
 	eventually(g.t, "the gateway accepts connections", func() bool {
 		select {

@@ -17,7 +17,7 @@ import (
 )
 
 // cutAtRandom puts a relay between the client and the gateway that cuts every
-// connection at a random offset, after about five pages on average.
+// connection after a random number of bytes.
 func cutAtRandom(s *setup, maxBytes int) {
 	address := s.url[strings.LastIndex(s.url, "/")+1:]
 	front := newRelay(s.T, address)
@@ -108,7 +108,7 @@ func (c *changes) apply(r *msgpushtest.Records) {
 	}
 }
 
-// 1,000 iterations over a short list, every other one of which is left early.
+// 1,000 iterations over a short list. Every other iteration stops early.
 func TestShortIterationsThroughCuts(t *testing.T) {
 	s := newSetup(t)
 	startNginx(s, scenario{})

@@ -5,6 +5,7 @@ package integration
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,12 +51,12 @@ func (l load) withDefaults() load {
 	return l
 }
 
-// A report is what came of a load.
+// A report is the result of a load.
 type report struct {
 	calls, succeeded     int
 	api, decode, request int // calls that failed, by the type of their error
 	untyped, wrong       int // calls that failed with another error, or returned wrong data
-	dials                int // connections
+	dials, http1WithTLS  int // connections, and those that use TLS without HTTP/2
 	elapsed, median, p99 time.Duration
 	firstErrors          []string
 }
@@ -78,11 +79,16 @@ func (l load) run(ctx context.Context, a api, want msgpushtest.Records, started 
 		r         = report{calls: l.calls}
 		durations []time.Duration
 		dials     atomic.Int64
+		http1     atomic.Int64
 		callers   sync.WaitGroup
 	)
 	trace := &httptrace.ClientTrace{ConnectDone: func(_, _ string, err error) {
 		if err == nil {
 			dials.Add(1)
+		}
+	}, TLSHandshakeDone: func(state tls.ConnectionState, err error) {
+		if err == nil && state.NegotiatedProtocol != "h2" {
+			http1.Add(1)
 		}
 	}}
 	started.Store(0)
@@ -107,7 +113,7 @@ func (l load) run(ctx context.Context, a api, want msgpushtest.Records, started 
 	}
 	callers.Wait()
 	r.elapsed = time.Since(start).Round(time.Millisecond)
-	r.dials = int(dials.Load())
+	r.dials, r.http1WithTLS = int(dials.Load()), int(http1.Load())
 	slices.Sort(durations)
 	r.median = durations[len(durations)/2].Round(10 * time.Microsecond)
 	r.p99 = durations[len(durations)*99/100].Round(10 * time.Microsecond)
@@ -252,8 +258,8 @@ func plainCall[T any](ctx context.Context, p plain, method, path string, body an
 	return &env.Data, nil
 }
 
-// checkLeaks checks, after everything else of the test has been stopped, that there
-// are no more goroutines and file descriptors than now.
+// checkLeaks compares the number of goroutines and file descriptors at the start of
+// a test with that at the end, when the gateway and the server have stopped.
 func checkLeaks(t *testing.T) {
 	before, filesBefore := len(goroutines()), openFiles(t)
 	t.Cleanup(func() {
@@ -269,8 +275,8 @@ func checkLeaks(t *testing.T) {
 	})
 }
 
-// goroutines returns the stacks of all goroutines. It leaves out those of toxiproxy,
-// which may not end if a connection breaks.
+// goroutines returns the stacks of all goroutines, except those of toxiproxy: some of
+// them do not end if a connection breaks.
 func goroutines() []string {
 	stacks := make([]byte, 4<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]

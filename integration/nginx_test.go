@@ -211,7 +211,7 @@ func TestNginxStoppedWorker(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(worker, syscall.SIGSTOP)) // at the end, the gateway is killed
 
-	s.load = load{calls: 400, timeout: 25 * time.Second}.withDefaults()
+	s.load = load{calls: 32, timeout: 25 * time.Second}.withDefaults()
 	r := s.run(client, nil)
 	t.Logf("%v", r)
 	s.check(r, 0)

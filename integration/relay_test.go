@@ -93,7 +93,7 @@ func (c *cutToxic) Pipe(stub *toxics.ToxicStub) {
 					stub.Output <- &stream.StreamChunk{Data: chunk.Data[:*remaining], Timestamp: chunk.Timestamp}
 				}
 				stub.Close()
-				for chunk != nil { // what the server sends until it notices
+				for chunk != nil { // discards what follows
 					chunk = <-stub.Input
 				}
 				return

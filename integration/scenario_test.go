@@ -34,7 +34,7 @@ type scenario struct {
 	load    load
 
 	before func(*setup)         // prepares the fake server
-	during func(*setup)         // runs beside the load
+	during func(*setup)         // runs concurrently with the load
 	expect func(*setup, report) // instead of the check that every call succeeds
 
 	maxDials int  // default: 2 for each caller
@@ -104,7 +104,7 @@ func newSetup(t *testing.T) *setup {
 	return &setup{T: t, server: server, upstream: newRelay(t, strings.TrimPrefix(server.URL, "http://")), records: server.Records()}
 }
 
-// run runs the load and, beside it, during.
+// run runs the load and, concurrently, during.
 func (s *setup) run(a api, during func(*setup)) report {
 	done := make(chan struct{})
 	s.started.Store(0)
@@ -125,6 +125,7 @@ func (s *setup) check(r report, maxDials int) {
 	assert.Zero(s, r.wrong, "wrong results")
 	assert.Zero(s, r.untyped, "errors that are not of exactly one type: %q", r.firstErrors)
 	assert.Equal(s, s.load.calls, r.succeeded+r.failed()+r.wrong, "calls")
+	assert.Zero(s, r.http1WithTLS, "connections without HTTP/2")
 	assert.LessOrEqual(s, r.dials, cmp.Or(maxDials, 2*s.load.callers), "dials")
 }
 
