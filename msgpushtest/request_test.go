@@ -243,19 +243,23 @@ func TestResponsesHaveFieldsOfAPIDocument(t *testing.T) {
 
 	server := msgpushtest.New(t)
 	server.SetRecords(msgpushtest.SampleRecords())
-	require.Len(t, doc.Paths, len(calls))
-	for path, methods := range doc.Paths {
-		for method, op := range methods {
-			t.Run(path, func(t *testing.T) {
-				request := msgpush.Request{Method: strings.ToUpper(method), Path: path, Body: struct{}{}}
-				if method == "get" {
-					request.Body, request.Query = nil, url.Values{"mailId": {msgpushtest.SampleMailID}}
-				}
-				data, err := msgpush.Call[any](ctx, server.Client(), request)
-				require.NoError(t, err)
-				envelope := op.Responses["200"].Content["application/json"].Schema
-				doc.assertValue(t, "data", doc.properties(envelope)["data"], data)
-			})
+	implemented := 0
+	for _, op := range msgpush.Operations() {
+		if calls[op.String()] == nil {
+			continue // not implemented by the fake server
 		}
+		implemented++
+		t.Run(op.String(), func(t *testing.T) {
+			request := msgpush.Request{Method: op.Method, Path: op.Path, Body: struct{}{}}
+			if op.Method == http.MethodGet {
+				request.Body, request.Query = nil, url.Values{"mailId": {msgpushtest.SampleMailID}}
+			}
+			data, err := msgpush.Call[any](ctx, server.Client(), request)
+			require.NoError(t, err)
+			response := doc.Paths[op.Path][strings.ToLower(op.Method)].Responses["200"]
+			envelope := response.Content["application/json"].Schema
+			doc.assertValue(t, "data", doc.properties(envelope)["data"], data)
+		})
 	}
+	assert.Len(t, calls, implemented)
 }
