@@ -120,7 +120,7 @@ func TestACallReturnsTheErrorOfItsContext(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, end := range contexts {
-			if tt.name == "while waiting after an error response" && end.err == context.DeadlineExceeded {
+			if tt.name == "while waiting after an error response" && errors.Is(end.err, context.DeadlineExceeded) {
 				continue // a wait that does not fit the deadline does not begin
 			}
 			t.Run(tt.name+"/"+end.name, func(t *testing.T) {
@@ -579,7 +579,7 @@ func TestTheErrorOfABodyIsNotChanged(t *testing.T) {
 
 func TestARedirectWithoutABodyWhoseLocationIsNoURL(t *testing.T) {
 	client := newClientWithTransport(t, roundTripFunc(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 301, Header: http.Header{"Location": {"%zz"}}}, nil
+		return &http.Response{StatusCode: http.StatusMovedPermanently, Header: http.Header{"Location": {"%zz"}}}, nil
 	}))
 	_, err := client.MailDetail(t.Context(), "5")
 	onlyError[*msgpush.RequestError](t, err)

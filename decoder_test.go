@@ -169,7 +169,7 @@ func TestResultsOutliveTheResponse(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Equal(t, `{"a":"first"}`, string(raw))
-	assert.Equal(t, texts, []string{rejected.Error(), cut.Error(), html.Error()})
+	assert.Equal(t, []string{rejected.Error(), cut.Error(), html.Error()}, texts)
 	var apiErr *msgpush.APIError
 	require.ErrorAs(t, rejected, &apiErr)
 	assert.Equal(t, `{"a":"first"}`, string(apiErr.Data))

@@ -165,7 +165,7 @@ func TestExactlyOneErrorTypeMatches(t *testing.T) {
 // attemptsOf returns the number of attempts in an error of a call.
 func attemptsOf(t *testing.T, err error) int {
 	t.Helper()
-	switch err := err.(type) {
+	switch err := err.(type) { //nolint:errorlint // the type of the error itself
 	case *msgpush.APIError:
 		return err.Attempts
 	case *msgpush.DecodeError:

@@ -375,9 +375,8 @@ func ExampleRequestError() {
 	}
 	_, err = client.MPList(ctx, msgpush.PageRequest{})
 
-	var requestErr *msgpush.RequestError
 	var apiErr *msgpush.APIError
-	if errors.As(err, &requestErr) {
+	if requestErr, ok := errors.AsType[*msgpush.RequestError](err); ok {
 		fmt.Println("cancelled:", errors.Is(err, context.Canceled))
 		fmt.Println("attempts:", requestErr.Attempts)
 		fmt.Println("is an APIError:", errors.As(err, &apiErr))

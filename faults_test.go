@@ -344,7 +344,7 @@ func newTLSService(t *testing.T, http2 bool, h http.HandlerFunc, configure ...fu
 	}
 	server.EnableHTTP2 = http2
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.TLS = &tls.Config{MaxVersion: tls.VersionTLS12} // a client may require a newer version
+	server.TLS = &tls.Config{MaxVersion: tls.VersionTLS12} //nolint:gosec // a client may require a newer version
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	transport := server.Client().Transport.(*http.Transport).Clone()

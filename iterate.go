@@ -249,7 +249,7 @@ func (it *iterator[T]) fetch(ctx context.Context, number int) (*Page[T], error) 
 	case err != nil:
 		return nil, err
 	case page == nil:
-		return nil, errors.New("Fetch returned neither a page nor an error")
+		return nil, errors.New("the Fetch function returned neither a page nor an error")
 	}
 	return page, nil
 }

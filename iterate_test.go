@@ -275,7 +275,7 @@ func TestInvalidIterations(t *testing.T) {
 		{"option 2 of 2 is nil", list.All(ctx, pagesOf(1), msgpush.Prefetch(1), nil)},
 		{"Fetch is nil", lister{ID: itself}.All(ctx, pagesOf(1))},
 		{"the context is nil", list.All(none, pagesOf(1))},
-		{"page 1: Fetch returned neither a page nor an error", lister{Fetch: noPage}.All(ctx, pagesOf(1))},
+		{"page 1: the Fetch function returned neither a page nor an error", lister{Fetch: noPage}.All(ctx, pagesOf(1))},
 		{"not made by NewClient", func(yield func(int64, error) bool) {
 			_, err := collect((*msgpush.Client)(nil).MPAll(ctx, pagesOf(1)))
 			yield(0, err)

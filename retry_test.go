@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -214,9 +215,7 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 			return msgpush.Call[any](ctx, c, msgpush.Request{Method: "GET", Path: "/api/open/x"})
 		},
 	}
-	for name, call := range specified {
-		calls[name] = call
-	}
+	maps.Copy(calls, specified)
 	for _, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
 			for name, call := range calls {

@@ -338,7 +338,7 @@ func shownBy(t *testing.T, err error) string {
 	t.Helper()
 	b, jsonErr := json.Marshal(err)
 	require.NoError(t, jsonErr)
-	switch err := err.(type) {
+	switch err := err.(type) { //nolint:errorlint // the type of the error itself
 	case *msgpush.APIError:
 		return fmt.Sprintf("%s %v %s %q %v", b, err, err.Msg, err.Data, err.Header)
 	case *msgpush.DecodeError:

@@ -167,7 +167,7 @@ func TestContextOfAnAttemptEndsWithTheAttempt(t *testing.T) {
 		"cut body":    bodyOf(200, cutBody("{")),
 		"success":     textOf(200, `{"code":200,"data":{}}`),
 		"no body": func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 503, Body: http.NoBody}, nil
+			return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody}, nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
