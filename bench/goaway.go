@@ -73,12 +73,14 @@ type gateway struct {
 }
 
 func newGateway(body []byte) (*gateway, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	g := &gateway{body: body}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	listener, err := new(net.ListenConfig).Listen(g.ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
+		g.cancel()
 		return nil, err
 	}
-	g := &gateway{listener: listener, body: body}
-	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.listener = listener
 	g.conns.Go(func() {
 		for {
 			conn, err := listener.Accept()

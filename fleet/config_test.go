@@ -183,7 +183,7 @@ func TestFetchOfUnusableKeyIsAnError(t *testing.T) {
 			require.NoError(t, err)
 			defer source.Close()
 			_, err = source.AccessKey(t.Context(), "")
-			require.EqualError(t, err, "fleet: fetching an access key: Fetch returned an empty or expired key")
+			require.EqualError(t, err, "fleet: fetching an access key: the Fetch function returned an empty or expired key")
 		})
 	}
 }

@@ -179,7 +179,7 @@ func (s *KeySource) fetch(ctx context.Context, generation int64) *record {
 	key, expires, err := s.cfg.Fetch(ctx)
 	r := &record{generation: generation, key: key, expires: cmp.Or(expires, time.Now().Add(never))}
 	if err != nil || !r.valid() {
-		err = cmp.Or(err, errors.New("Fetch returned an empty or expired key"))
+		err = cmp.Or(err, errors.New("the Fetch function returned an empty or expired key"))
 		r = &record{generation: generation, expires: time.Now().Add(s.cfg.MinInterval), err: fmt.Errorf("fleet: fetching an access key: %w", err)}
 	}
 	if !s.put(r) {
@@ -235,10 +235,11 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	if err != nil {
 		return &record{err: err}
 	}
-	r := &record{state: reply[0].(string), generation: reply[1].(int64), expires: now.Add(time.Duration(reply[2].(int64)) * time.Millisecond)}
-	if r.state == "stored" {
+	r := &record{state: reply[0].(string), generation: reply[1].(int64), expires: now.Add(time.Duration(reply[2].(int64)) * time.Millisecond)} //nolint:durationcheck // reply[2] is a number
+	switch r.state {
+	case "stored":
 		r.key, r.err = s.open(reply[3].(string), r.generation)
-	} else if r.state == "failed" {
+	case "failed":
 		r.err = errors.New("fleet: fetching an access key failed in another replica")
 		s.failed.Store(r)
 	}

@@ -127,7 +127,7 @@ func startRedis(t testing.TB, args ...string) *redisServer {
 	r := &redisServer{t: t, addr: listener.Addr().String(), args: args}
 	require.NoError(t, listener.Close())
 	r.Client = redis.NewClient(&redis.Options{Addr: r.addr, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = r.Client.Close() })
+	t.Cleanup(func() { _ = r.Close() })
 	r.start()
 	return r
 }
