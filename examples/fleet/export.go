@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,6 +26,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"example.com/msgpush"
+	"example.com/msgpush/examples/internal/cli"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -33,11 +35,10 @@ type export struct {
 	replicas, rate int
 	dir, id        string
 	kill           bool
-	stdout, stderr io.Writer
 
+	account   *cli.Account
 	temporary bool         // dir is removed at the end
 	issued    atomic.Int64 // access keys
-	service   *msgpushtest.Server
 }
 
 // A worker is the process of a replica.
@@ -57,15 +58,21 @@ type event struct {
 	Records int64
 }
 
-func (e *export) run(ctx context.Context, getenv func(string) string) (err error) {
-	redisURL, baseURL, accessKey := getenv("MSGPUSH_REDIS_URL"), getenv("MSGPUSH_BASE_URL"), getenv("MSGPUSH_ACCESS_KEY")
-	switch {
-	case (baseURL == "") != (accessKey == ""):
-		return errors.New("set both MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY, or neither to use the fake server")
-	case e.kill && redisURL == "":
+// run writes the report to w.
+func (e *export) run(ctx context.Context, w io.Writer) (err error) {
+	redisURL := os.Getenv("MSGPUSH_REDIS_URL")
+	if e.kill && redisURL == "" {
 		return errors.New("-kill needs a real Redis; set MSGPUSH_REDIS_URL")
 	}
-	e.stderr = &lockedWriter{w: e.stderr}      // the replicas write to it too
+	e.account, err = cli.OpenAccount(os.Getenv, madeUpRecords())
+	if err != nil {
+		return err
+	}
+	defer e.account.Close()
+	// Check the settings once, before the replicas use them.
+	if _, err := msgpush.NewClient(e.account.BaseURL, e.account.AccessKey); err != nil {
+		return err
+	}
 	resumable := redisURL != "" && e.dir != "" // also after this process has ended
 	if redisURL == "" {
 		embedded, err := miniredis.Run()
@@ -74,14 +81,7 @@ func (e *export) run(ctx context.Context, getenv func(string) string) (err error
 		}
 		defer embedded.Close()
 		redisURL = "redis://" + embedded.Addr()
-		fmt.Fprintln(e.stderr, "MSGPUSH_REDIS_URL is not set: using an embedded Redis.")
-	}
-	if baseURL == "" {
-		e.service = msgpushtest.NewServer()
-		defer e.service.Close()
-		e.service.SetRecords(madeUpRecords())
-		baseURL = e.service.URL
-		fmt.Fprintln(e.stderr, "MSGPUSH_BASE_URL is not set: using a fake server with made-up records.")
+		log.Print("using an embedded Redis, since MSGPUSH_REDIS_URL is not set")
 	}
 	rdb, err := newRedisClient(redisURL)
 	if err != nil {
@@ -101,20 +101,20 @@ func (e *export) run(ctx context.Context, getenv func(string) string) (err error
 		return err
 	}
 	e.id = cmp.Or(e.id, strings.ToLower(rand.Text()[:10]))
-	issuer := httptest.NewServer(e.issuer(accessKey))
+	issuer := httptest.NewServer(http.HandlerFunc(e.issueKey))
 	defer issuer.Close()
-	account := "example-" + rand.Text() // the secret is new too, so an earlier run cannot share its key
-	defer rdb.Del(context.WithoutCancel(ctx), "msgpush:key:{"+account+"}", "msgpush:rate:{"+account+"}")
+	name := "example-" + rand.Text() // the secret is new too, so an earlier run cannot share its key
+	defer rdb.Del(context.WithoutCancel(ctx), "msgpush:key:{"+name+"}", "msgpush:rate:{"+name+"}")
 
 	begin := time.Now()
 	workers, err := e.start(replicaConfig{
-		RedisURL: redisURL, BaseURL: baseURL, IssuerURL: issuer.URL, Dir: e.dir, Export: e.id, Account: account, Rate: e.rate, Secret: newSecret(),
+		RedisURL: redisURL, BaseURL: e.account.BaseURL, IssuerURL: issuer.URL, Dir: e.dir, Export: e.id, Account: name, Rate: e.rate, Secret: newSecret(),
 	})
 	defer stop(workers)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.stderr, "%d replicas, %d requests per second, export %s\n", e.replicas, e.rate, e.id)
+	fmt.Fprintf(os.Stderr, "%d replicas, %d requests per second, export %s\n", e.replicas, e.rate, e.id)
 	inspector := asynq.NewInspectorFromRedisClient(rdb)
 	if err := e.wait(ctx, inspector, workers); err != nil {
 		if resumable {
@@ -127,19 +127,7 @@ func (e *export) run(ctx context.Context, getenv func(string) string) (err error
 	if _, err := inspector.DeleteAllCompletedTasks(queueName(e.id)); err == nil { // kept until here for planning
 		_ = inspector.DeleteQueue(queueName(e.id), true)
 	}
-	return e.report(workers, elapsed)
-}
-
-// A lockedWriter may be used concurrently.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
+	return e.report(w, workers, elapsed)
 }
 
 func newRedisClient(url string) (*redis.Client, error) {
@@ -165,18 +153,16 @@ func ping(ctx context.Context, rdb *redis.Client) error {
 	return nil
 }
 
-// issuer issues access keys to replicas. The API document does not show how an
+// issueKey issues access keys to replicas. The API document does not show how an
 // access key is obtained, so a program for the real service needs its own.
-func (e *export) issuer(accessKey string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		e.issued.Add(1)
-		key := accessKey
-		if e.service != nil { // each key invalidates the one before it
-			key = "example-" + rand.Text()
-			e.service.SetAccessKey(key)
-		}
-		_, _ = io.WriteString(w, key)
-	})
+func (e *export) issueKey(w http.ResponseWriter, _ *http.Request) {
+	e.issued.Add(1)
+	key := e.account.AccessKey
+	if e.account.Fake != nil { // each key invalidates the one before it
+		key = "example-" + rand.Text()
+		e.account.Fake.SetAccessKey(key)
+	}
+	_, _ = io.WriteString(w, key)
 }
 
 // madeUpRecords returns 60 rules and 1,830 trigger records.
@@ -209,7 +195,7 @@ func (e *export) start(config replicaConfig) (workers []*worker, err error) {
 			return workers, err
 		}
 		w.cmd.Env = append(os.Environ(), replicaVariable+"="+string(text))
-		w.cmd.Stderr = e.stderr
+		w.cmd.Stderr = os.Stderr
 		if w.stdin, err = w.cmd.StdinPipe(); err != nil {
 			return workers, err
 		}
@@ -276,7 +262,7 @@ func (e *export) wait(ctx context.Context, inspector *asynq.Inspector, workers [
 	for {
 		select {
 		case <-ctx.Done():
-			return errors.New("interrupted")
+			return cli.ErrInterrupted
 		case <-time.After(250 * time.Millisecond):
 		}
 		running := slices.DeleteFunc(slices.Clone(workers), func(w *worker) bool { return !w.running() })
@@ -295,7 +281,7 @@ func (e *export) wait(ctx context.Context, inspector *asynq.Inspector, workers [
 		}
 		left := info.Pending + info.Active + info.Scheduled + info.Retry
 		if text := fmt.Sprintf("%d of %d rules exported", info.Completed, info.Completed+left); text != shown {
-			fmt.Fprintln(e.stderr, text)
+			fmt.Fprintln(os.Stderr, text)
 			shown = text
 		}
 		if info.Archived > 0 {
@@ -307,7 +293,7 @@ func (e *export) wait(ctx context.Context, inspector *asynq.Inspector, workers [
 		if e.kill && workers[0].files.Load() > 0 && info.Pending > 0 { // it has tasks
 			e.kill = false
 			_ = workers[0].cmd.Process.Kill()
-			fmt.Fprintf(e.stderr, "%s was killed; the others finish its tasks in 60 to 125 s\n", workers[0].name)
+			fmt.Fprintf(os.Stderr, "%s was killed; the others finish its tasks in 60 to 125 s\n", workers[0].name)
 		}
 	}
 }
@@ -321,8 +307,8 @@ func (e *export) failure(inspector *asynq.Inspector) error {
 	return fmt.Errorf("rule %s: %s", tasks[0].Payload, tasks[0].LastErr)
 }
 
-// report checks and prints the result.
-func (e *export) report(workers []*worker, elapsed time.Duration) error {
+// report removes incomplete files and writes the result to w.
+func (e *export) report(w io.Writer, workers []*worker, elapsed time.Duration) error {
 	left, _ := filepath.Glob(filepath.Join(e.dir, ".rule-*")) // by a killed replica
 	for _, file := range left {
 		_ = os.Remove(file)
@@ -343,13 +329,13 @@ func (e *export) report(workers []*worker, elapsed time.Duration) error {
 	if e.temporary {
 		where = ", in files that are removed now (-o DIR keeps them)"
 	}
-	fmt.Fprintf(e.stdout, "%d records of %d rules%s: %.1f s\n", records, len(files), where, elapsed.Seconds())
-	for _, w := range workers {
-		fmt.Fprintf(e.stdout, "%s: %d files, %d records\n", w.name, w.files.Load(), w.records.Load())
+	fmt.Fprintf(w, "%d records of %d rules%s: %.1f s\n", records, len(files), where, elapsed.Seconds())
+	for _, r := range workers {
+		fmt.Fprintf(w, "%s: %d files, %d records\n", r.name, r.files.Load(), r.records.Load())
 	}
-	fmt.Fprintf(e.stdout, "access keys fetched: %d\n", e.issued.Load())
-	if e.service != nil {
-		requests := e.service.Requests()
+	fmt.Fprintf(w, "access keys fetched: %d\n", e.issued.Load())
+	if e.account.Fake != nil {
+		requests := e.account.Fake.Requests()
 		first, worst := 0, 0
 		for last := range requests {
 			for requests[last].Time.Sub(requests[first].Time) >= time.Second {
@@ -357,7 +343,7 @@ func (e *export) report(workers []*worker, elapsed time.Duration) error {
 			}
 			worst = max(worst, last-first+1)
 		}
-		fmt.Fprintf(e.stdout, "requests: %d, at most %d in one second\n", len(requests), worst)
+		fmt.Fprintf(w, "requests: %d, at most %d in one second\n", len(requests), worst)
 	}
 	return nil
 }

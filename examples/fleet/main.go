@@ -9,38 +9,25 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
-	"syscall"
+	"strings"
+
+	"example.com/msgpush/examples/internal/cli"
 )
 
-const usage = `usage: fleet [flags]
-
-Fleet exports the trigger records of every message rule with several replicas
+const about = `Fleet exports the trigger records of every message rule with several replicas
 that share a queue, an access key and a request budget. It writes one file of
 JSON lines for each rule and ends when all files are complete.
 
-  -replicas N  number of replicas, at least 1 (default 3)
-  -rate N      requests per second of all replicas together, at least 1 (default 50)
-  -o DIR       write the files to DIR (default: a temporary directory, removed at the end)
-  -id NAME     name of the export (default: a random name); the same NAME and DIR
-               resume an export that was interrupted
-  -kill        kill one replica with SIGKILL (needs MSGPUSH_REDIS_URL). The other
-               replicas finish its tasks 60 to 125 s later: asynq retries a task
-               whose lease of 30 s has been expired for 30 s, and checks that every
-               60 s.
-
 With MSGPUSH_REDIS_URL in the environment, such as redis://localhost:6379/0, it
-uses that Redis or Valkey, otherwise an embedded one. With MSGPUSH_BASE_URL and
-MSGPUSH_ACCESS_KEY it uses the service there, otherwise a fake server with made-up
-records.
+uses that Redis or Valkey, otherwise an embedded one. With the same Redis, -id
+and -o, the next run resumes an export that was interrupted.
 
-The exit status is 0 if all records were exported, 1 on a failure or when
-interrupted, and 2 if the flags are invalid.
+With -kill, the other replicas finish the tasks of the killed one 60 to 125 s
+later: asynq retries a task whose lease of 30 s has been expired for 30 s, and
+checks that every 60 s.
 `
 
 func main() {
@@ -51,55 +38,28 @@ func main() {
 		}
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv))
-}
-
-// run is the program. It returns its exit status.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
-	e, err := parse(args, stderr)
+	var e export
+	flag.IntVar(&e.replicas, "replicas", 3, "number of replicas, at least 1")
+	flag.IntVar(&e.rate, "rate", 50, "requests per second of all replicas together, at least 1")
+	flag.StringVar(&e.dir, "o", "", "write the files to `DIR` (default a temporary directory, removed at the end)")
+	flag.StringVar(&e.id, "id", "", "`NAME` of the export (default a random name)")
+	flag.BoolVar(&e.kill, "kill", false, "kill one of at least 2 replicas with SIGKILL; needs MSGPUSH_REDIS_URL")
+	cli.Parse("fleet", about)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	}
-	e.stdout, e.stderr = stdout, stderr
-	if err := e.run(ctx, getenv); err != nil {
-		fmt.Fprintln(stderr, "fleet:", err)
-		return 1
-	}
-	return 0
-}
-
-// parse reads the flags. It has printed the error that it returns.
-func parse(args []string, stderr io.Writer) (*export, error) {
-	e := &export{}
-	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() { fmt.Fprint(stderr, usage) }
-	flags.IntVar(&e.replicas, "replicas", 3, "")
-	flags.IntVar(&e.rate, "rate", 50, "")
-	flags.StringVar(&e.dir, "o", "", "")
-	flags.StringVar(&e.id, "id", "", "")
-	flags.BoolVar(&e.kill, "kill", false, "")
-	if err := flags.Parse(args); err != nil {
-		return nil, err
-	}
-	var err error
-	switch {
-	case flags.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case e.replicas < 1:
-		err = errors.New("-replicas must be at least 1")
+		cli.UsageError("-replicas must be at least 1")
 	case e.rate < 1:
-		err = errors.New("-rate must be at least 1")
+		cli.UsageError("-rate must be at least 1")
 	case e.kill && e.replicas < 2:
-		err = errors.New("-kill needs at least 2 replicas")
+		cli.UsageError("-kill needs at least 2 replicas")
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "fleet: %v (-h shows the usage)\n", err)
-	}
-	return e, err
+	cli.Run(func(ctx context.Context) error {
+		var report strings.Builder
+		if err := e.run(ctx, &report); err != nil {
+			return err
+		}
+		// Print after the cleanup, which a closed pipe would prevent.
+		_, err := os.Stdout.WriteString(report.String())
+		return err
+	})
 }

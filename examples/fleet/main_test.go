@@ -2,14 +2,15 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,42 +20,47 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/examples/internal/clitest"
 	"example.com/msgpush/msgpushtest"
 )
 
-// TestMain makes the test binary a replica when run starts it as one.
-func TestMain(m *testing.M) {
-	if os.Getenv(replicaVariable) != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
+// A replica inherits the environment, so it runs the program too.
+func TestMain(m *testing.M) { clitest.Main(m, main) }
+
+func TestUsage(t *testing.T) {
+	clitest.TestUsage(t, "fleet", []string{"MSGPUSH_REDIS_URL", "-rate int", "-o DIR", "-id NAME"},
+		[]string{"-replicas", "0"}, []string{"-rate", "0"}, []string{"-kill", "-replicas", "1"})
 }
 
-// runWith runs the program with these environment variables.
-func runWith(t *testing.T, ctx context.Context, env map[string]string, args ...string) (stdout, stderr string, status int) { //nolint:revive // testing.T first, as everywhere
-	t.Helper()
-	var out, errOut bytes.Buffer
-	status = run(ctx, args, &out, &errOut, func(name string) string { return env[name] })
-	return out.String(), errOut.String(), status
+func TestSettings(t *testing.T) { clitest.TestSettings(t, "fleet") }
+
+func TestRejectedKey(t *testing.T) {
+	srv := msgpushtest.New(t)
+	stdout, stderr, status := clitest.Run(t, clitest.Environment(srv.URL, "key-of-the-test"))
+	assert.Equal(t, 1, status)
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, "code 401")
+	assert.NotContains(t, stderr, "key-of-the-test")
 }
+
+// redisEnvironment returns the settings for a Redis at addr.
+func redisEnvironment(addr string) []string { return []string{"MSGPUSH_REDIS_URL=redis://" + addr} }
 
 func TestExportsAllRecordsWithoutSetUp(t *testing.T) {
 	begin := time.Now()
-	stdout, stderr, status := runWith(t, t.Context(), nil, "-rate", "200")
+	stdout, stderr, status := clitest.Run(t, nil, "-rate", "200")
 	require.Zero(t, status, stderr)
 	assert.Less(t, time.Since(begin), time.Minute)
 	assert.Contains(t, stdout, "1830 records of 60 rules")
 	assert.Contains(t, stdout, "access keys fetched: 1\n")
 	assert.Contains(t, stdout, "replica 3: ")
-	assert.Contains(t, stderr, "using an embedded Redis")
-	assert.Contains(t, stderr, "using a fake server")
+	assert.Regexp(t, `^fleet: using a fake server at .*\nfleet: using an embedded Redis, since MSGPUSH_REDIS_URL is not set\n`, stderr)
 	assert.Contains(t, stderr, "60 of 60 rules exported")
 }
 
 func TestFilesAreComplete(t *testing.T) {
 	dir := t.TempDir()
-	_, stderr, status := runWith(t, t.Context(), nil, "-rate", "400", "-o", dir, "-replicas", "2")
+	_, stderr, status := clitest.Run(t, nil, "-rate", "400", "-o", dir, "-replicas", "2")
 	require.Zero(t, status, stderr)
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -73,25 +79,78 @@ func TestFilesAreComplete(t *testing.T) {
 	}
 }
 
+// interrupt sends a signal to the program when ready returns, and waits for its end.
+func interrupt(t *testing.T, cmd *exec.Cmd, signal os.Signal, ready func()) (stderr string, status int) {
+	t.Helper()
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	require.NoError(t, cmd.Start())
+	ready()
+	assert.NoError(t, cmd.Process.Signal(signal))
+	_ = cmd.Wait()
+	return errOut.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestInterrupt(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows processes cannot be sent an interrupt")
+	}
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		srv := msgpushtest.New(t)
+		srv.Inject(msgpushtest.Delay(time.Hour).Always())
+		dir := t.TempDir()
+		cmd := clitest.Command(append(clitest.Environment(srv.URL, srv.AccessKey()), "TMPDIR="+dir))
+		stderr, status := interrupt(t, cmd, signal, func() {
+			_, err := srv.WaitForRequest(t.Context(), 1)
+			assert.NoError(t, err)
+		})
+		assert.Equal(t, 130, status, signal)
+		assert.Regexp(t, `\nfleet: interrupted\n$`, stderr)
+		assertEmpty(t, dir)
+	}
+}
+
+func TestClosedPipe(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no SIGPIPE")
+	}
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, reader.Close())
+	defer writer.Close()
+	dir := t.TempDir()
+	cmd := clitest.Command([]string{"TMPDIR=" + dir}, "-rate", "400")
+	cmd.Stdout = writer
+	_, stderr, _ := clitest.Output(t, cmd)
+	assert.Equal(t, "signal: broken pipe", cmd.ProcessState.String(), stderr)
+	assertEmpty(t, dir)
+}
+
+// assertEmpty asserts that the temporary directory of the program has been removed.
+func assertEmpty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+}
+
 // An interrupted export is resumed: completed rules are not exported again.
 func TestResumesInterruptedExport(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows processes cannot be sent an interrupt")
+	}
 	store := miniredis.RunT(t)
 	dir := t.TempDir()
-	env := map[string]string{"MSGPUSH_REDIS_URL": "redis://" + store.Addr()}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		defer cancel()
-		for ctx.Err() == nil {
-			if files, _ := filepath.Glob(filepath.Join(dir, "rule-*.jsonl")); len(files) > 5 {
-				return
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-	}()
-	_, stderr, status := runWith(t, ctx, env, "-rate", "50", "-o", dir, "-id", "resumed")
-	require.Equal(t, 1, status)
+	env := redisEnvironment(store.Addr())
+	stderr, status := interrupt(t, clitest.Command(env, "-rate", "50", "-o", dir, "-id", "resumed"), os.Interrupt, func() {
+		assert.Eventually(t, func() bool {
+			files, _ := filepath.Glob(filepath.Join(dir, "rule-*.jsonl"))
+			return len(files) > 5
+		}, time.Minute, 5*time.Millisecond)
+	})
+	require.Equal(t, 130, status, stderr)
 	assert.Contains(t, stderr, "fleet: interrupted; resume with -id resumed -o "+dir)
-	stdout, stderr, status := runWith(t, t.Context(), env, "-rate", "400", "-o", dir, "-id", "resumed")
+	stdout, stderr, status := clitest.Run(t, env, "-rate", "400", "-o", dir, "-id", "resumed")
 	require.Zero(t, status, stderr)
 	assert.Contains(t, stdout, "1830 records of 60 rules")
 	assert.NotContains(t, stderr, "\n0 of 60 rules exported\n", "the completed ones count")
@@ -182,7 +241,7 @@ func TestOthersFinishTasksOfKilledReplica(t *testing.T) {
 
 	dir := t.TempDir()
 	begin := time.Now()
-	stdout, stderr, status := runWith(t, t.Context(), map[string]string{"MSGPUSH_REDIS_URL": "redis://" + listener.Addr().String()}, "-kill", "-rate", "100", "-o", dir)
+	stdout, stderr, status := clitest.Run(t, redisEnvironment(listener.Addr().String()), "-kill", "-rate", "100", "-o", dir)
 	require.Zero(t, status, stderr)
 	t.Logf("one of 3 replicas killed: all files complete after %v", time.Since(begin))
 	assert.Contains(t, stderr, "replica 1 was killed")
@@ -195,27 +254,18 @@ func TestOthersFinishTasksOfKilledReplica(t *testing.T) {
 	assert.Less(t, time.Since(begin), 150*time.Second)
 }
 
-func TestInvalidInput(t *testing.T) {
+func TestInvalidRedisSettings(t *testing.T) {
 	for _, tt := range []struct {
 		name, want string
-		status     int
-		env        map[string]string
-		args       []string
+		env, args  []string
 	}{
-		{"help", "usage: fleet [flags]", 0, nil, []string{"-h"}},
-		{"unknown flag", "flag provided but not defined: -x", 2, nil, []string{"-x"}},
-		{"argument", "fleet: unexpected argument \"x\"", 2, nil, []string{"x"}},
-		{"no replicas", "fleet: -replicas must be at least 1", 2, nil, []string{"-replicas", "0"}},
-		{"no rate", "fleet: -rate must be at least 1", 2, nil, []string{"-rate", "0"}},
-		{"kill the only replica", "fleet: -kill needs at least 2 replicas", 2, nil, []string{"-kill", "-replicas", "1"}},
-		{"kill without Redis", "fleet: -kill needs a real Redis; set MSGPUSH_REDIS_URL", 1, nil, []string{"-kill"}},
-		{"no access key", "fleet: set both MSGPUSH_BASE_URL and MSGPUSH_ACCESS_KEY", 1, map[string]string{"MSGPUSH_BASE_URL": "http://127.0.0.1:1"}, nil},
-		{"invalid Redis URL", "fleet: MSGPUSH_REDIS_URL is not valid; set it to a URL such as", 1, map[string]string{"MSGPUSH_REDIS_URL": "http://user:password@host"}, nil},
-		{"no Redis", "fleet: the Redis of MSGPUSH_REDIS_URL does not respond", 1, map[string]string{"MSGPUSH_REDIS_URL": "redis://127.0.0.1:1"}, nil},
+		{"kill without Redis", "fleet: -kill needs a real Redis; set MSGPUSH_REDIS_URL", nil, []string{"-kill"}},
+		{"invalid URL", "fleet: MSGPUSH_REDIS_URL is not valid; set it to a URL such as", []string{"MSGPUSH_REDIS_URL=http://user:password@host"}, nil},
+		{"no Redis", "fleet: the Redis of MSGPUSH_REDIS_URL does not respond", redisEnvironment("127.0.0.1:1"), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			stdout, stderr, status := runWith(t, t.Context(), tt.env, tt.args...)
-			assert.Equal(t, tt.status, status)
+			stdout, stderr, status := clitest.Run(t, tt.env, tt.args...)
+			assert.Equal(t, 1, status)
 			assert.Contains(t, stderr, tt.want)
 			assert.NotContains(t, stderr, "password")
 			assert.Empty(t, stdout)
