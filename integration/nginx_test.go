@@ -192,8 +192,8 @@ func TestNginxGoaway(t *testing.T) {
 	t.Logf("one attempt: %v", withOneAttempt)
 	t.Logf("defaults:    %v", withDefaults)
 	t.Logf("p99: %.2f times that of net/http", float64(withDefaults.p99)/float64(withNetHTTP.p99))
-	s.check(withOneAttempt, 500)
-	s.check(withDefaults, 500)
+	s.check(withOneAttempt, 2000)
+	s.check(withDefaults, 2000)
 	assert.Zero(t, withDefaults.failed(), withDefaults.firstErrors)
 	assert.LessOrEqual(t, withOneAttempt.failed(), withNetHTTP.failed()+5, withOneAttempt.firstErrors)
 }

@@ -37,7 +37,7 @@ type scenario struct {
 	during func(*setup)         // runs concurrently with the load
 	expect func(*setup, report) // instead of the check that every call succeeds
 
-	maxDials int  // default: 2 for each caller
+	maxDials int  // default: 4 for each caller
 	plain    bool // run net/http too and log its report
 }
 
@@ -126,7 +126,7 @@ func (s *setup) check(r report, maxDials int) {
 	assert.Zero(s, r.untyped, "errors that are not of exactly one type: %q", r.firstErrors)
 	assert.Equal(s, s.load.calls, r.succeeded+r.failed()+r.wrong, "calls")
 	assert.Zero(s, r.http1WithTLS, "connections without HTTP/2")
-	assert.LessOrEqual(s, r.dials, cmp.Or(maxDials, 2*s.load.callers), "dials")
+	assert.LessOrEqual(s, r.dials, cmp.Or(maxDials, 4*s.load.callers), "dials")
 }
 
 // serveTLS serves the fake server by TLS and HTTP/2 and returns the URL.
