@@ -87,7 +87,7 @@ func (e *export) run(ctx context.Context, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer rdb.Close()
+	defer rdb.Close() //nolint:errcheck // nothing is left to do
 	if err := ping(ctx, rdb); err != nil {
 		return err
 	}
@@ -319,7 +319,7 @@ func (e *export) report(w io.Writer, workers []*worker, elapsed time.Duration) e
 	}
 	records := 0
 	for _, file := range files {
-		data, err := os.ReadFile(file) //nolint:gosec // a file of this program
+		data, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}

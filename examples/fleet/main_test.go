@@ -225,14 +225,14 @@ func TestOthersFinishTasksOfKilledReplica(t *testing.T) {
 	require.NoError(t, err)
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, listener.Close())
-	server := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", t.TempDir()) //nolint:noctx // killed below
+	server := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", t.TempDir())
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	})
 	require.Eventually(t, func() bool {
-		conn, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // loopback
+		conn, err := net.Dial("tcp", listener.Addr().String())
 		if err == nil {
 			conn.Close()
 		}

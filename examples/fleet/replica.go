@@ -64,7 +64,7 @@ func runReplica(text string, input io.Reader, output io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer rdb.Close()
+	defer rdb.Close() //nolint:errcheck // nothing is left to do
 	block, err := aes.NewCipher(r.Secret)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func runReplica(text string, input io.Reader, output io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer keys.Close()
+	defer keys.Close() //nolint:errcheck // always nil
 	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: r.Account, Rate: r.Rate, Per: time.Second})
 	if err != nil {
 		return err
