@@ -16,10 +16,10 @@ import (
 	"example.com/msgpush"
 )
 
-// BenchmarkCPU is for profiles: go test -bench 'CPU/page_of_50/msgpush$' -cpuprofile cpu.out
+// BenchmarkCPU is for CPU profiles: go test -bench 'CPU/page_of_50/msgpush$' -cpuprofile cpu.out
 func BenchmarkCPU(b *testing.B) {
 	for _, s := range append(subjects, withoutDeadline) {
-		for _, c := range contenders() {
+		for _, c := range clients() {
 			b.Run(s.name+"/"+strings.ReplaceAll(c.name, "/", " "), func(b *testing.B) {
 				service, err := s.service()
 				require.NoError(b, err)
@@ -34,8 +34,8 @@ func BenchmarkCPU(b *testing.B) {
 	}
 }
 
-// A witness keeps the requests that a service gets.
-type witness struct {
+// A requestRecorder records requests and passes them to a service.
+type requestRecorder struct {
 	service  *service
 	requests []request
 }
@@ -45,10 +45,10 @@ type request struct {
 	body                                          any
 }
 
-func (w *witness) RoundTrip(r *http.Request) (*http.Response, error) {
+func (r *requestRecorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	var body any
-	if r.Body != nil {
-		b, err := io.ReadAll(r.Body)
+	if req.Body != nil {
+		b, err := io.ReadAll(req.Body)
 		if err != nil {
 			return nil, err
 		}
@@ -57,20 +57,20 @@ func (w *witness) RoundTrip(r *http.Request) (*http.Response, error) {
 				return nil, err
 			}
 		}
-		r.Body = io.NopCloser(strings.NewReader(string(b)))
+		req.Body = io.NopCloser(strings.NewReader(string(b)))
 	}
-	path := strings.TrimPrefix(r.URL.Path, "/api/v4") // which gitlab's client adds
-	w.requests = append(w.requests, request{r.Method, path, r.URL.RawQuery, r.Header.Get("access-key"), r.Header.Get("Accept"), r.Header.Get("Content-Type"), body})
-	return w.service.RoundTrip(r)
+	path := strings.TrimPrefix(req.URL.Path, "/api/v4") // gitlab's client adds it
+	r.requests = append(r.requests, request{req.Method, path, req.URL.RawQuery, req.Header.Get("access-key"), req.Header.Get("Accept"), req.Header.Get("Content-Type"), body})
+	return r.service.RoundTrip(req)
 }
 
-func TestContendersAskTheSameAndUnderstandTheSame(t *testing.T) {
-	for _, c := range contenders() {
+func TestClientsSendAndDecodeTheSame(t *testing.T) {
+	for _, c := range clients() {
 		t.Run(c.name, func(t *testing.T) {
 			service, err := newService(2, 50, 0)
 			require.NoError(t, err)
-			w := &witness{service: service}
-			call, err := c.new("http://service.example.com", w)
+			recorder := &requestRecorder{service: service}
+			call, err := c.new("http://service.example.com", recorder)
 			require.NoError(t, err)
 
 			mail, err := call.mail(ctx, "5")
@@ -83,23 +83,23 @@ func TestContendersAskTheSameAndUnderstandTheSame(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, page{PageNum: 1, PageSize: 50, Total: 100, Pages: 2, List: records(50)}, *p)
 
-			require.Len(t, w.requests, 2)
-			for i := range w.requests {
-				w.requests[i].contentType, _, _ = strings.Cut(w.requests[i].contentType, ";")
-				assert.Contains(t, w.requests[i].accept, "json") // some prefer a type of their own service
-				w.requests[i].accept = ""
+			require.Len(t, recorder.requests, 2)
+			for i := range recorder.requests {
+				recorder.requests[i].contentType, _, _ = strings.Cut(recorder.requests[i].contentType, ";")
+				assert.Contains(t, recorder.requests[i].accept, "json") // some prefer a media type of their own service
+				recorder.requests[i].accept = ""
 			}
-			assert.Equal(t, "application/json", w.requests[1].contentType)
-			w.requests[0].contentType = "" // some send one with a GET
-			assert.Equal(t, request{"GET", mailDetailPath, "mailId=5", accessKey, "", "", nil}, w.requests[0])
+			assert.Equal(t, "application/json", recorder.requests[1].contentType)
+			recorder.requests[0].contentType = "" // some send it with a GET
+			assert.Equal(t, request{"GET", mailDetailPath, "mailId=5", accessKey, "", "", nil}, recorder.requests[0])
 			body := map[string]any{"current": 1.0, "pageSize": 50.0, "params": map[string]any{}}
-			assert.Equal(t, request{"POST", forwardLogPath, "", accessKey, "", "application/json", body}, w.requests[1])
+			assert.Equal(t, request{"POST", forwardLogPath, "", accessKey, "", "application/json", body}, recorder.requests[1])
 		})
 	}
 }
 
-func TestContendersReportARefusal(t *testing.T) {
-	for _, c := range contenders() {
+func TestClientsReturnErrorResponses(t *testing.T) {
+	for _, c := range clients() {
 		call, err := c.new("http://service.example.com", canned{200, []byte(`{"code":500,"msg":"no"}`)})
 		require.NoError(t, err)
 		_, err = call.mail(ctx, "5")
@@ -107,11 +107,11 @@ func TestContendersReportARefusal(t *testing.T) {
 	}
 }
 
-func TestEverythingIsMeasuredAndShown(t *testing.T) {
+func TestRunWritesTablesAndPlots(t *testing.T) {
 	dir := t.TempDir()
 	readme := filepath.Join(dir, "README.md")
 	require.NoError(t, os.WriteFile(readme, []byte("before\n"+tablesBegin+"old\n"+tablesEnd+"after\n"), 0o666))
-	quick := times{rounds: 2, duration: time.Microsecond, calls: 64, walked: 3, delay: time.Microsecond, million: 2, growth: []int{1, 2}}
+	quick := times{rounds: 2, duration: time.Microsecond, calls: 64, iterationPages: 3, delay: time.Microsecond, memoryPages: 2, growthPages: []int{1, 2}}
 	require.NoError(t, run(quick, dir, readme, io.Discard))
 
 	text, err := os.ReadFile(readme)
@@ -122,15 +122,15 @@ func TestEverythingIsMeasuredAndShown(t *testing.T) {
 	assert.NotContains(t, tables, "NaN")
 	for _, want := range []string{
 		"### Goals", "### CPU: mail detail", "### CPU: page of 50", "### CPU: page of 1,000", "### CPU: mail detail, without a deadline",
-		"### Loopback: mail detail, 1 caller", "### Loopback: page of 50, 64 callers", "### HTTP/2 with GOAWAY every 100 requests: mail detail, 16 callers", "### Walk: 3 × 50 records", "### Memory", "### Growth: a walk through 2 × 50 records",
+		"### Loopback: mail detail, 1 caller", "### Loopback: page of 50, 64 callers", "### HTTP/2 with GOAWAY every 100 requests: mail detail, 16 callers", "### Iteration: 3 × 50 records", "### Memory", "### Growth: iteration over 2 × 50 records",
 		"| msgpush, Prefetch(8) |", "github.com/digitalocean/godo v",
 	} {
 		assert.Contains(t, tables, want)
 	}
-	for _, c := range contenders() {
+	for _, c := range clients() {
 		assert.GreaterOrEqual(t, strings.Count(tables, "| "+c.name+" |"), 9, c.name)
 	}
-	for _, file := range []string{"walk.svg", "growth.svg"} {
+	for _, file := range []string{"iteration.svg", "growth.svg"} {
 		svg, err := os.ReadFile(filepath.Join(dir, file))
 		require.NoError(t, err)
 		assert.Contains(t, string(svg), "msgpush", file)
@@ -138,14 +138,14 @@ func TestEverythingIsMeasuredAndShown(t *testing.T) {
 	}
 }
 
-func TestAMeasurementThatGoesWrongIsReported(t *testing.T) {
+func TestMissingRecordsAreReported(t *testing.T) {
 	service, err := newService(3, 10, 0)
 	require.NoError(t, err)
 	short, err := newService(2, 10, 0)
 	require.NoError(t, err)
-	for _, w := range walkers() {
-		loop, err := w.loop(short)
+	for _, it := range iterators() {
+		iterate, err := it.new(short)
 		require.NoError(t, err)
-		assert.ErrorContains(t, walk(service, loop, nil), "20 of 30 records", w.name)
+		assert.ErrorContains(t, readAll(service, iterate, nil), "20 of 30 records", it.name)
 	}
 }

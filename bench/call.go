@@ -15,12 +15,12 @@ import (
 	"example.com/msgpush"
 )
 
-// A subject is a call that is measured.
+// A subject is a kind of call to measure.
 type subject struct {
-	name     string
-	pageSize int // 0 for the mail channel detail
-	weight   int // how many mail details could be had instead, about
-	endless  bool
+	name       string
+	pageSize   int // 0 for the mail channel detail
+	weight     int // approximate cost, in mail channel details
+	noDeadline bool
 }
 
 var subjects = []subject{
@@ -29,18 +29,18 @@ var subjects = []subject{
 	{name: "page of 1,000", pageSize: 1000, weight: 40},
 }
 
-// withoutDeadline is a call that msgpush bounds by itself, and the others do not.
-var withoutDeadline = subject{name: "mail detail, without a deadline", endless: true}
+// withoutDeadline is a call to which only msgpush applies a timeout.
+var withoutDeadline = subject{name: "mail detail, without a deadline", noDeadline: true}
 
 func (s subject) service() (*service, error) { return newService(1, max(1, s.pageSize), 0) }
 
-// callTimeout bounds a call, as the service does that makes it.
+// callTimeout is the timeout that a service would set for a call.
 const callTimeout = 10 * time.Second
 
-// call makes the call once and checks that all of the answer is there.
+// call makes the call once and checks that the response is complete.
 func (s subject) call(c caller) error {
 	ctx := context.Background()
-	if !s.endless {
+	if !s.noDeadline {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, callTimeout)
 		defer cancel()
@@ -65,18 +65,18 @@ func (s subject) call(c caller) error {
 	return nil
 }
 
-// times says how often something is measured.
+// times sets the size of the measurements.
 type times struct {
-	rounds   int
-	duration time.Duration // that the calls of one measurement of CPU take, about
-	calls    int           // of mail details over loopback by many callers; of pages there are fewer
-	walked   int           // pages of a walk over a slow network
-	delay    time.Duration // of each of these
-	million  int           // pages of a walk through pages of 1,000 records
-	growth   []int         // pages of walks, the last of them those of one measurement
+	rounds         int
+	duration       time.Duration // approximate time of one CPU measurement
+	calls          int           // of mail channel details by many callers; fewer of pages
+	iterationPages int           // pages of the iteration experiment
+	delay          time.Duration // of each page of the iteration experiment
+	memoryPages    int           // pages of 1,000 records of the memory experiment
+	growthPages    []int         // pages of each growth experiment, ascending; a measurement reads at least the last number
 }
 
-// cpu compares what a call takes that never leaves memory.
+// cpu compares the CPU time and the allocations of calls to a service in memory.
 func cpu(s subject, t times) (*experiment, error) {
 	e := &experiment{
 		title:   "CPU: " + s.name,
@@ -86,12 +86,12 @@ func cpu(s subject, t times) (*experiment, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range contenders() {
+	for _, c := range clients() {
 		call, err := c.new("http://service.example.com", service)
 		if err != nil {
 			return nil, err
 		}
-		n := 0 // calls a measurement
+		n := 0 // calls per measurement
 		e.entries = append(e.entries, &entry{name: c.name, run: func() (measurement, error) {
 			if n == 0 {
 				start := time.Now()
@@ -122,28 +122,28 @@ func cpu(s subject, t times) (*experiment, error) {
 	return e, nil
 }
 
-// loopback compares calls over TCP, made by many callers at once.
+// loopback compares concurrent calls over TCP.
 func loopback(s subject, callers int, t times) (*experiment, error) {
 	e := &experiment{
 		title:   fmt.Sprintf("Loopback: %s, 1 caller", s.name),
-		metrics: []metric{{"calls a second", number}, {"p50", duration}, {"p99", duration}, {"dials", number}},
+		metrics: []metric{{"calls per second", number}, {"p50", duration}, {"p99", duration}, {"dials", number}},
 	}
 	calls := t.calls / s.weight / 4
 	if callers > 1 {
-		calls *= 4 // in about the same time
+		calls *= 4 // takes about the same time
 		e.title = fmt.Sprintf("Loopback: %s, %d callers", s.name, callers)
 	}
 	service, err := s.service()
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range contenders() {
+	for _, c := range clients() {
 		e.entries = append(e.entries, &entry{name: c.name, run: func() (measurement, error) {
-			server := httptest.NewServer(awaitAll(callers, service))
+			server := httptest.NewServer(barrier(callers, service))
 			defer server.Close()
 			var dials atomic.Int64
 			transport := &http.Transport{
-				MaxIdleConnsPerHost: callers, // or else all but two of them dial for every call
+				MaxIdleConnsPerHost: callers, // with the default of 2, most callers dial for every call
 				DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 					dials.Add(1)
 					return new(net.Dialer).DialContext(ctx, network, address)
@@ -155,32 +155,32 @@ func loopback(s subject, callers int, t times) (*experiment, error) {
 				return nil, err
 			}
 			do := func() error { return s.call(call) }
-			if _, _, err := together(callers, callers, do); err != nil { // to connect
+			if _, _, err := runConcurrently(callers, callers, do); err != nil { // to connect
 				return nil, err
 			}
-			latencies, elapsed, err := together(callers, calls, do)
+			latencies, elapsed, err := runConcurrently(callers, calls, do)
 			if err != nil {
 				return nil, err
 			}
 			return measurement{
-				"calls a second": float64(len(latencies)) / elapsed.Seconds(),
-				"p50":            latencies[len(latencies)/2].Seconds(),
-				"p99":            latencies[len(latencies)*99/100].Seconds(),
-				"dials":          float64(dials.Load()),
+				"calls per second": float64(len(latencies)) / elapsed.Seconds(),
+				"p50":              latencies[len(latencies)/2].Seconds(),
+				"p99":              latencies[len(latencies)*99/100].Seconds(),
+				"dials":            float64(dials.Load()),
 			}, nil
 		}})
 	}
 	return e, nil
 }
 
-// awaitAll answers the first requests, of which there are so many, when all of
-// them are there. So each of as many callers needs a connection of its own, and
-// one that dials more often lets go of some.
-func awaitAll(first int, h http.Handler) http.Handler {
+// barrier delays the first n requests until all of them have arrived, so that each
+// of n callers opens a connection. A client that dials more often does not reuse
+// its connections.
+func barrier(n int, h http.Handler) http.Handler {
 	all := make(chan struct{})
 	var requests atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if requests.Add(1) == int64(first) {
+		if requests.Add(1) == int64(n) {
 			close(all)
 		}
 		select {
@@ -191,9 +191,9 @@ func awaitAll(first int, h http.Handler) http.Handler {
 	})
 }
 
-// together makes calls from many callers at once, and returns how long each took,
-// in order of length, and how long all did.
-func together(callers, calls int, call func() error) ([]time.Duration, time.Duration, error) {
+// runConcurrently makes calls from many callers. It returns the latencies in
+// ascending order, and the total time.
+func runConcurrently(callers, calls int, call func() error) ([]time.Duration, time.Duration, error) {
 	each := max(1, calls/callers)
 	latencies := make([]time.Duration, callers*each)
 	errs := make([]error, callers)

@@ -24,7 +24,7 @@ var decoders = map[string]func([]byte, any) error{
 	"goccy/go-json": goccy.Unmarshal,
 }
 
-// A canned answer is what every call gets.
+// A canned response is returned for every request.
 type canned struct {
 	status int
 	body   []byte
@@ -34,7 +34,7 @@ func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(c.body))}, nil
 }
 
-// calls are the ways to decode an answer.
+// calls are the ways to decode a response.
 var calls = map[string]func(*msgpush.Client) (any, error){
 	"MailDetail": func(c *msgpush.Client) (any, error) { return c.MailDetail(ctx, "5") },
 	"MPList":     func(c *msgpush.Client) (any, error) { return c.MPList(ctx, msgpush.PageRequest{}) },
@@ -87,15 +87,15 @@ func bodies(t *testing.T) map[string][]byte {
 	return all
 }
 
-func TestAFasterDecoderChangesNothingElse(t *testing.T) {
+func TestDecodersReturnTheSame(t *testing.T) {
 	for decoder, unmarshal := range decoders {
 		for name, body := range bodies(t) {
 			for _, status := range []int{200, 502} {
 				for call, do := range calls {
 					t.Run(fmt.Sprint(decoder, "/", call, "/", status, "/", name), func(t *testing.T) {
-						usual, err := newClient("http://service.example.com", canned{status, body}, once)
+						usual, err := newMsgpushClient("http://service.example.com", canned{status, body}, once)
 						require.NoError(t, err)
-						faster, err := newClient("http://service.example.com", canned{status, body}, once, msgpush.WithUnmarshal(unmarshal))
+						faster, err := newMsgpushClient("http://service.example.com", canned{status, body}, once, msgpush.WithUnmarshal(unmarshal))
 						require.NoError(t, err)
 
 						want, wantErr := do(usual)
@@ -114,23 +114,23 @@ func TestAFasterDecoderChangesNothingElse(t *testing.T) {
 	}
 }
 
-func TestResultsOfAFasterDecoderOutliveTheAnswer(t *testing.T) {
+func TestResultsOutliveTheResponse(t *testing.T) {
 	for decoder, unmarshal := range decoders {
 		t.Run(decoder, func(t *testing.T) {
 			service, err := newService(2, 50, 0)
 			require.NoError(t, err)
-			client, err := newClient("http://service.example.com", service, msgpush.WithUnmarshal(unmarshal))
+			client, err := newMsgpushClient("http://service.example.com", service, msgpush.WithUnmarshal(unmarshal))
 			require.NoError(t, err)
-			ask := func(number int) *msgpush.Page[msgpush.ForwardLog] {
+			fetch := func(number int) *msgpush.Page[msgpush.ForwardLog] {
 				p, err := client.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: number, PageSize: 50}})
 				require.NoError(t, err)
 				return p
 			}
-			first := ask(1)
-			for range 10 { // into the same buffer, with another id at each place
+			first := fetch(1)
+			for range 10 { // reuse the buffer with other ids at the same offsets
 				_, err = client.MailDetail(ctx, "5")
 				require.NoError(t, err)
-				assert.EqualValues(t, firstID+50, ask(2).List[0].ID)
+				assert.EqualValues(t, firstID+50, fetch(2).List[0].ID)
 			}
 			assert.Equal(t, records(50), first.List)
 		})

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A measurement is what was measured in one round, by the names of metrics.
+// A measurement holds the values of one round by the name of the metric.
 type measurement map[string]float64
 
 // A metric is a quantity that an experiment measures.
@@ -19,28 +19,27 @@ type metric struct {
 	format func(float64) string
 }
 
-// An entry is one of those that an experiment compares.
+// An entry is one row of an experiment.
 type entry struct {
 	name   string
 	run    func() (measurement, error)
 	rounds []measurement
 }
 
-// An experiment compares its entries with the first of them, the floor.
+// An experiment compares its entries with the first one, the baseline.
 type experiment struct {
 	title   string
 	metrics []metric
 	entries []*entry
-	// sideBySide has the entries measured all at once: they do hardly anything
-	// but wait.
-	sideBySide bool
+	// concurrent measures all entries concurrently. It is set if they mostly wait.
+	concurrent bool
 }
 
-// round measures every entry once. Each round begins with another one, so that
-// none always comes after the same.
+// round measures every entry once. Each round begins with another entry, so
+// that no entry always follows the same one.
 func (e *experiment) round(n int) error {
 	var group errgroup.Group
-	if !e.sideBySide {
+	if !e.concurrent {
 		group.SetLimit(1)
 	}
 	for i := range e.entries {
@@ -64,7 +63,7 @@ func (e *experiment) entry(name string) *entry {
 			return entry
 		}
 	}
-	panic("no entry " + name) // a mistake in this program
+	panic("no entry " + name)
 }
 
 // median returns the median of a metric over all rounds.
@@ -72,8 +71,7 @@ func (e *entry) median(metric string) float64 {
 	return e.summary(func(m measurement) float64 { return m[metric] }).Center
 }
 
-// ratio returns how a metric compares with that of another entry: the median of
-// the ratios of the rounds.
+// ratio returns the median of the ratios to another entry, round by round.
 func (e *entry) ratio(metric string, to *entry) benchmath.Summary {
 	round := 0
 	return e.summary(func(m measurement) float64 {
@@ -91,8 +89,8 @@ func (e *entry) summary(value func(measurement) float64) benchmath.Summary {
 	return benchmath.AssumeNothing.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), 0.95)
 }
 
-// print writes a table in Markdown: of each metric the median and how it
-// compares with the floor.
+// print writes a table in Markdown: for each metric the median and the ratio to the
+// baseline.
 func (e *experiment) print(w io.Writer) {
 	fmt.Fprintf(w, "### %s\n\n|", e.title)
 	for _, m := range e.metrics {
@@ -109,8 +107,7 @@ func (e *experiment) print(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// ratio formats a ratio with the bounds between which its median lies with a
-// confidence of 95 %.
+// ratio formats a ratio with the bounds of its 95 % confidence interval.
 func ratio(s benchmath.Summary) string {
 	if s.Lo == s.Hi || math.IsInf(s.Hi, 1) { // too few rounds for bounds
 		return fmt.Sprintf("%.2f", s.Center)

@@ -28,10 +28,10 @@ func goaway(t times) (*experiment, error) {
 	}
 	e := &experiment{
 		title:   fmt.Sprintf("HTTP/2 with GOAWAY every %d requests: %s, %d callers", goawayRequests, s.name, goawayCallers),
-		metrics: []metric{{"calls a second", number}, {"p50", duration}, {"p99", duration}},
+		metrics: []metric{{"calls per second", number}, {"p50", duration}, {"p99", duration}},
 	}
-	for _, c := range contenders() {
-		if c.name != nameFloor && c.name != nameOurs {
+	for _, c := range clients() {
+		if c.name != nameBaseline && c.name != nameMsgpush {
 			continue
 		}
 		e.entries = append(e.entries, &entry{name: c.name, run: func() (measurement, error) {
@@ -47,14 +47,14 @@ func goaway(t times) (*experiment, error) {
 			if err != nil {
 				return nil, err
 			}
-			latencies, elapsed, err := together(goawayCallers, t.calls, func() error { return s.call(call) })
+			latencies, elapsed, err := runConcurrently(goawayCallers, t.calls, func() error { return s.call(call) })
 			if err != nil {
 				return nil, err
 			}
 			return measurement{
-				"calls a second": float64(len(latencies)) / elapsed.Seconds(),
-				"p50":            latencies[len(latencies)/2].Seconds(),
-				"p99":            latencies[len(latencies)*99/100].Seconds(),
+				"calls per second": float64(len(latencies)) / elapsed.Seconds(),
+				"p50":              latencies[len(latencies)/2].Seconds(),
+				"p99":              latencies[len(latencies)*99/100].Seconds(),
 			}, nil
 		}})
 	}

@@ -1,6 +1,6 @@
-// Bench shows msgpush beside what else its users could call the service with:
-// the same calls, on the same bytes, in one run. It prints its tables in
-// Markdown, and draws a plot of the walks and one of their growth.
+// Bench compares msgpush with other clients: the same calls with the same response
+// bytes, in one run. It prints tables in Markdown and plots iteration time and
+// growth.
 package main
 
 import (
@@ -18,16 +18,16 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
 	t := times{
-		duration: 100 * time.Millisecond,
-		calls:    16_000,
-		walked:   200,
-		delay:    20 * time.Millisecond,
-		million:  1000,
-		growth:   []int{1, 10, 100, 1000},
+		duration:       100 * time.Millisecond,
+		calls:          16_000,
+		iterationPages: 200,
+		delay:          20 * time.Millisecond,
+		memoryPages:    1000,
+		growthPages:    []int{1, 10, 100, 1000},
 	}
-	flag.IntVar(&t.rounds, "rounds", 10, "how often everything is measured")
-	dir := flag.String("o", ".", "the `directory` for walk.svg and growth.svg")
-	readme := flag.String("readme", "", "a `file` in which the tables replace those that are there")
+	flag.IntVar(&t.rounds, "rounds", 10, "number of measurement rounds")
+	dir := flag.String("o", ".", "the `directory` for iteration.svg and growth.svg")
+	readme := flag.String("readme", "", "replace the tables in this Markdown `file`")
 	flag.Parse()
 	if t.rounds < 1 || flag.NArg() > 0 {
 		flag.Usage()
@@ -56,10 +56,10 @@ func run(t times, dir, readme string, out io.Writer) error {
 	if _, err := io.WriteString(out, tables.String()); err != nil {
 		return err
 	}
-	if err := plotWalks(s.walks, filepath.Join(dir, "walk.svg")); err != nil {
+	if err := plotIteration(s.iteration, filepath.Join(dir, "iteration.svg")); err != nil {
 		return err
 	}
-	if err := plotGrowth(s.growth, t.growth, filepath.Join(dir, "growth.svg")); err != nil {
+	if err := plotGrowth(s.growth, t.growthPages, filepath.Join(dir, "growth.svg")); err != nil {
 		return err
 	}
 	if readme == "" {
@@ -68,7 +68,7 @@ func run(t times, dir, readme string, out io.Writer) error {
 	return replaceTables(readme, tables.String())
 }
 
-// The lines of a README between which the tables are.
+// The lines before and after the tables in a README.
 const (
 	tablesBegin = "<!-- tables: begin -->\n"
 	tablesEnd   = "<!-- tables: end -->\n"
@@ -82,7 +82,7 @@ func replaceTables(file, tables string) error {
 	before, rest, begins := strings.Cut(string(text), tablesBegin)
 	_, after, ends := strings.Cut(rest, tablesEnd)
 	if !begins || !ends {
-		return fmt.Errorf("%s has no place for the tables: lines %q and %q", file, tablesBegin, tablesEnd)
+		return fmt.Errorf("%s must contain the lines %q and %q, in this order", file, tablesBegin, tablesEnd)
 	}
 	return os.WriteFile(file, []byte(before+tablesBegin+tables+tablesEnd+after), 0o666)
 }

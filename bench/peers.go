@@ -18,8 +18,8 @@ import (
 	gitlab "gitlab.com/gitlab-org/api/client-go"
 )
 
-// newFloor is what the standard library needs for a call, and no more.
-func newFloor(baseURL string, transport http.RoundTripper) (machinery, error) {
+// newBaseline is a minimal client that uses only the standard library.
+func newBaseline(baseURL string, transport http.RoundTripper) (doFunc, error) {
 	client := &http.Client{Transport: transport}
 	return func(ctx context.Context, method, path string, q, body, v any) error {
 		var reader io.Reader
@@ -48,18 +48,18 @@ func newFloor(baseURL string, transport http.RoundTripper) (machinery, error) {
 			return err
 		}
 		defer resp.Body.Close()
-		answer, err := io.ReadAll(resp.Body)
+		respBody, err := io.ReadAll(resp.Body)
 		if err != nil {
 			return err
 		}
 		if resp.StatusCode/100 != 2 {
 			return errors.New(resp.Status)
 		}
-		return json.Unmarshal(answer, v)
+		return json.Unmarshal(respBody, v)
 	}, nil
 }
 
-// pathWithQuery is how godo and go-github add options to a path.
+// pathWithQuery adds a query to a path, as the methods of godo and go-github do.
 func pathWithQuery(path string, q any) (string, error) {
 	if q == nil {
 		return path, nil
@@ -76,7 +76,7 @@ func pathWithQuery(path string, q any) (string, error) {
 	return u.String(), nil
 }
 
-func newGodo(baseURL string, transport http.RoundTripper) (machinery, error) {
+func newGodo(baseURL string, transport http.RoundTripper) (doFunc, error) {
 	client, err := godo.New(&http.Client{Transport: transport},
 		godo.SetBaseURL(baseURL),
 		godo.SetRequestHeaders(map[string]string{"access-key": accessKey}))
@@ -94,7 +94,7 @@ func newGodo(baseURL string, transport http.RoundTripper) (machinery, error) {
 	}, err
 }
 
-func newHcloud(baseURL string, transport http.RoundTripper) (machinery, error) {
+func newHcloud(baseURL string, transport http.RoundTripper) (doFunc, error) {
 	client := hcloud.NewClient(hcloud.WithEndpoint(baseURL), hcloud.WithHTTPClient(&http.Client{Transport: transport}))
 	return func(ctx context.Context, method, path string, q, body, v any) error {
 		var reader io.Reader
@@ -118,13 +118,13 @@ func newHcloud(baseURL string, transport http.RoundTripper) (machinery, error) {
 	}, nil
 }
 
-// unlimited is a rate limiter that lets everything pass. Without one, gitlab's
-// client first asks its service for the limit to keep.
+// unlimited is a rate limiter that never waits. Without a limiter, gitlab's client
+// first requests the limit from the service.
 type unlimited struct{}
 
 func (unlimited) Wait(context.Context) error { return nil }
 
-func newGitlab(baseURL string, transport http.RoundTripper) (machinery, error) {
+func newGitlab(baseURL string, transport http.RoundTripper) (doFunc, error) {
 	client, err := gitlab.NewClient("",
 		gitlab.WithBaseURL(baseURL),
 		gitlab.WithHTTPClient(&http.Client{Transport: transport}),
@@ -144,7 +144,7 @@ func newGitlab(baseURL string, transport http.RoundTripper) (machinery, error) {
 	}, err
 }
 
-func newGithub(baseURL string, transport http.RoundTripper) (machinery, error) {
+func newGithub(baseURL string, transport http.RoundTripper) (doFunc, error) {
 	baseURL += "/"
 	client, err := github.NewClient(
 		github.WithHTTPClient(&http.Client{Transport: transport}),
@@ -164,7 +164,7 @@ func newGithub(baseURL string, transport http.RoundTripper) (machinery, error) {
 	}, err
 }
 
-func newResty(baseURL string, transport http.RoundTripper) (machinery, error) {
+func newResty(baseURL string, transport http.RoundTripper) (doFunc, error) {
 	client := resty.NewWithClient(&http.Client{Transport: transport}).
 		SetBaseURL(baseURL).
 		SetHeader("access-key", accessKey).

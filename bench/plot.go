@@ -14,8 +14,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Colours that differ in lightness too, so that they can be told apart without
-// colour. The first is of what is not ours.
+// colours also differ in lightness, so they are distinguishable in greyscale. In the
+// bar chart, the first is for the other clients.
 var colours = []color.RGBA{
 	{0x8a, 0x8f, 0x98, 0xff},
 	{0x1b, 0x4f, 0x9c, 0xff},
@@ -27,12 +27,12 @@ func newPlot(title, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text = title
 	p.Y.Label.Text = y
-	p.BackgroundColor = color.White // legible on a dark page too
+	p.BackgroundColor = color.White // legible on a dark page
 	return p
 }
 
-// plotWalks draws a bar for each walk.
-func plotWalks(e *experiment, file string) error {
+// plotIteration draws a bar for each iterator.
+func plotIteration(e *experiment, file string) error {
 	p := newPlot(e.title, "seconds, median of the rounds")
 	var names []string
 	for i, entry := range e.entries {
@@ -43,7 +43,7 @@ func plotWalks(e *experiment, file string) error {
 		bar.XMin = float64(i)
 		bar.LineStyle.Width = 0
 		bar.Color = colours[0]
-		if strings.HasPrefix(entry.name, nameOurs) {
+		if strings.HasPrefix(entry.name, nameMsgpush) {
 			bar.Color = colours[1]
 		}
 		p.Add(bar)
@@ -63,19 +63,19 @@ func plotWalks(e *experiment, file string) error {
 	p.X.Tick.Label.XAlign = draw.XRight
 	p.Y.Min = 0
 	p.Y.Max *= 1.1 // room for the labels
-	return draws(file, []*plot.Plot{p}, 16*vg.Centimeter)
+	return savePlots(file, []*plot.Plot{p}, 16*vg.Centimeter)
 }
 
-// plotGrowth draws the time and the memory of walks over their pages.
+// plotGrowth draws time and memory against the number of pages.
 func plotGrowth(growth []*experiment, pages []int, file string) error {
-	time := newPlot("Time of a walk", "seconds")
-	held := newPlot("Held when it is through", "KB")
+	time := newPlot("Iteration time", "seconds")
+	held := newPlot("Memory held at the end", "KB")
 	for i, first := range growth[0].entries {
 		var times, bytes plotter.XYs
 		for j, e := range growth {
 			n := float64(pages[j])
 			entry := e.entry(first.name)
-			times = append(times, plotter.XY{X: n, Y: entry.median("time a page") * n})
+			times = append(times, plotter.XY{X: n, Y: entry.median(timePerPage) * n})
 			bytes = append(bytes, plotter.XY{X: n, Y: max(0.1, entry.median("bytes held")/1e3)})
 		}
 		if err := addLine(time, first.name, times, i); err != nil {
@@ -85,7 +85,7 @@ func plotGrowth(growth []*experiment, pages []int, file string) error {
 			return err
 		}
 	}
-	return draws(file, []*plot.Plot{time, held}, 12*vg.Centimeter)
+	return savePlots(file, []*plot.Plot{time, held}, 12*vg.Centimeter)
 }
 
 // addLine adds a line with a mark at each of its points.
@@ -108,8 +108,8 @@ func addLine(p *plot.Plot, name string, points plotter.XYs, i int) error {
 	return nil
 }
 
-// draws draws plots side by side.
-func draws(file string, plots []*plot.Plot, width vg.Length) error {
+// savePlots draws plots next to each other in an SVG file.
+func savePlots(file string, plots []*plot.Plot, width vg.Length) error {
 	canvas := vgsvg.New(width*vg.Length(len(plots)), 10*vg.Centimeter)
 	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Centimeter}
 	for i, c := range plot.Align([][]*plot.Plot{plots}, tiles, draw.New(canvas))[0] {

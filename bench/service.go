@@ -13,28 +13,27 @@ import (
 	"example.com/msgpush"
 )
 
-// A service answers the calls that are measured: the mail channel detail, and
-// every page of a list of rule trigger records. It is an [http.RoundTripper] for
-// calls that never leave memory, and an [http.Handler] for those that do. Its
-// answers are made beforehand, so that the time that a call takes is its
-// client's.
+// A service is a fake of the service with one mail channel and a list of trigger
+// records. It is an [http.RoundTripper] for calls in memory and an [http.Handler] for
+// calls over TCP. Responses are built in advance, so the time of a call is the time of
+// its client.
 type service struct {
 	pages, pageSize int
-	delay           time.Duration // before each answer
+	delay           time.Duration // before each response
 
 	mail  []byte
-	first []byte // the first page, of which the others are made
-	num   int    // where the number of the page stands
-	ids   []int  // where the ids stand
+	first []byte // the first page, the template of the others
+	num   int    // offset of the page number in first
+	ids   []int  // offsets of the ids in first
 }
 
-// A mailChannel is a mail channel with a password that encodes.
+// A mailChannel encodes its password, which [msgpush.Secret] does not.
 type mailChannel struct {
 	msgpush.MailChannel
 	Password string `json:"password"`
 }
 
-// Numbers of pages and ids take as many bytes on every page.
+// Page numbers and ids have a fixed width.
 const (
 	numWidth = 7
 	firstID  = 1_000_000_000
@@ -66,8 +65,8 @@ func newService(pages, pageSize int, delay time.Duration) (*service, error) {
 	return s, nil
 }
 
-// records returns n rule trigger records as they are found in the wild: of few
-// rules, some with an error, most of them in Chinese.
+// records returns n realistic trigger records: few rules, some errors, mostly Chinese
+// text.
 func records(n int) []msgpush.ForwardLog {
 	list := make([]msgpush.ForwardLog, n)
 	newest := time.Date(2026, 11, 5, 18, 0, 0, 0, time.UTC)
@@ -85,8 +84,8 @@ func records(n int) []msgpush.ForwardLog {
 	return list
 }
 
-// answer returns the answer to a request.
-func (s *service) answer(ctx context.Context, path string, body io.Reader) ([]byte, error) {
+// respond returns the body of the response to a request.
+func (s *service) respond(ctx context.Context, path string, body io.Reader) ([]byte, error) {
 	if s.delay > 0 {
 		select {
 		case <-time.After(s.delay):
@@ -98,7 +97,7 @@ func (s *service) answer(ctx context.Context, path string, body io.Reader) ([]by
 	case strings.HasSuffix(path, mailDetailPath):
 		return s.mail, nil
 	case !strings.HasSuffix(path, forwardLogPath):
-		return nil, fmt.Errorf("no operation has the path %s", path)
+		return nil, fmt.Errorf("unknown path %s", path)
 	case s.pages == 1:
 		return s.first, nil
 	}
@@ -129,7 +128,7 @@ func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 		body = req.Body
 		defer req.Body.Close()
 	}
-	answer, err := s.answer(req.Context(), req.URL.Path, body)
+	respBody, err := s.respond(req.Context(), req.URL.Path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -137,18 +136,18 @@ func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 		Status: "200 OK", StatusCode: http.StatusOK,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header:        http.Header{"Content-Type": {"application/json;charset=UTF-8"}},
-		Body:          io.NopCloser(bytes.NewReader(answer)),
-		ContentLength: -1, // as services send what they make on the way
+		Body:          io.NopCloser(bytes.NewReader(respBody)),
+		ContentLength: -1, // unknown, as in a chunked response
 		Request:       req,
 	}, nil
 }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	answer, err := s.answer(req.Context(), req.URL.Path, req.Body)
+	respBody, err := s.respond(req.Context(), req.URL.Path, req.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json;charset=UTF-8")
-	_, _ = w.Write(answer) // or else the caller is gone
+	_, _ = w.Write(respBody) // fails if the client has disconnected
 }

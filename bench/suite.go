@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// A suite is all experiments.
+// A suite holds all experiments.
 type suite struct {
-	rounds    int
-	cpu       []*experiment // of each subject
-	endless   *experiment   // CPU without a deadline
-	one, many []*experiment // callers over loopback, of each subject
-	goaway    *experiment
-	walks     *experiment
-	million   *experiment
-	growth    []*experiment // of each number of pages
+	rounds     int
+	cpu        []*experiment // by subject
+	noDeadline *experiment   // CPU without a deadline
+	one, many  []*experiment // callers over loopback, by subject
+	goaway     *experiment
+	iteration  *experiment
+	memory     *experiment
+	growth     []*experiment // by number of pages
 }
 
 const manyCallers = 64
 
 func newSuite(t times) (*suite, error) {
 	s := &suite{rounds: t.rounds}
-	endless, err := cpu(withoutDeadline, t)
+	noDeadline, err := cpu(withoutDeadline, t)
 	if err != nil {
 		return nil, err
 	}
-	s.endless = endless
+	s.noDeadline = noDeadline
 	for _, subject := range subjects {
 		cpu, err := cpu(subject, t)
 		if err != nil {
@@ -47,7 +47,7 @@ func newSuite(t times) (*suite, error) {
 		}
 		s.cpu, s.one, s.many = append(s.cpu, cpu), append(s.one, one), append(s.many, many)
 	}
-	for _, pages := range t.growth {
+	for _, pages := range t.growthPages {
 		e, err := growth(pages, t)
 		if err != nil {
 			return nil, err
@@ -57,20 +57,20 @@ func newSuite(t times) (*suite, error) {
 	if s.goaway, err = goaway(t); err != nil {
 		return nil, err
 	}
-	if s.walks, err = walks(t); err != nil {
+	if s.iteration, err = iteration(t); err != nil {
 		return nil, err
 	}
-	s.million, err = million(t)
+	s.memory, err = memory(t)
 	return s, err
 }
 
 func (s *suite) experiments() []*experiment {
 	var all []*experiment
 	all = append(all, s.cpu...)
-	all = append(all, s.endless)
+	all = append(all, s.noDeadline)
 	all = append(all, s.one...)
 	all = append(all, s.many...)
-	all = append(all, s.goaway, s.walks, s.million)
+	all = append(all, s.goaway, s.iteration, s.memory)
 	return append(all, s.growth...)
 }
 
@@ -83,7 +83,7 @@ func (s *suite) print(w io.Writer) {
 	}
 }
 
-// machine describes where this runs.
+// machine describes the Go version, the CPU and the platform.
 func machine() string {
 	cpu := "unknown CPU"
 	if f, err := os.Open("/proc/cpuinfo"); err == nil {
@@ -98,7 +98,7 @@ func machine() string {
 	return fmt.Sprintf("%s, %d CPUs (%s), %s/%s", runtime.Version(), runtime.GOMAXPROCS(0), cpu, runtime.GOOS, runtime.GOARCH)
 }
 
-// versions lists the contenders that are modules.
+// versions lists the versions of the compared modules.
 func versions() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -19,7 +19,7 @@ const (
 )
 
 // A page is a page of rule trigger records without the methods of
-// [msgpush.Page], so that every contender decodes the same fields and no more.
+// [msgpush.Page], so that every client decodes the same fields.
 type page msgpush.Page[msgpush.ForwardLog]
 
 // A mailQuery is the query of a mail channel detail.
@@ -27,51 +27,51 @@ type mailQuery struct {
 	MailID string `url:"mailId"`
 }
 
-// A caller makes the calls that are measured.
+// A caller makes the calls to measure.
 type caller struct {
 	mail func(ctx context.Context, id string) (*msgpush.MailChannel, error)
 	page func(ctx context.Context, r msgpush.ForwardLogRequest) (*page, error)
 }
 
-// A contender is a client for the service, made the way its own users make one.
-type contender struct {
-	name string
-	ours bool
-	new  func(baseURL string, transport http.RoundTripper) (caller, error)
+// A client is a client of the service, made as its users would make it.
+type client struct {
+	name      string
+	isMsgpush bool
+	new       func(baseURL string, transport http.RoundTripper) (caller, error)
 }
 
 const (
-	nameFloor = "net/http + encoding/json"
-	nameTwice = "envelope first, data second"
-	nameOurs  = "msgpush"
-	nameSonic = "msgpush + sonic"
-	nameGoccy = "msgpush + goccy/go-json"
+	nameBaseline = "net/http + encoding/json"
+	nameTwice    = "envelope first, data second"
+	nameMsgpush  = "msgpush"
+	nameSonic    = "msgpush + sonic"
+	nameGoccy    = "msgpush + goccy/go-json"
 )
 
-// contenders returns all contenders, the floor first.
-func contenders() []contender {
-	return []contender{
-		{name: nameFloor, new: machineryOf(newFloor)},
+// clients returns all clients, the baseline first.
+func clients() []client {
+	return []client{
+		{name: nameBaseline, new: envelopeClient(newBaseline)},
 		{name: nameTwice, new: newTwice},
-		{name: "godo", new: machineryOf(newGodo)},
-		{name: "hcloud-go", new: machineryOf(newHcloud)},
-		{name: "gitlab client-go", new: machineryOf(newGitlab)},
-		{name: "go-github", new: machineryOf(newGithub)},
-		{name: "resty", new: machineryOf(newResty)},
-		{name: nameOurs, ours: true, new: ours()},
-		{name: nameSonic, ours: true, new: ours(msgpush.WithUnmarshal(sonic.ConfigStd.Unmarshal))},
-		{name: nameGoccy, ours: true, new: ours(msgpush.WithUnmarshal(goccy.Unmarshal))},
+		{name: "godo", new: envelopeClient(newGodo)},
+		{name: "hcloud-go", new: envelopeClient(newHcloud)},
+		{name: "gitlab client-go", new: envelopeClient(newGitlab)},
+		{name: "go-github", new: envelopeClient(newGithub)},
+		{name: "resty", new: envelopeClient(newResty)},
+		{name: nameMsgpush, isMsgpush: true, new: msgpushClient()},
+		{name: nameSonic, isMsgpush: true, new: msgpushClient(msgpush.WithUnmarshal(sonic.ConfigStd.Unmarshal))},
+		{name: nameGoccy, isMsgpush: true, new: msgpushClient(msgpush.WithUnmarshal(goccy.Unmarshal))},
 	}
 }
 
-func newClient(baseURL string, transport http.RoundTripper, opts ...msgpush.Option) (*msgpush.Client, error) {
+func newMsgpushClient(baseURL string, transport http.RoundTripper, opts ...msgpush.Option) (*msgpush.Client, error) {
 	opts = append(opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 	return msgpush.NewClient(baseURL, accessKey, opts...)
 }
 
-func ours(opts ...msgpush.Option) func(string, http.RoundTripper) (caller, error) {
+func msgpushClient(opts ...msgpush.Option) func(string, http.RoundTripper) (caller, error) {
 	return func(baseURL string, transport http.RoundTripper) (caller, error) {
-		client, err := newClient(baseURL, transport, opts...)
+		client, err := newMsgpushClient(baseURL, transport, opts...)
 		if err != nil {
 			return caller{}, err
 		}
@@ -85,15 +85,15 @@ func ours(opts ...msgpush.Option) func(string, http.RoundTripper) (caller, error
 	}
 }
 
-// machinery is how a client sends a request and decodes its answer into v, which
-// is what all of its methods are made of. A GET has a query, a POST a body.
-type machinery func(ctx context.Context, method, path string, query, body, v any) error
+// A doFunc sends a request and decodes the response into v, as the methods of a
+// client do. A GET has a query, a POST has a body.
+type doFunc func(ctx context.Context, method, path string, query, body, v any) error
 
-// machineryOf makes a contender of a client's machinery. The answer is decoded
-// straight into the envelope, whose code is then checked.
-func machineryOf(newMachinery func(string, http.RoundTripper) (machinery, error)) func(string, http.RoundTripper) (caller, error) {
+// envelopeClient returns a function that makes a caller, which decodes a response
+// into the envelope and then checks the code.
+func envelopeClient(newDo func(string, http.RoundTripper) (doFunc, error)) func(string, http.RoundTripper) (caller, error) {
 	return func(baseURL string, transport http.RoundTripper) (caller, error) {
-		do, err := newMachinery(baseURL, transport)
+		do, err := newDo(baseURL, transport)
 		return caller{
 			mail: func(ctx context.Context, id string) (*msgpush.MailChannel, error) {
 				var env msgpush.Envelope[msgpush.MailChannel]
@@ -113,10 +113,10 @@ func machineryOf(newMachinery func(string, http.RoundTripper) (machinery, error)
 	}
 }
 
-// newTwice is the floor, but for decoding: the envelope first and, when its code
-// is known, its data.
+// newTwice is like the baseline, but decodes the envelope first, checks its code,
+// and then decodes its data.
 func newTwice(baseURL string, transport http.RoundTripper) (caller, error) {
-	do, err := newFloor(baseURL, transport)
+	do, err := newBaseline(baseURL, transport)
 	return caller{
 		mail: func(ctx context.Context, id string) (*msgpush.MailChannel, error) {
 			return decodeTwice[msgpush.MailChannel](ctx, do, http.MethodGet, mailDetailPath, mailQuery{id}, nil)
@@ -127,7 +127,7 @@ func newTwice(baseURL string, transport http.RoundTripper) (caller, error) {
 	}, err
 }
 
-func decodeTwice[T any](ctx context.Context, do machinery, method, path string, query, body any) (*T, error) {
+func decodeTwice[T any](ctx context.Context, do doFunc, method, path string, query, body any) (*T, error) {
 	var env msgpush.Envelope[json.RawMessage]
 	if err := do(ctx, method, path, query, body, &env); err != nil {
 		return nil, err

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"time"
+
+	"example.com/msgpush"
+)
+
+// An iterateFunc returns an iterator over the records of a service.
+type iterateFunc func() iter.Seq2[msgpush.ForwardLog, error]
+
+// An iterator is a way to iterate over a list.
+type iterator struct {
+	name string
+	new  func(*service) (iterateFunc, error)
+}
+
+const (
+	withIDs    = "msgpush"
+	withoutIDs = "msgpush without ids"
+)
+
+// pageLoop fetches one page after another until the last, as users of a client
+// without iterators do.
+func pageLoop(c client) iterator {
+	return iterator{c.name, func(s *service) (iterateFunc, error) {
+		call, err := c.new("http://service.example.com", s)
+		return func() iter.Seq2[msgpush.ForwardLog, error] {
+			return func(yield func(msgpush.ForwardLog, error) bool) {
+				r := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 1, PageSize: s.pageSize}}
+				for {
+					p, err := call.page(context.Background(), r)
+					if err != nil {
+						yield(msgpush.ForwardLog{}, err)
+						return
+					}
+					for _, record := range p.List {
+						if !yield(record, nil) {
+							return
+						}
+					}
+					if r.Current >= p.Pages {
+						return
+					}
+					r.Current++
+				}
+			}
+		}, err
+	}}
+}
+
+// msgpushIterator iterates with a [msgpush.Lister].
+func msgpushIterator(name string, id func(msgpush.ForwardLog) int64, opts ...msgpush.ListOption) iterator {
+	return iterator{name, func(s *service) (iterateFunc, error) {
+		client, err := newMsgpushClient("http://service.example.com", s)
+		fetch := func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+			return client.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: r})
+		}
+		return func() iter.Seq2[msgpush.ForwardLog, error] {
+			list := msgpush.Lister[msgpush.ForwardLog]{Fetch: fetch, ID: id}
+			return list.All(context.Background(), msgpush.PageRequest{PageSize: s.pageSize}, opts...)
+		}, err
+	}}
+}
+
+func recordID(r msgpush.ForwardLog) int64 { return r.ID }
+
+func prefetchIterator(n int) iterator {
+	return msgpushIterator(prefetchName(n), recordID, msgpush.Prefetch(n))
+}
+
+func prefetchName(n int) string { return fmt.Sprintf("msgpush, Prefetch(%d)", n) }
+
+// iterators returns the iterators that are compared with a slow service.
+func iterators() []iterator {
+	var all []iterator
+	for _, c := range clients() {
+		if !c.isMsgpush {
+			all = append(all, pageLoop(c))
+		}
+	}
+	for _, n := range []int{0, 1, 4, 8} {
+		all = append(all, prefetchIterator(n))
+	}
+	return all
+}
+
+// iteration compares iterations over the list of a service that delays each page.
+func iteration(t times) (*experiment, error) {
+	e := &experiment{
+		title:      fmt.Sprintf("Iteration: %d × 50 records, %v per page", t.iterationPages, t.delay),
+		metrics:    []metric{{"time", duration}},
+		concurrent: true,
+	}
+	s, err := newService(t.iterationPages, 50, t.delay)
+	if err != nil {
+		return nil, err
+	}
+	return e, e.add(s, iterators(), iterationTime)
+}
+
+// add adds an entry for each iterator.
+func (e *experiment) add(s *service, iterators []iterator, measure func(*service, iterateFunc) (measurement, error)) error {
+	for _, it := range iterators {
+		iterate, err := it.new(s)
+		if err != nil {
+			return err
+		}
+		e.entries = append(e.entries, &entry{name: it.name, run: func() (measurement, error) {
+			return measure(s, iterate)
+		}})
+	}
+	return nil
+}
+
+// iterationTime measures the time of one iteration.
+func iterationTime(s *service, iterate iterateFunc) (measurement, error) {
+	start := time.Now()
+	err := readAll(s, iterate, nil)
+	return measurement{"time": time.Since(start).Seconds()}, err
+}
+
+// readAll iterates to the end of a list and checks that no record is missing. It
+// calls atLast, if not nil, when the last record is yielded.
+func readAll(s *service, iterate iterateFunc, atLast func()) error {
+	got, want := 0, s.pages*s.pageSize
+	for record, err := range iterate() {
+		if err != nil {
+			return err
+		}
+		if record.ID != int64(firstID+got) {
+			return fmt.Errorf("record %d has the id %d", got, record.ID)
+		}
+		if got++; got == want && atLast != nil {
+			atLast()
+		}
+	}
+	if got != want {
+		return fmt.Errorf("%d of %d records", got, want)
+	}
+	return nil
+}
+
+const (
+	heldPerRecord = "bytes held per record"
+	timePerPage   = "time per page"
+)
+
+// memory compares the memory in use at the end of an iteration over many records.
+func memory(t times) (*experiment, error) {
+	e := &experiment{
+		title:   fmt.Sprintf("Memory: iteration over %d × 1,000 records", t.memoryPages),
+		metrics: []metric{{heldPerRecord, func(b float64) string { return fmt.Sprintf("%.2f", b) }}},
+	}
+	s, err := newService(t.memoryPages, 1000, 0)
+	if err != nil {
+		return nil, err
+	}
+	iterators := []iterator{msgpushIterator(withIDs, recordID), msgpushIterator(withoutIDs, nil)}
+	return e, e.add(s, iterators, func(s *service, iterate iterateFunc) (measurement, error) {
+		before, held := heap(), 0.0
+		err := readAll(s, iterate, func() { held = heap() - before })
+		return measurement{heldPerRecord: max(0, held) / float64(s.pages*s.pageSize)}, err
+	})
+}
+
+// heap returns the number of bytes in use.
+func heap() float64 {
+	runtime.GC()
+	runtime.GC() // a sync.Pool keeps its values for one collection
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// growth measures iterations over the given number of pages, without a delay.
+func growth(pages int, t times) (*experiment, error) {
+	e := &experiment{
+		title:   fmt.Sprintf("Growth: iteration over %d × 50 records", pages),
+		metrics: []metric{{timePerPage, duration}, {"bytes held", kilobytes}},
+	}
+	s, err := newService(pages, 50, 0)
+	if err != nil {
+		return nil, err
+	}
+	iterators := []iterator{pageLoop(clients()[0]), msgpushIterator(withIDs, recordID), msgpushIterator(withoutIDs, nil), prefetchIterator(8)}
+	return e, e.add(s, iterators, func(s *service, iterate iterateFunc) (measurement, error) {
+		before, held := heap(), 0.0
+		if err := readAll(s, iterate, func() { held = heap() - before }); err != nil {
+			return nil, err
+		}
+		runtime.GC()
+		read := 0
+		start := time.Now()
+		for ; read < t.growthPages[len(t.growthPages)-1]; read += s.pages {
+			if err := readAll(s, iterate, nil); err != nil {
+				return nil, err
+			}
+		}
+		return measurement{
+			timePerPage:  time.Since(start).Seconds() / float64(read),
+			"bytes held": max(0, held),
+		}, nil
+	})
+}
