@@ -120,9 +120,9 @@ func BenchmarkIteration(b *testing.B) {
 	}
 }
 
-// inUse returns how many bytes are in use, those in pools too.
+// inUse returns the number of bytes in use, including values in pools.
 func inUse() uint64 {
-	runtime.GC() // which a pool survives once
+	runtime.GC() // a sync.Pool keeps its values for one collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

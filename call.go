@@ -84,9 +84,9 @@ type call struct {
 	response response      // of the last attempt, zero if there was none
 	failure  failure       // of the last attempt that failed
 	wait     time.Duration // before the next attempt
-	// credit is what the retry quota gets if the current attempt has no retryable
-	// failure, in tenths of a retry: 1 for the first attempt, 10 for a retry, which has
-	// taken them.
+	// credit is added to the retry quota if the current attempt has no retryable
+	// failure, in tenths of a retry: 1 for the first attempt, 10 for a retry, which
+	// has taken 10 from the quota.
 	credit int
 
 	cachedRedactor *redactor // for keys, nil if not needed yet
@@ -326,8 +326,8 @@ func (c *call) incompleteError(what string, err error, text string) *RequestErro
 }
 
 // causeText returns the text of err. If err wraps the error of another call, such as
-// one of the same errgroup, the text omits the operation and attempts of that call,
-// which could be confused with those of this call.
+// one of the same errgroup, the text omits the operation and attempts of the other
+// call, so that only the operation and attempts of this call appear.
 func causeText(err error) string {
 	text := err.Error()
 	if other, ok := errors.AsType[failure](err); ok {

@@ -8,7 +8,7 @@ import "fmt"
 // # Model
 //
 // Page n holds the records at the offsets from (n-1)·S up to, but not including,
-// n·S. Offsets count from 0 and are those of the moment of the response. S is
+// n·S. Offsets count from 0 and are valid at the moment of the response. S is
 // the page size. The response also reports the total, which is the length of the
 // list at that moment, and the number of pages. The list changes between
 // responses, so records drift to other offsets.

@@ -168,13 +168,13 @@ func ExampleClient_MPAll() {
 		}
 		if channel.Alias == "weather" {
 			fmt.Println(channel.ID, channel.NickName)
-			break // no other page is asked for
+			break // no further page is fetched
 		}
 	}
 	// Output: 203 Météo du jour
 }
 
-// The pages of a list tell how far a walk has come.
+// Pages report the progress of an iteration.
 func ExampleClient_ForwardLogPages() {
 	client, done := exampleClient()
 	defer done()
@@ -194,7 +194,6 @@ func ExampleClient_ForwardLogPages() {
 	// 64 of 64 records, 100 %
 }
 
-// Any list can be walked, here one of a Call with a record type of one's own.
 func ExampleClient_ForwardRulePages() {
 	client, done := exampleClient()
 	defer done()
@@ -240,8 +239,8 @@ func ExamplePrefetch() {
 		}
 		records++
 	}
-	fmt.Println(records, "records, asked for side by side")
-	// Output: 64 records, asked for side by side
+	fmt.Println(records, "records, prefetched")
+	// Output: 64 records, prefetched
 }
 
 // A Lister iterates over a list that has no method, or into another record type.

@@ -75,8 +75,8 @@ func Prefetch(n int) ListOption {
 //
 // Limitation: if insertions equal deletions between two responses, the total does
 // not change, and records may be missed. With [Prefetch], consecutive responses are
-// those of consecutive pages; the service may have made them in another order, with
-// more changes between them.
+// the responses to requests for consecutive pages. The service may have made them in
+// another order, with more changes between them.
 //
 // Remembering the ids takes less than 1 byte per record if they are consecutive,
 // and up to 48 bytes if they are random. Without an ID function, memory use is

@@ -37,8 +37,8 @@ func response(r *http.Request, status int, body string, headers ...string) *http
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r}
 }
 
-// A script is an in-memory transport. It answers the n-th request with the n-th
-// step, and every request after the last step with the last step. It records the
+// A script is an in-memory transport. It responds to the n-th request with the
+// n-th step, and to every request after the last step with the last step. It records the
 // time of each request.
 type script struct {
 	start time.Time
@@ -189,7 +189,7 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 		{"HTML page", okBody("<html>"), false, decode},
 		{"envelope without a code", okBody(`{}`), false, decode},
 		{"body over the limit", reading(200, func(*http.Request) io.Reader { return endless{} }), false, request},
-		{"redirect to what is not a URL", status(302, "Location", "http://%zz"), false, request},
+		{"redirect to an invalid URL", status(302, "Location", "http://%zz"), false, request},
 		{"TLS alert", failing(&net.OpError{Op: "remote error", Err: errors.New("tls: protocol version not supported")}), false, request},
 		{"plain HTTP on an HTTPS port", failing(http.ErrSchemeMismatch), false, request},
 		{"certificate that is not trusted", failing(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), false, request},
@@ -574,8 +574,8 @@ func TestTheLastFailureIsReturned(t *testing.T) {
 	}
 }
 
-// quotaUsedUp is part of the text of an error after which a retry was not made for
-// want of quota.
+// quotaUsedUp is in the error text if a retry was not made because the retry quota
+// was used up.
 const quotaUsedUp = "no retry: the retry quota is used up"
 
 // A quotaClient is a client with a retry quota and the requests that it has sent.

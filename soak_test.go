@@ -142,7 +142,7 @@ func pageOfLogs(records int) string {
 	return fmt.Sprintf(`{"code":200,"msg":"ok","data":{"pageNum":1,"pageSize":%d,"total":%d,"pages":1,"list":[%s]}}`, records, records, strings.Join(list, ","))
 }
 
-// A call of a list allocates no more than a program that uses net/http, io.ReadAll
+// A list call allocates no more than a program that uses net/http, io.ReadAll
 // and json.Unmarshal. A call with a short response allocates a few times as much.
 func TestCallAllocatesLittle(t *testing.T) {
 	for _, tt := range []struct {

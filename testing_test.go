@@ -15,15 +15,14 @@ import (
 	"example.com/msgpush"
 )
 
-// testKey is long enough, and unlike anything else, to be found wherever it
-// should not be.
+// testKey is unique, so that tests find it in any text that leaks it.
 const testKey = "ak-7Qx9-never-to-be-seen"
 
-// noRetries is the policy of clients whose retries are not what is tested.
+// noRetries is the policy of clients in tests that do not test retries.
 var noRetries = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
 
 // newClient returns a client of a service below the path prefix /gateway that
-// answers with h. Without an option that says otherwise it tries once.
+// responds with h. By default, it does not retry.
 func newClient(t testing.TB, h http.HandlerFunc, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	server := httptest.NewServer(http.StripPrefix("/gateway", h))
@@ -31,8 +30,8 @@ func newClient(t testing.TB, h http.HandlerFunc, opts ...msgpush.Option) *msgpus
 	return newClientAt(t, server.URL+"/gateway", opts...)
 }
 
-// newClientAt returns a client of the service at a URL that, without an option that
-// says otherwise, tries once.
+// newClientAt returns a client of the service at a URL. By default, it does not
+// retry.
 func newClientAt(t testing.TB, baseURL string, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	client, err := msgpush.NewClient(baseURL, testKey, append([]msgpush.Option{noRetries}, opts...)...)
@@ -40,14 +39,14 @@ func newClientAt(t testing.TB, baseURL string, opts ...msgpush.Option) *msgpush.
 	return client
 }
 
-// newClientWithTransport returns a client that sends through a transport in memory and,
-// without an option that says otherwise, tries once.
+// newClientWithTransport returns a client that uses a transport in memory. By
+// default, it does not retry.
 func newClientWithTransport(t testing.TB, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	return newClientAt(t, "http://push.example.com", append([]msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: transport})}, opts...)...)
 }
 
-// respondWith is a service with one answer to everything.
+// respondWith is a service that sends the same response to every request.
 func respondWith(status int, contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -56,20 +55,20 @@ func respondWith(status int, contentType, body string) http.HandlerFunc {
 	}
 }
 
-// respondWithJSON is a service that answers every call with HTTP 200 and a body.
+// respondWithJSON is a service that responds to every call with HTTP 200 and a body.
 func respondWithJSON(body string) http.HandlerFunc {
 	return respondWith(http.StatusOK, "application/json", body)
 }
 
-// receivedRequest is a request as it arrived.
+// A receivedRequest is a request that a service received.
 type receivedRequest struct {
 	Method, Path, Query string
 	Header              http.Header
 	Body                string
 }
 
-// recordRequests is a service that keeps what arrives, and answers with a body. The
-// requests may be read once the calls have returned.
+// recordRequests is a service that records requests and responds with a body. The
+// requests may be read when the calls have returned.
 func recordRequests(body string) (http.HandlerFunc, *[]receivedRequest) {
 	var requests []receivedRequest
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -98,7 +97,7 @@ func readFile(t testing.TB, elem ...string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// specified calls each specified operation in its plainest form.
+// specified calls each specified operation with minimal arguments.
 var specified = map[string]func(*msgpush.Client, context.Context) (any, error){
 	"mail channel detail": func(c *msgpush.Client, ctx context.Context) (any, error) {
 		return c.MailDetail(ctx, "5")

@@ -251,7 +251,7 @@ func TestClientAndFakeServerFitTheFile(t *testing.T) {
 	assert.Len(t, seen, len(paths), "operations")
 }
 
-// The code and the msg of an error response fit, whatever its data is.
+// The code and the msg of an error response fit, with data of any type.
 func TestErrorResponsesFitTheFile(t *testing.T) {
 	for name, data := range map[string]any{
 		"no data": nil, "array": []any{"a", 1}, "bool": false, "number": 4711, "object": map[string]any{"id": "5"}, "string": "text",

@@ -169,7 +169,7 @@ func await(t testing.TB, timeout time.Duration, what string, condition func() bo
 	}
 }
 
-// A service issues access keys and answers calls. A new key invalidates the one
+// A service issues access keys and responds to calls. A new key invalidates the one
 // before it.
 type service struct {
 	*httptest.Server

@@ -449,7 +449,7 @@ func TestSlotsOfStoppedReplicaAreDiscarded(t *testing.T) {
 		return len(service.arrivals) > 50
 	})
 	replicas[0].signal(syscall.SIGSTOP)
-	time.Sleep(1500 * time.Millisecond) // how long it is stopped is the subject
+	time.Sleep(1500 * time.Millisecond) // the test is about the duration of the stop
 	replicas[0].signal(syscall.SIGCONT)
 	sum := load()
 	arrivals, _ := service.reset()
