@@ -128,7 +128,7 @@ func TestErrorResponseKeepsItsData(t *testing.T) {
 	for shape, tt := range tests {
 		for _, status := range []int{200, 400, 500} {
 			t.Run(fmt.Sprint(shape, status), func(t *testing.T) {
-				body := readFile(t, "responses", "refusal_data_"+shape+".json")
+				body := readFile(t, "responses", "error_data_"+shape+".json")
 				client := newClient(t, respondWith(status, "application/json", body))
 				for operation, call := range specified {
 					_, err := call(client, t.Context())

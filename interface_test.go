@@ -349,7 +349,7 @@ func TestOpenAPIExamplesAreTheRecordedBodies(t *testing.T) {
 		files, err := os.ReadDir(filepath.Join("testdata", dir))
 		require.NoError(t, err)
 		for _, file := range files {
-			if name := strings.TrimSuffix(file.Name(), ".json"); !strings.HasPrefix(name, "refusal_") {
+			if name := strings.TrimSuffix(file.Name(), ".json"); !strings.HasPrefix(name, "error_") {
 				want = append(want, dir+"."+name)
 			}
 		}

@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	iterations    = flag.Uint64("iterations", 4000, "number of random iterations to check")
-	iterationSeed = flag.Uint64("iterationseed", 0, "check only the iteration with this seed")
+	iterations    = flag.Uint64("walks", 4000, "number of random iterations to check")
+	iterationSeed = flag.Uint64("walkseed", 0, "check only the iteration with this seed")
 )
 
 // A changingService is a service whose list changes at random. Between two
@@ -166,7 +166,7 @@ func (s *changingService) changeUntil(done <-chan struct{}) {
 
 // TestDeliversStableRecordsExactlyOnce checks random iterations over lists that
 // change. To repeat one: go test -run
-// TestDeliversStableRecords -iterationseed SEED.
+// TestDeliversStableRecords -walkseed SEED.
 func TestDeliversStableRecordsExactlyOnce(t *testing.T) {
 	first, n := uint64(1), *iterations
 	if testing.Short() {
@@ -179,7 +179,7 @@ func TestDeliversStableRecordsExactlyOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			defer func() {
 				if t.Failed() {
-					t.Logf("the iteration with -iterationseed %d failed", seed)
+					t.Logf("the iteration with -walkseed %d failed", seed)
 				}
 			}()
 			checkIteration(t, seed)
