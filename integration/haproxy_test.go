@@ -117,9 +117,8 @@ func down(s *setup) {
 	})
 }
 
-// A GET without a body must not have an empty one over HTTP/2 either: gateways
-// forward it in chunks, and the fake server rejects a GET with a body, as others do.
-// Without retries, the client takes other precautions, so it is tested that way too.
+// A GET must not have an empty body over HTTP/2: these gateways forward it as a
+// chunked body, and the fake server, like others, rejects a GET with a body.
 func TestRequestsWithoutBodyBehindGateways(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
