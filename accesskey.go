@@ -39,7 +39,7 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // expires or is rejected. A zero expiry means that the key does not expire. The
 // source is safe for concurrent use; concurrent callers share one call of fetch.
 //
-// The first call less than early before the expiry starts fetch in the background.
+// The first call made within early of the expiry starts fetch in the background.
 // Until fetch returns, calls get the old key; if it fails, the next call starts
 // another one. There is no timer: early helps only if it is longer than the time
 // between two calls. A negative early is 0. early should be much shorter than the

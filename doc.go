@@ -17,7 +17,7 @@
 //
 // A list operation returns one [Page]. [Client.MPAll], [Client.ForwardRuleAll] and
 // [Client.ForwardLogAll] iterate over all records of a list, also while the list
-// changes; [All] states the promises.
+// changes; [Lister.All] states the promises.
 //
 // # Errors
 //
@@ -43,7 +43,7 @@
 //
 // # Secrets
 //
-// The access key is sent to the host of the base URL only. No error and no log
+// The access key is sent to the host of the base URL only. No error text and no log
 // record contains it. [Secret] hides the passwords of mail channels.
 //
 // Package [example.com/msgpush/msgpushtest] is a fake server for tests.

@@ -135,8 +135,8 @@ type RequestError struct {
 	Operation string
 	// Attempts is the number of attempts that were made.
 	Attempts int
-	// Err is the reason. It wraps the error of the context and its cause, of
-	// net/http, of the limiter or of the source.
+	// Err is the reason. It wraps the error that ended the call: that of the
+	// context and its cause, of net/http, of the rate limiter or of the key source.
 	Err error
 	// Last is the error of the attempt before, if the call ended while it waited
 	// for a retry or during the retry. It is nil, an [*APIError], a [*DecodeError]

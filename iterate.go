@@ -13,8 +13,8 @@ import (
 // ErrInconsistentList is wrapped by the error of an iteration that ended because
 // the responses contradict themselves or each other. The error names the page.
 //
-//   - A page is empty twice in a row, or the response has an earlier page number,
-//     although the response also reports that the page exists.
+//   - The response reports that the requested page exists, but the page is empty twice
+//     in a row or has an earlier page number.
 //   - Iteration reached the last page, but the response reports a larger total.
 //   - Two records of a page have the same id.
 //   - Page after page repeats records, or there are more records than the
@@ -84,8 +84,8 @@ func Prefetch(n int) ListOption {
 //
 // # The end
 //
-// Iteration ends after the last page that the last response reports by its pages
-// or, without pages, by its total. If that response contradicts itself, iteration
+// Iteration ends after the last page according to the latest response: its Pages
+// or, if that is 0, its Total. If that response contradicts itself, iteration
 // yields [ErrInconsistentList] instead. If the service reports neither pages nor
 // total, iteration ends with the first page that has no new record. Without an ID
 // function that is an empty page.

@@ -44,7 +44,8 @@ func (p *Page[T]) fillList() {
 type plainPage[T any] Page[T]
 
 // A PageRequest requests one page of a list. The methods of [Client] replace a
-// field that is 0 by its default. As the Body of a [Call] it is sent unchanged.
+// field that is 0 by its default. A PageRequest that is the Body of a [Call] is
+// sent unchanged.
 type PageRequest struct {
 	// Current is the page number. 0 means page 1.
 	Current int `json:"current"`

@@ -18,19 +18,20 @@ import (
 )
 
 // A RetryPolicy says how often a call is attempted and how long it waits between
-// two attempts. A zero field has its default. If only MinWait is set, MaxWait is at
-// least MinWait; if only MaxWait is set, MinWait is at most MaxWait.
+// two attempts. A zero field has its default. If only one of MinWait and MaxWait is
+// set, the default of the other is adjusted so that MinWait ≤ MaxWait.
 //
 // The wait before the n-th retry is random between 0 and MinWait·2ⁿ⁻¹, at most
 // MaxWait. If a response with HTTP status 429 or 503 has a Retry-After header, the
 // requested wait is added. After a 429 without the header, 1 s is added, at most
-// MaxWait. With the defaults, a call retries for 6 s on average and for at most 13
-// s. If the wait would end after the deadline of the context, the call returns its
-// failure immediately.
+// MaxWait. With the defaults, the random waits of a call add up to 6 s on average
+// and to 13 s at most. If the wait would end after the deadline of the context, the
+// call returns its failure immediately.
 //
-// A failure is retryable if there was no complete response, if the JSON of an HTTP 200
-// response ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or
-// 504. TLS errors, bodies that are too large and a proxy's rejection are not retryable.
+// A failure is retryable if there was no complete response, if the JSON of an HTTP
+// 200 response ends too early, or if the HTTP status is 408, 425, 429, 500, 502,
+// 503 or 504. Untrusted certificates, TLS alerts, bodies that are too large or
+// badly compressed, and a proxy's rejection with status 4xx are not retryable.
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call. The default is 7; 1
 	// disables retries. It must not be negative.
@@ -48,11 +49,11 @@ type RetryPolicy struct {
 	// limits the load that an outage adds. The default is 1,000; a negative Quota
 	// means no limit.
 	//
-	// The calls of a client share the quota. A retry takes one. It gives it back if
-	// it succeeds, if it fails with a failure that is not retryable, or if it is
-	// cancelled. A call whose first attempt has no retryable failure gives back a
-	// tenth. While none is left, a call returns its failure immediately, and the
-	// error says so.
+	// The calls of a client share the quota. A retry takes one unit of the quota.
+	// It returns the unit if it succeeds, if it fails with a failure that is not
+	// retryable, or if it is cancelled. A call whose first attempt has no retryable
+	// failure gives back a tenth. While none is left, a call returns its failure
+	// immediately, and the error says so.
 	Quota int
 }
 

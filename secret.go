@@ -15,7 +15,7 @@ import (
 
 const redacted = "[redacted]"
 
-// A Secret is a string that neither prints nor encodes: fmt, log/slog, JSON, XML
+// A Secret is a string that is never printed or encoded: fmt, log/slog, JSON, XML
 // and YAML show "[redacted]". string(s) is the value. go-querystring sends the
 // value in a query.
 //

@@ -58,8 +58,8 @@
 //	})
 //
 // Make the server inside the bubble, with the bubble's t, and use it only there.
-// Code that calls [msgpush.NewClient] itself gets the connection from
-// [Server.HTTPClient], by [msgpush.WithHTTPClient].
+// Code that calls [msgpush.NewClient] itself must pass the result of
+// [Server.HTTPClient] to [msgpush.WithHTTPClient].
 //
 // A background fetch of [msgpush.CachedAccessKey] must have ended when the test
 // function returns: let the test sleep longer than a fetch takes.

@@ -140,9 +140,9 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.tr
 
 // Client returns a new client of the server. By default
 //
-//   - it sends the access key that the server accepts now, also after that key is
-//     replaced;
-//   - it takes [CodeAccessKey] for a rejected key;
+//   - it always sends the access key that the server accepts when Client is called,
+//     even after SetAccessKey has replaced it;
+//   - it treats [CodeAccessKey] as a rejected key;
 //   - its retries wait for milliseconds, so that a call fails within about 0.1 s of an
 //     outage, except that it honours a Retry-After header and waits a second after a
 //     429 without one;
