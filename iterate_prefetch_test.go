@@ -113,17 +113,22 @@ func TestStepBackCancelsPrefetches(t *testing.T) {
 		var mu sync.Mutex
 		ids, cancelled := numbers(100), 0
 		f := func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
-			if r.Current > 3 && len(ids) == 100 {
+			mu.Lock()
+			beforeStepBack := len(ids) == 100
+			mu.Unlock()
+			if r.Current > 3 && beforeStepBack {
 				<-ctx.Done()
 				mu.Lock()
 				defer mu.Unlock()
 				cancelled++
 				return nil, ctx.Err()
 			}
+			if r.Current == 3 {
+				synctest.Wait() // for the requests of the other pages, without the mutex that they need
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if r.Current == 3 {
-				synctest.Wait()
 				ids = numbers(100)[5:]
 			}
 			return pageOf(ids, r), ctx.Err()
