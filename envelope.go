@@ -38,7 +38,7 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, dataRequired 
 	}
 	var env Envelope[*T]
 	if err := unmarshal(body, &env); err != nil {
-		return nil, describe(err, len(body), dataRequired)
+		return nil, describe(err, dataRequired)
 	}
 	if env.Code != codeSuccess {
 		return nil, errNotSuccess
@@ -115,7 +115,7 @@ func (c *call) apiError(r *response, env rawEnvelope, isEnvelope bool) *APIError
 // describe returns an error that names the expected and the actual JSON, and wraps
 // err, whose own text may quote the body. Unless the type decoded into is one
 // of this package, its fields are not named: the name could be the key of a map.
-func describe(err error, length int, isOwnType bool) error {
+func describe(err error, isOwnType bool) error {
 	text := fmt.Sprintf("expected a JSON envelope, but the decoder returned an error (%T)", err)
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		field, kind := typeErr.Field, typeErr.Value
@@ -124,8 +124,8 @@ func describe(err error, length int, isOwnType bool) error {
 		}
 		kind, _, _ = strings.Cut(kind, " ") // the value follows
 		text = strings.TrimPrefix(fmt.Sprintf("%s: expected %s, found %s", field, typeErr.Type.Kind(), kind), ": ")
-	} else if syntaxErr, ok := errors.AsType[*json.SyntaxError](err); ok {
-		text = fmt.Sprintf("expected a JSON envelope, found invalid JSON at byte %d of %d", syntaxErr.Offset, length)
+	} else if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		text = "expected a JSON envelope, found invalid JSON" // the offset depends on the version of encoding/json
 	}
 	return &opaqueError{text, err}
 }

@@ -315,11 +315,11 @@ func TestUndecodableResponses(t *testing.T) {
 		name, contentType, body string
 		want                    []string
 	}{
-		{"HTML", "text/html; charset=utf-8", "<html>" + secret, []string{"expected a JSON envelope, found invalid JSON at byte ", `content type "text/html; charset=utf-8"`}},
+		{"HTML", "text/html; charset=utf-8", "<html>" + secret, []string{"expected a JSON envelope, found invalid JSON", `content type "text/html; charset=utf-8"`}},
 		{"empty", "", "", []string{"the JSON ends too early, after"}},
 		{"white space", "text/plain", " \n", []string{"the JSON ends too early, after", `content type "text/plain"`}},
 		{"cut", "application/json", `{"code":200,"data":{"password":"` + secret, []string{"the JSON ends too early, after 39 bytes"}},
-		{"text after the envelope", "application/json", `{"code":200,"data":{}} ` + secret, []string{"expected a JSON envelope, found invalid JSON at byte "}},
+		{"text after the envelope", "application/json", `{"code":200,"data":{}} ` + secret, []string{"expected a JSON envelope, found invalid JSON"}},
 		{"null", "application/json", `null`, []string{"expected an envelope with a code, found none"}},
 		{"array", "application/json", `["` + secret + `"]`, []string{"expected struct, found array"}},
 		{"string", "application/json", `"` + secret + `"`, []string{"expected struct, found string"}},

@@ -269,7 +269,7 @@ func TestErrorTexts(t *testing.T) {
 		},
 		{
 			"HTML", memoryReply(200, "<html>", "Content-Type", "text/html"), nil,
-			`HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON at byte N of 6 (content type "text/html"; 1 attempt)`,
+			`HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "text/html"; 1 attempt)`,
 		},
 		{"empty body", memoryReply(200, ""), nil, "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes (3 attempts)"},
 		{"no connection", transportThatFails(errors.New("no route")), nil, "no response from http://push.example.com: no route (3 attempts)"},
@@ -290,7 +290,7 @@ func TestErrorTexts(t *testing.T) {
 				}, tt.opts...)
 				_, err := newClientWithTransport(t, tt.transport, opts...).MailDetail(ctx, "1")
 				require.Error(t, err)
-				text := strings.NewReplacer("byte 0", "byte N", "byte 1", "byte N").Replace(err.Error()) // the engines count differently
+				text := err.Error()
 				assert.Equal(t, "msgpush: mail channel detail: "+tt.want, text)
 			})
 		})

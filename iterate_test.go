@@ -436,10 +436,10 @@ func TestNeverStepsBackWithoutIDs(t *testing.T) {
 		require.NoError(t, err)
 		assert.Less(t, len(got), 200, "records are missed")
 		if prefetch > 0 {
-			slices.Sort(log.pages)
+			slices.Sort(log.pages) // pages are prefetched in any order, and cancelled at the end
 		}
-		for i, number := range log.pages {
-			assert.Equal(t, i+1, number, "each page is requested once, in order")
+		for i, number := range log.pages[1:] {
+			assert.Less(t, log.pages[i], number, "a page is requested again")
 		}
 	}
 }

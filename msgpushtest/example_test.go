@@ -512,13 +512,13 @@ func ExampleHTML() {
 	callWith(msgpushtest.HTML())
 	callWith(msgpushtest.HTML().WithStatus(502))
 	// Output:
-	// msgpush: official-account channel list: HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON at byte 1 of 105 (content type "text/html; charset=utf-8"; 1 attempt)
+	// msgpush: official-account channel list: HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "text/html; charset=utf-8"; 1 attempt)
 	// msgpush: official-account channel list: HTTP 502 Bad Gateway: <!DOCTYPE html> <html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html> (1 attempt)
 }
 
 func ExampleGarbage() {
 	callWith(msgpushtest.Garbage())
-	// Output: msgpush: official-account channel list: HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON at byte 1 of 12 (content type "application/json"; 1 attempt)
+	// Output: msgpush: official-account channel list: HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "application/json"; 1 attempt)
 }
 
 func ExampleRedirect() {
