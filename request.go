@@ -85,7 +85,9 @@ var parentSegment = regexp.MustCompile(`(^|[/\\])\.\.([/\\;]|$)`)
 // escapePath escapes the bytes that a URL path cannot contain and keeps existing
 // escapes. net/url would decode all escapes of a path that has such a byte.
 func escapePath(path string) string {
-	mustEscape := func(r rune) bool { return r == ' ' || r > 0x7f || strings.ContainsRune("\"<>\\^`{|}", r) }
+	mustEscape := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r == ' ' || r > 0x7f || strings.ContainsRune("\"<>\\^`{|}", r))
+	}
 	if !strings.ContainsFunc(path, mustEscape) {
 		return path
 	}
@@ -132,10 +134,7 @@ func (c *Client) newRequest(ctx context.Context, r Request) (*retryablehttp.Requ
 // newHeader returns the header of an attempt (part 5 of the API document). Attempts
 // share no header: net/http may still read the header of an attempt that has failed.
 func (c *Client) newHeader(r Request, key Secret) http.Header {
-	h := make(http.Header, 4)
-	h.Set(headerAccessKey, string(key))
-	h.Set("Accept", contentTypeJSON)
-	h.Set("User-Agent", c.userAgent)
+	h := http.Header{headerAccessKey: {string(key)}, "Accept": {contentTypeJSON}, "User-Agent": {c.userAgent}}
 	if r.Method == http.MethodPost || r.Body != nil {
 		h.Set("Content-Type", contentTypeJSON)
 	}
