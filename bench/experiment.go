@@ -92,7 +92,7 @@ func (e *entry) summary(value func(measurement) float64) benchmath.Summary {
 // print writes a table in Markdown: for each metric the median and the ratio to the
 // baseline.
 func (e *experiment) print(w io.Writer) {
-	fmt.Fprintf(w, "### %s\n\n|", e.title)
+	fmt.Fprintf(w, "## %s\n\n|", e.title)
 	for _, m := range e.metrics {
 		fmt.Fprintf(w, " | %s | ratio", m.name)
 	}

@@ -28,7 +28,7 @@ func (g goal) String() string {
 }
 
 func (s *suite) printGoals(w io.Writer) {
-	fmt.Fprint(w, "### Goals\n\n| metric | goal | measured | |\n| --- | --- | --: | --- |\n")
+	fmt.Fprint(w, "## Goals\n\n| metric | goal | measured | |\n| --- | --- | --: | --- |\n")
 	for _, g := range s.goals() {
 		fmt.Fprintln(w, g)
 	}

@@ -4,13 +4,12 @@
 package main
 
 import (
+	"bytes"
 	"flag"
-	"fmt"
 	"io"
 	"log"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -27,18 +26,17 @@ func main() {
 	}
 	flag.IntVar(&t.rounds, "rounds", 10, "number of measurement rounds")
 	dir := flag.String("o", ".", "the `directory` for iteration.svg and growth.svg")
-	readme := flag.String("readme", "", "replace the tables in this Markdown `file`")
 	flag.Parse()
 	if t.rounds < 1 || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(t, *dir, *readme, os.Stdout); err != nil {
+	if err := run(t, *dir, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(t times, dir, readme string, out io.Writer) error {
+func run(t times, dir string, out io.Writer) error {
 	s, err := newSuite(t)
 	if err != nil {
 		return err
@@ -51,38 +49,13 @@ func run(t times, dir, readme string, out io.Writer) error {
 			}
 		}
 	}
-	var tables strings.Builder
+	var tables bytes.Buffer
 	s.print(&tables)
-	if _, err := io.WriteString(out, tables.String()); err != nil {
+	if _, err := tables.WriteTo(out); err != nil {
 		return err
 	}
 	if err := plotIteration(s.iteration, filepath.Join(dir, "iteration.svg")); err != nil {
 		return err
 	}
-	if err := plotGrowth(s.growth, t.growthPages, filepath.Join(dir, "growth.svg")); err != nil {
-		return err
-	}
-	if readme == "" {
-		return nil
-	}
-	return replaceTables(readme, tables.String())
-}
-
-// The lines before and after the tables in a README.
-const (
-	tablesBegin = "<!-- tables: begin -->\n"
-	tablesEnd   = "<!-- tables: end -->\n"
-)
-
-func replaceTables(file, tables string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	before, rest, begins := strings.Cut(string(text), tablesBegin)
-	_, after, ends := strings.Cut(rest, tablesEnd)
-	if !begins || !ends {
-		return fmt.Errorf("%s must contain the lines %q and %q, in this order", file, tablesBegin, tablesEnd)
-	}
-	return os.WriteFile(file, []byte(before+tablesBegin+tables+tablesEnd+after), 0o666)
+	return plotGrowth(s.growth, t.growthPages, filepath.Join(dir, "growth.svg"))
 }

@@ -75,6 +75,7 @@ func (s *suite) experiments() []*experiment {
 }
 
 func (s *suite) print(w io.Writer) {
+	fmt.Fprintf(w, "# Measurements with %s\n\n", strings.Replace(runtime.Version(), "go", "Go ", 1))
 	fmt.Fprintf(w, "%s, %d rounds, %s\n\n", time.Now().Format(time.DateOnly), s.rounds, machine())
 	fmt.Fprintf(w, "%s\n\n", versions())
 	s.printGoals(w)
@@ -83,7 +84,7 @@ func (s *suite) print(w io.Writer) {
 	}
 }
 
-// machine describes the Go version, the CPU and the platform.
+// machine describes the CPU and the platform.
 func machine() string {
 	cpu := "unknown CPU"
 	if f, err := os.Open("/proc/cpuinfo"); err == nil {
@@ -95,7 +96,7 @@ func machine() string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s, %d CPUs (%s), %s/%s", runtime.Version(), runtime.GOMAXPROCS(0), cpu, runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%d CPUs (%s), %s/%s", runtime.GOMAXPROCS(0), cpu, runtime.GOOS, runtime.GOARCH)
 }
 
 // versions lists the versions of the compared modules.
