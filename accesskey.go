@@ -8,8 +8,8 @@ import (
 )
 
 // An AccessKeySource returns the access key of each attempt. The API document does
-// not show how a key is obtained or how long it is valid. A source must be safe for
-// concurrent use.
+// not specify how to obtain a key or how long a key is valid. A source must be safe
+// for concurrent use.
 type AccessKeySource interface {
 	// AccessKey returns the key to send. It is called before each attempt, after the
 	// wait for the rate limiter. With a limiter, it is also called before that wait if
@@ -17,10 +17,10 @@ type AccessKeySource interface {
 	//
 	// rejected is the key that the service has rejected in this call, or empty if
 	// it has rejected none. A source that already has another key should return it
-	// without a new fetch. If it returns the rejected key again, the call returns
-	// the error of its last attempt, normally the [*APIError] of the rejection. If
-	// it returns an error, the call fails with a [*RequestError] that wraps the
-	// error.
+	// without a new fetch. If the source returns the rejected key again, the call
+	// returns the error of its last attempt, normally the [*APIError] of the
+	// rejection. If the source returns an error, the call fails with a
+	// [*RequestError] that wraps the error.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 
@@ -35,28 +35,28 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 	return f(ctx, rejected)
 }
 
-// CachedAccessKey returns a source that keeps the key that fetch returns until it
-// expires or is rejected. A zero expiry means that the key does not expire. The
+// CachedAccessKey returns a source that caches the key that fetch returns, until the
+// key expires or is rejected. A zero expiry means that the key does not expire. The
 // source is safe for concurrent use; concurrent callers share one call of fetch.
 //
 // The first call made within early of the expiry starts fetch in the background.
-// Until fetch returns, calls get the old key; if it fails, the next call starts
-// another one. There is no timer: early helps only if it is longer than the time
-// between two calls. A negative early is 0. early should be much shorter than the
+// Until fetch returns, calls get the old key; if fetch fails, the next call starts it
+// again. There is no timer: early has an effect only if it is longer than the time
+// between two calls. A negative early means 0. early should be much shorter than the
 // validity of a key, since otherwise every call starts a fetch.
 //
 // A rejection causes at most one call of fetch. Callers whose key is rejected while
 // fetch runs wait for its result. If fetch returns the rejected key again, later
-// calls get that key, and only another rejection causes another fetch. An error of
-// fetch is returned to all callers that wait for it; the next caller causes another
-// fetch. If fetch panics, the callers that wait for it panic, or the next caller if
-// none waits.
+// calls get that key, and only another rejection causes another fetch. If fetch
+// returns an error, all waiting callers return it, and the next caller causes another
+// fetch. If fetch panics, all waiting callers panic; if no caller waits, the next
+// caller panics.
 //
 // The context of fetch ends after [DefaultTimeout]. It does not end with the context
 // of a caller, since the fetch is shared.
 func CachedAccessKey(fetch func(context.Context) (key string, expires time.Time, err error), early time.Duration) AccessKeySource {
 	c := &keyCache{fetch: fetch, early: early}
-	return AccessKeyFunc(c.accessKey) // a function, so that the key does not print
+	return AccessKeyFunc(c.accessKey) // a function, so that fmt cannot print the key
 }
 
 type keyCache struct {
@@ -108,12 +108,12 @@ func (c *keyCache) accessKey(ctx context.Context, rejected string) (string, erro
 	}
 }
 
-// get returns the key or, if there is none, the fetch to wait for.
+// get returns the key or, if no valid key is cached, the fetch to wait for.
 func (c *keyCache) get(ctx context.Context, rejected string) (string, *keyFetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.key == rejected {
-		c.key = "" // other callers do not get it either
+		c.key = "" // other callers must not get it either
 	}
 	valid := c.key != "" && !c.expiresWithin(0)
 	if c.current != nil && c.current.panic != nil {
@@ -133,11 +133,11 @@ func (c *keyCache) expiresWithin(d time.Duration) bool {
 	return !c.expires.IsZero() && time.Until(c.expires) <= d
 }
 
-// run calls fetch.
+// run calls fetch and stores its result.
 func (c *keyCache) run(ctx context.Context, f *keyFetch) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
-	defer func() { // also if fetch panics or ends its goroutine
+	defer func() { // runs even if fetch panics or calls runtime.Goexit
 		v := recover()
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -42,7 +42,7 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 }
 
 // specified calls an operation that the API document specifies. All of them only
-// read, so they are idempotent, and all have data.
+// read, so they are idempotent, and all return data.
 func specified[T any](ctx context.Context, c *Client, op Operation, query, body any) (*T, error) {
 	r := Request{Method: op.Method, Path: op.Path, Query: query, Body: body, Idempotent: true}
 	return do[T](ctx, c, op.String(), r, true)
@@ -68,13 +68,13 @@ func do[T any](ctx context.Context, c *Client, operation string, r Request, data
 	return data, nil
 }
 
-// A call is the state of one call.
+// A call holds the state of one call.
 type call struct {
 	client    *Client
 	operation string
 	request   Request
 	decode    func(body []byte) error // sets the data of the call
-	trace     connTrace               // of all attempts, not used if the request is idempotent
+	trace     connTrace               // of all attempts; only used if the request is not idempotent
 
 	attempts int
 	started  time.Time // of the last attempt
@@ -89,21 +89,21 @@ type call struct {
 	// has taken 10 from the quota.
 	credit int
 
-	cachedRedactor *redactor // for keys, nil if not needed yet
+	cachedRedactor *redactor // for keys; nil until needed
 }
 
-// A failure is an error with which an attempt may end: an *APIError, a *DecodeError
-// or a *RequestError.
+// A failure is the error of an attempt: an *APIError, a *DecodeError or a
+// *RequestError.
 type failure interface {
 	error
 	summary() string
-	stop(reason string)
+	setStopReason(reason string)
 }
 
-// run makes attempts until one succeeds or there is no reason for another. It calls
-// beforeAttempt for the first attempt; the loop of go-retryablehttp calls it before
-// each retry. The loop calls handleResponse with a response. It calls afterAttempt
-// after the HTTP client, and again after handleResponse.
+// run makes attempts until one succeeds or is not retried. It calls beforeAttempt
+// for the first attempt; the loop of go-retryablehttp calls beforeAttempt before each
+// retry. The loop calls handleResponse with each response. It calls afterAttempt when
+// the HTTP client returns, and again when handleResponse returns.
 func (c *call) run(ctx context.Context) error {
 	if !c.request.Idempotent {
 		ctx = c.trace.withTrace(ctx)
@@ -124,31 +124,31 @@ func (c *call) run(ctx context.Context) error {
 	if err := c.beforeAttempt(req.Request); err != nil {
 		return err
 	}
-	defer func() { c.client.quota.add(c.credit) }() // of a retry that was not made, or that panics
+	defer func() { c.client.quota.add(c.credit) }() // returns the quota of a retry that was not made or that panicked
 	_, err = loop.Do(req)                           //nolint:bodyclose // handleResponse closes it
 	if err == nil {
 		c.finishAttempt(ctx, nil, false)
 		return nil
 	}
 	if _, ok := errors.AsType[failure](err); !ok {
-		return c.abandon(ctx, nil) // the context ended in a wait of the loop; other errors are failures
+		return c.abandon(ctx, nil) // the context ended while the loop waited; all other errors are failures
 	}
 	return err
 }
 
-// beforeAttempt waits for the rate limiter and then takes the access key, so that a
-// call does not send a key that was replaced while it waited. It is called with a
-// copy of the request. If it returns an error, the call ends with it.
+// beforeAttempt waits for the rate limiter and then gets the access key, so that a
+// call does not send a key that was replaced while it waited. For a retry, req is a
+// copy of the request. An error ends the call.
 func (c *call) beforeAttempt(req *http.Request) error {
 	ctx := req.Context()
-	if ended(ctx) {
+	if contextEnded(ctx) {
 		return c.abandon(ctx, nil)
 	}
 	justRejected := c.rejected != "" && c.rejected == c.keys[len(c.keys)-1]
 	if c.client.limiter != nil {
 		if justRejected {
-			// The source learns of the rejection before the wait. Otherwise the calls
-			// ahead in the queue of the limiter would all send the rejected key.
+			// Report the rejection to the source before the wait. Otherwise all calls
+			// ahead in the queue of the limiter would send the rejected key.
 			if _, err := c.accessKey(ctx); err != nil {
 				return err
 			}
@@ -172,15 +172,14 @@ func (c *call) beforeAttempt(req *http.Request) error {
 	return nil
 }
 
-// accessKey returns the key for the next attempt. If it returns an error, the call
-// ends with it. If there is no key other than the rejected one, the error is the failure
-// of the last attempt.
+// accessKey returns the key for the next attempt. An error ends the call. If the
+// source returns the rejected key again, the error is the failure of the last attempt.
 func (c *call) accessKey(ctx context.Context) (Secret, error) {
 	key, err := c.client.accessKey(ctx, string(c.rejected))
 	if err == nil {
 		err = checkHeaderValue(key)
 	}
-	if err != nil || ended(ctx) {
+	if err != nil || contextEnded(ctx) {
 		return "", c.abandon(ctx, fmt.Errorf("access key: %w", err))
 	}
 	if key == string(c.rejected) {
@@ -195,8 +194,8 @@ func (c *call) handleResponse(resp *http.Response) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	buf.Reset()
 	c.response = readResponse(resp, buf, c.client.maxResponseBytes)
-	// A body that failed may still be written to the buffer, and a decoder other than
-	// encoding/json may keep references to it.
+	// A reader that returned an error may still write to the buffer, and a decoder
+	// other than encoding/json may keep references to it.
 	if c.response.err == nil && c.client.unmarshal == nil {
 		defer buffers.Put(buf)
 	}
@@ -212,10 +211,9 @@ func (c *call) handleResponse(resp *http.Response) error {
 // buffers holds buffers for response bodies. Results of calls do not refer to them.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// afterAttempt decides whether there is another attempt, and sets the wait. It is
-// called with the error of the HTTP client or of handleResponse. Without an error, the
-// response has not been read, or the call has succeeded and run finishes the attempt. If
-// it returns an error, the call ends with it.
+// afterAttempt decides whether to retry, and sets the wait. err is the error of the
+// HTTP client or of handleResponse. It is nil before the response is read and after a
+// success; run finishes a successful attempt. A returned error ends the call.
 func (c *call) afterAttempt(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	if err == nil {
 		return false, nil
@@ -226,12 +224,12 @@ func (c *call) afterAttempt(ctx context.Context, resp *http.Response, err error)
 	} else {
 		errors.As(err, &c.failure) // handleResponse returns failures
 	}
-	interrupted := endedBy(ctx, c.failure)
+	interrupted := causedByContext(ctx, c.failure)
 	c.finishAttempt(ctx, c.failure, isTransient(c.failure) && !interrupted)
 	if interrupted {
-		c.failure = previous // Last is the failure of the attempt before
+		c.failure = previous // for Last: the new failure only reports the end of the context
 	}
-	if ended(ctx) {
+	if contextEnded(ctx) {
 		return false, c.abandon(ctx, nil)
 	}
 	apiErr, ok := errors.AsType[*APIError](c.failure)
@@ -239,22 +237,22 @@ func (c *call) afterAttempt(ctx context.Context, resp *http.Response, err error)
 		c.rejected, c.wait = c.keys[len(c.keys)-1], 0
 		return true, nil
 	}
-	policy, made := c.client.retry, c.attempts
+	policy, attempts := c.client.retry, c.attempts
 	if c.rejected != "" {
-		made-- // the replacement of the key does not count
+		attempts-- // the replacement of the key does not count
 	}
-	if !policy.allows(c.failure, c.request, made) {
+	if !policy.allows(c.failure, c.request, attempts) {
 		return false, c.failure
 	}
-	wait, fits := policy.wait(c.failure, made)
+	wait, fits := policy.wait(c.failure, attempts)
 	deadline, hasDeadline := ctx.Deadline()
 	switch {
 	case !fits:
-		c.failure.stop(fmt.Sprintf("Retry-After is longer than MaxWait, %v", policy.MaxWait))
+		c.failure.setStopReason(fmt.Sprintf("Retry-After is longer than MaxWait, %v", policy.MaxWait))
 	case hasDeadline && time.Until(deadline) <= wait:
-		c.failure.stop("no time for a retry before the deadline")
+		c.failure.setStopReason("no time for a retry before the deadline")
 	case !c.client.quota.add(-tenthsPerRetry):
-		c.failure.stop("no retry: the retry quota is used up")
+		c.failure.setStopReason("no retry: the retry quota is used up")
 	default:
 		c.credit, c.wait = tenthsPerRetry, wait
 		c.logRetry(ctx, logReason(c.failure))
@@ -276,8 +274,8 @@ func (c *call) finishAttempt(ctx context.Context, err failure, transient bool) {
 // abandon returns the error of a call that makes no further attempt, because of err
 // or because its context has ended.
 func (c *call) abandon(ctx context.Context, err error) error {
-	if ended(ctx) {
-		err = cmp.Or(ctx.Err(), context.DeadlineExceeded) // see ended
+	if contextEnded(ctx) {
+		err = cmp.Or(ctx.Err(), context.DeadlineExceeded) // see contextEnded
 		if cause := context.Cause(ctx); errors.Is(cause, err) {
 			err = cause
 		} else if cause != nil {
@@ -291,20 +289,20 @@ func (c *call) abandon(ctx context.Context, err error) error {
 	return e
 }
 
-// ended reports whether ctx has ended. An operation that observes the deadline
+// contextEnded reports whether ctx has ended. An operation that observes the deadline
 // itself, such as dialing, may fail before the timer of ctx fires.
-func ended(ctx context.Context) bool {
+func contextEnded(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && time.Until(deadline) <= 0
 }
 
-// endedBy reports whether the end of ctx is the reason of err.
-func endedBy(ctx context.Context, err error) bool {
-	return ended(ctx) && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err()))
+// causedByContext reports whether the end of ctx caused err.
+func causedByContext(ctx context.Context, err error) bool {
+	return contextEnded(ctx) && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err()))
 }
 
 // transportError returns the error of an attempt without a response. The error of
-// http.Client quotes the URL of the request. Its query, which may hold secrets, is
+// http.Client quotes the URL of the request. The query, which may contain secrets, is
 // removed from the URL and from the text.
 func (c *call) transportError(err error) *RequestError {
 	urlErr, _ := errors.AsType[*url.Error](err) // http.Client returns no other type
@@ -336,7 +334,7 @@ func causeText(err error) string {
 	return strings.ReplaceAll(text, "msgpush: ", "")
 }
 
-// requestError returns an error with a text that contains no secret.
+// requestError returns a RequestError with text, which must already be redacted.
 func (c *call) requestError(text string, err error) *RequestError {
 	return &RequestError{
 		Operation: c.redactor().text(c.operation),

@@ -172,7 +172,7 @@ func TestAFailureBeforeTheEndOfTheContextIsInTheTextOnce(t *testing.T) {
 		defer cancel()
 		_, err := newClientWithTransport(t, newScript(status(503, "Retry-After", "1"), stalling), defaultRetries).MPList(ctx, msgpush.PageRequest{})
 		assert.EqualError(t, err, "msgpush: official-account channel list: context deadline exceeded; "+
-			"the attempt before failed: HTTP 503 Service Unavailable, code 5030: busy (2 attempts)")
+			"previous attempt failed: HTTP 503 Service Unavailable, code 5030: busy (2 attempts)")
 		last := onlyError[*msgpush.APIError](t, onlyError[*msgpush.RequestError](t, err).Last)
 		assert.Equal(t, time.Second, last.RetryAfter)
 	})

@@ -15,11 +15,11 @@ import (
 // Version is the version of this package, sent in the User-Agent header.
 const Version = "0.1.0"
 
-// A Client calls the operations of one service. Make it with [NewClient]; every
-// call of the zero Client returns an error. A Client is safe for concurrent use
-// and should be shared: its calls share connections and the retry quota.
+// A Client calls the operations of one service. [NewClient] creates a Client; the
+// methods of a zero Client return an error. A Client is safe for concurrent use and
+// should be shared: its calls share connections and the retry quota.
 type Client struct {
-	baseURL string // without a slash at its end
+	baseURL string // without a trailing slash
 	http    *http.Client
 	quota   *retryQuota
 	settings
@@ -57,8 +57,8 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	return &Client{baseURL: base, http: s.newHTTPClient(), quota: newRetryQuota(s.retry.Quota), settings: s}, nil
 }
 
-// parseBaseURL returns raw without a slash at its end. Its errors do not quote
-// raw, which may hold a password or, if the arguments were swapped, the access key.
+// parseBaseURL returns raw without a trailing slash. Its errors do not quote raw,
+// which may contain a password or, if the arguments were swapped, the access key.
 func parseBaseURL(raw string) (string, error) {
 	scheme, rest, found := strings.Cut(raw, "://")
 	scheme = strings.ToLower(scheme)
@@ -74,11 +74,11 @@ func parseBaseURL(raw string) (string, error) {
 	case strings.ContainsAny(raw, "?#"):
 		return "", errors.New("must not have a query or a fragment")
 	case strings.Contains(authority, "@"):
-		return "", errors.New("must not have user information: send only the access key")
+		return "", errors.New("must not have user information: pass the access key as the second argument of NewClient")
 	case err != nil:
 		return "", errors.New("is not a URL: check its host, its port and its percent signs")
 	case u.Hostname() == "":
-		return "", errors.New("has no host, as in https://push.example.com")
+		return "", errors.New("must have a host, as in https://push.example.com")
 	}
 	if _, err := strconv.ParseUint(cmp.Or(u.Port(), "0"), 10, 16); err != nil {
 		return "", errors.New("has a port greater than 65535")

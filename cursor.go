@@ -2,8 +2,8 @@ package msgpush
 
 import "fmt"
 
-// This file is the pagination arithmetic: which page to request next, and when
-// to stop. It uses no network and sees no record.
+// This file computes which page to request next, and when to stop. It uses no network
+// and sees no record.
 //
 // # Model
 //
@@ -17,15 +17,15 @@ import "fmt"
 //
 // # Promise
 //
-// Every stable record is delivered exactly once if the responses report the total
-// and, between two consecutive responses, records are only inserted or only
-// deleted. Consecutive means in the order of use. The iterator remembers ids and
-// never delivers a record twice. The rules below ensure that it delivers each
-// stable record at least once.
+// Every stable record that is not before the start page in the first response is
+// delivered exactly once, if the responses report the total and, between two
+// consecutive responses, records are only inserted or only deleted. Consecutive means
+// in the order of use. The iterator remembers ids and never delivers a record twice.
+// The rules below ensure that it delivers each of these records at least once.
 //
 // # Invariant
 //
-// At the moment of the last response, every stable record at an offset in
+// At the moment of the latest response, every stable record at an offset in
 // [0, covered) or in readAhead either has been delivered or was before the start
 // page at the moment of the first response.
 //
@@ -33,15 +33,15 @@ import "fmt"
 //
 // Start. If the first response is page n, covered is (n-1)·S.
 //
-// Drift. Let the total change by d. If records were only inserted, a stable
+// Drift. Let d be the change of the total. If records were only inserted, a stable
 // record that is now at offset x was at an offset in [x-d, x]. If records were
 // only deleted, d is negative and the record was at an offset in [x, x-d]. So
 // the record was covered before if x < covered after insertions, or
 // x < covered+d after deletions. Likewise, readAhead shrinks by d at its start
 // after insertions and by -d at its end after deletions. Where in the list the
-// records are inserted or deleted does not matter. Nor does it matter which of
-// the two moments was earlier, since insertions are deletions if time runs
-// backwards. Prefetched responses, which overtake each other, need no other rule.
+// records are inserted or deleted does not matter. The order of the two responses
+// does not matter either: reversed in time, an insertion is a deletion. So the rule
+// also holds for prefetched responses that arrive out of order.
 //
 // Cover. After a response, all stable records on its page have been delivered,
 // so its offsets are covered. If the page does not exist, it holds no record and
@@ -55,31 +55,31 @@ import "fmt"
 // Last page. It is the reported number of pages or, without one, the total
 // divided by S and rounded up. In both cases the total is at most last·S.
 // Iteration ends if the next page is after the last page, that is, if
-// covered ≥ last·S ≥ total. Then every stable record is at a covered offset, and
-// the invariant is the promise. If neither number is known, iteration ends with
-// the first page that has nothing new.
+// covered ≥ last·S ≥ total. Then every stable record is at a covered offset, so the
+// invariant implies the promise. If neither number is known, iteration ends with the
+// first page that has no new record.
 //
-// Page size. The service may cap the requested page size and report a wrong one,
-// but every page except the last has S records. So S is the length of the
-// longest page. If the first response is the last page and short, its length is
-// not S. Nothing is left to deliver then. S only serves to compare the reported
-// pages with the reported total, and the smaller of the requested and the reported
-// page size is used.
+// Page size. The service may cap the requested page size and report a wrong one. It
+// is assumed that every page except the last has S records, so S is the length of
+// the longest page. If the first response is a short last page, S is unknown and is
+// only used to check the reported pages against the total: it is the smaller of the
+// requested and the reported page size.
 //
 // Without ids, iteration does not step back: the next page is always the
 // following one.
 //
 // # Contradictions
 //
-// A page must exist if the response itself reports an end after the start of the
-// page. A service may count and select in two steps, so an empty page is
-// requested once more before it is an error. When iteration ends, the last page
-// must not be before the end that the response reports by its total.
+// A page must exist if its response reports that the list ends on that page or
+// later. A service may run count and select as two queries, so an empty page is
+// requested once more before it is an error. When iteration ends, the last page must
+// cover the reported total.
 //
-// Progress. Each new record is one that the first total counted or that a growth
-// of the total added. Between two new records, drift can repeat each delivered
-// record. Both limits have a margin for changes that the total does not show,
-// and the repeats also have an upper limit, maxChase, so that a total that
+// Progress. Two limits stop an iteration without progress. One is on delivered
+// records: each was counted by the first total or added by a growth of the total. The
+// other is on repeats between two new records: drift can repeat each delivered record.
+// Both limits have a margin for changes that the total does not show. Changes of the
+// total allow at most maxRepeatPages pages of additional repeats, so that a total that
 // changes with every response does not keep iteration going.
 
 // A cursor is the state of the pagination.
@@ -88,16 +88,16 @@ type cursor struct {
 	stepBack  bool  // step back after deletions; requires ids
 
 	size      int64 // page size of the service; 0 before the first response
-	total     int64 // last total; 0 if unknown
+	total     int64 // latest total; 0 if unknown
 	hasTotal  bool  // a response reported a total
 	covered   int64
 	readAhead struct{ from, to int64 }
-	retry     bool // the last response was unexpectedly empty
+	retry     bool // the latest response was unexpectedly empty
 
-	delivered   int64 // records
-	maxExpected int64 // records that the totals explain
-	repeats     int64 // records since the last new one
-	drift       int64 // repeats that changes of the total explain
+	delivered      int64 // records
+	maxExpected    int64 // records that the totals allow
+	repeats        int64 // records since the last new record
+	allowedRepeats int64 // additional repeats allowed after changes of the total
 }
 
 // A pageInfo describes a response. A reported number that is not positive counts
@@ -107,12 +107,12 @@ type pageInfo struct {
 	number, records, newRecords     int64 // number is the requested page
 }
 
-// Larger numbers count as these limits, so that no sum overflows.
+// Larger numbers are clamped to these limits, so that no sum overflows.
 const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 
-// maxChase is the number of pages without a new record that iteration tolerates
+// maxRepeatPages is the number of pages without a new record that iteration tolerates
 // in a changing list, in addition to two for each page delivered.
-const maxChase = 100
+const maxRepeatPages = 100
 
 // advance takes the response for a page and returns the next and the last page to
 // request. Iteration ends if next > last. If next is the page itself, the response
@@ -182,7 +182,7 @@ func (c *cursor) updateTotal(p pageInfo) {
 	}
 	d := total - c.total
 	if c.total > 0 && d != 0 {
-		c.drift += max(d, -d) + c.size
+		c.allowedRepeats += max(d, -d) + c.size
 	}
 	c.total = total
 	c.maxExpected += max(0, d)
@@ -191,8 +191,8 @@ func (c *cursor) updateTotal(p pageInfo) {
 	c.readAhead.to += min(0, d)
 }
 
-// cover adds the offsets of a page. A readAhead that drift has emptied adds
-// nothing.
+// cover marks the offsets of a page as covered, or as readAhead after a gap. A
+// readAhead that drift has emptied adds nothing.
 func (c *cursor) cover(from, to int64) {
 	if from > c.covered {
 		c.readAhead.from, c.readAhead.to = from, to
@@ -219,13 +219,14 @@ func (c *cursor) lastPage(p pageInfo) int64 {
 	return last
 }
 
-// checkProgress returns an error if the totals do not explain the records.
+// checkProgress returns an error if more records were repeated or delivered than the
+// totals allow.
 func (c *cursor) checkProgress() error {
-	if c.repeats > 2*c.delivered+min(c.drift, maxChase*c.size) {
+	if c.repeats > 2*c.delivered+min(c.allowedRepeats, maxRepeatPages*c.size) {
 		return fmt.Errorf("%w: no progress: the last %d records were delivered before", ErrInconsistentList, c.repeats)
 	}
-	if margin := min(c.drift, c.maxExpected) + c.size; c.maxExpected > 0 && c.delivered > c.maxExpected+margin {
-		return fmt.Errorf("%w: %d records were delivered, but the totals explain %d", ErrInconsistentList, c.delivered, c.maxExpected)
+	if margin := min(c.allowedRepeats, c.maxExpected) + c.size; c.maxExpected > 0 && c.delivered > c.maxExpected+margin {
+		return fmt.Errorf("%w: %d records were delivered, but the reported totals allow %d", ErrInconsistentList, c.delivered, c.maxExpected)
 	}
 	return nil
 }

@@ -7,12 +7,11 @@ import (
 )
 
 // A DateTime is a date and time as the service sends it, in the format
-// YYYY-MM-DD HH:MM:SS. The API document does not give a time zone.
+// YYYY-MM-DD HH:MM:SS. The API document does not specify a time zone.
 type DateTime string
 
 // Time returns d as a time in loc, the time zone of the service. It returns an error
-// if d is not in the format of the API document, which includes the empty string, or
-// if loc is nil.
+// if d is empty or in another format, or if loc is nil.
 func (d DateTime) Time(loc *time.Location) (time.Time, error) {
 	if loc == nil {
 		return time.Time{}, errors.New("msgpush: DateTime.Time: the location is nil: pass the time zone of the service")

@@ -13,9 +13,9 @@ import (
 
 // Envelope is the body of every response (part 2.1 of the API document). Code 200
 // denotes success. The methods of [Client] and [Call] return its data; the type is
-// exported for recorded responses and fake services.
+// exported for recorded responses and fake servers.
 //
-// If a member occurs twice in an object, encoding/json merges the two.
+// If a member occurs twice, encoding/json uses the last value and merges objects.
 type Envelope[T any] struct {
 	Code int    `json:"code"`
 	Msg  string `json:"msg"`
@@ -25,8 +25,8 @@ type Envelope[T any] struct {
 // codeSuccess is the only code that the API document explains.
 const codeSuccess = 200
 
-// errNotSuccess means that a body is an envelope with a code other than 200.
-var errNotSuccess = errors.New("the code is not 200")
+// errNoSuccessCode means that a body has no code or a code other than 200.
+var errNoSuccessCode = errors.New("the code is not 200")
 
 var errNoData = errors.New("data: expected the data of the operation, found none")
 
@@ -38,10 +38,10 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, dataRequired 
 	}
 	var env Envelope[*T]
 	if err := unmarshal(body, &env); err != nil {
-		return nil, describe(err, dataRequired)
+		return nil, redactDecodeError(err, dataRequired) // only operations of this package require data
 	}
 	if env.Code != codeSuccess {
-		return nil, errNotSuccess
+		return nil, errNoSuccessCode
 	}
 	if env.Data == nil && dataRequired {
 		return nil, errNoData
@@ -79,13 +79,13 @@ func (c *call) responseError(r *response, decodeErr error) failure {
 	switch {
 	case errors.Is(parseErr, io.EOF), errors.Is(parseErr, io.ErrUnexpectedEOF):
 		e.truncated, e.Err = true, &opaqueError{fmt.Sprintf("the JSON ends too early, after %d bytes", len(r.body)), errors.Join(parseErr, decodeErr)}
-	case errors.Is(decodeErr, errNotSuccess):
+	case errors.Is(decodeErr, errNoSuccessCode):
 		e.Err = errors.New("expected an envelope with a code, found none")
 	}
 	return e
 }
 
-// apiError returns the error for a response with another status or code than 200.
+// apiError returns the error for a response whose status or code is not 200.
 func (c *call) apiError(r *response, env rawEnvelope, isEnvelope bool) *APIError {
 	e := &APIError{
 		Operation:  c.redactor().text(c.operation),
@@ -112,14 +112,14 @@ func (c *call) apiError(r *response, env rawEnvelope, isEnvelope bool) *APIError
 	return e
 }
 
-// describe returns an error that names the expected and the actual JSON, and wraps
-// err, whose own text may quote the body. Unless the type decoded into is one
-// of this package, its fields are not named: the name could be the key of a map.
-func describe(err error, isOwnType bool) error {
+// redactDecodeError returns an error that names the expected and the actual JSON, and
+// wraps err, whose own text may quote the body. Without nameFields, it does not name a
+// field inside the data: the name could be the key of a map.
+func redactDecodeError(err error, nameFields bool) error {
 	text := fmt.Sprintf("expected a JSON envelope, but the decoder returned an error (%T)", err)
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		field, kind := typeErr.Field, typeErr.Value
-		if !isOwnType {
+		if !nameFields {
 			field, _, _ = strings.Cut(field, ".")
 		}
 		kind, _, _ = strings.Cut(kind, " ") // the value follows
@@ -145,8 +145,9 @@ func (e *opaqueError) Format(f fmt.State, verb rune) { formatText(f, verb, e.tex
 // Is reports whether the cause matches target.
 func (e *opaqueError) Is(target error) bool { return errors.Is(e.cause, target) }
 
-// As finds the error types of the cause, except the types of this package. A key source
-// may use a client: its error must not look like the error of the call.
+// As finds the error types of the cause, except the types of this package. The error
+// of a key source may come from another client and must not match as the error of this
+// call.
 func (e *opaqueError) As(target any) bool {
 	switch target.(type) {
 	case **APIError, **DecodeError, **RequestError, **UnimplementedError:

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// An APIError is a response that rejects a call: its HTTP status is not 200, or the
-// code of its envelope is not 200. The API document does not show the statuses and
-// codes (part 7).
+// An APIError is an error response: its HTTP status or the code of its envelope is
+// not 200. The API document does not list the statuses and codes of errors (part 7).
 //
-// The access key is redacted in Msg, Data and Header where it appears as it is,
+// The access key is redacted in Msg, Data and Header where it appears verbatim,
 // quoted as in Go or JSON, or escaped as in the query or path of a URL. It is not
 // recognised in another encoding, such as base64, if it is escaped twice, or if it
 // has fewer than 6 bytes.
@@ -21,7 +20,7 @@ type APIError struct {
 	// Operation is the name of the operation, as returned by [Operation.String], or
 	// the method and path of a [Call].
 	Operation string
-	// HTTPStatus is the HTTP status. An error response may well have status 200.
+	// HTTPStatus is the HTTP status. An error response may have status 200.
 	HTTPStatus int
 	// Code is the code of the envelope. It is 0 if the body is not an envelope.
 	Code int
@@ -41,12 +40,13 @@ type APIError struct {
 
 	isEnvelope    bool // the body is an envelope with a code
 	hasRetryAfter bool
-	rejectsKey    bool   // the service does not accept the access key
-	stopReason    string // why there was no other attempt, though the error is transient
+	rejectsKey    bool   // the service rejects the access key
+	stopReason    string // why a retryable error was not retried
 }
 
 // Error returns the operation, the status, the code, the msg, data that is a short
-// string, the redirect, the requested wait and the number of attempts.
+// string, the redirect, the requested wait, the number of attempts and why retries
+// stopped.
 func (e *APIError) Error() string {
 	var details []string
 	var data string
@@ -74,15 +74,15 @@ func (e *APIError) summary() string {
 	return text
 }
 
-func (e *APIError) stop(reason string) { e.stopReason = reason }
+func (e *APIError) setStopReason(reason string) { e.stopReason = reason }
 
 // Format writes the text of the error, for every verb, so that no verb prints
 // Data or Header.
 func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
 // A DecodeError is a complete HTTP 200 response that cannot be understood: it is not
-// an envelope with a code, or its code is 200 but its data is missing or does not
-// fit.
+// an envelope with a code, or its code is 200 but its data is missing or has another
+// type.
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
@@ -90,7 +90,7 @@ type DecodeError struct {
 	HTTPStatus int
 	// Header is the header of the response. The access key is redacted.
 	Header http.Header `json:"-"`
-	// Body is the unchanged body. It may contain secrets, so no text shows it.
+	// Body is the unchanged body. It may contain secrets, so Error and Format omit it.
 	Body []byte `json:"-"`
 	// Attempts is the number of attempts that were made.
 	Attempts int
@@ -103,8 +103,8 @@ type DecodeError struct {
 	stopReason string
 }
 
-// Error returns the operation, the expected and the actual JSON, and the number of
-// attempts.
+// Error returns the operation, the status, the expected and the actual JSON, the
+// content type, the number of attempts and why retries stopped.
 func (e *DecodeError) Error() string {
 	var details []string
 	if v := e.Header.Get("Content-Type"); v != "" {
@@ -117,7 +117,7 @@ func (e *DecodeError) summary() string {
 	return fmt.Sprintf("%s: cannot decode the response: %v", statusText(e.HTTPStatus), e.Err)
 }
 
-func (e *DecodeError) stop(reason string) { e.stopReason = reason }
+func (e *DecodeError) setStopReason(reason string) { e.stopReason = reason }
 
 // Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
@@ -126,40 +126,40 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 // Body or Header.
 func (e DecodeError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
-// A RequestError is a call without a complete response. Either the last attempt
-// failed: no connection, a connection that broke, a timeout, a response that is cut
-// off or too large. Or there was no further attempt: the context ended, or the rate
-// limiter or the access key source returned an error.
+// A RequestError means that a call got no complete response. Either the last attempt
+// failed: no connection, a broken connection, a timeout, or an HTTP 200 response that
+// is cut off or too large. Or no further attempt was made: the context ended, or the
+// rate limiter or the access key source returned an error.
 type RequestError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
 	// Attempts is the number of attempts that were made.
 	Attempts int
-	// Err is the reason. It wraps the error that ended the call: that of the
-	// context and its cause, of net/http, of the rate limiter or of the key source.
+	// Err is the reason. It wraps the error and cause of the context, or the error of
+	// net/http, the rate limiter or the key source.
 	Err error
-	// Last is the error of the attempt before, if the call ended while it waited
-	// for a retry or during the retry. It is nil, an [*APIError], a [*DecodeError]
-	// or a [*RequestError]. [errors.Is] and [errors.As] do not see it.
+	// Last is the error of the previous attempt, if the call ended while it waited for
+	// a retry or during the retry. It is nil, an [*APIError], a [*DecodeError] or a
+	// [*RequestError]. [errors.Is] and [errors.As] do not find it.
 	Last error
 
 	notSent    bool // the request provably was not sent
 	stopReason string
 }
 
-// Error returns the operation, the reason, the failure of the attempt before and the
-// number of attempts.
+// Error returns the operation, the reason, the failure of the previous attempt, the
+// number of attempts and why retries stopped.
 func (e *RequestError) Error() string {
 	text := e.summary()
 	if last, ok := errors.AsType[failure](e.Last); ok {
-		text += "; the attempt before failed: " + last.summary()
+		text += "; previous attempt failed: " + last.summary()
 	}
 	return errorText(e.Operation, text, nil, e.Attempts, e.stopReason)
 }
 
 func (e *RequestError) summary() string { return fmt.Sprint(e.Err) }
 
-func (e *RequestError) stop(reason string) { e.stopReason = reason }
+func (e *RequestError) setStopReason(reason string) { e.stopReason = reason }
 
 // Unwrap returns Err.
 func (e *RequestError) Unwrap() error { return e.Err }
@@ -174,7 +174,7 @@ type UnimplementedError struct {
 	Operation Operation
 }
 
-// Error returns the operation and what to do.
+// Error returns the operation and a hint to use [Call].
 func (e *UnimplementedError) Error() string {
 	return fmt.Sprintf("msgpush: %s: not implemented, since the API document only names it: use msgpush.Call if you know its path", e.Operation)
 }

@@ -150,7 +150,7 @@ func TestExactlyOneErrorTypeMatches(t *testing.T) {
 				assertOneType(t, tt.want, err)
 				assert.Equal(t, tt.attempts, attemptsOf(t, err))
 				assertShortAndPrintable(t, err.Error())
-				assert.LessOrEqual(t, strings.Count(err.Error(), "attempt"), 2, "%v", err) // "1 attempt", "the attempt before failed"
+				assert.LessOrEqual(t, strings.Count(err.Error(), "attempt"), 2, "%v", err) // "1 attempt", "previous attempt failed"
 				assert.LessOrEqual(t, strings.Count(err.Error(), "mail channel detail"), 1, "%v", err)
 
 				_, err = msgpush.Call[any](ctx, client, msgpush.Request{Method: "POST", Path: "/x", Body: 1})
@@ -232,7 +232,7 @@ func TestLastIsNotInTheChain(t *testing.T) {
 				requestErr, ok := errors.AsType[*msgpush.RequestError](err)
 				require.True(t, ok)
 				assert.IsType(t, tt.want, requestErr.Last)
-				assert.EqualError(t, err, "msgpush: mail channel detail: context canceled; the attempt before failed: "+tt.text+" (2 attempts)")
+				assert.EqualError(t, err, "msgpush: mail channel detail: context canceled; previous attempt failed: "+tt.text+" (2 attempts)")
 			})
 		})
 	}

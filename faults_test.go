@@ -134,7 +134,7 @@ func inspectFailure(t *testing.T, err error) (kind string, attempts int) {
 	} else if assert.Len(t, counts, 1, text) {
 		assert.Equal(t, fmt.Sprint(attempts), counts[0][1], text)
 	}
-	assert.LessOrEqual(t, strings.Count(strings.Replace(text, "the attempt before failed", "", 1), "attempt"), 1, text)
+	assert.LessOrEqual(t, strings.Count(strings.Replace(text, "previous attempt failed", "", 1), "attempt"), 1, text)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
 		shown := fmt.Sprintf(verb, err)
 		assert.NotContains(t, shown, testKey, verb)

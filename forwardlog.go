@@ -12,25 +12,25 @@ type ForwardLog struct {
 	ID       int64  `json:"id"`
 	RuleID   int64  `json:"ruleId"`
 	RuleName string `json:"ruleName"`
-	// SourceType is a code whose values the API document does not show.
+	// SourceType is a code whose values the API document does not specify.
 	SourceType     int    `json:"sourceType"`
 	SourceTypeName string `json:"sourceTypeName"`
 	// RequestIP may be masked in part, so it need not be an IP address.
 	RequestIP string `json:"requestIp"`
-	// MatchResult is a code whose values the API document does not show.
+	// MatchResult is a code whose values the API document does not specify.
 	MatchResult     int    `json:"matchResult"`
 	MatchResultName string `json:"matchResultName"`
 	// ShortCodes may be masked in part.
 	ShortCodes string `json:"shortCodes"`
-	// ErrorMessage is empty where there was no error.
+	// ErrorMessage is empty if there was no error.
 	ErrorMessage string   `json:"errorMessage"`
 	CreateTime   DateTime `json:"createTime"`
 }
 
 func (r ForwardLog) recordID() int64 { return r.ID }
 
-// A ForwardLogRequest requests one page of the rule trigger records that match the
-// parameters.
+// A ForwardLogRequest requests one page of the rule trigger records that match
+// Params.
 type ForwardLogRequest struct {
 	PageRequest
 	Params ForwardLogParams `json:"params"`
@@ -51,7 +51,7 @@ var (
 	opForwardLogDetail = Operation{Group: "trigger record", Name: "detail", Method: http.MethodGet}
 )
 
-// ForwardLogList returns one page of the rule trigger records (part 4.4 of the
+// ForwardLogList returns one page of the rule trigger records (part 4.4 of the API
 // document).
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
 	page, err := r.withDefaults(opForwardLogList.String())

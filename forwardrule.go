@@ -18,7 +18,7 @@ type ForwardRule struct {
 	TokenID   int64  `json:"tokenId"`
 	TokenName string `json:"tokenName"`
 	RuleName  string `json:"ruleName"`
-	// SourceType and Status are codes whose values the API document does not show.
+	// SourceType and Status are codes whose values the API document does not specify.
 	SourceType     int      `json:"sourceType"`
 	SourceTypeName string   `json:"sourceTypeName"`
 	Status         int      `json:"status"`
@@ -43,7 +43,7 @@ var (
 	opForwardRuleSetMode    = Operation{Group: "message rule", Name: "set mode", Method: http.MethodGet}
 )
 
-// ForwardRuleList returns one page of the message rules (part 4.3 of the
+// ForwardRuleList returns one page of the message rules (part 4.3 of the API
 // document).
 func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[ForwardRule], error) {
 	r, err := r.withDefaults(opForwardRuleList.String())
@@ -53,13 +53,14 @@ func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[Forw
 	return list[ForwardRule](ctx, c, opForwardRuleList, r)
 }
 
-// ForwardRuleAll returns an iterator over the records of all pages of ForwardRuleList. See
-// [Lister.All].
+// ForwardRuleAll returns an iterator over the records of all pages of
+// ForwardRuleList. See [Lister.All].
 func (c *Client) ForwardRuleAll(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[ForwardRule, error] {
 	return Lister[ForwardRule]{c.ForwardRuleList, ForwardRule.recordID}.All(ctx, r, opts...)
 }
 
-// ForwardRulePages returns an iterator over all pages of ForwardRuleList. See [Lister.Pages].
+// ForwardRulePages returns an iterator over all pages of ForwardRuleList. See
+// [Lister.Pages].
 func (c *Client) ForwardRulePages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[ForwardRule], error] {
 	return Lister[ForwardRule]{c.ForwardRuleList, ForwardRule.recordID}.Pages(ctx, r, opts...)
 }

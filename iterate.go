@@ -11,19 +11,20 @@ import (
 )
 
 // ErrInconsistentList is wrapped by the error of an iteration that ended because
-// the responses contradict themselves or each other. The error names the page.
+// the responses contradict themselves or each other. The error names the page. The
+// contradictions are:
 //
 //   - The response reports that the requested page exists, but the page is empty twice
 //     in a row or has an earlier page number.
 //   - Iteration reached the last page, but the response reports a larger total.
 //   - Two records of a page have the same id.
-//   - Page after page repeats records, or there are more records than the
-//     reported totals allow, and the response reports further pages.
+//   - The response reports further pages, but too many records in a row are repeated,
+//     or more records were delivered than the reported totals allow.
 var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 
-// A Lister iterates over the pages of a list. The methods of [Client] such as
-// [Client.ForwardLogAll] use one. A Lister iterates over any other list too: Fetch
-// may be a [Call].
+// A Lister iterates over the pages of a list. Methods of [Client] such as
+// [Client.ForwardLogAll] use a Lister. It also iterates over other lists: Fetch may
+// use [Call].
 type Lister[T any] struct {
 	// Fetch returns one page. With [Prefetch], it is called concurrently.
 	Fetch func(context.Context, PageRequest) (*Page[T], error)
@@ -40,8 +41,8 @@ type listSettings struct{ prefetch int }
 // Prefetch fetches up to n pages concurrently, ahead of the page whose records are
 // being delivered. The order of the records does not change. The default is 0: a
 // page is fetched when the records of the previous page have been delivered. With
-// 1, the next page is fetched meanwhile. A negative n is an error, which iteration
-// yields before it sends a request.
+// 1, a page is fetched while the records of the previous page are delivered. A negative
+// n is an error, which iteration yields before it sends a request.
 func Prefetch(n int) ListOption {
 	return func(s *listSettings) error {
 		if n < 0 {
@@ -52,31 +53,35 @@ func Prefetch(n int) ListOption {
 	}
 }
 
-// All returns an iterator over the records of a list, from the page that r requests
-// to the last one. The range statement sends the first request; each range
+// All returns an iterator over the records of a list, from the start page, which r
+// requests, to the last page. The range statement sends the first request; each range
 // statement iterates anew. The iterator is safe for concurrent use if Fetch is.
 //
 // An error is yielded once, with a zero record, after all records fetched before it,
 // and ends the iteration. It names the page and wraps the error of Fetch or
-// [ErrInconsistentList]. A panic in Fetch is raised again in the goroutine of the
-// range statement, with the same value. Leaving the range statement cancels all
+// [ErrInconsistentList]. A panic in Fetch is re-raised in the goroutine of the range
+// statement, with the same value. Leaving the range statement cancels all
 // prefetches and waits for them.
 //
 // # Lists that change
 //
 // Records that are inserted or deleted shift other records across page boundaries.
 // With an ID function, All remembers the ids of the records, and steps back if the
-// total shrinks. Every record that is in the list from the first response to the
-// last is then delivered exactly once, if between two consecutive responses records
-// are only inserted or only deleted, at any offset, and if the service reports the
-// total. A record that is inserted or deleted during the iteration is delivered
-// once or not at all. Records on pages before the first one requested are also
-// delivered at most once.
+// total shrinks. Every record that is in the list throughout and, in the first response,
+// on or after the start page is then delivered exactly once, if
+//
+//   - between two consecutive responses, records are only inserted or only deleted, at
+//     any offset, and
+//   - the service reports the total.
+//
+// A record that is inserted or deleted during the iteration is delivered once or not
+// at all. Records before the start page may also be delivered, each at most
+// once.
 //
 // Limitation: if insertions equal deletions between two responses, the total does
-// not change, and records may be missed. With [Prefetch], consecutive responses are
-// the responses to requests for consecutive pages. The service may have made them in
-// another order, with more changes between them.
+// not change, and records may be missed. With [Prefetch], consecutive means in the
+// order in which iteration uses the responses. The service may respond in another
+// order, with more changes between the responses.
 //
 // Remembering the ids takes less than 1 byte per record if they are consecutive,
 // and up to 48 bytes if they are random. Without an ID function, memory use is
@@ -85,10 +90,10 @@ func Prefetch(n int) ListOption {
 // # The end
 //
 // Iteration ends after the last page according to the latest response: its Pages
-// or, if that is 0, its Total. If that response contradicts itself, iteration
+// or, if Pages is 0, its Total. If the latest response contradicts itself, iteration
 // yields [ErrInconsistentList] instead. If the service reports neither pages nor
 // total, iteration ends with the first page that has no new record. Without an ID
-// function that is an empty page.
+// function, this is the first empty page.
 func (l Lister[T]) All(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[T, error] {
 	pages := l.Pages(ctx, r, opts...)
 	return func(yield func(T, error) bool) {
@@ -122,7 +127,7 @@ func (l Lister[T]) Pages(ctx context.Context, r PageRequest, opts ...ListOption)
 	}
 }
 
-// An iterator is one iteration over a list.
+// An iterator holds the state of one iteration over a list.
 type iterator[T any] struct {
 	Lister[T]
 	listSettings
@@ -190,7 +195,7 @@ func (it *iterator[T]) advance(number int, page *Page[T], first bool) (reduced *
 	p := pageInfo{number: int64(number), pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))}
 	list := page.List
 	if p.missing() && (first || it.ID == nil) {
-		list = []T{} // the records are before the requested page
+		list = []T{} // the response is empty or an earlier page
 	} else if it.ID != nil {
 		list, err = it.newRecords(page.List)
 	}
@@ -207,8 +212,8 @@ func (it *iterator[T]) advance(number int, page *Page[T], first bool) (reduced *
 	return page, int(n), int(l), err
 }
 
-// newRecords returns the records that have not been seen, and remembers them. It
-// returns the list itself if all of them are new.
+// newRecords returns the records that have not been seen, and remembers their ids. It
+// returns list itself if all records are new.
 func (it *iterator[T]) newRecords(list []T) ([]T, error) {
 	fresh := list
 	for i, record := range list {
@@ -266,7 +271,7 @@ func (it *iterator[T]) startPrefetch(current, next, last int) {
 		fetch := sync.OnceValues(func() (*Page[T], error) { return it.fetch(ctx, number) })
 		it.prefetches.Go(func() {
 			defer close(done)
-			defer func() { _ = recover() }() // fetch raises the panic again when the page is used
+			defer func() { _ = recover() }() // fetch panics again when the page is used
 			_, _ = fetch()
 		})
 		it.pending = append(it.pending, func() (*Page[T], error) {
@@ -276,8 +281,8 @@ func (it *iterator[T]) startPrefetch(current, next, last int) {
 	}
 }
 
-// discard cancels all prefetches and waits for them. It raises a panic in one of
-// them, so that none is lost.
+// discard cancels all prefetches and waits for them. It re-raises the panic of a
+// prefetch, so that no panic is lost.
 func (it *iterator[T]) discard() {
 	it.cancelPending()
 	it.prefetches.Wait()

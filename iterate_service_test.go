@@ -211,9 +211,9 @@ func TestInconsistentServices(t *testing.T) {
 			return &page{PageNum: r.Current, PageSize: 10, Total: int64(r.Current+1) * 10, Pages: r.Current + 1, List: numbers(10)}
 		}, numbers(10), "no progress", 110},
 		{"new records on every page, pages grow", changed(numbers(1e6), func(r msgpush.PageRequest, p *page) { p.Total, p.Pages = 100, r.Current+1 }),
-			numbers(120), "120 records were delivered, but the totals explain 100", 12},
+			numbers(120), "120 records were delivered, but the reported totals allow 100", 12},
 		{"total too small", changed(numbers(1000), func(_ msgpush.PageRequest, p *page) { p.Total = 3 }),
-			numbers(20), "20 records were delivered, but the totals explain 3", 2},
+			numbers(20), "20 records were delivered, but the reported totals allow 3", 2},
 	} {
 		checkService(t, tt)
 	}
@@ -311,7 +311,7 @@ func TestOscillatingTotal(t *testing.T) {
 	}
 	_, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(10)))
 	require.ErrorIs(t, err, msgpush.ErrInconsistentList)
-	assert.ErrorContains(t, err, "the totals explain")
+	assert.ErrorContains(t, err, "the reported totals allow")
 	assert.Less(t, requests, 50)
 }
 

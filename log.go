@@ -27,7 +27,7 @@ func (c *call) logAttempt(ctx context.Context, err failure) {
 	logger.LogAttrs(ctx, slog.LevelDebug, "msgpush: attempt", attrs...)
 }
 
-// logRetry logs that there is another attempt, and why.
+// logRetry logs a retry and its reason.
 func (c *call) logRetry(ctx context.Context, reason string) {
 	if logger := c.client.logger; logger != nil {
 		logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", c.logAttrs(slog.String("reason", reason), slog.Duration("wait", c.wait))...)
@@ -42,7 +42,7 @@ func logReason(err failure) string {
 	return err.summary()
 }
 
-// logAttrs returns the attributes that all records have, followed by more.
+// logAttrs returns the attributes of every record, followed by more.
 func (c *call) logAttrs(more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{
 		slog.String("operation", c.redactor().text(c.operation)),

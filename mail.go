@@ -7,7 +7,7 @@ import (
 )
 
 // A MailChannel is a mail channel (part 2.3 of the API document). A field that is
-// missing in a response is zero, since the API document does not say which fields
+// missing in a response is zero, since the API document does not specify which fields
 // are required.
 type MailChannel struct {
 	ID         int64  `json:"id"`
@@ -16,14 +16,14 @@ type MailChannel struct {
 	Account    string `json:"account"`
 	Password   Secret `json:"password"`
 	SMTPServer string `json:"smtpServer"`
-	// SMTPSSL is a flag whose values the API document does not show.
+	// SMTPSSL is a flag whose values the API document does not specify.
 	SMTPSSL    int      `json:"smtpSsl"`
 	SMTPPort   int      `json:"smtpPort"`
 	CreateTime DateTime `json:"createTime"`
 }
 
 // Format writes the channel as fmt does for a struct, with its password redacted.
-// Without it, fmt would show the password of a *MailChannel inside another value
+// Without Format, fmt would show the password of a *MailChannel inside another value
 // under a verb such as %s that does not apply to pointers.
 func (m MailChannel) Format(f fmt.State, verb rune) {
 	type channel MailChannel // without this method

@@ -17,8 +17,8 @@ type MPChannel struct {
 	PrincipalName      string   `json:"principalName"`
 	AuthorizationAppID string   `json:"authorizationAppid"`
 	FuncInfo           FuncInfo `json:"funcInfo"`
-	// ServiceType and VerifyType are codes whose values the API document does
-	// not show.
+	// ServiceType and VerifyType are codes whose values the API document does not
+	// specify.
 	ServiceType int      `json:"serviceType"`
 	VerifyType  int      `json:"verifyType"`
 	Alias       string   `json:"alias"`
@@ -28,12 +28,11 @@ type MPChannel struct {
 func (r MPChannel) recordID() int64 { return r.ID }
 
 // FuncInfo is a list of function ids as the service sends it: separated by
-// commas, with a comma at the end, such as "1,2,15,".
+// commas, with a trailing comma, such as "1,2,15,".
 type FuncInfo string
 
 // IDs returns the function ids in order, and an empty slice for an empty list. The
-// comma at the end may be missing. It returns an error where something other than
-// an integer stands between the commas.
+// trailing comma may be missing. IDs returns an error if an element is not an integer.
 func (f FuncInfo) IDs() ([]int, error) {
 	if f == "" {
 		return nil, nil
@@ -52,7 +51,7 @@ func (f FuncInfo) IDs() ([]int, error) {
 
 var opMPList = Operation{"official-account channel", "list", http.MethodPost, "/api/open/mp/list"}
 
-// MPList returns one page of the official-account channels (part 4.2 of the
+// MPList returns one page of the official-account channels (part 4.2 of the API
 // document).
 func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], error) {
 	r, err := r.withDefaults(opMPList.String())

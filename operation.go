@@ -2,9 +2,9 @@ package msgpush
 
 import "strings"
 
-// An Operation is an operation of the interface or, without a Name, a group of
-// operations that the API document lists as a whole. A field is empty where the
-// API document does not show it.
+// An Operation is an operation of the service or, without a Name, a group of
+// operations that the API document lists as a whole. A field is empty if the API
+// document does not specify it.
 type Operation struct {
 	// Group is the subject, such as "message rule".
 	Group string
@@ -16,7 +16,7 @@ type Operation struct {
 	Path string
 }
 
-// Specified reports whether the API document shows how to call the operation.
+// Specified reports whether the API document specifies how to call the operation.
 // This package implements the specified operations.
 func (o Operation) Specified() bool { return o.Path != "" }
 

@@ -23,8 +23,8 @@ const DefaultTimeout = 30 * time.Second
 // [WithMaxResponseBytes] sets another. It is a choice of this package.
 const DefaultMaxResponseBytes = 4 << 20
 
-// An Option configures a [Client]. [NewClient] applies the options in order, so a
-// later one overrides an earlier one, and returns an error for an invalid one.
+// An Option configures a [Client]. [NewClient] applies the options in order, so a later
+// option overrides an earlier one. It returns an error for an invalid option.
 type Option func(*settings) error
 
 // settings holds the values of the options.
@@ -44,19 +44,19 @@ type settings struct {
 	accessKey func(ctx context.Context, rejected string) (string, error)
 }
 
-// invalid returns an option that is an error.
+// invalid returns an Option that returns the formatted error.
 func invalid(format string, args ...any) Option {
 	return func(*settings) error { return fmt.Errorf(format, args...) }
 }
 
-// WithHTTPClient sets the HTTP client. The client uses a copy of h: its transport,
-// its cookie jar and, unless [WithTimeout] is given, its Timeout, where 0 means
-// [DefaultTimeout]. CheckRedirect is ignored, since no redirect is followed. If h
-// has no transport, the default transport is used.
+// WithHTTPClient sets the HTTP client. [Client] uses a copy of h with the same
+// transport, cookie jar and, unless [WithTimeout] is given, Timeout. A Timeout of 0
+// means [DefaultTimeout]. CheckRedirect is ignored, since no redirect is followed. If
+// h has no transport, a transport shared by all clients of this package is used.
 //
-// A transport that wraps another must neither retry nor follow redirects: it would
-// send the access key where a redirect points. The transport of go-retryablehttp's
-// StandardClient does both and is an error.
+// A transport that wraps another must not retry. It must not follow redirects, which
+// would send the access key to another host. The transport of go-retryablehttp's
+// StandardClient does both and is rejected.
 func WithHTTPClient(h *http.Client) Option {
 	if h == nil {
 		return invalid("WithHTTPClient: the client is nil")
@@ -86,7 +86,7 @@ func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error { s.timeout = d; return nil }
 }
 
-// WithRetry sets the retry policy. A zero field of policy has its default.
+// WithRetry sets the retry policy. Zero fields of policy have their defaults.
 func WithRetry(policy RetryPolicy) Option {
 	p, err := policy.withDefaults()
 	if err != nil {
@@ -97,8 +97,7 @@ func WithRetry(policy RetryPolicy) Option {
 
 // WithRateLimiter makes the client call limiter.Wait before every attempt. If Wait
 // returns an error, the call fails with a [*RequestError] that wraps it. The
-// limiter must be safe for concurrent use. [golang.org/x/time/rate.Limiter] is a
-// limiter.
+// limiter must be safe for concurrent use, as [golang.org/x/time/rate.Limiter] is.
 //
 // net/http may send a request a second time without another call of Wait; see
 // [Request].
@@ -112,8 +111,8 @@ func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
 }
 
 // WithMaxResponseBytes sets the size limit of a response body, counted after
-// decompression. A longer body of an HTTP 200 response is a [*RequestError]. The
-// default is [DefaultMaxResponseBytes].
+// decompression. A longer body of an HTTP 200 response makes the call fail with a
+// [*RequestError]. The default is [DefaultMaxResponseBytes].
 func WithMaxResponseBytes(n int64) Option {
 	if n <= 0 {
 		return invalid("WithMaxResponseBytes: %d is not positive", n)
@@ -137,8 +136,8 @@ func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 	return func(s *settings) error { s.unmarshal = unmarshal; return nil }
 }
 
-// WithAccessKeySource makes the client take the access key of each attempt from
-// source. A rejected key is replaced once in a call; see [AccessKeySource].
+// WithAccessKeySource makes the client get the access key of each attempt from
+// source. A rejected key is replaced once per call; see [AccessKeySource].
 func WithAccessKeySource(source AccessKeySource) Option {
 	if source == nil {
 		return invalid("WithAccessKeySource: the source is nil")
@@ -146,8 +145,8 @@ func WithAccessKeySource(source AccessKeySource) Option {
 	return func(s *settings) error { s.accessKey = source.AccessKey; return nil }
 }
 
-// WithRejectedKeyCodes sets the envelope codes that mean that the service rejects
-// the access key. The API document shows no such code, so the default is none. HTTP
+// WithRejectedKeyCodes sets the [Envelope] codes that mean that the service rejects
+// the access key. The API document lists no such code, so the default is none. HTTP
 // status 401 always means a rejected key.
 func WithRejectedKeyCodes(codes ...int) Option {
 	if slices.Contains(codes, codeSuccess) {
@@ -171,13 +170,13 @@ func WithLogger(logger *slog.Logger) Option {
 func (s *settings) newHTTPClient() *http.Client {
 	h := *s.httpClient
 	h.Transport = attemptTransport{cmp.Or[http.RoundTripper](h.Transport, defaultTransport), cmp.Or(s.timeout, max(0, h.Timeout), DefaultTimeout)}
-	h.Timeout = 0 // attemptTransport has the timeout
+	h.Timeout = 0 // attemptTransport applies the timeout
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &h
 }
 
-// checkHeaderValue returns an error if v is empty or would be changed on its way
-// in a header. The error does not quote v.
+// checkHeaderValue returns an error if v is empty or cannot be sent unchanged in a
+// header. The error does not quote v.
 func checkHeaderValue(v string) error {
 	if v == "" {
 		return errors.New("is empty")

@@ -8,7 +8,7 @@ import (
 )
 
 // DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0. The API
-// document shows no default and no maximum: 20 is the choice of this package.
+// document specifies no default and no maximum: 20 is a choice of this package.
 const DefaultPageSize = 20
 
 // A Page is one page of a list (part 2.2 of the API document).
@@ -44,13 +44,13 @@ func (p *Page[T]) fillList() {
 type plainPage[T any] Page[T]
 
 // A PageRequest requests one page of a list. The methods of [Client] replace a
-// field that is 0 by its default. A PageRequest that is the Body of a [Call] is
+// field that is 0 with its default. A PageRequest that is the Body of a [Call] is
 // sent unchanged.
 type PageRequest struct {
 	// Current is the page number. 0 means page 1.
 	Current int `json:"current"`
 	// PageSize is the number of records per page. 0 means [DefaultPageSize]. The
-	// API document shows no maximum.
+	// API document specifies no maximum.
 	PageSize int `json:"pageSize"`
 }
 
@@ -58,10 +58,10 @@ type PageRequest struct {
 // Errors start with operation.
 func (r PageRequest) withDefaults(operation string) (PageRequest, error) {
 	if r.Current < 0 {
-		return r, fmt.Errorf("msgpush: %s: Current is %d, it must not be negative", operation, r.Current)
+		return r, fmt.Errorf("msgpush: %s: Current is %d: must not be negative", operation, r.Current)
 	}
 	if r.PageSize < 0 {
-		return r, fmt.Errorf("msgpush: %s: PageSize is %d, it must not be negative", operation, r.PageSize)
+		return r, fmt.Errorf("msgpush: %s: PageSize is %d: must not be negative", operation, r.PageSize)
 	}
 	return PageRequest{cmp.Or(r.Current, 1), cmp.Or(r.PageSize, DefaultPageSize)}, nil
 }

@@ -23,35 +23,35 @@ const (
 
 // A Request describes a [Call].
 //
-// net/http itself may send a request twice, also with MaxAttempts 1 and without
-// another wait for the rate limiter: any request if the server provably did not
-// process it, and a GET, HEAD or OPTIONS if a kept connection closes before the
-// first byte of the response.
+// net/http itself may send a request twice, even with MaxAttempts 1 and without
+// another wait for the rate limiter. It resends any request that the server provably
+// did not process, and a GET, HEAD or OPTIONS if a reused connection closes before
+// the first byte of the response.
 type Request struct {
 	// Method is the HTTP method.
 	Method string
-	// Path is added to the base URL. It begins with a slash and contains no query,
-	// fragment, control character or "..", even in escaped form. Escapes such as
-	// %2F are sent as they are.
+	// Path is added to the base URL. It begins with a slash and contains no query, no
+	// fragment, and no control character or ".." segment, even escaped. Escapes such
+	// as %2F are sent unchanged.
 	Path string
 	// Query is a struct with url tags as go-querystring defines them, a pointer to
-	// such a struct, or [url.Values]. If nil, there is no query. A [Secret] in a
-	// field is sent. A Secret in a slice or a map is an error, as in Body.
+	// such a struct, or [url.Values]. If nil, there is no query. The value of a
+	// [Secret] in a field is sent. A Secret in a slice or a map is an error, as in Body.
 	Query any
 	// Body is encoded to JSON. If nil, there is no body. It must be nil for a GET.
 	// A body that contains "[redacted]" is an error, since that is how a [Secret]
 	// encodes: use string(s) to send its value.
 	Body any
 	// Idempotent states that sending the request twice has the same effect as
-	// sending it once, so that the call may be retried as the [RetryPolicy] says. A
-	// request that is not idempotent is retried only if no connection was made, or
-	// once if the service rejected the access key.
+	// sending it once, so that the call may be retried according to the [RetryPolicy].
+	// A request that is not idempotent is retried only if no connection was made, or
+	// once with another key if the service rejected the access key.
 	Idempotent bool
 }
 
 // check returns an error for a request that cannot be sent, or that a server or
-// proxy could take for a request outside the base URL. The error does not quote
-// the path, which may contain a secret.
+// proxy could resolve to a URL outside the base URL. The error does not quote the
+// path, which may contain a secret.
 func (r Request) check() error {
 	if _, err := http.NewRequestWithContext(context.Background(), r.Method, "/", nil); err != nil || r.Method == "" {
 		return fmt.Errorf("the method %q is not an HTTP method", excerpt(r.Method))
@@ -67,19 +67,19 @@ func (r Request) check() error {
 	}
 	decoded, err := url.PathUnescape(r.Path)
 	if err != nil {
-		return errors.New("the path has a percent sign that begins no escape")
+		return errors.New("the path has an invalid percent escape")
 	}
 	if strings.ContainsFunc(decoded, unicode.IsControl) {
 		return errors.New("the path must not have control characters")
 	}
 	if parentSegment.MatchString(decoded) {
-		return errors.New(`the path must not have ".."`)
+		return errors.New(`the path must not have a ".." segment`)
 	}
 	return nil
 }
 
-// parentSegment matches a path segment ".." for servers that also separate segments
-// by backslashes, or parameters by semicolons.
+// parentSegment matches a ".." segment of a path. Some servers also separate segments
+// with backslashes, or parameters with semicolons.
 var parentSegment = regexp.MustCompile(`(^|[/\\])\.\.([/\\;]|$)`)
 
 // escapePath escapes the bytes that a URL path cannot contain and keeps existing

@@ -37,7 +37,7 @@ func readResponse(resp *http.Response, buf *bytes.Buffer, limit int64) response 
 var errBodyTooLarge = errors.New("the body is too large")
 
 // retryAfter parses the Retry-After header, which holds seconds or an HTTP date.
-// A date in the past is 0. It reports whether there is a valid value.
+// A date in the past is 0. It also reports whether the value is valid.
 func retryAfter(header http.Header) (time.Duration, bool) {
 	v := header.Get("Retry-After")
 	if date, err := http.ParseTime(v); err == nil {
@@ -47,7 +47,7 @@ func retryAfter(header http.Header) (time.Duration, bool) {
 	switch {
 	case err == nil && seconds <= uint64(math.MaxInt64/time.Second):
 		return time.Duration(seconds) * time.Second, true
-	case seconds > 0: // more than a Duration or, if err is ErrRange, an integer holds
+	case seconds > 0: // overflows a Duration or, with ErrRange, a uint64
 		return math.MaxInt64, true
 	default:
 		return 0, false

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// A RetryPolicy says how often a call is attempted and how long it waits between
-// two attempts. A zero field has its default. If only one of MinWait and MaxWait is
+// A RetryPolicy sets how often a call is attempted and how long it waits between two
+// attempts. Zero fields have their defaults. If only one of MinWait and MaxWait is
 // set, the default of the other is adjusted so that MinWait ≤ MaxWait.
 //
 // The wait before the n-th retry is random between 0 and MinWait·2ⁿ⁻¹, at most
@@ -28,10 +28,11 @@ import (
 // and to 13 s at most. If the wait would end after the deadline of the context, the
 // call returns its failure immediately.
 //
-// A failure is retryable if there was no complete response, if the JSON of an HTTP
-// 200 response ends too early, or if the HTTP status is 408, 425, 429, 500, 502,
-// 503 or 504. Untrusted certificates, TLS alerts, bodies that are too large or
-// badly compressed, and a proxy's rejection with status 4xx are not retryable.
+// A failure is retryable if there was no response, if the body or the JSON of an HTTP
+// 200 response ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503
+// or 504. The following are not retryable: untrusted certificates, TLS alerts, HTTP
+// responses to HTTPS requests, redirects with an invalid Location, HTTP 200 responses
+// that are too large or badly compressed, and a proxy's rejection with status 4xx.
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call. The default is 7; 1
 	// disables retries. It must not be negative.
@@ -45,15 +46,15 @@ type RetryPolicy struct {
 	// MaxWait is the upper bound of every random wait. If Retry-After is longer than
 	// MaxWait, the call fails immediately. The default is 30 s. It must not be negative.
 	MaxWait time.Duration
-	// Quota is how many retries may fail before the client stops retrying, which
-	// limits the load that an outage adds. The default is 1,000; a negative Quota
-	// means no limit.
+	// Quota is the number of retries that may fail before the client stops retrying.
+	// It limits the load that retries add in an outage. The default is 1,000; a
+	// negative Quota means no limit.
 	//
-	// The calls of a client share the quota. A retry takes one unit of the quota.
-	// It returns the unit if it succeeds, if it fails with a failure that is not
-	// retryable, or if it is cancelled. A call whose first attempt has no retryable
-	// failure gives back a tenth. While none is left, a call returns its failure
-	// immediately, and the error says so.
+	// The calls of a client share the quota. A retry takes one unit of the quota. It
+	// returns the unit if it succeeds, if its failure is not retryable, or if it is
+	// cancelled. A call whose first attempt has no retryable failure adds a tenth of a
+	// unit, up to Quota. While less than a unit is left, a call returns its failure
+	// immediately, with this reason in the error text.
 	Quota int
 }
 
@@ -74,10 +75,10 @@ func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 	return p, nil
 }
 
-// allows reports whether a retry of r is useful and harmless after the last of made
-// attempts failed with err.
-func (p RetryPolicy) allows(err error, r Request, made int) bool {
-	if made >= p.MaxAttempts || !isTransient(err) {
+// allows reports whether a retry of r is useful and harmless after err, the failure
+// of the last of the given number of attempts.
+func (p RetryPolicy) allows(err error, r Request, attempts int) bool {
+	if attempts >= p.MaxAttempts || !isTransient(err) {
 		return false
 	}
 	requestErr, ok := errors.AsType[*RequestError](err)
@@ -90,7 +91,7 @@ func isTransient(err error) bool {
 		return slices.Contains(retryableStatuses, apiErr.HTTPStatus) && !apiErr.rejectsKey
 	}
 	if decodeErr, ok := errors.AsType[*DecodeError](err); ok {
-		return decodeErr.truncated // a gateway may pass on a cut response as a complete one
+		return decodeErr.truncated // a gateway may forward a cut response as a complete one
 	}
 	return !isPermanent(err)
 }
@@ -98,8 +99,7 @@ func isTransient(err error) bool {
 var retryableStatuses = []int{408, 425, 429, 500, 502, 503, 504}
 
 // isPermanent reports whether an attempt without a complete response would fail
-// again: TLS or HTTP does not match, the certificate is not trusted, or the body is
-// too large or its encoding is broken.
+// again; see RetryPolicy.
 func isPermanent(err error) bool {
 	if proxyErr, ok := errors.AsType[*proxyError](err); ok {
 		return proxyErr.status/100 == 4
@@ -113,9 +113,9 @@ func isPermanent(err error) bool {
 		errors.As(err, new(x509.HostnameError)) || errors.As(err, new(x509.CertificateInvalidError))
 }
 
-// wait returns how long to wait after the last of made attempts failed with err. It
-// returns false if the response requests more than MaxWait.
-func (p RetryPolicy) wait(err error, made int) (time.Duration, bool) {
+// wait returns how long to wait after err, the failure of the last of the given number
+// of attempts. It returns false if the response requests more than MaxWait.
+func (p RetryPolicy) wait(err error, attempts int) (time.Duration, bool) {
 	var requested time.Duration
 	apiErr, ok := errors.AsType[*APIError](err)
 	if ok && apiErr.HTTPStatus == http.StatusTooManyRequests && !apiErr.hasRetryAfter {
@@ -126,20 +126,20 @@ func (p RetryPolicy) wait(err error, made int) (time.Duration, bool) {
 	if requested > p.MaxWait {
 		return 0, false
 	}
-	return requested + min(p.backoff(made), math.MaxInt64-requested), true
+	return requested + min(p.backoff(attempts), math.MaxInt64-requested), true
 }
 
 // backoff returns a random wait between 0 and a bound that doubles with each attempt,
-// so that the callers spread.
-func (p RetryPolicy) backoff(made int) time.Duration {
+// so that callers do not retry at the same time.
+func (p RetryPolicy) backoff(attempts int) time.Duration {
 	bound := p.MaxWait
-	if doublings := made - 1; p.MinWait <= p.MaxWait>>doublings { // shifting MaxWait right cannot overflow
+	if doublings := attempts - 1; p.MinWait <= p.MaxWait>>doublings { // shifting MaxWait right cannot overflow
 		bound = p.MinWait << doublings
 	}
 	return rand.N(min(bound, math.MaxInt64-1) + 1)
 }
 
-// A retryQuota is the retry quota of a client.
+// A retryQuota counts the retries that a client may still make.
 type retryQuota struct {
 	mu        sync.Mutex
 	free, max int // in tenths of a retry

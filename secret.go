@@ -15,17 +15,16 @@ import (
 
 const redacted = "[redacted]"
 
-// A Secret is a string that is never printed or encoded: fmt, log/slog, JSON, XML
-// and YAML show "[redacted]". string(s) is the value. go-querystring sends the
-// value in a query.
+// A Secret is a string that fmt, log/slog, JSON, XML and YAML show as "[redacted]".
+// string(s) is the value. A query encoded by go-querystring contains the value.
 //
-// A record that is encoded to JSON has therefore lost its secrets. A fake service
-// of your own needs a struct with a string field, or package msgpushtest.
+// Encoding a record to JSON therefore loses its secrets. To serve a password from your
+// own fake server, encode a struct with a string field, or use package msgpushtest.
 //
-// These show the value, and no method can prevent it:
+// The following show the value, and no method can prevent it:
 //   - %p, and [fmt.Errorf] with %w and a value that is not an error
-//   - a pointer inside another value, printed using a verb such as %s that does not
-//     apply to pointers, if the struct that it points to has no Format method
+//   - a pointer inside another value printed with a verb such as %s, unless the struct
+//     that it points to has a Format method
 //   - unexported fields of a struct
 //   - encoding/gob, and the keys of a map that is encoded
 type Secret string
@@ -46,13 +45,13 @@ func (s Secret) EncodeValues(key string, v *url.Values) error {
 }
 
 const (
-	minRedacted    = 6        // bytes of a key; a shorter one would match parts of words
-	maxForeignText = 64 << 10 // bytes of the service's text that are looked at
-	maxExcerpt     = 160      // characters of the service's text in an error
-	maxCause       = 400      // characters of another package's error in an error
+	minRedactedKey  = 6        // bytes of a key; a shorter one would match parts of words
+	maxRedactedText = 64 << 10 // bytes of foreign text that are redacted and kept
+	maxExcerpt      = 160      // characters of the service's text in an error
+	maxCause        = 400      // characters of another package's error in an error
 )
 
-// A redactor removes access keys from text that this package did not write.
+// A redactor redacts access keys in foreign text, which this package did not write.
 type redactor struct {
 	maxLen   int // of an escaped key
 	replacer *strings.Replacer
@@ -65,7 +64,7 @@ func newRedactor(keys ...Secret) *redactor {
 	slices.SortFunc(keys, func(a, b Secret) int { return len(b) - len(a) })
 	for _, key := range keys {
 		raw := string(key)
-		if len(raw) < minRedacted {
+		if len(raw) < minRedactedKey {
 			continue
 		}
 		r.maxLen = max(r.maxLen, 6*len(raw))
@@ -82,28 +81,27 @@ func newRedactor(keys ...Secret) *redactor {
 	return &r
 }
 
-// text returns the beginning of foreign text, at most 64 KiB, without the keys. If the
-// text is cut, the cut may divide a key whose bytes take up to 6 bytes each when they
-// are escaped. Therefore the end of the beginning is dropped.
+// text redacts the first 64 KiB of foreign text. If it cuts the text, it also drops the
+// last bytes, which may be part of a key (an escaped byte takes up to 6 bytes).
 func (r *redactor) text(foreign string) string {
-	if len(foreign) <= maxForeignText {
+	if len(foreign) <= maxRedactedText {
 		return r.replacer.Replace(foreign)
 	}
-	clean := r.replacer.Replace(foreign[:maxForeignText])
+	clean := r.replacer.Replace(foreign[:maxRedactedText])
 	return clean[:max(0, len(clean)-r.maxLen)]
 }
 
-// excerpt returns a short excerpt of foreign text. The key is removed first, since
+// excerpt returns a short excerpt of foreign text. The key is redacted first, since
 // a part of it would not be recognised. The excerpt stops before "password", in case
-// the text is a misplaced mail channel.
+// the text contains a mail channel.
 func (r *redactor) excerpt(foreign string, length int) string {
-	return fromPassword.ReplaceAllString(shorten(r.text(foreign), length), "")
+	return passwordAndRest.ReplaceAllString(shorten(r.text(foreign), length), "")
 }
 
-var fromPassword = regexp.MustCompile(`(?i)["'\\ ]*password.*`)
+var passwordAndRest = regexp.MustCompile(`(?i)["'\\ ]*password.*`)
 
-// json returns a copy of raw without the key. The copy is still JSON. A string is
-// redacted as decoded, since the text of an APIError shows it so.
+// json returns a copy of raw with the key redacted. The copy is still JSON. A string is
+// decoded before it is redacted, since APIError.Error shows it decoded.
 func (r *redactor) json(raw json.RawMessage) json.RawMessage {
 	text := string(raw)
 	isString := json.Unmarshal(raw, &text) == nil
@@ -118,7 +116,7 @@ func (r *redactor) json(raw json.RawMessage) json.RawMessage {
 	return quoted
 }
 
-// header returns a copy of h without the key.
+// header returns a copy of h with the key redacted.
 func (r *redactor) header(h http.Header) http.Header {
 	clean := h.Clone()
 	for _, values := range clean {

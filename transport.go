@@ -16,11 +16,12 @@ import (
 )
 
 // defaultTransport is shared by all clients without a transport of their own. It
-// differs from http.DefaultTransport in three ways. It keeps an idle connection for
-// each of many concurrent callers. It pings an HTTP/2 connection that is silent for
-// 5 s and closes it if no reply comes within 5 s: without pings, calls would use a
-// dead connection until they time out. It reports the status with which a proxy
-// rejects CONNECT.
+// differs from http.DefaultTransport in three ways:
+//
+//   - It keeps an idle connection for each of many concurrent callers.
+//   - It pings an HTTP/2 connection that is silent for 5 s, and closes the connection
+//     after 5 s without a reply. Otherwise, calls would time out on a dead connection.
+//   - It reports the status with which a proxy rejects CONNECT.
 var defaultTransport = &http.Transport{
 	Proxy:                  http.ProxyFromEnvironment,
 	OnProxyConnectResponse: checkProxyConnect,
@@ -56,10 +57,11 @@ var errBadLocation = errors.New("the response is a redirect whose Location is no
 
 // An attemptTransport applies the timeout of an attempt, from the request to the
 // end of the body. The Timeout of an http.Client would take a goroutine and a
-// second timer for each request, as for every transport that wraps a transport.
+// second timer for each request, since net/http does not know the type of this
+// transport.
 //
-// It has no method CloseIdleConnections, which go-retryablehttp calls when a call
-// fails: that would close the idle connections of all other calls.
+// It has no method CloseIdleConnections, since go-retryablehttp would call it when a
+// call fails and close the idle connections of all other calls.
 type attemptTransport struct {
 	next    http.RoundTripper
 	timeout time.Duration
@@ -67,7 +69,7 @@ type attemptTransport struct {
 
 func (t attemptTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := req.Context(), func() {}
-	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > t.timeout { // or else the call ends first
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > t.timeout { // otherwise the context ends before the timeout
 		ctx, cancel = context.WithTimeoutCause(ctx, t.timeout, &timeoutError{t.timeout})
 		req = req.WithContext(ctx)
 	}
@@ -88,7 +90,7 @@ func (t attemptTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A timedBody is the body of a response whose attempt has a timeout.
+// A timedBody returns the timeoutError for read errors after the timeout.
 type timedBody struct {
 	io.ReadCloser
 	ctx    context.Context
@@ -128,23 +130,23 @@ func timeoutOr(ctx context.Context, err error) error {
 	return err
 }
 
-// A connTrace records whether a connection was made for a request.
-type connTrace struct{ wanted, made atomic.Bool }
+// A connTrace records whether net/http requested a connection and got one.
+type connTrace struct{ requested, got atomic.Bool }
 
 func (t *connTrace) withTrace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { t.wanted.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { t.made.Store(true) },
+		GetConn: func(string) { t.requested.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { t.got.Store(true) },
 	})
 }
 
 // notSent reports whether a request that failed with err provably was not sent. A
-// transport other than net/http's may not call the trace. Then only err can show
-// it.
+// transport other than net/http's may not call the trace. Then only err shows whether
+// a connection was made.
 func (t *connTrace) notSent(err error) bool {
-	if t.made.Load() {
+	if t.got.Load() {
 		return false
 	}
 	var opErr *net.OpError
-	return t.wanted.Load() || errors.As(err, &opErr) && opErr.Op == "dial"
+	return t.requested.Load() || errors.As(err, &opErr) && opErr.Op == "dial"
 }

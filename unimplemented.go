@@ -5,8 +5,7 @@ import (
 	"net/http"
 )
 
-// The resources in this file exist by name only (parts 4.5 and 5 of the API
-// document).
+// The API document only names the operations in this file (parts 4.5 and 5).
 var (
 	opAccessKeyObtain   = Operation{Group: "access key", Name: "obtain"}
 	opEnterpriseAppList = Operation{Group: "enterprise application channel", Name: "list", Method: http.MethodPost}
@@ -16,9 +15,8 @@ var (
 	opWebhookModify     = Operation{Group: "webhook channel", Name: "modify", Method: http.MethodPost}
 )
 
-// AccessKeyObtain is not implemented and returns an [*UnimplementedError]: the
-// API document only says that the operation exists (part 5). Experimental: its
-// signature will change.
+// AccessKeyObtain is not implemented and returns an [*UnimplementedError]: the API
+// document gives only its name (part 5). Experimental: its signature will change.
 func (c *Client) AccessKeyObtain(context.Context) error {
 	return &UnimplementedError{opAccessKeyObtain}
 }
