@@ -20,8 +20,8 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// clientFrom returns a client that takes its key from a source and sends through an
-// in-memory transport. Without an option for retries it makes one attempt.
+// clientFrom returns a client with a key source and a transport in memory. By
+// default, it does not retry.
 func clientFrom(t testing.TB, source msgpush.AccessKeySource, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	opts = append([]msgpush.Option{
@@ -32,8 +32,8 @@ func clientFrom(t testing.TB, source msgpush.AccessKeySource, transport http.Rou
 	return client
 }
 
-// accepting is a service that accepts one key and responds to others with reject.
-func accepting(key string, reject roundTripFunc) roundTripFunc {
+// acceptOnly accepts one key and calls reject for other keys.
+func acceptOnly(key string, reject roundTripFunc) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		if r.Header.Get("access-key") != key {
 			return reject(r)
@@ -57,7 +57,7 @@ func create(ctx context.Context, c *msgpush.Client) error {
 
 var errNoKey = errors.New("the vault is sealed")
 
-func TestNewClientTakesEitherAKeyOrASource(t *testing.T) {
+func TestNewClientRequiresEitherKeyOrSource(t *testing.T) {
 	tests := []struct {
 		name, key string
 		opts      []msgpush.Option
@@ -77,23 +77,23 @@ func TestNewClientTakesEitherAKeyOrASource(t *testing.T) {
 	}
 }
 
-func TestARejectedKeyIsReplacedOnceWithoutAWait(t *testing.T) {
+func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 	tests := []struct {
 		name     string
 		reject   roundTripFunc
 		rejected bool
 	}{
 		{"HTTP 401", status(401), true},
-		{"HTTP 401 that is not an envelope", func(r *http.Request) (*http.Response, error) { return response(r, 401, "<html>"), nil }, true},
+		{"HTTP 401 without an envelope", func(r *http.Request) (*http.Response, error) { return response(r, 401, "<html>"), nil }, true},
 		{"HTTP 401 with a cut body", cutOffBody(401), true},
 		{"HTTP 401 with Retry-After", status(401, "Retry-After", "9"), true},
 		{"rejection code", envelopeCode(200, 4010), true},
 		{"rejection code with HTTP 403", envelopeCode(403, 4010), true},
 		{"rejection code with HTTP 500", envelopeCode(500, 4010), true},
 		{"rejection code 0", envelopeCode(200, 0), true},
-		{"other code", envelopeCode(200, 4011), false},
+		{"code that is not a rejection code", envelopeCode(200, 4011), false},
 		{"HTTP 403", status(403), false},
-		{"no code, though 0 is a rejection code", func(r *http.Request) (*http.Response, error) { return response(r, 502, "<html>"), nil }, false},
+		{"HTTP 502 without a code", func(r *http.Request) (*http.Response, error) { return response(r, 502, "<html>"), nil }, false},
 		{"success whose data contains a rejection code", okBody(`{"code":200,"data":{"code":4010}}`), false},
 	}
 	calls := map[string]func(context.Context, *msgpush.Client) error{
@@ -115,7 +115,7 @@ func TestARejectedKeyIsReplacedOnceWithoutAWait(t *testing.T) {
 						}
 						return "old-key", nil
 					})
-					transport := newScript(accepting("new-key", tt.reject))
+					transport := newScript(acceptOnly("new-key", tt.reject))
 					err := call(t.Context(), clientFrom(t, source, transport, msgpush.WithRejectedKeyCodes(4010, 0)))
 					if tt.rejected {
 						require.NoError(t, err)
@@ -131,7 +131,7 @@ func TestARejectedKeyIsReplacedOnceWithoutAWait(t *testing.T) {
 	}
 }
 
-func TestTheReplacementOfAKeyIsNotCountedAsARetry(t *testing.T) {
+func TestKeyReplacementIsNotCountedAsRetry(t *testing.T) {
 	tests := []struct {
 		name     string
 		steps    []roundTripFunc
@@ -161,7 +161,7 @@ func TestTheReplacementOfAKeyIsNotCountedAsARetry(t *testing.T) {
 	}
 }
 
-func TestTheReplacementOfAKeyNeedsNoQuota(t *testing.T) {
+func TestKeyReplacementNeedsNoQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) { return rejected + "key", nil })
 		service := msgpushtest.New(t, msgpushtest.InMemory())
@@ -173,7 +173,7 @@ func TestTheReplacementOfAKeyNeedsNoQuota(t *testing.T) {
 			assert.ErrorContains(t, err, quotaUsedUp)
 		}
 		service.ClearFaults()
-		for range 5 { // fewer than give quota back
+		for range 5 { // fewer than the 10 calls that return a unit
 			service.ClearRequests()
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestTheReplacementOfAKeyNeedsNoQuota(t *testing.T) {
 	})
 }
 
-func TestAKeyThatStaysRejectedIsAnError(t *testing.T) {
+func TestCallFailsIfNoKeyIsAccepted(t *testing.T) {
 	onlyFirst := func(first string, err error) msgpush.AccessKeySource {
 		return msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
 			if rejected != "" {
@@ -202,7 +202,7 @@ func TestAKeyThatStaysRejectedIsAnError(t *testing.T) {
 	}{
 		{"static key", nil, 1, rejection},
 		{"source that has no other key", fixedSource, 1, rejection},
-		{"other key that is rejected too", msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
+		{"source that returns another rejected key", msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
 			return rejected + "another", nil
 		}), 2, rejection},
 		{"source that fails", onlyFirst(testKey, errNoKey), 1, func(t *testing.T, err error) {
@@ -229,7 +229,7 @@ func TestAKeyThatStaysRejectedIsAnError(t *testing.T) {
 	}
 }
 
-func TestARejectedKeyIsNotRetriedByItsStatus(t *testing.T) {
+func TestDoesNotRetryRejectedKeyWithRetryableStatus(t *testing.T) {
 	for name, step := range map[string]roundTripFunc{"HTTP 500": envelopeCode(500, 4010), "HTTP 503": envelopeCode(503, 4010)} {
 		t.Run(name, func(t *testing.T) {
 			for _, client := range []func(http.RoundTripper) *msgpush.Client{
@@ -249,7 +249,7 @@ func TestARejectedKeyIsNotRetriedByItsStatus(t *testing.T) {
 	}
 }
 
-func TestACallWithoutAKeySendsNothing(t *testing.T) {
+func TestCallWithoutKeySendsNothing(t *testing.T) {
 	tests := []struct {
 		name   string
 		source msgpush.AccessKeyFunc
@@ -279,9 +279,9 @@ func TestACallWithoutAKeySendsNothing(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfASourceIsNotThatOfTheCall(t *testing.T) {
-	// The source may itself be a client, whose errors have the same types.
-	for name, step := range map[string]roundTripFunc{"APIError": status(404), "DecodeError": okBody("<html>"), "RequestError": failing(io.EOF)} {
+func TestKeySourceErrorMatchesOnlyRequestError(t *testing.T) {
+	// A key source may use another client, whose errors have the same types.
+	for name, step := range map[string]roundTripFunc{"APIError": status(404), "DecodeError": okBody("<html>"), "RequestError": failWith(io.EOF)} {
 		t.Run(name, func(t *testing.T) {
 			keys := newClientWithTransport(t, step)
 			source := msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
@@ -294,11 +294,11 @@ func TestTheErrorOfASourceIsNotThatOfTheCall(t *testing.T) {
 	}
 }
 
-// A vault issues the keys key-1, key-2, … and counts the fetches.
+// A vault returns the keys key-1, key-2, … and counts the fetches.
 type vault struct {
 	fetches atomic.Int32
 	delay   time.Duration
-	life    time.Duration // 0: keys do not expire
+	life    time.Duration // of a key; 0: keys do not expire
 	err     atomic.Pointer[error]
 }
 
@@ -319,7 +319,7 @@ func (v *vault) fetch(ctx context.Context) (string, time.Time, error) {
 	return fmt.Sprint("key-", n), expires, nil
 }
 
-// assertKey checks which key a source returns, and after how long.
+// assertKey checks which key a source returns and how long it takes.
 func assertKey(t *testing.T, source msgpush.AccessKeySource, rejected, want string, after time.Duration) {
 	t.Helper()
 	start := time.Now()
@@ -329,7 +329,7 @@ func assertKey(t *testing.T, source msgpush.AccessKeySource, rejected, want stri
 	assert.Equal(t, after, time.Since(start))
 }
 
-func TestConcurrentCallersShareAFetch(t *testing.T) {
+func TestConcurrentCallersShareOneFetch(t *testing.T) {
 	for name, rejected := range map[string]string{"first key": "", "rejected key": "key-1"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -354,10 +354,10 @@ func TestConcurrentCallersShareAFetch(t *testing.T) {
 	}
 }
 
-func TestConcurrentCallsWithARejectedKeyCauseOneFetch(t *testing.T) {
+func TestConcurrentCallsWithRejectedKeyCauseOneFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{delay: time.Second}
-		client := clientFrom(t, msgpush.CachedAccessKey(v.fetch, 0), accepting("key-2", status(401)))
+		client := clientFrom(t, msgpush.CachedAccessKey(v.fetch, 0), acceptOnly("key-2", status(401)))
 		var wg sync.WaitGroup
 		for range 1000 {
 			wg.Go(func() {
@@ -374,13 +374,13 @@ func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 	tests := []struct {
 		name           string
 		callers, calls int
-		keys           []string // fetched in turn; the last one repeatedly
+		keys           []string // returned by the fetches; the last key repeats
 		early          time.Duration
 		limited        bool
 	}{
 		{"one caller, fetch returns the rejected key", 1, 10, []string{"rejected-1"}, 0, false},
 		{"one caller, limiter", 1, 10, []string{"rejected-1"}, 0, true},
-		{"one caller, other keys that are rejected too", 1, 10, []string{"rejected-1", "rejected-2", "rejected-1", "rejected-2", "rejected-3"}, 0, false},
+		{"one caller, fetch returns several rejected keys", 1, 10, []string{"rejected-1", "rejected-2", "rejected-1", "rejected-2", "rejected-3"}, 0, false},
 		{"many callers, fetch returns the rejected key", 100, 10, []string{"rejected-1"}, 0, false},
 		{"many callers, limiter", 100, 10, []string{"rejected-1"}, 0, true},
 		{"many callers, background renewal", 100, 10, []string{"rejected-1"}, 10 * time.Minute, false},
@@ -413,11 +413,11 @@ func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				assert.LessOrEqual(t, fetches.Load(), 1+rejections.Load(), "one fetch is for the first key")
+				assert.LessOrEqual(t, fetches.Load(), 1+rejections.Load(), "plus one fetch for the first key")
 			})
 		})
 	}
-	t.Run("the source alone, concurrently", func(t *testing.T) {
+	t.Run("concurrent callers without a client", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var fetches atomic.Int32
 			source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
@@ -438,7 +438,7 @@ func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 	})
 }
 
-func TestACachedKeyIsRenewedInTheBackgroundBeforeItExpires(t *testing.T) {
+func TestRenewsCachedKeyInBackgroundBeforeExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{delay: time.Second, life: time.Minute}
 		source := msgpush.CachedAccessKey(v.fetch, 10*time.Second)
@@ -457,7 +457,7 @@ func TestACachedKeyIsRenewedInTheBackgroundBeforeItExpires(t *testing.T) {
 	})
 }
 
-func TestAnExpiredKeyIsNotReturned(t *testing.T) {
+func TestDoesNotReturnExpiredKey(t *testing.T) {
 	for name, early := range map[string]time.Duration{"early 0": 0, "negative early": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -473,7 +473,7 @@ func TestAnExpiredKeyIsNotReturned(t *testing.T) {
 	}
 }
 
-func TestARejectedKeyIsNotReturnedToOtherCallers(t *testing.T) {
+func TestDoesNotReturnRejectedKeyToOtherCallers(t *testing.T) {
 	v := &vault{}
 	source := msgpush.CachedAccessKey(v.fetch, 0)
 	key, err := source.AccessKey(t.Context(), "")
@@ -489,7 +489,7 @@ func TestARejectedKeyIsNotReturnedToOtherCallers(t *testing.T) {
 	assert.NotEqual(t, key, another)
 }
 
-func TestAFetchThatBeganBeforeTheRejectionDoesNotCount(t *testing.T) {
+func TestFetchesAgainIfEarlierFetchReturnsRejectedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := []string{"key-1", "key-1", "key-2"}
 		n := 0
@@ -501,13 +501,13 @@ func TestAFetchThatBeganBeforeTheRejectionDoesNotCount(t *testing.T) {
 		}, 59*time.Second)
 		assertKey(t, source, "", "key-1", time.Second)
 		time.Sleep(2 * time.Second)
-		assertKey(t, source, "", "key-1", 0) // begins the renewal
+		assertKey(t, source, "", "key-1", 0) // starts the renewal
 		synctest.Wait()
 		assertKey(t, source, "key-1", "key-2", 2*time.Second)
 	})
 }
 
-func TestAFailedFetchIsAnErrorForTheCallersThatWait(t *testing.T) {
+func TestFailedFetchFailsAllWaitingCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{delay: time.Second}
 		v.err.Store(&errNoKey)
@@ -526,7 +526,7 @@ func TestAFailedFetchIsAnErrorForTheCallersThatWait(t *testing.T) {
 	})
 }
 
-func TestAFailedRenewalLeavesTheOldKeyUntilItExpires(t *testing.T) {
+func TestFailedRenewalKeepsKeyUntilExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{life: time.Minute}
 		source := msgpush.CachedAccessKey(v.fetch, 30*time.Second)
@@ -544,7 +544,7 @@ func TestAFailedRenewalLeavesTheOldKeyUntilItExpires(t *testing.T) {
 	})
 }
 
-func TestTheContextOfACallerEndsOnlyItsOwnWait(t *testing.T) {
+func TestCallerContextEndsOnlyItsOwnWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{delay: 10 * time.Second}
 		source := msgpush.CachedAccessKey(v.fetch, 0)
@@ -562,7 +562,7 @@ func TestTheContextOfACallerEndsOnlyItsOwnWait(t *testing.T) {
 	})
 }
 
-func TestAFetchHasATimeout(t *testing.T) {
+func TestFetchHasTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{delay: time.Hour}
 		source := msgpush.CachedAccessKey(v.fetch, 0)
@@ -573,9 +573,9 @@ func TestAFetchHasATimeout(t *testing.T) {
 	})
 }
 
-func TestAFetchThatEndsItsGoroutineHasFailed(t *testing.T) {
+func TestFetchThatCallsGoexitFails(t *testing.T) {
 	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-		runtime.Goexit() // as FailNow of a test does
+		runtime.Goexit() // as t.FailNow does
 		return "", time.Time{}, nil
 	}, 0)
 	for range 2 {
@@ -584,7 +584,7 @@ func TestAFetchThatEndsItsGoroutineHasFailed(t *testing.T) {
 	}
 }
 
-func TestAPanicOfFetchIsRaisedInEveryWaitingCaller(t *testing.T) {
+func TestPanicOfFetchReachesEveryWaitingCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{}
 		source := msgpush.CachedAccessKey(func(ctx context.Context) (string, time.Time, error) {
@@ -610,10 +610,10 @@ func TestAPanicOfFetchIsRaisedInEveryWaitingCaller(t *testing.T) {
 	})
 }
 
-func TestAPanicOfFetchThatNoCallerWaitsForIsRaisedInTheNextOne(t *testing.T) {
+func TestPanicOfFetchWithoutWaitingCallerReachesNextCaller(t *testing.T) {
 	tests := []struct {
 		name    string
-		prepare func(*testing.T, msgpush.AccessKeySource) // until fetch has panicked
+		prepare func(*testing.T, msgpush.AccessKeySource) // returns after fetch has panicked
 	}{
 		{"background renewal", func(t *testing.T, source msgpush.AccessKeySource) {
 			assertKey(t, source, "", "key-1", time.Second)
@@ -621,7 +621,7 @@ func TestAPanicOfFetchThatNoCallerWaitsForIsRaisedInTheNextOne(t *testing.T) {
 			assertKey(t, source, "", "key-1", 0)
 			time.Sleep(2 * time.Second)
 		}},
-		{"the caller's context has ended", func(t *testing.T, source msgpush.AccessKeySource) {
+		{"context of the caller has ended", func(t *testing.T, source msgpush.AccessKeySource) {
 			assertKey(t, source, "", "key-1", time.Second)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
@@ -651,7 +651,7 @@ func TestAPanicOfFetchThatNoCallerWaitsForIsRaisedInTheNextOne(t *testing.T) {
 	}
 }
 
-func TestAKeyThatAHeaderCannotCarryIsNotKept(t *testing.T) {
+func TestDoesNotCacheKeyInvalidInHeader(t *testing.T) {
 	keys := []string{testKey + "\n", "", testKey}
 	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
 		key := keys[0]
@@ -667,7 +667,7 @@ func TestAKeyThatAHeaderCannotCarryIsNotKept(t *testing.T) {
 	assert.Equal(t, testKey, key)
 }
 
-func TestACachedKeyDoesNotPrint(t *testing.T) {
+func TestCachedKeyIsNotPrinted(t *testing.T) {
 	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) { return testKey, time.Time{}, nil }, 0)
 	key, err := source.AccessKey(t.Context(), "")
 	require.NoError(t, err)
@@ -678,7 +678,7 @@ func TestACachedKeyDoesNotPrint(t *testing.T) {
 	}
 }
 
-func TestCachedAccessKeyWithoutAFetch(t *testing.T) {
+func TestCachedAccessKeyWithNilFetchReturnsError(t *testing.T) {
 	_, err := msgpush.CachedAccessKey(nil, 0).AccessKey(t.Context(), "")
 	assert.ErrorContains(t, err, "nil")
 }

@@ -11,8 +11,8 @@ import (
 	"example.com/msgpush"
 )
 
-// Pages that hold only new records are yielded without a copy, so only the ids
-// need memory.
+// Pages with only new records are yielded without a copy, so only the ids need
+// memory.
 func TestIterationCopiesNoPage(t *testing.T) {
 	const pages, size = 100, 1000
 	fetched := make([]*page, pages+1)
@@ -25,7 +25,7 @@ func TestIterationCopiesNoPage(t *testing.T) {
 	fetch := func(_ context.Context, r msgpush.PageRequest) (*page, error) { return fetched[r.Current], nil }
 	allocs := testing.AllocsPerRun(3, func() {
 		number := 0
-		for page, err := range (lister{Fetch: fetch, ID: itself}).Pages(t.Context(), pagesOf(size)) {
+		for page, err := range (lister{Fetch: fetch, ID: identity}).Pages(t.Context(), pagesOf(size)) {
 			require.NoError(t, err)
 			number++
 			require.Same(t, fetched[number], page)
@@ -44,8 +44,8 @@ func TestIterationCopiesNoPage(t *testing.T) {
 	assert.LessOrEqual(t, allocs, 20.0, "%d pages", pages)
 }
 
-// bytesPerRecord iterates over n records and returns the memory in use when the
-// last one is delivered.
+// bytesPerRecord iterates over n records and returns the memory in use per record
+// when the last one is delivered.
 func bytesPerRecord(t testing.TB, n int, id func(int64) int64) float64 {
 	const size = 1000
 	fetch := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
@@ -67,15 +67,15 @@ func bytesPerRecord(t testing.TB, n int, id func(int64) int64) float64 {
 	return max(0, float64(held)-float64(before)) / float64(n)
 }
 
-// scrambled maps ids to random ones, each to another.
-func scrambled(id int64) int64 {
+// randomID maps ids to distinct random ids.
+func randomID(id int64) int64 {
 	x := uint64(id) * 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return int64(x ^ x>>31)
 }
 
-func TestMemoryPerRecord(t *testing.T) {
+func TestIterationMemoryPerRecordIsLimited(t *testing.T) {
 	n := 1_000_000
 	if testing.Short() {
 		n = 100_000
@@ -85,9 +85,9 @@ func TestMemoryPerRecord(t *testing.T) {
 		id   func(int64) int64
 		max  float64
 	}{
-		{"consecutive ids", itself, 1},
+		{"consecutive ids", identity, 1},
 		{"descending negative ids", func(id int64) int64 { return -id }, 1},
-		{"random ids", scrambled, 48},
+		{"random ids", randomID, 48},
 		{"no ids", nil, 0.5},
 	}
 	for _, tt := range tests {
@@ -99,11 +99,11 @@ func TestMemoryPerRecord(t *testing.T) {
 	}
 }
 
-// BenchmarkIteration measures a record without a network.
+// BenchmarkIteration measures the time per record without a network.
 func BenchmarkIteration(b *testing.B) {
 	const size = 1000
 	list := make([]int64, size)
-	for name, id := range map[string]func(int64) int64{"ids": itself, "no ids": nil} {
+	for name, id := range map[string]func(int64) int64{"ids": identity, "no ids": nil} {
 		b.Run(name, func(b *testing.B) {
 			fetch := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
 				for i := range list {

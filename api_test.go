@@ -19,8 +19,8 @@ import (
 
 var updateAPI = flag.Bool("update", false, "record the exported API in testdata/api.txt")
 
-// A change of the exported API must show in testdata/api.txt, so that it is not made
-// by accident and a reviewer sees it. To record it:
+// A change of the exported API must be recorded in testdata/api.txt, so that it is
+// intended and a reviewer sees it. To record a change:
 //
 //	go test -run TestTheExportedAPI . -update
 func TestTheExportedAPIIsRecorded(t *testing.T) {
@@ -118,8 +118,8 @@ func exportedAPI(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// withoutComments returns a declaration without its comments. It changes the
-// declaration.
+// withoutComments removes the comments and the body of a declaration and returns
+// the declaration.
 func withoutComments(decl ast.Decl) ast.Decl {
 	ast.Inspect(decl, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -59,12 +59,12 @@ func (f limiterFunc) Wait(ctx context.Context) error { return f(ctx) }
 // fixedSource is a key source that always returns testKey.
 var fixedSource = msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return testKey, nil })
 
-func TestACallReturnsTheErrorOfItsContext(t *testing.T) {
-	// The context ends after 3 s.
+func TestCallReturnsContextError(t *testing.T) {
+	// slowly responds when the context has ended, which is after 3 s.
 	slowly := func(step roundTripFunc) roundTripFunc {
 		return func(r *http.Request) (*http.Response, error) {
 			time.Sleep(3 * time.Second)
-			synctest.Wait() // for the end of the context
+			synctest.Wait() // until the context has ended
 			return step(r)
 		}
 	}
@@ -74,23 +74,23 @@ func TestACallReturnsTheErrorOfItsContext(t *testing.T) {
 		steps    []roundTripFunc
 		opt      func() msgpush.Option // may be nil
 		attempts int
-		last     error // a value of the type of Last
+		last     error // has the type of Last; nil: no Last
 	}{
 		{"during the first attempt", []roundTripFunc{stalling}, nil, 1, nil},
 		{"during the first body", []roundTripFunc{stallingBody}, nil, 1, nil},
 		{"during a retry after an error response", []roundTripFunc{status(503), stalling}, nil, 2, &msgpush.APIError{}},
 		{"during a retry after a cut response", []roundTripFunc{okBody(`{"code"`), stalling}, nil, 2, &msgpush.DecodeError{}},
-		{"during a retry after a broken connection", []roundTripFunc{failing(io.EOF), stallingBody}, nil, 2, &msgpush.RequestError{}},
+		{"during a retry after a broken connection", []roundTripFunc{failWith(io.EOF), stallingBody}, nil, 2, &msgpush.RequestError{}},
 		{"between a complete 503 and the retry", []roundTripFunc{slowly(status(503))}, nil, 1, &msgpush.APIError{}},
 		{"between a complete 401 and the retry", []roundTripFunc{slowly(status(401))}, nil, 1, &msgpush.APIError{}},
 		{"between a complete 404 and the return", []roundTripFunc{slowly(status(404))}, nil, 1, &msgpush.APIError{}},
 		{"between a cut response and the retry", []roundTripFunc{slowly(okBody(`{"code"`))}, nil, 1, &msgpush.DecodeError{}},
-		{"between a broken connection and the retry", []roundTripFunc{slowly(failing(io.EOF))}, nil, 1, &msgpush.RequestError{}},
+		{"between a broken connection and the retry", []roundTripFunc{slowly(failWith(io.EOF))}, nil, 1, &msgpush.RequestError{}},
 		{"while waiting after an error response", []roundTripFunc{longWait}, nil, 1, &msgpush.APIError{}},
 		{"while waiting for the limiter", []roundTripFunc{succeeding}, blockingLimiter(0), 0, nil},
 		{"while waiting for the limiter before a retry", []roundTripFunc{status(503)}, blockingLimiter(1), 1, &msgpush.APIError{}},
 		{"while waiting for a key", []roundTripFunc{succeeding}, blockingSource(0), 0, nil},
-		{"while waiting for a key before a retry", []roundTripFunc{failing(io.EOF)}, blockingSource(1), 1, &msgpush.RequestError{}},
+		{"while waiting for a key before a retry", []roundTripFunc{failWith(io.EOF)}, blockingSource(1), 1, &msgpush.RequestError{}},
 		{"while waiting for another key", []roundTripFunc{status(401)}, blockingSource(1), 1, &msgpush.APIError{}},
 	}
 	shutdown := errors.New("shutting down")
@@ -121,7 +121,7 @@ func TestACallReturnsTheErrorOfItsContext(t *testing.T) {
 	for _, tt := range tests {
 		for _, end := range contexts {
 			if tt.name == "while waiting after an error response" && errors.Is(end.err, context.DeadlineExceeded) {
-				continue // a wait that does not fit the deadline does not begin
+				continue // a call does not wait beyond its deadline
 			}
 			t.Run(tt.name+"/"+end.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestACallReturnsTheErrorOfItsContext(t *testing.T) {
 						assert.NoError(t, requestErr.Last)
 					} else {
 						assert.IsType(t, tt.last, requestErr.Last)
-						assert.NotErrorIs(t, err, requestErr.Last, "Last is not in the chain")
+						assert.NotErrorIs(t, err, requestErr.Last, "Last is not wrapped")
 					}
 					assert.True(t, strings.HasPrefix(err.Error(), "msgpush: official-account channel list: "+end.text), err.Error())
 					assert.Equal(t, 1, strings.Count(err.Error(), end.text), err.Error())
@@ -156,17 +156,17 @@ func TestACallReturnsTheErrorOfItsContext(t *testing.T) {
 	}
 }
 
-func TestACallWhoseContextHasEndedSendsNothing(t *testing.T) {
+func TestCallWithEndedContextSendsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	transport := newScript(succeeding) // which ignores the context
+	transport := newScript(succeeding) // ignores the context
 	_, err := newClientWithTransport(t, transport, defaultRetries).MPList(ctx, msgpush.PageRequest{})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Zero(t, onlyError[*msgpush.RequestError](t, err).Attempts)
 	assert.Empty(t, transport.times)
 }
 
-func TestAFailureBeforeTheEndOfTheContextIsInTheTextOnce(t *testing.T) {
+func TestErrorTextNamesPreviousFailureOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -178,7 +178,7 @@ func TestAFailureBeforeTheEndOfTheContextIsInTheTextOnce(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsCountedFromTheResponse(t *testing.T) {
+func TestRetryAfterDateIsRelativeToResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		date := time.Now().Add(40 * time.Second).UTC().Format(http.TimeFormat)
 		service := msgpushtest.New(t, msgpushtest.InMemory())
@@ -189,13 +189,13 @@ func TestRetryAfterIsCountedFromTheResponse(t *testing.T) {
 	})
 }
 
-func TestEachAttemptHasATimeout(t *testing.T) {
-	// Not every transport returns the cause with which a context has ended.
+func TestEachAttemptHasTimeout(t *testing.T) {
+	// Some transports return the error of a context that has ended, others its cause.
 	steps := map[string]roundTripFunc{
 		"header, transport returns the cause": stalling,
 		"header, transport returns the error": func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() },
 		"body, transport returns the cause":   stallingBody,
-		"body, transport returns the error": reading(200, func(r *http.Request) io.Reader {
+		"body, transport returns the error": respondFromReader(200, func(r *http.Request) io.Reader {
 			return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, r.Context().Err() })
 		}),
 	}
@@ -231,14 +231,14 @@ func TestEachAttemptHasATimeout(t *testing.T) {
 	}
 }
 
-// assertNoNilInChain checks that no Unwrap method in the tree of err returns a nil
-// in a slice.
+// assertNoNilInChain checks that no Unwrap method in the tree of err returns a slice
+// that contains nil.
 func assertNoNilInChain(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
 		t.Error("nil in the chain of an error")
 	}
-	switch e := err.(type) { //nolint:errorlint // this visits the tree itself
+	switch e := err.(type) { //nolint:errorlint // visits each error of the tree
 	case interface{ Unwrap() []error }:
 		for _, wrapped := range e.Unwrap() {
 			assertNoNilInChain(t, wrapped)
@@ -250,31 +250,7 @@ func assertNoNilInChain(t *testing.T, err error) {
 	}
 }
 
-func TestTheContextOfAnAttemptEndsWithIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var attempts []context.Context
-		keeping := func(step roundTripFunc) roundTripFunc {
-			return func(r *http.Request) (*http.Response, error) {
-				attempts = append(attempts, r.Context())
-				return step(r)
-			}
-		}
-		noBody := func(r *http.Request) (*http.Response, error) {
-			resp := response(r, 503, "")
-			resp.Body = http.NoBody
-			return resp, nil
-		}
-		steps := newScript(keeping(failing(io.EOF)), keeping(status(503)), keeping(noBody), keeping(cutOffBody(503)), keeping(succeeding))
-		_, err := newClientWithTransport(t, steps, defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
-		require.NoError(t, err)
-		require.Len(t, attempts, 5)
-		for i, attempt := range attempts {
-			assert.Error(t, attempt.Err(), "attempt %d", i+1)
-		}
-	})
-}
-
-func TestEachAttemptSendsTheCompleteRequest(t *testing.T) {
+func TestEachAttemptSendsCompleteRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var headers []http.Header
 		var bodies, urls []string
@@ -285,7 +261,7 @@ func TestEachAttemptSendsTheCompleteRequest(t *testing.T) {
 			return status(503)(r)
 		}
 		client := newClientWithTransport(t, newScript(step), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3}))
-		r := idempotent("PUT")
+		r := idempotentRequest("PUT")
 		r.Query, r.Body = url.Values{"q": {"1 2"}}, map[string]int{"a": 1}
 		_, err := msgpush.Call[any](t.Context(), client, r)
 		require.Error(t, err)
@@ -300,8 +276,8 @@ func TestEachAttemptSendsTheCompleteRequest(t *testing.T) {
 	})
 }
 
-func TestAttemptsShareNoHeader(t *testing.T) {
-	// net/http may still read the header of an attempt that has failed.
+func TestAttemptsDoNotShareHeaders(t *testing.T) {
+	// net/http may read the header of a failed attempt later.
 	synctest.Test(t, func(t *testing.T) {
 		var headers []http.Header
 		next := 0
@@ -320,7 +296,7 @@ func TestAttemptsShareNoHeader(t *testing.T) {
 	})
 }
 
-func TestEachAttemptWaitsForTheLimiterAndThenTakesTheKey(t *testing.T) {
+func TestEachAttemptWaitsForLimiterAndThenGetsKey(t *testing.T) {
 	tests := []struct {
 		name    string
 		steps   []roundTripFunc
@@ -330,7 +306,7 @@ func TestEachAttemptWaitsForTheLimiterAndThenTakesTheKey(t *testing.T) {
 		{"success", []roundTripFunc{succeeding}, true, []string{"limiter", "key", "request"}},
 		{"retry", []roundTripFunc{status(503), succeeding}, true,
 			[]string{"limiter", "key", "request", "limiter", "key", "request"}},
-		{"rejected key, which the source learns before the wait", []roundTripFunc{status(401), succeeding}, true,
+		{"rejected key, reported to the source before the wait", []roundTripFunc{status(401), succeeding}, true,
 			[]string{"limiter", "key", "request", "key after key-1", "limiter", "key after key-1", "request"}},
 		{"rejected key without a limiter", []roundTripFunc{status(401), succeeding}, false,
 			[]string{"key", "request", "key after key-1", "request"}},
@@ -366,16 +342,16 @@ func TestEachAttemptWaitsForTheLimiterAndThenTakesTheKey(t *testing.T) {
 				}), opts...).MPList(t.Context(), msgpush.PageRequest{})
 				require.NoError(t, err)
 				assert.Equal(t, tt.want, order)
-				assert.Equal(t, fmt.Sprint("key-", n), sent[len(sent)-1], "the key that was taken last")
+				assert.Equal(t, fmt.Sprint("key-", n), sent[len(sent)-1], "the key that was returned last")
 			})
 		})
 	}
 }
 
-func TestTheWaitForTheLimiterIsNotPartOfTheTimeout(t *testing.T) {
+func TestTimeoutExcludesWaitForLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := limiterFunc(func(context.Context) error { time.Sleep(25 * time.Second); return nil })
-		transport := newScript(failing(io.EOF))
+		transport := newScript(failWith(io.EOF))
 		_, err := newClientWithTransport(t, transport, msgpush.WithRateLimiter(slow), msgpush.WithTimeout(time.Second),
 			msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1})).MPList(t.Context(), msgpush.PageRequest{})
 		assertAttempts(t, 3, err)
@@ -385,7 +361,7 @@ func TestTheWaitForTheLimiterIsNotPartOfTheTimeout(t *testing.T) {
 	})
 }
 
-func TestAnErrorOfTheLimiterEndsTheCall(t *testing.T) {
+func TestLimiterErrorEndsCall(t *testing.T) {
 	noTokens := errors.New("no tokens")
 	for attempts := range 3 {
 		synctest.Test(t, func(t *testing.T) {
@@ -411,8 +387,8 @@ func TestAnErrorOfTheLimiterEndsTheCall(t *testing.T) {
 	}
 }
 
-// pacedLimiter returns a rate limiter that queues requests and lets one pass in each
-// interval, as rate.Limiter does.
+// pacedLimiter returns a rate limiter that queues requests and lets one request pass
+// in each interval, as rate.Limiter does.
 func pacedLimiter(interval time.Duration) limiterFunc {
 	var mu sync.Mutex
 	next := time.Now()
@@ -433,8 +409,8 @@ func pacedLimiter(interval time.Duration) limiterFunc {
 	}
 }
 
-func TestQueuedCallsDoNotSendAKeyThatWasReplacedMeanwhile(t *testing.T) {
-	for name, delay := range map[string]time.Duration{"the key is there": 0, "fetching the key takes a while": 35 * time.Millisecond} {
+func TestQueuedCallsDoNotSendReplacedKey(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"instant fetch": 0, "slow fetch": 35 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const callers = 1000
@@ -456,7 +432,7 @@ func TestQueuedCallsDoNotSendAKeyThatWasReplacedMeanwhile(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				rejections := len(service.Requests()) - callers // each call succeeded in its last attempt
+				rejections := len(service.Requests()) - callers // the last attempt of each call succeeded
 				assert.GreaterOrEqual(t, rejections, 1)
 				assert.LessOrEqual(t, rejections, 2)
 				assert.Equal(t, int32(2), fetches.Load())
@@ -465,7 +441,7 @@ func TestQueuedCallsDoNotSendAKeyThatWasReplacedMeanwhile(t *testing.T) {
 	}
 }
 
-func TestARejectedKeyWithoutAReplacementDoesNotWaitForTheLimiterAgain(t *testing.T) {
+func TestDoesNotWaitForLimiterAgainWithoutAnotherKey(t *testing.T) {
 	clients := map[string]func(testing.TB, http.RoundTripper, ...msgpush.Option) *msgpush.Client{
 		"static key": newClientWithTransport,
 		"key source that has no other key": func(t testing.TB, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
@@ -486,7 +462,7 @@ func TestARejectedKeyWithoutAReplacementDoesNotWaitForTheLimiterAgain(t *testing
 	}
 }
 
-func TestARequestThatIsNotIdempotentIsRetriedOnlyIfNoConnectionWasMade(t *testing.T) {
+func TestRetriesNonIdempotentRequestOnlyIfNoConnectionWasMade(t *testing.T) {
 	failingDials := func(n int) *http.Transport {
 		return &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if n--; n >= 0 {
@@ -499,14 +475,14 @@ func TestARequestThatIsNotIdempotentIsRetriedOnlyIfNoConnectionWasMade(t *testin
 		name      string
 		transport http.RoundTripper
 		attempts  int
-		arrived   int
+		arrived   int // requests
 	}{
 		{"connection lost", failingDials(0), 1, 1},
 		{"two dials fail, then the connection is lost", failingDials(2), 3, 1},
 		{"every dial fails", failingDials(100), 5, 0},
-		{"transport without a trace, dial fails", failing(&net.OpError{Op: "dial", Err: errors.New("refused")}), 5, 0},
-		{"transport without a trace, write fails", failing(&net.OpError{Op: "write", Err: errors.New("broken pipe")}), 1, 0},
-		{"transport without a trace, untyped error", failing(errors.New("refused")), 1, 0},
+		{"transport without httptrace, dial fails", failWith(&net.OpError{Op: "dial", Err: errors.New("refused")}), 5, 0},
+		{"transport without httptrace, write fails", failWith(&net.OpError{Op: "write", Err: errors.New("broken pipe")}), 1, 0},
+		{"transport without httptrace, untyped error", failWith(errors.New("refused")), 1, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -525,7 +501,7 @@ func TestARequestThatIsNotIdempotentIsRetriedOnlyIfNoConnectionWasMade(t *testin
 	}
 }
 
-func TestAContextThatEndsInTheKeySourceEndsTheCall(t *testing.T) {
+func TestContextThatEndsInKeySourceEndsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -543,7 +519,7 @@ func TestAContextThatEndsInTheKeySourceEndsTheCall(t *testing.T) {
 	})
 }
 
-func TestAPanicGivesTheQuotaOfARetryBack(t *testing.T) {
+func TestPanicReturnsRetryQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := newScript(status(503), func(*http.Request) (*http.Response, error) { panic("broken transport") },
 			status(503), func(*http.Request) (*http.Response, error) { panic("broken transport") },
@@ -557,7 +533,7 @@ func TestAPanicGivesTheQuotaOfARetryBack(t *testing.T) {
 	})
 }
 
-func TestTheQueryIsNotInTheTextOfATransport(t *testing.T) {
+func TestTransportErrorTextOmitsQuery(t *testing.T) {
 	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("proxying %s: refused", r.URL.RequestURI())
 	})
@@ -567,9 +543,9 @@ func TestTheQueryIsNotInTheTextOfATransport(t *testing.T) {
 }
 
 // A transport may return the same error to several calls.
-func TestTheErrorOfABodyIsNotChanged(t *testing.T) {
+func TestBodyErrorIsNotModified(t *testing.T) {
 	shared := &url.Error{Op: "Get", URL: "http://elsewhere.example/?q", Err: errors.New("broken body")}
-	client := newClientWithTransport(t, reading(200, func(*http.Request) io.Reader {
+	client := newClientWithTransport(t, respondFromReader(200, func(*http.Request) io.Reader {
 		return readerFunc(func([]byte) (int, error) { return 0, shared })
 	}))
 	_, err := client.MailDetail(t.Context(), "5")
@@ -577,7 +553,7 @@ func TestTheErrorOfABodyIsNotChanged(t *testing.T) {
 	assert.Equal(t, "http://elsewhere.example/?q", shared.URL)
 }
 
-func TestARedirectWithoutABodyWhoseLocationIsNoURL(t *testing.T) {
+func TestRedirectWithoutBodyToInvalidURLIsRequestError(t *testing.T) {
 	client := newClientWithTransport(t, roundTripFunc(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusMovedPermanently, Header: http.Header{"Location": {"%zz"}}}, nil
 	}))
@@ -585,7 +561,7 @@ func TestARedirectWithoutABodyWhoseLocationIsNoURL(t *testing.T) {
 	onlyError[*msgpush.RequestError](t, err)
 }
 
-func TestTheQueryOfARedirectIsNotInTheText(t *testing.T) {
+func TestErrorTextOmitsQueryOfRedirect(t *testing.T) {
 	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		return response(r, 301, "", "Location", "https://push.example.com"+r.URL.RequestURI()), nil
 	})
@@ -594,14 +570,14 @@ func TestTheQueryOfARedirectIsNotInTheText(t *testing.T) {
 	assert.ErrorContains(t, err, "redirect to https://push.example.com/api/open/mail/detail, not followed")
 }
 
-func TestEveryKeyThatACallHasSentIsRedacted(t *testing.T) {
+func TestRedactsEveryKeySentByCall(t *testing.T) {
 	keys := []string{"key-one-Zq7", "key-two-Wk9", "key-two-Wk9-and-more"}
 	n := 0
 	source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { n++; return keys[n-1], nil })
-	rejecting := func(r *http.Request) (*http.Response, error) {
+	badRequest := func(r *http.Request) (*http.Response, error) {
 		return response(r, 400, `{"code":7,"msg":"`+strings.Join(keys, " ")+`"}`), nil
 	}
-	client := clientFrom(t, source, newScript(status(503), status(401), rejecting), fastRetries)
+	client := clientFrom(t, source, newScript(status(503), status(401), badRequest), fastRetries)
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	apiErr := onlyError[*msgpush.APIError](t, err)
 	assert.Equal(t, "[redacted] [redacted] [redacted]", apiErr.Msg)

@@ -19,14 +19,14 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-func TestNewClientRejectsBaseURL(t *testing.T) {
+func TestNewClientRejectsInvalidBaseURL(t *testing.T) {
 	const host = "gateway.internal"
 	tests := []struct{ name, baseURL, want string }{
 		{"empty", "", "must begin with http:// or https://, as in https://push.example.com"},
 		{"relative", "/push", "must begin with http:// or https://"},
 		{"no scheme", host, "must begin with http:// or https://"},
-		{"no scheme, but a port", host + ":8080", "must begin with http:// or https://"},
-		{"no scheme, but slashes", "//" + host, "must begin with http:// or https://"},
+		{"no scheme, with a port", host + ":8080", "must begin with http:// or https://"},
+		{"no scheme, with slashes", "//" + host, "must begin with http:// or https://"},
 		{"other scheme", "ftp://" + host, "must begin with http:// or https://"},
 		{"no slashes after the scheme", "https:" + host, "must begin with http:// or https://"},
 		{"space before", " https://" + host, "must begin with http:// or https://"},
@@ -48,7 +48,7 @@ func TestNewClientRejectsBaseURL(t *testing.T) {
 		{"empty query", "https://" + host + "/?", "must not have a query or a fragment"},
 		{"fragment", "https://" + host + "/#a", "must not have a query or a fragment"},
 		{"empty fragment", "https://" + host + "/#", "must not have a query or a fragment"},
-		{"swapped with the access key", testKey, "must begin with http:// or https://"},
+		{"access key in place of the URL", testKey, "must begin with http:// or https://"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestNewClientRejectsBaseURL(t *testing.T) {
 	}
 }
 
-func TestNewClientRejectsAccessKey(t *testing.T) {
+func TestNewClientRejectsInvalidAccessKey(t *testing.T) {
 	tests := []struct{ name, key, want string }{
 		{"empty", "", "is empty"},
 		{"line break at the end", testKey + "\n", "control character"},
@@ -83,7 +83,7 @@ func TestNewClientRejectsAccessKey(t *testing.T) {
 	}
 }
 
-func TestNewClientRejectsOption(t *testing.T) {
+func TestNewClientRejectsInvalidOption(t *testing.T) {
 	retryingClient := retryablehttp.NewClient().StandardClient()
 	tests := []struct {
 		name   string
@@ -112,7 +112,7 @@ func TestNewClientRejectsOption(t *testing.T) {
 			[]string{"WithRetry: MinWait, 2ns, is greater than MaxWait, 1ns"},
 		},
 		{
-			"access key source in addition to an access key",
+			"access key source and an access key",
 			msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return "another", nil })),
 			[]string{"WithAccessKeySource", "leave the access key empty"},
 		},
@@ -130,7 +130,7 @@ func TestNewClientRejectsOption(t *testing.T) {
 	}
 }
 
-func TestNewClientAcceptsBaseURL(t *testing.T) {
+func TestNewClientAcceptsValidBaseURL(t *testing.T) {
 	for _, baseURL := range []string{
 		"http://push.example.com", "HTTPS://push.example.com", "https://push.example.com:65535", "https://push.example.com:",
 		"http://127.0.0.1:8080/", "http://[::1]:8080/push", "https://grüße.example/推送",
@@ -163,8 +163,8 @@ func TestBaseURLPathPrecedesOperationPath(t *testing.T) {
 	}
 }
 
-func TestRequestHeaders(t *testing.T) {
-	for operation, call := range specified {
+func TestSendsRequestHeaders(t *testing.T) {
+	for operation, call := range specifiedCalls {
 		t.Run(operation, func(t *testing.T) {
 			handler, requests := recordRequests(`{"code":200,"msg":"","data":{}}`)
 			_, err := call(newClient(t, handler), t.Context())
@@ -184,7 +184,7 @@ func TestRequestHeaders(t *testing.T) {
 	}
 }
 
-func TestLaterOptionOverridesEarlier(t *testing.T) {
+func TestLaterOptionOverridesEarlierOption(t *testing.T) {
 	service := msgpushtest.New(t)
 	client := service.Client(msgpush.WithUserAgent("billing/1.0"), msgpush.WithUserAgent("billing/2.1"))
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
@@ -223,7 +223,7 @@ func TestWithHTTPClientUsesCookieJar(t *testing.T) {
 	}
 }
 
-func TestAttemptTimeout(t *testing.T) {
+func TestWithTimeoutOverridesTimeoutOfHTTPClient(t *testing.T) {
 	stalled := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
@@ -234,8 +234,8 @@ func TestAttemptTimeout(t *testing.T) {
 		want time.Duration
 	}{
 		{"default", []msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: stalled})}, msgpush.DefaultTimeout},
-		{"of the HTTP client", []msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: stalled, Timeout: time.Second})}, time.Second},
-		{"of the option", []msgpush.Option{
+		{"Timeout of the HTTP client", []msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: stalled, Timeout: time.Second})}, time.Second},
+		{"WithTimeout overrides Timeout", []msgpush.Option{
 			msgpush.WithTimeout(time.Second),
 			msgpush.WithHTTPClient(&http.Client{Transport: stalled, Timeout: time.Hour}),
 		}, time.Second},
@@ -261,7 +261,7 @@ func TestAttemptTimeout(t *testing.T) {
 func TestZeroClientReturnsErrors(t *testing.T) {
 	for name, client := range map[string]*msgpush.Client{"nil": nil, "zero": {}} {
 		t.Run(name, func(t *testing.T) {
-			for _, call := range specified {
+			for _, call := range specifiedCalls {
 				_, err := call(client, t.Context())
 				assert.ErrorContains(t, err, "the client was not made by NewClient")
 			}
@@ -271,10 +271,10 @@ func TestZeroClientReturnsErrors(t *testing.T) {
 	}
 }
 
-func TestNilContextIsAnError(t *testing.T) {
+func TestNilContextIsError(t *testing.T) {
 	client := newClient(t, failOnRequest(t))
 	var none context.Context
-	for _, call := range specified {
+	for _, call := range specifiedCalls {
 		_, err := call(client, none)
 		assert.ErrorContains(t, err, "the context is nil")
 	}

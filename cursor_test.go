@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A cursorStep is a response and what advance returns for it.
+// A cursorStep is a response and the expected results of advance.
 type cursorStep struct {
 	page       pageInfo
 	next, last int64
@@ -22,7 +22,7 @@ func full(n, total int64) pageInfo {
 	return pageInfo{number: n, pageNum: n, pageSize: 10, pages: pagesFor(total, 10), total: total, records: records, newRecords: records}
 }
 
-// with changes a response.
+// with returns a changed copy of a response.
 func with(p pageInfo, change func(*pageInfo)) pageInfo {
 	change(&p)
 	return p
@@ -151,7 +151,7 @@ func TestCursorAdvance(t *testing.T) {
 			{with(full(2, 45), empty), 2, 2, ""},
 			{with(full(2, 45), empty), 3, 1, "the last page is 1, but the response reports 5 pages and 45 records"},
 		}},
-		{"empty page, once", false, []cursorStep{
+		{"page that is empty once", false, []cursorStep{
 			{full(1, 45), 2, 5, ""},
 			{with(full(2, 45), empty), 2, 2, ""},
 			{full(2, 45), 3, 5, ""},
@@ -203,26 +203,26 @@ func TestCursorAdvance(t *testing.T) {
 	}
 }
 
-// The limits of repeats and of delivered records, to the record.
-func TestCursorProgress(t *testing.T) {
+// Each limit is tested exactly at and one record above it.
+func TestCursorCheckProgress(t *testing.T) {
 	tests := []struct {
 		name   string
 		cursor cursor
 		err    string
 	}{
-		{"nothing repeated", cursor{size: 10, delivered: 30, maxExpected: 100}, ""},
-		{"twice the delivered records", cursor{size: 10, delivered: 30, repeats: 60}, ""},
-		{"one more", cursor{size: 10, delivered: 30, repeats: 61}, "the last 61 records were delivered before"},
-		{"explained by drift", cursor{size: 10, delivered: 30, repeats: 80, allowedRepeats: 20}, ""},
-		{"not explained by drift", cursor{size: 10, delivered: 30, repeats: 81, allowedRepeats: 20}, "no progress"},
-		{"longest chase", cursor{size: 10, delivered: 30, repeats: 1060, allowedRepeats: 5000}, ""},
-		{"longer chase", cursor{size: 10, delivered: 30, repeats: 1061, allowedRepeats: 5000}, "no progress"},
-		{"all expected records and a page", cursor{size: 10, delivered: 110, maxExpected: 100}, ""},
-		{"more than expected", cursor{size: 10, delivered: 111, maxExpected: 100}, "111 records were delivered, but the reported totals allow 100"},
-		{"replaced during drift", cursor{size: 10, delivered: 130, maxExpected: 100, allowedRepeats: 20}, ""},
-		{"more than replaced during drift", cursor{size: 10, delivered: 131, maxExpected: 100, allowedRepeats: 20}, "the reported totals allow"},
-		{"all replaced during drift", cursor{size: 10, delivered: 210, maxExpected: 100, allowedRepeats: 5000}, ""},
-		{"more than all replaced during drift", cursor{size: 10, delivered: 211, maxExpected: 100, allowedRepeats: 5000}, "the reported totals allow"},
+		{"no repeats", cursor{size: 10, delivered: 30, maxExpected: 100}, ""},
+		{"repeats at the limit", cursor{size: 10, delivered: 30, repeats: 60}, ""},
+		{"repeats above the limit", cursor{size: 10, delivered: 30, repeats: 61}, "the last 61 records were delivered before"},
+		{"repeats at the limit with drift", cursor{size: 10, delivered: 30, repeats: 80, allowedRepeats: 20}, ""},
+		{"repeats above the limit with drift", cursor{size: 10, delivered: 30, repeats: 81, allowedRepeats: 20}, "no progress"},
+		{"repeats at the upper limit", cursor{size: 10, delivered: 30, repeats: 1060, allowedRepeats: 5000}, ""},
+		{"repeats above the upper limit", cursor{size: 10, delivered: 30, repeats: 1061, allowedRepeats: 5000}, "no progress"},
+		{"delivered at the limit", cursor{size: 10, delivered: 110, maxExpected: 100}, ""},
+		{"delivered above the limit", cursor{size: 10, delivered: 111, maxExpected: 100}, "111 records were delivered, but the reported totals allow 100"},
+		{"delivered at the limit with drift", cursor{size: 10, delivered: 130, maxExpected: 100, allowedRepeats: 20}, ""},
+		{"delivered above the limit with drift", cursor{size: 10, delivered: 131, maxExpected: 100, allowedRepeats: 20}, "the reported totals allow"},
+		{"delivered at the limit with large drift", cursor{size: 10, delivered: 210, maxExpected: 100, allowedRepeats: 5000}, ""},
+		{"delivered above the limit with large drift", cursor{size: 10, delivered: 211, maxExpected: 100, allowedRepeats: 5000}, "the reported totals allow"},
 		{"no total", cursor{size: 10, delivered: 1e6}, ""},
 	}
 	for _, tt := range tests {
@@ -238,14 +238,14 @@ func TestCursorProgress(t *testing.T) {
 	}
 }
 
-// After 10 delivered records, 20 repeats are tolerated, and after a change of the
-// total by 30 that many more and a page.
-func TestCursorToleratesRepeatsAfterDrift(t *testing.T) {
-	for total, tolerated := range map[int64]int{1000: 2, 1030: 6, 970: 6} {
+// After 10 delivered records, 20 repeats are allowed. A change of the total by 30
+// allows 40 more (30 and a page).
+func TestCursorAllowsRepeatsAfterDrift(t *testing.T) {
+	for total, allowed := range map[int64]int{1000: 2, 1030: 6, 970: 6} {
 		c := cursor{requested: 10, stepBack: true}
 		_, _, err := c.advance(full(1, 1000))
 		require.NoError(t, err)
-		for range tolerated {
+		for range allowed {
 			_, _, err := c.advance(with(full(2, total), seen))
 			require.NoError(t, err, "total %d", total)
 		}
@@ -254,7 +254,7 @@ func TestCursorToleratesRepeatsAfterDrift(t *testing.T) {
 	}
 }
 
-func TestIDSet(t *testing.T) {
+func TestIDSetAddReportsNewIDs(t *testing.T) {
 	s := idSet{}
 	ids := []int64{0, 1, 63, 64, -1, -63, -64, -65, math.MaxInt64, math.MinInt64}
 	for _, id := range ids {

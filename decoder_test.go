@@ -14,7 +14,7 @@ import (
 	"example.com/msgpush"
 )
 
-// errOther is the error of otherDecoder. Its text must not be shown.
+// errOther is the error of otherDecoder. No error text may contain its text.
 var errOther = errors.New("other decoder: hunter2")
 
 // otherDecoder accepts the same input as encoding/json and returns errOther for all
@@ -39,7 +39,7 @@ func TestWithUnmarshalDecodesEverySuccess(t *testing.T) {
 			return nil
 		},
 	}
-	for operation, call := range specified {
+	for operation, call := range specifiedCalls {
 		calls[operation] = func(c *msgpush.Client) error { _, err := call(c, t.Context()); return err }
 	}
 	body := listBody(`{"list":[]}`)
@@ -56,7 +56,7 @@ func TestWithUnmarshalDecodesEverySuccess(t *testing.T) {
 	}
 }
 
-func TestWithUnmarshalSetsTheResult(t *testing.T) {
+func TestWithUnmarshalSetsResult(t *testing.T) {
 	client := newClient(t, respondWithJSON(`{}`), msgpush.WithUnmarshal(func(_ []byte, v any) error {
 		return json.Unmarshal([]byte(`{"code":200,"data":{"id":7}}`), v)
 	}))
@@ -75,7 +75,7 @@ func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 			t.Run(fmt.Sprint(status, body), func(t *testing.T) {
 				service := respondWith(status, "application/json", body)
 				standard, other := newClient(t, service), newClient(t, service, msgpush.WithUnmarshal(otherDecoder))
-				for operation, call := range specified {
+				for operation, call := range specifiedCalls {
 					_, want := call(standard, t.Context())
 					_, got := call(other, t.Context())
 					require.IsType(t, want, got, operation)
@@ -100,7 +100,7 @@ func TestDecoderErrorIsWrapped(t *testing.T) {
 	}
 }
 
-func TestDecoderThatRejectsEverything(t *testing.T) {
+func TestDecoderThatAlwaysFailsAffectsOnlySuccesses(t *testing.T) {
 	reject := msgpush.WithUnmarshal(func([]byte, any) error { return errOther })
 
 	_, err := newClient(t, respondWithJSON(`{"code":200,"data":{"id":1}}`), reject).MailDetail(t.Context(), "1")
@@ -113,14 +113,14 @@ func TestDecoderThatRejectsEverything(t *testing.T) {
 	require.IsType(t, &msgpush.APIError{}, err, "an error response is decoded with encoding/json")
 }
 
-func TestDecoderThatSetsNothing(t *testing.T) {
+func TestDecoderThatSetsNothingCausesDecodeError(t *testing.T) {
 	nothing := msgpush.WithUnmarshal(func([]byte, any) error { return nil })
 	_, err := newClient(t, respondWithJSON(`{"code":200,"data":{"id":1}}`), nothing).MailDetail(t.Context(), "1")
 	assert.IsType(t, &msgpush.DecodeError{}, err)
 }
 
-// A decoder such as sonic's may return strings that share memory with its input.
-// If that memory were reused, a record of one call could show the password of another.
+// A decoder such as sonic's may return strings that share memory with its input. If
+// the input were reused, a record of one call could show the password of another.
 func TestDecoderInputIsNotReused(t *testing.T) {
 	var inputs, copies [][]byte
 	keep := msgpush.WithUnmarshal(func(data []byte, v any) error {
@@ -151,7 +151,7 @@ func TestDecoderInputIsNotReused(t *testing.T) {
 }
 
 // A call returns nothing that shares memory with a pooled buffer.
-func TestResultsOutliveTheResponse(t *testing.T) {
+func TestResultsShareNoPooledMemory(t *testing.T) {
 	status, body := 0, ""
 	client := newClient(t, func(w http.ResponseWriter, r *http.Request) { respondWith(status, "text/plain", body)(w, r) })
 	call := func(s int, text string) (json.RawMessage, error) {

@@ -18,11 +18,11 @@ import (
 	"example.com/msgpush"
 )
 
-// listBody returns the body of a success whose data is page.
-func listBody(page string) string { return `{"code":200,"msg":"ok","data":` + page + `}` }
+// listBody returns the body of a success with data.
+func listBody(data string) string { return `{"code":200,"msg":"ok","data":` + data + `}` }
 
-// memoryReply returns a transport that sends one response to every request.
-func memoryReply(status int, body string, headers ...string) roundTripFunc {
+// respondInMemory returns a transport that returns the same response to every request.
+func respondInMemory(status int, body string, headers ...string) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		header := http.Header{}
 		for i := 0; i < len(headers); i += 2 {
@@ -62,13 +62,13 @@ func TestPageWithoutListHasEmptyList(t *testing.T) {
 	}
 }
 
-func TestSuccess(t *testing.T) {
+func TestDecodesSuccessfulResponses(t *testing.T) {
 	tests := []struct {
 		name, body string
 		want       msgpush.MailChannel
 	}{
 		{"data without members", `{"code":200,"msg":"","data":{}}`, msgpush.MailChannel{}},
-		{"code and data alone", `{"code":200,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
+		{"only code and data", `{"code":200,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
 		{"data before the code", `{"data":{"id":7},"code":200}`, msgpush.MailChannel{ID: 7}},
 		{"white space", "\r\n { \"code\" : 200 , \"data\" : { \"id\" : 7 } } \n", msgpush.MailChannel{ID: 7}},
 		{"unknown members", `{"traceId":"x","code":200,"extra":{"a":[1]},"data":{"id":7,"owner":{"id":"x"}}}`, msgpush.MailChannel{ID: 7}},
@@ -76,13 +76,13 @@ func TestSuccess(t *testing.T) {
 			"null members", `{"code":200,"msg":null,"data":{"id":7,"mailName":null,"smtpPort":null,"password":null,"createTime":null}}`,
 			msgpush.MailChannel{ID: 7},
 		},
-		{"duplicate members of the record: the last", `{"code":200,"data":{"id":1,"id":7}}`, msgpush.MailChannel{ID: 7}},
-		{"duplicate code: the last", `{"code":500,"code":200,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
+		{"duplicate members: last wins", `{"code":200,"data":{"id":1,"id":7}}`, msgpush.MailChannel{ID: 7}},
+		{"duplicate code: last wins", `{"code":500,"code":200,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
 		{
-			"duplicate data: merged", `{"code":200,"data":{"id":1,"mailName":"a"},"data":{"id":7,"account":"b"}}`,
+			"duplicate data: objects are merged", `{"code":200,"data":{"id":1,"mailName":"a"},"data":{"id":7,"account":"b"}}`,
 			msgpush.MailChannel{ID: 7, MailName: "a", Account: "b"},
 		},
-		{"data that is an object and then null", `{"code":200,"data":null,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
+		{"data that is null and then an object", `{"code":200,"data":null,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestSuccess(t *testing.T) {
 
 			var envelope msgpush.Envelope[msgpush.MailChannel]
 			require.NoError(t, json.Unmarshal([]byte(tt.body), &envelope))
-			assert.Equal(t, tt.want, envelope.Data, "encoding/json decodes it alike")
+			assert.Equal(t, tt.want, envelope.Data, "encoding/json decodes the same data")
 		})
 	}
 }
@@ -100,8 +100,8 @@ func TestSuccess(t *testing.T) {
 func TestOnlyHTTP200IsSuccess(t *testing.T) {
 	for _, status := range []int{201, 202, 203, 204, 206, 226, 299} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			client := newClientWithTransport(t, memoryReply(status, `{"code":200,"msg":"ok","data":{"id":7}}`))
-			for operation, call := range specified {
+			client := newClientWithTransport(t, respondInMemory(status, `{"code":200,"msg":"ok","data":{"id":7}}`))
+			for operation, call := range specifiedCalls {
 				_, err := call(client, t.Context())
 				var apiErr *msgpush.APIError
 				require.ErrorAs(t, err, &apiErr, operation)
@@ -115,7 +115,7 @@ func TestOnlyHTTP200IsSuccess(t *testing.T) {
 	}
 }
 
-func TestErrorResponseKeepsItsData(t *testing.T) {
+func TestAPIErrorKeepsDataOfResponse(t *testing.T) {
 	tests := map[string]struct{ data, text string }{
 		"string": {`"没有权限访问该资源"`, `data "没有权限访问该资源"`},
 		"number": {`4711`, ""},
@@ -130,7 +130,7 @@ func TestErrorResponseKeepsItsData(t *testing.T) {
 			t.Run(fmt.Sprint(shape, status), func(t *testing.T) {
 				body := readFile(t, "responses", "error_data_"+shape+".json")
 				client := newClient(t, respondWith(status, "application/json", body))
-				for operation, call := range specified {
+				for operation, call := range specifiedCalls {
 					_, err := call(client, t.Context())
 					var apiErr *msgpush.APIError
 					require.ErrorAs(t, err, &apiErr)
@@ -154,7 +154,7 @@ func TestErrorResponseKeepsItsData(t *testing.T) {
 	}
 }
 
-func TestErrorResponseDataIsNotReformatted(t *testing.T) {
+func TestAPIErrorDataIsNotReformatted(t *testing.T) {
 	for _, data := range []string{`"a\/b\u003c"`, `{ "a" : 1.50 }`, `[ ]`, `{"a":1,"a":2}`} {
 		_, err := newClient(t, respondWithJSON(`{"code":1,"data":`+data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
 		var apiErr *msgpush.APIError
@@ -163,7 +163,7 @@ func TestErrorResponseDataIsNotReformatted(t *testing.T) {
 	}
 }
 
-func TestErrorResponseIsRecognisedWhateverItsData(t *testing.T) {
+func TestErrorResponseMayHaveAnyData(t *testing.T) {
 	for _, body := range []string{
 		`{"code":500,"msg":"no","data":{"id":1}}`,
 		`{"data":"x","msg":"no","code":500}`,
@@ -179,7 +179,7 @@ func TestErrorResponseIsRecognisedWhateverItsData(t *testing.T) {
 	}
 }
 
-func TestOddErrorResponses(t *testing.T) {
+func TestUnusualErrorResponsesAreAPIErrors(t *testing.T) {
 	long := strings.Repeat("很长 ", 5000)
 	tests := []struct {
 		name, body string
@@ -209,7 +209,7 @@ func TestOddErrorResponses(t *testing.T) {
 	}
 }
 
-func TestOtherStatusIsAPIErrorWhateverTheBody(t *testing.T) {
+func TestNon200StatusWithAnyBodyIsAPIError(t *testing.T) {
 	page := "\ufeff<!DOCTYPE html>\r\n<html>\n\t<title>502 Bad \x1b[31m Gateway</title>" + strings.Repeat("<br>\n", 20_000)
 	tests := []struct {
 		name, contentType, body string
@@ -232,7 +232,7 @@ func TestOtherStatusIsAPIErrorWhateverTheBody(t *testing.T) {
 		for _, status := range []int{201, 299, 400, 401, 404, 418, 429, 500, 502, 599} {
 			t.Run(fmt.Sprint(tt.name, " ", status), func(t *testing.T) {
 				client := newClient(t, respondWith(status, tt.contentType, tt.body))
-				for operation, call := range specified {
+				for operation, call := range specifiedCalls {
 					_, err := call(client, t.Context())
 					var apiErr *msgpush.APIError
 					require.ErrorAs(t, err, &apiErr)
@@ -251,7 +251,7 @@ func TestOtherStatusIsAPIErrorWhateverTheBody(t *testing.T) {
 	}
 }
 
-func TestOtherStatusIsAPIErrorWhateverHappensToTheBody(t *testing.T) {
+func TestNon200StatusWithIncompleteBodyIsAPIError(t *testing.T) {
 	const begin = "<html>the gateway says"
 	tests := []struct {
 		name    string
@@ -277,7 +277,7 @@ func TestOtherStatusIsAPIErrorWhateverHappensToTheBody(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsParsed(t *testing.T) {
+func TestParsesRetryAfter(t *testing.T) {
 	in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
 	tests := []struct {
 		name, header string
@@ -300,7 +300,7 @@ func TestRetryAfterIsParsed(t *testing.T) {
 			if tt.header != "" {
 				headers = []string{"Retry-After", tt.header}
 			}
-			_, err := newClientWithTransport(t, memoryReply(http.StatusConflict, "", headers...)).MPList(t.Context(), msgpush.PageRequest{})
+			_, err := newClientWithTransport(t, respondInMemory(http.StatusConflict, "", headers...)).MPList(t.Context(), msgpush.PageRequest{})
 			var apiErr *msgpush.APIError
 			require.ErrorAs(t, err, &apiErr)
 			assert.GreaterOrEqual(t, apiErr.RetryAfter, tt.min)
@@ -309,7 +309,7 @@ func TestRetryAfterIsParsed(t *testing.T) {
 	}
 }
 
-func TestUndecodableResponses(t *testing.T) {
+func TestUndecodableResponseIsDecodeError(t *testing.T) {
 	const secret = "hunter2"
 	tests := []struct {
 		name, contentType, body string
@@ -337,7 +337,7 @@ func TestUndecodableResponses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			client := newClient(t, respondWith(http.StatusOK, tt.contentType, tt.body))
-			for operation, call := range specified {
+			for operation, call := range specifiedCalls {
 				_, err := call(client, t.Context())
 				var decodeErr *msgpush.DecodeError
 				require.ErrorAs(t, err, &decodeErr)
@@ -355,14 +355,14 @@ func TestUndecodableResponses(t *testing.T) {
 	}
 }
 
-func TestJSONThatEndsTooEarly(t *testing.T) {
+func TestErrorOfTruncatedJSONMatchesEOF(t *testing.T) {
 	body := listBody(`{"id":1,"mailName":"\u00e4\"","smtpPort":25,"x":[true,null,-1.5e3]}`)
 	for cut := range len(body) {
 		for name, opts := range map[string][]msgpush.Option{
 			"encoding/json": nil,
 			"other decoder": {msgpush.WithUnmarshal(otherDecoder)},
 		} {
-			_, err := newClientWithTransport(t, memoryReply(200, body[:cut]), opts...).MailDetail(t.Context(), "1")
+			_, err := newClientWithTransport(t, respondInMemory(200, body[:cut]), opts...).MailDetail(t.Context(), "1")
 			require.IsType(t, &msgpush.DecodeError{}, err, "%s: %q", name, body[:cut])
 			if cut == 0 {
 				assert.ErrorIs(t, err, io.EOF)
@@ -373,7 +373,7 @@ func TestJSONThatEndsTooEarly(t *testing.T) {
 	}
 }
 
-func TestDecodeErrorNamesTheField(t *testing.T) {
+func TestDecodeErrorNamesField(t *testing.T) {
 	tests := []struct{ operation, data, want string }{
 		{"mail channel detail", `{"id":1,"password":737373}`, "data.password: expected string, found number"},
 		{"mail channel detail", `{"id":"hunter2"}`, "data.id: expected int64, found string"},
@@ -386,7 +386,7 @@ func TestDecodeErrorNamesTheField(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.operation+" "+tt.want, func(t *testing.T) {
-			_, err := specified[tt.operation](newClient(t, respondWithJSON(listBody(tt.data))), t.Context())
+			_, err := specifiedCalls[tt.operation](newClient(t, respondWithJSON(listBody(tt.data))), t.Context())
 			var decodeErr *msgpush.DecodeError
 			require.ErrorAs(t, err, &decodeErr)
 			assert.ErrorContains(t, err, tt.want)
@@ -399,7 +399,7 @@ func TestDecodeErrorNamesTheField(t *testing.T) {
 }
 
 // A member name may be the key of a map, which the service chooses.
-func TestDecodeErrorDoesNotNameFieldsOfOtherTypes(t *testing.T) {
+func TestDecodeErrorOmitsFieldNamesOfCallersTypes(t *testing.T) {
 	for _, data := range []string{`{"hunter2":"x"}`, `{"hunter2":{"hunter2":"x"}}`} {
 		_, err := msgpush.Call[map[string]map[string]int](t.Context(), newClient(t, respondWithJSON(listBody(data))), msgpush.Request{Method: "GET", Path: "/x"})
 		var decodeErr *msgpush.DecodeError
@@ -409,7 +409,7 @@ func TestDecodeErrorDoesNotNameFieldsOfOtherTypes(t *testing.T) {
 	}
 }
 
-func TestErrorOfUnmarshalJSONIsNotShown(t *testing.T) {
+func TestErrorTextOmitsErrorOfUnmarshalJSON(t *testing.T) {
 	client := newClient(t, respondWithJSON(`{"code":200,"data":"hunter2"}`))
 	_, err := msgpush.Call[time.Time](t.Context(), client, msgpush.Request{Method: "GET", Path: "/x"})
 	var decodeErr *msgpush.DecodeError
@@ -430,7 +430,7 @@ func FuzzEnvelope(f *testing.F) {
 		f.Add(502, "text/html", []byte(body))
 	}
 	f.Fuzz(func(t *testing.T, status int, contentType string, body []byte) {
-		client := newClientWithTransport(t, memoryReply(status, string(body), "Content-Type", contentType))
+		client := newClientWithTransport(t, respondInMemory(status, string(body), "Content-Type", contentType))
 		check := func(err error) {
 			if err == nil {
 				assert.Equal(t, 200, status)
@@ -449,7 +449,7 @@ func FuzzEnvelope(f *testing.F) {
 				t.Errorf("%T: %v", err, err)
 			}
 		}
-		for _, call := range specified {
+		for _, call := range specifiedCalls {
 			value, err := call(client, t.Context())
 			assert.True(t, err != nil || value != nil)
 			check(err)

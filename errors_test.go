@@ -63,7 +63,7 @@ func (l *errLimiter) Wait(context.Context) error {
 	return nil
 }
 
-// bodyThatFails returns a transport whose response body fails after text.
+// bodyThatFails returns a transport whose response body returns text and then err.
 func bodyThatFails(status int, text string, err error) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		body := io.NopCloser(io.MultiReader(strings.NewReader(text), errReader{err}))
@@ -75,10 +75,6 @@ type errReader struct{ err error }
 
 func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 
-func transportThatFails(err error) roundTripFunc {
-	return func(*http.Request) (*http.Response, error) { return nil, err }
-}
-
 // threeAttempts is a policy with three attempts and short waits.
 var threeAttempts = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Millisecond, MaxWait: time.Minute})
 
@@ -88,12 +84,12 @@ func TestExactlyOneErrorTypeMatches(t *testing.T) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	})
-	// failThen returns a transport whose first response is an HTTP 503.
+	// failThen returns a transport that responds with HTTP 503 first and then calls next.
 	failThen := func(next roundTripFunc) roundTripFunc {
 		attempts := 0
 		return func(r *http.Request) (*http.Response, error) {
 			if attempts++; attempts == 1 {
-				return memoryReply(503, "")(r)
+				return respondInMemory(503, "")(r)
 			}
 			return next(r)
 		}
@@ -106,38 +102,38 @@ func TestExactlyOneErrorTypeMatches(t *testing.T) {
 		want      error // of an idempotent call
 		attempts  int   // of an idempotent call
 	}{
-		{"code other than 200", memoryReply(200, `{"code":7,"msg":"no"}`), nil, api, 1},
-		{"HTTP 201", memoryReply(201, `{"code":200,"data":{}}`), nil, api, 1},
-		{"HTTP 404", memoryReply(404, "<html>"), nil, api, 1},
-		{"HTTP 503", memoryReply(503, ""), nil, api, 3},
-		{"HTTP 503 with a Retry-After longer than MaxWait", memoryReply(503, "", "Retry-After", "3600"), nil, api, 1},
+		{"code other than 200", respondInMemory(200, `{"code":7,"msg":"no"}`), nil, api, 1},
+		{"HTTP 201", respondInMemory(201, `{"code":200,"data":{}}`), nil, api, 1},
+		{"HTTP 404", respondInMemory(404, "<html>"), nil, api, 1},
+		{"HTTP 503", respondInMemory(503, ""), nil, api, 3},
+		{"HTTP 503 with a Retry-After longer than MaxWait", respondInMemory(503, "", "Retry-After", "3600"), nil, api, 1},
 		{"HTTP 503 whose body fails", bodyThatFails(503, "<html>", errNetwork), nil, api, 3},
-		{"HTTP 403 whose body is too large", memoryReply(403, strings.Repeat("x", 2000)), nil, api, 1},
-		{"HTTP 101", memoryReply(101, ""), nil, api, 1},
-		{"redirect", memoryReply(302, "", "Location", "/elsewhere"), nil, api, 1},
-		{"redirect whose Location is not a URL", memoryReply(302, "", "Location", "::"), nil, request, 1},
-		{"HTML", memoryReply(200, "<html>"), nil, decode, 1},
-		{"code 200 without data", memoryReply(200, `{"code":200,"data":null}`), nil, decode, 1},
-		{"record that does not fit", memoryReply(200, `{"code":200,"data":5}`), nil, decode, 1},
-		{"empty body", memoryReply(200, ""), nil, decode, 3},
-		{"JSON that ends too early", memoryReply(200, `{"code":200,"data":{`), nil, decode, 3},
+		{"HTTP 403 whose body is too large", respondInMemory(403, strings.Repeat("x", 2000)), nil, api, 1},
+		{"HTTP 101", respondInMemory(101, ""), nil, api, 1},
+		{"redirect", respondInMemory(302, "", "Location", "/elsewhere"), nil, api, 1},
+		{"redirect to an invalid URL", respondInMemory(302, "", "Location", "::"), nil, request, 1},
+		{"HTML", respondInMemory(200, "<html>"), nil, decode, 1},
+		{"code 200 without data", respondInMemory(200, `{"code":200,"data":null}`), nil, decode, 1},
+		{"data of another type", respondInMemory(200, `{"code":200,"data":5}`), nil, decode, 1},
+		{"empty body", respondInMemory(200, ""), nil, decode, 3},
+		{"JSON that ends too early", respondInMemory(200, `{"code":200,"data":{`), nil, decode, 3},
 		{"HTTP 200 whose body fails", bodyThatFails(200, `{"code":200,"data":{`, errNetwork), nil, request, 3},
 		{"HTTP 200 whose body fails after an error response", bodyThatFails(200, `{"code":500,"msg":"no"}`, errNetwork), nil, request, 3},
-		{"HTTP 200 whose body is too large", memoryReply(200, strings.Repeat("x", 2000)), nil, request, 1},
-		{"no connection", transportThatFails(errNetwork), nil, request, 3},
+		{"HTTP 200 whose body is too large", respondInMemory(200, strings.Repeat("x", 2000)), nil, request, 1},
+		{"no connection", failWith(errNetwork), nil, request, 3},
 		{"timeout of the attempts", stall, []msgpush.Option{msgpush.WithTimeout(time.Second)}, request, 3},
 		{"deadline of the call in a retry", failThen(stall), []msgpush.Option{msgpush.WithTimeout(2 * time.Hour)}, request, 2},
 		{"limiter fails before the first attempt", stall, []msgpush.Option{msgpush.WithRateLimiter(&errLimiter{0, errNetwork})}, request, 0},
 		{
-			"limiter fails before a retry", memoryReply(503, ""),
+			"limiter fails before a retry", respondInMemory(503, ""),
 			[]msgpush.Option{msgpush.WithRateLimiter(&errLimiter{1, errNetwork})}, request, 1,
 		},
 		{
-			"limiter fails with an error of this package", memoryReply(503, ""),
+			"limiter fails with an error of this package", respondInMemory(503, ""),
 			[]msgpush.Option{msgpush.WithRateLimiter(&errLimiter{1, &msgpush.APIError{}})}, request, 1,
 		},
-		{"transport fails with an error of this package", transportThatFails(&msgpush.DecodeError{}), nil, request, 3},
-		{"quota is used up", memoryReply(503, ""), []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1})}, api, 2},
+		{"transport fails with an error of this package", failWith(&msgpush.DecodeError{}), nil, request, 3},
+		{"quota used up", respondInMemory(503, ""), []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1})}, api, 2},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -165,7 +161,7 @@ func TestExactlyOneErrorTypeMatches(t *testing.T) {
 // attemptsOf returns the number of attempts in an error of a call.
 func attemptsOf(t *testing.T, err error) int {
 	t.Helper()
-	switch err := err.(type) { //nolint:errorlint // the type of the error itself
+	switch err := err.(type) { //nolint:errorlint // the call returns these types, not wrapped
 	case *msgpush.APIError:
 		return err.Attempts
 	case *msgpush.DecodeError:
@@ -178,7 +174,7 @@ func attemptsOf(t *testing.T, err error) int {
 }
 
 func TestErrorOfAnotherClientDoesNotMatch(t *testing.T) {
-	keys := newClientWithTransport(t, memoryReply(403, `{"code":7,"msg":"no key for you"}`))
+	keys := newClientWithTransport(t, respondInMemory(403, `{"code":7,"msg":"no key for you"}`))
 	source := msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
 		return msgpush.Call[string](ctx, keys, msgpush.Request{Method: "GET", Path: "/key"})
 	})
@@ -189,7 +185,7 @@ func TestErrorOfAnotherClientDoesNotMatch(t *testing.T) {
 	assert.ErrorContains(t, err, "msgpush: mail channel detail: access key: HTTP 403 Forbidden, code 7: no key for you")
 }
 
-func TestErrorsAboutArgumentsHaveNoType(t *testing.T) {
+func TestArgumentErrorsMatchNoErrorType(t *testing.T) {
 	client := newClient(t, failOnRequest(t))
 	_, err := client.MailDetail(t.Context(), "")
 	assertOneType(t, nil, err)
@@ -200,16 +196,16 @@ func TestErrorsAboutArgumentsHaveNoType(t *testing.T) {
 	assertOneType(t, &msgpush.UnimplementedError{}, client.MailList(t.Context()))
 }
 
-func TestLastIsNotInTheChain(t *testing.T) {
+func TestLastIsNotWrapped(t *testing.T) {
 	tests := []struct {
 		name string
 		last roundTripFunc
 		want error
 		text string
 	}{
-		{"APIError", memoryReply(503, `{"code":9,"msg":"busy"}`), &msgpush.APIError{}, "HTTP 503 Service Unavailable, code 9: busy"},
-		{"DecodeError", memoryReply(200, ""), &msgpush.DecodeError{}, "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes"},
-		{"RequestError", transportThatFails(io.ErrNoProgress), &msgpush.RequestError{}, "no response from http://push.example.com: multiple Read calls return no data or error"},
+		{"APIError", respondInMemory(503, `{"code":9,"msg":"busy"}`), &msgpush.APIError{}, "HTTP 503 Service Unavailable, code 9: busy"},
+		{"DecodeError", respondInMemory(200, ""), &msgpush.DecodeError{}, "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes"},
+		{"RequestError", failWith(io.ErrNoProgress), &msgpush.RequestError{}, "no response from http://push.example.com: multiple Read calls return no data or error"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -247,38 +243,38 @@ func TestErrorTexts(t *testing.T) {
 		opts      []msgpush.Option
 		want      string
 	}{
-		{"code and msg", memoryReply(200, `{"code":404,"msg":"no such channel"}`), nil, "HTTP 200, code 404: no such channel (1 attempt)"},
-		{"code, msg and data", memoryReply(400, `{"code":7,"msg":"no","data":"mailId"}`), nil, `HTTP 400 Bad Request, code 7: no (data "mailId"; 1 attempt)`},
-		{"status alone", memoryReply(403, ""), nil, "HTTP 403 Forbidden (1 attempt)"},
-		{"status without a name", memoryReply(599, ""), nil, "HTTP 599 (1 attempt)"},
-		{"status and body", memoryReply(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt)"},
-		{"redirect", memoryReply(302, "", "Location", "/login"), nil, "HTTP 302 Found (redirect to /login, not followed; 1 attempt)"},
-		{"all attempts", memoryReply(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts)"},
-		{"Retry-After within MaxWait", memoryReply(503, "", "Retry-After", "2"), nil, "HTTP 503 Service Unavailable (retry after 2s; 3 attempts)"},
+		{"code and msg", respondInMemory(200, `{"code":404,"msg":"no such channel"}`), nil, "HTTP 200, code 404: no such channel (1 attempt)"},
+		{"code, msg and data", respondInMemory(400, `{"code":7,"msg":"no","data":"mailId"}`), nil, `HTTP 400 Bad Request, code 7: no (data "mailId"; 1 attempt)`},
+		{"only a status", respondInMemory(403, ""), nil, "HTTP 403 Forbidden (1 attempt)"},
+		{"status without a name", respondInMemory(599, ""), nil, "HTTP 599 (1 attempt)"},
+		{"status and body", respondInMemory(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt)"},
+		{"redirect", respondInMemory(302, "", "Location", "/login"), nil, "HTTP 302 Found (redirect to /login, not followed; 1 attempt)"},
+		{"all attempts", respondInMemory(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts)"},
+		{"Retry-After within MaxWait", respondInMemory(503, "", "Retry-After", "2"), nil, "HTTP 503 Service Unavailable (retry after 2s; 3 attempts)"},
 		{
-			"Retry-After longer than MaxWait", memoryReply(503, "", "Retry-After", "11"), nil,
+			"Retry-After longer than MaxWait", respondInMemory(503, "", "Retry-After", "11"), nil,
 			"HTTP 503 Service Unavailable (retry after 11s; 1 attempt; Retry-After is longer than MaxWait, 10s)",
 		},
 		{
-			"Retry-After beyond the deadline", memoryReply(503, "", "Retry-After", "9"), nil,
+			"Retry-After beyond the deadline", respondInMemory(503, "", "Retry-After", "9"), nil,
 			"HTTP 503 Service Unavailable (retry after 9s; 1 attempt; no time for a retry before the deadline)",
 		},
 		{
-			"no quota", memoryReply(503, ""), []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1})},
+			"quota used up", respondInMemory(503, ""), []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1})},
 			"HTTP 503 Service Unavailable (2 attempts; no retry: the retry quota is used up)",
 		},
 		{
-			"HTML", memoryReply(200, "<html>", "Content-Type", "text/html"), nil,
+			"HTML", respondInMemory(200, "<html>", "Content-Type", "text/html"), nil,
 			`HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "text/html"; 1 attempt)`,
 		},
-		{"empty body", memoryReply(200, ""), nil, "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes (3 attempts)"},
-		{"no connection", transportThatFails(errors.New("no route")), nil, "no response from http://push.example.com: no route (3 attempts)"},
+		{"empty body", respondInMemory(200, ""), nil, "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes (3 attempts)"},
+		{"no connection", failWith(errors.New("no route")), nil, "no response from http://push.example.com: no route (3 attempts)"},
 		{"cut body", bodyThatFails(200, "{", io.ErrUnexpectedEOF), nil, "reading the response from http://push.example.com: unexpected EOF (3 attempts)"},
 		{
-			"body over the limit", memoryReply(200, strings.Repeat(" ", 2000)), nil,
+			"body over the limit", respondInMemory(200, strings.Repeat(" ", 2000)), nil,
 			"reading the response from http://push.example.com: the body is too large: the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt)",
 		},
-		{"limiter", transportThatFails(io.EOF), []msgpush.Option{limiter}, "waiting for the rate limiter: no budget left"},
+		{"limiter", failWith(io.EOF), []msgpush.Option{limiter}, "waiting for the rate limiter: no budget left"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -317,7 +313,7 @@ func TestErrorTextOfEndedContext(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			for operation, call := range specified {
+			for operation, call := range specifiedCalls {
 				_, err := call(newClient(t, failOnRequest(t)), tt.ctx)
 				assertOneType(t, &msgpush.RequestError{}, err)
 				for _, is := range tt.is {
@@ -329,7 +325,7 @@ func TestErrorTextOfEndedContext(t *testing.T) {
 	}
 }
 
-func TestTransportErrorIsWrappedWithoutItsQuery(t *testing.T) {
+func TestTransportErrorIsWrappedWithoutQuery(t *testing.T) {
 	closed := httptest.NewServer(nil)
 	closed.Close()
 	errCable := errors.New("the cable is cut")
@@ -340,7 +336,7 @@ func TestTransportErrorIsWrappedWithoutItsQuery(t *testing.T) {
 		isURL  bool
 	}{
 		{"no service", newClientAt(t, closed.URL), nil, true},
-		{"error of the transport", newClientWithTransport(t, transportThatFails(errCable)), errCable, true},
+		{"error of the transport", newClientWithTransport(t, failWith(errCable)), errCable, true},
 		{"cut body", newClientWithTransport(t, bodyThatFails(200, "{", io.ErrUnexpectedEOF)), io.ErrUnexpectedEOF, false},
 		{"timeout", newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
@@ -380,12 +376,12 @@ func assertNotEncoded(t *testing.T, secret string, values ...any) {
 	}
 }
 
-func TestNothingShowsHeaderDataOrBody(t *testing.T) {
+func TestErrorsDoNotShowHeaderDataOrBody(t *testing.T) {
 	const secret = "correct-horse"
 	for name, transport := range map[string]roundTripFunc{
-		"APIError":           memoryReply(200, `{"code":7,"msg":"no","data":{"password":"`+secret+`"}}`, "X-Password", secret),
-		"DecodeError":        memoryReply(200, `{"code":200,"data":["`+secret+`"]}`, "X-Password", secret),
-		"truncated response": memoryReply(200, `{"code":200,"data":["`+secret, "X-Password", secret),
+		"APIError":           respondInMemory(200, `{"code":7,"msg":"no","data":{"password":"`+secret+`"}}`, "X-Password", secret),
+		"DecodeError":        respondInMemory(200, `{"code":200,"data":["`+secret+`"]}`, "X-Password", secret),
+		"truncated response": respondInMemory(200, `{"code":200,"data":["`+secret, "X-Password", secret),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := newClientWithTransport(t, transport).MailDetail(t.Context(), "1")
@@ -406,7 +402,7 @@ func TestNothingShowsHeaderDataOrBody(t *testing.T) {
 	}
 }
 
-func TestEveryVerbWritesTheText(t *testing.T) {
+func TestEveryVerbFormatsErrorText(t *testing.T) {
 	apiErr := msgpush.APIError{Operation: "x", HTTPStatus: 500, Attempts: 1}
 	decodeErr := msgpush.DecodeError{Operation: "x", HTTPStatus: 200, Attempts: 1, Err: io.EOF}
 	requestErr := msgpush.RequestError{Operation: "x", Attempts: 1, Err: io.EOF}
@@ -427,13 +423,13 @@ func TestEveryVerbWritesTheText(t *testing.T) {
 	}
 }
 
-func TestZeroErrorsHaveTexts(t *testing.T) {
+func TestZeroErrorsHaveText(t *testing.T) {
 	for _, err := range []error{&msgpush.APIError{}, &msgpush.DecodeError{}, &msgpush.RequestError{}, &msgpush.UnimplementedError{}} {
 		assert.NotPanics(t, func() { assert.Contains(t, err.Error(), "msgpush: ") })
 	}
 }
 
-func TestErrorsEncodeToJSON(t *testing.T) {
+func TestErrorsAreEncodedToJSON(t *testing.T) {
 	tests := []struct {
 		err  error
 		want string
@@ -455,7 +451,7 @@ func TestErrorsEncodeToJSON(t *testing.T) {
 	}
 }
 
-// The text shows data only if it is a short string, so long data need not be decoded.
+// The error text shows data only if it is a short string, so long data is not decoded.
 func TestErrorTextDoesNotDecodeLongData(t *testing.T) {
 	apiErr := &msgpush.APIError{HTTPStatus: 200, Code: 7, Data: append(append([]byte{'"'}, bytes.Repeat([]byte(`\n`), 2<<20)...), '"')}
 	const calls = 10

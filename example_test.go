@@ -19,7 +19,7 @@ import (
 )
 
 func ExampleNewClient() {
-	service := msgpushtest.NewServer() // a program has the URL and the key of the real service
+	service := msgpushtest.NewServer() // in production, use the URL and the key of the service
 	defer service.Close()
 
 	client, err := msgpush.NewClient(service.URL, service.AccessKey(),
@@ -113,7 +113,7 @@ func ExampleClient_ForwardLogList() {
 		log.Fatal(err)
 	}
 	for _, record := range page.List {
-		created, err := record.CreateTime.Time(time.UTC) // the API document shows no time zone
+		created, err := record.CreateTime.Time(time.UTC) // the API document specifies no time zone
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func ExamplePrefetch() {
 	// Output: 64 records, prefetched
 }
 
-// A Lister iterates over a list that has no method, or into another record type.
+// A Lister iterates over a list that has no method, or decodes another record type.
 func ExampleLister_All() {
 	client, done := exampleClient()
 	defer done()
@@ -354,8 +354,8 @@ func Example_errors() {
 	// msgpush: mail channel detail: HTTP 200, code 404: there is no mail channel with the id "999" (1 attempt)
 }
 
-// If the context ends, Last holds the failure of the attempt before. It is not in
-// the chain of the error.
+// If the context ends, Last holds the previous failure, which the error does not
+// wrap.
 func ExampleRequestError() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
@@ -380,14 +380,14 @@ func ExampleRequestError() {
 		fmt.Println("attempts:", requestErr.Attempts)
 		fmt.Println("is an APIError:", errors.As(err, &apiErr))
 		if errors.As(requestErr.Last, &apiErr) {
-			fmt.Println("the attempt before:", apiErr.HTTPStatus)
+			fmt.Println("previous attempt:", apiErr.HTTPStatus)
 		}
 	}
 	// Output:
 	// cancelled: true
 	// attempts: 2
 	// is an APIError: false
-	// the attempt before: 503
+	// previous attempt: 503
 }
 
 // During an outage, the calls of a client share a quota of retries. When it is used
@@ -457,7 +457,7 @@ func ExampleCachedAccessKey() {
 
 func ExampleWithRetry() {
 	service := msgpushtest.NewServer()
-	service.Close() // so that no connection can be made
+	service.Close() // no connection can be made
 
 	client, err := msgpush.NewClient(service.URL, "access-key",
 		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Millisecond, MaxWait: time.Second}),
@@ -514,7 +514,7 @@ func ExampleWithUnmarshal() {
 	// Output: 告警邮箱
 }
 
-// everyTick is a rate limiter that allows one attempt per tick. A *rate.Limiter of
+// An everyTick is a rate limiter that allows one attempt per tick. A *rate.Limiter of
 // golang.org/x/time/rate can be used directly.
 type everyTick <-chan time.Time
 
@@ -542,8 +542,8 @@ func ExampleWithRateLimiter() {
 	// Output: <nil>
 }
 
-// fileKey is a source that reads the access key from a file, which another program
-// updates.
+// A fileKey is a source that reads the access key from a file. Another program
+// updates the file.
 type fileKey string
 
 func (path fileKey) AccessKey(_ context.Context, rejected string) (string, error) {
@@ -577,14 +577,15 @@ func ExampleWithAccessKeySource() {
 	// Output: <nil>
 }
 
-// A function is a source. It is called before each attempt.
+// AccessKeyFunc makes a function a source. The function is called before each
+// attempt.
 func ExampleAccessKeyFunc() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
 
 	source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
 		if rejected != "" {
-			return service.AccessKey(), nil // a program would read the new key here
+			return service.AccessKey(), nil // a program would fetch the new key here
 		}
 		return "a-key-that-was-revoked", nil
 	})

@@ -33,23 +33,24 @@ import (
 // fastRetries is the default policy with waits of at most 1 ms.
 var fastRetries = msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1, MaxWait: time.Millisecond})
 
-// maxFaultAttempts and faultRetries are for tests that make every kind of call.
+// maxFaultAttempts is the limit of faultRetries, the policy of tests that make every
+// kind of call.
 const maxFaultAttempts = 3
 
 var faultRetries = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: maxFaultAttempts, MinWait: 1, MaxWait: time.Millisecond})
 
-// A kindOfCall is a call that an error must end.
+// A kindOfCall is one way to make a call.
 type kindOfCall struct {
 	name       string
 	idempotent bool
 	make       func(*msgpush.Client, context.Context) (any, error)
 }
 
-// kindsOfCalls returns the specified operations, and Call with a request that is
-// idempotent and with one that is not.
+// kindsOfCalls returns the specified operations, a Call with an idempotent request
+// and a Call with a request that is not idempotent.
 func kindsOfCalls() []kindOfCall {
 	var kinds []kindOfCall
-	for name, call := range specified {
+	for name, call := range specifiedCalls {
 		kinds = append(kinds, kindOfCall{name, true, call})
 	}
 	for _, r := range []msgpush.Request{
@@ -63,16 +64,16 @@ func kindsOfCalls() []kindOfCall {
 	return kinds
 }
 
-// A wantFailure is the error with which every kind of call must end.
+// A wantFailure describes the error that every kind of call must return.
 type wantFailure struct {
-	kind      string // name of the type
+	kind      string // name of the error type
 	transient bool   // the call is retried if it is idempotent
-	notSent   bool   // the call is retried also if it is not idempotent
-	is        error  // matched by errors.Is
-	text      string // part of the text
+	notSent   bool   // the call is retried even if it is not idempotent
+	is        error  // wrapped; nil: not checked
+	text      string // part of the error text
 }
 
-// attempts returns how many attempts of a call there must be.
+// attempts returns the expected number of attempts of a call.
 func (w wantFailure) attempts(k kindOfCall) int {
 	if w.notSent || w.transient && k.idempotent {
 		return maxFaultAttempts
@@ -80,8 +81,8 @@ func (w wantFailure) attempts(k kindOfCall) int {
 	return 1
 }
 
-// assertEveryCallFails makes every kind of call of a client with the policy
-// faultRetries and returns how many attempts were made.
+// assertEveryCallFails makes every kind of call with a client that has the policy
+// faultRetries. It returns the number of attempts.
 func assertEveryCallFails(t *testing.T, client *msgpush.Client, want wantFailure) (attempts int) {
 	t.Helper()
 	for _, kind := range kindsOfCalls() {
@@ -143,7 +144,8 @@ func inspectFailure(t *testing.T, err error) (kind string, attempts int) {
 	return kinds[0], attempts
 }
 
-// A tcpService is a service that responds with bytes in place of HTTP responses.
+// A tcpService is a service that writes bytes to a connection in place of an HTTP
+// response.
 type tcpService struct {
 	url      string
 	requests atomic.Int32
@@ -221,7 +223,7 @@ const (
 	ok10Header = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" // the body ends with the connection
 )
 
-func TestNetworkFaults(t *testing.T) {
+func TestNetworkFaultsCauseExpectedErrors(t *testing.T) {
 	tests := []struct {
 		name  string
 		serve func(net.Conn)
@@ -229,7 +231,7 @@ func TestNetworkFaults(t *testing.T) {
 	}{
 		{"connection closed before the header", write(""), wantFailure{kind: "RequestError", transient: true, is: io.EOF}},
 		{"connection reset before the header", reset(""), wantFailure{kind: "RequestError", transient: true, text: "reset by peer"}},
-		{"connection closed in the protocol", write("HT"), wantFailure{kind: "RequestError", transient: true}},
+		{"connection closed in the protocol version", write("HT"), wantFailure{kind: "RequestError", transient: true}},
 		{"connection closed in the status line", write("HTTP/1.1 2"), wantFailure{kind: "RequestError", transient: true}},
 		{"connection closed in the header", write("HTTP/1.1 200 OK\r\nContent-"), wantFailure{kind: "RequestError", transient: true}},
 		{"connection closed after the header", write(okHeader), wantFailure{kind: "RequestError", transient: true, is: io.ErrUnexpectedEOF}},
@@ -251,7 +253,7 @@ func TestNetworkFaults(t *testing.T) {
 		{"endless chunks", flood(okHeader+"Transfer-Encoding: chunked\r\n\r\n", "5\r\n{\"cod\r\n"), wantFailure{kind: "RequestError", text: "the limit is 65536 bytes"}},
 		{"endless header", flood(okHeader, "X-More: "+strings.Repeat("x", 4096)+"\r\n"), wantFailure{kind: "RequestError", transient: true, text: "exceeded"}},
 
-		{"no HTTP", write("SSH-2.0-OpenSSH_9.2\r\n" + strings.Repeat("garbage ", 100_000) + "\r\n\r\n"), wantFailure{kind: "RequestError", transient: true, text: "malformed HTTP"}},
+		{"not HTTP", write("SSH-2.0-OpenSSH_9.2\r\n" + strings.Repeat("garbage ", 100_000) + "\r\n\r\n"), wantFailure{kind: "RequestError", transient: true, text: "malformed HTTP"}},
 		{"malformed header with the key", write("HTTP/1.1 200 OK\r\naccess-key " + testKey + "\r\n\r\n"), wantFailure{kind: "RequestError", transient: true, text: "malformed"}},
 		{"malformed status with the key", write("HTTP/1.1 " + testKey + "\r\n\r\n"), wantFailure{kind: "RequestError", transient: true, text: "malformed HTTP"}},
 		{"malformed Content-Length with the key", write(okHeader + "Content-Length: " + testKey + "\r\n\r\n"), wantFailure{kind: "RequestError", transient: true, text: "bad Content-Length"}},
@@ -272,19 +274,18 @@ func TestNetworkFaults(t *testing.T) {
 				service := newTCPService(t, tt.serve)
 				attempts := assertEveryCallFails(t, newClientAt(t, service.url, faultRetries, msgpush.WithMaxResponseBytes(64<<10)), tt.want)
 				assert.EqualValues(t, attempts, service.requests.Load(), "requests")
-				assert.Eventually(t, func() bool { return service.open.Load() == 0 }, time.Minute, time.Millisecond, "a connection is open")
+				assert.Eventually(t, func() bool { return service.open.Load() == 0 }, time.Minute, time.Millisecond, "a connection is still open")
 			})
 		})
 	}
 }
 
-// assertNothingLeft checks that no goroutine of a call or of a connection that f
-// started is left.
+// assertNothingLeft checks that f leaves no goroutine of a call or of a connection.
 func assertNothingLeft(t *testing.T, f func()) {
 	t.Helper()
 	before := countCallGoroutines()
 	f()
-	assert.Eventually(t, func() bool { return countCallGoroutines() <= before }, time.Minute, time.Millisecond, "a goroutine is left")
+	assert.Eventually(t, func() bool { return countCallGoroutines() <= before }, time.Minute, time.Millisecond, "a goroutine is still running")
 }
 
 func countCallGoroutines() (n int) {
@@ -299,9 +300,9 @@ func countCallGoroutines() (n int) {
 	return n
 }
 
-// A gateway that speaks HTTP/1.0 with the service passes on a response that is cut
-// as a complete one.
-func TestRetriesCutResponseThatIsFramedAsComplete(t *testing.T) {
+// A gateway that uses HTTP/1.0 to the service forwards a cut response as a complete
+// one.
+func TestRetriesCutResponseFramedAsComplete(t *testing.T) {
 	const body = `{"code":200,"msg":"ok","data":{"id":7,"list":[]}}`
 	for cut := range len(body) {
 		var served atomic.Int32
@@ -319,7 +320,7 @@ func TestRetriesCutResponseThatIsFramedAsComplete(t *testing.T) {
 	}
 }
 
-func TestRetriesWhileNoConnectionIsMade(t *testing.T) {
+func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	unused := "http://" + listener.Addr().String()
@@ -389,7 +390,7 @@ func TestTLSFailuresArePermanent(t *testing.T) {
 	}
 }
 
-func TestPermanentErrorsOfTheTransport(t *testing.T) {
+func TestDoesNotRetryPermanentTransportErrors(t *testing.T) {
 	for name, cause := range map[string]error{
 		"certificate not verified":  &tls.CertificateVerificationError{Err: errors.New("no root certificates")},
 		"unknown authority":         x509.UnknownAuthorityError{},
@@ -406,7 +407,7 @@ func TestPermanentErrorsOfTheTransport(t *testing.T) {
 	}
 }
 
-func TestHTTP2Faults(t *testing.T) {
+func TestHTTP2FaultsCauseExpectedErrors(t *testing.T) {
 	connKey := new(int)
 	tests := []struct {
 		name  string
@@ -460,9 +461,9 @@ func TestHTTP2Faults(t *testing.T) {
 	}
 }
 
-// A gateway may forward an empty body, as net/http sends it for one of unknown
-// length, as a chunked body, which servers reject for a GET.
-func TestRequestWithoutBodySendsNone(t *testing.T) {
+// If an empty body has an unknown length, a gateway may forward it as a chunked body,
+// which servers reject for a GET.
+func TestRequestWithoutBodyIsNotChunked(t *testing.T) {
 	for proto, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		for name, policy := range map[string]msgpush.Option{"one attempt": noRetries, "retries": fastRetries} {
 			t.Run(proto+" "+name, func(t *testing.T) {
@@ -489,8 +490,8 @@ func TestRequestWithoutBodySendsNone(t *testing.T) {
 	}
 }
 
-// A GOAWAY names the last stream that the server processes. net/http sends the
-// requests of the later streams again on another connection.
+// A GOAWAY names the last stream that the server processes. net/http resends the
+// requests of later streams on another connection.
 func TestGracefullyClosedHTTP2ConnectionsFailNoCall(t *testing.T) {
 	const callers, calls, perConnection = 16, 40, 20
 	var requests, connections atomic.Int32
@@ -527,8 +528,8 @@ func TestGracefullyClosedHTTP2ConnectionsFailNoCall(t *testing.T) {
 	assert.Greater(t, connections.Load(), int32(1))
 }
 
-// A staleConn is a connection that the peer has closed after the first request,
-// which net/http notices when it writes the second.
+// A staleConn is a connection that the peer closes after the first request. net/http
+// detects this when it writes the second request.
 type staleConn struct {
 	net.Conn
 	requests *atomic.Int32
@@ -541,7 +542,7 @@ func (c *staleConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func TestRequestOnStaleConnectionIsSentOnAnother(t *testing.T) {
+func TestRequestOnStaleConnectionIsResent(t *testing.T) {
 	for name, r := range map[string]msgpush.Request{
 		"POST":              {Method: "POST", Path: "/x", Body: map[string]int{"a": 1}},
 		"POST without body": {Method: "POST", Path: "/x"},
@@ -576,7 +577,7 @@ func TestRequestOnStaleConnectionIsSentOnAnother(t *testing.T) {
 	}
 }
 
-// bodyOf returns a transport in memory whose responses have a status and a body.
+// bodyOf returns a transport whose responses have a status, a body and headers.
 func bodyOf(status int, body func(r *http.Request) io.Reader, headers ...string) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		header := http.Header{"Content-Type": {"application/json"}}
@@ -587,38 +588,29 @@ func bodyOf(status int, body func(r *http.Request) io.Reader, headers ...string)
 	}
 }
 
-// textOf is bodyOf with a body that is a string.
+// textOf is bodyOf with a string as the body.
 func textOf(status int, body string, headers ...string) roundTripFunc {
 	return bodyOf(status, func(*http.Request) io.Reader { return strings.NewReader(body) }, headers...)
 }
 
-// A bodyFunc is a body.
-type bodyFunc func([]byte) (int, error)
-
-func (f bodyFunc) Read(p []byte) (int, error) { return f(p) }
-
-// cutBody returns a body that breaks off after text.
+// cutBody returns a body that returns text and then io.ErrUnexpectedEOF.
 func cutBody(text string) func(*http.Request) io.Reader {
 	return func(*http.Request) io.Reader {
-		return io.MultiReader(strings.NewReader(text), bodyFunc(func([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }))
+		return io.MultiReader(strings.NewReader(text), readerFunc(func([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }))
 	}
 }
 
 func endlessBody(*http.Request) io.Reader {
-	return bodyFunc(func(p []byte) (int, error) { return len(p), nil })
+	return readerFunc(func(p []byte) (int, error) { return len(p), nil })
 }
 
 // stalledBody blocks until the attempt ends.
 func stalledBody(r *http.Request) io.Reader {
-	return bodyFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, r.Context().Err() })
+	return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, r.Context().Err() })
 }
 
-func failWith(err error) roundTripFunc {
-	return func(*http.Request) (*http.Response, error) { return nil, err }
-}
-
-// inSequence returns a transport that uses the n-th step for the n-th request, and the
-// last step for all requests after it.
+// inSequence returns a transport that uses step n for request n, and the last step
+// for all later requests.
 func inSequence(steps ...roundTripFunc) roundTripFunc {
 	n := 0
 	return func(r *http.Request) (*http.Response, error) {
@@ -627,9 +619,9 @@ func inSequence(steps ...roundTripFunc) roundTripFunc {
 	}
 }
 
-// Exactly one error type matches each error of a call, so that the order of the cases in
-// a switch does not matter, also if a key source or a limiter returns an error of
-// another client.
+// Exactly one error type matches each error of a call, even if a key source or a
+// limiter returns an error of another client. So the order of the cases in a switch
+// does not matter.
 func TestEveryFaultMatchesExactlyOneErrorType(t *testing.T) {
 	foreign := map[string]error{
 		"plain error":                       errors.New("vault sealed"),
@@ -637,23 +629,23 @@ func TestEveryFaultMatchesExactlyOneErrorType(t *testing.T) {
 		"wrapped APIError":                  fmt.Errorf("get key: %w", &msgpush.APIError{Operation: "GET /key", HTTPStatus: 503, Code: 7, Attempts: 4}),
 		"DecodeError":                       &msgpush.DecodeError{Operation: "GET /key", HTTPStatus: 200, Attempts: 1, Err: io.EOF},
 		"RequestError":                      &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF},
-		"RequestError with the one before":  &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF, Last: &msgpush.APIError{HTTPStatus: 500, Attempts: 1}},
+		"RequestError with Last":            &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF, Last: &msgpush.APIError{HTTPStatus: 500, Attempts: 1}},
 		"UnimplementedError":                &msgpush.UnimplementedError{Operation: msgpush.Operation{Group: "access key", Name: "obtain"}},
 		"context error of another context":  context.Canceled,
 		"deadline error of another context": context.DeadlineExceeded,
 	}
 	type setup struct {
-		kind   string
-		waits  bool // only calls that are retried fail so
-		client func(t *testing.T) *msgpush.Client
-		ctx    func(context.Context) (context.Context, context.CancelFunc) // nil: no deadline
+		kind       string
+		needsRetry bool // only a call that is retried fails in this way
+		client     func(t *testing.T) *msgpush.Client
+		ctx        func(context.Context) (context.Context, context.CancelFunc) // nil: no deadline
 	}
-	over := func(transport http.RoundTripper, opts ...msgpush.Option) func(*testing.T) *msgpush.Client {
+	withTransport := func(transport http.RoundTripper, opts ...msgpush.Option) func(*testing.T) *msgpush.Client {
 		return func(t *testing.T) *msgpush.Client {
 			return newClientWithTransport(t, transport, append([]msgpush.Option{faultRetries, msgpush.WithMaxResponseBytes(1000)}, opts...)...)
 		}
 	}
-	from := func(source msgpush.AccessKeyFunc, transport http.RoundTripper) func(*testing.T) *msgpush.Client {
+	withSource := func(source msgpush.AccessKeyFunc, transport http.RoundTripper) func(*testing.T) *msgpush.Client {
 		return func(t *testing.T) *msgpush.Client {
 			client, err := msgpush.NewClient("http://push.example.com", "", faultRetries, msgpush.WithAccessKeySource(source),
 				msgpush.WithHTTPClient(&http.Client{Transport: transport}))
@@ -663,7 +655,7 @@ func TestEveryFaultMatchesExactlyOneErrorType(t *testing.T) {
 	}
 	blocked := func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }
 	busy := textOf(503, `{"code":1,"msg":"busy"}`, "Retry-After", "20")
-	slowly := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})
+	twoAttempts := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})
 	withTimeout := func(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(ctx, 25*time.Second)
 	}
@@ -679,63 +671,63 @@ func TestEveryFaultMatchesExactlyOneErrorType(t *testing.T) {
 	}
 
 	tests := map[string]setup{
-		"no connection":               {kind: "RequestError", client: over(failWith(&net.OpError{Op: "dial", Err: errors.New("refused")}))},
-		"connection lost":             {kind: "RequestError", client: over(failWith(io.EOF))},
-		"cut body":                    {kind: "RequestError", client: over(bodyOf(200, cutBody(`{"code":200,`)))},
-		"body too large":              {kind: "RequestError", client: over(bodyOf(200, endlessBody))},
-		"redirect without a URL":      {kind: "RequestError", client: over(textOf(302, "", "Location", "::"))},
-		"attempt timeout":             {kind: "RequestError", client: over(roundTripFunc(blocked))},
-		"attempt timeout in the body": {kind: "RequestError", client: over(bodyOf(200, stalledBody))},
+		"no connection":               {kind: "RequestError", client: withTransport(failWith(&net.OpError{Op: "dial", Err: errors.New("refused")}))},
+		"connection lost":             {kind: "RequestError", client: withTransport(failWith(io.EOF))},
+		"cut body":                    {kind: "RequestError", client: withTransport(bodyOf(200, cutBody(`{"code":200,`)))},
+		"body too large":              {kind: "RequestError", client: withTransport(bodyOf(200, endlessBody))},
+		"redirect to an invalid URL":  {kind: "RequestError", client: withTransport(textOf(302, "", "Location", "::"))},
+		"attempt timeout":             {kind: "RequestError", client: withTransport(roundTripFunc(blocked))},
+		"attempt timeout in the body": {kind: "RequestError", client: withTransport(bodyOf(200, stalledBody))},
 
-		"cut JSON":   {kind: "DecodeError", client: over(textOf(200, `{"code":200,"data":`))},
-		"empty body": {kind: "DecodeError", client: over(textOf(200, ""))},
-		"HTML":       {kind: "DecodeError", client: over(textOf(200, "<html>"))},
-		"no code":    {kind: "DecodeError", client: over(textOf(200, `{"data":{}}`))},
-		"other data": {kind: "DecodeError", client: over(textOf(200, `{"code":200,"data":"text"}`))},
-		"decoder fails": {kind: "DecodeError", client: over(textOf(200, `{"code":200,"data":{}}`), msgpush.WithUnmarshal(func([]byte, any) error {
+		"cut JSON":             {kind: "DecodeError", client: withTransport(textOf(200, `{"code":200,"data":`))},
+		"empty body":           {kind: "DecodeError", client: withTransport(textOf(200, ""))},
+		"HTML":                 {kind: "DecodeError", client: withTransport(textOf(200, "<html>"))},
+		"no code":              {kind: "DecodeError", client: withTransport(textOf(200, `{"data":{}}`))},
+		"data of another type": {kind: "DecodeError", client: withTransport(textOf(200, `{"code":200,"data":"text"}`))},
+		"decoder fails": {kind: "DecodeError", client: withTransport(textOf(200, `{"code":200,"data":{}}`), msgpush.WithUnmarshal(func([]byte, any) error {
 			return foreign["APIError"]
 		}))},
 
-		"code with status 200":         {kind: "APIError", client: over(textOf(200, `{"code":500,"msg":"no","data":"why"}`))},
-		"quota used up":                {kind: "APIError", client: over(textOf(500, ""), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 5, Quota: 1}))},
-		"Retry-After too long":         {kind: "APIError", client: over(textOf(503, "", "Retry-After", "86400"))},
-		"no time for a retry":          {kind: "APIError", client: over(textOf(503, "", "Retry-After", "28"), msgpush.WithRetry(msgpush.RetryPolicy{})), ctx: withTimeout},
-		"cut body, no time":            {kind: "RequestError", client: over(bodyOf(200, cutBody("{")), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withTimeout},
-		"key rejected":                 {kind: "APIError", client: over(textOf(401, ""))},
-		"key rejected, no other":       {kind: "APIError", client: from(func(context.Context, string) (string, error) { return testKey, nil }, textOf(401, ""))},
-		"other key rejected":           {kind: "APIError", client: from(func(_ context.Context, rejected string) (string, error) { return testKey + rejected, nil }, textOf(401, ""))},
-		"key that no header can carry": {kind: "RequestError", client: from(func(context.Context, string) (string, error) { return testKey + "\n", nil }, failWith(io.EOF))},
+		"error code with HTTP 200":                          {kind: "APIError", client: withTransport(textOf(200, `{"code":500,"msg":"no","data":"why"}`))},
+		"quota used up":                                     {kind: "APIError", client: withTransport(textOf(500, ""), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 5, Quota: 1}))},
+		"Retry-After too long":                              {kind: "APIError", client: withTransport(textOf(503, "", "Retry-After", "86400"))},
+		"no time for a retry":                               {kind: "APIError", client: withTransport(textOf(503, "", "Retry-After", "28"), msgpush.WithRetry(msgpush.RetryPolicy{})), ctx: withTimeout},
+		"cut body, no time for a retry":                     {kind: "RequestError", client: withTransport(bodyOf(200, cutBody("{")), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withTimeout},
+		"rejected static key":                               {kind: "APIError", client: withTransport(textOf(401, ""))},
+		"rejected key, source has no other key":             {kind: "APIError", client: withSource(func(context.Context, string) (string, error) { return testKey, nil }, textOf(401, ""))},
+		"rejected key, source returns another rejected key": {kind: "APIError", client: withSource(func(_ context.Context, rejected string) (string, error) { return testKey + rejected, nil }, textOf(401, ""))},
+		"key that is invalid in a header":                   {kind: "RequestError", client: withSource(func(context.Context, string) (string, error) { return testKey + "\n", nil }, failWith(io.EOF))},
 
-		"context ended before":                        {kind: "RequestError", client: over(textOf(200, "")), ctx: ended},
-		"deadline in an attempt":                      {kind: "RequestError", client: over(roundTripFunc(blocked)), ctx: withTimeout},
-		"deadline in the body":                        {kind: "RequestError", client: over(bodyOf(200, stalledBody)), ctx: withTimeout},
-		"deadline in the body of an error":            {kind: "RequestError", client: over(bodyOf(404, stalledBody)), ctx: withTimeout},
-		"deadline in the second attempt":              {kind: "RequestError", client: over(inSequence(textOf(503, "busy"), blocked), slowly), ctx: withTimeout},
-		"cancelled in an attempt":                     {kind: "RequestError", client: over(roundTripFunc(blocked)), ctx: withCause},
-		"cancelled in a wait":                         {kind: "RequestError", waits: true, client: over(busy, slowly), ctx: withCause},
-		"cancelled in a wait after a lost connection": {kind: "RequestError", waits: true, client: over(failWith(io.EOF), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withCause},
-		"cancelled in a wait after a cut body":        {kind: "RequestError", waits: true, client: over(textOf(200, `{`), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withCause},
-		"cancelled in the limiter": {kind: "RequestError", ctx: withCause, client: over(busy, msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error {
+		"context ended before the call":               {kind: "RequestError", client: withTransport(textOf(200, "")), ctx: ended},
+		"deadline in an attempt":                      {kind: "RequestError", client: withTransport(roundTripFunc(blocked)), ctx: withTimeout},
+		"deadline in the body":                        {kind: "RequestError", client: withTransport(bodyOf(200, stalledBody)), ctx: withTimeout},
+		"deadline in the body of an error":            {kind: "RequestError", client: withTransport(bodyOf(404, stalledBody)), ctx: withTimeout},
+		"deadline in the second attempt":              {kind: "RequestError", client: withTransport(inSequence(textOf(503, "busy"), blocked), twoAttempts), ctx: withTimeout},
+		"cancelled in an attempt":                     {kind: "RequestError", client: withTransport(roundTripFunc(blocked)), ctx: withCause},
+		"cancelled in a wait":                         {kind: "RequestError", needsRetry: true, client: withTransport(busy, twoAttempts), ctx: withCause},
+		"cancelled in a wait after a lost connection": {kind: "RequestError", needsRetry: true, client: withTransport(failWith(io.EOF), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withCause},
+		"cancelled in a wait after a cut body":        {kind: "RequestError", needsRetry: true, client: withTransport(textOf(200, `{`), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withCause},
+		"cancelled in the limiter": {kind: "RequestError", ctx: withCause, client: withTransport(busy, msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})))},
-		"cancelled in the key source": {kind: "RequestError", ctx: withCause, client: from(func(ctx context.Context, _ string) (string, error) {
+		"cancelled in the key source": {kind: "RequestError", ctx: withCause, client: withSource(func(ctx context.Context, _ string) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()
 		}, busy)},
 	}
 	for name, cause := range foreign {
-		tests["key source returns "+name] = setup{kind: "RequestError", client: from(func(context.Context, string) (string, error) { return "", cause }, busy)}
-		tests["key source returns "+name+" after a rejection"] = setup{kind: "RequestError", client: from(func(_ context.Context, rejected string) (string, error) {
+		tests["key source returns "+name] = setup{kind: "RequestError", client: withSource(func(context.Context, string) (string, error) { return "", cause }, busy)}
+		tests["key source returns "+name+" after a rejection"] = setup{kind: "RequestError", client: withSource(func(_ context.Context, rejected string) (string, error) {
 			if rejected != "" {
 				return "", cause
 			}
 			return testKey, nil
 		}, textOf(401, `{"code":1,"msg":"no"}`))}
-		tests["limiter returns "+name] = setup{kind: "RequestError", client: over(busy, msgpush.WithRateLimiter(limiterFunc(func(context.Context) error { return cause })))}
-		tests["transport returns "+name] = setup{kind: "RequestError", client: over(failWith(cause))}
-		tests["body returns "+name] = setup{kind: "RequestError", client: over(bodyOf(200, func(*http.Request) io.Reader {
-			return bodyFunc(func([]byte) (int, error) { return 0, cause })
+		tests["limiter returns "+name] = setup{kind: "RequestError", client: withTransport(busy, msgpush.WithRateLimiter(limiterFunc(func(context.Context) error { return cause })))}
+		tests["transport returns "+name] = setup{kind: "RequestError", client: withTransport(failWith(cause))}
+		tests["body returns "+name] = setup{kind: "RequestError", client: withTransport(bodyOf(200, func(*http.Request) io.Reader {
+			return readerFunc(func([]byte) (int, error) { return 0, cause })
 		}))}
 	}
 	for status := 201; status < 600; status++ {
@@ -748,14 +740,14 @@ func TestEveryFaultMatchesExactlyOneErrorType(t *testing.T) {
 			"endless body": endlessBody,
 		} {
 			if status < 210 || status%10 < 5 && status != 304 {
-				tests[fmt.Sprintf("HTTP %d, %s", status, name)] = setup{kind: "APIError", client: over(bodyOf(status, body))}
+				tests[fmt.Sprintf("HTTP %d, %s", status, name)] = setup{kind: "APIError", client: withTransport(bodyOf(status, body))}
 			}
 		}
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			for _, call := range kindsOfCalls() {
-				if tt.waits && !call.idempotent {
+				if tt.needsRetry && !call.idempotent {
 					continue
 				}
 				synctest.Test(t, func(t *testing.T) {
@@ -776,8 +768,8 @@ func TestEveryFaultMatchesExactlyOneErrorType(t *testing.T) {
 	}
 }
 
-// The limit is counted after decompression.
-func TestDefaultLimitOfABodyIs4MiB(t *testing.T) {
+// The limit applies to the decompressed body.
+func TestDefaultBodyLimitIs4MiB(t *testing.T) {
 	const envelope = `{"code":200,"data":""}`
 	require.Equal(t, 4<<20, msgpush.DefaultMaxResponseBytes)
 	for name, compress := range map[string]bool{"plain": false, "gzip": true} {
@@ -838,14 +830,14 @@ func TestWithMaxResponseBytes(t *testing.T) {
 func TestReadsAtMostOneByteMoreThanTheLimit(t *testing.T) {
 	read := 0
 	client := newClientWithTransport(t, bodyOf(200, func(*http.Request) io.Reader {
-		return bodyFunc(func(p []byte) (int, error) { read += len(p); return len(p), nil })
+		return readerFunc(func(p []byte) (int, error) { read += len(p); return len(p), nil })
 	}), msgpush.WithMaxResponseBytes(1000))
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	require.Error(t, err)
 	assert.LessOrEqual(t, read, 1001)
 }
 
-func TestHeadHasNoBodyThatIsTooLarge(t *testing.T) {
+func TestSizeLimitIgnoresContentLengthOfHEAD(t *testing.T) {
 	client := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000000")
 		w.WriteHeader(http.StatusNotFound)
@@ -854,7 +846,7 @@ func TestHeadHasNoBodyThatIsTooLarge(t *testing.T) {
 	assertFailure(t, err, wantFailure{kind: "APIError", text: "HTTP 404"}, 1)
 }
 
-// A closeCounter is a body that counts how often it is closed.
+// A closeCounter is a body that counts the calls of Close.
 type closeCounter struct {
 	io.Reader
 	closed *int
@@ -867,15 +859,15 @@ func (c closeCounter) Close() error {
 
 func TestBodiesAreClosed(t *testing.T) {
 	for name, step := range map[string]roundTripFunc{
-		"success":                textOf(200, `{"code":200,"data":{}}`),
-		"transient status":       textOf(503, "busy"),
-		"permanent status":       textOf(404, "no"),
-		"redirect":               textOf(302, "", "Location", "/x"),
-		"redirect without a URL": textOf(302, "", "Location", "::"),
-		"protocol switched":      bodyOf(101, endlessBody),
-		"cut body":               bodyOf(200, cutBody("{")),
-		"endless body":           bodyOf(200, endlessBody),
-		"HTML":                   textOf(200, "<html>"),
+		"success":                    textOf(200, `{"code":200,"data":{}}`),
+		"transient status":           textOf(503, "busy"),
+		"permanent status":           textOf(404, "no"),
+		"redirect":                   textOf(302, "", "Location", "/x"),
+		"redirect to an invalid URL": textOf(302, "", "Location", "::"),
+		"protocol switched":          bodyOf(101, endlessBody),
+		"cut body":                   bodyOf(200, cutBody("{")),
+		"endless body":               bodyOf(200, endlessBody),
+		"HTML":                       textOf(200, "<html>"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			opened, closed := 0, 0
@@ -894,7 +886,7 @@ func TestBodiesAreClosed(t *testing.T) {
 	}
 }
 
-func TestResponseOfTheTransportIsNotChanged(t *testing.T) {
+func TestDoesNotModifyResponseOfTransport(t *testing.T) {
 	for name, shared := range map[string]*http.Response{
 		"no body":   {StatusCode: 204, Header: http.Header{"X-Key": {testKey}}, Body: http.NoBody},
 		"redirect":  {StatusCode: 302, Header: http.Header{"X-Key": {testKey}, "Location": {"/elsewhere"}}, Body: http.NoBody},
@@ -914,12 +906,12 @@ func TestResponseOfTheTransportIsNotChanged(t *testing.T) {
 	}
 }
 
-// A reader that, against the contract of io.Reader, writes to its buffer after it
-// returned must not write into the response of another call.
-func TestBodyThatWritesAfterItsErrorChangesNoOtherCall(t *testing.T) {
+// If a body violates the contract of io.Reader and writes to its buffer after Read
+// has returned, this must not change the response of another call.
+func TestLateWriteOfBodyReaderDoesNotReachAnotherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := func(*http.Request) io.Reader {
-			return bodyFunc(func(p []byte) (int, error) {
+			return readerFunc(func(p []byte) (int, error) {
 				go func() {
 					time.Sleep(time.Second)
 					copy(p, strings.Repeat("x", 100))
@@ -931,7 +923,7 @@ func TestBodyThatWritesAfterItsErrorChangesNoOtherCall(t *testing.T) {
 			textOf(200, `{"code":200,"data":{"id":1},"more":"`+strings.Repeat(" ", 4096)+`"}`), // fills the pool
 			bodyOf(200, late),
 			bodyOf(200, func(*http.Request) io.Reader {
-				return io.MultiReader(strings.NewReader(`{"code":200,"data":{"id":7`), bodyFunc(func([]byte) (int, error) {
+				return io.MultiReader(strings.NewReader(`{"code":200,"data":{"id":7`), readerFunc(func([]byte) (int, error) {
 					time.Sleep(2 * time.Second)
 					return 0, io.EOF
 				}), strings.NewReader(`}}`))
@@ -949,7 +941,7 @@ func TestBodyThatWritesAfterItsErrorChangesNoOtherCall(t *testing.T) {
 
 var redirectStatuses = []int{300, 301, 302, 303, 304, 305, 307, 308}
 
-func TestRedirectIsAPermanentAPIError(t *testing.T) {
+func TestRedirectIsPermanentAPIError(t *testing.T) {
 	service := msgpushtest.New(t)
 	service.SetAccessKey(testKey)
 	client := service.Client(faultRetries)
@@ -977,7 +969,7 @@ func TestRedirectIsAPermanentAPIError(t *testing.T) {
 	}
 }
 
-func TestRedirectWhoseLocationIsNoURLIsAPermanentRequestError(t *testing.T) {
+func TestRedirectToInvalidURLIsPermanentRequestError(t *testing.T) {
 	service := msgpushtest.New(t)
 	service.SetAccessKey(testKey)
 	client := service.Client(faultRetries)
@@ -994,8 +986,8 @@ func TestRedirectWhoseLocationIsNoURLIsAPermanentRequestError(t *testing.T) {
 	}
 }
 
-// TestNoRedirectIsFollowed redirects to a service at another port, host or scheme.
-func TestNoRedirectIsFollowed(t *testing.T) {
+// TestDoesNotFollowRedirects redirects to another port, host or scheme.
+func TestDoesNotFollowRedirects(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
@@ -1029,10 +1021,10 @@ func TestNoRedirectIsFollowed(t *testing.T) {
 	defer plain.Close()
 	secure, transport := newTLSService(t, true, redirect)
 	for name, client := range map[string]*msgpush.Client{
-		"default client":             newClientAt(t, plain.URL, faultRetries),
-		"client that follows":        newClientAt(t, plain.URL, faultRetries, msgpush.WithHTTPClient(&http.Client{CheckRedirect: follow})),
-		"client without a policy":    newClientAt(t, plain.URL, faultRetries, msgpush.WithHTTPClient(&http.Client{})),
-		"HTTP/2 client that follows": newClientAt(t, secure.URL, faultRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: follow})),
+		"default client":                       newClientAt(t, plain.URL, faultRetries),
+		"HTTP client that follows redirects":   newClientAt(t, plain.URL, faultRetries, msgpush.WithHTTPClient(&http.Client{CheckRedirect: follow})),
+		"HTTP client without CheckRedirect":    newClientAt(t, plain.URL, faultRetries, msgpush.WithHTTPClient(&http.Client{})),
+		"HTTP/2 client that follows redirects": newClientAt(t, secure.URL, faultRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: follow})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, location = range locations {
@@ -1045,8 +1037,8 @@ func TestNoRedirectIsFollowed(t *testing.T) {
 	assert.Zero(t, connections.Load(), "connections to the other service")
 }
 
-// countConnections starts a service and returns its URL and how many connections
-// were made to it.
+// countConnections starts a service and returns its URL and the number of connections
+// made to it.
 func countConnections(t *testing.T, h http.HandlerFunc) (url string, connections *atomic.Int32) {
 	t.Helper()
 	connections = new(atomic.Int32)
@@ -1070,9 +1062,9 @@ func TestClientsShareConnections(t *testing.T) {
 	assert.EqualValues(t, 1, connections.Load())
 }
 
-func TestConnectionsOfConcurrentCallersAreKept(t *testing.T) {
+func TestConcurrentCallersReuseConnections(t *testing.T) {
 	const callers, rounds = 64, 5
-	var arrived sync.WaitGroup // the calls of a round use a connection each
+	var arrived sync.WaitGroup // each call of a round uses its own connection
 	stalled := make(chan struct{})
 	url, connections := countConnections(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Query().Get("mailId") {
@@ -1112,5 +1104,5 @@ func TestConnectionsOfConcurrentCallersAreKept(t *testing.T) {
 	_, err := client.MailDetail(ctx, "stall")
 	require.ErrorIs(t, err, context.Canceled)
 	round(t)
-	assert.EqualValues(t, callers+1, connections.Load(), "a cancelled call costs its connection")
+	assert.EqualValues(t, callers+1, connections.Load(), "a cancelled call closes its connection")
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // An openAPI holds openapi.json. A keyword that these types do not have, such as enum,
-// format, minimum or required, fails the tests: the API document shows none.
+// format, minimum or required, fails the tests: the API document specifies none.
 type openAPI struct {
 	OpenAPI string
 	Info    struct{ Title, Description, Version string }
@@ -44,8 +44,8 @@ type openAPI struct {
 	NamedOnlyGroups []string                               `json:"x-named-only-groups"`
 }
 
-// An apiOperation is an operation. Its tag is its group, and its summary ends with its
-// group and its name.
+// An apiOperation is an operation of openapi.json. The tag is the group, and the
+// summary ends with the group and the name.
 type apiOperation struct {
 	OperationID, Summary string
 	Tags                 []string
@@ -75,7 +75,7 @@ type schema struct {
 	Items             *schema
 }
 
-// members holds the members of a JSON object in their order.
+// members holds the members of a JSON object in the order of the file.
 type members[T any] []member[T]
 
 type member[T any] struct {
@@ -189,7 +189,7 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-func TestRecordsHaveTheFieldsOfTheAPIDocument(t *testing.T) {
+func TestRecordsHaveFieldsOfAPIDocument(t *testing.T) {
 	doc := readOpenAPI(t)
 	types := map[string]reflect.Type{
 		"Envelope":                   reflect.TypeFor[msgpush.Envelope[struct{}]](),
@@ -222,9 +222,9 @@ func TestIDsAndTotalsHave64Bits(t *testing.T) {
 	}
 }
 
-func TestOperationsSendAndDecodeWhatTheAPIDocumentShows(t *testing.T) {
+func TestRequestsAndResponsesMatchAPIDocument(t *testing.T) {
 	ruleID, matchResult := int64(9), 0
-	calls := maps.Clone(specified)
+	calls := maps.Clone(specifiedCalls)
 	calls["mail channel detail"] = func(c *msgpush.Client, ctx context.Context) (any, error) {
 		return c.MailDetail(ctx, "not a number")
 	}
@@ -242,7 +242,7 @@ func TestOperationsSendAndDecodeWhatTheAPIDocumentShows(t *testing.T) {
 		require.Len(t, path.Value, 1)
 		op := path.Value[0].Value
 		require.Len(t, op.Tags, 1)
-		name := catalogued(path.Name, path.Value[0]).String()
+		name := operationOf(path.Name, path.Value[0]).String()
 		t.Run(name, func(t *testing.T) {
 			handler, requests := recordRequests(`{"code":200,"msg":"","data":{}}`)
 			data, err := calls[name](newClient(t, handler), t.Context())
@@ -309,19 +309,19 @@ func (d *openAPI) assertValue(t *testing.T, where string, s schema, value any) {
 	}
 }
 
-// catalogued returns the entry of the catalogue for an operation of openapi.json.
-func catalogued(path string, op member[apiOperation]) msgpush.Operation {
+// operationOf returns the Operation for an operation of openapi.json.
+func operationOf(path string, op member[apiOperation]) msgpush.Operation {
 	group := op.Value.Tags[0]
 	_, name, _ := strings.Cut(strings.ToLower(op.Value.Summary), group+" ")
 	return msgpush.Operation{Group: group, Name: name, Method: strings.ToUpper(op.Name), Path: path}
 }
 
-func TestOperationsAreThoseOfTheAPIDocument(t *testing.T) {
+func TestOperationsMatchAPIDocument(t *testing.T) {
 	doc := readOpenAPI(t)
 	var want []msgpush.Operation
 	for _, path := range doc.Paths {
 		for _, op := range path.Value {
-			want = append(want, catalogued(path.Name, op))
+			want = append(want, operationOf(path.Name, op))
 		}
 	}
 	for _, op := range doc.NamedOnly {
@@ -336,13 +336,13 @@ func TestOperationsAreThoseOfTheAPIDocument(t *testing.T) {
 	}
 }
 
-func TestOpenAPIFileHasTheVersionOfTheModule(t *testing.T) {
+func TestOpenAPIFileHasModuleVersion(t *testing.T) {
 	assert.Equal(t, msgpush.Version, readOpenAPI(t).Info.Version)
 }
 
 // An example named responses.mp_list is testdata/responses/mp_list.json. Error
-// responses are no examples, since the API document shows none.
-func TestOpenAPIExamplesAreTheRecordedBodies(t *testing.T) {
+// responses are not examples, since the API document shows none.
+func TestOpenAPIExamplesEqualRecordedBodies(t *testing.T) {
 	doc := readOpenAPI(t)
 	var want []string
 	for _, dir := range []string{"requests", "responses"} {

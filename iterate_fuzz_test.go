@@ -12,8 +12,8 @@ import (
 	"example.com/msgpush"
 )
 
-// reported returns a reported number: small ones, those around the requested page,
-// and extremes.
+// reported maps a byte to a reported number: a small number, a number near the
+// requested page, or an extreme.
 func reported(b byte, number int) int {
 	extremes := []int{math.MinInt, -1, math.MaxInt32, 1 << 40, math.MaxInt - 1, math.MaxInt}
 	switch {
@@ -26,9 +26,9 @@ func reported(b byte, number int) int {
 	}
 }
 
-// lyingService returns a Fetch whose responses consist of script, in steps of 5
-// bytes: page number, page size, total, pages, records. The last response repeats.
-// There are 256 ids.
+// lyingService returns a Fetch that takes each response from 5 bytes of script: page
+// number, page size, total, pages, records. The last response repeats. There are 256
+// ids.
 func lyingService(script []byte, check func(r msgpush.PageRequest, p *page)) fetch {
 	const step = 5
 	return func(_ context.Context, r msgpush.PageRequest) (*page, error) {
@@ -55,8 +55,7 @@ func lyingService(script []byte, check func(r msgpush.PageRequest, p *page)) fet
 }
 
 // FuzzLyingService checks that iteration ends, never repeats a record, requests no
-// invalid page, and does not end without an error below the end that the last
-// response reports.
+// invalid page, and fails if it ends before the end that the last response reports.
 func FuzzLyingService(f *testing.F) {
 	f.Add([]byte("\x01\x0a\x32\x05\x0a"), byte(0), byte(9))
 	f.Add([]byte("\xa0\x0a\x32\x05\x0a\xa0\x0a\x32\x05\x8a\xa0\x0a\x20\x05\x00\xa0\x0a\x20\x05\x0a"), byte(2), byte(3))
@@ -72,7 +71,7 @@ func FuzzLyingService(f *testing.F) {
 		requests, highest, longest := 0, 0, request.PageSize
 		var last *page
 		var list lister
-		list.ID = itself
+		list.ID = identity
 		lying := lyingService(script, func(r msgpush.PageRequest, p *page) {
 			requests, highest, longest, last = requests+1, max(highest, r.Current), max(longest, len(p.List)), p
 			require.Positive(t, r.Current)

@@ -28,7 +28,7 @@ func TestSendsNoMoreRequestsThanNeeded(t *testing.T) {
 		t.Run(fmt.Sprintf("%d records, prefetch %d", tt.take, tt.prefetch), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log requestLog
-				records := lister{Fetch: log.record(static(numbers(95))), ID: itself}.All(t.Context(), pagesOf(10), msgpush.Prefetch(tt.prefetch))
+				records := lister{Fetch: log.record(static(numbers(95))), ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(tt.prefetch))
 				assert.Empty(t, log.pages, "before the range statement")
 				got := 0
 				for _, err := range records {
@@ -59,7 +59,7 @@ func TestPrefetchIsConcurrent(t *testing.T) {
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			list := lister{Fetch: delayed(static(numbers(pages*10)), delay), ID: itself}
+			list := lister{Fetch: delayed(static(numbers(pages*10)), delay), ID: identity}
 			got, err := collect(list.All(t.Context(), pagesOf(10), msgpush.Prefetch(tt.prefetch)))
 			require.NoError(t, err)
 			assert.Equal(t, numbers(pages*10), got)
@@ -77,7 +77,7 @@ func TestPrefetchLimitsConcurrentRequests(t *testing.T) {
 				defer running.Add(-1)
 				return delayed(static(numbers(300)), time.Duration(r.Current%7)*time.Second)(ctx, r)
 			}
-			got, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
+			got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
 			require.NoError(t, err)
 			assert.Equal(t, numbers(300), got)
 			assert.Equal(t, int32(max(1, prefetch)), highest.Load())
@@ -101,7 +101,7 @@ func TestPrefetchLimitsConcurrentRequestsAfterStepBack(t *testing.T) {
 			}
 			return pageOf(ids, r), nil
 		}
-		_, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(10), msgpush.Prefetch(4)))
+		_, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(4)))
 		require.NoError(t, err)
 		assert.Equal(t, int32(4), highest.Load())
 	})
@@ -124,7 +124,7 @@ func TestStepBackCancelsPrefetches(t *testing.T) {
 				return nil, ctx.Err()
 			}
 			if r.Current == 3 {
-				synctest.Wait() // for the requests of the other pages, without the mutex that they need
+				synctest.Wait() // until the other pages are requested; mu is not held, since they need it
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -133,7 +133,7 @@ func TestStepBackCancelsPrefetches(t *testing.T) {
 			}
 			return pageOf(ids, r), ctx.Err()
 		}
-		got, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(10), msgpush.Prefetch(4)))
+		got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(4)))
 		require.NoError(t, err)
 		assert.ElementsMatch(t, numbers(100), got)
 		assert.Equal(t, 3, cancelled, "pages 4, 5 and 6")
@@ -177,7 +177,7 @@ func TestLeavingTheLoopCancelsPrefetches(t *testing.T) {
 				}
 				start := time.Now()
 				tt.leave(func(yield func(int64, error) bool) {
-					lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(10), msgpush.Prefetch(4))(func(id int64, err error) bool {
+					lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(4))(func(id int64, err error) bool {
 						synctest.Wait()
 						assert.Equal(t, int32(4), running.Load())
 						return yield(id, err)
@@ -220,7 +220,7 @@ func TestPanicInFetchReachesTheCaller(t *testing.T) {
 				}
 				got := 0
 				assert.PanicsWithValue(t, "page "+fmt.Sprint(tt.page), func() {
-					for _, err := range (lister{Fetch: f, ID: itself}).All(t.Context(), pagesOf(10), msgpush.Prefetch(tt.prefetch)) {
+					for _, err := range (lister{Fetch: f, ID: identity}).All(t.Context(), pagesOf(10), msgpush.Prefetch(tt.prefetch)) {
 						require.NoError(t, err)
 						got++
 					}
@@ -232,8 +232,8 @@ func TestPanicInFetchReachesTheCaller(t *testing.T) {
 	}
 }
 
-// The first of several panics is raised, in the order of the pages.
-func TestPanicInEveryFetch(t *testing.T) {
+// The caller gets the panic of the first page that panicked.
+func TestFirstOfSeveralPanicsReachesTheCaller(t *testing.T) {
 	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
 		if r.Current > 1 {
 			panic(r.Current)
@@ -241,7 +241,7 @@ func TestPanicInEveryFetch(t *testing.T) {
 		return pageOf(numbers(95), r), nil
 	}
 	assert.PanicsWithValue(t, 2, func() {
-		_, _ = collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(10), msgpush.Prefetch(8)))
+		_, _ = collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(8)))
 	})
 }
 
@@ -254,7 +254,7 @@ func TestPanicInUnusedPrefetchReachesTheCaller(t *testing.T) {
 			return pageOf(numbers(95), r), nil
 		}
 		assert.PanicsWithValue(t, "page 4", func() {
-			for range (lister{Fetch: f, ID: itself}).All(t.Context(), pagesOf(10), msgpush.Prefetch(8)) {
+			for range (lister{Fetch: f, ID: identity}).All(t.Context(), pagesOf(10), msgpush.Prefetch(8)) {
 				synctest.Wait()
 				break
 			}
@@ -264,7 +264,7 @@ func TestPanicInUnusedPrefetchReachesTheCaller(t *testing.T) {
 
 func TestPageNumbersDoNotOverflow(t *testing.T) {
 	for _, start := range []int{math.MaxInt - 1, math.MaxInt, math.MaxInt32 - 3, math.MaxInt32, math.MaxInt32 + 1} {
-		for _, id := range []func(int64) int64{itself, nil} {
+		for _, id := range []func(int64) int64{identity, nil} {
 			for _, prefetch := range []int{0, 8} {
 				t.Run(fmt.Sprintf("page %d, ids %t, prefetch %d", start, id != nil, prefetch), func(t *testing.T) {
 					var log requestLog
@@ -283,7 +283,7 @@ func TestPageNumbersDoNotOverflow(t *testing.T) {
 	}
 }
 
-func TestLargestPageSize(t *testing.T) {
+func TestLargestPageSizeDoesNotOverflow(t *testing.T) {
 	for _, start := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("page %d", start), func(t *testing.T) {
 			var log requestLog
@@ -294,7 +294,7 @@ func TestLargestPageSize(t *testing.T) {
 				}
 				return p, nil
 			})
-			_, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: math.MaxInt}))
+			_, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: math.MaxInt}))
 			require.NoError(t, err)
 			assert.Equal(t, []int{start}, log.pages)
 		})

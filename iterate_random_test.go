@@ -28,18 +28,18 @@ type changingService struct {
 	rng     *rand.Rand
 	list    []int64
 	lastID  int64
-	stable  map[int64]bool // in the list from the first response on
-	changes int            // that are left
+	stable  map[int64]bool // in the list since the first response
+	changes int            // remaining
 
-	atHead   bool // most insertions are at the head, otherwise anywhere
-	cap      int  // of the page size; 0 for none
-	reported int  // page size: the one used, none, or the one requested
-	clamp    bool // respond with the last page after the end
+	atHead   bool // most insertions are at the head
+	cap      int  // maximum page size; 0: none
+	reported int  // reported page size: 0 actual, 1 none, 2 requested
+	clamp    bool // respond with the last page to requests after the end
 	noPages  bool // report no number of pages
 }
 
-// newChangingService returns a service with 0 to 2,000 records. Most lists are
-// short, since most rules are about the first and the last page.
+// newChangingService returns a service with 0 to 2,000 records. Most lists are short,
+// since most rules concern the first and the last page.
 func newChangingService(rng *rand.Rand) *changingService {
 	length := []int{10, 80, 80, 80, 2000}[rng.IntN(5)]
 	n := rng.IntN(length + 1)
@@ -128,8 +128,8 @@ func (s *changingService) pause(d time.Duration) {
 	time.Sleep(d)
 }
 
-// fetchConcurrently responds after a random delay, so responses overtake each
-// other.
+// fetchConcurrently responds after a random delay, so responses may arrive out of
+// order.
 func (s *changingService) fetchConcurrently(ctx context.Context, r msgpush.PageRequest) (*page, error) {
 	s.pause(maxDelay / 2)
 	s.mu.Lock()
@@ -165,8 +165,9 @@ func (s *changingService) changeUntil(done <-chan struct{}) {
 }
 
 // TestDeliversStableRecordsExactlyOnce checks random iterations over lists that
-// change. To repeat one: go test -run
-// TestDeliversStableRecords -walkseed SEED.
+// change. To repeat one iteration:
+//
+//	go test -run TestDeliversStableRecords . -walkseed SEED
 func TestDeliversStableRecordsExactlyOnce(t *testing.T) {
 	first, n := uint64(1), *iterations
 	if testing.Short() {
@@ -198,9 +199,9 @@ func checkIteration(t *testing.T, seed uint64) {
 		// short last page.
 		service.noPages = service.noPages && service.reported == 0
 	}
-	records := lister{Fetch: service.fetchSequentially, ID: itself}.All(t.Context(), request)
+	records := lister{Fetch: service.fetchSequentially, ID: identity}.All(t.Context(), request)
 	if rng.IntN(2) == 0 {
-		records = lister{Fetch: service.fetchConcurrently, ID: itself}.All(t.Context(), request, msgpush.Prefetch(rng.IntN(9)))
+		records = lister{Fetch: service.fetchConcurrently, ID: identity}.All(t.Context(), request, msgpush.Prefetch(rng.IntN(9)))
 		done, ended := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(ended)

@@ -14,17 +14,16 @@ import (
 	"example.com/msgpush"
 )
 
-// A serviceTest describes a service by its responses. Requests is the maximum
-// number of requests without prefetch.
+// A serviceTest describes a service by its responses, and the iteration over its list.
 type serviceTest struct {
 	name     string
 	respond  func(msgpush.PageRequest) *page
-	want     []int64
-	err      string
-	requests int
+	want     []int64 // delivered records
+	err      string  // part of the error text; empty: no error
+	requests int     // maximum without prefetch
 }
 
-// checkService iterates over the pages of 10 records of a service.
+// checkService iterates over the list of a service with the page size 10.
 func checkService(t *testing.T, tt serviceTest) {
 	for _, prefetch := range []int{0, 1, 5} {
 		t.Run(fmt.Sprintf("%s, prefetch %d", tt.name, prefetch), func(t *testing.T) {
@@ -36,7 +35,7 @@ func checkService(t *testing.T, tt serviceTest) {
 				}
 				return tt.respond(r), nil
 			})
-			got, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
+			got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
 			assert.Equal(t, tt.want, got)
 			if tt.err == "" {
 				assert.NoError(t, err)
@@ -49,7 +48,7 @@ func checkService(t *testing.T, tt serviceTest) {
 	}
 }
 
-// changed returns the responses of a correct service, changed by f.
+// changed returns the responses of a correct service after f has changed them.
 func changed(ids []int64, f func(r msgpush.PageRequest, p *page)) func(msgpush.PageRequest) *page {
 	return func(r msgpush.PageRequest) *page {
 		p := pageOf(ids, r)
@@ -81,7 +80,7 @@ func clamped(ids []int64, f func(p *page)) func(msgpush.PageRequest) *page {
 
 func noTotals(p *page) { p.Pages, p.Total = 0, 0 }
 
-func TestUnusualServices(t *testing.T) {
+func TestIterationToleratesUnusualServices(t *testing.T) {
 	list := numbers(25)
 	for _, tt := range []serviceTest{
 		{"total only", changed(list, func(_ msgpush.PageRequest, p *page) { p.Pages = 0 }), list, "", 3},
@@ -119,12 +118,12 @@ func TestUnusualServices(t *testing.T) {
 		{"capped page size, no total", capped(list, noTotals), list, "", 8},
 		{"capped page size, not reported", capped(list, func(p *page) { p.PageSize = 0 }), list, "", 7},
 		{"capped page size, not reported, total only", capped(list, func(p *page) { p.PageSize, p.Pages = 0, 0 }), list, "", 7},
-		{"capped page size, requested one reported", capped(list, func(p *page) { p.PageSize = 10 }), list, "", 7},
+		{"capped page size, requested size reported", capped(list, func(p *page) { p.PageSize = 10 }), list, "", 7},
 		{"larger page size than requested", func(r msgpush.PageRequest) *page {
 			r.PageSize = 20
 			return pageOf(list, r)
 		}, list, "", 2},
-		{"only page has fewer records than counted", func(msgpush.PageRequest) *page {
+		{"only page has fewer records than the total", func(msgpush.PageRequest) *page {
 			return &page{PageNum: 1, PageSize: 10, Total: 7, Pages: 1, List: numbers(6)}
 		}, numbers(6), "", 1},
 		{"all records on one page", func(msgpush.PageRequest) *page {
@@ -147,7 +146,7 @@ func TestUnusualServices(t *testing.T) {
 	}
 }
 
-func TestInconsistentServices(t *testing.T) {
+func TestIterationFailsForInconsistentServices(t *testing.T) {
 	list, long := numbers(25), numbers(500)
 	for _, tt := range []serviceTest{
 		{"empty page in the middle", changed(long, func(r msgpush.PageRequest, p *page) {
@@ -173,7 +172,7 @@ func TestInconsistentServices(t *testing.T) {
 		{"empty first page", changed(list, func(_ msgpush.PageRequest, p *page) { p.List = nil }), nil, "page 1: ", 2},
 		{"page number always 1", changed(long, func(_ msgpush.PageRequest, p *page) { p.PageNum = 1 }), long[:20], "page 2: ", 2},
 		{"pages always 1", changed(long, func(_ msgpush.PageRequest, p *page) { p.Pages = 1 }), long[:10], "page 1: ", 1},
-		{"capped page size, pages for the requested one", capped(list, func(p *page) { p.Pages = 3 }), list[:12], "page 3: ", 3},
+		{"capped page size, pages computed from the requested size", capped(list, func(p *page) { p.Pages = 3 }), list[:12], "page 3: ", 3},
 		{"total too large", changed(list, func(_ msgpush.PageRequest, p *page) { p.Total = 1e12 }), list, "page 3: ", 3},
 		{"too many pages", changed(list, func(_ msgpush.PageRequest, p *page) { p.Pages = 1e9 }), list, "page 4: ", 5},
 		{"largest numbers", changed(list, func(_ msgpush.PageRequest, p *page) {
@@ -201,7 +200,7 @@ func TestInconsistentServices(t *testing.T) {
 		{"same records on every page, largest total", func(r msgpush.PageRequest) *page {
 			return &page{PageNum: r.Current, PageSize: 10, Total: math.MaxInt64, List: numbers(10)}
 		}, numbers(10), "no progress", 4},
-		{"same records on every page, most pages", func(r msgpush.PageRequest) *page {
+		{"same records on every page, largest number of pages", func(r msgpush.PageRequest) *page {
 			return &page{PageNum: r.Current, PageSize: 10, Pages: math.MaxInt, List: numbers(10)}
 		}, numbers(10), "no progress", 4},
 		{"same records on every page, pages grow", func(r msgpush.PageRequest) *page {
@@ -219,11 +218,11 @@ func TestInconsistentServices(t *testing.T) {
 	}
 }
 
-// Requests for an unexpectedly empty page are repeated once, for each such page.
-func TestRequestsEmptyPageOnceMore(t *testing.T) {
+// Each page that is unexpectedly empty is requested once more.
+func TestRequestsUnexpectedlyEmptyPageOnceMore(t *testing.T) {
 	list := numbers(50)
 	for _, prefetch := range []int{0, 1, 8} {
-		for _, id := range []func(int64) int64{itself, nil} {
+		for _, id := range []func(int64) int64{identity, nil} {
 			t.Run(fmt.Sprintf("prefetch %d, ids %t", prefetch, id != nil), func(t *testing.T) {
 				var log requestLog
 				responses := map[int]int{}
@@ -256,7 +255,7 @@ func TestRequestsEmptyPageOnceMore(t *testing.T) {
 			}
 			return pageOf(numbers(10), r), nil
 		}
-		got, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(10)))
+		got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10)))
 		require.NoError(t, err)
 		assert.Equal(t, numbers(10), got)
 	})
@@ -298,7 +297,7 @@ func TestIterationWithoutIDsEnds(t *testing.T) {
 	}
 }
 
-func TestOscillatingTotal(t *testing.T) {
+func TestIterationEndsDespiteOscillatingTotal(t *testing.T) {
 	requests, last := 0, int64(0)
 	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
 		requests++
@@ -309,13 +308,13 @@ func TestOscillatingTotal(t *testing.T) {
 		}
 		return p, nil
 	}
-	_, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(10)))
+	_, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10)))
 	require.ErrorIs(t, err, msgpush.ErrInconsistentList)
 	assert.ErrorContains(t, err, "the reported totals allow")
 	assert.Less(t, requests, 50)
 }
 
-func TestPageSizeThatChanges(t *testing.T) {
+func TestIterationToleratesChangingPageSize(t *testing.T) {
 	for _, sizes := range [][2]int{{5, 20}, {20, 5}, {7, 10}} {
 		requests := 0
 		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
@@ -323,7 +322,7 @@ func TestPageSizeThatChanges(t *testing.T) {
 			r.PageSize = sizes[min(requests/3, 1)]
 			return pageOf(numbers(95), r), nil
 		}
-		got, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(50)))
+		got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(50)))
 		require.NoError(t, err)
 		assert.ElementsMatch(t, numbers(95), got, "%d", sizes)
 	}

@@ -24,7 +24,7 @@ func TestAllDeliversEveryRecordInOrder(t *testing.T) {
 	for _, n := range []int{0, 1, 9, 10, 11, 20, 95} {
 		for _, size := range []int{1, 7, 10, 100} {
 			for _, prefetch := range []int{0, 1, 3, 16} {
-				for _, id := range []func(int64) int64{itself, nil} {
+				for _, id := range []func(int64) int64{identity, nil} {
 					var log requestLog
 					list := lister{Fetch: log.record(static(numbers(n))), ID: id}
 					got, err := collect(list.All(t.Context(), pagesOf(size), msgpush.Prefetch(prefetch)))
@@ -54,7 +54,7 @@ func TestAllStartsAtTheRequestedPage(t *testing.T) {
 		for _, prefetch := range []int{0, 4} {
 			t.Run(fmt.Sprintf("page %d, prefetch %d", tt.start, prefetch), func(t *testing.T) {
 				var log requestLog
-				list := lister{Fetch: log.record(static(list)), ID: itself}
+				list := lister{Fetch: log.record(static(list)), ID: identity}
 				got, err := collect(list.All(t.Context(), msgpush.PageRequest{Current: tt.start, PageSize: 10}, msgpush.Prefetch(prefetch)))
 				require.NoError(t, err)
 				assert.Equal(t, tt.want, got)
@@ -64,14 +64,14 @@ func TestAllStartsAtTheRequestedPage(t *testing.T) {
 	}
 }
 
-// The first response may be the only one that shows the page size.
+// The page size may be known only from the first response.
 func TestAllStartsNearTheEnd(t *testing.T) {
 	list := numbers(25)
 	tests := []struct {
 		name    string
 		respond func(msgpush.PageRequest) *page
 		starts  []int
-		from    func(start int) int // offset
+		offset  func(start int) int // of the first delivered record for a start page
 	}{
 		{"pages and total", func(r msgpush.PageRequest) *page { return pageOf(list, r) },
 			[]int{2, 3, 4, 5}, func(start int) int { return (start - 1) * 10 }},
@@ -97,20 +97,20 @@ func TestAllStartsNearTheEnd(t *testing.T) {
 		}, []int{2, 3, 4, 7}, func(start int) int { return (start - 1) * 10 }},
 	}
 	for _, tt := range tests {
-		for _, id := range []func(int64) int64{itself, nil} {
+		for _, id := range []func(int64) int64{identity, nil} {
 			for _, start := range tt.starts {
 				t.Run(fmt.Sprintf("%s, page %d, ids %t", tt.name, start, id != nil), func(t *testing.T) {
 					lister := lister{Fetch: func(_ context.Context, r msgpush.PageRequest) (*page, error) { return tt.respond(r), nil }, ID: id}
 					got, err := collect(lister.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: 10}))
 					require.NoError(t, err)
-					assert.Equal(t, list[min(len(list), tt.from(start)):], append([]int64{}, got...))
+					assert.Equal(t, list[min(len(list), tt.offset(start)):], append([]int64{}, got...))
 				})
 			}
 		}
 	}
 }
 
-func TestClientMethodsIterate(t *testing.T) {
+func TestClientMethodsIterateOverLists(t *testing.T) {
 	service := msgpushtest.New(t)
 	service.SetRecords(msgpushtest.Records{
 		MPChannels:   []msgpush.MPChannel{{ID: 7}, {ID: 8}},
@@ -151,7 +151,7 @@ func TestClientMethodsIterate(t *testing.T) {
 	assert.Equal(t, append(want, want...), sent)
 }
 
-// The methods deduplicate by the ids of their records.
+// Each method passes an ID function, so two records with one id are an error.
 func TestClientMethodsUseIDs(t *testing.T) {
 	client := newClient(t, respondWithJSON(listBody(`{"pageNum":1,"pageSize":3,"total":3,"pages":1,"list":[{"id":7},{"id":8},{"id":7}]}`)))
 	_, err := collect(client.MPAll(t.Context(), msgpush.PageRequest{}))
@@ -165,16 +165,16 @@ func TestClientMethodsUseIDs(t *testing.T) {
 func TestFetchesPageWhenPreviousPageIsDelivered(t *testing.T) {
 	var log requestLog
 	got := 0
-	for _, err := range (lister{Fetch: log.record(static(numbers(30))), ID: itself}).All(t.Context(), pagesOf(10)) {
+	for _, err := range (lister{Fetch: log.record(static(numbers(30))), ID: identity}).All(t.Context(), pagesOf(10)) {
 		require.NoError(t, err)
 		got++
 		assert.Len(t, log.pages, (got+9)/10)
 	}
 }
 
-func TestIteratorIsReusableAndConcurrent(t *testing.T) {
+func TestIteratorIsReusableAndSafeForConcurrentUse(t *testing.T) {
 	request := pagesOf(10)
-	records := lister{Fetch: static(numbers(95)), ID: itself}.All(t.Context(), request, msgpush.Prefetch(3))
+	records := lister{Fetch: static(numbers(95)), ID: identity}.All(t.Context(), request, msgpush.Prefetch(3))
 	for range records {
 		break
 	}
@@ -204,7 +204,7 @@ func TestYieldsErrorAfterFetchedRecords(t *testing.T) {
 			}
 			var got []int64
 			var errs []error
-			for id, err := range (lister{Fetch: f, ID: itself}).All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)) {
+			for id, err := range (lister{Fetch: f, ID: identity}).All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)) {
 				if err != nil {
 					assert.Zero(t, id)
 					errs = append(errs, err)
@@ -232,7 +232,7 @@ func TestContextEndsIteration(t *testing.T) {
 				}
 				return delayed(static(numbers(95)), time.Second)(ctx, r)
 			}
-			got, err := collect(lister{Fetch: f, ID: itself}.All(ctx, pagesOf(10), msgpush.Prefetch(prefetch)))
+			got, err := collect(lister{Fetch: f, ID: identity}.All(ctx, pagesOf(10), msgpush.Prefetch(prefetch)))
 			assert.Equal(t, numbers(20), got)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.ErrorContains(t, err, "page 3")
@@ -244,7 +244,7 @@ func TestContextEndsIteration(t *testing.T) {
 		defer cancel()
 		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) { return pageOf(numbers(95), r), nil }
 		got := 0
-		for _, err := range (lister{Fetch: f, ID: itself}).All(ctx, pagesOf(10)) {
+		for _, err := range (lister{Fetch: f, ID: identity}).All(ctx, pagesOf(10)) {
 			if err != nil {
 				assert.ErrorIs(t, err, context.Canceled)
 				break
@@ -256,13 +256,13 @@ func TestContextEndsIteration(t *testing.T) {
 	})
 }
 
-func TestInvalidIterations(t *testing.T) {
+func TestInvalidIterationYieldsOneError(t *testing.T) {
 	never := func(context.Context, msgpush.PageRequest) (*page, error) {
 		t.Error("a request was sent")
 		return nil, nil
 	}
 	noPage := func(context.Context, msgpush.PageRequest) (*page, error) { return nil, nil }
-	list := lister{Fetch: never, ID: itself}
+	list := lister{Fetch: never, ID: identity}
 	ctx := t.Context()
 	var none context.Context
 	tests := []struct {
@@ -273,7 +273,7 @@ func TestInvalidIterations(t *testing.T) {
 		{"PageSize is -1", list.All(ctx, pagesOf(-1))},
 		{"Prefetch: -1 is negative", list.All(ctx, pagesOf(1), msgpush.Prefetch(-1))},
 		{"option 2 of 2 is nil", list.All(ctx, pagesOf(1), msgpush.Prefetch(1), nil)},
-		{"Fetch is nil", lister{ID: itself}.All(ctx, pagesOf(1))},
+		{"Fetch is nil", lister{ID: identity}.All(ctx, pagesOf(1))},
 		{"the context is nil", list.All(none, pagesOf(1))},
 		{"page 1: the Fetch function returned neither a page nor an error", lister{Fetch: noPage}.All(ctx, pagesOf(1))},
 		{"not made by NewClient", func(yield func(int64, error) bool) {
@@ -294,7 +294,7 @@ func TestInvalidIterations(t *testing.T) {
 	}
 }
 
-func TestPagesYieldsNewRecords(t *testing.T) {
+func TestPagesYieldsOnlyNewRecords(t *testing.T) {
 	responses := []*page{
 		{PageNum: 1, PageSize: 3, Total: 7, Pages: 3, List: []int64{1, 2, 3}},
 		{PageNum: 2, PageSize: 3, Total: 8, Pages: 3, List: []int64{3, 4, 5}},
@@ -302,7 +302,7 @@ func TestPagesYieldsNewRecords(t *testing.T) {
 		{PageNum: 4, PageSize: 3, Total: 10, Pages: 4, List: []int64{6, 7}},
 	}
 	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) { return responses[r.Current-1], nil }
-	got, err := collect(lister{Fetch: f, ID: itself}.Pages(t.Context(), pagesOf(3)))
+	got, err := collect(lister{Fetch: f, ID: identity}.Pages(t.Context(), pagesOf(3)))
 	require.NoError(t, err)
 	assert.Equal(t, []*page{
 		{PageNum: 1, PageSize: 3, Total: 7, Pages: 3, List: []int64{1, 2, 3}},
@@ -329,7 +329,7 @@ func TestPagesYieldsEmptyFirstPage(t *testing.T) {
 				requests++
 				return tt.responses[requests-1], nil
 			}
-			got, err := collect(lister{Fetch: f, ID: itself}.Pages(t.Context(), pagesOf(3)))
+			got, err := collect(lister{Fetch: f, ID: identity}.Pages(t.Context(), pagesOf(3)))
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got)
 		})
@@ -340,7 +340,7 @@ func TestPagesYieldsOnlyErrorForInconsistentEmptyPage(t *testing.T) {
 	f := func(context.Context, msgpush.PageRequest) (*page, error) {
 		return &page{PageNum: 1, Total: 2, Pages: 1}, nil
 	}
-	got, err := collect(lister{Fetch: f, ID: itself}.Pages(t.Context(), pagesOf(3)))
+	got, err := collect(lister{Fetch: f, ID: identity}.Pages(t.Context(), pagesOf(3)))
 	require.ErrorIs(t, err, msgpush.ErrInconsistentList)
 	assert.Empty(t, got)
 }
@@ -365,7 +365,7 @@ func TestStepsBackWhenTotalShrinks(t *testing.T) {
 					ids = slices.DeleteFunc(ids, func(id int64) bool { return slices.Contains(tt.deleted, id) })
 				}
 				return pageOf(ids, r), nil
-			}), ID: itself}.All(t.Context(), pagesOf(3)))
+			}), ID: identity}.All(t.Context(), pagesOf(3)))
 			require.NoError(t, err)
 			assert.ElementsMatch(t, slices.Compact(slices.Sorted(slices.Values(append(got, ids...)))), got)
 			assert.Equal(t, tt.requests, log.pages)
@@ -381,7 +381,7 @@ func TestStepsBackBeforeTheStartPage(t *testing.T) {
 			ids = ids[25:]
 		}
 		return pageOf(ids, r), nil
-	}), ID: itself}.All(t.Context(), msgpush.PageRequest{Current: 3, PageSize: 10}))
+	}), ID: identity}.All(t.Context(), msgpush.PageRequest{Current: 3, PageSize: 10}))
 	require.NoError(t, err)
 	assert.Contains(t, log.pages, 1)
 	for _, id := range numbers(60)[25:] {
@@ -400,7 +400,7 @@ func TestAdvancesInListThatLosesRecordsWithEachResponse(t *testing.T) {
 		}
 		return pageOf(ids, r), nil
 	}
-	got, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(1)))
+	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(1)))
 	require.NoError(t, err)
 	assert.Subset(t, got, ids)
 	assert.Less(t, requests, 500)
@@ -414,7 +414,7 @@ func TestFollowsListThatGrowsAtItsHead(t *testing.T) {
 		}
 		return pageOf(ids, r), nil
 	}
-	got, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(1)))
+	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(1)))
 	require.NoError(t, err)
 	assert.Subset(t, got, numbers(5))
 }
@@ -457,16 +457,16 @@ func TestRepeatsRecordsWithoutIDs(t *testing.T) {
 	assert.Equal(t, slices.Concat(numbers(10), numbers(20)[9:]), got)
 }
 
-func TestIDsOfEverySign(t *testing.T) {
+func TestDeliversIDsOfEverySign(t *testing.T) {
 	ids := []int64{0, -1, 1, -63, -64, -65, 63, 64, 65, math.MinInt64, math.MinInt64 + 1, math.MaxInt64, math.MaxInt64 - 1}
 	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
 		p := pageOf(ids, r)
 		if r.Current == 2 {
-			p.List[0] = ids[0] // drift
+			p.List[0] = ids[0] // repeated
 		}
 		return p, nil
 	}
-	got, err := collect(lister{Fetch: f, ID: itself}.All(t.Context(), pagesOf(5)))
+	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(5)))
 	require.NoError(t, err)
 	assert.Equal(t, slices.Delete(slices.Clone(ids), 5, 6), got)
 }

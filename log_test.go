@@ -57,7 +57,7 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		slow := func(r *http.Request) (*http.Response, error) { time.Sleep(time.Second); return succeeding(r) }
-		transport := newScript(status(503, "Retry-After", "2"), failing(errors.New("no route")), okBody(`{"code":200,`), okBody(`{"code":200,`), slow)
+		transport := newScript(status(503, "Retry-After", "2"), failWith(errors.New("no route")), okBody(`{"code":200,`), okBody(`{"code":200,`), slow)
 		client := newClientWithTransport(t, transport, msgpush.WithLogger(log.logger(slog.LevelDebug)),
 			msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Second, MaxWait: 2 * time.Second}))
 		_, err := client.MailDetail(t.Context(), "5")
@@ -97,7 +97,7 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 	})
 }
 
-func TestLogsNoWarningWithoutARetry(t *testing.T) {
+func TestLogsOneWarningForEachRetry(t *testing.T) {
 	tests := []struct {
 		name  string
 		steps []roundTripFunc
@@ -109,9 +109,9 @@ func TestLogsNoWarningWithoutARetry(t *testing.T) {
 		{"last of three attempts", []roundTripFunc{status(503)}, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3}), 2},
 		{"Retry-After longer than MaxWait", []roundTripFunc{status(503, "Retry-After", "31")}, defaultRetries, 0},
 		{"retry that does not fit the deadline", []roundTripFunc{status(503, "Retry-After", "6")}, defaultRetries, 0},
-		{"no quota", []roundTripFunc{status(503)}, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1}), 1},
+		{"quota used up", []roundTripFunc{status(503)}, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1}), 1},
 		{"context ends during a retry", []roundTripFunc{status(503), stalling}, defaultRetries, 1},
-		{"rejected key that has no replacement", []roundTripFunc{status(401)}, msgpush.WithRateLimiter(pacedLimiter(0)), 0},
+		{"rejected key without a replacement", []roundTripFunc{status(401)}, msgpush.WithRateLimiter(pacedLimiter(0)), 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,10 +127,10 @@ func TestLogsNoWarningWithoutARetry(t *testing.T) {
 	}
 }
 
-func TestLogsTheReplacementOfAKey(t *testing.T) {
+func TestLogsKeyReplacement(t *testing.T) {
 	var log logBuffer
 	source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) { return rejected + testKey, nil })
-	client := clientFrom(t, source, accepting(testKey+testKey, status(401)), msgpush.WithLogger(log.logger(slog.LevelInfo)))
+	client := clientFrom(t, source, acceptOnly(testKey+testKey, status(401)), msgpush.WithLogger(log.logger(slog.LevelInfo)))
 	require.NoError(t, create(t.Context(), client))
 	records := log.records(t)
 	require.Len(t, records, 1)
@@ -145,19 +145,19 @@ func TestLogsNoKeyQueryBodyOrMsg(t *testing.T) {
 	steps := map[string]roundTripFunc{
 		"HTTP 503": status(503),
 		"success":  succeeding,
-		"error of the transport that quotes the URL": func(r *http.Request) (*http.Response, error) {
+		"transport error that quotes the URL": func(r *http.Request) (*http.Response, error) {
 			return nil, &url.Error{Op: "Get", URL: r.URL.String(), Err: errors.New("no route")}
 		},
-		"error of the transport that quotes the key": failing(errors.New("no route for " + testKey)),
-		"timeout":    stalling,
-		"redirect":   status(302, "Location", "/"+secret),
-		"cut body":   okBody(`{"code":200,"data":"` + secret),
-		"not JSON":   okBody(secret),
-		"wrong data": okBody(`{"code":200,"data":["` + secret + `"]}`),
-		"msg, data":  okBody(`{"code":1,"msg":"` + secret + ` ` + testKey + `","data":"` + secret + `"}`),
-		"HTTP 500":   func(r *http.Request) (*http.Response, error) { return response(r, 500, secret), nil },
-		"HTTP 401":   func(r *http.Request) (*http.Response, error) { return response(r, 401, testKey), nil },
-		"key is sent back": func(r *http.Request) (*http.Response, error) {
+		"transport error that quotes the key": failWith(errors.New("no route for " + testKey)),
+		"timeout":                             stalling,
+		"redirect":                            status(302, "Location", "/"+secret),
+		"cut body":                            okBody(`{"code":200,"data":"` + secret),
+		"not JSON":                            okBody(secret),
+		"wrong data":                          okBody(`{"code":200,"data":["` + secret + `"]}`),
+		"msg, data":                           okBody(`{"code":1,"msg":"` + secret + ` ` + testKey + `","data":"` + secret + `"}`),
+		"HTTP 500":                            func(r *http.Request) (*http.Response, error) { return response(r, 500, secret), nil },
+		"HTTP 401":                            func(r *http.Request) (*http.Response, error) { return response(r, 401, testKey), nil },
+		"key in the response": func(r *http.Request) (*http.Response, error) {
 			return response(r, 503, r.Header.Get("access-key")), nil
 		},
 	}
@@ -183,7 +183,7 @@ func TestLogsNoKeyQueryBodyOrMsg(t *testing.T) {
 	}
 }
 
-func TestNilLoggersAndLimitersAreErrors(t *testing.T) {
+func TestNewClientRejectsNilLoggerAndLimiter(t *testing.T) {
 	for name, opt := range map[string]msgpush.Option{"WithLogger": msgpush.WithLogger(nil), "WithRateLimiter": msgpush.WithRateLimiter(nil)} {
 		_, err := msgpush.NewClient("http://push.example.com", testKey, opt)
 		assert.ErrorContains(t, err, name)

@@ -10,15 +10,15 @@ import (
 	"example.com/msgpush"
 )
 
-// The tests of lists use records that consist of an id.
+// The tests of lists use records that consist only of an id.
 type (
 	page   = msgpush.Page[int64]
 	lister = msgpush.Lister[int64]
 	fetch  = func(context.Context, msgpush.PageRequest) (*page, error)
 )
 
-// itself is the ID function of such records.
-func itself(id int64) int64 { return id }
+// identity is the ID function of these records.
+func identity(id int64) int64 { return id }
 
 // numbers returns the ids from 1 to n.
 func numbers(n int) []int64 {
@@ -44,7 +44,7 @@ func static(ids []int64) fetch {
 	return func(ctx context.Context, r msgpush.PageRequest) (*page, error) { return pageOf(ids, r), ctx.Err() }
 }
 
-// delayed returns a Fetch whose responses take a while, unless they are cancelled.
+// delayed returns a Fetch that waits before it calls f.
 func delayed(f fetch, delay time.Duration) fetch {
 	return func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
 		select {
@@ -71,7 +71,7 @@ func (l *requestLog) record(f fetch) fetch {
 	}
 }
 
-// collect iterates to the end or to the first error.
+// collect returns the records up to the end or the first error.
 func collect[T any](records iter.Seq2[T, error]) (got []T, err error) {
 	for record, e := range records {
 		if e != nil {
@@ -82,5 +82,5 @@ func collect[T any](records iter.Seq2[T, error]) (got []T, err error) {
 	return got, nil
 }
 
-// pagesOf requests pages of size records from page 1 on.
+// pagesOf returns a request for pages of size records, starting at page 1.
 func pagesOf(size int) msgpush.PageRequest { return msgpush.PageRequest{PageSize: size} }

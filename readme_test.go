@@ -29,7 +29,7 @@ func codeBlocks(t *testing.T) []string {
 	return blocks
 }
 
-// Every block runs with the fake server, as a program or, if it is one, as a test.
+// Every block runs with the fake server, as a program or as a test.
 func TestREADMECodeRuns(t *testing.T) {
 	const fragment = `package main
 

@@ -13,7 +13,7 @@ import (
 	"example.com/msgpush"
 )
 
-// assertEncodesTo checks that data encodes to the response body that it was decoded
+// assertEncodesTo checks that data is encoded to the response body that it was decoded
 // from.
 func assertEncodesTo(t *testing.T, body string, data any) {
 	t.Helper()
@@ -31,7 +31,7 @@ func TestMailDetail(t *testing.T) {
 		ID: 5, MailName: "客户通知邮箱", MailCode: "notice", Account: "notice@example.com", Password: "pä55wörd-密码",
 		SMTPServer: "smtp.example.com", SMTPSSL: 0, SMTPPort: 465, CreateTime: "2026-02-26 23:02:12",
 	}, mail)
-	// A password does not encode.
+	// A password is encoded as "[redacted]".
 	assertEncodesTo(t, strings.Replace(body, "pä55wörd-密码", "[redacted]", 1), mail)
 	assert.Equal(t, "mailId=5", (*requests)[0].Query)
 }
@@ -131,7 +131,7 @@ func TestForwardLogListOmitsNilParams(t *testing.T) {
 	}
 }
 
-func TestEmptyPage(t *testing.T) {
+func TestDecodesEmptyPage(t *testing.T) {
 	body := readFile(t, "responses", "empty_page.json")
 	page, err := newClient(t, respondWithJSON(body)).ForwardRuleList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ var listOperations = map[string]func(context.Context, *msgpush.Client, msgpush.P
 	},
 }
 
-func TestPageNumbersAndSizes(t *testing.T) {
+func TestListOperationsSendPageNumberAndSize(t *testing.T) {
 	tests := []struct {
 		request msgpush.PageRequest
 		want    string
@@ -176,7 +176,7 @@ func TestPageNumbersAndSizes(t *testing.T) {
 	}
 }
 
-func TestNegativePageNumbersAndSizesAreErrors(t *testing.T) {
+func TestListOperationsRejectNegativePageNumberAndSize(t *testing.T) {
 	for operation, list := range listOperations {
 		t.Run(operation, func(t *testing.T) {
 			client := newClient(t, failOnRequest(t))

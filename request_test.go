@@ -15,7 +15,7 @@ import (
 	"example.com/msgpush"
 )
 
-// decodeCount counts how often it is decoded.
+// A decodeCount counts the calls of UnmarshalJSON.
 type decodeCount int
 
 func (d *decodeCount) UnmarshalJSON([]byte) error { *d++; return nil }
@@ -134,13 +134,13 @@ func TestCallRejectsRequest(t *testing.T) {
 		{"URL", msgpush.Request{Method: "GET", Path: "https://evil.example/a"}, "slash"},
 		{"port", msgpush.Request{Method: "GET", Path: ":8080/a"}, "slash"},
 		{"user", msgpush.Request{Method: "GET", Path: "@evil.example/a"}, "slash"},
-		{"parent", msgpush.Request{Method: "GET", Path: "/a/../b"}, `".."`},
-		{"parent at the start", msgpush.Request{Method: "GET", Path: "/.."}, `".."`},
-		{"escaped parent", msgpush.Request{Method: "GET", Path: "/a/%2e%2E/b"}, `".."`},
-		{"parent after an escaped slash", msgpush.Request{Method: "GET", Path: "/a%2f..%2fb"}, `".."`},
-		{"parent after a backslash", msgpush.Request{Method: "GET", Path: `/a\..\b`}, `".."`},
-		{"parent after an escaped backslash", msgpush.Request{Method: "GET", Path: "/a%5c..%5Cb"}, `".."`},
-		{"parent with a parameter", msgpush.Request{Method: "GET", Path: "/a/..;x=y/b"}, `".."`},
+		{"dot-dot segment", msgpush.Request{Method: "GET", Path: "/a/../b"}, `".."`},
+		{"dot-dot segment at the start", msgpush.Request{Method: "GET", Path: "/.."}, `".."`},
+		{"escaped dot-dot segment", msgpush.Request{Method: "GET", Path: "/a/%2e%2E/b"}, `".."`},
+		{"dot-dot segment after an escaped slash", msgpush.Request{Method: "GET", Path: "/a%2f..%2fb"}, `".."`},
+		{"dot-dot segment after a backslash", msgpush.Request{Method: "GET", Path: `/a\..\b`}, `".."`},
+		{"dot-dot segment after an escaped backslash", msgpush.Request{Method: "GET", Path: "/a%5c..%5Cb"}, `".."`},
+		{"dot-dot segment with a parameter", msgpush.Request{Method: "GET", Path: "/a/..;x=y/b"}, `".."`},
 		{"method with a DEL", msgpush.Request{Method: "GET\x7f", Path: "/a"}, "method"},
 		{"query", msgpush.Request{Method: "GET", Path: "/a?b=hunter2"}, "query"},
 		{"empty query", msgpush.Request{Method: "GET", Path: "/a?"}, "query"},
@@ -152,8 +152,8 @@ func TestCallRejectsRequest(t *testing.T) {
 		{"GET with a body", msgpush.Request{Method: "GET", Path: "/a", Body: 1}, "GET has no body"},
 		{"string as query", msgpush.Request{Method: "GET", Path: "/a", Query: "a=hunter2"}, "query"},
 		{"map as query", msgpush.Request{Method: "GET", Path: "/a", Query: map[string]string{"a": "hunter2"}}, "query"},
-		{"body that is not JSON", msgpush.Request{Method: "POST", Path: "/a", Body: math.Inf(1)}, "body"},
-		{"body that cannot be encoded", msgpush.Request{Method: "POST", Path: "/a", Body: func() {}}, "body"},
+		{"infinity as body", msgpush.Request{Method: "POST", Path: "/a", Body: math.Inf(1)}, "body"},
+		{"function as body", msgpush.Request{Method: "POST", Path: "/a", Body: func() {}}, "body"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestCallRejectsRequest(t *testing.T) {
 	}
 }
 
-// A record that was decoded and is sent back would overwrite the password.
+// Sending a decoded record would overwrite the password with "[redacted]".
 func TestCallRejectsRedactedSecret(t *testing.T) {
 	mail := msgpush.MailChannel{ID: 1, Password: "correct-horse"}
 	type update struct {
@@ -219,7 +219,7 @@ func TestCallDoesNotChangeItsArguments(t *testing.T) {
 	assert.Equal(t, map[string]int{"x": 1}, body)
 }
 
-func TestCallErrorsAreThoseOfTheMethods(t *testing.T) {
+func TestCallReturnsSameErrorTypesAsMethods(t *testing.T) {
 	r := msgpush.Request{Method: "POST", Path: "/api/open/x", Query: url.Values{"q": {"hunter2"}}}
 
 	_, err := msgpush.Call[string](t.Context(), newClient(t, respondWithJSON(`{"code":7,"msg":"no","data":"why"}`)), r)
@@ -241,7 +241,7 @@ func TestCallErrorsAreThoseOfTheMethods(t *testing.T) {
 	assert.NotContains(t, err.Error(), "hunter2")
 }
 
-func TestErrorQuotesLongMethodInShort(t *testing.T) {
+func TestErrorShortensLongMethod(t *testing.T) {
 	_, err := msgpush.Call[any](t.Context(), newClient(t, failOnRequest(t)), msgpush.Request{Method: strings.Repeat("é", 5000), Path: "/"})
 	assertShortAndPrintable(t, err.Error())
 }

@@ -28,7 +28,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// response returns a response as an in-memory transport returns it.
+// response returns the response of a transport in memory.
 func response(r *http.Request, status int, body string, headers ...string) *http.Response {
 	header := http.Header{}
 	for i := 0; i < len(headers); i += 2 {
@@ -37,9 +37,8 @@ func response(r *http.Request, status int, body string, headers ...string) *http
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r}
 }
 
-// A script is an in-memory transport. It responds to the n-th request with the
-// n-th step, and to every request after the last step with the last step. It records the
-// time of each request.
+// A script is a transport in memory that uses step n for request n, and the last step
+// for all later requests. It records the time of each request.
 type script struct {
 	start time.Time
 	times []time.Duration // since start
@@ -54,7 +53,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return step(r)
 }
 
-// status responds with an HTTP status and an envelope whose code is ten times the
+// status responds with an HTTP status and an envelope whose code is 10 times the
 // status.
 func status(code int, headers ...string) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
@@ -67,10 +66,12 @@ func okBody(text string) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) { return response(r, 200, text), nil }
 }
 
-func failing(err error) roundTripFunc {
+// failWith returns err in place of a response.
+func failWith(err error) roundTripFunc {
 	return func(*http.Request) (*http.Response, error) { return nil, err }
 }
 
+// succeeding responds with a success.
 func succeeding(r *http.Request) (*http.Response, error) {
 	return response(r, 200, `{"code":200,"msg":"ok","data":{}}`), nil
 }
@@ -81,8 +82,8 @@ func stalling(r *http.Request) (*http.Response, error) {
 	return nil, context.Cause(r.Context())
 }
 
-// reading responds with a status and a body that is read from a reader.
-func reading(status int, body func(r *http.Request) io.Reader) roundTripFunc {
+// respondFromReader responds with a status and the bytes of a reader.
+func respondFromReader(status int, body func(r *http.Request) io.Reader) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		resp := response(r, status, "")
 		resp.ContentLength = -1
@@ -91,8 +92,8 @@ func reading(status int, body func(r *http.Request) io.Reader) roundTripFunc {
 	}
 }
 
-// cutOffBody responds with a status and the beginning of a body, and then the
-// connection breaks.
+// cutOffBody responds with a status and a body that returns its first bytes and then
+// io.ErrUnexpectedEOF.
 func cutOffBody(status int, headers ...string) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		resp := response(r, status, "", headers...)
@@ -106,15 +107,16 @@ func cutOffBody(status int, headers ...string) roundTripFunc {
 
 // stallingBody responds with HTTP 200 and a body that does not arrive before the
 // attempt ends.
-var stallingBody = reading(200, func(r *http.Request) io.Reader {
+var stallingBody = respondFromReader(200, func(r *http.Request) io.Reader {
 	return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, context.Cause(r.Context()) })
 })
 
+// A readerFunc is an io.Reader.
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// endless is a body without an end.
+// endless is a body that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
@@ -122,13 +124,13 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 // defaultRetries is the policy of a client without WithRetry.
 var defaultRetries = msgpush.WithRetry(msgpush.RetryPolicy{})
 
-// repeatable returns an idempotent request.
-func idempotent(method string) msgpush.Request {
+// idempotentRequest returns an idempotent request.
+func idempotentRequest(method string) msgpush.Request {
 	return msgpush.Request{Method: method, Path: "/api/open/x", Idempotent: true}
 }
 
-// onlyError checks that err matches E and neither of the other two error types of a
-// call, and returns the E.
+// onlyError checks that err matches E and no other error type of a call. It returns
+// err as an E.
 func onlyError[E error](t *testing.T, err error) E {
 	t.Helper()
 	var want E
@@ -139,8 +141,8 @@ func onlyError[E error](t *testing.T, err error) E {
 	return want
 }
 
-// assertAttempts checks the number of attempts in an error: the field, and one
-// mention in the text.
+// assertAttempts checks the number of attempts in an error. The error text must name
+// it exactly once.
 func assertAttempts(t *testing.T, want int, err error) {
 	t.Helper()
 	require.Error(t, err)
@@ -173,31 +175,31 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 		want      string
 	}
 	faults := []fault{
-		{"connection closed", failing(io.EOF), true, request},
-		{"connection reset", failing(errors.New("connection reset by peer")), true, request},
+		{"connection closed", failWith(io.EOF), true, request},
+		{"connection reset", failWith(errors.New("connection reset by peer")), true, request},
 		{"connection reset mid-body", cutOffBody(200), true, request},
 		{"no response before the timeout", stalling, true, request},
 		{"no body before the timeout", stallingBody, true, request},
 		{"complete 200 whose JSON ends too early", okBody(`{"code":200,"data":{"pageNum":1,"li`), true, decode},
 		{"complete 200 with an empty body", okBody(""), true, decode},
 		{"503 with a cut body", cutOffBody(503), true, api},
-		{"503 with a body over the limit", reading(503, func(*http.Request) io.Reader { return endless{} }), true, api},
+		{"503 with a body over the limit", respondFromReader(503, func(*http.Request) io.Reader { return endless{} }), true, api},
 
 		{"404 with a cut body", cutOffBody(404), false, api},
-		{"404 with a body over the limit", reading(404, func(*http.Request) io.Reader { return endless{} }), false, api},
+		{"404 with a body over the limit", respondFromReader(404, func(*http.Request) io.Reader { return endless{} }), false, api},
 		{"envelope with an error code", okBody(`{"code":503,"msg":"busy"}`), false, api},
 		{"HTML page", okBody("<html>"), false, decode},
 		{"envelope without a code", okBody(`{}`), false, decode},
-		{"body over the limit", reading(200, func(*http.Request) io.Reader { return endless{} }), false, request},
+		{"body over the limit", respondFromReader(200, func(*http.Request) io.Reader { return endless{} }), false, request},
 		{"redirect to an invalid URL", status(302, "Location", "http://%zz"), false, request},
-		{"TLS alert", failing(&net.OpError{Op: "remote error", Err: errors.New("tls: protocol version not supported")}), false, request},
-		{"plain HTTP on an HTTPS port", failing(http.ErrSchemeMismatch), false, request},
-		{"certificate that is not trusted", failing(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), false, request},
-		{"certificate of another host", failing(x509.HostnameError{Certificate: &x509.Certificate{}}), false, request},
-		{"broken gzip", reading(200, func(*http.Request) io.Reader {
+		{"TLS alert", failWith(&net.OpError{Op: "remote error", Err: errors.New("tls: protocol version not supported")}), false, request},
+		{"plain HTTP on an HTTPS port", failWith(http.ErrSchemeMismatch), false, request},
+		{"untrusted certificate", failWith(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), false, request},
+		{"certificate of another host", failWith(x509.HostnameError{Certificate: &x509.Certificate{}}), false, request},
+		{"broken gzip", respondFromReader(200, func(*http.Request) io.Reader {
 			return readerFunc(func([]byte) (int, error) { return 0, gzip.ErrHeader })
 		}), false, request},
-		{"broken deflate", reading(200, func(*http.Request) io.Reader {
+		{"broken deflate", respondFromReader(200, func(*http.Request) io.Reader {
 			return readerFunc(func([]byte) (int, error) { return 0, flate.CorruptInputError(1) })
 		}), false, request},
 	}
@@ -209,13 +211,13 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 	}
 	calls := map[string]func(*msgpush.Client, context.Context) (any, error){
 		"idempotent Call": func(c *msgpush.Client, ctx context.Context) (any, error) {
-			return msgpush.Call[any](ctx, c, idempotent("DELETE"))
+			return msgpush.Call[any](ctx, c, idempotentRequest("DELETE"))
 		},
 		"Call that is not idempotent": func(c *msgpush.Client, ctx context.Context) (any, error) {
 			return msgpush.Call[any](ctx, c, msgpush.Request{Method: "GET", Path: "/api/open/x"})
 		},
 	}
-	maps.Copy(calls, specified)
+	maps.Copy(calls, specifiedCalls)
 	for _, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
 			for name, call := range calls {
@@ -246,7 +248,7 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 	}
 }
 
-func TestDataThatIsMissingIsNotRetried(t *testing.T) {
+func TestDoesNotRetryMissingData(t *testing.T) {
 	for _, text := range []string{`{"code":200}`, `{"code":200,"data":null}`} {
 		transport := newScript(okBody(text))
 		_, err := newClientWithTransport(t, transport, defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
@@ -255,7 +257,7 @@ func TestDataThatIsMissingIsNotRetried(t *testing.T) {
 	}
 }
 
-func TestASuccessEndsTheRetries(t *testing.T) {
+func TestSuccessEndsRetries(t *testing.T) {
 	for name, fault := range map[string]msgpushtest.Fault{
 		"HTTP 503": msgpushtest.Status(503), "connection reset": msgpushtest.Reset(), "connection closed mid-body": msgpushtest.Truncate(),
 		"timeout": msgpushtest.Delay(time.Hour), "cut JSON": msgpushtest.Respond(respondWithJSON(`{"code":2`)),
@@ -274,7 +276,7 @@ func TestASuccessEndsTheRetries(t *testing.T) {
 	}
 }
 
-func TestMaxAttempts(t *testing.T) {
+func TestMaxAttemptsLimitsAttempts(t *testing.T) {
 	for attempts, opts := range map[int][]msgpush.Option{
 		1: {msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})},
 		2: {msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})},
@@ -293,7 +295,7 @@ func TestMaxAttempts(t *testing.T) {
 	}
 }
 
-func TestInvalidRetryPolicies(t *testing.T) {
+func TestWithRetryRejectsInvalidPolicy(t *testing.T) {
 	for _, policy := range []msgpush.RetryPolicy{
 		{MaxAttempts: -1}, {MinWait: -1}, {MaxWait: -1}, {MinWait: 2, MaxWait: 1},
 	} {
@@ -302,8 +304,8 @@ func TestInvalidRetryPolicies(t *testing.T) {
 	}
 }
 
-// drawWaits makes calls that fail with step and returns, for each retry, the waits
-// that were drawn.
+// drawWaits makes calls that fail with step. It returns the waits before the first
+// retry of each call, the waits before the second retry, and so on.
 func drawWaits(t *testing.T, policy msgpush.RetryPolicy, draws int, step roundTripFunc) [][]time.Duration {
 	t.Helper()
 	var waits [][]time.Duration
@@ -323,7 +325,7 @@ func drawWaits(t *testing.T, policy msgpush.RetryPolicy, draws int, step roundTr
 	return waits
 }
 
-// assertUniform checks that waits are spread evenly over an interval.
+// assertUniform checks that waits are distributed uniformly over an interval.
 func assertUniform(t *testing.T, from, to time.Duration, waits []time.Duration) {
 	t.Helper()
 	var sum time.Duration
@@ -364,7 +366,7 @@ func TestWaitsGrowExponentiallyWithFullJitter(t *testing.T) {
 	}
 }
 
-func TestTheLongestWaitsDoNotOverflow(t *testing.T) {
+func TestLongestWaitsDoNotOverflow(t *testing.T) {
 	for name, step := range map[string]roundTripFunc{
 		"backoff": status(500), "backoff after Retry-After": status(503, "Retry-After", "9223372036"),
 	} {
@@ -374,7 +376,7 @@ func TestTheLongestWaitsDoNotOverflow(t *testing.T) {
 				assert.Len(t, waits, 1)
 			})
 			synctest.Test(t, func(t *testing.T) {
-				transport := newScript(failing(io.EOF))
+				transport := newScript(failWith(io.EOF))
 				policy := msgpush.RetryPolicy{MaxAttempts: 70, MinWait: 1, MaxWait: time.Minute}
 				_, err := newClientWithTransport(t, transport, msgpush.WithRetry(policy)).MPList(t.Context(), msgpush.PageRequest{})
 				assertAttempts(t, 70, err)
@@ -383,7 +385,7 @@ func TestTheLongestWaitsDoNotOverflow(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsAMinimumWithJitterOnTop(t *testing.T) {
+func TestWaitIsRetryAfterPlusJitter(t *testing.T) {
 	const in7Seconds = "the time in 7 seconds as an HTTP date"
 	tests := []struct {
 		status  int
@@ -415,7 +417,7 @@ func TestRetryAfterIsAMinimumWithJitterOnTop(t *testing.T) {
 				step := status(tt.status)
 				if tt.header == in7Seconds {
 					step = func(r *http.Request) (*http.Response, error) {
-						time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // a date has no fractions
+						time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // an HTTP date has whole seconds
 						return status(tt.status, "Retry-After", time.Now().Add(7*time.Second).UTC().Format(http.TimeFormat))(r)
 					}
 				} else if tt.header != "" {
@@ -425,7 +427,7 @@ func TestRetryAfterIsAMinimumWithJitterOnTop(t *testing.T) {
 				waits := drawWaits(t, msgpush.RetryPolicy{MaxAttempts: 2, MaxWait: tt.maxWait}, 400, step)
 				if tt.header == in7Seconds {
 					for i := range waits[0] {
-						waits[0][i] -= time.Second // of the second response
+						waits[0][i] -= time.Second // the duration of the first response
 					}
 				}
 				assertUniform(t, tt.want, tt.want+jitter, waits[0])
@@ -434,7 +436,7 @@ func TestRetryAfterIsAMinimumWithJitterOnTop(t *testing.T) {
 	}
 }
 
-func TestCallersSpreadAfterACommonRetryAfter(t *testing.T) {
+func TestJitterSpreadsCallersWithSameRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers = 150
 		start := time.Now()
@@ -451,7 +453,7 @@ func TestCallersSpreadAfterACommonRetryAfter(t *testing.T) {
 		}
 		wg.Wait()
 		require.Len(t, service.Requests(), 2*callers)
-		retries := map[time.Duration]int{} // by 10 ms
+		retries := map[time.Duration]int{} // in intervals of 10 ms
 		for _, r := range service.Requests()[callers:] {
 			retries[r.Time.Sub(start).Truncate(10*time.Millisecond)]++
 		}
@@ -462,7 +464,7 @@ func TestCallersSpreadAfterACommonRetryAfter(t *testing.T) {
 	})
 }
 
-func TestARetryAfterLongerThanMaxWaitIsAnErrorImmediately(t *testing.T) {
+func TestRetryAfterLongerThanMaxWaitFailsImmediately(t *testing.T) {
 	for header, want := range map[string]time.Duration{
 		"31": 31 * time.Second, "86400": 24 * time.Hour, "99999999999999999999": math.MaxInt64, "9223372036": 9223372036 * time.Second,
 	} {
@@ -485,7 +487,7 @@ func TestARetryAfterLongerThanMaxWaitIsAnErrorImmediately(t *testing.T) {
 	}
 }
 
-func TestARetryThatDoesNotFitTheDeadlineIsNotMade(t *testing.T) {
+func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 	ms := time.Millisecond
 	tests := []struct {
 		name    string
@@ -499,7 +501,7 @@ func TestARetryThatDoesNotFitTheDeadlineIsNotMade(t *testing.T) {
 		{"Retry-After of 5s, 5.2s left", status(503, "Retry-After", "5"), 5200*ms + 1, true},
 		{"429 without Retry-After, 1s left", status(429), time.Second, false},
 		{"429 without Retry-After, 1.2s left", status(429), 1200*ms + 1, true},
-		{"connection closed, 200ms left", failing(io.EOF), 200*ms + 1, true},
+		{"connection closed, 200ms left", failWith(io.EOF), 200*ms + 1, true},
 		{"cut JSON, 200ms left", okBody(`{"code":2`), 200*ms + 1, true},
 	}
 	for _, tt := range tests {
@@ -521,8 +523,8 @@ func TestARetryThatDoesNotFitTheDeadlineIsNotMade(t *testing.T) {
 			})
 		})
 	}
-	t.Run("other failures", func(t *testing.T) {
-		for _, step := range []roundTripFunc{failing(io.EOF), okBody(`{"code":2`)} {
+	t.Run("failures without Retry-After", func(t *testing.T) {
+		for _, step := range []roundTripFunc{failWith(io.EOF), okBody(`{"code":2`)} {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 1)
 				defer cancel()
@@ -537,17 +539,17 @@ func TestARetryThatDoesNotFitTheDeadlineIsNotMade(t *testing.T) {
 	})
 }
 
-func TestTheLastFailureIsReturned(t *testing.T) {
+func TestReturnsLastFailure(t *testing.T) {
 	tests := []struct {
 		name  string
 		steps []roundTripFunc
 		text  string
 		check func(*testing.T, error)
 	}{
-		{"HTTP 503", []roundTripFunc{failing(io.EOF), status(500), status(503, "Retry-After", "2")},
+		{"HTTP 503", []roundTripFunc{failWith(io.EOF), status(500), status(503, "Retry-After", "2")},
 			"HTTP 503 Service Unavailable, code 5030: busy (retry after 2s; 7 attempts)",
 			func(t *testing.T, err error) { assert.Equal(t, 5030, onlyError[*msgpush.APIError](t, err).Code) }},
-		{"connection closed", []roundTripFunc{status(500), okBody(""), failing(io.EOF)},
+		{"connection closed", []roundTripFunc{status(500), okBody(""), failWith(io.EOF)},
 			"no response from http://push.example.com: EOF (7 attempts)",
 			func(t *testing.T, err error) {
 				assert.NoError(t, onlyError[*msgpush.RequestError](t, err).Last)
@@ -559,7 +561,7 @@ func TestTheLastFailureIsReturned(t *testing.T) {
 				assert.Equal(t, `{"code":2`, string(onlyError[*msgpush.DecodeError](t, err).Body))
 				assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 			}},
-		{"permanent failure after transient ones", []roundTripFunc{status(500), failing(io.EOF), status(404)},
+		{"permanent failure after transient ones", []roundTripFunc{status(500), failWith(io.EOF), status(404)},
 			"HTTP 404 Not Found, code 4040: busy (3 attempts)",
 			func(t *testing.T, err error) { onlyError[*msgpush.APIError](t, err) }},
 	}
@@ -578,7 +580,7 @@ func TestTheLastFailureIsReturned(t *testing.T) {
 // was used up.
 const quotaUsedUp = "no retry: the retry quota is used up"
 
-// A quotaClient is a client with a retry quota and the requests that it has sent.
+// A quotaClient is a client with a retry quota and a transport in memory.
 type quotaClient struct {
 	*msgpush.Client
 	transport *script
@@ -591,43 +593,43 @@ func newQuotaClient(t *testing.T, policy msgpush.RetryPolicy, opts ...msgpush.Op
 	return q
 }
 
-// call makes a call with a transport that follows the steps. It returns the number
-// of requests and the error.
+// call makes a call whose responses are the steps. It returns the number of requests
+// and the error.
 func (q *quotaClient) call(ctx context.Context, steps ...roundTripFunc) (int, error) {
 	q.transport.steps, q.transport.times = steps, nil
 	_, err := q.MPList(ctx, msgpush.PageRequest{})
 	return len(q.transport.times), err
 }
 
-func TestEachRetryTakesOneFromTheQuota(t *testing.T) {
+func TestEachRetryTakesOneUnitOfQuota(t *testing.T) {
 	tests := []struct {
-		name             string
-		quota, maxTries  int
-		calls            int
-		requests, denied int // of all calls together
+		name                  string
+		quota, maxAttempts    int
+		calls                 int
+		requests, quotaErrors int // of all calls
 	}{
-		{"one", 1, 7, 3, 3 + 1, 3},
-		{"enough for a call and a half", 9, 7, 4, 4 + 9, 3},
+		{"quota of 1", 1, 7, 3, 3 + 1, 3},
+		{"quota for one and a half calls", 9, 7, 4, 4 + 9, 3},
 		{"0 means 1,000", 0, 7, 200, 200 + 1000, 34},
 		{"0 means 1,000 within one call", 0, 1200, 1, 1 + 1000, 1},
-		{"negative means no quota", -1, 1200, 2, 2400, 0},
-		{"the largest", math.MaxInt, 10, 20, 200, 0},
+		{"negative means no limit", -1, 1200, 2, 2400, 0},
+		{"largest quota", math.MaxInt, 10, 20, 200, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := newQuotaClient(t, msgpush.RetryPolicy{Quota: tt.quota, MaxAttempts: tt.maxTries, MinWait: 1, MaxWait: 1})
-				requests, denied := 0, 0
+				client := newQuotaClient(t, msgpush.RetryPolicy{Quota: tt.quota, MaxAttempts: tt.maxAttempts, MinWait: 1, MaxWait: 1})
+				requests, quotaErrors := 0, 0
 				for range tt.calls {
 					n, err := client.call(t.Context(), status(503))
 					requests += n
 					assertAttempts(t, n, err)
 					if strings.Contains(err.Error(), quotaUsedUp) {
-						denied++
+						quotaErrors++
 					}
 				}
 				assert.Equal(t, tt.requests, requests)
-				assert.Equal(t, tt.denied, denied)
+				assert.Equal(t, tt.quotaErrors, quotaErrors)
 			})
 		})
 	}
@@ -645,14 +647,14 @@ func TestEachRetryTakesOneFromTheQuota(t *testing.T) {
 	})
 }
 
-func TestWithoutQuotaTheFailureIsReturnedImmediately(t *testing.T) {
+func TestReturnsFailureImmediatelyWithoutQuota(t *testing.T) {
 	for name, tt := range map[string]struct {
 		step  roundTripFunc
 		check func(*testing.T, error)
 	}{
 		"HTTP 503":          {status(503), func(t *testing.T, err error) { onlyError[*msgpush.APIError](t, err) }},
 		"cut JSON":          {okBody(`{"code":2`), func(t *testing.T, err error) { onlyError[*msgpush.DecodeError](t, err) }},
-		"connection closed": {failing(io.EOF), func(t *testing.T, err error) { onlyError[*msgpush.RequestError](t, err) }},
+		"connection closed": {failWith(io.EOF), func(t *testing.T, err error) { onlyError[*msgpush.RequestError](t, err) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -672,25 +674,25 @@ func TestWithoutQuotaTheFailureIsReturnedImmediately(t *testing.T) {
 	}
 }
 
-func TestWhichRetriesGiveTheirQuotaBack(t *testing.T) {
+func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
 	keys := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) { return rejected + "k", nil })
 	tests := []struct {
-		name  string
-		retry []roundTripFunc // after the first attempt
-		back  bool
+		name    string
+		retry   []roundTripFunc // after the first attempt
+		returns bool            // the unit of quota
 	}{
 		{"success", []roundTripFunc{succeeding}, true},
 		{"HTTP 404", []roundTripFunc{status(404)}, true},
 		{"envelope with an error code", []roundTripFunc{okBody(`{"code":500}`)}, true},
 		{"HTML page", []roundTripFunc{okBody("<html>")}, true},
-		{"permanent failure of the transport", []roundTripFunc{failing(http.ErrSchemeMismatch)}, true},
+		{"permanent failure of the transport", []roundTripFunc{failWith(http.ErrSchemeMismatch)}, true},
 		{"rejected key, then success", []roundTripFunc{status(401), succeeding}, true},
 		{"rejected key, then HTTP 503", []roundTripFunc{status(401), status(503)}, true},
 
 		{"HTTP 503", []roundTripFunc{status(503)}, false},
 		{"HTTP 429", []roundTripFunc{status(429)}, false},
 		{"Retry-After longer than MaxWait", []roundTripFunc{status(503, "Retry-After", "3600")}, false},
-		{"connection closed", []roundTripFunc{failing(io.EOF)}, false},
+		{"connection closed", []roundTripFunc{failWith(io.EOF)}, false},
 		{"timeout", []roundTripFunc{stalling}, false},
 		{"cut JSON", []roundTripFunc{okBody(`{"code":2`)}, false},
 	}
@@ -701,7 +703,7 @@ func TestWhichRetriesGiveTheirQuotaBack(t *testing.T) {
 				client := &quotaClient{clientFrom(t, keys, transport, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})), transport}
 				for i := range 30 {
 					requests, _ := client.call(t.Context(), append([]roundTripFunc{status(503)}, tt.retry...)...)
-					if i == 0 || tt.back {
+					if i == 0 || tt.returns {
 						assert.Equal(t, 1+len(tt.retry), requests, "call %d", i+1)
 					} else {
 						assert.Equal(t, 1, requests, "call %d", i+1)
@@ -722,7 +724,7 @@ func (l failOnRetry) Wait(context.Context) error {
 	return nil
 }
 
-func TestARetryThatIsNotMadeGivesItsQuotaBack(t *testing.T) {
+func TestRetryNotMadeReturnsQuota(t *testing.T) {
 	tests := map[string]func(t *testing.T, transport *script) (context.Context, []msgpush.Option){
 		"canceled wait": func(t *testing.T, _ *script) (context.Context, []msgpush.Option) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -762,9 +764,9 @@ func TestARetryThatIsNotMadeGivesItsQuotaBack(t *testing.T) {
 	}
 }
 
-func TestTenCallsThatDoNotNeedARetryGiveOneBack(t *testing.T) {
+func TestTenCallsWithoutRetryReturnOneUnitOfQuota(t *testing.T) {
 	for name, good := range map[string][]roundTripFunc{
-		"successes": {succeeding}, "rejections": {status(404)}, "pages that are not JSON": {okBody("<html>")},
+		"successes": {succeeding}, "permanent failures": {status(404)}, "HTML pages": {okBody("<html>")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -792,12 +794,12 @@ func TestTenCallsThatDoNotNeedARetryGiveOneBack(t *testing.T) {
 	}
 }
 
-func TestACallThatNeedsARetryGivesBackNoMoreThanItTook(t *testing.T) {
+func TestRetriedCallReturnsNoMoreQuotaThanItTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := newQuotaClient(t, msgpush.RetryPolicy{Quota: 2, MaxAttempts: 2})
 		requests, _ := client.call(t.Context(), status(503))
 		require.Equal(t, 2, requests)
-		for range 20 { // the rest of the quota is enough for each
+		for range 20 { // one unit of the quota is left
 			requests, err := client.call(t.Context(), status(503), succeeding)
 			require.NoError(t, err)
 			require.Equal(t, 2, requests)
@@ -809,7 +811,7 @@ func TestACallThatNeedsARetryGivesBackNoMoreThanItTook(t *testing.T) {
 	})
 }
 
-func TestManyCallersOutlastAShortOutage(t *testing.T) {
+func TestConcurrentCallsSucceedDespiteShortOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, before, outage, total = 64, time.Second, 2 * time.Second, 5 * time.Second
 		start := time.Now()
@@ -835,12 +837,12 @@ func TestManyCallersOutlastAShortOutage(t *testing.T) {
 		}
 		wg.Wait()
 		assert.Greater(t, calls.Load(), int64(5_000))
-		// With the default waits, 1 call in 100 makes all its attempts within 2 s.
+		// With the default waits, 1 in 100 calls makes all its attempts within 2 s.
 		assert.LessOrEqual(t, lost.Load(), int64(10), "of %d calls", calls.Load())
 	})
 }
 
-func TestALastingOutageGetsFewRetriesAndRetriesWorkAfterIt(t *testing.T) {
+func TestQuotaLimitsRetriesDuringOutageAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, callsEach = 64, 200
 		service := msgpushtest.New(t, msgpushtest.InMemory())

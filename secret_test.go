@@ -58,8 +58,8 @@ func assertHidden(t *testing.T, secret string, values ...any) {
 	}
 }
 
-// assertNotIn checks that the text does not contain the secret, also not in
-// hexadecimal. It reports the first line that does.
+// assertNotIn checks that the text does not contain the secret, not even in
+// hexadecimal. It reports the first line that contains it.
 func assertNotIn(t *testing.T, secret, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -71,7 +71,7 @@ func assertNotIn(t *testing.T, secret, text string) {
 	}
 }
 
-func TestSecretDoesNotPrint(t *testing.T) {
+func TestSecretIsNotPrinted(t *testing.T) {
 	const secret = "correct-horse"
 	s, mail := msgpush.Secret(secret), msgpush.MailChannel{ID: 1, Password: secret}
 	page := msgpush.Page[msgpush.MailChannel]{List: []msgpush.MailChannel{mail}}
@@ -91,16 +91,16 @@ func TestSecretDoesNotPrint(t *testing.T) {
 			assert.NotEmpty(t, formatted(v))
 		})
 	}
-	assert.Equal(t, msgpush.Secret(secret), mail.Password, "nothing changes the value")
+	assert.Equal(t, msgpush.Secret(secret), mail.Password, "the value is unchanged")
 
 	assert.Equal(t, "[redacted]", s.String())
 	assert.Equal(t, "[redacted] [redacted] [redacted]", fmt.Sprintf("%s %#v %x", s, s, s))
 	assert.Equal(t, "{1    [redacted]  0 0 }", fmt.Sprint(mail))
 	assert.Contains(t, logged(page), `"password":"[redacted]"`)
-	assert.Equal(t, fmt.Sprint(msgpush.Secret("")), fmt.Sprint(s), "the length does not show")
+	assert.Equal(t, fmt.Sprint(msgpush.Secret("")), fmt.Sprint(s), "the length is not shown")
 }
 
-func TestSecretDoesNotEncode(t *testing.T) {
+func TestSecretIsEncodedAsRedacted(t *testing.T) {
 	const secret = "correct-horse"
 	type record struct {
 		Password msgpush.Secret  `json:"password" xml:"password"`
@@ -130,7 +130,7 @@ func TestSecretDoesNotEncode(t *testing.T) {
 	assert.Equal(t, "[redacted]", string(b))
 }
 
-func TestSecretValueIsAvailable(t *testing.T) {
+func TestSecretIsDecodedAndQueryEncodedUnchanged(t *testing.T) {
 	const secret = "correct-horse"
 	var mail msgpush.MailChannel
 	require.NoError(t, json.Unmarshal([]byte(`{"password":"`+secret+`"}`), &mail))
@@ -144,13 +144,13 @@ func TestSecretValueIsAvailable(t *testing.T) {
 	assert.Equal(t, "password=correct-horse&pointer=correct-horse", values.Encode())
 }
 
-// If one of these starts to hide the value, the documentation of Secret changes.
-func TestDocumentedLimitsOfSecret(t *testing.T) {
+// If one of these starts to hide the value, update the documentation of Secret.
+func TestLimitsOfSecretAreDocumented(t *testing.T) {
 	const secret = "correct-horse"
 	s := msgpush.Secret(secret)
 	type hidden struct{ password msgpush.Secret }
 	type record struct{ Password msgpush.Secret }
-	verbs := []string{"%p", "%w", "%s"} // go vet would report the constants
+	verbs := []string{"%p", "%w", "%s"} // not constants, which go vet would report
 	for phrase, shown := range map[string]string{
 		"unexported fields": fmt.Sprint(hidden{s}),
 		"%p":                fmt.Sprintf(verbs[0], s),
@@ -183,8 +183,8 @@ func TestClientDoesNotPrintItsKey(t *testing.T) {
 	assertHidden(t, testKey, msgpush.WithUserAgent(testKey))
 }
 
-// oddKeys are access keys with characters that are escaped, and with the word at
-// which excerpts stop. Each begins with Zq7x4 and ends with Wk9v2.
+// oddKeys are access keys with characters that are escaped, and with the word
+// "password", at which excerpts stop. Each begins with Zq7x4 and ends with Wk9v2.
 var oddKeys = []string{
 	"Zq7x4-password-Wk9v2",
 	`Zq7x4"password":"Wk9v2`,
@@ -194,7 +194,7 @@ var oddKeys = []string{
 	"Zq7x4=password🔑'Wk9v2",
 }
 
-// formsOf returns the documented forms of a key.
+// formsOf returns the forms of a key that are redacted according to APIError.
 func formsOf(key string) map[string]string {
 	quoted := strconv.Quote(key)
 	inJSON, _ := json.Marshal(key)
@@ -208,37 +208,37 @@ func formsOf(key string) map[string]string {
 	}
 }
 
-// responsesWith returns responses and failures that contain text, named by where.
-// inJSON is text as the content of a JSON string.
+// responsesWith returns responses and failures that contain text, by the place of the
+// text. inJSON is text escaped for a JSON string.
 func responsesWith(text, inJSON string) map[string]roundTripFunc {
-	replies := map[string]roundTripFunc{
-		"msg":                         memoryReply(200, `{"code":401,"msg":"no key `+inJSON+` here"}`),
-		"msg of HTTP 401":             memoryReply(401, `{"code":401,"msg":"`+inJSON+`"}`),
-		"data string":                 memoryReply(200, `{"code":401,"msg":"no","data":"`+inJSON+`"}`),
-		"data object":                 memoryReply(200, `{"code":401,"msg":"no","data":{"key":"`+inJSON+`"}}`),
-		"data member name":            memoryReply(200, `{"code":401,"msg":"no","data":{"`+inJSON+`":1}}`),
-		"msg object":                  memoryReply(200, `{"code":401,"msg":{"key":"`+inJSON+`"}}`),
-		"HTML":                        memoryReply(200, "<html>"+text),
-		"HTML of HTTP 403":            memoryReply(403, "<html>"+text),
-		"HTML of HTTP 503":            memoryReply(503, "<html>"+text),
-		"HTML of HTTP 201":            memoryReply(201, "<html>"+text),
-		"success of HTTP 500":         memoryReply(500, `{"code":200,"data":"`+inJSON+`"}`),
-		"cut success":                 memoryReply(200, `{"code":200,"data":"`+inJSON),
-		"text after success":          memoryReply(200, `{"code":200,"data":{}} `+text),
-		"string for a record":         memoryReply(200, `{"code":200,"data":"`+inJSON+`"}`),
-		"string for a number":         memoryReply(200, `{"code":200,"data":{"id":"`+inJSON+`","total":"`+inJSON+`"}}`),
-		"code":                        memoryReply(200, `{"code":"`+inJSON+`"}`),
-		"Location":                    memoryReply(302, "", "Location", "/login?key="+text),
-		"Content-Type of HTML":        memoryReply(200, "<html>", "Content-Type", "text/html; key="+text),
-		"Retry-After":                 memoryReply(503, "", "Retry-After", text),
-		"error of the network":        transportThatFails(errors.New("malformed header: " + text)),
+	responses := map[string]roundTripFunc{
+		"msg":                         respondInMemory(200, `{"code":401,"msg":"no key `+inJSON+` here"}`),
+		"msg of HTTP 401":             respondInMemory(401, `{"code":401,"msg":"`+inJSON+`"}`),
+		"data string":                 respondInMemory(200, `{"code":401,"msg":"no","data":"`+inJSON+`"}`),
+		"data object":                 respondInMemory(200, `{"code":401,"msg":"no","data":{"key":"`+inJSON+`"}}`),
+		"data member name":            respondInMemory(200, `{"code":401,"msg":"no","data":{"`+inJSON+`":1}}`),
+		"msg object":                  respondInMemory(200, `{"code":401,"msg":{"key":"`+inJSON+`"}}`),
+		"HTML":                        respondInMemory(200, "<html>"+text),
+		"HTML of HTTP 403":            respondInMemory(403, "<html>"+text),
+		"HTML of HTTP 503":            respondInMemory(503, "<html>"+text),
+		"HTML of HTTP 201":            respondInMemory(201, "<html>"+text),
+		"success of HTTP 500":         respondInMemory(500, `{"code":200,"data":"`+inJSON+`"}`),
+		"cut success":                 respondInMemory(200, `{"code":200,"data":"`+inJSON),
+		"text after success":          respondInMemory(200, `{"code":200,"data":{}} `+text),
+		"string for a record":         respondInMemory(200, `{"code":200,"data":"`+inJSON+`"}`),
+		"string for a number":         respondInMemory(200, `{"code":200,"data":{"id":"`+inJSON+`","total":"`+inJSON+`"}}`),
+		"code":                        respondInMemory(200, `{"code":"`+inJSON+`"}`),
+		"Location":                    respondInMemory(302, "", "Location", "/login?key="+text),
+		"Content-Type of HTML":        respondInMemory(200, "<html>", "Content-Type", "text/html; key="+text),
+		"Retry-After":                 respondInMemory(503, "", "Retry-After", text),
+		"error of the network":        failWith(errors.New("malformed header: " + text)),
 		"error of the body":           bodyThatFails(200, `{"code":200,`, errors.New("bad chunk: "+text)),
 		"body of HTTP 502 that fails": bodyThatFails(502, "<html>"+text, io.ErrUnexpectedEOF),
 	}
 	if !strings.Contains(text, `\`) { // text that is escaped twice is not recognised
-		replies["quoted by the network"] = transportThatFails(fmt.Errorf("malformed header: %q", text))
+		responses["quoted by the network"] = failWith(fmt.Errorf("malformed header: %q", text))
 	}
-	return replies
+	return responses
 }
 
 // syncBuffer is a buffer for a logger.
@@ -253,7 +253,7 @@ func (l *syncBuffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-func TestNoPartOfTheKeyIsShown(t *testing.T) {
+func TestErrorsAndLogsShowNoPartOfKey(t *testing.T) {
 	for _, key := range oddKeys {
 		for form, text := range formsOf(key) {
 			inJSON := text // an escaped form is sent unchanged
@@ -280,7 +280,7 @@ func TestNoPartOfTheKeyIsShown(t *testing.T) {
 	}
 }
 
-// newClientWithKey returns a client with another access key than testKey.
+// newClientWithKey returns a client with an access key other than testKey.
 func newClientWithKey(t *testing.T, key string, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	opts = append([]msgpush.Option{noRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport})}, opts...)
@@ -289,8 +289,8 @@ func newClientWithKey(t *testing.T, key string, transport http.RoundTripper, opt
 	return client
 }
 
-// An excerpt or the cut of a long text may divide the key.
-func TestNoPartOfTheKeyIsShownWhereTextIsCut(t *testing.T) {
+// The key may be at the position where an excerpt or a long text is cut.
+func TestCutTextShowsNoPartOfKey(t *testing.T) {
 	key, more := oddKeys[2], strings.Repeat(" more", 400)
 	var offsets []int
 	for near := range 2 * len(key) {
@@ -301,17 +301,17 @@ func TestNoPartOfTheKeyIsShownWhereTextIsCut(t *testing.T) {
 	}
 	for form, text := range formsOf(key) {
 		if form != "raw" && form != "JSON" && form != "query" {
-			continue // shorter than one of these
+			continue // no other form is longer
 		}
 		inJSON, err := json.Marshal(text)
 		require.NoError(t, err)
 		for _, n := range offsets {
 			for _, padding := range []string{strings.Repeat("x", n), strings.Repeat(" ", n)} {
 				for where, transport := range map[string]roundTripFunc{
-					"body":   memoryReply(502, padding+text+more),
-					"msg":    memoryReply(200, `{"code":1,"msg":"`+padding+string(inJSON[1:len(inJSON)-1])+more+`"}`),
-					"error":  transportThatFails(errors.New(padding + text + more)),
-					"header": memoryReply(302, "", "Location", "/"+padding+text+more),
+					"body":   respondInMemory(502, padding+text+more),
+					"msg":    respondInMemory(200, `{"code":1,"msg":"`+padding+string(inJSON[1:len(inJSON)-1])+more+`"}`),
+					"error":  failWith(errors.New(padding + text + more)),
+					"header": respondInMemory(302, "", "Location", "/"+padding+text+more),
 				} {
 					_, err := newClientWithKey(t, key, transport).MailDetail(t.Context(), "1")
 					for _, part := range []string{"Zq7", "Wk9"} {
@@ -328,17 +328,17 @@ func TestKeyInDecodedDataIsRedacted(t *testing.T) {
 	for _, data := range []string{
 		`"\u005aq7x4-password-Wk9v2="`, `"Zq7x4-password-Wk9v2\u003d"`, `"Zq7x4-password-Wk9v2\u003D"`, `"Zq7x4\u002dpassword-Wk9v2="`,
 	} {
-		_, err := newClientWithKey(t, "Zq7x4-password-Wk9v2=", memoryReply(200, `{"code":7,"msg":`+data+`,"data":`+data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
+		_, err := newClientWithKey(t, "Zq7x4-password-Wk9v2=", respondInMemory(200, `{"code":7,"msg":`+data+`,"data":`+data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
 		assert.EqualError(t, err, `msgpush: official-account channel list: HTTP 200, code 7: [redacted] (data "[redacted]"; 1 attempt)`)
 	}
 }
 
-// shownBy returns the text and the JSON of an error and its fields, except Body.
+// shownBy returns the text, the JSON and the fields of an error, except Body.
 func shownBy(t *testing.T, err error) string {
 	t.Helper()
 	b, jsonErr := json.Marshal(err)
 	require.NoError(t, jsonErr)
-	switch err := err.(type) { //nolint:errorlint // the type of the error itself
+	switch err := err.(type) { //nolint:errorlint // the call returns these types, not wrapped
 	case *msgpush.APIError:
 		return fmt.Sprintf("%s %v %s %q %v", b, err, err.Msg, err.Data, err.Header)
 	case *msgpush.DecodeError:
@@ -353,7 +353,7 @@ func shownBy(t *testing.T, err error) string {
 func TestKeyIsRedacted(t *testing.T) {
 	for _, key := range oddKeys {
 		for form, text := range formsOf(key) {
-			client := newClientWithKey(t, key, memoryReply(502, "the key "+text+" is unknown", "X-Key", text))
+			client := newClientWithKey(t, key, respondInMemory(502, "the key "+text+" is unknown", "X-Key", text))
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			apiErr, ok := errors.AsType[*msgpush.APIError](err)
 			require.True(t, ok)
@@ -363,13 +363,13 @@ func TestKeyIsRedacted(t *testing.T) {
 	}
 }
 
-// If another form is redacted, the documentation of APIError changes.
-func TestDocumentedLimitsOfRedaction(t *testing.T) {
+// If another form is redacted, update the documentation of APIError.
+func TestLimitsOfRedactionAreDocumented(t *testing.T) {
 	for what, tt := range map[string]struct{ key, text string }{
 		"fewer than 6 bytes": {"short", "short"},
 		"base64":             {testKey, base64.StdEncoding.EncodeToString([]byte(testKey))},
 	} {
-		_, err := newClientWithKey(t, tt.key, memoryReply(502, tt.text)).MPList(t.Context(), msgpush.PageRequest{})
+		_, err := newClientWithKey(t, tt.key, respondInMemory(502, tt.text)).MPList(t.Context(), msgpush.PageRequest{})
 		assert.ErrorContains(t, err, tt.text)
 		assert.Contains(t, docOf(t, "APIError"), what)
 	}
@@ -385,7 +385,7 @@ func TestRedactedDataIsJSON(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := newClientWithKey(t, tt.key, memoryReply(200, `{"code":1,"data":`+tt.data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
+			_, err := newClientWithKey(t, tt.key, respondInMemory(200, `{"code":1,"data":`+tt.data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
 			apiErr, ok := errors.AsType[*msgpush.APIError](err)
 			require.True(t, ok)
 			assert.JSONEq(t, tt.want, string(apiErr.Data))
@@ -398,11 +398,11 @@ func TestExcerptStopsBeforePassword(t *testing.T) {
 		`{"id":1,"password":"hunter2"}`, `{"id":1,"Password":"hunter2"}`, `"{\"id\":1,\"password\":\"hunter2\"}"`, `["PASSWORD='hunter2'"]`,
 	} {
 		for name, transport := range map[string]roundTripFunc{
-			"body of HTTP 502":      memoryReply(502, body),
-			"success of HTTP 502":   memoryReply(502, `{"code":200,"data":`+body+`}`),
-			"msg that is an object": memoryReply(200, `{"code":7,"msg":{"mail":`+body+`}}`),
-			"not HTTP":              transportThatFails(fmt.Errorf("net/http: malformed HTTP response %q", body)),
-			"not a header":          transportThatFails(fmt.Errorf("malformed MIME header line: %s", body)),
+			"body of HTTP 502":      respondInMemory(502, body),
+			"success of HTTP 502":   respondInMemory(502, `{"code":200,"data":`+body+`}`),
+			"msg that is an object": respondInMemory(200, `{"code":7,"msg":{"mail":`+body+`}}`),
+			"not HTTP":              failWith(fmt.Errorf("net/http: malformed HTTP response %q", body)),
+			"not a header":          failWith(fmt.Errorf("malformed MIME header line: %s", body)),
 		} {
 			_, err := newClientWithTransport(t, transport).MPList(t.Context(), msgpush.PageRequest{})
 			require.Error(t, err)
@@ -416,16 +416,16 @@ func TestPasswordOfMailIsNotShown(t *testing.T) {
 	const password = "pw-4Lm2-correct-horse"
 	mail := `{"id":1,"account":"a@example.com","password":"` + password + `","smtpPort":25}`
 	for name, transport := range map[string]roundTripFunc{
-		"success":              memoryReply(200, listBody(mail)),
-		"success of HTTP 500":  memoryReply(500, listBody(mail)),
-		"cut success":          memoryReply(200, listBody(mail)[:100]),
-		"cut HTTP 500":         memoryReply(500, listBody(mail)[:100]),
-		"no envelope":          memoryReply(200, mail),
-		"no code":              memoryReply(200, `{"data":`+mail+`}`),
-		"number for a string":  memoryReply(200, listBody(`{"account":77,"password":"`+password+`"}`)),
-		"string for a number":  memoryReply(200, listBody(`{"id":"`+password+`"}`)),
-		"array for an object":  memoryReply(200, listBody(`["`+password+`"]`)),
-		"string for an object": memoryReply(200, listBody(`"`+password+`"`)),
+		"success":              respondInMemory(200, listBody(mail)),
+		"success of HTTP 500":  respondInMemory(500, listBody(mail)),
+		"cut success":          respondInMemory(200, listBody(mail)[:100]),
+		"cut HTTP 500":         respondInMemory(500, listBody(mail)[:100]),
+		"no envelope":          respondInMemory(200, mail),
+		"no code":              respondInMemory(200, `{"data":`+mail+`}`),
+		"number for a string":  respondInMemory(200, listBody(`{"account":77,"password":"`+password+`"}`)),
+		"string for a number":  respondInMemory(200, listBody(`{"id":"`+password+`"}`)),
+		"array for an object":  respondInMemory(200, listBody(`["`+password+`"]`)),
+		"string for an object": respondInMemory(200, listBody(`"`+password+`"`)),
 		"body that fails":      bodyThatFails(200, mail, io.ErrUnexpectedEOF),
 		"timeout": func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
@@ -436,7 +436,7 @@ func TestPasswordOfMailIsNotShown(t *testing.T) {
 			var log syncBuffer
 			client := newClientWithTransport(t, transport, msgpush.WithTimeout(time.Millisecond),
 				msgpush.WithLogger(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-			for _, call := range specified {
+			for _, call := range specifiedCalls {
 				value, err := call(client, t.Context())
 				assertNotEncoded(t, password, value, err)
 			}
@@ -453,25 +453,25 @@ func TestPasswordOfMailIsNotShown(t *testing.T) {
 	}
 }
 
-// Redaction takes time, so it looks at the beginning of foreign text only.
-func TestRedactionLooksAtTheBeginningOfLongText(t *testing.T) {
-	const looked = 64 << 10
+// Redaction takes time, so it is limited to the first 64 KiB of foreign text.
+func TestRedactionIsLimitedToFirst64KiB(t *testing.T) {
+	const limit = 64 << 10
 	hostile := map[string]string{
-		"key of zeros":          strings.Repeat("0", 64) + "1",
-		"beginnings of the key": testKey,
+		"key of zeros":        strings.Repeat("0", 64) + "1",
+		"prefixes of the key": testKey,
 	}
 	for name, key := range hostile {
 		text := strings.Repeat(key[:len(key)-1], 3<<20/len(key))
 		t.Run(name+" in msg and header", func(t *testing.T) {
-			client := newClientWithKey(t, key, memoryReply(502, `{"code":7,"msg":"`+text+`"}`, "X-Text", text))
+			client := newClientWithKey(t, key, respondInMemory(502, `{"code":7,"msg":"`+text+`"}`, "X-Text", text))
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			apiErr, ok := errors.AsType[*msgpush.APIError](err)
 			require.True(t, ok, err)
-			assert.LessOrEqual(t, len(apiErr.Msg), looked)
-			assert.LessOrEqual(t, len(apiErr.Header.Get("X-Text")), looked)
+			assert.LessOrEqual(t, len(apiErr.Msg), limit)
+			assert.LessOrEqual(t, len(apiErr.Header.Get("X-Text")), limit)
 		})
 		t.Run(name+" in the error of the transport", func(t *testing.T) {
-			client := newClientWithKey(t, key, transportThatFails(errors.New(text)))
+			client := newClientWithKey(t, key, failWith(errors.New(text)))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})

@@ -23,9 +23,8 @@ import (
 	"example.com/msgpush"
 )
 
-// TestSoak makes many concurrent calls to a service that fails one request in five,
-// and checks the result of each call.
-func TestSoak(t *testing.T) {
+// The service fails one request in five.
+func TestConcurrentCallsReturnTheirOwnDataDespiteFaults(t *testing.T) {
 	const callers = 64
 	calls := int64(20_000)
 	if testing.Short() {
@@ -60,7 +59,7 @@ func TestSoak(t *testing.T) {
 	client := newClientAt(t, server.URL, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: time.Millisecond}))
 
 	var next, succeeded atomic.Int64
-	var failed sync.Map // from the name of the error type to *atomic.Int64
+	var failed sync.Map // *atomic.Int64 by name of the error type
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
@@ -89,11 +88,12 @@ func TestSoak(t *testing.T) {
 	t.Logf("%d calls, %d requests, %d succeeded, at most %d connections", calls, requests.Load(), succeeded.Load(), maxOpen)
 	assert.Equal(t, calls, total)
 	assert.Greater(t, succeeded.Load(), calls/2)
-	// The server may notice that a connection was closed after the next was made.
+	// The server may accept a new connection before it notices that an old one was
+	// closed.
 	assert.LessOrEqual(t, maxOpen, 4*callers)
 }
 
-// failAtRandom responds as a broken network, a gateway or a busy service does.
+// failAtRandom fails like a broken network, a gateway or a busy service.
 func failAtRandom(w http.ResponseWriter, r *http.Request, body string) {
 	faults := []func(){
 		func() { panic(http.ErrAbortHandler) },
@@ -124,7 +124,7 @@ func failAtRandom(w http.ResponseWriter, r *http.Request, body string) {
 	faults[rand.N(len(faults))]()
 }
 
-// inMemory returns a transport that responds to each request with a body.
+// inMemory returns a transport that returns the same body for every request.
 func inMemory(body string) roundTripFunc {
 	header := http.Header{"Content-Type": {"application/json"}}
 	return func(*http.Request) (*http.Response, error) {
@@ -142,13 +142,14 @@ func pageOfLogs(records int) string {
 	return fmt.Sprintf(`{"code":200,"msg":"ok","data":{"pageNum":1,"pageSize":%d,"total":%d,"pages":1,"list":[%s]}}`, records, records, strings.Join(list, ","))
 }
 
-// A list call allocates no more than a program that uses net/http, io.ReadAll
-// and json.Unmarshal. A call with a short response allocates a few times as much.
-func TestCallAllocatesLittle(t *testing.T) {
+// A list call allocates no more than a program that uses net/http, io.ReadAll and
+// json.Unmarshal. A short response allocates about twice as much; the limit is 5
+// times.
+func TestCallAllocationsAreLimited(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		body string
-		max  float64 // times the bytes of that program
+		max  float64 // limit, relative to net/http
 		call func(context.Context, *msgpush.Client) error
 		data any
 	}{
@@ -181,7 +182,7 @@ func TestCallAllocatesLittle(t *testing.T) {
 	}
 }
 
-// bytesPerCall returns how many bytes f allocates on average.
+// bytesPerCall returns the average number of bytes that f allocates.
 func bytesPerCall(f func()) float64 {
 	const calls = 10
 	f() // fills the pools

@@ -15,7 +15,7 @@ import (
 	"example.com/msgpush"
 )
 
-// testKey is unique, so that tests find it in any text that leaks it.
+// testKey is a unique string, so that a search finds it in any text that leaks it.
 const testKey = "ak-7Qx9-never-to-be-seen"
 
 // noRetries is the policy of clients in tests that do not test retries.
@@ -39,8 +39,8 @@ func newClientAt(t testing.TB, baseURL string, opts ...msgpush.Option) *msgpush.
 	return client
 }
 
-// newClientWithTransport returns a client that uses a transport in memory. By
-// default, it does not retry.
+// newClientWithTransport returns a client that uses a transport. By default, it does
+// not retry.
 func newClientWithTransport(t testing.TB, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	return newClientAt(t, "http://push.example.com", append([]msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: transport})}, opts...)...)
@@ -55,7 +55,7 @@ func respondWith(status int, contentType, body string) http.HandlerFunc {
 	}
 }
 
-// respondWithJSON is a service that responds to every call with HTTP 200 and a body.
+// respondWithJSON is a service that responds to every request with HTTP 200 and a body.
 func respondWithJSON(body string) http.HandlerFunc {
 	return respondWith(http.StatusOK, "application/json", body)
 }
@@ -78,14 +78,14 @@ func recordRequests(body string) (http.HandlerFunc, *[]receivedRequest) {
 	}, &requests
 }
 
-// failOnRequest is a service that must not be called.
+// failOnRequest is a service that must receive no request.
 func failOnRequest(t testing.TB) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s was sent", r.Method, r.URL)
 	}
 }
 
-// roundTripFunc is a transport that needs no network.
+// A roundTripFunc is a transport in memory.
 type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -97,8 +97,8 @@ func readFile(t testing.TB, elem ...string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// specified calls each specified operation with minimal arguments.
-var specified = map[string]func(*msgpush.Client, context.Context) (any, error){
+// specifiedCalls calls each specified operation with minimal arguments.
+var specifiedCalls = map[string]func(*msgpush.Client, context.Context) (any, error){
 	"mail channel detail": func(c *msgpush.Client, ctx context.Context) (any, error) {
 		return c.MailDetail(ctx, "5")
 	},

@@ -25,8 +25,8 @@ import (
 	"example.com/msgpush"
 )
 
-// pipeTransport returns a transport of net/http whose connections are in memory. It
-// calls serve for each connection, which is closed when serve returns.
+// pipeTransport returns a transport of net/http with connections in memory. It calls
+// serve for each connection and then closes the connection.
 func pipeTransport(serve func(net.Conn)) *http.Transport {
 	return &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -62,7 +62,7 @@ func stalledTransports() map[string]*http.Transport {
 		"waiting for the header": pipeTransport(stall("")),
 		"reading the header":     pipeTransport(afterRequest(stall("HTTP/1.1 200 OK\r\nContent-"))),
 		"reading the body":       pipeTransport(afterRequest(stall(okHeader + "Content-Length: 100\r\n\r\n{"))),
-		"reading a body that comes slowly": pipeTransport(afterRequest(func(c net.Conn) {
+		"reading a slow body": pipeTransport(afterRequest(func(c net.Conn) {
 			_, err := io.WriteString(c, okHeader+"Content-Length: 10000000\r\n\r\n")
 			for err == nil {
 				time.Sleep(time.Second)
@@ -72,18 +72,18 @@ func stalledTransports() map[string]*http.Transport {
 	}
 }
 
-func TestTimeoutIsThatOfAnAttempt(t *testing.T) {
+func TestTimeoutAppliesAtEachStageOfAttempt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		client time.Duration // Timeout of the http.Client
 		opts   []msgpush.Option
 		want   time.Duration
 	}{
-		"default":                           {0, nil, msgpush.DefaultTimeout},
-		"WithTimeout":                       {0, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 3 * time.Second},
-		"Timeout of the http.Client":        {5 * time.Second, nil, 5 * time.Second},
-		"WithTimeout is stronger":           {time.Second, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 3 * time.Second},
-		"negative Timeout":                  {-1, nil, msgpush.DefaultTimeout},
-		"the last WithTimeout is in effect": {0, []msgpush.Option{msgpush.WithTimeout(time.Hour), msgpush.WithTimeout(time.Second)}, time.Second},
+		"default":                             {0, nil, msgpush.DefaultTimeout},
+		"WithTimeout":                         {0, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 3 * time.Second},
+		"Timeout of the http.Client":          {5 * time.Second, nil, 5 * time.Second},
+		"WithTimeout overrides Timeout":       {time.Second, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 3 * time.Second},
+		"negative Timeout":                    {-1, nil, msgpush.DefaultTimeout},
+		"later WithTimeout overrides earlier": {0, []msgpush.Option{msgpush.WithTimeout(time.Hour), msgpush.WithTimeout(time.Second)}, time.Second},
 	} {
 		for stage := range stalledTransports() {
 			t.Run(name+"/"+stage, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestTimeoutIsThatOfAnAttempt(t *testing.T) {
 	}
 }
 
-func TestDeadlineOfTheContextEndsAnAttempt(t *testing.T) {
+func TestContextDeadlineEndsAttempt(t *testing.T) {
 	for stage := range stalledTransports() {
 		t.Run(stage, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestDeadlineOfTheContextEndsAnAttempt(t *testing.T) {
 	}
 }
 
-func TestRetriesTimeoutOfAnAttempt(t *testing.T) {
+func TestRetriesAttemptTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var connections atomic.Int32
 		transport := pipeTransport(afterRequest(func(c net.Conn) {
@@ -146,7 +146,7 @@ func TestRetriesTimeoutOfAnAttempt(t *testing.T) {
 	})
 }
 
-func TestTransportThatHidesTheCauseOfATimeout(t *testing.T) {
+func TestReportsTimeoutIfTransportHidesCause(t *testing.T) {
 	for name, transport := range map[string]roundTripFunc{
 		"header": func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, errors.New("gone") },
 		"body":   bodyOf(200, stalledBody),
@@ -160,12 +160,13 @@ func TestTransportThatHidesTheCauseOfATimeout(t *testing.T) {
 	}
 }
 
-func TestContextOfAnAttemptEndsWithTheAttempt(t *testing.T) {
+func TestAttemptContextEndsWithAttempt(t *testing.T) {
 	for name, step := range map[string]roundTripFunc{
-		"no response": failWith(io.EOF),
-		"status":      textOf(503, "busy"),
-		"cut body":    bodyOf(200, cutBody("{")),
-		"success":     textOf(200, `{"code":200,"data":{}}`),
+		"no response":          failWith(io.EOF),
+		"status":               textOf(503, "busy"),
+		"cut body":             bodyOf(200, cutBody("{")),
+		"cut body of HTTP 503": bodyOf(503, cutBody("{")),
+		"success":              textOf(200, `{"code":200,"data":{}}`),
 		"no body": func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody}, nil
 		},
@@ -187,9 +188,10 @@ func TestContextOfAnAttemptEndsWithTheAttempt(t *testing.T) {
 
 const childProcess = "MSGPUSH_TEST_CHILD_PROCESS"
 
-// inChildProcess runs the calling test once more, in a child process, and returns
-// true there. The default transport of the child has read no proxy from the
-// environment yet, and the child may trust a certificate of the test.
+// inChildProcess runs the calling test in a child process. It returns true in the
+// child process and false in the parent. Only in the child, the default transport
+// has not read the proxy from the environment yet, and a test may change the trusted
+// certificates.
 func inChildProcess(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(childProcess) == t.Name() {
@@ -223,7 +225,7 @@ type relay struct {
 	url      string
 	accepted atomic.Int32
 	mu       sync.Mutex
-	silent   *atomic.Bool // of the connections accepted from now on
+	silent   *atomic.Bool // for the connections accepted from now on
 }
 
 func newRelay(t *testing.T, target string) *relay {
@@ -276,8 +278,7 @@ func newRelay(t *testing.T, target string) *relay {
 	return r
 }
 
-// silence makes the connections that are open forward nothing more, without closing
-// them.
+// silence stops forwarding on the open connections without closing them.
 func (r *relay) silence() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -285,8 +286,9 @@ func (r *relay) silence() {
 	r.silent = new(atomic.Bool)
 }
 
-// The default transport replaces an HTTP/2 connection that is silent for 10 s. An
-// attempt would wait for 30 s and the next would use the same connection.
+// The default transport replaces an HTTP/2 connection that is silent for 10 s.
+// Without pings, an attempt would wait 30 s, and the next attempt would use the same
+// connection.
 func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 10 s of real time")
@@ -313,7 +315,7 @@ func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
 	assert.EqualValues(t, 2, relay.accepted.Load(), "connections")
 }
 
-func TestDefaultTransportUsesTheProxyOfTheEnvironment(t *testing.T) {
+func TestDefaultTransportUsesProxyFromEnvironment(t *testing.T) {
 	if !inChildProcess(t) {
 		return
 	}
@@ -323,7 +325,7 @@ func TestDefaultTransportUsesTheProxyOfTheEnvironment(t *testing.T) {
 		respondWithJSON(`{"code":200,"data":{}}`)(w, r)
 	})
 	trustServer(t, server)
-	status := http.StatusOK // of a response to CONNECT
+	status := http.StatusOK // of the response to CONNECT
 	var requests []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests = append(requests, r.Method+" "+r.RequestURI)
@@ -390,7 +392,7 @@ func TestDefaultTransportUsesTheProxyOfTheEnvironment(t *testing.T) {
 	}
 
 	requests, status = nil, http.StatusOK
-	client := newClientAt(t, "https://example.com") // the certificate is valid for it
+	client := newClientAt(t, "https://example.com") // the host name in the certificate
 	for range 2 {
 		_, err = client.MPList(t.Context(), msgpush.PageRequest{})
 		require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// inBubble runs a test with a server in memory and a client in a synctest bubble.
+// inBubble runs a test in a synctest bubble, with a server in memory and its client.
 func inBubble(t *testing.T, test func(*testing.T, *msgpushtest.Server, *msgpush.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,7 @@ func inBubble(t *testing.T, test func(*testing.T, *msgpushtest.Server, *msgpush.
 	})
 }
 
-func TestBubbleDayOfPolling(t *testing.T) {
+func TestBubbleSimulatesDayOfPolling(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *msgpushtest.Server, client *msgpush.Client) {
 		server.OnRequest(func(msgpushtest.Request) { time.Sleep(time.Second) })
 		server.SetLatency(time.Second)
@@ -43,7 +43,7 @@ func TestBubbleDayOfPolling(t *testing.T) {
 	})
 }
 
-func TestBubbleDelayOfHours(t *testing.T) {
+func TestBubbleDelayUsesFakeTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
 		client := server.Client(msgpush.WithTimeout(24 * time.Hour))
 		server.Inject(msgpushtest.Delay(5 * time.Hour))
@@ -53,7 +53,7 @@ func TestBubbleDelayOfHours(t *testing.T) {
 	})
 }
 
-func TestBubbleCancellation(t *testing.T) {
+func TestBubbleCancelledCallReturnsImmediately(t *testing.T) {
 	faults := map[string]msgpushtest.Fault{
 		"delay":   msgpushtest.Delay(5 * time.Hour),
 		"endless": msgpushtest.Endless(),
@@ -105,11 +105,11 @@ func TestBubbleOnRequestCallsDoNotOverlap(t *testing.T) {
 	})
 }
 
-func TestBubbleCloseWhileRequestsWait(t *testing.T) {
+func TestBubbleCloseEndsWaitingRequests(t *testing.T) {
 	tests := []struct {
 		name  string
 		setUp func(*msgpushtest.Server)
-		took  time.Duration // at most, by Close
+		took  time.Duration // maximum duration of Close
 	}{
 		{"in Delay", func(s *msgpushtest.Server) { s.Inject(msgpushtest.Delay(time.Hour).Always()) }, time.Second},
 		{"for the latency", func(s *msgpushtest.Server) { s.SetLatency(time.Hour) }, time.Second},
@@ -117,7 +117,7 @@ func TestBubbleCloseWhileRequestsWait(t *testing.T) {
 		{"in a handler", func(s *msgpushtest.Server) {
 			s.Inject(msgpushtest.Respond(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).Always())
 		}, time.Second},
-		{"for OnRequest, which sleeps", func(s *msgpushtest.Server) {
+		{"for an OnRequest function that sleeps", func(s *msgpushtest.Server) {
 			s.OnRequest(func(msgpushtest.Request) { time.Sleep(3 * time.Hour) })
 		}, 3 * time.Hour},
 	}
@@ -137,7 +137,7 @@ func TestBubbleCloseWhileRequestsWait(t *testing.T) {
 				_, err := server.WaitForRequest(t.Context(), 5)
 				require.NoError(t, err)
 				start := time.Now()
-				wg.Go(server.Close) // twice at the same time
+				wg.Go(server.Close) // Close is called twice at the same time
 				server.Close()
 				assert.LessOrEqual(t, time.Since(start), tt.took)
 				wg.Wait()
@@ -172,7 +172,7 @@ func TestBubbleCloseReleasesUnusedConnections(t *testing.T) {
 	})
 }
 
-func TestBubbleHTTPClient(t *testing.T) {
+func TestBubbleHTTPClientConnectsOnlyToServer(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
 		client, err := msgpush.NewClient(server.URL, server.AccessKey(), msgpush.WithHTTPClient(server.HTTPClient()))
 		require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestBubbleHTTPClient(t *testing.T) {
 	})
 }
 
-func TestBubbleLargeBodies(t *testing.T) {
+func TestBubbleTransfersLargeBodies(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *msgpushtest.Server, client *msgpush.Client) {
 		_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: "POST", Path: "/api/open/mp/list", Body: make([]byte, 3<<20)})
 		assert.Error(t, err)
@@ -198,7 +198,7 @@ func TestBubbleLargeBodies(t *testing.T) {
 	})
 }
 
-func TestBubblePrefetch(t *testing.T) {
+func TestBubbleBreakEndsPrefetches(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *msgpushtest.Server, client *msgpush.Client) {
 		server.SetLatency(time.Second)
 		n := 0
@@ -212,7 +212,7 @@ func TestBubblePrefetch(t *testing.T) {
 	})
 }
 
-func TestBubbleNeedsInMemory(t *testing.T) {
+func TestBubbleRequiresInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		assert.PanicsWithValue(t,
 			"msgpushtest: time does not pass in a synctest bubble while a server listens on a socket: use the option InMemory()",
@@ -220,7 +220,7 @@ func TestBubbleNeedsInMemory(t *testing.T) {
 	})
 }
 
-func TestInMemoryOutsideBubble(t *testing.T) {
+func TestInMemoryWorksOutsideBubble(t *testing.T) {
 	server := msgpushtest.New(t, msgpushtest.InMemory())
 	server.Inject(msgpushtest.Status(503), msgpushtest.Truncate())
 	require.NoError(t, calls[msgpushtest.MPList](server.Client()))
@@ -231,7 +231,7 @@ func TestInMemoryOutsideBubble(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestOnRequestThatEndsItsGoroutine(t *testing.T) {
+func TestOnRequestMayPanicOrCallGoexit(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
 		for i, end := range []func(){func() { panic(http.ErrAbortHandler) }, runtime.Goexit} {
 			server.OnRequest(func(msgpushtest.Request) { end() })

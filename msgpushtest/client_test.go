@@ -26,7 +26,7 @@ func TestClientWithRejectedKeyFailsAfterOneAttempt(t *testing.T) {
 		assert.Equal(t, 1, apiErr.Attempts)
 		assert.Len(t, server.Requests(), 1)
 	}
-	assert.NoError(t, calls[msgpushtest.MPList](server.Client()), "a new client has the new key")
+	assert.NoError(t, calls[msgpushtest.MPList](server.Client()), "a new client uses the new key")
 }
 
 func TestClientOptionsOverrideDefaults(t *testing.T) {
@@ -54,7 +54,7 @@ func TestClientPanicsIfOptionIsInvalid(t *testing.T) {
 	assert.PanicsWithValue(t, "msgpushtest: Client: msgpush: WithTimeout: -1ns is not positive", func() { server.Client(msgpush.WithTimeout(-1)) })
 }
 
-func TestKeyRotationWithCachedKey(t *testing.T) {
+func TestCachedKeyIsReplacedAfterRotation(t *testing.T) {
 	for name, rotate := range map[string]func(*msgpushtest.Server){
 		"SetAccessKey":   func(server *msgpushtest.Server) { server.SetAccessKey("another-key") },
 		"SetKeyLifetime": func(server *msgpushtest.Server) { server.SetKeyLifetime(1) },
@@ -71,12 +71,12 @@ func TestKeyRotationWithCachedKey(t *testing.T) {
 	}
 }
 
-// cachedKey returns a source that keeps the key of the server until it is rejected.
+// cachedKey returns a source that uses the key of the server until it is rejected.
 func cachedKey(server *msgpushtest.Server) msgpush.AccessKeySource {
 	return msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) { return server.AccessKey(), time.Time{}, nil }, 0)
 }
 
-func TestKeyLifetime(t *testing.T) {
+func TestKeyLifetimeLimitsRequestsPerKey(t *testing.T) {
 	server := msgpushtest.New(t)
 	server.SetKeyLifetime(3)
 	key := server.AccessKey()
@@ -99,7 +99,7 @@ func TestKeyLifetime(t *testing.T) {
 	assert.Equal(t, key, server.AccessKey())
 }
 
-func TestRateLimit(t *testing.T) {
+func TestRateLimitRejectsRequestsUntilWindowEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := msgpushtest.New(t, msgpushtest.InMemory())
 		client := clientOf(t, server)
@@ -130,9 +130,9 @@ func TestRateLimit(t *testing.T) {
 
 		server.SetRateLimit(10, time.Hour)
 		start := time.Now()
-		patient := server.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: 2 * time.Hour}))
+		retrying := server.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: 2 * time.Hour}))
 		for range 25 {
-			require.NoError(t, calls[msgpushtest.MPList](patient))
+			require.NoError(t, calls[msgpushtest.MPList](retrying))
 		}
 		assert.Equal(t, 2*time.Hour, time.Since(start).Truncate(time.Hour))
 	})

@@ -23,7 +23,7 @@ var (
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-func TestDocsTestsPass(t *testing.T) {
+func TestCodeInTestingDocPasses(t *testing.T) {
 	docs, err := os.ReadFile("../docs/testing.md")
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func TestDocsTestsPass(t *testing.T) {
 		require.NotNil(t, name, "block %d is not a test", i+1)
 		file := filepath.Join(dir, fmt.Sprintf("block%d_test.go", i+1))
 		require.NoError(t, os.WriteFile(file, source, 0o600))
-		out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput() // so that each block is a complete file
+		out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput() // each block must be a complete file
 		require.NoError(t, err, "%s: %s", name[1], out)
 		files, tests = append(files, file), append(tests, string(name[1]))
 	}
@@ -51,8 +51,8 @@ func TestDocsTestsPass(t *testing.T) {
 	}
 }
 
-// Constants have no examples of their own: the code or the comments of an example
-// must mention them.
+// Examples are named after types, functions and methods. A constant must be mentioned
+// in the code or the comments of an example.
 func TestEveryExportedNameHasAnExample(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	require.NoError(t, err)

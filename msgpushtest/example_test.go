@@ -14,7 +14,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// A printTB is a TB that prints the log of a test. Tests use their *testing.T.
+// A printTB is a TB that prints the log. Tests use a *testing.T instead.
 type printTB struct {
 	failed  bool
 	cleanup []func()
@@ -32,7 +32,7 @@ func (tb *printTB) end() {
 }
 
 func ExampleNew() {
-	t := new(printTB) // a test has a *testing.T
+	t := new(printTB) // tests use a *testing.T
 	defer t.end()
 
 	srv := msgpushtest.New(t)
@@ -44,7 +44,7 @@ func ExampleNew() {
 
 // If the test has failed, New logs the requests when the test ends.
 func ExampleTB() {
-	tb := &printTB{failed: true} // a test has a *testing.T
+	tb := &printTB{failed: true} // tests use a *testing.T
 	_ = msgpushtest.New(tb)
 	tb.end()
 	// Output: msgpushtest: 0 requests arrived
@@ -151,7 +151,7 @@ func ExampleServer_AccessKey() {
 	// Output: <nil>
 }
 
-// A client whose key comes from a source replaces a rejected key.
+// A client with a key source replaces a rejected key.
 func ExampleServer_SetAccessKey() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
@@ -283,7 +283,7 @@ func ExampleServer_WaitForRequest() {
 		_, err := srv.Client().MPList(ctx, msgpush.PageRequest{})
 		fmt.Println(errors.Is(err, context.Canceled))
 	})
-	r, err := srv.WaitForRequest(ctx, 1) // so that the request is in progress
+	r, err := srv.WaitForRequest(ctx, 1) // the request is in progress now
 	fmt.Println(r.Operation, err)
 	cancel()
 	wg.Wait()
@@ -370,7 +370,7 @@ func ExampleServer_Update() {
 	// Output: 2 renamed
 }
 
-// A record is inserted before each page after the first. Nevertheless, each record is
+// A record is inserted before each page except the first. Each sample record is still
 // returned once.
 func ExampleServer_UpdateBetweenPages() {
 	srv := msgpushtest.NewServer()
@@ -428,7 +428,7 @@ func ExampleServer_ClearFaults() {
 	// <nil>
 }
 
-// callWith prints the error of a call with one attempt whose response is a fault.
+// callWith makes a call with one attempt that fails with a fault, and prints the error.
 func callWith(fault msgpushtest.Fault) {
 	srv := msgpushtest.NewServer(msgpushtest.InMemory())
 	defer srv.Close()
@@ -553,7 +553,7 @@ func ExampleRespond() {
 	// Output: msgpush: official-account channel list: HTTP 200: cannot decode the response: data: expected the data of the operation, found none (content type "text/plain; charset=utf-8"; 1 attempt)
 }
 
-// Each of these requests gets an error response with one of the codes.
+// Each request is rejected with one of the codes.
 func Example_codes() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()

@@ -29,7 +29,7 @@ func clientOf(t testing.TB, server *msgpushtest.Server, opts ...msgpush.Option) 
 	return server.Client(opts...)
 }
 
-func TestFaults(t *testing.T) {
+func TestFaultsCauseExpectedErrors(t *testing.T) {
 	apiError := func(status, code int, msg string) func(*testing.T, error) {
 		return func(t *testing.T, err error) {
 			var apiErr *msgpush.APIError
@@ -81,7 +81,7 @@ func TestFaults(t *testing.T) {
 			apiError(302, 0, "")(t, err)
 			assert.ErrorContains(t, err, "https://push.example.com/elsewhere")
 		}},
-		{"another redirect", msgpushtest.Redirect("/elsewhere").WithStatus(307), apiError(307, 0, "")},
+		{"redirect with HTTP 307", msgpushtest.Redirect("/elsewhere").WithStatus(307), apiError(307, 0, "")},
 		{"endless body", msgpushtest.Endless(), callError(nil, "limit is 1048576 bytes")},
 		{"reset", msgpushtest.Reset(), callError(syscall.ECONNRESET, "no response")},
 		{"reset in the body", msgpushtest.ResetInBody(), callError(syscall.ECONNRESET, "reading the response")},
@@ -191,7 +191,7 @@ func TestClientRetriesFaults(t *testing.T) {
 	assert.Len(t, server.Requests(), 4)
 }
 
-func TestForPanicsIfNameIsNoOperation(t *testing.T) {
+func TestForPanicsIfNameIsNotAnOperation(t *testing.T) {
 	for _, name := range []string{"forwardLogList", "", "message rule detail", "Trigger record list"} {
 		assert.PanicsWithValue(t, fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation; the operations are "+
 			`["mail channel detail" "message rule list" "official-account channel list" "trigger record list"]`+
@@ -214,7 +214,7 @@ func TestInjectPanicsIfFaultCanNeverBeUsed(t *testing.T) {
 			fault.For(msgpushtest.MPList).Always(), fault.For(msgpushtest.MailDetail).Always(), fault.For(msgpushtest.MPList, msgpushtest.MailDetail),
 		}, true},
 		{"Always after Always", []msgpushtest.Fault{fault.Always(), fault.Always()}, true},
-		{"not the first", []msgpushtest.Fault{fault, fault.Always(), fault}, true},
+		{"after a fault and Always", []msgpushtest.Fault{fault, fault.Always(), fault}, true},
 		{"for another operation", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault.For(msgpushtest.MailDetail)}, false},
 		{"for one more operation", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault.For(msgpushtest.MPList, msgpushtest.MailDetail)}, false},
 		{"for all after Always for one", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault}, false},
@@ -302,7 +302,7 @@ func TestWithHeaderOverridesHeader(t *testing.T) {
 	}
 }
 
-func TestEndlessResponseToHEAD(t *testing.T) {
+func TestEndlessResponseToHEADEnds(t *testing.T) {
 	server := msgpushtest.New(t)
 	server.Inject(msgpushtest.Endless())
 	resp, err := http.Head(server.URL)
@@ -311,7 +311,7 @@ func TestEndlessResponseToHEAD(t *testing.T) {
 	assert.Equal(t, 200, resp.StatusCode)
 }
 
-func TestErrorResponseWithInvalidData(t *testing.T) {
+func TestErrorResponseReportsInvalidData(t *testing.T) {
 	server := msgpushtest.New(t)
 	server.Inject(msgpushtest.ErrorResponse(1, "", func() {}))
 	assert.ErrorContains(t, calls[msgpushtest.MPList](clientOf(t, server)), "cannot be encoded to JSON")

@@ -53,7 +53,7 @@ func TestRecordsRequests(t *testing.T) {
 	assert.Empty(t, server.Requests())
 }
 
-func TestBodyThatIsNotJSONIsString(t *testing.T) {
+func TestRecordsBodyThatIsNotJSONAsString(t *testing.T) {
 	server := msgpushtest.New(t)
 	exchange(t, "POST", server.URL+"/api/open/mp/list", nil, "not JSON")
 	assert.Equal(t, "not JSON", server.Requests()[0].Body)
@@ -109,7 +109,7 @@ func TestUpdate(t *testing.T) {
 	assert.Equal(t, "new", mail.MailName)
 }
 
-// A tb is a test that ends when its cleanup functions are called.
+// A tb is a TB of a test that ends when its cleanup functions are called.
 type tb struct {
 	failed  bool
 	logs    []string
@@ -145,7 +145,7 @@ func TestNewClosesServerAndLogsRequests(t *testing.T) {
 	}
 }
 
-func TestConcurrentClients(t *testing.T) {
+func TestServerIsSafeForConcurrentClients(t *testing.T) {
 	server := msgpushtest.New(t)
 	server.SetRecords(msgpushtest.SampleRecords())
 	server.OnRequest(func(msgpushtest.Request) {
@@ -168,7 +168,7 @@ func TestConcurrentClients(t *testing.T) {
 	assert.GreaterOrEqual(t, len(server.Requests()), 32*5*4)
 }
 
-// A schema is a schema of openapi.json.
+// A schema holds a schema of openapi.json.
 type schema struct {
 	Ref        string `json:"$ref"`
 	Type       string
@@ -177,7 +177,7 @@ type schema struct {
 	Items      *schema
 }
 
-// An openAPI is the part of openapi.json that describes responses.
+// An openAPI holds the part of openapi.json that describes responses.
 type openAPI struct {
 	Paths map[string]map[string]struct {
 		Responses map[string]struct {
@@ -187,8 +187,8 @@ type openAPI struct {
 	Components struct{ Schemas map[string]schema }
 }
 
-// properties returns the properties of a schema. Of two properties in
-// allOf with the same name, the later one is used.
+// properties returns the properties of a schema. Of two properties in allOf with the
+// same name, the later one is used.
 func (d *openAPI) properties(s schema) map[string]schema {
 	s = d.resolve(s)
 	all := map[string]schema{}
@@ -206,8 +206,8 @@ func (d *openAPI) resolve(s schema) schema {
 	return s
 }
 
-// assertValue checks that a value has the type of a schema and, if it is an object,
-// exactly its fields.
+// assertValue checks that a JSON value has the type of a schema and, if it is an
+// object, exactly the members of the schema.
 func (d *openAPI) assertValue(t *testing.T, where string, s schema, value any) {
 	t.Helper()
 	s = d.resolve(s)

@@ -163,9 +163,9 @@ func TestRejectsInvalidRequests(t *testing.T) {
 	}{
 		{"no key", "POST", list, header("access-key", ""), `{}`, msgpushtest.CodeAccessKey, "access-key"},
 		{"other key", "POST", list, header("access-key", "x"), `{}`, msgpushtest.CodeAccessKey, "access-key"},
-		{"key is checked first", "GET", "/nowhere", header("access-key", "x"), ``, msgpushtest.CodeAccessKey, "access-key"},
+		{"rejected key and unknown path", "GET", "/nowhere", header("access-key", "x"), ``, msgpushtest.CodeAccessKey, "access-key"},
 		{"other path", "GET", "/nowhere", good, ``, msgpushtest.CodeNotFound, "/nowhere"},
-		{"operation only named", "POST", "/api/open/mail/list", good, `{}`, msgpushtest.CodeNotFound, "/api/open/mail/list"},
+		{"operation that is only named", "POST", "/api/open/mail/list", good, `{}`, msgpushtest.CodeNotFound, "/api/open/mail/list"},
 		{"other method for a list", "GET", list, good, ``, msgpushtest.CodeMethodNotAllowed, "POST"},
 		{"other method for a detail", "POST", mail + "?mailId=101", good, `{}`, msgpushtest.CodeMethodNotAllowed, "GET"},
 		{"no content type", "POST", list, header("Content-Type", ""), `{}`, msgpushtest.CodeContentType, "Content-Type"},
@@ -176,7 +176,7 @@ func TestRejectsInvalidRequests(t *testing.T) {
 		{"malformed query", "GET", mail + "?mailId=101;x", good, ``, msgpushtest.CodeBadRequest, "malformed"},
 		{"query for a list", "POST", list + "?current=1", good, `{}`, msgpushtest.CodeBadRequest, "current"},
 		{"path with two slashes", "POST", "//api/open/mp/list", good, `{}`, msgpushtest.CodeNotFound, "no operation"},
-		{"path with a parent", "POST", "/api/open/x/../mp/list", good, `{}`, msgpushtest.CodeNotFound, "no operation"},
+		{"path with a dot-dot segment", "POST", "/api/open/x/../mp/list", good, `{}`, msgpushtest.CodeNotFound, "no operation"},
 		{"unknown mail id", "GET", mail + "?mailId=0101", good, ``, msgpushtest.CodeNotFound, "0101"},
 		{"GET with a body", "GET", mail + "?mailId=101", good, `{}`, msgpushtest.CodeBadRequest, "no body"},
 		{"no body", "POST", list, good, ``, msgpushtest.CodeBadRequest, "JSON object"},
@@ -190,7 +190,7 @@ func TestRejectsInvalidRequests(t *testing.T) {
 		{"huge page size", "POST", list, good, `{"pageSize":9223372036854775807}`, msgpushtest.CodeBadRequest, "pageSize"},
 		{"page as a string", "POST", list, good, `{"current":"1"}`, msgpushtest.CodeBadRequest, "current"},
 		{"null as page", "POST", list, good, `{"current":null}`, msgpushtest.CodeBadRequest, "current"},
-		{"params are no object", "POST", logs, good, `{"params":[]}`, msgpushtest.CodeBadRequest, "params"},
+		{"array as params", "POST", logs, good, `{"params":[]}`, msgpushtest.CodeBadRequest, "params"},
 		{"unknown param", "POST", logs, good, `{"params":{"rule":1}}`, msgpushtest.CodeBadRequest, "rule"},
 		{"rule id as a string", "POST", logs, good, `{"params":{"ruleId":"1"}}`, msgpushtest.CodeBadRequest, "ruleId"},
 		{"fraction as a match result", "POST", logs, good, `{"params":{"matchResult":0.5}}`, msgpushtest.CodeBadRequest, "matchResult"},
@@ -228,7 +228,7 @@ func exchange(t *testing.T, method, url string, header http.Header, body string)
 	return envelope
 }
 
-func TestRecordsAreCopied(t *testing.T) {
+func TestSetRecordsCopiesRecords(t *testing.T) {
 	server, client := newServer(t)
 	records := msgpushtest.SampleRecords()
 	server.SetRecords(records)
@@ -266,7 +266,7 @@ func TestEachServerHasItsOwnKey(t *testing.T) {
 	assert.NotEqual(t, first.AccessKey(), second.AccessKey())
 }
 
-func TestSetRecordsDuringRequests(t *testing.T) {
+func TestSetRecordsIsSafeDuringRequests(t *testing.T) {
 	server, client := newServer(t)
 	var wg sync.WaitGroup
 	for i := range 8 {
