@@ -104,7 +104,7 @@ func TestInvalidConfigurationIsRejected(t *testing.T) {
 		{"neither Rate nor Per", func(c *fleet.LimiterConfig) { c.Rate, c.Per = 0, 0 }, "fleet: Rate is 0; set it"},
 		{"negative Burst", func(c *fleet.LimiterConfig) { c.Burst = -1 }, "fleet: Burst is -1; set it"},
 		{"Rate beyond the resolution", func(c *fleet.LimiterConfig) { c.Rate = 1_000_001 }, "set at most one request per microsecond"},
-		{"Burst beyond the clock", func(c *fleet.LimiterConfig) { c.Burst = 1 << 50 }, "a Burst for less than 50 years"},
+		{"Burst longer than 50 years", func(c *fleet.LimiterConfig) { c.Burst = 1 << 50 }, "a Burst × Per / Rate of at most 50 years"},
 	}
 	for _, tt := range limits {
 		t.Run(tt.name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestFetchOfUnusableKeyIsAnError(t *testing.T) {
 	}
 }
 
-// Only the clock of the store counts.
+// Only the clock of the store matters.
 func TestClockOfTheStoreMayDiffer(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {

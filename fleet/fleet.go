@@ -9,15 +9,16 @@
 //	...
 //	client, err := msgpush.NewClient(baseURL, "", msgpush.WithAccessKeySource(keys), msgpush.WithRateLimiter(limiter))
 //
-// Every decision is one Lua script on one Redis key and uses only the clock of
-// the store, so the clocks of the replicas may differ. Redis Cluster works.
+// Each operation of the store is one Lua script on one Redis key. It uses only the
+// clock of the store, so the clocks of the replicas may differ. Redis Cluster
+// works.
 //
 // # Store failures
 //
-// An operation of the store takes at most one second. When one fails, the store
-// counts as unavailable and later operations fail immediately. While calls need
-// the store, one probe at a time checks it, at most every 100 ms. No call waits
-// for a probe.
+// An operation of the store takes at most one second. After a failed operation,
+// the store is considered unavailable, and operations fail immediately until a
+// probe succeeds. Calls that need the store start the probes: one at a time, at
+// most every 100 ms. No call waits for a probe.
 package fleet
 
 import (
@@ -33,7 +34,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrStoreUnavailable is in the chain of an error if the store could not be
+// ErrStoreUnavailable is wrapped by the error of a call if the store could not be
 // reached, did not respond within a second, or returned an error.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
@@ -72,14 +73,14 @@ func check(ok bool, format string, args ...any) error {
 	return fmt.Errorf("fleet: "+format, args...)
 }
 
-// run runs a script. If the store is unavailable it fails immediately, and
+// run runs a script. If the store is unavailable, run fails immediately, and
 // starts a probe if one is due. The script runs to its end even if ctx ends
 // earlier, so that calls with short deadlines detect an unavailable store too.
 func (s *store) run(ctx context.Context, script *redis.Script, args ...any) ([]any, error) {
 	s.mu.Lock()
 	failure := s.failure
 	if failure != nil && time.Now().After(s.nextProbe) {
-		s.nextProbe = time.Now().Add(storeTimeout + probeInterval) // this probe has ended then
+		s.nextProbe = time.Now().Add(storeTimeout + probeInterval) // by then, this probe has ended
 		go s.runBounded(ctx, probeScript)                          //nolint:errcheck // records its result
 	}
 	s.mu.Unlock()
@@ -101,9 +102,8 @@ func (s *store) run(ctx context.Context, script *redis.Script, args ...any) ([]a
 	}
 }
 
-// runBounded runs a script and records whether the store is available. The cause
-// is not in the chain of the error: the deadline of the store is not that of the
-// caller.
+// runBounded runs a script and records whether the store is available. The error
+// does not wrap its cause, since the store's deadline is not the caller's.
 func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...any) ([]any, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -112,7 +112,7 @@ func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...an
 	defer s.mu.Unlock()
 	s.failure = nil
 	if err != nil {
-		text, _, _ := strings.Cut(err.Error(), ", with args beginning with") // of a disabled command, which may include a key
+		text, _, _ := strings.Cut(err.Error(), ", with args beginning with") // the error of a disabled command quotes its arguments, such as an access key
 		s.failure, s.nextProbe = fmt.Errorf("%w: %s", ErrStoreUnavailable, text), time.Now().Add(probeInterval)
 	}
 	return reply, s.failure
@@ -120,9 +120,9 @@ func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...an
 
 var probeScript = redis.NewScript("return {redis.call('EXISTS', KEYS[1])}")
 
-// ErrBudgetExceeded is in the chain of an error of [Limiter.Wait] if the next
-// free slot is too late for the deadline. No slot is taken then. The error is not
-// [context.DeadlineExceeded], since the deadline has not passed.
+// ErrBudgetExceeded is wrapped by the error of [Limiter.Wait] if the next free
+// slot is too late for the deadline. Such a call takes no slot. The error does not
+// match [context.DeadlineExceeded], since the deadline has not passed.
 var ErrBudgetExceeded = errors.New("fleet: request budget exceeded")
 
 // A LimiterConfig configures a [Limiter]. Name, Rate and Per are required.
@@ -137,31 +137,32 @@ type LimiterConfig struct {
 	// Burst is the number of requests that may be sent without spacing after an
 	// idle time of Burst × Per / Rate. 0 means 1.
 	Burst int
-	// Fallback replaces the store while that is unavailable. Each replica has
-	// its own, so one of 20 replicas needs a 20th of the budget, such as
-	// rate.NewLimiter(5, 1) for 100 requests a second. If it is nil, Wait
+	// Fallback is used while the store is unavailable. Each replica has its own,
+	// so one of 20 replicas needs a 20th of the budget, such as
+	// rate.NewLimiter(5, 1) for 100 requests a second. If Fallback is nil, Wait
 	// returns [ErrStoreUnavailable] instead.
 	Fallback interface{ Wait(context.Context) error }
 }
 
 // A Limiter spaces the requests of all replicas by one budget: each request takes
-// the next free slot of one queue. In any window of d, all replicas together
-// start at most Burst + Rate × d / Per requests, apart from the differences in
-// the delay of the network. It is safe for concurrent use.
+// the next free slot of one queue. In any window of d, at most
+// Burst + Rate × d / Per slots begin, on the clock of the store. A request starts
+// up to 250 ms and the network delay after its slot; the fifth slot of a call is
+// used however late it is. A Limiter is safe for concurrent use.
 //
-// A request takes one command of the store. A slot whose call is cancelled or
-// whose replica dies stays unused.
+// Each slot takes one command of the store. The slot of a call that is cancelled,
+// or of a replica that dies, stays unused.
 type Limiter struct {
 	store
 	cfg LimiterConfig
 }
 
-// slotLifetime is how late a slot may be used. One call takes at most maxSlots,
-// the last of them without a lifetime.
+// slotLifetime is how late a slot may be used. A call takes at most maxSlots
+// slots; the last one never expires.
 const slotLifetime, maxSlots = 250 * time.Millisecond, 5
 
-// NewLimiter returns a limiter for [msgpush.WithRateLimiter]. It sends nothing to
-// the store. It needs no Close.
+// NewLimiter returns a limiter for [msgpush.WithRateLimiter]. NewLimiter sends
+// nothing to the store, and the limiter needs no Close.
 func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) {
 	cfg.Burst = cmp.Or(cfg.Burst, 1)
 	interval := float64(cfg.Per) / float64(cfg.Rate)
@@ -170,7 +171,7 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 		check(cfg.Rate > 0, "Rate is %d; set it to the number of requests in Per, at least 1", cfg.Rate),
 		check(cfg.Per > 0, "Per is %v; set it to a positive time, such as time.Second", cfg.Per),
 		check(cfg.Burst > 0, "Burst is %d; set it to at least 1, or to 0 for 1", cfg.Burst),
-		check(interval >= float64(time.Microsecond) && interval*float64(cfg.Burst) <= float64(never), "Rate is %d, Per is %v and Burst is %d; set at most one request per microsecond, and a Burst for less than 50 years", cfg.Rate, cfg.Per, cfg.Burst)); err != nil {
+		check(interval >= float64(time.Microsecond) && interval*float64(cfg.Burst) <= float64(noExpiry), "Rate is %d, Per is %v and Burst is %d; set at most one request per microsecond, and a Burst × Per / Rate of at most 50 years", cfg.Rate, cfg.Per, cfg.Burst)); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -180,13 +181,13 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 // the slot takes at most half of the time left, since the request needs time too;
 // if the next free slot is later, Wait returns [ErrBudgetExceeded] immediately.
 //
-// A slot that is missed by more than 250 ms, such as by a stopped process, is
+// A slot that is missed by more than 250 ms, such as by a suspended process, is
 // discarded, and Wait takes another one. A call takes at most 5 slots.
 func (l *Limiter) Wait(ctx context.Context) error {
 	for n := 1; ; n++ {
 		deadline, bounded := ctx.Deadline()
 		maxWait := time.Until(deadline) / 2
-		reply, err := l.run(ctx, takeScript, float64(l.cfg.Per)/float64(time.Microsecond), l.cfg.Rate, l.cfg.Burst, bounded, maxWait.Microseconds())
+		reply, err := l.run(ctx, takeSlotScript, float64(l.cfg.Per)/float64(time.Microsecond), l.cfg.Rate, l.cfg.Burst, bounded, maxWait.Microseconds())
 		if errors.Is(err, ErrStoreUnavailable) && l.cfg.Fallback != nil {
 			return l.cfg.Fallback.Wait(ctx)
 		}
@@ -209,9 +210,9 @@ func (l *Limiter) Wait(ctx context.Context) error {
 	}
 }
 
-// takeScript keeps the time of the next free slot in microseconds. After an idle
-// time it lies in the past by up to Burst - 1 slots.
-var takeScript = redis.NewScript(`
+// takeSlotScript stores the time of the next free slot in microseconds. After an
+// idle time, that slot is up to Burst - 1 intervals in the past.
+var takeSlotScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local interval = ARGV[1] / ARGV[2]

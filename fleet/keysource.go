@@ -21,24 +21,25 @@ type KeyConfig struct {
 	// Name is the name of the account. Replicas with the same Name share a key.
 	Name string
 	// Fetch obtains a new key, as for [msgpush.CachedAccessKey]. Its context ends
-	// after FetchTimeout, not with a call.
+	// after FetchTimeout, not when a call ends.
 	Fetch func(context.Context) (key string, expires time.Time, err error)
 	// Early is how long before its expiry a key is replaced. The old key is
-	// returned until the new one is there.
+	// returned until the new key is available.
 	Early time.Duration
 	// FetchTimeout bounds one call of Fetch. It must be less than
 	// [msgpush.DefaultTimeout]; 0 means 10 s. If a replica dies in Fetch, another
-	// one calls Fetch at most FetchTimeout + 1 s after the first began.
+	// one calls Fetch at most FetchTimeout + 1 s after the first call began.
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches of all replicas; 0
 	// means 1 s. For MinInterval after a fetch that failed, replicas without a
-	// key return its error. For MinInterval after a fetch that succeeded, a
-	// replica whose new key is rejected waits.
+	// key return an error. For MinInterval after a fetch that succeeded, a
+	// replica whose new key is rejected waits before it fetches.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
-	// that all replicas have. Name and the generation of the key are
-	// authenticated with it. If it is nil, the key is readable in the store, in
-	// MONITOR and SLOWLOG, and in traces and backups.
+	// that all replicas have. Name and the version of the key are authenticated:
+	// a key of another Name, or an old key with a newer version, is an error. If
+	// AEAD is nil, the key is readable in the store, in MONITOR and SLOWLOG, and
+	// in traces and backups.
 	AEAD cipher.AEAD
 	// FetchWithoutStore lets a replica without a key call Fetch while the store
 	// is unavailable, at most once per MinInterval and replica. It must not be
@@ -47,9 +48,9 @@ type KeyConfig struct {
 	FetchWithoutStore bool
 }
 
-// A KeySource is an access key that replicas share. One replica fetches it for
-// all of them. A replica whose key is rejected gets the key that replaced it, if
-// there is one, without a fetch. It is safe for concurrent use.
+// A KeySource returns an access key that replicas share. One replica fetches it
+// for all of them. A replica whose key is rejected gets the key that replaced it,
+// if there is one, without a fetch. A KeySource is safe for concurrent use.
 //
 // Returning a key sends nothing to the store: a replica accesses the store only
 // when it needs another key or the store announces one. While the store is
@@ -57,7 +58,7 @@ type KeyConfig struct {
 // that has a key writes it back to a store that lost it, once the connection to
 // the store is re-established.
 //
-// A key that was fetched too late, because its replica was stopped and another
+// A key that was fetched too late, because its replica was suspended and another
 // one took over, is discarded. The store forgets a key 30 days after the last
 // fetch of any replica.
 type KeySource struct {
@@ -67,19 +68,19 @@ type KeySource struct {
 	changed chan struct{}           // signals an announcement of the store
 	stop    context.CancelFunc
 
-	// The record that cached has, the last one announced, and the last failed fetch.
+	// The record in cached, the last record announced, and the last failed fetch.
 	current, next, failed atomic.Pointer[record]
 }
 
-// never is the validity of a key without an expiry.
-const never = 50 * 365 * 24 * time.Hour
+// noExpiry is the validity of a key without an expiry.
+const noExpiry = 50 * 365 * 24 * time.Hour
 
-// A replica that waits for another one accesses the store at these intervals,
-// since an announcement may be lost.
+// A replica that waits for another one polls the store, at least minPoll and at
+// most maxPoll apart, since an announcement may be lost.
 const minPoll, maxPoll = 10 * time.Millisecond, 250 * time.Millisecond
 
-// A record is a key, the claim for fetching one, or an error. A newer one has a
-// greater generation, which is a time in milliseconds so that it increases even
+// A record is a key, the claim for fetching one, or an error. A newer record has a
+// greater generation. Generations are times in milliseconds, so they increase even
 // if the store loses its data.
 type record struct {
 	state, key string // for the states see claim
@@ -88,14 +89,14 @@ type record struct {
 	err        error
 }
 
-// load returns the zero record if there is none.
+// load returns the record in p, or the zero record if there is none.
 func load(p *atomic.Pointer[record]) *record { return cmp.Or(p.Load(), &record{}) }
 
 func (r *record) valid() bool { return r.key != "" && time.Until(r.expires) > 0 }
 
-// NewKeySource returns a source for [msgpush.WithAccessKeySource], which must be
-// closed. It does not wait for the store, and fetches no key before the first
-// call.
+// NewKeySource returns a source for [msgpush.WithAccessKeySource]. The caller must
+// close it. NewKeySource does not wait for the store, and no key is fetched before
+// the first call of AccessKey.
 func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) {
 	cfg.FetchTimeout = cmp.Or(cfg.FetchTimeout, 10*time.Second)
 	cfg.MinInterval = cmp.Or(cfg.MinInterval, time.Second)
@@ -108,18 +109,18 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 		return nil, err
 	}
 	s.cached = msgpush.CachedAccessKey(s.obtain, cfg.Early)
-	go s.follow(ctx)
+	go s.watchStore(ctx)
 	return s, nil
 }
 
-// AccessKey returns the shared key, or a newer one if the key is the rejected
-// one. It implements [msgpush.AccessKeySource].
+// AccessKey returns the shared key, or a newer key if the shared key was rejected.
+// It implements [msgpush.AccessKeySource].
 func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
 	return s.cached.AccessKey(ctx, rejected)
 }
 
-// Close stops following the store. It does not wait, and does not close the Redis
-// client. A call of AccessKey after Close still works.
+// Close ends the subscription to the store. It does not wait for the subscription
+// to end, and does not close the Redis client. AccessKey still works after Close.
 func (s *KeySource) Close() error {
 	s.stop()
 	return nil
@@ -134,8 +135,8 @@ func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 	if r.err == nil {
 		s.current.Store(r)
 	}
-	if time.Until(r.expires) > never/2 {
-		return r.key, time.Time{}, r.err // faster to return: cached need not read the clock
+	if time.Until(r.expires) > noExpiry/2 {
+		return r.key, time.Time{}, r.err // faster: cached then does not read the clock
 	}
 	return r.key, r.expires, r.err
 }
@@ -148,7 +149,7 @@ func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 		if r := load(&s.next); r.generation > generation && r.valid() {
 			return r
 		}
-		// Even after ctx has ended the store may have a newer record, if the process was stopped.
+		// Even after ctx has ended, the store may have a newer record, if the process was suspended.
 		r := s.claim(generation, fetched == nil && ctx.Err() == nil)
 		switch {
 		case r.state == "granted":
@@ -171,13 +172,13 @@ func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 	}
 }
 
-// fetch fetches a key and stores it, or the failure. The state of the record is
-// "superseded" if another replica has taken over.
+// fetch fetches a key and stores the key or the failure. The state of the record
+// is "superseded" if another replica has taken over.
 func (s *KeySource) fetch(ctx context.Context, generation int64) *record {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()
 	key, expires, err := s.cfg.Fetch(ctx)
-	r := &record{generation: generation, key: key, expires: cmp.Or(expires, time.Now().Add(never))}
+	r := &record{generation: generation, key: key, expires: cmp.Or(expires, time.Now().Add(noExpiry))}
 	if err != nil || !r.valid() {
 		err = cmp.Or(err, errors.New("the Fetch function returned an empty or expired key"))
 		r = &record{generation: generation, expires: time.Now().Add(s.cfg.MinInterval), err: fmt.Errorf("fleet: fetching an access key: %w", err)}
@@ -190,9 +191,9 @@ func (s *KeySource) fetch(ctx context.Context, generation int64) *record {
 	return r
 }
 
-// follow adopts the keys that the store announces. After each connect it first
-// writes the current key to the store, which may have lost it.
-func (s *KeySource) follow(ctx context.Context) {
+// watchStore adopts the keys that the store announces. After each connect, it
+// first writes the current key to the store, which may have lost it.
+func (s *KeySource) watchStore(ctx context.Context) {
 	sub := s.rdb.Subscribe(ctx, s.key)
 	context.AfterFunc(ctx, func() { _ = sub.Close() })
 	for message := range sub.ChannelWithSubscriptions() {
@@ -213,15 +214,16 @@ func (s *KeySource) follow(ctx context.Context) {
 	}
 }
 
-// claim returns a newer record from the store. If there is none, it claims the
-// fetch if mayFetch is set. The record expires when its state does, which is one
-// of
+// claim returns a newer record from the store. If there is none and mayFetch is
+// set, it claims the fetch. The state of the record, valid until the record
+// expires, is one of
 //
 //	"stored"   the record is newer
 //	"granted"  this replica fetches a key with the generation of the record
 //	"busy"     another replica fetches
 //	"failed"   the last fetch failed, and the next one must wait
 //	"done"     the last fetch succeeded, and the next one must wait
+//	""         none of these: err is set, or mayFetch is not set
 func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	if failed := load(&s.failed); mayFetch && now.Before(failed.expires) {
@@ -229,7 +231,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	}
 	reply, err := s.run(context.Background(), claimScript, generation, mayFetch, (s.cfg.FetchTimeout + storeTimeout).Milliseconds())
 	if err != nil && mayFetch && s.cfg.FetchWithoutStore {
-		s.failed.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)}) // until the next fetch
+		s.failed.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)}) // no fetch before it expires
 		return &record{state: "granted", generation: max(now.UnixMilli(), generation+1)}
 	}
 	if err != nil {
@@ -253,7 +255,7 @@ func (s *KeySource) put(r *record) bool {
 	return err != nil || reply[0] == int64(1)
 }
 
-// sealed begins an encrypted key in the store. No access key begins with it.
+// sealed is the prefix of an encrypted key in the store. No access key has it.
 const sealed = "\x00"
 
 func (s *KeySource) seal(r *record) string {
@@ -279,33 +281,34 @@ func (s *KeySource) open(stored string, generation int64) (string, error) {
 	return "", fmt.Errorf("fleet: the access key in the store was not encrypted with this AEAD; set the same AEAD in all replicas, or delete the Redis key %s", s.key)
 }
 
-// The record in the store is a hash. gen, key and exp are the stored key. claim
-// is the generation of the last fetch, state its state until the time till. All
-// times are milliseconds of the store's clock.
+// The record in the store is a hash. gen, key and exp are the generation, the
+// value and the expiry of the stored key. claim is the generation of the last
+// fetch; state is its state until the time in until. All times are milliseconds on
+// the clock of the store.
 
 var claimScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local h = redis.call('HMGET', KEYS[1], 'gen', 'exp', 'claim', 'till', 'state', 'key')
-local gen, exp, claim, till = tonumber(h[1] or 0), tonumber(h[2] or 0), tonumber(h[3] or 0), tonumber(h[4] or 0)
+local h = redis.call('HMGET', KEYS[1], 'gen', 'exp', 'claim', 'until', 'state', 'key')
+local gen, exp, claim, stateEnd = tonumber(h[1] or 0), tonumber(h[2] or 0), tonumber(h[3] or 0), tonumber(h[4] or 0)
 if gen > tonumber(ARGV[1]) and exp > now then return {'stored', gen, exp - now, h[6]} end
-if till > now or ARGV[2] == '0' then return {till > now and h[5] or '', claim, math.max(till - now, 0)} end
+if stateEnd > now or ARGV[2] == '0' then return {stateEnd > now and h[5] or '', claim, math.max(stateEnd - now, 0)} end
 claim = math.max(now, claim + 1, gen + 1, ARGV[1] + 1)
-redis.call('HSET', KEYS[1], 'claim', claim, 'till', now + ARGV[3], 'state', 'busy')
+redis.call('HSET', KEYS[1], 'claim', claim, 'until', now + ARGV[3], 'state', 'busy')
 redis.call('PEXPIRE', KEYS[1], 2592000000)
 return {'granted', claim, tonumber(ARGV[3])}
 `)
 
 // putScript is fenced: it stores nothing older than the stored key, and nothing
-// while another replica has a lease.
+// while another replica fetches.
 var putScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local gen, key = tonumber(ARGV[1]), ARGV[2]
-local h = redis.call('HMGET', KEYS[1], 'gen', 'claim', 'till', 'state')
+local h = redis.call('HMGET', KEYS[1], 'gen', 'claim', 'until', 'state')
 local claim, busy = tonumber(h[2] or 0), h[4] == 'busy' and tonumber(h[3]) > now
 if tonumber(h[1] or 0) >= gen or (busy and claim ~= gen) then return {0} end
-redis.call('HSET', KEYS[1], 'claim', math.max(gen, claim), 'till', now + ARGV[4], 'state', key == '' and 'failed' or 'done')
+redis.call('HSET', KEYS[1], 'claim', math.max(gen, claim), 'until', now + ARGV[4], 'state', key == '' and 'failed' or 'done')
 if key ~= '' then redis.call('HSET', KEYS[1], 'gen', gen, 'key', key, 'exp', now + ARGV[3]) end
 redis.call('PEXPIRE', KEYS[1], 2592000000)
 redis.call('PUBLISH', KEYS[1], gen)

@@ -2,6 +2,6 @@
 
 package fleet_test
 
-// scale divides the load of tests of the throughput. fleetSize is the number of
-// replicas where a starved one would fail, since the store must respond within 1 s.
+// scale divides the load of throughput tests. fleetSize is the number of replicas
+// in tests that fail if the store responds later than 1 s.
 const scale, fleetSize = 1, 20

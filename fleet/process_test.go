@@ -32,8 +32,8 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-// TestMain runs a test binary that was started by a test as a replica or as the
-// reaper.
+// TestMain runs the tests, or a replica or the reaper if a test started the binary
+// as one.
 func TestMain(m *testing.M) {
 	if text := os.Getenv("FLEET_REPLICA"); text != "" {
 		runReplica(text)
@@ -111,8 +111,8 @@ type redisServer struct {
 	*redis.Client
 }
 
-// startRedis starts a server. Without redis-server the test is skipped, in CI it
-// fails.
+// startRedis starts a server. Without redis-server, it skips the test; in CI, the
+// test fails.
 func startRedis(t testing.TB, args ...string) *redisServer {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -132,7 +132,7 @@ func startRedis(t testing.TB, args ...string) *redisServer {
 	return r
 }
 
-// start also restarts a server that was killed, without its data.
+// start starts a server, or restarts a killed server without its data.
 func (r *redisServer) start() {
 	r.t.Helper()
 	_, port, _ := net.SplitHostPort(r.addr)
@@ -175,8 +175,9 @@ type service struct {
 	*httptest.Server
 	fetchTime atomic.Int64 // how long issuing a key takes
 	failing   atomic.Bool  // issuing fails
-	fixed     atomic.Bool  // the same key is issued again
-	stranger  string       // the User-Agent of a replica whose keys are all rejected
+	fixed     atomic.Bool  // the same key is always issued
+
+	rejectedAgent string // the User-Agent of a replica whose keys are all rejected
 
 	mu       sync.Mutex
 	key      string
@@ -218,7 +219,7 @@ func (s *service) list(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	s.mu.Lock()
 	s.arrivals = append(s.arrivals, time.Now())
-	ok := r.Header.Get("access-key") == s.key && (s.stranger == "" || r.UserAgent() != s.stranger)
+	ok := r.Header.Get("access-key") == s.key && (s.rejectedAgent == "" || r.UserAgent() != s.rejectedAgent)
 	if !ok {
 		s.rejected++
 	}
@@ -313,8 +314,8 @@ func startReplicas(t testing.TB, n int, c config) []*replica {
 	return replicas
 }
 
-// begin sends a command; the function returns its result, the zero result if the
-// replica was killed.
+// begin sends a command. The function that it returns waits for the result, which
+// is the zero result if the replica was killed.
 func (r *replica) begin(format string, args ...any) func() result {
 	fmt.Fprintf(r.in, format+"\n", args...)
 	return func() (res result) {
@@ -366,8 +367,11 @@ func (c config) fetch(ctx context.Context) (string, time.Time, error) {
 	}
 	defer resp.Body.Close()
 	key, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return "", time.Time{}, fmt.Errorf("%s %w", resp.Status, err)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", time.Time{}, fmt.Errorf("HTTP %s", resp.Status)
 	}
 	for c.Hold != "" {
 		if _, err := os.Stat(c.Hold); err == nil {
@@ -446,7 +450,7 @@ func runReplica(text string) {
 			if err != nil {
 				res.Text = err.Error()
 			}
-		case "hot": // n keys
+		case "keys": // returns the key n times
 			for range n {
 				_, _ = keys.AccessKey(context.Background(), "")
 			}
@@ -493,7 +497,7 @@ func (c config) call(client *msgpush.Client, callers int, d time.Duration) resul
 	return res
 }
 
-// worstSecond returns the most times in any second.
+// worstSecond returns the maximum number of times within one second.
 func worstSecond(times []time.Time) (worst int) {
 	times = slices.SortedFunc(slices.Values(times), time.Time.Compare)
 	first := 0

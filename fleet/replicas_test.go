@@ -137,17 +137,17 @@ func TestReplicaKilledInFetchIsReplaced(t *testing.T) {
 	}
 }
 
-func TestKeyOfStoppedReplicaIsDiscarded(t *testing.T) {
+func TestKeyOfSuspendedReplicaIsDiscarded(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	hold := filepath.Join(t.TempDir(), "hold")
-	stopped := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 500 * time.Millisecond, Hold: hold})
+	suspended := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 500 * time.Millisecond, Hold: hold})
 	other := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 500 * time.Millisecond})
-	wait := stopped.begin("key")
+	wait := suspended.begin("key")
 	await(t, 5*time.Second, "the fetch begins", func() bool { return service.currentKey() == "secret-key-1" })
-	stopped.signal(syscall.SIGSTOP)
+	suspended.signal(syscall.SIGSTOP)
 	assert.Equal(t, "secret-key-2", other.do("key").Key)
 	require.NoError(t, os.WriteFile(hold, nil, 0o600)) // the fetch returns when the process continues
-	stopped.signal(syscall.SIGCONT)
+	suspended.signal(syscall.SIGCONT)
 	assert.Equal(t, "secret-key-2", wait().Key, "the newer key")
 	assert.Equal(t, "secret-key-2", rdb.HGet(t.Context(), redisKey, "key").Val())
 	assert.Equal(t, "secret-key-2", startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key").Key)
@@ -166,7 +166,7 @@ func TestHangingFetchIsAbandoned(t *testing.T) {
 	assert.Equal(t, "secret-key-2", wait().Key)
 }
 
-func TestKeyInHandNeedsNoStoreCommands(t *testing.T) {
+func TestCachedKeyNeedsNoStoreCommands(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
 	replica.do("key")
@@ -177,10 +177,10 @@ func TestKeyInHandNeedsNoStoreCommands(t *testing.T) {
 		return before == rdb.commands("evalsha")+rdb.commands("eval")
 	})
 	const calls = 1_000_000
-	res := replica.do("hot %d 0s", calls)
+	res := replica.do("keys %d 0s", calls)
 	after = rdb.commands("evalsha") + rdb.commands("eval")
 	assert.Equal(t, before, after)
-	t.Logf("key in hand: %d store commands in %d calls of AccessKey, %v each", after-before, calls, res.Elapsed/calls)
+	t.Logf("valid key: %d store commands in %d calls of AccessKey, %v each", after-before, calls, res.Elapsed/calls)
 }
 
 func TestFailedFetchIsRetriedOncePerMinInterval(t *testing.T) {
@@ -205,7 +205,7 @@ func TestFailedFetchIsRetriedOncePerMinInterval(t *testing.T) {
 func TestSameKeyIssuedAgainIsFetchedOncePerMinInterval(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	service.fixed.Store(true)
-	service.stranger = "rejected"
+	service.rejectedAgent = "rejected"
 	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL, UserAgent: "rejected"})
 	begin := time.Now()
 	sum := doAll(replicas, "call 5 2s")
@@ -215,22 +215,22 @@ func TestSameKeyIssuedAgainIsFetchedOncePerMinInterval(t *testing.T) {
 	assert.LessOrEqual(t, service.issues(), int(elapsed/time.Second)+1)
 }
 
-func TestReplicaThatIsAlwaysRejected(t *testing.T) {
+func TestAlwaysRejectedReplicaFailsNoOtherReplica(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
-	service.stranger = "stranger"
+	service.rejectedAgent = "rejected"
 	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL})
-	stranger := startReplica(t, config{Redis: rdb.addr, Service: service.URL, UserAgent: "stranger"})
+	rejected := startReplica(t, config{Redis: rdb.addr, Service: service.URL, UserAgent: "rejected"})
 	begin := time.Now()
-	rejected := stranger.begin("call 5 3s")
+	wait := rejected.begin("call 5 3s")
 	sum := doAll(replicas, "call 5 3s")
-	assert.Zero(t, rejected().OK)
+	assert.Zero(t, wait().OK)
 	elapsed := time.Since(begin)
 	t.Logf("a replica is always rejected: %d fetches in %v, %d of %d calls of the others failed", service.issues(), elapsed, sum.Failed, sum.OK+sum.Failed)
 	assert.LessOrEqual(t, service.issues(), int(elapsed/time.Second)+1)
 	assert.Zero(t, sum.Failed, sum.Errors)
 }
 
-func TestStoreOutageWithKeyInHand(t *testing.T) {
+func TestStoreOutageWithCachedKeyFailsNoCall(t *testing.T) {
 	for name, outage := range map[string]func(*redisServer){
 		"killed":  func(r *redisServer) { r.kill() },
 		"hanging": func(r *redisServer) { r.signal(syscall.SIGSTOP) },
@@ -244,7 +244,7 @@ func TestStoreOutageWithKeyInHand(t *testing.T) {
 			sum := load()
 			assert.Zero(t, sum.Failed, sum.Errors)
 			assert.Equal(t, 1, service.issues())
-			t.Logf("store %s for 5 s, key in hand: %d of %d calls failed, %d further fetches, slowest call %v", name, sum.Failed, sum.OK, service.issues()-1, sum.Longest)
+			t.Logf("store %s for 5 s, valid key: %d of %d calls failed, %d further fetches, slowest call %v", name, sum.Failed, sum.OK, service.issues()-1, sum.Longest)
 			if name == "hanging" {
 				return
 			}
@@ -253,14 +253,14 @@ func TestStoreOutageWithKeyInHand(t *testing.T) {
 			await(t, 5*time.Second, "a replica writes the key back", func() bool {
 				return rdb.HGet(t.Context(), redisKey, "key").Val() == "secret-key-1"
 			})
-			t.Logf("an empty restart has the key back after %v", time.Since(begin))
+			t.Logf("a store that restarts empty has the key after %v", time.Since(begin))
 			assert.Equal(t, "secret-key-1", startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key").Key)
 			assert.Equal(t, 1, service.issues())
 		})
 	}
 }
 
-func TestStoreOutageWithoutKey(t *testing.T) {
+func TestStoreOutageWithoutKeyIsAnError(t *testing.T) {
 	for name, hooks := range map[string][2]func(*redisServer){
 		"killed":  {func(r *redisServer) { r.kill() }, func(r *redisServer) { r.start() }},
 		"hanging": {func(r *redisServer) { r.signal(syscall.SIGSTOP) }, func(r *redisServer) { r.signal(syscall.SIGCONT) }},
@@ -286,7 +286,7 @@ func TestStoreOutageWithoutKey(t *testing.T) {
 	}
 }
 
-func TestFetchWithoutStore(t *testing.T) {
+func TestFetchesWithoutStoreAreLimited(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	rdb.kill()
 	replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL, WithoutStore: true})
@@ -304,8 +304,8 @@ func TestFetchWithoutStore(t *testing.T) {
 	})
 }
 
-// A failover may lead to a store with an older key.
-func TestOlderStoreIsHealed(t *testing.T) {
+// After a failover, the store may have an older key.
+func TestNewerKeyIsWrittenBackAfterAFailover(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
 	replica.do("key")
@@ -395,7 +395,7 @@ func TestCancelledCallDoesNotMakeTheStoreUnavailable(t *testing.T) {
 	require.NoError(t, limiter.Wait(t.Context()))
 }
 
-func TestBudgetOfAllReplicas(t *testing.T) {
+func TestReplicasShareOneBudget(t *testing.T) {
 	for _, tt := range []struct{ rate, burst, callers int }{{100, 1, 1}, {2000 / scale, 100 / scale, max(10/scale, 2)}} {
 		t.Run(fmt.Sprintf("%d per second", tt.rate), func(t *testing.T) {
 			rdb, service := startRedis(t), newService(t)
@@ -424,7 +424,7 @@ func TestBudgetOfAllReplicas(t *testing.T) {
 	}
 }
 
-func TestOverloadWithDeadlines(t *testing.T) {
+func TestCallsThatWouldMissTheirDeadlineTakeNoSlots(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, Rate: 200 / scale, Burst: 1, CallTimeout: 500 * time.Millisecond})
 	doAll(replicas, "call 1 0s")
@@ -437,7 +437,7 @@ func TestOverloadWithDeadlines(t *testing.T) {
 	assert.Contains(t, fmt.Sprint(sum.Errors), "fleet: request budget exceeded")
 }
 
-func TestSlotsOfStoppedReplicaAreDiscarded(t *testing.T) {
+func TestSlotsOfSuspendedReplicaAreDiscarded(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	replicas := startReplicas(t, 2, config{Redis: rdb.addr, Service: service.URL, Rate: 100, Burst: 1})
 	doAll(replicas, "call 1 0s")
@@ -449,15 +449,16 @@ func TestSlotsOfStoppedReplicaAreDiscarded(t *testing.T) {
 		return len(service.arrivals) > 50
 	})
 	replicas[0].signal(syscall.SIGSTOP)
-	time.Sleep(1500 * time.Millisecond) // the test is about the duration of the stop
+	time.Sleep(1500 * time.Millisecond) // the test is about the duration of the suspension
 	replicas[0].signal(syscall.SIGCONT)
 	sum := load()
 	arrivals, _ := service.reset()
-	t.Logf("a replica with 100 callers is stopped for 1.5 s, budget 100/s: worst second %d, %d failed calls", worstSecond(arrivals), sum.Failed)
-	assert.LessOrEqual(t, worstSecond(arrivals), 101+25+10, "the budget, and the slots of 250 ms")
+	t.Logf("a replica with 100 callers is suspended for 1.5 s, budget 100/s: worst second %d, %d failed calls", worstSecond(arrivals), sum.Failed)
+	assert.LessOrEqual(t, worstSecond(arrivals), 101+25+10, "the budget and the slots of 250 ms")
 	assert.Zero(t, sum.Failed, sum.Errors)
 }
 
+// The test logs a figure of the README and checks only that no call fails.
 func TestCostOfLimitedCall(t *testing.T) {
 	rdb := startRedis(t)
 	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1_000_000})
@@ -470,7 +471,7 @@ func TestCostOfLimitedCall(t *testing.T) {
 	t.Logf("a limited call, one caller: %v more", time.Since(begin)/calls)
 }
 
-func TestEncryptedKeyIsInvisible(t *testing.T) {
+func TestEncryptedKeyIsNotReadable(t *testing.T) {
 	for _, encrypt := range []bool{true, false} {
 		t.Run(fmt.Sprintf("encrypted=%v", encrypt), func(t *testing.T) {
 			rdb, service := startRedis(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000"), newService(t)
