@@ -16,10 +16,10 @@ import (
 // toStdout writes the records to standard output.
 func (s *settings) toStdout(ctx context.Context, client *msgpush.Client) error {
 	out := s.format.encoder(os.Stdout)
-	bar := newProgress(os.Stderr)
+	bar := newProgressBar(os.Stderr)
 	if term.IsTerminal(int(os.Stdout.Fd())) {
 		out = printableEncoder{out}
-		bar = newProgress(nil) // a bar would overwrite records
+		bar = newProgressBar(nil) // a bar would overwrite records
 	}
 	if err := out.header(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (s *settings) openPart(name string) (*os.File, error) {
 	}
 	part, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("%s exists: another run writes it or did not complete it; use -resume to continue, or remove it", name)
+		return nil, fmt.Errorf("%s exists: another run is writing it or did not complete it; use -resume to continue, or remove it", name)
 	}
 	return part, err
 }
@@ -114,7 +114,7 @@ func (s *settings) fillPart(ctx context.Context, client *msgpush.Client, part *o
 			return 0, err
 		}
 	}
-	if added, err = s.copyRecords(ctx, client, out, present, newProgress(os.Stderr)); err != nil {
+	if added, err = s.copyRecords(ctx, client, out, present, newProgressBar(os.Stderr)); err != nil {
 		return added, err
 	}
 	if err := part.Sync(); err != nil {
@@ -124,7 +124,7 @@ func (s *settings) fillPart(ctx context.Context, client *msgpush.Client, part *o
 }
 
 // copyRecords writes the records that are not present yet and returns their number.
-func (s *settings) copyRecords(ctx context.Context, client *msgpush.Client, out encoder, present map[int64]struct{}, bar *progress) (added int, err error) {
+func (s *settings) copyRecords(ctx context.Context, client *msgpush.Client, out encoder, present map[int64]struct{}, bar *progressBar) (added int, err error) {
 	defer bar.clear()
 	request := msgpush.ForwardLogRequest{
 		PageRequest: msgpush.PageRequest{PageSize: s.pageSize},

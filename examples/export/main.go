@@ -16,8 +16,9 @@ order of the records is not specified.
 
 With -o FILE, partial output is kept in FILE.part, which is renamed to FILE when
 it is complete. If the program fails or is interrupted, FILE is unchanged. With
--resume, the next run keeps the records in FILE.part, also those that the service
-has deleted since, reads the list from the start, and adds the missing records.
+-resume, the next run keeps the records in FILE.part, including those that the
+service has deleted since, reads the list from the start, and adds the missing
+records.
 `
 
 // settings are the values of the flags.

@@ -8,23 +8,24 @@ import (
 	"golang.org/x/term"
 )
 
-// A progress shows the number of records, the rate and the remaining time on a terminal.
-type progress struct {
+// A progressBar shows the number of records, the rate and the remaining time on a
+// terminal.
+type progressBar struct {
 	terminal *os.File // nil shows nothing
 	bar      *progressbar.ProgressBar
 	done     int64
 }
 
-// newProgress returns a progress that writes to f if f is a terminal.
-func newProgress(f *os.File) *progress {
+// newProgressBar returns a progress bar, which writes to f if f is a terminal.
+func newProgressBar(f *os.File) *progressBar {
 	if f == nil || !term.IsTerminal(int(f.Fd())) {
-		return &progress{}
+		return &progressBar{}
 	}
-	return &progress{terminal: f}
+	return &progressBar{terminal: f}
 }
 
 // add counts the records of a page. total is the number of records in the list.
-func (p *progress) add(records int, total int64) {
+func (p *progressBar) add(records int, total int64) {
 	if p.terminal == nil {
 		return
 	}
@@ -53,7 +54,7 @@ func (p *progress) add(records int, total int64) {
 }
 
 // clear removes the bar, so that a message can use its line.
-func (p *progress) clear() {
+func (p *progressBar) clear() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}

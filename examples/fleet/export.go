@@ -51,7 +51,7 @@ type worker struct {
 	files, records atomic.Int64
 }
 
-// An event is a line that a replica writes.
+// An event is a line in the output of a replica.
 type event struct {
 	Planned bool // all rules are in the queue
 	Rule    int64
@@ -73,7 +73,7 @@ func (e *export) run(ctx context.Context, w io.Writer) (err error) {
 	if _, err := msgpush.NewClient(e.account.BaseURL, e.account.AccessKey); err != nil {
 		return err
 	}
-	resumable := redisURL != "" && e.dir != "" // also after this process has ended
+	resumable := redisURL != "" && e.dir != "" // a later run can resume it
 	if redisURL == "" {
 		embedded, err := miniredis.Run()
 		if err != nil {
@@ -103,7 +103,7 @@ func (e *export) run(ctx context.Context, w io.Writer) (err error) {
 	e.id = cmp.Or(e.id, strings.ToLower(rand.Text()[:10]))
 	issuer := httptest.NewServer(http.HandlerFunc(e.issueKey))
 	defer issuer.Close()
-	name := "example-" + rand.Text() // the secret is new too, so an earlier run cannot share its key
+	name := "example-" + rand.Text() // unique: the key of an earlier run is encrypted with another secret
 	defer rdb.Del(context.WithoutCancel(ctx), "msgpush:key:{"+name+"}", "msgpush:rate:{"+name+"}")
 
 	begin := time.Now()
@@ -124,7 +124,8 @@ func (e *export) run(ctx context.Context, w io.Writer) (err error) {
 	}
 	elapsed := time.Since(begin)
 	stop(workers)
-	if _, err := inspector.DeleteAllCompletedTasks(queueName(e.id)); err == nil { // kept until here for planning
+	// Completed tasks are kept until all replicas have planned, so that none is queued again.
+	if _, err := inspector.DeleteAllCompletedTasks(queueName(e.id)); err == nil {
 		_ = inspector.DeleteQueue(queueName(e.id), true)
 	}
 	return e.report(w, workers, elapsed)
@@ -290,7 +291,7 @@ func (e *export) wait(ctx context.Context, inspector *asynq.Inspector, workers [
 		if left == 0 && !slices.ContainsFunc(running, func(w *worker) bool { return !w.planned.Load() }) {
 			return nil
 		}
-		if e.kill && workers[0].files.Load() > 0 && info.Pending > 0 { // it has tasks
+		if e.kill && workers[0].files.Load() > 0 && info.Pending > 0 { // replica 1 has completed a task, and more are queued
 			e.kill = false
 			_ = workers[0].cmd.Process.Kill()
 			fmt.Fprintf(os.Stderr, "%s was killed; the others finish its tasks in 60 to 125 s\n", workers[0].name)
@@ -325,11 +326,11 @@ func (e *export) report(w io.Writer, workers []*worker, elapsed time.Duration) e
 		}
 		records += strings.Count(string(data), "\n")
 	}
-	where := " in " + e.dir
+	where := "the files are in " + e.dir
 	if e.temporary {
-		where = ", in files that are removed now (-o DIR keeps them)"
+		where = "the files were temporary (-o DIR keeps them)"
 	}
-	fmt.Fprintf(w, "%d records of %d rules%s: %.1f s\n", records, len(files), where, elapsed.Seconds())
+	fmt.Fprintf(w, "%d records of %d rules in %.1f s; %s\n", records, len(files), elapsed.Seconds(), where)
 	for _, r := range workers {
 		fmt.Fprintf(w, "%s: %d files, %d records\n", r.name, r.files.Load(), r.records.Load())
 	}

@@ -1,8 +1,8 @@
 // Fleet exports the trigger records of every message rule with three replicas
 // that share a queue, an access key and a request budget.
 //
-// The replicas are processes of this program. The queue is asynq, which keeps it
-// in Redis. Planning is idempotent: each replica plans the whole export, and the
+// The replicas are processes of this program. The queue is asynq, which uses
+// Redis. Planning is idempotent: each replica plans the whole export, and the
 // task of a rule is queued once. Tasks are idempotent too: a file is written under
 // a temporary name and renamed when it is complete.
 package main
@@ -26,8 +26,8 @@ uses that Redis or Valkey, otherwise an embedded one. With the same Redis, -id
 and -o, the next run resumes an export that was interrupted.
 
 With -kill, the other replicas finish the tasks of the killed one 60 to 125 s
-later: asynq retries a task whose lease of 30 s has been expired for 30 s, and
-checks that every 60 s.
+later: every 60 s, the queue (asynq) looks for tasks whose lease of 30 s expired
+at least 30 s ago.
 `
 
 func main() {

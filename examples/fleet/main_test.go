@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,6 +43,14 @@ func TestRejectedKey(t *testing.T) {
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "code 401")
 	assert.NotContains(t, stderr, "key-of-the-test")
+}
+
+func TestErrorOfTheKeyIssuerHasItsStatus(t *testing.T) {
+	issuer := httptest.NewServer(http.NotFoundHandler())
+	defer issuer.Close()
+	r := &replica{replicaConfig: replicaConfig{IssuerURL: issuer.URL}}
+	_, _, err := r.fetch(t.Context())
+	assert.EqualError(t, err, "key issuer: HTTP 404 Not Found")
 }
 
 // redisEnvironment returns the settings for a Redis at addr.

@@ -123,8 +123,11 @@ func (r *replica) fetch(ctx context.Context) (key string, expires time.Time, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return "", time.Time{}, fmt.Errorf("HTTP %s: %w", resp.Status, err)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", time.Time{}, fmt.Errorf("key issuer: HTTP %s", resp.Status)
 	}
 	return string(body), time.Time{}, nil
 }
@@ -148,7 +151,7 @@ func (r *replica) plan(ctx context.Context) error {
 }
 
 // export writes the trigger records of one rule. A retried task replaces the
-// file of the attempt before it.
+// file of the previous attempt.
 func (r *replica) export(ctx context.Context, task *asynq.Task) (err error) {
 	rule, err := strconv.ParseInt(string(task.Payload()), 10, 64)
 	if err != nil {
@@ -158,7 +161,7 @@ func (r *replica) export(ctx context.Context, task *asynq.Task) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name()) //nolint:errcheck // it has been renamed, unless the task failed
+	defer os.Remove(file.Name()) //nolint:errcheck // the file has been renamed, unless the task failed
 	defer file.Close()
 	buffer := bufio.NewWriter(file)
 	lines := json.NewEncoder(buffer)

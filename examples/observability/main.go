@@ -49,7 +49,7 @@ func observe(tracers trace.TracerProvider, metrics prometheus.Registerer) (*http
 	}
 
 	connections := http.DefaultTransport.(*http.Transport).Clone()
-	connections.MaxIdleConnsPerHost = 64 // as many as there are concurrent callers
+	connections.MaxIdleConnsPerHost = 64 // enough for 64 concurrent callers
 
 	var transport http.RoundTripper = connections
 	transport = promhttp.InstrumentRoundTripperCounter(requests, transport)

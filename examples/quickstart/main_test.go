@@ -20,7 +20,7 @@ func TestClosedPipe(t *testing.T)  { clitest.TestClosedPipe(t) }
 func TestInterrupt(t *testing.T)   { clitest.TestInterrupt(t, "quickstart") }
 
 func TestFakeServer(t *testing.T) {
-	// The sample id is used also if a mail id is set.
+	// The sample id is used even if a mail id is set.
 	stdout, stderr, status := clitest.Run(t, []string{"MSGPUSH_MAIL_ID=7"})
 	assert.Zero(t, status)
 	assert.Regexp(t, `^quickstart: using a fake server at .*\n$`, stderr)

@@ -25,7 +25,7 @@ records, the errors, and a table of the rules. The page loads nothing from
 elsewhere.
 `
 
-// maxDays is the number of days that fit side by side as bars.
+// maxDays is the maximum number of days that fit side by side as bars.
 const maxDays = 366
 
 // settings are the values of the flags.

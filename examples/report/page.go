@@ -59,8 +59,8 @@ func (r *report) dayChart(counts func(day) []int) (chart, error) {
 	return newChart(r.Days, series, seriesColors)
 }
 
-// ErrorResults returns the match results of records with an error, with the
-// number of errors as their records.
+// ErrorResults returns the match results of records with an error, with Records
+// set to the number of errors.
 func (r *report) ErrorResults() []result {
 	var results []result
 	for i, result := range r.Results {

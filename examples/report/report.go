@@ -44,7 +44,7 @@ type day struct {
 }
 
 // A worstDay is the day with the most errors, the newest of several such days,
-// with the rule and the message that most of the errors have.
+// with the most frequent rule and message of its errors.
 type worstDay struct {
 	day
 	RuleID      int64
@@ -116,8 +116,8 @@ func (r *report) dayIndex(date time.Time) (int, bool) {
 	return slices.BinarySearchFunc(r.Days, date, func(d day, date time.Time) int { return d.Date.Compare(date) })
 }
 
-// addResults assigns a colour to each match result of the days. It returns the
-// index in r.Results by code.
+// addResults fills r.Results, assigns a colour to each match result of the days,
+// and returns the index in r.Results by code.
 func (r *report) addResults(t *tally) map[int]int {
 	index := map[int]int{}
 	for key := range t.records {
@@ -147,7 +147,7 @@ func (r *report) addResults(t *tally) map[int]int {
 	return index
 }
 
-// addRules returns the index in r.Rules by rule id.
+// addRules fills r.Rules and returns the index in r.Rules by rule id.
 func (r *report) addRules(listed []msgpush.ForwardRule, t *tally) map[int64]int {
 	index := map[int64]int{}
 	add := func(of msgpush.ForwardRule, isListed bool) {

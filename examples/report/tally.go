@@ -15,8 +15,8 @@ type tally struct {
 
 	newest      time.Time            // the newest day, zero without records
 	last        map[int64]time.Time  // by rule
-	ruleNames   map[int64]namedSince // by rule
-	resultNames map[int]namedSince   // by match result
+	ruleNames   map[int64]latestName // by rule
+	resultNames map[int]latestName   // by match result
 
 	unreadable        int // records without a readable time
 	unreadableExample msgpush.DateTime
@@ -34,8 +34,8 @@ type errorKey struct {
 	text string
 }
 
-// A namedSince is the name in the newest record. Names may change over time.
-type namedSince struct {
+// A latestName is the name in the newest record, since names may change.
+type latestName struct {
 	name string
 	time time.Time
 }
@@ -45,8 +45,8 @@ func newTally() *tally {
 		records:     map[recordKey]int{},
 		errors:      map[errorKey]int{},
 		last:        map[int64]time.Time{},
-		ruleNames:   map[int64]namedSince{},
-		resultNames: map[int]namedSince{},
+		ruleNames:   map[int64]latestName{},
+		resultNames: map[int]latestName{},
 	}
 }
 
@@ -91,10 +91,10 @@ func (t *tally) add(record msgpush.ForwardLog, zone *time.Location) {
 		t.last[record.RuleID] = when
 	}
 	if when.After(t.ruleNames[record.RuleID].time) {
-		t.ruleNames[record.RuleID] = namedSince{record.RuleName, when}
+		t.ruleNames[record.RuleID] = latestName{record.RuleName, when}
 	}
 	if when.After(t.resultNames[record.MatchResult].time) {
-		t.resultNames[record.MatchResult] = namedSince{record.MatchResultName, when}
+		t.resultNames[record.MatchResult] = latestName{record.MatchResultName, when}
 	}
 }
 

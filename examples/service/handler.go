@@ -24,7 +24,8 @@ type pushService interface {
 	ForwardLogAll(context.Context, msgpush.ForwardLogRequest, ...msgpush.ListOption) iter.Seq2[msgpush.ForwardLog, error]
 }
 
-// maxRecords limits the records of a response. More reports that there are more.
+// maxRecords is the maximum number of records in a response. The field More reports
+// whether there are more.
 const maxRecords = 1000
 
 type rulesResponse struct {
@@ -46,7 +47,7 @@ type errorResponse struct {
 	RequestID string `json:"requestId"`
 }
 
-// An httpError is an error of the request.
+// An httpError is an error with an HTTP status, such as 400.
 type httpError struct {
 	status int
 	text   string
@@ -147,7 +148,8 @@ func (h *handler) failures(ctx context.Context, r *http.Request) (any, error) {
 	return response, nil
 }
 
-// fail writes an error response. Only the log has the details: they may reveal internals.
+// fail writes an error response. The details are only logged, since they may reveal
+// internals.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		h.logger.InfoContext(r.Context(), "the client closed the connection", "error", err)

@@ -30,7 +30,7 @@ const about = `Service is an HTTP server:
 
 Every response is JSON. The program logs JSON to standard error, one object per
 line. An interrupt or SIGTERM shuts the server down: it accepts no more requests
-and completes those in progress. That is a success.
+and completes those in progress.
 `
 
 const (
@@ -44,7 +44,7 @@ const (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "`ADDRESS` to listen on")
 	timeout := flag.Duration("timeout", 10*time.Second, "timeout of a request, more than 0s")
-	cli.Parse("service", about)
+	cli.ParseServer("service", about)
 	if *timeout <= 0 {
 		cli.UsageError("-timeout must be more than 0s")
 	}

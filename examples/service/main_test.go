@@ -26,7 +26,12 @@ import (
 func TestMain(m *testing.M) { clitest.Main(m, main) }
 
 func TestUsage(t *testing.T) {
-	clitest.TestUsage(t, "service", []string{"-addr ADDRESS", "/readyz"}, []string{"-timeout", "0s"}, []string{"-timeout", "10"})
+	clitest.TestUsage(t, "service", []string{"-addr ADDRESS", "/readyz", "0 if interrupted"}, []string{"-timeout", "0s"}, []string{"-timeout", "10"})
+}
+
+func TestInterruptedServerHasOneExitStatus(t *testing.T) {
+	_, stderr, _ := clitest.Run(t, nil, "-h")
+	assert.NotContains(t, stderr, "130")
 }
 
 func TestSettings(t *testing.T) { clitest.TestSettings(t, "service") }

@@ -15,7 +15,7 @@ const (
 type readiness struct {
 	check func(context.Context) error
 
-	lock    chan struct{} // a mutex whose wait ends with a context
+	lock    chan struct{} // a mutex; waiting for it ends with the context
 	checked time.Time
 	err     error
 }

@@ -40,13 +40,12 @@ func newFollower(list func(context.Context, int) (*msgpush.Page[msgpush.ForwardL
 }
 
 // poll returns the new records, sorted by id. It reads pages until one has no new record.
-// If it finds enough records before, or has read maxPages, it treats all older records
-// as seen, and all is false. A failed poll marks no
-// record as seen.
-func (f *follower) poll(ctx context.Context, enough int) (fresh []msgpush.ForwardLog, all bool, err error) {
+// If it finds limit records earlier, or has read maxPages, it treats all older records as
+// seen, and complete is false. A failed poll marks no record as seen.
+func (f *follower) poll(ctx context.Context, limit int) (fresh []msgpush.ForwardLog, complete bool, err error) {
 	page, number, err := f.newestPage(ctx)
 	found := make(map[int64]struct{})
-	lowest := int64(math.MaxInt64) // id that was read
+	lowest := int64(math.MaxInt64) // id on the pages read
 	for pages := 1; ; pages++ {
 		if err != nil {
 			return nil, false, err
@@ -67,10 +66,10 @@ func (f *follower) poll(ctx context.Context, enough int) (fresh []msgpush.Forwar
 		}
 		atEnd := next == 0 || !f.oldestFirst && 0 < page.Pages && page.Pages < next
 		if atEnd || len(fresh) == before {
-			all = true
+			complete = true
 			break
 		}
-		if pages == maxPages || len(fresh) >= enough {
+		if pages == maxPages || len(fresh) >= limit {
 			f.floor = max(f.floor, lowest) // the records on the other pages are older
 			break
 		}
@@ -79,7 +78,7 @@ func (f *follower) poll(ctx context.Context, enough int) (fresh []msgpush.Forwar
 	}
 	slices.SortFunc(fresh, func(a, b msgpush.ForwardLog) int { return cmp.Compare(a.ID, b.ID) })
 	f.remember(found)
-	return fresh, all, nil
+	return fresh, complete, nil
 }
 
 // newestPage returns the page where new records are inserted, and its number.

@@ -53,9 +53,9 @@ func reversed(ids []int64) []int64 {
 	return ids
 }
 
-func poll(t *testing.T, f *follower, enough int) []int64 {
+func poll(t *testing.T, f *follower, limit int) []int64 {
 	t.Helper()
-	fresh, _, err := f.poll(t.Context(), enough)
+	fresh, _, err := f.poll(t.Context(), limit)
 	require.NoError(t, err)
 	var ids []int64
 	for _, record := range fresh {
@@ -144,16 +144,16 @@ func TestPagesOfAPollAreLimited(t *testing.T) {
 	f := newFollower(l.page)
 	poll(t, f, 1)
 	l.ids, l.requests = reversed(numbers(1, 2*maxPages*pageSize)), 0
-	fresh, all, err := f.poll(t.Context(), math.MaxInt)
+	fresh, complete, err := f.poll(t.Context(), math.MaxInt)
 	require.NoError(t, err)
-	assert.False(t, all)
+	assert.False(t, complete)
 	assert.Len(t, fresh, maxPages*pageSize)
 	assert.LessOrEqual(t, l.requests, maxPages+1, "and one request to find the order")
 	assert.Len(t, f.seen, maxSeen)
 
 	l.ids = reversed(numbers(1, 2*maxPages*pageSize+1))
-	fresh, all, err = f.poll(t.Context(), math.MaxInt)
+	fresh, complete, err = f.poll(t.Context(), math.MaxInt)
 	require.NoError(t, err)
-	assert.True(t, all)
+	assert.True(t, complete)
 	assert.Len(t, fresh, 1, "skipped records stay skipped")
 }

@@ -22,7 +22,7 @@ printed as "-". The records of one poll are sorted by id. On a terminal, records
 with an error are red unless NO_COLOR is set.
 
 If the first poll fails, or if the access key is rejected, the program ends.
-Other failures are an outage: the program reports its begin and end on standard
+Other failures are an outage: the program reports its start and end on standard
 error, and polls less often meanwhile, down to once a minute.
 
 The fake server adds a record every second.

@@ -24,15 +24,15 @@ const (
 
 // A watcher polls for new records and prints them.
 type watcher struct {
-	poll     func(ctx context.Context, enough int) (fresh []msgpush.ForwardLog, all bool, err error)
+	poll     func(ctx context.Context, limit int) (fresh []msgpush.ForwardLog, complete bool, err error)
 	interval time.Duration
 	last     int // number of records to begin with
 	stdout   io.Writer
 	failure  *color.Color // of records with an error
 }
 
-// run prints records until the context ends, a first poll fails or the access key is
-// rejected.
+// run prints records until the context ends, the first poll fails, writing fails or the
+// access key is rejected.
 func (w *watcher) run(ctx context.Context) error {
 	fresh, _, err := w.poll(ctx, max(1, w.last))
 	if err != nil {
@@ -44,7 +44,7 @@ func (w *watcher) run(ctx context.Context) error {
 	var began time.Time // of the outage
 	failures := 0       // since then
 	for wait := w.interval; pause(ctx, wait); {
-		fresh, all, err := w.poll(ctx, math.MaxInt)
+		fresh, complete, err := w.poll(ctx, math.MaxInt)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -63,7 +63,7 @@ func (w *watcher) run(ctx context.Context) error {
 			log.Printf("the outage ended after %v", time.Since(began).Round(time.Second))
 		}
 		failures, wait = 0, w.interval
-		if !all {
+		if !complete {
 			log.Printf("more than %d pages are new: older records are skipped", maxPages)
 		}
 		if err := w.print(fresh); err != nil {
@@ -89,7 +89,7 @@ func backoff(interval time.Duration, failures int, err error) time.Duration {
 	return max(wait, interval)
 }
 
-// pause waits for d. It reports false if the context ends before.
+// pause waits for d. It reports false if the context ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -127,8 +127,8 @@ func TestLastRecordsArePrintedFirst(t *testing.T) {
 			defer cancel()
 			var stdout bytes.Buffer
 			w := watcher{interval: time.Hour, last: last, stdout: &stdout, failure: color.New()}
-			w.poll = func(_ context.Context, enough int) ([]msgpush.ForwardLog, bool, error) {
-				assert.Equal(t, max(1, last), enough)
+			w.poll = func(_ context.Context, limit int) ([]msgpush.ForwardLog, bool, error) {
+				assert.Equal(t, max(1, last), limit)
 				return []msgpush.ForwardLog{{ID: 1}, {ID: 2}, {ID: 3}, {ID: 4}}, true, nil
 			}
 			require.Error(t, w.run(ctx))

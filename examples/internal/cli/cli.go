@@ -27,24 +27,37 @@ Environment:
   MSGPUSH_BASE_URL    base URL of the service
   MSGPUSH_ACCESS_KEY  access key
 With neither set, the program uses a fake server with sample records.
+`
 
+const exitStatus = `
 Exit status: 0 on success, 1 on failure, 2 if an argument is invalid, 130 if
 interrupted. If standard output is a closed pipe, SIGPIPE ends the program
 without a message.
 `
 
+const serverExitStatus = `
+Exit status: 0 if interrupted, 1 on failure, 2 if an argument is invalid.
+`
+
 // ErrInterrupted is the error of a program that was interrupted.
 var ErrInterrupted = errors.New("interrupted")
 
-// Parse parses the flags. The usage text is about, the environment and the flags; it
-// goes to standard error. As usual with package flag, -h ends the program with status
-// 0, and an invalid argument with status 2.
-func Parse(name, about string) {
+// Parse parses the flags. The usage text consists of the text about, the environment,
+// the exit status and the flags. It is written to standard error. As usual with package
+// flag, -h ends the program with status 0, and an invalid argument with status 2.
+func Parse(name, about string) { parse(name, about+environment+exitStatus) }
+
+// ParseServer is Parse for a program that runs until it is interrupted.
+func ParseServer(name, about string) { parse(name, about+environment+serverExitStatus) }
+
+func parse(name, text string) {
 	log.SetFlags(0)
 	log.SetPrefix(name + ": ")
 	flags := flag.CommandLine
 	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "usage: %s [flags]\n\n%s%s\n", name, about, environment)
+		synopsis := name
+		flags.VisitAll(func(*flag.Flag) { synopsis = name + " [flags]" })
+		fmt.Fprintf(flags.Output(), "usage: %s\n\n%s\n", synopsis, text)
 		flags.PrintDefaults()
 	}
 	flag.Parse()
@@ -80,14 +93,14 @@ func Run(run func(context.Context) error) {
 	}
 }
 
-// An Account is an account of the service.
+// An Account holds the settings of an account.
 type Account struct {
 	BaseURL, AccessKey string
 	Fake               *msgpushtest.Server // nil for a real service
 }
 
 // OpenAccount returns the account that the environment sets. With no settings, it
-// starts a fake server with records and logs that.
+// starts a fake server with records and logs its URL.
 func OpenAccount(getenv func(string) string, records msgpushtest.Records) (*Account, error) {
 	a := &Account{BaseURL: getenv("MSGPUSH_BASE_URL"), AccessKey: getenv("MSGPUSH_ACCESS_KEY")}
 	switch {
@@ -112,7 +125,8 @@ func (a *Account) Close() {
 }
 
 // KeyRejected reports whether err is the rejection of the access key. The API document
-// shows no code for it, so this one is of the fake server: add the codes of your service.
+// shows no code for it, so the code of the fake server is used: add the codes of your
+// service.
 func KeyRejected(err error) bool {
 	apiErr, ok := errors.AsType[*msgpush.APIError](err)
 	return ok && (apiErr.HTTPStatus == http.StatusUnauthorized || apiErr.Code == msgpushtest.CodeAccessKey)
