@@ -18,16 +18,16 @@ import (
 
 // BenchmarkCPU is for CPU profiles: go test -bench 'CPU/page_of_50/msgpush$' -cpuprofile cpu.out
 func BenchmarkCPU(b *testing.B) {
-	for _, s := range append(subjects, withoutDeadline) {
+	for _, w := range append(workloads, withoutDeadline) {
 		for _, c := range clients() {
-			b.Run(s.name+"/"+strings.ReplaceAll(c.name, "/", " "), func(b *testing.B) {
-				service, err := s.service()
+			b.Run(w.name+"/"+strings.ReplaceAll(c.name, "/", " "), func(b *testing.B) {
+				service, err := w.service()
 				require.NoError(b, err)
-				call, err := c.new("http://service.example.com", service)
+				a, err := c.new("http://service.example.com", service)
 				require.NoError(b, err)
 				b.ReportAllocs()
 				for b.Loop() {
-					require.NoError(b, s.call(call))
+					require.NoError(b, w.call(a))
 				}
 			})
 		}
@@ -36,7 +36,7 @@ func BenchmarkCPU(b *testing.B) {
 
 // A requestRecorder records requests and passes them to a service.
 type requestRecorder struct {
-	service  *service
+	service  *fakeService
 	requests []request
 }
 
@@ -67,19 +67,19 @@ func (r *requestRecorder) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestClientsSendAndDecodeTheSame(t *testing.T) {
 	for _, c := range clients() {
 		t.Run(c.name, func(t *testing.T) {
-			service, err := newService(2, 50, 0)
+			service, err := newFakeService(2, 50, 0)
 			require.NoError(t, err)
 			recorder := &requestRecorder{service: service}
-			call, err := c.new("http://service.example.com", recorder)
+			a, err := c.new("http://service.example.com", recorder)
 			require.NoError(t, err)
 
-			mail, err := call.mail(ctx, "5")
+			mail, err := a.mail(ctx, "5")
 			require.NoError(t, err)
 			var want msgpush.Envelope[msgpush.MailChannel]
 			require.NoError(t, json.Unmarshal(service.mail, &want))
 			assert.Equal(t, want.Data, *mail)
 
-			p, err := call.page(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 1, PageSize: 50}})
+			p, err := a.page(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 1, PageSize: 50}})
 			require.NoError(t, err)
 			assert.Equal(t, page{PageNum: 1, PageSize: 50, Total: 100, Pages: 2, List: records(50)}, *p)
 
@@ -100,9 +100,9 @@ func TestClientsSendAndDecodeTheSame(t *testing.T) {
 
 func TestClientsReturnErrorResponses(t *testing.T) {
 	for _, c := range clients() {
-		call, err := c.new("http://service.example.com", canned{200, []byte(`{"code":500,"msg":"no"}`)})
+		a, err := c.new("http://service.example.com", canned{200, []byte(`{"code":500,"msg":"no"}`)})
 		require.NoError(t, err)
-		_, err = call.mail(ctx, "5")
+		_, err = a.mail(ctx, "5")
 		assert.ErrorContains(t, err, "500", c.name)
 	}
 }
@@ -110,7 +110,7 @@ func TestClientsReturnErrorResponses(t *testing.T) {
 func TestRunWritesTablesAndPlots(t *testing.T) {
 	dir := t.TempDir()
 	var out strings.Builder
-	quick := times{rounds: 2, duration: time.Microsecond, calls: 64, iterationPages: 3, delay: time.Microsecond, memoryPages: 2, growthPages: []int{1, 2}}
+	quick := config{rounds: 2, duration: time.Microsecond, calls: 64, iterationPages: 3, delay: time.Microsecond, memoryPages: 2, growthPages: []int{1, 2}}
 	require.NoError(t, run(quick, dir, &out))
 
 	tables := out.String()
@@ -134,9 +134,9 @@ func TestRunWritesTablesAndPlots(t *testing.T) {
 }
 
 func TestMissingRecordsAreReported(t *testing.T) {
-	service, err := newService(3, 10, 0)
+	service, err := newFakeService(3, 10, 0)
 	require.NoError(t, err)
-	short, err := newService(2, 10, 0)
+	short, err := newFakeService(2, 10, 0)
 	require.NoError(t, err)
 	for _, it := range iterators() {
 		iterate, err := it.new(short)

@@ -15,38 +15,38 @@ import (
 	"example.com/msgpush"
 )
 
-// A subject is a kind of call to measure.
-type subject struct {
+// A workload is a kind of call to measure.
+type workload struct {
 	name       string
 	pageSize   int // 0 for the mail channel detail
 	weight     int // approximate cost, in mail channel details
 	noDeadline bool
 }
 
-var subjects = []subject{
+var workloads = []workload{
 	{name: "mail detail", weight: 1},
 	{name: "page of 50", pageSize: 50, weight: 5},
 	{name: "page of 1,000", pageSize: 1000, weight: 40},
 }
 
 // withoutDeadline is a call to which only msgpush applies a timeout.
-var withoutDeadline = subject{name: "mail detail, without a deadline", noDeadline: true}
+var withoutDeadline = workload{name: "mail detail, without a deadline", noDeadline: true}
 
-func (s subject) service() (*service, error) { return newService(1, max(1, s.pageSize), 0) }
+func (w workload) service() (*fakeService, error) { return newFakeService(1, max(1, w.pageSize), 0) }
 
-// callTimeout is the timeout that a service would set for a call.
+// callTimeout is the timeout that a program would set for a call.
 const callTimeout = 10 * time.Second
 
 // call makes the call once and checks that the response is complete.
-func (s subject) call(c caller) error {
+func (w workload) call(a api) error {
 	ctx := context.Background()
-	if !s.noDeadline {
+	if !w.noDeadline {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 	}
-	if s.pageSize == 0 {
-		m, err := c.mail(ctx, "5")
+	if w.pageSize == 0 {
+		m, err := a.mail(ctx, "5")
 		if err != nil {
 			return err
 		}
@@ -55,39 +55,39 @@ func (s subject) call(c caller) error {
 		}
 		return nil
 	}
-	p, err := c.page(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 1, PageSize: s.pageSize}})
+	p, err := a.page(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 1, PageSize: w.pageSize}})
 	if err != nil {
 		return err
 	}
-	if len(p.List) != s.pageSize || p.List[len(p.List)-1].ID == 0 {
-		return fmt.Errorf("the page has %d of %d records", len(p.List), s.pageSize)
+	if len(p.List) != w.pageSize || p.List[len(p.List)-1].ID == 0 {
+		return fmt.Errorf("the page has %d of %d records", len(p.List), w.pageSize)
 	}
 	return nil
 }
 
-// times sets the size of the measurements.
-type times struct {
+// A config sets the size of the measurements.
+type config struct {
 	rounds         int
 	duration       time.Duration // approximate time of one CPU measurement
-	calls          int           // of mail channel details by many callers; fewer of pages
+	calls          int           // calls of mail detail with many callers; divided by the weight for pages
 	iterationPages int           // pages of the iteration experiment
 	delay          time.Duration // of each page of the iteration experiment
 	memoryPages    int           // pages of 1,000 records of the memory experiment
-	growthPages    []int         // pages of each growth experiment, ascending; a measurement reads at least the last number
+	growthPages    []int         // pages of each growth experiment, ascending; each measurement reads at least as many pages as the last element
 }
 
 // cpu compares the CPU time and the allocations of calls to a service in memory.
-func cpu(s subject, t times) (*experiment, error) {
+func cpu(w workload, cfg config) (*experiment, error) {
 	e := &experiment{
-		title:   "CPU: " + s.name,
+		title:   "CPU: " + w.name,
 		metrics: []metric{{"time", duration}, {"bytes", kilobytes}, {"allocations", number}},
 	}
-	service, err := s.service()
+	service, err := w.service()
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range clients() {
-		call, err := c.new("http://service.example.com", service)
+		a, err := c.new("http://service.example.com", service)
 		if err != nil {
 			return nil, err
 		}
@@ -95,8 +95,8 @@ func cpu(s subject, t times) (*experiment, error) {
 		e.entries = append(e.entries, &entry{name: c.name, run: func() (measurement, error) {
 			if n == 0 {
 				start := time.Now()
-				for ; time.Since(start) < t.duration; n++ {
-					if err := s.call(call); err != nil {
+				for ; time.Since(start) < cfg.duration; n++ {
+					if err := w.call(a); err != nil {
 						return nil, err
 					}
 				}
@@ -106,7 +106,7 @@ func cpu(s subject, t times) (*experiment, error) {
 			runtime.ReadMemStats(&before)
 			start := time.Now()
 			for range n {
-				if err := s.call(call); err != nil {
+				if err := w.call(a); err != nil {
 					return nil, err
 				}
 			}
@@ -123,17 +123,17 @@ func cpu(s subject, t times) (*experiment, error) {
 }
 
 // loopback compares concurrent calls over TCP.
-func loopback(s subject, callers int, t times) (*experiment, error) {
+func loopback(w workload, callers int, cfg config) (*experiment, error) {
 	e := &experiment{
-		title:   fmt.Sprintf("Loopback: %s, 1 caller", s.name),
+		title:   fmt.Sprintf("Loopback: %s, 1 caller", w.name),
 		metrics: []metric{{"calls per second", number}, {"p50", duration}, {"p99", duration}, {"dials", number}},
 	}
-	calls := t.calls / s.weight / 4
+	calls := cfg.calls / w.weight / 4
 	if callers > 1 {
 		calls *= 4 // takes about the same time
-		e.title = fmt.Sprintf("Loopback: %s, %d callers", s.name, callers)
+		e.title = fmt.Sprintf("Loopback: %s, %d callers", w.name, callers)
 	}
-	service, err := s.service()
+	service, err := w.service()
 	if err != nil {
 		return nil, err
 	}
@@ -150,11 +150,11 @@ func loopback(s subject, callers int, t times) (*experiment, error) {
 				},
 			}
 			defer transport.CloseIdleConnections()
-			call, err := c.new(server.URL, transport)
+			a, err := c.new(server.URL, transport)
 			if err != nil {
 				return nil, err
 			}
-			do := func() error { return s.call(call) }
+			do := func() error { return w.call(a) }
 			if _, _, err := runConcurrently(callers, callers, do); err != nil { // to connect
 				return nil, err
 			}

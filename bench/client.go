@@ -18,8 +18,8 @@ const (
 	forwardLogPath = "/api/open/forwardLog/list"
 )
 
-// A page is a page of rule trigger records without the methods of
-// [msgpush.Page], so that every client decodes the same fields.
+// A page is a page of trigger records without the methods of [msgpush.Page], so
+// that no client pays for UnmarshalJSON.
 type page msgpush.Page[msgpush.ForwardLog]
 
 // A mailQuery is the query of a mail channel detail.
@@ -27,17 +27,17 @@ type mailQuery struct {
 	MailID string `url:"mailId"`
 }
 
-// A caller makes the calls to measure.
-type caller struct {
+// An api makes the calls to measure.
+type api struct {
 	mail func(ctx context.Context, id string) (*msgpush.MailChannel, error)
 	page func(ctx context.Context, r msgpush.ForwardLogRequest) (*page, error)
 }
 
-// A client is a client of the service, made as its users would make it.
+// A client makes an api with one package, as users of that package would.
 type client struct {
 	name      string
 	isMsgpush bool
-	new       func(baseURL string, transport http.RoundTripper) (caller, error)
+	new       func(baseURL string, transport http.RoundTripper) (api, error)
 }
 
 const (
@@ -69,13 +69,13 @@ func newMsgpushClient(baseURL string, transport http.RoundTripper, opts ...msgpu
 	return msgpush.NewClient(baseURL, accessKey, opts...)
 }
 
-func msgpushClient(opts ...msgpush.Option) func(string, http.RoundTripper) (caller, error) {
-	return func(baseURL string, transport http.RoundTripper) (caller, error) {
+func msgpushClient(opts ...msgpush.Option) func(string, http.RoundTripper) (api, error) {
+	return func(baseURL string, transport http.RoundTripper) (api, error) {
 		client, err := newMsgpushClient(baseURL, transport, opts...)
 		if err != nil {
-			return caller{}, err
+			return api{}, err
 		}
-		return caller{
+		return api{
 			mail: client.MailDetail,
 			page: func(ctx context.Context, r msgpush.ForwardLogRequest) (*page, error) {
 				p, err := client.ForwardLogList(ctx, r)
@@ -86,15 +86,15 @@ func msgpushClient(opts ...msgpush.Option) func(string, http.RoundTripper) (call
 }
 
 // A doFunc sends a request and decodes the response into v, as the methods of a
-// client do. A GET has a query, a POST has a body.
+// client do. A GET has a query, and a POST has a body.
 type doFunc func(ctx context.Context, method, path string, query, body, v any) error
 
-// envelopeClient returns a function that makes a caller, which decodes a response
+// envelopeClient returns a function that makes an api, which decodes a response
 // into the envelope and then checks the code.
-func envelopeClient(newDo func(string, http.RoundTripper) (doFunc, error)) func(string, http.RoundTripper) (caller, error) {
-	return func(baseURL string, transport http.RoundTripper) (caller, error) {
+func envelopeClient(newDo func(string, http.RoundTripper) (doFunc, error)) func(string, http.RoundTripper) (api, error) {
+	return func(baseURL string, transport http.RoundTripper) (api, error) {
 		do, err := newDo(baseURL, transport)
-		return caller{
+		return api{
 			mail: func(ctx context.Context, id string) (*msgpush.MailChannel, error) {
 				var env msgpush.Envelope[msgpush.MailChannel]
 				if err := do(ctx, http.MethodGet, mailDetailPath, mailQuery{id}, nil, &env); err != nil {
@@ -115,9 +115,9 @@ func envelopeClient(newDo func(string, http.RoundTripper) (doFunc, error)) func(
 
 // newTwice is like the baseline, but decodes the envelope first, checks its code,
 // and then decodes its data.
-func newTwice(baseURL string, transport http.RoundTripper) (caller, error) {
+func newTwice(baseURL string, transport http.RoundTripper) (api, error) {
 	do, err := newBaseline(baseURL, transport)
-	return caller{
+	return api{
 		mail: func(ctx context.Context, id string) (*msgpush.MailChannel, error) {
 			return decodeTwice[msgpush.MailChannel](ctx, do, http.MethodGet, mailDetailPath, mailQuery{id}, nil)
 		},

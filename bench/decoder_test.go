@@ -117,7 +117,7 @@ func TestDecodersReturnTheSame(t *testing.T) {
 func TestResultsOutliveTheResponse(t *testing.T) {
 	for decoder, unmarshal := range decoders {
 		t.Run(decoder, func(t *testing.T) {
-			service, err := newService(2, 50, 0)
+			service, err := newFakeService(2, 50, 0)
 			require.NoError(t, err)
 			client, err := newMsgpushClient("http://service.example.com", service, msgpush.WithUnmarshal(unmarshal))
 			require.NoError(t, err)

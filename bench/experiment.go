@@ -36,7 +36,7 @@ type experiment struct {
 }
 
 // round measures every entry once. Each round begins with another entry, so
-// that no entry always follows the same one.
+// that no entry is always the first.
 func (e *experiment) round(n int) error {
 	var group errgroup.Group
 	if !e.concurrent {

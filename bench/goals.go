@@ -54,13 +54,13 @@ func (s *suite) goals() []goal {
 	}
 	goals = append(goals,
 		goal{"page of 50: time of the fastest other client relative to msgpush", true, 1, slices.Min(others)},
-		goal{"page of 50: time of envelope first, data second relative to msgpush", true, 1.5, compare(page, nameTwice, "time", nameMsgpush)},
+		goal{`page of 50: time of "envelope first, data second" relative to msgpush`, true, 1.5, compare(page, nameTwice, "time", nameMsgpush)},
 		goal{"page of 50: time with the fastest decoder relative to the default decoder", false, 0.40,
 			min(compare(page, nameSonic, "time", nameMsgpush), compare(page, nameGoccy, "time", nameMsgpush))},
 	)
-	minCalls := []float64{0.90, 1, 1} // by subject; the first has the most noise
+	minCalls := []float64{0.90, 1, 1} // by workload; the first has the most noise
 	for i, many := range s.many {
-		prefix := fmt.Sprintf("%d callers, %s: ", manyCallers, subjects[i].name)
+		prefix := fmt.Sprintf("%d callers, %s: ", manyCallers, workloads[i].name)
 		goals = append(goals,
 			goal{prefix + "calls per second relative to baseline", true, minCalls[i], compare(many, nameMsgpush, "calls per second", nameBaseline)},
 			goal{prefix + "p99 relative to baseline", false, 1.10, compare(many, nameMsgpush, "p99", nameBaseline)},

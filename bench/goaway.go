@@ -18,16 +18,16 @@ const (
 	goawayRequests = 100 // on one connection
 )
 
-// goaway compares calls through an HTTP/2 gateway that replaces each connection
-// after 100 requests, as nginx does.
-func goaway(t times) (*experiment, error) {
-	s := subjects[0]
-	service, err := s.service()
+// goaway compares calls through an HTTP/2 gateway that closes each connection
+// gracefully after 100 requests, as nginx does with keepalive_requests 100.
+func goaway(cfg config) (*experiment, error) {
+	w := workloads[0]
+	service, err := w.service()
 	if err != nil {
 		return nil, err
 	}
 	e := &experiment{
-		title:   fmt.Sprintf("HTTP/2 with GOAWAY every %d requests: %s, %d callers", goawayRequests, s.name, goawayCallers),
+		title:   fmt.Sprintf("HTTP/2 with GOAWAY every %d requests: %s, %d callers", goawayRequests, w.name, goawayCallers),
 		metrics: []metric{{"calls per second", number}, {"p50", duration}, {"p99", duration}},
 	}
 	for _, c := range clients() {
@@ -43,11 +43,11 @@ func goaway(t times) (*experiment, error) {
 			transport := &http.Transport{Protocols: new(http.Protocols)}
 			transport.Protocols.SetUnencryptedHTTP2(true)
 			defer transport.CloseIdleConnections()
-			call, err := c.new("http://"+gateway.listener.Addr().String(), transport)
+			a, err := c.new("http://"+gateway.listener.Addr().String(), transport)
 			if err != nil {
 				return nil, err
 			}
-			latencies, elapsed, err := runConcurrently(goawayCallers, t.calls, func() error { return s.call(call) })
+			latencies, elapsed, err := runConcurrently(goawayCallers, cfg.calls, func() error { return w.call(a) })
 			if err != nil {
 				return nil, err
 			}
@@ -61,7 +61,7 @@ func goaway(t times) (*experiment, error) {
 	return e, nil
 }
 
-// A gateway is an HTTP/2 server that sends every request the same response.
+// A gateway is an HTTP/2 server that sends the same response to every request.
 // net/http's server cannot be used: it still processes streams that were opened
 // before the client has read the GOAWAY frame.
 type gateway struct {
@@ -100,7 +100,7 @@ func (g *gateway) close() {
 }
 
 // serve responds to the first requests of a connection, sends GOAWAY and ignores
-// what follows.
+// later requests.
 func (g *gateway) serve(conn net.Conn) {
 	stop := context.AfterFunc(g.ctx, func() { conn.Close() })
 	defer stop()

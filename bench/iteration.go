@@ -16,7 +16,7 @@ type iterateFunc func() iter.Seq2[msgpush.ForwardLog, error]
 // An iterator is a way to iterate over a list.
 type iterator struct {
 	name string
-	new  func(*service) (iterateFunc, error)
+	new  func(*fakeService) (iterateFunc, error)
 }
 
 const (
@@ -27,13 +27,13 @@ const (
 // pageLoop fetches one page after another until the last, as users of a client
 // without iterators do.
 func pageLoop(c client) iterator {
-	return iterator{c.name, func(s *service) (iterateFunc, error) {
-		call, err := c.new("http://service.example.com", s)
+	return iterator{c.name, func(s *fakeService) (iterateFunc, error) {
+		a, err := c.new("http://service.example.com", s)
 		return func() iter.Seq2[msgpush.ForwardLog, error] {
 			return func(yield func(msgpush.ForwardLog, error) bool) {
 				r := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 1, PageSize: s.pageSize}}
 				for {
-					p, err := call.page(context.Background(), r)
+					p, err := a.page(context.Background(), r)
 					if err != nil {
 						yield(msgpush.ForwardLog{}, err)
 						return
@@ -55,7 +55,7 @@ func pageLoop(c client) iterator {
 
 // msgpushIterator iterates with a [msgpush.Lister].
 func msgpushIterator(name string, id func(msgpush.ForwardLog) int64, opts ...msgpush.ListOption) iterator {
-	return iterator{name, func(s *service) (iterateFunc, error) {
+	return iterator{name, func(s *fakeService) (iterateFunc, error) {
 		client, err := newMsgpushClient("http://service.example.com", s)
 		fetch := func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
 			return client.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: r})
@@ -75,7 +75,7 @@ func prefetchIterator(n int) iterator {
 
 func prefetchName(n int) string { return fmt.Sprintf("msgpush, Prefetch(%d)", n) }
 
-// iterators returns the iterators that are compared with a slow service.
+// iterators returns the iterators that are compared on a slow service.
 func iterators() []iterator {
 	var all []iterator
 	for _, c := range clients() {
@@ -90,13 +90,13 @@ func iterators() []iterator {
 }
 
 // iteration compares iterations over the list of a service that delays each page.
-func iteration(t times) (*experiment, error) {
+func iteration(cfg config) (*experiment, error) {
 	e := &experiment{
-		title:      fmt.Sprintf("Iteration: %d × 50 records, %v per page", t.iterationPages, t.delay),
+		title:      fmt.Sprintf("Iteration: %d × 50 records, %v per page", cfg.iterationPages, cfg.delay),
 		metrics:    []metric{{"time", duration}},
 		concurrent: true,
 	}
-	s, err := newService(t.iterationPages, 50, t.delay)
+	s, err := newFakeService(cfg.iterationPages, 50, cfg.delay)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func iteration(t times) (*experiment, error) {
 }
 
 // add adds an entry for each iterator.
-func (e *experiment) add(s *service, iterators []iterator, measure func(*service, iterateFunc) (measurement, error)) error {
+func (e *experiment) add(s *fakeService, iterators []iterator, measure func(*fakeService, iterateFunc) (measurement, error)) error {
 	for _, it := range iterators {
 		iterate, err := it.new(s)
 		if err != nil {
@@ -118,7 +118,7 @@ func (e *experiment) add(s *service, iterators []iterator, measure func(*service
 }
 
 // iterationTime measures the time of one iteration.
-func iterationTime(s *service, iterate iterateFunc) (measurement, error) {
+func iterationTime(s *fakeService, iterate iterateFunc) (measurement, error) {
 	start := time.Now()
 	err := readAll(s, iterate, nil)
 	return measurement{"time": time.Since(start).Seconds()}, err
@@ -126,7 +126,7 @@ func iterationTime(s *service, iterate iterateFunc) (measurement, error) {
 
 // readAll iterates to the end of a list and checks that no record is missing. It
 // calls atLast, if not nil, when the last record is yielded.
-func readAll(s *service, iterate iterateFunc, atLast func()) error {
+func readAll(s *fakeService, iterate iterateFunc, atLast func()) error {
 	got, want := 0, s.pages*s.pageSize
 	for record, err := range iterate() {
 		if err != nil {
@@ -151,17 +151,17 @@ const (
 )
 
 // memory compares the memory in use at the end of an iteration over many records.
-func memory(t times) (*experiment, error) {
+func memory(cfg config) (*experiment, error) {
 	e := &experiment{
-		title:   fmt.Sprintf("Memory: iteration over %d × 1,000 records", t.memoryPages),
+		title:   fmt.Sprintf("Memory: iteration over %d × 1,000 records", cfg.memoryPages),
 		metrics: []metric{{heldPerRecord, func(b float64) string { return fmt.Sprintf("%.2f", b) }}},
 	}
-	s, err := newService(t.memoryPages, 1000, 0)
+	s, err := newFakeService(cfg.memoryPages, 1000, 0)
 	if err != nil {
 		return nil, err
 	}
 	iterators := []iterator{msgpushIterator(withIDs, recordID), msgpushIterator(withoutIDs, nil)}
-	return e, e.add(s, iterators, func(s *service, iterate iterateFunc) (measurement, error) {
+	return e, e.add(s, iterators, func(s *fakeService, iterate iterateFunc) (measurement, error) {
 		before, held := heap(), 0.0
 		err := readAll(s, iterate, func() { held = heap() - before })
 		return measurement{heldPerRecord: max(0, held) / float64(s.pages*s.pageSize)}, err
@@ -178,17 +178,17 @@ func heap() float64 {
 }
 
 // growth measures iterations over the given number of pages, without a delay.
-func growth(pages int, t times) (*experiment, error) {
+func growth(pages int, cfg config) (*experiment, error) {
 	e := &experiment{
 		title:   fmt.Sprintf("Growth: iteration over %d × 50 records", pages),
 		metrics: []metric{{timePerPage, duration}, {"bytes held", kilobytes}},
 	}
-	s, err := newService(pages, 50, 0)
+	s, err := newFakeService(pages, 50, 0)
 	if err != nil {
 		return nil, err
 	}
 	iterators := []iterator{pageLoop(clients()[0]), msgpushIterator(withIDs, recordID), msgpushIterator(withoutIDs, nil), prefetchIterator(8)}
-	return e, e.add(s, iterators, func(s *service, iterate iterateFunc) (measurement, error) {
+	return e, e.add(s, iterators, func(s *fakeService, iterate iterateFunc) (measurement, error) {
 		before, held := heap(), 0.0
 		if err := readAll(s, iterate, func() { held = heap() - before }); err != nil {
 			return nil, err
@@ -196,7 +196,7 @@ func growth(pages int, t times) (*experiment, error) {
 		runtime.GC()
 		read := 0
 		start := time.Now()
-		for ; read < t.growthPages[len(t.growthPages)-1]; read += s.pages {
+		for ; read < cfg.growthPages[len(cfg.growthPages)-1]; read += s.pages {
 			if err := readAll(s, iterate, nil); err != nil {
 				return nil, err
 			}

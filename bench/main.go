@@ -16,7 +16,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
-	t := times{
+	cfg := config{
 		duration:       100 * time.Millisecond,
 		calls:          16_000,
 		iterationPages: 200,
@@ -24,26 +24,26 @@ func main() {
 		memoryPages:    1000,
 		growthPages:    []int{1, 10, 100, 1000},
 	}
-	flag.IntVar(&t.rounds, "rounds", 10, "number of measurement rounds")
+	flag.IntVar(&cfg.rounds, "rounds", 10, "number of measurement rounds")
 	dir := flag.String("o", ".", "the `directory` for iteration.svg and growth.svg")
 	flag.Parse()
-	if t.rounds < 1 || flag.NArg() > 0 {
+	if cfg.rounds < 1 || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(t, *dir, os.Stdout); err != nil {
+	if err := run(cfg, *dir, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(t times, dir string, out io.Writer) error {
-	s, err := newSuite(t)
+func run(cfg config, dir string, out io.Writer) error {
+	s, err := newSuite(cfg)
 	if err != nil {
 		return err
 	}
-	for round := range t.rounds {
+	for round := range cfg.rounds {
 		for _, e := range s.experiments() {
-			log.Printf("round %d of %d: %s", round+1, t.rounds, e.title)
+			log.Printf("round %d of %d: %s", round+1, cfg.rounds, e.title)
 			if err := e.round(round); err != nil {
 				return err
 			}
@@ -57,5 +57,5 @@ func run(t times, dir string, out io.Writer) error {
 	if err := plotIteration(s.iteration, filepath.Join(dir, "iteration.svg")); err != nil {
 		return err
 	}
-	return plotGrowth(s.growth, t.growthPages, filepath.Join(dir, "growth.svg"))
+	return plotGrowth(s.growth, cfg.growthPages, filepath.Join(dir, "growth.svg"))
 }

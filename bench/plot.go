@@ -14,9 +14,9 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// colours also differ in lightness, so they are distinguishable in greyscale. In the
+// colors also differ in lightness, so they are distinguishable in greyscale. In the
 // bar chart, the first is for the other clients.
-var colours = []color.RGBA{
+var colors = []color.RGBA{
 	{0x8a, 0x8f, 0x98, 0xff},
 	{0x1b, 0x4f, 0x9c, 0xff},
 	{0xd9, 0x7a, 0x1e, 0xff},
@@ -42,9 +42,9 @@ func plotIteration(e *experiment, file string) error {
 		}
 		bar.XMin = float64(i)
 		bar.LineStyle.Width = 0
-		bar.Color = colours[0]
+		bar.Color = colors[0]
 		if strings.HasPrefix(entry.name, nameMsgpush) {
-			bar.Color = colours[1]
+			bar.Color = colors[1]
 		}
 		p.Add(bar)
 		label, err := plotter.NewLabels(plotter.XYLabels{
@@ -94,7 +94,7 @@ func addLine(p *plot.Plot, name string, points plotter.XYs, i int) error {
 	if err != nil {
 		return err
 	}
-	line.Color, marks.Color = colours[i], colours[i]
+	line.Color, marks.Color = colors[i], colors[i]
 	line.Width = vg.Points(1.5)
 	line.Dashes = [][]vg.Length{nil, nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}}[i]
 	marks.Shape = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{}}[i]

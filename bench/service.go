@@ -13,11 +13,11 @@ import (
 	"example.com/msgpush"
 )
 
-// A service is a fake of the service with one mail channel and a list of trigger
+// A fakeService responds like the service, with one mail channel and a list of trigger
 // records. It is an [http.RoundTripper] for calls in memory and an [http.Handler] for
 // calls over TCP. Responses are built in advance, so the time of a call is the time of
 // its client.
-type service struct {
+type fakeService struct {
 	pages, pageSize int
 	delay           time.Duration // before each response
 
@@ -39,8 +39,8 @@ const (
 	firstID  = 1_000_000_000
 )
 
-func newService(pages, pageSize int, delay time.Duration) (*service, error) {
-	s := &service{pages: pages, pageSize: pageSize, delay: delay}
+func newFakeService(pages, pageSize int, delay time.Duration) (*fakeService, error) {
+	s := &fakeService{pages: pages, pageSize: pageSize, delay: delay}
 	var err error
 	mail := mailChannel{MailChannel: msgpush.MailChannel{
 		ID: 5, MailName: "告警邮箱", MailCode: "alert-mail", Account: "alert@example.com",
@@ -85,7 +85,7 @@ func records(n int) []msgpush.ForwardLog {
 }
 
 // respond returns the body of the response to a request.
-func (s *service) respond(ctx context.Context, path string, body io.Reader) ([]byte, error) {
+func (s *fakeService) respond(ctx context.Context, path string, body io.Reader) ([]byte, error) {
 	if s.delay > 0 {
 		select {
 		case <-time.After(s.delay):
@@ -109,7 +109,7 @@ func (s *service) respond(ctx context.Context, path string, body io.Reader) ([]b
 }
 
 // page returns the body of a page.
-func (s *service) page(number int) []byte {
+func (s *fakeService) page(number int) []byte {
 	b := bytes.Clone(s.first)
 	copy(b[s.num:], fmt.Sprintf("%*d", numWidth, number))
 	for i, at := range s.ids {
@@ -122,7 +122,7 @@ func (s *service) page(number int) []byte {
 	return b
 }
 
-func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
+func (s *fakeService) RoundTrip(req *http.Request) (*http.Response, error) {
 	var body io.Reader = http.NoBody
 	if req.Body != nil {
 		body = req.Body
@@ -142,7 +142,7 @@ func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func (s *service) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (s *fakeService) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	respBody, err := s.respond(req.Context(), req.URL.Path, req.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)

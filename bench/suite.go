@@ -14,9 +14,9 @@ import (
 // A suite holds all experiments.
 type suite struct {
 	rounds     int
-	cpu        []*experiment // by subject
+	cpu        []*experiment // by workload
 	noDeadline *experiment   // CPU without a deadline
-	one, many  []*experiment // callers over loopback, by subject
+	one, many  []*experiment // callers over loopback, by workload
 	goaway     *experiment
 	iteration  *experiment
 	memory     *experiment
@@ -25,42 +25,42 @@ type suite struct {
 
 const manyCallers = 64
 
-func newSuite(t times) (*suite, error) {
-	s := &suite{rounds: t.rounds}
-	noDeadline, err := cpu(withoutDeadline, t)
+func newSuite(cfg config) (*suite, error) {
+	s := &suite{rounds: cfg.rounds}
+	noDeadline, err := cpu(withoutDeadline, cfg)
 	if err != nil {
 		return nil, err
 	}
 	s.noDeadline = noDeadline
-	for _, subject := range subjects {
-		cpu, err := cpu(subject, t)
+	for _, w := range workloads {
+		cpu, err := cpu(w, cfg)
 		if err != nil {
 			return nil, err
 		}
-		one, err := loopback(subject, 1, t)
+		one, err := loopback(w, 1, cfg)
 		if err != nil {
 			return nil, err
 		}
-		many, err := loopback(subject, manyCallers, t)
+		many, err := loopback(w, manyCallers, cfg)
 		if err != nil {
 			return nil, err
 		}
 		s.cpu, s.one, s.many = append(s.cpu, cpu), append(s.one, one), append(s.many, many)
 	}
-	for _, pages := range t.growthPages {
-		e, err := growth(pages, t)
+	for _, pages := range cfg.growthPages {
+		e, err := growth(pages, cfg)
 		if err != nil {
 			return nil, err
 		}
 		s.growth = append(s.growth, e)
 	}
-	if s.goaway, err = goaway(t); err != nil {
+	if s.goaway, err = goaway(cfg); err != nil {
 		return nil, err
 	}
-	if s.iteration, err = iteration(t); err != nil {
+	if s.iteration, err = iteration(cfg); err != nil {
 		return nil, err
 	}
-	s.memory, err = memory(t)
+	s.memory, err = memory(cfg)
 	return s, err
 }
 
