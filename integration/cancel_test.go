@@ -35,7 +35,7 @@ func TestCancelledCallsDoNotAffectOthers(t *testing.T) {
 			var r report
 			var wrongErrors atomic.Int64
 			bystanders := s.run(client, func(s *setup) {
-				r = cancelled.run(s.Context(), cancelling{client, &wrongErrors}, s.records, new(atomic.Int64))
+				r = cancelled.run(s.Context(), cancellingAPI{client, &wrongErrors}, s.records, new(atomic.Int64))
 			})
 			t.Logf("cancelled:  %v", r)
 			t.Logf("bystanders: %v", bystanders)
@@ -50,13 +50,13 @@ func TestCancelledCallsDoNotAffectOthers(t *testing.T) {
 	}
 }
 
-// A cancelling cancels each call after a random time.
-type cancelling struct {
+// A cancellingAPI cancels each call after a random time.
+type cancellingAPI struct {
 	client      *msgpush.Client
 	wrongErrors *atomic.Int64 // other than context.Canceled
 }
 
-func (c cancelling) MailDetail(ctx context.Context, mailID string) (*msgpush.MailChannel, error) {
+func (c cancellingAPI) MailDetail(ctx context.Context, mailID string) (*msgpush.MailChannel, error) {
 	ctx, cancel := cancelAtRandom(ctx)
 	defer cancel()
 	mail, err := c.client.MailDetail(ctx, mailID)
@@ -64,7 +64,7 @@ func (c cancelling) MailDetail(ctx context.Context, mailID string) (*msgpush.Mai
 	return mail, err
 }
 
-func (c cancelling) ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+func (c cancellingAPI) ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
 	ctx, cancel := cancelAtRandom(ctx)
 	defer cancel()
 	page, err := c.client.ForwardLogList(ctx, r)
@@ -72,7 +72,7 @@ func (c cancelling) ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequ
 	return page, err
 }
 
-func (c cancelling) check(err error) {
+func (c cancellingAPI) check(err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		c.wrongErrors.Add(1)
 	}

@@ -4,8 +4,8 @@
 //	apt-get install nginx haproxy tinyproxy
 //	go -C integration test -v ./...
 //
-// Each gateway is started on free ports of the loopback interface, with a
-// configuration of the test, and stopped at the end of the test. If a program is not
+// Each gateway is started on free ports of the loopback interface, with the
+// configuration of its test, and stopped at the end of the test. If a program is not
 // installed, its tests are skipped. If the environment variable CI is true, they fail.
 //
 // docs/reliability.md lists the tests and the results of a run.

@@ -24,9 +24,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is the deadline of every wait for something that must happen. It is long,
-// since the machine may be busy.
-const patience = 30 * time.Second
+// waitTimeout bounds every wait for something that must happen. It is long, since the
+// machine may be busy.
+const waitTimeout = 30 * time.Second
 
 // A gateway is a program between the client and the fake server.
 type gateway struct {
@@ -121,7 +121,7 @@ func (g *gateway) kill(signal syscall.Signal) {
 	_ = syscall.Kill(group, signal) // fails if the program has ended
 	select {
 	case <-g.exited:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		g.t.Errorf("%v did not end", g.args)
 	}
 	_ = syscall.Kill(group, syscall.SIGKILL) // children that outlive the program
@@ -144,9 +144,9 @@ func (g *gateway) signal(signal syscall.Signal) {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); !condition(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, patience)
+			t.Fatalf("%s: not within %v", what, waitTimeout)
 		}
 	}
 }

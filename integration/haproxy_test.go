@@ -73,14 +73,14 @@ func TestHAProxy(t *testing.T) {
 		tls    bool
 	}{{"", false}, {", HTTP/2", true}} {
 		for _, sc := range []scenario{
-			{name: "defaults", plain: true},
+			{name: "defaults", netHTTP: true},
 			{name: "one server at a time is drained", during: drain},
-			{name: "both servers are down for milliseconds", during: down, options: quick, plain: true},
+			{name: "both servers are down for milliseconds", during: down, options: quick, netHTTP: true},
 			{name: "503 without Retry-After", config: unavailable, options: quick},
 			{name: "503 with Retry-After", config: withRetryAfter, load: load{calls: 1000}},
 			{name: "requests are rejected by closing the connection", config: "http-request reject if { rand(100) eq 0 }", options: quick, maxDials: 1000},
 			{
-				name: "requests are dropped in silence", config: "http-request silent-drop if { rand(100) eq 0 }",
+				name: "requests are dropped without a response", config: "http-request silent-drop if { rand(100) eq 0 }",
 				options: append([]msgpush.Option{msgpush.WithTimeout(500 * time.Millisecond)}, quick...), maxDials: 1000,
 			},
 			{name: "5 reloads", during: func(s *setup) { s.repeat(5, func(int) { s.gateway.signal(syscall.SIGUSR2) }) }, maxDials: 400},

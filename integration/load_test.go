@@ -72,7 +72,7 @@ func (r report) String() string {
 	return text
 }
 
-// run makes the calls and counts them in started. want are the records of the server.
+// run makes the calls and counts them in started. want holds the records of the server.
 func (l load) run(ctx context.Context, a api, want msgpushtest.Records, started *atomic.Int64) report {
 	var (
 		mu        sync.Mutex
@@ -203,29 +203,29 @@ func newClient(t *testing.T, url string, server *msgpushtest.Server, opts ...msg
 // oneAttempt disables retries.
 var oneAttempt = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
 
-// A plain makes calls with net/http, used with care: it keeps a connection for each
-// caller, reads every body to the end and checks the status and the code.
-type plain struct {
+// A netHTTPAPI makes calls with net/http like a careful program: it keeps a connection
+// for each caller, reads every body to the end and checks the status and the code.
+type netHTTPAPI struct {
 	url, key string
 	http     *http.Client
 }
 
-func newPlain(t *testing.T, url string, server *msgpushtest.Server) plain {
+func newNetHTTPAPI(t *testing.T, url string, server *msgpushtest.Server) netHTTPAPI {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = math.MaxInt, 0
 	t.Cleanup(transport.CloseIdleConnections)
-	return plain{url, server.AccessKey(), &http.Client{Transport: transport}}
+	return netHTTPAPI{url, server.AccessKey(), &http.Client{Transport: transport}}
 }
 
-func (p plain) MailDetail(ctx context.Context, mailID string) (*msgpush.MailChannel, error) {
-	return plainCall[msgpush.MailChannel](ctx, p, http.MethodGet, "/api/open/mail/detail?mailId="+mailID, nil)
+func (a netHTTPAPI) MailDetail(ctx context.Context, mailID string) (*msgpush.MailChannel, error) {
+	return netHTTPCall[msgpush.MailChannel](ctx, a, http.MethodGet, "/api/open/mail/detail?mailId="+mailID, nil)
 }
 
-func (p plain) ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
-	return plainCall[msgpush.Page[msgpush.ForwardLog]](ctx, p, http.MethodPost, "/api/open/forwardLog/list", r)
+func (a netHTTPAPI) ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+	return netHTTPCall[msgpush.Page[msgpush.ForwardLog]](ctx, a, http.MethodPost, "/api/open/forwardLog/list", r)
 }
 
-func plainCall[T any](ctx context.Context, p plain, method, path string, body any) (*T, error) {
+func netHTTPCall[T any](ctx context.Context, a netHTTPAPI, method, path string, body any) (*T, error) {
 	var reader io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
@@ -234,15 +234,15 @@ func plainCall[T any](ctx context.Context, p plain, method, path string, body an
 		}
 		reader = strings.NewReader(string(text))
 	}
-	req, err := http.NewRequestWithContext(ctx, method, p.url+path, reader)
+	req, err := http.NewRequestWithContext(ctx, method, a.url+path, reader)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("access-key", p.key)
+	req.Header.Set("access-key", a.key)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := p.http.Do(req)
+	resp, err := a.http.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -252,20 +252,23 @@ func plainCall[T any](ctx context.Context, p plain, method, path string, body an
 		return nil, err
 	}
 	var env msgpush.Envelope[T]
-	if err := json.Unmarshal(text, &env); err != nil || resp.StatusCode != http.StatusOK || env.Code != http.StatusOK {
-		return nil, fmt.Errorf("%s, code %d: %w", resp.Status, env.Code, err)
+	if err := json.Unmarshal(text, &env); err != nil {
+		return nil, fmt.Errorf("HTTP %s: %w", resp.Status, err)
+	}
+	if resp.StatusCode != http.StatusOK || env.Code != http.StatusOK {
+		return nil, fmt.Errorf("HTTP %s, code %d", resp.Status, env.Code)
 	}
 	return &env.Data, nil
 }
 
 // checkLeaks compares the number of goroutines and file descriptors at the start of
-// a test with that at the end, when the gateway and the server have stopped.
+// a test with the number at the end, when the gateway and the server have stopped.
 func checkLeaks(t *testing.T) {
 	before, filesBefore := len(goroutines()), openFiles(t)
 	t.Cleanup(func() {
 		var now []string
 		var files int
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 			now, files = goroutines(), openFiles(t)
 			if len(now) <= before && files <= filesBefore {
 				return

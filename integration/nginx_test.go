@@ -59,31 +59,31 @@ func startNginx(s *setup, sc scenario) {
 
 func TestNginx(t *testing.T) {
 	runScenarios(t, startNginx, []scenario{
-		{name: "defaults", plain: true},
-		{name: "TLS and HTTP/2", tls: true, plain: true},
+		{name: "defaults", netHTTP: true},
+		{name: "TLS and HTTP/2", tls: true, netHTTP: true},
 		{name: "gzip", config: "gzip on; gzip_types application/json; gzip_min_length 1;", before: requireGzip},
 		{name: "buffering off", config: "proxy_buffering off;", load: load{calls: 600, pageSize: 500}},
 		{name: "buffering to disk", config: "proxy_buffer_size 4k; proxy_buffers 2 4k; proxy_busy_buffers_size 4k;", load: load{calls: 600, pageSize: 500}},
 		{
 			name: "connections closed after 3 requests", config: "keepalive_requests 3;",
-			plain: true, maxDials: 2000,
+			netHTTP: true, maxDials: 2000,
 		},
 		{
-			name: "connections closed when they are used again", config: "keepalive_timeout 20ms;",
-			load:  load{calls: 1600, pause: func() time.Duration { return time.Duration(15+rand.IntN(10)) * time.Millisecond }},
-			plain: true, maxDials: 1600,
+			name: "connections closed when reused", config: "keepalive_timeout 20ms;",
+			load:    load{calls: 1600, pause: func() time.Duration { return time.Duration(15+rand.IntN(10)) * time.Millisecond }},
+			netHTTP: true, maxDials: 1600,
 		},
 		{
 			name: "upstream responses without a length are cut", // nginx passes them on as complete
 			load: load{calls: 1000}, before: func(s *setup) { cutUpstreamResponses(s, 100) },
-			plain: true,
+			netHTTP: true,
 		},
 		{
 			name: "upstream slower than proxy_read_timeout", config: "proxy_read_timeout 200ms;",
 			load: load{calls: 1000}, before: func(s *setup) {
 				s.server.Inject(slices.Repeat([]msgpushtest.Fault{msgpushtest.Delay(time.Minute)}, 20)...)
 			},
-			plain: true,
+			netHTTP: true,
 		},
 		{
 			name: "upstream killed and started 5 times",
@@ -122,8 +122,8 @@ func TestNginx(t *testing.T) {
 	})
 }
 
-// The client retries a request beyond a rate limit, also if nginx responds without a
-// Retry-After header.
+// The client retries a request that nginx rejects because of a rate limit, even if the
+// response has no Retry-After header.
 func TestNginxRateLimit(t *testing.T) {
 	var scenarios []scenario
 	for _, status := range []int{429, 503} {
@@ -135,7 +135,7 @@ func TestNginxRateLimit(t *testing.T) {
 			scenarios = append(scenarios, scenario{
 				name: name, http: "limit_req_zone $server_port zone=all:1m rate=200r/s;",
 				config: fmt.Sprintf("limit_req zone=all burst=10 nodelay; limit_req_status %d; error_page %[1]d @limited; location @limited { %s return %[1]d; }", status, header),
-				load:   load{calls: 300, callers: 32}, plain: true,
+				load:   load{calls: 300, callers: 32}, netHTTP: true,
 			})
 		}
 	}
@@ -152,7 +152,7 @@ func requireGzip(s *setup) {
 	require.NoError(s, err)
 	req.Header.Set("access-key", s.server.AccessKey())
 	req.Header.Set("Accept-Encoding", "gzip")
-	resp, err := newPlain(s.T, s.url, s.server).http.Do(req)
+	resp, err := newNetHTTPAPI(s.T, s.url, s.server).http.Do(req)
 	require.NoError(s, err)
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
@@ -160,8 +160,8 @@ func requireGzip(s *setup) {
 	require.Equal(s, "gzip", resp.Header.Get("Content-Encoding"))
 }
 
-// cutUpstreamResponses makes the fake server cut n responses, every fifth, as a server
-// does that crashes: they have no Content-Length, and the connection closes early.
+// cutUpstreamResponses makes the fake server cut n responses, every fifth, as a crashing
+// server does: they have no Content-Length, and the connection closes early.
 func cutUpstreamResponses(s *setup, n int) {
 	body, err := json.Marshal(msgpush.Envelope[msgpush.ForwardLog]{Code: 200, Msg: "success", Data: newLog(7)})
 	require.NoError(s, err)
@@ -185,7 +185,7 @@ func TestNginxGoaway(t *testing.T) {
 	startNginx(s, scenario{tls: true, config: "keepalive_requests 100;"})
 	s.load = load{calls: 5000}.withDefaults()
 
-	withNetHTTP := s.run(newPlain(t, s.url, s.server), nil)
+	withNetHTTP := s.run(newNetHTTPAPI(t, s.url, s.server), nil)
 	withOneAttempt := s.run(newClient(t, s.url, s.server, oneAttempt), nil)
 	withDefaults := s.run(newClient(t, s.url, s.server), nil)
 	t.Logf("net/http:    %v", withNetHTTP)
@@ -198,9 +198,9 @@ func TestNginxGoaway(t *testing.T) {
 	assert.LessOrEqual(t, withOneAttempt.failed(), withNetHTTP.failed()+5, withOneAttempt.firstErrors)
 }
 
-// A worker that is stopped keeps its connections open and sends nothing. The default
-// transport finds out by pings and uses another connection.
-func TestNginxStoppedWorker(t *testing.T) {
+// A suspended worker keeps its connections open and sends nothing. The default transport
+// detects it with pings and uses another connection.
+func TestNginxSuspendedWorker(t *testing.T) {
 	s := newSetup(t)
 	startNginx(s, scenario{tls: true, config: "add_header Worker $pid always; location = /worker { return 404; }"})
 	client := newClient(t, s.url, s.server)

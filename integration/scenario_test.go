@@ -22,7 +22,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// A scenario is a load through a gateway. Unless it says otherwise, the client has its
+// A scenario is a load through a gateway. Unless set otherwise, the client has its
 // default options and every call must succeed.
 type scenario struct {
 	name    string
@@ -35,10 +35,10 @@ type scenario struct {
 
 	before func(*setup)         // prepares the fake server
 	during func(*setup)         // runs concurrently with the load
-	expect func(*setup, report) // instead of the check that every call succeeds
+	expect func(*setup, report) // replaces the check that every call succeeds
 
 	maxDials int  // default: 4 for each caller
-	plain    bool // run net/http too and log its report
+	netHTTP  bool // also run net/http and log its report
 }
 
 // A setup is a scenario that runs.
@@ -78,8 +78,8 @@ func runScenarios(t *testing.T, start func(*setup, scenario), scenarios []scenar
 			if sc.before != nil {
 				sc.before(s)
 			}
-			if sc.plain {
-				s.Logf("net/http: %v", s.run(newPlain(t, s.url, s.server), sc.during))
+			if sc.netHTTP {
+				s.Logf("net/http: %v", s.run(newNetHTTPAPI(t, s.url, s.server), sc.during))
 				if sc.before != nil {
 					s.server.ClearFaults()
 					sc.before(s)
@@ -129,7 +129,7 @@ func (s *setup) check(r report, maxDials int) {
 	assert.LessOrEqual(s, r.dials, cmp.Or(maxDials, 4*s.load.callers), "dials")
 }
 
-// serveTLS serves the fake server by TLS and HTTP/2 and returns the URL.
+// serveTLS serves the fake server with TLS and HTTP/2 and returns the URL.
 func serveTLS(s *setup) string {
 	target, err := url.Parse(s.server.URL)
 	require.NoError(s, err)

@@ -41,9 +41,9 @@ func TestToxiproxy(t *testing.T) {
 	}{{"", false}, {", HTTP/2", true}} {
 		for _, sc := range []scenario{
 			// Over HTTP/2, all callers share a connection and its delays.
-			{name: "latency", config: `{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`, load: load{calls: 500}, plain: true},
-			{name: "bandwidth of 2 MB/s", config: `{"type": "bandwidth", "attributes": {"rate": 2000}}`, load: load{calls: 200}, plain: true},
-			{name: "small slices", config: `{"type": "slicer", "attributes": {"average_size": 300, "size_variation": 200, "delay": 100}}`, load: load{calls: 100}, plain: true},
+			{name: "latency", config: `{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`, load: load{calls: 500}, netHTTP: true},
+			{name: "bandwidth of 2 MB/s", config: `{"type": "bandwidth", "attributes": {"rate": 2000}}`, load: load{calls: 200}, netHTTP: true},
+			{name: "small slices", config: `{"type": "slicer", "attributes": {"average_size": 300, "size_variation": 200, "delay": 100}}`, load: load{calls: 100}, netHTTP: true},
 			{name: "slow close", config: `{"type": "slow_close", "attributes": {"delay": 200}}`, load: load{calls: 500}, options: []msgpush.Option{newConnections, quick}, maxDials: 1000},
 			{
 				name: "one connection in ten is reset", config: `{"type": "reset_peer", "toxicity": 0.1, "attributes": {"timeout": 1}}`,
@@ -126,7 +126,7 @@ func TestCutAtEveryOffset(t *testing.T) {
 // callWithCut makes a call without retries and one with retries, and cuts the first
 // connection of each. It reports whether the call without retries failed.
 func (s *setup) callWithCut(offset int64, call func(context.Context, *setup, *msgpush.Client) (bool, error)) bool {
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), waitTimeout)
 	defer cancel()
 	address := s.url[strings.LastIndex(s.url, "/")+1:]
 	front := startedRelay(s.T, address)
