@@ -58,7 +58,7 @@ func readRecorded(t *testing.T, name string) []byte {
 	return body
 }
 
-// roundTripFunc is an [http.RoundTripper] that needs no network.
+// A roundTripFunc is an [http.RoundTripper] that needs no network.
 type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -118,7 +118,7 @@ func recordedViolations(t *testing.T, doc *openapi3.T) []string {
 	return all
 }
 
-func TestFileIsValidOpenAPI(t *testing.T) {
+func TestOpenAPIFileIsValid(t *testing.T) {
 	doc := load(t)
 	assert.Equal(t, "3.0.3", doc.OpenAPI)
 	assert.NoError(t, doc.Validate(t.Context(), openapi3.EnableExamplesValidation(), openapi3.EnableMultiError()))
@@ -128,7 +128,7 @@ func TestFileIsValidOpenAPI(t *testing.T) {
 	}
 }
 
-func TestRecordedBodiesFitTheFile(t *testing.T) {
+func TestRecordedBodiesMatchOpenAPI(t *testing.T) {
 	files, err := filepath.Glob("../testdata/re*/*.json")
 	require.NoError(t, err)
 	assert.Len(t, files, len(recorded), "recorded bodies")
@@ -136,7 +136,7 @@ func TestRecordedBodiesFitTheFile(t *testing.T) {
 }
 
 // If the type of a property in openapi.json changes, the recorded bodies violate it.
-func TestRecordedBodiesNoticeAChangedTypeInTheFile(t *testing.T) {
+func TestChangedTypeInOpenAPIIsDetected(t *testing.T) {
 	for name, schema := range load(t).Components.Schemas {
 		for field, property := range schema.Value.Properties {
 			if property.Ref != "" {
@@ -165,7 +165,7 @@ func newServer(t *testing.T) (*msgpushtest.Server, *msgpush.Client, *validator) 
 	return server, server.Client(msgpush.WithHTTPClient(&http.Client{Transport: v})), v
 }
 
-// drain returns the number of values and the error of an iteration.
+// drain iterates to the end and returns the number of values and the error.
 func drain[T any](values iter.Seq2[T, error]) (int, error) {
 	n := 0
 	for _, err := range values {
@@ -177,7 +177,7 @@ func drain[T any](values iter.Seq2[T, error]) (int, error) {
 	return n, nil
 }
 
-func TestClientAndFakeServerFitTheFile(t *testing.T) {
+func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
 	ctx := context.Background()
 	logs := msgpush.ForwardLogRequest{
 		PageRequest: msgpush.PageRequest{PageSize: 9},
@@ -251,8 +251,8 @@ func TestClientAndFakeServerFitTheFile(t *testing.T) {
 	assert.Len(t, seen, len(paths), "operations")
 }
 
-// The code and the msg of an error response fit, with data of any type.
-func TestErrorResponsesFitTheFile(t *testing.T) {
+// The code and the msg of an error response match openapi.json, with data of any type.
+func TestErrorResponsesMatchOpenAPI(t *testing.T) {
 	for name, data := range map[string]any{
 		"no data": nil, "array": []any{"a", 1}, "bool": false, "number": 4711, "object": map[string]any{"id": "5"}, "string": "text",
 	} {
@@ -297,7 +297,7 @@ func TestErrorResponsesFitTheFile(t *testing.T) {
 	}
 }
 
-func TestRetriedRequestsFitTheFile(t *testing.T) {
+func TestRetriedRequestsMatchOpenAPI(t *testing.T) {
 	server, client, v := newServer(t)
 	server.Inject(msgpushtest.Status(503), msgpushtest.ResetInBody(), msgpushtest.Reset())
 	_, err := client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})

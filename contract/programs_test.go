@@ -44,7 +44,7 @@ func (p *program) readLog(stderr io.Reader) {
 }
 
 // Each example program sends its requests through a proxy that validates them.
-func TestExampleProgramsFitTheFile(t *testing.T) {
+func TestExampleProgramsMatchOpenAPI(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the example programs")
 	}

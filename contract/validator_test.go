@@ -29,8 +29,9 @@ func load(t *testing.T) *openapi3.T {
 }
 
 // A validator is an [http.RoundTripper] that checks requests and responses against
-// openapi.json. It also reports what OpenAPI allows but the API document does not
-// show: unknown members and query parameters, and missing members of a success.
+// openapi.json. It also reports three deviations that OpenAPI allows but the API
+// document does not show: unknown members, unknown query parameters, and missing
+// members of a success.
 type validator struct {
 	doc  *openapi3.T
 	next http.RoundTripper
@@ -44,7 +45,7 @@ func newValidator(doc *openapi3.T, next http.RoundTripper) *validator {
 	return &validator{doc: doc, next: next, exchanges: map[string]int{}}
 }
 
-// RoundTrip sends the request, also if it violates openapi.json.
+// RoundTrip sends the request even if it violates openapi.json.
 func (v *validator) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	var requestBody []byte
@@ -56,7 +57,7 @@ func (v *validator) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(requestBody)), nil }
-		r.Body, _ = r.GetBody() // without an error
+		r.Body, _ = r.GetBody() // never fails
 	}
 	route, err := v.route(r)
 	if err != nil {
@@ -145,8 +146,8 @@ func checkAccessKey(_ context.Context, input *openapi3filter.AuthenticationInput
 	return nil
 }
 
-// checkResponse checks a response with HTTP status 200. The API document shows
-// nothing of other statuses.
+// checkResponse checks a response with HTTP status 200. The API document does not
+// show other statuses.
 func (v *validator) checkResponse(r *http.Request, response *http.Response, body []byte, route *routers.Route) []error {
 	if response.StatusCode != http.StatusOK {
 		return nil
@@ -191,8 +192,8 @@ func (v *validator) checkFailure(response *http.Response, envelope map[string]an
 	return errs
 }
 
-// checkMembers checks that the objects in a value have no members that the schema
-// does not have and, if complete is set, all members that it has.
+// checkMembers checks that the objects in a value have only members of the schema and,
+// if complete is set, all of them.
 func checkMembers(where string, schema *openapi3.SchemaRef, value any, complete bool) []error {
 	var errs []error
 	switch v := value.(type) {
