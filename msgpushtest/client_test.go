@@ -140,9 +140,9 @@ func TestRateLimitRejectsRequestsUntilWindowEnds(t *testing.T) {
 
 func TestInvalidLimitsPanic(t *testing.T) {
 	server := msgpushtest.New(t)
-	assert.PanicsWithValue(t, "msgpushtest: SetRateLimit: -1 requests in 1s", func() { server.SetRateLimit(-1, time.Second) })
-	assert.PanicsWithValue(t, "msgpushtest: SetRateLimit: 5 requests in 0s", func() { server.SetRateLimit(5, 0) })
-	assert.PanicsWithValue(t, "msgpushtest: SetKeyLifetime: -1 requests", func() { server.SetKeyLifetime(-1) })
+	assert.PanicsWithValue(t, "msgpushtest: SetRateLimit: -1 requests in 1s: n must not be negative, and window must be positive", func() { server.SetRateLimit(-1, time.Second) })
+	assert.PanicsWithValue(t, "msgpushtest: SetRateLimit: 5 requests in 0s: n must not be negative, and window must be positive", func() { server.SetRateLimit(5, 0) })
+	assert.PanicsWithValue(t, "msgpushtest: SetKeyLifetime: -1 requests: n must not be negative", func() { server.SetKeyLifetime(-1) })
 }
 
 func TestUpdateBetweenPages(t *testing.T) {

@@ -1,8 +1,8 @@
-// Package msgpushtest provides a fake of the message push service for tests. It
-// needs no network, no account and no access key.
+// Package msgpushtest provides a fake server of the message push service for tests.
+// It needs no network, no account and no access key.
 //
-// A [Server] implements the four operations that the API document specifies, on
-// the [Records] that a test sets:
+// A [Server] implements the four operations that the API document (see package
+// msgpush) specifies, on the [Records] that a test sets:
 //
 //	func TestRules(t *testing.T) {
 //		srv := msgpushtest.New(t) // closed when the test ends
@@ -16,7 +16,7 @@
 // # Failures
 //
 // [Server.Inject] makes the server respond to one request, or to all, with a
-// [Fault]: an error response, a connection that breaks, an HTML page.
+// [Fault], such as an error response, a connection that breaks or an HTML page.
 // [Server.SetLatency], [Server.SetRateLimit] and [Server.SetKeyLifetime] set a
 // latency, a rate limit and an access key that expires. [Server.UpdateBetweenPages]
 // changes a list while a client iterates over it.
@@ -40,12 +40,12 @@
 //
 // A key is rejected with the code [CodeAccessKey]. Code under test that calls
 // [msgpush.NewClient] itself needs [msgpush.WithRejectedKeyCodes] with this code:
-// [Server.Client] has it, and the default of NewClient is none.
+// [Server.Client] sets it, and the default of NewClient is none.
 //
 // # Virtual time
 //
 // A server with the option [InMemory] works inside a [testing/synctest] bubble,
-// where a day passes in no time:
+// where a day takes no real time:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		srv := msgpushtest.New(t, msgpushtest.InMemory())
@@ -74,12 +74,14 @@
 // the fake server. The real service may behave differently.
 //
 //   - An error response has HTTP status 200, one of the Code constants as its
-//     code, and null as its data. Beyond a rate limit the HTTP status is 429.
+//     code, and null as its data. If the rate limit is exceeded, the HTTP status
+//     is 429.
 //   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize]. Values
 //     below 1 are rejected.
-//   - Without params, or a member of params, the trigger records are not filtered.
+//   - If params is missing, the trigger records are not filtered. A missing member
+//     of params does not filter.
 //   - Members and query parameters that the API document does not show are
-//     rejected, and so are null and a GET with a body.
+//     rejected, and so are null values and a GET with a body.
 //   - A page after the last has an empty list and the requested page number.
 //   - Records are listed in the order in which they were set.
 package msgpushtest

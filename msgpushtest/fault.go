@@ -16,11 +16,11 @@ import (
 )
 
 // A Fault replaces the usual response of a [Server], once or, with [Fault.Always], for
-// all requests. It applies to every operation, unless [Fault.For] names some. Functions such as [Status] and [Reset] return faults. The zero Fault
-// is the usual response.
+// all requests. It applies to every operation, unless [Fault.For] names some. Functions
+// such as [Status] and [Reset] return faults. The zero Fault is the usual response.
 type Fault struct {
 	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
-	status     int                                               // 0: that of respond
+	status     int                                               // 0: the status that respond sets
 	header     http.Header
 	operations []string // empty: every operation
 	always     bool
@@ -32,7 +32,7 @@ type Fault struct {
 func (f Fault) For(operations ...string) Fault {
 	for _, name := range operations {
 		if !slices.Contains(operationNames(), name) {
-			panic(fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation; the operations are %q (MailDetail, ForwardLogList and so on)",
+			panic(fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation: use a constant such as msgpushtest.MailDetail; the operations are %q",
 				name, operationNames()))
 		}
 	}
@@ -74,8 +74,8 @@ func (f Fault) WithHeader(name, value string) Fault {
 	return f
 }
 
-// appliesTo reports whether f applies to an operation, which is empty for a path
-// without one.
+// appliesTo reports whether f applies to an operation. operation is empty for an
+// unknown path.
 func (f Fault) appliesTo(operation string) bool {
 	return len(f.operations) == 0 || slices.Contains(f.operations, operation)
 }
@@ -85,7 +85,7 @@ func (f Fault) appliesTo(operation string) bool {
 // its access key only for faults that use the usual response: the zero Fault,
 // [Delay], [ResetInBody] and [Truncate].
 //
-// Inject panics if a fault can never be used, because faults with Always stand
+// Inject panics if a fault can never be used, because faults with Always are queued
 // before it for all of its operations. Call [Server.ClearFaults] first.
 func (s *Server) Inject(faults ...Fault) {
 	s.mu.Lock()
@@ -93,7 +93,7 @@ func (s *Server) Inject(faults ...Fault) {
 	queue := slices.Clone(s.faults)
 	for i, f := range faults {
 		if neverUsed(f, queue) {
-			panic(fmt.Sprintf("msgpushtest: Inject: fault %d of %d can never be used, because a fault with Always stands before it: call ClearFaults first",
+			panic(fmt.Sprintf("msgpushtest: Inject: fault %d of %d can never be used, because a fault with Always is queued before it: call ClearFaults first",
 				i+1, len(faults)))
 		}
 		queue = append(queue, f)
@@ -120,7 +120,7 @@ func (s *Server) ClearFaults() {
 	s.faults = nil
 }
 
-// nextFault returns the fault for a request, the zero Fault if there is none.
+// nextFault returns the fault for a request, or the zero Fault if there is none.
 func (s *Server) nextFault(operation string) Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +194,7 @@ func ErrorResponse(code int, msg string, data any) Fault {
 // RejectKey rejects the access key, with the code [CodeAccessKey].
 func RejectKey() Fault { return ErrorResponse(errAccessKey.code, errAccessKey.msg, nil) }
 
-// rateLimited is the response to a request beyond the rate limit.
+// rateLimited is the response if the rate limit is exceeded. The window ends after d.
 func rateLimited(d time.Duration) Fault {
 	seconds := (d + time.Second - 1) / time.Second
 	return ErrorResponse(CodeRateLimit, "too many requests", nil).
@@ -249,20 +249,20 @@ func Endless() Fault {
 
 // Reset resets the connection before the response.
 //
-// net/http itself resends a GET whose connection was kept from an earlier request. The
-// caller then does not see the reset, and two requests arrive. To prevent it, call
-// CloseIdleConnections of [Server.HTTPClient] before the request.
+// On a reused connection, net/http itself resends a GET. The caller then does not see
+// the reset, and two requests arrive. To prevent this, call CloseIdleConnections of
+// [Server.HTTPClient] before the request.
 func Reset() Fault {
 	return Respond(func(w http.ResponseWriter, _ *http.Request) { closeConn(w, true) })
 }
 
 // ResetInBody sends half of the usual body and resets the connection.
-func ResetInBody() Fault { return half(true) }
+func ResetInBody() Fault { return halfBody(true) }
 
 // Truncate sends half of the usual body and closes the connection.
-func Truncate() Fault { return half(false) }
+func Truncate() Fault { return halfBody(false) }
 
-func half(reset bool) Fault {
+func halfBody(reset bool) Fault {
 	return Fault{respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		usual := httptest.NewRecorder()
 		s.respond(usual, r)

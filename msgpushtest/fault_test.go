@@ -193,9 +193,8 @@ func TestClientRetriesFaults(t *testing.T) {
 
 func TestForPanicsIfNameIsNotAnOperation(t *testing.T) {
 	for _, name := range []string{"forwardLogList", "", "message rule detail", "Trigger record list"} {
-		assert.PanicsWithValue(t, fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation; the operations are "+
-			`["mail channel detail" "message rule list" "official-account channel list" "trigger record list"]`+
-			" (MailDetail, ForwardLogList and so on)", name), func() { msgpushtest.Status(503).For(msgpushtest.MPList, name) })
+		assert.PanicsWithValue(t, fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation: use a constant such as msgpushtest.MailDetail; the operations are "+
+			`["mail channel detail" "message rule list" "official-account channel list" "trigger record list"]`, name), func() { msgpushtest.Status(503).For(msgpushtest.MPList, name) })
 	}
 }
 
@@ -223,7 +222,7 @@ func TestInjectPanicsIfFaultCanNeverBeUsed(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			const text = "msgpushtest: Inject: fault %d of %d can never be used, because a fault with Always stands before it: call ClearFaults first"
+			const text = "msgpushtest: Inject: fault %d of %d can never be used, because a fault with Always is queued before it: call ClearFaults first"
 			last := len(tt.faults) - 1
 			together := msgpushtest.New(t)
 			one := msgpushtest.New(t)

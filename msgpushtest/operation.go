@@ -23,7 +23,7 @@ const (
 	CodeNotFound         = 404 // there is no such operation, or no record with the id
 	CodeMethodNotAllowed = 405 // the operation has another method
 	CodeContentType      = 415 // the Content-Type is not application/json
-	CodeRateLimit        = 429 // the request is beyond the limit of SetRateLimit
+	CodeRateLimit        = 429 // the limit of SetRateLimit is exceeded
 )
 
 // The operations that the server implements, named as [msgpush.Operation.String]
@@ -35,7 +35,8 @@ const (
 	ForwardLogList  = "trigger record list"
 )
 
-// An operation describes an operation and returns its data.
+// An operation holds the expected request of an operation and the function that
+// returns its data.
 type operation struct {
 	name   string
 	method string
@@ -63,7 +64,7 @@ func reject(code int, format string, args ...any) *rejection {
 
 var errAccessKey = reject(CodeAccessKey, "the access-key header is missing, or the server does not accept its key")
 
-// respond sends the response that the API document specifies.
+// respond sends the usual response: the data of the operation or an error response.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	envelope := msgpush.Envelope[any]{Code: 200, Msg: "success"}
 	data, rejected := s.data(w, r)
@@ -82,7 +83,7 @@ func writeJSON(w http.ResponseWriter, envelope msgpush.Envelope[any]) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // fails only if the client has gone away
+	_, _ = w.Write(body) // fails only if the client has closed the connection
 }
 
 // maxRequestBytes is the size limit of a request body.
@@ -238,7 +239,8 @@ func parseObject(what string, raw []byte, names ...string) (object, *rejection) 
 	return o, nil
 }
 
-// member returns the member with the name, an object, or nil if there is none.
+// member returns the named member, which must be an object that has only members with
+// these names. It returns nil if the member is missing.
 func (o object) member(name string, names ...string) (object, *rejection) {
 	raw, ok := o[name]
 	if !ok {
@@ -247,7 +249,7 @@ func (o object) member(name string, names ...string) (object, *rejection) {
 	return parseObject(name, raw, names...)
 }
 
-// integer returns the member with the name, or nil if there is none.
+// integer returns the named member, or nil if it is missing.
 func (o object) integer(name string) (*int64, *rejection) {
 	raw, ok := o[name]
 	if !ok {
@@ -260,14 +262,14 @@ func (o object) integer(name string) (*int64, *rejection) {
 	return &n, nil
 }
 
-// positive returns the member with the name, or byDefault if there is none.
-func (o object) positive(name string, byDefault int) (int, *rejection) {
+// positive returns the named member, or def if it is missing.
+func (o object) positive(name string, def int) (int, *rejection) {
 	n, rejected := o.integer(name)
 	switch {
 	case rejected != nil:
 		return 0, rejected
 	case n == nil:
-		return byDefault, nil
+		return def, nil
 	case *n < 1 || *n > math.MaxInt32:
 		return 0, reject(CodeBadRequest, "%s is %d, not between 1 and %d", name, *n, math.MaxInt32)
 	default:

@@ -43,7 +43,7 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return pipeAddr{} }
 
-// dialContext connects to the server, whose address is the only one in memory.
+// dialContext connects to the server and rejects every other address.
 func (l *pipeListener) dialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}

@@ -27,17 +27,17 @@ func (r Records) clone() Records {
 // Records returns a copy of the server's records.
 func (s *Server) Records() Records { return s.snapshot().clone() }
 
-// SetRecords replaces the server's records by a copy of r.
+// SetRecords replaces the server's records with a copy of r.
 func (s *Server) SetRecords(r Records) {
 	s.Update(func(records *Records) { *records = r })
 }
 
 // Update calls f to change the server's records. The change is atomic: a response
-// has the records from before or from after it. Calls of f do not overlap, so f must
-// not call Update or SetRecords.
+// has the records from before or from after the change. Calls of f do not overlap, so
+// f must not call Update or SetRecords.
 func (s *Server) Update(f func(*Records)) {
-	s.updateTurn <- struct{}{}
-	defer func() { <-s.updateTurn }()
+	s.updateSem <- struct{}{}
+	defer func() { <-s.updateSem }()
 	records := s.Records()
 	f(&records)
 	records = records.clone() // f may have stored slices that its caller changes later
@@ -47,10 +47,10 @@ func (s *Server) Update(f func(*Records)) {
 }
 
 // UpdateBetweenPages sets a function that changes the server's records while a
-// client iterates over a list. It is called as [Server.Update] calls its function,
-// before each response that is a page of a list other than page 1. With
-// [msgpush.Prefetch], several pages are requested at the same time, so several
-// calls may precede one response. If f is nil, no function is called.
+// client iterates over a list. f is called, as by [Server.Update], before each page of
+// a list except page 1. With [msgpush.Prefetch], several pages are requested at the
+// same time, so several calls may precede one response. If f is nil, no function is
+// called.
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

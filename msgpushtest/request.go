@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A Request is a request that arrived at a [Server]. The access keys of the server are
-// redacted in it. Header, Query and Body are shared with other copies of the Request
-// and must not be changed.
+// A Request is a request that arrived at a [Server], with the access keys of the server
+// redacted. Header, Query and Body are shared with other copies of the Request and must
+// not be changed.
 type Request struct {
 	// Time is the time of arrival.
 	Time time.Time
@@ -49,7 +49,7 @@ func (r Request) String() string {
 
 const redacted = "[redacted]"
 
-// record stores a request, whose body can still be read.
+// record stores a request and leaves its body readable.
 func (s *Server) record(r *http.Request) Request {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -72,7 +72,7 @@ func (s *Server) record(r *http.Request) Request {
 		Header:    r.Header.Clone(),
 	}
 	if len(request.Header.Values("access-key")) > 0 {
-		request.Header.Set("access-key", redacted) // also a wrong key
+		request.Header.Set("access-key", redacted) // even a wrong key
 	}
 	text := redact(string(body))
 	if text != "" && json.Unmarshal([]byte(text), &request.Body) != nil {
@@ -120,6 +120,6 @@ func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 		case <-s.closed:
 			err = http.ErrServerClosed
 		}
-		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d, %d have arrived: %w", n, len(requests), err)
+		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d has not arrived, only %d have: %w", n, len(requests), err)
 	}
 }

@@ -25,10 +25,10 @@ type settings struct{ inMemory bool }
 // through [Server.Client] and [Server.HTTPClient].
 func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
-// A Server is a fake of the service. Make it with [New] or [NewServer]. It is safe
-// for concurrent use.
+// A Server is a fake server of the message push service. Make it with [New] or
+// [NewServer]. It is safe for concurrent use.
 type Server struct {
-	// URL is the base URL, without a slash at its end.
+	// URL is the base URL, without a trailing slash.
 	URL string
 
 	http      http.Server
@@ -37,9 +37,10 @@ type Server struct {
 	closed    chan struct{}  // closed when Close begins
 	close     func()         // closes closed
 
-	// A mutex would block a synctest bubble while a user's function sleeps.
-	onRequestTurn chan struct{} // held while the function of OnRequest runs
-	updateTurn    chan struct{} // held while the function of Update runs
+	// These are channels: a mutex would block a synctest bubble while a user's function
+	// sleeps.
+	onRequestSem chan struct{} // held while the function of OnRequest runs
+	updateSem    chan struct{} // held while the function of Update runs
 
 	mu           sync.Mutex // never held while a user's function runs
 	keys         []string   // all keys so far; the last is accepted
@@ -65,13 +66,13 @@ func NewServer(opts ...Option) *Server {
 	}
 	closed := make(chan struct{})
 	s := &Server{
-		transport:     &http.Transport{MaxIdleConnsPerHost: 1000},
-		closed:        closed,
-		close:         sync.OnceFunc(func() { close(closed) }),
-		onRequestTurn: make(chan struct{}, 1),
-		updateTurn:    make(chan struct{}, 1),
-		keys:          []string{newKey()},
-		arrival:       make(chan struct{}),
+		transport:    &http.Transport{MaxIdleConnsPerHost: 1000},
+		closed:       closed,
+		close:        sync.OnceFunc(func() { close(closed) }),
+		onRequestSem: make(chan struct{}, 1),
+		updateSem:    make(chan struct{}, 1),
+		keys:         []string{newKey()},
+		arrival:      make(chan struct{}),
 	}
 	s.http.Handler = http.HandlerFunc(s.serve)
 	s.http.ConnState = s.trackConn
@@ -126,7 +127,7 @@ func (s *Server) Close() {
 	s.transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	_ = s.http.Shutdown(ctx) // the error is that of ctx
+	_ = s.http.Shutdown(ctx) // fails only if ctx ends
 	_ = s.http.Close()
 	s.running.Wait()
 	s.transport.CloseIdleConnections()
@@ -143,9 +144,9 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.tr
 //   - it always sends the access key that the server accepts when Client is called,
 //     even after SetAccessKey has replaced it;
 //   - it treats [CodeAccessKey] as a rejected key;
-//   - its retries wait for milliseconds, so that a call fails within about 0.1 s of an
-//     outage, except that it honours a Retry-After header and waits a second after a
-//     429 without one;
+//   - its retries wait for milliseconds, so that a call during an outage fails after
+//     about 0.1 s, but it honours a Retry-After header and waits a second after a 429
+//     without one;
 //   - it uses [Server.HTTPClient].
 //
 // opts override these defaults: with [msgpush.WithAccessKeySource], the client takes
@@ -173,8 +174,8 @@ func (s *Server) AccessKey() string {
 	return s.keys[len(s.keys)-1]
 }
 
-// SetAccessKey replaces the accepted key. The old one is rejected immediately. With
-// an empty key, every key is rejected.
+// SetAccessKey replaces the accepted key. The old key is rejected immediately. If key
+// is empty, every key is rejected.
 func (s *Server) SetAccessKey(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,12 +183,12 @@ func (s *Server) SetAccessKey(key string) {
 }
 
 // SetKeyLifetime makes access keys expire: after the server has accepted a key n
-// times, it replaces the key by a new one, which AccessKey returns. Requests before
-// the call do not count. With n 0, the default, keys do not expire. For keys that
+// times, it replaces the key with a new one, which AccessKey returns. Requests before
+// the call do not count. If n is 0, the default, keys do not expire. For keys that
 // expire after a time, call [Server.SetAccessKey] from [time.AfterFunc].
 func (s *Server) SetKeyLifetime(n int) {
 	if n < 0 {
-		panic(fmt.Sprintf("msgpushtest: SetKeyLifetime: %d requests", n))
+		panic(fmt.Sprintf("msgpushtest: SetKeyLifetime: %d requests: n must not be negative", n))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +214,7 @@ func (s *Server) acceptKey(key string) bool {
 	return true
 }
 
-// SetLatency delays every response by d. With d 0, the default, there is no delay.
+// SetLatency delays every response by d. If d is 0, the default, there is no delay.
 func (s *Server) SetLatency(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,17 +224,17 @@ func (s *Server) SetLatency(d time.Duration) {
 // SetRateLimit limits the requests to n in each window of time, which begins with
 // its first request. Further requests get HTTP status 429, the code [CodeRateLimit]
 // and a Retry-After header with the seconds until the window ends, rounded up. They
-// do not use up an injected fault. With n 0, the default, there is no limit.
+// do not use up an injected fault. If n is 0, the default, there is no limit.
 func (s *Server) SetRateLimit(n int, window time.Duration) {
 	if n < 0 || n > 0 && window <= 0 {
-		panic(fmt.Sprintf("msgpushtest: SetRateLimit: %d requests in %v", n, window))
+		panic(fmt.Sprintf("msgpushtest: SetRateLimit: %d requests in %v: n must not be negative, and window must be positive", n, window))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limit = rateLimit{max: n, window: window}
 }
 
-// A rateLimit is a rate limit with a fixed window.
+// A rateLimit counts the requests in a fixed window.
 type rateLimit struct {
 	max    int // 0 is unlimited
 	window time.Duration
@@ -241,8 +242,8 @@ type rateLimit struct {
 	count  int       // requests in the current window
 }
 
-// allow reports whether a request is within the limit or else how long the window
-// lasts.
+// allow reports whether a request is within the limit and, if not, returns the time
+// until the window ends.
 func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 	if now.Sub(l.start) >= l.window {
 		l.start, l.count = now, 0
@@ -254,9 +255,9 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 	return l.start.Add(l.window).Sub(now), false
 }
 
-// OnRequest sets a function that is called with each request before the response,
-// instead of the function set before. If f is nil, no function is called. Calls do
-// not overlap. f may change the server, for example its records, and it may sleep. It
+// OnRequest sets a function that is called with each request before the response. It
+// replaces the previous function. If f is nil, no function is called. Calls do not
+// overlap. f may change the server, for example its records, and it may sleep. It
 // must not close the server or call it through a client.
 func (s *Server) OnRequest(f func(Request)) {
 	s.mu.Lock()
@@ -264,11 +265,11 @@ func (s *Server) OnRequest(f func(Request)) {
 	s.onRequest = f
 }
 
-// callOnRequest calls the function of OnRequest when it is the turn of the request.
+// callOnRequest calls the function of OnRequest, for one request at a time.
 func (s *Server) callOnRequest(r *http.Request, request Request) {
 	select {
-	case s.onRequestTurn <- struct{}{}:
-		defer func() { <-s.onRequestTurn }()
+	case s.onRequestSem <- struct{}{}:
+		defer func() { <-s.onRequestSem }()
 	case <-r.Context().Done():
 		panic(http.ErrAbortHandler)
 	case <-s.closed:
@@ -285,7 +286,7 @@ func (s *Server) callOnRequest(r *http.Request, request Request) {
 // serve handles a request. To abort the response, it panics with
 // [http.ErrAbortHandler].
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	s.running.Add(1) // also if the connection is hijacked
+	s.running.Add(1) // even if the connection is hijacked
 	defer s.running.Done()
 	request := s.record(r)
 	s.callOnRequest(r, request)
@@ -305,8 +306,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.nextFault(request.Operation).serve(s, w, r)
 }
 
-// wait waits for d. It aborts the response if the client goes away or the server is
-// closed meanwhile.
+// wait waits for d. It aborts the response if the client closes the connection or the
+// server is closed meanwhile.
 func (s *Server) wait(r *http.Request, d time.Duration) {
 	if d <= 0 {
 		return
