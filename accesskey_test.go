@@ -125,6 +125,10 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 						assert.Equal(t, []string{""}, rejections)
 						assert.Len(t, transport.times, 1)
 					}
+
+					err = call(t.Context(), clientFrom(t, fixedSource, newScript(tt.reject), msgpush.WithRejectedKeyCodes(4010, 0)))
+					apiErr, _ := errors.AsType[*msgpush.APIError](err)
+					assert.Equal(t, tt.rejected, apiErr != nil && apiErr.KeyRejected, "%v", err)
 				})
 			})
 		}

@@ -233,7 +233,7 @@ func (c *call) afterAttempt(ctx context.Context, resp *http.Response, err error)
 		return false, c.abandon(ctx, nil)
 	}
 	apiErr, ok := errors.AsType[*APIError](c.failure)
-	if ok && apiErr.rejectsKey && c.rejected == "" {
+	if ok && apiErr.KeyRejected && c.rejected == "" {
 		c.rejected, c.wait = c.keys[len(c.keys)-1], 0
 		return true, nil
 	}

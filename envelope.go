@@ -98,7 +98,7 @@ func (c *call) apiError(r *response, env rawEnvelope, isEnvelope bool) *APIError
 	if isEnvelope {
 		e.Code = *env.Code
 	}
-	e.rejectsKey = r.status == http.StatusUnauthorized || isEnvelope && slices.Contains(c.client.rejectedKeyCodes, e.Code)
+	e.KeyRejected = r.status == http.StatusUnauthorized || isEnvelope && slices.Contains(c.client.rejectedKeyCodes, e.Code)
 	quoted := r.body
 	if isEnvelope && e.Code != codeSuccess {
 		e.Data = c.redactor().json(env.Data)

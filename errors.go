@@ -35,12 +35,14 @@ type APIError struct {
 	// RetryAfter is the wait that the Retry-After header requests. It is 0 if the
 	// header is missing or invalid.
 	RetryAfter time.Duration
+	// KeyRejected means that the service rejected the access key: the HTTP status is
+	// 401, or Code is one of [WithRejectedKeyCodes].
+	KeyRejected bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
 
 	isEnvelope    bool // the body is an envelope with a code
 	hasRetryAfter bool
-	rejectsKey    bool   // the service rejects the access key
 	stopReason    string // why a retryable error was not retried
 }
 

@@ -436,7 +436,7 @@ func TestErrorsAreEncodedToJSON(t *testing.T) {
 	}{
 		{
 			&msgpush.APIError{Operation: "x", HTTPStatus: 503, Code: 9, Msg: "busy", Data: json.RawMessage(`1`), RetryAfter: time.Second, Attempts: 2},
-			`{"Operation":"x","HTTPStatus":503,"Code":9,"Msg":"busy","RetryAfter":1000000000,"Attempts":2}`,
+			`{"Operation":"x","HTTPStatus":503,"Code":9,"Msg":"busy","RetryAfter":1000000000,"KeyRejected":false,"Attempts":2}`,
 		},
 		{
 			&msgpush.DecodeError{Operation: "x", HTTPStatus: 200, Body: []byte("secret"), Attempts: 2},

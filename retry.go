@@ -88,7 +88,7 @@ func (p RetryPolicy) allows(err error, r Request, attempts int) bool {
 // isTransient reports whether another attempt may succeed after err.
 func isTransient(err error) bool {
 	if apiErr, ok := errors.AsType[*APIError](err); ok {
-		return slices.Contains(retryableStatuses, apiErr.HTTPStatus) && !apiErr.rejectsKey
+		return slices.Contains(retryableStatuses, apiErr.HTTPStatus) && !apiErr.KeyRejected
 	}
 	if decodeErr, ok := errors.AsType[*DecodeError](err); ok {
 		return decodeErr.truncated // a gateway may forward a cut response as a complete one

@@ -65,7 +65,8 @@ func (s *settings) watch(ctx context.Context) error {
 	}
 	// The next poll is a retry too, so the client retries only once.
 	client, err := msgpush.NewClient(account.BaseURL, account.AccessKey,
-		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2, MaxWait: s.interval}))
+		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2, MaxWait: s.interval}),
+		msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey)) // of the fake server: add the codes of your service
 	if err != nil {
 		return err
 	}

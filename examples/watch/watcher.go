@@ -45,10 +45,11 @@ func (w *watcher) run(ctx context.Context) error {
 	failures := 0       // since then
 	for wait := w.interval; pause(ctx, wait); {
 		fresh, complete, err := w.poll(ctx, math.MaxInt)
+		apiErr, ok := errors.AsType[*msgpush.APIError](err)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case cli.KeyRejected(err):
+		case ok && apiErr.KeyRejected:
 			return err
 		case err != nil:
 			if failures == 0 {

@@ -11,14 +11,12 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"net/http"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"unicode"
 
-	"example.com/msgpush"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -122,14 +120,6 @@ func (a *Account) Close() {
 	if a.Fake != nil {
 		a.Fake.Close()
 	}
-}
-
-// KeyRejected reports whether err is the rejection of the access key. The API document
-// shows no code for it, so the code of the fake server is used: add the codes of your
-// service.
-func KeyRejected(err error) bool {
-	apiErr, ok := errors.AsType[*msgpush.APIError](err)
-	return ok && (apiErr.HTTPStatus == http.StatusUnauthorized || apiErr.Code == msgpushtest.CodeAccessKey)
 }
 
 // Printable replaces characters that could break a line or control a terminal.
