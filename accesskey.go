@@ -40,10 +40,10 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // source is safe for concurrent use; concurrent callers share one call of fetch.
 //
 // The first call made within early of the expiry starts fetch in the background.
-// Until fetch returns, calls get the old key; if fetch fails, the next call starts it
-// again. There is no timer: early has an effect only if it is longer than the time
-// between two calls. A negative early means 0. early should be much shorter than the
-// validity of a key, since otherwise every call starts a fetch.
+// Until fetch returns, calls get the old key; if fetch fails, the next call starts
+// it again. There is no timer: early should be longer than the time between two
+// calls. A negative early means 0. early should be much shorter than the validity
+// of a key, since otherwise every call starts a fetch.
 //
 // A rejection causes at most one call of fetch. Callers whose key is rejected while
 // fetch runs wait for its result. If fetch returns the rejected key again, later
@@ -149,7 +149,7 @@ func (c *keyCache) run(ctx context.Context, f *keyFetch) {
 	}()
 	key, expires, err := c.fetch(ctx)
 	if err == nil {
-		err = checkHeaderValue(key)
+		err = checkHeaderValue("the key", key)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

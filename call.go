@@ -177,7 +177,7 @@ func (c *call) beforeAttempt(req *http.Request) error {
 func (c *call) accessKey(ctx context.Context) (Secret, error) {
 	key, err := c.client.accessKey(ctx, string(c.rejected))
 	if err == nil {
-		err = checkHeaderValue(key)
+		err = checkHeaderValue("the key", key)
 	}
 	if err != nil || contextEnded(ctx) {
 		return "", c.abandon(ctx, fmt.Errorf("access key: %w", err))

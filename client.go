@@ -47,8 +47,8 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 		}
 	}
 	if s.accessKey == nil {
-		if err := checkHeaderValue(accessKey); err != nil {
-			return nil, fmt.Errorf("msgpush: the access key %w", err)
+		if err := checkHeaderValue("the access key", accessKey); err != nil {
+			return nil, fmt.Errorf("msgpush: %w", err)
 		}
 		s.accessKey = func(context.Context, string) (string, error) { return accessKey, nil }
 	} else if accessKey != "" {

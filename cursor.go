@@ -61,9 +61,9 @@ import "fmt"
 //
 // Page size. The service may cap the requested page size and report a wrong one. It
 // is assumed that every page except the last has S records, so S is the length of
-// the longest page. If the first response is a short last page, S is unknown and is
-// only used to check the reported pages against the total: it is the smaller of the
-// requested and the reported page size.
+// the longest page. If the first response is a short last page, S cannot be
+// inferred. The smaller of the requested and the reported page size then serves
+// only to check the reported pages against the total.
 //
 // Without ids, iteration does not step back: the next page is always the
 // following one.
@@ -75,12 +75,13 @@ import "fmt"
 // requested once more before it is an error. When iteration ends, the last page must
 // cover the reported total.
 //
-// Progress. Two limits stop an iteration without progress. One is on delivered
-// records: each was counted by the first total or added by a growth of the total. The
-// other is on repeats between two new records: drift can repeat each delivered record.
-// Both limits have a margin for changes that the total does not show. Changes of the
-// total allow at most maxRepeatPages pages of additional repeats, so that a total that
-// changes with every response does not keep iteration going.
+// Progress. Two limits stop an iteration without progress. The repeats since the
+// last new record may reach twice the delivered records, since drift can repeat
+// each of them, plus allowedRepeats. The delivered records may exceed the records
+// that the totals counted by one page, plus allowedRepeats up to that count. Each
+// change of the total adds its size and one page to allowedRepeats. At most
+// maxRepeatPages pages of allowedRepeats count, so that a total that changes with
+// every response does not keep iteration going.
 
 // A cursor is the state of the pagination.
 type cursor struct {
@@ -144,7 +145,7 @@ func (c *cursor) advance(p pageInfo) (next, last int64, err error) {
 		next = c.covered/size + 1
 	}
 	if end > last && (p.missing() || next > last) {
-		err = fmt.Errorf("%w: the last page is %d, but the response reports %d pages and %d records", ErrInconsistentList, last, p.pages, p.total)
+		err = fmt.Errorf("%w: the list ends after page %d, but the response reports %d pages and a total of %d", ErrInconsistentList, last, p.pages, p.total)
 	} else if next <= last {
 		err = c.checkProgress()
 	}

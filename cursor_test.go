@@ -98,7 +98,7 @@ func TestCursorAdvance(t *testing.T) {
 			{full(3, 44), 2, 5, ""},
 			{full(2, 46), 3, 5, ""}, // read ahead [22, 30): covered 20
 		}},
-		{"insertions empty the read ahead", false, []cursorStep{
+		{"insertions empty readAhead", false, []cursorStep{
 			{full(1, 45), 2, 5, ""},
 			{full(2, 45), 3, 5, ""},
 			{full(3, 44), 2, 5, ""},
@@ -137,7 +137,7 @@ func TestCursorAdvance(t *testing.T) {
 			{full(3, 20), 2, 2, ""},
 			{with(full(2, 20), seen), 4, 2, ""},
 		}},
-		{"pages only shrink", false, []cursorStep{
+		{"no total, number of pages shrinks", false, []cursorStep{
 			{with(full(1, 50), pagesOnly), 2, 5, ""},
 			{with(full(2, 40), pagesOnly), 1, 4, ""},
 		}},

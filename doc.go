@@ -26,7 +26,8 @@
 //
 //   - [*APIError]: the service sent an error response
 //   - [*DecodeError]: the service sent a response that cannot be understood
-//   - [*RequestError]: there was no complete response, or no request was sent
+//   - [*RequestError]: the last attempt got no complete response, or no further
+//     attempt was made
 //   - [*UnimplementedError]: the API document only names the operation
 //
 // Invalid arguments cause an error of another type, and nothing is sent.
@@ -44,8 +45,9 @@
 //
 // # Secrets
 //
-// The access key is sent to the host of the base URL only. No error text and no log
-// record contains it. [Secret] redacts the passwords of mail channels.
+// The access key is sent to the host of the base URL only. It is redacted in error
+// texts and log records; see [APIError] for the limits. [Secret] redacts the
+// passwords of mail channels.
 //
 // Package [example.com/msgpush/msgpushtest] is a fake server for tests.
 package msgpush

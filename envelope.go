@@ -38,7 +38,7 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, dataRequired 
 	}
 	var env Envelope[*T]
 	if err := unmarshal(body, &env); err != nil {
-		return nil, redactDecodeError(err, dataRequired) // only operations of this package require data
+		return nil, redactDecodeError(err, dataRequired) // data is required only for the record types of this package, whose fields may be named
 	}
 	if env.Code != codeSuccess {
 		return nil, errNoSuccessCode

@@ -24,8 +24,8 @@ type APIError struct {
 	HTTPStatus int
 	// Code is the code of the envelope. It is 0 if the body is not an envelope.
 	Code int
-	// Msg is the msg of the envelope. If the body is not an envelope, or an envelope
-	// with code 200, Msg is a short excerpt of the body.
+	// Msg is the msg of the envelope. If the body is an envelope with code 200 or
+	// no envelope, Msg is a short excerpt of the body.
 	Msg string
 	// Data is the data of the envelope, which may be any JSON value. It is nil if
 	// there is none, or if the code is 200.
@@ -78,8 +78,7 @@ func (e *APIError) summary() string {
 
 func (e *APIError) setStopReason(reason string) { e.stopReason = reason }
 
-// Format writes the text of the error, for every verb, so that no verb prints
-// Data or Header.
+// Format writes the text of the error. No verb except %p prints the other fields.
 func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
 // A DecodeError is a complete HTTP 200 response that cannot be understood: it is not
@@ -124,14 +123,14 @@ func (e *DecodeError) setStopReason(reason string) { e.stopReason = reason }
 // Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Format writes the text of the error, for every verb, so that no verb prints
-// Body or Header.
+// Format writes the text of the error. No verb except %p prints the other fields.
 func (e DecodeError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
-// A RequestError means that a call got no complete response. Either the last attempt
-// failed: no connection, a broken connection, a timeout, or an HTTP 200 response that
-// is cut off or too large. Or no further attempt was made: the context ended, or the
-// rate limiter or the access key source returned an error.
+// A RequestError means that the last attempt got no complete response, or that no
+// further attempt was made. In the first case, there was no connection, a broken
+// connection, a timeout, or an HTTP 200 response that is truncated or too large. In
+// the second case, the context ended, or the rate limiter or the access key source
+// returned an error.
 type RequestError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
@@ -140,9 +139,10 @@ type RequestError struct {
 	// Err is the reason. It wraps the error and cause of the context, or the error of
 	// net/http, the rate limiter or the key source.
 	Err error
-	// Last is the error of the previous attempt, if the call ended while it waited for
-	// a retry or during the retry. It is nil, an [*APIError], a [*DecodeError] or a
-	// [*RequestError]. [errors.Is] and [errors.As] do not find it.
+	// Last is the error of the previous attempt, if the context, the rate limiter
+	// or the key source ended the call during a retry or the wait for it. Otherwise
+	// it is nil. It is an [*APIError], a [*DecodeError] or a [*RequestError].
+	// [errors.Is] and [errors.As] do not find it.
 	Last error
 
 	notSent    bool // the request provably was not sent

@@ -118,7 +118,7 @@ func TestExactlyOneErrorTypeMatches(t *testing.T) {
 		{"empty body", respondInMemory(200, ""), nil, decode, 3},
 		{"JSON that ends too early", respondInMemory(200, `{"code":200,"data":{`), nil, decode, 3},
 		{"HTTP 200 whose body fails", bodyThatFails(200, `{"code":200,"data":{`, errNetwork), nil, request, 3},
-		{"HTTP 200 whose body fails after an error response", bodyThatFails(200, `{"code":500,"msg":"no"}`, errNetwork), nil, request, 3},
+		{"HTTP 200 whose body fails after an envelope with code 500", bodyThatFails(200, `{"code":500,"msg":"no"}`, errNetwork), nil, request, 3},
 		{"HTTP 200 whose body is too large", respondInMemory(200, strings.Repeat("x", 2000)), nil, request, 1},
 		{"no connection", failWith(errNetwork), nil, request, 3},
 		{"timeout of the attempts", stall, []msgpush.Option{msgpush.WithTimeout(time.Second)}, request, 3},

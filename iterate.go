@@ -57,18 +57,19 @@ func Prefetch(n int) ListOption {
 // requests, to the last page. The range statement sends the first request; each range
 // statement iterates anew. The iterator is safe for concurrent use if Fetch is.
 //
-// An error is yielded once, with a zero record, after all records fetched before it,
-// and ends the iteration. It names the page and wraps the error of Fetch or
-// [ErrInconsistentList]. A panic in Fetch is re-raised in the goroutine of the range
-// statement, with the same value. Leaving the range statement cancels all
-// prefetches and waits for them.
+// An error is yielded once, with a zero record, after the records of all pages
+// before it, and ends the iteration. Unless the arguments are invalid, it names the
+// page and wraps [ErrInconsistentList] or the error of Fetch or of the context. A
+// panic in Fetch is re-raised in the goroutine of the range statement, with the
+// same value. Leaving the range statement cancels all prefetches and waits for
+// them.
 //
 // # Lists that change
 //
 // Records that are inserted or deleted shift other records across page boundaries.
 // With an ID function, All remembers the ids of the records, and steps back if the
-// total shrinks. Every record that is in the list throughout and, in the first response,
-// on or after the start page is then delivered exactly once, if
+// total shrinks. Every record that is in the list throughout, and not before the
+// start page in the first response, is then delivered exactly once, if
 //
 //   - between two consecutive responses, records are only inserted or only deleted, at
 //     any offset, and
@@ -79,9 +80,9 @@ func Prefetch(n int) ListOption {
 // once.
 //
 // Limitation: if insertions equal deletions between two responses, the total does
-// not change, and records may be missed. With [Prefetch], consecutive means in the
-// order in which iteration uses the responses. The service may respond in another
-// order, with more changes between the responses.
+// not change, and records may be missed. With [Prefetch], consecutive refers to the
+// order in which iteration uses the responses. If the service responds in another
+// order, more changes may fall between two of them.
 //
 // Remembering the ids takes less than 1 byte per record if they are consecutive,
 // and up to 48 bytes if they are random. Without an ID function, memory use is

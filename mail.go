@@ -23,8 +23,8 @@ type MailChannel struct {
 }
 
 // Format writes the channel as fmt does for a struct, with its password redacted.
-// Without Format, fmt would show the password of a *MailChannel inside another value
-// under a verb such as %s that does not apply to pointers.
+// Without Format, fmt.Sprintf("%s", []*MailChannel{&m}) would show the password, since
+// %s is not a verb for pointers.
 func (m MailChannel) Format(f fmt.State, verb rune) {
 	type channel MailChannel // without this method
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), channel(m))

@@ -23,9 +23,10 @@ func (o Operation) Specified() bool { return o.Path != "" }
 // String returns the group and the name, such as "message rule list".
 func (o Operation) String() string { return strings.TrimSuffix(o.Group+" "+o.Name, " ") }
 
-// Operations returns the specified operations (parts 4.1 to 4.4 of the API document),
-// then the operations that are named only (parts 4.5 and 5), then the groups without
-// named operations (part 4.5). The caller may change the slice.
+// Operations returns the specified operations (parts 4.1 to 4.4 of the API
+// document), then the operations that are named only (parts 4.5 and 5), then the
+// groups that part 4.5 lists without their operations. The caller may change the
+// slice.
 func Operations() []Operation {
 	return []Operation{
 		opMailDetail, opMPList, opForwardRuleList, opForwardLogList,

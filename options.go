@@ -39,8 +39,8 @@ type settings struct {
 	rejectedKeyCodes []int
 	logger           *slog.Logger
 
-	// accessKey is a function because fmt prints the unexported fields of a
-	// struct without calling their methods, but only the address of a function.
+	// accessKey is a function, so that fmt prints an address: in unexported fields,
+	// fmt calls no methods that could redact a key.
 	accessKey func(ctx context.Context, rejected string) (string, error)
 }
 
@@ -70,8 +70,8 @@ func WithHTTPClient(h *http.Client) Option {
 // WithUserAgent sets the User-Agent header. The default is "msgpush-go/" followed
 // by [Version].
 func WithUserAgent(userAgent string) Option {
-	if err := checkHeaderValue(userAgent); err != nil {
-		return invalid("WithUserAgent: the user agent %w", err)
+	if err := checkHeaderValue("the user agent", userAgent); err != nil {
+		return invalid("WithUserAgent: %w", err)
 	}
 	return func(s *settings) error { s.userAgent = userAgent; return nil }
 }
@@ -177,15 +177,15 @@ func (s *settings) newHTTPClient() *http.Client {
 
 // checkHeaderValue returns an error if v is empty or cannot be sent unchanged in a
 // header. The error does not quote v.
-func checkHeaderValue(v string) error {
+func checkHeaderValue(name, v string) error {
 	if v == "" {
-		return errors.New("is empty")
+		return fmt.Errorf("%s is empty", name)
 	}
 	if i := strings.IndexFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }); i >= 0 {
-		return fmt.Errorf("has a control character at byte %d, such as a line break, which is not allowed in a header", i)
+		return fmt.Errorf("%s has a control character at byte %d, such as a line break, which is not allowed in a header", name, i)
 	}
 	if strings.Trim(v, " ") != v {
-		return errors.New("begins or ends with a space, which a header does not keep")
+		return fmt.Errorf("%s begins or ends with a space, which a header does not keep", name)
 	}
 	return nil
 }

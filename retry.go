@@ -75,8 +75,8 @@ func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 	return p, nil
 }
 
-// allows reports whether a retry of r is useful and harmless after err, the failure
-// of the last of the given number of attempts.
+// allows reports whether r may be retried after err, the failure of the last
+// attempt. attempts counts the attempts so far.
 func (p RetryPolicy) allows(err error, r Request, attempts int) bool {
 	if attempts >= p.MaxAttempts || !isTransient(err) {
 		return false
@@ -91,7 +91,7 @@ func isTransient(err error) bool {
 		return slices.Contains(retryableStatuses, apiErr.HTTPStatus) && !apiErr.KeyRejected
 	}
 	if decodeErr, ok := errors.AsType[*DecodeError](err); ok {
-		return decodeErr.truncated // a gateway may forward a cut response as a complete one
+		return decodeErr.truncated // a gateway may forward a truncated response as a complete one
 	}
 	return !isPermanent(err)
 }
@@ -113,8 +113,9 @@ func isPermanent(err error) bool {
 		errors.As(err, new(x509.HostnameError)) || errors.As(err, new(x509.CertificateInvalidError))
 }
 
-// wait returns how long to wait after err, the failure of the last of the given number
-// of attempts. It returns false if the response requests more than MaxWait.
+// wait returns how long to wait after err, the failure of the last attempt.
+// attempts counts the attempts so far. wait returns false if the response requests
+// more than MaxWait.
 func (p RetryPolicy) wait(err error, attempts int) (time.Duration, bool) {
 	var requested time.Duration
 	apiErr, ok := errors.AsType[*APIError](err)

@@ -222,7 +222,7 @@ func responsesWith(text, inJSON string) map[string]roundTripFunc {
 		"HTML of HTTP 403":            respondInMemory(403, "<html>"+text),
 		"HTML of HTTP 503":            respondInMemory(503, "<html>"+text),
 		"HTML of HTTP 201":            respondInMemory(201, "<html>"+text),
-		"success of HTTP 500":         respondInMemory(500, `{"code":200,"data":"`+inJSON+`"}`),
+		"code 200 with HTTP 500":      respondInMemory(500, `{"code":200,"data":"`+inJSON+`"}`),
 		"cut success":                 respondInMemory(200, `{"code":200,"data":"`+inJSON),
 		"text after success":          respondInMemory(200, `{"code":200,"data":{}} `+text),
 		"string for a record":         respondInMemory(200, `{"code":200,"data":"`+inJSON+`"}`),
@@ -398,11 +398,11 @@ func TestExcerptStopsBeforePassword(t *testing.T) {
 		`{"id":1,"password":"hunter2"}`, `{"id":1,"Password":"hunter2"}`, `"{\"id\":1,\"password\":\"hunter2\"}"`, `["PASSWORD='hunter2'"]`,
 	} {
 		for name, transport := range map[string]roundTripFunc{
-			"body of HTTP 502":      respondInMemory(502, body),
-			"success of HTTP 502":   respondInMemory(502, `{"code":200,"data":`+body+`}`),
-			"msg that is an object": respondInMemory(200, `{"code":7,"msg":{"mail":`+body+`}}`),
-			"not HTTP":              failWith(fmt.Errorf("net/http: malformed HTTP response %q", body)),
-			"not a header":          failWith(fmt.Errorf("malformed MIME header line: %s", body)),
+			"body of HTTP 502":       respondInMemory(502, body),
+			"code 200 with HTTP 502": respondInMemory(502, `{"code":200,"data":`+body+`}`),
+			"msg that is an object":  respondInMemory(200, `{"code":7,"msg":{"mail":`+body+`}}`),
+			"not HTTP":               failWith(fmt.Errorf("net/http: malformed HTTP response %q", body)),
+			"not a header":           failWith(fmt.Errorf("malformed MIME header line: %s", body)),
 		} {
 			_, err := newClientWithTransport(t, transport).MPList(t.Context(), msgpush.PageRequest{})
 			require.Error(t, err)
@@ -416,17 +416,17 @@ func TestPasswordOfMailIsNotShown(t *testing.T) {
 	const password = "pw-4Lm2-correct-horse"
 	mail := `{"id":1,"account":"a@example.com","password":"` + password + `","smtpPort":25}`
 	for name, transport := range map[string]roundTripFunc{
-		"success":              respondInMemory(200, listBody(mail)),
-		"success of HTTP 500":  respondInMemory(500, listBody(mail)),
-		"cut success":          respondInMemory(200, listBody(mail)[:100]),
-		"cut HTTP 500":         respondInMemory(500, listBody(mail)[:100]),
-		"no envelope":          respondInMemory(200, mail),
-		"no code":              respondInMemory(200, `{"data":`+mail+`}`),
-		"number for a string":  respondInMemory(200, listBody(`{"account":77,"password":"`+password+`"}`)),
-		"string for a number":  respondInMemory(200, listBody(`{"id":"`+password+`"}`)),
-		"array for an object":  respondInMemory(200, listBody(`["`+password+`"]`)),
-		"string for an object": respondInMemory(200, listBody(`"`+password+`"`)),
-		"body that fails":      bodyThatFails(200, mail, io.ErrUnexpectedEOF),
+		"success":                respondInMemory(200, listBody(mail)),
+		"code 200 with HTTP 500": respondInMemory(500, listBody(mail)),
+		"cut success":            respondInMemory(200, listBody(mail)[:100]),
+		"cut HTTP 500":           respondInMemory(500, listBody(mail)[:100]),
+		"no envelope":            respondInMemory(200, mail),
+		"no code":                respondInMemory(200, `{"data":`+mail+`}`),
+		"number for a string":    respondInMemory(200, listBody(`{"account":77,"password":"`+password+`"}`)),
+		"string for a number":    respondInMemory(200, listBody(`{"id":"`+password+`"}`)),
+		"array for an object":    respondInMemory(200, listBody(`["`+password+`"]`)),
+		"string for an object":   respondInMemory(200, listBody(`"`+password+`"`)),
+		"body that fails":        bodyThatFails(200, mail, io.ErrUnexpectedEOF),
 		"timeout": func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()

@@ -56,7 +56,7 @@ func (s *store) init(rdb redis.UniversalClient, kind, name string) error {
 	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return errors.New("fleet: the Redis client is nil; pass one made by redis.NewClient or redis.NewUniversalClient")
 	}
-	client, _ := rdb.(interface{ Options() *redis.Options }) // no concrete types: a type may embed a client
+	client, _ := rdb.(interface{ Options() *redis.Options }) // interfaces, since rdb may be a struct that embeds a client
 	cluster, _ := rdb.(interface{ Options() *redis.ClusterOptions })
 	ring, _ := rdb.(interface{ Options() *redis.RingOptions })
 	s.rdb, s.key = rdb, "msgpush:"+kind+":{"+name+"}" // the braces are a Redis Cluster hash tag
@@ -103,7 +103,8 @@ func (s *store) run(ctx context.Context, script *redis.Script, args ...any) ([]a
 }
 
 // runBounded runs a script and records whether the store is available. The error
-// does not wrap its cause, since the store's deadline is not the caller's.
+// does not wrap its cause, so that a timeout of the store does not match
+// context.DeadlineExceeded.
 func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...any) ([]any, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -145,10 +146,10 @@ type LimiterConfig struct {
 }
 
 // A Limiter spaces the requests of all replicas by one budget: each request takes
-// the next free slot of one queue. In any window of d, at most
-// Burst + Rate × d / Per slots begin, on the clock of the store. A request starts
-// up to 250 ms and the network delay after its slot; the fifth slot of a call is
-// used however late it is. A Limiter is safe for concurrent use.
+// the next free slot of one queue. In any window of d, at most Burst + Rate × d /
+// Per slots begin, on the clock of the store. A request starts at most 250 ms plus
+// the network delay after its slot, or later if the call has missed four slots; see
+// [Limiter.Wait]. A Limiter is safe for concurrent use.
 //
 // Each slot takes one command of the store. The slot of a call that is cancelled,
 // or of a replica that dies, stays unused.

@@ -30,16 +30,15 @@ type KeyConfig struct {
 	// [msgpush.DefaultTimeout]; 0 means 10 s. If a replica dies in Fetch, another
 	// one calls Fetch at most FetchTimeout + 1 s after the first call began.
 	FetchTimeout time.Duration
-	// MinInterval is the minimum time between two fetches of all replicas; 0
-	// means 1 s. For MinInterval after a fetch that failed, replicas without a
-	// key return an error. For MinInterval after a fetch that succeeded, a
-	// replica whose new key is rejected waits before it fetches.
+	// MinInterval is the minimum time between two fetches, by any replica; 0 means
+	// 1 s. Until it has passed, replicas without a key return an error if the last
+	// fetch failed, and a replica whose new key is rejected waits if the last fetch
+	// succeeded.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
-	// that all replicas have. Name and the version of the key are authenticated:
-	// a key of another Name, or an old key with a newer version, is an error. If
-	// AEAD is nil, the key is readable in the store, in MONITOR and SLOWLOG, and
-	// in traces and backups.
+	// that all replicas have. A key stored for another Name, or an old key stored
+	// as a newer one, is an error. If AEAD is nil, the key is readable in the
+	// store, in MONITOR and SLOWLOG, and in traces and backups.
 	AEAD cipher.AEAD
 	// FetchWithoutStore lets a replica without a key call Fetch while the store
 	// is unavailable, at most once per MinInterval and replica. It must not be
@@ -149,7 +148,8 @@ func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 		if r := load(&s.next); r.generation > generation && r.valid() {
 			return r
 		}
-		// Even after ctx has ended, the store may have a newer record, if the process was suspended.
+		// ctx may have ended while the process was suspended. The store may have a
+		// newer record by now.
 		r := s.claim(generation, fetched == nil && ctx.Err() == nil)
 		switch {
 		case r.state == "granted":
@@ -248,8 +248,9 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	return r
 }
 
-// put stores a record. It reports false if the store has a newer record or if
-// another replica fetches one, and true if the store is unavailable.
+// put stores a record. It reports false if the store has this record or a newer
+// one, or if another replica fetches one. It reports true if the store is
+// unavailable.
 func (s *KeySource) put(r *record) bool {
 	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(r.expires).Milliseconds(), s.cfg.MinInterval.Milliseconds())
 	return err != nil || reply[0] == int64(1)
@@ -281,10 +282,10 @@ func (s *KeySource) open(stored string, generation int64) (string, error) {
 	return "", fmt.Errorf("fleet: the access key in the store was not encrypted with this AEAD; set the same AEAD in all replicas, or delete the Redis key %s", s.key)
 }
 
-// The record in the store is a hash. gen, key and exp are the generation, the
-// value and the expiry of the stored key. claim is the generation of the last
-// fetch; state is its state until the time in until. All times are milliseconds on
-// the clock of the store.
+// The record in the store is a hash. gen, key and exp are the generation, the value
+// and the expiry of the stored key. The field claim is the generation of the last
+// fetch, and state is the state of that fetch, which is valid until the time in the
+// field until. All times are milliseconds on the clock of the store.
 
 var claimScript = redis.NewScript(`
 local t = redis.call('TIME')
@@ -299,8 +300,8 @@ redis.call('PEXPIRE', KEYS[1], 2592000000)
 return {'granted', claim, tonumber(ARGV[3])}
 `)
 
-// putScript is fenced: it stores nothing older than the stored key, and nothing
-// while another replica fetches.
+// putScript is fenced: it stores only a record that is newer than the stored key,
+// and nothing while another replica fetches.
 var putScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)

@@ -215,7 +215,7 @@ func TestSameKeyIssuedAgainIsFetchedOncePerMinInterval(t *testing.T) {
 	assert.LessOrEqual(t, service.issues(), int(elapsed/time.Second)+1)
 }
 
-func TestAlwaysRejectedReplicaFailsNoOtherReplica(t *testing.T) {
+func TestRejectedKeysOfOneReplicaDoNotAffectOthers(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	service.rejectedAgent = "rejected"
 	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL})

@@ -80,7 +80,7 @@ func TestIterationThroughCuts(t *testing.T) {
 type changes struct {
 	calls, inserted int
 	nextID          int64
-	deleted         map[int64]bool // the ids of records that were there at the start
+	deleted         map[int64]bool // ids of the deleted records
 }
 
 const phase = 30 // responses

@@ -74,7 +74,7 @@ func TestNginx(t *testing.T) {
 			netHTTP: true, maxDials: 1600,
 		},
 		{
-			name: "upstream responses without a length are cut", // nginx passes them on as complete
+			name: "truncated upstream responses without a length", // nginx passes them on as complete
 			load: load{calls: 1000}, before: func(s *setup) { cutUpstreamResponses(s, 100) },
 			netHTTP: true,
 		},

@@ -27,7 +27,7 @@
 // # Access keys
 //
 // [Server.SetAccessKey] replaces the accepted key. The old key is then rejected. A
-// client of [Server.Client] keeps the first key, so its calls fail after
+// client of [Server.Client] keeps its key, so its calls fail after
 // SetAccessKey. In a test of a key rotation, the client takes its key from a
 // source:
 //
@@ -70,8 +70,8 @@
 //
 // # Choices of the fake server
 //
-// The API document does not show error codes and defaults. These are choices of
-// the fake server. The real service may behave differently.
+// The API document does not show error codes and defaults. The fake server makes the
+// following choices. The real service may behave differently.
 //
 //   - An error response has HTTP status 200, one of the Code constants as its
 //     code, and null as its data. If the rate limit is exceeded, the HTTP status

@@ -56,8 +56,8 @@ func (f Fault) Always() Fault {
 	return f
 }
 
-// WithStatus returns a copy of f with another HTTP status. It has no effect on a
-// connection that is reset.
+// WithStatus returns a copy of f with another HTTP status. It has no effect on
+// [Reset].
 func (f Fault) WithStatus(status int) Fault {
 	f.status = status
 	return f

@@ -48,7 +48,7 @@ type Server struct {
 	keyUses      int        // requests accepted with the last key
 	limit        rateLimit
 	latency      time.Duration
-	records      Records // replaced as a whole, so that a copy of it can be read
+	records      Records // its slices never change, so a copy can be read without mu
 	betweenPages func(*Records)
 	onRequest    func(Request)
 	faults       []Fault
@@ -144,8 +144,8 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.tr
 //   - it always sends the access key that the server accepts when Client is called,
 //     even after SetAccessKey has replaced it;
 //   - it treats [CodeAccessKey] as a rejected key;
-//   - its retries wait for milliseconds, so that a call during an outage fails after
-//     about 0.1 s, but it honours a Retry-After header and waits a second after a 429
+//   - its retries wait for milliseconds, so that a call during an outage fails
+//     within about 0.1 s, but it honours a Retry-After header and waits a second after a 429
 //     without one;
 //   - it uses [Server.HTTPClient].
 //

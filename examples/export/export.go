@@ -30,7 +30,8 @@ func (s *settings) toStdout(ctx context.Context, client *msgpush.Client) error {
 
 // toFile writes the records to FILE.part and renames it to FILE when it is complete.
 func (s *settings) toFile(ctx context.Context, client *msgpush.Client) error {
-	// Without this check, the rename would fail after all records are read.
+	// Checked before the records are read, since the rename at the end would fail for a
+	// directory, and replace a link or a device.
 	if info, err := os.Lstat(s.file); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", s.file)
 	}

@@ -155,7 +155,8 @@ func ping(ctx context.Context, rdb *redis.Client) error {
 }
 
 // issueKey issues access keys to replicas. The API document does not show how an
-// access key is obtained, so a program for the real service needs its own.
+// access key is obtained, so a program for the real service needs its own Fetch
+// function.
 func (e *export) issueKey(w http.ResponseWriter, _ *http.Request) {
 	e.issued.Add(1)
 	key := e.account.AccessKey

@@ -43,7 +43,7 @@ func main() {
 	flag.IntVar(&e.rate, "rate", 50, "requests per second of all replicas together, at least 1")
 	flag.StringVar(&e.dir, "o", "", "write the files to `DIR` (default a temporary directory, removed at the end)")
 	flag.StringVar(&e.id, "id", "", "`NAME` of the export (default a random name)")
-	flag.BoolVar(&e.kill, "kill", false, "kill one of at least 2 replicas with SIGKILL; needs MSGPUSH_REDIS_URL")
+	flag.BoolVar(&e.kill, "kill", false, "kill a replica with SIGKILL; needs 2 replicas or more, and MSGPUSH_REDIS_URL")
 	cli.Parse("fleet", about)
 	switch {
 	case e.replicas < 1:

@@ -332,7 +332,7 @@ func TestAltTextsMatchRecords(t *testing.T) {
 	}
 }
 
-// A bar is the vertical extent of a bar.
+// A bar holds the lower and the upper end of a drawn bar.
 type bar struct{ low, high float64 }
 
 // barsOf returns the bars of a chart in their order, by colour.

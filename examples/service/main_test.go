@@ -29,7 +29,7 @@ func TestUsage(t *testing.T) {
 	clitest.TestUsage(t, "service", []string{"-addr ADDRESS", "/readyz", "0 if interrupted"}, []string{"-timeout", "0s"}, []string{"-timeout", "10"})
 }
 
-func TestInterruptedServerHasOneExitStatus(t *testing.T) {
+func TestUsageOmitsExitStatus130(t *testing.T) {
 	_, stderr, _ := clitest.Run(t, nil, "-h")
 	assert.NotContains(t, stderr, "130")
 }

@@ -109,7 +109,7 @@ func TestRecordThatBecomesVisibleLateIsFound(t *testing.T) {
 	assert.Empty(t, poll(t, f, math.MaxInt))
 }
 
-func TestRecordsBeyondMaxSeenStayOld(t *testing.T) {
+func TestRecordsRemovedFromSeenAreNotNew(t *testing.T) {
 	var l list
 	f := newFollower(l.page)
 	assert.Empty(t, poll(t, f, 1))

@@ -23,7 +23,8 @@ with an error are red unless NO_COLOR is set.
 
 If the first poll fails, or if the access key is rejected, the program ends.
 Other failures are an outage: the program reports its start and end on standard
-error, and polls less often meanwhile, down to once a minute.
+error, and polls less often meanwhile, but at least once a minute unless -interval
+or Retry-After is longer.
 
 The fake server adds a record every second.
 `

@@ -97,7 +97,7 @@ func TestBackoff(t *testing.T) {
 		{"never less than the interval", time.Second, 1, nil, time.Second, 2 * time.Second},
 		{"doubles", time.Second, 3, nil, 4 * time.Second, 8 * time.Second},
 		{"at most a minute", time.Second, math.MaxInt, nil, 30 * time.Second, time.Minute},
-		{"at least a longer interval", 5 * time.Minute, 2, nil, 5 * time.Minute, 5 * time.Minute},
+		{"interval longer than a minute", 5 * time.Minute, 2, nil, 5 * time.Minute, 5 * time.Minute},
 		{"Retry-After", time.Second, 1, requesting(3 * time.Minute), 3 * time.Minute, 3 * time.Minute},
 		{"at most an hour of Retry-After", time.Second, 1, requesting(math.MaxInt64), time.Hour, time.Hour},
 	}

@@ -40,8 +40,8 @@ Exit status: 0 if interrupted, 1 on failure, 2 if an argument is invalid.
 // ErrInterrupted is the error of a program that was interrupted.
 var ErrInterrupted = errors.New("interrupted")
 
-// Parse parses the flags. The usage text consists of the text about, the environment,
-// the exit status and the flags. It is written to standard error. As usual with package
+// Parse parses the flags. The usage text consists of the parameter about,
+// then the environment, the exit status and the flags. It is written to standard error. As usual with package
 // flag, -h ends the program with status 0, and an invalid argument with status 2.
 func Parse(name, about string) { parse(name, about+environment+exitStatus) }
 
