@@ -3,7 +3,6 @@ package msgpush
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
