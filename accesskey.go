@@ -39,7 +39,7 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // key expires or is rejected. A zero expiry means that the key does not expire. The
 // source is safe for concurrent use; concurrent callers share one call of fetch.
 //
-// The first call made within early of the expiry starts fetch in the background.
+// The first call less than early before the expiry starts fetch in the background.
 // Until fetch returns, calls get the old key; if fetch fails, the next call starts
 // it again. There is no timer: early should be longer than the time between two
 // calls. A negative early means 0. early should be much shorter than the validity

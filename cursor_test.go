@@ -149,7 +149,7 @@ func TestCursorAdvance(t *testing.T) {
 		{"empty page", false, []cursorStep{
 			{full(1, 45), 2, 5, ""},
 			{with(full(2, 45), empty), 2, 2, ""},
-			{with(full(2, 45), empty), 3, 1, "the last page is 1, but the response reports 5 pages and 45 records"},
+			{with(full(2, 45), empty), 3, 1, "the list ends after page 1, but the response reports 5 pages and a total of 45"},
 		}},
 		{"page that is empty once", false, []cursorStep{
 			{full(1, 45), 2, 5, ""},
@@ -162,14 +162,14 @@ func TestCursorAdvance(t *testing.T) {
 			{full(1, 45), 2, 5, ""},
 			{full(2, 45), 3, 5, ""},
 			{with(full(3, 44), empty), 3, 3, ""},
-			{with(full(3, 44), empty), 2, 2, "the last page is 2"},
+			{with(full(3, 44), empty), 2, 2, "the list ends after page 2"},
 		}},
 		{"earlier page", false, []cursorStep{
 			{full(1, 45), 2, 5, ""},
-			{with(full(2, 45), func(p *pageInfo) { p.pageNum = 1 }), 3, 1, "the last page is 1"},
+			{with(full(2, 45), func(p *pageInfo) { p.pageNum = 1 }), 3, 1, "the list ends after page 1"},
 		}},
 		{"pages and total disagree", false, []cursorStep{
-			{with(full(1, 45), func(p *pageInfo) { p.pages = 1 }), 2, 1, "the last page is 1, but the response reports 1 pages and 45 records"},
+			{with(full(1, 45), func(p *pageInfo) { p.pages = 1 }), 2, 1, "the list ends after page 1, but the response reports 1 pages and a total of 45"},
 		}},
 		{"new records reset the repeats", false, []cursorStep{
 			{full(1, 1000), 2, 100, ""},
@@ -183,7 +183,7 @@ func TestCursorAdvance(t *testing.T) {
 			{pageInfo{number: 1, pageNum: math.MaxInt64, pageSize: math.MaxInt64, pages: math.MaxInt64, total: math.MaxInt64, records: 10, newRecords: 10}, 2, maxPages, ""},
 		}},
 		{"largest page number", false, []cursorStep{
-			{pageInfo{number: math.MaxInt64, pages: math.MaxInt64, records: 10, newRecords: 10}, maxPages + 1, maxPages, "the last page is"},
+			{pageInfo{number: math.MaxInt64, pages: math.MaxInt64, records: 10, newRecords: 10}, maxPages + 1, maxPages, "the list ends after page"},
 		}},
 	}
 	for _, tt := range tests {

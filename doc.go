@@ -7,11 +7,11 @@
 //	...
 //	mail, err := client.MailDetail(ctx, "101")
 //
-// "The API document" below is the service owner's description of the interface. It
-// is not part of this module; this documentation refers to its part numbers. The API
-// document specifies four operations. Each has a method named after its path. It
-// names sixteen more operations without a path. Their methods send nothing and return
-// an [*UnimplementedError]; [Call] sends any request.
+// "The API document" means the service owner's description of the interface. It is
+// not part of this module; this documentation refers to its part numbers. The API
+// document specifies four operations. Each has a method named after its path. The
+// API document also names sixteen operations without a path. Their methods send
+// nothing and return an [*UnimplementedError]; [Call] sends any request.
 //
 // # Lists
 //
@@ -26,8 +26,8 @@
 //
 //   - [*APIError]: the service sent an error response
 //   - [*DecodeError]: the service sent a response that cannot be understood
-//   - [*RequestError]: the last attempt got no complete response, or no further
-//     attempt was made
+//   - [*RequestError]: there was no complete response, or the context, the rate
+//     limiter or the key source ended the call
 //   - [*UnimplementedError]: the API document only names the operation
 //
 // Invalid arguments cause an error of another type, and nothing is sent.

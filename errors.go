@@ -24,8 +24,8 @@ type APIError struct {
 	HTTPStatus int
 	// Code is the code of the envelope. It is 0 if the body is not an envelope.
 	Code int
-	// Msg is the msg of the envelope. If the body is an envelope with code 200 or
-	// no envelope, Msg is a short excerpt of the body.
+	// Msg is the msg of the envelope. If the body is not an envelope, or if its
+	// code is 200, Msg is a short excerpt of the body.
 	Msg string
 	// Data is the data of the envelope, which may be any JSON value. It is nil if
 	// there is none, or if the code is 200.
@@ -126,11 +126,10 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 // Format writes the text of the error. No verb except %p prints the other fields.
 func (e DecodeError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
-// A RequestError means that the last attempt got no complete response, or that no
-// further attempt was made. In the first case, there was no connection, a broken
-// connection, a timeout, or an HTTP 200 response that is truncated or too large. In
-// the second case, the context ended, or the rate limiter or the access key source
-// returned an error.
+// A RequestError means that the last attempt got no complete response, or that the
+// context, the rate limiter or the access key source ended the call. There is no
+// complete response if no connection was made, if the connection broke, after a
+// timeout, and if an HTTP 200 response is truncated or too large.
 type RequestError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
@@ -166,7 +165,7 @@ func (e *RequestError) setStopReason(reason string) { e.stopReason = reason }
 // Unwrap returns Err.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// Format writes the text of the error, for every verb.
+// Format writes the text of the error.
 func (e RequestError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
 // An UnimplementedError is returned by the methods of operations that the API

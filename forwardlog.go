@@ -85,7 +85,7 @@ func (c *Client) forwardLogs(r ForwardLogRequest) Lister[ForwardLog] {
 }
 
 // ForwardLogDetail is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// document only names it. Experimental: its signature will change.
 func (c *Client) ForwardLogDetail(context.Context) error {
 	return &UnimplementedError{opForwardLogDetail}
 }

@@ -65,50 +65,50 @@ func (c *Client) ForwardRulePages(ctx context.Context, r PageRequest, opts ...Li
 	return Lister[ForwardRule]{c.ForwardRuleList, ForwardRule.recordID}.Pages(ctx, r, opts...)
 }
 
-// ForwardRuleDetail is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// ForwardRuleDetail is not implemented and returns an [*UnimplementedError]: the
+// API document only names it. Experimental: its signature will change.
 func (c *Client) ForwardRuleDetail(context.Context) error {
 	return &UnimplementedError{opForwardRuleDetail}
 }
 
-// ForwardRuleCreate is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// ForwardRuleCreate is not implemented and returns an [*UnimplementedError]: the
+// API document only names it. Experimental: its signature will change.
 func (c *Client) ForwardRuleCreate(context.Context) error {
 	return &UnimplementedError{opForwardRuleCreate}
 }
 
-// ForwardRuleModify is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// ForwardRuleModify is not implemented and returns an [*UnimplementedError]: the
+// API document only names it. Experimental: its signature will change.
 func (c *Client) ForwardRuleModify(context.Context) error {
 	return &UnimplementedError{opForwardRuleModify}
 }
 
-// ForwardRuleDelete is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// ForwardRuleDelete is not implemented and returns an [*UnimplementedError]: the
+// API document only names it. Experimental: its signature will change.
 func (c *Client) ForwardRuleDelete(context.Context) error {
 	return &UnimplementedError{opForwardRuleDelete}
 }
 
-// ForwardRuleSetEnabled is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// ForwardRuleSetEnabled is not implemented and returns an [*UnimplementedError]:
+// the API document only names it. Experimental: its signature will change.
 func (c *Client) ForwardRuleSetEnabled(context.Context) error {
 	return &UnimplementedError{opForwardRuleSetEnabled}
 }
 
 // ForwardRuleTest is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// document only names it. Experimental: its signature will change.
 func (c *Client) ForwardRuleTest(context.Context) error {
 	return &UnimplementedError{opForwardRuleTest}
 }
 
 // ForwardRuleMode is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// document only names it. Experimental: its signature will change.
 func (c *Client) ForwardRuleMode(context.Context) error {
 	return &UnimplementedError{opForwardRuleMode}
 }
 
-// ForwardRuleSetMode is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// ForwardRuleSetMode is not implemented and returns an [*UnimplementedError]: the
+// API document only names it. Experimental: its signature will change.
 func (c *Client) ForwardRuleSetMode(context.Context) error {
 	return &UnimplementedError{opForwardRuleSetMode}
 }

@@ -79,8 +79,8 @@ func Prefetch(n int) ListOption {
 // at all. Records before the start page may also be delivered, each at most
 // once.
 //
-// Limitation: if insertions equal deletions between two responses, the total does
-// not change, and records may be missed. With [Prefetch], consecutive refers to the
+// Limitation: if records are both inserted and deleted between two consecutive
+// responses, records may be missed. With [Prefetch], consecutive refers to the
 // order in which iteration uses the responses. If the service responds in another
 // order, more changes may fall between two of them.
 //
@@ -88,7 +88,7 @@ func Prefetch(n int) ListOption {
 // and up to 48 bytes if they are random. Without an ID function, memory use is
 // constant.
 //
-// # The end
+// # When iteration ends
 //
 // Iteration ends after the last page according to the latest response: its Pages
 // or, if Pages is 0, its Total. If the latest response contradicts itself, iteration

@@ -48,5 +48,5 @@ func (c *Client) MailDetail(ctx context.Context, mailID string) (*MailChannel, e
 }
 
 // MailList is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// document only names it. Experimental: its signature will change.
 func (c *Client) MailList(context.Context) error { return &UnimplementedError{opMailList} }

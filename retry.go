@@ -43,8 +43,9 @@ type RetryPolicy struct {
 	// MinWait is the upper bound of the first random wait. The default is 200 ms. It
 	// must be neither negative nor greater than MaxWait.
 	MinWait time.Duration
-	// MaxWait is the upper bound of every random wait. If Retry-After is longer than
-	// MaxWait, the call fails immediately. The default is 30 s. It must not be negative.
+	// MaxWait is the upper bound of every random wait. If the Retry-After of a 429
+	// or 503 is longer than MaxWait, the call fails immediately. The default is 30
+	// s. It must not be negative.
 	MaxWait time.Duration
 	// Quota is the number of retries that may fail before the client stops retrying.
 	// It limits the load that retries add in an outage. The default is 1,000; a

@@ -32,7 +32,8 @@ type Secret string
 // String returns "[redacted]".
 func (Secret) String() string { return redacted }
 
-// Format writes "[redacted]" for every verb.
+// Format writes "[redacted]" for every verb except %p, for which fmt does not call
+// it.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 
 // MarshalText returns "[redacted]".

@@ -155,7 +155,7 @@ func TestLimitsOfSecretAreDocumented(t *testing.T) {
 		"unexported fields": fmt.Sprint(hidden{s}),
 		"%p":                fmt.Sprintf(verbs[0], s),
 		"%w":                fmt.Errorf(verbs[1], record{s}).Error(),
-		"pointer inside":    fmt.Sprintf(verbs[2], []*record{{s}}),
+		"a pointer in a":    fmt.Sprintf(verbs[2], []*record{{s}}),
 	} {
 		assert.Contains(t, shown, secret, phrase)
 		assert.Contains(t, docOf(t, "Secret"), phrase)

@@ -21,24 +21,24 @@ func (c *Client) AccessKeyObtain(context.Context) error {
 	return &UnimplementedError{opAccessKeyObtain}
 }
 
-// EnterpriseAppList is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// EnterpriseAppList is not implemented and returns an [*UnimplementedError]: the
+// API document only names it. Experimental: its signature will change.
 func (c *Client) EnterpriseAppList(context.Context) error {
 	return &UnimplementedError{opEnterpriseAppList}
 }
 
 // WebhookList is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// document only names it. Experimental: its signature will change.
 func (c *Client) WebhookList(context.Context) error { return &UnimplementedError{opWebhookList} }
 
 // WebhookDetail is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// document only names it. Experimental: its signature will change.
 func (c *Client) WebhookDetail(context.Context) error { return &UnimplementedError{opWebhookDetail} }
 
 // WebhookCreate is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// document only names it. Experimental: its signature will change.
 func (c *Client) WebhookCreate(context.Context) error { return &UnimplementedError{opWebhookCreate} }
 
 // WebhookModify is not implemented and returns an [*UnimplementedError]: the API
-// document gives only its name and method. Experimental: its signature will change.
+// document only names it. Experimental: its signature will change.
 func (c *Client) WebhookModify(context.Context) error { return &UnimplementedError{opWebhookModify} }

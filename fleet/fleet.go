@@ -1,5 +1,6 @@
 // Package fleet lets the replicas of a service share one access key
-// ([KeySource]) and one request budget ([Limiter]) through Redis or Valkey.
+// ([KeySource]) and one request budget ([Limiter]) through a store, Redis or
+// Valkey.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 //	keys, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetch, Early: time.Minute, AEAD: aead})
@@ -145,7 +146,7 @@ type LimiterConfig struct {
 	Fallback interface{ Wait(context.Context) error }
 }
 
-// A Limiter spaces the requests of all replicas by one budget: each request takes
+// A Limiter limits the requests of all replicas to one budget: each request takes
 // the next free slot of one queue. In any window of d, at most Burst + Rate × d /
 // Per slots begin, on the clock of the store. A request starts at most 250 ms plus
 // the network delay after its slot, or later if the call has missed four slots; see

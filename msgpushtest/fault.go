@@ -80,9 +80,9 @@ func (f Fault) appliesTo(operation string) bool {
 	return len(f.operations) == 0 || slices.Contains(f.operations, operation)
 }
 
-// Inject queues faults. The first fault that applies to a request is used for it,
-// and then removed unless it is [Fault.Always]. The server checks the request and
-// its access key only for faults that use the usual response: the zero Fault,
+// Inject queues faults. Each request uses the first fault that applies, which is
+// then removed unless it was made by [Fault.Always]. The server checks the request
+// and its access key only for faults that use the usual response: the zero Fault,
 // [Delay], [ResetInBody] and [Truncate].
 //
 // Inject panics if a fault can never be used, because faults with Always are queued

@@ -20,8 +20,8 @@ const about = `Quickstart prints the contents of an account of the message push 
 channel, the official-account channels, the message rules, and the trigger
 records of the first rule. It prints the first page of each list.
 
-The API document does not specify how to list mail channels. Set MSGPUSH_MAIL_ID
-to the id of the channel to print.
+The API document does not specify how to list mail channels. With a real service,
+set MSGPUSH_MAIL_ID to the id of the channel to print.
 `
 
 func main() {

@@ -16,15 +16,15 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-const about = `Watch prints the last trigger records and then each new one, once and on one line:
+const about = `Watch prints the last trigger records and then each new one, one line each:
 time, id, rule, match result, origin, short codes and error. An empty field is
 printed as "-". The records of one poll are sorted by id. On a terminal, records
 with an error are red unless NO_COLOR is set.
 
 If the first poll fails, or if the access key is rejected, the program ends.
-Other failures are an outage: the program reports its start and end on standard
-error, and polls less often meanwhile, but at least once a minute unless -interval
-or Retry-After is longer.
+Other failures are an outage: the program reports the start and the end of the
+outage on standard error, and polls less often during the outage, but at least once
+a minute unless -interval or Retry-After is longer.
 
 The fake server adds a record every second.
 `
