@@ -39,11 +39,12 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // key expires or is rejected. A zero expiry means that the key does not expire. The
 // source is safe for concurrent use; concurrent callers share one call of fetch.
 //
-// The first call less than early before the expiry starts fetch in the background.
-// Until fetch returns, calls get the old key; if fetch fails, the next call starts
-// it again. There is no timer: early should be longer than the time between two
-// calls. A negative early means 0. early should be much shorter than the validity
-// of a key, since otherwise every call starts a fetch.
+// early is how long before its expiry a key is renewed: the first call in that time
+// starts fetch in the background. Until fetch returns or the old key expires, calls
+// get the old key. If fetch fails, the next call starts it again. There is no
+// timer: early should be longer than the time between two calls. A negative early
+// means 0. early should be much shorter than the validity of a key, since otherwise
+// every call starts a fetch.
 //
 // A rejection causes at most one call of fetch. Callers whose key is rejected while
 // fetch runs wait for its result. If fetch returns the rejected key again, later

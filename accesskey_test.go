@@ -85,7 +85,7 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 	}{
 		{"HTTP 401", status(401), true},
 		{"HTTP 401 without an envelope", func(r *http.Request) (*http.Response, error) { return response(r, 401, "<html>"), nil }, true},
-		{"HTTP 401 with a cut body", cutOffBody(401), true},
+		{"HTTP 401 with a truncated body", cutOffBody(401), true},
 		{"HTTP 401 with Retry-After", status(401, "Retry-After", "9"), true},
 		{"rejection code", envelopeCode(200, 4010), true},
 		{"rejection code with HTTP 403", envelopeCode(403, 4010), true},

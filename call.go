@@ -323,9 +323,10 @@ func (c *call) incompleteError(what string, err error, text string) *RequestErro
 	return c.requestError(where+": "+c.redactor().excerpt(text, maxCause), err)
 }
 
-// causeText returns the text of err. If err wraps the error of another call, such as
-// one of the same errgroup, the text omits the operation and attempts of the other
-// call, so that only the operation and attempts of this call appear.
+// causeText returns the text of err. If err wraps the error of another call, such
+// as the cause of the context of an errgroup, the text omits the operation and
+// attempts of the other call, so that only the operation and attempts of this call
+// appear.
 func causeText(err error) string {
 	text := err.Error()
 	if other, ok := errors.AsType[failure](err); ok {

@@ -75,13 +75,13 @@ import "fmt"
 // requested once more before it is an error. When iteration ends, the last page must
 // cover the reported total.
 //
-// Progress. Two limits stop an iteration without progress. The repeats since the
-// last new record may reach twice the delivered records, since drift can repeat
-// each of them, plus allowedRepeats. The delivered records may exceed the records
-// that the totals counted by one page, plus allowedRepeats up to that count. Each
-// change of the total adds its size and one page to allowedRepeats. At most
-// maxRepeatPages pages of allowedRepeats count, so that a total that changes with
-// every response does not keep iteration going.
+// Progress. Iteration without progress fails. It fails if the repeats since the last
+// new record exceed 2·delivered + allowedRepeats, since drift can repeat delivered
+// records. It also fails if a total is known and delivered > maxExpected + S +
+// allowedRepeats. Each change of the total adds its size and one page to
+// allowedRepeats. The first limit counts at most maxRepeatPages pages of
+// allowedRepeats, so that a total that changes with every response does not keep
+// iteration going. The second limit counts at most maxExpected of it.
 
 // A cursor is the state of the pagination.
 type cursor struct {

@@ -81,7 +81,7 @@ func TestCursorAdvance(t *testing.T) {
 		{"deletion, then the gap is filled", false, []cursorStep{
 			{full(1, 45), 2, 5, ""},
 			{full(2, 45), 3, 5, ""},
-			{full(3, 44), 2, 5, ""}, // covered 19, read ahead [20, 30)
+			{full(3, 44), 2, 5, ""}, // covered 19, readAhead [20, 30)
 			{full(2, 44), 4, 5, ""}, // the gap is filled
 			{full(4, 44), 5, 5, ""},
 			{full(5, 44), 6, 5, ""},

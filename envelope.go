@@ -28,7 +28,7 @@ const codeSuccess = 200
 // errNoSuccessCode means that a body has no code or a code other than 200.
 var errNoSuccessCode = errors.New("the code is not 200")
 
-var errNoData = errors.New("data: expected the data of the operation, found none")
+var errNoData = errors.New("data: expected a value, found none")
 
 // decode decodes the body of an HTTP 200 response in one pass and returns its data.
 // The data is nil if it is missing or null and not required.
@@ -38,7 +38,7 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, dataRequired 
 	}
 	var env Envelope[*T]
 	if err := unmarshal(body, &env); err != nil {
-		return nil, redactDecodeError(err, dataRequired) // data is required only for the record types of this package, whose fields may be named
+		return nil, redactDecodeError(err, dataRequired) // dataRequired means a type of this package, so the error may name its fields
 	}
 	if env.Code != codeSuccess {
 		return nil, errNoSuccessCode

@@ -78,7 +78,8 @@ func (e *APIError) summary() string {
 
 func (e *APIError) setStopReason(reason string) { e.stopReason = reason }
 
-// Format writes the text of the error. No verb except %p prints the other fields.
+// Format writes the text of the error. Only %p, for which fmt does not call Format,
+// can print the fields.
 func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
 // A DecodeError is a complete HTTP 200 response that cannot be understood: it is not
@@ -123,7 +124,8 @@ func (e *DecodeError) setStopReason(reason string) { e.stopReason = reason }
 // Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Format writes the text of the error. No verb except %p prints the other fields.
+// Format writes the text of the error. Only %p, for which fmt does not call Format,
+// can print the fields.
 func (e DecodeError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
 // A RequestError means that the last attempt got no complete response, or that the
@@ -138,10 +140,10 @@ type RequestError struct {
 	// Err is the reason. It wraps the error and cause of the context, or the error of
 	// net/http, the rate limiter or the key source.
 	Err error
-	// Last is the error of the previous attempt, if the context, the rate limiter
-	// or the key source ended the call during a retry or the wait for it. Otherwise
-	// it is nil. It is an [*APIError], a [*DecodeError] or a [*RequestError].
-	// [errors.Is] and [errors.As] do not find it.
+	// Last is the failure of the previous attempt, an [*APIError], a [*DecodeError]
+	// or a [*RequestError], if the context, the rate limiter or the key source
+	// ended the call after that failure. Otherwise Last is nil. [errors.Is] and
+	// [errors.As] do not find it.
 	Last error
 
 	notSent    bool // the request provably was not sent
@@ -165,7 +167,8 @@ func (e *RequestError) setStopReason(reason string) { e.stopReason = reason }
 // Unwrap returns Err.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// Format writes the text of the error.
+// Format writes the text of the error. Only %p, for which fmt does not call Format,
+// can print the fields.
 func (e RequestError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
 // An UnimplementedError is returned by the methods of operations that the API

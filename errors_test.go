@@ -269,7 +269,7 @@ func TestErrorTexts(t *testing.T) {
 		},
 		{"empty body", respondInMemory(200, ""), nil, "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes (3 attempts)"},
 		{"no connection", failWith(errors.New("no route")), nil, "no response from http://push.example.com: no route (3 attempts)"},
-		{"cut body", bodyThatFails(200, "{", io.ErrUnexpectedEOF), nil, "reading the response from http://push.example.com: unexpected EOF (3 attempts)"},
+		{"truncated body", bodyThatFails(200, "{", io.ErrUnexpectedEOF), nil, "reading the response from http://push.example.com: unexpected EOF (3 attempts)"},
 		{
 			"body over the limit", respondInMemory(200, strings.Repeat(" ", 2000)), nil,
 			"reading the response from http://push.example.com: the body is too large: the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt)",
@@ -337,7 +337,7 @@ func TestTransportErrorIsWrappedWithoutQuery(t *testing.T) {
 	}{
 		{"no service", newClientAt(t, closed.URL), nil, true},
 		{"error of the transport", newClientWithTransport(t, failWith(errCable)), errCable, true},
-		{"cut body", newClientWithTransport(t, bodyThatFails(200, "{", io.ErrUnexpectedEOF)), io.ErrUnexpectedEOF, false},
+		{"truncated body", newClientWithTransport(t, bodyThatFails(200, "{", io.ErrUnexpectedEOF)), io.ErrUnexpectedEOF, false},
 		{"timeout", newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()

@@ -489,7 +489,8 @@ func ExampleWithHTTPClient() {
 	// Output: 0 <nil>
 }
 
-// strictUnmarshal returns an error for an object with unknown members.
+// strictUnmarshal returns an error for an object with unknown members. It ignores text
+// after the value.
 func strictUnmarshal(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -577,7 +578,7 @@ func ExampleWithAccessKeySource() {
 	// Output: <nil>
 }
 
-// AccessKeyFunc makes a function a source. The function is called before each
+// AccessKeyFunc adapts a function to [AccessKeySource]. The function is called before each
 // attempt.
 func ExampleAccessKeyFunc() {
 	service := msgpushtest.NewServer()

@@ -242,7 +242,7 @@ func TestNetworkFaultsCauseExpectedErrors(t *testing.T) {
 		{"chunked body cut in a chunk", write(okHeader + "Transfer-Encoding: chunked\r\n\r\n500\r\n{\"cod"), wantFailure{kind: "RequestError", transient: true, is: io.ErrUnexpectedEOF}},
 		{"gzip body cut", write(okHeader + "Content-Encoding: gzip\r\nConnection: close\r\n\r\n\x1f\x8b\x08\x00"), wantFailure{kind: "RequestError", transient: true, is: io.ErrUnexpectedEOF}},
 
-		{"cut JSON framed as complete", write(ok10Header + `{"code":200,"data":{"list":[{"id":1},`), wantFailure{kind: "DecodeError", transient: true, is: io.ErrUnexpectedEOF, text: "ends too early"}},
+		{"truncated JSON framed as complete", write(ok10Header + `{"code":200,"data":{"list":[{"id":1},`), wantFailure{kind: "DecodeError", transient: true, is: io.ErrUnexpectedEOF, text: "ends too early"}},
 		{"cut literal framed as complete", write(ok10Header + `{"code":200,"data":tru`), wantFailure{kind: "DecodeError", transient: true, is: io.ErrUnexpectedEOF, text: "ends too early"}},
 		{"cut escape framed as complete", write(ok10Header + `{"code":200,"msg":"\u12`), wantFailure{kind: "DecodeError", transient: true, is: io.ErrUnexpectedEOF, text: "ends too early"}},
 		{"empty body framed as complete", write(ok10Header), wantFailure{kind: "DecodeError", transient: true, is: io.EOF, text: "the JSON ends too early, after 0 bytes"}},
@@ -436,7 +436,7 @@ func TestHTTP2FaultsCauseExpectedErrors(t *testing.T) {
 				_, _ = w.Write(make([]byte, 4096))
 			}
 		}, wantFailure{kind: "RequestError", text: "the limit is 65536 bytes"}},
-		{"cut JSON framed as complete", respondWithJSON(`{"code":200,"data":`), wantFailure{kind: "DecodeError", transient: true, is: io.ErrUnexpectedEOF}},
+		{"truncated JSON framed as complete", respondWithJSON(`{"code":200,"data":`), wantFailure{kind: "DecodeError", transient: true, is: io.ErrUnexpectedEOF}},
 		{"transient status", respondWith(http.StatusBadGateway, "text/html", "<html>"), wantFailure{kind: "APIError", transient: true, text: "HTTP 502"}},
 		{"permanent status", respondWith(http.StatusNotFound, "text/html", "<html>"), wantFailure{kind: "APIError", text: "HTTP 404"}},
 		{"redirect", func(w http.ResponseWriter, r *http.Request) {
@@ -673,13 +673,13 @@ func TestEveryFaultMatchesExactlyOneErrorType(t *testing.T) {
 	tests := map[string]setup{
 		"no connection":               {kind: "RequestError", client: withTransport(failWith(&net.OpError{Op: "dial", Err: errors.New("refused")}))},
 		"connection lost":             {kind: "RequestError", client: withTransport(failWith(io.EOF))},
-		"cut body":                    {kind: "RequestError", client: withTransport(bodyOf(200, cutBody(`{"code":200,`)))},
+		"truncated body":              {kind: "RequestError", client: withTransport(bodyOf(200, cutBody(`{"code":200,`)))},
 		"body too large":              {kind: "RequestError", client: withTransport(bodyOf(200, endlessBody))},
 		"redirect to an invalid URL":  {kind: "RequestError", client: withTransport(textOf(302, "", "Location", "::"))},
 		"attempt timeout":             {kind: "RequestError", client: withTransport(roundTripFunc(blocked))},
 		"attempt timeout in the body": {kind: "RequestError", client: withTransport(bodyOf(200, stalledBody))},
 
-		"cut JSON":             {kind: "DecodeError", client: withTransport(textOf(200, `{"code":200,"data":`))},
+		"truncated JSON":       {kind: "DecodeError", client: withTransport(textOf(200, `{"code":200,"data":`))},
 		"empty body":           {kind: "DecodeError", client: withTransport(textOf(200, ""))},
 		"HTML":                 {kind: "DecodeError", client: withTransport(textOf(200, "<html>"))},
 		"no code":              {kind: "DecodeError", client: withTransport(textOf(200, `{"data":{}}`))},
@@ -692,7 +692,7 @@ func TestEveryFaultMatchesExactlyOneErrorType(t *testing.T) {
 		"quota used up":                                     {kind: "APIError", client: withTransport(textOf(500, ""), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 5, Quota: 1}))},
 		"Retry-After too long":                              {kind: "APIError", client: withTransport(textOf(503, "", "Retry-After", "86400"))},
 		"no time for a retry":                               {kind: "APIError", client: withTransport(textOf(503, "", "Retry-After", "28"), msgpush.WithRetry(msgpush.RetryPolicy{})), ctx: withTimeout},
-		"cut body, no time for a retry":                     {kind: "RequestError", client: withTransport(bodyOf(200, cutBody("{")), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withTimeout},
+		"truncated body, no time for a retry":               {kind: "RequestError", client: withTransport(bodyOf(200, cutBody("{")), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withTimeout},
 		"rejected static key":                               {kind: "APIError", client: withTransport(textOf(401, ""))},
 		"rejected key, source has no other key":             {kind: "APIError", client: withSource(func(context.Context, string) (string, error) { return testKey, nil }, textOf(401, ""))},
 		"rejected key, source returns another rejected key": {kind: "APIError", client: withSource(func(_ context.Context, rejected string) (string, error) { return testKey + rejected, nil }, textOf(401, ""))},
@@ -706,7 +706,7 @@ func TestEveryFaultMatchesExactlyOneErrorType(t *testing.T) {
 		"cancelled in an attempt":                     {kind: "RequestError", client: withTransport(roundTripFunc(blocked)), ctx: withCause},
 		"cancelled in a wait":                         {kind: "RequestError", needsRetry: true, client: withTransport(busy, twoAttempts), ctx: withCause},
 		"cancelled in a wait after a lost connection": {kind: "RequestError", needsRetry: true, client: withTransport(failWith(io.EOF), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withCause},
-		"cancelled in a wait after a cut body":        {kind: "RequestError", needsRetry: true, client: withTransport(textOf(200, `{`), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withCause},
+		"cancelled in a wait after a truncated body":  {kind: "RequestError", needsRetry: true, client: withTransport(textOf(200, `{`), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 1e6 * time.Hour, MaxWait: 1e6 * time.Hour})), ctx: withCause},
 		"cancelled in the limiter": {kind: "RequestError", ctx: withCause, client: withTransport(busy, msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -732,12 +732,12 @@ func TestEveryFaultMatchesExactlyOneErrorType(t *testing.T) {
 	}
 	for status := 201; status < 600; status++ {
 		for name, body := range map[string]func(*http.Request) io.Reader{
-			"no body":      func(*http.Request) io.Reader { return http.NoBody },
-			"success":      func(*http.Request) io.Reader { return strings.NewReader(`{"code":200,"data":{"list":[]}}`) },
-			"error":        func(*http.Request) io.Reader { return strings.NewReader(`{"code":7,"msg":"no","data":"why"}`) },
-			"HTML":         func(*http.Request) io.Reader { return strings.NewReader("<html><p>\n" + testKey) },
-			"cut body":     cutBody(`{"code":`),
-			"endless body": endlessBody,
+			"no body":        func(*http.Request) io.Reader { return http.NoBody },
+			"success":        func(*http.Request) io.Reader { return strings.NewReader(`{"code":200,"data":{"list":[]}}`) },
+			"error":          func(*http.Request) io.Reader { return strings.NewReader(`{"code":7,"msg":"no","data":"why"}`) },
+			"HTML":           func(*http.Request) io.Reader { return strings.NewReader("<html><p>\n" + testKey) },
+			"truncated body": cutBody(`{"code":`),
+			"endless body":   endlessBody,
 		} {
 			if status < 210 || status%10 < 5 && status != 304 {
 				tests[fmt.Sprintf("HTTP %d, %s", status, name)] = setup{kind: "APIError", client: withTransport(bodyOf(status, body))}
@@ -865,7 +865,7 @@ func TestBodiesAreClosed(t *testing.T) {
 		"redirect":                   textOf(302, "", "Location", "/x"),
 		"redirect to an invalid URL": textOf(302, "", "Location", "::"),
 		"protocol switched":          bodyOf(101, endlessBody),
-		"cut body":                   bodyOf(200, cutBody("{")),
+		"truncated body":             bodyOf(200, cutBody("{")),
 		"endless body":               bodyOf(200, endlessBody),
 		"HTML":                       textOf(200, "<html>"),
 	} {

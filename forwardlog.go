@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// A ForwardLog is a rule trigger record: the evaluation of a message rule
+// A ForwardLog is a trigger record: the evaluation of a message rule
 // (part 2.6 of the API document).
 type ForwardLog struct {
 	ID       int64  `json:"id"`
@@ -29,14 +29,14 @@ type ForwardLog struct {
 
 func (r ForwardLog) recordID() int64 { return r.ID }
 
-// A ForwardLogRequest requests one page of the rule trigger records that match
+// A ForwardLogRequest requests one page of the trigger records that match
 // Params.
 type ForwardLogRequest struct {
 	PageRequest
 	Params ForwardLogParams `json:"params"`
 }
 
-// ForwardLogParams filters the rule trigger records. A nil field does not filter,
+// ForwardLogParams filters the trigger records. A nil field does not filter,
 // and a pointer to 0 filters for 0: write &rule.ID or new(int64(7)) for RuleID,
 // new(0) for MatchResult.
 type ForwardLogParams struct {
@@ -51,7 +51,7 @@ var (
 	opForwardLogDetail = Operation{Group: "trigger record", Name: "detail", Method: http.MethodGet}
 )
 
-// ForwardLogList returns one page of the rule trigger records (part 4.4 of the API
+// ForwardLogList returns one page of the trigger records (part 4.4 of the API
 // document).
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
 	page, err := r.withDefaults(opForwardLogList.String())

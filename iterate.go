@@ -16,7 +16,7 @@ import (
 //
 //   - The response reports that the requested page exists, but the page is empty twice
 //     in a row or has an earlier page number.
-//   - Iteration reached the last page, but the response reports a larger total.
+//   - Iteration reached the last page, but the reported total extends beyond it.
 //   - Two records of a page have the same id.
 //   - The response reports further pages, but too many records in a row are repeated,
 //     or more records were delivered than the reported totals allow.
@@ -80,9 +80,9 @@ func Prefetch(n int) ListOption {
 // once.
 //
 // Limitation: if records are both inserted and deleted between two consecutive
-// responses, records may be missed. With [Prefetch], consecutive refers to the
-// order in which iteration uses the responses. If the service responds in another
-// order, more changes may fall between two of them.
+// responses, records may be missed. With [Prefetch], responses are consecutive if
+// iteration uses them one after the other. They may be further apart in time, with
+// more changes between them.
 //
 // Remembering the ids takes less than 1 byte per record if they are consecutive,
 // and up to 48 bytes if they are random. Without an ID function, memory use is
@@ -90,11 +90,11 @@ func Prefetch(n int) ListOption {
 //
 // # When iteration ends
 //
-// Iteration ends after the last page according to the latest response: its Pages
-// or, if Pages is 0, its Total. If the latest response contradicts itself, iteration
-// yields [ErrInconsistentList] instead. If the service reports neither pages nor
-// total, iteration ends with the first page that has no new record. Without an ID
-// function, this is the first empty page.
+// Iteration ends after the last page: the Pages of the latest response or, if that
+// is 0, the last reported Total. If the latest response contradicts itself,
+// iteration yields [ErrInconsistentList] instead. If the service reports neither
+// pages nor total, iteration ends with the first page that has no new record.
+// Without an ID function, this is the first empty page.
 func (l Lister[T]) All(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[T, error] {
 	pages := l.Pages(ctx, r, opts...)
 	return func(yield func(T, error) bool) {

@@ -232,7 +232,7 @@ func TestPanicInFetchReachesTheCaller(t *testing.T) {
 	}
 }
 
-// The caller gets the panic of the first page that panicked.
+// The caller gets the panic of the page with the lowest number.
 func TestFirstOfSeveralPanicsReachesTheCaller(t *testing.T) {
 	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
 		if r.Current > 1 {

@@ -94,9 +94,9 @@ func TestIterationToleratesUnusualServices(t *testing.T) {
 				p.List = p.List[:3]
 			}
 		}), append(numbers(13), list[20:]...), "", 4},
-		{"no pages and no total, responds with the last page after the end", clamped(list, noTotals), list, "", 4},
-		{"no pages and no total, full pages, responds with the last page after the end", clamped(list[:20], noTotals), list[:20], "", 3},
-		{"no pages, total and page number, responds with the last page after the end", clamped(list, func(p *page) { noTotals(p); p.PageNum = 0 }), list, "", 4},
+		{"no pages and no total, last page for requests after the end", clamped(list, noTotals), list, "", 4},
+		{"no pages and no total, full pages, last page for requests after the end", clamped(list[:20], noTotals), list[:20], "", 3},
+		{"no pages, total and page number, last page for requests after the end", clamped(list, func(p *page) { noTotals(p); p.PageNum = 0 }), list, "", 4},
 		{"no pages and no total, page number always 1", changed(list, func(_ msgpush.PageRequest, p *page) { noTotals(p); p.PageNum = 1 }), list, "", 4},
 		{"list only", changed(list, func(_ msgpush.PageRequest, p *page) { *p = page{List: p.List} }), list, "", 4},
 		{"negative numbers", changed(list, func(_ msgpush.PageRequest, p *page) {
@@ -113,7 +113,7 @@ func TestIterationToleratesUnusualServices(t *testing.T) {
 				p.Total = 0
 			}
 		}), list, "", 3},
-		{"responds with the last page after the end", clamped(list, func(*page) {}), list, "", 3},
+		{"last page for requests after the end", clamped(list, func(*page) {}), list, "", 3},
 		{"capped page size", capped(list, func(*page) {}), list, "", 7},
 		{"capped page size, no total", capped(list, noTotals), list, "", 8},
 		{"capped page size, not reported", capped(list, func(p *page) { p.PageSize = 0 }), list, "", 7},
@@ -273,8 +273,8 @@ func TestIterationWithoutIDsEnds(t *testing.T) {
 			return &page{PageNum: r.Current, PageSize: 10, Total: 50, Pages: r.Current + 1, List: numbers(10)}
 		}, 70, true},
 		{"no pages and no total", changed(list, func(_ msgpush.PageRequest, p *page) { noTotals(p) }), 25, false},
-		{"responds with the last page after the end", clamped(list, func(*page) {}), 25, false},
-		{"no pages and no total, responds with the last page after the end", clamped(list, noTotals), 25, false},
+		{"last page for requests after the end", clamped(list, func(*page) {}), 25, false},
+		{"no pages and no total, last page for requests after the end", clamped(list, noTotals), 25, false},
 		{"page number always 1", changed(list, func(_ msgpush.PageRequest, p *page) { p.PageNum = 1 }), 10, true},
 		{"two records with one id", func(msgpush.PageRequest) *page { return &page{Total: 2, Pages: 1, List: []int64{1, 1}} }, 2, false},
 	}

@@ -65,7 +65,7 @@ func TestAllStartsAtTheRequestedPage(t *testing.T) {
 }
 
 // The page size may be known only from the first response.
-func TestAllStartsNearTheEnd(t *testing.T) {
+func TestAllDeliversTheRestFromAPageNearTheEnd(t *testing.T) {
 	list := numbers(25)
 	tests := []struct {
 		name    string
@@ -91,7 +91,7 @@ func TestAllStartsNearTheEnd(t *testing.T) {
 			p.PageSize, p.Pages = 0, 0
 			return p
 		}, []int{5, 6, 8, 9}, func(start int) int { return (start - 1) * 4 }},
-		{"responds with the last page after the end", func(r msgpush.PageRequest) *page {
+		{"last page for requests after the end", func(r msgpush.PageRequest) *page {
 			r.Current = min(r.Current, 3)
 			return pageOf(list, r)
 		}, []int{2, 3, 4, 7}, func(start int) int { return (start - 1) * 10 }},

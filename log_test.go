@@ -151,7 +151,7 @@ func TestLogsNoKeyQueryBodyOrMsg(t *testing.T) {
 		"transport error that quotes the key": failWith(errors.New("no route for " + testKey)),
 		"timeout":                             stalling,
 		"redirect":                            status(302, "Location", "/"+secret),
-		"cut body":                            okBody(`{"code":200,"data":"` + secret),
+		"truncated body":                      okBody(`{"code":200,"data":"` + secret),
 		"not JSON":                            okBody(secret),
 		"wrong data":                          okBody(`{"code":200,"data":["` + secret + `"]}`),
 		"msg, data":                           okBody(`{"code":1,"msg":"` + secret + ` ` + testKey + `","data":"` + secret + `"}`),

@@ -15,11 +15,11 @@ import (
 )
 
 // DefaultTimeout is the timeout of one attempt, unless [WithTimeout] or the Timeout of
-// the client given to [WithHTTPClient] sets another. It is a choice of this package.
+// the client given to [WithHTTPClient] sets another. The API document specifies none.
 const DefaultTimeout = 30 * time.Second
 
 // DefaultMaxResponseBytes is the size limit of a response body, 4 MiB, unless
-// [WithMaxResponseBytes] sets another. It is a choice of this package.
+// [WithMaxResponseBytes] sets another. The API document specifies none.
 const DefaultMaxResponseBytes = 4 << 20
 
 // An Option configures a [Client]. [NewClient] applies the options in order, so a later
@@ -38,8 +38,8 @@ type settings struct {
 	rejectedKeyCodes []int
 	logger           *slog.Logger
 
-	// accessKey is a function, so that fmt prints an address: in unexported fields,
-	// fmt calls no methods that could redact a key.
+	// accessKey is a function, since fmt would print a Secret here: it calls no
+	// methods of unexported fields. Of a function, it prints the address.
 	accessKey func(ctx context.Context, rejected string) (string, error)
 }
 
@@ -85,7 +85,7 @@ func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error { s.timeout = d; return nil }
 }
 
-// WithRetry sets the retry policy. Zero fields of policy have their defaults.
+// WithRetry sets the retry policy. A zero field of policy means its default.
 func WithRetry(policy RetryPolicy) Option {
 	p, err := policy.withDefaults()
 	if err != nil {
@@ -121,10 +121,10 @@ func WithMaxResponseBytes(n int64) Option {
 }
 
 // WithUnmarshal sets the function that decodes HTTP 200 responses, for example the
-// Unmarshal function of a faster decoder. It must behave like
-// [encoding/json.Unmarshal], which is the default, and be safe for concurrent use.
-// It may keep references to data. An error that it returns is wrapped in a
-// [*DecodeError].
+// Unmarshal function of a faster decoder. It must set the same values as
+// [encoding/json.Unmarshal], which is the default, and be safe for concurrent use. It
+// may reject more and may keep references to data. If it fails for a success, the call
+// returns a [*DecodeError] that wraps its error.
 //
 // Error responses are always decoded with encoding/json, so the type of an error
 // does not depend on unmarshal.
@@ -156,8 +156,8 @@ func WithRejectedKeyCodes(codes ...int) Option {
 }
 
 // WithLogger makes the client log each attempt at level Debug and each retry, with
-// its reason, at level Warn. No access key, query or body is logged. The default is
-// no logging.
+// its reason, at level Warn. No query or body is logged, and access keys are redacted;
+// see [APIError]. The default is no logging.
 func WithLogger(logger *slog.Logger) Option {
 	if logger == nil {
 		return invalid("WithLogger: the logger is nil")
@@ -184,7 +184,7 @@ func checkHeaderValue(name, v string) error {
 		return fmt.Errorf("%s has a control character at byte %d, such as a line break, which is not allowed in a header", name, i)
 	}
 	if strings.Trim(v, " ") != v {
-		return fmt.Errorf("%s begins or ends with a space, which a header does not keep", name)
+		return fmt.Errorf("%s begins or ends with a space, which HTTP removes from a header", name)
 	}
 	return nil
 }

@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// A RetryPolicy sets how often a call is attempted and how long it waits between two
-// attempts. Zero fields have their defaults. If only one of MinWait and MaxWait is
-// set, the default of the other is adjusted so that MinWait ≤ MaxWait.
+// A RetryPolicy sets how often a call is attempted and how long it waits between
+// two attempts. A zero field means its default. If only one of MinWait and MaxWait
+// is set, the default of the other is adjusted so that MinWait ≤ MaxWait.
 //
 // The wait before the n-th retry is random between 0 and MinWait·2ⁿ⁻¹, at most
 // MaxWait. If a response with HTTP status 429 or 503 has a Retry-After header, the

@@ -182,10 +182,10 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 		{"no body before the timeout", stallingBody, true, request},
 		{"complete 200 whose JSON ends too early", okBody(`{"code":200,"data":{"pageNum":1,"li`), true, decode},
 		{"complete 200 with an empty body", okBody(""), true, decode},
-		{"503 with a cut body", cutOffBody(503), true, api},
+		{"503 with a truncated body", cutOffBody(503), true, api},
 		{"503 with a body over the limit", respondFromReader(503, func(*http.Request) io.Reader { return endless{} }), true, api},
 
-		{"404 with a cut body", cutOffBody(404), false, api},
+		{"404 with a truncated body", cutOffBody(404), false, api},
 		{"404 with a body over the limit", respondFromReader(404, func(*http.Request) io.Reader { return endless{} }), false, api},
 		{"envelope with an error code", okBody(`{"code":503,"msg":"busy"}`), false, api},
 		{"HTML page", okBody("<html>"), false, decode},
@@ -260,7 +260,7 @@ func TestDoesNotRetryMissingData(t *testing.T) {
 func TestSuccessEndsRetries(t *testing.T) {
 	for name, fault := range map[string]msgpushtest.Fault{
 		"HTTP 503": msgpushtest.Status(503), "connection reset": msgpushtest.Reset(), "connection closed mid-body": msgpushtest.Truncate(),
-		"timeout": msgpushtest.Delay(time.Hour), "cut JSON": msgpushtest.Respond(respondWithJSON(`{"code":2`)),
+		"timeout": msgpushtest.Delay(time.Hour), "truncated JSON": msgpushtest.Respond(respondWithJSON(`{"code":2`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -469,7 +469,7 @@ func TestRetryAfterLongerThanMaxWaitFailsImmediately(t *testing.T) {
 		"31": 31 * time.Second, "86400": 24 * time.Hour, "99999999999999999999": math.MaxInt64, "9223372036": 9223372036 * time.Second,
 	} {
 		for name, step := range map[string]roundTripFunc{
-			"429": status(429, "Retry-After", header), "503": status(503, "Retry-After", header), "503 with a cut body": cutOffBody(503, "Retry-After", header),
+			"429": status(429, "Retry-After", header), "503": status(503, "Retry-After", header), "503 with a truncated body": cutOffBody(503, "Retry-After", header),
 		} {
 			t.Run(name+" "+header, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -502,7 +502,7 @@ func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 		{"429 without Retry-After, 1s left", status(429), time.Second, false},
 		{"429 without Retry-After, 1.2s left", status(429), 1200*ms + 1, true},
 		{"connection closed, 200ms left", failWith(io.EOF), 200*ms + 1, true},
-		{"cut JSON, 200ms left", okBody(`{"code":2`), 200*ms + 1, true},
+		{"truncated JSON, 200ms left", okBody(`{"code":2`), 200*ms + 1, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -653,7 +653,7 @@ func TestReturnsFailureImmediatelyWithoutQuota(t *testing.T) {
 		check func(*testing.T, error)
 	}{
 		"HTTP 503":          {status(503), func(t *testing.T, err error) { onlyError[*msgpush.APIError](t, err) }},
-		"cut JSON":          {okBody(`{"code":2`), func(t *testing.T, err error) { onlyError[*msgpush.DecodeError](t, err) }},
+		"truncated JSON":    {okBody(`{"code":2`), func(t *testing.T, err error) { onlyError[*msgpush.DecodeError](t, err) }},
 		"connection closed": {failWith(io.EOF), func(t *testing.T, err error) { onlyError[*msgpush.RequestError](t, err) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -694,7 +694,7 @@ func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
 		{"Retry-After longer than MaxWait", []roundTripFunc{status(503, "Retry-After", "3600")}, false},
 		{"connection closed", []roundTripFunc{failWith(io.EOF)}, false},
 		{"timeout", []roundTripFunc{stalling}, false},
-		{"cut JSON", []roundTripFunc{okBody(`{"code":2`)}, false},
+		{"truncated JSON", []roundTripFunc{okBody(`{"code":2`)}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -155,7 +155,7 @@ func TestLimitsOfSecretAreDocumented(t *testing.T) {
 		"unexported fields": fmt.Sprint(hidden{s}),
 		"%p":                fmt.Sprintf(verbs[0], s),
 		"%w":                fmt.Errorf(verbs[1], record{s}).Error(),
-		"a pointer in a":    fmt.Sprintf(verbs[2], []*record{{s}}),
+		"a pointer to a":    fmt.Sprintf(verbs[2], []*record{{s}}),
 	} {
 		assert.Contains(t, shown, secret, phrase)
 		assert.Contains(t, docOf(t, "Secret"), phrase)
@@ -223,7 +223,7 @@ func responsesWith(text, inJSON string) map[string]roundTripFunc {
 		"HTML of HTTP 503":            respondInMemory(503, "<html>"+text),
 		"HTML of HTTP 201":            respondInMemory(201, "<html>"+text),
 		"code 200 with HTTP 500":      respondInMemory(500, `{"code":200,"data":"`+inJSON+`"}`),
-		"cut success":                 respondInMemory(200, `{"code":200,"data":"`+inJSON),
+		"truncated success":           respondInMemory(200, `{"code":200,"data":"`+inJSON),
 		"text after success":          respondInMemory(200, `{"code":200,"data":{}} `+text),
 		"string for a record":         respondInMemory(200, `{"code":200,"data":"`+inJSON+`"}`),
 		"string for a number":         respondInMemory(200, `{"code":200,"data":{"id":"`+inJSON+`","total":"`+inJSON+`"}}`),
@@ -418,7 +418,7 @@ func TestPasswordOfMailIsNotShown(t *testing.T) {
 	for name, transport := range map[string]roundTripFunc{
 		"success":                respondInMemory(200, listBody(mail)),
 		"code 200 with HTTP 500": respondInMemory(500, listBody(mail)),
-		"cut success":            respondInMemory(200, listBody(mail)[:100]),
+		"truncated success":      respondInMemory(200, listBody(mail)[:100]),
 		"cut HTTP 500":           respondInMemory(500, listBody(mail)[:100]),
 		"no envelope":            respondInMemory(200, mail),
 		"no code":                respondInMemory(200, `{"data":`+mail+`}`),

@@ -162,11 +162,11 @@ func TestReportsTimeoutIfTransportHidesCause(t *testing.T) {
 
 func TestAttemptContextEndsWithAttempt(t *testing.T) {
 	for name, step := range map[string]roundTripFunc{
-		"no response":          failWith(io.EOF),
-		"status":               textOf(503, "busy"),
-		"cut body":             bodyOf(200, cutBody("{")),
-		"cut body of HTTP 503": bodyOf(503, cutBody("{")),
-		"success":              textOf(200, `{"code":200,"data":{}}`),
+		"no response":                failWith(io.EOF),
+		"status":                     textOf(503, "busy"),
+		"truncated body":             bodyOf(200, cutBody("{")),
+		"truncated body of HTTP 503": bodyOf(503, cutBody("{")),
+		"success":                    textOf(200, `{"code":200,"data":{}}`),
 		"no body": func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody}, nil
 		},
@@ -189,9 +189,9 @@ func TestAttemptContextEndsWithAttempt(t *testing.T) {
 const childProcess = "MSGPUSH_TEST_CHILD_PROCESS"
 
 // inChildProcess runs the calling test in a child process. It returns true in the
-// child process and false in the parent. Only in the child, the default transport
-// has not read the proxy from the environment yet, and a test may change the trusted
-// certificates.
+// child process and false in the parent. In the child, unlike in the parent, the
+// default transport has not yet read the proxy settings, and a test may change the
+// trusted certificates.
 func inChildProcess(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(childProcess) == t.Name() {

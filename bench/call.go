@@ -19,7 +19,7 @@ import (
 type workload struct {
 	name       string
 	pageSize   int // 0 for the mail channel detail
-	weight     int // approximate cost, in mail channel details
+	weight     int // approximate cost of a call; that of mail detail is 1
 	noDeadline bool
 }
 

@@ -33,7 +33,8 @@ type api struct {
 	page func(ctx context.Context, r msgpush.ForwardLogRequest) (*page, error)
 }
 
-// A client makes an api with one package, as users of that package would.
+// A client is one of the compared packages. new returns an api that uses the package
+// as its users would.
 type client struct {
 	name      string
 	isMsgpush bool

@@ -13,10 +13,11 @@ import (
 	"example.com/msgpush"
 )
 
-// A fakeService responds like the service, with one mail channel and a list of trigger
-// records. It is an [http.RoundTripper] for calls in memory and an [http.Handler] for
-// calls over TCP. Responses are built in advance, so the time of a call is the time of
-// its client.
+// A fakeService responds like the service, with one mail channel and a list of
+// trigger records. It is an [http.RoundTripper] for calls in memory and an
+// [http.Handler] for calls over TCP. Bodies are built in advance (later pages are
+// patched copies of the first), so a call takes little more than the time of its
+// client.
 type fakeService struct {
 	pages, pageSize int
 	delay           time.Duration // before each response

@@ -103,8 +103,8 @@ func TestInvalidConfigurationIsRejected(t *testing.T) {
 		{"negative Per", func(c *fleet.LimiterConfig) { c.Per = -time.Second }, "fleet: Per is -1s; set it"},
 		{"neither Rate nor Per", func(c *fleet.LimiterConfig) { c.Rate, c.Per = 0, 0 }, "fleet: Rate is 0; set it"},
 		{"negative Burst", func(c *fleet.LimiterConfig) { c.Burst = -1 }, "fleet: Burst is -1; set it"},
-		{"Rate beyond the resolution", func(c *fleet.LimiterConfig) { c.Rate = 1_000_001 }, "set at most one request per microsecond"},
-		{"Burst longer than 50 years", func(c *fleet.LimiterConfig) { c.Burst = 1 << 50 }, "a Burst × Per / Rate of at most 50 years"},
+		{"more than one request per microsecond", func(c *fleet.LimiterConfig) { c.Rate = 1_000_001 }, "set at most one request per microsecond"},
+		{"Burst × Per / Rate of more than 50 years", func(c *fleet.LimiterConfig) { c.Burst = 1 << 50 }, "a Burst × Per / Rate of at most 50 years"},
 	}
 	for _, tt := range limits {
 		t.Run(tt.name, func(t *testing.T) {

@@ -132,7 +132,7 @@ type LimiterConfig struct {
 	// Name is the name of the account. Replicas with the same Name share a
 	// budget and must have the same Rate, Per and Burst.
 	Name string
-	// Rate is the number of requests per Per, at most one per microsecond.
+	// Rate is the number of requests in each Per, at most one per microsecond.
 	Rate int
 	// Per is the time in which Rate requests are sent, evenly spaced.
 	Per time.Duration

@@ -24,7 +24,7 @@ type KeyConfig struct {
 	// after FetchTimeout, not when a call ends.
 	Fetch func(context.Context) (key string, expires time.Time, err error)
 	// Early is how long before its expiry a key is replaced. The old key is
-	// returned until the new key is available.
+	// returned until the new key is available or the old key expires.
 	Early time.Duration
 	// FetchTimeout bounds one call of Fetch. It must be less than
 	// [msgpush.DefaultTimeout]; 0 means 10 s. If a replica dies in Fetch, another
@@ -36,9 +36,9 @@ type KeyConfig struct {
 	// rejected waits.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
-	// that all replicas have. A key stored for another Name, or an old key stored
-	// as a newer one, is an error. If AEAD is nil, the key is readable in the
-	// store, in MONITOR and SLOWLOG, and in traces and backups.
+	// that all replicas have. A stored key that was copied from another Name, or
+	// replayed as a newer key, is an error. If AEAD is nil, the key is readable in
+	// the store, in MONITOR and SLOWLOG, and in traces and backups.
 	AEAD cipher.AEAD
 	// FetchWithoutStore lets a replica without a key call Fetch while the store
 	// is unavailable, at most once per MinInterval and replica. It must not be

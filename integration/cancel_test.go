@@ -25,8 +25,8 @@ func TestCancelledCallsDoNotAffectOthers(t *testing.T) {
 	}{{"HTTP/1", false}, {"HTTP/2", true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSetup(t)
-			// nginx keeps its connections to the fake server. It would close one for each
-			// cancelled call, and there are not enough ports for so many.
+			// Without proxy_ignore_client_abort, nginx would close a connection to
+			// the fake server for each cancelled call and run out of ports.
 			startNginx(s, scenario{tls: tt.tls, config: `proxy_http_version 1.1; proxy_set_header Connection ""; proxy_ignore_client_abort on;`})
 			client := newClient(t, s.url, s.server)
 			s.load = load{calls: 4000, callers: 8}.withDefaults()
@@ -34,13 +34,13 @@ func TestCancelledCallsDoNotAffectOthers(t *testing.T) {
 
 			var r report
 			var wrongErrors atomic.Int64
-			bystanders := s.run(client, func(s *setup) {
+			others := s.run(client, func(s *setup) {
 				r = cancelled.run(s.Context(), cancellingAPI{client, &wrongErrors}, s.records, new(atomic.Int64))
 			})
 			t.Logf("cancelled:  %v", r)
-			t.Logf("bystanders: %v", bystanders)
-			s.check(bystanders, s.load.calls)
-			assert.Zero(t, bystanders.failed(), bystanders.firstErrors)
+			t.Logf("others:     %v", others)
+			s.check(others, s.load.calls)
+			assert.Zero(t, others.failed(), others.firstErrors)
 			assert.Zero(t, r.wrong)
 			assert.Equal(t, cancelled.calls, r.succeeded+r.request, "a call succeeds or fails with a RequestError: %v", r)
 			assert.Zero(t, wrongErrors.Load(), "errors that are not context.Canceled: %q", r.firstErrors)

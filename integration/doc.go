@@ -5,8 +5,9 @@
 //	go -C integration test -v ./...
 //
 // Each gateway is started on free ports of the loopback interface, with the
-// configuration of its test, and stopped at the end of the test. If a program is not
-// installed, its tests are skipped. If the environment variable CI is true, they fail.
+// configuration of its test, and stopped at the end of the test. If a program is
+// not installed, its tests are skipped or, if the environment variable CI is true,
+// fail.
 //
 // docs/reliability.md lists the tests and the results of a run.
 package integration

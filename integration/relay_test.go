@@ -62,7 +62,7 @@ func (r *relay) add(toxic string, args ...any) {
 type cutToxic struct {
 	Min int64 `json:"min"`
 	Max int64 `json:"max"`
-	// Connections is how many connections are cut, the first ones. 0 means all.
+	// Connections is the number of connections to cut, counted from the first. 0 means all.
 	Connections int64 `json:"connections"`
 
 	count atomic.Int64

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// startTinyproxy starts tinyproxy. The address of the fake server is 0.0.0.0, to which
-// Linux connects as to 127.0.0.1: net/http uses no proxy for loopback addresses.
+// startTinyproxy starts tinyproxy. net/http uses no proxy for loopback addresses,
+// so the fake server is addressed as 0.0.0.0, which Linux connects to 127.0.0.1.
 func startTinyproxy(s *setup, sc scenario) {
 	target := "http://" + s.upstream.addr
 	if sc.tls {

@@ -111,13 +111,13 @@ func TestBubbleCloseEndsWaitingRequests(t *testing.T) {
 		setUp func(*msgpushtest.Server)
 		took  time.Duration // maximum duration of Close
 	}{
-		{"in Delay", func(s *msgpushtest.Server) { s.Inject(msgpushtest.Delay(time.Hour).Always()) }, time.Second},
-		{"for the latency", func(s *msgpushtest.Server) { s.SetLatency(time.Hour) }, time.Second},
-		{"for an endless body", func(s *msgpushtest.Server) { s.Inject(msgpushtest.Endless().Always()) }, time.Second},
-		{"in a handler", func(s *msgpushtest.Server) {
+		{"Delay", func(s *msgpushtest.Server) { s.Inject(msgpushtest.Delay(time.Hour).Always()) }, time.Second},
+		{"latency", func(s *msgpushtest.Server) { s.SetLatency(time.Hour) }, time.Second},
+		{"endless body", func(s *msgpushtest.Server) { s.Inject(msgpushtest.Endless().Always()) }, time.Second},
+		{"handler", func(s *msgpushtest.Server) {
 			s.Inject(msgpushtest.Respond(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).Always())
 		}, time.Second},
-		{"for an OnRequest function that sleeps", func(s *msgpushtest.Server) {
+		{"OnRequest function that sleeps, not interrupted", func(s *msgpushtest.Server) {
 			s.OnRequest(func(msgpushtest.Request) { time.Sleep(3 * time.Hour) })
 		}, 3 * time.Hour},
 	}

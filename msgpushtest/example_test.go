@@ -550,7 +550,7 @@ func ExampleRespond() {
 	callWith(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"code": 200, "msg": "no data"}`)
 	}))
-	// Output: msgpush: official-account channel list: HTTP 200: cannot decode the response: data: expected the data of the operation, found none (content type "text/plain; charset=utf-8"; 1 attempt)
+	// Output: msgpush: official-account channel list: HTTP 200: cannot decode the response: data: expected a value, found none (content type "text/plain; charset=utf-8"; 1 attempt)
 }
 
 // Each request is rejected with one of the codes.

@@ -102,7 +102,7 @@ func (s *Server) ClearRequests() {
 // from 1. It returns an error if ctx ends or the server is closed before that.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 	if n < 1 {
-		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d: the first is number 1", n)
+		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: n is %d, but the first request is number 1", n)
 	}
 	for {
 		s.mu.Lock()

@@ -22,7 +22,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-func TestRecordsRequests(t *testing.T) {
+func TestStoresRequests(t *testing.T) {
 	server := msgpushtest.New(t)
 	client := server.Client()
 	_, _ = client.MailDetail(ctx, "7")
@@ -53,7 +53,7 @@ func TestRecordsRequests(t *testing.T) {
 	assert.Empty(t, server.Requests())
 }
 
-func TestRecordsBodyThatIsNotJSONAsString(t *testing.T) {
+func TestStoresBodyThatIsNotJSONAsString(t *testing.T) {
 	server := msgpushtest.New(t)
 	exchange(t, "POST", server.URL+"/api/open/mp/list", nil, "not JSON")
 	assert.Equal(t, "not JSON", server.Requests()[0].Body)

@@ -20,8 +20,8 @@ type Option func(*settings)
 
 type settings struct{ inMemory bool }
 
-// InMemory makes the server use [net.Pipe] instead of a socket. Such a server works
-// inside a [testing/synctest] bubble and must be made there. It is reached only
+// InMemory makes the server use [net.Pipe] instead of a socket. Such a server also
+// works inside a [testing/synctest] bubble, if it is made there. It is reached only
 // through [Server.Client] and [Server.HTTPClient].
 func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
@@ -113,7 +113,7 @@ func (s *Server) trackConn(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// closeGrace is the time that Close gives to responses in progress.
+// closeGrace is how long Close waits for responses in progress.
 const closeGrace = 200 * time.Millisecond
 
 // Close stops the server and waits until the goroutines that it started have ended.

@@ -113,7 +113,7 @@ func numbers(n int64) []int64 {
 	return ids
 }
 
-func TestFakeServerAsCSV(t *testing.T) {
+func TestWritesSampleRecordsAsCSV(t *testing.T) {
 	cmd := clitest.Command(nil, "-o", "-")
 	cmd.Dir = t.TempDir()
 	stdout, stderr, status := clitest.Output(t, cmd)

@@ -241,7 +241,7 @@ func (w *worker) running() bool {
 	}
 }
 
-// stop stops the replicas. They finish their tasks for at most 10 s.
+// stop stops the replicas. They have at most 10 s to finish their tasks.
 func stop(workers []*worker) {
 	var group sync.WaitGroup
 	for _, w := range workers {
@@ -311,7 +311,7 @@ func (e *export) failure(inspector *asynq.Inspector) error {
 
 // report removes incomplete files and writes the result to w.
 func (e *export) report(w io.Writer, workers []*worker, elapsed time.Duration) error {
-	left, _ := filepath.Glob(filepath.Join(e.dir, ".rule-*")) // by a killed replica
+	left, _ := filepath.Glob(filepath.Join(e.dir, ".rule-*")) // files of a killed replica
 	for _, file := range left {
 		_ = os.Remove(file)
 	}

@@ -58,7 +58,7 @@ func main() {
 		if err := e.run(ctx, &report); err != nil {
 			return err
 		}
-		// Print after the cleanup, which a closed pipe would prevent.
+		// Print after the cleanup: a closed pipe ends the program at once.
 		_, err := os.Stdout.WriteString(report.String())
 		return err
 	})

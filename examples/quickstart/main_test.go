@@ -32,7 +32,7 @@ func TestFakeServer(t *testing.T) {
 	}
 }
 
-func TestRealService(t *testing.T) {
+func TestServiceFromEnvironment(t *testing.T) {
 	srv := msgpushtest.New(t)
 	records := msgpushtest.SampleRecords()
 	records.ForwardRules = nil

@@ -73,7 +73,7 @@ func TestStandardOutput(t *testing.T) {
 	assert.Empty(t, files(t, cmd.Dir))
 }
 
-func TestRealService(t *testing.T) {
+func TestServiceFromEnvironment(t *testing.T) {
 	srv := msgpushtest.New(t)
 	srv.SetRecords(msgpushtest.SampleRecords())
 	env := clitest.Environment(srv.URL, srv.AccessKey())

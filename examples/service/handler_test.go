@@ -102,8 +102,8 @@ func TestLongListsAreLimited(t *testing.T) {
 	}
 }
 
-// The other tests use a fake of the interface, which can return any error and wait for any
-// time.
+// Most of the other tests use a fake of the interface, which can return any error
+// and block.
 
 type fakeService struct {
 	list func(context.Context) error // called by each method

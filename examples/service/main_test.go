@@ -102,7 +102,7 @@ func body(t *testing.T, resp *http.Response, err error) string {
 	return string(content)
 }
 
-func TestFakeServerUntilASignal(t *testing.T) {
+func TestServesUntilSignal(t *testing.T) {
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
 			p := start(t, nil)
