@@ -84,9 +84,9 @@ type call struct {
 	response response      // of the last attempt, zero if there was none
 	failure  failure       // of the last attempt that failed
 	wait     time.Duration // before the next attempt
-	// credit is added to the retry quota if the current attempt has no retryable
-	// failure, in tenths of a retry: 1 for the first attempt, 10 for a retry, which
-	// has taken 10 from the quota.
+	// credit, in tenths of a retry, is added to the retry quota if the current
+	// attempt has no retryable failure: 1 for the first attempt, 10 for a retry,
+	// which took 10 from the quota.
 	credit int
 
 	cachedRedactor *redactor // for keys; nil until needed

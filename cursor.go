@@ -34,14 +34,14 @@ import "fmt"
 // Start. If the first response is page n, covered is (n-1)·S.
 //
 // Drift. Let d be the change of the total. If records were only inserted, a stable
-// record that is now at offset x was at an offset in [x-d, x]. If records were
-// only deleted, d is negative and the record was at an offset in [x, x-d]. So
-// the record was covered before if x < covered after insertions, or
-// x < covered+d after deletions. Likewise, readAhead shrinks by d at its start
-// after insertions and by -d at its end after deletions. Where in the list the
-// records are inserted or deleted does not matter. The order of the two responses
-// does not matter either: reversed in time, an insertion is a deletion. So the rule
-// also holds for prefetched responses that arrive out of order.
+// record that is now at offset x was at an offset in [x-d, x]. If records were only
+// deleted, d is negative and the record was at an offset in [x, x-d]. So the record
+// was covered before if x < covered (insertions) or x < covered+d (deletions).
+// Likewise, readAhead shrinks by d at its start after insertions and by -d at its
+// end after deletions. Where in the list the records are inserted or deleted does
+// not matter. The order of the two responses does not matter either: reversed in
+// time, an insertion is a deletion. So the rule also holds for prefetched responses
+// that arrive out of order.
 //
 // Cover. After a response, all stable records on its page have been delivered,
 // so its offsets are covered. If the page does not exist, it holds no record and
@@ -52,12 +52,12 @@ import "fmt"
 //
 // Next page. The page that holds the offset covered is covered/S + 1.
 //
-// Last page. It is the reported number of pages or, without one, the total
-// divided by S and rounded up. In both cases the total is at most last·S.
-// Iteration ends if the next page is after the last page, that is, if
-// covered ≥ last·S ≥ total. Then every stable record is at a covered offset, so the
-// invariant implies the promise. If neither number is known, iteration ends with the
-// first page that has no new record.
+// Last page. It is the reported number of pages or, without one, the total divided
+// by S and rounded up. A total above last·S is a contradiction. Iteration ends if
+// the next page is after the last page, that is, if covered ≥ last·S ≥ total. Then
+// every stable record is at a covered offset, so the invariant implies the promise.
+// If neither number is known, iteration ends with the first page that has no new
+// record.
 //
 // Page size. The service may cap the requested page size and report a wrong one. It
 // is assumed that every page except the last has S records, so S is the length of

@@ -30,8 +30,8 @@
 //     limiter or the key source ended the call
 //   - [*UnimplementedError]: the API document only names the operation
 //
-// Invalid arguments cause an error of another type, and nothing is sent. An iterator
-// may also yield [ErrInconsistentList].
+// Invalid arguments cause an error of another type, and nothing is sent. An
+// iterator may also yield [ErrInconsistentList] or the error of the context.
 //
 // # Retries
 //

@@ -14,8 +14,8 @@ import (
 //
 // The access key is redacted in Msg, Data and Header where it appears verbatim,
 // quoted as in Go or JSON, or escaped as in the query or path of a URL. It is not
-// recognised in another encoding, such as base64, if it is escaped twice, or if it
-// has fewer than 6 bytes.
+// recognised if it is in another encoding, such as base64, is escaped twice or has
+// fewer than 6 bytes.
 type APIError struct {
 	// Operation is the name of the operation, as returned by [Operation.String], or
 	// the method and path of a [Call].
@@ -46,9 +46,9 @@ type APIError struct {
 	stopReason    string // why a retryable error was not retried
 }
 
-// Error returns the operation, the status, the code, the msg, data that is a short
-// string, the redirect, the requested wait, the number of attempts and why retries
-// stopped.
+// Error returns the operation, the status, the code, the msg, the data if it is a
+// short string, the redirect, the requested wait, the number of attempts and why
+// retries stopped.
 func (e *APIError) Error() string {
 	var details []string
 	var data string

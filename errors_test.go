@@ -365,7 +365,7 @@ func TestTransportErrorIsWrappedWithoutQuery(t *testing.T) {
 	}
 }
 
-// assertNotEncoded checks that no verb of fmt and no encoder shows the secret.
+// assertNotEncoded checks that fmt, log/slog and JSON do not show the secret.
 func assertNotEncoded(t *testing.T, secret string, values ...any) {
 	t.Helper()
 	assertHidden(t, secret, values...)

@@ -335,6 +335,34 @@ func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 	}
 }
 
+func TestRetriesIfTLSHandshakeFails(t *testing.T) {
+	for name, serve := range map[string]func(net.Conn){
+		"connection closed": func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 1))
+			c.Close()
+		},
+		"timeout": func(net.Conn) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var dials atomic.Int32
+				transport := &http.Transport{
+					TLSHandshakeTimeout: time.Second,
+					DialContext: func(context.Context, string, string) (net.Conn, error) {
+						dials.Add(1)
+						client, server := net.Pipe()
+						go serve(server)
+						return client, nil
+					},
+				}
+				client := newClientAt(t, "https://push.example.com", faultRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+				attempts := assertEveryCallFails(t, client, wantFailure{kind: "RequestError", notSent: true})
+				assert.EqualValues(t, attempts, dials.Load())
+			})
+		})
+	}
+}
+
 // newTLSService starts a service and returns it with a transport that trusts its
 // certificate.
 func newTLSService(t *testing.T, http2 bool, h http.HandlerFunc, configure ...func(*http.Server)) (*httptest.Server, *http.Transport) {

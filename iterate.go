@@ -90,11 +90,11 @@ func Prefetch(n int) ListOption {
 //
 // # When iteration ends
 //
-// Iteration ends after the last page: the Pages of the latest response or, if that
-// is 0, the last reported Total. If the latest response contradicts itself,
-// iteration yields [ErrInconsistentList] instead. If the service reports neither
-// pages nor total, iteration ends with the first page that has no new record.
-// Without an ID function, this is the first empty page.
+// Iteration ends after the last page, which is the Pages of the latest response or,
+// if that is 0, follows from the last reported Total. If the latest response
+// contradicts itself, iteration yields [ErrInconsistentList] instead. If the
+// service reports neither pages nor total, iteration ends with the first page that
+// has no new record. Without an ID function, this is the first empty page.
 func (l Lister[T]) All(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[T, error] {
 	pages := l.Pages(ctx, r, opts...)
 	return func(yield func(T, error) bool) {

@@ -140,7 +140,7 @@ func (s *changingService) fetchConcurrently(ctx context.Context, r msgpush.PageR
 }
 
 // changeUntil changes the list until done is closed. Between insertions and
-// deletions it waits longer than the time from a request to the next response.
+// deletions it waits longer than two responses take.
 func (s *changingService) changeUntil(done <-chan struct{}) {
 	for {
 		s.mu.Lock()

@@ -96,7 +96,7 @@ func TestIterationToleratesUnusualServices(t *testing.T) {
 		}), append(numbers(13), list[20:]...), "", 4},
 		{"no pages and no total, last page for requests after the end", clamped(list, noTotals), list, "", 4},
 		{"no pages and no total, full pages, last page for requests after the end", clamped(list[:20], noTotals), list[:20], "", 3},
-		{"no pages, total and page number, last page for requests after the end", clamped(list, func(p *page) { noTotals(p); p.PageNum = 0 }), list, "", 4},
+		{"no pages, no total and no page number, last page for requests after the end", clamped(list, func(p *page) { noTotals(p); p.PageNum = 0 }), list, "", 4},
 		{"no pages and no total, page number always 1", changed(list, func(_ msgpush.PageRequest, p *page) { noTotals(p); p.PageNum = 1 }), list, "", 4},
 		{"list only", changed(list, func(_ msgpush.PageRequest, p *page) { *p = page{List: p.List} }), list, "", 4},
 		{"negative numbers", changed(list, func(_ msgpush.PageRequest, p *page) {
@@ -115,7 +115,7 @@ func TestIterationToleratesUnusualServices(t *testing.T) {
 		}), list, "", 3},
 		{"last page for requests after the end", clamped(list, func(*page) {}), list, "", 3},
 		{"capped page size", capped(list, func(*page) {}), list, "", 7},
-		{"capped page size, no total", capped(list, noTotals), list, "", 8},
+		{"capped page size, no pages and no total", capped(list, noTotals), list, "", 8},
 		{"capped page size, not reported", capped(list, func(p *page) { p.PageSize = 0 }), list, "", 7},
 		{"capped page size, not reported, total only", capped(list, func(p *page) { p.PageSize, p.Pages = 0, 0 }), list, "", 7},
 		{"capped page size, requested size reported", capped(list, func(p *page) { p.PageSize = 10 }), list, "", 7},

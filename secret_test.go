@@ -26,7 +26,7 @@ import (
 	"example.com/msgpush"
 )
 
-// formatted returns the output of every verb of fmt for v, for v in a struct, a
+// formatted returns the output of many verbs of fmt for v, for v in a struct, a
 // slice and a map, and for a pointer to each.
 func formatted(v any) string {
 	var b strings.Builder

@@ -56,9 +56,8 @@ func (e *proxyError) Error() string {
 var errBadLocation = errors.New("the response is a redirect whose Location is not a URL")
 
 // An attemptTransport applies the timeout of an attempt, from the request to the
-// end of the body. The Timeout of an http.Client would take a goroutine and a
-// second timer for each request, since net/http does not know the type of this
-// transport.
+// end of the body. The Timeout of an http.Client would take a goroutine and two
+// timers for each request, since net/http does not know the type of this transport.
 //
 // It has no method CloseIdleConnections, since go-retryablehttp would call it when a
 // call fails and close the idle connections of all other calls.

@@ -164,7 +164,7 @@ func await(t testing.TB, timeout time.Duration, what string, condition func() bo
 	t.Helper()
 	for deadline := time.Now().Add(timeout); !condition(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %v: %s", timeout, what)
+			t.Fatalf("%s: not within %v", what, timeout)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// cutAtRandom puts a relay between the client and the gateway that cuts every
-// connection after a random number of bytes.
+// cutAtRandom puts a relay in front of the gateway. It cuts every connection after
+// a random number of bytes.
 func cutAtRandom(s *setup, maxBytes int) {
 	address := s.url[strings.LastIndex(s.url, "/")+1:]
 	front := newRelay(s.T, address)
@@ -74,9 +74,9 @@ func TestIterationThroughCuts(t *testing.T) {
 }
 
 // changes inserts records and deletes others. Iteration promises nothing if both
-// happen between two responses that it compares, so phases of insertions and phases of
-// deletions are separated by phases without a change. These last for more responses
-// than a prefetch of 8 pages and their retries need.
+// happen between two responses that it compares, so phases of insertions and phases
+// of deletions are separated by phases without a change. Such a phase has more
+// responses than a prefetch of 8 pages and their retries.
 type changes struct {
 	calls, inserted int
 	nextID          int64

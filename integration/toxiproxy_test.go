@@ -72,9 +72,10 @@ func TestToxiproxy(t *testing.T) {
 	runScenarios(t, startRelay, scenarios)
 }
 
-// TestCutAtEveryOffset cuts the connection of a call after each number of bytes that
-// the server sends: in the TLS handshake, in the header and in the body. Without
-// retries, the call fails with a RequestError. With retries, it succeeds.
+// TestCutAtEveryOffset cuts the connection of a call after n bytes from the server,
+// for each n (each 997th for a page): in a TLS handshake, in the header and in the
+// body. Without retries, the call fails with a RequestError. With retries, it
+// succeeds.
 func TestCutAtEveryOffset(t *testing.T) {
 	const pageSize = 500
 	mail := func(ctx context.Context, s *setup, c *msgpush.Client) (bool, error) {

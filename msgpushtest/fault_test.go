@@ -114,7 +114,7 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 	}
 }
 
-// calls calls each operation.
+// calls holds a call of each operation.
 var calls = map[string]func(*msgpush.Client) error{
 	msgpushtest.MailDetail: func(c *msgpush.Client) error {
 		_, err := c.MailDetail(ctx, msgpushtest.SampleMailID)

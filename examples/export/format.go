@@ -71,8 +71,8 @@ func (csvFormat) read(f *os.File, each func(msgpush.ForwardLog) error) (complete
 		if err == io.EOF {
 			return complete, nil
 		}
-		// An open quote extends the row to the end of the file, so this also finds an
-		// incomplete record that ends inside a quoted cell.
+		// The last row is incomplete if it has an error or no newline: an open quote
+		// extends it to the end of the file.
 		var parseErr *csv.ParseError
 		last := rows.InputOffset() == size
 		if last && (errors.As(err, &parseErr) || err == nil && !hasNewline) {
