@@ -68,8 +68,8 @@ func Prefetch(n int) ListOption {
 //
 // Records that are inserted or deleted shift other records across page boundaries.
 // With an ID function, All remembers the ids of the records, and steps back if the
-// total shrinks. Every record that is in the list throughout, and not before the
-// start page in the first response, is then delivered exactly once, if
+// total shrinks. Every record that is in the list throughout, and was on the start
+// page or later at the first response, is then delivered exactly once, if
 //
 //   - between two consecutive responses, records are only inserted or only deleted, at
 //     any offset, and
@@ -90,8 +90,8 @@ func Prefetch(n int) ListOption {
 //
 // # When iteration ends
 //
-// Iteration ends after the last page, which is the Pages of the latest response or,
-// if that is 0, follows from the last reported Total. If the latest response
+// Iteration ends after the last page. Its number is Pages of the latest response
+// or, if that is 0, follows from the last reported Total. If the latest response
 // contradicts itself, iteration yields [ErrInconsistentList] instead. If the
 // service reports neither pages nor total, iteration ends with the first page that
 // has no new record. Without an ID function, this is the first empty page.

@@ -123,8 +123,9 @@ func WithMaxResponseBytes(n int64) Option {
 // WithUnmarshal sets the function that decodes HTTP 200 responses, for example the
 // Unmarshal function of a faster decoder. It must set the same values as
 // [encoding/json.Unmarshal], which is the default, and be safe for concurrent use.
-// It may reject more and may keep references to data. If it fails and the response
-// is not an error response, the call returns a [*DecodeError] that wraps its error.
+// It may reject more input and may keep references to data. If it fails and the
+// response is not an error response, the call returns a [*DecodeError] that wraps
+// its error.
 //
 // Error responses are always decoded with encoding/json, so the type of an error
 // does not depend on unmarshal.

@@ -36,7 +36,7 @@ type Request struct {
 	Path string
 	// Query is a struct with url tags as go-querystring defines them, a pointer to
 	// such a struct, or [url.Values]. If nil, there is no query. The value of a
-	// [Secret] in a field is sent. A Secret in a slice or a map is an error, as in Body.
+	// [Secret] in a field is sent. A Secret in a slice or a map is an error.
 	Query any
 	// Body is encoded to JSON. If nil, there is no body. It must be nil for a GET.
 	// A body that contains "[redacted]" is an error, since that is how a [Secret]

@@ -50,7 +50,7 @@ func TestToxiproxy(t *testing.T) {
 				load: load{calls: 500}, options: []msgpush.Option{newConnections, quick}, maxDials: 1000,
 			},
 			{
-				name: "one connection in ten is a black hole", config: `{"type": "timeout", "toxicity": 0.1, "attributes": {"timeout": 0}}`,
+				name: "one connection in ten loses the response", config: `{"type": "timeout", "toxicity": 0.1, "attributes": {"timeout": 0}}`,
 				load: load{calls: 500}, options: []msgpush.Option{newConnections, quick, msgpush.WithTimeout(time.Second)}, maxDials: 1000,
 			},
 			{
