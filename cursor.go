@@ -75,13 +75,13 @@ import "fmt"
 // requested once more before it is an error. When iteration ends, the last page must
 // cover the reported total.
 //
-// Progress. Iteration without progress fails. It fails if the repeats since the last
-// new record exceed 2·delivered + allowedRepeats, since drift can repeat delivered
-// records. It also fails if a total is known and delivered > maxExpected + S +
-// allowedRepeats. Each change of the total adds its size and one page to
+// Progress. Iteration without progress fails. It fails if the repeats since the
+// last new record exceed 2·delivered + allowedRepeats, since drift can repeat
+// delivered records. It also fails if a total is known and delivered > maxExpected
+// + S + allowedRepeats. Each change of the total adds its size and one page to
 // allowedRepeats. The first limit counts at most maxRepeatPages pages of
 // allowedRepeats, so that a total that changes with every response does not keep
-// iteration going. The second limit counts at most maxExpected of it.
+// iteration going. The second limit counts at most maxExpected of allowedRepeats.
 
 // A cursor is the state of the pagination.
 type cursor struct {

@@ -203,7 +203,7 @@ func TestCursorAdvance(t *testing.T) {
 	}
 }
 
-// Each limit is tested exactly at and one record above it.
+// Each limit is tested with its exact value and one more record.
 func TestCursorCheckProgress(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -324,7 +324,7 @@ func ExampleOperations() {
 	// mail channel list: specified: false
 }
 
-// Exactly one error type matches, so the order of the cases does not matter.
+// At most one error type matches, so the order of the types does not matter.
 func Example_errors() {
 	client, done := exampleClient()
 	defer done()

@@ -55,8 +55,7 @@ func lyingService(script []byte, check func(r msgpush.PageRequest, p *page)) fet
 }
 
 // FuzzLyingService checks that iteration ends, never repeats a record, requests no
-// invalid page, and that it ends before the end that the last response reports only
-// with an error.
+// invalid page, and returns an error if it ends before the reported end.
 func FuzzLyingService(f *testing.F) {
 	f.Add([]byte("\x01\x0a\x32\x05\x0a"), byte(0), byte(9))
 	f.Add([]byte("\xa0\x0a\x32\x05\x0a\xa0\x0a\x32\x05\x8a\xa0\x0a\x20\x05\x00\xa0\x0a\x20\x05\x0a"), byte(2), byte(3))

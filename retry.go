@@ -28,11 +28,12 @@ import (
 // and to 13 s at most. If the wait would end after the deadline of the context, the
 // call returns its failure immediately.
 //
-// A failure is retryable if there was no response, if the body or the JSON of an HTTP
-// 200 response ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503
-// or 504. The following are not retryable: untrusted certificates, TLS alerts, HTTP
-// responses to HTTPS requests, redirects with an invalid Location, HTTP 200 responses
-// that are too large or badly compressed, and a proxy's rejection with status 4xx.
+// A failure is retryable if there was no response, if the body or the JSON of an
+// HTTP 200 response ends too early, or if the HTTP status is 408, 425, 429, 500,
+// 502, 503 or 504. The following are not retryable: untrusted certificates, TLS
+// alerts, HTTP responses to HTTPS requests, redirects with an invalid Location,
+// HTTP 200 responses that are too large or badly compressed, and, with the default
+// transport, a CONNECT that a proxy rejects with status 4xx.
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call. The default is 7; 1
 	// disables retries. It must not be negative.

@@ -23,8 +23,8 @@ const redacted = "[redacted]"
 //
 // The following show the value, and no method can prevent it:
 //   - %p, and [fmt.Errorf] with %w and a value that is not an error
-//   - in a slice, map or struct printed with a verb such as %s, a pointer to a struct
-//     without a Format method
+//   - a pointer to a struct without a Format method, inside a slice, map or struct that
+//     is printed with a verb such as %s
 //   - unexported fields of a struct
 //   - encoding/gob, and the keys of a map that is encoded
 type Secret string

@@ -130,7 +130,7 @@ func loopback(w workload, callers int, cfg config) (*experiment, error) {
 	}
 	calls := cfg.calls / w.weight / 4
 	if callers > 1 {
-		calls *= 4 // takes about the same time
+		calls *= 4
 		e.title = fmt.Sprintf("Loopback: %s, %d callers", w.name, callers)
 	}
 	service, err := w.service()

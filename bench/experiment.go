@@ -109,7 +109,7 @@ func (e *experiment) print(w io.Writer) {
 
 // ratio formats a ratio with the bounds of its 95 % confidence interval.
 func ratio(s benchmath.Summary) string {
-	if s.Lo == s.Hi || math.IsInf(s.Hi, 1) { // too few rounds for bounds
+	if s.Lo == s.Hi || math.IsInf(s.Hi, 1) { // no spread, or too few rounds
 		return fmt.Sprintf("%.2f", s.Center)
 	}
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", s.Center, s.Lo, s.Hi)

@@ -284,8 +284,8 @@ func (s *KeySource) open(stored string, generation int64) (string, error) {
 
 // The record in the store is a hash. gen, key and exp are the generation, the value
 // and the expiry of the stored key. The field claim is the generation of the last
-// fetch, and state is the state of that fetch, which is valid until the time in the
-// field until. All times are milliseconds on the clock of the store.
+// fetch, state is the state of that fetch, and the field until is when the state
+// ends. All times are milliseconds on the clock of the store.
 
 var claimScript = redis.NewScript(`
 local t = redis.call('TIME')

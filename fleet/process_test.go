@@ -497,7 +497,7 @@ func (c config) call(client *msgpush.Client, callers int, d time.Duration) resul
 	return res
 }
 
-// worstSecond returns the maximum number of times within one second.
+// worstSecond returns how many of the times one second contains at most.
 func worstSecond(times []time.Time) (worst int) {
 	times = slices.SortedFunc(slices.Values(times), time.Time.Compare)
 	first := 0

@@ -27,7 +27,7 @@ import (
 type scenario struct {
 	name    string
 	http    string // of nginx: directives of the http block
-	config  string // of nginx: directives of the server block; of HAProxy: lines of the frontend
+	config  string // nginx: server block; HAProxy: frontend; tinyproxy: directives; toxiproxy: a toxic
 	backend string // of HAProxy: lines of the backend
 	tls     bool   // TLS and HTTP/2
 	options []msgpush.Option

@@ -286,7 +286,7 @@ func (s *Server) callOnRequest(r *http.Request, request Request) {
 // serve handles a request. To abort the response, it panics with
 // [http.ErrAbortHandler].
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	s.running.Add(1) // even if the connection is hijacked
+	s.running.Add(1) // so that Close also waits after a hijack
 	defer s.running.Done()
 	request := s.record(r)
 	s.callOnRequest(r, request)

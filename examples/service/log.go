@@ -15,8 +15,8 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// A requestIDHandler adds the id of the request to each log record with its context,
-// including the records of the client.
+// A requestIDHandler adds the id of a request to each record that is logged with
+// the context of the request, also by the client.
 type requestIDHandler struct{ slog.Handler }
 
 func (h requestIDHandler) Handle(ctx context.Context, record slog.Record) error {
