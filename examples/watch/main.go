@@ -17,7 +17,7 @@ import (
 )
 
 const about = `Watch prints the last trigger records and then each new one, one line each:
-time, id, rule, match result, origin, short codes and error. An empty field is
+time, id, rule, match result, request IP, short codes and error. An empty field is
 printed as "-". The records of one poll are sorted by id. On a terminal, records
 with an error are red unless NO_COLOR is set.
 
