@@ -109,7 +109,7 @@ func (c *keyCache) accessKey(ctx context.Context, rejected string) (string, erro
 	}
 }
 
-// get returns the key or, if no valid key is cached, the fetch to wait for.
+// get returns the key or the fetch to wait for.
 func (c *keyCache) get(ctx context.Context, rejected string) (string, *keyFetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

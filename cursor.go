@@ -79,9 +79,9 @@ import "fmt"
 // last new record exceed 2·delivered + allowedRepeats, since drift can repeat
 // delivered records. It also fails if a total is known and delivered > maxExpected
 // + S + allowedRepeats. Each change of the total adds its size and one page to
-// allowedRepeats. The first limit counts at most maxRepeatPages pages of
-// allowedRepeats, so that a total that changes with every response does not keep
-// iteration going. The second limit counts at most maxExpected of allowedRepeats.
+// allowedRepeats. In the first limit, allowedRepeats counts as at most
+// maxRepeatPages·S, so that a total that changes with every response does not keep
+// iteration going. In the second limit, it counts as at most maxExpected.
 
 // A cursor is the state of the pagination.
 type cursor struct {

@@ -109,7 +109,7 @@ func (s *changingService) respond(r msgpush.PageRequest) *page {
 	return p
 }
 
-// fetchSequentially changes the list between any two responses.
+// fetchSequentially changes the list before most responses.
 func (s *changingService) fetchSequentially(_ context.Context, r msgpush.PageRequest) (*page, error) {
 	if s.rng.IntN(3) > 0 {
 		s.change(s.rng.IntN(2) == 0)

@@ -301,7 +301,7 @@ func TestCutTextShowsNoPartOfKey(t *testing.T) {
 	}
 	for form, text := range formsOf(key) {
 		if form != "raw" && form != "JSON" && form != "query" {
-			continue // no other form is longer
+			continue // no form is longer than query
 		}
 		inJSON, err := json.Marshal(text)
 		require.NoError(t, err)

@@ -497,7 +497,7 @@ func (c config) call(client *msgpush.Client, callers int, d time.Duration) resul
 	return res
 }
 
-// worstSecond returns how many of the times one second contains at most.
+// worstSecond returns the largest number of times within one second.
 func worstSecond(times []time.Time) (worst int) {
 	times = slices.SortedFunc(slices.Values(times), time.Time.Compare)
 	first := 0

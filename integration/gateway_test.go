@@ -40,7 +40,7 @@ type gateway struct {
 }
 
 // newGateway returns a gateway that is not running, and stops it at the end of the
-// test. It skips the test if the program is not installed.
+// test. Without the program, it skips the test or, in CI, fails it.
 func newGateway(t *testing.T, program, addr string) *gateway {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -87,7 +87,7 @@ func (g *gateway) start() {
 	defer output.Close()
 	g.cmd = exec.Command(g.args[0], g.args[1:]...)
 	g.cmd.Stdout, g.cmd.Stderr = output, output
-	// The signal also stops the program if the test binary is killed.
+	// Pdeathsig stops the program if the test binary is killed.
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	require.NoError(g.t, g.cmd.Start())
 	exited, cmd := make(chan struct{}), g.cmd

@@ -117,8 +117,8 @@ func down(s *setup) {
 	})
 }
 
-// A GET must not have an empty body over HTTP/2: these gateways forward it as a
-// chunked body, and the fake server, like others, rejects a GET with a body.
+// An HTTP/2 GET must end with its header: these gateways forward even an empty body
+// as a chunked body, and the fake server, like others, rejects a GET with a body.
 func TestRequestsWithoutBodyBehindGateways(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

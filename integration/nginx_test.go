@@ -160,8 +160,8 @@ func requireGzip(s *setup) {
 	require.Equal(s, "gzip", resp.Header.Get("Content-Encoding"))
 }
 
-// cutUpstreamResponses makes the fake server cut n responses, every fifth, as a crashing
-// server does: they have no Content-Length, and the connection closes early.
+// cutUpstreamResponses makes the fake server cut n responses, one in five, as a
+// crashing server does: without a Content-Length, the connection closes early.
 func cutUpstreamResponses(s *setup, n int) {
 	body, err := json.Marshal(msgpush.Envelope[msgpush.ForwardLog]{Code: 200, Msg: "success", Data: newLog(7)})
 	require.NoError(s, err)

@@ -120,7 +120,7 @@ func TestFirstFailureEndsTheProgram(t *testing.T) {
 	assert.EqualError(t, w.run(t.Context()), "wrong key")
 }
 
-func TestLastRecordsArePrintedFirst(t *testing.T) {
+func TestBeginsWithTheLastRecords(t *testing.T) {
 	for last, want := range map[int]string{0: "", 1: "4", 3: "234", 9: "1234"} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
