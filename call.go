@@ -252,7 +252,7 @@ func (c *call) afterAttempt(ctx context.Context, resp *http.Response, err error)
 	case hasDeadline && time.Until(deadline) <= wait:
 		c.failure.setStopReason("no time for a retry before the deadline")
 	case !c.client.quota.add(-tenthsPerRetry):
-		c.failure.setStopReason("no retry: the retry quota is used up")
+		c.failure.setStopReason("no further retry: the retry quota is used up")
 	default:
 		c.credit, c.wait = tenthsPerRetry, wait
 		c.logRetry(ctx, logReason(c.failure))
@@ -312,15 +312,14 @@ func (c *call) transportError(err error) *RequestError {
 	if hasQuery {
 		text = strings.ReplaceAll(text, "?"+query, "")
 	}
-	e := c.incompleteError("no response from", err, text)
+	e := c.incompleteError("the request to "+c.client.baseURL+" failed", err, text)
 	e.notSent = !c.request.Idempotent && c.trace.notSent(err)
 	return e
 }
 
 // incompleteError returns the error of an attempt without a complete response.
 func (c *call) incompleteError(what string, err error, text string) *RequestError {
-	where := c.redactor().text(what + " " + c.client.baseURL)
-	return c.requestError(where+": "+c.redactor().excerpt(text, maxCause), err)
+	return c.requestError(c.redactor().text(what)+": "+c.redactor().excerpt(text, maxCause), err)
 }
 
 // causeText returns the text of err. If err wraps the error of another call, such

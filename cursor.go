@@ -145,7 +145,7 @@ func (c *cursor) advance(p pageInfo) (next, last int64, err error) {
 		next = c.covered/size + 1
 	}
 	if end > last && (p.missing() || next > last) {
-		err = fmt.Errorf("%w: the list ends after page %d, but the response reports %d pages and a total of %d", ErrInconsistentList, last, p.pages, p.total)
+		err = fmt.Errorf("%w: the list ends after page %d, but the response reports pages %d and total %d", ErrInconsistentList, last, p.pages, p.total)
 	} else if next <= last {
 		err = c.checkProgress()
 	}

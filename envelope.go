@@ -60,7 +60,7 @@ type rawEnvelope struct {
 // the error of decode, nil if the response was not decoded.
 func (c *call) responseError(r *response, decodeErr error) failure {
 	if r.status == http.StatusOK && r.err != nil {
-		return c.incompleteError("reading the response from", r.err, causeText(r.err))
+		return c.incompleteError("reading the response from "+c.client.baseURL, r.err, causeText(r.err))
 	}
 	var env rawEnvelope
 	parseErr := json.NewDecoder(bytes.NewReader(r.body)).Decode(&env)

@@ -35,8 +35,8 @@ type APIError struct {
 	// RetryAfter is the wait that the Retry-After header requests. It is 0 if the
 	// header is missing or invalid.
 	RetryAfter time.Duration
-	// KeyRejected means that the service rejected the access key: the HTTP status is
-	// 401, or Code is one of [WithRejectedKeyCodes].
+	// KeyRejected means that the service rejected the access key: the HTTP status
+	// is 401, or the code of the envelope is one of [WithRejectedKeyCodes].
 	KeyRejected bool
 	// Attempts is the number of attempts that were made.
 	Attempts int

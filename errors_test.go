@@ -205,7 +205,7 @@ func TestLastIsNotWrapped(t *testing.T) {
 	}{
 		{"APIError", respondInMemory(503, `{"code":9,"msg":"busy"}`), &msgpush.APIError{}, "HTTP 503 Service Unavailable, code 9: busy"},
 		{"DecodeError", respondInMemory(200, ""), &msgpush.DecodeError{}, "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes"},
-		{"RequestError", failWith(io.ErrNoProgress), &msgpush.RequestError{}, "no response from http://push.example.com: multiple Read calls return no data or error"},
+		{"RequestError", failWith(io.ErrNoProgress), &msgpush.RequestError{}, "the request to http://push.example.com failed: multiple Read calls return no data or error"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -261,14 +261,14 @@ func TestErrorTexts(t *testing.T) {
 		},
 		{
 			"quota used up", respondInMemory(503, ""), []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1})},
-			"HTTP 503 Service Unavailable (2 attempts; no retry: the retry quota is used up)",
+			"HTTP 503 Service Unavailable (2 attempts; no further retry: the retry quota is used up)",
 		},
 		{
 			"HTML", respondInMemory(200, "<html>", "Content-Type", "text/html"), nil,
 			`HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "text/html"; 1 attempt)`,
 		},
 		{"empty body", respondInMemory(200, ""), nil, "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes (3 attempts)"},
-		{"no connection", failWith(errors.New("no route")), nil, "no response from http://push.example.com: no route (3 attempts)"},
+		{"no connection", failWith(errors.New("no route")), nil, "the request to http://push.example.com failed: no route (3 attempts)"},
 		{"truncated body", bodyThatFails(200, "{", io.ErrUnexpectedEOF), nil, "reading the response from http://push.example.com: unexpected EOF (3 attempts)"},
 		{
 			"body over the limit", respondInMemory(200, strings.Repeat(" ", 2000)), nil,

@@ -328,7 +328,7 @@ func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 	for name, baseURL := range map[string]string{"connection refused": unused, "unknown host": "http://push.invalid"} {
 		t.Run(name, func(t *testing.T) {
 			assertNothingLeft(t, func() {
-				want := wantFailure{kind: "RequestError", notSent: true, text: "no response from " + baseURL + ": dial"}
+				want := wantFailure{kind: "RequestError", notSent: true, text: "the request to " + baseURL + " failed: dial"}
 				assertEveryCallFails(t, newClientAt(t, baseURL, faultRetries), want)
 			})
 		})

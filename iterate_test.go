@@ -269,8 +269,8 @@ func TestInvalidIterationYieldsOneError(t *testing.T) {
 		want    string
 		records iter.Seq2[int64, error]
 	}{
-		{"Current is -1", list.All(ctx, msgpush.PageRequest{Current: -1})},
-		{"PageSize is -1", list.All(ctx, pagesOf(-1))},
+		{"Current -1 is negative", list.All(ctx, msgpush.PageRequest{Current: -1})},
+		{"PageSize -1 is negative", list.All(ctx, pagesOf(-1))},
 		{"Prefetch: -1 is negative", list.All(ctx, pagesOf(1), msgpush.Prefetch(-1))},
 		{"option 2 of 2 is nil", list.All(ctx, pagesOf(1), msgpush.Prefetch(1), nil)},
 		{"Fetch is nil", lister{ID: identity}.All(ctx, pagesOf(1))},

@@ -79,7 +79,7 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 			delete(record, "duration")
 			return record
 		}
-		const noRoute = "no response from http://push.example.com: no route"
+		const noRoute = "the request to http://push.example.com failed: no route"
 		const cut = "HTTP 200: cannot decode the response: the JSON ends too early, after 12 bytes"
 		records := log.records(t)
 		assert.Equal(t, []map[string]any{

@@ -58,10 +58,10 @@ type PageRequest struct {
 // Errors start with operation.
 func (r PageRequest) withDefaults(operation string) (PageRequest, error) {
 	if r.Current < 0 {
-		return r, fmt.Errorf("msgpush: %s: Current is %d: must not be negative", operation, r.Current)
+		return r, fmt.Errorf("msgpush: %s: Current %d is negative", operation, r.Current)
 	}
 	if r.PageSize < 0 {
-		return r, fmt.Errorf("msgpush: %s: PageSize is %d: must not be negative", operation, r.PageSize)
+		return r, fmt.Errorf("msgpush: %s: PageSize %d is negative", operation, r.PageSize)
 	}
 	return PageRequest{cmp.Or(r.Current, 1), cmp.Or(r.PageSize, DefaultPageSize)}, nil
 }

@@ -181,9 +181,9 @@ func TestListOperationsRejectNegativePageNumberAndSize(t *testing.T) {
 		t.Run(operation, func(t *testing.T) {
 			client := newClient(t, failOnRequest(t))
 			err := list(t.Context(), client, msgpush.PageRequest{Current: -1})
-			assert.ErrorContains(t, err, operation+": Current is -1")
+			assert.ErrorContains(t, err, operation+": Current -1 is negative")
 			err = list(t.Context(), client, msgpush.PageRequest{PageSize: -20})
-			assert.ErrorContains(t, err, operation+": PageSize is -20")
+			assert.ErrorContains(t, err, operation+": PageSize -20 is negative")
 		})
 	}
 }

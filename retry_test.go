@@ -550,7 +550,7 @@ func TestReturnsLastFailure(t *testing.T) {
 			"HTTP 503 Service Unavailable, code 5030: busy (retry after 2s; 7 attempts)",
 			func(t *testing.T, err error) { assert.Equal(t, 5030, onlyError[*msgpush.APIError](t, err).Code) }},
 		{"connection closed", []roundTripFunc{status(500), okBody(""), failWith(io.EOF)},
-			"no response from http://push.example.com: EOF (7 attempts)",
+			"the request to http://push.example.com failed: EOF (7 attempts)",
 			func(t *testing.T, err error) {
 				assert.NoError(t, onlyError[*msgpush.RequestError](t, err).Last)
 				assert.ErrorIs(t, err, io.EOF)
@@ -578,7 +578,7 @@ func TestReturnsLastFailure(t *testing.T) {
 
 // quotaUsedUp is in the error text if a retry was not made because the retry quota
 // was used up.
-const quotaUsedUp = "no retry: the retry quota is used up"
+const quotaUsedUp = "no further retry: the retry quota is used up"
 
 // A quotaClient is a client with a retry quota and a transport in memory.
 type quotaClient struct {

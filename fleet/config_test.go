@@ -80,7 +80,7 @@ func TestInvalidConfigurationIsRejected(t *testing.T) {
 		{"negative Early", func(c *fleet.KeyConfig) { c.Early = -1 }, "fleet: Early is -1ns"},
 		{"negative MinInterval", func(c *fleet.KeyConfig) { c.MinInterval = -time.Second }, "MinInterval is -1s; neither may be negative"},
 		{"negative FetchTimeout", func(c *fleet.KeyConfig) { c.FetchTimeout = -time.Second }, "fleet: FetchTimeout is -1s; set it"},
-		{"long FetchTimeout", func(c *fleet.KeyConfig) { c.FetchTimeout = msgpush.DefaultTimeout }, "fleet: FetchTimeout is 30s; set it to less than 30s"},
+		{"long FetchTimeout", func(c *fleet.KeyConfig) { c.FetchTimeout = msgpush.DefaultTimeout }, "fleet: FetchTimeout is 30s; set it to a positive time of less than 30s"},
 	}
 	for _, tt := range keys {
 		t.Run(tt.name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestFetchOfUnusableKeyIsAnError(t *testing.T) {
 			require.NoError(t, err)
 			defer source.Close()
 			_, err = source.AccessKey(t.Context(), "")
-			require.EqualError(t, err, "fleet: fetching an access key: the Fetch function returned an empty or expired key")
+			require.EqualError(t, err, "fleet: Fetch: it returned an empty or expired key")
 		})
 	}
 }
@@ -236,7 +236,7 @@ func TestLimiterDoesNotWaitBeyondHalfOfTheDeadline(t *testing.T) {
 		require.ErrorIs(t, err, fleet.ErrBudgetExceeded)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 	}
-	assert.Regexp(t, `^fleet: request budget exceeded: the next free slot is in .*, the deadline leaves .* for the wait$`, err.Error())
+	assert.Regexp(t, `^fleet: request budget exceeded: the next free slot is in .*, but the deadline leaves .* for the wait$`, err.Error())
 	long, cancelLong := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancelLong()
 	begin := time.Now()

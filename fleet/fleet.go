@@ -198,7 +198,7 @@ func (l *Limiter) Wait(ctx context.Context) error {
 		}
 		wait := time.Duration(reply[1].(int64)) * time.Microsecond //nolint:durationcheck // reply[1] is a number
 		if reply[0] == int64(0) {
-			return fmt.Errorf("%w: the next free slot is in %v, the deadline leaves %v for the wait", ErrBudgetExceeded, wait, maxWait)
+			return fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait", ErrBudgetExceeded, wait.Round(time.Millisecond), maxWait.Round(time.Millisecond))
 		}
 		slot := time.Now().Add(max(wait, 0))
 		select {

@@ -104,7 +104,7 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	if err := cmp.Or(s.init(rdb, "key", cfg.Name),
 		check(cfg.Fetch != nil, "Fetch is nil; set it to a function that obtains a new access key"),
 		check(cfg.Early >= 0 && cfg.MinInterval > 0, "Early is %v and MinInterval is %v; neither may be negative", cfg.Early, cfg.MinInterval),
-		check(cfg.FetchTimeout > 0 && cfg.FetchTimeout < msgpush.DefaultTimeout, "FetchTimeout is %v; set it to less than %v, or to 0 for 10s", cfg.FetchTimeout, msgpush.DefaultTimeout)); err != nil {
+		check(cfg.FetchTimeout > 0 && cfg.FetchTimeout < msgpush.DefaultTimeout, "FetchTimeout is %v; set it to a positive time of less than %v, or to 0 for 10s", cfg.FetchTimeout, msgpush.DefaultTimeout)); err != nil {
 		return nil, err
 	}
 	s.cached = msgpush.CachedAccessKey(s.obtain, cfg.Early)
@@ -180,8 +180,8 @@ func (s *KeySource) fetch(ctx context.Context, generation int64) *record {
 	key, expires, err := s.cfg.Fetch(ctx)
 	r := &record{generation: generation, key: key, expires: cmp.Or(expires, time.Now().Add(noExpiry))}
 	if err != nil || !r.valid() {
-		err = cmp.Or(err, errors.New("the Fetch function returned an empty or expired key"))
-		r = &record{generation: generation, expires: time.Now().Add(s.cfg.MinInterval), err: fmt.Errorf("fleet: fetching an access key: %w", err)}
+		err = cmp.Or(err, errors.New("it returned an empty or expired key"))
+		r = &record{generation: generation, expires: time.Now().Add(s.cfg.MinInterval), err: fmt.Errorf("fleet: Fetch: %w", err)}
 	}
 	if !s.put(r) {
 		r.state = "superseded"
@@ -242,7 +242,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	case "stored":
 		r.key, r.err = s.open(reply[3].(string), r.generation)
 	case "failed":
-		r.err = errors.New("fleet: fetching an access key failed in another replica")
+		r.err = errors.New("fleet: Fetch failed in another replica")
 		s.failed.Store(r)
 	}
 	return r

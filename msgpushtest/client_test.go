@@ -140,8 +140,8 @@ func TestRateLimitRejectsRequestsUntilWindowEnds(t *testing.T) {
 
 func TestInvalidLimitsPanic(t *testing.T) {
 	server := msgpushtest.New(t)
-	assert.PanicsWithValue(t, "msgpushtest: SetRateLimit: -1 requests in 1s: n must not be negative, and window must be positive", func() { server.SetRateLimit(-1, time.Second) })
-	assert.PanicsWithValue(t, "msgpushtest: SetRateLimit: 5 requests in 0s: n must not be negative, and window must be positive", func() { server.SetRateLimit(5, 0) })
+	assert.PanicsWithValue(t, "msgpushtest: SetRateLimit: -1 requests in 1s: n must not be negative, and window must be positive unless n is 0", func() { server.SetRateLimit(-1, time.Second) })
+	assert.PanicsWithValue(t, "msgpushtest: SetRateLimit: 5 requests in 0s: n must not be negative, and window must be positive unless n is 0", func() { server.SetRateLimit(5, 0) })
 	assert.PanicsWithValue(t, "msgpushtest: SetKeyLifetime: -1 requests: n must not be negative", func() { server.SetKeyLifetime(-1) })
 }
 

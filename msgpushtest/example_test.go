@@ -107,7 +107,7 @@ func ExampleServer_Close() {
 
 	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(err)
-	// Output: msgpush: official-account channel list: no response from http://msgpush.test: dial tcp: connect: connection refused (1 attempt)
+	// Output: msgpush: official-account channel list: the request to http://msgpush.test failed: dial tcp: connect: connection refused (1 attempt)
 }
 
 func ExampleServer_Client() {
@@ -533,7 +533,7 @@ func ExampleEndless() {
 
 func ExampleReset() {
 	callWith(msgpushtest.Reset())
-	// Output: msgpush: official-account channel list: no response from http://msgpush.test: read pipe: read: connection reset by peer (1 attempt)
+	// Output: msgpush: official-account channel list: the request to http://msgpush.test failed: read pipe: read: connection reset by peer (1 attempt)
 }
 
 func ExampleResetInBody() {

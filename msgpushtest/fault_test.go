@@ -83,7 +83,7 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 		}},
 		{"redirect with HTTP 307", msgpushtest.Redirect("/elsewhere").WithStatus(307), apiError(307, 0, "")},
 		{"endless body", msgpushtest.Endless(), callError(nil, "limit is 1048576 bytes")},
-		{"reset", msgpushtest.Reset(), callError(syscall.ECONNRESET, "no response")},
+		{"reset", msgpushtest.Reset(), callError(syscall.ECONNRESET, " failed: ")},
 		{"reset in the body", msgpushtest.ResetInBody(), callError(syscall.ECONNRESET, "reading the response")},
 		{"truncated body", msgpushtest.Truncate(), callError(io.ErrUnexpectedEOF, "reading the response")},
 		{"delay", msgpushtest.Delay(time.Millisecond), func(t *testing.T, err error) { assert.NoError(t, err) }},

@@ -120,6 +120,6 @@ func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 		case <-s.closed:
 			err = http.ErrServerClosed
 		}
-		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d has not arrived, only %d have: %w", n, len(requests), err)
+		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d has not arrived (%d so far): %w", n, len(requests), err)
 	}
 }

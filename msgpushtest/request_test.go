@@ -78,7 +78,7 @@ func TestWaitForRequest(t *testing.T) {
 	cancel()
 	_, err := server.WaitForRequest(canceled, 4)
 	assert.ErrorIs(t, err, context.Canceled)
-	assert.ErrorContains(t, err, "request 4 has not arrived, only 3 have")
+	assert.ErrorContains(t, err, "request 4 has not arrived (3 so far)")
 	_, err = server.WaitForRequest(ctx, 0)
 	assert.ErrorContains(t, err, "number 1")
 	server.Close()

@@ -227,7 +227,7 @@ func (s *Server) SetLatency(d time.Duration) {
 // do not use up an injected fault. If n is 0, the default, there is no limit.
 func (s *Server) SetRateLimit(n int, window time.Duration) {
 	if n < 0 || n > 0 && window <= 0 {
-		panic(fmt.Sprintf("msgpushtest: SetRateLimit: %d requests in %v: n must not be negative, and window must be positive", n, window))
+		panic(fmt.Sprintf("msgpushtest: SetRateLimit: %d requests in %v: n must not be negative, and window must be positive unless n is 0", n, window))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

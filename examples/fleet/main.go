@@ -50,6 +50,8 @@ func main() {
 		cli.UsageError("-replicas must be at least 1")
 	case e.rate < 1:
 		cli.UsageError("-rate must be at least 1")
+	case e.dir == "-":
+		cli.UsageError("-o must be a directory")
 	case e.kill && e.replicas < 2:
 		cli.UsageError("-kill needs at least 2 replicas")
 	}

@@ -21,8 +21,8 @@ import (
 
 const about = `Report reads the message rules and all of their trigger records, and writes one
 HTML page with charts: records per day by match result, the rules with the most
-records, the errors, and a table of the rules. The page loads no
-external resources.
+records, the errors, and a table of the rules. The page loads no external
+resources.
 `
 
 // maxDays is the maximum number of days that fit side by side as bars.
