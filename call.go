@@ -252,7 +252,7 @@ func (c *call) afterAttempt(ctx context.Context, resp *http.Response, err error)
 	case hasDeadline && time.Until(deadline) <= wait:
 		c.failure.setStopReason("no time for a retry before the deadline")
 	case !c.client.quota.add(-tenthsPerRetry):
-		c.failure.setStopReason("no further retry: the retry quota is used up")
+		c.failure.setStopReason("the retry quota is used up")
 	default:
 		c.credit, c.wait = tenthsPerRetry, wait
 		c.logRetry(ctx, logReason(c.failure))

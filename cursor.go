@@ -50,7 +50,7 @@ import "fmt"
 // Without readAhead, a list that loses a record per response would have a gap
 // before each page, and iteration would never advance.
 //
-// Next page. The page that holds the offset covered is covered/S + 1.
+// Next page. It is covered/S + 1, which holds the first uncovered offset.
 //
 // Last page. It is the reported number of pages or, without one, the total divided
 // by S and rounded up. A total above last·S is a contradiction. Iteration ends if
@@ -145,7 +145,7 @@ func (c *cursor) advance(p pageInfo) (next, last int64, err error) {
 		next = c.covered/size + 1
 	}
 	if end > last && (p.missing() || next > last) {
-		err = fmt.Errorf("%w: the list ends after page %d, but the response reports pages %d and total %d", ErrInconsistentList, last, p.pages, p.total)
+		err = fmt.Errorf("%w: the list ends after page %d, but the response reports pages=%d and total=%d", ErrInconsistentList, last, p.pages, p.total)
 	} else if next <= last {
 		err = c.checkProgress()
 	}

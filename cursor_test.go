@@ -149,7 +149,7 @@ func TestCursorAdvance(t *testing.T) {
 		{"empty page", false, []cursorStep{
 			{full(1, 45), 2, 5, ""},
 			{with(full(2, 45), empty), 2, 2, ""},
-			{with(full(2, 45), empty), 3, 1, "the list ends after page 1, but the response reports pages 5 and total 45"},
+			{with(full(2, 45), empty), 3, 1, "the list ends after page 1, but the response reports pages=5 and total=45"},
 		}},
 		{"page that is empty once", false, []cursorStep{
 			{full(1, 45), 2, 5, ""},
@@ -169,7 +169,7 @@ func TestCursorAdvance(t *testing.T) {
 			{with(full(2, 45), func(p *pageInfo) { p.pageNum = 1 }), 3, 1, "the list ends after page 1"},
 		}},
 		{"pages and total disagree", false, []cursorStep{
-			{with(full(1, 45), func(p *pageInfo) { p.pages = 1 }), 2, 1, "the list ends after page 1, but the response reports pages 1 and total 45"},
+			{with(full(1, 45), func(p *pageInfo) { p.pages = 1 }), 2, 1, "the list ends after page 1, but the response reports pages=1 and total=45"},
 		}},
 		{"new records reset the repeats", false, []cursorStep{
 			{full(1, 1000), 2, 100, ""},

@@ -38,7 +38,7 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, dataRequired 
 	}
 	var env Envelope[*T]
 	if err := unmarshal(body, &env); err != nil {
-		return nil, redactDecodeError(err, dataRequired) // dataRequired means a type of this package, so the error may name its fields
+		return nil, redactDecodeError(err, dataRequired) // if dataRequired, T is a type of this package, and the error may name its fields
 	}
 	if env.Code != codeSuccess {
 		return nil, errNoSuccessCode

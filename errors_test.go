@@ -261,7 +261,7 @@ func TestErrorTexts(t *testing.T) {
 		},
 		{
 			"quota used up", respondInMemory(503, ""), []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1})},
-			"HTTP 503 Service Unavailable (2 attempts; no further retry: the retry quota is used up)",
+			"HTTP 503 Service Unavailable (2 attempts; the retry quota is used up)",
 		},
 		{
 			"HTML", respondInMemory(200, "<html>", "Content-Type", "text/html"), nil,

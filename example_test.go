@@ -412,7 +412,7 @@ func ExampleRetryPolicy() {
 	fmt.Println(err)
 	// Output:
 	// 15 requests of 10 calls
-	// msgpush: official-account channel list: HTTP 503 Service Unavailable (1 attempt; no further retry: the retry quota is used up)
+	// msgpush: official-account channel list: HTTP 503 Service Unavailable (1 attempt; the retry quota is used up)
 }
 
 func ExampleUnimplementedError() {

@@ -1092,7 +1092,7 @@ func TestClientsShareConnections(t *testing.T) {
 
 func TestConcurrentCallersReuseConnections(t *testing.T) {
 	const callers, rounds = 64, 5
-	var arrived sync.WaitGroup // each call of a round uses its own connection
+	var arrived sync.WaitGroup // gives each call of a round its own connection
 	stalled := make(chan struct{})
 	url, connections := countConnections(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Query().Get("mailId") {

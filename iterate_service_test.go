@@ -153,7 +153,7 @@ func TestIterationFailsForInconsistentServices(t *testing.T) {
 			if r.Current == 3 {
 				p.List = nil
 			}
-		}), long[:20], "page 3: inconsistent list: the list ends after page 2, but the response reports pages 50 and total 500", 4},
+		}), long[:20], "page 3: inconsistent list: the list ends after page 2, but the response reports pages=50 and total=500", 4},
 		{"empty page in the middle, total only", changed(long, func(r msgpush.PageRequest, p *page) {
 			if p.Pages = 0; r.Current == 3 {
 				p.List = nil

@@ -78,8 +78,8 @@ func (r Request) check() error {
 	return nil
 }
 
-// parentSegment matches a ".." segment of a path. Some servers also separate segments
-// with backslashes, or parameters with semicolons.
+// parentSegment matches a ".." segment of a path. Some servers also split segments
+// at a backslash and cut them at a semicolon.
 var parentSegment = regexp.MustCompile(`(^|[/\\])\.\.([/\\;]|$)`)
 
 // escapePath escapes the bytes that a URL path cannot contain and keeps existing

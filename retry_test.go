@@ -578,7 +578,7 @@ func TestReturnsLastFailure(t *testing.T) {
 
 // quotaUsedUp is in the error text if a retry was not made because the retry quota
 // was used up.
-const quotaUsedUp = "no further retry: the retry quota is used up"
+const quotaUsedUp = "the retry quota is used up"
 
 // A quotaClient is a client with a retry quota and a transport in memory.
 type quotaClient struct {
@@ -837,7 +837,8 @@ func TestConcurrentCallsSucceedDespiteShortOutage(t *testing.T) {
 		}
 		wg.Wait()
 		assert.Greater(t, calls.Load(), int64(5_000))
-		// With the default waits, 1 in 100 calls makes all its attempts within 2 s.
+		// With the default waits, 1 in 100 calls that meet the outage uses up its
+		// attempts.
 		assert.LessOrEqual(t, lost.Load(), int64(10), "of %d calls", calls.Load())
 	})
 }

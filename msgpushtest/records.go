@@ -40,7 +40,7 @@ func (s *Server) Update(f func(*Records)) {
 	defer func() { <-s.updateSem }()
 	records := s.Records()
 	f(&records)
-	records = records.clone() // f may have stored slices that its caller changes later
+	records = records.clone() // the caller may later change slices that f stored
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records = records

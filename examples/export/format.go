@@ -19,7 +19,7 @@ var formats = map[string]format{"csv": csvFormat{}, "jsonl": jsonlFormat{}}
 // A format encodes records, and reads them from FILE.part.
 type format interface {
 	encoder(io.Writer) encoder
-	// read calls each for every record of a file. At least the id, the rule and the
+	// read passes every record of a file to each. At least the id, the rule and the
 	// match result of the record are set. It returns the offset where the last
 	// complete record ends. An incomplete record may follow.
 	read(f *os.File, each func(msgpush.ForwardLog) error) (complete int64, err error)

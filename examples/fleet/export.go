@@ -295,7 +295,7 @@ func (e *export) wait(ctx context.Context, inspector *asynq.Inspector, workers [
 		if e.kill && workers[0].files.Load() > 0 && info.Pending > 0 { // replica 1 has completed a task, and more are queued
 			e.kill = false
 			_ = workers[0].cmd.Process.Kill()
-			fmt.Fprintf(os.Stderr, "%s was killed; the others finish its tasks in 60 to 125 s\n", workers[0].name)
+			fmt.Fprintf(os.Stderr, "%s was killed; the others finish its tasks in one to two minutes\n", workers[0].name)
 		}
 	}
 }

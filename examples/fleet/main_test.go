@@ -218,10 +218,10 @@ func TestTaskIsIdempotent(t *testing.T) {
 	assert.Len(t, entries, 1)
 }
 
-// The test takes as long as the recovery of a dead worker's tasks: 60 to 125 s.
+// The test takes as long as the recovery of the tasks of a dead worker: one to two minutes.
 func TestOthersFinishTasksOfKilledReplica(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 60 to 125 s")
+		t.Skip("takes one to two minutes")
 	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		const text = "redis-server is not installed: apt-get install redis-server, or brew install redis"
