@@ -75,11 +75,11 @@ import "fmt"
 // requested once more before it is an error. When iteration ends, the last page must
 // cover the reported total.
 //
-// Progress. Iteration without progress fails. It fails if the repeats since the
-// last new record exceed 2·delivered + allowedRepeats, since drift can repeat
-// delivered records. It also fails if a total is known and delivered > maxExpected
-// + S + allowedRepeats. Each change of the total adds its size and one page to
-// allowedRepeats. In the first limit, allowedRepeats counts as at most
+// Progress. Iteration without progress fails. Drift can repeat delivered records,
+// so iteration fails only if the repeats since the last new record exceed
+// 2·delivered + allowedRepeats. It also fails if a total is known and delivered >
+// maxExpected + S + allowedRepeats. Each change of the total adds its size and one
+// page to allowedRepeats. In the first limit, allowedRepeats counts as at most
 // maxRepeatPages·S, so that a total that changes with every response does not keep
 // iteration going. In the second limit, it counts as at most maxExpected.
 

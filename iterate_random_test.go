@@ -117,8 +117,8 @@ func (s *changingService) fetchSequentially(_ context.Context, r msgpush.PageReq
 	return s.respond(r), nil
 }
 
-// maxDelay is the duration of the slowest response, which reads the list in its
-// first half.
+// maxDelay is the duration of the slowest response. The list is read at half time
+// or earlier.
 const maxDelay = 10 * time.Millisecond
 
 func (s *changingService) pause(d time.Duration) {

@@ -143,8 +143,8 @@ func pageOfLogs(records int) string {
 }
 
 // A list call allocates no more than a program that uses net/http, io.ReadAll and
-// json.Unmarshal. MailDetail allocates about twice as much; its limit is 5 times as
-// much.
+// json.Unmarshal. MailDetail allocates about twice as much as such a program; its
+// limit is 5 times.
 func TestCallAllocationsAreLimited(t *testing.T) {
 	for _, tt := range []struct {
 		name string

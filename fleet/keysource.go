@@ -31,8 +31,9 @@ type KeyConfig struct {
 	// one calls Fetch at most FetchTimeout + 1 s after the first call began.
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means
-	// 1 s. Before that, replicas without a key return an error if the last fetch
-	// failed. If it succeeded, a replica whose new key is rejected waits.
+	// 1 s. Until it has passed, replicas without a key return an error if the last
+	// fetch failed; if it succeeded, a replica whose new key is rejected waits to
+	// fetch.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
 	// that all replicas have. A stored key that was copied from another Name, or

@@ -76,7 +76,7 @@ func TestIterationThroughCuts(t *testing.T) {
 // changes inserts records and deletes others. Iteration promises nothing if both
 // happen between two responses that it compares, so phases of insertions and phases
 // of deletions are separated by phases without a change. Such a phase has more
-// responses than a prefetch of 8 pages and their retries.
+// responses than 8 prefetched pages and their retries.
 type changes struct {
 	calls, inserted int
 	nextID          int64

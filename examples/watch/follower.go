@@ -24,9 +24,9 @@ const (
 type follower struct {
 	list func(ctx context.Context, number int) (*msgpush.Page[msgpush.ForwardLog], error)
 
-	// A record is new if its id is higher than floor and not in seen. seen contains
-	// more than the highest id, because a record may become visible after one with a
-	// higher id.
+	// A record is new if its id is higher than floor and not in seen. seen has many
+	// ids, not only the highest, because a record may become visible after one with
+	// a higher id.
 	seen  map[int64]struct{}
 	floor int64
 
@@ -39,9 +39,10 @@ func newFollower(list func(context.Context, int) (*msgpush.Page[msgpush.ForwardL
 	return &follower{list: list, seen: make(map[int64]struct{}), floor: math.MinInt64}
 }
 
-// poll returns the new records, sorted by id. It reads pages until one has no new record.
-// If it finds limit records earlier, or has read maxPages, it treats all older records as
-// seen, and complete is false. A failed poll marks no record as seen.
+// poll returns the new records, sorted by id. It reads pages until one has no new
+// record. If it has found at least limit new records, or read maxPages pages,
+// before that, it treats all older records as seen, and complete is false. A failed
+// poll marks no record as seen.
 func (f *follower) poll(ctx context.Context, limit int) (fresh []msgpush.ForwardLog, complete bool, err error) {
 	page, number, err := f.newestPage(ctx)
 	found := make(map[int64]struct{})

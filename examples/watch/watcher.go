@@ -65,7 +65,7 @@ func (w *watcher) run(ctx context.Context) error {
 		}
 		failures, wait = 0, w.interval
 		if !complete {
-			log.Printf("more than %d pages are new: older records are skipped", maxPages)
+			log.Printf("%d pages have new records: older records are skipped", maxPages)
 		}
 		if err := w.print(fresh); err != nil {
 			return err

@@ -154,7 +154,7 @@ func TestSkippedRecordsAreReported(t *testing.T) {
 			return nil, false, nil
 		}
 		require.Error(t, w.run(ctx))
-		assert.Equal(t, "more than 50 pages are new: older records are skipped\n", stderr.String())
+		assert.Equal(t, "50 pages have new records: older records are skipped\n", stderr.String())
 	})
 }
 
