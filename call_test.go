@@ -410,6 +410,7 @@ func pacedLimiter(interval time.Duration) limiterFunc {
 }
 
 func TestQueuedCallsDoNotSendReplacedKey(t *testing.T) {
+	useOneThread(t)
 	for name, delay := range map[string]time.Duration{"instant fetch": 0, "slow fetch": 35 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
