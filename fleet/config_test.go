@@ -183,7 +183,7 @@ func TestFetchOfUnusableKeyIsAnError(t *testing.T) {
 			require.NoError(t, err)
 			defer source.Close()
 			_, err = source.AccessKey(t.Context(), "")
-			require.EqualError(t, err, "fleet: Fetch: it returned an empty or expired key")
+			require.EqualError(t, err, "fleet: Fetch: the returned key is empty or has expired")
 		})
 	}
 }

@@ -180,7 +180,7 @@ func (s *KeySource) fetch(ctx context.Context, generation int64) *record {
 	key, expires, err := s.cfg.Fetch(ctx)
 	r := &record{generation: generation, key: key, expires: cmp.Or(expires, time.Now().Add(noExpiry))}
 	if err != nil || !r.valid() {
-		err = cmp.Or(err, errors.New("it returned an empty or expired key"))
+		err = cmp.Or(err, errors.New("the returned key is empty or has expired"))
 		r = &record{generation: generation, expires: time.Now().Add(s.cfg.MinInterval), err: fmt.Errorf("fleet: Fetch: %w", err)}
 	}
 	if !s.put(r) {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { clitest.Main(m, main) }
 
 func TestUsage(t *testing.T) {
 	clitest.TestUsage(t, "fleet", []string{"MSGPUSH_REDIS_URL", "-rate int", "-o DIR", "-id NAME"},
-		[]string{"-replicas", "0"}, []string{"-rate", "0"}, []string{"-kill", "-replicas", "1"})
+		[]string{"-replicas", "0"}, []string{"-rate", "0"}, []string{"-kill", "-replicas", "1"}, []string{"-o", "-"})
 }
 
 func TestSettings(t *testing.T) { clitest.TestSettings(t, "fleet") }
