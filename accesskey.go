@@ -3,6 +3,7 @@ package msgpush
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -11,16 +12,20 @@ import (
 // not specify how to obtain a key or how long a key is valid. A source must be safe
 // for concurrent use.
 type AccessKeySource interface {
-	// AccessKey returns the key to send. It is called before each attempt, after the
-	// wait for the rate limiter. With a limiter, it is also called before that wait if
-	// the service has just rejected the key, so that queued calls get the new key.
+	// AccessKey returns the key to send. It is called before each attempt. With a rate
+	// limiter, it is called before the wait for the limiter, to report a rejection at
+	// once, and again after the wait, since the key may have been replaced. If the
+	// second call takes long, the attempt waits for the limiter and calls AccessKey once
+	// more (see [WithRateLimiter]), so a slow source should cache the key, as
+	// [CachedAccessKey] does.
 	//
 	// rejected is the key that the service has rejected in this call, or empty if
 	// it has rejected none. A source that already has another key should return it
 	// without a new fetch. If the source returns the rejected key again, the call
 	// returns the error of its last attempt, normally the [*APIError] of the
 	// rejection. If the source returns an error, the call fails with a
-	// [*RequestError] that wraps the error.
+	// [*RequestError] that wraps the error, without a retry. A key that is returned
+	// with the error is redacted in its text.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 
@@ -47,17 +52,20 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // every call starts a fetch.
 //
 // A rejection causes at most one call of fetch. Callers whose key is rejected while
-// fetch runs wait for its result. If fetch returns the rejected key again, later
-// calls get that key, and only another rejection causes another fetch. If fetch
-// returns an error, all waiting callers return it, and the next caller causes another
-// fetch. If fetch panics, all waiting callers panic; if no caller waits, the next
-// caller panics.
+// fetch runs wait for its result. A fetch that returns the rejected key again is not
+// repeated until the next rejection. If fetch returns an error, all waiting callers
+// return it, and the next caller causes another fetch: fetch itself should retry what is
+// worth retrying. If fetch panics, all waiting callers panic; if no caller waits, the
+// next caller panics.
 //
-// The context of fetch ends after [DefaultTimeout]. It does not end with the context
-// of a caller, since the fetch is shared.
+// While calls get the old key, nobody waits for a renewal, so its error is returned to no
+// call: fetch should log or count its errors.
+//
+// The context of fetch ends after [DefaultTimeout]. Then the waiting callers return an
+// error that says so, even if fetch does not return. The context does not end with the
+// context of a caller, since the fetch is shared.
 func CachedAccessKey(fetch func(context.Context) (key string, expires time.Time, err error), early time.Duration) AccessKeySource {
-	c := &keyCache{fetch: fetch, early: early}
-	return AccessKeyFunc(c.accessKey) // a function, so that fmt cannot print the key
+	return AccessKeyFunc((&keyCache{fetch: fetch, early: early}).accessKey) // a function, so that fmt cannot print the key
 }
 
 type keyCache struct {
@@ -72,7 +80,8 @@ type keyCache struct {
 
 // A keyFetch is one call of fetch.
 type keyFetch struct {
-	rejected string // the rejected key that caused the fetch, if any
+	rejected string          // the rejected key that caused the fetch, if any
+	ctx      context.Context // of fetch
 
 	done  chan struct{} // closed when the fields below are set
 	key   string
@@ -80,12 +89,12 @@ type keyFetch struct {
 	panic any // not nil if fetch panicked
 }
 
-func (c *keyCache) accessKey(ctx context.Context, rejected string) (string, error) {
-	if c.fetch == nil {
+func (cache *keyCache) accessKey(ctx context.Context, rejected string) (string, error) {
+	if cache.fetch == nil {
 		return "", errors.New("CachedAccessKey: fetch is nil")
 	}
 	for {
-		key, f := c.get(ctx, rejected)
+		key, f := cache.get(ctx, rejected)
 		if f == nil {
 			return key, nil
 		}
@@ -93,13 +102,18 @@ func (c *keyCache) accessKey(ctx context.Context, rejected string) (string, erro
 		case <-f.done:
 		case <-ctx.Done():
 			return "", ctx.Err()
+		case <-f.ctx.Done():
+			if err := f.ctx.Err(); errors.Is(err, context.DeadlineExceeded) { // fetch may ignore its context
+				return "", fetchTimeout(err)
+			}
+			<-f.done
 		}
 		if f.panic != nil {
-			c.mu.Lock()
-			if c.current == f {
-				c.current = nil
+			cache.mu.Lock()
+			if cache.current == f {
+				cache.current = nil
 			}
-			c.mu.Unlock()
+			cache.mu.Unlock()
 			panic(f.panic)
 		}
 		// A fetch that began before the rejection may return the rejected key.
@@ -110,52 +124,53 @@ func (c *keyCache) accessKey(ctx context.Context, rejected string) (string, erro
 }
 
 // get returns the key or the fetch to wait for.
-func (c *keyCache) get(ctx context.Context, rejected string) (string, *keyFetch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.key == rejected {
-		c.key = "" // other callers must not get it either
+func (cache *keyCache) get(ctx context.Context, rejected string) (string, *keyFetch) {
+	cache.mu.Lock()
+	defer cache.mu.Unlock()
+	if cache.key == rejected {
+		cache.key = "" // other callers must not get it either
 	}
-	valid := c.key != "" && !c.expiresWithin(0)
-	if c.current != nil && c.current.panic != nil {
-		return "", c.current
+	valid := cache.key != "" && !cache.expiresWithin(0)
+	if cache.current == nil && (!valid || cache.expiresWithin(cache.early)) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultTimeout)
+		cache.current = &keyFetch{rejected: rejected, ctx: ctx, done: make(chan struct{}), err: errors.New("fetch did not return")}
+		go cache.run(cache.current, cancel)
 	}
-	if c.current == nil && (!valid || c.expiresWithin(c.early)) {
-		c.current = &keyFetch{rejected: rejected, done: make(chan struct{}), err: errors.New("fetch did not return")}
-		go c.run(context.WithoutCancel(ctx), c.current)
+	if valid && (cache.current == nil || cache.current.panic == nil) {
+		return cache.key, nil
 	}
-	if valid {
-		return c.key, nil
-	}
-	return "", c.current
+	return "", cache.current
 }
 
-func (c *keyCache) expiresWithin(d time.Duration) bool {
-	return !c.expires.IsZero() && time.Until(c.expires) <= d
+func (cache *keyCache) expiresWithin(d time.Duration) bool {
+	return !cache.expires.IsZero() && time.Until(cache.expires) <= d
 }
 
 // run calls fetch and stores its result.
-func (c *keyCache) run(ctx context.Context, f *keyFetch) {
-	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
+func (cache *keyCache) run(f *keyFetch, cancel context.CancelFunc) {
 	defer cancel()
+	var expires time.Time
 	defer func() { // runs even if fetch panics or calls runtime.Goexit
 		v := recover()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		f.panic = v
-		if f.panic == nil {
-			c.current = nil
+		cache.mu.Lock()
+		defer cache.mu.Unlock()
+		if f.panic = v; v == nil {
+			cache.current = nil
+		}
+		if f.err == nil {
+			cache.key, cache.expires = f.key, expires
 		}
 		close(f.done)
 	}()
-	key, expires, err := c.fetch(ctx)
-	if err == nil {
-		err = checkHeaderValue("the key", key)
+	f.key, expires, f.err = cache.fetch(f.ctx)
+	if f.err == nil {
+		f.err = checkHeaderValue("the key", f.key)
+	} else if errors.Is(f.ctx.Err(), context.DeadlineExceeded) {
+		f.err = fetchTimeout(f.err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f.key, f.err = key, err
-	if err == nil {
-		c.key, c.expires = key, expires
-	}
+}
+
+// fetchTimeout states that cause is not the timeout of a caller.
+func fetchTimeout(cause error) error {
+	return fmt.Errorf("fetch did not return within %v, the timeout of CachedAccessKey: %w", DefaultTimeout, cause)
 }

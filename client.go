@@ -3,9 +3,9 @@ package msgpush
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -19,9 +19,9 @@ const Version = "0.1.0"
 // methods of a zero Client return an error. A Client is safe for concurrent use and
 // should be shared: its calls share connections and the retry quota.
 type Client struct {
-	baseURL string // without a trailing slash
-	http    *http.Client
-	quota   *retryQuota
+	base      *url.URL // without a trailing slash
+	quota     *retryQuota
+	staticKey func() string // a function, as source is; returns "" if there is a source
 	settings
 }
 
@@ -37,7 +37,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("msgpush: the base URL %w", err)
 	}
-	s := settings{httpClient: new(http.Client), userAgent: "msgpush-go/" + Version, retry: defaultRetryPolicy, maxResponseBytes: DefaultMaxResponseBytes}
+	s := settings{transport: defaultTransport, userAgent: "msgpush-go/" + Version, retry: defaultRetryPolicy, maxResponseBytes: DefaultMaxResponseBytes, unmarshal: json.Unmarshal}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: option %d of %d is nil", i+1, len(opts))
@@ -46,42 +46,46 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 			return nil, fmt.Errorf("msgpush: %w", err)
 		}
 	}
-	if s.accessKey == nil {
+	staticKey := func() string { return accessKey }
+	if s.source == nil {
 		if err := checkHeaderValue("the access key", accessKey); err != nil {
 			return nil, fmt.Errorf("msgpush: %w", err)
 		}
-		s.accessKey = func(context.Context, string) (string, error) { return accessKey, nil }
+		s.source = func(context.Context, string) (string, error) { return accessKey, nil }
 	} else if accessKey != "" {
 		return nil, errors.New("msgpush: both an access key and WithAccessKeySource are given: leave the access key empty")
 	}
-	return &Client{baseURL: base, http: s.newHTTPClient(), quota: newRetryQuota(s.retry.Quota), settings: s}, nil
+	s.timeout = cmp.Or(s.timeout, s.httpTimeout, DefaultTimeout)
+	return &Client{base: base, quota: newRetryQuota(s.retry.Quota), staticKey: staticKey, settings: s}, nil
 }
 
 // parseBaseURL returns raw without a trailing slash. Its errors do not quote raw,
 // which may contain a password or, if the arguments were swapped, the access key.
-func parseBaseURL(raw string) (string, error) {
-	scheme, rest, found := strings.Cut(raw, "://")
-	scheme = strings.ToLower(scheme)
-	if !found || scheme != "http" && scheme != "https" {
-		return "", errors.New("must begin with http:// or https://, as in https://push.example.com")
-	}
-	if strings.ContainsFunc(raw, unicode.IsSpace) {
-		return "", errors.New("must not contain white space")
-	}
+func parseBaseURL(raw string) (*url.URL, error) {
+	scheme, rest, _ := strings.Cut(raw, "://")
 	authority, path, _ := strings.Cut(rest, "/")
-	u, err := url.Parse(scheme + "://" + authority + "/" + escapePath(path))
+	path = strings.TrimRight("/"+path, "/")
+	u, err := url.Parse(scheme + "://" + authority + escapePath(path))
 	switch {
+	case !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") || scheme == raw:
+		return nil, errors.New("must begin with http:// or https://, as in https://push.example.com")
+	case strings.ContainsFunc(raw, unicode.IsSpace):
+		return nil, errors.New("must not contain white space")
 	case strings.ContainsAny(raw, "?#"):
-		return "", errors.New("must not have a query or a fragment")
+		return nil, errors.New("must not have a query or a fragment")
 	case strings.Contains(authority, "@"):
-		return "", errors.New("must not have user information: pass the access key as the second argument of NewClient")
+		return nil, errors.New("must not have user information: pass the access key as the second argument of NewClient")
 	case err != nil:
-		return "", errors.New("is not a URL: check its host, its port and its percent signs")
+		return nil, errors.New("is not a URL: check its host, its port and its percent signs")
 	case u.Hostname() == "":
-		return "", errors.New("must have a host, as in https://push.example.com")
+		return nil, errors.New("must have a host, as in https://push.example.com")
+	}
+	if err := checkPath(path); err != nil {
+		return nil, fmt.Errorf("has an invalid path: it %w", err)
 	}
 	if _, err := strconv.ParseUint(cmp.Or(u.Port(), "0"), 10, 16); err != nil {
-		return "", errors.New("has a port greater than 65535")
+		return nil, errors.New("has a port greater than 65535")
 	}
-	return strings.TrimRight(u.String(), "/"), nil
+	u.Host = strings.TrimSuffix(u.Host, ":") // an empty port
+	return u, nil
 }

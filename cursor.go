@@ -118,36 +118,36 @@ const maxRepeatPages = 100
 // advance takes the response for a page and returns the next and the last page to
 // request. Iteration ends if next > last. If next is the page itself, the response
 // is not used and the page is requested once more.
-func (c *cursor) advance(p pageInfo) (next, last int64, err error) {
+func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 	p.total, p.pages = min(max(p.total, 0), maxTotal), max(p.pages, 0)
 	if p.records == 0 && p.total == 0 && p.pages == 1 {
 		p.pages = 0 // an empty list may have one page
 	}
 	n := min(p.number, maxPages)
-	size := c.pageSize(n, p)
+	size := cur.pageSize(n, p)
 	end := max(p.pages, pagesFor(p.total, size))
-	c.retry = !c.retry && p.records == 0 && end >= p.number
-	if c.retry {
+	cur.retry = !cur.retry && p.records == 0 && end >= p.number
+	if cur.retry {
 		return p.number, p.number, nil
 	}
-	if c.size == 0 {
-		c.covered = (n - 1) * size
+	if cur.size == 0 {
+		cur.covered = (n - 1) * size
 	}
-	c.size = size
-	c.updateTotal(p)
-	c.cover((n-1)*size, n*size)
-	c.delivered += p.newRecords
-	if c.repeats += p.records; p.newRecords > 0 {
-		c.repeats = 0
+	cur.size = size
+	cur.updateTotal(p)
+	cur.cover((n-1)*size, n*size)
+	cur.delivered += p.newRecords
+	if cur.repeats += p.records; p.newRecords > 0 {
+		cur.repeats = 0
 	}
-	next, last = n+1, c.lastPage(p)
-	if c.stepBack {
-		next = c.covered/size + 1
+	next, last = n+1, cur.lastPage(p)
+	if cur.stepBack {
+		next = cur.covered/size + 1
 	}
 	if end > last && (p.missing() || next > last) {
 		err = fmt.Errorf("%w: the list ends after page %d, but the response reports pages=%d and total=%d", ErrInconsistentList, last, p.pages, p.total)
 	} else if next <= last {
-		err = c.checkProgress()
+		err = cur.checkProgress()
 	}
 	return next, last, err
 }
@@ -159,60 +159,60 @@ func (p pageInfo) missing() bool {
 }
 
 // pageSize infers the page size of the service from the response for page n.
-func (c *cursor) pageSize(n int64, p pageInfo) int64 {
-	requested := c.requested
+func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
+	requested := cur.requested
 	if p.pageSize > 0 {
 		requested = min(requested, p.pageSize)
 	}
 	isLast := p.missing() || p.pages > 0 && n >= p.pages || p.pages == 0 && p.total == (n-1)*requested+p.records
-	if c.size == 0 && isLast {
+	if cur.size == 0 && isLast {
 		return max(requested, p.records)
 	}
-	return max(c.size, p.records)
+	return max(cur.size, p.records)
 }
 
 // updateTotal applies the drift rule. If no response has reported a total, the
 // reported pages count as full.
-func (c *cursor) updateTotal(p pageInfo) {
+func (cur *cursor) updateTotal(p pageInfo) {
 	total := p.total
-	if c.hasTotal = c.hasTotal || total > 0; !c.hasTotal {
-		total = min(p.pages, maxPages) * c.size
+	if cur.hasTotal = cur.hasTotal || total > 0; !cur.hasTotal {
+		total = min(p.pages, maxPages) * cur.size
 	}
 	if total == 0 {
 		return
 	}
-	d := total - c.total
-	if c.total > 0 && d != 0 {
-		c.allowedRepeats += max(d, -d) + c.size
+	d := total - cur.total
+	if cur.total > 0 && d != 0 {
+		cur.allowedRepeats += max(d, -d) + cur.size
 	}
-	c.total = total
-	c.maxExpected += max(0, d)
-	c.covered = max(0, c.covered+min(0, d))
-	c.readAhead.from += max(0, d)
-	c.readAhead.to += min(0, d)
+	cur.total = total
+	cur.maxExpected += max(0, d)
+	cur.covered = max(0, cur.covered+min(0, d))
+	cur.readAhead.from += max(0, d)
+	cur.readAhead.to += min(0, d)
 }
 
 // cover marks the offsets of a page as covered, or as readAhead after a gap. A
 // readAhead that drift has emptied adds nothing.
-func (c *cursor) cover(from, to int64) {
-	if from > c.covered {
-		c.readAhead.from, c.readAhead.to = from, to
+func (cur *cursor) cover(from, to int64) {
+	if from > cur.covered {
+		cur.readAhead.from, cur.readAhead.to = from, to
 		return
 	}
-	c.covered = to
-	if c.readAhead.from <= c.covered {
-		c.covered = max(c.covered, c.readAhead.to)
+	cur.covered = to
+	if cur.readAhead.from <= cur.covered {
+		cur.covered = max(cur.covered, cur.readAhead.to)
 	}
 }
 
 // lastPage returns the last page, or maxPages if it is unknown.
-func (c *cursor) lastPage(p pageInfo) int64 {
-	if c.total == 0 && p.newRecords > 0 {
+func (cur *cursor) lastPage(p pageInfo) int64 {
+	if cur.total == 0 && p.newRecords > 0 {
 		return maxPages
 	}
 	last := min(p.pages, maxPages)
 	if p.pages == 0 {
-		last = pagesFor(c.total, c.size)
+		last = pagesFor(cur.total, cur.size)
 	}
 	if p.missing() {
 		last = min(last, p.number-1)
@@ -222,12 +222,12 @@ func (c *cursor) lastPage(p pageInfo) int64 {
 
 // checkProgress returns an error if more records were repeated or delivered than the
 // totals allow.
-func (c *cursor) checkProgress() error {
-	if c.repeats > 2*c.delivered+min(c.allowedRepeats, maxRepeatPages*c.size) {
-		return fmt.Errorf("%w: no progress: the last %d records were delivered before", ErrInconsistentList, c.repeats)
+func (cur *cursor) checkProgress() error {
+	if cur.repeats > 2*cur.delivered+min(cur.allowedRepeats, maxRepeatPages*cur.size) {
+		return fmt.Errorf("%w: no progress: the last %d records were delivered before", ErrInconsistentList, cur.repeats)
 	}
-	if margin := min(c.allowedRepeats, c.maxExpected) + c.size; c.maxExpected > 0 && c.delivered > c.maxExpected+margin {
-		return fmt.Errorf("%w: %d records were delivered, but the reported totals allow %d", ErrInconsistentList, c.delivered, c.maxExpected)
+	if margin := min(cur.allowedRepeats, cur.maxExpected) + cur.size; cur.maxExpected > 0 && cur.delivered > cur.maxExpected+margin {
+		return fmt.Errorf("%w: %d records were delivered, but the reported totals allow %d", ErrInconsistentList, cur.delivered, cur.maxExpected)
 	}
 	return nil
 }

@@ -1,266 +1,1075 @@
-package msgpush
+package msgpush_test
 
 import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
 )
 
-// A cursorStep is a response and the expected results of advance.
+// A cursorStep is a response: a page without its list, and how many records it has.
 type cursorStep struct {
-	page       pageInfo
-	next, last int64
-	err        string
+	page
+	records int
+	fresh   int // records that were not delivered before; the others repeat the first records
 }
 
-// full returns the response for page n of a list of total records, all new, with
-// the page size 10.
-func full(n, total int64) pageInfo {
-	records := max(0, min(10, total-(n-1)*10))
-	return pageInfo{number: n, pageNum: n, pageSize: 10, pages: pagesFor(total, 10), total: total, records: records, newRecords: records}
+// full returns the response for page n of a list of total records, all new, with the
+// page size 10.
+func full(n int, total int64) cursorStep {
+	records := int(max(0, min(10, total-int64(n-1)*10)))
+	return cursorStep{page{PageNum: n, PageSize: 10, Pages: int(total+9) / 10, Total: total}, records, records}
 }
 
 // with returns a changed copy of a response.
-func with(p pageInfo, change func(*pageInfo)) pageInfo {
-	change(&p)
+func with(s cursorStep, changes ...func(*cursorStep)) cursorStep {
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+func emptied(s *cursorStep) { s.records, s.fresh = 0, 0 }
+
+func repeated(s *cursorStep) { s.fresh = 0 }
+
+func totalOnly(s *cursorStep) { s.Pages = 0 }
+
+func pagesOnly(s *cursorStep) { s.Total = 0 }
+
+func neither(s *cursorStep) { s.Pages, s.Total = 0, 0 }
+
+func TestResponsesDecideNextPage(t *testing.T) {
+	tests := []struct {
+		name      string
+		start     int // 0: page 1
+		responses []cursorStep
+		requests  []int  // one more than the responses if the iteration continues
+		err       string // part of the error text; empty: no error
+	}{
+		{"list that does not change", 0, []cursorStep{full(1, 25), full(2, 25), full(3, 25)}, []int{1, 2, 3}, ""},
+		{"empty list", 0, []cursorStep{full(1, 0)}, []int{1}, ""},
+		{"empty list with one page", 0, []cursorStep{with(full(1, 0), func(s *cursorStep) { s.Pages = 1 })}, []int{1}, ""},
+		{"total only", 0, []cursorStep{with(full(1, 25), totalOnly), with(full(2, 25), totalOnly), with(full(3, 25), totalOnly)}, []int{1, 2, 3}, ""},
+		{
+			"neither pages nor total", 0,
+			[]cursorStep{with(full(1, 25), neither), with(full(2, 25), neither), with(full(3, 25), neither), with(full(4, 25), neither)},
+			[]int{1, 2, 3, 4}, "",
+		},
+		{"neither pages nor total, nothing new", 0, []cursorStep{with(full(1, 25), neither), with(full(2, 25), neither, repeated)}, []int{1, 2}, ""},
+		{"neither pages nor total in an empty response", 0, []cursorStep{with(full(1, 1000), totalOnly), {}}, []int{1, 2}, ""},
+		{
+			"capped page size, deletion", 0,
+			[]cursorStep{
+				{page{Pages: 7, Total: 25}, 4, 4},
+				{page{Pages: 6, Total: 24}, 4, 4}, // covered 3, on page 1; readAhead [4, 8)
+				{page{Pages: 6, Total: 24}, 4, 4},
+				{page{Pages: 6, Total: 24}, 4, 4},
+				{page{Pages: 6, Total: 24}, 4, 4},
+				{page{Pages: 6, Total: 24}, 4, 4},
+				{page{Pages: 6, Total: 24}, 4, 4},
+			},
+			[]int{1, 2, 1, 3, 4, 5, 6}, "",
+		},
+		{"insertions", 0, []cursorStep{full(1, 25), full(2, 38), full(3, 38), full(4, 38)}, []int{1, 2, 3, 4}, ""},
+		{
+			"deletion, then the gap is filled", 0,
+			[]cursorStep{full(1, 45), full(2, 45), full(3, 44) /* covered 19, readAhead [20, 30) */, full(2, 44), full(4, 44), full(5, 44)},
+			[]int{1, 2, 3, 2, 4, 5}, "",
+		},
+		{
+			"deletion while the gap is filled", 0,
+			[]cursorStep{full(1, 45), full(2, 45), full(3, 44), full(2, 41) /* readAhead [20, 27) */, full(3, 41), full(4, 41), full(5, 41)},
+			[]int{1, 2, 3, 2, 3, 4, 5}, "",
+		},
+		{
+			"insertion while the gap is filled", 0,
+			[]cursorStep{full(1, 45), full(2, 45), full(3, 44), full(2, 46) /* readAhead [22, 30) */, full(3, 46), full(4, 46), full(5, 46)},
+			[]int{1, 2, 3, 2, 3, 4, 5}, "",
+		},
+		{
+			"insertions empty readAhead", 0,
+			[]cursorStep{full(1, 45), full(2, 45), full(3, 44), full(2, 54), full(3, 54), full(4, 54), full(5, 54), full(6, 54)},
+			[]int{1, 2, 3, 2, 3, 4, 5, 6}, "",
+		},
+		{"more deletions than covered", 0, []cursorStep{full(1, 100), full(2, 20), full(1, 20)}, []int{1, 2, 1}, ""},
+		{"start at page 3", 3, []cursorStep{full(3, 45), full(4, 44), full(3, 44), full(5, 44)}, []int{3, 4, 3, 5}, ""},
+		{"start at the last page", 3, []cursorStep{full(3, 25)}, []int{3}, ""},
+		{"start at the last page, total only", 3, []cursorStep{with(full(3, 25), totalOnly)}, []int{3}, ""},
+		{"start at the last page, pages only", 3, []cursorStep{with(full(3, 25), pagesOnly)}, []int{3}, ""},
+		{"start at the last page, capped page size", 7, []cursorStep{{page{PageSize: 4, Total: 25}, 1, 1}}, []int{7}, ""},
+		{
+			"start in the middle, capped page size, total only", 3,
+			[]cursorStep{
+				{page{PageSize: 4, Total: 25}, 4, 4},
+				{page{PageSize: 4, Total: 25}, 4, 4},
+				{page{PageSize: 4, Total: 25}, 4, 4},
+				{page{PageSize: 4, Total: 25}, 4, 4},
+				{page{PageSize: 4, Total: 25}, 1, 1},
+			},
+			[]int{3, 4, 5, 6, 7}, "",
+		},
+		{"start after the end", 4, []cursorStep{full(4, 25)}, []int{4}, ""},
+		{"start after the end, response with the last page", 7, []cursorStep{{page{PageNum: 3, Pages: 3, Total: 25}, 5, 5}}, []int{7}, ""},
+		{"page deleted", 0, []cursorStep{full(1, 21), full(2, 21), full(3, 20), with(full(2, 20), repeated)}, []int{1, 2, 3, 2}, ""},
+		{
+			"no total, number of pages shrinks", 0,
+			[]cursorStep{
+				with(full(1, 50), pagesOnly), with(full(2, 40), pagesOnly), with(full(1, 40), pagesOnly),
+				with(full(3, 40), pagesOnly), with(full(4, 40), pagesOnly),
+			},
+			[]int{1, 2, 1, 3, 4}, "",
+		},
+		{
+			"total missing once", 0,
+			[]cursorStep{full(1, 45), with(full(2, 45), pagesOnly), full(3, 44), full(2, 44), full(4, 44), full(5, 44)},
+			[]int{1, 2, 3, 2, 4, 5}, "",
+		},
+		{
+			"page that is empty twice", 0,
+			[]cursorStep{full(1, 45), with(full(2, 45), emptied), with(full(2, 45), emptied)},
+			[]int{1, 2, 2}, "the list ends after page 1, but the response reports pages=5 and total=45",
+		},
+		{
+			"pages that are empty once", 0,
+			[]cursorStep{full(1, 45), with(full(2, 45), emptied), full(2, 45), with(full(3, 45), emptied), full(3, 45), full(4, 45), full(5, 45)},
+			[]int{1, 2, 2, 3, 3, 4, 5}, "",
+		},
+		{
+			"page that is empty twice after a gap", 0,
+			[]cursorStep{full(1, 45), full(2, 45), with(full(3, 44), emptied), with(full(3, 44), emptied)},
+			[]int{1, 2, 3, 3}, "the list ends after page 2",
+		},
+		{"earlier page", 0, []cursorStep{full(1, 45), with(full(2, 45), func(s *cursorStep) { s.PageNum = 1 })}, []int{1, 2}, "the list ends after page 1"},
+		{
+			"pages and total disagree", 0, []cursorStep{with(full(1, 45), func(s *cursorStep) { s.Pages = 1 })},
+			[]int{1}, "the list ends after page 1, but the response reports pages=1 and total=45",
+		},
+		{"negative numbers", 0, []cursorStep{{page{PageNum: -1, PageSize: -1, Total: -1, Pages: -1}, 3, 3}, {}}, []int{1, 2}, ""},
+		{
+			"largest numbers", 0,
+			[]cursorStep{{page{PageNum: math.MaxInt, PageSize: math.MaxInt, Total: math.MaxInt64, Pages: math.MaxInt}, 10, 10}},
+			[]int{1, 2}, "",
+		},
+		{
+			"largest page number", math.MaxInt, []cursorStep{{page{Pages: math.MaxInt}, 10, 10}},
+			[]int{math.MaxInt}, "the list ends after page",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			errNoResponse := errors.New("the service has no further response")
+			var requests []int
+			var lastID int64
+			list := lister{ID: identity, Fetch: func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				requests = append(requests, r.Current)
+				if len(requests) > len(tt.responses) {
+					return nil, errNoResponse
+				}
+				step := tt.responses[len(requests)-1]
+				step.List = numbers(step.records)
+				for i := range step.List[:step.fresh] {
+					lastID++
+					step.List[i] = lastID
+				}
+				return &step.page, nil
+			}}
+			_, err := collect(list.All(t.Context(), msgpush.PageRequest{Current: tt.start, PageSize: 10}))
+			assert.Equal(t, tt.requests, requests)
+			switch {
+			case tt.err != "":
+				require.ErrorIs(t, err, msgpush.ErrInconsistentList)
+				assert.ErrorContains(t, err, tt.err)
+			case len(tt.requests) > len(tt.responses):
+				assert.ErrorIs(t, err, errNoResponse)
+			default:
+				assert.NoError(t, err)
+			}
+		})
+	}
+}
+
+// With one record a page, each limit is tested to the record. After n new records,
+// 2·n repeats are allowed.
+func TestRepeatsWithoutProgressAreLimited(t *testing.T) {
+	tests := []struct {
+		name     string
+		totals   []int64 // of the responses; the last total repeats
+		newPages []int   // the requests, counted from 1, whose record is new
+		repeats  int     // allowed since the last new record
+	}{
+		{"total that does not change", []int64{1000}, []int{1, 2, 3}, 6},
+		{"new record between repeats", []int64{1000}, []int{1, 2, 3, 8}, 8},
+		{"total that grows by 10", []int64{1000, 1000, 1000, 1010}, []int{1, 2, 3}, 6 + 10 + 1},
+		{"total that shrinks by 10", []int64{1000, 1000, 1000, 990}, []int{1, 2, 3}, 6 + 10 + 1},
+		{"total that grows twice", []int64{1000, 1000, 1000, 1010, 1020}, []int{1, 2, 3}, 6 + 2*(10+1)},
+		{"total that grows by 99,000", []int64{1000, 1000, 1000, 100_000}, []int{1, 2, 3}, 6 + 100},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			requests, lastNew, lastID := 0, 0, int64(0)
+			list := lister{ID: identity, Fetch: func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				requests++
+				p := &page{PageNum: r.Current, PageSize: 1, Total: tt.totals[min(requests, len(tt.totals))-1], List: []int64{1}}
+				if len(tt.newPages) > lastNew && tt.newPages[lastNew] == requests {
+					lastID++
+					lastNew++
+					p.List[0] = lastID
+				}
+				return p, nil
+			}}
+			_, err := collect(list.All(t.Context(), pagesOf(1)))
+			require.ErrorIs(t, err, msgpush.ErrInconsistentList)
+			assert.ErrorContains(t, err, "no progress")
+			last := tt.newPages[len(tt.newPages)-1]
+			assert.Equal(t, last+tt.repeats+1, requests, "one repeat too many")
+		})
+	}
+}
+
+// With one record a page, the limit is tested to the record.
+func TestDeliveredRecordsAreLimitedByReportedTotals(t *testing.T) {
+	tests := []struct {
+		name   string
+		totals []int64 // of the responses; the last total repeats
+		limit  int
+	}{
+		{"total that does not change", []int64{10}, 10 + 1},
+		{"total that grows by 2", []int64{10, 12}, 12 + (2 + 1) + 1},
+		{"total that shrinks by 2", []int64{10, 8}, 10 + (2 + 1) + 1},
+		{"total that oscillates", []int64{3, 1, 3, 1, 3}, 7 + 7 + 1}, // 3 + 2 + 2 records were in the list
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			delivered := int64(0)
+			list := lister{Fetch: func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				delivered++
+				total := tt.totals[min(r.Current, len(tt.totals))-1]
+				return &page{PageNum: r.Current, PageSize: 1, Total: total, Pages: 1e6, List: []int64{delivered}}, nil
+			}}
+			got, err := collect(list.All(t.Context(), pagesOf(1)))
+			require.ErrorIs(t, err, msgpush.ErrInconsistentList)
+			assert.ErrorContains(t, err, "the reported totals allow")
+			assert.Len(t, got, tt.limit+1, "one record too many")
+		})
+	}
+}
+
+// The page size may be known only from the first response.
+func TestAllDeliversTheRestFromAPageNearTheEnd(t *testing.T) {
+	list := numbers(25)
+	tests := []struct {
+		name    string
+		respond func(msgpush.PageRequest) *page
+		starts  []int
+		offset  func(start int) int // of the first delivered record for a start page
+	}{
+		{"pages and total", func(r msgpush.PageRequest) *page { return pageOf(list, r) },
+			[]int{2, 3, 4, 5}, func(start int) int { return (start - 1) * 10 }},
+		{"total only", func(r msgpush.PageRequest) *page { p := pageOf(list, r); p.Pages = 0; return p },
+			[]int{2, 3, 4, 5}, func(start int) int { return (start - 1) * 10 }},
+		{"pages only", func(r msgpush.PageRequest) *page { p := pageOf(list, r); p.Total = 0; return p },
+			[]int{2, 3, 4, 5}, func(start int) int { return (start - 1) * 10 }},
+		{"capped page size, not reported", func(r msgpush.PageRequest) *page {
+			r.PageSize = 4
+			p := pageOf(list, r)
+			p.PageSize = 0
+			return p
+		}, []int{5, 6, 7, 8, 9}, func(start int) int { return (start - 1) * 4 }},
+		{"capped page size, not reported, total only", func(r msgpush.PageRequest) *page {
+			r.PageSize = 4
+			p := pageOf(list, r)
+			p.PageSize, p.Pages = 0, 0
+			return p
+		}, []int{5, 6, 8, 9}, func(start int) int { return (start - 1) * 4 }},
+		{"last page for requests after the end", func(r msgpush.PageRequest) *page {
+			r.Current = min(r.Current, 3)
+			return pageOf(list, r)
+		}, []int{2, 3, 4, 7}, func(start int) int { return (start - 1) * 10 }},
+	}
+	for _, tt := range tests {
+		for _, id := range []func(int64) int64{identity, nil} {
+			for _, start := range tt.starts {
+				t.Run(fmt.Sprintf("%s, page %d, ids %t", tt.name, start, id != nil), func(t *testing.T) {
+					lister := lister{Fetch: func(_ context.Context, r msgpush.PageRequest) (*page, error) { return tt.respond(r), nil }, ID: id}
+					got, err := collect(lister.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: 10}))
+					require.NoError(t, err)
+					assert.Equal(t, list[min(len(list), tt.offset(start)):], append([]int64{}, got...))
+				})
+			}
+		}
+	}
+}
+
+func TestStepsBackWhenTotalShrinks(t *testing.T) {
+	tests := []struct {
+		name     string
+		deleted  []int64 // before the response for page 3
+		requests []int
+	}{
+		{"one record", []int64{1}, []int{1, 2, 3, 2, 4}},
+		{"a page of records", numbers(3), []int{1, 2, 3, 2}},
+		{"more than a page", numbers(4), []int{1, 2, 3, 1, 2}},
+		{"records after the current page", []int64{11, 12}, []int{1, 2, 3, 2, 4}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ids := numbers(12)
+			var log requestLog
+			got, err := collect(lister{Fetch: log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				if r.Current == 3 {
+					ids = slices.DeleteFunc(ids, func(id int64) bool { return slices.Contains(tt.deleted, id) })
+				}
+				return pageOf(ids, r), nil
+			}), ID: identity}.All(t.Context(), pagesOf(3)))
+			require.NoError(t, err)
+			assert.ElementsMatch(t, slices.Compact(slices.Sorted(slices.Values(append(got, ids...)))), got)
+			assert.Equal(t, tt.requests, log.pages)
+		})
+	}
+}
+
+func TestStepsBackBeforeTheStartPage(t *testing.T) {
+	ids := numbers(60)
+	var log requestLog
+	got, err := collect(lister{Fetch: log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+		if len(log.pages) == 2 {
+			ids = ids[25:]
+		}
+		return pageOf(ids, r), nil
+	}), ID: identity}.All(t.Context(), msgpush.PageRequest{Current: 3, PageSize: 10}))
+	require.NoError(t, err)
+	assert.Contains(t, log.pages, 1)
+	for _, id := range numbers(60)[25:] {
+		assert.Contains(t, got, id)
+	}
+	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), len(got))
+}
+
+// A list that loses records with each response has a gap before every page.
+func TestAdvancesInListThatLosesRecordsWithEachResponse(t *testing.T) {
+	ids := numbers(300)
+	requests := 0
+	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+		if requests++; requests > 1 && len(ids) > 100 {
+			ids = ids[2:]
+		}
+		return pageOf(ids, r), nil
+	}
+	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(1)))
+	require.NoError(t, err)
+	assert.Subset(t, got, ids)
+	assert.Less(t, requests, 500)
+}
+
+func TestFollowsListThatGrowsAtItsHead(t *testing.T) {
+	ids := numbers(5)
+	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+		if len(ids) < 100 {
+			ids = append([]int64{int64(-len(ids))}, ids...)
+		}
+		return pageOf(ids, r), nil
+	}
+	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(1)))
+	require.NoError(t, err)
+	assert.Subset(t, got, numbers(5))
+}
+
+func TestNeverStepsBackWithoutIDs(t *testing.T) {
+	for _, prefetch := range []int{0, 3} {
+		ids := numbers(200)
+		var log requestLog
+		var mu sync.Mutex
+		f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(ids) > 100 {
+				ids = ids[7:]
+			}
+			return pageOf(ids, r), nil
+		})
+		got, err := collect(lister{Fetch: f}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
+		require.NoError(t, err)
+		assert.Less(t, len(got), 200, "records are missed")
+		if prefetch > 0 {
+			slices.Sort(log.pages) // pages are prefetched in any order, and cancelled at the end
+		}
+		for i, number := range log.pages[1:] {
+			assert.Less(t, log.pages[i], number, "a page is requested again")
+		}
+	}
+}
+
+func TestRepeatsRecordsWithoutIDs(t *testing.T) {
+	ids := numbers(20)
+	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+		if r.Current == 2 {
+			ids = append([]int64{0}, ids...)
+		}
+		return pageOf(ids, r), nil
+	}
+	got, err := collect(lister{Fetch: f}.All(t.Context(), pagesOf(10)))
+	require.NoError(t, err)
+	assert.Equal(t, slices.Concat(numbers(10), numbers(20)[9:]), got)
+}
+
+// A serviceTest describes a service by its responses, and the iteration over its list.
+type serviceTest struct {
+	name     string
+	respond  func(msgpush.PageRequest) *page
+	want     []int64 // delivered records
+	err      string  // part of the error text; empty: no error
+	requests int     // maximum without prefetch
+}
+
+// checkService iterates over the list of a service with the page size 10.
+func checkService(t *testing.T, tt serviceTest) {
+	for _, prefetch := range []int{0, 1, 5} {
+		t.Run(fmt.Sprintf("%s, prefetch %d", tt.name, prefetch), func(t *testing.T) {
+			var log requestLog
+			var requests atomic.Int32
+			f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				if requests.Add(1) > 1000 {
+					return nil, errors.New("iteration does not end")
+				}
+				return tt.respond(r), nil
+			})
+			got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
+			assert.Equal(t, tt.want, got)
+			if tt.err == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorIs(t, err, msgpush.ErrInconsistentList)
+				assert.ErrorContains(t, err, tt.err)
+			}
+			assert.LessOrEqual(t, len(log.pages), tt.requests+prefetch)
+		})
+	}
+}
+
+// changed returns the responses of a correct service after f has changed them.
+func changed(ids []int64, f func(r msgpush.PageRequest, p *page)) func(msgpush.PageRequest) *page {
+	return func(r msgpush.PageRequest) *page {
+		p := pageOf(ids, r)
+		f(r, p)
+		return p
+	}
+}
+
+// capped returns the responses of a service that sends at most 4 records a page.
+func capped(ids []int64, f func(p *page)) func(msgpush.PageRequest) *page {
+	return func(r msgpush.PageRequest) *page {
+		r.PageSize = min(r.PageSize, 4)
+		p := pageOf(ids, r)
+		f(p)
+		return p
+	}
+}
+
+// clamped returns the responses of a service that sends the last page instead of
+// any page after it.
+func clamped(ids []int64, f func(p *page)) func(msgpush.PageRequest) *page {
+	return func(r msgpush.PageRequest) *page {
+		r.Current = min(r.Current, (len(ids)+r.PageSize-1)/r.PageSize)
+		p := pageOf(ids, r)
+		f(p)
+		return p
+	}
+}
+
+func noTotals(p *page) { p.Pages, p.Total = 0, 0 }
+
+func TestIterationToleratesUnusualServices(t *testing.T) {
+	list := numbers(25)
+	for _, tt := range []serviceTest{
+		{"total only", changed(list, func(_ msgpush.PageRequest, p *page) { p.Pages = 0 }), list, "", 3},
+		{"pages only", changed(list, func(_ msgpush.PageRequest, p *page) { p.Total = 0 }), list, "", 3},
+		{"no page number", changed(list, func(_ msgpush.PageRequest, p *page) { p.PageNum = 0 }), list, "", 3},
+		{"no pages and no total", changed(list, func(_ msgpush.PageRequest, p *page) { noTotals(p) }), list, "", 4},
+		{"no pages and no total, full pages", changed(list[:20], func(_ msgpush.PageRequest, p *page) { noTotals(p) }), list[:20], "", 3},
+		{"no pages and no total, short page", changed(list, func(r msgpush.PageRequest, p *page) {
+			noTotals(p)
+			if r.Current == 2 {
+				p.List = p.List[:3]
+			}
+		}), append(numbers(13), list[20:]...), "", 4},
+		{"no pages and no total, last page for requests after the end", clamped(list, noTotals), list, "", 4},
+		{"no pages and no total, full pages, last page for requests after the end", clamped(list[:20], noTotals), list[:20], "", 3},
+		{"no pages, no total and no page number, last page for requests after the end", clamped(list, func(p *page) { noTotals(p); p.PageNum = 0 }), list, "", 4},
+		{"no pages and no total, page number always 1", changed(list, func(_ msgpush.PageRequest, p *page) { noTotals(p); p.PageNum = 1 }), list, "", 4},
+		{"list only", changed(list, func(_ msgpush.PageRequest, p *page) { *p = page{List: p.List} }), list, "", 4},
+		{"negative numbers", changed(list, func(_ msgpush.PageRequest, p *page) {
+			*p = page{PageNum: -1, PageSize: -1, Total: -1, Pages: -1, List: p.List}
+		}), list, "", 4},
+		{"total in every other response", changed(list, func(r msgpush.PageRequest, p *page) {
+			if r.Current%2 == 0 {
+				p.Total = 0
+			}
+		}), list, "", 3},
+		{"total in the first response, no pages", changed(list, func(r msgpush.PageRequest, p *page) {
+			p.Pages = 0
+			if r.Current > 1 {
+				p.Total = 0
+			}
+		}), list, "", 3},
+		{"last page for requests after the end", clamped(list, func(*page) {}), list, "", 3},
+		{"capped page size", capped(list, func(*page) {}), list, "", 7},
+		{"capped page size, no pages and no total", capped(list, noTotals), list, "", 8},
+		{"capped page size, not reported", capped(list, func(p *page) { p.PageSize = 0 }), list, "", 7},
+		{"capped page size, not reported, total only", capped(list, func(p *page) { p.PageSize, p.Pages = 0, 0 }), list, "", 7},
+		{"capped page size, requested size reported", capped(list, func(p *page) { p.PageSize = 10 }), list, "", 7},
+		{"larger page size than requested", func(r msgpush.PageRequest) *page {
+			r.PageSize = 20
+			return pageOf(list, r)
+		}, list, "", 2},
+		{"only page has fewer records than the total", func(msgpush.PageRequest) *page {
+			return &page{PageNum: 1, PageSize: 10, Total: 7, Pages: 1, List: numbers(6)}
+		}, numbers(6), "", 1},
+		{"all records on one page", func(msgpush.PageRequest) *page {
+			return &page{PageNum: 1, PageSize: 25, Total: 25, Pages: 1, List: list}
+		}, list, "", 1},
+		{"all records deleted", func(r msgpush.PageRequest) *page {
+			if r.Current > 1 {
+				return &page{PageNum: r.Current, PageSize: 10}
+			}
+			return pageOf(list, r)
+		}, list[:10], "", 2},
+		{"all records deleted, total only", func(r msgpush.PageRequest) *page {
+			if r.Current > 1 {
+				return &page{PageNum: r.Current, PageSize: 10}
+			}
+			return &page{PageNum: 1, Total: 1e6, List: numbers(10)}
+		}, list[:10], "", 2},
+	} {
+		checkService(t, tt)
+	}
+}
+
+func TestIterationFailsForInconsistentServices(t *testing.T) {
+	list, long := numbers(25), numbers(500)
+	for _, tt := range []serviceTest{
+		{"empty page in the middle", changed(long, func(r msgpush.PageRequest, p *page) {
+			if r.Current == 3 {
+				p.List = nil
+			}
+		}), long[:20], "page 3: inconsistent list: the list ends after page 2, but the response reports pages=50 and total=500", 4},
+		{"empty page in the middle, total only", changed(long, func(r msgpush.PageRequest, p *page) {
+			if p.Pages = 0; r.Current == 3 {
+				p.List = nil
+			}
+		}), long[:20], "page 3: ", 4},
+		{"empty page in the middle, pages only", changed(long, func(r msgpush.PageRequest, p *page) {
+			if p.Total = 0; r.Current == 3 {
+				p.List = nil
+			}
+		}), long[:20], "page 3: ", 4},
+		{"empty last page", changed(list, func(r msgpush.PageRequest, p *page) {
+			if r.Current == 3 {
+				p.List = nil
+			}
+		}), list[:20], "page 3: ", 4},
+		{"empty first page", changed(list, func(_ msgpush.PageRequest, p *page) { p.List = nil }), nil, "page 1: ", 2},
+		{"page number always 1", changed(long, func(_ msgpush.PageRequest, p *page) { p.PageNum = 1 }), long[:20], "page 2: ", 2},
+		{"pages always 1", changed(long, func(_ msgpush.PageRequest, p *page) { p.Pages = 1 }), long[:10], "page 1: ", 1},
+		{"capped page size, pages computed from the requested size", capped(list, func(p *page) { p.Pages = 3 }), list[:12], "page 3: ", 3},
+		{"total too large", changed(list, func(_ msgpush.PageRequest, p *page) { p.Total = 1e12 }), list, "page 3: ", 3},
+		{"too many pages", changed(list, func(_ msgpush.PageRequest, p *page) { p.Pages = 1e9 }), list, "page 4: ", 5},
+		{"largest numbers", changed(list, func(_ msgpush.PageRequest, p *page) {
+			*p = page{PageNum: math.MaxInt, PageSize: math.MaxInt, Total: math.MaxInt64, Pages: math.MaxInt, List: p.List}
+		}), list, "page 4: ", 5},
+		{"two records with one id", changed(list, func(r msgpush.PageRequest, p *page) {
+			if r.Current == 2 {
+				p.List[7] = p.List[3]
+			}
+		}), append(numbers(17), 19, 20), "page 2: inconsistent list: two records have the id 14", 2},
+		{"two records with one id that was delivered before", changed(list, func(r msgpush.PageRequest, p *page) {
+			if r.Current == 2 {
+				p.List[0], p.List[9] = 5, 5
+			}
+		}), append(numbers(10), list[11:19]...), "page 2: inconsistent list: two records have the id 5", 2},
+		{"records without ids", func(msgpush.PageRequest) *page {
+			return &page{PageNum: 1, PageSize: 10, Total: 3, Pages: 1, List: make([]int64, 3)}
+		}, []int64{0}, "page 1: inconsistent list: two records have the id 0", 1},
+		{"same page for every request", func(msgpush.PageRequest) *page {
+			return &page{PageNum: 1, PageSize: 10, Total: 50, Pages: 5, List: numbers(10)}
+		}, numbers(10), "page 2: ", 2},
+		{"same records on every page", func(r msgpush.PageRequest) *page {
+			return &page{PageNum: r.Current, PageSize: 10, Total: 50, Pages: 500, List: numbers(10)}
+		}, numbers(10), "no progress", 4},
+		{"same records on every page, largest total", func(r msgpush.PageRequest) *page {
+			return &page{PageNum: r.Current, PageSize: 10, Total: math.MaxInt64, List: numbers(10)}
+		}, numbers(10), "no progress", 4},
+		{"same records on every page, largest number of pages", func(r msgpush.PageRequest) *page {
+			return &page{PageNum: r.Current, PageSize: 10, Pages: math.MaxInt, List: numbers(10)}
+		}, numbers(10), "no progress", 4},
+		{"same records on every page, pages grow", func(r msgpush.PageRequest) *page {
+			return &page{PageNum: r.Current, PageSize: 10, Pages: r.Current + 1, List: numbers(10)}
+		}, numbers(10), "no progress", 110},
+		{"same records on every page, total and pages grow", func(r msgpush.PageRequest) *page {
+			return &page{PageNum: r.Current, PageSize: 10, Total: int64(r.Current+1) * 10, Pages: r.Current + 1, List: numbers(10)}
+		}, numbers(10), "no progress", 110},
+		{"new records on every page, pages grow", changed(numbers(1e6), func(r msgpush.PageRequest, p *page) { p.Total, p.Pages = 100, r.Current+1 }),
+			numbers(120), "120 records were delivered, but the reported totals allow 100", 12},
+		{"total too small", changed(numbers(1000), func(_ msgpush.PageRequest, p *page) { p.Total = 3 }),
+			numbers(20), "20 records were delivered, but the reported totals allow 3", 2},
+	} {
+		checkService(t, tt)
+	}
+}
+
+// Each page that is unexpectedly empty is requested once more.
+func TestRequestsUnexpectedlyEmptyPageOnceMore(t *testing.T) {
+	list := numbers(50)
+	for _, prefetch := range []int{0, 1, 8} {
+		for _, id := range []func(int64) int64{identity, nil} {
+			t.Run(fmt.Sprintf("prefetch %d, ids %t", prefetch, id != nil), func(t *testing.T) {
+				var log requestLog
+				responses := map[int]int{}
+				f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+					p := pageOf(list, r)
+					log.mu.Lock()
+					defer log.mu.Unlock()
+					if responses[r.Current]++; responses[r.Current] == 1 && (r.Current == 3 || r.Current == 5) {
+						p.List = nil
+					}
+					return p, nil
+				})
+				got, err := collect(lister{Fetch: f, ID: id}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
+				require.NoError(t, err)
+				assert.Equal(t, list, got)
+				assert.GreaterOrEqual(t, responses[3], 2)
+				if prefetch == 0 {
+					assert.Equal(t, []int{1, 2, 3, 3, 4, 5, 5}, log.pages)
+				}
+			})
+		}
+	}
+	t.Run("deleted between count and select", func(t *testing.T) {
+		requests := 0
+		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+			if requests++; requests == 2 {
+				p := pageOf(numbers(11), r)
+				p.List = nil
+				return p, nil
+			}
+			return pageOf(numbers(10), r), nil
+		}
+		got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10)))
+		require.NoError(t, err)
+		assert.Equal(t, numbers(10), got)
+	})
+}
+
+func TestIterationWithoutIDsEnds(t *testing.T) {
+	list := numbers(25)
+	tests := []struct {
+		name    string
+		respond func(msgpush.PageRequest) *page
+		want    int // records
+		err     bool
+	}{
+		{"pages grow", func(r msgpush.PageRequest) *page {
+			return &page{PageNum: r.Current, PageSize: 10, Total: 50, Pages: r.Current + 1, List: numbers(10)}
+		}, 70, true},
+		{"no pages and no total", changed(list, func(_ msgpush.PageRequest, p *page) { noTotals(p) }), 25, false},
+		{"last page for requests after the end", clamped(list, func(*page) {}), 25, false},
+		{"no pages and no total, last page for requests after the end", clamped(list, noTotals), 25, false},
+		{"page number always 1", changed(list, func(_ msgpush.PageRequest, p *page) { p.PageNum = 1 }), 10, true},
+		{"two records with one id", func(msgpush.PageRequest) *page { return &page{Total: 2, Pages: 1, List: []int64{1, 1}} }, 2, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				if r.Current > 1000 {
+					return nil, errors.New("iteration does not end")
+				}
+				return tt.respond(r), nil
+			}
+			got, err := collect(lister{Fetch: f}.All(t.Context(), pagesOf(10)))
+			assert.Len(t, got, tt.want)
+			if tt.err {
+				assert.ErrorIs(t, err, msgpush.ErrInconsistentList)
+			} else {
+				assert.NoError(t, err)
+			}
+		})
+	}
+}
+
+func TestIterationEndsDespiteOscillatingTotal(t *testing.T) {
+	requests, last := 0, int64(0)
+	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+		requests++
+		p := &page{PageNum: r.Current, PageSize: 10, Total: 100 - int64(requests%2), Pages: 10, List: make([]int64, 10)}
+		for i := range p.List {
+			last++
+			p.List[i] = last // always new
+		}
+		return p, nil
+	}
+	_, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10)))
+	require.ErrorIs(t, err, msgpush.ErrInconsistentList)
+	assert.ErrorContains(t, err, "the reported totals allow")
+	assert.Less(t, requests, 50)
+}
+
+func TestIterationToleratesChangingPageSize(t *testing.T) {
+	for _, sizes := range [][2]int{{5, 20}, {20, 5}, {7, 10}} {
+		requests := 0
+		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+			requests++
+			r.PageSize = sizes[min(requests/3, 1)]
+			return pageOf(numbers(95), r), nil
+		}
+		got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(50)))
+		require.NoError(t, err)
+		assert.ElementsMatch(t, numbers(95), got, "%d", sizes)
+	}
+}
+
+func TestPageNumbersDoNotOverflow(t *testing.T) {
+	for _, start := range []int{math.MaxInt - 1, math.MaxInt, math.MaxInt32 - 3, math.MaxInt32, math.MaxInt32 + 1} {
+		for _, id := range []func(int64) int64{identity, nil} {
+			for _, prefetch := range []int{0, 8} {
+				t.Run(fmt.Sprintf("page %d, ids %t, prefetch %d", start, id != nil, prefetch), func(t *testing.T) {
+					var log requestLog
+					var last atomic.Int64
+					f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+						return &page{PageNum: r.Current, Total: math.MaxInt64, Pages: math.MaxInt, List: []int64{last.Add(1)}}, nil
+					})
+					_, err := collect(lister{Fetch: f, ID: id}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: math.MaxInt}, msgpush.Prefetch(prefetch)))
+					require.ErrorIs(t, err, msgpush.ErrInconsistentList)
+					for _, number := range log.pages {
+						assert.GreaterOrEqual(t, number, start)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestLargestPageSizeDoesNotOverflow(t *testing.T) {
+	for _, start := range []int{1, 2, 4} {
+		t.Run(fmt.Sprintf("page %d", start), func(t *testing.T) {
+			var log requestLog
+			f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				p := &page{PageNum: r.Current, PageSize: math.MaxInt, Total: 3, Pages: 1}
+				if r.Current == 1 {
+					p.List = numbers(3)
+				}
+				return p, nil
+			})
+			_, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: math.MaxInt}))
+			require.NoError(t, err)
+			assert.Equal(t, []int{start}, log.pages)
+		})
+	}
+}
+
+// reported maps a byte to a reported number: a small number, a number near the
+// requested page, or an extreme.
+func reported(b byte, number int) int {
+	extremes := []int{math.MinInt, -1, math.MaxInt32, 1 << 40, math.MaxInt - 1, math.MaxInt}
+	switch {
+	case b < 128:
+		return int(b)
+	case b < 192:
+		return number + int(b) - 160
+	default:
+		return extremes[int(b)%len(extremes)]
+	}
+}
+
+// lyingService returns a Fetch that takes each response from 5 bytes of script: page
+// number, page size, total, pages, records. The last response repeats. There are 256
+// ids.
+func lyingService(script []byte, check func(r msgpush.PageRequest, p *page)) fetch {
+	const step = 5
+	return func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+		b := script[:step]
+		if len(script) >= 2*step {
+			script = script[step:]
+		}
+		p := &page{
+			PageNum:  reported(b[0], r.Current),
+			PageSize: reported(b[1], r.Current),
+			Total:    int64(reported(b[2], r.Current)),
+			Pages:    reported(b[3], r.Current),
+		}
+		first := int64(r.Current)
+		if b[4] >= 128 {
+			first = int64(b[4])
+		}
+		for i := range int64(b[4] % 16) {
+			p.List = append(p.List, (first*int64(b[4]%16)+i)%256)
+		}
+		check(r, p)
+		return p, nil
+	}
+}
+
+// FuzzLyingService checks that iteration ends, never repeats a record, requests no
+// invalid page, and returns an error if it ends before the reported end.
+func FuzzLyingService(f *testing.F) {
+	f.Add([]byte("\x01\x0a\x32\x05\x0a"), byte(0), byte(9))
+	f.Add([]byte("\xa0\x0a\x32\x05\x0a\xa0\x0a\x32\x05\x8a\xa0\x0a\x20\x05\x00\xa0\x0a\x20\x05\x0a"), byte(2), byte(3))
+	f.Add([]byte("\xa0\x0a\xc5\xc5\x01"), byte(255), byte(1))
+	f.Add([]byte("\xa0\x00\x00\xa1\x0a\xa0\x00\x7f\xa1\x05"), byte(1), byte(10))
+	f.Fuzz(func(t *testing.T, script []byte, start, size byte) {
+		if len(script) < 5 {
+			t.Skip()
+		}
+		const maxRequests = 200_000
+		endless := errors.New("iteration does not end")
+		request := msgpush.PageRequest{Current: max(0, reported(start, 0)), PageSize: 1 + int(size)}
+		requests, highest, longest := 0, 0, request.PageSize
+		var last *page
+		var list lister
+		list.ID = identity
+		lying := lyingService(script, func(r msgpush.PageRequest, p *page) {
+			requests, highest, longest, last = requests+1, max(highest, r.Current), max(longest, len(p.List)), p
+			require.Positive(t, r.Current)
+		})
+		list.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+			if requests == maxRequests {
+				return nil, endless
+			}
+			return lying(ctx, r)
+		}
+		delivered := map[int64]bool{}
+		for id, err := range list.All(t.Context(), request) {
+			if err != nil {
+				require.ErrorIs(t, err, msgpush.ErrInconsistentList)
+				return
+			}
+			require.False(t, delivered[id], "record %d was delivered twice", id)
+			delivered[id] = true
+		}
+		emptyList := len(last.List) == 0 && last.Pages == 1 && last.Total <= 0
+		if !emptyList {
+			assert.LessOrEqual(t, last.Pages, highest, "pages remain")
+		}
+		assert.LessOrEqual(t, (max(last.Total, 1)-1)/int64(longest), int64(highest), "records remain")
+	})
+}
+
+var (
+	iterations    = flag.Uint64("walks", 4000, "number of random iterations to check")
+	iterationSeed = flag.Uint64("walkseed", 0, "check only the iteration with this seed")
+)
+
+// A changingService is a service whose list changes at random. Between two
+// consecutive responses, records are only inserted or only deleted.
+type changingService struct {
+	mu      sync.Mutex
+	rng     *rand.Rand
+	list    []int64
+	lastID  int64
+	stable  map[int64]bool // in the list since the first response
+	changes int            // remaining
+
+	atHead   bool // most insertions are at the head
+	cap      int  // maximum page size; 0: none
+	reported int  // reported page size: 0 actual, 1 none, 2 requested
+	clamp    bool // respond with the last page to requests after the end
+	noPages  bool // report no number of pages
+}
+
+// newChangingService returns a service with 0 to 2,000 records. Most lists are short,
+// since most rules concern the first and the last page.
+func newChangingService(rng *rand.Rand) *changingService {
+	length := []int{10, 80, 80, 80, 2000}[rng.IntN(5)]
+	n := rng.IntN(length + 1)
+	s := &changingService{
+		rng:     rng,
+		list:    numbers(n),
+		lastID:  int64(n),
+		changes: rng.IntN(80),
+		atHead:  rng.IntN(2) == 0,
+		clamp:   rng.IntN(4) == 0,
+		noPages: rng.IntN(4) == 0,
+	}
+	rng.Shuffle(n, func(i, j int) { s.list[i], s.list[j] = s.list[j], s.list[i] })
+	if rng.IntN(3) == 0 {
+		s.cap, s.reported = 1+rng.IntN(6), rng.IntN(3)
+	}
+	return s
+}
+
+// change inserts or deletes some records.
+func (s *changingService) change(insert bool) {
+	for range 1 + s.rng.IntN(s.rng.IntN(12)+1) {
+		if s.changes == 0 || !insert && len(s.list) == 0 {
+			return
+		}
+		s.changes--
+		if !insert {
+			i := s.rng.IntN(len(s.list))
+			delete(s.stable, s.list[i])
+			s.list = slices.Delete(s.list, i, i+1)
+			continue
+		}
+		i := s.rng.IntN(len(s.list) + 1)
+		if s.atHead && s.rng.IntN(3) > 0 {
+			i = 0
+		}
+		s.lastID++
+		s.list = slices.Insert(s.list, i, s.lastID)
+	}
+}
+
+// pageSize returns the page size that the service uses.
+func (s *changingService) pageSize(r msgpush.PageRequest) int {
+	if s.cap > 0 {
+		return min(r.PageSize, s.cap)
+	}
+	return r.PageSize
+}
+
+func (s *changingService) respond(r msgpush.PageRequest) *page {
+	requested := r.PageSize
+	r.PageSize = s.pageSize(r)
+	if s.stable == nil { // this is the first response
+		s.stable = map[int64]bool{}
+		for _, id := range s.list[min(len(s.list), (r.Current-1)*r.PageSize):] {
+			s.stable[id] = true
+		}
+	}
+	if pages := (len(s.list) + r.PageSize - 1) / r.PageSize; s.clamp && pages > 0 {
+		r.Current = min(r.Current, pages)
+	}
+	p := pageOf(s.list, r)
+	p.PageSize = []int{r.PageSize, 0, requested}[s.reported]
+	if s.noPages {
+		p.Pages = 0
+	}
 	return p
 }
 
-func empty(p *pageInfo)     { p.records, p.newRecords = 0, 0 }
-func seen(p *pageInfo)      { p.newRecords = 0 }
-func totalOnly(p *pageInfo) { p.pages = 0 }
-func pagesOnly(p *pageInfo) { p.total = 0 }
-func neither(p *pageInfo)   { p.pages, p.total = 0, 0 }
-
-func TestCursorAdvance(t *testing.T) {
-	tests := []struct {
-		name  string
-		noIDs bool
-		steps []cursorStep
-	}{
-		{"list that does not change", false, []cursorStep{
-			{full(1, 25), 2, 3, ""},
-			{full(2, 25), 3, 3, ""},
-			{full(3, 25), 4, 3, ""},
-		}},
-		{"empty list", false, []cursorStep{{full(1, 0), 2, 0, ""}}},
-		{"empty list with one page", false, []cursorStep{
-			{with(full(1, 0), func(p *pageInfo) { p.pages = 1 }), 2, 0, ""},
-		}},
-		{"total only", false, []cursorStep{
-			{with(full(1, 25), totalOnly), 2, 3, ""},
-			{with(full(2, 25), totalOnly), 3, 3, ""},
-			{with(full(3, 25), totalOnly), 4, 3, ""},
-		}},
-		{"neither pages nor total", false, []cursorStep{
-			{with(full(1, 25), neither), 2, maxPages, ""},
-			{with(full(2, 25), neither), 3, maxPages, ""},
-			{with(full(3, 25), neither), 4, maxPages, ""},
-			{with(full(4, 25), neither), 5, 0, ""},
-		}},
-		{"neither pages nor total, nothing new", false, []cursorStep{
-			{with(full(1, 25), neither), 2, maxPages, ""},
-			{with(with(full(2, 25), neither), seen), 3, 0, ""},
-		}},
-		{"neither pages nor total in an empty response", false, []cursorStep{
-			{with(full(1, 1000), totalOnly), 2, 100, ""},
-			{pageInfo{number: 2}, 3, 1, ""},
-		}},
-		{"capped page size", false, []cursorStep{
-			{pageInfo{number: 1, pages: 7, total: 25, records: 4, newRecords: 4}, 2, 7, ""},
-			{pageInfo{number: 2, pages: 6, total: 24, records: 4, newRecords: 4}, 1, 6, ""}, // covered 3, on page 1
-		}},
-		{"insertions", false, []cursorStep{
-			{full(1, 25), 2, 3, ""},
-			{full(2, 38), 3, 4, ""},
-			{full(3, 38), 4, 4, ""},
-			{full(4, 38), 5, 4, ""},
-		}},
-		{"deletion, then the gap is filled", false, []cursorStep{
-			{full(1, 45), 2, 5, ""},
-			{full(2, 45), 3, 5, ""},
-			{full(3, 44), 2, 5, ""}, // covered 19, readAhead [20, 30)
-			{full(2, 44), 4, 5, ""}, // the gap is filled
-			{full(4, 44), 5, 5, ""},
-			{full(5, 44), 6, 5, ""},
-		}},
-		{"deletion while the gap is filled", false, []cursorStep{
-			{full(1, 45), 2, 5, ""},
-			{full(2, 45), 3, 5, ""},
-			{full(3, 44), 2, 5, ""},
-			{full(2, 41), 3, 5, ""}, // read ahead [20, 27): covered 27 is on page 3
-		}},
-		{"insertion while the gap is filled", false, []cursorStep{
-			{full(1, 45), 2, 5, ""},
-			{full(2, 45), 3, 5, ""},
-			{full(3, 44), 2, 5, ""},
-			{full(2, 46), 3, 5, ""}, // read ahead [22, 30): covered 20
-		}},
-		{"insertions empty readAhead", false, []cursorStep{
-			{full(1, 45), 2, 5, ""},
-			{full(2, 45), 3, 5, ""},
-			{full(3, 44), 2, 5, ""},
-			{full(2, 54), 3, 6, ""}, // covered 20
-		}},
-		{"more deletions than covered", false, []cursorStep{
-			{full(1, 100), 2, 10, ""},
-			{full(2, 20), 1, 2, ""},
-			{full(1, 20), 3, 2, ""},
-		}},
-		{"no ids", true, []cursorStep{
-			{full(1, 45), 2, 5, ""},
-			{full(2, 35), 3, 4, ""},
-			{full(3, 30), 4, 3, ""},
-		}},
-		{"start at page 3", false, []cursorStep{
-			{full(3, 45), 4, 5, ""},
-			{full(4, 44), 3, 5, ""},
-		}},
-		{"start at the last page", false, []cursorStep{{full(3, 25), 4, 3, ""}}},
-		{"start at the last page, total only", false, []cursorStep{{with(full(3, 25), totalOnly), 4, 3, ""}}},
-		{"start at the last page, pages only", false, []cursorStep{{with(full(3, 25), pagesOnly), 4, 3, ""}}},
-		{"start at the last page, capped page size", false, []cursorStep{
-			{pageInfo{number: 7, pageSize: 4, total: 25, records: 1, newRecords: 1}, 8, 7, ""},
-		}},
-		{"start in the middle, capped page size, total only", false, []cursorStep{
-			{pageInfo{number: 3, pageSize: 4, total: 25, records: 4, newRecords: 4}, 4, 7, ""},
-		}},
-		{"start after the end", false, []cursorStep{{full(4, 25), 5, 3, ""}}},
-		{"start after the end, response with the last page", false, []cursorStep{
-			{pageInfo{number: 7, pageNum: 3, pages: 3, total: 25, records: 5}, 8, 3, ""},
-		}},
-		{"page deleted", false, []cursorStep{
-			{full(1, 21), 2, 3, ""},
-			{full(2, 21), 3, 3, ""},
-			{full(3, 20), 2, 2, ""},
-			{with(full(2, 20), seen), 4, 2, ""},
-		}},
-		{"no total, number of pages shrinks", false, []cursorStep{
-			{with(full(1, 50), pagesOnly), 2, 5, ""},
-			{with(full(2, 40), pagesOnly), 1, 4, ""},
-		}},
-		{"total missing once", false, []cursorStep{
-			{full(1, 45), 2, 5, ""},
-			{with(full(2, 45), pagesOnly), 3, 5, ""},
-			{full(3, 44), 2, 5, ""},
-		}},
-		{"empty page", false, []cursorStep{
-			{full(1, 45), 2, 5, ""},
-			{with(full(2, 45), empty), 2, 2, ""},
-			{with(full(2, 45), empty), 3, 1, "the list ends after page 1, but the response reports pages=5 and total=45"},
-		}},
-		{"page that is empty once", false, []cursorStep{
-			{full(1, 45), 2, 5, ""},
-			{with(full(2, 45), empty), 2, 2, ""},
-			{full(2, 45), 3, 5, ""},
-			{with(full(3, 45), empty), 3, 3, ""},
-			{full(3, 45), 4, 5, ""},
-		}},
-		{"empty page after a gap", false, []cursorStep{
-			{full(1, 45), 2, 5, ""},
-			{full(2, 45), 3, 5, ""},
-			{with(full(3, 44), empty), 3, 3, ""},
-			{with(full(3, 44), empty), 2, 2, "the list ends after page 2"},
-		}},
-		{"earlier page", false, []cursorStep{
-			{full(1, 45), 2, 5, ""},
-			{with(full(2, 45), func(p *pageInfo) { p.pageNum = 1 }), 3, 1, "the list ends after page 1"},
-		}},
-		{"pages and total disagree", false, []cursorStep{
-			{with(full(1, 45), func(p *pageInfo) { p.pages = 1 }), 2, 1, "the list ends after page 1, but the response reports pages=1 and total=45"},
-		}},
-		{"new records reset the repeats", false, []cursorStep{
-			{full(1, 1000), 2, 100, ""},
-			{with(full(2, 1000), seen), 3, 100, ""},
-			{with(full(3, 1000), func(p *pageInfo) { p.newRecords = 1 }), 4, 100, ""},
-		}},
-		{"negative numbers", false, []cursorStep{
-			{pageInfo{number: 1, pageNum: -1, pageSize: -1, pages: -1, total: -1, records: 3, newRecords: 3}, 2, maxPages, ""},
-		}},
-		{"largest numbers", false, []cursorStep{
-			{pageInfo{number: 1, pageNum: math.MaxInt64, pageSize: math.MaxInt64, pages: math.MaxInt64, total: math.MaxInt64, records: 10, newRecords: 10}, 2, maxPages, ""},
-		}},
-		{"largest page number", false, []cursorStep{
-			{pageInfo{number: math.MaxInt64, pages: math.MaxInt64, records: 10, newRecords: 10}, maxPages + 1, maxPages, "the list ends after page"},
-		}},
+// fetchSequentially changes the list before most responses.
+func (s *changingService) fetchSequentially(_ context.Context, r msgpush.PageRequest) (*page, error) {
+	if s.rng.IntN(3) > 0 {
+		s.change(s.rng.IntN(2) == 0)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c := cursor{requested: 10, stepBack: !tt.noIDs}
-			for i, step := range tt.steps {
-				next, last, err := c.advance(step.page)
-				if step.err == "" {
-					require.NoError(t, err, "step %d", i+1)
-				} else {
-					require.ErrorIs(t, err, ErrInconsistentList, "step %d", i+1)
-					assert.ErrorContains(t, err, step.err, "step %d", i+1)
-				}
-				assert.Equal(t, [2]int64{step.next, step.last}, [2]int64{next, last}, "step %d", i+1)
-			}
-		})
-	}
+	return s.respond(r), nil
 }
 
-// Each limit is tested with its exact value and one more record.
-func TestCursorCheckProgress(t *testing.T) {
-	tests := []struct {
-		name   string
-		cursor cursor
-		err    string
-	}{
-		{"no repeats", cursor{size: 10, delivered: 30, maxExpected: 100}, ""},
-		{"repeats at the limit", cursor{size: 10, delivered: 30, repeats: 60}, ""},
-		{"repeats above the limit", cursor{size: 10, delivered: 30, repeats: 61}, "the last 61 records were delivered before"},
-		{"repeats at the limit with drift", cursor{size: 10, delivered: 30, repeats: 80, allowedRepeats: 20}, ""},
-		{"repeats above the limit with drift", cursor{size: 10, delivered: 30, repeats: 81, allowedRepeats: 20}, "no progress"},
-		{"repeats at the upper limit", cursor{size: 10, delivered: 30, repeats: 1060, allowedRepeats: 5000}, ""},
-		{"repeats above the upper limit", cursor{size: 10, delivered: 30, repeats: 1061, allowedRepeats: 5000}, "no progress"},
-		{"delivered at the limit", cursor{size: 10, delivered: 110, maxExpected: 100}, ""},
-		{"delivered above the limit", cursor{size: 10, delivered: 111, maxExpected: 100}, "111 records were delivered, but the reported totals allow 100"},
-		{"delivered at the limit with drift", cursor{size: 10, delivered: 130, maxExpected: 100, allowedRepeats: 20}, ""},
-		{"delivered above the limit with drift", cursor{size: 10, delivered: 131, maxExpected: 100, allowedRepeats: 20}, "the reported totals allow"},
-		{"delivered at the limit with large drift", cursor{size: 10, delivered: 210, maxExpected: 100, allowedRepeats: 5000}, ""},
-		{"delivered above the limit with large drift", cursor{size: 10, delivered: 211, maxExpected: 100, allowedRepeats: 5000}, "the reported totals allow"},
-		{"no total", cursor{size: 10, delivered: 1e6}, ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			err := tt.cursor.checkProgress()
-			if tt.err == "" {
-				require.NoError(t, err)
+// maxDelay is the duration of the slowest response. The list is read at half time
+// or earlier.
+const maxDelay = 10 * time.Millisecond
+
+func (s *changingService) pause(d time.Duration) {
+	s.mu.Lock()
+	d = time.Duration(s.rng.Int64N(int64(d)))
+	s.mu.Unlock()
+	time.Sleep(d)
+}
+
+// fetchConcurrently responds after a random delay, so responses may arrive out of
+// order.
+func (s *changingService) fetchConcurrently(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+	s.pause(maxDelay / 2)
+	s.mu.Lock()
+	p := s.respond(r)
+	s.mu.Unlock()
+	s.pause(maxDelay / 2)
+	return p, ctx.Err()
+}
+
+// changeUntil changes the list until done is closed. Between insertions and
+// deletions it waits longer than two responses take.
+func (s *changingService) changeUntil(done <-chan struct{}) {
+	for {
+		s.mu.Lock()
+		insert, times := s.rng.IntN(2) == 0, 1+s.rng.IntN(6)
+		s.mu.Unlock()
+		for range times {
+			select {
+			case <-done:
 				return
+			case <-time.After(maxDelay / 3):
+				s.mu.Lock()
+				s.change(insert)
+				s.mu.Unlock()
 			}
-			require.ErrorIs(t, err, ErrInconsistentList)
-			assert.ErrorContains(t, err, tt.err)
+		}
+		select {
+		case <-done:
+			return
+		case <-time.After(2*maxDelay + 1):
+		}
+	}
+}
+
+// TestDeliversStableRecordsExactlyOnce checks random iterations over lists that
+// change. To repeat one iteration:
+//
+//	go test -run TestDeliversStableRecords . -walkseed SEED
+func TestDeliversStableRecordsExactlyOnce(t *testing.T) {
+	first, n := uint64(1), *iterations
+	if testing.Short() {
+		n /= 10
+	}
+	if *iterationSeed > 0 {
+		first, n = *iterationSeed, 1
+	}
+	for seed := first; seed < first+n; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					t.Logf("the iteration with -walkseed %d failed", seed)
+				}
+			}()
+			checkIteration(t, seed)
 		})
 	}
 }
 
-// After 10 delivered records, 20 repeats are allowed. A change of the total by 30
-// allows 40 more (30 and a page).
-func TestCursorAllowsRepeatsAfterDrift(t *testing.T) {
-	for total, allowed := range map[int64]int{1000: 2, 1030: 6, 970: 6} {
-		c := cursor{requested: 10, stepBack: true}
-		_, _, err := c.advance(full(1, 1000))
-		require.NoError(t, err)
-		for range allowed {
-			_, _, err := c.advance(with(full(2, total), seen))
-			require.NoError(t, err, "total %d", total)
-		}
-		_, _, err = c.advance(with(full(2, total), seen))
-		require.ErrorIs(t, err, ErrInconsistentList, "total %d", total)
+func checkIteration(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, seed))
+	service := newChangingService(rng)
+	request := msgpush.PageRequest{PageSize: 1 + rng.IntN(12)}
+	if rng.IntN(3) == 0 {
+		pages := len(service.list)/service.pageSize(request) + 1
+		request.Current = 1 + rng.IntN(pages+2)
+		// Without pages and with a wrong page size, a full page may look like a
+		// short last page.
+		service.noPages = service.noPages && service.reported == 0
 	}
-}
-
-func TestIDSetAddReportsNewIDs(t *testing.T) {
-	s := idSet{}
-	ids := []int64{0, 1, 63, 64, -1, -63, -64, -65, math.MaxInt64, math.MinInt64}
-	for _, id := range ids {
-		assert.True(t, s.add(id), "%d", id)
+	records := lister{Fetch: service.fetchSequentially, ID: identity}.All(t.Context(), request)
+	if rng.IntN(2) == 0 {
+		records = lister{Fetch: service.fetchConcurrently, ID: identity}.All(t.Context(), request, msgpush.Prefetch(rng.IntN(9)))
+		done, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			service.changeUntil(done)
+		}()
+		defer func() { close(done); <-ended }()
 	}
-	for _, id := range ids {
-		assert.False(t, s.add(id), "%d", id)
+	got, err := collect(records)
+	require.NoError(t, err)
+	service.mu.Lock()
+	defer service.mu.Unlock()
+	delivered := map[int64]bool{}
+	for _, id := range got {
+		assert.False(t, delivered[id], "record %d was delivered twice", id)
+		assert.LessOrEqual(t, id, service.lastID, "record %d does not exist", id)
+		delivered[id] = true
+	}
+	for id := range service.stable {
+		assert.True(t, delivered[id], "record %d was not delivered", id)
 	}
 }

@@ -21,7 +21,7 @@ func (d DateTime) Time(loc *time.Location) (time.Time, error) {
 	// detected in UTC, since in another time zone a clock change may skip d.
 	utc, _ := time.Parse(time.DateTime, string(d))
 	if err != nil || utc.Format(time.DateTime) != string(d) {
-		return time.Time{}, fmt.Errorf("msgpush: DateTime.Time: %q is not in the format YYYY-MM-DD HH:MM:SS", excerpt(string(d)))
+		return time.Time{}, fmt.Errorf("msgpush: DateTime.Time: %q is not in the format YYYY-MM-DD HH:MM:SS", shorten(string(d), maxExcerpt))
 	}
 	return t, nil
 }

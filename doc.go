@@ -8,10 +8,10 @@
 //	mail, err := client.MailDetail(ctx, "101")
 //
 // "The API document" means the service owner's description of the interface. It is
-// not part of this module; this documentation refers to its part numbers. The API
-// document specifies four operations. Each has a method named after its path. The
-// API document also names sixteen operations without a path. Their methods send
-// nothing and return an [*UnimplementedError]; [Call] sends any request.
+// not part of this module; this documentation refers to its part numbers. Each
+// operation that it specifies has a method named after its path. It also names
+// operations without a path. Their methods send nothing and return an
+// [*UnimplementedError]; [Call] sends any request.
 //
 // # Lists
 //
@@ -25,7 +25,8 @@
 // the error of a call:
 //
 //   - [*APIError]: the service sent an error response
-//   - [*DecodeError]: the service sent a response that cannot be understood
+//   - [*DecodeError]: the service sent a response that cannot be understood, such as
+//     data without a member of its type
 //   - [*RequestError]: there was no complete response, or the context, the rate
 //     limiter or the key source ended the call
 //   - [*UnimplementedError]: the API document only names the operation
@@ -35,14 +36,15 @@
 //
 // # Retries
 //
-// The four specified operations only read data, so they are retried according to the
+// The specified operations only read data, so they are retried according to the
 // [RetryPolicy]. A [Call] is retried if its [Request] is Idempotent, or if no
 // connection was made. If the service rejects the access key, any call is retried once
 // with another key of the [AccessKeySource]. All calls of a client share a retry quota,
 // so that retries do not multiply the load of an outage. No redirect is followed.
 //
 // A call honours its context. In addition, each attempt has a timeout
-// ([WithTimeout]) and each response body a size limit ([WithMaxResponseBytes]).
+// ([WithTimeout], which states how long a call can take) and each response body a size
+// limit ([WithMaxResponseBytes]).
 //
 // # Secrets
 //

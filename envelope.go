@@ -1,13 +1,11 @@
 package msgpush
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"slices"
+	"reflect"
 	"strings"
 )
 
@@ -15,7 +13,8 @@ import (
 // denotes success. The methods of [Client] and [Call] return its data; the type is
 // exported for recorded responses and fake servers.
 //
-// If a member occurs twice, encoding/json uses the last value and merges objects.
+// encoding/json ignores the letter case of the members. If a member occurs twice, it
+// uses the last value and merges objects: {"code":401,"Code":200} has code 200.
 type Envelope[T any] struct {
 	Code int    `json:"code"`
 	Msg  string `json:"msg"`
@@ -25,91 +24,79 @@ type Envelope[T any] struct {
 // codeSuccess is the only code that the API document explains.
 const codeSuccess = 200
 
-// errNoSuccessCode means that a body has no code or a code other than 200.
-var errNoSuccessCode = errors.New("the code is not 200")
+var errNoCode, errNoData = errors.New("expected an envelope with a code, found none"), errors.New("data: expected a value, found none")
 
-var errNoData = errors.New("data: expected a value, found none")
-
-// decode decodes the body of an HTTP 200 response in one pass and returns its data.
-// The data is nil if it is missing or null and not required.
-func decode[T any](body []byte, unmarshal func([]byte, any) error, dataRequired bool) (*T, error) {
-	if unmarshal == nil {
-		unmarshal = json.Unmarshal
-	}
+// decode decodes the body of an HTTP 200 response in one pass and returns its data. If
+// known is set, T is a type of this package. Then, and if T is a page, data that is not
+// a T is an error. Otherwise, the result is nil if the data is missing.
+func decode[T any](body []byte, unmarshal func([]byte, any) error, known bool) (*T, error) {
 	var env Envelope[*T]
 	if err := unmarshal(body, &env); err != nil {
-		return nil, redactDecodeError(err, dataRequired) // if dataRequired, T is a type of this package, and the error may name its fields
+		return nil, redactDecodeError(err, known)
 	}
-	if env.Code != codeSuccess {
-		return nil, errNoSuccessCode
-	}
-	if env.Data == nil && dataRequired {
+	page, isPage := any(env.Data).(interface{ check(body []byte) error })
+	switch {
+	case env.Code != codeSuccess:
+		return nil, errNoCode // or another code, which responseError finds
+	case env.Data == nil && (known || isPage):
 		return nil, errNoData
+	case isPage:
+		return env.Data, page.check(body)
+	case known && isZero(reflect.ValueOf(env.Data)):
+		return env.Data, checkMembers(body, reflect.TypeFor[T](), nil)
 	}
 	return env.Data, nil
 }
 
-// A rawEnvelope is an envelope whose msg and data are not decoded.
-type rawEnvelope struct {
-	Code *int            `json:"code"`
-	Msg  json.RawMessage `json:"msg"`
-	Data json.RawMessage `json:"data"`
+// isZero reports whether v, or the value that it points to, may have been decoded from
+// null or from an object without a member of its type. Only such a value is compared
+// with the JSON: an ordinary response is decoded once.
+func isZero(v reflect.Value) bool {
+	for v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	return v.IsZero() || v.Type() == reflect.TypeFor[json.RawMessage]() && string(v.Bytes()) == "null"
 }
 
-// responseError returns the error for a response that is not a success. decodeErr is
-// the error of decode, nil if the response was not decoded.
-func (c *call) responseError(r *response, decodeErr error) failure {
-	if r.status == http.StatusOK && r.err != nil {
-		return c.incompleteError("reading the response from "+c.client.baseURL, r.err, causeText(r.err))
+// checkMembers returns an error if the data in a body has none of the members of its
+// type, or if a record of its list is null or has none of the members of its type. The
+// type of the records is nil if the data is no page.
+func checkMembers(body []byte, data, record reflect.Type) error {
+	var env struct{ Data json.RawMessage }
+	var page struct{ List []json.RawMessage }
+	_ = json.Unmarshal(body, &env) // cannot fail: the body has been decoded before
+	_ = json.Unmarshal(env.Data, &page)
+	if !hasMember(env.Data, data) {
+		return errors.New("data: expected members of its type, found none")
 	}
-	var env rawEnvelope
-	parseErr := json.NewDecoder(bytes.NewReader(r.body)).Decode(&env)
-	isEnvelope := parseErr == nil && env.Code != nil
-	if r.status != http.StatusOK || isEnvelope && *env.Code != codeSuccess {
-		return c.apiError(r, env, isEnvelope)
-	}
-	e := &DecodeError{
-		Operation:  c.redactor().text(c.operation),
-		HTTPStatus: r.status,
-		Header:     c.redactor().header(r.header),
-		Body:       bytes.Clone(r.body),
-		Attempts:   c.attempts,
-		Err:        decodeErr,
-	}
-	switch {
-	case errors.Is(parseErr, io.EOF), errors.Is(parseErr, io.ErrUnexpectedEOF):
-		e.truncated, e.Err = true, &opaqueError{fmt.Sprintf("the JSON ends too early, after %d bytes", len(r.body)), errors.Join(parseErr, decodeErr)}
-	case errors.Is(decodeErr, errNoSuccessCode):
-		e.Err = errors.New("expected an envelope with a code, found none")
-	}
-	return e
-}
-
-// apiError returns the error for a response whose status or code is not 200.
-func (c *call) apiError(r *response, env rawEnvelope, isEnvelope bool) *APIError {
-	e := &APIError{
-		Operation:  c.redactor().text(c.operation),
-		HTTPStatus: r.status,
-		Header:     c.redactor().header(r.header),
-		Attempts:   c.attempts,
-		isEnvelope: isEnvelope,
-	}
-	e.RetryAfter, e.hasRetryAfter = retryAfter(r.header)
-	if isEnvelope {
-		e.Code = *env.Code
-	}
-	e.KeyRejected = r.status == http.StatusUnauthorized || isEnvelope && slices.Contains(c.client.rejectedKeyCodes, e.Code)
-	quoted := r.body
-	if isEnvelope && e.Code != codeSuccess {
-		e.Data = c.redactor().json(env.Data)
-		if env.Msg == nil || json.Unmarshal(env.Msg, &e.Msg) == nil {
-			e.Msg = c.redactor().text(e.Msg)
-			return e
+	for i, r := range page.List {
+		if record != nil && !hasMember(r, record) {
+			return fmt.Errorf("data.list[%d]: expected members of a record, found none", i)
 		}
-		quoted = env.Msg // not a string
 	}
-	e.Msg = c.redactor().excerpt(string(quoted), maxExcerpt)
-	return e
+	return nil
+}
+
+// hasMember reports whether a JSON value has a member of a type. For a type without
+// members, or that decodes itself, it reports whether the value is not null.
+func hasMember(value json.RawMessage, t reflect.Type) bool {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	var members map[string]json.RawMessage
+	decodesItself := reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+	if t.Kind() != reflect.Struct || t.NumField() == 0 || decodesItself || json.Unmarshal(value, &members) != nil {
+		return string(value) != "null"
+	}
+	for _, field := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		for member := range members { // encoding/json ignores the letter case
+			if field.IsExported() && strings.EqualFold(member, cmp.Or(name, field.Name)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // redactDecodeError returns an error that names the expected and the actual JSON, and

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // An APIError is an error response: its HTTP status or the code of its envelope is
@@ -14,8 +16,8 @@ import (
 //
 // The access key is redacted in Msg, Data and Header where it appears verbatim,
 // quoted as in Go or JSON, or escaped as in the query or path of a URL. It is not
-// recognised if it is in another encoding, such as base64, is escaped twice or has
-// fewer than 6 bytes.
+// recognised if it is in another encoding, such as base64 or HTML entities, is escaped
+// twice or has fewer than 6 bytes. SECURITY.md lists all limits.
 type APIError struct {
 	// Operation is the name of the operation, as returned by [Operation.String], or
 	// the method and path of a [Call].
@@ -43,20 +45,19 @@ type APIError struct {
 
 	isEnvelope    bool // the body is an envelope with a code
 	hasRetryAfter bool
-	stopReason    string // why a retryable error was not retried
+	stopReason    string // why the call was not retried
 }
 
 // Error returns the operation, the status, the code, the msg, the data if it is a
 // short string, the redirect, the requested wait, the number of attempts and why
 // retries stopped.
 func (e *APIError) Error() string {
-	var details []string
-	var data string
+	details, data := []string(nil), ""
 	if len(e.Data) <= 4*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
-		details = append(details, fmt.Sprintf("data %q", excerpt(data)))
+		details = append(details, fmt.Sprintf("data %q", shorten(data, maxExcerpt)))
 	}
 	if location, _, _ := strings.Cut(e.Header.Get("Location"), "?"); location != "" && e.HTTPStatus/100 == 3 {
-		details = append(details, "redirect to "+excerpt(location)+", not followed")
+		details = append(details, "redirect to "+shorten(location, maxExcerpt)+", not followed")
 	}
 	if e.RetryAfter > 0 {
 		details = append(details, fmt.Sprintf("retry after %v", e.RetryAfter))
@@ -71,24 +72,36 @@ func (e *APIError) summary() string {
 		text += fmt.Sprintf(", code %d", e.Code)
 	}
 	if e.Msg != "" {
-		text += ": " + excerpt(e.Msg)
+		text += ": " + shorten(e.Msg, maxExcerpt)
 	}
 	return text
 }
 
-func (e *APIError) setStopReason(reason string) { e.stopReason = reason }
+func (e *APIError) stop(reason string) { e.stopReason = reason }
 
-// Format writes the text of the error. Only %p, for which fmt does not call Format,
-// can print the fields.
+func (e *APIError) transient() bool { return retryableStatuses[e.HTTPStatus] && !e.KeyRejected }
+
+func (e *APIError) redact(r *redactor) {
+	e.Operation, e.Msg, e.Data, e.Header = r.text(e.Operation), r.text(e.Msg), r.json(e.Data), r.header(e.Header)
+}
+
+// Format writes the text of the error for every verb.
 func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
 // A DecodeError is a complete HTTP 200 response that cannot be understood: it is not
-// an envelope with a code, or its code is 200 but its data is missing or has another
-// type.
+// an envelope with a code, or its code is 200 but its data is not what the operation
+// returns. That is the case if the data
+//
+//   - is missing or null, or of another JSON type,
+//   - has none of the members of its type, or
+//   - is a page with a record that is null or has none of the members of its type.
+//
+// A member with a zero value or null counts as a member; other members may be missing
+// or unknown. Of the types that [Call] returns, only a [Page] is checked in this way.
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
-	// HTTPStatus is 200.
+	// HTTPStatus is the HTTP status, which is 200.
 	HTTPStatus int
 	// Header is the header of the response. The access key is redacted.
 	Header http.Header `json:"-"`
@@ -110,7 +123,7 @@ type DecodeError struct {
 func (e *DecodeError) Error() string {
 	var details []string
 	if v := e.Header.Get("Content-Type"); v != "" {
-		details = append(details, fmt.Sprintf("content type %q", excerpt(v)))
+		details = append(details, fmt.Sprintf("content type %q", shorten(v, maxExcerpt)))
 	}
 	return errorText(e.Operation, e.summary(), details, e.Attempts, e.stopReason)
 }
@@ -119,13 +132,19 @@ func (e *DecodeError) summary() string {
 	return fmt.Sprintf("%s: cannot decode the response: %v", statusText(e.HTTPStatus), e.Err)
 }
 
-func (e *DecodeError) setStopReason(reason string) { e.stopReason = reason }
+func (e *DecodeError) stop(reason string) { e.stopReason = reason }
+
+// A gateway may forward a truncated response as a complete one.
+func (e *DecodeError) transient() bool { return e.truncated }
+
+func (e *DecodeError) redact(r *redactor) {
+	e.Operation, e.Header = r.text(e.Operation), r.header(e.Header)
+}
 
 // Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Format writes the text of the error. Only %p, for which fmt does not call Format,
-// can print the fields.
+// Format writes the text of the error for every verb.
 func (e DecodeError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
 // A RequestError means that the last attempt got no complete response, or that the
@@ -162,13 +181,21 @@ func (e *RequestError) Error() string {
 
 func (e *RequestError) summary() string { return fmt.Sprint(e.Err) }
 
-func (e *RequestError) setStopReason(reason string) { e.stopReason = reason }
+func (e *RequestError) stop(reason string) { e.stopReason = reason }
+
+func (e *RequestError) transient() bool { return !isPermanent(e.Err) }
+
+func (e *RequestError) redact(r *redactor) {
+	e.Operation = r.text(e.Operation)
+	if cause, ok := errors.AsType[*opaqueError](e.Err); ok {
+		cause.text = r.text(cause.text)
+	}
+}
 
 // Unwrap returns Err.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// Format writes the text of the error. Only %p, for which fmt does not call Format,
-// can print the fields.
+// Format writes the text of the error for every verb.
 func (e RequestError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
 // An UnimplementedError is returned by the methods of operations that the API
@@ -188,11 +215,9 @@ func (e *UnimplementedError) Unwrap() error { return errors.ErrUnsupported }
 
 // errorText returns the text of an error of a call.
 func errorText(operation, summary string, details []string, attempts int, stopReason string) string {
-	switch attempts {
-	case 0:
-	case 1:
+	if attempts == 1 {
 		details = append(details, "1 attempt")
-	default:
+	} else if attempts > 1 {
 		details = append(details, fmt.Sprintf("%d attempts", attempts))
 	}
 	if stopReason != "" {
@@ -206,11 +231,30 @@ func errorText(operation, summary string, details []string, attempts int, stopRe
 }
 
 func statusText(status int) string {
-	text := fmt.Sprintf("HTTP %d %s", status, http.StatusText(status))
-	return strings.TrimSuffix(strings.TrimSpace(text), " OK")
+	return strings.TrimSuffix(strings.TrimSpace(fmt.Sprintf("HTTP %d %s", status, http.StatusText(status))), " OK")
 }
 
 // formatText writes the text of an error, for every verb.
-func formatText(f fmt.State, verb rune, text string) {
-	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), text)
+func formatText(f fmt.State, verb rune, text string) { fmt.Fprintf(f, fmt.FormatString(f, verb), text) }
+
+const maxExcerpt, maxCause = 160, 400 // characters of a text of the service, and of an error of another package
+
+// excerpt returns a short excerpt of text. It stops before "password", in case the text
+// contains a mail channel.
+func excerpt(text string, length int) string {
+	return passwordAndRest.ReplaceAllString(shorten(text, length), "")
+}
+
+var passwordAndRest = regexp.MustCompile(`(?i)["'\\ ]*password.*`)
+
+// shorten returns the beginning of text on one line, in printable characters.
+func shorten(text string, length int) string {
+	words := strings.FieldsFunc(text, func(r rune) bool {
+		return r == ' ' || !unicode.IsPrint(r) || r == unicode.ReplacementChar
+	})
+	line := []rune(strings.Join(words, " "))
+	if len(line) > length {
+		line = append(line[:length], '…')
+	}
+	return string(line)
 }

@@ -46,20 +46,12 @@ type ForwardLogParams struct {
 	MatchResult *int `json:"matchResult,omitempty"`
 }
 
-var (
-	opForwardLogList   = Operation{"trigger record", "list", http.MethodPost, "/api/open/forwardLog/list"}
-	opForwardLogDetail = Operation{Group: "trigger record", Name: "detail", Method: http.MethodGet}
-)
+var opForwardLogList = Operation{"trigger record", "list", http.MethodPost, "/api/open/forwardLog/list"}
 
 // ForwardLogList returns one page of the trigger records (part 4.4 of the API
 // document).
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
-	page, err := r.withDefaults(opForwardLogList.String())
-	if err != nil {
-		return nil, err
-	}
-	r.PageRequest = page
-	return list[ForwardLog](ctx, c, opForwardLogList, r)
+	return list[ForwardLog](ctx, c, opForwardLogList, &r.PageRequest, &r)
 }
 
 // ForwardLogAll returns an iterator over the records of all pages of
@@ -82,10 +74,4 @@ func (c *Client) forwardLogs(r ForwardLogRequest) Lister[ForwardLog] {
 		return c.ForwardLogList(ctx, r)
 	}
 	return Lister[ForwardLog]{fetch, ForwardLog.recordID}
-}
-
-// ForwardLogDetail is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
-func (c *Client) ForwardLogDetail(context.Context) error {
-	return &UnimplementedError{opForwardLogDetail}
 }

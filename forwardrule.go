@@ -30,27 +30,12 @@ type ForwardRule struct {
 
 func (r ForwardRule) recordID() int64 { return r.ID }
 
-var (
-	opForwardRuleList = Operation{"message rule", "list", http.MethodPost, "/api/open/forwardRule/list"}
-
-	opForwardRuleDetail     = Operation{Group: "message rule", Name: "detail", Method: http.MethodGet}
-	opForwardRuleCreate     = Operation{Group: "message rule", Name: "create", Method: http.MethodPost}
-	opForwardRuleModify     = Operation{Group: "message rule", Name: "modify", Method: http.MethodPost}
-	opForwardRuleDelete     = Operation{Group: "message rule", Name: "delete", Method: http.MethodDelete}
-	opForwardRuleSetEnabled = Operation{Group: "message rule", Name: "enable/disable", Method: http.MethodGet}
-	opForwardRuleTest       = Operation{Group: "message rule", Name: "test", Method: http.MethodPost}
-	opForwardRuleMode       = Operation{Group: "message rule", Name: "get mode", Method: http.MethodGet}
-	opForwardRuleSetMode    = Operation{Group: "message rule", Name: "set mode", Method: http.MethodGet}
-)
+var opForwardRuleList = Operation{"message rule", "list", http.MethodPost, "/api/open/forwardRule/list"}
 
 // ForwardRuleList returns one page of the message rules (part 4.3 of the API
 // document).
 func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[ForwardRule], error) {
-	r, err := r.withDefaults(opForwardRuleList.String())
-	if err != nil {
-		return nil, err
-	}
-	return list[ForwardRule](ctx, c, opForwardRuleList, r)
+	return list[ForwardRule](ctx, c, opForwardRuleList, &r, &r)
 }
 
 // ForwardRuleAll returns an iterator over the records of all pages of
@@ -63,52 +48,4 @@ func (c *Client) ForwardRuleAll(ctx context.Context, r PageRequest, opts ...List
 // [Lister.Pages].
 func (c *Client) ForwardRulePages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[ForwardRule], error] {
 	return Lister[ForwardRule]{c.ForwardRuleList, ForwardRule.recordID}.Pages(ctx, r, opts...)
-}
-
-// ForwardRuleDetail is not implemented and returns an [*UnimplementedError]: the
-// API document only names it. Experimental: its signature will change.
-func (c *Client) ForwardRuleDetail(context.Context) error {
-	return &UnimplementedError{opForwardRuleDetail}
-}
-
-// ForwardRuleCreate is not implemented and returns an [*UnimplementedError]: the
-// API document only names it. Experimental: its signature will change.
-func (c *Client) ForwardRuleCreate(context.Context) error {
-	return &UnimplementedError{opForwardRuleCreate}
-}
-
-// ForwardRuleModify is not implemented and returns an [*UnimplementedError]: the
-// API document only names it. Experimental: its signature will change.
-func (c *Client) ForwardRuleModify(context.Context) error {
-	return &UnimplementedError{opForwardRuleModify}
-}
-
-// ForwardRuleDelete is not implemented and returns an [*UnimplementedError]: the
-// API document only names it. Experimental: its signature will change.
-func (c *Client) ForwardRuleDelete(context.Context) error {
-	return &UnimplementedError{opForwardRuleDelete}
-}
-
-// ForwardRuleSetEnabled is not implemented and returns an [*UnimplementedError]:
-// the API document only names it. Experimental: its signature will change.
-func (c *Client) ForwardRuleSetEnabled(context.Context) error {
-	return &UnimplementedError{opForwardRuleSetEnabled}
-}
-
-// ForwardRuleTest is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
-func (c *Client) ForwardRuleTest(context.Context) error {
-	return &UnimplementedError{opForwardRuleTest}
-}
-
-// ForwardRuleMode is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
-func (c *Client) ForwardRuleMode(context.Context) error {
-	return &UnimplementedError{opForwardRuleMode}
-}
-
-// ForwardRuleSetMode is not implemented and returns an [*UnimplementedError]: the
-// API document only names it. Experimental: its signature will change.
-func (c *Client) ForwardRuleSetMode(context.Context) error {
-	return &UnimplementedError{opForwardRuleSetMode}
 }

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"runtime"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/msgpushtest"
 )
 
 func TestAllDeliversEveryRecordInOrder(t *testing.T) {
@@ -61,114 +61,6 @@ func TestAllStartsAtTheRequestedPage(t *testing.T) {
 				assert.Equal(t, max(1, tt.start), log.pages[0])
 			})
 		}
-	}
-}
-
-// The page size may be known only from the first response.
-func TestAllDeliversTheRestFromAPageNearTheEnd(t *testing.T) {
-	list := numbers(25)
-	tests := []struct {
-		name    string
-		respond func(msgpush.PageRequest) *page
-		starts  []int
-		offset  func(start int) int // of the first delivered record for a start page
-	}{
-		{"pages and total", func(r msgpush.PageRequest) *page { return pageOf(list, r) },
-			[]int{2, 3, 4, 5}, func(start int) int { return (start - 1) * 10 }},
-		{"total only", func(r msgpush.PageRequest) *page { p := pageOf(list, r); p.Pages = 0; return p },
-			[]int{2, 3, 4, 5}, func(start int) int { return (start - 1) * 10 }},
-		{"pages only", func(r msgpush.PageRequest) *page { p := pageOf(list, r); p.Total = 0; return p },
-			[]int{2, 3, 4, 5}, func(start int) int { return (start - 1) * 10 }},
-		{"capped page size, not reported", func(r msgpush.PageRequest) *page {
-			r.PageSize = 4
-			p := pageOf(list, r)
-			p.PageSize = 0
-			return p
-		}, []int{5, 6, 7, 8, 9}, func(start int) int { return (start - 1) * 4 }},
-		{"capped page size, not reported, total only", func(r msgpush.PageRequest) *page {
-			r.PageSize = 4
-			p := pageOf(list, r)
-			p.PageSize, p.Pages = 0, 0
-			return p
-		}, []int{5, 6, 8, 9}, func(start int) int { return (start - 1) * 4 }},
-		{"last page for requests after the end", func(r msgpush.PageRequest) *page {
-			r.Current = min(r.Current, 3)
-			return pageOf(list, r)
-		}, []int{2, 3, 4, 7}, func(start int) int { return (start - 1) * 10 }},
-	}
-	for _, tt := range tests {
-		for _, id := range []func(int64) int64{identity, nil} {
-			for _, start := range tt.starts {
-				t.Run(fmt.Sprintf("%s, page %d, ids %t", tt.name, start, id != nil), func(t *testing.T) {
-					lister := lister{Fetch: func(_ context.Context, r msgpush.PageRequest) (*page, error) { return tt.respond(r), nil }, ID: id}
-					got, err := collect(lister.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: 10}))
-					require.NoError(t, err)
-					assert.Equal(t, list[min(len(list), tt.offset(start)):], append([]int64{}, got...))
-				})
-			}
-		}
-	}
-}
-
-func TestClientMethodsIterateOverLists(t *testing.T) {
-	service := msgpushtest.New(t)
-	service.SetRecords(msgpushtest.Records{
-		MPChannels:   []msgpush.MPChannel{{ID: 7}, {ID: 8}},
-		ForwardRules: []msgpush.ForwardRule{{ID: 7}, {ID: 8}},
-		ForwardLogs:  []msgpush.ForwardLog{{ID: 7, RuleID: 3}, {ID: 8, RuleID: 3}, {ID: 9, RuleID: 4}},
-	})
-	client := service.Client()
-	request := msgpush.PageRequest{Current: 1, PageSize: 2}
-
-	channels, err := collect(client.MPAll(t.Context(), request))
-	require.NoError(t, err)
-	assert.Equal(t, []msgpush.MPChannel{{ID: 7}, {ID: 8}}, channels)
-	rules, err := collect(client.ForwardRuleAll(t.Context(), request))
-	require.NoError(t, err)
-	assert.Equal(t, []msgpush.ForwardRule{{ID: 7}, {ID: 8}}, rules)
-	logRequest := msgpush.ForwardLogRequest{PageRequest: request, Params: msgpush.ForwardLogParams{RuleID: new(int64(3))}}
-	logs, err := collect(client.ForwardLogAll(t.Context(), logRequest, msgpush.Prefetch(2)))
-	require.NoError(t, err)
-	assert.Equal(t, []msgpush.ForwardLog{{ID: 7, RuleID: 3}, {ID: 8, RuleID: 3}}, logs)
-
-	channelPages, err := collect(client.MPPages(t.Context(), request))
-	require.NoError(t, err)
-	assert.Equal(t, []*msgpush.Page[msgpush.MPChannel]{{PageNum: 1, PageSize: 2, Total: 2, Pages: 1, List: channels}}, channelPages)
-	rulePages, err := collect(client.ForwardRulePages(t.Context(), request))
-	require.NoError(t, err)
-	assert.Equal(t, rules, rulePages[0].List)
-	logPages, err := collect(client.ForwardLogPages(t.Context(), logRequest))
-	require.NoError(t, err)
-	assert.Equal(t, logs, logPages[0].List)
-
-	var sent []string
-	for _, r := range service.Requests() {
-		_, text, _ := strings.Cut(r.String(), " ") // without the time
-		sent = append(sent, text)
-	}
-	const body, filtered = `{"current":1,"pageSize":2}`, `{"current":1,"pageSize":2,"params":{"ruleId":3}}`
-	want := []string{"POST /api/open/mp/list " + body, "POST /api/open/forwardRule/list " + body, "POST /api/open/forwardLog/list " + filtered}
-	assert.Equal(t, append(want, want...), sent)
-}
-
-// Each method passes an ID function, so two records with one id are an error.
-func TestClientMethodsUseIDs(t *testing.T) {
-	client := newClient(t, respondWithJSON(listBody(`{"pageNum":1,"pageSize":3,"total":3,"pages":1,"list":[{"id":7},{"id":8},{"id":7}]}`)))
-	_, err := collect(client.MPAll(t.Context(), msgpush.PageRequest{}))
-	require.ErrorIs(t, err, msgpush.ErrInconsistentList)
-	_, err = collect(client.ForwardRuleAll(t.Context(), msgpush.PageRequest{}))
-	require.ErrorIs(t, err, msgpush.ErrInconsistentList)
-	_, err = collect(client.ForwardLogAll(t.Context(), msgpush.ForwardLogRequest{}))
-	require.ErrorIs(t, err, msgpush.ErrInconsistentList)
-}
-
-func TestFetchesPageWhenPreviousPageIsDelivered(t *testing.T) {
-	var log requestLog
-	got := 0
-	for _, err := range (lister{Fetch: log.record(static(numbers(30))), ID: identity}).All(t.Context(), pagesOf(10)) {
-		require.NoError(t, err)
-		got++
-		assert.Len(t, log.pages, (got+9)/10)
 	}
 }
 
@@ -345,128 +237,374 @@ func TestPagesYieldsOnlyErrorForInconsistentEmptyPage(t *testing.T) {
 	assert.Empty(t, got)
 }
 
-func TestStepsBackWhenTotalShrinks(t *testing.T) {
+func TestDeliversEachIDOnce(t *testing.T) {
+	ids := []int64{0, -1, 1, -63, -64, -65, 63, 64, 65, math.MinInt64, math.MinInt64 + 1, math.MaxInt64, math.MaxInt64 - 1}
+	f := func(context.Context, msgpush.PageRequest) (*page, error) {
+		return &page{List: slices.Clone(ids)}, nil // again for page 2, which ends the iteration
+	}
+	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(len(ids))))
+	require.NoError(t, err)
+	assert.Equal(t, ids, got)
+}
+
+func TestSendsNoMoreRequestsThanNeeded(t *testing.T) {
+	tests := []struct{ prefetch, take, requests int }{
+		{0, 0, 1}, {0, 1, 1}, {0, 10, 1}, {0, 11, 2}, {0, 20, 2}, {0, 21, 3}, {0, 95, 10},
+		{1, 0, 2}, {1, 1, 2}, {1, 10, 2}, {1, 11, 3}, {1, 95, 10},
+		{3, 0, 4}, {3, 11, 5}, {3, 61, 10}, {3, 95, 10},
+		{50, 0, 10},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%d records, prefetch %d", tt.take, tt.prefetch), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log requestLog
+				records := lister{Fetch: log.record(static(numbers(95))), ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(tt.prefetch))
+				assert.Empty(t, log.pages, "before the range statement")
+				got := 0
+				for _, err := range records {
+					require.NoError(t, err)
+					if got++; got >= tt.take {
+						synctest.Wait()
+						break
+					}
+				}
+				assert.Len(t, log.pages, tt.requests)
+			})
+		})
+	}
+}
+
+func TestPrefetchIsConcurrent(t *testing.T) {
+	const pages, delay = 200, 20 * time.Millisecond
 	tests := []struct {
-		name     string
-		deleted  []int64 // before the response for page 3
-		requests []int
+		prefetch int
+		want     time.Duration
 	}{
-		{"one record", []int64{1}, []int{1, 2, 3, 2, 4}},
-		{"a page of records", numbers(3), []int{1, 2, 3, 2}},
-		{"more than a page", numbers(4), []int{1, 2, 3, 1, 2}},
-		{"records after the current page", []int64{11, 12}, []int{1, 2, 3, 2, 4}},
+		{0, pages * delay},
+		{1, pages * delay},
+		{4, (1 + 50) * delay},
+		{8, (1 + 25) * delay},
+		{500, 2 * delay},
+	}
+	for _, tt := range tests {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			list := lister{Fetch: delayed(static(numbers(pages*10)), delay), ID: identity}
+			got, err := collect(list.All(t.Context(), pagesOf(10), msgpush.Prefetch(tt.prefetch)))
+			require.NoError(t, err)
+			assert.Equal(t, numbers(pages*10), got)
+			assert.Equal(t, tt.want, time.Since(start), "prefetch %d", tt.prefetch)
+		})
+	}
+}
+
+func TestPrefetchLimitsConcurrentRequests(t *testing.T) {
+	for _, prefetch := range []int{0, 1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			var running, highest atomic.Int32
+			f := func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+				highest.Store(max(highest.Load(), running.Add(1)))
+				defer running.Add(-1)
+				return delayed(static(numbers(300)), time.Duration(r.Current%7)*time.Second)(ctx, r)
+			}
+			got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
+			require.NoError(t, err)
+			assert.Equal(t, numbers(300), got)
+			assert.Equal(t, int32(max(1, prefetch)), highest.Load())
+		})
+	}
+}
+
+func TestPrefetchLimitsConcurrentRequestsAfterStepBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, highest atomic.Int32
+		var mu sync.Mutex
+		ids := numbers(300)
+		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) { // ignores its context
+			highest.Store(max(highest.Load(), running.Add(1)))
+			defer running.Add(-1)
+			time.Sleep(10 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Current%5 == 0 && len(ids) > 100 {
+				ids = ids[3:]
+			}
+			return pageOf(ids, r), nil
+		}
+		_, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(4)))
+		require.NoError(t, err)
+		assert.Equal(t, int32(4), highest.Load())
+	})
+}
+
+// The responses to requests from before a step back are outdated.
+func TestStepBackCancelsPrefetches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		ids, cancelled := numbers(100), 0
+		f := func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+			mu.Lock()
+			beforeStepBack := len(ids) == 100
+			mu.Unlock()
+			if r.Current > 3 && beforeStepBack {
+				<-ctx.Done()
+				mu.Lock()
+				defer mu.Unlock()
+				cancelled++
+				return nil, ctx.Err()
+			}
+			if r.Current == 3 {
+				synctest.Wait() // until the other pages are requested; mu is not held, since they need it
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Current == 3 {
+				ids = numbers(100)[5:]
+			}
+			return pageOf(ids, r), ctx.Err()
+		}
+		got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(4)))
+		require.NoError(t, err)
+		assert.ElementsMatch(t, numbers(100), got)
+		assert.Equal(t, 3, cancelled, "pages 4, 5 and 6")
+	})
+}
+
+func TestLeavingTheLoopCancelsPrefetches(t *testing.T) {
+	tests := []struct {
+		name  string
+		leave func(iter.Seq2[int64, error])
+	}{
+		{"break", func(records iter.Seq2[int64, error]) {
+			for range records {
+				break
+			}
+		}},
+		{"panic", func(records iter.Seq2[int64, error]) {
+			defer func() { _ = recover() }()
+			for range records {
+				panic("loop body")
+			}
+		}},
+		{"return", func(records iter.Seq2[int64, error]) {
+			for range records {
+				return
+			}
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ids := numbers(12)
-			var log requestLog
-			got, err := collect(lister{Fetch: log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-				if r.Current == 3 {
-					ids = slices.DeleteFunc(ids, func(id int64) bool { return slices.Contains(tt.deleted, id) })
+			synctest.Test(t, func(t *testing.T) {
+				var running atomic.Int32
+				f := func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+					running.Add(1)
+					defer running.Add(-1)
+					if r.Current == 1 {
+						return pageOf(numbers(95), r), nil
+					}
+					<-ctx.Done()
+					return nil, ctx.Err()
 				}
-				return pageOf(ids, r), nil
-			}), ID: identity}.All(t.Context(), pagesOf(3)))
-			require.NoError(t, err)
-			assert.ElementsMatch(t, slices.Compact(slices.Sorted(slices.Values(append(got, ids...)))), got)
-			assert.Equal(t, tt.requests, log.pages)
+				start := time.Now()
+				tt.leave(func(yield func(int64, error) bool) {
+					lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(4))(func(id int64, err error) bool {
+						synctest.Wait()
+						assert.Equal(t, int32(4), running.Load())
+						return yield(id, err)
+					})
+				})
+				assert.Zero(t, running.Load(), "a request is still running")
+				assert.Zero(t, time.Since(start))
+			})
 		})
 	}
 }
 
-func TestStepsBackBeforeTheStartPage(t *testing.T) {
-	ids := numbers(60)
-	var log requestLog
-	got, err := collect(lister{Fetch: log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		if len(log.pages) == 2 {
-			ids = ids[25:]
-		}
-		return pageOf(ids, r), nil
-	}), ID: identity}.All(t.Context(), msgpush.PageRequest{Current: 3, PageSize: 10}))
-	require.NoError(t, err)
-	assert.Contains(t, log.pages, 1)
-	for _, id := range numbers(60)[25:] {
-		assert.Contains(t, got, id)
+func TestPanicInFetchReachesTheCaller(t *testing.T) {
+	tests := []struct {
+		name           string
+		page, prefetch int
+		delivered      int
+	}{
+		{"first page", 1, 0, 0},
+		{"first page, prefetch 4", 1, 4, 0},
+		{"third page", 3, 0, 20},
+		{"third page, prefetch 1", 3, 1, 20},
+		{"third page, prefetch 4", 3, 4, 20},
 	}
-	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), len(got))
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var running atomic.Int32
+				f := func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+					running.Add(1)
+					defer running.Add(-1)
+					if r.Current == tt.page {
+						panic("page " + fmt.Sprint(r.Current))
+					}
+					if r.Current > tt.page {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					return pageOf(numbers(95), r), nil
+				}
+				got := 0
+				assert.PanicsWithValue(t, "page "+fmt.Sprint(tt.page), func() {
+					for _, err := range (lister{Fetch: f, ID: identity}).All(t.Context(), pagesOf(10), msgpush.Prefetch(tt.prefetch)) {
+						require.NoError(t, err)
+						got++
+					}
+				})
+				assert.Equal(t, tt.delivered, got)
+				assert.Zero(t, running.Load(), "a request is still running")
+			})
+		})
+	}
 }
 
-// A list that loses records with each response has a gap before every page.
-func TestAdvancesInListThatLosesRecordsWithEachResponse(t *testing.T) {
-	ids := numbers(300)
-	requests := 0
+// The caller gets the panic of the page with the lowest number.
+func TestFirstOfSeveralPanicsReachesTheCaller(t *testing.T) {
 	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		if requests++; requests > 1 && len(ids) > 100 {
-			ids = ids[2:]
+		if r.Current > 1 {
+			panic(r.Current)
 		}
-		return pageOf(ids, r), nil
+		return pageOf(numbers(95), r), nil
 	}
-	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(1)))
-	require.NoError(t, err)
-	assert.Subset(t, got, ids)
-	assert.Less(t, requests, 500)
+	assert.PanicsWithValue(t, 2, func() {
+		_, _ = collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(8)))
+	})
 }
 
-func TestFollowsListThatGrowsAtItsHead(t *testing.T) {
-	ids := numbers(5)
-	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		if len(ids) < 100 {
-			ids = append([]int64{int64(-len(ids))}, ids...)
-		}
-		return pageOf(ids, r), nil
-	}
-	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(1)))
-	require.NoError(t, err)
-	assert.Subset(t, got, numbers(5))
-}
-
-func TestNeverStepsBackWithoutIDs(t *testing.T) {
-	for _, prefetch := range []int{0, 3} {
-		ids := numbers(200)
-		var log requestLog
-		var mu sync.Mutex
-		f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if len(ids) > 100 {
-				ids = ids[7:]
+func TestPanicInUnusedPrefetchReachesTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+			if r.Current == 4 {
+				panic("page 4")
 			}
-			return pageOf(ids, r), nil
+			return pageOf(numbers(95), r), nil
+		}
+		assert.PanicsWithValue(t, "page 4", func() {
+			for range (lister{Fetch: f, ID: identity}).All(t.Context(), pagesOf(10), msgpush.Prefetch(8)) {
+				synctest.Wait()
+				break
+			}
 		})
-		got, err := collect(lister{Fetch: f}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
-		require.NoError(t, err)
-		assert.Less(t, len(got), 200, "records are missed")
-		if prefetch > 0 {
-			slices.Sort(log.pages) // pages are prefetched in any order, and cancelled at the end
-		}
-		for i, number := range log.pages[1:] {
-			assert.Less(t, log.pages[i], number, "a page is requested again")
-		}
-	}
+	})
 }
 
-func TestRepeatsRecordsWithoutIDs(t *testing.T) {
-	ids := numbers(20)
-	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		if r.Current == 2 {
-			ids = append([]int64{0}, ids...)
+// Pages with only new records are yielded without a copy, so only the ids need
+// memory.
+func TestIterationCopiesNoPage(t *testing.T) {
+	const pages, size = 100, 1000
+	fetched := make([]*page, pages+1)
+	for number := range fetched {
+		fetched[number] = &page{PageNum: number, PageSize: size, Total: pages * size, Pages: pages, List: make([]int64, size)}
+		for i := range fetched[number].List {
+			fetched[number].List[i] = int64(number*size + i)
 		}
-		return pageOf(ids, r), nil
 	}
-	got, err := collect(lister{Fetch: f}.All(t.Context(), pagesOf(10)))
-	require.NoError(t, err)
-	assert.Equal(t, slices.Concat(numbers(10), numbers(20)[9:]), got)
+	fetch := func(_ context.Context, r msgpush.PageRequest) (*page, error) { return fetched[r.Current], nil }
+	allocs := testing.AllocsPerRun(3, func() {
+		number := 0
+		for page, err := range (lister{Fetch: fetch, ID: identity}).Pages(t.Context(), pagesOf(size)) {
+			require.NoError(t, err)
+			number++
+			require.Same(t, fetched[number], page)
+		}
+		require.Equal(t, pages, number)
+	})
+	t.Log(allocs, "allocations with ids")
+	assert.LessOrEqual(t, allocs, 100.0, "for the set of 100,000 ids")
+
+	allocs = testing.AllocsPerRun(3, func() {
+		for _, err := range (lister{Fetch: fetch}).All(t.Context(), pagesOf(size)) {
+			require.NoError(t, err)
+		}
+	})
+	t.Log(allocs, "allocations without ids")
+	assert.LessOrEqual(t, allocs, 20.0, "%d pages", pages)
 }
 
-func TestDeliversIDsOfEverySign(t *testing.T) {
-	ids := []int64{0, -1, 1, -63, -64, -65, 63, 64, 65, math.MinInt64, math.MinInt64 + 1, math.MaxInt64, math.MaxInt64 - 1}
-	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		p := pageOf(ids, r)
-		if r.Current == 2 {
-			p.List[0] = ids[0] // repeated
+// bytesPerRecord iterates over n records and returns the memory in use per record
+// when the last one is delivered.
+func bytesPerRecord(t testing.TB, n int, id func(int64) int64) float64 {
+	const size = 1000
+	fetch := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+		p := &page{PageNum: r.Current, PageSize: size, Total: int64(n), Pages: n / size, List: make([]int64, size)}
+		for i := range p.List {
+			p.List[i] = int64((r.Current-1)*size + i)
 		}
 		return p, nil
 	}
-	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(5)))
-	require.NoError(t, err)
-	assert.Equal(t, slices.Delete(slices.Clone(ids), 5, 6), got)
+	before := inUse()
+	got, held := 0, uint64(0)
+	for _, err := range (lister{Fetch: fetch, ID: id}).All(t.Context(), pagesOf(size)) {
+		require.NoError(t, err)
+		if got++; got == n {
+			held = inUse()
+		}
+	}
+	require.Equal(t, n, got)
+	return max(0, float64(held)-float64(before)) / float64(n)
+}
+
+// randomID maps ids to distinct random ids.
+func randomID(id int64) int64 {
+	x := uint64(id) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return int64(x ^ x>>31)
+}
+
+func TestIterationMemoryPerRecordIsLimited(t *testing.T) {
+	n := 300_000
+	if testing.Short() {
+		n /= 3
+	}
+	tests := []struct {
+		name string
+		id   func(int64) int64
+		max  float64
+	}{
+		{"consecutive ids", identity, 1},
+		{"descending negative ids", func(id int64) int64 { return -id }, 1},
+		{"random ids", randomID, 48},
+		{"no ids", nil, 0.5},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := bytesPerRecord(t, n, tt.id)
+			t.Logf("%d records: %.2f bytes a record", n, got)
+			assert.LessOrEqual(t, got, tt.max)
+		})
+	}
+}
+
+// BenchmarkIteration measures the time per record without a network.
+func BenchmarkIteration(b *testing.B) {
+	const size = 1000
+	list := make([]int64, size)
+	for name, id := range map[string]func(int64) int64{"ids": identity, "no ids": nil} {
+		b.Run(name, func(b *testing.B) {
+			fetch := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				for i := range list {
+					list[i] = int64((r.Current-1)*size + i)
+				}
+				return &page{PageNum: r.Current, PageSize: size, Total: int64(b.N), Pages: (b.N + size - 1) / size, List: list}, nil
+			}
+			for _, err := range (lister{Fetch: fetch, ID: id}).All(b.Context(), pagesOf(size)) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// inUse returns the number of bytes in use, including values in pools.
+func inUse() uint64 {
+	runtime.GC() // a sync.Pool keeps its values for one collection
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

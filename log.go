@@ -8,13 +8,12 @@ import (
 )
 
 // logAttempt logs an attempt. err is nil for a success.
-func (c *call) logAttempt(ctx context.Context, err failure) {
-	logger := c.client.logger
-	if logger == nil || !logger.Enabled(ctx, slog.LevelDebug) {
+func (k *call) logAttempt(ctx context.Context, started time.Time, r response, err failure) {
+	if k.client.logger == nil {
 		return
 	}
-	attrs := c.logAttrs(slog.Duration("duration", time.Since(c.started)))
-	if r := c.response; r.status != 0 {
+	attrs := []slog.Attr{slog.Duration("duration", time.Since(started))}
+	if r.status != 0 {
 		attrs = append(attrs, slog.Int("status", r.status), slog.Int("bytes", len(r.body)))
 	}
 	if apiErr, ok := errors.AsType[*APIError](err); err == nil {
@@ -24,14 +23,12 @@ func (c *call) logAttempt(ctx context.Context, err failure) {
 	} else if apiErr.isEnvelope {
 		attrs = append(attrs, slog.Int("code", apiErr.Code))
 	}
-	logger.LogAttrs(ctx, slog.LevelDebug, "msgpush: attempt", attrs...)
+	k.log(ctx, slog.LevelDebug, "msgpush: attempt", attrs...)
 }
 
 // logRetry logs a retry and its reason.
-func (c *call) logRetry(ctx context.Context, reason string) {
-	if logger := c.client.logger; logger != nil {
-		logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", c.logAttrs(slog.String("reason", reason), slog.Duration("wait", c.wait))...)
-	}
+func (k *call) logRetry(ctx context.Context, reason string) {
+	k.log(ctx, slog.LevelWarn, "msgpush: retry", slog.String("reason", reason), slog.Duration("wait", k.wait))
 }
 
 // logReason returns why an attempt failed, without the msg of the service.
@@ -42,12 +39,14 @@ func logReason(err failure) string {
 	return err.summary()
 }
 
-// logAttrs returns the attributes of every record, followed by more.
-func (c *call) logAttrs(more ...slog.Attr) []slog.Attr {
-	return append([]slog.Attr{
-		slog.String("operation", c.redactor().text(c.operation)),
-		slog.String("method", c.request.Method),
-		slog.String("path", c.redactor().text(c.request.Path)),
-		slog.Int("attempt", c.attempts),
-	}, more...)
+// log writes a record with the attributes that every record has, followed by attrs.
+func (k *call) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
+	if logger := k.client.logger; logger != nil && logger.Enabled(ctx, level) {
+		logger.LogAttrs(ctx, level, msg, append([]slog.Attr{
+			slog.String("operation", k.name()),
+			slog.String("method", k.request.Method),
+			slog.String("path", k.redactor.text(k.request.Path)),
+			slog.Int("attempt", k.attempts),
+		}, attrs...)...)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 )
 
 // A MailChannel is a mail channel (part 2.3 of the API document). A field that is
@@ -30,10 +31,7 @@ func (m MailChannel) Format(f fmt.State, verb rune) {
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), channel(m))
 }
 
-var (
-	opMailDetail = Operation{"mail channel", "detail", http.MethodGet, "/api/open/mail/detail"}
-	opMailList   = Operation{Group: "mail channel", Name: "list", Method: http.MethodPost}
-)
+var opMailDetail = Operation{"mail channel", "detail", http.MethodGet, "/api/open/mail/detail"}
 
 // MailDetail returns the mail channel with the given id (part 4.1 of the API
 // document, where the id is a string). An empty mailID is an error.
@@ -41,12 +39,5 @@ func (c *Client) MailDetail(ctx context.Context, mailID string) (*MailChannel, e
 	if mailID == "" {
 		return nil, fmt.Errorf("msgpush: %s: mailID is empty", opMailDetail)
 	}
-	query := struct {
-		MailID string `url:"mailId"`
-	}{mailID}
-	return specified[MailChannel](ctx, c, opMailDetail, query, nil)
+	return callOperation[MailChannel](ctx, c, opMailDetail, url.Values{"mailId": {mailID}}, nil)
 }
-
-// MailList is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
-func (c *Client) MailList(context.Context) error { return &UnimplementedError{opMailList} }

@@ -42,7 +42,7 @@ func (f FuncInfo) IDs() ([]int, error) {
 	for i, part := range parts {
 		id, err := strconv.Atoi(part)
 		if err != nil {
-			return nil, fmt.Errorf("msgpush: FuncInfo.IDs: id %d of %d is %q, not an integer", i+1, len(parts), excerpt(part))
+			return nil, fmt.Errorf("msgpush: FuncInfo.IDs: id %d of %d is %q, not an integer", i+1, len(parts), shorten(part, maxExcerpt))
 		}
 		ids[i] = id
 	}
@@ -54,11 +54,7 @@ var opMPList = Operation{"official-account channel", "list", http.MethodPost, "/
 // MPList returns one page of the official-account channels (part 4.2 of the API
 // document).
 func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], error) {
-	r, err := r.withDefaults(opMPList.String())
-	if err != nil {
-		return nil, err
-	}
-	return list[MPChannel](ctx, c, opMPList, r)
+	return list[MPChannel](ctx, c, opMPList, &r, &r)
 }
 
 // MPAll returns an iterator over the records of all pages of MPList. See

@@ -1,6 +1,9 @@
 package msgpush
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // An Operation is an operation of the service or, without a Name, a group of
 // operations that the API document lists as a whole. A field is empty if the API
@@ -28,7 +31,7 @@ func (o Operation) String() string { return strings.TrimSuffix(o.Group+" "+o.Nam
 // groups that part 4.5 lists without their operations. The caller may change the
 // slice.
 func Operations() []Operation {
-	return []Operation{
+	all := []Operation{
 		opMailDetail, opMPList, opForwardRuleList, opForwardLogList,
 
 		opForwardRuleDetail, opForwardRuleCreate, opForwardRuleModify, opForwardRuleDelete,
@@ -42,4 +45,6 @@ func Operations() []Operation {
 		{Group: "preprocessing"}, {Group: "image management"},
 		{Group: "companion form product"}, {Group: "companion document product"}, {Group: "companion table product"},
 	}
+	slices.SortStableFunc(all, func(a, b Operation) int { return min(1, len(b.Path)) - min(1, len(a.Path)) })
+	return all
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 )
 
 // DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0. The API
@@ -39,9 +40,24 @@ func (p *Page[T]) fillList() {
 	}
 }
 
+// check returns an error if p, or a record of p, has none of the members of its type in
+// body, from which p was decoded.
+func (p *Page[T]) check(body []byte) error {
+	suspect := p.PageNum == 0 && p.PageSize == 0 && p.Total == 0 && p.Pages == 0 && len(p.List) == 0
+	for i := range p.List {
+		suspect = suspect || isZero(reflect.ValueOf(&p.List[i]))
+	}
+	if !suspect {
+		return nil
+	}
+	return checkMembers(body, reflect.TypeFor[plainPage[T]](), reflect.TypeFor[T]())
+}
+
 // A plainPage is a Page without UnmarshalJSON. Decoding into it is faster, since
 // encoding/json scans the input of an UnmarshalJSON method twice.
 type plainPage[T any] Page[T]
+
+func (p *plainPage[T]) check(body []byte) error { return (*Page[T])(p).check(body) }
 
 // A PageRequest requests one page of a list. The methods of [Client] replace a
 // field that is 0 with its default. A PageRequest that is the Body of a [Call] is
@@ -66,9 +82,14 @@ func (r PageRequest) withDefaults(operation string) (PageRequest, error) {
 	return PageRequest{cmp.Or(r.Current, 1), cmp.Or(r.PageSize, DefaultPageSize)}, nil
 }
 
-// list calls a list operation. The body is a [PageRequest] or contains one.
-func list[T any](ctx context.Context, c *Client, op Operation, body any) (*Page[T], error) {
-	page, err := specified[plainPage[T]](ctx, c, op, nil, body)
+// list calls a list operation. The body, which contains r, is a copy of the caller's:
+// list sets the defaults of r.
+func list[T any](ctx context.Context, c *Client, op Operation, r *PageRequest, body any) (*Page[T], error) {
+	var err error
+	if *r, err = r.withDefaults(op.String()); err != nil {
+		return nil, err
+	}
+	page, err := callOperation[plainPage[T]](ctx, c, op, nil, body)
 	if err != nil {
 		return nil, err
 	}

@@ -1,86 +1,85 @@
 package msgpush_test
 
 import (
-	"context"
-	"iter"
-	"slices"
-	"sync"
-	"time"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/calls"
 )
 
-// The tests of lists use records that consist only of an id.
-type (
-	page   = msgpush.Page[int64]
-	lister = msgpush.Lister[int64]
-	fetch  = func(context.Context, msgpush.PageRequest) (*page, error)
-)
+func TestDecodesEmptyPage(t *testing.T) {
+	body := readFile(t, "responses", "empty_page.json")
+	page, err := newClientWithTransport(t, respond(200, body)).ForwardRuleList(t.Context(), msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, &msgpush.Page[msgpush.ForwardRule]{PageNum: 1, PageSize: 20, List: []msgpush.ForwardRule{}}, page)
+	assertEncodesTo(t, body, page)
+}
 
-// identity is the ID function of these records.
-func identity(id int64) int64 { return id }
-
-// numbers returns the ids from 1 to n.
-func numbers(n int) []int64 {
-	ids := make([]int64, n)
-	for i := range ids {
-		ids[i] = int64(i + 1)
+func TestListOperationsSendPageNumberAndSize(t *testing.T) {
+	tests := []struct {
+		request msgpush.PageRequest
+		want    string
+	}{
+		{msgpush.PageRequest{}, `"current":1,"pageSize":20`},
+		{msgpush.PageRequest{Current: 3}, `"current":3,"pageSize":20`},
+		{msgpush.PageRequest{PageSize: 1}, `"current":1,"pageSize":1`},
+		{msgpush.PageRequest{Current: 1 << 30, PageSize: 1 << 30}, `"current":1073741824,"pageSize":1073741824`},
 	}
-	return ids
-}
-
-// pageOf returns the response of a correct service.
-func pageOf(ids []int64, r msgpush.PageRequest) *page {
-	p := &page{PageNum: r.Current, PageSize: r.PageSize, Total: int64(len(ids)), Pages: (len(ids) + r.PageSize - 1) / r.PageSize}
-	if r.Current <= p.Pages {
-		from := (r.Current - 1) * r.PageSize
-		p.List = slices.Clone(ids[from:min(from+r.PageSize, len(ids))])
-	}
-	return p
-}
-
-// static returns a Fetch of a list that does not change.
-func static(ids []int64) fetch {
-	return func(ctx context.Context, r msgpush.PageRequest) (*page, error) { return pageOf(ids, r), ctx.Err() }
-}
-
-// delayed returns a Fetch that waits before it calls f.
-func delayed(f fetch, delay time.Duration) fetch {
-	return func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
-		select {
-		case <-time.After(delay):
-			return f(ctx, r)
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	for _, c := range calls.All {
+		for _, tt := range tests {
+			if c.List == nil {
+				continue
+			}
+			t.Run(c.Operation+tt.want, func(t *testing.T) {
+				handler, requests := recordRequests(readFile(t, "responses", "empty_page.json"))
+				client := newClient(t, handler)
+				_, err := c.List(t.Context(), client, tt.request)
+				require.NoError(t, err)
+				_, err = collect(c.Pages(t.Context(), client, tt.request))
+				require.NoError(t, err)
+				require.Len(t, *requests, 2)
+				for _, r := range *requests {
+					assert.True(t, strings.HasPrefix(r.Body, "{"+tt.want), r.Body)
+				}
+			})
 		}
 	}
 }
 
-// A requestLog records the requested pages.
-type requestLog struct {
-	mu    sync.Mutex
-	pages []int
-}
-
-func (l *requestLog) record(f fetch) fetch {
-	return func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
-		l.mu.Lock()
-		l.pages = append(l.pages, r.Current)
-		l.mu.Unlock()
-		return f(ctx, r)
-	}
-}
-
-// collect returns the records up to the end or the first error.
-func collect[T any](records iter.Seq2[T, error]) (got []T, err error) {
-	for record, e := range records {
-		if e != nil {
-			return got, e
+func TestListOperationsRejectNegativePageNumberAndSize(t *testing.T) {
+	client := newClient(t, failOnRequest(t))
+	for _, c := range calls.All {
+		if c.List == nil {
+			continue
 		}
-		got = append(got, record)
+		_, err := c.List(t.Context(), client, msgpush.PageRequest{Current: -1})
+		assert.ErrorContains(t, err, c.Operation+": Current -1 is negative")
+		_, err = c.List(t.Context(), client, msgpush.PageRequest{PageSize: -20})
+		assert.ErrorContains(t, err, c.Operation+": PageSize -20 is negative")
 	}
-	return got, nil
 }
 
-// pagesOf returns a request for pages of size records, starting at page 1.
-func pagesOf(size int) msgpush.PageRequest { return msgpush.PageRequest{PageSize: size} }
+func TestPageWithoutListHasEmptyList(t *testing.T) {
+	for _, page := range []string{`{"list":null}`, `{"list":[]}`, `{"pageNum":1,"total":7}`} {
+		t.Run(page, func(t *testing.T) {
+			client := newClientWithTransport(t, respond(200, successOf(page)))
+
+			channels, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			require.NoError(t, err)
+			assert.Equal(t, []msgpush.MPChannel{}, channels.List)
+
+			called, err := msgpush.Call[msgpush.Page[string]](t.Context(), client, get)
+			require.NoError(t, err)
+			assert.Equal(t, []string{}, called.List)
+
+			var envelope msgpush.Envelope[msgpush.Page[int]]
+			require.NoError(t, json.Unmarshal([]byte(successOf(page)), &envelope))
+			assert.Equal(t, []int{}, envelope.Data.List)
+		})
+	}
+}

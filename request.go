@@ -16,21 +16,16 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-const (
-	headerAccessKey = "Access-Key" // canonical form of the API document's access-key
-	contentTypeJSON = "application/json"
-)
-
 // A Request describes a [Call].
 //
 // net/http itself may send a request twice, even with MaxAttempts 1 and without
 // another wait for the rate limiter. It resends any request that the server provably
-// did not process, and a GET, HEAD or OPTIONS if a reused connection closes before
-// the first byte of the response.
+// did not process, and a GET or OPTIONS if a reused connection closes before the first
+// byte of the response.
 type Request struct {
-	// Method is the HTTP method.
+	// Method is the HTTP method. It must not be HEAD, whose response has no envelope.
 	Method string
-	// Path is added to the base URL. It begins with a slash and contains no query, no
+	// Path is added to the base URL. It begins with one slash and contains no query, no
 	// fragment, and no control character or ".." segment, even escaped. Escapes such
 	// as %2F are sent unchanged.
 	Path string
@@ -50,93 +45,109 @@ type Request struct {
 }
 
 // check returns an error for a request that cannot be sent, or that a server or
-// proxy could resolve to a URL outside the base URL. The error does not quote the
-// path, which may contain a secret.
+// proxy could resolve to a URL outside the base URL. The error quotes nothing of the
+// request, which may contain a secret.
 func (r Request) check() error {
-	if _, err := http.NewRequestWithContext(context.Background(), r.Method, "/", nil); err != nil || r.Method == "" {
-		return fmt.Errorf("the method %q is not an HTTP method", excerpt(r.Method))
-	}
-	if r.Method == http.MethodGet && r.Body != nil {
+	_, err := http.NewRequestWithContext(context.Background(), r.Method, "/", nil)
+	switch {
+	case err != nil || r.Method == "":
+		return errors.New("the method is not an HTTP method, such as GET or POST")
+	case r.Method == http.MethodHead:
+		return errors.New("the response to a HEAD has no body to decode: use GET")
+	case r.Method == http.MethodGet && r.Body != nil:
 		return errors.New("a GET has no body: use Query")
-	}
-	if !strings.HasPrefix(r.Path, "/") {
+	case !strings.HasPrefix(r.Path, "/"):
 		return errors.New("the path must begin with a slash, without scheme and host")
-	}
-	if strings.ContainsAny(r.Path, "?#") {
+	case strings.ContainsAny(r.Path, "?#"):
 		return errors.New("the path must not have a query or a fragment: use Query")
 	}
-	decoded, err := url.PathUnescape(r.Path)
-	if err != nil {
-		return errors.New("the path has an invalid percent escape")
-	}
-	if strings.ContainsFunc(decoded, unicode.IsControl) {
-		return errors.New("the path must not have control characters")
-	}
-	if parentSegment.MatchString(decoded) {
-		return errors.New(`the path must not have a ".." segment`)
+	if err := checkPath(r.Path); err != nil {
+		return fmt.Errorf("the path %w", err)
 	}
 	return nil
 }
 
-// parentSegment matches a ".." segment of a path. Some servers also split segments
-// at a backslash and cut them at a semicolon.
-var parentSegment = regexp.MustCompile(`(^|[/\\])\.\.([/\\;]|$)`)
-
-// escapePath escapes the bytes that a URL path cannot contain and keeps existing
-// escapes. net/url would decode all escapes of a path that has such a byte.
-func escapePath(path string) string {
-	mustEscape := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r == ' ' || r > 0x7f || strings.ContainsRune("\"<>\\^`{|}", r))
+// checkPath returns an error for the path of a URL that a server or proxy could resolve
+// to another directory or host.
+func checkPath(path string) error {
+	decoded, err := url.PathUnescape(path)
+	switch {
+	case err != nil:
+		return errors.New("has an invalid percent escape")
+	case strings.ContainsFunc(decoded, unicode.IsControl):
+		return errors.New("must not have control characters")
+	case hostPrefix.MatchString(decoded):
+		return errors.New("must not begin with two slashes, after which some servers expect a host")
+	case parentSegment.MatchString(decoded):
+		return errors.New(`must not have a ".." segment`)
 	}
-	if !strings.ContainsFunc(path, mustEscape) {
-		return path
-	}
-	var b strings.Builder
-	for _, c := range []byte(path) {
-		if mustEscape(rune(c)) {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
+	return nil
 }
+
+// Some servers also split segments at a backslash and cut them at a semicolon.
+var hostPrefix, parentSegment = regexp.MustCompile(`^[/\\]{2}`), regexp.MustCompile(`(^|[/\\])\.\.([/\\;]|$)`)
+
+// escapePath escapes the characters that a URL path cannot contain and keeps existing
+// escapes. net/url would decode all escapes of a path that has such a character.
+func escapePath(path string) string { return notInPath.ReplaceAllStringFunc(path, url.PathEscape) }
+
+var notInPath = regexp.MustCompile("[^!-~]|[\"<>\\\\^`{|}]")
 
 // newRequest builds the HTTP request for r, without its header.
 func (c *Client) newRequest(ctx context.Context, r Request) (*retryablehttp.Request, error) {
+	if ctx == nil {
+		return nil, errors.New("the context is nil")
+	}
+	var err error
 	q, ok := r.Query.(url.Values)
 	if !ok {
-		var err error
 		if q, err = query.Values(r.Query); err != nil {
 			return nil, fmt.Errorf("encoding the query: %w", err)
 		}
 	}
-	var body any // []byte, or nil for none
+	var body []byte
 	if r.Body != nil {
-		b, err := json.Marshal(r.Body)
-		if err != nil {
+		if body, err = json.Marshal(r.Body); err != nil {
 			return nil, fmt.Errorf("encoding the body: %w", err)
 		}
-		body = b
 	}
-	req, err := retryablehttp.NewRequestWithContext(ctx, r.Method, c.baseURL+escapePath(r.Path), body)
-	if err != nil {
-		return nil, err
-	}
-	req.URL.RawQuery = q.Encode()
-	b, _ := body.([]byte)
-	if bytes.Contains(b, []byte(redacted)) || strings.Contains(req.URL.RawQuery, url.QueryEscape(redacted)) {
+	u := *c.base
+	u.RawPath = u.EscapedPath() + r.Path
+	u.Path, _ = url.PathUnescape(u.RawPath) // cannot fail: both parts have been checked
+	u.RawQuery = q.Encode()
+	if bytes.Contains(body, []byte(redacted)) || strings.Contains(u.RawQuery, url.QueryEscape(redacted)) {
 		return nil, fmt.Errorf("the query or the body contains %q in place of a secret: use string(s) to send the value of a Secret s", redacted)
 	}
-	return req, nil
+	plain := &http.Request{Method: r.Method, URL: &u, Host: u.Host, Header: http.Header{}}
+	req := &retryablehttp.Request{Request: plain.WithContext(ctx)}
+	if r.Body == nil {
+		return req, nil
+	}
+	return req, req.SetBody(body)
 }
 
 // newHeader returns the header of an attempt (part 5 of the API document). Attempts
 // share no header: net/http may still read the header of an attempt that has failed.
 func (c *Client) newHeader(r Request, key Secret) http.Header {
-	h := http.Header{headerAccessKey: {string(key)}, "Accept": {contentTypeJSON}, "User-Agent": {c.userAgent}}
+	v := [...]string{string(key), c.userAgent, "application/json", "application/json"} // one allocation
+	h := http.Header{"Access-Key": v[0:1:1], "User-Agent": v[1:2:2], "Accept": v[2:3:3]}
 	if r.Method == http.MethodPost || r.Body != nil {
-		h.Set("Content-Type", contentTypeJSON)
+		h["Content-Type"] = v[3:4:4]
 	}
 	return h
+}
+
+// checkHeaderValue returns an error if v is empty or cannot be sent unchanged in a
+// header. The error does not quote v.
+func checkHeaderValue(name, v string) error {
+	control := strings.IndexFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f })
+	switch {
+	case v == "":
+		return fmt.Errorf("%s is empty", name)
+	case control >= 0:
+		return fmt.Errorf("%s has a control character at byte %d, such as a line break, which is not allowed in a header", name, control)
+	case strings.Trim(v, " ") != v:
+		return fmt.Errorf("%s begins or ends with a space, which HTTP removes from a header", name)
+	}
+	return nil
 }

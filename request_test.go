@@ -3,6 +3,8 @@ package msgpush_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -14,60 +16,6 @@ import (
 
 	"example.com/msgpush"
 )
-
-// A decodeCount counts the calls of UnmarshalJSON.
-type decodeCount int
-
-func (d *decodeCount) UnmarshalJSON([]byte) error { *d++; return nil }
-
-func TestSuccessIsDecodedOnce(t *testing.T) {
-	n, err := msgpush.Call[decodeCount](t.Context(), newClient(t, respondWithJSON(`{"code":200,"data":{}}`)), msgpush.Request{Method: "GET", Path: "/"})
-	require.NoError(t, err)
-	assert.Equal(t, decodeCount(1), n)
-}
-
-func TestCallReturnsDataOfAnyType(t *testing.T) {
-	type record struct{ ID int64 }
-	request := msgpush.Request{Method: "GET", Path: "/api/open/x"}
-	assertCallReturns(t, `{"id":7}`, request, record{7})
-	assertCallReturns(t, `{"id":7}`, request, &record{7})
-	assertCallReturns(t, `[{"id":7},null]`, request, []*record{{7}, nil})
-	assertCallReturns(t, `"text"`, request, "text")
-	assertCallReturns(t, `7`, request, 7)
-	assertCallReturns(t, `7.5`, request, 7.5)
-	assertCallReturns(t, `true`, request, true)
-	assertCallReturns(t, `{"a":1}`, request, map[string]int{"a": 1})
-	for _, ignored := range []string{`{"a":1}`, `"text"`, `7`, `[1]`, `true`} {
-		assertCallReturns(t, ignored, request, struct{}{})
-	}
-	assertCallReturns(t, `{"a":[1]}`, request, any(map[string]any{"a": []any{1.0}}))
-	assertCallReturns(t, `{"a": 1}`, request, json.RawMessage(`{"a": 1}`))
-	assertCallReturns(t, `{"pageNum":2,"list":[1,2]}`, request, msgpush.Page[int]{PageNum: 2, List: []int{1, 2}})
-	assertCallReturns(t, `{"pageNum":2}`, request, &msgpush.Page[int]{PageNum: 2, List: []int{}})
-	for _, none := range []string{`null`, ``} {
-		assertCallReturns(t, none, request, record{})
-		assertCallReturns(t, none, request, (*record)(nil))
-		assertCallReturns(t, none, request, []record(nil))
-		assertCallReturns(t, none, request, "")
-		assertCallReturns(t, none, request, struct{}{})
-		assertCallReturns(t, none, request, any(nil))
-		assertCallReturns(t, none, request, json.RawMessage(nil))
-		assertCallReturns(t, none, request, msgpush.Page[int]{})
-	}
-}
-
-// assertCallReturns checks what Call returns for the data of a success, which is
-// missing if data is empty.
-func assertCallReturns[T any](t *testing.T, data string, r msgpush.Request, want T) {
-	t.Helper()
-	body := `{"code":200,"msg":"ok"}`
-	if data != "" {
-		body = listBody(data)
-	}
-	got, err := msgpush.Call[T](t.Context(), newClient(t, respondWithJSON(body)), r)
-	require.NoError(t, err)
-	assert.Equal(t, want, got)
-}
 
 func TestCallSendsRequest(t *testing.T) {
 	type params struct {
@@ -84,7 +32,7 @@ func TestCallSendsRequest(t *testing.T) {
 		{"DELETE", msgpush.Request{Method: "DELETE", Path: "/a/b%2Fc/"}, receivedRequest{Method: "DELETE", Path: "/a/b%2Fc/"}},
 		{"escaped slash and a letter that is not ASCII", msgpush.Request{Method: "GET", Path: "/a%2Fb/ü"}, receivedRequest{Method: "GET", Path: "/a%2Fb/%C3%BC"}},
 		{"lower-case escape", msgpush.Request{Method: "GET", Path: "/a%2fb%5Cc/ü"}, receivedRequest{Method: "GET", Path: "/a%2fb%5Cc/%C3%BC"}},
-		{"two slashes", msgpush.Request{Method: "GET", Path: "//a//b"}, receivedRequest{Method: "GET", Path: "//a//b"}},
+		{"two slashes inside", msgpush.Request{Method: "GET", Path: "/a//b"}, receivedRequest{Method: "GET", Path: "/a//b"}},
 		{"characters that are not allowed in a URL", msgpush.Request{Method: "GET", Path: "/<a>\"{b}|^`;c=d"}, receivedRequest{Method: "GET", Path: "/%3Ca%3E%22%7Bb%7D%7C%5E%60;c=d"}},
 		{"other method", msgpush.Request{Method: "X-COPY!", Path: "/"}, receivedRequest{Method: "X-COPY!", Path: "/"}},
 		{"text that is not ASCII", msgpush.Request{Method: "GET", Path: "/推送 a:b"}, receivedRequest{Method: "GET", Path: "/%E6%8E%A8%E9%80%81%20a:b"}},
@@ -125,6 +73,7 @@ func TestCallRejectsRequest(t *testing.T) {
 		want string
 	}{
 		{"no method", msgpush.Request{Path: "/a"}, "method"},
+		{"long method that is not ASCII", msgpush.Request{Method: strings.Repeat("é", 5000), Path: "/a"}, "method"},
 		{"method of two words", msgpush.Request{Method: "GET /evil", Path: "/a"}, "method"},
 		{"method with a line break", msgpush.Request{Method: "GET\r\nX: y", Path: "/a"}, "method"},
 		{"method with a colon", msgpush.Request{Method: "A:B", Path: "/a"}, "method"},
@@ -134,6 +83,10 @@ func TestCallRejectsRequest(t *testing.T) {
 		{"URL", msgpush.Request{Method: "GET", Path: "https://evil.example/a"}, "slash"},
 		{"port", msgpush.Request{Method: "GET", Path: ":8080/a"}, "slash"},
 		{"user", msgpush.Request{Method: "GET", Path: "@evil.example/a"}, "slash"},
+		{"two slashes at the start", msgpush.Request{Method: "GET", Path: "//evil.example/a"}, "two slashes"},
+		{"escaped slashes at the start", msgpush.Request{Method: "GET", Path: "/%2Fevil.example/a"}, "two slashes"},
+		{"slash and backslash at the start", msgpush.Request{Method: "GET", Path: `/\evil.example/a`}, "two slashes"},
+		{"HEAD", msgpush.Request{Method: "HEAD", Path: "/a"}, "use GET"},
 		{"dot-dot segment", msgpush.Request{Method: "GET", Path: "/a/../b"}, `".."`},
 		{"dot-dot segment at the start", msgpush.Request{Method: "GET", Path: "/.."}, `".."`},
 		{"escaped dot-dot segment", msgpush.Request{Method: "GET", Path: "/a/%2e%2E/b"}, `".."`},
@@ -160,9 +113,10 @@ func TestCallRejectsRequest(t *testing.T) {
 			_, err := msgpush.Call[any](t.Context(), newClient(t, failOnRequest(t)), tt.r)
 			assert.ErrorContains(t, err, "msgpush: ")
 			assert.ErrorContains(t, err, tt.want)
+			assert.Empty(t, errorTypes(err))
 			assert.NotContains(t, err.Error(), "hunter2")
 			assert.NotContains(t, err.Error(), "evil.example")
-			assertShortAndPrintable(t, err.Error())
+			assertOneLine(t, err.Error())
 		})
 	}
 }
@@ -173,6 +127,13 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 	type update struct {
 		Name     string         `json:"name"`
 		Password msgpush.Secret `json:"password,omitempty"`
+	}
+	client := newClient(t, failOnRequest(t))
+	check := func(name string, r msgpush.Request) {
+		_, err := msgpush.Call[any](t.Context(), client, r)
+		assert.ErrorContains(t, err, "msgpush: "+r.Method+` /x: the query or the body contains "[redacted]" in place of a secret`, name)
+		assert.Empty(t, errorTypes(err), name)
+		assertHidden(t, "correct-horse", err)
 	}
 	for name, body := range map[string]any{
 		"MailChannel":                    mail,
@@ -185,19 +146,15 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 		"struct of the caller":           update{"a", mail.Password},
 	} {
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
-			_, err := msgpush.Call[any](t.Context(), newClient(t, failOnRequest(t)), msgpush.Request{Method: method, Path: "/x", Body: body})
-			assert.EqualError(t, err, "msgpush: "+method+` /x: the query or the body contains "[redacted]" in place of a secret: use string(s) to send the value of a Secret s`, name)
-			assertOneType(t, nil, err)
+			check(name, msgpush.Request{Method: method, Path: "/x", Body: body})
 		}
 	}
-
 	for name, query := range map[string]any{
 		"slice of secrets":   struct{ Passwords []msgpush.Secret }{[]msgpush.Secret{mail.Password}},
 		"map of secrets":     struct{ Passwords map[string]msgpush.Secret }{map[string]msgpush.Secret{"a": mail.Password}},
 		"String of a Secret": url.Values{"password": {"x", mail.Password.String()}},
 	} {
-		_, err := msgpush.Call[any](t.Context(), newClient(t, failOnRequest(t)), msgpush.Request{Method: "GET", Path: "/x", Query: query})
-		assert.EqualError(t, err, `msgpush: GET /x: the query or the body contains "[redacted]" in place of a secret: use string(s) to send the value of a Secret s`, name)
+		check(name, msgpush.Request{Method: "GET", Path: "/x", Query: query})
 	}
 
 	for want, body := range map[string]any{
@@ -213,35 +170,81 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 
 func TestCallDoesNotChangeItsArguments(t *testing.T) {
 	query, body := url.Values{"b": {"2", "1"}, "a": {"0"}}, map[string]int{"x": 1}
-	_, err := msgpush.Call[any](t.Context(), newClient(t, respondWithJSON(`{"code":200}`)), msgpush.Request{Method: "POST", Path: "/a", Query: query, Body: body})
+	_, err := msgpush.Call[any](t.Context(), newClient(t, serveJSON(`{"code":200}`)), msgpush.Request{Method: "POST", Path: "/a", Query: query, Body: body})
 	require.NoError(t, err)
 	assert.Equal(t, url.Values{"b": {"2", "1"}, "a": {"0"}}, query)
 	assert.Equal(t, map[string]int{"x": 1}, body)
 }
 
-func TestCallReturnsSameErrorTypesAsMethods(t *testing.T) {
-	r := msgpush.Request{Method: "POST", Path: "/api/open/x", Query: url.Values{"q": {"hunter2"}}}
-
-	_, err := msgpush.Call[string](t.Context(), newClient(t, respondWithJSON(`{"code":7,"msg":"no","data":"why"}`)), r)
-	var apiErr *msgpush.APIError
-	require.ErrorAs(t, err, &apiErr)
-	assert.Equal(t, "POST /api/open/x", apiErr.Operation)
-	assert.EqualError(t, err, `msgpush: POST /api/open/x: HTTP 200, code 7: no (data "why"; 1 attempt)`)
-
-	_, err = msgpush.Call[string](t.Context(), newClient(t, respondWithJSON(`{"code":200,"data":{}}`)), r)
-	var decodeErr *msgpush.DecodeError
-	require.ErrorAs(t, err, &decodeErr)
-	assert.ErrorContains(t, err, "POST /api/open/x")
-
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = msgpush.Call[string](canceled, newClient(t, failOnRequest(t)), r)
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.ErrorContains(t, err, "POST /api/open/x")
-	assert.NotContains(t, err.Error(), "hunter2")
+func TestSendsRequestHeaders(t *testing.T) {
+	for _, kind := range kindsOfCalls() {
+		t.Run(kind.name, func(t *testing.T) {
+			handler, requests := recordRequests(success)
+			_, err := kind.do(t.Context(), newClient(t, handler))
+			require.NoError(t, err)
+			require.Len(t, *requests, 1)
+			header := (*requests)[0].Header
+			assert.Equal(t, []string{testKey}, header.Values("access-key"))
+			assert.Equal(t, []string{"application/json"}, header.Values("Accept"))
+			assert.Equal(t, []string{"msgpush-go/" + msgpush.Version}, header.Values("User-Agent"))
+			if (*requests)[0].Method == http.MethodPost {
+				assert.Equal(t, []string{"application/json"}, header.Values("Content-Type"))
+			} else {
+				assert.Empty(t, header.Values("Content-Type"))
+				assert.Empty(t, (*requests)[0].Body)
+			}
+		})
+	}
 }
 
-func TestErrorShortensLongMethod(t *testing.T) {
-	_, err := msgpush.Call[any](t.Context(), newClient(t, failOnRequest(t)), msgpush.Request{Method: strings.Repeat("é", 5000), Path: "/"})
-	assertShortAndPrintable(t, err.Error())
+func TestNilContextIsError(t *testing.T) {
+	client := newClient(t, failOnRequest(t))
+	var none context.Context
+	for _, kind := range kindsOfCalls() {
+		_, err := kind.do(none, client)
+		assert.ErrorContains(t, err, "msgpush: "+kind.name+": the context is nil")
+	}
+}
+
+func TestEachAttemptSendsCompleteRequest(t *testing.T) {
+	var headers []http.Header
+	var bodies, urls []string
+	step := func(r *http.Request) (*http.Response, error) {
+		b, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		bodies, urls, headers = append(bodies, string(b)), append(urls, r.URL.String()), append(headers, r.Header)
+		return status(503)(r)
+	}
+	client := newClientWithTransport(t, roundTripFunc(step), threeAttempts)
+	_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{
+		Method: "PUT", Path: "/api/open/x", Query: url.Values{"q": {"1 2"}}, Body: map[string]int{"a": 1}, Idempotent: true,
+	})
+	require.Error(t, err)
+	const target, body = "http://push.example.com/api/open/x?q=1+2", `{"a":1}`
+	assert.Equal(t, []string{target, target, target}, urls)
+	assert.Equal(t, []string{body, body, body}, bodies)
+	want := http.Header{
+		"Access-Key": {testKey}, "Accept": {"application/json"}, "Content-Type": {"application/json"},
+		"User-Agent": {"msgpush-go/" + msgpush.Version},
+	}
+	assert.Equal(t, []http.Header{want, want, want}, headers)
+}
+
+func TestAttemptsDoNotShareHeaders(t *testing.T) {
+	// net/http may read the header of a failed attempt later.
+	var headers []http.Header
+	next := 0
+	source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) {
+		next++
+		return fmt.Sprint("key-", next), nil
+	})
+	_, err := newClientWithSource(t, source, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		headers = append(headers, r.Header)
+		return status(503)(r)
+	}), threeAttempts).MPList(t.Context(), msgpush.PageRequest{})
+	require.Error(t, err)
+	require.Len(t, headers, 3)
+	for i, header := range headers {
+		assert.Equal(t, fmt.Sprint("key-", i+1), header.Get("access-key"))
+	}
 }

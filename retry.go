@@ -12,8 +12,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
+	"net/http/httptrace"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,9 +33,9 @@ import (
 // A failure is retryable if there was no response, if the body or the JSON of an
 // HTTP 200 response ends too early, or if the HTTP status is 408, 425, 429, 500,
 // 502, 503 or 504. The following are not retryable: untrusted certificates, TLS
-// alerts, HTTP responses to HTTPS requests, redirects with an invalid Location,
-// HTTP 200 responses that are too large or badly compressed, and, with the default
-// transport, a CONNECT that a proxy rejects with status 4xx.
+// alerts, HTTP responses to HTTPS requests, HTTP 200 responses that are too large or
+// badly compressed, and, with the transport of [NewTransport], a CONNECT that a proxy
+// rejects with status 4xx.
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call. The default is 7; 1
 	// disables retries. It must not be negative.
@@ -48,15 +50,14 @@ type RetryPolicy struct {
 	// or 503 is longer than MaxWait, the call fails immediately. The default is 30
 	// s. It must not be negative.
 	MaxWait time.Duration
-	// Quota is the number of retries that may fail before the client stops retrying.
-	// It limits the load that retries add in an outage. The default is 1,000; a
+	// Quota is the number of failed retries after which the client stops retrying, so
+	// that retries do not multiply the load of an outage. The default is 1,000; a
 	// negative Quota means no limit.
 	//
-	// The calls of a client share the quota. A retry takes one unit of the quota. It
-	// returns the unit if it succeeds, if its failure is not retryable, or if it is
-	// cancelled. A call whose first attempt has no retryable failure adds a tenth of a
-	// unit, up to Quota. While less than a unit is left, a call returns its failure
-	// immediately, with this reason in the error text.
+	// All calls of a client share the quota. A retry takes one unit, and returns it if
+	// it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
+	// calls that need no retry return one more unit, up to Quota. Without a unit, a
+	// call returns its failure immediately, and the error text says so.
 	Quota int
 }
 
@@ -77,28 +78,7 @@ func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 	return p, nil
 }
 
-// allows reports whether r may be retried after err, the failure of the last
-// attempt. attempts counts the attempts so far.
-func (p RetryPolicy) allows(err error, r Request, attempts int) bool {
-	if attempts >= p.MaxAttempts || !isTransient(err) {
-		return false
-	}
-	requestErr, ok := errors.AsType[*RequestError](err)
-	return r.Idempotent || ok && requestErr.notSent
-}
-
-// isTransient reports whether another attempt may succeed after err.
-func isTransient(err error) bool {
-	if apiErr, ok := errors.AsType[*APIError](err); ok {
-		return slices.Contains(retryableStatuses, apiErr.HTTPStatus) && !apiErr.KeyRejected
-	}
-	if decodeErr, ok := errors.AsType[*DecodeError](err); ok {
-		return decodeErr.truncated // a gateway may forward a truncated response as a complete one
-	}
-	return !isPermanent(err)
-}
-
-var retryableStatuses = []int{408, 425, 429, 500, 502, 503, 504}
+var retryableStatuses = map[int]bool{408: true, 425: true, 429: true, 500: true, 502: true, 503: true, 504: true}
 
 // isPermanent reports whether an attempt without a complete response would fail
 // again; see RetryPolicy.
@@ -109,7 +89,7 @@ func isPermanent(err error) bool {
 	if opErr, ok := errors.AsType[*net.OpError](err); ok && opErr.Op == "remote error" {
 		return true // crypto/tls: the peer sent an alert
 	}
-	return errors.Is(err, errBodyTooLarge) || errors.Is(err, errBadLocation) || errors.Is(err, http.ErrSchemeMismatch) ||
+	return errors.Is(err, errBodyTooLarge) || errors.Is(err, http.ErrSchemeMismatch) ||
 		errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, new(flate.CorruptInputError)) ||
 		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(x509.UnknownAuthorityError)) ||
 		errors.As(err, new(x509.HostnameError)) || errors.As(err, new(x509.CertificateInvalidError))
@@ -118,7 +98,7 @@ func isPermanent(err error) bool {
 // wait returns how long to wait after err, the failure of the last attempt.
 // attempts counts the attempts so far. wait returns false if the response requests
 // more than MaxWait.
-func (p RetryPolicy) wait(err error, attempts int) (time.Duration, bool) {
+func (p RetryPolicy) wait(err failure, attempts int) (time.Duration, bool) {
 	var requested time.Duration
 	apiErr, ok := errors.AsType[*APIError](err)
 	if ok && apiErr.HTTPStatus == http.StatusTooManyRequests && !apiErr.hasRetryAfter {
@@ -126,10 +106,7 @@ func (p RetryPolicy) wait(err error, attempts int) (time.Duration, bool) {
 	} else if ok && (apiErr.HTTPStatus == http.StatusTooManyRequests || apiErr.HTTPStatus == http.StatusServiceUnavailable) {
 		requested = apiErr.RetryAfter
 	}
-	if requested > p.MaxWait {
-		return 0, false
-	}
-	return requested + min(p.backoff(attempts), math.MaxInt64-requested), true
+	return requested + min(p.backoff(attempts), math.MaxInt64-requested), requested <= p.MaxWait
 }
 
 // backoff returns a random wait between 0 and a bound that doubles with each attempt,
@@ -142,29 +119,80 @@ func (p RetryPolicy) backoff(attempts int) time.Duration {
 	return rand.N(min(bound, math.MaxInt64-1) + 1)
 }
 
-// A retryQuota counts the retries that a client may still make.
-type retryQuota struct {
-	mu        sync.Mutex
-	free, max int // in tenths of a retry
+// retryAfter parses the Retry-After header, which holds seconds or an HTTP date.
+// A date in the past is 0. It also reports whether the value is valid.
+func retryAfter(header http.Header) (time.Duration, bool) {
+	v := header.Get("Retry-After")
+	seconds, err := strconv.ParseUint(v, 10, 64)
+	if seconds > uint64(math.MaxInt64/time.Second) { // also if v overflows
+		return math.MaxInt64, true
+	} else if err == nil {
+		return time.Duration(seconds) * time.Second, true
+	}
+	date, err := http.ParseTime(v)
+	return max(0, time.Until(date)), err == nil
 }
 
-const tenthsPerRetry, tenthsPerCall = 10, 1
+// A retryQuota is a bucket of tokens for the retries of all calls of a client.
+type retryQuota struct {
+	mu          sync.Mutex
+	tokens, max int
+}
+
+// A retry takes tokensPerRetry, and returns them unless its failure is transient. A call
+// whose first attempt has no transient failure adds tokensPerCall.
+const tokensPerRetry, tokensPerCall = 10, 1
 
 func newRetryQuota(retries int) *retryQuota {
-	if retries < 0 {
-		retries = math.MaxInt
-	}
-	tenths := min(retries, math.MaxInt/tenthsPerRetry-1) * tenthsPerRetry
-	return &retryQuota{free: tenths, max: tenths}
+	tokens := int(min(uint(retries), math.MaxInt/tokensPerRetry-1)) * tokensPerRetry // as a uint, a negative number is huge
+	return &retryQuota{tokens: tokens, max: tokens}
 }
 
-// add adds tenths, which may be negative, and reports whether there was enough quota.
-func (q *retryQuota) add(tenths int) bool {
+// take takes n tokens, if there are as many.
+func (q *retryQuota) take(n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.free+tenths < 0 {
-		return false
+	enough := q.tokens >= n
+	if enough {
+		q.tokens -= n
 	}
-	q.free = min(q.free+tenths, q.max)
-	return true
+	return enough
+}
+
+func (q *retryQuota) put(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tokens = min(q.tokens+n, q.max)
+}
+
+// A sendTrace observes one round trip, to prove that its request was not sent. A
+// transport that wraps another may send further requests with the same context, such as
+// one for a token, and may connect without calling the trace.
+type sendTrace struct {
+	plain                bool        // the transport is net/http's own, which sends nothing else
+	requested, connected atomic.Bool // a connection to the first hop of the request
+}
+
+// observe returns a copy of req that reports to t.
+func (t *sendTrace) observe(req *http.Request, transport http.RoundTripper) *http.Request {
+	_, t.plain = transport.(*http.Transport)
+	port := cmp.Or(req.URL.Port(), map[string]string{"http": "80", "https": "443"}[req.URL.Scheme])
+	host := net.JoinHostPort(req.URL.Hostname(), port)
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GetConn: func(hostPort string) {
+			if t.plain || hostPort == host { // a plain transport may connect to a proxy
+				t.requested.Store(true)
+			}
+		},
+		GotConn: func(httptrace.GotConnInfo) { t.connected.Store(true) },
+	}))
+}
+
+// notSent reports whether the request of a round trip that failed with err provably was
+// not sent.
+func (t *sendTrace) notSent(err error) bool {
+	opErr, ok := errors.AsType[*net.OpError](err)
+	dialFailed := ok && (opErr.Op == "dial" || opErr.Op == "proxyconnect") || errors.As(err, new(*proxyError))
+	// net/http dials again if it has written nothing to a stale connection.
+	return t.plain && dialFailed || !t.connected.Load() && (t.requested.Load() || dialFailed)
 }

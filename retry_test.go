@@ -1,22 +1,19 @@
 package msgpush_test
 
 import (
-	"compress/flate"
-	"compress/gzip"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,239 +25,10 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// response returns the response of a transport in memory.
-func response(r *http.Request, status int, body string, headers ...string) *http.Response {
-	header := http.Header{}
-	for i := 0; i < len(headers); i += 2 {
-		header.Set(headers[i], headers[i+1])
-	}
-	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r}
-}
-
-// A script is a transport in memory that uses step n for request n, and the last step
-// for all later requests. It records the time of each request.
-type script struct {
-	start time.Time
-	times []time.Duration // since start
-	steps []roundTripFunc
-}
-
-func newScript(steps ...roundTripFunc) *script { return &script{start: time.Now(), steps: steps} }
-
-func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
-	step := s.steps[min(len(s.times), len(s.steps)-1)]
-	s.times = append(s.times, time.Since(s.start))
-	return step(r)
-}
-
-// status responds with an HTTP status and an envelope whose code is 10 times the
-// status.
-func status(code int, headers ...string) roundTripFunc {
-	return func(r *http.Request) (*http.Response, error) {
-		return response(r, code, fmt.Sprintf(`{"code":%d,"msg":"busy"}`, code*10), headers...), nil
-	}
-}
-
-// okBody responds with HTTP 200 and a body.
-func okBody(text string) roundTripFunc {
-	return func(r *http.Request) (*http.Response, error) { return response(r, 200, text), nil }
-}
-
-// failWith returns err in place of a response.
-func failWith(err error) roundTripFunc {
-	return func(*http.Request) (*http.Response, error) { return nil, err }
-}
-
-// succeeding responds with a success.
-func succeeding(r *http.Request) (*http.Response, error) {
-	return response(r, 200, `{"code":200,"msg":"ok","data":{}}`), nil
-}
-
-// stalling does not respond before the attempt ends.
-func stalling(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, context.Cause(r.Context())
-}
-
-// respondFromReader responds with a status and the bytes of a reader.
-func respondFromReader(status int, body func(r *http.Request) io.Reader) roundTripFunc {
-	return func(r *http.Request) (*http.Response, error) {
-		resp := response(r, status, "")
-		resp.ContentLength = -1
-		resp.Body = io.NopCloser(body(r))
-		return resp, nil
-	}
-}
-
-// cutOffBody responds with a status and a body that returns its first bytes and then
-// io.ErrUnexpectedEOF.
-func cutOffBody(status int, headers ...string) roundTripFunc {
-	return func(r *http.Request) (*http.Response, error) {
-		resp := response(r, status, "", headers...)
-		resp.ContentLength = -1
-		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"code":200,`), readerFunc(func([]byte) (int, error) {
-			return 0, io.ErrUnexpectedEOF
-		})))
-		return resp, nil
-	}
-}
-
-// stallingBody responds with HTTP 200 and a body that does not arrive before the
-// attempt ends.
-var stallingBody = respondFromReader(200, func(r *http.Request) io.Reader {
-	return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, context.Cause(r.Context()) })
-})
-
-// A readerFunc is an io.Reader.
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
-// endless is a body that never ends.
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
-
-// defaultRetries is the policy of a client without WithRetry.
-var defaultRetries = msgpush.WithRetry(msgpush.RetryPolicy{})
-
-// idempotentRequest returns an idempotent request.
-func idempotentRequest(method string) msgpush.Request {
-	return msgpush.Request{Method: method, Path: "/api/open/x", Idempotent: true}
-}
-
-// onlyError checks that err matches E and no other error type of a call. It returns
-// err as an E.
-func onlyError[E error](t *testing.T, err error) E {
-	t.Helper()
-	var want E
-	require.ErrorAs(t, err, &want)
-	matches := []bool{errors.As(err, new(*msgpush.APIError)), errors.As(err, new(*msgpush.DecodeError)), errors.As(err, new(*msgpush.RequestError))}
-	slices.SortFunc(matches, func(a, b bool) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-	assert.Equal(t, []bool{false, false, true}, matches, "exactly one error type matches %v", err)
-	return want
-}
-
-// assertAttempts checks the number of attempts in an error. The error text must name
-// it exactly once.
-func assertAttempts(t *testing.T, want int, err error) {
-	t.Helper()
-	require.Error(t, err)
-	got := -1
-	if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
-		got = apiErr.Attempts
-	} else if decodeErr, ok := errors.AsType[*msgpush.DecodeError](err); ok {
-		got = decodeErr.Attempts
-	} else if requestErr, ok := errors.AsType[*msgpush.RequestError](err); ok {
-		got = requestErr.Attempts
-	}
-	assert.Equal(t, want, got)
-	text := fmt.Sprintf("%d attempts", want)
-	if want == 1 {
-		text = "1 attempt"
-	}
-	assert.Equal(t, []string{text}, attemptCount.FindAllString(err.Error(), -1), err.Error())
-}
-
-func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
-	const (
-		api     = "*msgpush.APIError"
-		decode  = "*msgpush.DecodeError"
-		request = "*msgpush.RequestError"
-	)
-	type fault struct {
-		name      string
-		step      roundTripFunc
-		transient bool
-		want      string
-	}
-	faults := []fault{
-		{"connection closed", failWith(io.EOF), true, request},
-		{"connection reset", failWith(errors.New("connection reset by peer")), true, request},
-		{"connection reset mid-body", cutOffBody(200), true, request},
-		{"no response before the timeout", stalling, true, request},
-		{"no body before the timeout", stallingBody, true, request},
-		{"complete 200 whose JSON ends too early", okBody(`{"code":200,"data":{"pageNum":1,"li`), true, decode},
-		{"complete 200 with an empty body", okBody(""), true, decode},
-		{"503 with a truncated body", cutOffBody(503), true, api},
-		{"503 with a body over the limit", respondFromReader(503, func(*http.Request) io.Reader { return endless{} }), true, api},
-
-		{"404 with a truncated body", cutOffBody(404), false, api},
-		{"404 with a body over the limit", respondFromReader(404, func(*http.Request) io.Reader { return endless{} }), false, api},
-		{"envelope with an error code", okBody(`{"code":503,"msg":"busy"}`), false, api},
-		{"HTML page", okBody("<html>"), false, decode},
-		{"envelope without a code", okBody(`{}`), false, decode},
-		{"body over the limit", respondFromReader(200, func(*http.Request) io.Reader { return endless{} }), false, request},
-		{"redirect to an invalid URL", status(302, "Location", "http://%zz"), false, request},
-		{"TLS alert", failWith(&net.OpError{Op: "remote error", Err: errors.New("tls: protocol version not supported")}), false, request},
-		{"plain HTTP on an HTTPS port", failWith(http.ErrSchemeMismatch), false, request},
-		{"untrusted certificate", failWith(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), false, request},
-		{"certificate of another host", failWith(x509.HostnameError{Certificate: &x509.Certificate{}}), false, request},
-		{"broken gzip", respondFromReader(200, func(*http.Request) io.Reader {
-			return readerFunc(func([]byte) (int, error) { return 0, gzip.ErrHeader })
-		}), false, request},
-		{"broken deflate", respondFromReader(200, func(*http.Request) io.Reader {
-			return readerFunc(func([]byte) (int, error) { return 0, flate.CorruptInputError(1) })
-		}), false, request},
-	}
-	for _, code := range []int{408, 425, 429, 500, 502, 503, 504} {
-		faults = append(faults, fault{fmt.Sprint("HTTP ", code), status(code), true, api})
-	}
-	for _, code := range []int{201, 204, 206, 299, 300, 302, 307, 400, 401, 403, 404, 405, 409, 410, 418, 422, 501, 505, 511, 599} {
-		faults = append(faults, fault{fmt.Sprint("HTTP ", code), status(code), false, api})
-	}
-	calls := map[string]func(*msgpush.Client, context.Context) (any, error){
-		"idempotent Call": func(c *msgpush.Client, ctx context.Context) (any, error) {
-			return msgpush.Call[any](ctx, c, idempotentRequest("DELETE"))
-		},
-		"Call that is not idempotent": func(c *msgpush.Client, ctx context.Context) (any, error) {
-			return msgpush.Call[any](ctx, c, msgpush.Request{Method: "GET", Path: "/api/open/x"})
-		},
-	}
-	maps.Copy(calls, specifiedCalls)
-	for _, fault := range faults {
-		t.Run(fault.name, func(t *testing.T) {
-			for name, call := range calls {
-				t.Run(name, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						attempts := 1
-						if fault.transient && name != "Call that is not idempotent" {
-							attempts = 3
-						}
-						transport := newScript(fault.step)
-						policy := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3})
-						_, err := call(newClientWithTransport(t, transport, policy, msgpush.WithMaxResponseBytes(1000)), t.Context())
-						assert.Len(t, transport.times, attempts)
-						assertAttempts(t, attempts, err)
-						assert.Equal(t, fault.want, fmt.Sprintf("%T", err))
-						switch fault.want {
-						case api:
-							onlyError[*msgpush.APIError](t, err)
-						case decode:
-							onlyError[*msgpush.DecodeError](t, err)
-						default:
-							onlyError[*msgpush.RequestError](t, err)
-						}
-					})
-				})
-			}
-		})
-	}
-}
-
-func TestDoesNotRetryMissingData(t *testing.T) {
-	for _, text := range []string{`{"code":200}`, `{"code":200,"data":null}`} {
-		transport := newScript(okBody(text))
-		_, err := newClientWithTransport(t, transport, defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
-		onlyError[*msgpush.DecodeError](t, err)
-		assert.Len(t, transport.times, 1)
-	}
-}
-
 func TestSuccessEndsRetries(t *testing.T) {
 	for name, fault := range map[string]msgpushtest.Fault{
 		"HTTP 503": msgpushtest.Status(503), "connection reset": msgpushtest.Reset(), "connection closed mid-body": msgpushtest.Truncate(),
-		"timeout": msgpushtest.Delay(time.Hour), "truncated JSON": msgpushtest.Respond(respondWithJSON(`{"code":2`)),
+		"timeout": msgpushtest.Delay(time.Hour), "truncated JSON": msgpushtest.Respond(serveJSON(`{"code":2`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -292,15 +60,6 @@ func TestMaxAttemptsLimitsAttempts(t *testing.T) {
 			assert.Len(t, transport.times, attempts)
 			assertAttempts(t, attempts, err)
 		})
-	}
-}
-
-func TestWithRetryRejectsInvalidPolicy(t *testing.T) {
-	for _, policy := range []msgpush.RetryPolicy{
-		{MaxAttempts: -1}, {MinWait: -1}, {MaxWait: -1}, {MinWait: 2, MaxWait: 1},
-	} {
-		_, err := msgpush.NewClient("http://push.example.com", testKey, msgpush.WithRetry(policy))
-		assert.ErrorContains(t, err, "WithRetry", "%+v", policy)
 	}
 }
 
@@ -367,22 +126,27 @@ func TestWaitsGrowExponentiallyWithFullJitter(t *testing.T) {
 }
 
 func TestLongestWaitsDoNotOverflow(t *testing.T) {
-	for name, step := range map[string]roundTripFunc{
-		"backoff": status(500), "backoff after Retry-After": status(503, "Retry-After", "9223372036"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				waits := drawWaits(t, msgpush.RetryPolicy{MaxAttempts: 2, MinWait: math.MaxInt64, MaxWait: math.MaxInt64}, 1, step)
-				assert.Len(t, waits, 1)
-			})
-			synctest.Test(t, func(t *testing.T) {
-				transport := newScript(failWith(io.EOF))
-				policy := msgpush.RetryPolicy{MaxAttempts: 70, MinWait: 1, MaxWait: time.Minute}
-				_, err := newClientWithTransport(t, transport, msgpush.WithRetry(policy)).MPList(t.Context(), msgpush.PageRequest{})
-				assertAttempts(t, 70, err)
-			})
+	const century = 100 * 365 * 24 * time.Hour
+	longest := msgpush.RetryPolicy{MaxAttempts: 2, MinWait: math.MaxInt64, MaxWait: math.MaxInt64}
+	t.Run("backoff", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			assert.Positive(t, drawWaits(t, longest, 1, status(500))[0][0])
 		})
-	}
+	})
+	t.Run("backoff after Retry-After", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			assert.Greater(t, drawWaits(t, longest, 1, status(503, "Retry-After", "9223372036"))[0][0], century)
+		})
+	})
+	t.Run("70 attempts", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			policy := msgpush.RetryPolicy{MaxAttempts: 70, MinWait: 1, MaxWait: time.Minute}
+			waits := drawWaits(t, policy, 20, fail(io.EOF))
+			require.Len(t, waits, 69)
+			assert.LessOrEqual(t, slices.Max(waits[68]), time.Minute)
+			assert.Greater(t, slices.Max(waits[68]), time.Second)
+		})
+	})
 }
 
 func TestWaitIsRetryAfterPlusJitter(t *testing.T) {
@@ -469,7 +233,7 @@ func TestRetryAfterLongerThanMaxWaitFailsImmediately(t *testing.T) {
 		"31": 31 * time.Second, "86400": 24 * time.Hour, "99999999999999999999": math.MaxInt64, "9223372036": 9223372036 * time.Second,
 	} {
 		for name, step := range map[string]roundTripFunc{
-			"429": status(429, "Retry-After", header), "503": status(503, "Retry-After", header), "503 with a truncated body": cutOffBody(503, "Retry-After", header),
+			"429": status(429, "Retry-After", header), "503": status(503, "Retry-After", header), "503 with a truncated body": respondFrom(503, cutBody(`{"code":200,`), "Retry-After", header),
 		} {
 			t.Run(name+" "+header, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -501,15 +265,15 @@ func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 		{"Retry-After of 5s, 5.2s left", status(503, "Retry-After", "5"), 5200*ms + 1, true},
 		{"429 without Retry-After, 1s left", status(429), time.Second, false},
 		{"429 without Retry-After, 1.2s left", status(429), 1200*ms + 1, true},
-		{"connection closed, 200ms left", failWith(io.EOF), 200*ms + 1, true},
-		{"truncated JSON, 200ms left", okBody(`{"code":2`), 200*ms + 1, true},
+		{"connection closed, 200ms left", fail(io.EOF), 200*ms + 1, true},
+		{"truncated JSON, 200ms left", respond(200, `{"code":2`), 200*ms + 1, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
 				defer cancel()
-				transport := newScript(tt.step, succeeding)
+				transport := newScript(tt.step, succeed)
 				_, err := newClientWithTransport(t, transport, defaultRetries).MPList(ctx, msgpush.PageRequest{})
 				if tt.fits {
 					require.NoError(t, err)
@@ -524,7 +288,7 @@ func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 		})
 	}
 	t.Run("failures without Retry-After", func(t *testing.T) {
-		for _, step := range []roundTripFunc{failWith(io.EOF), okBody(`{"code":2`)} {
+		for _, step := range []roundTripFunc{fail(io.EOF), respond(200, `{"code":2`), respondFrom(200, cutBody("{"))} {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 1)
 				defer cancel()
@@ -533,7 +297,8 @@ func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 				_, err := newClientWithTransport(t, transport, msgpush.WithRetry(policy)).MPList(ctx, msgpush.PageRequest{})
 				assert.Zero(t, time.Since(transport.start))
 				assert.NotErrorIs(t, err, context.DeadlineExceeded, "no deadline has passed")
-				assert.ErrorContains(t, err, "(1 attempt; no time for a retry before the deadline)")
+				assertAttempts(t, 1, err)
+				assert.ErrorContains(t, err, "no time for a retry before the deadline")
 			})
 		}
 	})
@@ -541,64 +306,71 @@ func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 
 func TestReturnsLastFailure(t *testing.T) {
 	tests := []struct {
-		name  string
-		steps []roundTripFunc
-		text  string
-		check func(*testing.T, error)
+		name     string
+		steps    []roundTripFunc
+		attempts int
+		check    func(*testing.T, error)
 	}{
-		{"HTTP 503", []roundTripFunc{failWith(io.EOF), status(500), status(503, "Retry-After", "2")},
-			"HTTP 503 Service Unavailable, code 5030: busy (retry after 2s; 7 attempts)",
-			func(t *testing.T, err error) { assert.Equal(t, 5030, onlyError[*msgpush.APIError](t, err).Code) }},
-		{"connection closed", []roundTripFunc{status(500), okBody(""), failWith(io.EOF)},
-			"the request to http://push.example.com failed: EOF (7 attempts)",
-			func(t *testing.T, err error) {
-				assert.NoError(t, onlyError[*msgpush.RequestError](t, err).Last)
-				assert.ErrorIs(t, err, io.EOF)
-			}},
-		{"JSON that ends too early", []roundTripFunc{status(500), okBody(`{"code":2`)},
-			"HTTP 200: cannot decode the response: the JSON ends too early, after 9 bytes (7 attempts)",
-			func(t *testing.T, err error) {
-				assert.Equal(t, `{"code":2`, string(onlyError[*msgpush.DecodeError](t, err).Body))
-				assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
-			}},
-		{"permanent failure after transient ones", []roundTripFunc{status(500), failWith(io.EOF), status(404)},
-			"HTTP 404 Not Found, code 4040: busy (3 attempts)",
-			func(t *testing.T, err error) { onlyError[*msgpush.APIError](t, err) }},
+		{"HTTP 503", []roundTripFunc{fail(io.EOF), status(500), status(503, "Retry-After", "2")}, 7, func(t *testing.T, err error) {
+			assert.Equal(t, 5030, onlyError[*msgpush.APIError](t, err).Code)
+		}},
+		{"connection closed", []roundTripFunc{status(500), respond(200, ""), fail(io.EOF)}, 7, func(t *testing.T, err error) {
+			assert.NoError(t, onlyError[*msgpush.RequestError](t, err).Last)
+			assert.ErrorIs(t, err, io.EOF)
+		}},
+		{"JSON that ends too early", []roundTripFunc{status(500), respond(200, `{"code":2`)}, 7, func(t *testing.T, err error) {
+			assert.Equal(t, `{"code":2`, string(onlyError[*msgpush.DecodeError](t, err).Body))
+		}},
+		{"permanent failure after transient ones", []roundTripFunc{status(500), fail(io.EOF), status(404)}, 3, func(t *testing.T, err error) {
+			assert.Equal(t, 4040, onlyError[*msgpush.APIError](t, err).Code)
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, err := newClientWithTransport(t, newScript(tt.steps...), defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
-				require.EqualError(t, err, "msgpush: official-account channel list: "+tt.text)
+				assertAttempts(t, tt.attempts, err)
 				tt.check(t, err)
 			})
 		})
 	}
 }
 
+func TestRetriesOnlyTransientStatuses(t *testing.T) {
+	transient := []int{408, 425, 429, 500, 502, 503, 504}
+	synctest.Test(t, func(t *testing.T) {
+		for code := 201; code < 600; code++ {
+			attempts := 1
+			if slices.Contains(transient, code) {
+				attempts = 3
+			}
+			transport := newScript(status(code))
+			_, err := newClientWithTransport(t, transport, threeAttempts).MPList(t.Context(), msgpush.PageRequest{})
+			assert.Equal(t, code, onlyError[*msgpush.APIError](t, err).HTTPStatus)
+			assert.Len(t, transport.times, attempts, "HTTP %d", code)
+		}
+	})
+}
+
 // quotaUsedUp is in the error text if a retry was not made because the retry quota
 // was used up.
 const quotaUsedUp = "the retry quota is used up"
 
-// A quotaClient is a client with a retry quota and a transport in memory.
-type quotaClient struct {
-	*msgpush.Client
-	transport *script
+// callsOf returns a function that makes a call whose responses are the steps. It
+// returns the number of requests and the error.
+func callsOf(client *msgpush.Client, transport *script) func(ctx context.Context, steps ...roundTripFunc) (int, error) {
+	return func(ctx context.Context, steps ...roundTripFunc) (int, error) {
+		transport.steps, transport.times = steps, nil
+		_, err := client.MPList(ctx, msgpush.PageRequest{})
+		return len(transport.times), err
+	}
 }
 
-func newQuotaClient(t *testing.T, policy msgpush.RetryPolicy, opts ...msgpush.Option) *quotaClient {
+// callsWithQuota is callsOf for a new client.
+func callsWithQuota(t *testing.T, policy msgpush.RetryPolicy) func(ctx context.Context, steps ...roundTripFunc) (int, error) {
 	t.Helper()
-	q := &quotaClient{transport: newScript(status(503))}
-	q.Client = newClientWithTransport(t, q.transport, append(opts, msgpush.WithRetry(policy))...)
-	return q
-}
-
-// call makes a call whose responses are the steps. It returns the number of requests
-// and the error.
-func (q *quotaClient) call(ctx context.Context, steps ...roundTripFunc) (int, error) {
-	q.transport.steps, q.transport.times = steps, nil
-	_, err := q.MPList(ctx, msgpush.PageRequest{})
-	return len(q.transport.times), err
+	transport := newScript()
+	return callsOf(newClientWithTransport(t, transport, msgpush.WithRetry(policy)), transport)
 }
 
 func TestEachRetryTakesOneUnitOfQuota(t *testing.T) {
@@ -618,10 +390,10 @@ func TestEachRetryTakesOneUnitOfQuota(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := newQuotaClient(t, msgpush.RetryPolicy{Quota: tt.quota, MaxAttempts: tt.maxAttempts, MinWait: 1, MaxWait: 1})
+				call := callsWithQuota(t, msgpush.RetryPolicy{Quota: tt.quota, MaxAttempts: tt.maxAttempts, MinWait: 1, MaxWait: 1})
 				requests, quotaErrors := 0, 0
 				for range tt.calls {
-					n, err := client.call(t.Context(), status(503))
+					n, err := call(t.Context(), status(503))
 					requests += n
 					assertAttempts(t, n, err)
 					if strings.Contains(err.Error(), quotaUsedUp) {
@@ -653,56 +425,54 @@ func TestReturnsFailureImmediatelyWithoutQuota(t *testing.T) {
 		check func(*testing.T, error)
 	}{
 		"HTTP 503":          {status(503), func(t *testing.T, err error) { onlyError[*msgpush.APIError](t, err) }},
-		"truncated JSON":    {okBody(`{"code":2`), func(t *testing.T, err error) { onlyError[*msgpush.DecodeError](t, err) }},
-		"connection closed": {failWith(io.EOF), func(t *testing.T, err error) { onlyError[*msgpush.RequestError](t, err) }},
+		"truncated JSON":    {respond(200, `{"code":2`), func(t *testing.T, err error) { onlyError[*msgpush.DecodeError](t, err) }},
+		"connection closed": {fail(io.EOF), func(t *testing.T, err error) { onlyError[*msgpush.RequestError](t, err) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := newQuotaClient(t, msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})
-				_, err := client.call(t.Context(), tt.step)
+				call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})
+				_, err := call(t.Context(), tt.step)
 				assertAttempts(t, 2, err)
 				assert.NotContains(t, err.Error(), quotaUsedUp, "the quota was enough")
 				start := time.Now()
-				_, err = client.call(t.Context(), tt.step)
+				_, err = call(t.Context(), tt.step)
 				assert.Zero(t, time.Since(start))
 				tt.check(t, err)
 				assertAttempts(t, 1, err)
 				assert.Equal(t, 1, strings.Count(err.Error(), quotaUsedUp), err.Error())
-				assert.True(t, strings.HasSuffix(err.Error(), "(1 attempt; "+quotaUsedUp+")"), err.Error())
 			})
 		})
 	}
 }
 
 func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
-	keys := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) { return rejected + "k", nil })
 	tests := []struct {
 		name    string
 		retry   []roundTripFunc // after the first attempt
 		returns bool            // the unit of quota
 	}{
-		{"success", []roundTripFunc{succeeding}, true},
+		{"success", []roundTripFunc{succeed}, true},
 		{"HTTP 404", []roundTripFunc{status(404)}, true},
-		{"envelope with an error code", []roundTripFunc{okBody(`{"code":500}`)}, true},
-		{"HTML page", []roundTripFunc{okBody("<html>")}, true},
-		{"permanent failure of the transport", []roundTripFunc{failWith(http.ErrSchemeMismatch)}, true},
-		{"rejected key, then success", []roundTripFunc{status(401), succeeding}, true},
+		{"envelope with an error code", []roundTripFunc{respond(200, `{"code":500}`)}, true},
+		{"HTML page", []roundTripFunc{respond(200, "<html>")}, true},
+		{"permanent failure of the transport", []roundTripFunc{fail(http.ErrSchemeMismatch)}, true},
+		{"rejected key, then success", []roundTripFunc{status(401), succeed}, true},
 		{"rejected key, then HTTP 503", []roundTripFunc{status(401), status(503)}, true},
 
 		{"HTTP 503", []roundTripFunc{status(503)}, false},
 		{"HTTP 429", []roundTripFunc{status(429)}, false},
 		{"Retry-After longer than MaxWait", []roundTripFunc{status(503, "Retry-After", "3600")}, false},
-		{"connection closed", []roundTripFunc{failWith(io.EOF)}, false},
-		{"timeout", []roundTripFunc{stalling}, false},
-		{"truncated JSON", []roundTripFunc{okBody(`{"code":2`)}, false},
+		{"connection closed", []roundTripFunc{fail(io.EOF)}, false},
+		{"timeout", []roundTripFunc{noResponse}, false},
+		{"truncated JSON", []roundTripFunc{respond(200, `{"code":2`)}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				transport := newScript(nil)
-				client := &quotaClient{clientFrom(t, keys, transport, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})), transport}
+				transport := newScript()
+				call := callsOf(newClientWithSource(t, growingSource, transport, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})), transport)
 				for i := range 30 {
-					requests, _ := client.call(t.Context(), append([]roundTripFunc{status(503)}, tt.retry...)...)
+					requests, _ := call(t.Context(), append([]roundTripFunc{status(503)}, tt.retry...)...)
 					if i == 0 || tt.returns {
 						assert.Equal(t, 1+len(tt.retry), requests, "call %d", i+1)
 					} else {
@@ -714,49 +484,43 @@ func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
 	}
 }
 
-// failOnRetry is a rate limiter that fails before a retry.
-type failOnRetry struct{ transport *script }
-
-func (l failOnRetry) Wait(context.Context) error {
-	if len(l.transport.times) > 0 {
-		return errors.New("no tokens")
-	}
-	return nil
-}
-
 func TestRetryNotMadeReturnsQuota(t *testing.T) {
-	tests := map[string]func(t *testing.T, transport *script) (context.Context, []msgpush.Option){
-		"canceled wait": func(t *testing.T, _ *script) (context.Context, []msgpush.Option) {
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(time.Second, cancel)
-			return ctx, nil
+	// onRetry returns err if a request was sent.
+	type onRetry func(err error) error
+	tests := map[string]func(onRetry) msgpush.Option{ // nil: the wait is cancelled
+		"cancelled wait": nil,
+		"failure of the limiter": func(f onRetry) msgpush.Option {
+			return msgpush.WithRateLimiter(limiterFunc(func(context.Context) error { return f(errors.New("no tokens")) }))
 		},
-		"failure of the limiter": func(t *testing.T, transport *script) (context.Context, []msgpush.Option) {
-			return t.Context(), []msgpush.Option{msgpush.WithRateLimiter(failOnRetry{transport})}
-		},
-		"failure of the key source": func(t *testing.T, transport *script) (context.Context, []msgpush.Option) {
-			return t.Context(), []msgpush.Option{msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(context.Context, string) (string, error) {
-				if len(transport.times) > 0 {
-					return "", errors.New("no key")
-				}
-				return testKey, nil
-			}))}
+		"failure of the key source": func(f onRetry) msgpush.Option {
+			return msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(context.Context, string) (string, error) {
+				return testKey, f(errors.New("no key"))
+			}))
 		},
 	}
-	for name, prepare := range tests {
+	for name, opt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				transport := newScript(nil)
-				_, opts := prepare(t, transport)
-				source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return testKey, nil })
-				policy := msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1})
-				client := &quotaClient{clientFrom(t, source, transport, append(opts, policy)...), transport}
+				transport := newScript()
+				opts := []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1})}
+				if opt != nil {
+					opts = append(opts, opt(func(err error) error {
+						if len(transport.times) > 0 {
+							return err
+						}
+						return nil
+					}))
+				}
+				call := callsOf(newClientWithSource(t, fixedSource, transport, opts...), transport)
 				for range 5 {
-					ctx, _ := prepare(t, transport)
-					requests, err := client.call(ctx, status(503, "Retry-After", "10"))
+					ctx, cancel := context.WithCancel(t.Context())
+					if opt == nil {
+						time.AfterFunc(time.Second, cancel)
+					}
+					requests, err := call(ctx, status(503, "Retry-After", "10"))
+					cancel()
 					assert.Equal(t, 1, requests)
-					requestErr := onlyError[*msgpush.RequestError](t, err)
-					onlyError[*msgpush.APIError](t, requestErr.Last)
+					onlyError[*msgpush.APIError](t, onlyError[*msgpush.RequestError](t, err).Last)
 					assert.NotContains(t, err.Error(), quotaUsedUp)
 				}
 			})
@@ -766,27 +530,27 @@ func TestRetryNotMadeReturnsQuota(t *testing.T) {
 
 func TestTenCallsWithoutRetryReturnOneUnitOfQuota(t *testing.T) {
 	for name, good := range map[string][]roundTripFunc{
-		"successes": {succeeding}, "permanent failures": {status(404)}, "HTML pages": {okBody("<html>")},
+		"successes": {succeed}, "permanent failures": {status(404)}, "HTML pages": {respond(200, "<html>")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := newQuotaClient(t, msgpush.RetryPolicy{Quota: 3})
+				call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 3})
 				retries := func() int {
-					requests, err := client.call(t.Context(), status(503))
+					requests, err := call(t.Context(), status(503))
 					require.Error(t, err)
 					return requests - 1
 				}
 				require.Equal(t, 3, retries())
 				for range 2 {
 					for range 9 {
-						_, _ = client.call(t.Context(), good...)
+						_, _ = call(t.Context(), good...)
 					}
 					assert.Zero(t, retries(), "after nine calls")
-					_, _ = client.call(t.Context(), good...)
+					_, _ = call(t.Context(), good...)
 					assert.Equal(t, 1, retries(), "after ten calls")
 				}
 				for range 1000 {
-					_, _ = client.call(t.Context(), good...)
+					_, _ = call(t.Context(), good...)
 				}
 				assert.Equal(t, 3, retries(), "no more than the quota")
 			})
@@ -796,17 +560,17 @@ func TestTenCallsWithoutRetryReturnOneUnitOfQuota(t *testing.T) {
 
 func TestRetriedCallReturnsNoMoreQuotaThanItTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := newQuotaClient(t, msgpush.RetryPolicy{Quota: 2, MaxAttempts: 2})
-		requests, _ := client.call(t.Context(), status(503))
+		call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 2, MaxAttempts: 2})
+		requests, _ := call(t.Context(), status(503))
 		require.Equal(t, 2, requests)
 		for range 20 { // one unit of the quota is left
-			requests, err := client.call(t.Context(), status(503), succeeding)
+			requests, err := call(t.Context(), status(503), succeed)
 			require.NoError(t, err)
 			require.Equal(t, 2, requests)
 		}
-		requests, _ = client.call(t.Context(), status(503))
+		requests, _ = call(t.Context(), status(503))
 		assert.Equal(t, 2, requests)
-		requests, _ = client.call(t.Context(), status(503))
+		requests, _ = call(t.Context(), status(503))
 		assert.Equal(t, 1, requests)
 	})
 }
@@ -820,7 +584,7 @@ func TestConcurrentCallsSucceedDespiteShortOutage(t *testing.T) {
 			if since := time.Since(start); since >= before && since < before+outage {
 				return nil, errors.New("connection refused")
 			}
-			return succeeding(r)
+			return succeed(r)
 		}), defaultRetries)
 		var calls, lost atomic.Int64
 		var wg sync.WaitGroup
@@ -845,7 +609,7 @@ func TestConcurrentCallsSucceedDespiteShortOutage(t *testing.T) {
 
 func TestQuotaLimitsRetriesDuringOutageAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const callers, callsEach = 64, 200
+		const callers, callsEach, quota = 16, 100, 1000
 		service := msgpushtest.New(t, msgpushtest.InMemory())
 		service.Inject(msgpushtest.Status(503).Always())
 		client := service.Client(defaultRetries)
@@ -859,7 +623,7 @@ func TestQuotaLimitsRetriesDuringOutageAndRecovers(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		assert.LessOrEqual(t, len(service.Requests()), 14_080, "for %d calls", callers*callsEach)
+		assert.Len(t, service.Requests(), callers*callsEach+quota)
 
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		assert.ErrorContains(t, err, quotaUsedUp)
@@ -874,4 +638,249 @@ func TestQuotaLimitsRetriesDuringOutageAndRecovers(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, service.Requests(), 2)
 	})
+}
+
+func TestParsesRetryAfter(t *testing.T) {
+	// in returns a date relative to the response, which arrives after 9 s.
+	in := func(d time.Duration) func() string {
+		return func() string { return time.Now().Add(9*time.Second + d).UTC().Format(http.TimeFormat) }
+	}
+	is := func(header string) func() string { return func() string { return header } }
+	tests := []struct {
+		name   string
+		header func() string // nil: none
+		want   time.Duration
+	}{
+		{"seconds", is("120"), 2 * time.Minute},
+		{"zero", is("0"), 0},
+		{"date", in(time.Hour), time.Hour},
+		{"past date", in(-time.Hour), 0},
+		{"negative", is("-5"), 0},
+		{"fraction", is("1.5"), 0},
+		{"words", is("soon"), 0},
+		{"empty", is(""), 0},
+		{"missing", nil, 0},
+		{"more seconds than a Duration holds", is("10000000000"), math.MaxInt64},
+		{"more seconds than an integer holds", is(strings.Repeat("9", 40)), math.MaxInt64},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				response := respond(http.StatusConflict, "")
+				if tt.header != nil {
+					response = respond(http.StatusConflict, "", "Retry-After", tt.header())
+				}
+				_, err := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+					time.Sleep(9 * time.Second)
+					return response(r)
+				})).MPList(t.Context(), msgpush.PageRequest{})
+				assert.Equal(t, tt.want, onlyError[*msgpush.APIError](t, err).RetryAfter)
+			})
+		})
+	}
+}
+
+func TestRetriesNonIdempotentRequestOnlyIfNoConnectionWasMade(t *testing.T) {
+	failingDials := func(n int) *http.Transport {
+		return &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if n--; n >= 0 {
+				return nil, errors.New("no route")
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}
+	}
+	tests := []struct {
+		name      string
+		transport http.RoundTripper
+		attempts  int
+		arrived   int // requests
+	}{
+		{"connection lost", failingDials(0), 1, 1},
+		{"two dials fail, then the connection is lost", failingDials(2), 3, 1},
+		{"every dial fails", failingDials(100), 5, 0},
+		{"transport without httptrace, dial fails", fail(&net.OpError{Op: "dial", Err: errors.New("refused")}), 5, 0},
+		{"transport without httptrace, write fails", fail(&net.OpError{Op: "write", Err: errors.New("broken pipe")}), 1, 0},
+		{"transport without httptrace, untyped error", fail(errors.New("refused")), 1, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			service := msgpushtest.New(t)
+			service.Inject(msgpushtest.Reset().Always())
+			if transport, ok := tt.transport.(*http.Transport); ok {
+				defer transport.CloseIdleConnections()
+			}
+			client := service.Client(msgpush.WithHTTPClient(&http.Client{Transport: tt.transport}),
+				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 5, MinWait: 1, MaxWait: 1}))
+			_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: "POST", Path: "/api/open/x", Body: 1})
+			onlyError[*msgpush.RequestError](t, err)
+			assertAttempts(t, tt.attempts, err)
+			assert.Len(t, service.Requests(), tt.arrived)
+		})
+	}
+}
+
+func TestPanicReturnsRetryQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := newScript(status(503), func(*http.Request) (*http.Response, error) { panic("broken transport") },
+			status(503), func(*http.Request) (*http.Response, error) { panic("broken transport") },
+			status(503), succeed)
+		client := newClientWithTransport(t, transport, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1}))
+		for range 2 {
+			assert.PanicsWithValue(t, "broken transport", func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
+		}
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		assert.NoError(t, err, "no quota is left")
+	})
+}
+
+// reach sends a request with ctx, as a key source or a limiter may do that uses
+// net/http. It reports whether there was a response.
+func reach(ctx context.Context, url string) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err == nil {
+		resp.Body.Close()
+	}
+	return err == nil
+}
+
+// refusedURL returns a URL at which no server listens.
+func refusedURL(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(nil)
+	server.Close()
+	return server.URL
+}
+
+// A key source, a limiter and a transport may use net/http with the context that they
+// get. Whether these requests find a server says nothing about the request of the call.
+func TestRequestThatIsNotIdempotentIsSentOnceWhateverUsesItsContext(t *testing.T) {
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	for name, elsewhere := range map[string]string{"which finds a server": other.URL, "which finds no server": refusedURL(t)} {
+		sent := 0
+		untraced := func(*http.Request) (*http.Response, error) { sent++; return nil, io.EOF } // has sent the request
+		service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			sent++
+			panic(http.ErrAbortHandler)
+		}))
+		defer service.Close()
+		traced := &http.Transport{}
+		defer traced.CloseIdleConnections()
+		source := msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
+			reach(ctx, elsewhere)
+			return testKey, nil
+		}))
+		limiter := msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error { reach(ctx, elsewhere); return nil }))
+		before := func(next roundTripFunc) http.RoundTripper {
+			return roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				reach(r.Context(), elsewhere) // for a token
+				return next(r)
+			})
+		}
+		after := func(next roundTripFunc) http.RoundTripper {
+			return roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				resp, err := next(r)
+				reach(r.Context(), elsewhere) // to report the failure
+				return resp, err
+			})
+		}
+		for user, tt := range map[string]struct {
+			transport http.RoundTripper
+			opt       msgpush.Option
+		}{
+			"key source, transport without a trace": {roundTripFunc(untraced), source},
+			"key source, transport of net/http":     {traced, source},
+			"limiter, transport without a trace":    {roundTripFunc(untraced), limiter},
+			"limiter, transport of net/http":        {traced, limiter},
+			"transport before it sends, untraced":   {before(untraced), threeAttempts},
+			"transport before it sends, net/http":   {before(traced.RoundTrip), threeAttempts},
+			"transport after it has sent, untraced": {after(untraced), threeAttempts},
+			"transport after it has sent, net/http": {after(traced.RoundTrip), threeAttempts},
+			"transport that drops the trace, net/http": {roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				return traced.RoundTrip(r.WithContext(context.Background()))
+			}), threeAttempts},
+		} {
+			t.Run(user+", "+name, func(t *testing.T) {
+				sent = 0
+				opts := []msgpush.Option{threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: tt.transport}), tt.opt}
+				key := testKey
+				if strings.HasPrefix(user, "key source") {
+					key = ""
+				}
+				client, err := msgpush.NewClient(service.URL, key, opts...)
+				require.NoError(t, err)
+				_, err = msgpush.Call[any](t.Context(), client, post)
+				onlyError[*msgpush.RequestError](t, err)
+				assertAttempts(t, 1, err)
+				assert.Equal(t, 1, sent)
+			})
+		}
+	}
+}
+
+func TestRequestThatIsNotIdempotentIsRetriedIfNoConnectionWasMadeWhateverUsesItsContext(t *testing.T) {
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	uses := map[string]msgpush.Option{
+		"key source": msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
+			reach(ctx, other.URL)
+			return testKey, nil
+		})),
+		"limiter": msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error { reach(ctx, other.URL); return nil })),
+	}
+	plain := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route") }}
+	transports := map[string]http.RoundTripper{
+		"transport of net/http": plain,
+		"wrapped transport":     roundTripFunc(plain.RoundTrip),
+		"error of a dial":       fail(&net.OpError{Op: "dial", Err: errors.New("refused")}),
+		"error of a proxy":      fail(&net.OpError{Op: "proxyconnect", Err: errors.New("refused")}),
+	}
+	for user, opt := range uses {
+		for name, transport := range transports {
+			t.Run(user+", "+name, func(t *testing.T) {
+				key := testKey
+				if user == "key source" {
+					key = ""
+				}
+				client, err := msgpush.NewClient("http://push.example.com", key, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}), opt)
+				require.NoError(t, err)
+				_, err = msgpush.Call[any](t.Context(), client, post)
+				assertAttempts(t, 3, err)
+			})
+		}
+	}
+}
+
+// net/http dials again if it has written nothing to a stale connection.
+func TestRequestThatIsNotIdempotentIsRetriedIfTheDialAfterAStaleConnectionFails(t *testing.T) {
+	var requests, dials atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		serveJSON(success)(w, r)
+	}))
+	defer server.Close()
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		switch n := dials.Add(1); n {
+		case 2:
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		default:
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			if n == 1 && err == nil {
+				return &staleConn{Conn: conn, requests: &requests}, nil
+			}
+			return conn, err
+		}
+	}}
+	defer transport.CloseIdleConnections()
+	client := newClientAt(t, server.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	for range 2 {
+		_, err := msgpush.Call[any](t.Context(), client, post)
+		require.NoError(t, err)
+	}
+	assert.EqualValues(t, 2, requests.Load())
+	assert.EqualValues(t, 3, dials.Load())
 }

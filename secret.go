@@ -2,15 +2,14 @@ package msgpush
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
 const redacted = "[redacted]"
@@ -45,68 +44,77 @@ func (s Secret) EncodeValues(key string, v *url.Values) error {
 	return nil
 }
 
-const (
-	minRedactedKey  = 6        // bytes of a key; a shorter one would match parts of words
-	maxRedactedText = 64 << 10 // bytes of foreign text that are redacted and kept
-	maxExcerpt      = 160      // characters of the service's text in an error
-	maxCause        = 400      // characters of another package's error in an error
-)
+// A shorter key would match parts of words. Of a longer text, the rest is dropped.
+const minRedactedKey, maxRedactedText = 6, 64 << 10 // bytes
 
-// A redactor redacts access keys in foreign text, which this package did not write.
+// A redactor redacts access keys in foreign text, which this package did not write. It
+// must see the text before any other change, which could alter a key.
 type redactor struct {
-	maxLen   int // of an escaped key
-	replacer *strings.Replacer
+	keys   []string
+	minLen int      // of a key
+	forms  []string // of keys, the longest first: a form may contain another
 }
 
-func newRedactor(keys ...Secret) *redactor {
-	var r redactor
-	var oldnew []string
-	// A Replacer prefers earlier pairs, and a key may begin with another key.
-	slices.SortFunc(keys, func(a, b Secret) int { return len(b) - len(a) })
-	for _, key := range keys {
-		raw := string(key)
-		if len(raw) < minRedactedKey {
-			continue
-		}
-		r.maxLen = max(r.maxLen, 6*len(raw))
-		quoted := strconv.Quote(raw)
-		quoted = quoted[1 : len(quoted)-1]
-		inJSON, _ := json.Marshal(raw) // cannot fail for a string
-		for _, form := range []string{
-			raw, quoted, string(inJSON[1 : len(inJSON)-1]), strings.ReplaceAll(quoted, "/", `\/`), url.QueryEscape(raw), url.PathEscape(raw),
-		} {
-			oldnew = append(oldnew, form, redacted)
-		}
+// add adds a key and reports whether it is new.
+func (r *redactor) add(key string) bool {
+	if len(key) < minRedactedKey || slices.Contains(r.keys, key) {
+		return false
 	}
-	r.replacer = strings.NewReplacer(oldnew...)
-	return &r
+	r.keys, r.forms, r.minLen = append(r.keys, key), nil, min(cmp.Or(r.minLen, len(key)), len(key))
+	return true
+}
+
+// replace returns text with the keys redacted. It takes linear time, even if a long key
+// and the text consist of repetitions: strings.LastIndex always uses Rabin-Karp.
+func (r *redactor) replace(text string) string {
+	if len(text) < r.minLen {
+		return text // no form is shorter than its key
+	}
+	if r.forms == nil {
+		for _, key := range r.keys {
+			r.forms = append(r.forms, keyForms(key)...)
+		}
+		slices.SortFunc(r.forms, func(a, b string) int { return len(b) - len(a) })
+	}
+	for _, form := range r.forms {
+		var parts []string // from the end
+		for i := strings.LastIndex(text, form); i >= 0; i = strings.LastIndex(text, form) {
+			parts, text = append(parts, text[i+len(form):]), text[:i]
+		}
+		parts = append(parts, text)
+		slices.Reverse(parts)
+		text = strings.Join(parts, redacted)
+	}
+	return text
+}
+
+// keyForms returns the forms of a key that are redacted.
+func keyForms(key string) []string {
+	quoted := strconv.Quote(key)
+	quoted = quoted[1 : len(quoted)-1]
+	inJSON, _ := json.Marshal(key) // cannot fail for a string
+	return []string{
+		key, string([]rune(key)), // encoding/json replaces bytes that are not UTF-8
+		quoted, strings.ReplaceAll(quoted, "/", `\/`), string(inJSON[1 : len(inJSON)-1]), url.QueryEscape(key), url.PathEscape(key),
+	}
 }
 
 // text redacts the first 64 KiB of foreign text. If it cuts the text, it also drops the
-// last bytes, which may be part of a key (an escaped byte takes up to 6 bytes).
+// last bytes, which may be part of a key.
 func (r *redactor) text(foreign string) string {
-	if len(foreign) <= maxRedactedText {
-		return r.replacer.Replace(foreign)
+	clean := r.replace(foreign[:min(len(foreign), maxRedactedText)])
+	if len(foreign) > maxRedactedText && len(r.forms) > 0 {
+		clean = clean[:max(0, len(clean)-len(r.forms[0]))]
 	}
-	clean := r.replacer.Replace(foreign[:maxRedactedText])
-	return clean[:max(0, len(clean)-r.maxLen)]
+	return clean
 }
 
-// excerpt returns a short excerpt of foreign text. The key is redacted first, since
-// a part of it would not be recognised. The excerpt stops before "password", in case
-// the text contains a mail channel.
-func (r *redactor) excerpt(foreign string, length int) string {
-	return passwordAndRest.ReplaceAllString(shorten(r.text(foreign), length), "")
-}
-
-var passwordAndRest = regexp.MustCompile(`(?i)["'\\ ]*password.*`)
-
-// json returns a copy of raw with the key redacted. The copy is still JSON. A string is
-// decoded before it is redacted, since APIError.Error shows it decoded.
+// json returns a copy of raw with the keys redacted. The copy is still JSON. A string
+// is decoded before it is redacted, since APIError.Error shows it decoded.
 func (r *redactor) json(raw json.RawMessage) json.RawMessage {
 	text := string(raw)
-	isString := json.Unmarshal(raw, &text) == nil
-	clean := r.replacer.Replace(text)
+	isString := strings.HasPrefix(text, `"`) && json.Unmarshal(raw, &text) == nil
+	clean := r.replace(text)
 	if clean == text {
 		return bytes.Clone(raw)
 	}
@@ -117,7 +125,7 @@ func (r *redactor) json(raw json.RawMessage) json.RawMessage {
 	return quoted
 }
 
-// header returns a copy of h with the key redacted.
+// header returns a copy of h with the keys redacted.
 func (r *redactor) header(h http.Header) http.Header {
 	clean := h.Clone()
 	for _, values := range clean {
@@ -126,18 +134,4 @@ func (r *redactor) header(h http.Header) http.Header {
 		}
 	}
 	return clean
-}
-
-func excerpt(text string) string { return shorten(text, maxExcerpt) }
-
-// shorten returns the beginning of text on one line, in printable characters.
-func shorten(text string, length int) string {
-	words := strings.FieldsFunc(text, func(r rune) bool {
-		return r == ' ' || !unicode.IsPrint(r) || r == unicode.ReplacementChar
-	})
-	line := []rune(strings.Join(words, " "))
-	if len(line) > length {
-		line = append(line[:length], '…')
-	}
-	return string(line)
 }

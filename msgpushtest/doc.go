@@ -1,8 +1,8 @@
 // Package msgpushtest provides a fake server of the message push service for tests.
 // It needs no network, no account and no access key.
 //
-// A [Server] implements the four operations that the API document (see package
-// msgpush) specifies, on the [Records] that a test sets:
+// A [Server] implements the operations that the API document (see package msgpush)
+// specifies, on the [Records] that a test sets:
 //
 //	func TestRules(t *testing.T) {
 //		srv := msgpushtest.New(t) // closed when the test ends

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	operations "example.com/msgpush/internal/calls"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -115,23 +118,17 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 }
 
 // calls holds a call of each operation.
-var calls = map[string]func(*msgpush.Client) error{
-	msgpushtest.MailDetail: func(c *msgpush.Client) error {
-		_, err := c.MailDetail(ctx, msgpushtest.SampleMailID)
-		return err
-	},
-	msgpushtest.MPList: func(c *msgpush.Client) error {
-		_, err := c.MPList(ctx, msgpush.PageRequest{})
-		return err
-	},
-	msgpushtest.ForwardRuleList: func(c *msgpush.Client) error {
-		_, err := c.ForwardRuleList(ctx, msgpush.PageRequest{})
-		return err
-	},
-	msgpushtest.ForwardLogList: func(c *msgpush.Client) error {
-		_, err := c.ForwardLogList(ctx, msgpush.ForwardLogRequest{})
-		return err
-	},
+var calls = callsByOperation()
+
+func callsByOperation() map[string]func(*msgpush.Client) error {
+	byOperation := map[string]func(*msgpush.Client) error{}
+	for _, call := range operations.All {
+		byOperation[call.Operation] = func(c *msgpush.Client) error {
+			_, err := call.Do(ctx, c)
+			return err
+		}
+	}
+	return byOperation
 }
 
 // status returns the HTTP status of an error, or 200 if err is nil.
@@ -192,15 +189,16 @@ func TestClientRetriesFaults(t *testing.T) {
 }
 
 func TestForPanicsIfNameIsNotAnOperation(t *testing.T) {
-	for _, name := range []string{"forwardLogList", "", "message rule detail", "Trigger record list"} {
-		assert.PanicsWithValue(t, fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation: use a constant such as msgpushtest.MailDetail; the operations are "+
-			`["mail channel detail" "message rule list" "official-account channel list" "trigger record list"]`, name), func() { msgpushtest.Status(503).For(msgpushtest.MPList, name) })
+	for _, name := range []string{"forwardLogList", "", "message rule detail!", "Trigger record list"} {
+		message := fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation: use a constant such as msgpushtest.MailDetail; the operations are %q",
+			name, slices.Sorted(maps.Keys(calls)))
+		assert.PanicsWithValue(t, message, func() { msgpushtest.Status(503).For(msgpushtest.MPList, name) })
 	}
 }
 
 func TestInjectPanicsIfFaultCanNeverBeUsed(t *testing.T) {
 	fault := msgpushtest.Status(500)
-	all := []string{msgpushtest.MailDetail, msgpushtest.MPList, msgpushtest.ForwardRuleList, msgpushtest.ForwardLogList}
+	all := slices.Collect(maps.Keys(calls))
 	tests := []struct {
 		name   string
 		faults []msgpushtest.Fault

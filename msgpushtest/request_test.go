@@ -2,13 +2,9 @@ package msgpushtest_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
-	"os"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -166,100 +162,4 @@ func TestServerIsSafeForConcurrentClients(t *testing.T) {
 	}
 	wg.Wait()
 	assert.GreaterOrEqual(t, len(server.Requests()), 32*5*4)
-}
-
-// A schema holds a schema of openapi.json.
-type schema struct {
-	Ref        string `json:"$ref"`
-	Type       string
-	AllOf      []schema
-	Properties map[string]schema
-	Items      *schema
-}
-
-// An openAPI holds the part of openapi.json that describes responses.
-type openAPI struct {
-	Paths map[string]map[string]struct {
-		Responses map[string]struct {
-			Content map[string]struct{ Schema schema }
-		}
-	}
-	Components struct{ Schemas map[string]schema }
-}
-
-// properties returns the properties of a schema. Of two properties in allOf with the
-// same name, the later one is used.
-func (d *openAPI) properties(s schema) map[string]schema {
-	s = d.resolve(s)
-	all := map[string]schema{}
-	maps.Copy(all, s.Properties)
-	for _, part := range s.AllOf {
-		maps.Copy(all, d.properties(part))
-	}
-	return all
-}
-
-func (d *openAPI) resolve(s schema) schema {
-	if s.Ref != "" {
-		return d.Components.Schemas[path.Base(s.Ref)]
-	}
-	return s
-}
-
-// assertValue checks that a JSON value has the type of a schema and, if it is an
-// object, exactly the members of the schema.
-func (d *openAPI) assertValue(t *testing.T, where string, s schema, value any) {
-	t.Helper()
-	s = d.resolve(s)
-	switch v := value.(type) {
-	case float64:
-		assert.Equal(t, "integer", s.Type, where)
-	case string:
-		assert.Equal(t, "string", s.Type, where)
-	case []any:
-		assert.Equal(t, "array", s.Type, where)
-		require.NotNil(t, s.Items, where)
-		require.NotEmpty(t, v, where)
-		for _, element := range v {
-			d.assertValue(t, where+"[]", *s.Items, element)
-		}
-	case map[string]any:
-		fields := d.properties(s)
-		require.NotEmpty(t, fields, where)
-		assert.Len(t, v, len(fields), where)
-		for name, field := range fields {
-			d.assertValue(t, where+"."+name, field, v[name])
-		}
-	default:
-		t.Errorf("%s is %T", where, value)
-	}
-}
-
-func TestResponsesHaveFieldsOfAPIDocument(t *testing.T) {
-	file, err := os.ReadFile("../openapi.json")
-	require.NoError(t, err)
-	var doc openAPI
-	require.NoError(t, json.Unmarshal(file, &doc))
-
-	server := msgpushtest.New(t)
-	server.SetRecords(msgpushtest.SampleRecords())
-	implemented := 0
-	for _, op := range msgpush.Operations() {
-		if calls[op.String()] == nil {
-			continue // not implemented by the fake server
-		}
-		implemented++
-		t.Run(op.String(), func(t *testing.T) {
-			request := msgpush.Request{Method: op.Method, Path: op.Path, Body: struct{}{}}
-			if op.Method == http.MethodGet {
-				request.Body, request.Query = nil, url.Values{"mailId": {msgpushtest.SampleMailID}}
-			}
-			data, err := msgpush.Call[any](ctx, server.Client(), request)
-			require.NoError(t, err)
-			response := doc.Paths[op.Path][strings.ToLower(op.Method)].Responses["200"]
-			envelope := response.Content["application/json"].Schema
-			doc.assertValue(t, "data", doc.properties(envelope)["data"], data)
-		})
-	}
-	assert.Len(t, calls, implemented)
 }

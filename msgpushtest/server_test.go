@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +60,34 @@ func TestServesSampleRecords(t *testing.T) {
 	logs, err := client.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 1000}})
 	require.NoError(t, err)
 	assert.Equal(t, seed.ForwardLogs, logs.List)
+}
+
+func TestEveryOperationIsServed(t *testing.T) {
+	_, client := newServer(t)
+	for _, op := range msgpush.Operations() {
+		if op.Specified() && assert.Contains(t, calls, op.String(), "add a call of the %v to internal/calls/calls.go", op) {
+			assert.NoError(t, calls[op.String()](client), "serve the %v: add it to the constants and to operations in msgpushtest/operation.go", op)
+			assert.NotPanics(t, func() { msgpushtest.Status(500).For(op.String()) })
+		}
+	}
+}
+
+func TestSampleRecordsHaveEveryKindOfRecord(t *testing.T) {
+	for kind, records := range reflect.ValueOf(msgpushtest.SampleRecords()).Fields() {
+		assert.NotZero(t, records.Len(), "add sample records for %s to msgpushtest/records.go", kind.Name)
+	}
+}
+
+func TestRecordsAreCopied(t *testing.T) {
+	server, _ := newServer(t)
+	set := msgpushtest.SampleRecords()
+	server.SetRecords(set)
+	for _, copied := range []msgpushtest.Records{set, server.Records()} {
+		for _, records := range reflect.ValueOf(copied).Fields() {
+			records.Index(0).SetZero()
+		}
+		assert.Equal(t, msgpushtest.SampleRecords(), server.Records())
+	}
 }
 
 func TestSampleRecordsAreConsistent(t *testing.T) {
@@ -226,29 +255,6 @@ func exchange(t *testing.T, method, url string, header http.Header, body string)
 	var envelope msgpush.Envelope[json.RawMessage]
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&envelope))
 	return envelope
-}
-
-func TestSetRecordsCopiesRecords(t *testing.T) {
-	server, client := newServer(t)
-	records := msgpushtest.SampleRecords()
-	server.SetRecords(records)
-	clear(records.MailChannels)
-	clear(records.MPChannels)
-	clear(records.ForwardRules)
-	clear(records.ForwardLogs)
-
-	mail, err := client.MailDetail(ctx, msgpushtest.SampleMailID)
-	require.NoError(t, err)
-	assert.NotZero(t, mail)
-	channels, err := client.MPList(ctx, msgpush.PageRequest{})
-	require.NoError(t, err)
-	assert.NotZero(t, channels.List[0])
-	rules, err := client.ForwardRuleList(ctx, msgpush.PageRequest{})
-	require.NoError(t, err)
-	assert.NotZero(t, rules.List[0])
-	logs, err := client.ForwardLogList(ctx, msgpush.ForwardLogRequest{})
-	require.NoError(t, err)
-	assert.NotZero(t, logs.List[0])
 }
 
 func TestDoesNotImportTesting(t *testing.T) {

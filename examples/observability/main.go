@@ -48,10 +48,7 @@ func observe(tracers trace.TracerProvider, metrics prometheus.Registerer) (*http
 		}
 	}
 
-	connections := http.DefaultTransport.(*http.Transport).Clone()
-	connections.MaxIdleConnsPerHost = 64 // enough for 64 concurrent callers
-
-	var transport http.RoundTripper = connections
+	var transport http.RoundTripper = msgpush.NewTransport() // as good as the default of a client
 	transport = promhttp.InstrumentRoundTripperCounter(requests, transport)
 	transport = promhttp.InstrumentRoundTripperDuration(duration, transport)
 	transport = otelhttp.NewTransport(transport, otelhttp.WithTracerProvider(tracers))

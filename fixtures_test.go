@@ -1,0 +1,777 @@
+package msgpush_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/calls"
+)
+
+// This file makes what two or more test files need: clients, services on loopback,
+// transports in memory, faults of connections, policies, limiters, key sources, log
+// buffers and lists. It also checks errors and secrets.
+
+// testKey is a unique string, so that a search finds it in any text that leaks it.
+const testKey = "ak-7Qx9-never-to-be-seen"
+
+// newClient returns a client of a service below the path prefix /gateway that
+// responds with h. By default, it does not retry.
+func newClient(t testing.TB, h http.HandlerFunc, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	server := httptest.NewServer(http.StripPrefix("/gateway", h))
+	t.Cleanup(server.Close)
+	return newClientAt(t, server.URL+"/gateway", opts...)
+}
+
+// newClientAt returns a client of the service at a URL. By default, it does not
+// retry.
+func newClientAt(t testing.TB, baseURL string, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	client, err := msgpush.NewClient(baseURL, testKey, append([]msgpush.Option{noRetries}, opts...)...)
+	require.NoError(t, err)
+	return client
+}
+
+// newClientWithTransport returns a client with the access key testKey. By default, it
+// does not retry.
+func newClientWithTransport(t testing.TB, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	return newClientWithKey(t, testKey, transport, opts...)
+}
+
+// newClientWithSource returns a client with a key source. By default, it does not retry.
+func newClientWithSource(t testing.TB, source msgpush.AccessKeySource, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	return newClientWithKey(t, "", transport, append([]msgpush.Option{msgpush.WithAccessKeySource(source)}, opts...)...)
+}
+
+// newClientWithKey returns a client with an access key. By default, it does not retry.
+func newClientWithKey(t testing.TB, key string, transport http.RoundTripper, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	opts = append([]msgpush.Option{noRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport})}, opts...)
+	client, err := msgpush.NewClient("http://push.example.com", key, opts...)
+	require.NoError(t, err)
+	return client
+}
+
+// The retry policies of tests. Tests of waits and of the quota have their own.
+var (
+	noRetries      = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
+	threeAttempts  = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: time.Millisecond})
+	defaultRetries = msgpush.WithRetry(msgpush.RetryPolicy{})
+)
+
+// Requests of tests for which the request does not matter.
+var (
+	get  = msgpush.Request{Method: "GET", Path: "/x"}
+	post = msgpush.Request{Method: "POST", Path: "/x", Body: map[string]int{"a": 1}} // not idempotent
+)
+
+// A kindOfCall is one way to make a call.
+type kindOfCall struct {
+	name       string
+	idempotent bool
+	do         func(context.Context, *msgpush.Client) (any, error)
+}
+
+// kindsOfCalls returns a call of each operation, a Call with an idempotent request
+// and a Call with a request that is not idempotent.
+func kindsOfCalls() []kindOfCall {
+	var kinds []kindOfCall
+	for _, c := range calls.All {
+		kinds = append(kinds, kindOfCall{c.Operation, true, c.Do})
+	}
+	idempotent := get
+	idempotent.Idempotent = true
+	for _, r := range []msgpush.Request{idempotent, post} {
+		kinds = append(kinds, kindOfCall{r.Method + " " + r.Path, r.Idempotent, func(ctx context.Context, c *msgpush.Client) (any, error) {
+			return msgpush.Call[map[string]any](ctx, c, r)
+		}})
+	}
+	return kinds
+}
+
+// success is the body of a success of every operation.
+const success = `{"code":200,"msg":"ok","data":{"id":1,"list":[]}}`
+
+// successOf returns the body of a success with data.
+func successOf(data string) string { return `{"code":200,"msg":"ok","data":` + data + `}` }
+
+// serve is a service on loopback that sends the same response to every request.
+func serve(status int, contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// serveJSON is a service that responds to every request with HTTP 200 and a body.
+func serveJSON(body string) http.HandlerFunc { return serve(http.StatusOK, "application/json", body) }
+
+// A receivedRequest is a request that a service received.
+type receivedRequest struct {
+	Method, Path, Query string
+	Header              http.Header
+	Body                string
+}
+
+// recordRequests is a service that records requests and responds with a body. The
+// requests may be read when the calls have returned.
+func recordRequests(body string) (http.HandlerFunc, *[]receivedRequest) {
+	var requests []receivedRequest
+	return func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		requests = append(requests, receivedRequest{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Clone(), string(b)})
+		serveJSON(body)(w, r)
+	}, &requests
+}
+
+// failOnRequest is a service that must receive no request.
+func failOnRequest(t testing.TB) http.HandlerFunc {
+	return func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s was sent", r.Method, r.URL)
+	}
+}
+
+// A roundTripFunc is a transport in memory.
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// respond returns a transport that returns the same response for every request.
+// headers has names and values in turn.
+func respond(status int, body string, headers ...string) roundTripFunc {
+	return respondFrom(status, func(*http.Request) io.Reader { return strings.NewReader(body) }, headers...)
+}
+
+// respondFrom is like respond, with the body of a reader.
+func respondFrom(status int, body func(*http.Request) io.Reader, headers ...string) roundTripFunc {
+	return func(r *http.Request) (*http.Response, error) {
+		header := http.Header{}
+		for i := 0; i < len(headers); i += 2 {
+			header.Set(headers[i], headers[i+1])
+		}
+		return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(body(r)), ContentLength: -1, Request: r}, nil
+	}
+}
+
+// cutBody is a body that returns text and then io.ErrUnexpectedEOF.
+func cutBody(text string) func(*http.Request) io.Reader {
+	return failingBody(text, io.ErrUnexpectedEOF)
+}
+
+// failingBody is a body that returns text and then err.
+func failingBody(text string, err error) func(*http.Request) io.Reader {
+	return func(*http.Request) io.Reader {
+		return io.MultiReader(strings.NewReader(text), readerFunc(func([]byte) (int, error) { return 0, err }))
+	}
+}
+
+// endlessBody is a body that never ends.
+func endlessBody(*http.Request) io.Reader {
+	return readerFunc(func(p []byte) (int, error) { return len(p), nil })
+}
+
+// stalledBody is a body that does not arrive before the attempt ends. It returns the
+// cause of the context, as net/http does.
+func stalledBody(r *http.Request) io.Reader {
+	return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, context.Cause(r.Context()) })
+}
+
+// A readerFunc is a function used as an io.Reader.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// status responds with an HTTP status and an envelope whose code is 10 times the
+// status.
+func status(code int, headers ...string) roundTripFunc {
+	return respond(code, fmt.Sprintf(`{"code":%d,"msg":"busy"}`, code*10), headers...)
+}
+
+// succeed responds with a success of every operation.
+var succeed = respond(http.StatusOK, success)
+
+// fail returns err in place of a response.
+func fail(err error) roundTripFunc {
+	return func(*http.Request) (*http.Response, error) { return nil, err }
+}
+
+// noResponse does not respond before the attempt ends. It returns the cause of the
+// context, as net/http does.
+var noResponse = roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, context.Cause(r.Context())
+})
+
+// A script is a transport in memory that uses step n for request n, and the last step
+// for all later requests. It records the time of each request.
+type script struct {
+	start time.Time
+	times []time.Duration // since start
+	steps []roundTripFunc
+}
+
+func newScript(steps ...roundTripFunc) *script { return &script{start: time.Now(), steps: steps} }
+
+func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
+	step := s.steps[min(len(s.times), len(s.steps)-1)]
+	s.times = append(s.times, time.Since(s.start))
+	return step(r)
+}
+
+// acceptOnly accepts one key and calls reject for other keys.
+func acceptOnly(key string, reject roundTripFunc) roundTripFunc {
+	return func(r *http.Request) (*http.Response, error) {
+		if r.Header.Get("access-key") != key {
+			return reject(r)
+		}
+		return succeed(r)
+	}
+}
+
+// fixedSource is a key source that always returns testKey.
+var fixedSource = msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return testKey, nil })
+
+// growingSource is a key source that returns a new key after each rejection.
+var growingSource = msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) { return rejected + testKey, nil })
+
+// A limiterFunc is a function used as a rate limiter.
+type limiterFunc func(context.Context) error
+
+func (f limiterFunc) Wait(ctx context.Context) error { return f(ctx) }
+
+// limiterAfter returns a rate limiter that lets n attempts pass and then calls wait.
+func limiterAfter(n int, wait func(context.Context) error) msgpush.Option {
+	return msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error {
+		if n--; n >= 0 {
+			return nil
+		}
+		return wait(ctx)
+	}))
+}
+
+// untilEnd waits until a context ends.
+func untilEnd(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// pacedLimiter returns a rate limiter that queues requests and lets one request pass
+// in each interval, as rate.Limiter does.
+func pacedLimiter(interval time.Duration) limiterFunc {
+	var mu sync.Mutex
+	next := time.Now()
+	return func(ctx context.Context) error {
+		mu.Lock()
+		if now := time.Now(); next.Before(now) {
+			next = now
+		}
+		wait := time.Until(next)
+		next = next.Add(interval)
+		mu.Unlock()
+		select {
+		case <-time.After(wait):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// useOneThread makes the goroutines of the test run one at a time. With the race
+// detector, the runtime of Go 1.26 may crash if two goroutines of a bubble receive from
+// expired timers at the same time, as calls do that retry without a wait.
+func useOneThread(t *testing.T) {
+	threads := runtime.GOMAXPROCS(1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(threads) })
+}
+
+// A tcpService is a service that writes bytes to a connection in place of an HTTP
+// response.
+type tcpService struct {
+	url      string
+	requests atomic.Int32
+	open     atomic.Int32 // connections
+	conns    sync.WaitGroup
+}
+
+// newTCPService starts a service that reads one request from each connection, calls
+// serve and closes the connection.
+func newTCPService(t testing.TB, serve func(net.Conn)) *tcpService {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &tcpService{url: "http://" + listener.Addr().String()}
+	t.Cleanup(func() {
+		listener.Close()
+		s.conns.Wait()
+	})
+	s.conns.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			s.open.Add(1)
+			s.conns.Go(func() {
+				defer s.open.Add(-1)
+				defer conn.Close()
+				r, err := http.ReadRequest(bufio.NewReader(conn))
+				if err != nil {
+					return
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				s.requests.Add(1)
+				serve(conn)
+			})
+		}
+	})
+	return s
+}
+
+// write sends text.
+func write(text string) func(net.Conn) {
+	return func(c net.Conn) { _, _ = io.WriteString(c, text) }
+}
+
+// reset sends text and resets the connection.
+func reset(text string) func(net.Conn) {
+	return func(c net.Conn) {
+		write(text)(c)
+		_ = c.(*net.TCPConn).SetLinger(0)
+	}
+}
+
+// stall sends text and then nothing until the client closes the connection.
+func stall(text string) func(net.Conn) {
+	return func(c net.Conn) {
+		write(text)(c)
+		_, _ = io.Copy(io.Discard, c)
+	}
+}
+
+// flood sends text and then repeats more until the client closes the connection.
+func flood(text, more string) func(net.Conn) {
+	return func(c net.Conn) {
+		_, err := io.WriteString(c, text)
+		for err == nil {
+			_, err = io.WriteString(c, more)
+		}
+	}
+}
+
+const (
+	okHeader   = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+	ok10Header = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" // the body ends with the connection
+)
+
+// newTLSService starts a service and returns it with a transport that trusts its
+// certificate.
+func newTLSService(t *testing.T, http2 bool, h http.HandlerFunc, configure ...func(*http.Server)) (*httptest.Server, *http.Transport) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(h)
+	for _, f := range configure {
+		f(server.Config)
+	}
+	server.EnableHTTP2 = http2
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{MaxVersion: tls.VersionTLS12} //nolint:gosec // a client may require a newer version
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	transport := server.Client().Transport.(*http.Transport).Clone()
+	t.Cleanup(transport.CloseIdleConnections)
+	return server, transport
+}
+
+// errorTypes returns the errors that errors.As finds in err, one for each error type of
+// the package.
+func errorTypes(err error) []error {
+	var found []error
+	if e, ok := errors.AsType[*msgpush.APIError](err); ok {
+		found = append(found, e)
+	}
+	if e, ok := errors.AsType[*msgpush.DecodeError](err); ok {
+		found = append(found, e)
+	}
+	if e, ok := errors.AsType[*msgpush.RequestError](err); ok {
+		found = append(found, e)
+	}
+	if e, ok := errors.AsType[*msgpush.UnimplementedError](err); ok {
+		found = append(found, e)
+	}
+	return found
+}
+
+// inspectError checks that exactly one error type matches the error of a call, and
+// that the text fits in one line, repeats nothing and shows no access key. It returns
+// the number of attempts and the error.
+func inspectError(t *testing.T, err error) (attempts int, match error) {
+	t.Helper()
+	require.Error(t, err)
+	types := errorTypes(err)
+	require.Len(t, types, 1, "the error types that match %T: %v", err, err)
+	switch e := types[0].(type) { //nolint:errorlint // errorTypes has unwrapped it
+	case *msgpush.APIError:
+		attempts = e.Attempts
+	case *msgpush.DecodeError:
+		attempts = e.Attempts
+	case *msgpush.RequestError:
+		attempts = e.Attempts
+	}
+	text := err.Error()
+	assertOneLine(t, text)
+	assert.Equal(t, 1, strings.Count(text, "msgpush:"), text)
+	var want []string
+	if attempts == 1 {
+		want = []string{"1 attempt"}
+	} else if attempts > 1 {
+		want = []string{fmt.Sprint(attempts, " attempts")}
+	}
+	assert.Equal(t, want, attemptCount.FindAllString(text, -1), text)
+	assert.Equal(t, len(want), strings.Count(strings.Replace(text, "previous attempt failed", "", 1), "attempt"), text)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		shown := fmt.Sprintf(verb, err)
+		assert.NotContains(t, shown, testKey, verb)
+		assert.NotContains(t, shown, fmt.Sprintf("%x", testKey), verb)
+	}
+	assertNoNilInChain(t, err)
+	return attempts, types[0]
+}
+
+var attemptCount = regexp.MustCompile(`\b\d+ attempts?\b`)
+
+// assertOneLine checks that a text is short, and printable on one line of a log.
+func assertOneLine(t *testing.T, text string) {
+	t.Helper()
+	assert.True(t, utf8.ValidString(text), "%q", text)
+	assert.Equal(t, -1, strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", text)
+	assert.Less(t, utf8.RuneCountInString(text), 600, text)
+}
+
+// assertNoNilInChain checks that no Unwrap method in the tree of err returns a slice
+// that contains nil.
+func assertNoNilInChain(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		t.Error("nil in the chain of an error")
+	}
+	switch e := err.(type) { //nolint:errorlint // visits each error of the tree
+	case interface{ Unwrap() []error }:
+		for _, wrapped := range e.Unwrap() {
+			assertNoNilInChain(t, wrapped)
+		}
+	case interface{ Unwrap() error }:
+		if wrapped := e.Unwrap(); wrapped != nil {
+			assertNoNilInChain(t, wrapped)
+		}
+	}
+}
+
+// onlyError checks the error of a call as inspectError does, and that it is an E. It
+// returns the E.
+func onlyError[E error](t *testing.T, err error) E {
+	t.Helper()
+	_, match := inspectError(t, err)
+	require.IsType(t, *new(E), match, "%v", err)
+	return match.(E) //nolint:errorlint // inspectError has unwrapped it
+}
+
+// assertAttempts checks the error of a call as inspectError does, and its number of
+// attempts.
+func assertAttempts(t *testing.T, want int, err error) {
+	t.Helper()
+	attempts, _ := inspectError(t, err)
+	assert.Equal(t, want, attempts, "attempts: %v", err)
+}
+
+// A wantFailure describes the error that every kind of call must return.
+type wantFailure struct {
+	kind      string // name of the error type
+	transient bool   // the call is retried if it is idempotent
+	notSent   bool   // the call is retried even if it is not idempotent
+	is        error  // wrapped; nil: not checked
+	text      string // part of the error text
+}
+
+// attempts returns the expected number of attempts of a call with threeAttempts.
+func (w wantFailure) attempts(k kindOfCall) int {
+	if w.notSent || w.transient && k.idempotent {
+		return 3
+	}
+	return 1
+}
+
+// assertFailure checks the error of a call as inspectError does, and that it is the
+// expected one.
+func assertFailure(t *testing.T, err error, want wantFailure, attempts int) {
+	t.Helper()
+	got, match := inspectError(t, err)
+	assert.Equal(t, "*msgpush."+want.kind, fmt.Sprintf("%T", match), "%v", err)
+	assert.Equal(t, attempts, got, "attempts: %v", err)
+	if want.is != nil {
+		assert.ErrorIs(t, err, want.is)
+	}
+	assert.ErrorContains(t, err, want.text)
+}
+
+// assertEveryCallFails makes every kind of call with a client that has the policy
+// threeAttempts. It returns the number of attempts.
+func assertEveryCallFails(t *testing.T, client *msgpush.Client, want wantFailure) (attempts int) {
+	t.Helper()
+	for _, kind := range kindsOfCalls() {
+		_, err := kind.do(t.Context(), client)
+		assert.ErrorContains(t, err, "msgpush: "+kind.name+": ")
+		assertFailure(t, err, want, want.attempts(kind))
+		attempts += want.attempts(kind)
+	}
+	return attempts
+}
+
+// formatted returns the output of many verbs of fmt for v, for v in a struct, a
+// slice and a map, and for a pointer to each.
+func formatted(v any) string {
+	var b strings.Builder
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%o", "%10.3v", "% x"} {
+		for _, nested := range []any{v, struct{ Field any }{v}, []any{v}, map[string]any{"key": v}} {
+			fmt.Fprintf(&b, verb+"\n", nested)
+			fmt.Fprintf(&b, verb+"\n", &nested)
+		}
+	}
+	fmt.Fprintln(&b, v)
+	return b.String()
+}
+
+// logged returns the output of log/slog for v.
+func logged(v any) string {
+	var b strings.Builder
+	for _, handler := range []slog.Handler{slog.NewTextHandler(&b, nil), slog.NewJSONHandler(&b, nil)} {
+		slog.New(handler).Info("message", "value", v, slog.Group("group", "value", v))
+	}
+	return b.String()
+}
+
+// assertHidden checks that fmt, log/slog and encoding/json do not show the secret that
+// the values contain.
+func assertHidden(t *testing.T, secret string, values ...any) {
+	t.Helper()
+	for _, v := range values {
+		b, _ := json.Marshal(v) // a function has no JSON
+		assertNotIn(t, secret, formatted(v)+logged(v)+string(b))
+	}
+}
+
+// assertNotIn checks that the text does not contain the secret, not even in
+// hexadecimal. It reports the first line that contains it.
+func assertNotIn(t *testing.T, secret, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		for _, form := range []string{"%s", "%x", "%X", "% x"} {
+			if !assert.NotContains(t, line, fmt.Sprintf(form, secret)) {
+				return
+			}
+		}
+	}
+}
+
+// A logBuffer collects log records as JSON.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// logTo returns an option with a logger that writes to l.
+func logTo(l *logBuffer, level slog.Level) msgpush.Option {
+	return msgpush.WithLogger(slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: level})))
+}
+
+// bytesAllocated returns the number of bytes that f allocates.
+func bytesAllocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// readFile returns a file of testdata.
+func readFile(t testing.TB, elem ...string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(append([]string{"testdata"}, elem...)...))
+	require.NoError(t, err)
+	return strings.TrimSpace(string(b))
+}
+
+// assertEncodesTo checks that data is encoded to the response body that it was decoded
+// from.
+func assertEncodesTo(t *testing.T, body string, data any) {
+	t.Helper()
+	b, err := json.Marshal(msgpush.Envelope[any]{Code: 200, Msg: "请求成功", Data: data})
+	require.NoError(t, err)
+	assert.JSONEq(t, body, string(b))
+}
+
+// The tests of lists use records that consist only of an id.
+type (
+	page   = msgpush.Page[int64]
+	lister = msgpush.Lister[int64]
+	fetch  = func(context.Context, msgpush.PageRequest) (*page, error)
+)
+
+// identity is the ID function of these records.
+func identity(id int64) int64 { return id }
+
+// numbers returns the ids from 1 to n.
+func numbers(n int) []int64 {
+	ids := make([]int64, n)
+	for i := range ids {
+		ids[i] = int64(i + 1)
+	}
+	return ids
+}
+
+// pageOf returns the response of a correct service.
+func pageOf(ids []int64, r msgpush.PageRequest) *page {
+	p := &page{PageNum: r.Current, PageSize: r.PageSize, Total: int64(len(ids)), Pages: (len(ids) + r.PageSize - 1) / r.PageSize}
+	if r.Current <= p.Pages {
+		from := (r.Current - 1) * r.PageSize
+		p.List = slices.Clone(ids[from:min(from+r.PageSize, len(ids))])
+	}
+	return p
+}
+
+// static returns a Fetch of a list that does not change.
+func static(ids []int64) fetch {
+	return func(ctx context.Context, r msgpush.PageRequest) (*page, error) { return pageOf(ids, r), ctx.Err() }
+}
+
+// delayed returns a Fetch that waits before it calls f.
+func delayed(f fetch, delay time.Duration) fetch {
+	return func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+		select {
+		case <-time.After(delay):
+			return f(ctx, r)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// A requestLog records the requested pages.
+type requestLog struct {
+	mu    sync.Mutex
+	pages []int
+}
+
+func (l *requestLog) record(f fetch) fetch {
+	return func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+		l.mu.Lock()
+		l.pages = append(l.pages, r.Current)
+		l.mu.Unlock()
+		return f(ctx, r)
+	}
+}
+
+// collect returns the records up to the end or the first error.
+func collect[T any](records iter.Seq2[T, error]) (got []T, err error) {
+	for record, e := range records {
+		if e != nil {
+			return got, e
+		}
+		got = append(got, record)
+	}
+	return got, nil
+}
+
+// pagesOf returns a request for pages of size records, starting at page 1.
+func pagesOf(size int) msgpush.PageRequest { return msgpush.PageRequest{PageSize: size} }
+
+// assertIterates checks the iterators of an operation, which request pages of two records
+// from page 1, against a service with the records with the ids 7, 8 and 9. params is
+// the end of the body of each request.
+func assertIterates[T any](
+	t *testing.T, path, params string, want []T,
+	all func(*msgpush.Client, ...msgpush.ListOption) iter.Seq2[T, error],
+	pages func(*msgpush.Client, ...msgpush.ListOption) iter.Seq2[*msgpush.Page[T], error],
+) {
+	t.Helper()
+	var requests []string
+	client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		body, _ := io.ReadAll(r.Body)
+		requests = append(requests, r.Method+" "+r.URL.Path+" "+string(body))
+		if strings.Contains(string(body), `"current":1,`) {
+			return respond(200, successOf(`{"pageNum":1,"pageSize":2,"total":3,"pages":2,"list":[{"id":7},{"id":8}]}`))(r)
+		}
+		return respond(200, successOf(`{"pageNum":2,"pageSize":2,"total":3,"pages":2,"list":[{"id":9}]}`))(r)
+	}))
+	wantRequests := []string{
+		`POST ` + path + ` {"current":1,"pageSize":2` + params + `}`,
+		`POST ` + path + ` {"current":2,"pageSize":2` + params + `}`,
+	}
+	records, err := collect(all(client))
+	require.NoError(t, err)
+	assert.Equal(t, want, records)
+	assert.Equal(t, wantRequests, requests)
+
+	requests = nil
+	delivered, err := collect(pages(client))
+	require.NoError(t, err)
+	assert.Equal(t, []*msgpush.Page[T]{
+		{PageNum: 1, PageSize: 2, Total: 3, Pages: 2, List: want[:2]},
+		{PageNum: 2, PageSize: 2, Total: 3, Pages: 2, List: want[2:]},
+	}, delivered)
+	assert.Equal(t, wantRequests, requests)
+
+	_, err = collect(all(client, msgpush.Prefetch(-1)))
+	assert.ErrorContains(t, err, "Prefetch", "the options are used")
+	_, err = collect(pages(client, msgpush.Prefetch(-1)))
+	assert.ErrorContains(t, err, "Prefetch", "the options are used")
+
+	// Without an ID function, two records with one id would be no error.
+	same := newClientWithTransport(t, respond(200, successOf(`{"pageNum":1,"pageSize":2,"total":2,"pages":1,"list":[{"id":7},{"id":7}]}`)))
+	_, err = collect(all(same))
+	assert.ErrorIs(t, err, msgpush.ErrInconsistentList)
+	_, err = collect(pages(same))
+	assert.ErrorIs(t, err, msgpush.ErrInconsistentList)
+}

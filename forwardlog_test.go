@@ -1,0 +1,66 @@
+package msgpush_test
+
+import (
+	"iter"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+func TestForwardLogList(t *testing.T) {
+	body := readFile(t, "responses", "forward_log_list.json")
+	handler, requests := recordRequests(body)
+	page, err := newClient(t, handler).ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, int64(5000000000), page.Total)
+	require.Len(t, page.List, 2)
+	assert.Equal(t, msgpush.ForwardLog{
+		ID: 5000000001, RuleID: 12, RuleName: "告警转发", SourceType: 0, SourceTypeName: "渠道消息", RequestIP: "203.0.*.*",
+		MatchResult: 1, MatchResultName: "已转发", ShortCodes: "a1b2****,c3d4****", ErrorMessage: "", CreateTime: "2026-11-01 12:00:01",
+	}, page.List[0])
+	assertEncodesTo(t, body, page)
+	assert.Equal(t, readFile(t, "requests", "forward_log_list.json"), (*requests)[0].Body)
+}
+
+func TestForwardLogListOmitsNilParams(t *testing.T) {
+	tests := []struct {
+		name    string
+		request msgpush.ForwardLogRequest
+		want    string
+	}{
+		{"both", msgpush.ForwardLogRequest{
+			PageRequest: msgpush.PageRequest{Current: 2, PageSize: 5},
+			Params:      msgpush.ForwardLogParams{RuleID: new(int64(9007199254740993)), MatchResult: new(0)},
+		}, readFile(t, "requests", "forward_log_list_filtered.json")},
+		{"rule 0", msgpush.ForwardLogRequest{
+			Params: msgpush.ForwardLogParams{RuleID: new(int64(0))},
+		}, `{"current":1,"pageSize":20,"params":{"ruleId":0}}`},
+		{"match result 0", msgpush.ForwardLogRequest{
+			Params: msgpush.ForwardLogParams{MatchResult: new(0)},
+		}, `{"current":1,"pageSize":20,"params":{"matchResult":0}}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before := tt.request
+			handler, requests := recordRequests(readFile(t, "responses", "empty_page.json"))
+			_, err := newClient(t, handler).ForwardLogList(t.Context(), tt.request)
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, (*requests)[0].Body)
+			assert.Equal(t, before, tt.request)
+		})
+	}
+}
+
+func TestForwardLogAllAndForwardLogPagesIterate(t *testing.T) {
+	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 2}, Params: msgpush.ForwardLogParams{RuleID: new(int64(3))}}
+	assertIterates(t, "/api/open/forwardLog/list", `,"params":{"ruleId":3}`, []msgpush.ForwardLog{{ID: 7}, {ID: 8}, {ID: 9}},
+		func(c *msgpush.Client, opts ...msgpush.ListOption) iter.Seq2[msgpush.ForwardLog, error] {
+			return c.ForwardLogAll(t.Context(), request, opts...)
+		},
+		func(c *msgpush.Client, opts ...msgpush.ListOption) iter.Seq2[*msgpush.Page[msgpush.ForwardLog], error] {
+			return c.ForwardLogPages(t.Context(), request, opts...)
+		})
+}

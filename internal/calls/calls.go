@@ -1,0 +1,69 @@
+// Package calls has a call of every operation that msgpush implements, for the tests of
+// this module and of the modules in its directory.
+package calls
+
+import (
+	"context"
+	"iter"
+
+	"example.com/msgpush"
+)
+
+// A Call calls one operation.
+type Call struct {
+	// Operation is the name of the operation, as msgpush.Operation.String returns it.
+	Operation string
+	// Do calls the operation. Of a list, it returns the first page.
+	Do func(context.Context, *msgpush.Client) (any, error)
+	// List and Pages call the operation of a list. They are nil for other operations.
+	List  func(context.Context, *msgpush.Client, msgpush.PageRequest) (any, error)
+	Pages func(context.Context, *msgpush.Client, msgpush.PageRequest, ...msgpush.ListOption) iter.Seq2[any, error]
+}
+
+// All has one call for each operation.
+var All = []Call{
+	one("mail channel detail", func(c *msgpush.Client, ctx context.Context) (*msgpush.MailChannel, error) {
+		return c.MailDetail(ctx, "101")
+	}),
+	list("official-account channel list", (*msgpush.Client).MPList, (*msgpush.Client).MPPages),
+	list("message rule list", (*msgpush.Client).ForwardRuleList, (*msgpush.Client).ForwardRulePages),
+	list("trigger record list",
+		func(c *msgpush.Client, ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+			return c.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: r})
+		},
+		func(c *msgpush.Client, ctx context.Context, r msgpush.PageRequest, opts ...msgpush.ListOption) iter.Seq2[*msgpush.Page[msgpush.ForwardLog], error] {
+			return c.ForwardLogPages(ctx, msgpush.ForwardLogRequest{PageRequest: r}, opts...)
+		},
+	),
+}
+
+// one returns a Call of an operation with one record.
+func one[T any](operation string, do func(*msgpush.Client, context.Context) (*T, error)) Call {
+	return Call{Operation: operation, Do: func(ctx context.Context, c *msgpush.Client) (any, error) { return do(c, ctx) }}
+}
+
+// list returns a Call of a list.
+func list[T any](
+	operation string,
+	fetch func(*msgpush.Client, context.Context, msgpush.PageRequest) (*msgpush.Page[T], error),
+	pages func(*msgpush.Client, context.Context, msgpush.PageRequest, ...msgpush.ListOption) iter.Seq2[*msgpush.Page[T], error],
+) Call {
+	return Call{
+		Operation: operation,
+		Do: func(ctx context.Context, c *msgpush.Client) (any, error) {
+			return fetch(c, ctx, msgpush.PageRequest{})
+		},
+		List: func(ctx context.Context, c *msgpush.Client, r msgpush.PageRequest) (any, error) {
+			return fetch(c, ctx, r)
+		},
+		Pages: func(ctx context.Context, c *msgpush.Client, r msgpush.PageRequest, opts ...msgpush.ListOption) iter.Seq2[any, error] {
+			return func(yield func(any, error) bool) {
+				for page, err := range pages(c, ctx, r, opts...) {
+					if !yield(page, err) {
+						return
+					}
+				}
+			}
+		},
+	}
+}

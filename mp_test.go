@@ -1,0 +1,83 @@
+package msgpush_test
+
+import (
+	"iter"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+func TestMPList(t *testing.T) {
+	body := readFile(t, "responses", "mp_list.json")
+	handler, requests := recordRequests(body)
+	page, err := newClient(t, handler).MPList(t.Context(), msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, 2, page.PageNum+page.Pages)
+	require.Len(t, page.List, 2)
+	assert.Equal(t, msgpush.MPChannel{
+		ID: 1, NickName: "推送小助手", HeadImg: "https://img.example.com/mmopen/head.png?size=132&format=png",
+		PrincipalName: "示例网络科技有限公司", AuthorizationAppID: "wx0123456789abcdef", FuncInfo: "1,15,4,7,2,3,11,6,",
+		ServiceType: 2, VerifyType: 0, Alias: "push-helper", UpdateTime: "2026-08-12 10:11:12",
+	}, page.List[0])
+	assert.Equal(t, int64(9007199254740993), page.List[1].ID)
+	assertEncodesTo(t, body, page)
+	assert.Equal(t, readFile(t, "requests", "mp_list.json"), (*requests)[0].Body)
+}
+
+func TestMPAllAndMPPagesIterate(t *testing.T) {
+	request := msgpush.PageRequest{PageSize: 2}
+	assertIterates(t, "/api/open/mp/list", "", []msgpush.MPChannel{{ID: 7}, {ID: 8}, {ID: 9}},
+		func(c *msgpush.Client, opts ...msgpush.ListOption) iter.Seq2[msgpush.MPChannel, error] {
+			return c.MPAll(t.Context(), request, opts...)
+		},
+		func(c *msgpush.Client, opts ...msgpush.ListOption) iter.Seq2[*msgpush.Page[msgpush.MPChannel], error] {
+			return c.MPPages(t.Context(), request, opts...)
+		})
+}
+
+func TestFuncInfoIDs(t *testing.T) {
+	tests := []struct {
+		info msgpush.FuncInfo
+		want []int
+	}{
+		{"", nil},
+		{"1,", []int{1}},
+		{"1,15,4,7,", []int{1, 15, 4, 7}},
+		{"1,2", []int{1, 2}},
+		{"-3,0,", []int{-3, 0}},
+	}
+	for _, tt := range tests {
+		ids, err := tt.info.IDs()
+		require.NoError(t, err, tt.info)
+		assert.Equal(t, tt.want, ids, tt.info)
+	}
+	for _, info := range []msgpush.FuncInfo{",", ",,", "1,,2,", "1,2,,", ",1,", "1,x,", "1, 2,", "1.5,", "99999999999999999999,", "1,\n", "１,"} {
+		ids, err := info.IDs()
+		assert.ErrorContains(t, err, "not an integer", info)
+		assert.Nil(t, ids)
+		assertOneLine(t, err.Error())
+	}
+}
+
+func FuzzFuncInfoIDs(f *testing.F) {
+	for _, seed := range []string{"", "1,", "1,15,4,7,", "1,2", ",", "x,", "-1,+2,007,", "99999999999999999999,"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		ids, err := msgpush.FuncInfo(s).IDs()
+		if err != nil {
+			assert.Nil(t, ids)
+			assertOneLine(t, err.Error())
+			return
+		}
+		commas := strings.Count(strings.TrimSuffix(s, ","), ",")
+		if s != "" {
+			commas++
+		}
+		assert.Len(t, ids, commas)
+	})
+}

@@ -1,0 +1,108 @@
+package msgpush_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+func TestNewClientRejectsInvalidOption(t *testing.T) {
+	retryingClient := retryablehttp.NewClient().StandardClient()
+	tests := []struct {
+		name   string
+		option msgpush.Option
+		want   []string
+	}{
+		{"nil option", nil, []string{"option 2 of 2 is nil"}},
+		{"nil HTTP client", msgpush.WithHTTPClient(nil), []string{"WithHTTPClient: the client is nil"}},
+		{
+			"HTTP client of go-retryablehttp", msgpush.WithHTTPClient(retryingClient),
+			[]string{"WithHTTPClient", "retries and follows redirects", "use a plain transport", "WithRetry"},
+		},
+		{"empty user agent", msgpush.WithUserAgent(""), []string{"WithUserAgent", "is empty"}},
+		{"line break in the user agent", msgpush.WithUserAgent("a\nb"), []string{"WithUserAgent", "control character"}},
+		{"nil decoder", msgpush.WithUnmarshal(nil), []string{"WithUnmarshal: the function is nil"}},
+		{"timeout of 0", msgpush.WithTimeout(0), []string{"WithTimeout: 0s is not positive"}},
+		{"negative timeout", msgpush.WithTimeout(-1), []string{"WithTimeout: -1ns is not positive"}},
+		{"negative size limit", msgpush.WithMaxResponseBytes(-1), []string{"WithMaxResponseBytes: -1 is not positive"}},
+		{"size limit of 0", msgpush.WithMaxResponseBytes(0), []string{"WithMaxResponseBytes: 0 is not positive"}},
+		{"nil limiter", msgpush.WithRateLimiter(nil), []string{"WithRateLimiter: the limiter is nil"}},
+		{"nil logger", msgpush.WithLogger(nil), []string{"WithLogger: the logger is nil"}},
+		{"nil access key source", msgpush.WithAccessKeySource(nil), []string{"WithAccessKeySource: the source is nil"}},
+		{"success as the code of a rejected key", msgpush.WithRejectedKeyCodes(401, 200), []string{"WithRejectedKeyCodes: 200 denotes success"}},
+		{"negative number of attempts", msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: -1}), []string{"WithRetry", "negative"}},
+		{"negative MinWait", msgpush.WithRetry(msgpush.RetryPolicy{MinWait: -1}), []string{"WithRetry", "negative"}},
+		{"negative MaxWait", msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: -1}), []string{"WithRetry", "negative"}},
+		{
+			"MinWait greater than MaxWait", msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 2, MaxWait: 1}),
+			[]string{"WithRetry: MinWait, 2ns, is greater than MaxWait, 1ns"},
+		},
+		{
+			"access key source and an access key",
+			msgpush.WithAccessKeySource(fixedSource),
+			[]string{"WithAccessKeySource", "leave the access key empty"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client, err := msgpush.NewClient("https://push.example.com", testKey, msgpush.WithTimeout(time.Second), tt.option)
+			assert.Nil(t, client)
+			require.ErrorContains(t, err, "msgpush: ")
+			for _, want := range tt.want {
+				assert.ErrorContains(t, err, want)
+			}
+			assertHidden(t, testKey, err)
+		})
+	}
+}
+
+func TestLaterOptionOverridesEarlierOption(t *testing.T) {
+	handler, requests := recordRequests(success)
+	client := newClient(t, handler, msgpush.WithUserAgent("billing/1.0"), msgpush.WithUserAgent("billing/2.1"))
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"billing/2.1"}, (*requests)[0].Header.Values("User-Agent"))
+}
+
+func TestWithHTTPClientUsesCopy(t *testing.T) {
+	h := &http.Client{Transport: succeed, Timeout: time.Minute}
+	client := newClientAt(t, "http://push.example.com", msgpush.WithTimeout(time.Hour), msgpush.WithHTTPClient(h))
+	assert.Equal(t, time.Minute, h.Timeout, "the client is not changed")
+	h.Transport, h.Timeout = fail(io.EOF), 1
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	assert.NoError(t, err, "a later change has no effect")
+}
+
+func TestWithHTTPClientUsesCookieJar(t *testing.T) {
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	var cookies []string
+	client := newClientAt(t, "http://push.example.com", msgpush.WithHTTPClient(&http.Client{
+		Jar: jar,
+		Transport: roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			cookies = append(cookies, r.Header.Get("Cookie"))
+			return respond(200, success, "Set-Cookie", "session=1")(r)
+		}),
+	}))
+	for range 2 {
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, []string{"", "session=1"}, cookies)
+}
+
+func TestWithRejectedKeyCodesCopiesCodes(t *testing.T) {
+	codes := []int{4010}
+	client := newClientWithTransport(t, respond(200, `{"code":4010}`), msgpush.WithRejectedKeyCodes(codes...))
+	codes[0] = 1
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	assert.True(t, onlyError[*msgpush.APIError](t, err).KeyRejected)
+}
