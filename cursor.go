@@ -31,7 +31,8 @@ import "fmt"
 //
 // # Rules
 //
-// Start. If the first response is page n, covered is (n-1)·S.
+// Start. If the first response is page n, covered is (n-1)·S. If it reports that the
+// list ends before page n, its records are those of another page and are not delivered.
 //
 // Drift. Let d be the change of the total. If records were only inserted, a stable
 // record that is now at offset x was at an offset in [x-d, x]. If records were only
@@ -63,7 +64,9 @@ import "fmt"
 // is assumed that every page except the last has S records, so S is the length of
 // the longest page. If the first response is a short last page, S cannot be
 // inferred. The smaller of the requested and the reported page size then serves
-// only to check the reported pages against the total.
+// only to check the reported pages against the total. If the service reports no number
+// of pages, and a page size that is too large or none, a first response for a page after
+// page 1 may look like a short last page by mistake.
 //
 // Without ids, iteration does not step back: the next page is always the
 // following one.
@@ -106,6 +109,7 @@ type cursor struct {
 type pageInfo struct {
 	pageNum, pageSize, pages, total int64 // reported
 	number, records, newRecords     int64 // number is the requested page
+	missing                         bool  // the page does not exist
 }
 
 // Larger numbers are clamped to these limits, so that no sum overflows.
@@ -115,19 +119,30 @@ const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 // in a changing list, in addition to two for each page delivered.
 const maxRepeatPages = 100
 
-// advance takes the response for a page and returns the next and the last page to
-// request. Iteration ends if next > last. If next is the page itself, the response
-// is not used and the page is requested once more.
-func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
+// inspect clamps the reported numbers and determines whether the page exists. The first
+// response does not tell the page size of the service; if it reports one, the page
+// after the total does not exist.
+func (cur *cursor) inspect(p pageInfo) pageInfo {
 	p.total, p.pages = min(max(p.total, 0), maxTotal), max(p.pages, 0)
 	if p.records == 0 && p.total == 0 && p.pages == 1 {
 		p.pages = 0 // an empty list may have one page
 	}
+	end := p.pages
+	if end == 0 && p.pageSize > 0 {
+		end = pagesFor(p.total, min(cur.requested, p.pageSize))
+	}
+	p.missing = p.records == 0 || 0 < p.pageNum && p.pageNum < p.number || cur.size == 0 && 0 < end && end < p.number
+	return p
+}
+
+// advance takes the response for a page and returns the next and the last page to
+// request. Iteration ends if next > last. If next is the page itself, the response
+// is not used and the page is requested once more.
+func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 	n := min(p.number, maxPages)
 	size := cur.pageSize(n, p)
 	end := max(p.pages, pagesFor(p.total, size))
-	cur.retry = !cur.retry && p.records == 0 && end >= p.number
-	if cur.retry {
+	if cur.retry = !cur.retry && p.records == 0 && end >= p.number; cur.retry {
 		return p.number, p.number, nil
 	}
 	if cur.size == 0 {
@@ -144,18 +159,12 @@ func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 	if cur.stepBack {
 		next = cur.covered/size + 1
 	}
-	if end > last && (p.missing() || next > last) {
+	if end > last && (p.missing || next > last) {
 		err = fmt.Errorf("%w: the list ends after page %d, but the response reports pages=%d and total=%d", ErrInconsistentList, last, p.pages, p.total)
 	} else if next <= last {
 		err = cur.checkProgress()
 	}
 	return next, last, err
-}
-
-// missing reports whether the page does not exist: the response is empty or
-// reports a page before it.
-func (p pageInfo) missing() bool {
-	return p.records == 0 || 0 < p.pageNum && p.pageNum < p.number
 }
 
 // pageSize infers the page size of the service from the response for page n.
@@ -164,7 +173,7 @@ func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
 	if p.pageSize > 0 {
 		requested = min(requested, p.pageSize)
 	}
-	isLast := p.missing() || p.pages > 0 && n >= p.pages || p.pages == 0 && p.total == (n-1)*requested+p.records
+	isLast := p.missing || p.pages > 0 && n >= p.pages || p.pages == 0 && p.total == (n-1)*requested+p.records
 	if cur.size == 0 && isLast {
 		return max(requested, p.records)
 	}
@@ -214,7 +223,7 @@ func (cur *cursor) lastPage(p pageInfo) int64 {
 	if p.pages == 0 {
 		last = pagesFor(cur.total, cur.size)
 	}
-	if p.missing() {
+	if p.missing {
 		last = min(last, p.number-1)
 	}
 	return last

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
 )
 
 // A cursorStep is a response: a page without its list, and how many records it has.
@@ -308,6 +309,46 @@ func TestAllDeliversTheRestFromAPageNearTheEnd(t *testing.T) {
 					got, err := collect(lister.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: 10}))
 					require.NoError(t, err)
 					assert.Equal(t, list[min(len(list), tt.offset(start)):], append([]int64{}, got...))
+				})
+			}
+		}
+	}
+}
+
+// The service may return an empty page or the last one. Its responses tell that the
+// start page does not exist, by the number of the page, the number of pages, or the page
+// size and the total.
+func TestStartAfterTheEndYieldsNothing(t *testing.T) {
+	for _, returnsLast := range []bool{false, true} {
+		for name, change := range map[string]func(p *page, requested int){
+			"all numbers":                    func(*page, int) {},
+			"only the number of the page":    func(p *page, _ int) { p.PageSize, p.Pages, p.Total = 0, 0, 0 },
+			"pages and total":                func(p *page, _ int) { p.PageNum, p.PageSize = 0, 0 },
+			"only pages":                     func(p *page, _ int) { p.PageNum, p.PageSize, p.Total = 0, 0, 0 },
+			"page size and total":            func(p *page, _ int) { p.PageNum, p.Pages = 0, 0 },
+			"number of the requested page":   func(p *page, requested int) { p.PageNum = requested },
+			"requested page, no page size":   func(p *page, requested int) { p.PageNum, p.PageSize = requested, 0 },
+			"requested page, size and total": func(p *page, requested int) { p.PageNum, p.Pages = requested, 0 },
+		} {
+			for _, size := range []int{10, 4} { // of the service
+				t.Run(fmt.Sprintf("%s, returns the last page %t, page size %d", name, returnsLast, size), func(t *testing.T) {
+					for _, n := range []int{1, 3, 4, 10, 25, 40} {
+						last := (n + size - 1) / size
+						for _, start := range []int{last + 1, last + 2, last + 50} {
+							f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+								requested := r.Current
+								if r.PageSize = size; returnsLast {
+									r.Current = min(r.Current, last)
+								}
+								p := pageOf(numbers(n), r)
+								change(p, requested)
+								return p, nil
+							}
+							got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: 10}))
+							require.NoError(t, err)
+							require.Empty(t, got)
+						}
+					}
 				})
 			}
 		}
@@ -744,18 +785,24 @@ func TestPageNumbersDoNotOverflow(t *testing.T) {
 	for _, start := range []int{math.MaxInt - 1, math.MaxInt, math.MaxInt32 - 3, math.MaxInt32, math.MaxInt32 + 1} {
 		for _, id := range []func(int64) int64{identity, nil} {
 			for _, prefetch := range []int{0, 8} {
-				t.Run(fmt.Sprintf("page %d, ids %t, prefetch %d", start, id != nil, prefetch), func(t *testing.T) {
-					var log requestLog
-					var last atomic.Int64
-					f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-						return &page{PageNum: r.Current, Total: math.MaxInt64, Pages: math.MaxInt, List: []int64{last.Add(1)}}, nil
+				for _, empty := range []bool{false, true} {
+					t.Run(fmt.Sprintf("page %d, ids %t, prefetch %d, empty pages %t", start, id != nil, prefetch, empty), func(t *testing.T) {
+						var log requestLog
+						var last atomic.Int64
+						f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+							p := &page{PageNum: r.Current, Total: math.MaxInt64, Pages: math.MaxInt}
+							if !empty {
+								p.List = []int64{last.Add(1)}
+							}
+							return p, nil
+						})
+						_, err := collect(lister{Fetch: f, ID: id}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: math.MaxInt}, msgpush.Prefetch(prefetch)))
+						require.ErrorIs(t, err, msgpush.ErrInconsistentList)
+						for _, number := range log.pages {
+							assert.GreaterOrEqual(t, number, start)
+						}
 					})
-					_, err := collect(lister{Fetch: f, ID: id}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: math.MaxInt}, msgpush.Prefetch(prefetch)))
-					require.ErrorIs(t, err, msgpush.ErrInconsistentList)
-					for _, number := range log.pages {
-						assert.GreaterOrEqual(t, number, start)
-					}
-				})
+				}
 			}
 		}
 	}
@@ -821,49 +868,68 @@ func lyingService(script []byte, check func(r msgpush.PageRequest, p *page)) fet
 	}
 }
 
-// FuzzLyingService checks that iteration ends, never repeats a record, requests no
-// invalid page, and returns an error if it ends before the reported end.
+// checkLyingService checks that iteration ends, never repeats a record, requests no
+// invalid page and, without prefetch, returns an error if it ends before the reported end.
+func checkLyingService(t *testing.T, script []byte, start, size, prefetch byte) {
+	const maxRequests = 200_000
+	endless := errors.New("iteration does not end")
+	request := msgpush.PageRequest{Current: max(0, reported(start, 0)), PageSize: 1 + int(size)}
+	requests, highest, longest, lowest := 0, 0, request.PageSize, 1
+	var mu sync.Mutex
+	var last *page
+	lying := lyingService(script, func(r msgpush.PageRequest, p *page) {
+		requests, highest, longest, last = requests+1, max(highest, r.Current), max(longest, len(p.List)), p
+		lowest = min(lowest, r.Current)
+	})
+	list := lister{ID: identity, Fetch: func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if requests == maxRequests {
+			return nil, endless
+		}
+		return lying(ctx, r)
+	}}
+	failed, delivered := false, map[int64]bool{}
+	for id, err := range list.All(t.Context(), request, msgpush.Prefetch(int(prefetch%9))) {
+		if err != nil {
+			require.ErrorIs(t, err, msgpush.ErrInconsistentList)
+			failed = true
+			break
+		}
+		require.False(t, delivered[id], "record %d was delivered twice", id)
+		delivered[id] = true
+	}
+	assert.Equal(t, 1, lowest, "a page before page 1 was requested")
+	if failed || prefetch%9 > 0 || len(last.List) == 0 && last.Pages == 1 && last.Total <= 0 {
+		return // an empty list may have one page
+	}
+	assert.LessOrEqual(t, last.Pages, highest, "pages remain")
+	assert.LessOrEqual(t, (max(last.Total, 1)-1)/int64(longest), int64(highest), "records remain")
+}
+
 func FuzzLyingService(f *testing.F) {
-	f.Add([]byte("\x01\x0a\x32\x05\x0a"), byte(0), byte(9))
-	f.Add([]byte("\xa0\x0a\x32\x05\x0a\xa0\x0a\x32\x05\x8a\xa0\x0a\x20\x05\x00\xa0\x0a\x20\x05\x0a"), byte(2), byte(3))
-	f.Add([]byte("\xa0\x0a\xc5\xc5\x01"), byte(255), byte(1))
-	f.Add([]byte("\xa0\x00\x00\xa1\x0a\xa0\x00\x7f\xa1\x05"), byte(1), byte(10))
-	f.Fuzz(func(t *testing.T, script []byte, start, size byte) {
+	f.Add([]byte("\x01\x0a\x32\x05\x0a"), byte(0), byte(9), byte(0))
+	f.Add([]byte("\xa0\x0a\x32\x05\x0a\xa0\x0a\x32\x05\x8a\xa0\x0a\x20\x05\x00\xa0\x0a\x20\x05\x0a"), byte(2), byte(3), byte(0))
+	f.Add([]byte("\xa0\x0a\xc5\xc5\x01"), byte(255), byte(1), byte(4))
+	f.Add([]byte("\xa0\x00\x00\xa1\x0a\xa0\x00\x7f\xa1\x05"), byte(1), byte(10), byte(0))
+	f.Fuzz(func(t *testing.T, script []byte, start, size, prefetch byte) {
 		if len(script) < 5 {
 			t.Skip()
 		}
-		const maxRequests = 200_000
-		endless := errors.New("iteration does not end")
-		request := msgpush.PageRequest{Current: max(0, reported(start, 0)), PageSize: 1 + int(size)}
-		requests, highest, longest := 0, 0, request.PageSize
-		var last *page
-		var list lister
-		list.ID = identity
-		lying := lyingService(script, func(r msgpush.PageRequest, p *page) {
-			requests, highest, longest, last = requests+1, max(highest, r.Current), max(longest, len(p.List)), p
-			require.Positive(t, r.Current)
-		})
-		list.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
-			if requests == maxRequests {
-				return nil, endless
-			}
-			return lying(ctx, r)
-		}
-		delivered := map[int64]bool{}
-		for id, err := range list.All(t.Context(), request) {
-			if err != nil {
-				require.ErrorIs(t, err, msgpush.ErrInconsistentList)
-				return
-			}
-			require.False(t, delivered[id], "record %d was delivered twice", id)
-			delivered[id] = true
-		}
-		emptyList := len(last.List) == 0 && last.Pages == 1 && last.Total <= 0
-		if !emptyList {
-			assert.LessOrEqual(t, last.Pages, highest, "pages remain")
-		}
-		assert.LessOrEqual(t, (max(last.Total, 1)-1)/int64(longest), int64(highest), "records remain")
+		checkLyingService(t, script, start, size, prefetch)
 	})
+}
+
+func TestIterationOverLyingServicesEnds(t *testing.T) {
+	for seed := range *iterations {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		script := make([]byte, 5*(1+rng.IntN(8)))
+		for i := range script {
+			script[i] = byte(rng.Uint32())
+		}
+		checkLyingService(t, script, byte(rng.Uint32()), byte(rng.Uint32()), byte(rng.Uint32()))
+		require.False(t, t.Failed(), "seed %d", seed)
+	}
 }
 
 var (
@@ -989,13 +1055,27 @@ func (s *changingService) fetchConcurrently(ctx context.Context, r msgpush.PageR
 	return p, ctx.Err()
 }
 
+// fetchInAnyOrder is like fetchConcurrently, but a response may take much longer than
+// others.
+func (s *changingService) fetchInAnyOrder(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+	s.pause(maxDelay * time.Duration(1+r.Current%20))
+	return s.fetchConcurrently(ctx, r)
+}
+
 // changeUntil changes the list until done is closed. Between insertions and
-// deletions it waits longer than two responses take.
-func (s *changingService) changeUntil(done <-chan struct{}) {
+// deletions it waits longer than two responses of fetchConcurrently take. With one
+// kind, it only inserts or only deletes.
+func (s *changingService) changeUntil(done <-chan struct{}, oneKind bool) {
+	s.mu.Lock()
+	first := s.rng.IntN(2) == 0
+	s.mu.Unlock()
 	for {
 		s.mu.Lock()
 		insert, times := s.rng.IntN(2) == 0, 1+s.rng.IntN(6)
 		s.mu.Unlock()
+		if oneKind {
+			insert = first
+		}
 		for range times {
 			select {
 			case <-done:
@@ -1050,12 +1130,16 @@ func checkIteration(t *testing.T, seed uint64) {
 		service.noPages = service.noPages && service.reported == 0
 	}
 	records := lister{Fetch: service.fetchSequentially, ID: identity}.All(t.Context(), request)
-	if rng.IntN(2) == 0 {
-		records = lister{Fetch: service.fetchConcurrently, ID: identity}.All(t.Context(), request, msgpush.Prefetch(rng.IntN(9)))
+	if order := rng.IntN(4); order > 1 {
+		f, oneKind := service.fetchConcurrently, order == 3
+		if oneKind {
+			f = service.fetchInAnyOrder
+		}
+		records = lister{Fetch: f, ID: identity}.All(t.Context(), request, msgpush.Prefetch(rng.IntN(9)))
 		done, ended := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(ended)
-			service.changeUntil(done)
+			service.changeUntil(done, oneKind)
 		}()
 		defer func() { close(done); <-ended }()
 	}
@@ -1071,5 +1155,46 @@ func checkIteration(t *testing.T, seed uint64) {
 	}
 	for id := range service.stable {
 		assert.True(t, delivered[id], "record %d was not delivered", id)
+	}
+}
+
+// With the fake server, each request passes through the whole client.
+func TestDeliversStableRecordsOfFakeServerExactlyOnce(t *testing.T) {
+	for _, insert := range []bool{true, false} {
+		for prefetch := range 9 {
+			t.Run(fmt.Sprintf("insertions %t, prefetch %d", insert, prefetch), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					service := msgpushtest.New(t, msgpushtest.InMemory())
+					service.SetLatency(20 * time.Millisecond)
+					rng, stable := rand.New(rand.NewPCG(uint64(prefetch), 1)), map[int64]bool{}
+					var logs []msgpush.ForwardLog
+					for _, id := range numbers(400) {
+						logs = append(logs, msgpush.ForwardLog{ID: id})
+						stable[id] = true
+					}
+					service.SetRecords(msgpushtest.Records{ForwardLogs: logs})
+					service.UpdateBetweenPages(func(r *msgpushtest.Records) {
+						i := rng.IntN(len(r.ForwardLogs))
+						if insert {
+							r.ForwardLogs = slices.Insert(r.ForwardLogs, i, msgpush.ForwardLog{ID: int64(1000 + len(r.ForwardLogs))})
+						} else {
+							delete(stable, r.ForwardLogs[i].ID)
+							r.ForwardLogs = slices.Delete(r.ForwardLogs, i, i+1)
+						}
+					})
+					request := msgpush.ForwardLogRequest{PageRequest: pagesOf(10)}
+					got, err := collect(service.Client().ForwardLogAll(t.Context(), request, msgpush.Prefetch(prefetch)))
+					require.NoError(t, err)
+					delivered := map[int64]bool{}
+					for _, log := range got {
+						assert.False(t, delivered[log.ID], "record %d was delivered twice", log.ID)
+						delivered[log.ID] = true
+					}
+					for id := range stable {
+						assert.True(t, delivered[id], "record %d was not delivered", id)
+					}
+				})
+			})
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package msgpush
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,24 +34,27 @@ type Lister[T any] struct {
 	ID func(T) int64
 }
 
-// A ListOption configures the iteration over a list.
-type ListOption func(*listSettings) error
+// A ListOption configures the iteration over a list. A later option overrides an
+// earlier one.
+type ListOption func(*listSettings)
 
 type listSettings struct{ prefetch int }
+
+// calmPages is the number of pages without an outdated response after which twice as
+// many pages are prefetched. With fewer, a list that grows causes more than 1.5 times
+// the requests.
+const calmPages = 6
 
 // Prefetch fetches up to n pages concurrently, ahead of the page whose records are
 // being delivered. The order of the records does not change. The default is 0: a
 // page is fetched when the records of the previous page have been delivered. With
 // 1, a page is fetched while the records of the previous page are delivered. A negative
 // n is an error, which iteration yields before it sends a request.
+//
+// While the list changes, prefetched responses are often outdated and requested anew.
+// Fewer pages are then prefetched, and n again when the changes stop.
 func Prefetch(n int) ListOption {
-	return func(s *listSettings) error {
-		if n < 0 {
-			return fmt.Errorf("Prefetch: %d is negative", n)
-		}
-		s.prefetch = n
-		return nil
-	}
+	return func(s *listSettings) { s.prefetch = n }
 }
 
 // All returns an iterator over the records of a list, from the start page, which r
@@ -80,9 +84,8 @@ func Prefetch(n int) ListOption {
 // once.
 //
 // Limitation: if records are both inserted and deleted between two consecutive
-// responses, records may be missed. With [Prefetch], responses are consecutive if
-// iteration uses them one after the other. They may be further apart in time, with
-// more changes between them.
+// responses, records may be missed. With [Prefetch], two responses that iteration uses
+// one after the other may be further apart in time.
 //
 // Remembering the ids takes less than 1 byte per record if they are consecutive,
 // and up to 48 bytes if they are random. Without an ID function, memory use is
@@ -114,8 +117,8 @@ func (l Lister[T]) All(ctx context.Context, r PageRequest, opts ...ListOption) i
 
 // Pages is like [Lister.All], but yields pages. The List of a page holds the
 // records that have not been yielded before; the other fields are as the service
-// sent them. A page without such records is not yielded, unless it is the first.
-// With an error, the page is nil.
+// sent them. A page without such records is not yielded, except once if no page has a
+// record. With an error, the page is nil.
 func (l Lister[T]) Pages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
 		it, err := l.iterator(ctx, r, opts)
@@ -137,19 +140,12 @@ type iterator[T any] struct {
 	cursor  cursor
 	seen    idSet
 
-	pending       []func() (*Page[T], error) // prefetched: the pages after the current one
-	prefetches    sync.WaitGroup
-	prefetchCtx   context.Context
-	cancelPending context.CancelFunc
+	pending []pendingPage[T] // the pages after the current one
+	depth   int              // the most pages to prefetch now
+	calm    int              // pages since depth changed
 }
 
 func (l Lister[T]) iterator(ctx context.Context, r PageRequest, opts []ListOption) (*iterator[T], error) {
-	switch {
-	case ctx == nil:
-		return nil, errors.New("msgpush: list iteration: the context is nil")
-	case l.Fetch == nil:
-		return nil, errors.New("msgpush: list iteration: Fetch is nil")
-	}
 	r, err := r.withDefaults("list iteration")
 	if err != nil {
 		return nil, err
@@ -159,46 +155,46 @@ func (l Lister[T]) iterator(ctx context.Context, r PageRequest, opts []ListOptio
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: list iteration: option %d of %d is nil", i+1, len(opts))
 		}
-		if err := opt(&it.listSettings); err != nil {
-			return nil, fmt.Errorf("msgpush: list iteration: %w", err)
-		}
+		opt(&it.listSettings)
 	}
-	it.cursor = cursor{requested: min(int64(r.PageSize), maxPages), stepBack: l.ID != nil}
-	it.prefetchCtx, it.cancelPending = context.WithCancel(ctx)
+	switch {
+	case ctx == nil:
+		return nil, errors.New("msgpush: list iteration: the context is nil")
+	case l.Fetch == nil:
+		return nil, errors.New("msgpush: list iteration: Fetch is nil")
+	case it.prefetch < 0:
+		return nil, fmt.Errorf("msgpush: list iteration: Prefetch: %d is negative", it.prefetch)
+	}
+	it.depth, it.cursor = it.prefetch, cursor{requested: min(int64(r.PageSize), maxPages), stepBack: l.ID != nil}
 	return it, nil
 }
 
 func (it *iterator[T]) run(yield func(*Page[T], error) bool) {
-	first := true
-	for number, next, last := it.request.Current, 0, 0; next <= last; number = next {
+	for number, next, last := it.request.Current, 0, it.request.Current; number <= last; number = next {
 		page, err := it.page(number)
 		if err == nil {
-			page, next, last, err = it.advance(number, page, first)
+			page, next, last, err = it.advance(number, page)
 		}
-		if err == nil && next <= last {
-			it.startPrefetch(number, next, last)
-		}
-		isFirst := first && err == nil && next != number
-		if page != nil && (len(page.List) > 0 || isFirst) && !yield(page, nil) {
+		isEmptyList := err == nil && next > last && it.cursor.delivered == 0
+		if page != nil && (len(page.List) > 0 || isEmptyList) && !yield(page, nil) {
 			return
 		}
 		if err != nil {
 			yield(nil, &pageError{number, err})
 			return
 		}
-		first = first && next == number
 	}
 }
 
 // advance reduces a page to its new records and returns the next and the last page
 // to request.
-func (it *iterator[T]) advance(number int, page *Page[T], first bool) (reduced *Page[T], next, last int, err error) {
-	p := pageInfo{number: int64(number), pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))}
+func (it *iterator[T]) advance(number int, page *Page[T]) (reduced *Page[T], next, last int, err error) {
+	p := it.cursor.inspect(pageInfo{number: int64(number), pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))})
 	list := page.List
-	if p.missing() && (first || it.ID == nil) {
-		list = []T{} // the response is empty or an earlier page
+	if p.missing && (it.cursor.size == 0 || it.ID == nil) {
+		list = []T{} // the response is empty or another page
 	} else if it.ID != nil {
-		list, err = it.newRecords(page.List)
+		list, err = it.newRecords(list)
 	}
 	if len(list) < len(page.List) {
 		copied := *page
@@ -210,25 +206,21 @@ func (it *iterator[T]) advance(number int, page *Page[T], first bool) (reduced *
 	}
 	p.newRecords = int64(len(list))
 	n, l, err := it.cursor.advance(p)
+	if err == nil {
+		it.startPrefetch(number, int(n), int(l))
+	}
 	return page, int(n), int(l), err
 }
 
 // newRecords returns the records that have not been seen, and remembers their ids. It
 // returns list itself if all records are new.
 func (it *iterator[T]) newRecords(list []T) ([]T, error) {
-	fresh := list
-	for i, record := range list {
-		isNew, copied := it.seen.add(it.ID(record)), len(fresh) < len(list)
-		switch {
-		case !isNew && !copied:
-			fresh = slices.Clone(list[:i])
-		case isNew && copied:
-			fresh = append(fresh, record)
-		}
-	}
-	if len(fresh) == len(list) {
+	isOld := func(record T) bool { return !it.seen.add(it.ID(record)) }
+	first := slices.IndexFunc(list, isOld)
+	if first < 0 {
 		return list, nil
 	}
+	fresh := slices.Concat(list[:first], slices.DeleteFunc(slices.Clone(list[first+1:]), isOld))
 	ids := idSet{}
 	if i := slices.IndexFunc(list, func(record T) bool { return !ids.add(it.ID(record)) }); i >= 0 {
 		return fresh, fmt.Errorf("%w: two records have the id %d", ErrInconsistentList, it.ID(list[i]))
@@ -236,14 +228,28 @@ func (it *iterator[T]) newRecords(list []T) ([]T, error) {
 	return fresh, nil
 }
 
-// page returns a page, which may have been prefetched.
-func (it *iterator[T]) page(number int) (page *Page[T], err error) {
-	if len(it.pending) == 0 {
-		return it.fetch(it.ctx, number)
+// A pendingPage was requested when the latest total was total. wait returns the response
+// or re-raises the panic of Fetch.
+type pendingPage[T any] struct {
+	total  int64
+	cancel context.CancelFunc
+	wait   func() (*Page[T], error)
+}
+
+// page returns a page, which may have been prefetched. A response is outdated if its
+// total is smaller than the latest one although nothing was deleted since the request:
+// it is older than the latest response and would cause a step back.
+func (it *iterator[T]) page(number int) (*Page[T], error) {
+	if len(it.pending) > 0 {
+		page, err := it.pending[0].wait()
+		total := it.pending[0].total
+		it.pending = it.pending[1:]
+		if err != nil || page.Total >= it.cursor.total || page.Total < total {
+			return page, err
+		}
+		it.discard()
 	}
-	page, err = it.pending[0]()
-	it.pending = it.pending[1:]
-	return page, err
+	return it.fetch(it.ctx, number)
 }
 
 func (it *iterator[T]) fetch(ctx context.Context, number int) (*Page[T], error) {
@@ -251,11 +257,8 @@ func (it *iterator[T]) fetch(ctx context.Context, number int) (*Page[T], error) 
 		return nil, err
 	}
 	page, err := it.Fetch(ctx, PageRequest{Current: number, PageSize: it.request.PageSize})
-	switch {
-	case err != nil:
-		return nil, err
-	case page == nil:
-		return nil, errors.New("the Fetch function returned neither a page nor an error")
+	if page == nil || err != nil {
+		return nil, cmp.Or(err, errors.New("the Fetch function returned neither a page nor an error"))
 	}
 	return page, nil
 }
@@ -265,32 +268,33 @@ func (it *iterator[T]) fetch(ctx context.Context, number int) (*Page[T], error) 
 func (it *iterator[T]) startPrefetch(current, next, last int) {
 	if next != current+1 {
 		it.discard()
-		it.prefetchCtx, it.cancelPending = context.WithCancel(it.ctx)
+	} else if it.calm++; it.calm == calmPages {
+		it.depth, it.calm = min(max(1, 2*it.depth), it.prefetch), 0
 	}
-	for number := next + len(it.pending); len(it.pending) < it.prefetch && number <= last; number++ {
-		ctx, done := it.prefetchCtx, make(chan struct{})
+	for len(it.pending) < it.depth && len(it.pending) <= last-next {
+		ctx, cancel := context.WithCancel(it.ctx)
+		number, running := next+len(it.pending), new(sync.WaitGroup)
 		fetch := sync.OnceValues(func() (*Page[T], error) { return it.fetch(ctx, number) })
-		it.prefetches.Go(func() {
-			defer close(done)
+		running.Go(func() {
+			defer cancel()
 			defer func() { _ = recover() }() // fetch panics again when the page is used
 			_, _ = fetch()
 		})
-		it.pending = append(it.pending, func() (*Page[T], error) {
-			<-done
+		it.pending = append(it.pending, pendingPage[T]{it.cursor.total, cancel, func() (*Page[T], error) {
+			running.Wait() // in tests, virtual time advances here, but not in sync.Once
 			return fetch()
-		})
+		}})
 	}
 }
 
-// discard cancels all prefetches and waits for them. It re-raises the panic of a
-// prefetch, so that no panic is lost.
+// discard cancels all prefetches and waits for them, even if one of them panicked, and
+// re-raises the first panic. Half as many pages are prefetched from now on.
 func (it *iterator[T]) discard() {
-	it.cancelPending()
-	it.prefetches.Wait()
-	for _, page := range it.pending {
-		_, _ = page()
+	for _, p := range it.pending {
+		p.cancel()
+		defer func() { _, _ = p.wait() }()
 	}
-	it.pending = nil
+	it.pending, it.depth, it.calm = nil, it.depth/2, 0
 }
 
 // A pageError names the page at which iteration ended.

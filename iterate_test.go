@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -161,8 +162,8 @@ func TestInvalidIterationYieldsOneError(t *testing.T) {
 		want    string
 		records iter.Seq2[int64, error]
 	}{
-		{"Current -1 is negative", list.All(ctx, msgpush.PageRequest{Current: -1})},
-		{"PageSize -1 is negative", list.All(ctx, pagesOf(-1))},
+		{"Current (-1) and PageSize (0) must not be negative", list.All(ctx, msgpush.PageRequest{Current: -1})},
+		{"Current (0) and PageSize (-1) must not be negative", list.All(ctx, pagesOf(-1))},
 		{"Prefetch: -1 is negative", list.All(ctx, pagesOf(1), msgpush.Prefetch(-1))},
 		{"option 2 of 2 is nil", list.All(ctx, pagesOf(1), msgpush.Prefetch(1), nil)},
 		{"Fetch is nil", lister{ID: identity}.All(ctx, pagesOf(1))},
@@ -296,6 +297,83 @@ func TestPrefetchIsConcurrent(t *testing.T) {
 			assert.Equal(t, tt.want, time.Since(start), "prefetch %d", tt.prefetch)
 		})
 	}
+}
+
+// listCost iterates over 2,000 records, at 20 ms a response. Each response is followed by
+// the given number of insertions or, if it is negative, deletions. With stopAt, the list
+// is longer by stopAt records, changes until these are delivered, and duration is the time
+// after that.
+func listCost(t *testing.T, prefetch int, changes float64, stopAt int) (requests int, duration time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		rng, due := rand.New(rand.NewPCG(1, 1)), 0.
+		ids, last, stable := numbers(2000+stopAt), int64(2000+stopAt), map[int64]bool{}
+		for _, id := range ids {
+			stable[id] = true
+		}
+		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+			time.Sleep(20 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			requests++
+			p := pageOf(ids, r)
+			if stopAt > 0 && r.Current*r.PageSize > stopAt {
+				return p, nil
+			}
+			for due += math.Abs(changes); due >= 1; due-- {
+				i := rng.IntN(len(ids) + 1)
+				if changes > 0 {
+					last++
+					ids = slices.Insert(ids, i, last)
+				} else if i < len(ids) {
+					delete(stable, ids[i])
+					ids = slices.Delete(ids, i, i+1)
+				}
+			}
+			return p, nil
+		}
+		start, delivered := time.Now(), map[int64]bool{}
+		for id, err := range (lister{Fetch: f, ID: identity}).All(t.Context(), pagesOf(20), msgpush.Prefetch(prefetch)) {
+			require.NoError(t, err)
+			require.False(t, delivered[id], "record %d was delivered twice", id)
+			delivered[id] = true
+			if len(delivered) == stopAt {
+				start = time.Now()
+			}
+		}
+		for id := range stable {
+			require.True(t, delivered[id], "record %d was not delivered", id)
+		}
+		duration = time.Since(start)
+	})
+	return requests, duration
+}
+
+func TestPrefetchCostsLittleIfTheListChanges(t *testing.T) {
+	for _, changes := range []float64{1, 1. / 3, 0.1, -0.1, -1. / 3, -1} {
+		requests0, duration0 := listCost(t, 0, changes, 0)
+		for _, prefetch := range []int{1, 2, 4, 8} {
+			t.Run(fmt.Sprintf("%.1f changes a response, prefetch %d", changes, prefetch), func(t *testing.T) {
+				const runs = 5
+				requests, duration := 0, time.Duration(0)
+				for range runs {
+					n, d := listCost(t, prefetch, changes, 0)
+					requests, duration = requests+n, duration+d
+				}
+				assert.Less(t, requests, runs*requests0*3/2)
+				assert.Less(t, duration, runs*duration0*21/20)
+				if changes == 0.1 && prefetch == 8 {
+					assert.Less(t, duration, runs*duration0*6/10)
+				}
+			})
+		}
+	}
+}
+
+func TestPrefetchesMoreAgainAfterTheListStopsChanging(t *testing.T) {
+	_, duration0 := listCost(t, 0, 1, 2000)
+	_, duration := listCost(t, 8, 1, 2000)
+	assert.Less(t, 3*duration, duration0)
 }
 
 func TestPrefetchLimitsConcurrentRequests(t *testing.T) {

@@ -34,10 +34,11 @@ func (p *Page[T]) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-func (p *Page[T]) fillList() {
+func (p *Page[T]) fillList() *Page[T] {
 	if p.List == nil {
 		p.List = []T{}
 	}
+	return p
 }
 
 // check returns an error if p, or a record of p, has none of the members of its type in
@@ -73,11 +74,8 @@ type PageRequest struct {
 // withDefaults checks r and returns it with defaults for the fields that are 0.
 // Errors start with operation.
 func (r PageRequest) withDefaults(operation string) (PageRequest, error) {
-	if r.Current < 0 {
-		return r, fmt.Errorf("msgpush: %s: Current %d is negative", operation, r.Current)
-	}
-	if r.PageSize < 0 {
-		return r, fmt.Errorf("msgpush: %s: PageSize %d is negative", operation, r.PageSize)
+	if r.Current < 0 || r.PageSize < 0 {
+		return r, fmt.Errorf("msgpush: %s: Current (%d) and PageSize (%d) must not be negative", operation, r.Current, r.PageSize)
 	}
 	return PageRequest{cmp.Or(r.Current, 1), cmp.Or(r.PageSize, DefaultPageSize)}, nil
 }
@@ -93,7 +91,5 @@ func list[T any](ctx context.Context, c *Client, op Operation, r *PageRequest, b
 	if err != nil {
 		return nil, err
 	}
-	p := (*Page[T])(page)
-	p.fillList()
-	return p, nil
+	return (*Page[T])(page).fillList(), nil
 }

@@ -58,9 +58,9 @@ func TestListOperationsRejectNegativePageNumberAndSize(t *testing.T) {
 			continue
 		}
 		_, err := c.List(t.Context(), client, msgpush.PageRequest{Current: -1})
-		assert.ErrorContains(t, err, c.Operation+": Current -1 is negative")
+		assert.ErrorContains(t, err, c.Operation+": Current (-1) and PageSize (0) must not be negative")
 		_, err = c.List(t.Context(), client, msgpush.PageRequest{PageSize: -20})
-		assert.ErrorContains(t, err, c.Operation+": PageSize -20 is negative")
+		assert.ErrorContains(t, err, c.Operation+": Current (0) and PageSize (-20) must not be negative")
 	}
 }
 

@@ -43,8 +43,8 @@ func (s *suite) goals() []goal {
 	goals := []goal{
 		{"page of 50: time relative to baseline", false, 1.05, compare(page, nameMsgpush, "time", nameBaseline)},
 		{"page of 50: bytes allocated relative to baseline", false, 0.60, compare(page, nameMsgpush, "bytes", nameBaseline)},
-		{"mail detail: time relative to baseline", false, 1.25, compare(mail, nameMsgpush, "time", nameBaseline)},
-		{"mail detail, without a deadline: time relative to baseline", false, 1.25, compare(s.noDeadline, nameMsgpush, "time", nameBaseline)},
+		{"mail detail: time relative to baseline", false, 1.20, compare(mail, nameMsgpush, "time", nameBaseline)},
+		{"mail detail, without a deadline: time relative to baseline", false, 1.30, compare(s.noDeadline, nameMsgpush, "time", nameBaseline)},
 	}
 	var others []float64
 	for _, c := range clients() {
