@@ -62,8 +62,9 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // call: fetch should log or count its errors.
 //
 // The context of fetch ends after [DefaultTimeout]. Then the waiting callers return an
-// error that says so, even if fetch does not return. The context does not end with the
-// context of a caller, since the fetch is shared.
+// error that says so, even if fetch does not return, and so do later callers until it
+// returns. The context does not end with the context of a caller, since the fetch is
+// shared.
 func CachedAccessKey(fetch func(context.Context) (key string, expires time.Time, err error), early time.Duration) AccessKeySource {
 	return AccessKeyFunc((&keyCache{fetch: fetch, early: early}).accessKey) // a function, so that fmt cannot print the key
 }

@@ -69,6 +69,7 @@ type call struct {
 	request   Request
 	decode    func(body []byte) error // sets the data of the call
 
+	rawQuery string
 	attempts int
 	key      Secret        // of the last attempt
 	rejected Secret        // the key that the service rejected in this call
@@ -78,6 +79,7 @@ type call struct {
 	stake    int           // tokens that settle returns to the retry quota
 
 	redactor redactor // of all keys that the call got
+	setTexts func()   // sets the redacted texts of the last failure from the original ones
 }
 
 // run makes attempts until one succeeds or is not retried. The loop of
@@ -88,6 +90,7 @@ func (k *call) run(ctx context.Context) error {
 	if err != nil {
 		return k.invalid(err)
 	}
+	k.rawQuery = req.URL.RawQuery
 	loop := retryablehttp.Client{
 		HTTPClient:   &http.Client{Transport: roundTripper(k.attempt)},
 		CheckRetry:   k.mayRetry,
@@ -98,7 +101,7 @@ func (k *call) run(ctx context.Context) error {
 	defer k.settle(false)
 	_, err = loop.Do(req) //nolint:bodyclose // attempt returns no body
 	if _, ok := errors.AsType[failure](err); err != nil && !ok {
-		return k.stopped(ctx, err) // the context ended while the loop waited
+		return k.stopped(ctx, "", err) // the context ended while the loop waited
 	}
 	return err
 }
@@ -133,8 +136,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// ready waits for the rate limiter and returns the access key for an attempt. An error
-// ends the call.
+// ready gets the access key for an attempt and waits for the rate limiter. An error ends
+// the call.
 //
 // It gets the key before the wait, so that a call whose key is being fetched takes no
 // slot of the limiter, and so that the source learns of a rejection at once. It gets the
@@ -145,7 +148,7 @@ func (k *call) ready(ctx context.Context) (Secret, error) {
 	key, err := k.nextKey(ctx)
 	for slots := 0; err == nil && k.client.limiter != nil && slots < 2; slots++ {
 		if err := k.client.limiter.Wait(ctx); err != nil {
-			return "", k.stopped(ctx, fmt.Errorf("waiting for the rate limiter: %w", err))
+			return "", k.stopped(ctx, "waiting for the rate limiter: ", err)
 		}
 		granted, before := time.Now(), key
 		key, err = k.nextKey(ctx)
@@ -164,7 +167,7 @@ const staleSlot, staleNewKey = 100 * time.Millisecond, 20 * time.Millisecond
 // again, the error is the failure of the last attempt.
 func (k *call) nextKey(ctx context.Context) (Secret, error) {
 	if ctx.Err() != nil {
-		return "", k.stopped(ctx, nil)
+		return "", k.stopped(ctx, "", nil)
 	}
 	key, err := k.client.source(ctx, string(k.rejected))
 	k.redactKey(key)
@@ -172,7 +175,7 @@ func (k *call) nextKey(ctx context.Context) (Secret, error) {
 		err = checkHeaderValue("the key", key)
 	}
 	if err != nil || contextEnded(ctx) {
-		return "", k.stopped(ctx, fmt.Errorf("access key: %w", err))
+		return "", k.stopped(ctx, "access key: ", err)
 	}
 	if key == string(k.rejected) {
 		return "", k.failure
@@ -197,7 +200,7 @@ func (k *call) send(ctx context.Context, req *http.Request) (response, failure) 
 	req.Header = c.newHeader(k.request, k.key)
 	resp, err := c.roundTrip(req)
 	if err != nil {
-		failed := k.transportError(req.URL.RawQuery, timeoutOr(ctx, err))
+		failed := k.requestError("the request to "+c.base.String()+" failed: ", timeoutOr(ctx, err), excerpt)
 		failed.notSent = trace.notSent(err)
 		return response{}, failed
 	}
@@ -227,7 +230,7 @@ func (k *call) mayRetry(ctx context.Context, _ *http.Response, err error) (bool,
 		k.failure = failed // otherwise, the previous failure is the one for Last
 	}
 	if contextEnded(ctx) {
-		return false, k.stopped(ctx, nil)
+		return false, k.stopped(ctx, "", nil)
 	}
 	if apiErr, ok := errors.AsType[*APIError](failed); ok && apiErr.KeyRejected && k.rejected == "" {
 		k.rejected, k.wait = k.key, 0

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -141,7 +142,7 @@ func TestCallReturnsContextError(t *testing.T) {
 							assert.IsType(t, tt.last, requestErr.Last)
 							assert.NotErrorIs(t, err, requestErr.Last, "Last is not wrapped")
 						}
-						assert.True(t, strings.HasPrefix(err.Error(), "msgpush: "+kind.name+": "+ends.text), err.Error())
+						assert.Regexp(t, "^msgpush: "+regexp.QuoteMeta(kind.name)+": (waiting for the rate limiter: |access key: )?"+regexp.QuoteMeta(ends.text), err.Error())
 						assert.Equal(t, 1, strings.Count(err.Error(), ends.text), err.Error())
 					})
 				}
@@ -195,7 +196,7 @@ func TestPassedDeadlineEndsCallBeforeContextDoes(t *testing.T) {
 	}
 }
 
-func TestEachAttemptWaitsForLimiterAndThenGetsKey(t *testing.T) {
+func TestEachAttemptGetsKeyWaitsForLimiterAndGetsKeyAgain(t *testing.T) {
 	tests := []struct {
 		name    string
 		steps   []roundTripFunc

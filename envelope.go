@@ -35,6 +35,7 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, known bool) (
 		return nil, redactDecodeError(err, known)
 	}
 	page, isPage := any(env.Data).(interface{ check(body []byte) error })
+	isPage = isPage && reflect.TypeFor[T]().PkgPath() == reflect.TypeFor[Secret]().PkgPath() // not a struct that embeds a Page
 	switch {
 	case env.Code != codeSuccess:
 		return nil, errNoCode // or another code, which responseError finds
@@ -105,11 +106,11 @@ func hasMember(value json.RawMessage, t reflect.Type) bool {
 func redactDecodeError(err error, nameFields bool) error {
 	text := fmt.Sprintf("expected a JSON envelope, but the decoder returned an error (%T)", err)
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field, kind := typeErr.Field, typeErr.Value
-		if !nameFields {
-			field, _, _ = strings.Cut(field, ".")
+		field := typeErr.Field
+		if !nameFields && field != "" && field != "code" && field != "msg" {
+			field = "data"
 		}
-		kind, _, _ = strings.Cut(kind, " ") // the value follows
+		kind, _, _ := strings.Cut(typeErr.Value, " ") // the value follows
 		text = strings.TrimPrefix(fmt.Sprintf("%s: expected %s, found %s", field, typeErr.Type.Kind(), kind), ": ")
 	} else if _, ok := errors.AsType[*json.SyntaxError](err); ok {
 		text = "expected a JSON envelope, found invalid JSON" // the offset depends on the version of encoding/json

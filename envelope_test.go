@@ -153,6 +153,10 @@ func TestDecodeErrorOmitsFieldsOfCallersTypes(t *testing.T) {
 			_, err := msgpush.Call[msgpush.Page[map[string]int]](ctx, c, get)
 			return err
 		},
+		"type that decodes itself": func(ctx context.Context, c *msgpush.Client) error {
+			_, err := msgpush.Call[ownMap](ctx, c, get)
+			return err
+		},
 	}
 	tests := []struct{ call, data, want string }{
 		{"map of maps", `{"hunter2":"x"}`, "data: expected map, found string"},
@@ -163,7 +167,8 @@ func TestDecodeErrorOmitsFieldsOfCallersTypes(t *testing.T) {
 		{"struct", `{"id":"hunter2"}`, "data: expected int, found string"},
 		{"struct", `{"inner":{"Name":5}}`, "data: expected string, found number"},
 		{"struct", `{"keys":{"hunter2":5}}`, "data: expected map, found number"},
-		{"page", `{"list":[{"hunter2":"x"}]}`, "expected int, found string"}, // of "data" or, with GOEXPERIMENT=jsonv2, of "list"
+		{"page", `{"list":[{"hunter2":"x"}]}`, "data: expected int, found string"},
+		{"type that decodes itself", `{"hunter2":"x"}`, "data: expected int, found string"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.call+" "+tt.data, func(t *testing.T) {
@@ -473,6 +478,36 @@ func TestCallRequiresDataOfPage(t *testing.T) {
 		onlyError[*msgpush.DecodeError](t, err)
 	}
 }
+
+// A type of the caller's that contains a Page may have other members.
+func TestCallDoesNotCheckTypeThatEmbedsPage(t *testing.T) {
+	for data, want := range map[string]ownPage{
+		`{"items":[],"next":"abc"}`: {Next: "abc"},
+		`null`:                      {},
+	} {
+		got, err := msgpush.Call[ownPage](t.Context(), newClientWithTransport(t, respond(200, successOf(data))), get)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+}
+
+// An ownPage decodes itself.
+type ownPage struct {
+	msgpush.Page[int]
+	Next string
+}
+
+func (p *ownPage) UnmarshalJSON(data []byte) error {
+	var own struct{ Next string }
+	err := json.Unmarshal(data, &own)
+	p.Next = own.Next
+	return err
+}
+
+// An ownMap decodes itself.
+type ownMap map[string]int
+
+func (m *ownMap) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*map[string]int)(m)) }
 
 // A schema that changes on page 3 must not end the iteration as if the list had ended.
 func TestIterationFailsAtPageWithoutMembers(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 // not 200. The API document does not list the statuses and codes of errors (part 7).
 //
 // The access key is redacted in Msg, Data and Header where it appears verbatim,
-// quoted as in Go or JSON, or escaped as in the query or path of a URL. It is not
+// quoted as in Go or JSON, also with \/ for a slash, or escaped as in the query or path
+// of a URL. It is not
 // recognised if it is in another encoding, such as base64 or HTML entities, is escaped
 // twice or has fewer than 6 bytes. SECURITY.md lists all limits.
 type APIError struct {
@@ -54,7 +55,7 @@ type APIError struct {
 func (e *APIError) Error() string {
 	details, data := []string(nil), ""
 	if len(e.Data) <= 4*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
-		details = append(details, fmt.Sprintf("data %q", shorten(data, maxExcerpt)))
+		details = append(details, fmt.Sprintf("data %.*q", maxExcerpt, data))
 	}
 	if location, _, _ := strings.Cut(e.Header.Get("Location"), "?"); location != "" && e.HTTPStatus/100 == 3 {
 		details = append(details, "redirect to "+shorten(location, maxExcerpt)+", not followed")
@@ -77,13 +78,9 @@ func (e *APIError) summary() string {
 	return text
 }
 
-func (e *APIError) stop(reason string) { e.stopReason = reason }
+func (e *APIError) stop(why string) { e.stopReason = strings.Trim(e.stopReason+"; "+why, "; ") }
 
 func (e *APIError) transient() bool { return retryableStatuses[e.HTTPStatus] && !e.KeyRejected }
-
-func (e *APIError) redact(r *redactor) {
-	e.Operation, e.Msg, e.Data, e.Header = r.text(e.Operation), r.text(e.Msg), r.json(e.Data), r.header(e.Header)
-}
 
 // Format writes the text of the error for every verb.
 func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
@@ -101,7 +98,7 @@ func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
-	// HTTPStatus is the HTTP status, which is 200.
+	// HTTPStatus is always 200. Code that logs the status of every error can use it.
 	HTTPStatus int
 	// Header is the header of the response. The access key is redacted.
 	Header http.Header `json:"-"`
@@ -136,10 +133,6 @@ func (e *DecodeError) stop(reason string) { e.stopReason = reason }
 
 // A gateway may forward a truncated response as a complete one.
 func (e *DecodeError) transient() bool { return e.truncated }
-
-func (e *DecodeError) redact(r *redactor) {
-	e.Operation, e.Header = r.text(e.Operation), r.header(e.Header)
-}
 
 // Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
@@ -184,13 +177,6 @@ func (e *RequestError) summary() string { return fmt.Sprint(e.Err) }
 func (e *RequestError) stop(reason string) { e.stopReason = reason }
 
 func (e *RequestError) transient() bool { return !isPermanent(e.Err) }
-
-func (e *RequestError) redact(r *redactor) {
-	e.Operation = r.text(e.Operation)
-	if cause, ok := errors.AsType[*opaqueError](e.Err); ok {
-		cause.text = r.text(cause.text)
-	}
-}
 
 // Unwrap returns Err.
 func (e *RequestError) Unwrap() error { return e.Err }

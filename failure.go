@@ -20,7 +20,6 @@ type failure interface {
 	summary() string
 	transient() bool    // another attempt may succeed
 	stop(reason string) // states why there is none
-	redact(r *redactor) // redacts keys that the call got after the attempt
 }
 
 // A rawEnvelope is an envelope whose msg and data are not decoded.
@@ -34,8 +33,7 @@ type rawEnvelope struct {
 // the error of decode, nil if the response was not decoded.
 func (k *call) responseError(r *response, decodeErr error) failure {
 	if r.status == http.StatusOK && r.err != nil {
-		what := k.redactor.text("reading the response from " + k.client.base.String())
-		return k.requestError(what+": "+excerpt(k.causeText(r.err), maxCause), r.err)
+		return k.requestError("reading the response from "+k.client.base.String()+": ", r.err, excerpt)
 	}
 	var env rawEnvelope
 	parseErr := json.NewDecoder(bytes.NewReader(r.body)).Decode(&env)
@@ -43,17 +41,21 @@ func (k *call) responseError(r *response, decodeErr error) failure {
 	if r.status != http.StatusOK || isEnvelope && *env.Code != codeSuccess {
 		return k.apiError(r, env, isEnvelope)
 	}
-	e := &DecodeError{Operation: k.name(), HTTPStatus: r.status, Header: k.redactor.header(r.header), Attempts: k.attempts}
-	e.Body, e.Err = bytes.Clone(r.body), decodeErr
+	e := &DecodeError{HTTPStatus: r.status, Attempts: k.attempts, Body: bytes.Clone(r.body)}
+	header, text, cause := r.header, decodeErr.Error(), decodeErr
 	if errors.Is(parseErr, io.EOF) || errors.Is(parseErr, io.ErrUnexpectedEOF) {
-		e.truncated, e.Err = true, &opaqueError{fmt.Sprintf("the JSON ends too early, after %d bytes", len(r.body)), errors.Join(parseErr, decodeErr)}
+		e.truncated, text, cause = true, fmt.Sprintf("the JSON ends too early, after %d bytes", len(r.body)), errors.Join(parseErr, decodeErr)
 	}
+	k.setTexts = func() {
+		e.Operation, e.Header, e.Err = k.name(), k.redactor.header(header), &opaqueError{k.redactor.text(text), cause}
+	}
+	k.setTexts()
 	return e
 }
 
 // apiError returns the error for a response whose status or code is not 200.
 func (k *call) apiError(r *response, env rawEnvelope, isEnvelope bool) *APIError {
-	e := &APIError{Operation: k.name(), HTTPStatus: r.status, Header: k.redactor.header(r.header), Attempts: k.attempts}
+	e := &APIError{HTTPStatus: r.status, Attempts: k.attempts}
 	e.RetryAfter, e.hasRetryAfter = retryAfter(r.header)
 	if e.isEnvelope = isEnvelope; isEnvelope {
 		e.Code = *env.Code
@@ -63,33 +65,25 @@ func (k *call) apiError(r *response, env rawEnvelope, isEnvelope bool) *APIError
 	if hasSource && len(codes) == 0 && !e.KeyRejected && (e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden) {
 		e.stop(fmt.Sprintf("if code %d means a rejected access key, pass it to WithRejectedKeyCodes", e.Code))
 	}
-	quoted := r.body
+	var data json.RawMessage
+	header, msg, cut := r.header, string(r.body[:min(len(r.body), maxRedactedText+1)]), excerpt
 	if isEnvelope && e.Code != codeSuccess {
-		e.Data = k.redactor.json(env.Data)
-		if env.Msg == nil || json.Unmarshal(env.Msg, &e.Msg) == nil {
-			e.Msg = k.redactor.text(e.Msg)
-			return e
+		var decoded string
+		data, msg = env.Data, string(env.Msg)
+		if env.Msg == nil || json.Unmarshal(env.Msg, &decoded) == nil {
+			msg, cut = decoded, func(text string, _ int) string { return text }
 		}
-		quoted = env.Msg // not a string
 	}
-	e.Msg = excerpt(k.redactor.text(string(quoted)), maxExcerpt)
+	k.setTexts = func() {
+		e.Operation, e.Header, e.Data, e.Msg = k.name(), k.redactor.header(header), k.redactor.json(data), cut(k.redactor.text(msg), maxExcerpt)
+	}
+	k.setTexts()
 	return e
 }
 
-// transportError returns the error of an attempt without a response. Its text omits the
-// query, which may contain secrets, if the transport quotes the URL.
-func (k *call) transportError(rawQuery string, err error) *RequestError {
-	text := k.causeText(err)
-	if rawQuery != "" {
-		text = strings.ReplaceAll(text, "?"+k.redactor.text(rawQuery), "")
-	}
-	what := k.redactor.text("the request to " + k.client.base.String() + " failed")
-	return k.requestError(what+": "+excerpt(text, maxCause), err)
-}
-
 // stopped returns the error of a call that makes no further attempt, because of err
-// or because its context has ended.
-func (k *call) stopped(ctx context.Context, err error) error {
+// or because its context has ended. doing, which may be empty, says what the call did.
+func (k *call) stopped(ctx context.Context, doing string, err error) error {
 	if contextEnded(ctx) {
 		err = cmp.Or(ctx.Err(), context.DeadlineExceeded) // see contextEnded
 		if cause := context.Cause(ctx); errors.Is(cause, err) {
@@ -98,32 +92,40 @@ func (k *call) stopped(ctx context.Context, err error) error {
 			err = fmt.Errorf("%w: %w", err, cause)
 		}
 	}
-	e := k.requestError(k.causeText(err), err)
+	e := k.requestError(doing, err, shorten)
 	e.Last = k.failure // nil if there was none
 	return e
 }
 
 // invalid returns the error of a call whose arguments cannot be sent.
 func (k *call) invalid(err error) error {
-	return &opaqueError{"msgpush: " + k.name() + ": " + shorten(k.causeText(err), maxCause), err}
+	return &opaqueError{"msgpush: " + k.name() + ": " + k.redactor.text(shorten(k.causeText(err), maxCause)), err}
 }
 
 // requestError returns the error of a call or of an attempt without a complete response.
-// text is redacted.
-func (k *call) requestError(text string, err error) *RequestError {
-	return &RequestError{Operation: k.name(), Attempts: k.attempts, Err: &opaqueError{shorten(text, maxCause), err}}
+// doing says what failed; cut is shorten or excerpt.
+func (k *call) requestError(doing string, err error, cut func(string, int) string) *RequestError {
+	e := &RequestError{Attempts: k.attempts}
+	k.setTexts = func() {
+		e.Operation, e.Err = k.name(), &opaqueError{k.redactor.text(k.redactor.text(doing) + cut(k.causeText(err), maxCause)), err}
+	}
+	k.setTexts()
+	return e
 }
 
-// causeText returns the redacted text of err. If err wraps the error of another call,
-// such as the cause of the context of an errgroup, the text omits the operation and
-// attempts of the other call, so that only the operation and attempts of this call
-// appear.
+// causeText returns the redacted text of err. It omits the query, which may contain
+// secrets, if a transport quotes the URL. If err wraps the error of another call, such as
+// the cause of the context of an errgroup, the text omits the operation and attempts of
+// the other call, so that only the operation and attempts of this call appear.
 func (k *call) causeText(err error) string {
 	text := k.redactor.text(err.Error())
 	if other, ok := errors.AsType[failure](err); ok {
 		text = strings.Replace(text, k.redactor.text(other.Error()), k.redactor.text(other.summary()), 1)
 	}
-	return strings.ReplaceAll(text, "msgpush: ", "")
+	if k.rawQuery != "" {
+		text = strings.ReplaceAll(text, "?"+k.redactor.text(k.rawQuery), "")
+	}
+	return k.redactor.text(strings.ReplaceAll(text, "msgpush: ", ""))
 }
 
 // name returns the name of the operation, redacted.
@@ -132,6 +134,6 @@ func (k *call) name() string { return k.redactor.text(k.operation.String()) }
 // redactKey redacts a key in the texts of the call.
 func (k *call) redactKey(key string) {
 	if k.redactor.add(key) && k.failure != nil {
-		k.failure.redact(&k.redactor)
+		k.setTexts()
 	}
 }

@@ -44,7 +44,7 @@ func (k *call) log(ctx context.Context, level slog.Level, msg string, attrs ...s
 	if logger := k.client.logger; logger != nil && logger.Enabled(ctx, level) {
 		logger.LogAttrs(ctx, level, msg, append([]slog.Attr{
 			slog.String("operation", k.name()),
-			slog.String("method", k.request.Method),
+			slog.String("method", k.redactor.text(k.request.Method)),
 			slog.String("path", k.redactor.text(k.request.Path)),
 			slog.Int("attempt", k.attempts),
 		}, attrs...)...)

@@ -94,7 +94,8 @@ func WithUserAgent(userAgent string) Option {
 // defaults to a service that never responds takes at most 3 min 43 s: 7 attempts of
 // 30 s, and 13 s of random waits between them. Retry-After headers can add 30 s to each
 // of the 6 waits. A rejected access key adds one attempt. The waits for the rate limiter
-// and for the key source come on top: [CachedAccessKey] waits 30 s for a fetch.
+// and for the key source come on top: each attempt gets a key once or, with a limiter, up
+// to three times, and [CachedAccessKey] waits up to 30 s for a fetch.
 func WithTimeout(d time.Duration) Option {
 	return option(d > 0, func(s *settings) { s.timeout = d }, "WithTimeout: %v is not positive", d)
 }

@@ -54,9 +54,9 @@ type RetryPolicy struct {
 	// that retries do not multiply the load of an outage. The default is 1,000; a
 	// negative Quota means no limit.
 	//
-	// All calls of a client share the quota. A retry takes one unit, and returns it if
-	// it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
-	// calls that need no retry return one more unit, up to Quota. Without a unit, a
+	// All calls of a client share the quota. A retry takes one from it, and gives it back
+	// if it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
+	// calls that succeed at once give one more back, up to Quota. When nothing is left, a
 	// call returns its failure immediately, and the error text says so.
 	Quota int
 }

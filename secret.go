@@ -31,8 +31,7 @@ type Secret string
 // String returns "[redacted]".
 func (Secret) String() string { return redacted }
 
-// Format writes "[redacted]" for every verb except %p, for which fmt does not call
-// it.
+// Format writes "[redacted]" for every verb with which fmt calls it.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 
 // MarshalText returns "[redacted]".
@@ -67,7 +66,7 @@ func (r *redactor) add(key string) bool {
 // replace returns text with the keys redacted. It takes linear time, even if a long key
 // and the text consist of repetitions: strings.LastIndex always uses Rabin-Karp.
 func (r *redactor) replace(text string) string {
-	if len(text) < r.minLen {
+	if len(text) < min(r.minLen, maxRedactedText) {
 		return text // no form is shorter than its key
 	}
 	if r.forms == nil {
@@ -95,16 +94,21 @@ func keyForms(key string) []string {
 	inJSON, _ := json.Marshal(key) // cannot fail for a string
 	return []string{
 		key, string([]rune(key)), // encoding/json replaces bytes that are not UTF-8
-		quoted, strings.ReplaceAll(quoted, "/", `\/`), string(inJSON[1 : len(inJSON)-1]), url.QueryEscape(key), url.PathEscape(key),
+		quoted, strings.ReplaceAll(quoted, "/", `\/`), string(inJSON[1 : len(inJSON)-1]),
+		url.QueryEscape(key), url.PathEscape(key), (&url.URL{Path: key}).EscapedPath(), escapePath(key),
 	}
 }
 
 // text redacts the first 64 KiB of foreign text. If it cuts the text, it also drops the
-// last bytes, which may be part of a key.
+// last bytes, which may be part of a key. Errors show the text on one line: if only that
+// line contains a key, the result is one line.
 func (r *redactor) text(foreign string) string {
 	clean := r.replace(foreign[:min(len(foreign), maxRedactedText)])
 	if len(foreign) > maxRedactedText && len(r.forms) > 0 {
 		clean = clean[:max(0, len(clean)-len(r.forms[0]))]
+	}
+	if line := shorten(clean, len(clean)); r.replace(line) != line {
+		return r.replace(line)
 	}
 	return clean
 }

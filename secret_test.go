@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"unicode/utf8"
 
 	"github.com/google/go-querystring/query"
 	"github.com/stretchr/testify/assert"
@@ -149,7 +150,8 @@ func formsOf(key string) map[string]string {
 		"JSON":          string(inJSON[1 : len(inJSON)-1]),
 		"slash-escaped": strings.ReplaceAll(quoted[1:len(quoted)-1], "/", `\/`),
 		"query":         url.QueryEscape(key),
-		"path":          url.PathEscape(key),
+		"path":          (&url.URL{Path: key}).EscapedPath(),
+		"path segment":  url.PathEscape(key),
 	}
 }
 
@@ -396,14 +398,20 @@ func TestRedactsEveryKeySentByCall(t *testing.T) {
 
 // The failure of an attempt may show a key that the call gets later.
 func TestRedactsLaterKeyInFailureOfPreviousAttempt(t *testing.T) {
-	const later = "key-two-Wk9"
+	for _, later := range []string{"Zq7x4-key-Wk9v2", "Zq7x4 password Wk9v2", "Zq7x4\u00a0Wk9v2", "Zq7x4\xff\xfeWk9v2", "Zq7x4" + strings.Repeat("x", 500)} {
+		testRedactsLaterKey(t, later)
+	}
+}
+
+func testRedactsLaterKey(t *testing.T, later string) {
 	for name, tt := range map[string]struct {
 		step roundTripFunc
 		last error // has the type of Last
 	}{
-		"APIError":     {respond(503, `{"code":7,"msg":"`+later+`","data":"`+later+`"}`, "X-Key", later), &msgpush.APIError{}},
-		"DecodeError":  {respond(200, "", "X-Key", later), &msgpush.DecodeError{}},
-		"RequestError": {fail(errors.New("no route for " + later)), &msgpush.RequestError{}},
+		"APIError":         {respond(503, `{"code":7,"msg":"`+later+`","data":"`+later+`"}`, "X-Key", later), &msgpush.APIError{}},
+		"APIError of HTML": {respond(503, "<html>"+later), &msgpush.APIError{}},
+		"DecodeError":      {respond(200, "", "X-Key", later), &msgpush.DecodeError{}},
+		"RequestError":     {fail(errors.New("no route for " + later)), &msgpush.RequestError{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := 0
@@ -413,14 +421,54 @@ func TestRedactsLaterKeyInFailureOfPreviousAttempt(t *testing.T) {
 				}
 				return later, errors.New("the key has expired")
 			})
-			r := msgpush.Request{Method: "GET", Path: "/" + later, Idempotent: true}
+			r := msgpush.Request{Method: "GET", Path: "/key", Idempotent: true}
+			if utf8.ValidString(later) {
+				r.Path = "/" + later
+			}
 			_, err := msgpush.Call[any](t.Context(), newClientWithSource(t, source, tt.step, threeAttempts), r)
 			last := onlyError[*msgpush.RequestError](t, err).Last
 			assert.IsType(t, tt.last, last)
-			assert.NotContains(t, shownBy(t, err), later)
-			assert.NotContains(t, shownBy(t, last), later)
+			for _, part := range []string{"Zq7", "k9v2"} {
+				assertNotIn(t, part, shownBy(t, err)+shownBy(t, last))
+			}
 			assert.Contains(t, shownBy(t, last), "[redacted]")
 		})
+	}
+}
+
+// Errors show a text on one line and without "msgpush: ", which may make it contain a key.
+func TestRedactsKeysThatOtherChangesOfTheTextWouldCreate(t *testing.T) {
+	for key, text := range map[string]string{
+		"Zq7x4 beta Wk9v2": "Zq7x4\n\tbeta  Wk9v2",
+		"Zq7x4-Wk9v2":      "Zq7x4-msgpush: Wk9v2",
+	} {
+		inJSON, err := json.Marshal(text)
+		require.NoError(t, err)
+		for where, step := range map[string]roundTripFunc{
+			"msg":                    respond(200, `{"code":401,"msg":`+string(inJSON)+`}`),
+			"data":                   respond(200, `{"code":401,"data":`+string(inJSON)+`}`),
+			"HTML":                   respond(502, "<html>"+text),
+			"error of the transport": fail(errors.New(text)),
+		} {
+			t.Run(key+"/"+where, func(t *testing.T) {
+				_, err := newClientWithKey(t, key, step).MailDetail(t.Context(), "1")
+				require.Error(t, err)
+				assertNotIn(t, key, err.Error())
+			})
+		}
+	}
+}
+
+func TestRedactsKeyThatIsLongerThanTheRedactedText(t *testing.T) {
+	key := strings.Repeat("k", 70<<10)
+	for where, step := range map[string]roundTripFunc{
+		"msg":                    respond(200, `{"code":401,"msg":"`+key+`"}`),
+		"HTML":                   respond(502, "<html>"+key),
+		"error of the transport": fail(errors.New(key)),
+	} {
+		_, err := newClientWithKey(t, key, step).MailDetail(t.Context(), "1")
+		require.Error(t, err, where)
+		assertNotIn(t, "kkk", err.Error())
 	}
 }
 

@@ -69,7 +69,7 @@ func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	} else if err == nil && resp == nil {
 		err = fmt.Errorf("the transport %T returned neither a response nor an error", c.transport)
 	}
-	if err == nil && c.jar != nil {
+	if err == nil && c.jar != nil && len(resp.Cookies()) > 0 {
 		c.jar.SetCookies(req.URL, resp.Cookies())
 	}
 	return resp, err
