@@ -402,7 +402,7 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 func TestDetailWithoutMembersIsDecodeError(t *testing.T) {
 	for data, found := range map[string]bool{
 		`{}`: false, `{"mail":{"id":1}}`: false, `{"list":[{"id":1}]}`: false,
-		`{"id":0}`: true, `{"SMTPPORT":0}`: true, `{"password":null}`: true, `{"mailName":"","x":1}`: true,
+		`{"id":0}`: true, `{"SMTPPORT":0}`: true, `{"password":null}`: true, `{"mailName":"","x":1}`: true, `{"id":0,"list":[{}]}`: true,
 	} {
 		mail, err := newClientWithTransport(t, respond(200, successOf(data))).MailDetail(t.Context(), "1")
 		if found {
