@@ -470,11 +470,12 @@ func TestFailedFetchFailsAllWaitingCallers(t *testing.T) {
 		v.err.Store(&errNoKey)
 		source := msgpush.CachedAccessKey(v.fetch, 0)
 		var wg sync.WaitGroup
-		for range 10 {
+		for _, rejected := range []string{"rejected-key", "", "", "another-key"} {
 			wg.Go(func() {
-				_, err := source.AccessKey(t.Context(), "")
+				_, err := source.AccessKey(t.Context(), rejected)
 				assert.ErrorIs(t, err, errNoKey)
 			})
+			synctest.Wait() // the first caller starts the fetch
 		}
 		wg.Wait()
 		assert.Equal(t, int32(1), v.fetches.Load())
@@ -530,6 +531,19 @@ func TestFetchHasTimeout(t *testing.T) {
 	})
 }
 
+func TestContextOfFetchEndsWithFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ctx context.Context
+		source := msgpush.CachedAccessKey(func(c context.Context) (string, time.Time, error) {
+			ctx = c
+			return testKey, time.Time{}, nil
+		}, 0)
+		assertKey(t, source, "", testKey, 0)
+		synctest.Wait()
+		assert.ErrorIs(t, ctx.Err(), context.Canceled)
+	})
+}
+
 func TestFetchThatCallsGoexitFails(t *testing.T) {
 	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
 		runtime.Goexit() // as t.FailNow does
@@ -557,13 +571,14 @@ func TestPanicOfFetchReachesEveryWaitingCaller(t *testing.T) {
 		for range 10 {
 			wg.Go(func() {
 				assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
+				assertKey(t, source, "", "key-2", time.Second)
 			})
 			wg.Go(func() {
 				assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
 			})
 		}
 		wg.Wait()
-		assertKey(t, source, "", "key-2", time.Second)
+		assertKey(t, source, "", "key-2", 0)
 	})
 }
 

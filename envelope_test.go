@@ -66,7 +66,7 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 		{"cut", "application/json", `{"code":200,"data":{"password":"` + secret, []string{"the JSON ends too early, after"}},
 		{"text after the envelope", "application/json", `{"code":200,"data":{}} ` + secret, []string{"expected a JSON envelope, found invalid JSON"}},
 		{"null", "application/json", `null`, []string{"expected an envelope with a code, found none"}},
-		{"array", "application/json", `["` + secret + `"]`, []string{"expected struct, found array"}},
+		{"array", "application/json", `["` + secret + `"]`, []string{"cannot decode the response: expected struct, found array"}},
 		{"string", "application/json", `"` + secret + `"`, []string{"expected struct, found string"}},
 		{"no code", "application/json", `{"msg":"` + secret + `","data":{}}`, []string{"expected an envelope with a code, found none"}},
 		{"null code", "application/json", `{"code":null,"data":{}}`, []string{"expected an envelope with a code, found none"}},
@@ -407,7 +407,7 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 func TestDetailWithoutMembersIsDecodeError(t *testing.T) {
 	for data, found := range map[string]bool{
 		`{}`: false, `{"mail":{"id":1}}`: false, `{"list":[{"id":1}]}`: false,
-		`{"id":0}`: true, `{"SMTPPORT":0}`: true, `{"password":null}`: true, `{"mailName":"","x":1}`: true,
+		`{"id":0}`: true, `{"SMTPPORT":0}`: true, `{"password":null}`: true, `{"mailName":"","x":1}`: true, `{"id":0,"list":[{}]}`: true,
 	} {
 		mail, err := newClientWithTransport(t, respond(200, successOf(data))).MailDetail(t.Context(), "1")
 		if found {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -190,6 +191,16 @@ func TestErrorTextDoesNotDecodeLongData(t *testing.T) {
 	allocated := bytesAllocated(func() { text = apiErr.Error() })
 	assertOneLine(t, text)
 	assert.Less(t, allocated, uint64(len(apiErr.Data)/10))
+}
+
+// SECURITY.md states the numbers.
+func TestErrorTextQuotesBeginningOfLongText(t *testing.T) {
+	long := strings.Repeat("é", 1000)
+	_, err := newClientWithTransport(t, respond(200, `{"code":7,"msg":"`+long+`"}`)).MPList(t.Context(), msgpush.PageRequest{})
+	assert.ErrorContains(t, err, "code 7: "+long[:2*160]+"… (1 attempt)")
+	_, err = newClientWithTransport(t, fail(errors.New(long))).MPList(t.Context(), msgpush.PageRequest{})
+	cause := onlyError[*msgpush.RequestError](t, err).Err.Error()
+	assert.Equal(t, 400, utf8.RuneCountInString(strings.TrimSuffix(cause, "…")))
 }
 
 func TestExcerptStopsBeforePassword(t *testing.T) {

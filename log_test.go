@@ -108,14 +108,16 @@ func TestLogsOneWarningForEachRetry(t *testing.T) {
 
 func TestLogsKeyReplacement(t *testing.T) {
 	var log logBuffer
-	client := newClientWithSource(t, growingSource, acceptOnly(testKey+testKey, status(401)), logTo(&log, slog.LevelInfo))
+	transport := newScript(status(401), status(503), acceptOnly(testKey+testKey, status(401)))
+	client := newClientWithSource(t, growingSource, transport, threeAttempts, logTo(&log, slog.LevelInfo))
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
 	records := recordsOf(t, &log)
-	require.Len(t, records, 1)
+	require.Len(t, records, 2, "the second retry replaces no key")
 	assert.Equal(t, "WARN", records[0]["level"])
 	assert.Equal(t, "the access key was rejected", records[0]["reason"])
 	assert.Zero(t, records[0]["wait"])
+	assert.Equal(t, "HTTP 503 Service Unavailable", records[1]["reason"])
 	assert.NotContains(t, log.String(), testKey)
 }
 

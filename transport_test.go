@@ -383,6 +383,13 @@ func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
 		wantFailure{kind: "RequestError", notSent: true, text: "connection refused"})
 }
 
+func TestDefaultTransportHasTimeoutsOfNetHTTP(t *testing.T) {
+	transport, netHTTP := msgpush.NewTransport(), http.DefaultTransport.(*http.Transport)
+	assert.Equal(t, netHTTP.IdleConnTimeout, transport.IdleConnTimeout)
+	assert.Equal(t, netHTTP.TLSHandshakeTimeout, transport.TLSHandshakeTimeout)
+	assert.Equal(t, netHTTP.ExpectContinueTimeout, transport.ExpectContinueTimeout)
+}
+
 // net/http reads the environment once, so the test runs in a child process.
 func TestDefaultTransportUsesProxyFromEnvironment(t *testing.T) {
 	const childProcess = "MSGPUSH_TEST_CHILD_PROCESS"
