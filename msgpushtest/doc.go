@@ -74,8 +74,7 @@
 // following choices. The real service may behave differently.
 //
 //   - An error response has HTTP status 200, one of the Code constants as its
-//     code, and null as its data. If the rate limit is exceeded, the HTTP status
-//     is 429.
+//     code, and no data. If the rate limit is exceeded, the HTTP status is 429.
 //   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize]. Values
 //     below 1 are rejected.
 //   - If params is missing, the trigger records are not filtered. A missing member

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"example.com/msgpush"
 )
 
 // A Fault replaces the usual response of a [Server], once or, with [Fault.Always], for
@@ -184,10 +182,11 @@ func Status(status int) Fault {
 	return Respond(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 }
 
-// ErrorResponse responds with an envelope and HTTP status 200.
+// ErrorResponse responds with an envelope and HTTP status 200. If data is nil, the
+// envelope has no data member.
 func ErrorResponse(code int, msg string, data any) Fault {
 	return Respond(func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, msgpush.Envelope[any]{Code: code, Msg: msg, Data: data})
+		writeJSON(w, envelope{Code: code, Msg: msg, Data: data})
 	})
 }
 

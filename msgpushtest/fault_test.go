@@ -2,6 +2,7 @@ package msgpushtest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -306,6 +307,24 @@ func TestEndlessResponseToHEADEnds(t *testing.T) {
 	require.NoError(t, err)
 	resp.Body.Close()
 	assert.Equal(t, 200, resp.StatusCode)
+}
+
+func TestErrorResponseHasDataOnlyIfItIsGiven(t *testing.T) {
+	for name, tt := range map[string]struct {
+		data any
+		want json.RawMessage // nil: no data member
+	}{
+		"nil":           {nil, nil},
+		"object":        {map[string]any{"id": 5}, json.RawMessage(`{"id":5}`)},
+		"zero":          {0, json.RawMessage(`0`)},
+		"explicit null": {json.RawMessage("null"), json.RawMessage("null")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := msgpushtest.New(t)
+			server.Inject(msgpushtest.ErrorResponse(1, "no", tt.data))
+			assert.Equal(t, tt.want, exchange(t, "GET", server.URL, nil, "").Data)
+		})
+	}
 }
 
 func TestErrorResponseReportsInvalidData(t *testing.T) {

@@ -64,20 +64,26 @@ func reject(code int, format string, args ...any) *rejection {
 
 var errAccessKey = reject(CodeAccessKey, "the access-key header is missing, or the server does not accept its key")
 
-// respond sends the usual response: the data of the operation or an error response.
-func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
-	envelope := msgpush.Envelope[any]{Code: 200, Msg: "success"}
-	data, rejected := s.data(w, r)
-	if rejected != nil {
-		envelope.Code, envelope.Msg = rejected.code, rejected.msg
-	} else {
-		envelope.Data = data
-	}
-	writeJSON(w, envelope)
+// An envelope is the body of a response. An error response has no data member: the
+// data of the API document is an object, and null is none.
+type envelope struct {
+	Code int    `json:"code"`
+	Msg  string `json:"msg"`
+	Data any    `json:"data,omitempty"`
 }
 
-func writeJSON(w http.ResponseWriter, envelope msgpush.Envelope[any]) {
-	body, err := json.Marshal(envelope)
+// respond sends the usual response: the data of the operation or an error response.
+func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
+	data, rejected := s.data(w, r)
+	if rejected != nil {
+		writeJSON(w, envelope{Code: rejected.code, Msg: rejected.msg})
+		return
+	}
+	writeJSON(w, envelope{Code: 200, Msg: "success", Data: data})
+}
+
+func writeJSON(w http.ResponseWriter, e envelope) {
+	body, err := json.Marshal(e)
 	if err != nil {
 		http.Error(w, "msgpushtest: the data cannot be encoded to JSON: "+err.Error(), http.StatusInternalServerError)
 		return
