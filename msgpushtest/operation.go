@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -74,20 +75,14 @@ type envelope struct {
 
 // respond sends the usual response: the data of the operation or an error response.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
+	e := envelope{Code: 200, Msg: "success"}
 	data, rejected := s.data(w, r)
 	if rejected != nil {
-		writeJSON(w, envelope{Code: rejected.code, Msg: rejected.msg})
-		return
+		e.Code, e.Msg = rejected.code, rejected.msg
+	} else {
+		e.Data = data
 	}
-	writeJSON(w, envelope{Code: 200, Msg: "success", Data: data})
-}
-
-func writeJSON(w http.ResponseWriter, e envelope) {
-	body, err := json.Marshal(e)
-	if err != nil {
-		http.Error(w, "msgpushtest: the data cannot be encoded to JSON: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
+	body, _ := json.Marshal(e) // the records have no field that cannot be encoded
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body) // fails only if the client has closed the connection
 }
@@ -155,7 +150,7 @@ func (s *Server) mpList(r *http.Request) (any, *rejection) {
 	if rejected != nil {
 		return nil, rejected
 	}
-	return pageOf(s, body, func(r Records) []msgpush.MPChannel { return r.MPChannels })
+	return pageOf(s, body, func(r *snapshot) []msgpush.MPChannel { return r.MPChannels })
 }
 
 func (s *Server) forwardRuleList(r *http.Request) (any, *rejection) {
@@ -163,7 +158,7 @@ func (s *Server) forwardRuleList(r *http.Request) (any, *rejection) {
 	if rejected != nil {
 		return nil, rejected
 	}
-	return pageOf(s, body, func(r Records) []msgpush.ForwardRule { return r.ForwardRules })
+	return pageOf(s, body, func(r *snapshot) []msgpush.ForwardRule { return r.ForwardRules })
 }
 
 func (s *Server) forwardLogList(r *http.Request) (any, *rejection) {
@@ -183,19 +178,18 @@ func (s *Server) forwardLogList(r *http.Request) (any, *rejection) {
 	if rejected != nil {
 		return nil, rejected
 	}
-	return pageOf(s, body, func(r Records) []msgpush.ForwardLog {
-		var matching []msgpush.ForwardLog
-		for _, log := range r.ForwardLogs {
-			if (ruleID == nil || *ruleID == log.RuleID) && (matchResult == nil || *matchResult == int64(log.MatchResult)) {
-				matching = append(matching, log)
-			}
-		}
-		return matching
-	})
+	var filter logFilter
+	if ruleID != nil {
+		filter.byRule, filter.ruleID = true, *ruleID
+	}
+	if matchResult != nil {
+		filter.byResult, filter.matchResult = true, *matchResult
+	}
+	return pageOf(s, body, func(r *snapshot) []msgpush.ForwardLog { return r.matching(filter) })
 }
 
 // pageOf returns the requested page of the records that list selects.
-func pageOf[T any](s *Server, body object, list func(Records) []T) (any, *rejection) {
+func pageOf[T any](s *Server, body object, list func(*snapshot) []T) (any, *rejection) {
 	current, rejected := body.positive("current", 1)
 	if rejected != nil {
 		return nil, rejected
@@ -204,7 +198,7 @@ func pageOf[T any](s *Server, body object, list func(Records) []T) (any, *reject
 	if rejected != nil {
 		return nil, rejected
 	}
-	s.updateBeforePage(current)
+	s.updateBeforePage(listKey{reflect.TypeFor[T](), string(body["params"])}, current, len(list(s.snapshot())) <= size)
 	records := list(s.snapshot())
 	page := msgpush.Page[T]{
 		PageNum:  current,
