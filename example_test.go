@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"example.com/msgpush"
@@ -432,9 +433,9 @@ func ExampleCachedAccessKey() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
 
-	fetches := 0
+	var fetches atomic.Int32 // a key may be fetched in the background
 	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-		if fetches++; fetches == 1 {
+		if fetches.Add(1) == 1 {
 			return "a-key-that-was-revoked", time.Time{}, nil
 		}
 		return service.AccessKey(), time.Now().Add(time.Hour), nil
@@ -451,7 +452,7 @@ func ExampleCachedAccessKey() {
 			log.Fatal(err)
 		}
 	}
-	fmt.Println("3 calls,", fetches, "fetches")
+	fmt.Println("3 calls,", fetches.Load(), "fetches")
 	// Output: 3 calls, 2 fetches
 }
 

@@ -24,6 +24,9 @@
 // [Server.Requests] returns the requests that arrived. [Server.WaitForRequest] waits
 // for one, and [Server.OnRequest] sets a function that is called for each.
 //
+// A test with a server of [New] fails if a fault was never used, or if a function that
+// the server calls panicked: such a test would pass although it tests nothing.
+//
 // # Access keys
 //
 // [Server.SetAccessKey] replaces the accepted key. The old key is then rejected. A
@@ -64,9 +67,11 @@
 // A background fetch of [msgpush.CachedAccessKey] must have ended when the test
 // function returns: let the test sleep longer than a fetch takes.
 //
-// The file docs/testing.md, in the directory that go list -m -f '{{.Dir}}'
-// example.com/msgpush prints, has five tests to copy: an outage, a key rotation, a
-// list that changes, a cancellation, and a day of polling.
+// The file docs/testing.md of the module has five tests to copy: an outage, a key
+// rotation, a list that changes, a cancellation, and a day of polling. This command
+// prints the directory of the module:
+//
+//	go list -m -f '{{.Dir}}' example.com/msgpush
 //
 // # Choices of the fake server
 //
@@ -74,8 +79,7 @@
 // following choices. The real service may behave differently.
 //
 //   - An error response has HTTP status 200, one of the Code constants as its
-//     code, and null as its data. If the rate limit is exceeded, the HTTP status
-//     is 429.
+//     code, and no data. If the rate limit is exceeded, the HTTP status is 429.
 //   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize]. Values
 //     below 1 are rejected.
 //   - If params is missing, the trigger records are not filtered. A missing member

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.com/msgpush"
@@ -20,10 +21,11 @@ type printTB struct {
 	cleanup []func()
 }
 
-func (tb *printTB) Helper()                         {}
-func (tb *printTB) Cleanup(f func())                { tb.cleanup = append(tb.cleanup, f) }
-func (tb *printTB) Failed() bool                    { return tb.failed }
-func (tb *printTB) Logf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func (tb *printTB) Helper()                           {}
+func (tb *printTB) Cleanup(f func())                  { tb.cleanup = append(tb.cleanup, f) }
+func (tb *printTB) Failed() bool                      { return tb.failed }
+func (tb *printTB) Logf(format string, args ...any)   { fmt.Printf(format+"\n", args...) }
+func (tb *printTB) Errorf(format string, args ...any) { tb.failed = true; tb.Logf(format, args...) }
 
 func (tb *printTB) end() {
 	for _, f := range tb.cleanup {
@@ -155,16 +157,16 @@ func ExampleServer_AccessKey() {
 func ExampleServer_SetAccessKey() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
-	fetches := 0
+	var fetches atomic.Int32 // a key may be fetched in the background
 	keys := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-		fetches++
+		fetches.Add(1)
 		return srv.AccessKey(), time.Time{}, nil
 	}, 0)
 	client := srv.Client(msgpush.WithAccessKeySource(keys))
 
 	for range 2 {
 		_, err := client.MPList(context.Background(), msgpush.PageRequest{})
-		fmt.Println(err, fetches)
+		fmt.Println(err, fetches.Load())
 		srv.SetAccessKey("the-second-key")
 	}
 	// Output:
@@ -176,9 +178,9 @@ func ExampleServer_SetKeyLifetime() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
 	srv.SetKeyLifetime(10)
-	fetches := 0
+	var fetches atomic.Int32 // a key may be fetched in the background
 	keys := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-		fetches++
+		fetches.Add(1)
 		return srv.AccessKey(), time.Time{}, nil
 	}, 0)
 	client := srv.Client(msgpush.WithAccessKeySource(keys))
@@ -188,7 +190,7 @@ func ExampleServer_SetKeyLifetime() {
 			fmt.Println(err)
 		}
 	}
-	fmt.Println(fetches, "keys,", len(srv.Requests()), "requests")
+	fmt.Println(fetches.Load(), "keys,", len(srv.Requests()), "requests")
 	// Output: 10 keys, 109 requests
 }
 

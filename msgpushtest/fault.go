@@ -2,6 +2,7 @@ package msgpushtest
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -11,19 +12,19 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"example.com/msgpush"
 )
 
 // A Fault replaces the usual response of a [Server], once or, with [Fault.Always], for
 // all requests. It applies to every operation, unless [Fault.For] names some. Functions
 // such as [Status] and [Reset] return faults. The zero Fault is the usual response.
 type Fault struct {
+	kind       string                                            // such as "Status(503)", for the test's log
 	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
 	status     int                                               // 0: the status that respond sets
 	header     http.Header
 	operations []string // empty: every operation
 	always     bool
+	used       bool // set in the server's queue, only for always
 }
 
 // For returns a copy of f that applies only to the operations with these names, such
@@ -57,10 +58,19 @@ func (f Fault) Always() Fault {
 }
 
 // WithStatus returns a copy of f with another HTTP status. It has no effect on
-// [Reset].
+// [Reset]. It panics if the status is not from 200 to 599.
 func (f Fault) WithStatus(status int) Fault {
+	checkStatus("Fault.WithStatus", status)
 	f.status = status
 	return f
+}
+
+// checkStatus panics if a status is not the status of a response: net/http would panic
+// in the server, and the client would see a reset connection instead.
+func checkStatus(name string, status int) {
+	if status < 200 || status > 599 {
+		panic(fmt.Sprintf("msgpushtest: %s: %d is not an HTTP status from 200 to 599", name, status))
+	}
 }
 
 // WithHeader returns a copy of f that sets a header of the response, such as
@@ -74,6 +84,21 @@ func (f Fault) WithHeader(name, value string) Fault {
 	return f
 }
 
+// describe returns the kind and the operations of f, for the test's log.
+func (f Fault) describe() string {
+	text := cmp.Or(f.kind, "Fault{}")
+	if f.status != 0 {
+		text += fmt.Sprintf(".WithStatus(%d)", f.status)
+	}
+	if f.always {
+		text += ".Always()"
+	}
+	if len(f.operations) == 0 {
+		return text + " for every operation"
+	}
+	return text + " for the " + strings.Join(f.operations, " and the ")
+}
+
 // appliesTo reports whether f applies to an operation. operation is empty for an
 // unknown path.
 func (f Fault) appliesTo(operation string) bool {
@@ -85,8 +110,11 @@ func (f Fault) appliesTo(operation string) bool {
 // and its access key only for faults that use the usual response: the zero Fault,
 // [Delay], [ResetInBody] and [Truncate].
 //
-// Inject panics if a fault can never be used, because faults with Always are queued
-// before it for all of its operations. Call [Server.ClearFaults] first.
+// The test of a server that [New] returned fails if a fault was never used and not
+// removed by [Server.ClearFaults].
+//
+// Inject panics if a fault can never be used: an Always fault before it takes all of
+// its requests. Call [Server.ClearFaults] first.
 func (s *Server) Inject(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,10 +157,19 @@ func (s *Server) nextFault(operation string) Fault {
 		return Fault{}
 	}
 	f := s.faults[i]
-	if !f.always {
+	if f.always {
+		s.faults[i].used = true
+	} else {
 		s.faults = slices.Delete(s.faults, i, i+1)
 	}
 	return f
+}
+
+// unused returns the faults that no request has used.
+func (s *Server) unused() []Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.faults), func(f Fault) bool { return f.used })
 }
 
 func (f Fault) serve(s *Server, w http.ResponseWriter, r *http.Request) {
@@ -174,25 +211,49 @@ func (w *faultWriter) FlushError() error {
 // Unwrap is used by [http.ResponseController].
 func (w *faultWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Respond calls h, which writes the response or aborts it.
+// Respond calls h, which writes the response, or aborts it by a panic with
+// [http.ErrAbortHandler]. Any other panic of h fails the test, as for
+// [Server.OnRequest].
 func Respond(h http.HandlerFunc) Fault {
-	return Fault{respond: func(_ *Server, w http.ResponseWriter, r *http.Request) { h(w, r) }}
+	return Fault{kind: "Respond", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
+		defer s.handlePanic("Respond")
+		h(w, r)
+	}}
 }
 
-// Status responds with an HTTP status and no body.
+// Status responds with an HTTP status and no body. It panics if the status is not from
+// 200 to 599.
 func Status(status int) Fault {
-	return Respond(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+	checkStatus("Status", status)
+	return Fault{kind: fmt.Sprintf("Status(%d)", status), respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+	}}
 }
 
-// ErrorResponse responds with an envelope and HTTP status 200.
+// ErrorResponse responds with an envelope and HTTP status 200. If data is nil, the
+// envelope has no data member. ErrorResponse panics if data cannot be encoded to JSON.
 func ErrorResponse(code int, msg string, data any) Fault {
-	return Respond(func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, msgpush.Envelope[any]{Code: code, Msg: msg, Data: data})
-	})
+	body, err := json.Marshal(envelope{Code: code, Msg: msg, Data: data})
+	if err != nil {
+		panic(fmt.Sprintf("msgpushtest: ErrorResponse: the data cannot be encoded to JSON: %v", err))
+	}
+	return static(fmt.Sprintf("ErrorResponse(%d, %q)", code, msg), "application/json", string(body))
+}
+
+// static responds with a body and HTTP status 200.
+func static(kind, contentType, body string) Fault {
+	return Fault{kind: kind, respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = io.WriteString(w, body) // fails only if the client has closed the connection
+	}}
 }
 
 // RejectKey rejects the access key, with the code [CodeAccessKey].
-func RejectKey() Fault { return ErrorResponse(errAccessKey.code, errAccessKey.msg, nil) }
+func RejectKey() Fault {
+	f := ErrorResponse(errAccessKey.code, errAccessKey.msg, nil)
+	f.kind = "RejectKey"
+	return f
+}
 
 // rateLimited is the response if the rate limit is exceeded. The window ends after d.
 func rateLimited(d time.Duration) Fault {
@@ -203,37 +264,32 @@ func rateLimited(d time.Duration) Fault {
 
 // Delay delays the usual response by d.
 func Delay(d time.Duration) Fault {
-	return Fault{respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
-		s.wait(r, d)
+	return Fault{kind: fmt.Sprintf("Delay(%v)", d), respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
+		s.wait(d)
 		s.respond(w, r)
 	}}
 }
 
 // HTML responds with an HTML page and HTTP status 200, as some gateways do.
 func HTML() Fault {
-	return Respond(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = io.WriteString(w, "<!DOCTYPE html>\n<html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html>\n")
-	})
+	return static("HTML", "text/html; charset=utf-8",
+		"<!DOCTYPE html>\n<html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html>\n")
 }
 
 // Garbage responds with the content type of JSON and bytes that are not JSON.
-func Garbage() Fault {
-	return Respond(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, "\x00\xff{]garbage\n")
-	})
-}
+func Garbage() Fault { return static("Garbage", "application/json", "\x00\xff{]garbage\n") }
 
 // Redirect responds with HTTP status 302 and a Location header.
 func Redirect(location string) Fault {
-	return Status(http.StatusFound).WithHeader("Location", location)
+	f := Status(http.StatusFound).WithHeader("Location", location)
+	f.kind = fmt.Sprintf("Redirect(%q)", location)
+	return f
 }
 
 // Endless responds with a body that ends only when the client closes the connection.
 // It sends 64 KiB each millisecond.
 func Endless() Fault {
-	return Fault{respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
+	return Fault{kind: "Endless", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, err := io.WriteString(w, `{"code":200,"msg":"`)
 		_ = http.NewResponseController(w).Flush()
@@ -241,7 +297,7 @@ func Endless() Fault {
 			return
 		}
 		for chunk := strings.Repeat("x", 64<<10); err == nil; _, err = io.WriteString(w, chunk) {
-			s.wait(r, time.Millisecond) // without a wait, time would not pass in a synctest bubble
+			s.wait(time.Millisecond) // without a wait, time would not pass in a synctest bubble
 		}
 		panic(http.ErrAbortHandler) // returning would end the body
 	}}
@@ -253,35 +309,40 @@ func Endless() Fault {
 // the reset, and two requests arrive. To prevent this, call CloseIdleConnections of
 // [Server.HTTPClient] before the request.
 func Reset() Fault {
-	return Respond(func(w http.ResponseWriter, _ *http.Request) { closeConn(w, true) })
+	return Fault{kind: "Reset", respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) { reset(w) }}
 }
 
 // ResetInBody sends half of the usual body and resets the connection.
-func ResetInBody() Fault { return halfBody(true) }
-
-// Truncate sends half of the usual body and closes the connection.
-func Truncate() Fault { return halfBody(false) }
-
-func halfBody(reset bool) Fault {
-	return Fault{respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
-		usual := httptest.NewRecorder()
-		s.respond(usual, r)
-		body := usual.Body.Bytes()
-		w.Header().Set("Content-Type", usual.Header().Get("Content-Type"))
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body[:len(body)/2])
+func ResetInBody() Fault {
+	return Fault{kind: "ResetInBody", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
+		s.respondHalf(w, r)
 		_ = http.NewResponseController(w).Flush()
-		closeConn(w, reset)
+		reset(w)
 	}}
 }
 
-// closeConn closes or resets the connection of a response.
-func closeConn(w http.ResponseWriter, reset bool) {
+// Truncate sends half of the usual body and closes the connection.
+func Truncate() Fault { return Fault{kind: "Truncate", respond: (*Server).respondHalf} }
+
+// respondHalf sends half of the usual body. When the handler returns, net/http closes
+// the connection, since the body is shorter than its Content-Length.
+func (s *Server) respondHalf(w http.ResponseWriter, r *http.Request) {
+	usual := httptest.NewRecorder()
+	s.respond(usual, r)
+	body := usual.Body.Bytes()
+	w.Header().Set("Content-Type", usual.Header().Get("Content-Type"))
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body[:len(body)/2])
+}
+
+// reset resets the connection of a response. Bytes that the client has sent after its
+// request are discarded, as by any reset.
+func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	if c, ok := conn.(interface{ SetLinger(int) error }); ok && reset {
+	if c, ok := conn.(interface{ SetLinger(int) error }); ok {
 		_ = c.SetLinger(0)
 	}
 	_ = conn.Close()

@@ -2,10 +2,12 @@ package msgpushtest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -222,8 +224,9 @@ func TestInjectPanicsIfFaultCanNeverBeUsed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			const text = "msgpushtest: Inject: fault %d of %d can never be used, because a fault with Always is queued before it: call ClearFaults first"
 			last := len(tt.faults) - 1
-			together := msgpushtest.New(t)
-			one := msgpushtest.New(t)
+			together, one := msgpushtest.NewServer(), msgpushtest.NewServer()
+			defer together.Close()
+			defer one.Close()
 			one.Inject(tt.faults[:last]...)
 			if !tt.panics {
 				assert.NotPanics(t, func() { together.Inject(tt.faults...) })
@@ -308,10 +311,52 @@ func TestEndlessResponseToHEADEnds(t *testing.T) {
 	assert.Equal(t, 200, resp.StatusCode)
 }
 
-func TestErrorResponseReportsInvalidData(t *testing.T) {
-	server := msgpushtest.New(t)
-	server.Inject(msgpushtest.ErrorResponse(1, "", func() {}))
-	assert.ErrorContains(t, calls[msgpushtest.MPList](clientOf(t, server)), "cannot be encoded to JSON")
+func TestErrorResponseHasDataOnlyIfItIsGiven(t *testing.T) {
+	for name, tt := range map[string]struct {
+		data any
+		want json.RawMessage // nil: no data member
+	}{
+		"nil":           {nil, nil},
+		"object":        {map[string]any{"id": 5}, json.RawMessage(`{"id":5}`)},
+		"zero":          {0, json.RawMessage(`0`)},
+		"explicit null": {json.RawMessage("null"), json.RawMessage("null")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := msgpushtest.New(t)
+			server.Inject(msgpushtest.ErrorResponse(1, "no", tt.data))
+			assert.Equal(t, tt.want, exchange(t, "GET", server.URL, nil, "").Data)
+		})
+	}
+}
+
+func TestErrorResponsePanicsIfDataCannotBeEncoded(t *testing.T) {
+	for name, data := range map[string]any{"function": func() {}, "channel": make(chan int), "NaN": map[string]float64{"rate": math.NaN()}} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				assert.Contains(t, fmt.Sprint(recover()), "msgpushtest: ErrorResponse: the data cannot be encoded to JSON: json: unsupported")
+			}()
+			msgpushtest.ErrorResponse(1, "", data)
+		})
+	}
+}
+
+func TestStatusThatIsNoStatusPanics(t *testing.T) {
+	for _, status := range []int{-1, 0, 1, 99, 100, 101, 199, 600, 999, 1000} {
+		assert.PanicsWithValue(t, fmt.Sprintf("msgpushtest: Status: %d is not an HTTP status from 200 to 599", status),
+			func() { msgpushtest.Status(status) })
+		assert.PanicsWithValue(t, fmt.Sprintf("msgpushtest: Fault.WithStatus: %d is not an HTTP status from 200 to 599", status),
+			func() { msgpushtest.HTML().WithStatus(status) })
+	}
+	for _, code := range []int{200, 204, 299, 304, 418, 599} {
+		for _, fault := range []msgpushtest.Fault{msgpushtest.Status(code), msgpushtest.HTML().WithStatus(code), msgpushtest.Truncate().WithStatus(code)} {
+			server := msgpushtest.New(t)
+			server.Inject(fault)
+			resp, err := http.Get(server.URL)
+			require.NoError(t, err)
+			resp.Body.Close()
+			assert.Equal(t, code, resp.StatusCode)
+		}
+	}
 }
 
 func TestEmptyKeyIsRejected(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -64,24 +65,24 @@ func reject(code int, format string, args ...any) *rejection {
 
 var errAccessKey = reject(CodeAccessKey, "the access-key header is missing, or the server does not accept its key")
 
-// respond sends the usual response: the data of the operation or an error response.
-func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
-	envelope := msgpush.Envelope[any]{Code: 200, Msg: "success"}
-	data, rejected := s.data(w, r)
-	if rejected != nil {
-		envelope.Code, envelope.Msg = rejected.code, rejected.msg
-	} else {
-		envelope.Data = data
-	}
-	writeJSON(w, envelope)
+// An envelope is the body of a response. An error response has no data member: the
+// data of the API document is an object, and null is none.
+type envelope struct {
+	Code int    `json:"code"`
+	Msg  string `json:"msg"`
+	Data any    `json:"data,omitempty"`
 }
 
-func writeJSON(w http.ResponseWriter, envelope msgpush.Envelope[any]) {
-	body, err := json.Marshal(envelope)
-	if err != nil {
-		http.Error(w, "msgpushtest: the data cannot be encoded to JSON: "+err.Error(), http.StatusInternalServerError)
-		return
+// respond sends the usual response: the data of the operation or an error response.
+func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
+	e := envelope{Code: 200, Msg: "success"}
+	data, rejected := s.data(w, r)
+	if rejected != nil {
+		e.Code, e.Msg = rejected.code, rejected.msg
+	} else {
+		e.Data = data
 	}
+	body, _ := json.Marshal(e) // the records have no field that cannot be encoded
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body) // fails only if the client has closed the connection
 }
@@ -149,7 +150,7 @@ func (s *Server) mpList(r *http.Request) (any, *rejection) {
 	if rejected != nil {
 		return nil, rejected
 	}
-	return pageOf(s, body, func(r Records) []msgpush.MPChannel { return r.MPChannels })
+	return pageOf(s, body, func(r *snapshot) []msgpush.MPChannel { return r.MPChannels })
 }
 
 func (s *Server) forwardRuleList(r *http.Request) (any, *rejection) {
@@ -157,7 +158,7 @@ func (s *Server) forwardRuleList(r *http.Request) (any, *rejection) {
 	if rejected != nil {
 		return nil, rejected
 	}
-	return pageOf(s, body, func(r Records) []msgpush.ForwardRule { return r.ForwardRules })
+	return pageOf(s, body, func(r *snapshot) []msgpush.ForwardRule { return r.ForwardRules })
 }
 
 func (s *Server) forwardLogList(r *http.Request) (any, *rejection) {
@@ -177,19 +178,18 @@ func (s *Server) forwardLogList(r *http.Request) (any, *rejection) {
 	if rejected != nil {
 		return nil, rejected
 	}
-	return pageOf(s, body, func(r Records) []msgpush.ForwardLog {
-		var matching []msgpush.ForwardLog
-		for _, log := range r.ForwardLogs {
-			if (ruleID == nil || *ruleID == log.RuleID) && (matchResult == nil || *matchResult == int64(log.MatchResult)) {
-				matching = append(matching, log)
-			}
-		}
-		return matching
-	})
+	var filter logFilter
+	if ruleID != nil {
+		filter.byRule, filter.ruleID = true, *ruleID
+	}
+	if matchResult != nil {
+		filter.byResult, filter.matchResult = true, *matchResult
+	}
+	return pageOf(s, body, func(r *snapshot) []msgpush.ForwardLog { return r.matching(filter) })
 }
 
 // pageOf returns the requested page of the records that list selects.
-func pageOf[T any](s *Server, body object, list func(Records) []T) (any, *rejection) {
+func pageOf[T any](s *Server, body object, list func(*snapshot) []T) (any, *rejection) {
 	current, rejected := body.positive("current", 1)
 	if rejected != nil {
 		return nil, rejected
@@ -198,7 +198,7 @@ func pageOf[T any](s *Server, body object, list func(Records) []T) (any, *reject
 	if rejected != nil {
 		return nil, rejected
 	}
-	s.updateBeforePage(current)
+	s.updateBeforePage(listKey{reflect.TypeFor[T](), string(body["params"])}, current, len(list(s.snapshot())) <= size)
 	records := list(s.snapshot())
 	page := msgpush.Page[T]{
 		PageNum:  current,

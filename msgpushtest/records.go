@@ -3,6 +3,7 @@ package msgpushtest
 import (
 	"fmt"
 	"reflect"
+	"sync"
 	"time"
 
 	"example.com/msgpush"
@@ -25,6 +26,44 @@ func (r Records) clone() Records {
 	return r
 }
 
+// A snapshot holds records that do not change anymore.
+type snapshot struct {
+	Records
+
+	mu       sync.Mutex
+	filtered map[logFilter][]msgpush.ForwardLog
+}
+
+// A logFilter selects trigger records. The zero value selects all.
+type logFilter struct {
+	byRule, byResult    bool
+	ruleID, matchResult int64
+}
+
+// matching returns the trigger records that a filter selects. It selects them once, as
+// an iteration requests many pages of them.
+func (s *snapshot) matching(filter logFilter) []msgpush.ForwardLog {
+	if filter == (logFilter{}) {
+		return s.ForwardLogs
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	logs, ok := s.filtered[filter]
+	if ok {
+		return logs
+	}
+	for _, log := range s.ForwardLogs {
+		if (!filter.byRule || log.RuleID == filter.ruleID) && (!filter.byResult || int64(log.MatchResult) == filter.matchResult) {
+			logs = append(logs, log)
+		}
+	}
+	if s.filtered == nil {
+		s.filtered = map[logFilter][]msgpush.ForwardLog{}
+	}
+	s.filtered[filter] = logs
+	return logs
+}
+
 // Records returns a copy of the server's records.
 func (s *Server) Records() Records { return s.snapshot().clone() }
 
@@ -35,41 +74,64 @@ func (s *Server) SetRecords(r Records) {
 
 // Update calls f to change the server's records. The change is atomic: a response
 // has the records from before or from after the change. Calls of f do not overlap, so
-// f must not call Update or SetRecords.
+// f must not call Update or SetRecords. If f panics, the records do not change, and the
+// test of a server that [New] returned fails even if the panic is recovered.
 func (s *Server) Update(f func(*Records)) {
+	defer func() {
+		if value := recover(); value != nil {
+			s.storePanic("Update", value)
+			panic(value)
+		}
+	}()
+	s.update(f)
+}
+
+func (s *Server) update(f func(*Records)) {
 	s.updateSem <- struct{}{}
 	defer func() { <-s.updateSem }()
 	records := s.Records()
 	f(&records)
-	records = records.clone() // the caller may later change slices that f stored
+	changed := &snapshot{Records: records.clone()} // f may have stored slices that the caller changes later
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records = records
+	s.records = changed
 }
 
 // UpdateBetweenPages sets a function that changes the server's records while a
-// client iterates over a list. f is called, as by [Server.Update], before each page of
-// a list except page 1. With [msgpush.Prefetch], several pages are requested at the
-// same time, so several calls may precede one response. If f is nil, no function is
-// called.
+// client reads a list. f is called, as by [Server.Update], before each page except
+// page 1. On a list of one page or none, it is called before page 1 is served again. With
+// [msgpush.Prefetch], several pages are requested at the same time, so several calls
+// may precede one response. If f is nil, no function is called. A panic of f is handled
+// as for [Server.OnRequest].
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.betweenPages = f
+	s.betweenPages, s.onlyPages = f, map[listKey]bool{}
 }
 
-// updateBeforePage calls the function of UpdateBetweenPages.
-func (s *Server) updateBeforePage(page int) {
+// A listKey identifies a list: the type of its records and the filter as it was sent.
+type listKey struct {
+	record reflect.Type
+	params string
+}
+
+// updateBeforePage calls the function of UpdateBetweenPages. onlyPage is set if the list
+// has one page or none.
+func (s *Server) updateBeforePage(list listKey, page int, onlyPage bool) {
 	s.mu.Lock()
-	f := s.betweenPages
+	f, next := s.betweenPages, page > 1
+	if f != nil && onlyPage && page == 1 {
+		next, s.onlyPages[list] = s.onlyPages[list], true
+	}
 	s.mu.Unlock()
-	if page > 1 && f != nil {
-		s.Update(f)
+	if f != nil && next {
+		defer s.handlePanic("UpdateBetweenPages")
+		s.update(f)
 	}
 }
 
-// snapshot returns the records, which must not be changed.
-func (s *Server) snapshot() Records {
+// snapshot returns the records.
+func (s *Server) snapshot() *snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.records
@@ -81,9 +143,21 @@ const SampleMailID = "101"
 
 // SampleRecords returns the records of a small account: 2 mail channels, 3
 // official-account channels, 5 message rules, and 64 trigger records of the rules,
-// newest first. Each call returns the same records, which the caller may change. The
-// values of codes such as MatchResult are choices of the fake server: the API
-// document shows none.
+// newest first. Each call returns the same records, which the caller may change.
+//
+// The codes and their names are choices of the fake server, except the TokenID -1: the
+// API document shows none.
+//
+//	MatchResult  0 未匹配 (no match), 1 已转发 (forwarded), 2 转发失败 (failed, with an ErrorMessage)
+//	SourceType   1 消息 (message), 2 短信 (SMS)
+//	TokenID      -1 全部令牌 (all tokens), 11 监控, 12 订单, 13 短信
+//	Status       1 (the rules 301 to 304), 0 (rule 305, without trigger records)
+//	SMTPSSL      1 (with SMTPPort 465), 0 (with SMTPPort 25)
+//	ServiceType  0, 1, 2
+//	VerifyType   -1, 0
+//
+// The ids are 101 and 102 (mail channels), 201 to 203 (official-account channels), 301
+// to 305 (message rules) and 9001 to 9064 (trigger records).
 func SampleRecords() Records {
 	rules := sampleRules()
 	return Records{

@@ -26,8 +26,9 @@ type Request struct {
 	Path      string
 	Query     url.Values
 	Header    http.Header
-	// Body is the body as encoding/json decodes it into an any. It is a string if
-	// the body is not JSON, and nil if there is no body.
+	// Body is the body as encoding/json decodes it into an any, with each number as
+	// a [json.Number]. It is a string if the body is not JSON, and nil if there is no
+	// body.
 	Body any
 }
 
@@ -49,10 +50,19 @@ func (r Request) String() string {
 
 const redacted = "[redacted]"
 
-// record stores a request and leaves its body readable.
+// A brokenBody fails like the body of a request whose connection broke.
+type brokenBody struct{ err error }
+
+func (b brokenBody) Read([]byte) (int, error) { return 0, b.err }
+
+// record stores a request and leaves its body readable, with the error at its end.
 func (s *Server) record(r *http.Request) Request {
-	body, _ := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
+	rest := io.Reader(r.Body)
+	if err != nil {
+		rest = brokenBody{err}
+	}
+	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), rest))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var keys []string
@@ -74,14 +84,25 @@ func (s *Server) record(r *http.Request) Request {
 	if len(request.Header.Values("access-key")) > 0 {
 		request.Header.Set("access-key", redacted) // even a wrong key
 	}
-	text := redact(string(body))
-	if text != "" && json.Unmarshal([]byte(text), &request.Body) != nil {
-		request.Body = text
+	if text := redact(string(body)); text != "" {
+		request.Body = decode(text)
 	}
 	s.requests = append(s.requests, request)
 	close(s.arrival)
 	s.arrival = make(chan struct{})
 	return request
+}
+
+// decode returns a JSON value, or text itself if it is not JSON.
+func decode(text string) any {
+	if !json.Valid([]byte(text)) {
+		return text
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber() // float64 would round ids
+	var value any
+	_ = decoder.Decode(&value) // cannot fail: the text is valid
+	return value
 }
 
 // Requests returns the requests in the order of arrival.

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,11 +50,14 @@ type Server struct {
 	keyUses      int        // requests accepted with the last key
 	limit        rateLimit
 	latency      time.Duration
-	records      Records // its slices never change, so a copy can be read without mu
+	records      *snapshot
 	betweenPages func(*Records)
+	onlyPages    map[listKey]bool // the lists of one page whose page was served since UpdateBetweenPages
 	onRequest    func(Request)
 	faults       []Fault
 	requests     []Request
+	inTest       bool          // set by New
+	panics       []string      // of functions of the test; only if inTest
 	arrival      chan struct{} // closed when the next request arrives
 }
 
@@ -72,9 +77,11 @@ func NewServer(opts ...Option) *Server {
 		onRequestSem: make(chan struct{}, 1),
 		updateSem:    make(chan struct{}, 1),
 		keys:         []string{newKey()},
+		records:      new(snapshot),
 		arrival:      make(chan struct{}),
 	}
 	s.http.Handler = http.HandlerFunc(s.serve)
+	s.http.DisableGeneralOptionsHandler = true // every response is an envelope
 	s.http.ConnState = s.trackConn
 	var listener net.Listener
 	if settings.inMemory {
@@ -259,6 +266,10 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 // replaces the previous function. If f is nil, no function is called. Calls do not
 // overlap. f may change the server, for example its records, and it may sleep. It
 // must not close the server or call it through a client.
+//
+// A panic of f aborts the response. The test of a server that [New] returned then fails
+// when it ends; a program with a server of [NewServer] ends. A panic with
+// [http.ErrAbortHandler] only aborts the response.
 func (s *Server) OnRequest(f func(Request)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,12 +277,10 @@ func (s *Server) OnRequest(f func(Request)) {
 }
 
 // callOnRequest calls the function of OnRequest, for one request at a time.
-func (s *Server) callOnRequest(r *http.Request, request Request) {
+func (s *Server) callOnRequest(request Request) {
 	select {
 	case s.onRequestSem <- struct{}{}:
 		defer func() { <-s.onRequestSem }()
-	case <-r.Context().Done():
-		panic(http.ErrAbortHandler)
 	case <-s.closed:
 		panic(http.ErrAbortHandler)
 	}
@@ -279,22 +288,69 @@ func (s *Server) callOnRequest(r *http.Request, request Request) {
 	f := s.onRequest
 	s.mu.Unlock()
 	if f != nil {
+		defer s.handlePanic("OnRequest")
 		f(request)
 	}
 }
 
+// handlePanic, if deferred, handles the panic of a function of the test that was given
+// to the function name. net/http would only log it and abort the response, which the
+// client may retry with success.
+func (s *Server) handlePanic(name string) {
+	value := recover()
+	switch {
+	case value == nil: // the function returned, or called runtime.Goexit
+		return
+	case value != http.ErrAbortHandler && !s.storePanic(name, value): //nolint:errorlint // as net/http compares
+		text := panicText(name, value) + "\n\n" + string(debug.Stack())
+		go func() { panic(text) }() // net/http recovers the panics of this goroutine
+		select {}
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// storePanic stores a panic, which fails the test when it ends. It returns false if the
+// server was not made by New.
+func (s *Server) storePanic(name string, value any) bool {
+	text := panicText(name, value)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.inTest {
+		return false
+	}
+	// The client may retry the request, and the function panics again.
+	if !slices.ContainsFunc(s.panics, func(stored string) bool { return strings.HasPrefix(stored, text+"\n\n") }) {
+		s.panics = append(s.panics, text+"\n\n"+string(debug.Stack()))
+	}
+	return true
+}
+
+// panicked returns the panics that are stored.
+func (s *Server) panicked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.panics)
+}
+
+func panicText(name string, value any) string {
+	return fmt.Sprintf("msgpushtest: the function given to %s panicked: %v", name, value)
+}
+
 // serve handles a request. To abort the response, it panics with
 // [http.ErrAbortHandler].
+//
+// It ignores the context of the request: net/http cancels it also when the client
+// closes only its side of the connection, and waits for the response.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.running.Add(1) // so that Close also waits after a hijack
 	defer s.running.Done()
 	request := s.record(r)
-	s.callOnRequest(r, request)
+	s.callOnRequest(request)
 
 	s.mu.Lock()
 	latency := s.latency
 	s.mu.Unlock()
-	s.wait(r, latency)
+	s.wait(latency)
 
 	s.mu.Lock()
 	retryAfter, ok := s.limit.allow(time.Now())
@@ -306,9 +362,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.nextFault(request.Operation).serve(s, w, r)
 }
 
-// wait waits for d. It aborts the response if the client closes the connection or the
-// server is closed meanwhile.
-func (s *Server) wait(r *http.Request, d time.Duration) {
+// wait waits for d. It aborts the response if the server is closed meanwhile.
+func (s *Server) wait(d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -316,8 +371,6 @@ func (s *Server) wait(r *http.Request, d time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-r.Context().Done():
-		panic(http.ErrAbortHandler)
 	case <-s.closed:
 		panic(http.ErrAbortHandler)
 	}

@@ -6,19 +6,36 @@ type TB interface {
 	Helper()
 	Cleanup(func())
 	Failed() bool
+	Errorf(format string, args ...any)
 	Logf(format string, args ...any)
 }
 
 // maxReported is the maximum number of requests that are logged when a test fails.
 const maxReported = 50
 
-// New starts a [Server] that is closed when the test ends. If the test has failed,
-// the last requests are logged.
+// New starts a [Server] that is closed when the test ends. The test then fails
+//
+//   - for each fault of [Server.Inject] that was never used and not removed by
+//     [Server.ClearFaults];
+//   - if a function panicked that was given to [Server.OnRequest], [Server.Update],
+//     [Server.UpdateBetweenPages] or [Respond].
+//
+// If the test has failed, the last requests are logged.
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	s := NewServer(opts...)
+	s.mu.Lock()
+	s.inTest = true
+	s.mu.Unlock()
 	tb.Cleanup(func() {
-		defer s.Close()
+		tb.Helper()
+		s.Close() // no fault is used afterwards, and no function is called
+		for _, text := range s.panicked() {
+			tb.Errorf("%s", text)
+		}
+		for _, f := range s.unused() {
+			tb.Errorf("msgpushtest: the fault %s was never used: send a request that uses it, or call ClearFaults", f.describe())
+		}
 		if !tb.Failed() {
 			return
 		}
