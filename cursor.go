@@ -63,8 +63,8 @@ import "fmt"
 // Page size. The service may cap the requested page size and report a wrong one. It
 // is assumed that every page except the last has S records, so S is the length of
 // the longest page. If the first response is a short last page, S cannot be
-// inferred. The smaller of the requested and the reported page size then serves
-// only to check the reported pages against the total. If the service reports no number
+// inferred. The smaller of the requested and the reported page size then serves only to
+// check the reported pages against the total. If the service reports no number
 // of pages, and a page size that is too large or none, a first response for a page after
 // page 1 may look like a short last page by mistake.
 //

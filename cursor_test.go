@@ -330,7 +330,7 @@ func TestStartAfterTheEndYieldsNothing(t *testing.T) {
 			"requested page, no page size":   func(p *page, requested int) { p.PageNum, p.PageSize = requested, 0 },
 			"requested page, size and total": func(p *page, requested int) { p.PageNum, p.Pages = requested, 0 },
 		} {
-			for _, size := range []int{10, 4} { // of the service
+			for _, size := range []int{10, 4} { // of the service; 10 is requested
 				t.Run(fmt.Sprintf("%s, returns the last page %t, page size %d", name, returnsLast, size), func(t *testing.T) {
 					for _, n := range []int{1, 3, 4, 10, 25, 40} {
 						last := (n + size - 1) / size
@@ -558,6 +558,11 @@ func TestIterationToleratesUnusualServices(t *testing.T) {
 		{"total in every other response", changed(list, func(r msgpush.PageRequest, p *page) {
 			if r.Current%2 == 0 {
 				p.Total = 0
+			}
+		}), list, "", 3},
+		{"negative total in every other response", changed(list, func(r msgpush.PageRequest, p *page) {
+			if r.Current%2 == 0 {
+				p.Total = -1
 			}
 		}), list, "", 3},
 		{"total in the first response, no pages", changed(list, func(r msgpush.PageRequest, p *page) {

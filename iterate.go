@@ -41,8 +41,8 @@ type ListOption func(*listSettings)
 type listSettings struct{ prefetch int }
 
 // calmPages is the number of pages without an outdated response after which twice as
-// many pages are prefetched. With fewer, a list that grows causes more than 1.5 times
-// the requests.
+// many pages are prefetched. Fewer cost more requests on a list that grows; more cost time
+// when it stops.
 const calmPages = 6
 
 // Prefetch fetches up to n pages concurrently, ahead of the page whose records are
@@ -52,7 +52,8 @@ const calmPages = 6
 // n is an error, which iteration yields before it sends a request.
 //
 // While the list changes, prefetched responses are often outdated and requested anew.
-// Fewer pages are then prefetched, and n again when the changes stop.
+// Fewer pages are then prefetched, and n again when the changes stop. If the service
+// reports no total, prefetching a list that changes may miss records.
 func Prefetch(n int) ListOption {
 	return func(s *listSettings) { s.prefetch = n }
 }
@@ -269,7 +270,7 @@ func (it *iterator[T]) startPrefetch(current, next, last int) {
 	if next != current+1 {
 		it.discard()
 	} else if it.calm++; it.calm == calmPages {
-		it.depth, it.calm = min(max(1, 2*it.depth), it.prefetch), 0
+		it.depth, it.calm = min(max(1, it.depth, 2*it.depth), it.prefetch), 0
 	}
 	for len(it.pending) < it.depth && len(it.pending) <= last-next {
 		ctx, cancel := context.WithCancel(it.ctx)
