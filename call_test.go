@@ -45,6 +45,7 @@ func TestCallReturnsContextError(t *testing.T) {
 			return step(r)
 		}
 	}
+	noCause := func(r *http.Request) (*http.Response, error) { return nil, untilEnd(r.Context()) }
 	blockedLimiter := func(n int) func() msgpush.Option {
 		return func() msgpush.Option { return limiterAfter(n, untilEnd) }
 	}
@@ -61,6 +62,7 @@ func TestCallReturnsContextError(t *testing.T) {
 	}{
 		{"before the call", 0, []roundTripFunc{succeed}, nil, 0, nil, false},
 		{"during the first attempt", end, []roundTripFunc{noResponse}, nil, 1, nil, false},
+		{"during the first attempt, transport that returns no cause", end, []roundTripFunc{noCause}, nil, 1, nil, false},
 		{"during the first body", end, []roundTripFunc{respondFrom(200, stalledBody)}, nil, 1, nil, false},
 		{"during the first body of an error response", end, []roundTripFunc{respondFrom(404, stalledBody)}, nil, 1, apiErr, false},
 		{"during a retry after an error response", end, []roundTripFunc{status(503), noResponse}, nil, 2, apiErr, true},
