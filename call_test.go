@@ -536,9 +536,9 @@ func TestStaleSlotOfLimiterIsReplacedOnce(t *testing.T) {
 		{"new key at every call", []time.Duration{0}, true, "klk"},
 		{"slow first call", []time.Duration{time.Hour, 0}, false, "klk"},
 		{"second call of 100 ms", []time.Duration{0, 100 * ms}, false, "klk"},
-		{"second call of more than 100 ms", []time.Duration{0, 101 * ms, 0}, false, "klklk"},
+		{"second call of more than 100 ms", []time.Duration{0, 100*ms + 1, 0}, false, "klklk"},
 		{"another key after 20 ms", []time.Duration{0, 20 * ms}, true, "klk"},
-		{"another key after more than 20 ms", []time.Duration{0, 21 * ms, 0}, true, "klklk"},
+		{"another key after more than 20 ms", []time.Duration{0, 20*ms + 1, 0}, true, "klklk"},
 		{"every call is slow", []time.Duration{time.Second}, false, "klklk"},
 		{"every call is slow and returns a new key", []time.Duration{time.Second}, true, "klklk"},
 	}
