@@ -616,7 +616,7 @@ func TestPanicOfFetchWithoutWaitingCallerReachesNextCaller(t *testing.T) {
 				}, 30*time.Second)
 				tt.prepare(t, source)
 				assert.Equal(t, int32(2), fetches.Load())
-				assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "key-1") })
+				assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
 				assertKey(t, source, "key-1", "key-3", time.Second)
 			})
 		})

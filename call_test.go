@@ -46,6 +46,7 @@ func TestCallReturnsContextError(t *testing.T) {
 			return step(r)
 		}
 	}
+	noCause := func(r *http.Request) (*http.Response, error) { return nil, untilEnd(r.Context()) }
 	blockedLimiter := func(n int) func() msgpush.Option {
 		return func() msgpush.Option { return limiterAfter(n, untilEnd) }
 	}
@@ -62,6 +63,7 @@ func TestCallReturnsContextError(t *testing.T) {
 	}{
 		{"before the call", 0, []roundTripFunc{succeed}, nil, 0, nil, false},
 		{"during the first attempt", end, []roundTripFunc{noResponse}, nil, 1, nil, false},
+		{"during the first attempt, transport that returns no cause", end, []roundTripFunc{noCause}, nil, 1, nil, false},
 		{"during the first body", end, []roundTripFunc{respondFrom(200, stalledBody)}, nil, 1, nil, false},
 		{"during the first body of an error response", end, []roundTripFunc{respondFrom(404, stalledBody)}, nil, 1, apiErr, false},
 		{"during a retry after an error response", end, []roundTripFunc{status(503), noResponse}, nil, 2, apiErr, true},
@@ -535,9 +537,9 @@ func TestStaleSlotOfLimiterIsReplacedOnce(t *testing.T) {
 		{"new key at every call", []time.Duration{0}, true, "klk"},
 		{"slow first call", []time.Duration{time.Hour, 0}, false, "klk"},
 		{"second call of 100 ms", []time.Duration{0, 100 * ms}, false, "klk"},
-		{"second call of more than 100 ms", []time.Duration{0, 101 * ms, 0}, false, "klklk"},
+		{"second call of more than 100 ms", []time.Duration{0, 100*ms + 1, 0}, false, "klklk"},
 		{"another key after 20 ms", []time.Duration{0, 20 * ms}, true, "klk"},
-		{"another key after more than 20 ms", []time.Duration{0, 21 * ms, 0}, true, "klklk"},
+		{"another key after more than 20 ms", []time.Duration{0, 20*ms + 1, 0}, true, "klklk"},
 		{"every call is slow", []time.Duration{time.Second}, false, "klklk"},
 		{"every call is slow and returns a new key", []time.Duration{time.Second}, true, "klklk"},
 	}
