@@ -65,7 +65,7 @@ var checks = []string{
 	"go test -run Operation|API .",
 	"go test -run Operation|Records ./msgpushtest",
 	"go -C contract vet ./...",
-	"go -C contract test -short ./...",
+	"go -C contract test -short -count=1 ./...",
 }
 
 // firstFailure returns the output of the first check that fails, or "".
