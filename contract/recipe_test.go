@@ -88,6 +88,7 @@ func TestRecipeForAnotherOperation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and tests copies of the module")
 	}
+	t.Parallel()
 	contributing, err := os.ReadFile("../CONTRIBUTING.md")
 	require.NoError(t, err)
 	_, recipe, found := strings.Cut(string(contributing), "## Adding an operation")

@@ -35,12 +35,13 @@ type validator struct {
 	next http.RoundTripper
 
 	mu         sync.Mutex
-	exchanges  map[string]int // responses by path
+	exchanges  map[string]int  // responses by path
+	codes      map[float64]int // responses by code of the envelope
 	violations []string
 }
 
 func newValidator(doc *openapi3.T, next http.RoundTripper) *validator {
-	return &validator{doc: doc, next: next, exchanges: map[string]int{}}
+	return &validator{doc: doc, next: next, exchanges: map[string]int{}, codes: map[float64]int{}}
 }
 
 // RoundTrip sends the request even if it violates openapi.json.
@@ -78,6 +79,10 @@ func (v *validator) RoundTrip(r *http.Request) (*http.Response, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.exchanges[r.URL.Path]++
+	envelope, _ := decode(body).(map[string]any)
+	if code, ok := envelope["code"].(float64); ok {
+		v.codes[code]++
+	}
 	return response, nil
 }
 
