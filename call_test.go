@@ -381,7 +381,7 @@ func TestCallAllocationsAreLimited(t *testing.T) {
 			_, err := c.ForwardLogList(ctx, msgpush.ForwardLogRequest{})
 			return err
 		}, new(msgpush.Envelope[msgpush.Page[msgpush.ForwardLog]])},
-		{"mail channel", readFile(t, "responses", "mail_detail.json"), 5, func(ctx context.Context, c *msgpush.Client) error {
+		{"mail channel", readFile(t, "responses", "mail_detail_non_ascii_password.json"), 5, func(ctx context.Context, c *msgpush.Client) error {
 			_, err := c.MailDetail(ctx, "5")
 			return err
 		}, new(msgpush.Envelope[msgpush.MailChannel])},

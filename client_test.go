@@ -99,7 +99,7 @@ func TestBaseURLPathPrecedesOperationPath(t *testing.T) {
 		"/grüße/%E6%8E%A8": "/gr%C3%BC%C3%9Fe/%E6%8E%A8/api/open/mail/detail",
 	} {
 		t.Run(prefix, func(t *testing.T) {
-			handler, requests := recordRequests(readFile(t, "responses", "mail_detail.json"))
+			handler, requests := recordRequests(readFile(t, "responses", "mail_detail_non_ascii_password.json"))
 			server := httptest.NewServer(handler)
 			defer server.Close()
 			_, err := newClientAt(t, server.URL+prefix).MailDetail(t.Context(), "5")

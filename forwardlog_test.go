@@ -11,7 +11,7 @@ import (
 )
 
 func TestForwardLogList(t *testing.T) {
-	body := readFile(t, "responses", "forward_log_list.json")
+	body := readFile(t, "responses", "forward_log_list_large_total.json")
 	handler, requests := recordRequests(body)
 	page, err := newClient(t, handler).ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func TestForwardLogList(t *testing.T) {
 		MatchResult: 1, MatchResultName: "已转发", ShortCodes: "a1b2****,c3d4****", ErrorMessage: "", CreateTime: "2026-11-01 12:00:01",
 	}, page.List[0])
 	assertEncodesTo(t, body, page)
-	assert.Equal(t, readFile(t, "requests", "forward_log_list.json"), (*requests)[0].Body)
+	assert.Equal(t, readFile(t, "requests", "forward_log_list_empty_params.json"), (*requests)[0].Body)
 }
 
 func TestForwardLogListOmitsNilParams(t *testing.T) {
@@ -34,7 +34,7 @@ func TestForwardLogListOmitsNilParams(t *testing.T) {
 		{"both", msgpush.ForwardLogRequest{
 			PageRequest: msgpush.PageRequest{Current: 2, PageSize: 5},
 			Params:      msgpush.ForwardLogParams{RuleID: new(int64(9007199254740993)), MatchResult: new(0)},
-		}, readFile(t, "requests", "forward_log_list_filtered.json")},
+		}, readFile(t, "requests", "forward_log_list_large_id_and_zero_code.json")},
 		{"rule 0", msgpush.ForwardLogRequest{
 			Params: msgpush.ForwardLogParams{RuleID: new(int64(0))},
 		}, `{"current":1,"pageSize":20,"params":{"ruleId":0}}`},

@@ -11,7 +11,7 @@ import (
 )
 
 func TestForwardRuleList(t *testing.T) {
-	body := readFile(t, "responses", "forward_rule_list.json")
+	body := readFile(t, "responses", "forward_rule_list_negative_values.json")
 	handler, requests := recordRequests(body)
 	page, err := newClient(t, handler).ForwardRuleList(t.Context(), msgpush.PageRequest{Current: 7, PageSize: 50})
 	require.NoError(t, err)
@@ -21,7 +21,7 @@ func TestForwardRuleList(t *testing.T) {
 		Status: 1, Sort: 0, ConditionExpr: `title contains "告警" && level > 3`, TargetCount: 2, CreateTime: "2026-09-01 00:00:00",
 	}, page.List[0])
 	assertEncodesTo(t, body, page)
-	assert.Equal(t, readFile(t, "requests", "forward_rule_list.json"), (*requests)[0].Body)
+	assert.Equal(t, readFile(t, "requests", "forward_rule_list_page_7.json"), (*requests)[0].Body)
 }
 
 func TestForwardRuleAllAndForwardRulePagesIterate(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 func TestMailDetail(t *testing.T) {
-	body := readFile(t, "responses", "mail_detail.json")
+	body := readFile(t, "responses", "mail_detail_non_ascii_password.json")
 	handler, requests := recordRequests(body)
 	mail, err := newClient(t, handler).MailDetail(t.Context(), "5")
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMPList(t *testing.T) {
-	body := readFile(t, "responses", "mp_list.json")
+	body := readFile(t, "responses", "mp_list_large_id_and_empty_values.json")
 	handler, requests := recordRequests(body)
 	page, err := newClient(t, handler).MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func TestMPList(t *testing.T) {
 	}, page.List[0])
 	assert.Equal(t, int64(9007199254740993), page.List[1].ID)
 	assertEncodesTo(t, body, page)
-	assert.Equal(t, readFile(t, "requests", "mp_list.json"), (*requests)[0].Body)
+	assert.Equal(t, readFile(t, "requests", "mp_list_default_page.json"), (*requests)[0].Body)
 }
 
 func TestMPAllAndMPPagesIterate(t *testing.T) {

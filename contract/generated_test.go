@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -81,21 +82,21 @@ func assertSame(t *testing.T, want, got any) {
 }
 
 // newGeneratedClient returns a generated client of the fake server.
-func newGeneratedClient(t *testing.T, server *msgpushtest.Server, v *validator) *generated.ClientWithResponses {
+func newGeneratedClient(t *testing.T, server *msgpushtest.Server, key string, v *validator) *generated.ClientWithResponses {
 	t.Helper()
 	client, err := generated.NewClientWithResponses(server.URL,
 		generated.WithHTTPClient(&http.Client{Transport: v}),
 		generated.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-			r.Header.Set("access-key", server.AccessKey())
+			r.Header.Set("access-key", key)
 			return nil
 		}))
 	require.NoError(t, err)
 	return client
 }
 
-// callGenerated calls an operation with the generated client and returns the data. The
-// request is the body or the query parameters as JSON.
-func callGenerated(t *testing.T, client *generated.ClientWithResponses, op operation, request []byte) any {
+// callGenerated calls an operation with the generated client and returns the response.
+// The request is the body or the query parameters as JSON.
+func callGenerated(t *testing.T, client *generated.ClientWithResponses, op operation, request []byte) reflect.Value {
 	t.Helper()
 	method := reflect.ValueOf(client).MethodByName(strings.ToUpper(op.OperationID[:1]) + op.OperationID[1:] + "WithResponse")
 	require.True(t, method.IsValid(), op.OperationID)
@@ -103,12 +104,31 @@ func callGenerated(t *testing.T, client *generated.ClientWithResponses, op opera
 	require.NoError(t, json.Unmarshal(request, arg.Interface()))
 	results := method.Call([]reflect.Value{reflect.ValueOf(t.Context()), arg.Elem()})
 	require.True(t, results[1].IsNil(), "%v", results[1])
-	return results[0].Elem().FieldByName("JSON200").Elem().FieldByName("Data").Interface()
+	return results[0].Elem()
+}
+
+// dataOf returns the data of a response that callGenerated returned.
+func dataOf(response reflect.Value) any {
+	return response.FieldByName("JSON200").Elem().FieldByName("Data").Interface()
+}
+
+// exampleRequest returns the first example of the request of an operation: its body, or
+// its query parameters as JSON.
+func exampleRequest(t *testing.T, op operation) []byte {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(op.requests())) {
+		return encode(t, op.requests()[name].Value.Value)
+	}
+	query := map[string]any{}
+	for _, p := range op.Parameters {
+		query[p.Value.Name] = p.Value.Example
+	}
+	return encode(t, query)
 }
 
 func TestGeneratedClientReadsTheSameRecords(t *testing.T) {
 	server, client, v := newServer(t)
-	other := newGeneratedClient(t, server, v)
+	other := newGeneratedClient(t, server, server.AccessKey(), v)
 	const size = 2
 	for _, op := range operations(load(t)) {
 		t.Run(op.OperationID, func(t *testing.T) {
@@ -116,18 +136,14 @@ func TestGeneratedClientReadsTheSameRecords(t *testing.T) {
 			if call.Pages == nil {
 				want, err := call.Do(t.Context(), client)
 				require.NoError(t, err)
-				query := map[string]any{}
-				for _, p := range op.Parameters {
-					query[p.Value.Name] = p.Value.Example
-				}
-				assertSame(t, want, callGenerated(t, other, op, encode(t, query)))
+				assertSame(t, want, dataOf(callGenerated(t, other, op, exampleRequest(t, op))))
 				return
 			}
 			pages := 0
 			for want, err := range call.Pages(t.Context(), client, msgpush.PageRequest{PageSize: size}) {
 				require.NoError(t, err)
 				pages++
-				assertSame(t, want, callGenerated(t, other, op, encode(t, msgpush.PageRequest{Current: pages, PageSize: size})))
+				assertSame(t, want, dataOf(callGenerated(t, other, op, encode(t, msgpush.PageRequest{Current: pages, PageSize: size}))))
 			}
 			assert.Greater(t, pages, 1)
 		})
@@ -147,9 +163,31 @@ func TestGeneratedClientReadsTheSameRecords(t *testing.T) {
 	assert.Empty(t, all)
 }
 
-// newGeneratedServer returns a server that reads requests and writes the examples of
-// openapi.json through the handlers and the types of the generated code. It passes each
-// request, as the generated code decodes it, to record.
+func TestGeneratedClientReadsErrors(t *testing.T) {
+	for _, op := range operations(load(t)) {
+		t.Run(op.OperationID, func(t *testing.T) {
+			server, client, v := newServer(t)
+			assertError := func(key, field string, code int) {
+				response := callGenerated(t, newGeneratedClient(t, server, key, v), op, exampleRequest(t, op)).FieldByName(field)
+				require.False(t, response.IsNil(), field)
+				assert.EqualValues(t, code, response.Elem().FieldByName("Code").Elem().Int())
+				assert.NotEmpty(t, response.Elem().FieldByName("Msg").Elem().String())
+				assert.True(t, response.Elem().FieldByName("Data").IsNil())
+			}
+			assertError("another key", "JSON200", msgpushtest.CodeAccessKey)
+			server.SetRateLimit(1, time.Hour)
+			_, err := op.call(t).Do(t.Context(), client)
+			require.NoError(t, err)
+			assertError(server.AccessKey(), "JSONDefault", msgpushtest.CodeRateLimit)
+			all, _ := v.result()
+			assert.Empty(t, all)
+		})
+	}
+}
+
+// newGeneratedServer returns a server that reads requests and writes responses through
+// the handlers and the types of the generated code. Its records are those of the examples
+// of openapi.json, and it passes each request, as the generated code decodes it, to record.
 func newGeneratedServer(t *testing.T, record func(op operation, request any)) *httptest.Server {
 	t.Helper()
 	byID := map[string]operation{}
@@ -159,11 +197,16 @@ func newGeneratedServer(t *testing.T, record func(op operation, request any)) *h
 	serveExample := func(_ generated.StrictHandlerFunc, operationID string) generated.StrictHandlerFunc {
 		return func(_ context.Context, w http.ResponseWriter, _ *http.Request, request any) (any, error) {
 			op := byID[strings.ToLower(operationID)]
-			record(op, request)
+			decoded := plain(t, reflect.ValueOf(request).Field(0)).(map[string]any)
+			record(op, decoded)
+			envelope := decode(encode(t, firstExample(op))).(map[string]any)
+			if data := envelope["data"].(map[string]any); data["list"] != nil {
+				selectPage(data, int(decoded["current"].(int64)), int(decoded["pageSize"].(int64)))
+			}
 			method, _ := reflect.TypeFor[*generated.ClientWithResponses]().MethodByName(operationID + "WithResponse")
 			field, _ := method.Type.Out(0).Elem().FieldByName("JSON200")
 			response := reflect.New(field.Type.Elem()).Interface() // the type of the response
-			if err := json.Unmarshal(encode(t, firstExample(op)), response); err != nil {
+			if err := json.Unmarshal(encode(t, envelope), response); err != nil {
 				return nil, err
 			}
 			w.Header().Set("Content-Type", "application/json")
@@ -176,48 +219,64 @@ func newGeneratedServer(t *testing.T, record func(op operation, request any)) *h
 	return server
 }
 
-// firstExample returns the first example of the response by name, except an empty page.
+// selectPage changes a page with all records of a list to the requested page.
+func selectPage(page map[string]any, current, size int) {
+	list := page["list"].([]any)
+	page["pageNum"], page["pageSize"], page["pages"] = current, size, (len(list)+size-1)/size
+	start := min((current-1)*size, len(list))
+	page["list"] = list[start:min(start+size, len(list))]
+}
+
+// firstExample returns the first example of a success by name.
 func firstExample(op operation) any {
 	for _, name := range slices.Sorted(maps.Keys(op.responses())) {
-		if name != "empty_page" {
-			return op.responses()[name].Value.Value
-		}
+		return op.responses()[name].Value.Value
 	}
 	return nil
 }
 
 func TestClientReadsGeneratedServer(t *testing.T) {
-	requests := map[string]any{} // as plain returns them, by operation id
-	server := newGeneratedServer(t, func(op operation, request any) {
-		requests[op.OperationID] = plain(t, reflect.ValueOf(request).Field(0))
-	})
+	var requests []any // as plain returns them
+	server := newGeneratedServer(t, func(_ operation, request any) { requests = append(requests, request) })
 	v := newValidator(load(t), http.DefaultTransport)
 	client, err := msgpush.NewClient(server.URL, "test-key", msgpush.WithHTTPClient(&http.Client{Transport: v}))
 	require.NoError(t, err)
-	page := msgpush.PageRequest{Current: 7, PageSize: 50}
 	for _, op := range operations(load(t)) {
-		call := op.call(t)
-		do, want := call.Do, map[string]any{}
-		if call.List == nil {
-			for _, p := range op.Parameters {
-				want[p.Value.Name] = p.Value.Example
+		t.Run(op.OperationID, func(t *testing.T) {
+			call := op.call(t)
+			want := firstExample(op).(map[string]any)["data"].(map[string]any)
+			requests = nil
+			if call.List == nil {
+				data, err := call.Do(t.Context(), client)
+				require.NoError(t, err)
+				assert.JSONEq(t, string(encode(t, want)), string(encode(t, plain(t, reflect.ValueOf(data)))))
+				assert.JSONEq(t, string(exampleRequest(t, op)), string(encode(t, requests[0])))
+				return
 			}
-		} else {
-			do = func(ctx context.Context, c *msgpush.Client) (any, error) { return call.List(ctx, c, page) }
-			want = plain(t, reflect.ValueOf(page)).(map[string]any)
-		}
-		data, err := do(t.Context(), client)
-		require.NoError(t, err, op.OperationID)
-		example := firstExample(op).(map[string]any)["data"]
-		assert.JSONEq(t, string(encode(t, example)), string(encode(t, plain(t, reflect.ValueOf(data)))), op.OperationID)
-		for name, value := range want {
-			assert.EqualValues(t, value, requests[op.OperationID].(map[string]any)[name], "%s: %s", op.OperationID, name)
-		}
+			const size = 2
+			var records []any
+			for page, err := range call.Pages(t.Context(), client, msgpush.PageRequest{PageSize: size}) {
+				require.NoError(t, err)
+				records = append(records, plain(t, reflect.ValueOf(page)).(map[string]any)["list"].([]any)...)
+			}
+			assert.JSONEq(t, string(encode(t, want["list"])), string(encode(t, records)))
+			assert.Len(t, requests, (len(records)+size-1)/size)
+			for i, request := range requests {
+				assert.EqualValues(t, i+1, request.(map[string]any)["current"])
+				assert.EqualValues(t, size, request.(map[string]any)["pageSize"])
+			}
+		})
 	}
-	filter := msgpush.ForwardLogRequest{PageRequest: page, Params: msgpush.ForwardLogParams{RuleID: new(int64(9007199254740993)), MatchResult: new(0)}}
-	_, err = client.ForwardLogList(t.Context(), filter)
-	require.NoError(t, err)
-	assert.Equal(t, plain(t, reflect.ValueOf(filter)), requests["forwardLogList"])
+	t.Run("filtered trigger records", func(t *testing.T) {
+		requests = nil
+		filter := msgpush.ForwardLogRequest{
+			PageRequest: msgpush.PageRequest{Current: 7, PageSize: 50},
+			Params:      msgpush.ForwardLogParams{RuleID: new(int64(9007199254740993)), MatchResult: new(0)},
+		}
+		_, err = client.ForwardLogList(t.Context(), filter)
+		require.NoError(t, err)
+		assert.Equal(t, plain(t, reflect.ValueOf(filter)), requests[0])
+	})
 	all, _ := v.result()
 	assert.Empty(t, all)
 }

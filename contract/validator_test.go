@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"mime"
 	"net/http"
 	"slices"
 	"sync"
@@ -29,20 +27,21 @@ func load(t *testing.T) *openapi3.T {
 }
 
 // A validator is an [http.RoundTripper] that checks requests and responses against
-// openapi.json. It also reports three deviations that OpenAPI allows but the API
-// document does not show: unknown members, unknown query parameters, and missing
-// members of a success.
+// openapi.json. It also reports what OpenAPI allows but the API document does not
+// show: unknown members, unknown query parameters, missing members of a success, and
+// an envelope without a code or with an empty msg.
 type validator struct {
 	doc  *openapi3.T
 	next http.RoundTripper
 
 	mu         sync.Mutex
-	exchanges  map[string]int // responses by path
+	exchanges  map[string]int  // responses by path
+	codes      map[float64]int // responses by code of the envelope
 	violations []string
 }
 
 func newValidator(doc *openapi3.T, next http.RoundTripper) *validator {
-	return &validator{doc: doc, next: next, exchanges: map[string]int{}}
+	return &validator{doc: doc, next: next, exchanges: map[string]int{}, codes: map[float64]int{}}
 }
 
 // RoundTrip sends the request even if it violates openapi.json.
@@ -76,12 +75,14 @@ func (v *validator) RoundTrip(r *http.Request) (*http.Response, error) {
 		response.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), iotest.ErrReader(err)))
 		return response, nil
 	}
-	if route != nil {
-		v.report(r, "response", v.checkResponse(r, response, body, route)...)
-	}
+	v.report(r, "response", v.checkResponse(r, response, body, route)...)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.exchanges[r.URL.Path]++
+	envelope, _ := decode(body).(map[string]any)
+	if code, ok := envelope["code"].(float64); ok {
+		v.codes[code]++
+	}
 	return response, nil
 }
 
@@ -146,15 +147,15 @@ func checkAccessKey(_ context.Context, input *openapi3filter.AuthenticationInput
 	return nil
 }
 
-// checkResponse checks a response with HTTP status 200. The API document does not
-// show other statuses.
+// checkResponse checks a response. route is nil if openapi.json has no such operation;
+// the response must then be a failure.
 func (v *validator) checkResponse(r *http.Request, response *http.Response, body []byte, route *routers.Route) []error {
-	if response.StatusCode != http.StatusOK {
-		return nil
+	if r.Method == http.MethodHead {
+		return nil // it has no body
 	}
-	envelope, _ := decode(body).(map[string]any)
-	if code, ok := envelope["code"].(float64); ok && code != 200 {
-		return v.checkFailure(response, envelope)
+	if route == nil {
+		failure := openapi3.WithName("default", v.doc.Components.Responses["Failure"].Value)
+		route = &routers.Route{Operation: &openapi3.Operation{Responses: openapi3.NewResponses(failure)}}
 	}
 	input := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, Route: route},
@@ -167,27 +168,18 @@ func (v *validator) checkResponse(r *http.Request, response *http.Response, body
 	if err := openapi3filter.ValidateResponse(r.Context(), input); err != nil {
 		errs = append(errs, err)
 	}
-	schema := route.Operation.Responses.Status(http.StatusOK).Value.Content["application/json"].Schema
-	return append(errs, checkMembers("body", schema, envelope, true)...)
-}
-
-// checkFailure checks the code and the msg of an error response. Its data may be of
-// any kind.
-func (v *validator) checkFailure(response *http.Response, envelope map[string]any) []error {
-	var errs []error
-	if mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); mediaType != "application/json" {
-		errs = append(errs, fmt.Errorf("the Content-Type is %q", mediaType))
+	documented := route.Operation.Responses.Status(response.StatusCode)
+	if documented == nil {
+		documented = route.Operation.Responses.Default()
 	}
-	schema := v.doc.Components.Schemas["Envelope"].Value
-	for _, name := range []string{"code", "msg"} {
-		if err := schema.Properties[name].Value.VisitJSON(envelope[name]); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
-		}
+	envelope, _ := decode(body).(map[string]any)
+	isSuccess := response.StatusCode == http.StatusOK && envelope["code"] == 200.0
+	errs = append(errs, checkMembers("body", documented.Value.Content["application/json"].Schema, envelope, isSuccess)...)
+	if _, ok := envelope["code"]; !ok {
+		errs = append(errs, errors.New("missing member body.code"))
 	}
-	for name := range envelope {
-		if schema.Properties[name] == nil {
-			errs = append(errs, fmt.Errorf("unknown member %q", name))
-		}
+	if msg, _ := envelope["msg"].(string); msg == "" {
+		errs = append(errs, errors.New("body.msg is missing or empty"))
 	}
 	return errs
 }
@@ -205,9 +197,12 @@ func checkMembers(where string, schema *openapi3.SchemaRef, value any, complete 
 			errs = append(errs, checkMembers(fmt.Sprintf("%s[%d]", where, i), schema.Value.Items, element, complete)...)
 		}
 	case map[string]any:
-		properties := propertiesOf(schema)
+		properties := schema.Value.Properties
 		for name, member := range v {
 			if properties[name] == nil {
+				if schema.Value.AdditionalProperties.Has != nil {
+					continue // of any name, as in the data of Envelope
+				}
 				errs = append(errs, fmt.Errorf("unknown member %s.%s", where, name))
 				continue
 			}
@@ -220,17 +215,6 @@ func checkMembers(where string, schema *openapi3.SchemaRef, value any, complete 
 		}
 	}
 	return errs
-}
-
-// propertiesOf returns the properties of a schema. Of two properties in
-// allOf with the same name, the later one is used.
-func propertiesOf(schema *openapi3.SchemaRef) openapi3.Schemas {
-	properties := openapi3.Schemas{}
-	for _, part := range schema.Value.AllOf {
-		maps.Copy(properties, propertiesOf(part))
-	}
-	maps.Copy(properties, schema.Value.Properties)
-	return properties
 }
 
 // decode returns the JSON value in a body, or nil if it is not JSON.

@@ -58,7 +58,19 @@ type MailChannel struct {
 	SmtpServer *string `json:"smtpServer,omitempty"`
 
 	// SmtpSsl SMTP SSL flag; always present in the response
-	SmtpSsl *int `json:"smtpSsl,omitempty"`
+	SmtpSsl int `json:"smtpSsl"`
+}
+
+// MailChannelEnvelope response envelope with data = mail channel
+type MailChannelEnvelope struct {
+	// Code response code; 200 denotes success
+	Code *int `json:"code,omitempty"`
+
+	// Data mail channel (data of mail detail)
+	Data *MailChannel `json:"data,omitempty"`
+
+	// Msg human-readable description of the response
+	Msg *string `json:"msg,omitempty"`
 }
 
 // MessageRule message rule summary (record in rule list)
@@ -99,6 +111,7 @@ type MessageRule struct {
 
 // MessageRulePage page object whose list holds rule summaries
 type MessageRulePage struct {
+	// List records of the current page
 	List *[]MessageRule `json:"list,omitempty"`
 
 	// PageNum current page number
@@ -112,6 +125,18 @@ type MessageRulePage struct {
 
 	// Total total number of records
 	Total *int `json:"total,omitempty"`
+}
+
+// MessageRulePageEnvelope response envelope with data = page object whose list holds rule summaries
+type MessageRulePageEnvelope struct {
+	// Code response code; 200 denotes success
+	Code *int `json:"code,omitempty"`
+
+	// Data page object whose list holds rule summaries
+	Data *MessageRulePage `json:"data,omitempty"`
+
+	// Msg human-readable description of the response
+	Msg *string `json:"msg,omitempty"`
 }
 
 // OfficialAccountChannel official-account channel (record in mp list)
@@ -149,6 +174,7 @@ type OfficialAccountChannel struct {
 
 // OfficialAccountChannelPage page object whose list holds official-account channels
 type OfficialAccountChannelPage struct {
+	// List records of the current page
 	List *[]OfficialAccountChannel `json:"list,omitempty"`
 
 	// PageNum current page number
@@ -164,22 +190,16 @@ type OfficialAccountChannelPage struct {
 	Total *int `json:"total,omitempty"`
 }
 
-// Page page object (data of every list operation)
-type Page struct {
-	// List records of the current page
-	List *[]map[string]interface{} `json:"list,omitempty"`
+// OfficialAccountChannelPageEnvelope response envelope with data = page object whose list holds official-account channels
+type OfficialAccountChannelPageEnvelope struct {
+	// Code response code; 200 denotes success
+	Code *int `json:"code,omitempty"`
 
-	// PageNum current page number
-	PageNum *int `json:"pageNum,omitempty"`
+	// Data page object whose list holds official-account channels
+	Data *OfficialAccountChannelPage `json:"data,omitempty"`
 
-	// PageSize page size
-	PageSize *int `json:"pageSize,omitempty"`
-
-	// Pages total number of pages
-	Pages *int `json:"pages,omitempty"`
-
-	// Total total number of records
-	Total *int `json:"total,omitempty"`
+	// Msg human-readable description of the response
+	Msg *string `json:"msg,omitempty"`
 }
 
 // PageRequest body of the official-account channel list and the message rule list
@@ -227,6 +247,7 @@ type TriggerRecord struct {
 
 // TriggerRecordPage page object whose list holds trigger records
 type TriggerRecordPage struct {
+	// List records of the current page
 	List *[]TriggerRecord `json:"list,omitempty"`
 
 	// PageNum current page number
@@ -240,6 +261,18 @@ type TriggerRecordPage struct {
 
 	// Total total number of records
 	Total *int `json:"total,omitempty"`
+}
+
+// TriggerRecordPageEnvelope response envelope with data = page object whose list holds trigger records
+type TriggerRecordPageEnvelope struct {
+	// Code response code; 200 denotes success
+	Code *int `json:"code,omitempty"`
+
+	// Data page object whose list holds trigger records
+	Data *TriggerRecordPage `json:"data,omitempty"`
+
+	// Msg human-readable description of the response
+	Msg *string `json:"msg,omitempty"`
 }
 
 // TriggerRecordParams params of the rule trigger record list
@@ -259,6 +292,9 @@ type TriggerRecordRequest struct {
 	// Params params of the rule trigger record list
 	Params *TriggerRecordParams `json:"params,omitempty"`
 }
+
+// Failure response envelope (all operations). A successful call returns HTTP 200 with application/json and code 200. Failures and successes share the envelope.
+type Failure = Envelope
 
 // MailDetailParams defines parameters for MailDetail.
 type MailDetailParams struct {
@@ -351,12 +387,16 @@ type ClientInterface interface {
 
 	// ForwardLogListWithBody Rule trigger record list
 	//
+	// Returns a page of the rule trigger records. The API document does not show whether the members of the body are required, nor their defaults and bounds.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/open/forwardLog/list (the `ForwardLogList` operationId).
 	ForwardLogListWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ForwardLogList Rule trigger record list
+	//
+	// Returns a page of the rule trigger records. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -365,12 +405,16 @@ type ClientInterface interface {
 
 	// ForwardRuleListWithBody Message rule list
 	//
+	// Returns a page of the message rules. The API document does not show whether the members of the body are required, nor their defaults and bounds.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/open/forwardRule/list (the `ForwardRuleList` operationId).
 	ForwardRuleListWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ForwardRuleList Message rule list
+	//
+	// Returns a page of the message rules. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -379,10 +423,14 @@ type ClientInterface interface {
 
 	// MailDetail Mail channel detail
 	//
+	// Returns a mail channel. The API document does not show the response to an unknown mailId.
+	//
 	// Corresponds with GET /api/open/mail/detail (the `MailDetail` operationId).
 	MailDetail(ctx context.Context, params *MailDetailParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// MpListWithBody Official-account channel list
+	//
+	// Returns a page of the official-account channels. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -391,6 +439,8 @@ type ClientInterface interface {
 
 	// MpList Official-account channel list
 	//
+	// Returns a page of the official-account channels. The API document does not show whether the members of the body are required, nor their defaults and bounds.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/open/mp/list (the `MpList` operationId).
@@ -398,6 +448,8 @@ type ClientInterface interface {
 }
 
 // ForwardLogListWithBody Rule trigger record list
+//
+// Returns a page of the rule trigger records. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 //
 // Takes any type of body and a specified content type.
 //
@@ -416,6 +468,8 @@ func (c *Client) ForwardLogListWithBody(ctx context.Context, contentType string,
 
 // ForwardLogList Rule trigger record list
 //
+// Returns a page of the rule trigger records. The API document does not show whether the members of the body are required, nor their defaults and bounds.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/open/forwardLog/list (the `ForwardLogList` operationId).
@@ -432,6 +486,8 @@ func (c *Client) ForwardLogList(ctx context.Context, body ForwardLogListJSONRequ
 }
 
 // ForwardRuleListWithBody Message rule list
+//
+// Returns a page of the message rules. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 //
 // Takes any type of body and a specified content type.
 //
@@ -450,6 +506,8 @@ func (c *Client) ForwardRuleListWithBody(ctx context.Context, contentType string
 
 // ForwardRuleList Message rule list
 //
+// Returns a page of the message rules. The API document does not show whether the members of the body are required, nor their defaults and bounds.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/open/forwardRule/list (the `ForwardRuleList` operationId).
@@ -467,6 +525,8 @@ func (c *Client) ForwardRuleList(ctx context.Context, body ForwardRuleListJSONRe
 
 // MailDetail Mail channel detail
 //
+// Returns a mail channel. The API document does not show the response to an unknown mailId.
+//
 // Corresponds with GET /api/open/mail/detail (the `MailDetail` operationId).
 func (c *Client) MailDetail(ctx context.Context, params *MailDetailParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewMailDetailRequest(c.Server, params)
@@ -481,6 +541,8 @@ func (c *Client) MailDetail(ctx context.Context, params *MailDetailParams, reqEd
 }
 
 // MpListWithBody Official-account channel list
+//
+// Returns a page of the official-account channels. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 //
 // Takes any type of body and a specified content type.
 //
@@ -498,6 +560,8 @@ func (c *Client) MpListWithBody(ctx context.Context, contentType string, body io
 }
 
 // MpList Official-account channel list
+//
+// Returns a page of the official-account channels. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -734,12 +798,16 @@ type ClientWithResponsesInterface interface {
 
 	// ForwardLogListWithBodyWithResponse Rule trigger record list
 	//
+	// Returns a page of the rule trigger records. The API document does not show whether the members of the body are required, nor their defaults and bounds.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/open/forwardLog/list (the `ForwardLogList` operationId).
 	ForwardLogListWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForwardLogListResponse, error)
 
 	// ForwardLogListWithResponse Rule trigger record list
+	//
+	// Returns a page of the rule trigger records. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -748,12 +816,16 @@ type ClientWithResponsesInterface interface {
 
 	// ForwardRuleListWithBodyWithResponse Message rule list
 	//
+	// Returns a page of the message rules. The API document does not show whether the members of the body are required, nor their defaults and bounds.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/open/forwardRule/list (the `ForwardRuleList` operationId).
 	ForwardRuleListWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForwardRuleListResponse, error)
 
 	// ForwardRuleListWithResponse Message rule list
+	//
+	// Returns a page of the message rules. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -762,6 +834,8 @@ type ClientWithResponsesInterface interface {
 
 	// MailDetailWithResponse Mail channel detail
 	//
+	// Returns a mail channel. The API document does not show the response to an unknown mailId.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/open/mail/detail (the `MailDetail` operationId).
@@ -769,12 +843,16 @@ type ClientWithResponsesInterface interface {
 
 	// MpListWithBodyWithResponse Official-account channel list
 	//
+	// Returns a page of the official-account channels. The API document does not show whether the members of the body are required, nor their defaults and bounds.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/open/mp/list (the `MpList` operationId).
 	MpListWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MpListResponse, error)
 
 	// MpListWithResponse Official-account channel list
+	//
+	// Returns a page of the official-account channels. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -786,30 +864,19 @@ type ForwardLogListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *struct {
-		// Code response code; 200 denotes success
-		Code *int `json:"code,omitempty"`
-
-		// Data page object whose list holds trigger records
-		Data *TriggerRecordPage `json:"data,omitempty"`
-
-		// Msg human-readable description of the response
-		Msg *string `json:"msg,omitempty"`
-	}
+	JSON200 *TriggerRecordPageEnvelope
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ForwardLogListResponse) GetJSON200() *struct {
-	// Code response code; 200 denotes success
-	Code *int `json:"code,omitempty"`
-
-	// Data page object whose list holds trigger records
-	Data *TriggerRecordPage `json:"data,omitempty"`
-
-	// Msg human-readable description of the response
-	Msg *string `json:"msg,omitempty"`
-} {
+func (r ForwardLogListResponse) GetJSON200() *TriggerRecordPageEnvelope {
 	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ForwardLogListResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -845,30 +912,19 @@ type ForwardRuleListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *struct {
-		// Code response code; 200 denotes success
-		Code *int `json:"code,omitempty"`
-
-		// Data page object whose list holds rule summaries
-		Data *MessageRulePage `json:"data,omitempty"`
-
-		// Msg human-readable description of the response
-		Msg *string `json:"msg,omitempty"`
-	}
+	JSON200 *MessageRulePageEnvelope
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ForwardRuleListResponse) GetJSON200() *struct {
-	// Code response code; 200 denotes success
-	Code *int `json:"code,omitempty"`
-
-	// Data page object whose list holds rule summaries
-	Data *MessageRulePage `json:"data,omitempty"`
-
-	// Msg human-readable description of the response
-	Msg *string `json:"msg,omitempty"`
-} {
+func (r ForwardRuleListResponse) GetJSON200() *MessageRulePageEnvelope {
 	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ForwardRuleListResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -904,30 +960,19 @@ type MailDetailResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *struct {
-		// Code response code; 200 denotes success
-		Code *int `json:"code,omitempty"`
-
-		// Data mail channel (data of mail detail)
-		Data *MailChannel `json:"data,omitempty"`
-
-		// Msg human-readable description of the response
-		Msg *string `json:"msg,omitempty"`
-	}
+	JSON200 *MailChannelEnvelope
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r MailDetailResponse) GetJSON200() *struct {
-	// Code response code; 200 denotes success
-	Code *int `json:"code,omitempty"`
-
-	// Data mail channel (data of mail detail)
-	Data *MailChannel `json:"data,omitempty"`
-
-	// Msg human-readable description of the response
-	Msg *string `json:"msg,omitempty"`
-} {
+func (r MailDetailResponse) GetJSON200() *MailChannelEnvelope {
 	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r MailDetailResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -963,30 +1008,19 @@ type MpListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *struct {
-		// Code response code; 200 denotes success
-		Code *int `json:"code,omitempty"`
-
-		// Data page object whose list holds official-account channels
-		Data *OfficialAccountChannelPage `json:"data,omitempty"`
-
-		// Msg human-readable description of the response
-		Msg *string `json:"msg,omitempty"`
-	}
+	JSON200 *OfficialAccountChannelPageEnvelope
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r MpListResponse) GetJSON200() *struct {
-	// Code response code; 200 denotes success
-	Code *int `json:"code,omitempty"`
-
-	// Data page object whose list holds official-account channels
-	Data *OfficialAccountChannelPage `json:"data,omitempty"`
-
-	// Msg human-readable description of the response
-	Msg *string `json:"msg,omitempty"`
-} {
+func (r MpListResponse) GetJSON200() *OfficialAccountChannelPageEnvelope {
 	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r MpListResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -1020,6 +1054,8 @@ func (r MpListResponse) ContentType() string {
 
 // ForwardLogListWithBodyWithResponse Rule trigger record list
 //
+// Returns a page of the rule trigger records. The API document does not show whether the members of the body are required, nor their defaults and bounds.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/open/forwardLog/list (the `ForwardLogList` operationId).
@@ -1032,6 +1068,8 @@ func (c *ClientWithResponses) ForwardLogListWithBodyWithResponse(ctx context.Con
 }
 
 // ForwardLogListWithResponse Rule trigger record list
+//
+// Returns a page of the rule trigger records. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -1046,6 +1084,8 @@ func (c *ClientWithResponses) ForwardLogListWithResponse(ctx context.Context, bo
 
 // ForwardRuleListWithBodyWithResponse Message rule list
 //
+// Returns a page of the message rules. The API document does not show whether the members of the body are required, nor their defaults and bounds.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/open/forwardRule/list (the `ForwardRuleList` operationId).
@@ -1058,6 +1098,8 @@ func (c *ClientWithResponses) ForwardRuleListWithBodyWithResponse(ctx context.Co
 }
 
 // ForwardRuleListWithResponse Message rule list
+//
+// Returns a page of the message rules. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -1072,6 +1114,8 @@ func (c *ClientWithResponses) ForwardRuleListWithResponse(ctx context.Context, b
 
 // MailDetailWithResponse Mail channel detail
 //
+// Returns a mail channel. The API document does not show the response to an unknown mailId.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/open/mail/detail (the `MailDetail` operationId).
@@ -1085,6 +1129,8 @@ func (c *ClientWithResponses) MailDetailWithResponse(ctx context.Context, params
 
 // MpListWithBodyWithResponse Official-account channel list
 //
+// Returns a page of the official-account channels. The API document does not show whether the members of the body are required, nor their defaults and bounds.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/open/mp/list (the `MpList` operationId).
@@ -1097,6 +1143,8 @@ func (c *ClientWithResponses) MpListWithBodyWithResponse(ctx context.Context, co
 }
 
 // MpListWithResponse Official-account channel list
+//
+// Returns a page of the official-account channels. The API document does not show whether the members of the body are required, nor their defaults and bounds.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -1124,20 +1172,18 @@ func ParseForwardLogListResponse(rsp *http.Response) (*ForwardLogListResponse, e
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest struct {
-			// Code response code; 200 denotes success
-			Code *int `json:"code,omitempty"`
-
-			// Data page object whose list holds trigger records
-			Data *TriggerRecordPage `json:"data,omitempty"`
-
-			// Msg human-readable description of the response
-			Msg *string `json:"msg,omitempty"`
-		}
+		var dest TriggerRecordPageEnvelope
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
 
 	}
 
@@ -1159,20 +1205,18 @@ func ParseForwardRuleListResponse(rsp *http.Response) (*ForwardRuleListResponse,
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest struct {
-			// Code response code; 200 denotes success
-			Code *int `json:"code,omitempty"`
-
-			// Data page object whose list holds rule summaries
-			Data *MessageRulePage `json:"data,omitempty"`
-
-			// Msg human-readable description of the response
-			Msg *string `json:"msg,omitempty"`
-		}
+		var dest MessageRulePageEnvelope
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
 
 	}
 
@@ -1194,20 +1238,18 @@ func ParseMailDetailResponse(rsp *http.Response) (*MailDetailResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest struct {
-			// Code response code; 200 denotes success
-			Code *int `json:"code,omitempty"`
-
-			// Data mail channel (data of mail detail)
-			Data *MailChannel `json:"data,omitempty"`
-
-			// Msg human-readable description of the response
-			Msg *string `json:"msg,omitempty"`
-		}
+		var dest MailChannelEnvelope
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
 
 	}
 
@@ -1229,20 +1271,18 @@ func ParseMpListResponse(rsp *http.Response) (*MpListResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest struct {
-			// Code response code; 200 denotes success
-			Code *int `json:"code,omitempty"`
-
-			// Data page object whose list holds official-account channels
-			Data *OfficialAccountChannelPage `json:"data,omitempty"`
-
-			// Msg human-readable description of the response
-			Msg *string `json:"msg,omitempty"`
-		}
+		var dest OfficialAccountChannelPageEnvelope
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
 
 	}
 
@@ -1477,6 +1517,8 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	return m
 }
 
+type FailureJSONResponse Envelope
+
 type ForwardLogListRequestObject struct {
 	Body *ForwardLogListJSONRequestBody
 }
@@ -1485,16 +1527,7 @@ type ForwardLogListResponseObject interface {
 	VisitForwardLogListResponse(w http.ResponseWriter) error
 }
 
-type ForwardLogList200JSONResponse struct {
-	// Code response code; 200 denotes success
-	Code *int `json:"code,omitempty"`
-
-	// Data page object whose list holds trigger records
-	Data *TriggerRecordPage `json:"data,omitempty"`
-
-	// Msg human-readable description of the response
-	Msg *string `json:"msg,omitempty"`
-}
+type ForwardLogList200JSONResponse TriggerRecordPageEnvelope
 
 func (response ForwardLogList200JSONResponse) VisitForwardLogListResponse(w http.ResponseWriter) error {
 
@@ -1508,6 +1541,23 @@ func (response ForwardLogList200JSONResponse) VisitForwardLogListResponse(w http
 	return err
 }
 
+type ForwardLogListdefaultJSONResponse struct {
+	Body       Envelope
+	StatusCode int
+}
+
+func (response ForwardLogListdefaultJSONResponse) VisitForwardLogListResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ForwardRuleListRequestObject struct {
 	Body *ForwardRuleListJSONRequestBody
 }
@@ -1516,16 +1566,7 @@ type ForwardRuleListResponseObject interface {
 	VisitForwardRuleListResponse(w http.ResponseWriter) error
 }
 
-type ForwardRuleList200JSONResponse struct {
-	// Code response code; 200 denotes success
-	Code *int `json:"code,omitempty"`
-
-	// Data page object whose list holds rule summaries
-	Data *MessageRulePage `json:"data,omitempty"`
-
-	// Msg human-readable description of the response
-	Msg *string `json:"msg,omitempty"`
-}
+type ForwardRuleList200JSONResponse MessageRulePageEnvelope
 
 func (response ForwardRuleList200JSONResponse) VisitForwardRuleListResponse(w http.ResponseWriter) error {
 
@@ -1539,6 +1580,23 @@ func (response ForwardRuleList200JSONResponse) VisitForwardRuleListResponse(w ht
 	return err
 }
 
+type ForwardRuleListdefaultJSONResponse struct {
+	Body       Envelope
+	StatusCode int
+}
+
+func (response ForwardRuleListdefaultJSONResponse) VisitForwardRuleListResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type MailDetailRequestObject struct {
 	Params MailDetailParams
 }
@@ -1547,16 +1605,7 @@ type MailDetailResponseObject interface {
 	VisitMailDetailResponse(w http.ResponseWriter) error
 }
 
-type MailDetail200JSONResponse struct {
-	// Code response code; 200 denotes success
-	Code *int `json:"code,omitempty"`
-
-	// Data mail channel (data of mail detail)
-	Data *MailChannel `json:"data,omitempty"`
-
-	// Msg human-readable description of the response
-	Msg *string `json:"msg,omitempty"`
-}
+type MailDetail200JSONResponse MailChannelEnvelope
 
 func (response MailDetail200JSONResponse) VisitMailDetailResponse(w http.ResponseWriter) error {
 
@@ -1570,6 +1619,23 @@ func (response MailDetail200JSONResponse) VisitMailDetailResponse(w http.Respons
 	return err
 }
 
+type MailDetaildefaultJSONResponse struct {
+	Body       Envelope
+	StatusCode int
+}
+
+func (response MailDetaildefaultJSONResponse) VisitMailDetailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type MpListRequestObject struct {
 	Body *MpListJSONRequestBody
 }
@@ -1578,16 +1644,7 @@ type MpListResponseObject interface {
 	VisitMpListResponse(w http.ResponseWriter) error
 }
 
-type MpList200JSONResponse struct {
-	// Code response code; 200 denotes success
-	Code *int `json:"code,omitempty"`
-
-	// Data page object whose list holds official-account channels
-	Data *OfficialAccountChannelPage `json:"data,omitempty"`
-
-	// Msg human-readable description of the response
-	Msg *string `json:"msg,omitempty"`
-}
+type MpList200JSONResponse OfficialAccountChannelPageEnvelope
 
 func (response MpList200JSONResponse) VisitMpListResponse(w http.ResponseWriter) error {
 
@@ -1597,6 +1654,23 @@ func (response MpList200JSONResponse) VisitMpListResponse(w http.ResponseWriter)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MpListdefaultJSONResponse struct {
+	Body       Envelope
+	StatusCode int
+}
+
+func (response MpListdefaultJSONResponse) VisitMpListResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -1662,13 +1736,10 @@ func (sh *strictHandler) ForwardLogList(w http.ResponseWriter, r *http.Request) 
 
 	var body ForwardLogListJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
+	request.Body = &body
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.ForwardLogList(ctx, request.(ForwardLogListRequestObject))
@@ -1696,13 +1767,10 @@ func (sh *strictHandler) ForwardRuleList(w http.ResponseWriter, r *http.Request)
 
 	var body ForwardRuleListJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
+	request.Body = &body
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.ForwardRuleList(ctx, request.(ForwardRuleListRequestObject))
@@ -1756,13 +1824,10 @@ func (sh *strictHandler) MpList(w http.ResponseWriter, r *http.Request) {
 
 	var body MpListJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
+	request.Body = &body
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.MpList(ctx, request.(MpListRequestObject))
