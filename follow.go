@@ -223,7 +223,7 @@ func (f *follower[T]) pollOnce() (*Page[T], error) {
 		atEnd := f.last > 1 && (f.side > 0 || f.side == 0 && f.startAtEnd)
 		f.startAtEnd = !f.startAtEnd
 		err := f.readEnd(atEnd)
-		if err == nil && before == 0 && f.missing > 0 && f.credit > 0 && f.last > 1 {
+		if err == nil && before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 {
 			err = f.readEnd(!atEnd)
 		}
 		if err != nil {
