@@ -66,6 +66,18 @@ func (c *Client) ForwardLogPages(ctx context.Context, r ForwardLogRequest, opts 
 	return c.forwardLogs(r).Pages(ctx, r.PageRequest, opts...)
 }
 
+// ForwardLogFollow returns an iterator over the records of ForwardLogList and then over
+// each new record. See [Lister.Follow].
+func (c *Client) ForwardLogFollow(ctx context.Context, r ForwardLogRequest, opts ...FollowOption) iter.Seq2[ForwardLog, error] {
+	return c.forwardLogs(r).Follow(ctx, r.PageRequest, opts...)
+}
+
+// ForwardLogFollowPages is like ForwardLogFollow, but yields pages. See
+// [Lister.FollowPages].
+func (c *Client) ForwardLogFollowPages(ctx context.Context, r ForwardLogRequest, opts ...FollowOption) iter.Seq2[*Page[ForwardLog], error] {
+	return c.forwardLogs(r).FollowPages(ctx, r.PageRequest, opts...)
+}
+
 // forwardLogs returns a Lister for the records that r selects.
 func (c *Client) forwardLogs(r ForwardLogRequest) Lister[ForwardLog] {
 	fetch := func(ctx context.Context, page PageRequest) (*Page[ForwardLog], error) {

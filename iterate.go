@@ -100,15 +100,18 @@ func Prefetch(n int) ListOption {
 // service reports neither pages nor total, iteration ends with the first page that
 // has no new record. Without an ID function, this is the first empty page.
 func (l Lister[T]) All(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[T, error] {
-	pages := l.Pages(ctx, r, opts...)
+	return recordsOf(l.Pages(ctx, r, opts...))
+}
+
+// recordsOf returns an iterator over the records of pages.
+func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for page, err := range pages {
 			if err != nil {
-				yield(*new(T), err)
-				return
+				page = &Page[T]{List: make([]T, 1)} // an error is yielded with a zero record
 			}
 			for _, record := range page.List {
-				if !yield(record, nil) {
+				if !yield(record, err) {
 					return
 				}
 			}

@@ -1,0 +1,322 @@
+package msgpush
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// This file decides which pages a poll reads. A poll is one or more iterations that end
+// early.
+//
+// # Model
+//
+// The model is the one of cursor.go: a response holds one page of S records and the
+// total, and the list changes between responses. The order of the list and of the ids
+// is unknown, and a record may become visible anywhere. A record is new if its id has
+// not been seen.
+//
+// # Promise
+//
+// No record is delivered twice. In addition, if the responses report the total and,
+// between two consecutive responses of a complete iteration, records are only inserted
+// or only deleted:
+//
+//   - A record that stays in the list is delivered at most ReconcileInterval plus one
+//     poll after it becomes visible.
+//   - Records that are inserted at one end of the list are delivered by the next poll or,
+//     while the end is unknown, by the one after it. The list must not change during
+//     these polls.
+//
+// # Rules
+//
+// Reconcile. A poll iterates completely if ReconcileInterval has passed since the start
+// of the latest complete iteration that succeeded. A record that becomes visible at the
+// time t was not there, or was missed, in an iteration that started at s ≤ t. The next
+// complete iteration begins with the first poll after s + ReconcileInterval. The record
+// is stable in it, so it is delivered: this is the promise of cursor.go.
+//
+// Read an end. Records that are inserted at one end are adjacent, and one of them is the
+// first or the last record of the list. So a poll reads page 1, and the next page while
+// the last record of a page is new; or it reads the last page, and the page before while
+// the first record of a page is new. It stops at a record that is not new, and all
+// inserted records are on one side of it.
+//
+// Adjacent. The rule needs new records without a gap. A failed poll may have delivered
+// some of them, so recent records, which were found since an end was read successfully,
+// count as new. A page that was the last one may now be amid new records, so it is not
+// used if the list has grown: its records would be a gap for the next poll. If a page
+// does not exist, because the list has shrunk, the poll continues at the last page.
+//
+// Which end. If the first record of the list is new, records are inserted at the start.
+// If the last one is new, they are inserted at the end. Contradicting evidence cancels
+// out. A record that becomes visible late may be on the first or the last page, but it is
+// hardly ever the outermost record of a list of several pages. A list of one page
+// and the first complete iteration are no evidence: there, all records may be new. While
+// the end is unknown, polls alternate between both ends.
+//
+// Growth. The number of missing records is the growth of the total minus the records
+// found. If an end does not explain the growth since the previous poll, the poll reads
+// the other end. Records that are still missing were inserted elsewhere, and a
+// complete iteration is made as soon as credit allows.
+//
+// Credit. Each poll earns two requests, and each request takes one. An iteration of n
+// pages before it is due needs a credit of n, so a list without an order costs at most
+// one more request per poll on average.
+//
+// # Requests
+//
+// If nothing was inserted or deleted, the first record read is not new, and the total
+// has not grown: a poll sends one request. If n records were inserted at a known end,
+// they are on at most n/S + 2 pages. At the start, they are on pages 1 to n/S + 1. At
+// the end, one request may find that the end has moved; a page without new records is
+// only read if the new records begin with a page, and are then on n/S + 1 pages at
+// most. So a poll sends at most n/S + 3 requests.
+
+// A FollowOption configures [Lister.Follow] and its variants.
+type FollowOption func(*followSettings)
+
+type followSettings struct {
+	poll, full time.Duration // intervals
+	fromNow    bool
+}
+
+// PollInterval sets the wait after a poll, which must be positive. The wait is up to 10 %
+// shorter or longer, at random. The default is 10 s.
+func PollInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.poll = d } }
+
+// ReconcileInterval sets the time from the start of a complete iteration to the next one,
+// which must be positive. A complete iteration sends one request per page, and delivers
+// the records that the polls could not find at the ends of the list. The default is 1 h.
+func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
+
+// FromNow skips the records that are in the list at the start: those that the first
+// complete iteration finds. Until a complete iteration succeeds, no record is
+// delivered, and records that are inserted meanwhile count as there at the start. A
+// program that restarts with FromNow never gets the records that were inserted while it
+// did not run.
+func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true } }
+
+// Follow returns an iterator over the records of a list and then over each new record. It
+// polls the list until the context ends or the range statement is left. ID must not be
+// nil, and the start page must be 0 or 1.
+//
+// A range statement delivers each record once; see docs/following.md for the promise and
+// its limits. Another range statement starts from the beginning, unless [FromNow] is
+// set. So after a restart, records that the caller knows are delivered once more: store
+// each record under its id, in the transaction of its effect.
+//
+// # Requests
+//
+// A poll without a new record is one request, whatever the length of the list, if new
+// records are inserted at its start or at its end. n new records take at most
+// n ÷ page size + 3 requests. In a list without such an order, a poll takes at most one
+// more request on average. In addition, a complete iteration is made at the start and
+// then after each [ReconcileInterval].
+//
+// Follow polls in the goroutine of the range statement. It remembers the ids of all
+// records, which takes less than 1 byte a record if they are consecutive.
+//
+// # Errors
+//
+// The error of a failed poll is yielded with a zero record. If the range statement
+// continues, Follow polls again, and what the failed poll did not deliver, a later
+// poll does. The wait doubles with each failure in a row, up to a minute, and is at
+// least as long as the Retry-After of an [*APIError]. So a rejected access key does not
+// end the iteration; leave the range statement if the program should end.
+//
+// Two errors are the last: the end of the context, which wraps the error of the context,
+// and invalid arguments, for which no request is sent. Leaving the range statement yields
+// nothing.
+func (l Lister[T]) Follow(ctx context.Context, r PageRequest, opts ...FollowOption) iter.Seq2[T, error] {
+	return recordsOf(l.FollowPages(ctx, r, opts...))
+}
+
+// FollowPages is like [Lister.Follow], but yields pages. The List of a page holds its new
+// records; the other fields are as the service sent them. With an error, the page is
+// nil. Each poll that succeeds ends with a page whose List is empty, even if there was
+// no new record: the place to commit, to report that the program works, or to stop.
+func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...FollowOption) iter.Seq2[*Page[T], error] {
+	return func(yield func(*Page[T], error) bool) {
+		f, err := l.follower(ctx, r, opts)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer f.discard()
+		f.yield = yield
+		for failures := 1; ctx.Err() == nil; failures++ {
+			page, err := f.pollOnce()
+			if err == nil {
+				failures = 0
+			}
+			ended := err != nil && contextEnded(ctx)
+			if errors.Is(err, errStop) || !ended && !yield(page, err) {
+				return
+			}
+			pause, cancel := context.WithTimeout(ctx, f.wait(failures, err))
+			<-pause.Done()
+			cancel()
+		}
+		yield(nil, fmt.Errorf("msgpush: following a list: %w", ctx.Err()))
+	}
+}
+
+// A follower holds the state of one range statement. Its rules are at the top of this
+// file.
+type follower[T any] struct {
+	*iterator[T] // holds the arguments, and the ids of all records that were found
+	followSettings
+	yield func(*Page[T], error) bool
+
+	response           *Page[T] // the latest one, without records
+	number, last       int64    // the page of the response, and the last page
+	size, total        int64    // the length of the longest page, and the total
+	recent             idSet    // found since an end was read successfully
+	missing, credit    int64
+	side               int64     // where records are inserted: -1 at the start, 1 at the end, 0 unknown
+	startAtEnd, enough bool      // if side is unknown, the next poll reads the end; the iteration needs no further page
+	complete           time.Time // start of the latest complete iteration that succeeded
+}
+
+func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (f *follower[T], err error) {
+	f = &follower[T]{followSettings: followSettings{10 * time.Second, time.Hour, false}, recent: idSet{}, last: 1}
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("msgpush: following a list: option %d of %d is nil", i+1, len(opts))
+		}
+		opt(&f.followSettings)
+	}
+	switch {
+	case l.ID == nil:
+		return nil, errors.New("msgpush: following a list: ID is nil")
+	case r.Current > 1:
+		return nil, fmt.Errorf("msgpush: following a list: Current is %d, but following starts at page 1", r.Current)
+	case f.poll <= 0 || f.full <= 0:
+		return nil, fmt.Errorf("msgpush: following a list: PollInterval, %v, and ReconcileInterval, %v, must be positive", f.poll, f.full)
+	}
+	f.iterator, err = l.iterator(ctx, r, nil)
+	return f, err
+}
+
+// wait returns how long to wait after a poll. failures counts the failures in a row.
+func (f *follower[T]) wait(failures int, err error) time.Duration {
+	wait := min(f.poll, 1<<62)
+	wait += rand.N(wait/5+1) - wait/10
+	wait = max(wait, min(wait<<min(failures, 26), time.Minute))
+	if apiErr, ok := errors.AsType[*APIError](err); ok {
+		wait = max(wait, apiErr.RetryAfter)
+	}
+	return wait
+}
+
+// pollOnce delivers the new records of one poll. Before the first response, there is
+// nothing to read but the complete list.
+func (f *follower[T]) pollOnce() (*Page[T], error) {
+	f.credit += 2
+	if before := f.missing; f.response != nil {
+		atEnd := f.last > 1 && (f.side > 0 || f.side == 0 && f.startAtEnd)
+		f.startAtEnd = !f.startAtEnd
+		err := f.readEnd(atEnd)
+		if err == nil && before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 {
+			err = f.readEnd(!atEnd)
+		}
+		if err != nil {
+			return nil, err
+		}
+		f.missing = max(0, f.missing)
+		clear(f.recent)
+	}
+	if now := time.Now(); now.Sub(f.complete) >= f.full || f.missing > 0 && f.credit >= f.last {
+		// A complete iteration leaves no recent records: it does not read an end.
+		if err := f.read(f.request, false, func(_, _ bool) bool { clear(f.recent); return true }); err != nil {
+			return nil, err
+		}
+		f.complete, f.missing, f.credit = now, 0, 0
+	}
+	return f.response, nil
+}
+
+// readEnd reads pages from one end of the list while the outermost record is new.
+func (f *follower[T]) readEnd(atEnd bool) error {
+	if !atEnd {
+		return f.read(f.request, false, func(_, last bool) bool { return last })
+	}
+	size := min(f.request.PageSize, int(f.size)) // the service may use smaller pages without reporting it
+	for start, number := f.last, f.last; number > 0; number-- {
+		again := false
+		err := f.read(PageRequest{int(number), size}, number == start, func(first, _ bool) bool { again = first; return false })
+		if err == nil && (number > f.last || number == start && number < f.last) {
+			start, number = 0, f.last+1 // the end has moved
+		} else if err != nil || !again {
+			return err
+		}
+	}
+	return nil
+}
+
+// errStop ends an iteration early. As an error of a poll, it means that the range
+// statement was left.
+var errStop = errors.New("no further page is needed")
+
+// read delivers the new records of an iteration. more is called after each page. It is
+// told whether the first and the last record of the page are new, and returns whether
+// to request the next page. If wantLast is set, only the last page of the list is used.
+func (f *follower[T]) read(r PageRequest, wantLast bool, more func(first, last bool) bool) error {
+	f.enough = false
+	for page, err := range (Lister[T]{f.fetchPage, f.ID}).Pages(f.ctx, r) {
+		if errors.Is(err, errStop) || err == nil && wantLast && f.number != f.last {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		fresh := *page
+		fresh.List = slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
+			return !f.seen.add(f.ID(record)) || !f.recent.add(f.ID(record))
+		})
+		f.missing -= int64(len(fresh.List))
+		skip := len(fresh.List) == 0 || f.fromNow && f.complete.IsZero()
+		if !skip && !f.yield(&fresh, nil) {
+			return errStop
+		}
+		n := len(page.List)
+		f.enough = n > 0 && !more(f.recent.has(f.ID(page.List[0])), f.recent.has(f.ID(page.List[n-1])))
+	}
+	return nil
+}
+
+// fetchPage fetches a page of an iteration and notes what the response shows. Even if no
+// further page is needed, iteration may step back, because records were deleted.
+func (f *follower[T]) fetchPage(ctx context.Context, r PageRequest) (*Page[T], error) {
+	if f.enough && int64(r.Current) > f.number {
+		return nil, errStop
+	}
+	f.credit--
+	page, err := f.Fetch(ctx, r)
+	if err != nil || page == nil {
+		return page, err
+	}
+	n, total := len(page.List), min(max(page.Total, 0), maxTotal)
+	f.response = &Page[T]{page.PageNum, page.PageSize, page.Total, page.Pages, []T{}}
+	f.number, f.size = int64(r.Current), max(f.size, int64(n), 1)
+	f.total, f.missing = total, f.missing+total-f.total
+	last := cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, f.number-1))
+	f.last = min(max(last, 1), maxPages)
+	if n == 0 || f.last == 1 || f.complete.IsZero() {
+		return page, nil
+	}
+	if f.number == 1 && !f.seen.has(f.ID(page.List[0])) {
+		f.side = max(f.side-1, -1)
+	} else if f.number == f.last && !f.seen.has(f.ID(page.List[n-1])) {
+		f.side = min(f.side+1, 1)
+	}
+	return page, nil
+}
+
+// has reports whether an id was added.
+func (s idSet) has(id int64) bool { return s[id>>6]&(1<<(id&63)) != 0 }

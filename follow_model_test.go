@@ -1,0 +1,522 @@
+package msgpush_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sort"
+	"testing"
+	"testing/synctest"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+// The tests in this file follow random histories of a list and check the promise that
+// follow.go proves.
+
+var (
+	histories   = flag.Uint64("histories", 1000, "number of random histories to follow")
+	historySeed = flag.Uint64("historyseed", 0, "follow only the history with this seed")
+	compared    = flag.Uint64("compare", 2, "histories in each row of the table of docs/following.md")
+)
+
+// Where records are inserted.
+const (
+	newestFirst = iota
+	oldestFirst
+	noOrder
+)
+
+// Which records are deleted.
+const (
+	none = iota
+	oldest
+	anyRecord
+)
+
+// What the responses report.
+const (
+	pagesAndTotal = iota
+	onlyTotal
+	onlyPages
+	neitherOfThem
+)
+
+// A trigger is a record of a history.
+type trigger struct {
+	id, number     int64 // numbers ascend, ids may be random
+	visible        int   // the poll before which the record becomes visible
+	born, died     time.Time
+	got            time.Time // when it was delivered
+	bornIn, gotIn  int       // polls
+	deliveries     int
+	late, baseline bool
+}
+
+// A history is a service whose list changes at random between two polls and, with drift,
+// between the responses of a poll.
+type history struct {
+	changes, responses *rand.Rand
+	order              int
+	randomIDs          bool
+	late               int // percentage of the records that become visible up to 5 polls late
+	deletes            int
+	steady             bool // as many records are deleted as inserted
+	quiet              int  // percentage of the polls before which nothing changes
+	drift              bool // between two responses, records are only inserted or only deleted
+	size, cap          int  // requested page size, and its limit; 0: none
+	reported           int  // page size: 0 actual, 1 none, 2 requested
+	counts             int
+	failures           int // percentage of the requests
+
+	list, hidden []*trigger
+	all          map[int64]*trigger
+	polls        int
+	begun        bool  // the current poll has sent a request
+	changed      bool  // before or during the current poll
+	drifts       int   // remaining in the current poll
+	pages        []int // that the current poll has requested
+}
+
+// newHistory returns a history whose list has up to 300 records.
+func newHistory(seed uint64) *history {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	h := &history{
+		changes:   rng,
+		responses: rand.New(rand.NewPCG(seed, 2)),
+		order:     rng.IntN(3),
+		randomIDs: rng.IntN(2) == 0,
+		late:      []int{0, 0, 20, 60}[rng.IntN(4)],
+		deletes:   rng.IntN(3),
+		steady:    rng.IntN(3) == 0,
+		quiet:     []int{0, 50, 90}[rng.IntN(3)],
+		drift:     rng.IntN(3) == 0,
+		size:      2 + rng.IntN(9),
+		counts:    rng.IntN(4),
+		all:       map[int64]*trigger{},
+	}
+	if rng.IntN(4) == 0 {
+		h.cap, h.reported = 1+rng.IntN(4), rng.IntN(3)
+	}
+	h.fill(rng.IntN([]int{3, 40, 300}[rng.IntN(3)]))
+	return h
+}
+
+func (h *history) fill(n int) {
+	for range n {
+		h.add(true)
+	}
+}
+
+func (h *history) String() string {
+	return fmt.Sprintf("order %d, random ids %t, %d %% late, deletes %d, steady %t, %d %% quiet, drift %t, page size %d, cap %d, reported %d, counts %d, %d records",
+		h.order, h.randomIDs, h.late, h.deletes, h.steady, h.quiet, h.drift, h.size, h.cap, h.reported, h.counts, len(h.list))
+}
+
+// pageSize returns the page size of the service.
+func (h *history) pageSize() int {
+	if h.cap > 0 {
+		return min(h.size, h.cap)
+	}
+	return h.size
+}
+
+// add adds a record and reports whether it is visible.
+func (h *history) add(baseline bool) bool {
+	r := &trigger{number: int64(len(h.all)), baseline: baseline}
+	if r.id = r.number; h.randomIDs {
+		r.id = h.changes.Int64()
+	}
+	h.all[r.id] = r
+	if !baseline && h.changes.IntN(100) < h.late {
+		r.late, r.visible = true, h.polls+1+h.changes.IntN(5)
+		h.hidden = append(h.hidden, r)
+		return false
+	}
+	h.insert(r)
+	return true
+}
+
+// insert makes a record visible.
+func (h *history) insert(r *trigger) {
+	r.born, r.bornIn, h.changed = time.Now(), h.polls, true
+	i := 0
+	switch h.order {
+	case newestFirst:
+		i = sort.Search(len(h.list), func(i int) bool { return h.list[i].number < r.number })
+	case oldestFirst:
+		i = sort.Search(len(h.list), func(i int) bool { return h.list[i].number > r.number })
+	case noOrder:
+		i = h.changes.IntN(len(h.list) + 1)
+	}
+	h.list = slices.Insert(h.list, i, r)
+}
+
+func (h *history) delete() {
+	if len(h.list) == 0 || h.deletes == none {
+		return
+	}
+	i := h.changes.IntN(len(h.list))
+	if h.deletes == oldest {
+		i = []int{len(h.list) - 1, 0, i}[h.order]
+	}
+	h.list[i].died, h.changed = time.Now(), true
+	h.list = slices.Delete(h.list, i, i+1)
+}
+
+// change changes the list between two polls.
+func (h *history) change() {
+	n := 0
+	h.hidden = slices.DeleteFunc(h.hidden, func(r *trigger) bool {
+		due := r.visible <= h.polls
+		if due {
+			h.insert(r)
+			n++
+		}
+		return due
+	})
+	if h.changes.IntN(100) >= h.quiet {
+		for range h.changes.IntN([]int{2, 4, 30}[h.changes.IntN(3)]) {
+			n += count(h.add(false))
+		}
+	}
+	if !h.steady {
+		n = h.changes.IntN(4) * count(h.changes.IntN(100) >= h.quiet)
+	}
+	for range n {
+		h.delete()
+	}
+}
+
+// changeDuringPoll inserts or deletes some records.
+func (h *history) changeDuringPoll() {
+	insert := h.responses.IntN(2) == 0
+	for range 1 + h.responses.IntN(3) {
+		if insert {
+			h.add(false)
+		} else {
+			h.delete()
+		}
+	}
+}
+
+var errUnavailable = errors.New("unavailable")
+
+func (h *history) fetch(_ context.Context, r msgpush.PageRequest) (*page, error) {
+	switch {
+	case !h.begun:
+		h.begun, h.changed, h.drifts, h.pages = true, false, 10, nil
+		if h.polls++; h.polls > 1 {
+			h.change()
+		}
+	case h.drift && h.drifts > 0 && h.responses.IntN(3) == 0:
+		h.drifts--
+		h.changeDuringPoll()
+	}
+	h.pages = append(h.pages, r.Current)
+	if h.responses.IntN(100) < h.failures {
+		return nil, errUnavailable
+	}
+	size := h.pageSize()
+	p := &page{PageNum: r.Current, PageSize: []int{size, 0, r.PageSize}[h.reported], Total: int64(len(h.list)), Pages: (len(h.list) + size - 1) / size}
+	from := min((r.Current-1)*size, len(h.list))
+	for _, r := range h.list[from:min(from+size, len(h.list))] {
+		p.List = append(p.List, r.id)
+	}
+	if h.counts != pagesAndTotal && h.counts != onlyPages {
+		p.Pages = 0
+	}
+	if h.counts != pagesAndTotal && h.counts != onlyTotal {
+		p.Total = 0
+	}
+	return p, nil
+}
+
+func (h *history) deliver(ids []int64) {
+	for _, id := range ids {
+		r := h.all[id]
+		r.deliveries++
+		r.got, r.gotIn = time.Now(), h.polls
+	}
+}
+
+// follow makes n polls. after is called with the number of records that a poll has
+// delivered.
+func (h *history) follow(t *testing.T, n int, after func(found int), opts ...msgpush.FollowOption) {
+	found := 0
+	for p, err := range (lister{Fetch: h.fetch, ID: identity}).FollowPages(t.Context(), pagesOf(h.size), opts...) {
+		if err != nil {
+			require.ErrorIs(t, err, errUnavailable)
+		} else if h.deliver(p.List); len(p.List) > 0 {
+			found += len(p.List)
+			continue
+		}
+		after(found)
+		if found, h.begun = 0, false; h.polls >= n {
+			return
+		}
+	}
+}
+
+// waited returns how long a record was in the list before it was delivered, deleted or
+// the history ended.
+func (r *trigger) waited() time.Duration {
+	until := time.Now()
+	if !r.died.IsZero() {
+		until = r.died
+	}
+	if r.deliveries > 0 {
+		until = r.got
+	}
+	return until.Sub(r.born)
+}
+
+// eachHistory runs a test in a bubble for each history. To repeat one:
+//
+//	go test -run Histor . -historyseed SEED
+func eachHistory(t *testing.T, test func(t *testing.T, h *history)) {
+	t.Helper()
+	first, n := uint64(1), *histories
+	if testing.Short() {
+		n /= 10
+	}
+	if *historySeed > 0 {
+		first, n = *historySeed, 1
+	}
+	for seed := first; seed < first+n && !t.Failed(); seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHistory(seed)
+			defer func() {
+				if t.Failed() {
+					t.Logf("-historyseed %d: %v", seed, h)
+				}
+			}()
+			test(t, h)
+		})
+	}
+}
+
+// A list of which neither pages nor total is reported must not change during a poll.
+func TestDeliversRecordsOfAnyHistoryOnceAndInTime(t *testing.T) {
+	const interval, reconcile = 10 * time.Second, 200 * time.Second
+	eachHistory(t, func(t *testing.T, h *history) {
+		h.drift = h.drift && h.counts <= onlyTotal
+		h.follow(t, 70, func(int) {}, msgpush.PollInterval(interval), msgpush.ReconcileInterval(reconcile))
+		for _, r := range h.all {
+			assert.LessOrEqual(t, r.deliveries, 1, "record %d was delivered again", r.id)
+			if !r.born.IsZero() {
+				assert.LessOrEqual(t, r.waited(), reconcile+interval*11/10, "record %d was delivered late", r.id)
+			}
+		}
+	})
+}
+
+// In a list with an order, all records are inserted at one end. There is no complete
+// iteration after the first one.
+func TestPollsOfAnyHistoryAreCheapAndDeliverAtOnce(t *testing.T) {
+	eachHistory(t, func(t *testing.T, h *history) {
+		h.order, h.late, h.drift, h.counts = h.order%2, 0, false, h.counts%2
+		h.list = nil
+		for _, r := range slices.SortedFunc(maps.Values(h.all), func(a, b *trigger) int { return cmp.Compare(a.number, b.number) }) {
+			h.insert(r)
+		}
+		h.follow(t, 70, func(found int) {
+			switch {
+			case h.polls == 1:
+			case found == 0 && !h.changed:
+				assert.Len(t, h.pages, 1, "poll %d requested %v", h.polls, h.pages)
+			default:
+				assert.LessOrEqual(t, len(h.pages), found/h.pageSize()+3, "poll %d requested %v and found %d records", h.polls, h.pages, found)
+			}
+		}, never)
+		for _, r := range h.all {
+			if r.died.IsZero() && r.bornIn+1 < h.polls || r.deliveries > 0 {
+				assert.Equal(t, 1, r.deliveries, "record %d", r.id)
+				assert.LessOrEqual(t, r.gotIn, r.bornIn+1, "record %d was inserted before poll %d", r.id, r.bornIn)
+			}
+		}
+	})
+}
+
+func TestListWithoutOrderOfAnyHistoryIsCheap(t *testing.T) {
+	eachHistory(t, func(t *testing.T, h *history) {
+		h.order, h.drift, h.counts, h.size, h.cap = noOrder, false, pagesAndTotal, h.size+3, 0
+		requests := 0
+		h.follow(t, 70, func(int) {
+			if h.polls > 1 {
+				requests += len(h.pages)
+			}
+		}, never)
+		assert.LessOrEqual(t, requests, 2*h.polls)
+	})
+}
+
+// While requests fail, nothing is promised. Afterwards, nothing is missing.
+func TestFailuresOfAnyHistoryLoseNothing(t *testing.T) {
+	eachHistory(t, func(t *testing.T, h *history) {
+		h.failures, h.drift = 10, false
+		h.follow(t, 60, func(int) {
+			if h.polls == 40 {
+				h.failures, h.quiet, h.late = 0, 101, 0
+			}
+		}, msgpush.ReconcileInterval(50*time.Second))
+		for _, r := range h.all {
+			assert.LessOrEqual(t, r.deliveries, 1, "record %d was delivered again", r.id)
+			if r.died.IsZero() && !r.born.IsZero() {
+				assert.Equal(t, 1, r.deliveries, "record %d is missing", r.id)
+			}
+		}
+	})
+}
+
+// A lookBack is the algorithm that programs commonly have, including an earlier version
+// of examples/watch: it assumes that ids ascend and that new records are inserted at one
+// end, and looks for the last 1,000 ids, since a record may become visible late.
+type lookBack struct {
+	h                       *history
+	seen                    map[int64]bool
+	floor                   int64
+	orderKnown, oldestFirst bool
+	lastPage                int
+}
+
+func (w *lookBack) page(number int) *page {
+	p, _ := w.h.fetch(context.Background(), msgpush.PageRequest{Current: number, PageSize: w.h.size})
+	return p
+}
+
+// poll reads pages until one has no new record.
+func (w *lookBack) poll() (fresh []int64) {
+	p, number := w.newestPage()
+	found := map[int64]bool{}
+	for pages := 1; ; pages++ {
+		before := len(fresh)
+		for _, id := range p.List {
+			if id > w.floor && !w.seen[id] && !found[id] {
+				found[id], fresh = true, append(fresh, id)
+			}
+		}
+		number++
+		if w.oldestFirst {
+			number -= 2
+		}
+		if number == 0 || number > p.Pages && !w.oldestFirst || len(fresh) == before || pages == 50 {
+			break
+		}
+		p = w.page(number)
+	}
+	maps.Copy(w.seen, found)
+	ids := slices.Sorted(maps.Keys(w.seen))
+	for _, id := range ids[:max(0, len(ids)-1000)] {
+		delete(w.seen, id)
+		w.floor = max(w.floor, id)
+	}
+	return fresh
+}
+
+func (w *lookBack) newestPage() (*page, int) {
+	if w.oldestFirst {
+		p := w.page(w.lastPage)
+		if last := max(1, p.Pages); last != w.lastPage {
+			w.lastPage = last
+			p = w.page(last)
+		}
+		return p, w.lastPage
+	}
+	first := w.page(1)
+	if w.orderKnown || first.Pages < 2 {
+		return first, 1
+	}
+	highest := func(p *page) int64 { return slices.Max(append([]int64{math.MinInt64}, p.List...)) }
+	last := w.page(first.Pages)
+	w.orderKnown = true
+	if highest(last) <= highest(first) {
+		return first, 1
+	}
+	w.oldestFirst, w.lastPage = true, first.Pages
+	return last, w.lastPage
+}
+
+// TestFollowBesideLookBack prints the table of docs/following.md:
+//
+//	go test -run BesideLookBack -v . -compare 100
+func TestFollowBesideLookBack(t *testing.T) {
+	const interval, reconcile, polls = 10 * time.Second, time.Hour, 720
+	lists := []struct {
+		name string
+		set  func(h *history)
+	}{
+		{"newest first", func(h *history) { h.order = newestFirst }},
+		{"oldest first", func(h *history) { h.order = oldestFirst }},
+		{"random ids", func(h *history) { h.order, h.randomIDs = newestFirst, true }},
+		{"visible late", func(h *history) { h.order, h.late = h.order%2, 60 }},
+		{"as many deleted as inserted", func(h *history) { h.order, h.deletes, h.steady = h.order%2, oldest, true }},
+		{"no order", func(h *history) { h.order = noOrder }},
+	}
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 1, ' ', 0)
+	if !testing.Verbose() {
+		table = tabwriter.NewWriter(io.Discard, 0, 0, 1, ' ', 0)
+	}
+	fmt.Fprintln(table, "| list \t| new records \t| look-back: missed \t| per idle poll \t| per new record \t| worst delay \t| Follow: missed \t| per idle poll \t| per new record \t| worst delay \t|")
+	for _, list := range lists {
+		fmt.Fprintf(table, "| %s ", list.name)
+		for _, follows := range []bool{false, true} {
+			var fresh, missed, idle, idleRequests, requests, worst int
+			for seed := uint64(1); seed <= *compared; seed++ {
+				synctest.Test(t, func(t *testing.T) {
+					h := newHistory(seed)
+					h.all, h.list, h.size, h.cap, h.counts, h.drift = map[int64]*trigger{}, nil, 10, 0, pagesAndTotal, false
+					h.late, h.deletes, h.steady, h.randomIDs = 0, none, false, false
+					list.set(h)
+					h.fill(h.changes.IntN(300))
+					after := func(found int) {
+						if requests += len(h.pages); !h.changed && found == 0 {
+							idle, idleRequests = idle+1, idleRequests+len(h.pages)
+						}
+					}
+					if follows {
+						h.follow(t, polls, after, msgpush.PollInterval(interval), msgpush.ReconcileInterval(reconcile))
+					} else {
+						w := &lookBack{h: h, seen: map[int64]bool{}, floor: math.MinInt64}
+						for ; h.polls < polls; time.Sleep(interval) {
+							ids := w.poll()
+							h.deliver(ids)
+							after(len(ids))
+							h.begun = false
+						}
+					}
+					for _, r := range h.all {
+						switch {
+						case r.baseline || r.born.IsZero():
+						case r.deliveries > 0:
+							fresh, worst = fresh+1, max(worst, r.gotIn-r.bornIn+1)
+						case r.waited() > reconcile+2*interval:
+							missed++
+						}
+					}
+				})
+			}
+			if follows {
+				assert.Zero(t, missed, list.name)
+			} else {
+				fmt.Fprintf(table, "\t| %d ", fresh+missed)
+			}
+			fmt.Fprintf(table, "\t| %d \t| %.2f \t| %.2f \t| %d ", missed, float64(idleRequests)/float64(max(1, idle)), float64(requests-idleRequests)/float64(max(1, fresh)), worst)
+		}
+		fmt.Fprintln(table, "\t|")
+	}
+	require.NoError(t, table.Flush())
+}

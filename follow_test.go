@@ -1,0 +1,1145 @@
+package msgpush_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// A followedList is a list that a test follows with the page size 10.
+type followedList struct {
+	ids         []int64
+	newestFirst bool
+	lastID      int64
+	respond     func(r msgpush.PageRequest) (*page, error) // nil: pageOf(ids, r)
+	pages       []int                                      // requested in the current poll
+}
+
+// newFollowedList returns a list of n records.
+func newFollowedList(n int, newestFirst bool) *followedList {
+	l := &followedList{newestFirst: newestFirst}
+	l.insert(n)
+	return l
+}
+
+// insert inserts n records at the end of the list where its order requires them.
+func (l *followedList) insert(n int) (inserted []int64) {
+	for range n {
+		l.lastID++
+		inserted = append(inserted, l.lastID)
+		if l.newestFirst {
+			l.insertAt(0, l.lastID)
+		} else {
+			l.insertAt(len(l.ids), l.lastID)
+		}
+	}
+	return inserted
+}
+
+// insertLate inserts a record at an offset.
+func (l *followedList) insertLate(offset int) int64 {
+	l.lastID++
+	l.insertAt(offset, l.lastID)
+	return l.lastID
+}
+
+func (l *followedList) insertAt(offset int, id int64) {
+	l.ids = slices.Insert(slices.Clone(l.ids), offset, id)
+}
+
+// deleteOldest deletes n records at the other end.
+func (l *followedList) deleteOldest(n int) {
+	if l.newestFirst {
+		l.ids = l.ids[:len(l.ids)-n]
+	} else {
+		l.ids = l.ids[n:]
+	}
+}
+
+// oldest returns the offset of the oldest record.
+func (l *followedList) oldest() int {
+	if l.newestFirst {
+		return len(l.ids)
+	}
+	return 0
+}
+
+func (l *followedList) fetch(_ context.Context, r msgpush.PageRequest) (*page, error) {
+	l.pages = append(l.pages, r.Current)
+	if l.respond != nil {
+		return l.respond(r)
+	}
+	return pageOf(l.ids, r), nil
+}
+
+// A pollResult is what one poll did.
+type pollResult struct {
+	got   []int64 // sorted
+	pages []int   // requested
+	err   error
+	at    time.Duration // when it ended
+}
+
+// follow makes n polls in virtual time. It calls after with each of them, from 1 to n.
+func (l *followedList) follow(t *testing.T, n int, after func(i int, poll pollResult), opts ...msgpush.FollowOption) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		i, start, poll := 0, time.Now(), pollResult{}
+		delivered := map[int64]bool{}
+		for p, err := range (lister{Fetch: l.fetch, ID: identity}).FollowPages(t.Context(), pagesOf(10), opts...) {
+			if err == nil && len(p.List) > 0 {
+				poll.got = append(poll.got, p.List...)
+				for _, id := range p.List {
+					require.False(t, delivered[id], "record %d was delivered twice", id)
+					delivered[id] = true
+				}
+				continue
+			}
+			poll.pages, poll.err, poll.at = l.pages, err, time.Since(start)
+			slices.Sort(poll.got)
+			i, l.pages = i+1, nil
+			after(i, poll)
+			if poll = (pollResult{}); i == n {
+				break
+			}
+		}
+	})
+}
+
+// count returns 1 if b is true.
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// bothOrders runs a test with the newest and with the oldest records first.
+func bothOrders(t *testing.T, test func(t *testing.T, newestFirst bool)) {
+	t.Run("newest first", func(t *testing.T) { test(t, true) })
+	t.Run("oldest first", func(t *testing.T) { test(t, false) })
+}
+
+// never is a ReconcileInterval that does not end in a test.
+var never = msgpush.ReconcileInterval(math.MaxInt64)
+
+func TestFollowDeliversListAndThenNewRecords(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		synctest.Test(t, func(t *testing.T) {
+			l := newFollowedList(25, newestFirst)
+			want := slices.Clone(l.ids)
+			var got []int64
+			for id, err := range (lister{Fetch: l.fetch, ID: identity}).Follow(t.Context(), pagesOf(10)) {
+				require.NoError(t, err)
+				if got = append(got, id); len(got) == 25 || len(got) == 26 {
+					want = append(want, l.insert(1)...)
+				}
+				if len(got) == 27 {
+					break
+				}
+			}
+			assert.Equal(t, want, got)
+		})
+	})
+}
+
+func TestIdlePollIsOneRequest(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, n := range []int{0, 1, 9, 10, 11, 95, 100, 2000} {
+			l := newFollowedList(n, newestFirst)
+			l.follow(t, 20, func(i int, poll pollResult) {
+				switch {
+				case i == 1:
+					assert.Len(t, poll.pages, max(1, (n+9)/10), "the first poll iterates completely")
+				case len(poll.got) == 0:
+					assert.Len(t, poll.pages, 1, "poll %d of a list of %d records", i, n)
+				}
+				if i == 8 || i == 12 { // before, the end is unknown
+					l.insert(1)
+				}
+			}, never)
+		}
+	})
+}
+
+// Batches of records are inserted at one end of the list. As many are deleted at the
+// other end, or none. The end is known after the first poll that finds a batch in a
+// list that had several pages and keeps one of its records.
+func TestNextPollDeliversNewRecords(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, n := range []int{0, 1, 9, 10, 11, 20, 95, 100} {
+			for _, batch := range []int{1, 2, 9, 10, 11, 45} {
+				for _, steady := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%d records, batches of %d, steady %t", n, batch, steady), func(t *testing.T) {
+						checkBatches(t, newFollowedList(n, newestFirst), batch, steady)
+					})
+				}
+			}
+		}
+	})
+}
+
+func checkBatches(t *testing.T, l *followedList, batch int, steady bool) {
+	t.Helper()
+	var waiting []int64
+	known, learns, waited := false, false, 0
+	l.follow(t, 30, func(i int, poll pollResult) {
+		require.NoError(t, poll.err)
+		if i > 1 {
+			assert.LessOrEqual(t, len(poll.pages), len(poll.got)/10+3, "poll %d requested %v for %d new records", i, poll.pages, len(poll.got))
+		}
+		if waited++; i > 1 && len(waiting) > 0 && (known || len(poll.got) > 0 || waited == 2) {
+			assert.Equal(t, waiting, poll.got, "poll %d", i)
+		}
+		if len(poll.got) > 0 {
+			waiting, known = nil, known || learns
+		}
+		if len(waiting) == 0 && i%4 > 0 {
+			deleted := 0
+			if steady {
+				deleted = min(batch, len(l.ids))
+			}
+			learns = i > 1 && len(l.ids) > max(10, deleted)
+			l.deleteOldest(deleted)
+			waiting, waited = l.insert(batch), 0
+		}
+	}, never)
+}
+
+// A new record in a list of constant length is only found by reading its page.
+func TestPollsAlternateUntilEndIsKnown(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		l := newFollowedList(45, newestFirst)
+		want := [][]int{{1, 2, 3, 4, 5}, {1}, {5}, {1}, {5}}
+		known := map[bool][]int{true: {1}, false: {5}}[newestFirst]
+		l.follow(t, 20, func(i int, poll pollResult) {
+			switch {
+			case i <= len(want):
+				assert.Equal(t, want[i-1], poll.pages, "poll %d", i)
+			case i > 8 && len(poll.got) == 0:
+				assert.Equal(t, known, poll.pages, "poll %d", i)
+			}
+			if i == 5 || i == 12 {
+				l.deleteOldest(1)
+				l.insert(1)
+			}
+		}, never)
+	})
+}
+
+// A record that became visible late may be on a page of the wrong end.
+func TestOnlyOutermostRecordShowsWhereRecordsAreInserted(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, n := range []int{3, 9, 12, 25} {
+			l := newFollowedList(n, newestFirst)
+			delivered := map[int64]int{} // the poll
+			var inserted [20]int64       // after the poll
+			l.follow(t, 20, func(i int, poll pollResult) {
+				for _, id := range poll.got {
+					delivered[id] = i
+				}
+				l.deleteOldest(1)
+				if i%4 == 0 { // on the page of the oldest records, but not the oldest one
+					l.insertLate(max(1, l.oldest()-2))
+				} else {
+					inserted[i-1] = l.insert(1)[0]
+				}
+			}, never)
+			for i, id := range inserted[:18] {
+				if id > 0 {
+					assert.InDelta(t, i+2, delivered[id], 1, "%d records: record %d was inserted after poll %d", n, id, i+1)
+				}
+			}
+		}
+	})
+}
+
+// The outermost record became visible late, so both ends may be the one.
+func TestContradictingEvidenceMakesPollsAlternate(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		l := newFollowedList(45, newestFirst)
+		var late int64
+		var pages [][]int
+		l.follow(t, 12, func(i int, poll pollResult) {
+			switch i {
+			case 1:
+				l.insert(1)
+			case 4: // the end is known
+				late = l.insertLate(l.oldest())
+			case 5:
+				assert.Equal(t, []int64{late}, poll.got, "the growth makes the poll read the other end")
+				assert.Len(t, poll.pages, 2)
+			case 6, 7, 8, 9:
+				pages = append(pages, poll.pages)
+			}
+		}, never)
+		assert.ElementsMatch(t, [][]int{{1}, {1}, {5}, {5}}, pages)
+	})
+}
+
+func TestGrowthOfUnknownEndIsFoundByNextPoll(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for first := range 4 {
+			l := newFollowedList(45, newestFirst)
+			var want []int64
+			l.follow(t, 8, func(i int, poll pollResult) {
+				if i == 2+first {
+					want = l.insert(25)
+				}
+				if i == 3+first {
+					assert.Equal(t, want, poll.got)
+				}
+			}, never)
+		}
+	})
+}
+
+// Nothing shows where the record is, except the total. A complete iteration is made as
+// soon as it adds one request per poll.
+func TestRecordInsertedElsewhereIsFoundWithinCredit(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, idle := range []int{0, 5, 50} {
+			l := newFollowedList(100, newestFirst)
+			var id int64
+			found, requests := 0, 0
+			l.follow(t, 70, func(i int, poll pollResult) {
+				if requests += len(poll.pages); i == 1 {
+					requests = 0
+				}
+				if i == 1+idle {
+					id = l.insertLate(50)
+				}
+				if slices.Contains(poll.got, id) && id > 0 {
+					found = i
+				}
+				assert.LessOrEqual(t, requests, 2*i)
+			}, never)
+			assert.LessOrEqual(t, found, max(2+idle, 14), "after %d idle polls", idle)
+			assert.Positive(t, found)
+		}
+	})
+}
+
+func TestListWithoutOrderCostsOneMoreRequestPerPoll(t *testing.T) {
+	for _, n := range []int{15, 25, 50, 100, 300} {
+		for _, batch := range []int{1, 3} {
+			l := newFollowedList(n, false)
+			requests, got := 0, n
+			l.follow(t, 200, func(i int, poll pollResult) {
+				if i == 1 {
+					return
+				}
+				requests, got = requests+len(poll.pages), got+len(poll.got)
+				assert.LessOrEqual(t, requests, 2*i, "%d records, poll %d", n, i)
+				for range batch {
+					l.insertLate(int(l.lastID * 7919 % int64(len(l.ids)+1)))
+				}
+			}, never)
+			assert.Greater(t, got, n+100*batch, "%d records", n)
+		}
+	}
+}
+
+func TestPollFollowsEndThatHasMoved(t *testing.T) {
+	tests := []struct {
+		name     string
+		change   func(l *followedList)
+		requests int
+	}{
+		{"the last page was full", func(l *followedList) { l.insert(1) }, 3},
+		{"further pages", func(l *followedList) { l.insert(40) }, 6},
+		{"records were deleted", func(l *followedList) { l.deleteOldest(35) }, 2},
+		{"more deleted than inserted", func(l *followedList) { l.deleteOldest(35); l.insert(12) }, 3},
+		{"as many deleted as inserted", func(l *followedList) { l.deleteOldest(25); l.insert(25) }, 3},
+		{"all records were deleted", func(l *followedList) { l.deleteOldest(len(l.ids)) }, 1},
+		{"all records were replaced", func(l *followedList) { l.deleteOldest(len(l.ids)); l.insert(30) }, 4},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newFollowedList(59, false)
+			before := int64(0)
+			l.follow(t, 6, func(i int, poll pollResult) {
+				switch i {
+				case 2:
+					l.insert(1) // now, the end is known and the last page is full
+				case 4:
+					before = l.lastID
+					tt.change(l)
+				case 5:
+					assert.Len(t, poll.got, int(l.lastID-before))
+					assert.Len(t, poll.pages, tt.requests, "%v", poll.pages)
+				}
+			}, never)
+		})
+	}
+}
+
+// A page that was the last one is amid the new records. If it were used, it would be a
+// page without a new record for the next poll.
+func TestPageThatIsNoLongerTheLastIsNotUsed(t *testing.T) {
+	l := newFollowedList(24, true)
+	var want, got []int64
+	l.follow(t, 4, func(i int, poll pollResult) {
+		switch i {
+		case 1:
+			l.insertLate(15) // neither end shows it, so it uses up the credit
+		case 2:
+			require.Equal(t, []int{1, 3}, poll.pages)
+			want = l.insert(100)
+		case 3:
+			require.Equal(t, []int{3, 13}, poll.pages)
+			got = append(got, poll.got...)
+		case 4:
+			got = append(got, poll.got...)
+		}
+	}, never)
+	assert.Equal(t, want, slices.Compact(slices.Sorted(slices.Values(got))))
+}
+
+func TestListMayChangeDuringPoll(t *testing.T) {
+	tests := []struct {
+		name        string
+		newestFirst bool
+		request     int // the request of the poll before which the list changes
+		change      func(l *followedList)
+	}{
+		{"a page is inserted", true, 2, func(l *followedList) { l.insert(10) }},
+		{"more is inserted", true, 3, func(l *followedList) { l.insert(17) }},
+		{"new records are deleted", true, 2, func(l *followedList) { l.ids = l.ids[3:] }},
+		{"old records are deleted", false, 3, func(l *followedList) { l.deleteOldest(13) }},
+		{"the next page is deleted", false, 3, func(l *followedList) { l.deleteOldest(75) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newFollowedList(95, tt.newestFirst)
+			changeAt := 0
+			l.respond = func(r msgpush.PageRequest) (*page, error) {
+				if len(l.pages) == changeAt {
+					changeAt = 0
+					tt.change(l)
+				}
+				return pageOf(l.ids, r), nil
+			}
+			delivered := map[int64]bool{}
+			l.follow(t, 6, func(i int, poll pollResult) {
+				for _, id := range poll.got {
+					delivered[id] = true
+				}
+				switch i {
+				case 2:
+					l.insert(1) // now, the end is known
+				case 4:
+					l.insert(45)
+					changeAt = tt.request
+				case 5:
+					assert.Zero(t, changeAt, "the list has changed")
+				}
+			}, never)
+			for _, id := range l.ids {
+				assert.True(t, delivered[id], "record %d is missing", id)
+			}
+		})
+	}
+}
+
+// The service caps the page size and reports only the total and the requested page size.
+func TestFollowsEndOfListWithUnreportedPageSize(t *testing.T) {
+	l := newFollowedList(42, false)
+	l.respond = func(r msgpush.PageRequest) (*page, error) {
+		p := pageOf(l.ids, msgpush.PageRequest{Current: r.Current, PageSize: min(r.PageSize, 4)})
+		p.Pages, p.PageSize = 0, r.PageSize
+		return p, nil
+	}
+	var want []int64
+	l.follow(t, 12, func(i int, poll pollResult) {
+		if i > 1 {
+			assert.NoError(t, poll.err)
+			assert.Equal(t, want, poll.got)
+			assert.LessOrEqual(t, len(poll.pages), 3)
+			want = l.insert(i % 3)
+		}
+	}, never)
+}
+
+// The service reports neither pages nor total.
+func TestFollowsListWithoutTotals(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		l := newFollowedList(42, newestFirst)
+		l.respond = func(r msgpush.PageRequest) (*page, error) {
+			p := pageOf(l.ids, r)
+			p.Pages, p.Total = 0, 0
+			return p, nil
+		}
+		inserted, delivered := map[int64]time.Duration{}, map[int64]time.Duration{}
+		l.follow(t, 60, func(i int, poll pollResult) {
+			for _, id := range poll.got {
+				delivered[id] = poll.at
+			}
+			for _, id := range l.insert(i % 4) {
+				inserted[id] = poll.at
+			}
+		}, msgpush.ReconcileInterval(time.Minute))
+		for id, at := range inserted {
+			if at < 8*time.Minute {
+				require.Contains(t, delivered, id)
+				assert.LessOrEqual(t, delivered[id]-at, 71*time.Second)
+			}
+		}
+	})
+}
+
+var errOutage = errors.New("outage")
+
+// A request of the poll that finds a batch fails.
+func TestFailedPollLosesNothing(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, known := range []bool{false, true} {
+			for _, steady := range []bool{false, true} {
+				for fail := 1; fail <= 5; fail++ {
+					l := newFollowedList(100, newestFirst)
+					failing := false
+					l.respond = func(r msgpush.PageRequest) (*page, error) {
+						if failing && len(l.pages) == fail {
+							failing = false
+							return nil, errOutage
+						}
+						return pageOf(l.ids, r), nil
+					}
+					var want, got []int64
+					failures := 0
+					l.follow(t, 9, func(i int, poll pollResult) {
+						if got = append(got, poll.got...); poll.err != nil {
+							failures++
+							assert.ErrorIs(t, poll.err, errOutage)
+						}
+						switch {
+						case i == 1 && known:
+							want = append(want, l.insert(1)...)
+						case i == 4:
+							if steady {
+								l.deleteOldest(45)
+							}
+							want = append(want, l.insert(45)...)
+							failing = true
+						}
+					}, never)
+					assert.LessOrEqual(t, failures, 1)
+					assert.ElementsMatch(t, want, got[100:], "known %t, steady %t, request %d fails", known, steady, fail)
+				}
+			}
+		}
+	})
+}
+
+// A complete iteration that always fails must not keep polls from reading the ends.
+func TestFailedCompleteIterationDoesNotStopFollowing(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, broken := range []int{1, 4} { // the poll from which page 3 fails
+			l := newFollowedList(60, newestFirst)
+			polls := 0
+			l.respond = func(r msgpush.PageRequest) (*page, error) {
+				if r.Current == 3 && polls+1 >= broken {
+					return nil, errOutage
+				}
+				return pageOf(l.ids, r), nil
+			}
+			waiting := map[int64]int{}
+			l.follow(t, 40, func(i int, poll pollResult) {
+				polls = i
+				for _, id := range poll.got {
+					delete(waiting, id)
+				}
+				for id, since := range waiting {
+					assert.LessOrEqual(t, i-since, 2, "record %d", id)
+				}
+				if i >= broken+2 && i%5 == 0 && i < 40 {
+					waiting[l.insert(1)[0]] = i
+				}
+				if i > broken {
+					assert.ErrorIs(t, poll.err, errOutage)
+					assert.ErrorContains(t, poll.err, "page 3: ")
+				}
+			}, msgpush.ReconcileInterval(25*time.Second))
+			assert.Empty(t, waiting)
+		}
+	})
+}
+
+func TestFollowsListThatIsEmpty(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, pages := range []int{0, 1} { // reported for an empty list
+			l := newFollowedList(0, newestFirst)
+			l.respond = func(r msgpush.PageRequest) (*page, error) {
+				p := pageOf(l.ids, r)
+				p.Pages = max(p.Pages, pages)
+				return p, nil
+			}
+			var want []int64
+			l.follow(t, 20, func(i int, poll pollResult) {
+				require.NoError(t, poll.err)
+				assert.Equal(t, want, poll.got)
+				if want = nil; i%3 == 0 {
+					want = l.insert(i)
+				}
+				if i%6 == 5 {
+					l.deleteOldest(len(l.ids))
+				}
+			})
+		}
+	})
+}
+
+// waits returns the waits after polls that end with errs. If an error is nil, the poll
+// succeeds.
+func waits(t *testing.T, errs []error, opts ...msgpush.FollowOption) (waits []time.Duration) {
+	t.Helper()
+	l := newFollowedList(5, true)
+	polls := 0
+	l.respond = func(r msgpush.PageRequest) (*page, error) { return pageOf(l.ids, r), errs[polls] }
+	var last time.Duration
+	l.follow(t, len(errs), func(i int, poll pollResult) {
+		if polls = i; i > 1 {
+			waits = append(waits, poll.at-last)
+		}
+		last = poll.at
+	}, opts...)
+	return waits
+}
+
+func TestWaitAfterPoll(t *testing.T) {
+	const s, m = time.Second, time.Minute
+	after := func(d time.Duration) error {
+		return fmt.Errorf("page 1: %w", &msgpush.APIError{HTTPStatus: http.StatusServiceUnavailable, RetryAfter: d})
+	}
+	down := errOutage
+	interval := msgpush.PollInterval
+	tests := []struct {
+		name     string
+		errs     []error
+		opts     []msgpush.FollowOption
+		min, max []time.Duration
+	}{
+		{"default", make([]error, 3), nil, []time.Duration{9 * s, 9 * s}, []time.Duration{11 * s, 11 * s}},
+		{"interval", make([]error, 3), []msgpush.FollowOption{interval(20 * m)}, []time.Duration{18 * m, 18 * m}, []time.Duration{22 * m, 22 * m}},
+		{"the last interval counts", make([]error, 2), []msgpush.FollowOption{interval(m), interval(100 * s)}, []time.Duration{90 * s}, []time.Duration{110 * s}},
+		{"doubles with each failure, up to a minute", []error{down, down, down, down, down, nil, nil, down, nil}, nil, []time.Duration{18 * s, 36 * s, m, m, m, 9 * s, 9 * s, 18 * s}, []time.Duration{22 * s, 44 * s, m, m, m, 11 * s, 11 * s, 22 * s}},
+		{"a short interval doubles, too", []error{down, down, down, nil}, []msgpush.FollowOption{interval(s)}, []time.Duration{1800 * time.Millisecond, 3600 * time.Millisecond, 7200 * time.Millisecond}, []time.Duration{2200 * time.Millisecond, 4400 * time.Millisecond, 8800 * time.Millisecond}},
+		{"an interval of more than a minute does not double", []error{down, down, nil}, []msgpush.FollowOption{interval(5 * m)}, []time.Duration{270 * s, 270 * s}, []time.Duration{330 * s, 330 * s}},
+		{"Retry-After", []error{after(3 * m), nil, nil}, nil, []time.Duration{3 * m, 9 * s}, []time.Duration{3 * m, 11 * s}},
+		{"Retry-After of a day", []error{after(24 * time.Hour), nil}, nil, []time.Duration{24 * time.Hour}, []time.Duration{24 * time.Hour}},
+		{"short Retry-After", []error{after(s), nil}, nil, []time.Duration{18 * s}, []time.Duration{22 * s}},
+		{"many failures", slices.Repeat([]error{down}, 80), []msgpush.FollowOption{interval(m)}, slices.Repeat([]time.Duration{54 * s}, 79), slices.Repeat([]time.Duration{66 * s}, 79)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := waits(t, tt.errs, tt.opts...)
+			require.Len(t, got, len(tt.min))
+			for i := range got {
+				assert.GreaterOrEqual(t, got[i], tt.min[i], "wait %d", i)
+				assert.LessOrEqual(t, got[i], tt.max[i], "wait %d", i)
+			}
+		})
+	}
+	random := waits(t, make([]error, 20))
+	assert.Greater(t, slices.Max(random)-slices.Min(random), s/2, "the waits are random")
+}
+
+func TestLongestIntervalDoesNotOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*365*24*time.Hour)
+		defer cancel()
+		l := newFollowedList(25, true)
+		for _, err := range (lister{Fetch: l.fetch, ID: identity}).FollowPages(ctx, pagesOf(10), msgpush.PollInterval(math.MaxInt64), never) {
+			if err != nil {
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+		}
+		assert.Len(t, l.pages, 3)
+	})
+}
+
+// A program that continues after every error gets the end of the context once, as the
+// last error.
+func TestEndOfContextIsLastError(t *testing.T) {
+	const s = time.Second
+	tests := []struct {
+		name     string
+		end      time.Duration // of the context
+		fetch    fetch
+		errs     int
+		requests int
+	}{
+		{"before the first request", 0, static(numbers(25)), 1, 0},
+		{"during a request", 2500 * time.Millisecond, delayed(static(numbers(25)), s), 1, 3},
+		{"during a wait", 5 * s, static(numbers(25)), 1, 3},
+		{"during the wait after a failure", 5 * s, func(context.Context, msgpush.PageRequest) (*page, error) { return nil, errOutage }, 2, 1},
+		{"an error that hides the end", 2 * s, func(ctx context.Context, _ msgpush.PageRequest) (*page, error) {
+			<-ctx.Done()
+			return nil, errOutage
+		}, 1, 1},
+	}
+	for _, tt := range tests {
+		for _, deadline := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				want := context.Canceled
+				if deadline {
+					var stop context.CancelFunc
+					ctx, stop = context.WithTimeout(ctx, tt.end)
+					defer stop()
+					want = context.DeadlineExceeded
+				} else if tt.end == 0 {
+					cancel(errOutage)
+				} else {
+					time.AfterFunc(tt.end, func() { cancel(errOutage) })
+				}
+				defer cancel(nil)
+				start := time.Now()
+				var log requestLog
+				var errs []error
+				for id, err := range (lister{Fetch: log.record(tt.fetch), ID: identity}).Follow(ctx, pagesOf(10)) {
+					if err != nil {
+						assert.Zero(t, id)
+						errs = append(errs, err)
+					}
+				}
+				require.Len(t, errs, tt.errs, tt.name)
+				for i, err := range errs {
+					assert.Equal(t, i == len(errs)-1, errors.Is(err, want), "%s: %v", tt.name, err)
+				}
+				assert.Len(t, log.pages, tt.requests, tt.name)
+				assert.Equal(t, tt.end, time.Since(start), tt.name)
+			})
+		}
+	}
+}
+
+func TestEndOfContextInLoopIsLastError(t *testing.T) {
+	for _, after := range []int{1, 10, 11, 25} { // records
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got, errs := 0, 0
+			for _, err := range (lister{Fetch: static(numbers(25)), ID: identity}).Follow(ctx, pagesOf(10)) {
+				if err != nil {
+					assert.ErrorIs(t, err, context.Canceled)
+					errs++
+					continue
+				}
+				if got++; got == after {
+					cancel()
+				}
+			}
+			assert.Equal(t, 1, errs)
+			assert.Equal(t, min(25, (after+9)/10*10), got, "the records of the page")
+		})
+	}
+}
+
+func TestInvalidFollowingYieldsOneErrorAndSendsNoRequest(t *testing.T) {
+	list := lister{ID: identity, Fetch: func(context.Context, msgpush.PageRequest) (*page, error) {
+		t.Error("a request was sent")
+		return nil, errOutage
+	}}
+	ctx := t.Context()
+	var none context.Context
+	tests := []struct {
+		want    string
+		records iter.Seq2[int64, error]
+	}{
+		{"PollInterval, 0s,", list.Follow(ctx, pagesOf(1), msgpush.PollInterval(0))},
+		{"PollInterval, -1s,", list.Follow(ctx, pagesOf(1), msgpush.PollInterval(-time.Second))},
+		{"ReconcileInterval, 0s,", list.Follow(ctx, pagesOf(1), msgpush.ReconcileInterval(0))},
+		{"ReconcileInterval, -1ns,", list.Follow(ctx, pagesOf(1), msgpush.FromNow(), msgpush.ReconcileInterval(-1))},
+		{"option 2 of 3 is nil", list.Follow(ctx, pagesOf(1), msgpush.FromNow(), nil, msgpush.FromNow())},
+		{"ID is nil", lister{Fetch: list.Fetch}.Follow(ctx, pagesOf(1))},
+		{"Fetch is nil", lister{ID: identity}.Follow(ctx, pagesOf(1))},
+		{"Current is 2", list.Follow(ctx, msgpush.PageRequest{Current: 2})},
+		{"Current -1 is negative", list.Follow(ctx, msgpush.PageRequest{Current: -1})},
+		{"PageSize -1 is negative", list.Follow(ctx, pagesOf(-1))},
+		{"the context is nil", list.Follow(none, pagesOf(1))},
+	}
+	for _, tt := range tests {
+		t.Run(tt.want, func(t *testing.T) {
+			errs := 0
+			for id, err := range tt.records {
+				errs++
+				assert.Zero(t, id)
+				assert.ErrorContains(t, err, tt.want)
+				assert.ErrorContains(t, err, "msgpush: ")
+			}
+			assert.Equal(t, 1, errs)
+		})
+	}
+}
+
+// A goroutine or a timer that outlives the loop would be reported by the bubble.
+func TestLeavingTheLoopEndsFollowing(t *testing.T) {
+	l := newFollowedList(25, true)
+	failing := false
+	l.respond = func(r msgpush.PageRequest) (*page, error) {
+		if failing {
+			return nil, errOutage
+		}
+		return pageOf(l.ids, r), nil
+	}
+	list := lister{Fetch: l.fetch, ID: identity}
+	tests := []struct {
+		name  string
+		leave func(t *testing.T)
+	}{
+		{"at a record", func(t *testing.T) {
+			for range list.Follow(t.Context(), pagesOf(10)) {
+				break
+			}
+			assert.Len(t, l.pages, 1)
+		}},
+		{"at a page", func(t *testing.T) {
+			for range list.FollowPages(t.Context(), pagesOf(10)) {
+				break
+			}
+			assert.Len(t, l.pages, 1)
+		}},
+		{"at the end of a poll", func(t *testing.T) {
+			for p := range list.FollowPages(t.Context(), pagesOf(10)) {
+				if len(p.List) == 0 {
+					break
+				}
+			}
+			assert.Len(t, l.pages, 3)
+		}},
+		{"at an error", func(t *testing.T) {
+			failing = true
+			for _, err := range list.Follow(t.Context(), pagesOf(10)) {
+				assert.ErrorIs(t, err, errOutage)
+				break
+			}
+			assert.Len(t, l.pages, 1)
+		}},
+		{"with a panic", func(t *testing.T) {
+			assert.PanicsWithValue(t, "a record", func() {
+				for range list.Follow(t.Context(), pagesOf(10)) {
+					panic("a record")
+				}
+			})
+			assert.Len(t, l.pages, 1)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l.pages, failing = nil, false
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				tt.leave(t)
+				requests := len(l.pages)
+				assert.Zero(t, time.Since(start))
+				time.Sleep(time.Hour)
+				assert.Len(t, l.pages, requests)
+			})
+		})
+	}
+}
+
+func TestEachRangeStatementFollowsAnew(t *testing.T) {
+	records := lister{Fetch: static(numbers(25)), ID: identity}.Follow(t.Context(), pagesOf(10))
+	for range 2 {
+		var got []int64
+		for id, err := range records {
+			require.NoError(t, err)
+			if got = append(got, id); len(got) == 25 {
+				break
+			}
+		}
+		assert.Equal(t, numbers(25), got)
+	}
+}
+
+func TestEachSuccessfulPollEndsWithEmptyPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newFollowedList(12, false)
+		failing := false
+		l.respond = func(r msgpush.PageRequest) (*page, error) {
+			if failing && r.Current == 2 {
+				failing = false
+				return nil, errOutage
+			}
+			return pageOf(l.ids, r), nil
+		}
+		var pages []*page
+		var errs []error
+		for p, err := range (lister{Fetch: l.fetch, ID: identity}).FollowPages(t.Context(), pagesOf(10)) {
+			pages, errs = append(pages, p), append(errs, err)
+			switch len(pages) {
+			case 3: // the end of the first poll
+				l.insert(1)
+				failing = true
+			case 6:
+				l.insert(10)
+			}
+			if len(pages) == 9 {
+				break
+			}
+		}
+		assert.Equal(t, []*page{
+			{PageNum: 1, PageSize: 10, Total: 12, Pages: 2, List: numbers(10)},
+			{PageNum: 2, PageSize: 10, Total: 12, Pages: 2, List: []int64{11, 12}},
+			{PageNum: 2, PageSize: 10, Total: 12, Pages: 2, List: []int64{}},
+			nil,
+			{PageNum: 2, PageSize: 10, Total: 13, Pages: 2, List: []int64{13}},
+			{PageNum: 2, PageSize: 10, Total: 13, Pages: 2, List: []int64{}},
+			{PageNum: 3, PageSize: 10, Total: 23, Pages: 3, List: []int64{21, 22, 23}},
+			{PageNum: 2, PageSize: 10, Total: 23, Pages: 3, List: []int64{14, 15, 16, 17, 18, 19, 20}},
+			{PageNum: 2, PageSize: 10, Total: 23, Pages: 3, List: []int64{}},
+		}, pages)
+		for i, err := range errs {
+			assert.Equal(t, i == 3, errors.Is(err, errOutage))
+		}
+	})
+}
+
+func TestFromNowSkipsRecordsThatAreThere(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, n := range []int{0, 1, 25} {
+			l := newFollowedList(n, newestFirst)
+			var want []int64
+			l.follow(t, 20, func(i int, poll pollResult) {
+				assert.NoError(t, poll.err)
+				assert.Equal(t, want, poll.got, "poll %d", i)
+				want = l.insert(i % 3)
+				if len(want) == 0 {
+					want = nil
+				}
+			}, msgpush.FromNow(), msgpush.ReconcileInterval(time.Minute))
+		}
+	})
+}
+
+func TestFromNowDeliversNothingUntilCompleteIterationSucceeds(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		l := newFollowedList(45, newestFirst)
+		polls := 0
+		l.respond = func(r msgpush.PageRequest) (*page, error) {
+			if r.Current == 4 && polls < 5 {
+				return nil, errOutage
+			}
+			return pageOf(l.ids, r), nil
+		}
+		var want []int64
+		l.follow(t, 12, func(i int, poll pollResult) {
+			polls = i
+			assert.Equal(t, i <= 5, poll.err != nil, "poll %d", i)
+			assert.Equal(t, want, poll.got, "poll %d", i)
+			if inserted := l.insert(1); i > 5 {
+				want = inserted
+			}
+		}, msgpush.FromNow())
+	})
+}
+
+func TestRepeatedIDOnPageFailsPoll(t *testing.T) {
+	for _, known := range []bool{false, true} { // the record
+		l := newFollowedList(25, true)
+		repeating := false
+		delivered := 0
+		l.respond = func(r msgpush.PageRequest) (*page, error) {
+			p := pageOf(l.ids, r)
+			if repeating && r.Current == 1 {
+				p.List[1] = p.List[0]
+			}
+			return p, nil
+		}
+		l.follow(t, 9, func(i int, poll pollResult) {
+			delivered += len(poll.got)
+			if repeating {
+				assert.ErrorIs(t, poll.err, msgpush.ErrInconsistentList)
+				assert.ErrorContains(t, poll.err, "page 1: ")
+			} else {
+				assert.NoError(t, poll.err)
+			}
+			if i == 1 || i == 4 && !known {
+				l.insert(1) // now, the end is known
+			}
+			repeating = 4 <= i && i < 7
+		}, never)
+		assert.Equal(t, len(l.ids), delivered)
+	}
+}
+
+func TestNullRecordFailsPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := `[{"id":2},{"id":1}]`
+		client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			return respond(200, successOf(`{"pageNum":1,"pageSize":20,"total":2,"pages":1,"list":`+list+`}`))(r)
+		}))
+		var got []int64
+		errs := 0
+		for record, err := range client.ForwardLogFollow(t.Context(), msgpush.ForwardLogRequest{}) {
+			if err != nil {
+				assert.ErrorAs(t, err, new(*msgpush.DecodeError))
+				if errs++; errs == 2 {
+					list = `[{"id":3},{"id":1}]`
+				}
+				continue
+			}
+			if got = append(got, record.ID); len(got) == 2 {
+				list = `[null,{"id":1}]`
+			}
+			if len(got) == 3 {
+				break
+			}
+		}
+		assert.Equal(t, []int64{2, 1, 3}, got)
+		assert.Equal(t, 2, errs)
+	})
+}
+
+// The record that is inserted between two others while another one is deleted is only
+// found by a complete iteration.
+func TestCompleteIterationFindsTheRest(t *testing.T) {
+	const interval, latency = 5 * time.Minute, 2 * time.Second
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		l := newFollowedList(500, newestFirst)
+		l.respond = func(r msgpush.PageRequest) (*page, error) {
+			time.Sleep(latency)
+			return pageOf(l.ids, r), nil
+		}
+		inserted, complete, end := map[int64]time.Duration{}, 0, time.Duration(0)
+		l.follow(t, 300, func(i int, poll pollResult) {
+			if end = poll.at; len(poll.pages) >= 50 {
+				complete++
+			}
+			for _, id := range poll.got {
+				if at := inserted[id]; at > 0 {
+					assert.LessOrEqual(t, poll.at-at, interval+50*latency+11*time.Second+latency)
+					delete(inserted, id)
+				}
+			}
+			if i%7 == 0 && i < 200 {
+				l.deleteOldest(1)
+				inserted[l.insertLate(i)] = poll.at
+			}
+		}, msgpush.ReconcileInterval(interval))
+		assert.Empty(t, inserted)
+		assert.InDelta(t, end/interval, complete, 1)
+	})
+}
+
+func TestFollowingMemoryPerRecordIsLimited(t *testing.T) {
+	const n, size = 300_000, 1000
+	for name, tt := range map[string]struct {
+		id  func(int64) int64
+		max float64
+	}{
+		"consecutive ids": {identity, 1},
+		"random ids":      {randomID, 48},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				p := &page{PageNum: r.Current, PageSize: size, Total: n, Pages: n / size, List: make([]int64, size)}
+				for i := range p.List {
+					p.List[i] = int64((r.Current-1)*size + i)
+				}
+				return p, nil
+			}
+			before, polls := inUse(), 0
+			for p, err := range (lister{Fetch: f, ID: tt.id}).FollowPages(t.Context(), pagesOf(size), msgpush.PollInterval(time.Nanosecond)) {
+				require.NoError(t, err)
+				if len(p.List) > 0 {
+					continue
+				}
+				if polls++; polls == 3 {
+					got := (float64(inUse()) - float64(before)) / n
+					t.Logf("%.2f bytes a record", got)
+					assert.LessOrEqual(t, got, tt.max)
+					break
+				}
+			}
+		})
+	}
+}
+
+func TestForwardLogFollowUsesFilterAndPageSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := msgpushtest.New(t, msgpushtest.InMemory())
+		srv.SetRecords(msgpushtest.SampleRecords())
+		request := msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: new(int64(301))}}
+		request.PageSize = 7
+		time.AfterFunc(time.Minute, func() {
+			srv.Update(func(r *msgpushtest.Records) {
+				logs := []msgpush.ForwardLog{{ID: 9101, RuleID: 302}, {ID: 9100, RuleID: 301}}
+				r.ForwardLogs = append(logs, r.ForwardLogs...)
+			})
+		})
+		started := time.Now()
+		for record, err := range srv.Client().ForwardLogFollow(t.Context(), request) {
+			require.NoError(t, err)
+			assert.EqualValues(t, 301, record.RuleID)
+			if record.ID == 9100 {
+				break
+			}
+		}
+		assert.LessOrEqual(t, time.Since(started), 71*time.Second)
+		for page, err := range srv.Client().ForwardLogFollowPages(t.Context(), request, msgpush.FromNow()) {
+			require.NoError(t, err)
+			assert.Empty(t, page.List)
+			assert.Equal(t, 7, page.PageSize)
+			break
+		}
+		for _, r := range srv.Requests() {
+			assert.Contains(t, r.String(), `"pageSize":7,"params":{"ruleId":301}`)
+		}
+	})
+}
+
+// The retries of a call stop when the quota is used up, so an outage of a day takes
+// little more than one request per poll.
+func TestOutageOfADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := msgpushtest.New(t, msgpushtest.InMemory())
+		srv.SetRecords(msgpushtest.SampleRecords())
+		client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{Quota: 100}))
+		time.AfterFunc(time.Hour, func() { srv.Inject(msgpushtest.Status(503).Always()) })
+		time.AfterFunc(25*time.Hour, srv.ClearFaults)
+		newest := int64(9064)
+		time.AfterFunc(2*time.Hour, func() {
+			srv.Update(func(r *msgpushtest.Records) {
+				for range 50 {
+					newest++
+					r.ForwardLogs = append([]msgpush.ForwardLog{{ID: newest}}, r.ForwardLogs...)
+				}
+			})
+		})
+		started, got, errs := time.Now(), 0, 0
+		for _, err := range client.ForwardLogFollow(t.Context(), msgpush.ForwardLogRequest{}) {
+			if err != nil {
+				errs++
+				continue
+			}
+			if got++; got == 64+50 {
+				break
+			}
+		}
+		assert.InDelta(t, 25*time.Hour, time.Since(started), float64(70*time.Second))
+		assert.InDelta(t, 24*60, errs, 30, "one poll per minute")
+		during := 0
+		for _, r := range srv.Requests() {
+			if since := r.Time.Sub(started); time.Hour <= since && since < 25*time.Hour {
+				during++
+			}
+		}
+		assert.LessOrEqual(t, during, errs+100)
+	})
+}
