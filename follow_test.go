@@ -768,8 +768,8 @@ func TestInvalidFollowingYieldsOneErrorAndSendsNoRequest(t *testing.T) {
 		{"ID is nil", lister{Fetch: list.Fetch}.Follow(ctx, pagesOf(1))},
 		{"Fetch is nil", lister{ID: identity}.Follow(ctx, pagesOf(1))},
 		{"Current is 2", list.Follow(ctx, msgpush.PageRequest{Current: 2})},
-		{"Current -1 is negative", list.Follow(ctx, msgpush.PageRequest{Current: -1})},
-		{"PageSize -1 is negative", list.Follow(ctx, pagesOf(-1))},
+		{"Current (-1) and PageSize (0) must not be negative", list.Follow(ctx, msgpush.PageRequest{Current: -1})},
+		{"Current (0) and PageSize (-1) must not be negative", list.Follow(ctx, pagesOf(-1))},
 		{"the context is nil", list.Follow(none, pagesOf(1))},
 	}
 	for _, tt := range tests {
