@@ -119,7 +119,7 @@ func (d *database) prepare(ctx context.Context) error {
 	})
 }
 
-// insertLogs stores records in one transaction. It returns the number of those that
+// insertLogs stores records in one transaction. It returns the number of records that
 // were not stored before.
 func (d *database) insertLogs(ctx context.Context, records []msgpush.ForwardLog) (added int64, err error) {
 	err = d.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {

@@ -200,8 +200,8 @@ func (p *process) end() (stderr string, status int) {
 	return rest.String(), p.cmd.ProcessState.ExitCode()
 }
 
-// interrupt ends the program and asserts that it prints its summary, if it has stored
-// anything, and no more.
+// interrupt ends the program and asserts that it prints at most its summary and that it
+// was interrupted.
 func (p *process) interrupt() {
 	p.t.Helper()
 	if runtime.GOOS == "windows" {
