@@ -19,7 +19,8 @@ import (
 // Main runs the tests or, in a process that Command starts, the program.
 func Main(m *testing.M, program func()) {
 	if os.Getenv("RUN_PROGRAM") == "" {
-		os.Exit(m.Run())
+		m.Run() // package testing exits with its status when TestMain returns
+		return
 	}
 	flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError) // without the flags of go test
 	program()

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/examples/internal/clitest"
+	"example.com/msgpush/msgpushtest"
+)
+
+// rejectInsertions makes the database reject the record with an id, in PostgreSQL with
+// an SQLSTATE.
+func (d testDatabase) rejectInsertions(t *testing.T, id int64, state string) {
+	t.Helper()
+	if !d.postgres {
+		d.exec(t, fmt.Sprintf("CREATE TRIGGER reject BEFORE INSERT ON forward_log WHEN NEW.id = %d BEGIN SELECT RAISE(ABORT, 'rejected'); END", id))
+		return
+	}
+	d.exec(t, fmt.Sprintf(`CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql
+		AS $$BEGIN IF NEW.id = %d THEN RAISE EXCEPTION 'rejected' USING ERRCODE = '%s'; END IF; RETURN NEW; END$$`, id, state))
+	d.exec(t, "CREATE TRIGGER reject BEFORE INSERT ON forward_log FOR EACH ROW EXECUTE FUNCTION reject()")
+}
+
+func TestAPageIsOneTransaction(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
+		db := newDB(t)
+		require.NoError(t, db.prepare(t.Context()))
+		db.rejectInsertions(t, 11, "23514")
+		_, env := newService(t, logs(30, 1))
+		_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn, "-page-size", "10")
+		assert.Equal(t, 1, status)
+		assert.Contains(t, stderr, "rejected")
+		assert.Len(t, db.logs(t), 10, "the first page")
+	})
+}
+
+func TestThreeProcessesCreateTheSchemaAtOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
+		_, env := newService(t, logs(3, 1))
+		for range 5 {
+			db := newDB(t)
+			var running sync.WaitGroup
+			for range 3 {
+				running.Go(func() {
+					_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn)
+					assert.Zero(t, status, stderr)
+				})
+			}
+			running.Wait()
+			assert.Len(t, db.logs(t), 3)
+		}
+	})
+}
+
+// SQLite itself does not wait for this lock, since it sets the journal mode.
+func TestWaitsWhileAnotherProcessCreatesTheFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := newSQLite(t)
+		other, err := sql.Open("sqlite", db.dsn)
+		require.NoError(t, err)
+		defer other.Close()
+		other.SetMaxOpenConns(1)
+		_, err = other.ExecContext(t.Context(), "CREATE TABLE other (id BIGINT); BEGIN IMMEDIATE")
+		require.NoError(t, err)
+		prepared := make(chan error, 1)
+		go func() { prepared <- db.prepare(t.Context()) }()
+		synctest.Wait()
+		_, err = other.ExecContext(t.Context(), "COMMIT")
+		require.NoError(t, err)
+		assert.NoError(t, <-prepared)
+	})
+}
+
+func TestLockedDatabaseIsRetried(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
+		t.Parallel()
+		db := newDB(t)
+		srv, env := newService(t, logs(1, 1))
+		p := follow(t, env, "-db", db.dsn)
+		db.waitForLogs(t, 1)
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		if db.postgres {
+			_, err = tx.ExecContext(t.Context(), "LOCK TABLE forward_log IN ACCESS EXCLUSIVE MODE")
+			require.NoError(t, err)
+		}
+		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(2, 1)})
+
+		_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn)
+		assert.Equal(t, 1, status)
+		assert.Contains(t, stderr, "archive: "+db.name+": ")
+		assert.Contains(t, stderr, "lock")
+		p.waitFor("^archive: outage, retrying less often: .*lock")
+		require.NoError(t, tx.Rollback())
+		p.waitFor("^archive: the outage ended after")
+		db.waitForLogs(t, 2)
+		p.interrupt()
+	})
+}
+
+func TestFullDiskIsRetried(t *testing.T) {
+	t.Run("SQLite", func(t *testing.T) {
+		var output bytes.Buffer
+		log.SetOutput(&output)
+		defer log.SetOutput(os.Stderr)
+		synctest.Test(t, func(t *testing.T) {
+			srv := msgpushtest.New(t, msgpushtest.InMemory())
+			srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(2000, 1)})
+			db := newSQLite(t)
+			require.NoError(t, db.prepare(t.Context()))
+			db.exec(t, "PRAGMA max_page_count = 1")
+			ctx, cancel := context.WithCancel(t.Context())
+			s := &settings{db: db.database, interval: 10 * time.Second, reconcile: time.Hour, pageSize: 100}
+			a := newArchiver(s, srv.Client())
+			ended := make(chan error)
+			go func() { ended <- a.run(ctx) }()
+			time.Sleep(time.Hour)
+			db.exec(t, "PRAGMA max_page_count = 1000000")
+			time.Sleep(2 * maxRetryWait)
+			assert.Len(t, db.logs(t), 2000)
+			cancel()
+			<-ended
+		})
+		assert.Regexp(t, `^.*outage, retrying less often: .*archive.db: database or disk is full .*\n.*the outage ended after 1h.*\n$`, output.String())
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		db := sharedPostgres(t).newDatabase(t)
+		srv, env := newService(t, logs(1, 1))
+		p := follow(t, env, "-db", db.dsn)
+		db.waitForLogs(t, 1)
+		db.rejectInsertions(t, 2, "53100") // disk_full
+		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(3, 1)})
+		p.waitFor("^archive: outage, retrying less often: .*rejected")
+		db.exec(t, "DROP TRIGGER reject ON forward_log")
+		p.waitFor("^archive: the outage ended after")
+		db.waitForLogs(t, 3)
+		p.interrupt()
+	})
+}
+
+func TestLostConnectionIsRetried(t *testing.T) {
+	server, err := startPostgres()
+	requirePostgres(t, err)
+	t.Cleanup(server.remove)
+	db := server.newDatabase(t)
+	srv, env := newService(t, logs(1, 1))
+	p := follow(t, env, "-db", db.dsn)
+	db.waitForLogs(t, 1)
+	server.stop()
+	srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(1000, 1)})
+	p.waitFor("^archive: outage, retrying less often: " + db.name)
+	_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn)
+	assert.Equal(t, 1, status)
+	assert.Regexp(t, "^archive: "+db.name+": failed to connect .*\n$", stderr)
+	server.start()
+	p.waitFor("^archive: the outage ended after")
+	db.waitForLogs(t, 1000)
+	p.interrupt()
+}
+
+// damage stores records in an SQLite file and overwrites its middle.
+func damage(t *testing.T, env []string, file string) {
+	t.Helper()
+	_, stderr, status := clitest.Run(t, env, "-once", "-db", file)
+	require.Zero(t, status, stderr)
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	info, err := f.Stat()
+	require.NoError(t, err)
+	_, err = f.WriteAt(bytes.Repeat([]byte{0xff}, int(info.Size())-8192), 8192)
+	require.NoError(t, err)
+}
+
+func TestSQLiteFailures(t *testing.T) {
+	dir := t.TempDir()
+	_, env := newService(t, logs(500, 1))
+	write := func(name, content string) string {
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
+		return name
+	}
+	damaged := filepath.Join(dir, "damaged.db")
+	damage(t, env, damaged)
+	tests := map[string]struct{ file, want string }{
+		"damaged file":         {damaged, "malformed (11): restore it, or use another file"},
+		"not a database":       {write("text", strings.Repeat("text ", 1000)), "file is not a database (26): restore it, or use another file"},
+		"directory":            {dir, "unable to open database file"},
+		"directory is missing": {filepath.Join(dir, "none", "archive.db"), "unable to open database file"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, stderr, status := clitest.Run(t, env, "-once", "-db", tt.file)
+			assert.Equal(t, 1, status)
+			assert.Contains(t, stderr, "archive: "+tt.file+": ")
+			assert.Contains(t, stderr, tt.want)
+			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+		})
+	}
+}
+
+func TestPostgreSQLFailures(t *testing.T) {
+	server := sharedPostgres(t)
+	db := server.newDatabase(t)
+	db.exec(t, "CREATE TABLE forward_log (name TEXT)")
+	_, env := newService(t, logs(3, 1))
+	tests := map[string]struct{ dsn, want string }{
+		"no such database":       {server.dsn("none"), `database "none" does not exist (SQLSTATE 3D000)`},
+		"no such user":           {strings.Replace(db.dsn, "tester", "nobody", 1), `role "nobody" does not exist (SQLSTATE 28000)`},
+		"no server":              {"postgres://tester:sesame@127.0.0.1:1/archive", "database archive on 127.0.0.1: failed to connect"},
+		"table of other columns": {db.dsn, "does not exist (SQLSTATE 42703)"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, stderr, status := clitest.Run(t, env, "-once", "-db", tt.dsn)
+			assert.Equal(t, 1, status)
+			assert.Contains(t, stderr, tt.want)
+			assert.NotContains(t, stderr, "sesame")
+			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+		})
+	}
+}

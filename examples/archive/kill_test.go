@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// A changingList inserts records near the start of the list, not in the order of their
+// ids. It deletes only records that are stored, so in the end, every record must be.
+type changingList struct {
+	mu       sync.Mutex
+	rng      *rand.Rand
+	inserted map[int64]msgpush.ForwardLog
+	stored   map[int64]msgpush.ForwardLog // some of those in the database
+	deleted  int
+	frozen   bool
+}
+
+func (l *changingList) change(r *msgpushtest.Records) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.frozen {
+		return
+	}
+	for range l.rng.IntN(10) {
+		n := int64(len(l.inserted) + 1)
+		log := logs(n, n)[0]
+		log.ID = 10 * (n - l.rng.Int64N(4))
+		if _, ok := l.inserted[log.ID]; ok {
+			log.ID = 10*n + 1
+		}
+		l.inserted[log.ID] = log
+		r.ForwardLogs = slices.Insert(r.ForwardLogs, min(l.rng.IntN(4), len(r.ForwardLogs)), log)
+	}
+	for i := len(r.ForwardLogs) - 1; i >= 1000; i-- {
+		if _, ok := l.stored[r.ForwardLogs[i].ID]; ok {
+			r.ForwardLogs = slices.Delete(r.ForwardLogs, i, i+1)
+			l.deleted++
+		}
+	}
+}
+
+func (l *changingList) setStored(stored map[int64]msgpush.ForwardLog) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stored = stored
+}
+
+// freeze ends the changes.
+func (l *changingList) freeze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.frozen = true
+}
+
+// The list changes with each request. A trigger counts each insertion into the database.
+func TestKilledArchivesLoseAndRepeatNothing(t *testing.T) {
+	const kills = 20
+	for name, processes := range map[string]int{"one process": 1, "three processes": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
+				t.Parallel()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				db := newDB(t)
+				db.countInsertions(t)
+				list := &changingList{rng: rand.New(rand.NewPCG(1, 2)), inserted: map[int64]msgpush.ForwardLog{}}
+				srv, env := newService(t, nil)
+				for range 250 {
+					srv.Update(list.change)
+				}
+				srv.OnRequest(func(msgpushtest.Request) { srv.Update(list.change) })
+
+				running := make([]*process, processes)
+				for i := range running {
+					running[i] = follow(t, env, "-db", db.dsn)
+				}
+				killing := rand.New(rand.NewPCG(3, 4))
+				for k := range kills {
+					_, err := srv.WaitForRequest(ctx, len(srv.Requests())+1+killing.IntN(40))
+					require.NoError(t, err)
+					time.Sleep(time.Duration(killing.Int64N(int64(20 * time.Millisecond)))) // at any point of a transaction
+					i := k % processes
+					running[i].kill()
+					list.setStored(db.logs(t))
+					running[i] = follow(t, env, "-db", db.dsn)
+				}
+				list.freeze()
+				db.waitForLogs(t, len(list.inserted))
+				for _, p := range running {
+					p.kill()
+				}
+				assert.True(t, maps.Equal(list.inserted, db.logs(t)))
+				assert.Equal(t, [][]string{{"0"}}, db.query(t, "SELECT count(*) FROM (SELECT id FROM insertion GROUP BY id HAVING count(*) > 1) AS repeated"))
+				t.Logf("%d inserted, %d deleted, %d stored, %d requests", len(list.inserted), list.deleted, len(db.logs(t)), len(srv.Requests()))
+			})
+		})
+	}
+}
+
+// countInsertions stores the id of each record that is inserted in the table insertion.
+func (d testDatabase) countInsertions(t *testing.T) {
+	t.Helper()
+	require.NoError(t, d.prepare(t.Context()))
+	d.exec(t, "CREATE TABLE insertion (id BIGINT NOT NULL)")
+	if !d.postgres {
+		d.exec(t, "CREATE TRIGGER count_insertion AFTER INSERT ON forward_log BEGIN INSERT INTO insertion VALUES (NEW.id); END")
+		return
+	}
+	d.exec(t, `CREATE FUNCTION count_insertion() RETURNS trigger LANGUAGE plpgsql
+		AS 'BEGIN INSERT INTO insertion VALUES (NEW.id); RETURN NULL; END'`)
+	d.exec(t, "CREATE TRIGGER count_insertion AFTER INSERT ON forward_log FOR EACH ROW EXECUTE FUNCTION count_insertion()")
+}

@@ -1,0 +1,112 @@
+// Archive stores the trigger records of an account in a database, each of them once.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"time"
+
+	"example.com/msgpush"
+	"example.com/msgpush/examples/internal/cli"
+	"example.com/msgpush/msgpushtest"
+)
+
+const about = `Archive stores trigger records in a database: first those in the list, then each
+new one until it is interrupted or, with -once, none. It creates two tables:
+forward_log has a row for each record and a column for each of its members, and
+forward_rule has the message rules. Several archives may use the same database.
+
+If the program is interrupted or killed, no record is lost or repeated: a page is
+one transaction, and the next run reads the list from the start and adds the
+missing records. A record that the service deletes stays in the archive, unless
+it was deleted before it was read.
+
+If the database cannot be opened or fails permanently, if the first poll fails, or
+if the access key is rejected, the program ends; with -once, at every failure.
+Other failures are an outage: the program reports the start and the end of the
+outage on standard error, and retries less often during the outage.
+
+PostgreSQL takes a password from PGPASSWORD or ~/.pgpass, too.
+
+Queries, for both databases:
+
+Failures by rule and day
+` + failuresQuery + `
+The newest errors
+` + errorsQuery + `
+Rules that never match, if -rule and -match-result were not used. 0 is the code of
+the fake server for "no match": replace it by the codes of your service.
+` + unmatchedQuery
+
+const (
+	failuresQuery = `  SELECT substr(create_time, 1, 10) AS day, rule_id, rule_name, count(*) AS failures
+  FROM forward_log WHERE error_message <> ''
+  GROUP BY 1, 2, 3 ORDER BY 1 DESC, 4 DESC, 2;
+`
+	errorsQuery = `  SELECT create_time, id, rule_name, error_message
+  FROM forward_log WHERE error_message <> ''
+  ORDER BY create_time DESC, id DESC LIMIT 20;
+`
+	unmatchedQuery = `  SELECT id, rule_name, condition_expr FROM forward_rule WHERE NOT EXISTS (
+    SELECT 1 FROM forward_log
+    WHERE rule_id = forward_rule.id AND match_result NOT IN (0)
+  ) ORDER BY id;
+`
+)
+
+// settings are the values of the flags.
+type settings struct {
+	params              msgpush.ForwardLogParams
+	db                  *database
+	interval, reconcile time.Duration
+	pageSize            int
+	once                bool
+}
+
+// minInterval is shorter in the tests.
+var minInterval = time.Second
+
+func main() {
+	var s settings
+	cli.ForwardLogFlags(&s.params)
+	db := flag.String("db", "archive.db", "`DATABASE`: the name of an SQLite file, or postgres://USER@HOST/NAME")
+	flag.BoolVar(&s.once, "once", false, "end after the first poll, which reads the list completely")
+	flag.DurationVar(&s.interval, "interval", 10*time.Second, "time between two polls, at least 1s")
+	flag.DurationVar(&s.reconcile, "reconcile", time.Hour, "time between two complete reads, which find the records that became\nvisible late and the current rules, at least 1s")
+	flag.IntVar(&s.pageSize, "page-size", 100, "records per page, at least 1")
+	cli.Parse("archive", about)
+	switch {
+	case s.interval < minInterval:
+		cli.UsageError("-interval must be at least 1s")
+	case s.reconcile < minInterval:
+		cli.UsageError("-reconcile must be at least 1s")
+	case s.pageSize < 1:
+		cli.UsageError("-page-size must be at least 1")
+	}
+	var err error
+	if s.db, err = newDatabase(*db); err != nil {
+		cli.UsageError("-db: %v", err)
+	}
+	cli.Run(s.archive)
+}
+
+func (s *settings) archive(ctx context.Context) error {
+	account, err := cli.OpenAccount(os.Getenv, msgpushtest.SampleRecords())
+	if err != nil {
+		return err
+	}
+	defer account.Close()
+	client, err := msgpush.NewClient(account.BaseURL, account.AccessKey,
+		msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey)) // of the fake server: add the codes of your service
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.db.Close() }()
+	if err := s.db.prepare(ctx); err != nil {
+		return err
+	}
+	a := newArchiver(s, client)
+	defer a.summarize()
+	return a.run(ctx)
+}

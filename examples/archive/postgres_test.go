@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A postgres is a PostgreSQL server in a temporary directory.
+type postgres struct {
+	bin, dir string
+	server   *exec.Cmd
+}
+
+// shared is the server that most tests share. TestMain removes it.
+var shared struct {
+	start  sync.Once
+	server *postgres
+	err    error
+}
+
+func sharedPostgres(t *testing.T) *postgres {
+	t.Helper()
+	shared.start.Do(func() { shared.server, shared.err = startPostgres() })
+	requirePostgres(t, shared.err)
+	return shared.server
+}
+
+var errNoPostgres = errors.New("PostgreSQL is not installed: apt-get install postgresql, or brew install postgresql")
+
+// requirePostgres fails the test if err is not nil. Without PostgreSQL, it skips the
+// test, except in CI.
+func requirePostgres(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, errNoPostgres) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+}
+
+// startPostgres starts a server that listens on a Unix socket only.
+func startPostgres() (*postgres, error) {
+	path, _ := exec.LookPath("initdb")
+	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) > 0 { // Debian: not in the PATH
+		path = found[len(found)-1]
+	}
+	if path == "" {
+		return nil, errNoPostgres
+	}
+	dir, err := os.MkdirTemp("", "postgres")
+	if err != nil {
+		return nil, err
+	}
+	p := &postgres{bin: filepath.Dir(path), dir: dir}
+	if os.Getuid() == 0 { // the server does not run as root
+		account, err := user.Lookup("postgres")
+		if err != nil {
+			return nil, err
+		}
+		uid, _ := strconv.Atoi(account.Uid)
+		if err := os.Chown(p.dir, uid, -1); err != nil {
+			return nil, err
+		}
+	}
+	out, err := p.command("initdb", "-D", p.dir+"/data", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync").CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return p, p.start()
+}
+
+// command returns a command that runs a program of PostgreSQL, not as root.
+func (p *postgres) command(program string, args ...string) *exec.Cmd {
+	args = append([]string{filepath.Join(p.bin, program)}, args...)
+	if os.Getuid() == 0 {
+		args = append([]string{"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = p.dir
+	return cmd
+}
+
+func (p *postgres) start() error {
+	p.server = p.command("postgres", "-D", p.dir+"/data", "-k", p.dir, "-c", "listen_addresses=", "-c", "fsync=off")
+	if err := p.server.Start(); err != nil {
+		return err
+	}
+	db, err := sql.Open("pgx", p.dsn("postgres"))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for err = db.PingContext(ctx); err != nil && ctx.Err() == nil; err = db.PingContext(ctx) {
+		pause(ctx, 10*time.Millisecond)
+	}
+	return err
+}
+
+// stop ends the server without closing its connections, like a crash.
+func (p *postgres) stop() {
+	_ = p.server.Process.Signal(syscall.SIGQUIT)
+	_ = p.server.Wait()
+}
+
+func (p *postgres) remove() {
+	p.stop()
+	_ = os.RemoveAll(p.dir)
+}
+
+func (p *postgres) dsn(name string) string {
+	return fmt.Sprintf("postgres://tester@/%s?host=%s", name, p.dir)
+}
+
+var created atomic.Int32
+
+// newDatabase creates an empty database.
+func (p *postgres) newDatabase(t *testing.T) testDatabase {
+	t.Helper()
+	name := fmt.Sprint("archive", created.Add(1))
+	db, err := sql.Open("pgx", p.dsn("postgres"))
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), "CREATE DATABASE "+name)
+	require.NoError(t, err)
+	return openTestDatabase(t, p.dsn(name))
+}
