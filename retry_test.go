@@ -761,10 +761,10 @@ func TestRequestThatIsNotIdempotentIsSentOnceWhateverUsesItsContext(t *testing.T
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	for name, elsewhere := range map[string]string{"which finds a server": other.URL, "which finds no server": refusedURL(t)} {
-		sent := 0
-		untraced := func(*http.Request) (*http.Response, error) { sent++; return nil, io.EOF } // has sent the request
+		var sent atomic.Int32
+		untraced := func(*http.Request) (*http.Response, error) { sent.Add(1); return nil, io.EOF } // has sent the request
 		service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			sent++
+			sent.Add(1)
 			panic(http.ErrAbortHandler)
 		}))
 		defer service.Close()
@@ -805,7 +805,7 @@ func TestRequestThatIsNotIdempotentIsSentOnceWhateverUsesItsContext(t *testing.T
 			}), threeAttempts},
 		} {
 			t.Run(user+", "+name, func(t *testing.T) {
-				sent = 0
+				sent.Store(0)
 				opts := []msgpush.Option{threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: tt.transport}), tt.opt}
 				key := testKey
 				if strings.HasPrefix(user, "key source") {
@@ -816,7 +816,7 @@ func TestRequestThatIsNotIdempotentIsSentOnceWhateverUsesItsContext(t *testing.T
 				_, err = msgpush.Call[any](t.Context(), client, post)
 				onlyError[*msgpush.RequestError](t, err)
 				assertAttempts(t, 1, err)
-				assert.Equal(t, 1, sent)
+				assert.EqualValues(t, 1, sent.Load())
 			})
 		}
 	}
