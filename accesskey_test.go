@@ -228,7 +228,7 @@ func TestCallWithoutKeySendsNothing(t *testing.T) {
 		wraps  error
 	}{
 		{"error", func(context.Context, string) (string, error) { return "", errNoKey }, "the vault is sealed", errNoKey},
-		{"empty key", func(context.Context, string) (string, error) { return "", nil }, "empty", nil},
+		{"empty key", func(context.Context, string) (string, error) { return "", nil }, "the key is empty", nil},
 		{"key with a line break", func(context.Context, string) (string, error) { return testKey + "\n", nil }, "control character", nil},
 		{"nil AccessKeyFunc", nil, "the AccessKeyFunc is nil", nil},
 	}

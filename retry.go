@@ -116,7 +116,7 @@ func (p RetryPolicy) backoff(attempts int) time.Duration {
 	if doublings := attempts - 1; p.MinWait <= p.MaxWait>>doublings { // shifting MaxWait right cannot overflow
 		bound = p.MinWait << doublings
 	}
-	return rand.N(min(bound, math.MaxInt64-1) + 1)
+	return rand.N(bound) // bound is positive, as MinWait and MaxWait are
 }
 
 // retryAfter parses the Retry-After header, which holds seconds or an HTTP date.
