@@ -719,3 +719,43 @@ func TestProxyCatchesWrongFields(t *testing.T) {
 	require.NotEmpty(t, all)
 	assert.Contains(t, strings.Join(all, "\n"), "value must be an integer")
 }
+
+// The properties of the types of part 2 stand in the order of the API document, as in Go, and
+// have nothing but what it states.
+func TestSchemasHaveTheMembersOfTheAPIDocumentInOrder(t *testing.T) {
+	raw, err := os.ReadFile("../openapi.json")
+	require.NoError(t, err)
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct{ Properties json.RawMessage }
+		}
+	}
+	require.NoError(t, json.Unmarshal(raw, &doc))
+	for name, record := range map[string]any{
+		"MailChannel":            msgpush.MailChannel{},
+		"OfficialAccountChannel": msgpush.MPChannel{},
+		"MessageRule":            msgpush.ForwardRule{},
+		"TriggerRecord":          msgpush.ForwardLog{},
+		"Page":                   msgpush.Page[int]{},
+		"Envelope":               msgpush.Envelope[int]{},
+	} {
+		var want, got []string
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(record)) {
+			want = append(want, field.Tag.Get("json"))
+		}
+		properties := json.NewDecoder(bytes.NewReader(doc.Components.Schemas[name].Properties))
+		_, err := properties.Token() // {
+		require.NoError(t, err)
+		for properties.More() {
+			member, err := properties.Token()
+			require.NoError(t, err)
+			var schema map[string]any
+			require.NoError(t, properties.Decode(&schema))
+			got = append(got, member.(string))
+			for key := range schema {
+				assert.Contains(t, []string{"type", "description", "items", "additionalProperties", "$ref"}, key, "%s.%s", name, member)
+			}
+		}
+		assert.Equal(t, want, got, name)
+	}
+}

@@ -61,6 +61,7 @@ func TestExampleProgramsMatchOpenAPI(t *testing.T) {
 		"export":        {nil, 1, nil},
 		"report":        {[]string{"-o", filepath.Join(dir, "report.html")}, 2, nil},
 		"observability": {nil, 2, nil},
+		"archive":       {[]string{"-once", "-db", filepath.Join(dir, "archive.db")}, 2, nil},
 		"fleet":         {[]string{"-rate", "100"}, 6, nil},
 		"watch": {[]string{"-n", "2", "-interval", "1s"}, 1, func(t *testing.T, p *program) {
 			_, err := p.server.WaitForRequest(t.Context(), 2)

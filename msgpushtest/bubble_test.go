@@ -53,6 +53,32 @@ func TestBubbleDelayUsesFakeTime(t *testing.T) {
 	})
 }
 
+// A request whose client is gone must not use what the test prepares for the next one.
+func TestBubbleAbandonedRequestChangesNothingLater(t *testing.T) {
+	for name, delay := range map[string]func(*msgpushtest.Server){
+		"latency": func(s *msgpushtest.Server) { s.SetLatency(time.Minute) },
+		"delay":   func(s *msgpushtest.Server) { s.Inject(msgpushtest.Delay(time.Minute)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
+				client := server.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+				delay(server)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				_, err := client.MPList(ctx, msgpush.PageRequest{})
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				server.SetLatency(0)
+				server.SetKeyLifetime(1)
+				key := server.AccessKey()
+				server.Inject(msgpushtest.Status(503))
+				time.Sleep(2 * time.Minute)
+				assert.Equal(t, key, server.AccessKey())
+				assert.ErrorContains(t, calls[msgpushtest.MPList](client), "HTTP 503")
+			})
+		})
+	}
+}
+
 func TestBubbleCancelledCallReturnsImmediately(t *testing.T) {
 	faults := map[string]msgpushtest.Fault{
 		"delay":   msgpushtest.Delay(5 * time.Hour),

@@ -233,6 +233,10 @@ func Status(status int) Fault {
 // ErrorResponse responds with an envelope and HTTP status 200. If data is nil, the
 // envelope has no data member. ErrorResponse panics if data cannot be encoded to JSON.
 func ErrorResponse(code int, msg string, data any) Fault {
+	_, isJSON := data.(json.RawMessage)
+	if raw, _ := json.Marshal(data); !isJSON && string(raw) == "null" {
+		data = nil // omitted, as a nil map or pointer is
+	}
 	body, err := json.Marshal(envelope{Code: code, Msg: msg, Data: data})
 	if err != nil {
 		panic(fmt.Sprintf("msgpushtest: ErrorResponse: the data cannot be encoded to JSON: %v", err))
@@ -265,7 +269,7 @@ func rateLimited(d time.Duration) Fault {
 // Delay delays the usual response by d.
 func Delay(d time.Duration) Fault {
 	return Fault{kind: fmt.Sprintf("Delay(%v)", d), respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
-		s.wait(d)
+		s.wait(r, d)
 		s.respond(w, r)
 	}}
 }
@@ -297,7 +301,7 @@ func Endless() Fault {
 			return
 		}
 		for chunk := strings.Repeat("x", 64<<10); err == nil; _, err = io.WriteString(w, chunk) {
-			s.wait(time.Millisecond) // without a wait, time would not pass in a synctest bubble
+			s.wait(r, time.Millisecond) // without a wait, time would not pass in a synctest bubble
 		}
 		panic(http.ErrAbortHandler) // returning would end the body
 	}}

@@ -317,6 +317,7 @@ func TestErrorResponseHasDataOnlyIfItIsGiven(t *testing.T) {
 		want json.RawMessage // nil: no data member
 	}{
 		"nil":           {nil, nil},
+		"nil map":       {map[string]any(nil), nil},
 		"object":        {map[string]any{"id": 5}, json.RawMessage(`{"id":5}`)},
 		"zero":          {0, json.RawMessage(`0`)},
 		"explicit null": {json.RawMessage("null"), json.RawMessage("null")},

@@ -33,6 +33,7 @@ type Server struct {
 	// URL is the base URL, without a trailing slash.
 	URL string
 
+	settings
 	http      http.Server
 	transport *http.Transport
 	running   sync.WaitGroup // the goroutines that Close waits for
@@ -65,10 +66,6 @@ type Server struct {
 // It panics if it cannot listen, or if it is called inside a [testing/synctest]
 // bubble without [InMemory].
 func NewServer(opts ...Option) *Server {
-	var settings settings
-	for _, opt := range opts {
-		opt(&settings)
-	}
 	closed := make(chan struct{})
 	s := &Server{
 		transport:    &http.Transport{MaxIdleConnsPerHost: 1000},
@@ -80,11 +77,14 @@ func NewServer(opts ...Option) *Server {
 		records:      new(snapshot),
 		arrival:      make(chan struct{}),
 	}
+	for _, opt := range opts {
+		opt(&s.settings)
+	}
 	s.http.Handler = http.HandlerFunc(s.serve)
-	s.http.DisableGeneralOptionsHandler = true // every response is an envelope
+	s.http.DisableGeneralOptionsHandler = true // every response to a valid HTTP request is an envelope
 	s.http.ConnState = s.trackConn
 	var listener net.Listener
-	if settings.inMemory {
+	if s.inMemory {
 		pipes := newPipeListener()
 		s.transport.DialContext = pipes.dialContext
 		listener = pipes
@@ -349,21 +349,23 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 
 	s.mu.Lock()
 	latency := s.latency
-	s.mu.Unlock()
-	s.wait(latency)
-
-	s.mu.Lock()
 	retryAfter, ok := s.limit.allow(time.Now())
 	s.mu.Unlock()
-	if !ok {
-		rateLimited(retryAfter).serve(s, w, r)
-		return
+	response := rateLimited(retryAfter)
+	if ok { // before the wait: a request whose client is gone uses no later fault
+		response = s.nextFault(request.Operation)
 	}
-	s.nextFault(request.Operation).serve(s, w, r)
+	s.wait(r, latency)
+	response.serve(s, w, r)
 }
 
-// wait waits for d. It aborts the response if the server is closed meanwhile.
-func (s *Server) wait(d time.Duration) {
+// wait waits for d. It aborts the response if the server is closed meanwhile or, in
+// memory, where no client can close only its side, if the client is gone.
+func (s *Server) wait(r *http.Request, d time.Duration) {
+	var gone <-chan struct{}
+	if s.inMemory {
+		gone = r.Context().Done()
+	}
 	if d <= 0 {
 		return
 	}
@@ -371,6 +373,8 @@ func (s *Server) wait(d time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-gone:
+		panic(http.ErrAbortHandler)
 	case <-s.closed:
 		panic(http.ErrAbortHandler)
 	}
