@@ -314,6 +314,30 @@ func TestGrowthOfUnknownEndIsFoundByNextPoll(t *testing.T) {
 	})
 }
 
+// A complete iteration of a list of few pages takes fewer requests.
+func TestFirstNewRecordsCostAtMostOneCompleteIteration(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, n := range []int{0, 1, 5, 9, 10, 11, 15, 20, 21, 50, 100} {
+			for _, batch := range []int{1, 2, 5, 10, 15, 25} {
+				for first := range 3 {
+					l := newFollowedList(n, newestFirst)
+					requests, got := 0, 0
+					l.follow(t, 5+first, func(i int, poll pollResult) {
+						if i == 2+first {
+							l.insert(batch)
+						}
+						if i > 2+first && got < batch {
+							requests, got = requests+len(poll.pages), got+len(poll.got)
+						}
+					}, never)
+					assert.Equal(t, batch, got)
+					assert.LessOrEqual(t, requests, max((n+batch+9)/10, batch/10+3), "%d new records after %d", batch, n)
+				}
+			}
+		}
+	})
+}
+
 // Nothing shows where the record is, except the total. A complete iteration is made as
 // soon as it adds one request per poll.
 func TestRecordInsertedElsewhereIsFoundWithinCredit(t *testing.T) {
