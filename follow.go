@@ -174,14 +174,16 @@ type follower[T any] struct {
 	followSettings
 	yield func(*Page[T], error) bool
 
-	response           *Page[T] // the latest one, without records
-	number, last       int64    // the page of the response, and the last page
-	size, total        int64    // the length of the longest page, and the total
-	recent             idSet    // found since an end was read successfully
-	missing, credit    int64
-	side               int64     // where records are inserted: -1 at the start, 1 at the end, 0 unknown
-	startAtEnd, enough bool      // if side is unknown, the next poll reads the end; the iteration needs no further page
-	complete           time.Time // start of the latest complete iteration that succeeded
+	response       *Page[T] // the latest one, without records
+	number, last   int64    // page numbers: of the response, and of the last page
+	size, total    int64    // the length of the longest page, and the reported total
+	recent         idSet    // records found since an end was read successfully
+	found, missing int64    // how many they are, and how many the total counts in addition
+	credit         int64
+	side           int64     // where records are inserted: -1 at the start, 1 at the end, 0 unknown
+	startAtEnd     bool      // if side is unknown, the next poll begins at the end
+	enough         bool      // no further page is needed
+	complete       time.Time // start of the latest complete iteration that succeeded
 }
 
 func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (f *follower[T], err error) {
@@ -222,14 +224,14 @@ func (f *follower[T]) pollOnce() (*Page[T], error) {
 	if before := f.missing; f.response != nil {
 		atEnd := f.last > 1 && (f.side > 0 || f.side == 0 && f.startAtEnd)
 		f.startAtEnd = !f.startAtEnd
-		err := f.readEnd(atEnd)
+		err := f.readEnd(atEnd, 1)
 		if err == nil && before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 {
-			err = f.readEnd(!atEnd)
+			err = f.readEnd(!atEnd, 2)
 		}
 		if err != nil {
 			return nil, err
 		}
-		f.missing = max(0, f.missing)
+		f.found, f.missing = 0, max(0, f.missing)
 		clear(f.recent)
 	}
 	if now := time.Now(); now.Sub(f.complete) >= f.full || f.missing > 0 && f.credit >= f.last {
@@ -237,18 +239,20 @@ func (f *follower[T]) pollOnce() (*Page[T], error) {
 		if err := f.read(f.request, false, func(_, _ bool) bool { clear(f.recent); return true }); err != nil {
 			return nil, err
 		}
-		f.complete, f.missing, f.credit = now, 0, 0
+		f.complete, f.found, f.missing, f.credit = now, 0, 0, 0
 	}
 	return f.response, nil
 }
 
-// readEnd reads pages from one end of the list while the outermost record is new.
-func (f *follower[T]) readEnd(atEnd bool) error {
+// readEnd reads pages from one end of the list while the outermost record is new. From
+// the end, it reads back to the page lowest, and sends no more requests than a correct
+// service needs.
+func (f *follower[T]) readEnd(atEnd bool, lowest int64) error {
 	if !atEnd {
 		return f.read(f.request, false, func(_, last bool) bool { return last })
 	}
 	size := min(f.request.PageSize, int(f.size)) // the service may use smaller pages without reporting it
-	for start, number := f.last, f.last; number > 0; number-- {
+	for start, number, requests := f.last, f.last, int64(0); number >= lowest && requests < f.found+3; number, requests = number-1, requests+1 {
 		again := false
 		err := f.read(PageRequest{int(number), size}, number == start, func(first, _ bool) bool { again = first; return false })
 		if err == nil && (number > f.last || number == start && number < f.last) {
@@ -279,12 +283,12 @@ func (f *follower[T]) read(r PageRequest, wantLast bool, more func(first, last b
 		fresh.List = slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
 			return !f.seen.add(f.ID(record)) || !f.recent.add(f.ID(record))
 		})
-		f.missing -= int64(len(fresh.List))
-		skip := len(fresh.List) == 0 || f.fromNow && f.complete.IsZero()
+		n, found := len(page.List), int64(len(fresh.List))
+		f.found, f.missing = f.found+found, f.missing-found
+		skip := found == 0 || f.fromNow && f.complete.IsZero()
 		if !skip && !f.yield(&fresh, nil) {
 			return errStop
 		}
-		n := len(page.List)
 		f.enough = n > 0 && !more(f.recent.has(f.ID(page.List[0])), f.recent.has(f.ID(page.List[n-1])))
 	}
 	return nil

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -312,6 +314,30 @@ func TestGrowthOfUnknownEndIsFoundByNextPoll(t *testing.T) {
 	})
 }
 
+// A complete iteration of a list of few pages takes fewer requests.
+func TestFirstNewRecordsCostAtMostOneCompleteIteration(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, n := range []int{0, 1, 5, 9, 10, 11, 15, 20, 21, 50, 100} {
+			for _, batch := range []int{1, 2, 5, 10, 15, 25} {
+				for first := range 3 {
+					l := newFollowedList(n, newestFirst)
+					requests, got := 0, 0
+					l.follow(t, 5+first, func(i int, poll pollResult) {
+						if i == 2+first {
+							l.insert(batch)
+						}
+						if i > 2+first && got < batch {
+							requests, got = requests+len(poll.pages), got+len(poll.got)
+						}
+					}, never)
+					assert.Equal(t, batch, got)
+					assert.LessOrEqual(t, requests, max((n+batch+9)/10, batch/10+3), "%d new records after %d", batch, n)
+				}
+			}
+		}
+	})
+}
+
 // Nothing shows where the record is, except the total. A complete iteration is made as
 // soon as it adds one request per poll.
 func TestRecordInsertedElsewhereIsFoundWithinCredit(t *testing.T) {
@@ -557,6 +583,50 @@ func TestFollowsListWithoutTotals(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A poll cannot know that a page was inserted after the last one.
+func TestFollowsEndOfListWithoutTotals(t *testing.T) {
+	l := newFollowedList(42, false)
+	l.respond = func(r msgpush.PageRequest) (*page, error) {
+		p := pageOf(l.ids, r)
+		p.Pages, p.Total = 0, 0
+		return p, nil
+	}
+	var waiting []int64
+	l.follow(t, 9, func(i int, poll pollResult) {
+		if i > 3 {
+			assert.Equal(t, waiting, poll.got, "the end is known")
+		}
+		if len(poll.got) > 0 {
+			waiting = nil
+		}
+		if len(waiting) == 0 {
+			waiting = l.insert(1)
+		}
+	}, never)
+}
+
+func TestFollowsServiceWithAnyNumbers(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		script := make([]byte, 5*(1+rng.IntN(40)))
+		for i := range script {
+			script[i] = byte(rng.Uint32())
+		}
+		l := newFollowedList(0, true)
+		lying := lyingService(script, func(r msgpush.PageRequest, _ *page) {
+			require.Positive(t, r.Current)
+			require.LessOrEqual(t, r.Current, math.MaxInt32)
+			require.Less(t, len(l.pages), 100_000, "the poll does not end")
+		})
+		l.respond = func(r msgpush.PageRequest) (*page, error) { return lying(t.Context(), r) }
+		l.follow(t, 15, func(_ int, poll pollResult) {
+			if poll.err != nil {
+				assert.ErrorIs(t, poll.err, msgpush.ErrInconsistentList)
+			}
+		}, msgpush.ReconcileInterval(time.Minute))
+	}
 }
 
 var errOutage = errors.New("outage")
@@ -909,6 +979,36 @@ func TestLeavingTheLoopEndsFollowing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A registeringContext counts the functions that wait for its end.
+type registeringContext struct {
+	context.Context
+	registered *int
+}
+
+func (registeringContext) Value(any) any { return nil } // package context shall use AfterFunc
+
+func (c registeringContext) AfterFunc(func()) (stop func() bool) {
+	*c.registered++
+	stop = sync.OnceValue(func() bool { *c.registered--; return true })
+	return stop
+}
+
+func TestLeavingTheLoopLeavesNothingAtTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		registered, polls := 0, 0
+		for p, err := range (lister{Fetch: static(numbers(25)), ID: identity}).FollowPages(registeringContext{parent, &registered}, pagesOf(10)) {
+			require.NoError(t, err)
+			assert.Positive(t, registered)
+			if polls += count(len(p.List) == 0); polls == 3 {
+				break
+			}
+		}
+		assert.Zero(t, registered)
+	})
 }
 
 func TestEachRangeStatementFollowsAnew(t *testing.T) {

@@ -71,20 +71,22 @@ func (s *settings) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f := newFollower(func(ctx context.Context, number int) (*msgpush.Page[msgpush.ForwardLog], error) {
-		return client.ForwardLogList(ctx, msgpush.ForwardLogRequest{
-			PageRequest: msgpush.PageRequest{Current: number, PageSize: pageSize},
-			Params:      s.params,
-		})
-	})
-	w := &watcher{poll: f.poll, interval: s.interval, last: s.last, stdout: os.Stdout, failure: color.New(color.FgRed)}
+	w := &watcher{client: client, interval: s.interval, last: s.last, stdout: os.Stdout, failure: color.New(color.FgRed)}
+	w.request = msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}, Params: s.params}
 	return w.run(ctx)
 }
 
 // addRecords inserts a record into the list of a fake server every second, and deletes
 // the oldest.
 func addRecords(ctx context.Context, fake *msgpushtest.Server) {
-	for pause(ctx, time.Second) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
 		fake.Update(func(r *msgpushtest.Records) {
 			logs := r.ForwardLogs
 			next := logs[len(logs)-1]

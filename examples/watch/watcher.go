@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"math"
-	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,14 +17,10 @@ import (
 	"example.com/msgpush/examples/internal/cli"
 )
 
-const (
-	maxBackoff    = time.Minute // between two polls in an outage
-	maxRetryAfter = time.Hour
-)
-
-// A watcher polls for new records and prints them.
+// A watcher prints the last records of a list and then each new one.
 type watcher struct {
-	poll     func(ctx context.Context, limit int) (fresh []msgpush.ForwardLog, complete bool, err error)
+	client   *msgpush.Client
+	request  msgpush.ForwardLogRequest
 	interval time.Duration
 	last     int // number of records to begin with
 	stdout   io.Writer
@@ -34,72 +30,36 @@ type watcher struct {
 // run prints records until the context ends, the first poll fails, writing fails or the
 // access key is rejected.
 func (w *watcher) run(ctx context.Context) error {
-	fresh, _, err := w.poll(ctx, max(1, w.last))
-	if err != nil {
-		return err // more likely a wrong setting than an outage
-	}
-	if err := w.print(fresh[max(0, len(fresh)-w.last):]); err != nil {
-		return err
-	}
-	var began time.Time // of the outage
-	failures := 0       // since then
-	for wait := w.interval; pause(ctx, wait); {
-		fresh, complete, err := w.poll(ctx, math.MaxInt)
+	var records []msgpush.ForwardLog // of the current poll
+	var outage time.Time             // its begin
+	started := false
+	for page, err := range w.client.ForwardLogFollowPages(ctx, w.request, msgpush.PollInterval(w.interval)) {
 		apiErr, ok := errors.AsType[*msgpush.APIError](err)
 		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case ok && apiErr.KeyRejected:
-			return err
+		case err != nil && (!started || ctx.Err() != nil || ok && apiErr.KeyRejected):
+			return err // a failure of the first poll is more likely a wrong setting than an outage
 		case err != nil:
-			if failures == 0 {
-				began = time.Now()
+			if outage.IsZero() {
+				outage = time.Now()
 				log.Printf("outage, polling less often: %s", cli.Printable(err.Error()))
 			}
-			failures++
-			wait = backoff(w.interval, failures, err)
 			continue
+		case len(page.List) > 0:
+			records = append(records, page.List...)
+			slices.SortFunc(records, func(a, b msgpush.ForwardLog) int { return cmp.Compare(a.ID, b.ID) })
+			if !started {
+				records = slices.Delete(records, 0, max(0, len(records)-w.last))
+			}
+			continue
+		case !outage.IsZero():
+			log.Printf("the outage ended after %v", time.Since(outage).Round(time.Second))
 		}
-		if failures > 0 {
-			log.Printf("the outage ended after %v", time.Since(began).Round(time.Second))
-		}
-		failures, wait = 0, w.interval
-		if !complete {
-			log.Printf("%d pages have new records: older records are skipped", maxPages)
-		}
-		if err := w.print(fresh); err != nil {
+		if err := w.print(records); err != nil {
 			return err
 		}
+		records, outage, started = nil, time.Time{}, true
 	}
-	return ctx.Err()
-}
-
-// backoff returns the wait after a number of consecutive failures. err is the last failure.
-// The wait doubles with each failure, is random so that programs do not poll at the same
-// time, and honours Retry-After.
-func backoff(interval time.Duration, failures int, err error) time.Duration {
-	wait := interval
-	for ; failures > 0 && wait < maxBackoff; failures-- {
-		wait *= 2
-	}
-	wait = min(wait, maxBackoff)
-	wait -= rand.N(wait / 2)
-	if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
-		wait = max(wait, min(apiErr.RetryAfter, maxRetryAfter))
-	}
-	return max(wait, interval)
-}
-
-// pause waits for d. It reports false if the context ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	return nil
 }
 
 func (w *watcher) print(records []msgpush.ForwardLog) error {
