@@ -31,7 +31,8 @@ import (
 //     poll after it becomes visible.
 //   - Records that are inserted at one end of the list are delivered by the next poll or,
 //     while the end is unknown, by the one after it. The list must not change during
-//     these polls.
+//     these polls, and no record that became visible late may have been its outermost
+//     one.
 //
 // # Rules
 //
@@ -228,11 +229,12 @@ func (f *follower[T]) pollOnce() (*Page[T], error) {
 		if err == nil && before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 {
 			err = f.readEnd(!atEnd, 2)
 		}
-		if err != nil {
-			return nil, err
+		if err == nil {
+			f.found, f.missing = 0, max(0, f.missing)
+			clear(f.recent)
+		} else if time.Since(f.complete) < f.full || errors.Is(err, errStop) || contextEnded(f.ctx) {
+			return nil, err // otherwise, an end that always fails must not prevent a complete iteration
 		}
-		f.found, f.missing = 0, max(0, f.missing)
-		clear(f.recent)
 	}
 	if now := time.Now(); now.Sub(f.complete) >= f.full || f.missing > 0 && f.credit >= f.last {
 		// A complete iteration leaves no recent records: it does not read an end.

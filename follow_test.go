@@ -706,6 +706,33 @@ func TestFailedCompleteIterationDoesNotStopFollowing(t *testing.T) {
 	})
 }
 
+// A service may reject the request for a page after the end.
+func TestFailedReadOfEndDoesNotStopCompleteIteration(t *testing.T) {
+	l := newFollowedList(59, false)
+	l.respond = func(r msgpush.PageRequest) (*page, error) {
+		if p := pageOf(l.ids, r); r.Current <= p.Pages {
+			return p, nil
+		}
+		return nil, errOutage
+	}
+	waiting := map[int64]bool{}
+	l.follow(t, 150, func(i int, poll pollResult) {
+		for _, id := range poll.got {
+			delete(waiting, id)
+		}
+		switch i {
+		case 1, 2, 3: // new records at the end
+			l.insert(1)
+		case 5:
+			l.deleteOldest(35)
+			for _, id := range l.insert(5) {
+				waiting[id] = true
+			}
+		}
+	})
+	assert.Empty(t, waiting)
+}
+
 func TestFollowsListThatIsEmpty(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		for _, pages := range []int{0, 1} { // reported for an empty list
