@@ -65,8 +65,8 @@
 // function returns: let the test sleep longer than a fetch takes.
 //
 // The file docs/testing.md, in the directory that go list -m -f '{{.Dir}}'
-// example.com/msgpush prints, has five tests to copy: an outage, a key rotation, a
-// list that changes, a cancellation, and a day of polling.
+// example.com/msgpush prints, has six tests to copy: an outage, a key rotation, a
+// list that changes, a cancellation, a day of polling, and a follower.
 //
 // # Choices of the fake server
 //
