@@ -17,7 +17,8 @@
 //
 // A list operation returns one [Page]. [Client.MPAll], [Client.ForwardRuleAll] and
 // [Client.ForwardLogAll] iterate over all records of a list, even while the list
-// changes; see [Lister.All].
+// changes; see [Lister.All]. [Client.ForwardLogFollow] delivers the trigger records and
+// then each new one; see [Lister.Follow].
 //
 // # Errors
 //

@@ -175,6 +175,74 @@ func ExampleClient_MPAll() {
 	// Output: 203 Météo du jour
 }
 
+// followedService returns a fake server whose list gets a record with an error when ten
+// requests have arrived, and a client of it.
+func followedService() (*msgpush.Client, *msgpushtest.Server) {
+	service := msgpushtest.NewServer()
+	service.SetRecords(msgpushtest.SampleRecords())
+	requests := 0
+	service.OnRequest(func(msgpushtest.Request) {
+		if requests++; requests != 10 {
+			return
+		}
+		service.Update(func(r *msgpushtest.Records) {
+			record := msgpush.ForwardLog{ID: 9065, RuleName: "night shift", ErrorMessage: "target 1: timeout"}
+			r.ForwardLogs = append([]msgpush.ForwardLog{record}, r.ForwardLogs...)
+		})
+	})
+	return service.Client(), service
+}
+
+// Alerts: the records that are there at the start do not matter.
+func ExampleClient_ForwardLogFollow() {
+	client, service := followedService()
+	defer service.Close()
+	ctx := context.Background() // of the program
+
+	options := []msgpush.FollowOption{msgpush.FromNow(), msgpush.PollInterval(time.Millisecond)} // for the example: the default is 10 s
+	for record, err := range client.ForwardLogFollow(ctx, msgpush.ForwardLogRequest{}, options...) {
+		if err != nil {
+			log.Print(err) // a later poll delivers what is missing
+			continue
+		}
+		if record.ErrorMessage != "" {
+			fmt.Printf("alert: %s: %s\n", record.RuleName, record.ErrorMessage)
+			break // for the example
+		}
+	}
+	// Output: alert: night shift: target 1: timeout
+}
+
+// An archive: the records are stored page by page, and known records are ignored, so the
+// program may be restarted at any time.
+func ExampleClient_ForwardLogFollowPages() {
+	client, service := followedService()
+	defer service.Close()
+	ctx := context.Background() // of the program
+
+	archive := map[int64]msgpush.ForwardLog{} // a program would use a database
+	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
+	for restart := range 2 {
+		before := len(archive)
+		for page, err := range client.ForwardLogFollowPages(ctx, request, msgpush.PollInterval(time.Millisecond)) {
+			if err != nil {
+				log.Print(err) // a later poll delivers what is missing
+				continue
+			}
+			for _, record := range page.List { // in one transaction
+				archive[record.ID] = record
+			}
+			if pollEnded := len(page.List) == 0; pollEnded && len(archive) == 64+restart {
+				break // for the example
+			}
+		}
+		fmt.Println(len(archive)-before, "new records")
+	}
+	// Output:
+	// 64 new records
+	// 1 new records
+}
+
 // Pages report the progress of an iteration.
 func ExampleClient_ForwardLogPages() {
 	client, done := exampleClient()

@@ -62,8 +62,8 @@ import (
 // the end is unknown, polls alternate between both ends.
 //
 // Growth. The number of missing records is the growth of the total minus the records
-// found. If an end does not explain the growth since the previous poll, the poll reads
-// the other end. Records that are still missing were inserted elsewhere, and a
+// found. If an end does not explain the growth since the previous poll, and credit is
+// left, the poll reads the other end. Records that are still missing were inserted elsewhere, and a
 // complete iteration is made as soon as credit allows.
 //
 // Credit. Each poll earns two requests, and each request takes one. An iteration of n

@@ -23,26 +23,32 @@ var (
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-func TestCodeInTestingDocPasses(t *testing.T) {
-	docs, err := os.ReadFile("../docs/testing.md")
-	require.NoError(t, err)
+func TestCodeInDocsPasses(t *testing.T) {
 	dir := t.TempDir()
 	var files, tests []string
-	for i, block := range codeBlock.FindAllSubmatch(docs, -1) {
-		source := block[1]
-		formatted, err := format.Source(source)
+	for _, name := range []string{"testing", "following"} {
+		docs, err := os.ReadFile(filepath.Join("..", "docs", name+".md"))
 		require.NoError(t, err)
-		assert.Equal(t, string(formatted), string(source), "gofmt")
+		for i, block := range codeBlock.FindAllSubmatch(docs, -1) {
+			source := block[1]
+			formatted, err := format.Source(source)
+			require.NoError(t, err)
+			assert.Equal(t, string(formatted), string(source), "gofmt")
 
-		name := testFunction.FindSubmatch(source)
-		require.NotNil(t, name, "block %d is not a test", i+1)
-		file := filepath.Join(dir, fmt.Sprintf("block%d_test.go", i+1))
-		require.NoError(t, os.WriteFile(file, source, 0o600))
-		out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput() // each block must be a complete file
-		require.NoError(t, err, "%s: %s", name[1], out)
-		files, tests = append(files, file), append(tests, string(name[1]))
+			file := filepath.Join(dir, fmt.Sprintf("%s%d_test.go", name, i+1))
+			test := testFunction.FindSubmatch(source)
+			if test == nil {
+				file = filepath.Join(t.TempDir(), "block.go")
+			}
+			require.NoError(t, os.WriteFile(file, source, 0o600))
+			out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput() // each block must be a complete file
+			require.NoError(t, err, "%s.md, block %d: %s", name, i+1, out)
+			if test != nil {
+				files, tests = append(files, file), append(tests, string(test[1]))
+			}
+		}
 	}
-	assert.Equal(t, []string{"TestOutage", "TestKeyRotation", "TestListThatChanges", "TestCancellation", "TestDayOfPolling"}, tests)
+	assert.Equal(t, []string{"TestOutage", "TestKeyRotation", "TestListThatChanges", "TestCancellation", "TestDayOfPolling", "TestFollower", "TestRestarts"}, tests)
 
 	out, err := exec.CommandContext(t.Context(), "go", append([]string{"test", "-v"}, files...)...).CombinedOutput()
 	assert.NoError(t, err, "%s", out)
