@@ -27,7 +27,7 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 			"HTTP client of go-retryablehttp", msgpush.WithHTTPClient(retryingClient),
 			[]string{"WithHTTPClient", "retries and follows redirects", "use a plain transport", "WithRetry"},
 		},
-		{"empty user agent", msgpush.WithUserAgent(""), []string{"WithUserAgent", "is empty"}},
+		{"empty user agent", msgpush.WithUserAgent(""), []string{"WithUserAgent: the user agent is empty"}},
 		{"line break in the user agent", msgpush.WithUserAgent("a\nb"), []string{"WithUserAgent", "control character"}},
 		{"nil decoder", msgpush.WithUnmarshal(nil), []string{"WithUnmarshal: the function is nil"}},
 		{"timeout of 0", msgpush.WithTimeout(0), []string{"WithTimeout: 0s is not positive"}},

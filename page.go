@@ -44,7 +44,7 @@ func (p *Page[T]) fillList() *Page[T] {
 // check returns an error if p, or a record of p, has none of the members of its type in
 // body, from which p was decoded.
 func (p *Page[T]) check(body []byte) error {
-	suspect := p.PageNum == 0 && p.PageSize == 0 && p.Total == 0 && p.Pages == 0 && len(p.List) == 0
+	suspect := len(p.List) == 0
 	for i := range p.List {
 		suspect = suspect || isZero(reflect.ValueOf(&p.List[i]))
 	}
