@@ -63,8 +63,11 @@ import (
 //
 // Growth. The number of missing records is the growth of the total minus the records
 // found. If an end does not explain the growth since the previous poll, and credit is
-// left, the poll reads the other end. Records that are still missing were inserted elsewhere, and a
-// complete iteration is made as soon as credit allows.
+// left, the poll reads the other end. Records that are still missing were inserted
+// elsewhere, and a complete iteration is made as soon as credit allows.
+//
+// Failures. A failed poll is one request more, not two: if an end cannot be read and a
+// complete iteration is due, polls alternate between both, so neither prevents the other.
 //
 // Credit. Each poll earns two requests, and each request takes one. An iteration of n
 // pages before it is due needs a credit of n, so a list without an order costs at most
@@ -175,16 +178,16 @@ type follower[T any] struct {
 	followSettings
 	yield func(*Page[T], error) bool
 
-	response       *Page[T] // the latest one, without records
-	number, last   int64    // page numbers: of the response, and of the last page
-	size, total    int64    // the length of the longest page, and the reported total
-	recent         idSet    // records found since an end was read successfully
-	found, missing int64    // how many they are, and how many the total counts in addition
-	credit         int64
-	side           int64     // where records are inserted: -1 at the start, 1 at the end, 0 unknown
-	startAtEnd     bool      // if side is unknown, the next poll begins at the end
-	enough         bool      // no further page is needed
-	complete       time.Time // start of the latest complete iteration that succeeded
+	response           *Page[T] // the latest one, without records
+	number, last       int64    // page numbers: of the response, and of the last page
+	size, total        int64    // the length of the longest page, and the reported total
+	recent             idSet    // records found since an end was read successfully
+	found, missing     int64    // how many they are, and how many the total counts in addition
+	credit             int64
+	side               int64     // where records are inserted: -1 at the start, 1 at the end, 0 unknown
+	startAtEnd, failed bool      // if side is unknown, the next poll begins at the end; the latest poll could not read an end
+	enough             bool      // no further page is needed
+	complete           time.Time // start of the latest complete iteration that succeeded
 }
 
 func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (f *follower[T], err error) {
@@ -222,21 +225,22 @@ func (f *follower[T]) wait(failures int, err error) time.Duration {
 // nothing to read but the complete list.
 func (f *follower[T]) pollOnce() (*Page[T], error) {
 	f.credit += 2
-	if before := f.missing; f.response != nil {
+	now, due := time.Now(), time.Since(f.complete) >= f.full
+	if before := f.missing; f.response != nil && !(due && f.failed) {
 		atEnd := f.last > 1 && (f.side > 0 || f.side == 0 && f.startAtEnd)
 		f.startAtEnd = !f.startAtEnd
 		err := f.readEnd(atEnd, 1)
 		if err == nil && before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 {
 			err = f.readEnd(!atEnd, 2)
 		}
-		if err == nil {
-			f.found, f.missing = 0, max(0, f.missing)
-			clear(f.recent)
-		} else if time.Since(f.complete) < f.full || errors.Is(err, errStop) || contextEnded(f.ctx) {
-			return nil, err // otherwise, an end that always fails must not prevent a complete iteration
+		if f.failed = err != nil; f.failed {
+			return nil, err // the next poll omits the ends, if a complete iteration is due
 		}
+		f.found, f.missing = 0, max(0, f.missing)
+		clear(f.recent)
 	}
-	if now := time.Now(); now.Sub(f.complete) >= f.full || f.missing > 0 && f.credit >= f.last {
+	f.failed = false
+	if due || f.missing > 0 && f.credit >= f.last {
 		// A complete iteration leaves no recent records: it does not read an end.
 		if err := f.read(f.request, false, func(_, _ bool) bool { clear(f.recent); return true }); err != nil {
 			return nil, err

@@ -1011,13 +1011,14 @@ func TestLeavingTheLoopEndsFollowing(t *testing.T) {
 // A registeringContext counts the functions that wait for its end.
 type registeringContext struct {
 	context.Context
-	registered *int
+	registered, ever *int
 }
 
 func (registeringContext) Value(any) any { return nil } // package context shall use AfterFunc
 
 func (c registeringContext) AfterFunc(func()) (stop func() bool) {
 	*c.registered++
+	*c.ever++
 	stop = sync.OnceValue(func() bool { *c.registered--; return true })
 	return stop
 }
@@ -1026,15 +1027,16 @@ func TestLeavingTheLoopLeavesNothingAtTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		registered, polls := 0, 0
-		for p, err := range (lister{Fetch: static(numbers(25)), ID: identity}).FollowPages(registeringContext{parent, &registered}, pagesOf(10)) {
+		registered, ever, polls := 0, 0, 0
+		for p, err := range (lister{Fetch: static(numbers(25)), ID: identity}).FollowPages(registeringContext{parent, &registered, &ever}, pagesOf(10)) {
 			require.NoError(t, err)
-			assert.Positive(t, registered)
+			assert.Zero(t, registered)
 			if polls += count(len(p.List) == 0); polls == 3 {
 				break
 			}
 		}
 		assert.Zero(t, registered)
+		assert.Positive(t, ever, "a wait after a poll")
 	})
 }
 
