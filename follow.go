@@ -226,7 +226,7 @@ func (f *follower[T]) wait(failures int, err error) time.Duration {
 func (f *follower[T]) pollOnce() (*Page[T], error) {
 	f.credit += 2
 	now, due := time.Now(), time.Since(f.complete) >= f.full
-	if before := f.missing; f.response != nil && !(due && f.failed) {
+	if before := f.missing; f.response != nil && (!due || !f.failed) {
 		atEnd := f.last > 1 && (f.side > 0 || f.side == 0 && f.startAtEnd)
 		f.startAtEnd = !f.startAtEnd
 		err := f.readEnd(atEnd, 1)
