@@ -19,7 +19,8 @@ import (
 const about = `Watch prints the last trigger records and then each new one, one line each:
 time, id, rule, match result, request IP, short codes and error. An empty field is
 printed as "-". The records of one poll are sorted by id. On a terminal, records
-with an error are red unless NO_COLOR is set.
+with an error are red unless NO_COLOR is set. The program reads the complete list
+at the start and then once an hour, so that it misses no record.
 
 If the first poll fails, or if the access key is rejected, the program ends.
 Other failures are an outage: the program reports the start and the end of the
