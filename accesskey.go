@@ -58,7 +58,7 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // worth retrying. If fetch panics, all waiting callers panic; if no caller waits, the
 // next caller panics.
 //
-// While calls get the old key, nobody waits for a renewal, so its error is returned to no
+// While calls get the old key, no call waits for a renewal, so its error is returned to no
 // call: fetch should log or count its errors.
 //
 // The context of fetch ends after [DefaultTimeout]. Then the waiting callers return an

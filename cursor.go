@@ -32,7 +32,7 @@ import "fmt"
 // # Rules
 //
 // Start. If the first response is page n, covered is (n-1)·S. If it reports that the
-// list ends before page n, its records are those of another page and are not delivered.
+// list ends before page n, its records belong to another page and are not delivered.
 //
 // Drift. Let d be the change of the total. If records were only inserted, a stable
 // record that is now at offset x was at an offset in [x-d, x]. If records were only
@@ -120,7 +120,7 @@ const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 const maxRepeatPages = 100
 
 // inspect clamps the reported numbers and determines whether the page exists. The first
-// response does not tell the page size of the service; if it reports one, the page
+// response does not show the page size of the service; if it reports one, the page
 // after the total does not exist.
 func (cur *cursor) inspect(p pageInfo) pageInfo {
 	p.total, p.pages = min(max(p.total, 0), maxTotal), max(p.pages, 0)

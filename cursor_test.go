@@ -315,7 +315,7 @@ func TestAllDeliversTheRestFromAPageNearTheEnd(t *testing.T) {
 	}
 }
 
-// The service may return an empty page or the last one. Its responses tell that the
+// The service may return an empty page or the last one. Its responses show that the
 // start page does not exist, by the number of the page, the number of pages, or the page
 // size and the total.
 func TestStartAfterTheEndYieldsNothing(t *testing.T) {

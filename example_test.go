@@ -202,7 +202,7 @@ func ExampleClient_ForwardLogFollow() {
 	options := []msgpush.FollowOption{msgpush.FromNow(), msgpush.PollInterval(time.Millisecond)} // for the example: the default is 10 s
 	for record, err := range client.ForwardLogFollow(ctx, msgpush.ForwardLogRequest{}, options...) {
 		if err != nil {
-			log.Print(err) // a later poll delivers what is missing
+			log.Print(err) // a later poll delivers the missing records
 			continue
 		}
 		if record.ErrorMessage != "" {
@@ -226,7 +226,7 @@ func ExampleClient_ForwardLogFollowPages() {
 		before := len(archive)
 		for page, err := range client.ForwardLogFollowPages(ctx, request, msgpush.PollInterval(time.Millisecond)) {
 			if err != nil {
-				log.Print(err) // a later poll delivers what is missing
+				log.Print(err) // a later poll delivers the missing records
 				continue
 			}
 			for _, record := range page.List { // in one transaction

@@ -82,7 +82,7 @@ func (k *call) apiError(r *response, env rawEnvelope, isEnvelope bool) *APIError
 }
 
 // stopped returns the error of a call that makes no further attempt, because of err
-// or because its context has ended. doing, which may be empty, says what the call did.
+// or because its context has ended. doing, which may be empty, names the step of the call.
 func (k *call) stopped(ctx context.Context, doing string, err error) error {
 	if contextEnded(ctx) {
 		err = cmp.Or(ctx.Err(), context.DeadlineExceeded) // see contextEnded

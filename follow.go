@@ -99,7 +99,7 @@ func PollInterval(d time.Duration) FollowOption { return func(s *followSettings)
 // the records that the polls could not find at the ends of the list. The default is 1 h.
 func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
 
-// FromNow skips the records that are in the list at the start: those that the first
+// FromNow skips the records that are in the list at the start, which the first
 // complete iteration finds. Until a complete iteration succeeds, no record is
 // delivered, and records that are inserted meanwhile count as there at the start. A
 // program that restarts with FromNow never gets the records that were inserted while it
@@ -117,7 +117,7 @@ func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true 
 //
 // # Requests
 //
-// A poll without a new record is one request, whatever the length of the list, if new
+// A poll without a new record is one request, for a list of any length, if new
 // records are inserted at its start or at its end. n new records take at most
 // n ÷ page size + 3 requests. In a list without such an order, a poll takes at most one
 // more request on average. In addition, a complete iteration is made at the start and
@@ -129,8 +129,8 @@ func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true 
 // # Errors
 //
 // The error of a failed poll is yielded with a zero record. If the range statement
-// continues, Follow polls again, and what the failed poll did not deliver, a later
-// poll does. The wait doubles with each failure in a row, up to a minute, and is at
+// continues, Follow polls again, and a later poll delivers the records that the failed one
+// did not. The wait doubles with each failure in a row, up to a minute, and is at
 // least as long as the Retry-After of an [*APIError]. So a rejected access key does not
 // end the iteration; leave the range statement if the program should end.
 //
@@ -274,9 +274,9 @@ func (f *follower[T]) readEnd(atEnd bool, lowest int64) error {
 // statement was left.
 var errStop = errors.New("no further page is needed")
 
-// read delivers the new records of an iteration. more is called after each page. It is
-// told whether the first and the last record of the page are new, and returns whether
-// to request the next page. If wantLast is set, only the last page of the list is used.
+// read delivers the new records of an iteration. more is called after each page. Its
+// arguments report whether the first and the last record of the page are new; it returns
+// whether to request the next page. If wantLast is set, only the last page of the list is used.
 func (f *follower[T]) read(r PageRequest, wantLast bool, more func(first, last bool) bool) error {
 	f.enough = false
 	for page, err := range (Lister[T]{f.fetchPage, f.ID}).Pages(f.ctx, r) {
@@ -300,7 +300,7 @@ func (f *follower[T]) read(r PageRequest, wantLast bool, more func(first, last b
 	return nil
 }
 
-// fetchPage fetches a page of an iteration and notes what the response shows. Even if no
+// fetchPage fetches a page of an iteration and notes the numbers of the response. Even if no
 // further page is needed, iteration may step back, because records were deleted.
 func (f *follower[T]) fetchPage(ctx context.Context, r PageRequest) (*Page[T], error) {
 	if f.enough && int64(r.Current) > f.number {

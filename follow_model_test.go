@@ -45,7 +45,7 @@ const (
 	anyRecord
 )
 
-// What the responses report.
+// The numbers that the responses report.
 const (
 	pagesAndTotal = iota
 	onlyTotal
@@ -307,7 +307,7 @@ func eachHistory(t *testing.T, test func(t *testing.T, h *history)) {
 	}
 }
 
-// A list of which neither pages nor total is reported must not change during a poll.
+// A list without reported pages and total must not change during a poll.
 func TestDeliversRecordsOfAnyHistoryOnceAndInTime(t *testing.T) {
 	const interval, reconcile = 10 * time.Second, 200 * time.Second
 	eachHistory(t, func(t *testing.T, h *history) {

@@ -68,7 +68,7 @@ func (op operation) call(t *testing.T) calls.Call {
 	return calls.All[i]
 }
 
-// requests returns the examples of a request body, and responses those of a success.
+// requests returns the examples of a request body, and responses the examples of a success.
 func (op operation) requests() openapi3.Examples {
 	if op.RequestBody == nil {
 		return nil
@@ -721,7 +721,7 @@ func TestProxyCatchesWrongFields(t *testing.T) {
 }
 
 // The properties of the types of part 2 stand in the order of the API document, as in Go, and
-// have nothing but what it states.
+// have no other facts than its own.
 func TestSchemasHaveTheMembersOfTheAPIDocumentInOrder(t *testing.T) {
 	raw, err := os.ReadFile("../openapi.json")
 	require.NoError(t, err)

@@ -59,7 +59,7 @@ func (c checkout) generate() {
 	_, _ = c.run("go test -run TestTheExportedAPI . -update")
 }
 
-// checks are commands of which one fails if a step of the recipe is missing.
+// At least one of checks fails if a step of the recipe is missing.
 var checks = []string{
 	"go vet ./...",
 	"go test -run Operation|API .",
@@ -83,7 +83,7 @@ var changedFile = regexp.MustCompile(`(?m)^diff --git a/(\S+)`)
 
 // CONTRIBUTING.md lists the files to change for another operation. The two diffs in
 // testdata/recipes follow it. Without the change of any one file, a check fails, and its
-// output names the file or, if the code does not compile, what is missing in it.
+// output names the file or, if the code does not compile, the missing name.
 func TestRecipeForAnotherOperation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and tests copies of the module")

@@ -33,7 +33,7 @@ func dial(t *testing.T, server *msgpushtest.Server, sent string, halfClose bool)
 	return conn
 }
 
-// rawRequest returns a POST of the official-account channel list as it is sent.
+// rawRequest returns a POST of the official-account channel list in the bytes that are sent.
 func rawRequest(server *msgpushtest.Server, bodyHeader, body string) string {
 	return "POST /api/open/mp/list HTTP/1.1\r\nHost: msgpush.test\r\naccess-key: " + server.AccessKey() +
 		"\r\nContent-Type: application/json\r\n" + bodyHeader + "\r\n\r\n" + body
@@ -163,7 +163,7 @@ func TestHandlerReadsBodyAsSent(t *testing.T) {
 	}
 }
 
-// Two requests are sent at once. A fault that ends the connection ends it for the second
+// Two requests are sent together. A fault that ends the connection ends it for the second
 // request, too.
 func TestFaultsThatEndTheConnectionDiscardTheNextRequest(t *testing.T) {
 	tests := map[string]struct {

@@ -198,7 +198,7 @@ func TestPollingReadsRecordsThatUpdateBetweenPagesInserts(t *testing.T) {
 	}
 }
 
-// The memory that a page takes shows what is copied, without a measurement of time.
+// The memory that a page takes shows how much is copied, without a measurement of time.
 func TestPageOfLongListCopiesNoOtherRecords(t *testing.T) {
 	const count = 20_000
 	records := msgpushtest.Records{
