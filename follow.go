@@ -71,7 +71,7 @@ import (
 //
 // Credit. Each poll earns two requests, and each request takes one. An iteration of n
 // pages before it is due needs a credit of n, so a list without an order costs at most
-// one more request per poll on average.
+// one more request per poll on average, not counting n/S requests for n new records.
 //
 // # Requests
 //
