@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// This file decides which pages a poll reads. A poll is one or more iterations that end
+// This file decides which pages a poll reads. A poll consists of iterations that end
 // early.
 //
 // # Model
 //
 // The model is the one of cursor.go: a response holds one page of S records and the
 // total, and the list changes between responses. The order of the list and of the ids
-// is unknown, and a record may become visible anywhere. A record is new if its id has
-// not been seen.
+// is unknown. A record may become visible at any offset. It is new if its id has not
+// been seen.
 //
 // # Promise
 //
@@ -37,50 +37,53 @@ import (
 // # Rules
 //
 // Reconcile. A poll iterates completely if ReconcileInterval has passed since the start
-// of the latest complete iteration that succeeded. A record that becomes visible at the
-// time t was not there, or was missed, in an iteration that started at s ≤ t. The next
-// complete iteration begins with the first poll after s + ReconcileInterval. The record
-// is stable in it, so it is delivered: this is the promise of cursor.go.
+// of the latest complete iteration that succeeded. Let a record become visible at the
+// time t. The latest complete iteration before started at s ≤ t. The first poll after
+// s + ReconcileInterval iterates completely. The record is stable in this iteration, so
+// it is delivered: this is the promise of cursor.go.
 //
-// Read an end. Records that are inserted at one end are adjacent, and one of them is the
-// first or the last record of the list. So a poll reads page 1, and the next page while
-// the last record of a page is new; or it reads the last page, and the page before while
-// the first record of a page is new. It stops at a record that is not new, and all
-// inserted records are on one side of it.
+// Read an end. Records that are inserted at one end are adjacent, and the first or the
+// last record of the list is one of them. A poll reads page 1, and the next page while
+// the last record of a page is new. Or it reads the last page, and the page before while
+// the first record of a page is new. It stops at a record that is not new. All inserted
+// records are before it, or after it.
 //
-// Adjacent. The rule needs new records without a gap. A failed poll may have delivered
-// some of them, so recent records, which were found since an end was read successfully,
-// count as new. A page that was the last one may now be amid new records, so it is not
-// used if the list has grown: its records would be a gap for the next poll. If a page
-// does not exist, because the list has shrunk, the poll continues at the last page.
+// No gap. A record that is not new must not be among the inserted ones. A failed poll may
+// have delivered some of them, so recent records count as new: those found since an end
+// was read successfully. A page that was the last one may now be amid the inserted records. If it
+// is no longer the last one, it is not used, and the poll reads the last page instead.
 //
 // Which end. If the first record of the list is new, records are inserted at the start.
 // If the last one is new, they are inserted at the end. Contradicting evidence cancels
 // out. A record that becomes visible late may be on the first or the last page, but it is
-// hardly ever the outermost record of a list of several pages. A list of one page
-// and the first complete iteration are no evidence: there, all records may be new. While
-// the end is unknown, polls alternate between both ends.
+// hardly ever the outermost record of a list of several pages. A list of one page is no
+// evidence, and neither is a list that no complete iteration has read. While the end is
+// unknown, polls alternate between both ends.
 //
-// Growth. The number of missing records is the growth of the total minus the records
-// found. If an end does not explain the growth since the previous poll, and credit is
-// left, the poll reads the other end. Records that are still missing were inserted
-// elsewhere, and a complete iteration is made as soon as credit allows.
+// Growth. The number of missing records is the growth of the total minus the number of
+// records found. If one end does not explain the growth since the previous poll, and
+// credit is left, the poll reads the other end. Records that are still missing were
+// inserted elsewhere. Then a complete iteration is made as soon as credit allows.
 //
 // Failures. A failed poll is one request more, not two: if an end cannot be read and a
 // complete iteration is due, polls alternate between both, so neither prevents the other.
 //
-// Credit. Each poll earns two requests, and each request takes one. An iteration of n
-// pages before it is due needs a credit of n, so a list without an order costs at most
-// one more request per poll on average, not counting n/S requests for n new records.
+// Credit. Each poll earns two requests, and each request takes one. A complete iteration
+// of n pages needs a credit of n if it is not due. So a list without an order costs at
+// most one more request per poll on average, not counting n/S requests for n new records.
 //
 // # Requests
 //
-// If nothing was inserted or deleted, the first record read is not new, and the total
-// has not grown: a poll sends one request. If n records were inserted at a known end,
-// they are on at most n/S + 2 pages. At the start, they are on pages 1 to n/S + 1. At
-// the end, one request may find that the end has moved; a page without new records is
-// only read if the new records begin with a page, and are then on n/S + 1 pages at
-// most. So a poll sends at most n/S + 3 requests.
+// If nothing was inserted or deleted, the first page that a poll reads shows no new
+// record and no growth: the poll sends one request.
+//
+// If n records were inserted at the start, a poll reads at most the pages 1 to n/S + 1. If
+// they were inserted at the end, they are on at most n/S + 2 pages. One page more is read
+// if they begin with a page, but then they are on at most n/S + 1 pages. One request may
+// show that the end has moved. So a poll sends at most n/S + 3 requests.
+//
+// Whatever a service reports, a poll sends at most three requests more at the end of the
+// list than it finds records. At its start, the limits of cursor.go hold.
 
 // A FollowOption configures [Lister.Follow] and its variants.
 type FollowOption func(*followSettings)
@@ -120,7 +123,7 @@ func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true 
 // A poll without a new record is one request, for a list of any length, if new
 // records are inserted at its start or at its end. n new records take at most
 // n ÷ page size + 3 requests. In a list without such an order, a poll takes at most one
-// more request on average. In addition, a complete iteration is made at the start and
+// more request on average, not counting the pages of new records. In addition, a complete iteration is made at the start and
 // then after each [ReconcileInterval].
 //
 // Follow polls in the goroutine of the range statement. It remembers the ids of all
@@ -317,13 +320,12 @@ func (f *follower[T]) fetchPage(ctx context.Context, r PageRequest) (*Page[T], e
 	f.total, f.missing = total, f.missing+total-f.total
 	last := cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, f.number-1))
 	f.last = min(max(last, 1), maxPages)
-	if n == 0 || f.last == 1 || f.complete.IsZero() {
-		return page, nil
-	}
-	if f.number == 1 && !f.seen.has(f.ID(page.List[0])) {
-		f.side = max(f.side-1, -1)
-	} else if f.number == f.last && !f.seen.has(f.ID(page.List[n-1])) {
-		f.side = min(f.side+1, 1)
+	if n > 0 && f.last > 1 && !f.complete.IsZero() {
+		if f.number == 1 && !f.seen.has(f.ID(page.List[0])) {
+			f.side = max(f.side-1, -1)
+		} else if f.number == f.last && !f.seen.has(f.ID(page.List[n-1])) {
+			f.side = min(f.side+1, 1)
+		}
 	}
 	return page, nil
 }
