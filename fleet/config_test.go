@@ -137,7 +137,7 @@ func TestKeyOfAnotherAEADIsAnError(t *testing.T) {
 			_, err := newSource(tt.first).AccessKey(t.Context(), "")
 			require.NoError(t, err)
 			_, err = newSource(tt.second).AccessKey(t.Context(), "")
-			require.ErrorContains(t, err, "fleet: the access key in the store was not encrypted with this AEAD; set the same AEAD in all replicas, or delete the Redis key msgpush:key:{acme}")
+			require.ErrorContains(t, err, "fleet: the access key in the store was not encrypted with this AEAD or one of OpenAEADs; set the same AEAD in all replicas, or delete the Redis key msgpush:key:{acme}")
 			assert.NotContains(t, err.Error(), "secret-key")
 		})
 	}

@@ -30,6 +30,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -39,14 +40,16 @@ import (
 // reached, did not respond within a second, or returned an error.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
-// storeTimeout bounds one operation of the store, probeInterval is the time
-// between two probes of an unavailable store.
-const storeTimeout, probeInterval = time.Second, 100 * time.Millisecond
+// storeTimeout bounds one operation of the store, probeInterval is the time between
+// two probes of an unavailable store. maxScripts bounds the scripts that run at a time:
+// more would wait for a connection of the pool, which looks like an outage.
+const storeTimeout, probeInterval, maxScripts = time.Second, 100 * time.Millisecond, 64
 
 // A store runs scripts on one Redis key.
 type store struct {
-	rdb redis.UniversalClient
-	key string
+	rdb   redis.UniversalClient
+	key   string
+	turns chan struct{} // of scripts
 
 	mu        sync.Mutex
 	failure   error     // why the store is unavailable; nil if it is available
@@ -60,7 +63,7 @@ func (s *store) init(rdb redis.UniversalClient, kind, name string) error {
 	client, _ := rdb.(interface{ Options() *redis.Options }) // interfaces, since rdb may be a struct that embeds a client
 	cluster, _ := rdb.(interface{ Options() *redis.ClusterOptions })
 	ring, _ := rdb.(interface{ Options() *redis.RingOptions })
-	s.rdb, s.key = rdb, "msgpush:"+kind+":{"+name+"}" // the braces are a Redis Cluster hash tag
+	s.rdb, s.key, s.turns = rdb, "msgpush:"+kind+":{"+name+"}", make(chan struct{}, maxScripts) // the braces are a Redis Cluster hash tag
 	return cmp.Or(check(name != "", "Name is empty; set it to the name of the account, the same in all replicas"),
 		check((client == nil || client.Options().ContextTimeoutEnabled) && (cluster == nil || cluster.Options().ContextTimeoutEnabled) &&
 			(ring == nil || ring.Options().ContextTimeoutEnabled), "the Redis client ignores deadlines; set ContextTimeoutEnabled in its options"))
@@ -74,26 +77,30 @@ func check(ok bool, format string, args ...any) error {
 	return fmt.Errorf("fleet: "+format, args...)
 }
 
-// run runs a script. If the store is unavailable, run fails immediately, and
-// starts a probe if one is due. The script runs to its end even if ctx ends
-// earlier, so that calls with short deadlines detect an unavailable store too.
-func (s *store) run(ctx context.Context, script *redis.Script, args ...any) ([]any, error) {
+// StoreErr returns why the store is unavailable, or nil, for metrics and health checks.
+// If a probe is due, StoreErr starts it and does not wait for its result.
+func (s *store) StoreErr() error {
 	s.mu.Lock()
-	failure := s.failure
-	if failure != nil && time.Now().After(s.nextProbe) {
+	defer s.mu.Unlock()
+	if s.failure != nil && time.Now().After(s.nextProbe) {
 		s.nextProbe = time.Now().Add(storeTimeout + probeInterval) // by then, this probe has ended
-		go s.runBounded(ctx, probeScript)                          //nolint:errcheck // records its result
+		go s.runBounded(context.Background(), probeScript)         //nolint:errcheck // records its result
 	}
-	s.mu.Unlock()
-	if err := cmp.Or(ctx.Err(), failure); err != nil {
-		return nil, err
-	}
-	done := make(chan struct{})
-	var reply []any
-	var err error
+	return s.failure
+}
+
+// run runs a script, or fails immediately if the store is unavailable. The script
+// runs to its end even if ctx ends earlier, so that calls with short deadlines
+// detect an unavailable store too.
+func (s *store) run(ctx context.Context, script *redis.Script, args ...any) ([]any, error) {
+	reply, err, done := []any(nil), error(nil), make(chan struct{})
 	go func() {
 		defer close(done)
-		reply, err = s.runBounded(ctx, script, args...)
+		s.turns <- struct{}{}
+		defer func() { <-s.turns }()
+		if err = cmp.Or(ctx.Err(), s.StoreErr()); err == nil {
+			reply, err = s.runBounded(context.WithoutCancel(ctx), script, args...)
+		}
 	}()
 	select {
 	case <-done:
@@ -107,7 +114,7 @@ func (s *store) run(ctx context.Context, script *redis.Script, args ...any) ([]a
 // does not wrap its cause, so that a timeout of the store does not match
 // context.DeadlineExceeded.
 func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...any) ([]any, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	reply, err := script.Run(ctx, s.rdb, []string{s.key}, args...).Slice()
 	s.mu.Lock()
@@ -116,6 +123,9 @@ func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...an
 	if err != nil {
 		text, _, _ := strings.Cut(err.Error(), ", with args beginning with") // the error of a disabled command quotes its arguments, such as an access key
 		s.failure, s.nextProbe = fmt.Errorf("%w: %s", ErrStoreUnavailable, text), time.Now().Add(probeInterval)
+		if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok {
+			cluster.ReloadState(ctx) // go-redis does so only every ClusterStateReloadInterval
+		}
 	}
 	return reply, s.failure
 }
@@ -154,9 +164,13 @@ type LimiterConfig struct {
 //
 // Each slot takes one command of the store. The slot of a call that is cancelled,
 // or of a replica that dies, stays unused.
+//
+// If the store loses its data, the first slot that a replica takes afterwards comes after
+// all slots that this replica took before.
 type Limiter struct {
 	store
-	cfg LimiterConfig
+	cfg  LimiterConfig
+	last atomic.Pointer[time.Time] // the last slot of this replica
 }
 
 // slotLifetime is how late a slot may be used. A call takes at most maxSlots
@@ -185,41 +199,91 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 //
 // A slot that is missed by more than 250 ms, such as by a suspended process, is
 // discarded, and Wait takes another one. A call takes at most 5 slots.
+//
+// While the store is unavailable, Wait waits until the latest slot of this replica, and
+// then for Fallback. If the store is available again before, Wait takes a slot.
 func (l *Limiter) Wait(ctx context.Context) error {
 	for n := 1; ; n++ {
-		deadline, bounded := ctx.Deadline()
-		maxWait := time.Until(deadline) / 2
-		reply, err := l.run(ctx, takeSlotScript, float64(l.cfg.Per)/float64(time.Microsecond), l.cfg.Rate, l.cfg.Burst, bounded, maxWait.Microseconds())
+		begin, err := l.take(ctx)
 		if errors.Is(err, ErrStoreUnavailable) && l.cfg.Fallback != nil {
-			return l.cfg.Fallback.Wait(ctx)
+			return l.waitWithoutStore(ctx)
 		}
-		if err != nil {
+		if err == nil {
+			err = sleepUntil(ctx, begin)
+		}
+		if err != nil || n == maxSlots || time.Since(begin) < slotLifetime {
 			return err
-		}
-		wait := time.Duration(reply[1].(int64)) * time.Microsecond //nolint:durationcheck // reply[1] is a number
-		if reply[0] == int64(0) {
-			return fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait", ErrBudgetExceeded, wait.Round(time.Millisecond), maxWait.Round(time.Millisecond))
-		}
-		slot := time.Now().Add(max(wait, 0))
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if time.Since(slot) < slotLifetime || n == maxSlots {
-			return nil
 		}
 	}
 }
 
-// takeSlotScript stores the time of the next free slot in microseconds. After an
-// idle time, that slot is up to Burst - 1 intervals in the past.
+// Queue returns the time until the latest slot that this replica has taken, which is
+// about the length of the queue of all replicas if this replica sends requests.
+func (l *Limiter) Queue() time.Duration {
+	return max(time.Until(*load(&l.last)), 0)
+}
+
+func sleepUntil(ctx context.Context, t time.Time) error {
+	select {
+	case <-time.After(time.Until(t)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// take takes the next free slot.
+func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
+	maxWait := noExpiry
+	if deadline, ok := ctx.Deadline(); ok {
+		maxWait = time.Until(deadline) / 2
+	}
+	start := time.Now()
+	reply, err := l.run(ctx, takeSlotScript, float64(l.cfg.Per)/float64(time.Microsecond), l.cfg.Rate, l.cfg.Burst, maxWait.Microseconds(), load(&l.last).Sub(start).Microseconds())
+	if err != nil {
+		return time.Time{}, err
+	}
+	wait := time.Duration(reply[0].(int64)) * time.Microsecond //nolint:durationcheck // reply[0] is a number
+	if wait > maxWait {
+		return time.Time{}, fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait", ErrBudgetExceeded, wait.Round(time.Millisecond), maxWait.Round(time.Millisecond))
+	}
+	l.last.Store(new(start.Add(wait)))
+	return time.Now().Add(max(wait, 0)), nil
+}
+
+// waitWithoutStore waits for Fallback, or for a slot if the store is available before.
+func (l *Limiter) waitWithoutStore(ctx context.Context) error {
+	outage, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		defer end()
+		for l.StoreErr() != nil && outage.Err() == nil {
+			_ = sleepUntil(outage, time.Now().Add(probeInterval))
+		}
+	}()
+	err := sleepUntil(outage, *load(&l.last)) // until then, calls use the slots they have
+	if err == nil {
+		err = l.cfg.Fallback.Wait(outage)
+	}
+	if err != nil && ctx.Err() == nil && outage.Err() != nil {
+		return l.Wait(ctx) // the store is available again
+	}
+	return err
+}
+
+// takeSlotScript stores the time of the next free slot and the time of the last call, in
+// microseconds. After an idle time, the next free slot is up to Burst - 1 intervals in the
+// past. It is not before the last slot of the replica, in case that the store lost its
+// data; the 100 ms are for delays on the way to the store, which differ.
 var takeSlotScript = redis.NewScript(`
 local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
-local interval = ARGV[1] / ARGV[2]
-local free = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now - (ARGV[3] - 1) * interval)
-if ARGV[4] == '1' and free > now + ARGV[5] then return {0, math.ceil(free - now)} end
-redis.call('SET', KEYS[1], string.format('%.3f', free + interval), 'PX', string.format('%.0f', (free - now + (ARGV[3] + 1) * interval) / 1000 + 1000))
-return {1, math.ceil(free - now)}
+local now, interval = t[1] * 1000000 + t[2], ARGV[1] / ARGV[2]
+local free, last = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) (%S+)$')
+free = (free or 0) - math.max((last or now) - now, 0) -- the clock of the store may have been set back
+free = math.max(free, now - (ARGV[3] - 1) * interval, now + ARGV[5] - 100000)
+local wait = math.ceil(free - now)
+if wait <= tonumber(ARGV[4]) then free = free + interval end
+redis.call('PEXPIRE', KEYS[1], 1000) -- a first command that needs no memory, so that a full memory is no error
+redis.call('SET', KEYS[1], string.format('%.3f %.0f', free, now), 'PX', string.format('%.0f', (free - now + ARGV[3] * interval) / 1000 + 1000))
+return {wait}
 `)

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,13 +34,17 @@ type KeyConfig struct {
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means
 	// 1 s. Until it has passed, replicas without a key return an error if the last
 	// fetch failed; if it succeeded, a replica whose new key is rejected waits to
-	// fetch.
+	// fetch. MinInterval is not kept if the store loses its data or its clock jumps
+	// ahead.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
 	// that all replicas have. A stored key that was copied from another Name, or
 	// replayed as a newer key, is an error. If AEAD is nil, the key is readable in
 	// the store, in MONITOR and SLOWLOG, and in traces and backups.
 	AEAD cipher.AEAD
+	// OpenAEADs decrypt keys that AEAD cannot decrypt. They are used to change the
+	// secret of AEAD: deploy the new one in OpenAEADs first, then exchange the two.
+	OpenAEADs []cipher.AEAD
 	// FetchWithoutStore lets a replica without a key call Fetch while the store
 	// is unavailable, at most once per MinInterval and replica. It must not be
 	// set if a new key invalidates the one before it, since replicas would
@@ -65,18 +70,21 @@ type KeySource struct {
 	cfg     KeyConfig
 	cached  msgpush.AccessKeySource // returns keys and calls obtain
 	changed chan struct{}           // signals an announcement of the store
-	stop    context.CancelFunc
+	ctx     context.Context         //nolint:containedctx // ends when the source is closed
+	close   context.CancelFunc
 
-	// The record in cached, the last record announced, and the last failed fetch.
-	current, next, failed atomic.Pointer[record]
+	// The record in cached, the last record announced, and the error that is returned
+	// instead of a fetch until it expires.
+	current, next, blocked atomic.Pointer[record]
+
+	host   string       // and a random part
+	latest atomic.Int64 // generation that this replica fetched or fetches
 }
 
-// noExpiry is the validity of a key without an expiry.
-const noExpiry = 50 * 365 * 24 * time.Hour
-
 // A replica that waits for another one polls the store, at least minPoll and at
-// most maxPoll apart, since an announcement may be lost.
-const minPoll, maxPoll = 10 * time.Millisecond, 250 * time.Millisecond
+// most maxPoll apart, since an announcement may be lost. noExpiry is the validity of
+// a key without an expiry.
+const minPoll, maxPoll, noExpiry = 10 * time.Millisecond, 250 * time.Millisecond, 50 * 365 * 24 * time.Hour
 
 // A record is a key, the claim for fetching one, or an error. A newer record has a
 // greater generation. Generations are times in milliseconds, so they increase even
@@ -86,10 +94,11 @@ type record struct {
 	generation int64
 	expires    time.Time
 	err        error
+	panic      any // of Fetch
 }
 
-// load returns the record in p, or the zero record if there is none.
-func load(p *atomic.Pointer[record]) *record { return cmp.Or(p.Load(), &record{}) }
+// load returns the value that p points to, or a zero value.
+func load[T any](p *atomic.Pointer[T]) *T { return cmp.Or(p.Load(), new(T)) }
 
 func (r *record) valid() bool { return r.key != "" && time.Until(r.expires) > 0 }
 
@@ -99,8 +108,9 @@ func (r *record) valid() bool { return r.key != "" && time.Until(r.expires) > 0 
 func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) {
 	cfg.FetchTimeout = cmp.Or(cfg.FetchTimeout, 10*time.Second)
 	cfg.MinInterval = cmp.Or(cfg.MinInterval, time.Second)
-	ctx, stop := context.WithCancel(context.Background())
-	s := &KeySource{cfg: cfg, changed: make(chan struct{}, 1), stop: stop}
+	ctx, cancel := context.WithCancel(context.Background())
+	host, _ := os.Hostname()
+	s := &KeySource{cfg: cfg, changed: make(chan struct{}, 1), ctx: ctx, close: cancel, host: host + " " + rand.Text()}
 	if err := cmp.Or(s.init(rdb, "key", cfg.Name),
 		check(cfg.Fetch != nil, "Fetch is nil; set it to a function that obtains a new access key"),
 		check(cfg.Early >= 0 && cfg.MinInterval > 0, "Early is %v and MinInterval is %v; neither may be negative", cfg.Early, cfg.MinInterval),
@@ -108,7 +118,7 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 		return nil, err
 	}
 	s.cached = msgpush.CachedAccessKey(s.obtain, cfg.Early)
-	go s.watchStore(ctx)
+	go s.watchStore()
 	return s, nil
 }
 
@@ -118,10 +128,12 @@ func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, err
 	return s.cached.AccessKey(ctx, rejected)
 }
 
-// Close ends the subscription to the store. It does not wait for the subscription
-// to end, and does not close the Redis client. AccessKey still works after Close.
+// Close ends the subscription to the store. If a fetch is in progress, another replica may
+// fetch after MinInterval, and Close takes up to one second. Close does not close the Redis
+// client. AccessKey still works after Close. The error is always nil.
 func (s *KeySource) Close() error {
-	s.stop()
+	s.close()
+	_, _ = s.put(&record{generation: s.latest.Load()})
 	return nil
 }
 
@@ -131,10 +143,13 @@ func (s *KeySource) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "fleet.KeySourc
 // obtain returns a key newer than the current one.
 func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 	r := s.newer(ctx, load(&s.current).generation)
+	if r.panic != nil {
+		panic(r.panic)
+	}
 	if r.err == nil {
 		s.current.Store(r)
 	}
-	if time.Until(r.expires) > noExpiry/2 {
+	if time.Until(r.expires) > noExpiry/2 { // without an expiry; part of noExpiry may have passed
 		return r.key, time.Time{}, r.err // faster: cached then does not read the clock
 	}
 	return r.key, r.expires, r.err
@@ -152,17 +167,20 @@ func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 		// newer record by now.
 		r := s.claim(generation, fetched == nil && ctx.Err() == nil)
 		switch {
+		case r.state == "stored":
+			return r
 		case r.state == "granted":
 			fetched = make(chan *record, 1)
-			go func() { fetched <- s.fetch(ctx, r.generation) }()
-		case r.state == "stored" || r.err != nil && fetched == nil:
-			return r
+			s.latest.Store(r.generation)
+			go s.fetch(ctx, r.generation, fetched)
 		case ctx.Err() != nil:
 			return &record{err: ctx.Err()}
+		case fetched == nil && r.err != nil:
+			return r
 		}
 		select {
 		case r := <-fetched:
-			if r.state != "superseded" {
+			if r.state != "superseded" || r.panic != nil {
 				return r
 			}
 			fetched = nil
@@ -172,41 +190,48 @@ func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 	}
 }
 
-// fetch fetches a key and stores the key or the failure. The state of the record
-// is "superseded" if another replica has taken over.
-func (s *KeySource) fetch(ctx context.Context, generation int64) *record {
+// fetch calls Fetch, and stores the key or the failure. The state of the result is
+// "superseded" if another replica has taken over.
+func (s *KeySource) fetch(ctx context.Context, generation int64, result chan<- *record) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()
-	key, expires, err := s.cfg.Fetch(ctx)
-	r := &record{generation: generation, key: key, expires: cmp.Or(expires, time.Now().Add(noExpiry))}
-	if err != nil || !r.valid() {
-		err = cmp.Or(err, errors.New("the returned key is empty or has expired"))
-		r = &record{generation: generation, expires: time.Now().Add(s.cfg.MinInterval), err: fmt.Errorf("fleet: Fetch: %w", err)}
-	}
-	if !s.put(r) {
-		r.state = "superseded"
-	} else if r.err != nil {
-		s.failed.Store(r)
-	}
-	return r
+	r := &record{generation: generation, err: errors.New("it did not return")}
+	defer func() { // runs even if Fetch panics or calls runtime.Goexit
+		r.panic = recover()
+		if r.err != nil || !r.valid() {
+			err := cmp.Or(r.err, errors.New("the returned key is empty or has expired"))
+			r.key, r.expires, r.err = "", time.Now().Add(s.cfg.MinInterval), fmt.Errorf("fleet: Fetch: %w", err)
+		}
+		stored, err := s.put(r)
+		if err == nil && !stored {
+			r.state = "superseded"
+		} else if r.err != nil {
+			s.blocked.Store(r)
+		}
+		result <- r
+		for err != nil && s.ctx.Err() == nil && s.latest.Load() == generation { // other replicas wait for r
+			time.Sleep(maxPoll)
+			_, err = s.put(r)
+		}
+	}()
+	r.key, r.expires, r.err = s.cfg.Fetch(ctx)
+	r.expires = cmp.Or(r.expires, time.Now().Add(noExpiry))
 }
 
 // watchStore adopts the keys that the store announces. After each connect, it
 // first writes the current key to the store, which may have lost it.
-func (s *KeySource) watchStore(ctx context.Context) {
-	sub := s.rdb.Subscribe(ctx, s.key)
-	context.AfterFunc(ctx, func() { _ = sub.Close() })
+func (s *KeySource) watchStore() {
+	sub := s.rdb.Subscribe(s.ctx, s.key)
+	context.AfterFunc(s.ctx, func() { _ = sub.Close() })
 	for message := range sub.ChannelWithSubscriptions() {
-		_, _ = s.runBounded(ctx, probeScript) // the store may be available again
+		_, _ = s.runBounded(s.ctx, probeScript) // the store may be available again
 		current := load(&s.current)
 		if _, connected := message.(*redis.Subscription); connected && current.valid() {
-			s.put(current)
+			_, _ = s.put(current)
 		}
 		if r := s.claim(current.generation, false); r.valid() {
 			s.next.Store(r)
-			if r.key != current.key {
-				go s.AccessKey(ctx, current.key) //nolint:errcheck // calls obtain, which returns r
-			}
+			go s.AccessKey(s.ctx, current.key) //nolint:errcheck // to reject the current key makes cached call obtain, which returns r
 		}
 		if len(s.changed) == 0 { // nothing else sends
 			s.changed <- struct{}{}
@@ -222,16 +247,18 @@ func (s *KeySource) watchStore(ctx context.Context) {
 //	"granted"  this replica fetches a key with the generation of the record
 //	"busy"     another replica fetches
 //	"failed"   the last fetch failed, and the next one must wait
-//	"done"     the last fetch succeeded, and the next one must wait
+//	"done"     the last fetch succeeded or was given up, and the next one must wait
 //	""         none of these: err is set, or mayFetch is not set
 func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
-	if failed := load(&s.failed); mayFetch && now.Before(failed.expires) {
-		return failed
+	if blocked := load(&s.blocked); mayFetch && now.Before(blocked.expires) {
+		return blocked
 	}
-	reply, err := s.run(context.Background(), claimScript, generation, mayFetch, (s.cfg.FetchTimeout + storeTimeout).Milliseconds())
+	duration := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)
+	claimer := fmt.Sprintf("%s %d", s.host, s.latest.Load()) // the same until a claim is granted
+	reply, err := s.run(context.Background(), claimScript, generation, mayFetch, duration.Milliseconds(), claimer)
 	if err != nil && mayFetch && s.cfg.FetchWithoutStore {
-		s.failed.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)}) // no fetch before it expires
+		s.blocked.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)})
 		return &record{state: "granted", generation: max(now.UnixMilli(), generation+1)}
 	}
 	if err != nil {
@@ -243,17 +270,16 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 		r.key, r.err = s.open(reply[3].(string), r.generation)
 	case "failed":
 		r.err = errors.New("fleet: Fetch failed in another replica")
-		s.failed.Store(r)
+		s.blocked.Store(r)
 	}
 	return r
 }
 
 // put stores a record. It reports false if the store has this record or a newer
-// one, or if another replica fetches one. It reports true if the store is
-// unavailable.
-func (s *KeySource) put(r *record) bool {
-	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(r.expires).Milliseconds(), s.cfg.MinInterval.Milliseconds())
-	return err != nil || reply[0] == int64(1)
+// one, or if another replica fetches one.
+func (s *KeySource) put(r *record) (stored bool, err error) {
+	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(r.expires).Milliseconds(), s.cfg.MinInterval.Milliseconds(), r.err != nil)
+	return err == nil && reply[0] == int64(1), err
 }
 
 // sealed is the prefix of an encrypted key in the store. No access key has it.
@@ -273,45 +299,50 @@ func (s *KeySource) open(stored string, generation int64) (string, error) {
 	if !isSealed && s.cfg.AEAD == nil {
 		return data, nil
 	}
-	if isSealed && s.cfg.AEAD != nil && len(data) >= s.cfg.AEAD.NonceSize() {
-		nonce, ciphertext := []byte(data[:s.cfg.AEAD.NonceSize()]), []byte(data[s.cfg.AEAD.NonceSize():])
-		if key, err := s.cfg.AEAD.Open(nil, nonce, ciphertext, fmt.Append(nil, s.key, generation)); err == nil {
-			return string(key), nil
+	for _, aead := range append([]cipher.AEAD{s.cfg.AEAD}, s.cfg.OpenAEADs...) {
+		if isSealed && aead != nil && len(data) >= aead.NonceSize() {
+			nonce, ciphertext := []byte(data[:aead.NonceSize()]), []byte(data[aead.NonceSize():])
+			if key, err := aead.Open(nil, nonce, ciphertext, fmt.Append(nil, s.key, generation)); err == nil {
+				return string(key), nil
+			}
 		}
 	}
-	return "", fmt.Errorf("fleet: the access key in the store was not encrypted with this AEAD; set the same AEAD in all replicas, or delete the Redis key %s", s.key)
+	return "", fmt.Errorf("fleet: the access key in the store was not encrypted with this AEAD or one of OpenAEADs; set the same AEAD in all replicas, or delete the Redis key %s", s.key)
 }
 
 // The record in the store is a hash. gen, key and exp are the generation, the value
 // and the expiry of the stored key. The field claim is the generation of the last
-// fetch, state is the state of that fetch, and the field until is when the state
-// ends. All times are milliseconds on the clock of the store.
+// fetch, claimer identifies its claim, state is its state, and the field until is when
+// the state ends. The field since is the time of the last change. All times are
+// milliseconds on the clock of the store. If that clock is set back, they are set back too.
 
-var claimScript = redis.NewScript(`
+const readRecord = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local h = redis.call('HMGET', KEYS[1], 'gen', 'exp', 'claim', 'until', 'state', 'key')
-local gen, exp, claim, stateEnd = tonumber(h[1] or 0), tonumber(h[2] or 0), tonumber(h[3] or 0), tonumber(h[4] or 0)
+local h = redis.call('HMGET', KEYS[1], 'gen', 'exp', 'claim', 'until', 'state', 'key', 'claimer', 'since')
+local back = math.max((h[8] or now) - now, 0)
+local gen, exp, claim, stateEnd, state = tonumber(h[1] or 0), (h[2] or 0) - back, tonumber(h[3] or 0), (h[4] or 0) - back, h[5]
+redis.call('PEXPIRE', KEYS[1], 2592000000) -- a first command that needs no memory, so that a full memory is no error
+if back > 0 then redis.call('HSET', KEYS[1], 'exp', exp, 'until', stateEnd, 'since', now) end
+if stateEnd <= now then state = '' end
+`
+
+var claimScript = redis.NewScript(readRecord + `
 if gen > tonumber(ARGV[1]) and exp > now then return {'stored', gen, exp - now, h[6]} end
-if stateEnd > now or ARGV[2] == '0' then return {stateEnd > now and h[5] or '', claim, math.max(stateEnd - now, 0)} end
-claim = math.max(now, claim + 1, gen + 1, ARGV[1] + 1)
-redis.call('HSET', KEYS[1], 'claim', claim, 'until', now + ARGV[3], 'state', 'busy')
+local repeated = state == 'busy' and h[7] == ARGV[4] -- the reply to this claim was lost
+if ARGV[2] == '0' or (state ~= '' and not repeated) then return {state, claim, math.max(stateEnd - now, 0)} end
+if not repeated then claim = math.max(now, claim + 1, gen + 1, ARGV[1] + 1) end
+redis.call('HSET', KEYS[1], 'claim', claim, 'claimer', ARGV[4], 'until', now + ARGV[3], 'state', 'busy', 'since', now)
 redis.call('PEXPIRE', KEYS[1], 2592000000)
 return {'granted', claim, tonumber(ARGV[3])}
 `)
 
 // putScript is fenced: it stores only a record that is newer than the stored key,
 // and nothing while another replica fetches.
-var putScript = redis.NewScript(`
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local gen, key = tonumber(ARGV[1]), ARGV[2]
-local h = redis.call('HMGET', KEYS[1], 'gen', 'claim', 'until', 'state')
-local claim, busy = tonumber(h[2] or 0), h[4] == 'busy' and tonumber(h[3]) > now
-if tonumber(h[1] or 0) >= gen or (busy and claim ~= gen) then return {0} end
-redis.call('HSET', KEYS[1], 'claim', math.max(gen, claim), 'until', now + ARGV[4], 'state', key == '' and 'failed' or 'done')
-if key ~= '' then redis.call('HSET', KEYS[1], 'gen', gen, 'key', key, 'exp', now + ARGV[3]) end
-redis.call('PEXPIRE', KEYS[1], 2592000000)
-redis.call('PUBLISH', KEYS[1], gen)
-return {1}
+var putScript = redis.NewScript(readRecord + `
+if gen >= tonumber(ARGV[1]) or (state == 'busy' and claim ~= tonumber(ARGV[1])) then return {0} end
+redis.call('HSET', KEYS[1], 'claim', math.max(ARGV[1], claim), 'until', now + ARGV[4], 'state', ARGV[5] == '1' and 'failed' or 'done', 'since', now)
+if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'gen', ARGV[1], 'key', ARGV[2], 'exp', now + ARGV[3]) end
+redis.call('PUBLISH', KEYS[1], ARGV[1])
+return {redis.call('PEXPIRE', KEYS[1], 2592000000)} -- 1
 `)
