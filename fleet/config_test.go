@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
+	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -143,6 +145,46 @@ func TestKeyOfAnotherAEADIsAnError(t *testing.T) {
 	}
 }
 
+// Two deployments replace the secret. In each of them, replicas of both versions run.
+func TestSecretIsReplacedInTwoDeployments(t *testing.T) {
+	before, after := newAEAD("0123456789abcdef"), newAEAD("fedcba9876543210")
+	versions := []fleet.KeyConfig{
+		{AEAD: before},
+		{AEAD: before, OpenAEADs: []cipher.AEAD{after}},
+		{AEAD: after, OpenAEADs: []cipher.AEAD{before}},
+	}
+	rdb := newMiniredis(t)
+	var fetches atomic.Int64
+	current := func() string { return fmt.Sprint("secret-key-", fetches.Load()) }
+	newSource := func(c fleet.KeyConfig) *fleet.KeySource {
+		c.Name, c.MinInterval = "acme", time.Millisecond
+		c.Fetch = func(context.Context) (string, time.Time, error) {
+			fetches.Add(1)
+			return current(), time.Time{}, nil
+		}
+		source, err := fleet.NewKeySource(rdb, c)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = source.Close() })
+		return source
+	}
+	for deployment := 1; deployment < len(versions); deployment++ {
+		mixed := []*fleet.KeySource{newSource(versions[deployment-1]), newSource(versions[deployment])}
+		for _, replica := range mixed {
+			_, err := replica.AccessKey(t.Context(), "")
+			require.NoError(t, err)
+		}
+		for n := range 6 { // each version replaces keys that the other one stored
+			rejected := current()
+			key, err := mixed[n%2].AccessKey(t.Context(), rejected)
+			require.NoError(t, err)
+			require.NotEqual(t, rejected, key)
+			key, err = mixed[1-n%2].AccessKey(t.Context(), rejected)
+			require.NoError(t, err)
+			require.Equal(t, current(), key)
+		}
+	}
+}
+
 // A sealed key cannot be moved to another account or another generation.
 func TestSealedKeyIsBoundToNameAndGeneration(t *testing.T) {
 	for name, move := range map[string]func(context.Context, *redis.Client) string{
@@ -223,6 +265,128 @@ func TestClockOfTheStoreMayDiffer(t *testing.T) {
 			assert.InDelta(t, 0.1, time.Since(begin).Seconds(), 0.09)
 		})
 	}
+}
+
+// When the clock of the store jumps, one more fetch or one burst is possible.
+func TestClockOfTheStoreMayJump(t *testing.T) {
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			server := miniredis.RunT(t)
+			now := time.Now()
+			server.SetTime(now)
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+			defer rdb.Close()
+			fetches := 0
+			c := fleet.KeyConfig{Name: "acme", FetchTimeout: 200 * time.Millisecond, MinInterval: 200 * time.Millisecond}
+			c.Fetch = func(context.Context) (string, time.Time, error) {
+				fetches++
+				return fmt.Sprint("secret-key-", fetches), time.Now().Add(10 * time.Minute), nil
+			}
+			source, err := fleet.NewKeySource(rdb, c)
+			require.NoError(t, err)
+			defer source.Close()
+			first, err := source.AccessKey(t.Context(), "")
+			require.NoError(t, err)
+			server.SetTime(now.Add(jump))
+			stop := make(chan struct{})
+			defer close(stop)
+			go func() { // the clock goes on
+				for begin := time.Now(); ; {
+					select {
+					case <-stop:
+						return
+					case <-time.After(5 * time.Millisecond):
+						server.SetTime(now.Add(jump + time.Since(begin)))
+					}
+				}
+			}()
+			begin := time.Now()
+			_, err = source.AccessKey(t.Context(), first)
+			require.NoError(t, err)
+			assert.Less(t, time.Since(begin), c.FetchTimeout+time.Second, "a fetch")
+			assert.Equal(t, 2, fetches)
+
+			limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 20, Per: time.Second, Burst: 2})
+			require.NoError(t, err)
+			server.SetTime(now)
+			for range 4 {
+				require.NoError(t, limiter.Wait(t.Context()))
+			}
+			server.SetTime(now.Add(jump))
+			begin = time.Now()
+			for range 4 {
+				require.NoError(t, limiter.Wait(t.Context()))
+			}
+			assert.Less(t, time.Since(begin), 400*time.Millisecond, "slots")
+		})
+	}
+}
+
+// The validity of a key that the store returns does not grow when its clock is set back.
+func TestKeyExpiresAfterTheClockWasSetBack(t *testing.T) {
+	server := miniredis.RunT(t)
+	now := time.Now()
+	server.SetTime(now)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	c := fleet.KeyConfig{Name: "acme", MinInterval: time.Millisecond}
+	fetches := 0
+	c.Fetch = func(context.Context) (string, time.Time, error) {
+		fetches++
+		return fmt.Sprint("secret-key-", fetches), time.Now().Add(300 * time.Millisecond), nil
+	}
+	key := func() string {
+		source, err := fleet.NewKeySource(rdb, c)
+		require.NoError(t, err)
+		defer source.Close()
+		key, err := source.AccessKey(t.Context(), "")
+		require.NoError(t, err)
+		return key
+	}
+	require.Equal(t, "secret-key-1", key())
+	server.SetTime(now.Add(-time.Hour))
+	require.Equal(t, "secret-key-1", key())
+	server.SetTime(now.Add(-time.Hour + 301*time.Millisecond))
+	require.Equal(t, "secret-key-2", key())
+}
+
+func TestPanicOfFetchReachesTheCaller(t *testing.T) {
+	rdb := newMiniredis(t)
+	var panics atomic.Bool
+	panics.Store(true)
+	source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
+		Name: "acme", MinInterval: 100 * time.Millisecond,
+		Fetch: func(context.Context) (string, time.Time, error) {
+			if panics.Load() {
+				panic("fetch panicked")
+			}
+			return "secret-key", time.Time{}, nil
+		},
+	})
+	require.NoError(t, err)
+	defer source.Close()
+	assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
+	_, err = source.AccessKey(t.Context(), "")
+	require.EqualError(t, err, "fleet: Fetch: it did not return", "until MinInterval has passed")
+	panics.Store(false)
+	require.Eventually(t, func() bool {
+		key, err := source.AccessKey(t.Context(), "")
+		return err == nil && key == "secret-key"
+	}, 5*time.Second, time.Millisecond)
+}
+
+func TestFetchThatCallsGoexitFails(t *testing.T) {
+	source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{
+		Name: "acme",
+		Fetch: func(context.Context) (string, time.Time, error) {
+			runtime.Goexit() // as t.FailNow does
+			return "", time.Time{}, nil
+		},
+	})
+	require.NoError(t, err)
+	defer source.Close()
+	_, err = source.AccessKey(t.Context(), "")
+	require.EqualError(t, err, "fleet: Fetch: it did not return")
 }
 
 func TestLimiterDoesNotWaitBeyondHalfOfTheDeadline(t *testing.T) {

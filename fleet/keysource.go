@@ -206,7 +206,7 @@ func (s *KeySource) fetch(ctx context.Context, generation int64, result chan<- *
 		if err == nil && !stored {
 			r.state = "superseded"
 		} else if r.err != nil {
-			s.blocked.Store(r)
+			s.blocked.Store(&record{err: r.err, expires: r.expires}) // without the panic
 		}
 		result <- r
 		for err != nil && s.ctx.Err() == nil && s.latest.Load() == generation { // other replicas wait for r

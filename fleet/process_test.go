@@ -27,6 +27,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"example.com/msgpush"
 	"example.com/msgpush/fleet"
@@ -35,6 +36,7 @@ import (
 // TestMain runs the tests, or a replica or the reaper if a test started the binary
 // as one.
 func TestMain(m *testing.M) {
+	redis.SetLogger(noLog{}) // go-redis logs each failed connection
 	if text := os.Getenv("FLEET_REPLICA"); text != "" {
 		runReplica(text)
 		return
@@ -45,6 +47,10 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+type noLog struct{}
+
+func (noLog) Printf(context.Context, string, ...any) {}
 
 // The reaper kills the processes that a test binary leaves behind, such as after
 // a timeout of the test: it reads their ids and kills them when its input ends.
@@ -268,7 +274,20 @@ type config struct {
 	Hold                      string        // a fetch ignores its context and lasts until this file exists
 	Encrypt, WithoutStore     bool
 	Rate, Burst               int // per second; 0 for no limiter
+	Fallback                  float64
 	CallTimeout               time.Duration
+	Cluster                   bool   // Redis is the address of a node
+	Sentinel                  string // Redis is ignored
+}
+
+func (c config) newClient() redis.UniversalClient {
+	switch {
+	case c.Cluster:
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Redis}, ContextTimeoutEnabled: true})
+	case c.Sentinel != "":
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "master", SentinelAddrs: []string{c.Sentinel}, ContextTimeoutEnabled: true})
+	}
+	return redis.NewClient(&redis.Options{Addr: c.Redis, ContextTimeoutEnabled: true})
 }
 
 // A result is the response of a replica to a command.
@@ -277,6 +296,7 @@ type result struct {
 	Errors           map[string]int
 	Key, Text        string
 	Elapsed, Longest time.Duration
+	LastFailed       time.Time
 }
 
 // A replica is a process of the test binary.
@@ -340,6 +360,9 @@ func beginAll(replicas []*replica, format string, args ...any) func() result {
 			sum.OK += res.OK
 			sum.Failed += res.Failed
 			sum.Longest = max(sum.Longest, res.Longest)
+			if res.LastFailed.After(sum.LastFailed) {
+				sum.LastFailed = res.LastFailed
+			}
 			for text, n := range res.Errors {
 				sum.Errors[text] += n
 			}
@@ -393,7 +416,7 @@ func runReplica(text string) {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		panic(err)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: c.Redis, ContextTimeoutEnabled: true})
+	rdb := c.newClient()
 	cfg := fleet.KeyConfig{
 		Name: "acme", Fetch: c.fetch, Early: c.Early, FetchTimeout: c.FetchTimeout,
 		MinInterval: c.MinInterval, FetchWithoutStore: c.WithoutStore,
@@ -417,7 +440,11 @@ func runReplica(text string) {
 		opts = append(opts, msgpush.WithUserAgent(c.UserAgent))
 	}
 	if c.Rate > 0 {
-		limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: c.Rate, Per: time.Second, Burst: c.Burst})
+		cfg := fleet.LimiterConfig{Name: "acme", Rate: c.Rate, Per: time.Second, Burst: c.Burst}
+		if c.Fallback > 0 {
+			cfg.Fallback = rate.NewLimiter(rate.Limit(c.Fallback), 1)
+		}
+		limiter, err := fleet.NewLimiter(rdb, cfg)
 		if err != nil {
 			panic(err)
 		}
@@ -445,6 +472,8 @@ func runReplica(text string) {
 		switch command {
 		case "call": // n callers, once each or for d
 			res = c.call(client, n, d)
+		case "background": // begins to obtain a key
+			go keys.AccessKey(context.Background(), "") //nolint:errcheck // the test is about the fetch
 		case "key":
 			res.Key, err = keys.AccessKey(context.Background(), rejected)
 			if err != nil {
@@ -454,6 +483,8 @@ func runReplica(text string) {
 			for range n {
 				_, _ = keys.AccessKey(context.Background(), "")
 			}
+		case "close":
+			_ = source.Close()
 		case "print":
 			res.Text = fmt.Sprintf("%v %+v %#v %s %x %+v", source, source, source, source, source, struct{ s *fleet.KeySource }{source})
 		}
@@ -482,6 +513,7 @@ func (c config) call(client *msgpush.Client, callers int, d time.Duration) resul
 					res.OK++
 				} else {
 					res.Failed++
+					res.LastFailed = time.Now()
 					if len(res.Errors) < 5 {
 						res.Errors[err.Error()]++
 					}
@@ -508,4 +540,25 @@ func worstSecond(times []time.Time) (worst int) {
 		worst = max(worst, last-first+1)
 	}
 	return worst
+}
+
+// readmeLine returns the line of the README that begins with prefix.
+func readmeLine(t testing.TB, prefix string) string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, prefix) {
+			return strings.TrimSpace(line)
+		}
+	}
+	t.Fatalf("README.md has no line that begins with %q", prefix)
+	return ""
+}
+
+// calls returns the number of calls since the last reset.
+func (s *service) calls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.arrivals)
 }

@@ -1,0 +1,319 @@
+//go:build unix
+
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/fleet"
+)
+
+// The tests of this file are about a store that fails in part: replies are lost,
+// writes are paused, data is lost, or memory, connections and permissions are missing.
+
+// healing is how soon callers have a key after the store responds again.
+const healing = 1200 * time.Millisecond
+
+func TestLostReplyToAClaimDelaysNobody(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		losses int64
+	}{{"one reply", 1}, {"all replies to one call", 4}} { // go-redis sends a command 4 times
+		t.Run(tt.name, func(t *testing.T) {
+			rdb, service := startRedis(t), newService(t)
+			via := startRelay(t, rdb.addr)
+			replicas := startReplicas(t, 2, config{Redis: via.addr, Service: service.URL})
+			var lost atomic.Int64
+			via.set(0, func(command []byte) bool { return isScript(command) && lost.Add(1) <= tt.losses })
+			begin := time.Now()
+			for replicas[0].do("key").Key == "" {
+				require.Less(t, time.Since(begin), 20*time.Second)
+			}
+			t.Logf("%s lost: a key after %v", tt.name, time.Since(begin).Round(time.Millisecond))
+			assert.Less(t, time.Since(begin), healing)
+			assert.Equal(t, "secret-key-1", replicas[1].do("key").Key)
+			assert.Equal(t, 1, service.issues())
+		})
+	}
+}
+
+func TestConnectionsResetAtEveryScriptDelayNobodyLonger(t *testing.T) {
+	const duration = 10 * time.Second
+	rdb, service := startRedis(t), newService(t)
+	via := startRelay(t, rdb.addr)
+	replicas := startReplicas(t, 5, config{Redis: via.addr, Service: service.URL})
+	via.set(0, isScript)
+	load := beginAll(replicas, "call 5 %v", duration+3*time.Second)
+	time.Sleep(duration) // the test is about the duration
+	via.set(0, nil)
+	end := time.Now()
+	sum := load()
+	t.Logf("every reply of the store lost for %v: the last call failed %v after the end, slowest call %v", duration, sum.LastFailed.Sub(end).Round(time.Millisecond), sum.Longest.Round(time.Millisecond))
+	assert.Positive(t, sum.OK)
+	assert.Less(t, sum.LastFailed.Sub(end), healing)
+	assert.Less(t, sum.Longest, duration+healing)
+	assert.Equal(t, 1, service.issues())
+}
+
+// A store that hangs while the key is rejected.
+func TestRejectionWhileStoreHangs(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL})
+	doAll(replicas, "call 2 100ms")
+	rdb.signal(syscall.SIGSTOP)
+	service.reject()
+	load := beginAll(replicas, "call 2 6s")
+	time.Sleep(3 * time.Second) // the test is about the duration
+	rdb.signal(syscall.SIGCONT)
+	end := time.Now()
+	sum := load()
+	t.Logf("store hangs for 3 s while the key is rejected: the last call failed %v after the end", sum.LastFailed.Sub(end).Round(time.Millisecond))
+	assert.Less(t, sum.LastFailed.Sub(end), healing)
+	assert.Equal(t, 2, service.issues())
+}
+
+func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		refuse, allow func(*testing.T, *redisServer)
+	}{
+		{
+			"writes paused", func(t *testing.T, r *redisServer) {
+				require.NoError(t, r.Do(t.Context(), "CLIENT", "PAUSE", 1500, "WRITE").Err())
+			}, nil,
+		},
+		{
+			"memory full", func(t *testing.T, r *redisServer) {
+				require.NoError(t, r.ConfigSet(t.Context(), "maxmemory", "1").Err())
+			}, nil,
+		},
+		{
+			"no replica of the store", func(t *testing.T, r *redisServer) {
+				require.NoError(t, r.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
+			}, func(t *testing.T, r *redisServer) {
+				require.NoError(t, r.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
+			},
+		},
+	} {
+		for _, failing := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, failing=%v", tt.name, failing), func(t *testing.T) {
+				rdb, service := startRedis(t, "--maxmemory-policy", "noeviction"), newService(t)
+				service.fetchTime.Store(int64(300 * time.Millisecond))
+				service.failing.Store(failing)
+				fetching := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
+				others := startReplicas(t, 3, config{Redis: rdb.addr, Service: service.URL})
+				first := fetching.begin("key")
+				await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
+				tt.refuse(t, rdb)
+				begin := time.Now()
+				load := beginAll(others, "call 5 4s")
+				assert.Equal(t, !failing, first().Key != "")
+				if tt.allow != nil {
+					time.Sleep(time.Until(begin.Add(1500 * time.Millisecond))) // the time of the failure
+					tt.allow(t, rdb)
+				}
+				if failing {
+					service.failing.Store(false)
+				}
+				sum := load()
+				t.Logf("%s: %d fetches, the last call failed %v after the begin", tt.name, service.issues(), sum.LastFailed.Sub(begin).Round(time.Millisecond))
+				assert.Positive(t, sum.OK)
+				if failing {
+					assert.LessOrEqual(t, service.issues(), 2)
+					assert.Less(t, sum.LastFailed.Sub(begin), 1500*time.Millisecond+healing+time.Second, "and MinInterval")
+					return
+				}
+				assert.Equal(t, 1, service.issues())
+				assert.Less(t, sum.LastFailed.Sub(begin), 1500*time.Millisecond+healing)
+				assert.Less(t, sum.Longest, 3*time.Second)
+			})
+		}
+	}
+}
+
+func TestBudgetIsKeptWhileAKeyIsFetched(t *testing.T) {
+	for _, fetchTime := range []time.Duration{500 * time.Millisecond, 2 * time.Second} {
+		t.Run(fetchTime.String(), func(t *testing.T) {
+			rdb, service := startRedis(t), newService(t)
+			service.fetchTime.Store(int64(fetchTime))
+			replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, Rate: 100, Burst: 1})
+			load := beginAll(replicas, "call 20 %v", 3*fetchTime+4*time.Second)
+			await(t, 10*time.Second, "calls", func() bool { return service.calls() > 100 })
+			service.reject()
+			sum := load()
+			arrivals, rejected := service.reset()
+			t.Logf("budget 100/s, fetches of %v at the start and at a rejection: worst second %d, %d requests rejected", fetchTime, worstSecond(arrivals), rejected)
+			assert.LessOrEqual(t, worstSecond(arrivals), 106)
+			assert.Equal(t, 2, service.issues())
+			assert.Zero(t, sum.Failed, sum.Errors)
+		})
+	}
+}
+
+// In an outage, a replica knows only its own slots: it may use the fallback while others
+// use the slots that they had. After it, replicas that have not noticed yet that the store
+// is back use the fallback while others use slots.
+func TestBudgetThroughAnOutageAndAnEmptyRestart(t *testing.T) {
+	const replicas, budget, bound = 20, 100, 2*100 + 1 + 20
+	for _, fallback := range []bool{true, false} {
+		t.Run(fmt.Sprintf("fallback=%v", fallback), func(t *testing.T) {
+			rdb, service := startRedis(t), newService(t)
+			c := config{Redis: rdb.addr, Service: service.URL, Rate: budget, Burst: 1}
+			if fallback {
+				c.Fallback = budget / replicas
+			}
+			all := startReplicas(t, replicas, c)
+			doAll(all, "call 1 0s")
+			service.reset()
+			load := beginAll(all, "call 20 14s")
+			await(t, 10*time.Second, "calls", func() bool { return service.calls() > 2*budget })
+			rdb.kill()
+			down := time.Now()
+			time.Sleep(5 * time.Second) // the duration of the outage
+			rdb.start()
+			up := time.Now()
+			sum := load()
+			arrivals, _ := service.reset()
+			inOutage := 0
+			for _, arrival := range arrivals {
+				if arrival.After(down) && arrival.Before(up) {
+					inOutage++
+				}
+			}
+			t.Logf("store killed for 5 s and restarted empty, fallback=%v: worst second %d, %d requests in the outage, %d failed calls", fallback, worstSecond(arrivals), inOutage, sum.Failed)
+			assert.LessOrEqual(t, worstSecond(arrivals), bound)
+			if fallback {
+				assert.Zero(t, sum.Failed, sum.Errors)
+				assert.Greater(t, inOutage, 3*budget)
+			}
+		})
+	}
+}
+
+func TestWaitForAConnectionIsNoOutage(t *testing.T) {
+	rdb := startRedis(t)
+	via := startRelay(t, rdb.addr)
+	via.set(20*time.Millisecond, nil)
+	client := redis.NewClient(&redis.Options{Addr: via.addr, ContextTimeoutEnabled: true, PoolSize: 20})
+	defer client.Close()
+	limiter, err := fleet.NewLimiter(client, fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1_000_000})
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 1000 {
+		wg.Go(func() { assert.NoError(t, limiter.Wait(t.Context())) })
+	}
+	wg.Wait()
+}
+
+// The first operation connects, too, within one second.
+func TestSupportedLatency(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	via := startRelay(t, rdb.addr)
+	via.set(100*time.Millisecond, nil)
+	replica := startReplica(t, config{Redis: via.addr, Service: service.URL, Rate: 100})
+	sum := replica.do("call 10 2s")
+	t.Logf("latency of 100 ms: %d calls, %d failed %v", sum.OK, sum.Failed, sum.Errors)
+	assert.Zero(t, sum.Failed, sum.Errors)
+}
+
+// The README has this line.
+func TestPermissionsOfTheREADMESuffice(t *testing.T) {
+	rules := strings.Fields(readmeLine(t, "ACL SETUSER msgpush"))[2:]
+	for i, rule := range rules {
+		rules[i] = strings.ReplaceAll(rule, ">PASSWORD", ">password")
+	}
+	rdb := startRedis(t)
+	args := []any{"ACL", "SETUSER"}
+	for _, rule := range rules {
+		args = append(args, rule)
+	}
+	require.NoError(t, rdb.Do(t.Context(), args...).Err())
+	client := redis.NewClient(&redis.Options{Addr: rdb.addr, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
+	defer client.Close()
+	source, err := fleet.NewKeySource(client, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+	require.NoError(t, err)
+	defer source.Close()
+	limiter, err := fleet.NewLimiter(client, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	require.NoError(t, err)
+	await(t, 5*time.Second, "the subscription", func() bool { return len(rdb.PubSubChannels(t.Context(), "*").Val()) == 1 })
+	for range 2 {
+		_, err = source.AccessKey(t.Context(), "secret-key")
+		require.NoError(t, err)
+		require.NoError(t, limiter.Wait(t.Context()))
+	}
+	require.NoError(t, source.Close())
+	require.NoError(t, source.StoreErr())
+	denied := rdb.Do(t.Context(), "ACL", "LOG").Val()
+	assert.Empty(t, denied, "commands that were denied")
+	require.ErrorContains(t, client.HMGet(t.Context(), "msgpush:key:{other}", "key").Err(), "NOPERM")
+}
+
+func TestCloseGivesUpTheClaimOfAFetch(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	closing := startReplica(t, config{Redis: rdb.addr, Service: service.URL, Hold: "/nonexistent"})
+	other := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
+	closing.begin("background key")
+	await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
+	wait := other.begin("key")
+	closing.do("close")
+	begin := time.Now()
+	assert.Equal(t, "secret-key-2", wait().Key)
+	t.Logf("replica closed in its fetch: the others wait %v", time.Since(begin).Round(time.Millisecond))
+	assert.Less(t, time.Since(begin), 1200*time.Millisecond)
+}
+
+func TestMinIntervalFollowsAFetchThatDied(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	c := config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 300 * time.Millisecond, MinInterval: 3 * time.Second}
+	other := startReplica(t, c)
+	c.Hold = "/nonexistent"
+	dead := startReplica(t, c)
+	dead.begin("key")
+	await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
+	dead.kill()
+	require.Equal(t, "secret-key-2", other.do("key").Key)
+	service.mu.Lock()
+	defer service.mu.Unlock()
+	assert.GreaterOrEqual(t, service.issued[1].Sub(service.issued[0]), 2990*time.Millisecond)
+}
+
+func TestStateOfTheStoreIsVisible(t *testing.T) {
+	rdb := startRedis(t)
+	source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+	require.NoError(t, err)
+	defer source.Close()
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+	require.NoError(t, err)
+	require.NoError(t, source.StoreErr())
+	require.Zero(t, limiter.Queue())
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { _ = limiter.Wait(ctx) })
+	}
+	await(t, 5*time.Second, "a queue of 3 s", func() bool { return limiter.Queue() > 2500*time.Millisecond })
+	cancel()
+	wg.Wait()
+	rdb.kill()
+	_, err = source.AccessKey(t.Context(), "")
+	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
+	require.ErrorIs(t, source.StoreErr(), fleet.ErrStoreUnavailable)
+	rdb.start()
+	await(t, 5*time.Second, "StoreErr probes the store", func() bool { return source.StoreErr() == nil })
+	_, err = source.AccessKey(t.Context(), "")
+	require.NoError(t, err)
+	fields := rdb.HMGet(t.Context(), redisKey, "claim", "claimer", "state").Val()
+	assert.Len(t, fields, 3)
+	assert.NotContains(t, fields, nil)
+}
