@@ -147,7 +147,13 @@ func TestKeyOfAnotherAEADIsAnError(t *testing.T) {
 
 // Two deployments replace the secret. In each of them, replicas of both versions run.
 func TestSecretIsReplacedInTwoDeployments(t *testing.T) {
-	before, after := newAEAD("0123456789abcdef"), newAEAD("fedcba9876543210")
+	first, second := newAEAD("0123456789abcdef"), newAEAD("fedcba9876543210")
+	t.Run("replaced", func(t *testing.T) { replaceSecret(t, first, second) })
+	t.Run("encryption begins", func(t *testing.T) { replaceSecret(t, nil, first) })
+	t.Run("encryption ends", func(t *testing.T) { replaceSecret(t, first, nil) })
+}
+
+func replaceSecret(t *testing.T, before, after cipher.AEAD) {
 	versions := []fleet.KeyConfig{
 		{AEAD: before},
 		{AEAD: before, OpenAEADs: []cipher.AEAD{after}},

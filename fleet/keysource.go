@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -29,21 +30,23 @@ type KeyConfig struct {
 	Early time.Duration
 	// FetchTimeout bounds one call of Fetch. It must be less than
 	// [msgpush.DefaultTimeout]; 0 means 10 s. If a replica dies in Fetch, another
-	// one calls Fetch at most FetchTimeout + 1 s after the first call began.
+	// one calls Fetch FetchTimeout + 1 s after the first call began, or MinInterval
+	// if that is longer.
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means
 	// 1 s. Until it has passed, replicas without a key return an error if the last
 	// fetch failed; if it succeeded, a replica whose new key is rejected waits to
-	// fetch. MinInterval is not kept if the store loses its data or its clock jumps
-	// ahead.
+	// fetch. There are exceptions: the store lost its data, its clock jumped ahead, or
+	// replicas fetch without it.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
 	// that all replicas have. A stored key that was copied from another Name, or
 	// replayed as a newer key, is an error. If AEAD is nil, the key is readable in
 	// the store, in MONITOR and SLOWLOG, and in traces and backups.
 	AEAD cipher.AEAD
-	// OpenAEADs decrypt keys that AEAD cannot decrypt. They are used to change the
-	// secret of AEAD: deploy the new one in OpenAEADs first, then exchange the two.
+	// OpenAEADs decrypt keys that AEAD cannot decrypt; nil is for keys that are not
+	// encrypted. They serve to change the secret of AEAD: deploy the new one in
+	// OpenAEADs first, then exchange the two.
 	OpenAEADs []cipher.AEAD
 	// FetchWithoutStore lets a replica without a key call Fetch while the store
 	// is unavailable, at most once per MinInterval and replica. It must not be
@@ -296,7 +299,7 @@ func (s *KeySource) seal(r *record) string {
 
 func (s *KeySource) open(stored string, generation int64) (string, error) {
 	data, isSealed := strings.CutPrefix(stored, sealed)
-	if !isSealed && s.cfg.AEAD == nil {
+	if !isSealed && (s.cfg.AEAD == nil || slices.Contains(s.cfg.OpenAEADs, nil)) {
 		return data, nil
 	}
 	for _, aead := range append([]cipher.AEAD{s.cfg.AEAD}, s.cfg.OpenAEADs...) {

@@ -112,7 +112,7 @@ func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
 				service.fetchTime.Store(int64(300 * time.Millisecond))
 				service.failing.Store(failing)
 				fetching := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
-				others := startReplicas(t, 3, config{Redis: rdb.addr, Service: service.URL})
+				others := startReplicas(t, 3, config{Redis: rdb.addr, Service: service.URL, Rate: 1000, Fallback: 1000})
 				first := fetching.begin("key")
 				await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
 				tt.refuse(t, rdb)
@@ -197,6 +197,34 @@ func TestBudgetThroughAnOutageAndAnEmptyRestart(t *testing.T) {
 				assert.Zero(t, sum.Failed, sum.Errors)
 				assert.Greater(t, inOutage, 3*budget)
 			}
+		})
+	}
+}
+
+// One replica knows all slots, so it keeps the budget.
+func TestOneReplicaKeepsItsBudgetWhenTheStoreFails(t *testing.T) {
+	for name, fault := range map[string]func(*redisServer){
+		"loses its data": func(r *redisServer) { r.FlushAll(context.Background()) },
+		"is down for 4 s": func(r *redisServer) {
+			r.kill()
+			time.Sleep(4 * time.Second)
+			r.start()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb, service := startRedis(t), newService(t)
+			replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL, Rate: 100, Burst: 1, Fallback: 100})
+			replica.do("call 1 0s")
+			service.reset()
+			load := replica.begin("call 200 9s")
+			await(t, 10*time.Second, "calls", func() bool { return service.calls() > 150 })
+			fault(rdb)
+			sum := load()
+			arrivals, _ := service.reset()
+			t.Logf("one replica, the store %s: %d requests, worst second %d", name, len(arrivals), worstSecond(arrivals))
+			assert.LessOrEqual(t, worstSecond(arrivals), 100+1+100/10+5)
+			assert.Greater(t, len(arrivals), 800)
+			assert.Zero(t, sum.Failed, sum.Errors)
 		})
 	}
 }

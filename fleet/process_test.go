@@ -473,7 +473,7 @@ func runReplica(text string) {
 		case "call": // n callers, once each or for d
 			res = c.call(client, n, d)
 		case "background": // begins to obtain a key
-			go keys.AccessKey(context.Background(), "") //nolint:errcheck // the test is about the fetch
+			go keys.AccessKey(context.Background(), "")
 		case "key":
 			res.Key, err = keys.AccessKey(context.Background(), rejected)
 			if err != nil {

@@ -53,7 +53,8 @@ type worker struct {
 
 // An event is a line in the output of a replica.
 type event struct {
-	Planned bool // all rules are in the queue
+	Metrics string // their URL
+	Planned bool   // all rules are in the queue
 	Rule    int64
 	Records int64
 }
@@ -222,6 +223,10 @@ func (w *worker) read(output io.Reader) {
 		if json.Unmarshal(in.Bytes(), &ev) != nil {
 			continue
 		}
+		if ev.Metrics != "" {
+			fmt.Fprintf(os.Stderr, "%s: %s\n", w.name, ev.Metrics)
+			continue
+		}
 		if ev.Planned {
 			w.planned.Store(true)
 			continue
@@ -345,7 +350,7 @@ func (e *export) report(w io.Writer, workers []*worker, elapsed time.Duration) e
 			}
 			worst = max(worst, last-first+1)
 		}
-		fmt.Fprintf(w, "requests: %d, at most %d in one second\n", len(requests), worst)
+		fmt.Fprintf(w, "requests: %d, at most %d in one second; the budget is %d, and delays differ by some milliseconds\n", len(requests), worst, e.rate)
 	}
 	return nil
 }

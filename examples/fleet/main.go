@@ -25,6 +25,9 @@ With MSGPUSH_REDIS_URL in the environment, such as redis://localhost:6379/0, it
 uses that Redis or Valkey, otherwise an embedded one. With the same Redis, -id
 and -o, the next run resumes an export that was interrupted.
 
+Each replica prints the URL of its metrics, such as how long the queue for the
+request budget is.
+
 With -kill, the other replicas finish the tasks of the killed one about one to
 two minutes later: every 60 s, the queue (asynq) looks for tasks whose lease of
 30 s expired at least 30 s ago.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"example.com/msgpush"
 	"example.com/msgpush/fleet"
@@ -73,7 +74,8 @@ func runReplica(text string, input io.Reader, output io.Writer) error {
 	if err != nil {
 		return err
 	}
-	keys, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: r.Account, Fetch: r.fetch, Early: time.Minute, AEAD: aead})
+	registry := prometheus.NewRegistry()
+	keys, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: r.Account, Fetch: countFetches(registry, r.fetch), Early: time.Minute, AEAD: aead})
 	if err != nil {
 		return err
 	}
@@ -100,6 +102,14 @@ func runReplica(text string, input io.Reader, output io.Writer) error {
 	defer server.Shutdown()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	observe(registry, limiter)
+	url, err := serve(ctx, registry, limiter)
+	if err != nil {
+		return err
+	}
+	if err := r.write(event{Metrics: url + "/metrics"}); err != nil {
+		return err
+	}
 	go func() {
 		_, _ = io.Copy(io.Discard, input)
 		cancel()

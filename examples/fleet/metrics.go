@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"example.com/msgpush/fleet"
+)
+
+type fetchFunc = func(context.Context) (key string, expires time.Time, err error)
+
+// countFetches returns fetch with metrics: how many keys this replica fetched, and when.
+// Prometheus adds the name of the replica.
+func countFetches(registry prometheus.Registerer, fetch fetchFunc) fetchFunc {
+	fetches := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
+		Name: "msgpush_key_fetches_total", Help: "Fetches of an access key by this replica.",
+	}, []string{"succeeded"})
+	last := promauto.With(registry).NewGauge(prometheus.GaugeOpts{
+		Name: "msgpush_key_last_fetch_timestamp_seconds", Help: "When this replica last fetched an access key; 0 for never.",
+	})
+	return func(ctx context.Context) (string, time.Time, error) {
+		last.SetToCurrentTime()
+		key, expires, err := fetch(ctx)
+		fetches.WithLabelValues(strconv.FormatBool(err == nil)).Inc()
+		return key, expires, err
+	}
+}
+
+// observe adds metrics of the store and of the queue for the request budget.
+func observe(registry prometheus.Registerer, limiter *fleet.Limiter) {
+	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msgpush_store_available", Help: "1 if Redis is available for this replica, otherwise 0.",
+	}, func() float64 {
+		if limiter.StoreErr() != nil {
+			return 0
+		}
+		return 1
+	})
+	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msgpush_queue_seconds", Help: "How long the queue for the request budget is.",
+	}, func() float64 { return limiter.Queue().Seconds() })
+}
+
+// serve serves /metrics, and /healthz, which fails while Redis is unavailable. It returns
+// the base URL and stops when ctx ends.
+func serve(ctx context.Context, registry *prometheus.Registry, limiter *fleet.Limiter) (url string, err error) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := limiter.StoreErr(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go server.Serve(listener) //nolint:errcheck // always an error, when it is closed
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	return "http://" + listener.Addr().String(), nil
+}
