@@ -76,8 +76,8 @@ type KeySource struct {
 	ctx     context.Context         //nolint:containedctx // ends when the source is closed
 	close   context.CancelFunc
 
-	// The record in cached, the last record announced, and the error that is returned
-	// instead of a fetch until it expires.
+	// The record in cached, a record that was announced and is not in cached yet, and the
+	// error that is returned instead of a fetch until it expires.
 	current, next, blocked atomic.Pointer[record]
 
 	host   string       // and a random part
@@ -109,8 +109,7 @@ func (r *record) valid() bool { return r.key != "" && time.Until(r.expires) > 0 
 // close it. NewKeySource does not wait for the store, and no key is fetched before
 // the first call of AccessKey.
 func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) {
-	cfg.FetchTimeout = cmp.Or(cfg.FetchTimeout, 10*time.Second)
-	cfg.MinInterval = cmp.Or(cfg.MinInterval, time.Second)
+	cfg.FetchTimeout, cfg.MinInterval = cmp.Or(cfg.FetchTimeout, 10*time.Second), cmp.Or(cfg.MinInterval, time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
 	host, _ := os.Hostname()
 	s := &KeySource{cfg: cfg, changed: make(chan struct{}, 1), ctx: ctx, close: cancel, host: host + " " + rand.Text()}
@@ -128,6 +127,9 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 // AccessKey returns the shared key, or a newer key if the shared key was rejected.
 // It implements [msgpush.AccessKeySource].
 func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
+	if current, next := s.current.Load(), s.next.Load(); current != nil && next != nil && rejected == "" && next.key != current.key && next.generation > current.generation {
+		rejected = current.key // cached then calls obtain, which returns next
+	}
 	return s.cached.AccessKey(ctx, rejected)
 }
 
@@ -163,7 +165,7 @@ func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 	var fetched chan *record // nil unless this replica fetches
 	for {
-		if r := load(&s.next); r.generation > generation && r.valid() {
+		if r := s.next.Swap(nil); r != nil && r.generation > generation && r.valid() {
 			return r
 		}
 		// ctx may have ended while the process was suspended. The store may have a
@@ -234,7 +236,6 @@ func (s *KeySource) watchStore() {
 		}
 		if r := s.claim(current.generation, false); r.valid() {
 			s.next.Store(r)
-			go s.AccessKey(s.ctx, current.key) //nolint:errcheck // to reject the current key makes cached call obtain, which returns r
 		}
 		if len(s.changed) == 0 { // nothing else sends
 			s.changed <- struct{}{}
@@ -304,8 +305,7 @@ func (s *KeySource) open(stored string, generation int64) (string, error) {
 	}
 	for _, aead := range append([]cipher.AEAD{s.cfg.AEAD}, s.cfg.OpenAEADs...) {
 		if isSealed && aead != nil && len(data) >= aead.NonceSize() {
-			nonce, ciphertext := []byte(data[:aead.NonceSize()]), []byte(data[aead.NonceSize():])
-			if key, err := aead.Open(nil, nonce, ciphertext, fmt.Append(nil, s.key, generation)); err == nil {
+			if key, err := aead.Open(nil, []byte(data[:aead.NonceSize()]), []byte(data[aead.NonceSize():]), fmt.Append(nil, s.key, generation)); err == nil {
 				return string(key), nil
 			}
 		}
