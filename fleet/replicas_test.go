@@ -154,6 +154,26 @@ func TestKeyOfSuspendedReplicaIsDiscarded(t *testing.T) {
 	assert.Equal(t, 2, service.issues())
 }
 
+// Until the other replica has its key, too.
+func TestKeyThatArrivesDuringAnotherFetchIsDiscarded(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	dir := t.TempDir()
+	c := config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 300 * time.Millisecond, Hold: filepath.Join(dir, "first")}
+	first := startReplica(t, c)
+	c.Hold = filepath.Join(dir, "second")
+	second := startReplica(t, c)
+	firstKey := first.begin("key")
+	await(t, 5*time.Second, "the first fetch begins", func() bool { return service.issues() == 1 })
+	secondKey := second.begin("key")
+	await(t, 5*time.Second, "the second fetch begins", func() bool { return service.issues() == 2 })
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "first"), nil, 0o600))
+	time.Sleep(100 * time.Millisecond) // in which the first key must not be stored
+	assert.Empty(t, rdb.HGet(t.Context(), redisKey, "key").Val())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "second"), nil, 0o600))
+	assert.Equal(t, "secret-key-2", secondKey().Key)
+	assert.Equal(t, "secret-key-2", firstKey().Key)
+}
+
 // A replica whose fetch ignores its context does not wait for it once another
 // replica has a key.
 func TestHangingFetchIsAbandoned(t *testing.T) {
