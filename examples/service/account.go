@@ -13,7 +13,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// An account is how the message push service is reached.
+// An account has what a client needs to reach the message push service.
 type account struct {
 	baseURL   string
 	fetchKey  func(context.Context) (string, error) // the current access key

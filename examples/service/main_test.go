@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -76,7 +77,8 @@ func start(t *testing.T, env []string) *process {
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // if the test failed
+	limit := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // if the log has no expected message
+	t.Cleanup(func() { limit.Stop(); _ = cmd.Process.Kill() })
 	p := &process{cmd: cmd, log: bufio.NewScanner(stderr)}
 	p.url = "http://" + p.waitFor(t, "listening")["addr"].(string)
 	return p

@@ -55,19 +55,19 @@ func newService(set settings, acc *account, logger *slog.Logger) (*service, erro
 	}, nil
 }
 
-// follow remembers the failures until ctx ends, and logs those that are inserted after the
-// first poll. A program that must handle each failure exactly once, also after a restart,
-// stores the ids: see docs/following.md.
+// follow remembers the failures until ctx ends, and logs each one that is inserted after
+// the first poll. A program that must handle each failure exactly once, also after a
+// restart, stores the ids: see docs/following.md.
 func (s *service) follow(ctx context.Context) {
 	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
 	for page, err := range s.client.ForwardLogFollowPages(ctx, request, msgpush.PollInterval(s.interval)) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil: // an outage, or a wrong key: a later poll delivers what this one did not
+		case err != nil: // a later poll delivers what this one did not
 			level := slog.LevelWarn
 			if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok && apiErr.KeyRejected {
-				level = slog.LevelError // it does not end without a new key
+				level = slog.LevelError // the failures do not end without another key
 			}
 			s.logger.Log(ctx, level, "poll failed", "error", err)
 		case len(page.List) > 0:

@@ -145,6 +145,15 @@ func TestIsReadyOnceTheListWasRead(t *testing.T) {
 			func(f *fixture) { f.push.Inject(msgpushtest.Delay(time.Hour).Always()) },
 			func(f *fixture) { f.push.ClearFaults() },
 		},
+		"push service fails after the first page": {
+			func(f *fixture) {
+				for id := range int64(200) {
+					f.insert(msgpush.ForwardLog{ID: id})
+				}
+				f.push.Inject(msgpushtest.Delay(0), msgpushtest.Status(503).Always())
+			},
+			func(f *fixture) { f.push.ClearFaults() },
+		},
 		"access key is wrong": {
 			func(f *fixture) { f.key.Store("a-wrong-key") },
 			func(f *fixture) { f.key.Store(testKey) },
@@ -158,6 +167,7 @@ func TestIsReadyOnceTheListWasRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {
 				tt.fail(f)
+				assert.Equal(t, 503, f.status(t, "/readyz"))
 				time.Sleep(10 * time.Minute)
 				assert.Equal(t, 503, f.status(t, "/readyz"))
 				assert.Equal(t, 503, f.status(t, "/failures"))
