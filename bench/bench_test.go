@@ -138,16 +138,19 @@ func TestRunWritesTablesAndPlots(t *testing.T) {
 	}
 }
 
-func TestConfidenceIntervalIsFinite(t *testing.T) {
+func TestRatioIsFinite(t *testing.T) {
 	for rounds := 1; rounds <= 10; rounds++ {
-		base, other := &entry{}, &entry{}
+		zero, base, other := &entry{}, &entry{}, &entry{}
 		for i := range rounds {
+			zero.rounds = append(zero.rounds, measurement{"time": 0})
 			base.rounds = append(base.rounds, measurement{"time": 1})
 			other.rounds = append(other.rounds, measurement{"time": float64(1 + i)})
 		}
 		text := ratio(other.ratio("time", base))
 		assert.NotContains(t, text, "Inf")
 		assert.Equal(t, rounds >= 6, strings.Contains(text, "–"), "%d rounds: %s", rounds, text)
+		assert.Equal(t, "–", ratio(other.ratio("time", zero)))
+		assert.Equal(t, "–", ratio(zero.ratio("time", zero)))
 	}
 }
 

@@ -109,7 +109,11 @@ func (e *experiment) print(w io.Writer) {
 
 // ratio formats a ratio with the bounds of its 95 % confidence interval.
 func ratio(s benchmath.Summary) string {
-	if s.Lo == s.Hi || math.IsInf(s.Lo, 0) || math.IsInf(s.Hi, 0) { // no spread, or too few rounds
+	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+	switch {
+	case !finite(s.Center): // the baseline is 0
+		return "–"
+	case s.Lo == s.Hi || !finite(s.Lo) || !finite(s.Hi): // no spread, or too few rounds
 		return fmt.Sprintf("%.2f", s.Center)
 	}
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", s.Center, s.Lo, s.Hi)
