@@ -110,14 +110,15 @@ func TestClientsReturnErrorResponses(t *testing.T) {
 func TestRunWritesTablesAndPlots(t *testing.T) {
 	dir := t.TempDir()
 	var out strings.Builder
-	quick := config{rounds: 2, duration: time.Microsecond, calls: 64, iterationPages: 3, delay: time.Microsecond, memoryPages: 2, growthPages: []int{1, 2}}
+	quick := config{rounds: 2, duration: time.Microsecond, calls: 64, iterationPages: 3, delay: time.Microsecond, followPages: 2, idlePolls: 3, memoryPages: 2, growthPages: []int{1, 2}}
 	require.NoError(t, run(quick, dir, &out))
 
 	tables := out.String()
 	assert.NotContains(t, tables, "NaN")
+	assert.NotContains(t, tables, "Inf")
 	for _, want := range []string{
 		"## Goals", "## CPU: mail detail", "## CPU: page of 50", "## CPU: page of 1,000", "## CPU: mail detail, without a deadline",
-		"## Loopback: mail detail, 1 caller", "## Loopback: page of 50, 64 callers", "## HTTP/2 with GOAWAY every 100 requests: mail detail, 16 callers", "## Iteration: 3 × 50 records", "## Memory", "## Growth: iteration over 2 × 50 records",
+		"## Loopback: mail detail, 1 caller", "## Loopback: page of 50, 64 callers", "## HTTP/2 with GOAWAY every 100 requests: mail detail, 16 callers", "## Iteration: 3 × 50 records", "## Following: idle polls of 2 × 50 records", "| following: requests per idle poll | ≤ 1.00 | 1.00 | met |", "## Memory", "## Growth: iteration over 2 × 50 records",
 		"| msgpush, Prefetch(8) |", "github.com/digitalocean/godo v",
 	} {
 		assert.Contains(t, tables, want)
@@ -125,11 +126,31 @@ func TestRunWritesTablesAndPlots(t *testing.T) {
 	for _, c := range clients() {
 		assert.GreaterOrEqual(t, strings.Count(tables, "| "+c.name+" |"), 9, c.name)
 	}
-	for _, file := range []string{"iteration.svg", "growth.svg"} {
+	for file, texts := range map[string][]string{
+		"iteration.svg": {"time (s)", ">other clients", ">msgpush<"},
+		"growth.svg":    {"time (ms)", "memory (KB)", "pages of 50 records", ">msgpush<", ">msgpush, Prefetch(8)<"},
+	} {
 		svg, err := os.ReadFile(filepath.Join(dir, file))
 		require.NoError(t, err)
-		assert.Contains(t, string(svg), "msgpush", file)
-		assert.Contains(t, string(svg), "</svg>", file)
+		for _, text := range append(texts, "</svg>") {
+			assert.Contains(t, string(svg), text, file)
+		}
+	}
+}
+
+func TestRatioIsFinite(t *testing.T) {
+	for rounds := 1; rounds <= 10; rounds++ {
+		zero, base, other := &entry{}, &entry{}, &entry{}
+		for i := range rounds {
+			zero.rounds = append(zero.rounds, measurement{"time": 0})
+			base.rounds = append(base.rounds, measurement{"time": 1})
+			other.rounds = append(other.rounds, measurement{"time": float64(1 + i)})
+		}
+		text := ratio(other.ratio("time", base))
+		assert.NotContains(t, text, "Inf")
+		assert.Equal(t, rounds >= 6, strings.Contains(text, "–"), "%d rounds: %s", rounds, text)
+		assert.Equal(t, "–", ratio(other.ratio("time", zero)))
+		assert.Equal(t, "–", ratio(zero.ratio("time", zero)))
 	}
 }
 

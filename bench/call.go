@@ -72,6 +72,8 @@ type config struct {
 	calls          int           // calls of mail detail with many callers; divided by the weight for pages
 	iterationPages int           // pages of the iteration experiment
 	delay          time.Duration // of each page of the iteration experiment
+	followPages    int           // pages of the list that is followed
+	idlePolls      int           // polls of this list
 	memoryPages    int           // pages of 1,000 records of the memory experiment
 	growthPages    []int         // pages of each growth experiment, ascending; each measurement reads at least as many pages as the last element
 }

@@ -109,7 +109,11 @@ func (e *experiment) print(w io.Writer) {
 
 // ratio formats a ratio with the bounds of its 95 % confidence interval.
 func ratio(s benchmath.Summary) string {
-	if s.Lo == s.Hi || math.IsInf(s.Hi, 1) { // no spread, or too few rounds
+	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+	switch {
+	case !finite(s.Center): // the baseline is 0
+		return "–"
+	case s.Lo == s.Hi || !finite(s.Lo) || !finite(s.Hi): // no spread, or too few rounds
 		return fmt.Sprintf("%.2f", s.Center)
 	}
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", s.Center, s.Lo, s.Hi)
@@ -128,3 +132,4 @@ func duration(seconds float64) string {
 
 func kilobytes(bytes float64) string { return fmt.Sprintf("%.1f KB", bytes/1e3) }
 func number(n float64) string        { return fmt.Sprintf("%.0f", n) }
+func hundredths(n float64) string    { return fmt.Sprintf("%.2f", n) }

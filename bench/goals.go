@@ -73,6 +73,7 @@ func (s *suite) goals() []goal {
 	})
 	return append(goals,
 		goal{"iteration: time with Prefetch(0) relative to Prefetch(8)", true, 6.5, compare(s.iteration, prefetchName(0), "time", prefetchName(8))},
+		goal{"following: " + requestsPerPoll, false, 1, s.follow.entry(followName).median(requestsPerPoll)},
 		goal{"a million records: bytes held per record", false, 1, s.memory.entry(withIDs).median(heldPerRecord)},
 		goal{"a million records without ids: bytes held per record", false, 1, s.memory.entry(withoutIDs).median(heldPerRecord)},
 		goal{"growth: deviation of the time per page between the two longest lists", false, 0.10, s.nonlinearity()},

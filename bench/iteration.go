@@ -154,7 +154,7 @@ const (
 func memory(cfg config) (*experiment, error) {
 	e := &experiment{
 		title:   fmt.Sprintf("Memory: iteration over %d × 1,000 records", cfg.memoryPages),
-		metrics: []metric{{heldPerRecord, func(b float64) string { return fmt.Sprintf("%.2f", b) }}},
+		metrics: []metric{{heldPerRecord, hundredths}},
 	}
 	s, err := newFakeService(cfg.memoryPages, 1000, 0)
 	if err != nil {

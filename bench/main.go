@@ -21,6 +21,8 @@ func main() {
 		calls:          16_000,
 		iterationPages: 200,
 		delay:          20 * time.Millisecond,
+		followPages:    100,
+		idlePolls:      1000,
 		memoryPages:    1000,
 		growthPages:    []int{1, 10, 100, 1000},
 	}

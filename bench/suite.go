@@ -19,6 +19,7 @@ type suite struct {
 	one, many  []*experiment // callers over loopback, by workload
 	goaway     *experiment
 	iteration  *experiment
+	follow     *experiment
 	memory     *experiment
 	growth     []*experiment // by number of pages
 }
@@ -60,6 +61,9 @@ func newSuite(cfg config) (*suite, error) {
 	if s.iteration, err = iteration(cfg); err != nil {
 		return nil, err
 	}
+	if s.follow, err = follow(cfg); err != nil {
+		return nil, err
+	}
 	s.memory, err = memory(cfg)
 	return s, err
 }
@@ -70,7 +74,7 @@ func (s *suite) experiments() []*experiment {
 	all = append(all, s.noDeadline)
 	all = append(all, s.one...)
 	all = append(all, s.many...)
-	all = append(all, s.goaway, s.iteration, s.memory)
+	all = append(all, s.goaway, s.iteration, s.follow, s.memory)
 	return append(all, s.growth...)
 }
 

@@ -1,5 +1,6 @@
 // Observability traces each attempt of a client with OpenTelemetry, counts and times it
-// with Prometheus, and logs it with log/slog. It makes two calls and prints the results.
+// with Prometheus, and logs it with log/slog. Spans and metrics are named by operation. The
+// program makes two calls and prints the results.
 package main
 
 import (
@@ -8,13 +9,18 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"example.com/msgpush"
@@ -32,27 +38,41 @@ func main() {
 	cli.Run(func(ctx context.Context) error { return run(ctx, os.Stdout) })
 }
 
-// observe returns an HTTP client whose requests are traced, counted and timed.
+// observe returns an HTTP client whose requests are traced, counted and timed by
+// operation. Each retry is a request.
 func observe(tracers trace.TracerProvider, metrics prometheus.Registerer) (*http.Client, error) {
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "msgpush_requests_total",
-		Help: "Attempts with a response, by HTTP status and method.",
-	}, []string{"code", "method"})
-	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "msgpush_request_duration_seconds",
-		Help: "Time until the header of a response.",
-	}, []string{"code", "method"})
-	for _, collector := range []prometheus.Collector{requests, duration} {
-		if err := metrics.Register(collector); err != nil {
-			return nil, err
+		Help: "Time from a request to the header of its response, by operation and HTTP status.",
+	}, []string{"operation", "status"})
+	if err := metrics.Register(durations); err != nil {
+		return nil, err
+	}
+	transport := msgpush.NewTransport() // the settings of the default transport
+	timed := promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		start := time.Now()
+		resp, err := transport.RoundTrip(r)
+		status := "none" // no response
+		if err == nil {
+			status = strconv.Itoa(resp.StatusCode)
+		}
+		durations.WithLabelValues(operation(r), status).Observe(time.Since(start).Seconds())
+		return resp, err
+	})
+	return &http.Client{Transport: otelhttp.NewTransport(timed,
+		otelhttp.WithTracerProvider(tracers),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return operation(r) }),
+	)}, nil
+}
+
+// operation returns the name of an operation. There are few, and no path contains an id.
+func operation(r *http.Request) string {
+	for _, op := range msgpush.Operations() {
+		if op.Specified() && op.Method == r.Method && strings.HasSuffix(r.URL.Path, op.Path) {
+			return op.String()
 		}
 	}
-
-	var transport http.RoundTripper = msgpush.NewTransport() // as good as the default of a client
-	transport = promhttp.InstrumentRoundTripperCounter(requests, transport)
-	transport = promhttp.InstrumentRoundTripperDuration(duration, transport)
-	transport = otelhttp.NewTransport(transport, otelhttp.WithTracerProvider(tracers))
-	return &http.Client{Transport: transport}, nil
+	return "other"
 }
 
 func run(ctx context.Context, out io.Writer) error {
@@ -66,13 +86,19 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	tracers := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter))
+	service, err := resource.New(ctx,
+		resource.WithTelemetrySDK(),
+		resource.WithAttributes(semconv.ServiceName("observability")),
+		resource.WithFromEnv()) // OTEL_SERVICE_NAME replaces the name
+	if err != nil {
+		return err
+	}
+	tracers := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(service))
 	metrics := prometheus.NewRegistry()
 	httpClient, err := observe(tracers, metrics)
 	if err != nil {
 		return err
 	}
-	defer httpClient.CloseIdleConnections()
 
 	client, err := msgpush.NewClient(account.BaseURL, account.AccessKey,
 		msgpush.WithHTTPClient(httpClient),

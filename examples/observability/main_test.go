@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"example.com/msgpush/examples/internal/clitest"
+	"example.com/msgpush/msgpushtest"
 )
 
 func TestMain(m *testing.M) { clitest.Main(m, main) }
@@ -22,14 +23,31 @@ func TestCallsAreTracedCountedAndLogged(t *testing.T) {
 	assert.Zero(t, status)
 	assert.Regexp(t, `^observability: using a fake server at .*\n$`, stderr)
 	for _, want := range []string{
-		`msgpush_requests_total{code="200",method="post"} 2`,
-		`msgpush_request_duration_seconds_count{code="200",method="post"} 2`,
-		`"Name": "HTTP POST"`,
+		`msgpush_request_duration_seconds_count{operation="message rule list",status="200"} 1`,
+		`msgpush_request_duration_seconds_count{operation="trigger record list",status="200"} 1`,
+		`"Name": "message rule list"`,
+		`"Name": "trigger record list"`,
 		`"Key": "http.response.status_code"`,
 		`msg="msgpush: attempt" operation="message rule list" method=POST`,
 	} {
 		assert.Contains(t, stdout, want)
 	}
+	assert.Regexp(t, `"Key": "service.name",\s+"Value": {\s+"Type": "STRING",\s+"Value": "observability"`, stdout)
 	assert.NotContains(t, strings.ToLower(stdout), "access-key")
 	assert.NotContains(t, stdout, "test-", "the access key")
+}
+
+func TestFailedAttemptsAreCounted(t *testing.T) {
+	srv := msgpushtest.New(t)
+	srv.Inject(msgpushtest.Status(500), msgpushtest.Reset())
+	stdout, _, status := clitest.Run(t, append(clitest.Environment(srv.URL, srv.AccessKey()), "OTEL_SERVICE_NAME=billing"))
+	assert.Zero(t, status)
+	for _, want := range []string{
+		`msgpush_request_duration_seconds_count{operation="message rule list",status="500"} 1`,
+		`msgpush_request_duration_seconds_count{operation="message rule list",status="none"} 1`,
+		`msgpush_request_duration_seconds_count{operation="message rule list",status="200"} 1`,
+		`"Value": "billing"`,
+	} {
+		assert.Contains(t, stdout, want)
+	}
 }

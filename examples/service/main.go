@@ -1,92 +1,119 @@
-// Service serves the message rules and their failures over HTTP. It is a template for a
-// production service that uses the client.
-//
-//	GET /rules                the message rules
-//	GET /rules/{id}/failures  the trigger records of a rule that have an error
-//	GET /healthz              200 while the process runs
-//	GET /readyz               200 while the message push service responds
+// Service follows the trigger records of an account, and serves its failures and its
+// message rules over HTTP. It is a template for a production service that uses the client.
 package main
 
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 	"time"
-
-	"example.com/msgpush"
-	"example.com/msgpush/examples/internal/cli"
-	"example.com/msgpush/msgpushtest"
 )
 
-const about = `Service is an HTTP server:
+const usage = `usage: service [flags]
 
-  GET /rules                the message rules
-  GET /rules/{id}/failures  the trigger records of a rule that have an error
-  GET /healthz              200 while the process runs
-  GET /readyz               200 while the message push service responds
+Service is an HTTP server:
 
-Every response is JSON. The program logs JSON to standard error, one object per
-line. An interrupt or SIGTERM shuts the server down: it accepts no more requests
-and completes those in progress.
+  GET /failures  the newest trigger records that have an error
+  GET /rules     the message rules
+  GET /metrics   metrics for Prometheus
+  GET /healthz   200 while the process runs
+  GET /readyz    200 after the list of trigger records was read once
+
+It follows the trigger records, and logs each new one that has an error. The
+failures that are in the list at the start are served, but not logged.
+
+The log is JSON on standard error, one object per line. An interrupt or SIGTERM
+shuts the service down: it accepts no more requests and completes those in
+progress.
+
+Environment:
+  MSGPUSH_BASE_URL         base URL of the message push service
+  MSGPUSH_ACCESS_KEY       access key
+  MSGPUSH_ACCESS_KEY_FILE  file with an access key that may be replaced, instead
+                           of MSGPUSH_ACCESS_KEY
+With none set, the service uses a fake server that adds failures and replaces its
+access key.
+
+Exit status: 0 if interrupted, 1 on failure, 2 if an argument is invalid.
+
 `
 
-const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 10 * time.Second
-	idleTimeout       = 2 * time.Minute
-	// writeGrace is the time for writing a response whose request timed out.
-	writeGrace = 5 * time.Second
-)
+// writeGrace is the time for writing a response whose request timed out.
+const writeGrace = 5 * time.Second
+
+// settings are the values of the flags.
+type settings struct {
+	addr              string
+	timeout, interval time.Duration
+	rate              int
+}
 
 func main() {
-	addr := flag.String("addr", "127.0.0.1:8080", "`ADDRESS` to listen on")
-	timeout := flag.Duration("timeout", 10*time.Second, "timeout of a request, more than 0s")
-	cli.ParseServer("service", about)
-	if *timeout <= 0 {
-		cli.UsageError("-timeout must be more than 0s")
+	var set settings
+	flag.CommandLine.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage)
+		flag.PrintDefaults()
 	}
-	cli.Run(func(ctx context.Context) error { return run(ctx, *addr, *timeout) })
+	flag.StringVar(&set.addr, "addr", "127.0.0.1:8080", "`ADDRESS` to listen on")
+	flag.DurationVar(&set.timeout, "timeout", 10*time.Second, "timeout of a request, more than 0s")
+	flag.DurationVar(&set.interval, "interval", 10*time.Second, "time between two polls, more than 0s")
+	flag.IntVar(&set.rate, "rate", 10, "maximum number of requests per second to the message push service, at least 1")
+	flag.Parse()
+	if set.timeout <= 0 || set.interval <= 0 || set.rate < 1 || flag.NArg() > 0 {
+		flag.CommandLine.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills the program
+	logger := newLogger(os.Stderr)
+	if err := run(ctx, set, os.Getenv, logger); err != nil {
+		logger.Error("service failed", "error", err)
+		os.Exit(1)
+	}
 }
 
-// run serves requests until ctx ends.
-func run(ctx context.Context, addr string, timeout time.Duration) error {
-	logger := slog.New(requestIDHandler{slog.NewJSONHandler(os.Stderr, nil)})
-	slog.SetDefault(logger) // package log, which cli uses, then logs JSON too
-	slog.SetLogLoggerLevel(slog.LevelWarn)
+// run follows and serves until ctx ends.
+func run(ctx context.Context, set settings, getenv func(string) string, logger *slog.Logger) error {
+	acc, err := openAccount(getenv, logger)
+	if err != nil {
+		return err
+	}
+	s, err := newService(set, acc, logger)
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", set.addr)
+	if err != nil {
+		return err
+	}
+	logger.Info("listening", "addr", listener.Addr().String(), "base_url", acc.baseURL)
 
-	account, err := cli.OpenAccount(os.Getenv, msgpushtest.SampleRecords())
-	if err != nil {
-		return err
-	}
-	defer account.Close()
-	// The client logs each retry with the id of the request.
-	client, err := msgpush.NewClient(account.BaseURL, account.AccessKey, msgpush.WithLogger(logger))
-	if err != nil {
-		return err
-	}
+	ctx, stop := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer stop()
+	following.Go(func() { s.follow(ctx) })
+	return s.serve(ctx, listener)
+}
 
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
+// serve serves requests until ctx ends. Then it waits until the requests in progress are
+// complete, but not longer than their timeout.
+func (s *service) serve(ctx context.Context, listener net.Listener) error {
+	drain := s.timeout + writeGrace
 	server := &http.Server{
-		Handler:           newHandler(client, timeout, logger),
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      timeout + writeGrace,
-		IdleTimeout:       idleTimeout,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		Handler:      s.handler(),
+		ReadTimeout:  10 * time.Second,
+		WriteTimeout: drain,
+		IdleTimeout:  2 * time.Minute,
+		ErrorLog:     slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
 	}
-	logger.Info("listening", "addr", listener.Addr().String(), "service", account.BaseURL)
-	return serve(ctx, server, listener, timeout+writeGrace, logger)
-}
-
-// serve serves requests until ctx ends, and then waits until the requests in progress
-// are complete, but not longer than drain.
-func serve(ctx context.Context, server *http.Server, listener net.Listener, drain time.Duration, logger *slog.Logger) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -95,14 +122,14 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener, drai
 	case <-ctx.Done():
 	}
 
-	logger.Info("stopping", "drain", drain.String())
-	drainCtx, cancel := context.WithTimeout(context.Background(), drain)
+	s.logger.Info("stopping", "drain", drain)
+	drainCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	if err := server.Shutdown(drainCtx); err != nil {
 		// Each request has timed out, so only clients that do not read are left.
-		logger.Warn("requests aborted", "error", err)
+		s.logger.Warn("requests aborted", "error", err)
 		_ = server.Close()
 	}
-	logger.Info("stopped")
+	s.logger.Info("stopped")
 	return nil
 }

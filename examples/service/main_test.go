@@ -2,15 +2,14 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,33 +17,47 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"example.com/msgpush"
 	"example.com/msgpush/examples/internal/clitest"
 	"example.com/msgpush/msgpushtest"
 )
 
+// These tests start the program.
+
 func TestMain(m *testing.M) { clitest.Main(m, main) }
 
 func TestUsage(t *testing.T) {
-	clitest.TestUsage(t, "service", []string{"-addr ADDRESS", "/readyz", "0 if interrupted"}, []string{"-timeout", "0s"}, []string{"-timeout", "10"})
+	clitest.TestUsage(t, "service", []string{"-addr ADDRESS", "/readyz", "0 if interrupted"},
+		[]string{"-timeout", "0s"}, []string{"-timeout", "10"}, []string{"-interval", "-1s"}, []string{"-rate", "0"})
 }
 
-func TestUsageOmitsExitStatus130(t *testing.T) {
-	_, stderr, _ := clitest.Run(t, nil, "-h")
-	assert.NotContains(t, stderr, "130")
-}
-
-func TestSettings(t *testing.T) { clitest.TestSettings(t, "service") }
-
-func TestAddressInUse(t *testing.T) {
+func TestFailuresAtTheStart(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	addr := listener.Addr().String()
-	_, stderr, status := clitest.Run(t, clitest.Environment("http://127.0.0.1:1", "key-of-the-test"), "-addr", addr)
-	assert.Equal(t, 1, status)
-	assert.Contains(t, stderr, `"msg":"service: listen tcp `+addr)
-	assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+	const url = "MSGPUSH_BASE_URL=http://127.0.0.1:1"
+	tests := map[string]struct {
+		env  []string
+		args []string
+		want string
+	}{
+		"no URL":         {[]string{"MSGPUSH_ACCESS_KEY=" + testKey}, nil, "MSGPUSH_BASE_URL is missing"},
+		"no key":         {[]string{url}, nil, "one of MSGPUSH_ACCESS_KEY and MSGPUSH_ACCESS_KEY_FILE must be set"},
+		"two keys":       {[]string{url, "MSGPUSH_ACCESS_KEY=" + testKey, "MSGPUSH_ACCESS_KEY_FILE=x"}, nil, "one of MSGPUSH_ACCESS_KEY and"},
+		"invalid URL":    {clitest.Environment("push.example.com", testKey), nil, "base URL"},
+		"address in use": {clitest.Environment("http://127.0.0.1:1", testKey), []string{"-addr", listener.Addr().String()}, "address already in use"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, stderr, status := clitest.Run(t, tt.env, tt.args...)
+			assert.Equal(t, 1, status)
+			var record map[string]any
+			require.NoError(t, json.Unmarshal([]byte(stderr), &record), "want one line of JSON: %s", stderr)
+			assert.Equal(t, "ERROR", record["level"])
+			assert.Equal(t, "service failed", record["msg"])
+			assert.Contains(t, record["error"], tt.want)
+			assert.NotContains(t, stderr, testKey)
+		})
+	}
 }
 
 // A process is the running program.
@@ -64,7 +77,8 @@ func start(t *testing.T, env []string) *process {
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // if the test failed
+	limit := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // if the log has no expected message
+	t.Cleanup(func() { limit.Stop(); _ = cmd.Process.Kill() })
 	p := &process{cmd: cmd, log: bufio.NewScanner(stderr)}
 	p.url = "http://" + p.waitFor(t, "listening")["addr"].(string)
 	return p
@@ -106,7 +120,8 @@ func TestServesUntilSignal(t *testing.T) {
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
 			p := start(t, nil)
-			for path, want := range map[string]string{"/rules": "严重告警转值班", "/rules/302/failures": "connection refused", "/healthz": "ok", "/readyz": "ok"} {
+			p.waitFor(t, "ready")
+			for path, want := range map[string]string{"/rules": "严重告警转值班", "/failures": "connection refused", "/healthz": "", "/readyz": "", "/metrics": "trigger record list"} {
 				resp, err := http.Get(p.url + path)
 				assert.Contains(t, body(t, resp, err), want, path)
 			}
@@ -119,10 +134,17 @@ func TestServesUntilSignal(t *testing.T) {
 func TestSignalCompletesRequestsInProgress(t *testing.T) {
 	srv := msgpushtest.New(t)
 	srv.SetRecords(msgpushtest.SampleRecords())
-	respond := make(chan struct{})
-	srv.OnRequest(func(msgpushtest.Request) { <-respond })
-
-	p := start(t, clitest.Environment(srv.URL, srv.AccessKey()))
+	keyFile := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(keyFile, []byte(srv.AccessKey()+"\n"), 0o600))
+	p := start(t, []string{"MSGPUSH_BASE_URL=" + srv.URL, "MSGPUSH_ACCESS_KEY_FILE=" + keyFile})
+	p.waitFor(t, "ready")
+	arrived, respond := make(chan struct{}), make(chan struct{})
+	srv.OnRequest(func(r msgpushtest.Request) {
+		if r.Operation == msgpushtest.ForwardRuleList {
+			close(arrived)
+			<-respond
+		}
+	})
 	type result struct {
 		resp *http.Response
 		err  error
@@ -132,60 +154,11 @@ func TestSignalCompletesRequestsInProgress(t *testing.T) {
 		resp, err := http.Get(p.url + "/rules") //nolint:bodyclose // the receiver closes it
 		results <- result{resp, err}
 	}()
-	_, err := srv.WaitForRequest(t.Context(), 1)
-	require.NoError(t, err)
+	<-arrived
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	p.waitFor(t, "stopping")
 	close(respond)
 	r := <-results
 	assert.Contains(t, body(t, r.resp, r.err), "严重告警转值班")
 	p.end(t)
-}
-
-func TestRetriesAreLoggedWithTheRequest(t *testing.T) {
-	srv := msgpushtest.New(t)
-	srv.Inject(msgpushtest.Status(http.StatusInternalServerError).Always())
-	p := start(t, clitest.Environment(srv.URL, srv.AccessKey()))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/rules", nil)
-	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if resp, err := http.DefaultClient.Do(request); err == nil {
-			resp.Body.Close()
-		}
-	}()
-	assert.NotEmpty(t, p.waitFor(t, "msgpush: retry")["request_id"])
-	cancel()
-	<-done
-	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
-	p.end(t)
-}
-
-func TestRefusedConnectionAndTimeout(t *testing.T) {
-	hanging := msgpushtest.New(t)
-	hanging.Inject(msgpushtest.Delay(time.Hour).Always())
-	refusing := msgpushtest.New(t)
-	refusing.Close()
-	for name, tt := range map[string]struct {
-		url    string
-		status int
-	}{
-		"refused connection": {refusing.URL, http.StatusServiceUnavailable},
-		"timeout":            {hanging.URL, http.StatusGatewayTimeout},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			client, err := msgpush.NewClient(tt.url, "key-of-the-test")
-			require.NoError(t, err)
-			h := newHandler(client, time.Second, quiet)
-			for _, path := range []string{"/rules", "/rules/7/failures", "/readyz"} {
-				w := get(t.Context(), h, path)
-				assert.Equal(t, tt.status, w.Code, path)
-				assert.NotEmpty(t, decode[errorResponse](t, w).Error)
-			}
-		})
-	}
 }

@@ -33,29 +33,20 @@ interrupted. If standard output is a closed pipe, SIGPIPE ends the program
 without a message.
 `
 
-const serverExitStatus = `
-Exit status: 0 if interrupted, 1 on failure, 2 if an argument is invalid.
-`
-
 // ErrInterrupted is the error of a program that was interrupted.
 var ErrInterrupted = errors.New("interrupted")
 
 // Parse parses the flags. The usage text consists of the parameter about,
 // then the environment, the exit status and the flags. It is written to standard error. As usual with package
 // flag, -h ends the program with status 0, and an invalid argument with status 2.
-func Parse(name, about string) { parse(name, about+environment+exitStatus) }
-
-// ParseServer is Parse for a program that runs until it is interrupted.
-func ParseServer(name, about string) { parse(name, about+environment+serverExitStatus) }
-
-func parse(name, text string) {
+func Parse(name, about string) {
 	log.SetFlags(0)
 	log.SetPrefix(name + ": ")
 	flags := flag.CommandLine
 	flags.Usage = func() {
 		synopsis := name
 		flags.VisitAll(func(*flag.Flag) { synopsis = name + " [flags]" })
-		fmt.Fprintf(flags.Output(), "usage: %s\n\n%s\n", synopsis, text)
+		fmt.Fprintf(flags.Output(), "usage: %s\n\n%s\n", synopsis, about+environment+exitStatus)
 		flags.PrintDefaults()
 	}
 	flag.Parse()

@@ -4,10 +4,13 @@
 //
 //	npm ci && npm test
 //
+// "npm run screenshots" replaces the screenshots of the README. It needs pngquant and a
+// Chinese font: apt-get install pngquant fonts-wqy-microhei.
+//
 // Without Chromium the test is skipped, or fails if CI=true.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -75,6 +78,24 @@ for (const width of [390, 1280]) {
   }
 }
 
+for (const colorScheme of ["light", "dark"]) {
+  test(`screenshot, ${colorScheme}`, { skip: missing, timeout: 60_000 }, async (t) => {
+    const context = await browser.newContext({ viewport: { width: 1000, height: 860 }, colorScheme });
+    t.after(() => context.close());
+    const page = await context.newPage();
+    await page.goto(url);
+    const png = await page.screenshot();
+    const file = join(here, `report-${colorScheme}.png`);
+    if (process.env.SCREENSHOTS === "replace") {
+      assert.notEqual(execFileSync("fc-list", [":lang=zh"]).length, 0, "no Chinese font is installed");
+      writeFileSync(file, execFileSync("pngquant", ["64", "-"], { input: png }));
+    }
+    // The fonts of two machines differ, so only the sizes are compared.
+    const size = (png) => [png.readUInt32BE(16), png.readUInt32BE(20)];
+    assert.deepEqual(size(readFileSync(file)), size(png));
+  });
+}
+
 async function checkText(page) {
   const text = (await page.innerText("#summary")).replace(/\s+/g, " ");
   for (const want of [
@@ -102,10 +123,12 @@ async function checkLayout(page, width) {
         const box = e.getBoundingClientRect();
         return box.left < 0 || box.right > innerWidth;
       }).map(name),
-      // A region that scrolls takes the focus, has a name and is announced by a hint.
+      // A region takes the focus and has a name. It has a hint only if it scrolls, and the
+      // shadow at its right edge, 0.8 rem wide, is not behind its caption.
       regions: all.filter((e) => e.matches(".scroll")).filter((e) =>
         e.tabIndex !== 0 || e.getAttribute("role") !== "region" || !e.getAttribute("aria-label") ||
-        (overflows(e) && !visible(e.previousElementSibling))).map(name),
+        overflows(e) !== visible(e.querySelector(".hint")) ||
+        e.querySelector("caption span").getBoundingClientRect().right > e.getBoundingClientRect().right - 0.8 * 16).map(name),
       scrollers: all.filter((e) => !e.matches(".scroll") && overflows(e) &&
         !["visible", "clip"].includes(getComputedStyle(e).overflowX)).map(name),
       charts: all.filter((e) => e.localName === "svg").map((e) => e.parentElement.className),

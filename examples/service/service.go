@@ -1,0 +1,110 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"example.com/msgpush"
+)
+
+// maxFailures is the maximum number of failures that the service remembers.
+const maxFailures = 1000
+
+// A service holds the state of the program.
+type service struct {
+	settings
+	client  *msgpush.Client
+	logger  *slog.Logger
+	metrics *prometheus.Registry
+
+	newFailures prometheus.Counter
+	lastPoll    prometheus.Gauge
+	requests    *prometheus.HistogramVec
+
+	ready    atomic.Bool // the first poll is complete
+	mu       sync.Mutex
+	failures []msgpush.ForwardLog // the newest first
+}
+
+func newService(set settings, acc *account, logger *slog.Logger) (*service, error) {
+	metrics := prometheus.NewRegistry()
+	client, err := newClient(acc, set.rate, logger, metrics)
+	if err != nil {
+		return nil, err
+	}
+	auto := promauto.With(metrics)
+	return &service{
+		settings: set, client: client, logger: logger, metrics: metrics,
+		newFailures: auto.NewCounter(prometheus.CounterOpts{
+			Name: "service_failures_total", Help: "Trigger records with an error that were inserted since the start.",
+		}),
+		lastPoll: auto.NewGauge(prometheus.GaugeOpts{
+			Name: "service_last_poll_timestamp_seconds", Help: "Time of the last poll that succeeded: alert if it is some minutes ago.",
+		}),
+		requests: auto.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "service_request_duration_seconds", Help: "Time of a request to this service, by route and HTTP status.",
+		}, []string{"route", "status"}),
+	}, nil
+}
+
+// follow remembers the failures until ctx ends, and logs each one that is inserted after
+// the first poll. A program that must handle each failure exactly once, also after a
+// restart, stores the ids: see docs/following.md.
+func (s *service) follow(ctx context.Context) {
+	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
+	for page, err := range s.client.ForwardLogFollowPages(ctx, request, msgpush.PollInterval(s.interval)) {
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil: // a later poll delivers what this one did not
+			level := slog.LevelWarn
+			if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok && apiErr.KeyRejected {
+				level = slog.LevelError // the failures do not end without another key
+			}
+			s.logger.Log(ctx, level, "poll failed", "error", err)
+		case len(page.List) > 0:
+			s.remember(ctx, page.List)
+		default: // the end of a poll
+			s.lastPoll.SetToCurrentTime()
+			if s.ready.CompareAndSwap(false, true) {
+				s.logger.InfoContext(ctx, "ready", "failures", len(s.newest()))
+			}
+		}
+	}
+}
+
+// remember adds the failures among new records.
+func (s *service) remember(ctx context.Context, records []msgpush.ForwardLog) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range records {
+		if r.ErrorMessage == "" {
+			continue
+		}
+		if s.ready.Load() {
+			s.newFailures.Inc()
+			s.logger.WarnContext(ctx, "failure", "record_id", r.ID, "rule_id", r.RuleID, "rule_name", r.RuleName, "error", r.ErrorMessage)
+		}
+		s.failures = append(s.failures, r)
+	}
+	// The order of the list is not specified.
+	slices.SortFunc(s.failures, func(a, b msgpush.ForwardLog) int {
+		return cmp.Or(cmp.Compare(b.CreateTime, a.CreateTime), cmp.Compare(b.ID, a.ID))
+	})
+	s.failures = s.failures[:min(len(s.failures), maxFailures)]
+}
+
+// newest returns a copy of the failures.
+func (s *service) newest() []msgpush.ForwardLog {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.failures)
+}
