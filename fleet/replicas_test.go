@@ -154,7 +154,7 @@ func TestKeyOfSuspendedReplicaIsDiscarded(t *testing.T) {
 	assert.Equal(t, 2, service.issues())
 }
 
-// Until the other replica has its key, too.
+// The key of a replica that was replaced is discarded also while the other one still fetches.
 func TestKeyThatArrivesDuringAnotherFetchIsDiscarded(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	dir := t.TempDir()
