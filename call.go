@@ -98,6 +98,8 @@ func (k *call) run(ctx context.Context) error {
 		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return k.wait },
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
+	k.client.quota.add(1)
+	defer k.client.quota.add(-1)
 	defer k.settle(false)
 	_, err = loop.Do(req) //nolint:bodyclose // attempt returns no body
 	if _, ok := errors.AsType[failure](err); err != nil && !ok {

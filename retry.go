@@ -51,8 +51,9 @@ type RetryPolicy struct {
 	// s. It must not be negative.
 	MaxWait time.Duration
 	// Quota is the number of failed retries after which the client stops retrying, so
-	// that retries do not multiply the load of an outage. The default is 1,000; a
-	// negative Quota means no limit.
+	// that retries do not multiply the load of an outage. The default is eight for each
+	// of the most calls of the client that ran at the same time, but at least 1,000. A
+	// positive Quota is a fixed number; a negative Quota means no limit.
 	//
 	// All calls of a client share the quota. A retry takes one from it, and gives it back
 	// if it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
@@ -61,7 +62,7 @@ type RetryPolicy struct {
 	Quota int
 }
 
-var defaultRetryPolicy = RetryPolicy{MaxAttempts: 7, MinWait: 200 * time.Millisecond, MaxWait: 30 * time.Second, Quota: 1000}
+var defaultRetryPolicy = RetryPolicy{MaxAttempts: 7, MinWait: 200 * time.Millisecond, MaxWait: 30 * time.Second}
 
 // withDefaults returns the policy without zero fields.
 func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
@@ -74,7 +75,6 @@ func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 	p.MaxAttempts = cmp.Or(p.MaxAttempts, defaultRetryPolicy.MaxAttempts)
 	p.MaxWait = cmp.Or(p.MaxWait, max(defaultRetryPolicy.MaxWait, p.MinWait))
 	p.MinWait = cmp.Or(p.MinWait, min(defaultRetryPolicy.MinWait, p.MaxWait))
-	p.Quota = cmp.Or(p.Quota, defaultRetryPolicy.Quota)
 	return p, nil
 }
 
@@ -137,15 +137,38 @@ func retryAfter(header http.Header) (time.Duration, bool) {
 type retryQuota struct {
 	mu          sync.Mutex
 	tokens, max int
+	perCall     int // tokens for each of the most calls at a time, 0 if max is fixed
+	calls       int // that run
 }
 
 // A retry takes tokensPerRetry, and returns them unless its failure is transient. A call
 // whose first attempt has no transient failure adds tokensPerCall.
 const tokensPerRetry, tokensPerCall = 10, 1
 
+// The default quota. Fewer retries for each call at a time would not outlast a short
+// outage; more would multiply the load of a long one.
+const minQuota, quotaPerCall = 1000, 8
+
+// newRetryQuota returns a full bucket for a number of retries. Its size grows if the number
+// is 0.
 func newRetryQuota(retries int) *retryQuota {
-	tokens := int(min(uint(retries), math.MaxInt/tokensPerRetry-1)) * tokensPerRetry // as a uint, a negative number is huge
-	return &retryQuota{tokens: tokens, max: tokens}
+	q := &retryQuota{}
+	if retries == 0 {
+		retries, q.perCall = minQuota, quotaPerCall*tokensPerRetry
+	}
+	q.max = int(min(uint(retries), math.MaxInt/tokensPerRetry-1)) * tokensPerRetry // as a uint, a negative number is huge
+	q.tokens = q.max
+	return q
+}
+
+// add adds n calls that run; a negative n means that calls have ended.
+func (q *retryQuota) add(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.calls += n
+	growth := max(0, q.calls*q.perCall-q.max)
+	q.max += growth
+	q.tokens += growth
 }
 
 // take takes n tokens, if there are as many.
