@@ -195,15 +195,15 @@ func (k *call) send(ctx context.Context, req *http.Request) (response, failure) 
 		defer cancel()
 		req = req.WithContext(ctx)
 	}
-	trace := &sendTrace{}
-	if !k.request.Idempotent {
+	trace := &connTrace{}
+	if !k.request.Idempotent || req.URL.Scheme == "https" {
 		req = trace.observe(req, c.transport)
 	}
 	req.Header = c.newHeader(k.request, k.key)
 	resp, err := c.roundTrip(req)
 	if err != nil {
 		failed := k.requestError("the request to "+c.base.String()+" failed: ", timeoutOr(ctx, err), excerpt)
-		failed.notSent = trace.notSent(err)
+		failed.connected, failed.notSent = trace.connected.Load(), trace.notSent(err)
 		return response{}, failed
 	}
 	r := readResponse(ctx, resp, c.maxResponseBytes)

@@ -900,6 +900,11 @@ func TestRequestThatIsNotIdempotentIsSentOnceWhateverUsesItsContext(t *testing.T
 		defer service.Close()
 		traced := &http.Transport{}
 		defer traced.CloseIdleConnections()
+		dialing := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			reach(ctx, elsewhere)
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}
+		defer dialing.CloseIdleConnections()
 		source := msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
 			reach(ctx, elsewhere)
 			return testKey, nil
@@ -926,6 +931,7 @@ func TestRequestThatIsNotIdempotentIsSentOnceWhateverUsesItsContext(t *testing.T
 			"key source, transport of net/http":     {traced, source},
 			"limiter, transport without a trace":    {roundTripFunc(untraced), limiter},
 			"limiter, transport of net/http":        {traced, limiter},
+			"dialer, transport of net/http":         {dialing, threeAttempts},
 			"transport before it sends, untraced":   {before(untraced), threeAttempts},
 			"transport before it sends, net/http":   {before(traced.RoundTrip), threeAttempts},
 			"transport after it has sent, untraced": {after(untraced), threeAttempts},
@@ -985,32 +991,63 @@ func TestRequestThatIsNotIdempotentIsRetriedIfNoConnectionWasMadeWhateverUsesIts
 	}
 }
 
-// net/http dials again if it has written nothing to a stale connection.
-func TestRequestThatIsNotIdempotentIsRetriedIfTheDialAfterAStaleConnectionFails(t *testing.T) {
-	var requests, dials atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requests.Add(1)
-		serveJSON(success)(w, r)
-	}))
-	defer server.Close()
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		switch n := dials.Add(1); n {
-		case 2:
-			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-		default:
-			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			if n == 1 && err == nil {
-				return &staleConn{Conn: conn, requests: &requests}, nil
-			}
-			return conn, err
-		}
-	}}
-	defer transport.CloseIdleConnections()
-	client := newClientAt(t, server.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-	for range 2 {
-		_, err := msgpush.Call[any](t.Context(), client, post)
-		require.NoError(t, err)
+// net/http makes another connection if it has written nothing to a stale one.
+func TestRequestThatIsNotIdempotentIsRetriedIfNoConnectionReplacesStaleOne(t *testing.T) {
+	refused := func(context.Context) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	}
-	assert.EqualValues(t, 2, requests.Load())
-	assert.EqualValues(t, 3, dials.Load())
+	tests := []struct {
+		name    string
+		scheme  string
+		method  string
+		failing func(context.Context) (net.Conn, error) // the second dial
+		retried bool
+	}{
+		{"connection refused", "http", "POST", refused, true},
+		{"untyped error", "http", "PUT", func(context.Context) (net.Conn, error) { return nil, errors.New("no route") }, true},
+		{"timeout", "http", "DELETE", func(context.Context) (net.Conn, error) { return nil, context.DeadlineExceeded }, true},
+		{"handshake that breaks off", "https", "POST", func(context.Context) (net.Conn, error) {
+			client, server := net.Pipe()
+			server.Close()
+			return client, nil
+		}, true},
+		// net/http also resends a GET if the server may have processed it.
+		{"GET", "http", "GET", refused, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var requests, dials atomic.Int32
+			server, transport := newTLSService(t, false, func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				serveJSON(success)(w, r)
+			})
+			if tt.scheme == "http" {
+				server = httptest.NewServer(server.Config.Handler)
+				defer server.Close()
+			}
+			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				n := dials.Add(1)
+				if n == 2 {
+					return tt.failing(ctx)
+				}
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				if n == 1 && err == nil {
+					return &staleConn{Conn: conn, requests: &requests}, nil
+				}
+				return conn, err
+			}
+			client := newClientAt(t, server.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			r := msgpush.Request{Method: tt.method, Path: "/x"}
+			_, err := msgpush.Call[any](t.Context(), client, r)
+			require.NoError(t, err)
+			_, err = msgpush.Call[any](t.Context(), client, r)
+			if !tt.retried {
+				assertAttempts(t, 1, err)
+				return
+			}
+			require.NoError(t, err)
+			assert.EqualValues(t, 2, requests.Load())
+			assert.EqualValues(t, 3, dials.Load())
+		})
+	}
 }
