@@ -44,8 +44,9 @@ func TestIterationThroughCuts(t *testing.T) {
 }
 
 // iterateWhileListChanges iterates over a list of n records while other records are
-// inserted and deleted. It checks that no record that stays is lost or repeated.
-func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int) {
+// inserted and deleted. It checks that no record that stays is lost or repeated, and
+// returns the number of records.
+func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int) int {
 	s.Helper()
 	logs := newLogs(n)
 	s.server.SetRecords(msgpushtest.Records{ForwardLogs: logs})
@@ -80,6 +81,7 @@ func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int)
 	assert.Zero(s, repeated)
 	assert.NotZero(s, changes.inserted)
 	assert.NotEmpty(s, changes.deleted)
+	return len(times)
 }
 
 // changes inserts records and deletes others. Iteration promises nothing if both

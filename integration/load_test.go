@@ -177,7 +177,7 @@ func is[T error](err error) bool {
 // newServer returns a fake server with 64 mail channels and 500 trigger records.
 func newServer(t *testing.T) *msgpushtest.Server {
 	server := msgpushtest.New(t)
-	shown.setKeys(t, server.AccessKey())
+	shown.watch(t, server.AccessKey())
 	var records msgpushtest.Records
 	for i := range int64(64) {
 		records.MailChannels = append(records.MailChannels, msgpush.MailChannel{
@@ -229,24 +229,20 @@ type keySearch struct {
 	texts, leaks int
 }
 
-// setKeys sets the keys of a test. At its end, no text may have shown one.
-func (s *keySearch) setKeys(t *testing.T, keys ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keys, s.leaks = nil, 0
-	for _, key := range keys {
-		s.keys = append(s.keys, []byte(key))
-	}
+// watch searches for a key until the end of a test, which fails if a text has shown a key.
+func (s *keySearch) watch(t *testing.T, key string) {
+	s.addKey(key)
 	t.Cleanup(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.leaks > 0 {
-			t.Errorf("%d log lines or error texts show the access key", s.leaks)
+			t.Errorf("%d log lines or error texts show an access key", s.leaks)
 		}
+		s.keys, s.leaks = nil, 0
 	})
 }
 
-// addKey adds a key to those of the test.
+// addKey adds a key.
 func (s *keySearch) addKey(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -258,6 +259,26 @@ func TestNginxSuspendedWorker(t *testing.T) {
 			assert.Less(t, r.elapsed, 10*time.Second, "only the first calls wait")
 		})
 	}
+}
+
+var slow = flag.Bool("slow", false, "run tests that take minutes")
+
+// What a transport loses that is not made by NewTransport.
+func TestNginxSuspendedWorkerWithoutPings(t *testing.T) {
+	if !*slow {
+		t.Skip("needs -slow: it takes four minutes")
+	}
+	s := newSetup(t)
+	startNginx(s, scenario{tls: true, config: nameWorkers})
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = trusting(t, certificate).TLSClientConfig
+	defer transport.CloseIdleConnections()
+	client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	s.suspendWorkerOf(client)
+	s.load = load{calls: 4, callers: 4, timeout: 10 * time.Minute}.withDefaults()
+	r := s.run(client, nil)
+	t.Logf("%v: %q", r, r.firstErrors)
+	assert.Equal(t, s.load.calls, r.failed())
 }
 
 // trusting returns a NewTransport that trusts one certificate.

@@ -103,9 +103,14 @@ func runScenarios(t *testing.T, start func(*setup, scenario), scenarios []scenar
 	}
 }
 
-// newSetup starts a fake server and a relay to it.
+// newSetup starts a fake server and a relay to it, and checks for leaks.
 func newSetup(t *testing.T) *setup {
 	checkLeaks(t)
+	return startSetup(t)
+}
+
+// startSetup starts a fake server and a relay to it.
+func startSetup(t *testing.T) *setup {
 	server := newServer(t)
 	return &setup{T: t, server: server, upstream: newRelay(t, strings.TrimPrefix(server.URL, "http://")), records: server.Records()}
 }
