@@ -642,7 +642,8 @@ func TestDefaultQuotaOutlastsShortOutageForAnyNumberOfCallers(t *testing.T) {
 					calls += int64(load.callers * load.calls)
 				})
 			}
-			assert.LessOrEqual(t, float64(failed), 0.003*float64(calls), "calls that failed, of %d", calls)
+			t.Logf("%d of %d calls failed", failed, calls)
+			assert.LessOrEqual(t, float64(failed), 0.003*float64(calls), "calls that failed")
 		})
 	}
 	t.Run("64 callers without a pause", func(t *testing.T) {
@@ -664,6 +665,7 @@ func TestDefaultQuotaLimitsLoadOfLastingOutage(t *testing.T) {
 		t.Run(fmt.Sprint(tt.callers, " callers"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				failed, requests := loadOfCallers{callers: tt.callers, calls: tt.calls / tt.callers}.run(t, after(20*time.Millisecond, status(503)))
+				t.Logf("%d calls, %d requests", tt.calls, requests)
 				assert.EqualValues(t, tt.calls, failed)
 				assert.EqualValues(t, tt.calls+tt.retries, requests)
 			})
@@ -680,6 +682,7 @@ func TestDefaultQuotaSufficesForServiceThatLimitsItsRate(t *testing.T) {
 			}
 			return succeed(r)
 		}))
+		t.Logf("%d of %d calls failed", failed, load.callers*load.calls)
 		assert.LessOrEqual(t, failed, int64(load.callers*load.calls/100))
 	})
 }

@@ -82,9 +82,9 @@ pinger_enable off
 max_filedescriptors 1024
 shutdown_lifetime 0 seconds
 `)
-	require.NoError(s, os.Chmod(s.gateway.dir, 0o777)) //nolint:gosec // as root, Squid changes to another user
+	require.NoError(s, os.Chmod(s.gateway.dir, 0o777)) // as root, Squid changes to another user
 	path := s.gateway.configure(config)
-	require.NoError(s, os.Chmod(path, 0o644)) //nolint:gosec // see above
+	require.NoError(s, os.Chmod(path, 0o644))
 	s.gateway.args = append(s.gateway.args, "-N", "-f", path)
 	s.url = "http://" + s.gateway.addr
 	s.gateway.start()

@@ -142,7 +142,7 @@ func (s *setup) causeFault() string {
 func (s *setup) workers() []int {
 	var ids []int
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.gateway.cmd.Process.Pid))
-	for _, field := range strings.Fields(string(text)) {
+	for field := range strings.FieldsSeq(string(text)) {
 		if id, err := strconv.Atoi(field); err == nil {
 			ids = append(ids, id)
 		}
