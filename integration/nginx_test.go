@@ -228,7 +228,7 @@ func (s *setup) suspendWorkerOf(client *msgpush.Client) {
 
 // A suspended worker keeps its connections open and sends nothing. The default transport
 // detects it with pings and uses another connection. So does a transport of NewTransport
-// with settings of its own, such as a private certificate authority.
+// with other settings, such as a private certificate authority.
 func TestNginxSuspendedWorker(t *testing.T) {
 	for name, own := range map[string]bool{"default transport": false, "private certificate authority": true} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestNginxSuspendedWorker(t *testing.T) {
 
 var slow = flag.Bool("slow", false, "run tests that take minutes")
 
-// What a transport loses that is not made by NewTransport.
+// A clone of http.DefaultTransport sends no pings: each attempt waits for its timeout.
 func TestNginxSuspendedWorkerWithoutPings(t *testing.T) {
 	if !*slow {
 		t.Skip("needs -slow: it takes four minutes")

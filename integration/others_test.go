@@ -47,7 +47,7 @@ ProxyPass / http://UPSTREAM/
 }
 
 // passAccessKeys makes Varnish cache no response to a request with an access key. Without
-// it, Varnish caches the response to a GET and returns it whatever the key is.
+// it, Varnish caches the response to a GET and returns it to any key.
 const passAccessKeys = "sub vcl_recv { if (req.http.access-key) { return (pass); } }"
 
 // startVarnish starts Varnish in front of the fake server, with a cache.

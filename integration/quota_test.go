@@ -36,7 +36,7 @@ func TestNginxOutage(t *testing.T) {
 	runScenarios(t, startNginx, scenarios)
 }
 
-// 600 callers start at once, behind a gateway that accepts 200 requests a second.
+// 600 callers start together, behind a gateway that accepts 200 requests a second.
 func TestNginxHerd(t *testing.T) {
 	var scenarios []scenario
 	for name, header := range map[string]string{"without Retry-After": "", "with Retry-After": "add_header Retry-After 1 always;"} {

@@ -29,7 +29,7 @@ type wrappedConn struct {
 
 func (c wrappedConn) Write(p []byte) (int, error) { return c.write(c.Conn, p) }
 
-// wrapDials makes a transport call wrap for each connection, the first of which is number 1.
+// wrapDials makes a transport call wrap for each connection. The first has the number 1.
 func wrapDials(transport *http.Transport, wrap func(conn net.Conn, number int) net.Conn) {
 	var dials atomic.Int64
 	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
