@@ -39,3 +39,15 @@ func TestDocumentsNameTests(t *testing.T) {
 		assert.True(t, slices.Contains(tests, string(match[1])), "there is no test %s", match[1])
 	}
 }
+
+// The check that no text shows a key must find one.
+func TestKeySearchFindsKeys(t *testing.T) {
+	var search keySearch
+	search.addKey("first-key")
+	search.addKey("second-key")
+	for _, text := range []string{"a text", "access-key: second-key", "first-ke", `"first-key"`} {
+		_, _ = search.Write([]byte(text))
+	}
+	assert.Equal(t, 4, search.texts)
+	assert.Equal(t, 2, search.leaks)
+}
