@@ -58,8 +58,8 @@ type RetryPolicy struct {
 	//
 	// All calls of a client share the quota. A retry takes one from it, and gives it back
 	// if it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
-	// calls that succeed at once give one more back, up to Quota. When nothing is left, a
-	// call returns its failure immediately, and the error text says so.
+	// calls that succeed at once give one more back, up to the quota. When nothing is left,
+	// a call returns its failure immediately, and the error text says so.
 	Quota int
 }
 
