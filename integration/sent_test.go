@@ -131,6 +131,39 @@ func TestNginxRetriesRequestThatNoConnectionTook(t *testing.T) {
 	s.checkSentOnce()
 }
 
+// While nginx restarts, a request that is not idempotent may be lost. It is retried if the
+// connection is refused, and never sent twice.
+func TestNginxRestartsWithRequestsThatAreNotIdempotent(t *testing.T) {
+	const callers, calls, restarts = 16, 4000, 10
+	for name, sc := range map[string]scenario{"HTTP/1": {config: "keepalive_requests 5;"}, "HTTP/2": {tls: true, config: "keepalive_requests 50;"}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetup(t)
+			startNginx(s, sc)
+			s.load.calls = calls
+			client := newClient(t, s.url, s.server)
+			var failed, refused atomic.Int64
+			var running sync.WaitGroup
+			for range callers {
+				running.Go(func() {
+					for i := s.started.Add(1); i <= calls; i = s.started.Add(1) {
+						if err := s.post(t.Context(), client, int(i)); err != nil {
+							failed.Add(1)
+							if strings.Contains(err.Error(), "connection refused (1 attempt") {
+								refused.Add(1)
+							}
+						}
+					}
+				})
+			}
+			s.repeat(restarts, func(int) { s.gateway.restart() })
+			running.Wait()
+			t.Logf("%d of %d calls failed, %d with a refused connection", failed.Load(), calls, refused.Load())
+			assert.Zero(t, refused.Load())
+			assert.GreaterOrEqual(t, s.checkSentOnce(), calls-int(failed.Load()))
+		})
+	}
+}
+
 // post makes a call with a request that is not idempotent. Its body has the number n.
 func (s *setup) post(ctx context.Context, client *msgpush.Client, n int) error {
 	body := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: n + 1, PageSize: 1}}
