@@ -98,6 +98,8 @@ func (k *call) run(ctx context.Context) error {
 		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return k.wait },
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
+	k.client.quota.add(1)
+	defer k.client.quota.add(-1)
 	defer k.settle(false)
 	_, err = loop.Do(req) //nolint:bodyclose // attempt returns no body
 	if _, ok := errors.AsType[failure](err); err != nil && !ok {
@@ -193,15 +195,15 @@ func (k *call) send(ctx context.Context, req *http.Request) (response, failure) 
 		defer cancel()
 		req = req.WithContext(ctx)
 	}
-	trace := &sendTrace{}
-	if !k.request.Idempotent {
+	trace := &connTrace{}
+	if !k.request.Idempotent || req.URL.Scheme == "https" {
 		req = trace.observe(req, c.transport)
 	}
 	req.Header = c.newHeader(k.request, k.key)
 	resp, err := c.roundTrip(req)
 	if err != nil {
 		failed := k.requestError("the request to "+c.base.String()+" failed: ", timeoutOr(ctx, err), excerpt)
-		failed.notSent = trace.notSent(err)
+		failed.connected, failed.notSent = trace.connected.Load(), trace.notSent(err)
 		return response{}, failed
 	}
 	r := readResponse(ctx, resp, c.maxResponseBytes)

@@ -158,6 +158,7 @@ type RequestError struct {
 	// [errors.As] do not find it.
 	Last error
 
+	connected  bool // the connection was made, with its TLS handshake
 	notSent    bool // the request provably was not sent
 	stopReason string
 }
@@ -176,7 +177,7 @@ func (e *RequestError) summary() string { return fmt.Sprint(e.Err) }
 
 func (e *RequestError) stop(reason string) { e.stopReason = reason }
 
-func (e *RequestError) transient() bool { return !isPermanent(e.Err) }
+func (e *RequestError) transient() bool { return !isPermanent(e.Err, e.connected) }
 
 // Unwrap returns Err.
 func (e *RequestError) Unwrap() error { return e.Err }

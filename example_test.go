@@ -3,6 +3,8 @@ package msgpush_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -545,9 +547,10 @@ func ExampleWithHTTPClient() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
 
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil
-	transport.MaxIdleConnsPerHost = 64 // the number of concurrent callers
+	authorities := x509.NewCertPool() // AppendCertsFromPEM adds a private authority
+	transport := msgpush.NewTransport()
+	transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+	defer transport.CloseIdleConnections()
 	client, err := msgpush.NewClient(service.URL, service.AccessKey(),
 		msgpush.WithHTTPClient(&http.Client{Transport: transport, Timeout: 5 * time.Second}))
 	if err != nil {

@@ -33,7 +33,9 @@ type rawEnvelope struct {
 // the error of decode, nil if the response was not decoded.
 func (k *call) responseError(r *response, decodeErr error) failure {
 	if r.status == http.StatusOK && r.err != nil {
-		return k.requestError("reading the response from "+k.client.base.String()+": ", r.err, excerpt)
+		e := k.requestError("reading the response from "+k.client.base.String()+": ", r.err, excerpt)
+		e.connected = true
+		return e
 	}
 	var env rawEnvelope
 	parseErr := json.NewDecoder(bytes.NewReader(r.body)).Decode(&env)

@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -202,6 +204,103 @@ func TestTLSFailuresArePermanent(t *testing.T) {
 			client := newClientAt(t, tt.baseURL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 			attempts := assertEveryCallFails(t, client, tt.want)
 			assert.EqualValues(t, attempts, dials.Load())
+		})
+	}
+}
+
+// With TLS 1.3, a server rejects the certificate of a client after the handshake of the
+// client.
+func TestAlertIsPermanentDuringHandshakeOrAboutCertificate(t *testing.T) {
+	const badRecordMAC, internalError, badCertificate, unknownCA, certificateRequired tls.AlertError = 20, 80, 42, 48, 116
+	alert := func(a tls.AlertError) error { return &net.OpError{Op: "remote error", Err: a} }
+	connect := func(trace *httptrace.ClientTrace) {
+		trace.GetConn("push.example.com:443")
+		trace.GotConn(httptrace.GotConnInfo{})
+	}
+	wrapped := func(err error) error { return fmt.Errorf("net/http: connection broken: %w", err) }
+	tests := []struct {
+		name      string
+		before    func(*httptrace.ClientTrace) // the error
+		err       error
+		transient bool
+		notSent   bool
+	}{
+		{"transport without a trace", func(*httptrace.ClientTrace) {}, alert(badRecordMAC), false, false},
+		{"handshake", func(trace *httptrace.ClientTrace) { trace.GetConn("push.example.com:443") }, alert(internalError), false, false},
+		{"handshake after a request for a token", func(trace *httptrace.ClientTrace) {
+			trace.GetConn("tokens.example.com:443")
+			trace.GotConn(httptrace.GotConnInfo{})
+			trace.GetConn("push.example.com:443")
+		}, alert(internalError), false, false},
+		{"handshake with a proxy", func(trace *httptrace.ClientTrace) { trace.GetConn("push.example.com:443") },
+			&net.OpError{Op: "proxyconnect", Err: alert(internalError)}, false, false},
+		{"proxy that is not reached", func(trace *httptrace.ClientTrace) { trace.GetConn("push.example.com:443") },
+			&net.OpError{Op: "proxyconnect", Err: &net.OpError{Op: "dial", Err: io.EOF}}, true, true},
+		{"connection", connect, alert(badRecordMAC), true, false},
+		{"connection, error of net/http", connect, wrapped(alert(internalError)), true, false},
+		{"certificate rejected after the handshake", connect, alert(badCertificate), false, false},
+		{"authority rejected after the handshake", connect, wrapped(alert(unknownCA)), false, false},
+		{"certificate missed after the handshake", connect, alert(certificateRequired), false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				if trace := httptrace.ContextClientTrace(r.Context()); trace != nil {
+					tt.before(trace)
+				}
+				return nil, tt.err
+			})
+			client := newClientAt(t, "https://push.example.com", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			assertEveryCallFails(t, client, wantFailure{kind: "RequestError", transient: tt.transient, notSent: tt.notSent, text: tt.err.Error()})
+		})
+	}
+	t.Run("body", func(t *testing.T) {
+		client := newClientWithTransport(t, respondFrom(200, failingBody(`{"code":`, alert(badRecordMAC))), threeAttempts)
+		assertEveryCallFails(t, client, wantFailure{kind: "RequestError", transient: true, text: "bad record MAC"})
+	})
+}
+
+// A damagedConn changes the last byte of each TLS record with application data, if
+// damaged is set.
+type damagedConn struct {
+	net.Conn
+	damaged *atomic.Bool
+}
+
+func (c damagedConn) Write(p []byte) (int, error) {
+	const applicationData = 23
+	if c.damaged.Load() && p[0] == applicationData {
+		p = slices.Clone(p)
+		p[len(p)-1] ^= 1
+	}
+	return c.Conn.Write(p)
+}
+
+func TestRetriesRequestDamagedOnEstablishedTLSConnection(t *testing.T) {
+	for proto, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(proto, func(t *testing.T) {
+			var requests, dials atomic.Int32
+			var damaged atomic.Bool
+			server, transport := newTLSService(t, http2, func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, proto, r.Proto)
+				requests.Add(1)
+				serveJSON(success)(w, r)
+			})
+			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				if dials.Add(1) > 1 {
+					return conn, err
+				}
+				return damagedConn{conn, &damaged}, err
+			}
+			client := newClientAt(t, server.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			require.NoError(t, err)
+			damaged.Store(true)
+			_, err = client.MPList(t.Context(), msgpush.PageRequest{}) // a POST, which net/http does not resend
+			require.NoError(t, err)
+			assert.EqualValues(t, 2, requests.Load())
+			assert.EqualValues(t, 2, dials.Load())
 		})
 	}
 }

@@ -62,9 +62,19 @@ func option(valid bool, set func(*settings), format string, args ...any) Option 
 // h has no transport, a transport shared by all clients of this package is used.
 //
 // Start from [NewTransport] for a transport of your own, such as one with a private
-// certificate authority or one that an instrumentation wraps: a clone of
-// [http.DefaultTransport] loses the HTTP/2 pings of the default, its idle connections
-// and its errors of proxies.
+// certificate authority, with a client certificate or for an instrumentation to wrap, and
+// change only what must differ. Any other transport, such as a clone of
+// [http.DefaultTransport], loses three things:
+//
+//   - Without HTTP/2 pings, a server that has stopped without closing its connection
+//     costs every call the timeout of each attempt.
+//   - Without an idle connection for each caller, most calls of concurrent callers
+//     connect anew.
+//   - Without the status of a proxy, a CONNECT that the proxy rejects for good, such as
+//     with status 407, is retried.
+//
+// A transport with a TLSClientConfig or a dial function also needs ForceAttemptHTTP2,
+// which NewTransport sets, or it uses HTTP/1.
 //
 // A transport that wraps another must not retry. It must not follow redirects, which
 // would send the access key to another host. The transport of go-retryablehttp's

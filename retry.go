@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -32,10 +33,10 @@ import (
 //
 // A failure is retryable if there was no response, if the body or the JSON of an
 // HTTP 200 response ends too early, or if the HTTP status is 408, 425, 429, 500,
-// 502, 503 or 504. The following are not retryable: untrusted certificates, TLS
-// alerts, HTTP responses to HTTPS requests, HTTP 200 responses that are too large or
-// badly compressed, and, with the transport of [NewTransport], a CONNECT that a proxy
-// rejects with status 4xx.
+// 502, 503 or 504. The following are not retryable: untrusted certificates, TLS alerts
+// during the handshake or about the certificate of the client, HTTP responses to HTTPS
+// requests, HTTP 200 responses that are too large or badly compressed, and, with the
+// transport of [NewTransport], a CONNECT that a proxy rejects with status 4xx.
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call. The default is 7; 1
 	// disables retries. It must not be negative.
@@ -51,17 +52,18 @@ type RetryPolicy struct {
 	// s. It must not be negative.
 	MaxWait time.Duration
 	// Quota is the number of failed retries after which the client stops retrying, so
-	// that retries do not multiply the load of an outage. The default is 1,000; a
-	// negative Quota means no limit.
+	// that retries do not multiply the load of an outage. The default is eight for each
+	// of the most calls of the client that ran at the same time, but at least 1,000. A
+	// positive Quota is a fixed number; a negative Quota means no limit.
 	//
 	// All calls of a client share the quota. A retry takes one from it, and gives it back
 	// if it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
-	// calls that succeed at once give one more back, up to Quota. When nothing is left, a
-	// call returns its failure immediately, and the error text says so.
+	// calls that succeed at once give one more back, up to the quota. When nothing is left,
+	// a call returns its failure immediately, and the error text says so.
 	Quota int
 }
 
-var defaultRetryPolicy = RetryPolicy{MaxAttempts: 7, MinWait: 200 * time.Millisecond, MaxWait: 30 * time.Second, Quota: 1000}
+var defaultRetryPolicy = RetryPolicy{MaxAttempts: 7, MinWait: 200 * time.Millisecond, MaxWait: 30 * time.Second}
 
 // withDefaults returns the policy without zero fields.
 func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
@@ -74,26 +76,34 @@ func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 	p.MaxAttempts = cmp.Or(p.MaxAttempts, defaultRetryPolicy.MaxAttempts)
 	p.MaxWait = cmp.Or(p.MaxWait, max(defaultRetryPolicy.MaxWait, p.MinWait))
 	p.MinWait = cmp.Or(p.MinWait, min(defaultRetryPolicy.MinWait, p.MaxWait))
-	p.Quota = cmp.Or(p.Quota, defaultRetryPolicy.Quota)
 	return p, nil
 }
 
 var retryableStatuses = map[int]bool{408: true, 425: true, 429: true, 500: true, 502: true, 503: true, 504: true}
 
 // isPermanent reports whether an attempt without a complete response would fail
-// again; see RetryPolicy.
-func isPermanent(err error) bool {
+// again; see RetryPolicy. connected means that the connection, with its TLS handshake,
+// was made.
+func isPermanent(err error, connected bool) bool {
 	if proxyErr, ok := errors.AsType[*proxyError](err); ok {
 		return proxyErr.status/100 == 4
 	}
-	if opErr, ok := errors.AsType[*net.OpError](err); ok && opErr.Op == "remote error" {
-		return true // crypto/tls: the peer sent an alert
+	opErr, ok := errors.AsType[*net.OpError](err)
+	if ok && opErr.Op == "proxyconnect" {
+		opErr, ok = errors.AsType[*net.OpError](opErr.Err) // of the TLS handshake with a proxy
+	}
+	if ok && opErr.Op == "remote error" { // crypto/tls: the peer sent an alert
+		return !connected || slices.ContainsFunc(certificateAlerts, func(a tls.AlertError) bool { return opErr.Err.Error() == a.Error() })
 	}
 	return errors.Is(err, errBodyTooLarge) || errors.Is(err, http.ErrSchemeMismatch) ||
 		errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, new(flate.CorruptInputError)) ||
 		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(x509.UnknownAuthorityError)) ||
 		errors.As(err, new(x509.HostnameError)) || errors.As(err, new(x509.CertificateInvalidError))
 }
+
+// certificateAlerts are the alerts of a server that rejects the certificate of the client,
+// or misses one. With TLS 1.3, the client has completed its handshake by then.
+var certificateAlerts = []tls.AlertError{42, 43, 44, 45, 46, 48, 49, 116}
 
 // wait returns how long to wait after err, the failure of the last attempt.
 // attempts counts the attempts so far. wait returns false if the response requests
@@ -137,15 +147,38 @@ func retryAfter(header http.Header) (time.Duration, bool) {
 type retryQuota struct {
 	mu          sync.Mutex
 	tokens, max int
+	perCall     int // tokens for each of the most calls at a time, 0 if max is fixed
+	calls       int // that run
 }
 
 // A retry takes tokensPerRetry, and returns them unless its failure is transient. A call
 // whose first attempt has no transient failure adds tokensPerCall.
 const tokensPerRetry, tokensPerCall = 10, 1
 
+// The default quota. Fewer retries for each call at a time would not outlast a short
+// outage; more would multiply the load of a long one.
+const minQuota, quotaPerCall = 1000, 8
+
+// newRetryQuota returns a full bucket for a number of retries. Its size grows if the number
+// is 0.
 func newRetryQuota(retries int) *retryQuota {
-	tokens := int(min(uint(retries), math.MaxInt/tokensPerRetry-1)) * tokensPerRetry // as a uint, a negative number is huge
-	return &retryQuota{tokens: tokens, max: tokens}
+	q := &retryQuota{}
+	if retries == 0 {
+		retries, q.perCall = minQuota, quotaPerCall*tokensPerRetry
+	}
+	q.max = int(min(uint(retries), math.MaxInt/tokensPerRetry-1)) * tokensPerRetry // as a uint, a negative number is huge
+	q.tokens = q.max
+	return q
+}
+
+// add adds n calls that run; a negative n means that calls have ended.
+func (q *retryQuota) add(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.calls += n
+	growth := max(0, q.calls*q.perCall-q.max)
+	q.max += growth
+	q.tokens += growth
 }
 
 // take takes n tokens, if there are as many.
@@ -165,34 +198,47 @@ func (q *retryQuota) put(n int) {
 	q.tokens = min(q.tokens+n, q.max)
 }
 
-// A sendTrace observes one round trip, to prove that its request was not sent. A
-// transport that wraps another may send further requests with the same context, such as
-// one for a token, and may connect without calling the trace.
-type sendTrace struct {
-	plain                bool        // the transport is net/http's own, which sends nothing else
-	requested, connected atomic.Bool // a connection to the first hop of the request
+// A connTrace observes one round trip: it reports whether a connection was made, and proves
+// that the request was not sent. A transport that wraps another may send further requests
+// with the same context, such as one for a token, and may connect without calling the
+// trace.
+type connTrace struct {
+	plain     bool                   // the transport is net/http's own, which sends nothing else
+	requested atomic.Bool            // a connection to the first hop of the request
+	firstHop  atomic.Pointer[string] // the address of the first connection requested
+	used      atomic.Bool            // a connection may have taken the request
+	connected atomic.Bool            // the last connection was made
 }
 
 // observe returns a copy of req that reports to t.
-func (t *sendTrace) observe(req *http.Request, transport http.RoundTripper) *http.Request {
+func (t *connTrace) observe(req *http.Request, transport http.RoundTripper) *http.Request {
 	_, t.plain = transport.(*http.Transport)
 	port := cmp.Or(req.URL.Port(), map[string]string{"http": "80", "https": "443"}[req.URL.Scheme])
 	host := net.JoinHostPort(req.URL.Hostname(), port)
+	// Of these methods, net/http requests another connection only if it has written nothing
+	// to the last one, or if the server provably has not processed the request.
+	provesUnused := t.plain && slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, req.Method)
 	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 		GetConn: func(hostPort string) {
+			t.connected.Store(false)
+			if provesUnused && !t.firstHop.CompareAndSwap(nil, &hostPort) && *t.firstHop.Load() == hostPort {
+				t.used.Store(false)
+			}
 			if t.plain || hostPort == host { // a plain transport may connect to a proxy
 				t.requested.Store(true)
 			}
 		},
-		GotConn: func(httptrace.GotConnInfo) { t.connected.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) {
+			t.used.Store(true)
+			t.connected.Store(true)
+		},
 	}))
 }
 
 // notSent reports whether the request of a round trip that failed with err provably was
 // not sent.
-func (t *sendTrace) notSent(err error) bool {
+func (t *connTrace) notSent(err error) bool {
 	opErr, ok := errors.AsType[*net.OpError](err)
 	dialFailed := ok && (opErr.Op == "dial" || opErr.Op == "proxyconnect") || errors.As(err, new(*proxyError))
-	// net/http dials again if it has written nothing to a stale connection.
-	return t.plain && dialFailed || !t.connected.Load() && (t.requested.Load() || dialFailed)
+	return !t.used.Load() && (t.requested.Load() || dialFailed)
 }

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -575,36 +578,165 @@ func TestRetriedCallReturnsNoMoreQuotaThanItTook(t *testing.T) {
 	})
 }
 
-func TestConcurrentCallsSucceedDespiteShortOutage(t *testing.T) {
+// A loadOfCallers is a number of callers, each of which makes one call after another.
+type loadOfCallers struct {
+	callers, calls int           // calls of each caller
+	interval       time.Duration // from one call to the next; if a call takes longer, the next one follows at once
+}
+
+// run makes the calls with a new client that has the default policy. It returns how many
+// failed, and the number of requests.
+func (l loadOfCallers) run(t *testing.T, service roundTripFunc) (failed, requests int64) {
+	t.Helper()
+	var failures, sent atomic.Int64
+	client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		sent.Add(1)
+		return service(r)
+	}), defaultRetries)
+	var wg sync.WaitGroup
+	for range l.callers {
+		wg.Go(func() {
+			time.Sleep(rand.N(l.interval + 1))
+			for range l.calls {
+				next := time.Now().Add(l.interval)
+				if _, err := client.MPList(t.Context(), msgpush.PageRequest{}); err != nil {
+					failures.Add(1)
+				}
+				time.Sleep(time.Until(next))
+			}
+		})
+	}
+	wg.Wait()
+	return failures.Load(), sent.Load()
+}
+
+// after returns a service that takes a time for its response.
+func after(d time.Duration, step roundTripFunc) roundTripFunc {
+	return func(r *http.Request) (*http.Response, error) {
+		time.Sleep(d)
+		return step(r)
+	}
+}
+
+// downFor2Seconds returns a service that cannot be reached from the 3rd to the 5th second
+// from now.
+func downFor2Seconds() roundTripFunc {
+	start := time.Now()
+	return func(r *http.Request) (*http.Response, error) {
+		if since := time.Since(start); since >= 3*time.Second && since < 5*time.Second {
+			return nil, errors.New("connection refused")
+		}
+		return after(20*time.Millisecond, succeed)(r)
+	}
+}
+
+func TestDefaultQuotaOutlastsShortOutageForAnyNumberOfCallers(t *testing.T) {
+	for _, callers := range []int{64, 250, 400, 800} {
+		t.Run(fmt.Sprint(callers, " callers"), func(t *testing.T) {
+			var failed, calls int64
+			for range 1 + 800/callers { // outages, so that chance does not decide
+				synctest.Test(t, func(t *testing.T) {
+					load := loadOfCallers{callers: callers, calls: 10, interval: time.Second}
+					n, _ := load.run(t, downFor2Seconds())
+					failed += n
+					calls += int64(load.callers * load.calls)
+				})
+			}
+			t.Logf("%d of %d calls failed", failed, calls)
+			assert.LessOrEqual(t, float64(failed), 0.003*float64(calls), "calls that failed")
+		})
+	}
+	t.Run("64 callers without a pause", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			failed, _ := loadOfCallers{callers: 64, calls: 200}.run(t, downFor2Seconds())
+			assert.LessOrEqual(t, failed, int64(64*200*3/1000))
+		})
+	})
+}
+
+func TestDefaultQuotaLimitsLoadOfLastingOutage(t *testing.T) {
+	for _, tt := range []struct{ callers, calls, retries int }{
+		{1, 800, 1000},
+		{64, 12_800, 1000}, // 1.08 requests a call
+		{125, 12_500, 1000},
+		{126, 12_600, 8 * 126},
+		{800, 12_800, 8 * 800},
+	} {
+		t.Run(fmt.Sprint(tt.callers, " callers"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failed, requests := loadOfCallers{callers: tt.callers, calls: tt.calls / tt.callers}.run(t, after(20*time.Millisecond, status(503)))
+				t.Logf("%d calls, %d requests", tt.calls, requests)
+				assert.EqualValues(t, tt.calls, failed)
+				assert.EqualValues(t, tt.calls+tt.retries, requests)
+			})
+		})
+	}
+}
+
+func TestDefaultQuotaSufficesForServiceThatLimitsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const callers, before, outage, total = 64, time.Second, 2 * time.Second, 5 * time.Second
-		start := time.Now()
-		client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
-			time.Sleep(20 * time.Millisecond)
-			if since := time.Since(start); since >= before && since < before+outage {
-				return nil, errors.New("connection refused")
+		load := loadOfCallers{callers: 600, calls: 40}
+		failed, _ := load.run(t, after(20*time.Millisecond, func(r *http.Request) (*http.Response, error) {
+			if rand.N(3) == 0 {
+				return status(429)(r)
 			}
 			return succeed(r)
-		}), defaultRetries)
-		var calls, lost atomic.Int64
-		var wg sync.WaitGroup
-		for range callers {
-			wg.Go(func() {
-				for time.Since(start) < total {
-					calls.Add(1)
-					if _, err := client.MPList(t.Context(), msgpush.PageRequest{}); err != nil {
-						lost.Add(1)
-						assert.NotContains(t, err.Error(), quotaUsedUp)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		assert.Greater(t, calls.Load(), int64(5_000))
-		// With the default waits, 1 in 100 calls that meet the outage uses up its
-		// attempts.
-		assert.LessOrEqual(t, lost.Load(), int64(10), "of %d calls", calls.Load())
+		}))
+		t.Logf("%d of %d calls failed", failed, load.callers*load.calls)
+		assert.LessOrEqual(t, failed, int64(load.callers*load.calls/100))
 	})
+}
+
+func TestDefaultQuotaIsEightRetriesForEachOfTheMostCallsAtATime(t *testing.T) {
+	useOneThread(t)
+	const most = 300
+	for name, tt := range map[string]struct{ quota, retries int }{"default": {0, 8 * most}, "fixed": {500, 500}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var retried sync.Map // the ids of calls whose first attempt has failed
+				ends := []roundTripFunc{
+					succeed,
+					status(404),
+					func(r *http.Request) (*http.Response, error) {
+						if _, ok := retried.LoadOrStore(r.URL.RawQuery, true); ok {
+							return succeed(r)
+						}
+						return status(503)(r)
+					},
+					noResponse, // until the context ends
+					func(*http.Request) (*http.Response, error) { panic("broken transport") },
+					func(*http.Request) (*http.Response, error) { runtime.Goexit(); return nil, nil },
+				}
+				requests := 0 // of the call without an id
+				client := newClientWithTransport(t, after(time.Second, func(r *http.Request) (*http.Response, error) {
+					id, err := strconv.Atoi(r.URL.Query().Get("mailId"))
+					if err != nil {
+						requests++
+						return status(503)(r)
+					}
+					return ends[id%len(ends)](r)
+				}), msgpush.WithRetry(msgpush.RetryPolicy{Quota: tt.quota, MaxAttempts: 10_000, MinWait: 1, MaxWait: 1}))
+				id := 0
+				for _, callers := range []int{most, most / 2, most, 1, 1} {
+					var calls sync.WaitGroup
+					for range callers {
+						id++
+						mailID := strconv.Itoa(id)
+						calls.Go(func() {
+							defer func() { _ = recover() }()
+							ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+							defer cancel()
+							_, _ = client.MailDetail(ctx, mailID)
+						})
+					}
+					calls.Wait()
+				}
+				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+				require.ErrorContains(t, err, quotaUsedUp)
+				assert.Equal(t, tt.retries, requests-1, "retries, however the calls have ended")
+			})
+		})
+	}
 }
 
 func TestQuotaLimitsRetriesDuringOutageAndRecovers(t *testing.T) {
@@ -771,6 +903,11 @@ func TestRequestThatIsNotIdempotentIsSentOnceWhateverUsesItsContext(t *testing.T
 		defer service.Close()
 		traced := &http.Transport{}
 		defer traced.CloseIdleConnections()
+		dialing := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			reach(ctx, elsewhere)
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}
+		defer dialing.CloseIdleConnections()
 		source := msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
 			reach(ctx, elsewhere)
 			return testKey, nil
@@ -797,6 +934,7 @@ func TestRequestThatIsNotIdempotentIsSentOnceWhateverUsesItsContext(t *testing.T
 			"key source, transport of net/http":     {traced, source},
 			"limiter, transport without a trace":    {roundTripFunc(untraced), limiter},
 			"limiter, transport of net/http":        {traced, limiter},
+			"dialer, transport of net/http":         {dialing, threeAttempts},
 			"transport before it sends, untraced":   {before(untraced), threeAttempts},
 			"transport before it sends, net/http":   {before(traced.RoundTrip), threeAttempts},
 			"transport after it has sent, untraced": {after(untraced), threeAttempts},
@@ -856,32 +994,63 @@ func TestRequestThatIsNotIdempotentIsRetriedIfNoConnectionWasMadeWhateverUsesIts
 	}
 }
 
-// net/http dials again if it has written nothing to a stale connection.
-func TestRequestThatIsNotIdempotentIsRetriedIfTheDialAfterAStaleConnectionFails(t *testing.T) {
-	var requests, dials atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requests.Add(1)
-		serveJSON(success)(w, r)
-	}))
-	defer server.Close()
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		switch n := dials.Add(1); n {
-		case 2:
-			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-		default:
-			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			if n == 1 && err == nil {
-				return &staleConn{Conn: conn, requests: &requests}, nil
-			}
-			return conn, err
-		}
-	}}
-	defer transport.CloseIdleConnections()
-	client := newClientAt(t, server.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-	for range 2 {
-		_, err := msgpush.Call[any](t.Context(), client, post)
-		require.NoError(t, err)
+// net/http makes another connection if it has written nothing to a stale one.
+func TestRequestThatIsNotIdempotentIsRetriedIfNoConnectionReplacesStaleOne(t *testing.T) {
+	refused := func(context.Context) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	}
-	assert.EqualValues(t, 2, requests.Load())
-	assert.EqualValues(t, 3, dials.Load())
+	tests := []struct {
+		name    string
+		scheme  string
+		method  string
+		failing func(context.Context) (net.Conn, error) // the second dial
+		retried bool
+	}{
+		{"connection refused", "http", "POST", refused, true},
+		{"untyped error", "http", "PUT", func(context.Context) (net.Conn, error) { return nil, errors.New("no route") }, true},
+		{"timeout", "http", "DELETE", func(context.Context) (net.Conn, error) { return nil, context.DeadlineExceeded }, true},
+		{"handshake that breaks off", "https", "POST", func(context.Context) (net.Conn, error) {
+			client, server := net.Pipe()
+			server.Close()
+			return client, nil
+		}, true},
+		// net/http also resends a GET if the server may have processed it.
+		{"GET", "http", "GET", refused, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var requests, dials atomic.Int32
+			server, transport := newTLSService(t, false, func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				serveJSON(success)(w, r)
+			})
+			if tt.scheme == "http" {
+				server = httptest.NewServer(server.Config.Handler)
+				defer server.Close()
+			}
+			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				n := dials.Add(1)
+				if n == 2 {
+					return tt.failing(ctx)
+				}
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				if n == 1 && err == nil {
+					return &staleConn{Conn: conn, requests: &requests}, nil
+				}
+				return conn, err
+			}
+			client := newClientAt(t, server.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			r := msgpush.Request{Method: tt.method, Path: "/x"}
+			_, err := msgpush.Call[any](t.Context(), client, r)
+			require.NoError(t, err)
+			_, err = msgpush.Call[any](t.Context(), client, r)
+			if !tt.retried {
+				assertAttempts(t, 1, err)
+				return
+			}
+			require.NoError(t, err)
+			assert.EqualValues(t, 2, requests.Load())
+			assert.EqualValues(t, 3, dials.Load())
+		})
+	}
 }

@@ -383,6 +383,15 @@ func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
 		wantFailure{kind: "RequestError", notSent: true, text: "connection refused"})
 }
 
+// Without the status of the proxy, the client cannot know whether a retry may succeed.
+func TestOtherTransportsRetryRejectedCONNECT(t *testing.T) {
+	status := http.StatusProxyAuthRequired
+	proxyURL, _, _ := newProxy(t, "", &status)
+	transport := &http.Transport{Proxy: http.ProxyURL(proxyURL)}
+	client := newClientAt(t, "https://push.example.com", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	assertEveryCallFails(t, client, wantFailure{kind: "RequestError", notSent: true, text: "Proxy Authentication Required"})
+}
+
 func TestDefaultTransportHasTimeoutsOfNetHTTP(t *testing.T) {
 	transport, netHTTP := msgpush.NewTransport(), http.DefaultTransport.(*http.Transport)
 	assert.Equal(t, netHTTP.IdleConnTimeout, transport.IdleConnTimeout)

@@ -1,7 +1,7 @@
-// Package integration tests the client behind real gateways: nginx, HAProxy,
-// tinyproxy and toxiproxy. It contains only tests, which need Linux.
+// Package integration tests the client behind real gateways: nginx, HAProxy, tinyproxy,
+// toxiproxy, Apache, Varnish, Squid and Caddy. It contains only tests, which need Linux.
 //
-//	apt-get install nginx haproxy tinyproxy
+//	apt-get install nginx haproxy tinyproxy apache2 varnish squid caddy
 //	go -C integration test -v ./...
 //
 // Each gateway is started on free ports of the loopback interface, with the
@@ -9,5 +9,6 @@
 // not installed, its tests are skipped or, if the environment variable CI is true,
 // fail.
 //
-// docs/reliability.md lists the tests and the results of a run.
+// docs/reliability.md lists the tests and the results of a run. README.md describes the
+// soak, and compares the client with an earlier version.
 package integration

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// docs/reliability.md names the tests of this module and of the root package.
-func TestReliabilityDocumentNamesTests(t *testing.T) {
+// docs/reliability.md and README.md name the tests of this module and of the root package.
+func TestDocumentsNameTests(t *testing.T) {
 	var tests []string
 	for _, pattern := range []string{"*_test.go", "../*_test.go"} {
 		files, err := filepath.Glob(pattern)
@@ -27,11 +27,27 @@ func TestReliabilityDocumentNamesTests(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile("../docs/reliability.md")
-	require.NoError(t, err)
+	var text []byte
+	for _, file := range []string{"../docs/reliability.md", "README.md"} {
+		document, err := os.ReadFile(file)
+		require.NoError(t, err)
+		text = append(text, document...)
+	}
 	named := regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(text, -1)
 	assert.Greater(t, len(named), 30)
 	for _, match := range named {
 		assert.True(t, slices.Contains(tests, string(match[1])), "there is no test %s", match[1])
 	}
+}
+
+// The check that no text shows a key must find one.
+func TestKeySearchFindsKeys(t *testing.T) {
+	var search keySearch
+	search.addKey("first-key")
+	search.addKey("second-key")
+	for _, text := range []string{"a text", "access-key: second-key", "first-ke", `"first-key"`} {
+		_, _ = search.Write([]byte(text))
+	}
+	assert.Equal(t, 4, search.texts)
+	assert.Equal(t, 2, search.leaks)
 }

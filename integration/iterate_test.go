@@ -37,40 +37,51 @@ func TestIterationThroughCuts(t *testing.T) {
 			s := newSetup(t)
 			startNginx(s, scenario{tls: tt.tls})
 			cutAtRandom(s, 400_000)
-			logs := newLogs(records)
-			s.server.SetRecords(msgpushtest.Records{ForwardLogs: logs})
-			changes := &changes{nextID: records + 1, deleted: map[int64]bool{}}
-			s.server.UpdateBetweenPages(changes.apply)
 			client := newClient(t, s.url, s.server, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
-
-			times := map[int64]int{}
-			start := time.Now()
-			request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
-			for record, err := range client.ForwardLogAll(t.Context(), request, msgpush.Prefetch(8)) {
-				if !assert.NoError(t, err) {
-					break
-				}
-				times[record.ID]++
-			}
-			lost, repeated := 0, 0
-			for _, log := range logs {
-				if times[log.ID] == 0 && !changes.deleted[log.ID] {
-					lost++
-				}
-			}
-			for _, n := range times {
-				if n > 1 {
-					repeated++
-				}
-			}
-			t.Logf("%d records delivered, %d lost, %d repeated, %d inserted, %d deleted, %d requests, %v",
-				len(times), lost, repeated, changes.inserted, len(changes.deleted), len(s.server.Requests()), time.Since(start).Round(time.Millisecond))
-			assert.Zero(t, lost)
-			assert.Zero(t, repeated)
-			assert.NotZero(t, changes.inserted)
-			assert.NotEmpty(t, changes.deleted)
+			s.iterateWhileListChanges(client, records, 8)
 		})
 	}
+}
+
+// iterateWhileListChanges iterates over a list of n records while other records are
+// inserted and deleted. It checks that no record that stays is lost or repeated, and
+// returns the number of records.
+func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int) int {
+	s.Helper()
+	logs := newLogs(n)
+	s.server.SetRecords(msgpushtest.Records{ForwardLogs: logs})
+	s.server.ClearRequests()
+	changes := &changes{nextID: int64(n) + 1, deleted: map[int64]bool{}}
+	s.server.UpdateBetweenPages(changes.apply)
+	defer s.server.UpdateBetweenPages(nil)
+
+	times := map[int64]int{}
+	start := time.Now()
+	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: min(100, n/(5*phase))}}
+	for record, err := range client.ForwardLogAll(s.Context(), request, msgpush.Prefetch(prefetch)) {
+		if !assert.NoError(s, err) {
+			break
+		}
+		times[record.ID]++
+	}
+	lost, repeated := 0, 0
+	for _, log := range logs {
+		if times[log.ID] == 0 && !changes.deleted[log.ID] {
+			lost++
+		}
+	}
+	for _, n := range times {
+		if n > 1 {
+			repeated++
+		}
+	}
+	s.Logf("%d records delivered, %d lost, %d repeated, %d inserted, %d deleted, %d requests, %v",
+		len(times), lost, repeated, changes.inserted, len(changes.deleted), len(s.server.Requests()), time.Since(start).Round(time.Millisecond))
+	assert.Zero(s, lost)
+	assert.Zero(s, repeated)
+	assert.NotZero(s, changes.inserted)
+	assert.NotEmpty(s, changes.deleted)
+	return len(times)
 }
 
 // changes inserts records and deletes others. Iteration promises nothing if both

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptrace"
@@ -58,10 +60,17 @@ type report struct {
 	untyped, wrong       int // calls that failed with another error, or returned wrong data
 	dials, http1WithTLS  int // connections, and those that use TLS without HTTP/2
 	elapsed, median, p99 time.Duration
+	durations            []time.Duration // of the calls, in ascending order
 	firstErrors          []string
 }
 
 func (r report) failed() int { return r.api + r.decode + r.request + r.untyped }
+
+// slow returns the number of calls that took at least d.
+func (r report) slow(d time.Duration) int {
+	i, _ := slices.BinarySearch(r.durations, d)
+	return len(r.durations) - i
+}
 
 func (r report) String() string {
 	text := fmt.Sprintf("%d calls, %d succeeded, %d *APIError, %d *DecodeError, %d *RequestError, %d dials, median %v, p99 %v, %v",
@@ -105,6 +114,9 @@ func (l load) run(ctx context.Context, a api, want msgpushtest.Records, started 
 				durations = append(durations, duration)
 				r.add(right, err)
 				mu.Unlock()
+				if err != nil {
+					_, _ = fmt.Fprintf(&shown, "%v %+v %#v", err, err, err)
+				}
 				if l.pause != nil {
 					time.Sleep(l.pause())
 				}
@@ -117,6 +129,7 @@ func (l load) run(ctx context.Context, a api, want msgpushtest.Records, started 
 	slices.Sort(durations)
 	r.median = durations[len(durations)/2].Round(10 * time.Microsecond)
 	r.p99 = durations[len(durations)*99/100].Round(10 * time.Microsecond)
+	r.durations = durations
 	return r
 }
 
@@ -164,6 +177,7 @@ func is[T error](err error) bool {
 // newServer returns a fake server with 64 mail channels and 500 trigger records.
 func newServer(t *testing.T) *msgpushtest.Server {
 	server := msgpushtest.New(t)
+	shown.watch(t, server.AccessKey())
 	var records msgpushtest.Records
 	for i := range int64(64) {
 		records.MailChannels = append(records.MailChannels, msgpush.MailChannel{
@@ -192,12 +206,57 @@ func newLog(id int64) msgpush.ForwardLog {
 	}
 }
 
-// newClient returns a client with the default transport.
+// newClient returns a client with the default transport. Its log lines must show no key.
 func newClient(t *testing.T, url string, server *msgpushtest.Server, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
-	client, err := msgpush.NewClient(url, server.AccessKey(), opts...)
+	client, err := msgpush.NewClient(url, server.AccessKey(), append([]msgpush.Option{msgpush.WithLogger(logger())}, opts...)...)
 	require.NoError(t, err)
 	return client
+}
+
+// shown searches all log lines and error texts of the clients for access keys.
+var shown keySearch
+
+// logger returns a logger whose lines are searched.
+func logger() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(&shown, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// A keySearch counts the texts that are written to it, and those that show a key.
+type keySearch struct {
+	mu           sync.Mutex
+	keys         [][]byte
+	texts, leaks int
+}
+
+// watch searches for a key until the end of a test, which fails if a text has shown a key.
+func (s *keySearch) watch(t *testing.T, key string) {
+	s.addKey(key)
+	t.Cleanup(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.leaks > 0 {
+			t.Errorf("%d log lines or error texts show an access key", s.leaks)
+		}
+		s.keys, s.leaks = nil, 0
+	})
+}
+
+// addKey adds a key.
+func (s *keySearch) addKey(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys = append(s.keys, []byte(key))
+}
+
+func (s *keySearch) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.texts++
+	if slices.ContainsFunc(s.keys, func(key []byte) bool { return bytes.Contains(text, key) }) {
+		s.leaks++
+	}
+	return len(text), nil
 }
 
 // oneAttempt disables retries.

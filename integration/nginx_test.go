@@ -3,10 +3,17 @@
 package integration
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -27,7 +34,7 @@ import (
 // startNginx starts nginx in front of the fake server, with two workers.
 func startNginx(s *setup, sc scenario) {
 	s.gateway = newGateway(s.T, "nginx", freeAddr())
-	config := strings.NewReplacer("DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream.addr, "CERTIFICATE", certificate).Replace(`
+	config := strings.NewReplacer("DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream.addr).Replace(`
 		daemon off; worker_processes 2; pid DIR/pid; error_log DIR/error.log; USER
 		events { worker_connections 4096; }
 		http {
@@ -46,7 +53,7 @@ func startNginx(s *setup, sc scenario) {
 		user = "user root;" // another user has no access to the directory
 	}
 	if sc.tls {
-		tls = fmt.Sprintf("ssl http2; ssl_certificate %s; ssl_certificate_key %[1]s", certificate)
+		tls = fmt.Sprintf("ssl http2; ssl_certificate %s; ssl_certificate_key %[1]s", cmp.Or(sc.certificate, certificate))
 	}
 	config = strings.NewReplacer("USER", user, "TLS", tls, "HTTP", sc.http, "SERVER", sc.config).Replace(config)
 	s.gateway.args = append(s.gateway.args, "-e", s.gateway.file("error.log"), "-p", s.gateway.dir, "-c", s.gateway.configure(config))
@@ -185,36 +192,158 @@ func TestNginxGoaway(t *testing.T) {
 	startNginx(s, scenario{tls: true, config: "keepalive_requests 100;"})
 	s.load = load{calls: 5000}.withDefaults()
 
-	withNetHTTP := s.run(newNetHTTPAPI(t, s.url, s.server), nil)
-	withOneAttempt := s.run(newClient(t, s.url, s.server, oneAttempt), nil)
-	withDefaults := s.run(newClient(t, s.url, s.server), nil)
-	t.Logf("net/http:    %v", withNetHTTP)
-	t.Logf("one attempt: %v", withOneAttempt)
-	t.Logf("defaults:    %v", withDefaults)
-	t.Logf("p99: %.2f times that of net/http", float64(withDefaults.p99)/float64(withNetHTTP.p99))
-	s.check(withOneAttempt, 2000)
-	s.check(withDefaults, 2000)
-	assert.Zero(t, withDefaults.failed(), withDefaults.firstErrors)
-	assert.LessOrEqual(t, withOneAttempt.failed(), withNetHTTP.failed()+5, withOneAttempt.firstErrors)
+	silent := msgpush.WithLogger(slog.New(slog.DiscardHandler)) // net/http does not log either
+	ratio := math.Inf(1)
+	for round := 0; round < 3 && ratio > 1.5; round++ { // the machine may be busy
+		withNetHTTP := s.run(newNetHTTPAPI(t, s.url, s.server), nil)
+		withOneAttempt := s.run(newClient(t, s.url, s.server, oneAttempt, silent), nil)
+		withDefaults := s.run(newClient(t, s.url, s.server, silent), nil)
+		t.Logf("net/http:    %v", withNetHTTP)
+		t.Logf("one attempt: %v", withOneAttempt)
+		t.Logf("defaults:    %v", withDefaults)
+		ratio = min(ratio, float64(withDefaults.p99)/float64(withNetHTTP.p99))
+		s.check(withOneAttempt, 2000)
+		s.check(withDefaults, 2000)
+		assert.Zero(t, withDefaults.failed(), withDefaults.firstErrors)
+		assert.LessOrEqual(t, withOneAttempt.failed(), withNetHTTP.failed()+5, withOneAttempt.firstErrors)
+	}
+	t.Logf("p99: %.2f times that of net/http", ratio)
+	assert.LessOrEqual(t, ratio, 2.0, "p99 relative to net/http")
+}
+
+// nameWorkers makes nginx name the worker that sent a response; see suspendWorkerOf.
+const nameWorkers = "add_header Worker $pid always; location = /worker { return 404; }"
+
+// suspendWorkerOf suspends the worker that has the connection of a client. At the end, the
+// gateway is killed.
+func (s *setup) suspendWorkerOf(client *msgpush.Client) {
+	s.Helper()
+	_, err := msgpush.Call[struct{}](s.Context(), client, msgpush.Request{Method: "GET", Path: "/worker"})
+	apiErr, ok := errors.AsType[*msgpush.APIError](err)
+	require.True(s, ok, "%v", err)
+	worker, err := strconv.Atoi(apiErr.Header.Get("Worker"))
+	require.NoError(s, err)
+	require.NoError(s, syscall.Kill(worker, syscall.SIGSTOP))
 }
 
 // A suspended worker keeps its connections open and sends nothing. The default transport
-// detects it with pings and uses another connection.
+// detects it with pings and uses another connection. So does a transport of NewTransport
+// with other settings, such as a private certificate authority.
 func TestNginxSuspendedWorker(t *testing.T) {
-	s := newSetup(t)
-	startNginx(s, scenario{tls: true, config: "add_header Worker $pid always; location = /worker { return 404; }"})
-	client := newClient(t, s.url, s.server)
-	_, err := msgpush.Call[struct{}](t.Context(), client, msgpush.Request{Method: "GET", Path: "/worker"})
-	apiErr, ok := errors.AsType[*msgpush.APIError](err)
-	require.True(t, ok, "%v", err)
-	worker, err := strconv.Atoi(apiErr.Header.Get("Worker"))
-	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(worker, syscall.SIGSTOP)) // at the end, the gateway is killed
+	for name, own := range map[string]bool{"default transport": false, "private certificate authority": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetup(t)
+			sc := scenario{tls: true, config: nameWorkers}
+			var opts []msgpush.Option
+			if own {
+				sc.certificate = s.file("private.pem")
+				require.NoError(t, writeCertificate(sc.certificate))
+				opts = append(opts, msgpush.WithHTTPClient(&http.Client{Transport: trusting(t, sc.certificate)}))
+			}
+			startNginx(s, sc)
+			client := newClient(t, s.url, s.server, opts...)
+			s.suspendWorkerOf(client)
 
-	s.load = load{calls: 32, timeout: 25 * time.Second}.withDefaults()
+			s.load = load{calls: 32, timeout: 25 * time.Second}.withDefaults()
+			r := s.run(client, nil)
+			t.Logf("%v", r)
+			s.check(r, 0)
+			assert.Zero(t, r.failed(), r.firstErrors)
+			assert.NotZero(t, r.dials)
+
+			s.load = load{calls: 500}.withDefaults()
+			r = s.run(client, nil)
+			t.Logf("later: %v", r)
+			s.check(r, 0)
+			assert.Zero(t, r.failed(), r.firstErrors)
+			assert.Less(t, r.elapsed, 10*time.Second, "only the first calls wait")
+		})
+	}
+}
+
+var slow = flag.Bool("slow", false, "run tests that take minutes")
+
+// A clone of http.DefaultTransport sends no pings: each attempt waits for its timeout.
+func TestNginxSuspendedWorkerWithoutPings(t *testing.T) {
+	if !*slow {
+		t.Skip("needs -slow: it takes four minutes")
+	}
+	s := newSetup(t)
+	startNginx(s, scenario{tls: true, config: nameWorkers})
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = trusting(t, certificate).TLSClientConfig
+	defer transport.CloseIdleConnections()
+	client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	s.suspendWorkerOf(client)
+	s.load = load{calls: 4, callers: 4, timeout: 10 * time.Minute}.withDefaults()
+	r := s.run(client, nil)
+	t.Logf("%v: %q", r, r.firstErrors)
+	assert.Equal(t, s.load.calls, r.failed())
+}
+
+// trusting returns a NewTransport that trusts one certificate.
+func trusting(t *testing.T, certificate string) *http.Transport {
+	t.Helper()
+	pem, err := os.ReadFile(certificate)
+	require.NoError(t, err)
+	authorities := x509.NewCertPool()
+	require.True(t, authorities.AppendCertsFromPEM(pem))
+	transport := msgpush.NewTransport()
+	transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// HTTP/1 has no pings: each connection to the suspended worker costs one call the timeout
+// of an attempt. The retry uses another connection.
+func TestNginxSuspendedWorkerWithHTTP1(t *testing.T) {
+	const timeout = time.Second
+	s := newSetup(t)
+	startNginx(s, scenario{config: nameWorkers})
+	client := newClient(t, s.url, s.server, msgpush.WithTimeout(timeout))
+	s.load = load{calls: 320}.withDefaults()
+	s.check(s.run(client, nil), 0)
+	s.suspendWorkerOf(client)
+
 	r := s.run(client, nil)
 	t.Logf("%v", r)
 	s.check(r, 0)
 	assert.Zero(t, r.failed(), r.firstErrors)
-	assert.NotZero(t, r.dials)
+	slow := r.slow(timeout)
+	assert.Positive(t, slow, "calls that met the suspended worker")
+	assert.LessOrEqual(t, slow, s.load.callers, "calls that met the suspended worker")
+}
+
+// The key is replaced while calls run. Each call that is rejected gets the new one.
+func TestNginxKeyRotation(t *testing.T) {
+	for name, tls := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetup(t)
+			startNginx(s, scenario{tls: tls})
+			s.load = load{calls: 4000}.withDefaults()
+			client, err := msgpush.NewClient(s.url, "", msgpush.WithLogger(logger()), s.rotatingKey(), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
+			require.NoError(t, err)
+			const rotations = 20
+			r := s.run(client, func(s *setup) { s.repeat(rotations, s.rotate) })
+			t.Logf("%v, %d keys fetched", r, s.fetches.Load())
+			s.check(r, 0)
+			assert.Zero(t, r.failed(), r.firstErrors)
+			assert.LessOrEqual(t, s.fetches.Load(), int64(rotations+1), "keys fetched")
+		})
+	}
+}
+
+// rotatingKey returns an option with a key source that fetches the key of the server.
+func (s *setup) rotatingKey() msgpush.Option {
+	return msgpush.WithAccessKeySource(msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+		s.fetches.Add(1)
+		return s.server.AccessKey(), time.Time{}, nil
+	}, 0))
+}
+
+// rotate replaces the key of the server.
+func (s *setup) rotate(i int) {
+	key := fmt.Sprintf("rotated-key-%d-%d", i, rand.Uint64())
+	shown.addKey(key)
+	s.server.SetAccessKey(key)
 }

@@ -33,12 +33,16 @@ func newRelay(t *testing.T, target string) *relay {
 // startedRelay starts a relay to an address. The caller must stop it.
 func startedRelay(t *testing.T, target string) *relay {
 	t.Helper()
-	api := &toxiproxy.ApiServer{Collection: toxiproxy.NewProxyCollection(), Metrics: toxiproxy.NewMetricsContainer(nil)}
-	setZero(&api.Logger)
 	r := &relay{t: t, addr: freeAddr()}
-	r.proxy = toxiproxy.NewProxy(api, "relay", r.addr, target)
+	r.proxy = newProxy(r.addr, target)
 	r.start()
 	return r
+}
+
+func newProxy(addr, target string) *toxiproxy.Proxy {
+	api := &toxiproxy.ApiServer{Collection: toxiproxy.NewProxyCollection(), Metrics: toxiproxy.NewMetricsContainer(nil)}
+	setZero(&api.Logger)
+	return toxiproxy.NewProxy(api, "relay", addr, target)
 }
 
 // setZero sets a pointer to a new zero value. A zero logger of toxiproxy logs nothing.
@@ -49,6 +53,17 @@ func (r *relay) start() { require.NoError(r.t, r.proxy.Start()) }
 
 // stop closes the listener and all connections.
 func (r *relay) stop() { r.proxy.Stop() }
+
+// restart closes all connections. Later ones have a toxic, unless it is empty.
+func (r *relay) restart(toxic string) {
+	r.t.Helper()
+	r.stop()
+	r.proxy = newProxy(r.addr, r.proxy.Upstream)
+	r.start()
+	if toxic != "" {
+		r.add("%s", toxic)
+	}
+}
 
 // add adds a toxic, such as {"type": "latency", "attributes": {"latency": 20}}, to the
 // responses of new connections.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,13 +26,14 @@ import (
 // A scenario is a load through a gateway. Unless set otherwise, the client has its
 // default options and every call must succeed.
 type scenario struct {
-	name    string
-	http    string // of nginx: directives of the http block
-	config  string // nginx: server block; HAProxy: frontend; tinyproxy: directives; toxiproxy: a toxic
-	backend string // of HAProxy: lines of the backend
-	tls     bool   // TLS and HTTP/2
-	options []msgpush.Option
-	load    load
+	name        string
+	http        string // of nginx: directives of the http block
+	config      string // nginx: server block; HAProxy: frontend; tinyproxy: directives; toxiproxy: a toxic
+	backend     string // of HAProxy: lines of the backend
+	tls         bool   // TLS and HTTP/2
+	certificate string // of nginx: the PEM file, by default that of all gateways
+	options     []msgpush.Option
+	load        load
 
 	before func(*setup)         // prepares the fake server
 	during func(*setup)         // runs concurrently with the load
@@ -51,7 +53,11 @@ type setup struct {
 	records  msgpushtest.Records
 	load     load
 	started  atomic.Int64 // calls
+	fetches  atomic.Int64 // of the access key
 }
+
+// file returns the path of a file that is deleted at the end of the test.
+func (s *setup) file(name string) string { return filepath.Join(s.TempDir(), name) }
 
 // waitFor waits until a part of the calls have started: 0.5 is half of them.
 func (s *setup) waitFor(part float64) {
@@ -97,9 +103,14 @@ func runScenarios(t *testing.T, start func(*setup, scenario), scenarios []scenar
 	}
 }
 
-// newSetup starts a fake server and a relay to it.
+// newSetup starts a fake server and a relay to it, and checks for leaks.
 func newSetup(t *testing.T) *setup {
 	checkLeaks(t)
+	return startSetup(t)
+}
+
+// startSetup starts a fake server and a relay to it.
+func startSetup(t *testing.T) *setup {
 	server := newServer(t)
 	return &setup{T: t, server: server, upstream: newRelay(t, strings.TrimPrefix(server.URL, "http://")), records: server.Records()}
 }
