@@ -155,7 +155,6 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 			yield(nil, err)
 			return
 		}
-		defer f.discard()
 		f.yield = yield
 		for failures := 1; ctx.Err() == nil; failures++ {
 			page, err := f.pollOnce()
@@ -232,9 +231,9 @@ func (f *follower[T]) pollOnce() (*Page[T], error) {
 	if before := f.missing; f.response != nil && (!due || !f.failed) {
 		atEnd := f.last > 1 && (f.side > 0 || f.side == 0 && f.startAtEnd)
 		f.startAtEnd = !f.startAtEnd
-		err := f.readEnd(atEnd, 1)
+		err := f.readEnd(atEnd)
 		if err == nil && before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 {
-			err = f.readEnd(!atEnd, 2)
+			err = f.readEnd(!atEnd)
 		}
 		if f.failed = err != nil; f.failed {
 			return nil, err // the next poll omits the ends, if a complete iteration is due
@@ -253,15 +252,14 @@ func (f *follower[T]) pollOnce() (*Page[T], error) {
 	return f.response, nil
 }
 
-// readEnd reads pages from one end of the list while the outermost record is new. From
-// the end, it reads back to the page lowest, and sends no more requests than a correct
-// service needs.
-func (f *follower[T]) readEnd(atEnd bool, lowest int64) error {
+// readEnd reads pages from one end of the list while the outermost record is new. At the
+// end of the list, it sends no more requests than a correct service needs.
+func (f *follower[T]) readEnd(atEnd bool) error {
 	if !atEnd {
 		return f.read(f.request, false, func(_, last bool) bool { return last })
 	}
 	size := min(f.request.PageSize, int(f.size)) // the service may use smaller pages without reporting it
-	for start, number, requests := f.last, f.last, int64(0); number >= lowest && requests < f.found+3; number, requests = number-1, requests+1 {
+	for start, number, requests := f.last, f.last, int64(0); number > 0 && requests < f.found+3; number, requests = number-1, requests+1 {
 		again := false
 		err := f.read(PageRequest{int(number), size}, number == start, func(first, _ bool) bool { again = first; return false })
 		if err == nil && (number > f.last || number == start && number < f.last) {
