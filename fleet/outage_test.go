@@ -112,7 +112,7 @@ func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
 				service.fetchTime.Store(int64(300 * time.Millisecond))
 				service.failing.Store(failing)
 				fetching := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
-				others := startReplicas(t, 3, config{Redis: rdb.addr, Service: service.URL, Rate: 1000, Fallback: 1000})
+				others := startReplicas(t, 3, config{Redis: rdb.addr, Service: service.URL})
 				first := fetching.begin("key")
 				await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
 				tt.refuse(t, rdb)
@@ -139,6 +139,17 @@ func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
 				assert.Less(t, sum.Longest, 3*time.Second)
 			})
 		}
+	}
+}
+
+func TestFullMemoryIsNoOutage(t *testing.T) {
+	rdb := startRedis(t, "--maxmemory-policy", "noeviction")
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	require.NoError(t, err)
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	require.ErrorContains(t, rdb.Set(t.Context(), "other", "value", 0).Err(), "OOM")
+	for range 3 {
+		require.NoError(t, limiter.Wait(t.Context()))
 	}
 }
 
