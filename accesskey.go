@@ -12,12 +12,14 @@ import (
 // not specify how to obtain a key or how long a key is valid. A source must be safe
 // for concurrent use.
 type AccessKeySource interface {
-	// AccessKey returns the key to send. It is called before each attempt. With a rate
-	// limiter, it is called before the wait for the limiter, to report a rejection at
-	// once, and again after the wait, since the key may have been replaced. If the
-	// second call takes long, the attempt waits for the limiter and calls AccessKey once
-	// more (see [WithRateLimiter]), so a slow source should cache the key, as
-	// [CachedAccessKey] does.
+	// AccessKey returns the key to send. It is called before each attempt, and with a
+	// rate limiter up to three times:
+	//
+	//   - before the wait for the limiter, to report a rejection at once
+	//   - after the wait, since the key may have been replaced
+	//   - after a second wait, if the second call took long; see [WithRateLimiter]
+	//
+	// So a slow source should cache the key, as [CachedAccessKey] does.
 	//
 	// rejected is the key that the service has rejected in this call, or empty if
 	// it has rejected none. A source that already has another key should return it

@@ -87,16 +87,23 @@ func (k *call) apiError(r *response, env rawEnvelope, isEnvelope bool) *APIError
 // or because its context has ended. doing, which may be empty, names the step of the call.
 func (k *call) stopped(ctx context.Context, doing string, err error) error {
 	if contextEnded(ctx) {
-		err = cmp.Or(ctx.Err(), context.DeadlineExceeded) // see contextEnded
-		if cause := context.Cause(ctx); errors.Is(cause, err) {
-			err = cause
-		} else if cause != nil {
-			err = fmt.Errorf("%w: %w", err, cause)
-		}
+		err = contextError(ctx)
 	}
 	e := k.requestError(doing, err, shorten)
 	e.Last = k.failure // nil if there was none
 	return e
+}
+
+// contextError returns the error of a context that has ended, with its cause.
+func contextError(ctx context.Context) error {
+	err := cmp.Or(ctx.Err(), context.DeadlineExceeded) // see contextEnded
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, err):
+		return cause
+	case cause != nil:
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
 }
 
 // invalid returns the error of a call whose arguments cannot be sent.

@@ -104,7 +104,7 @@ func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSett
 
 // FromNow skips the records that are in the list at the start, which the first
 // complete iteration finds. Until a complete iteration succeeds, no record is
-// delivered, and records that are inserted meanwhile count as there at the start. A
+// delivered, and records that are inserted until then are skipped too. A
 // program that restarts with FromNow never gets the records that were inserted while it
 // did not run.
 func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true } }
@@ -122,9 +122,9 @@ func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true 
 //
 // A poll without a new record is one request, for a list of any length, if new
 // records are inserted at its start or at its end. n new records take at most
-// n ÷ page size + 3 requests. In a list without such an order, a poll takes at most one
-// more request on average, not counting the pages of new records. In addition, a complete iteration is made at the start and
-// then after each [ReconcileInterval].
+// n ÷ page size + 3 requests. If records are inserted elsewhere, a poll takes at most one
+// more request on average, not counting the pages of new records. In addition, a complete
+// iteration is made at the start and then after each [ReconcileInterval].
 //
 // Follow polls in the goroutine of the range statement. It remembers the ids of all
 // records, which takes less than 1 byte a record if they are consecutive.
@@ -137,8 +137,8 @@ func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true 
 // least as long as the Retry-After of an [*APIError]. So a rejected access key does not
 // end the iteration; leave the range statement if the program should end.
 //
-// Two errors are the last: the end of the context, which wraps the error of the context,
-// and invalid arguments, for which no request is sent. Leaving the range statement yields
+// Two errors are the last: the end of the context, which wraps the error of the context
+// and its cause, and invalid arguments, for which no request is sent. Leaving the range statement yields
 // nothing.
 func (l Lister[T]) Follow(ctx context.Context, r PageRequest, opts ...FollowOption) iter.Seq2[T, error] {
 	return recordsOf(l.FollowPages(ctx, r, opts...))
@@ -169,7 +169,7 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 			<-pause.Done()
 			cancel()
 		}
-		yield(nil, fmt.Errorf("msgpush: following a list: %w", ctx.Err()))
+		yield(nil, &opaqueError{"msgpush: following a list: " + ctx.Err().Error(), contextError(ctx)})
 	}
 }
 

@@ -875,6 +875,9 @@ func TestEndOfContextIsLastError(t *testing.T) {
 				for i, err := range errs {
 					assert.Equal(t, i == len(errs)-1, errors.Is(err, want), "%s: %v", tt.name, err)
 				}
+				if !deadline {
+					assert.ErrorIs(t, errs[len(errs)-1], errOutage, "the cause")
+				}
 				assert.Len(t, log.pages, tt.requests, tt.name)
 				assert.Equal(t, tt.end, time.Since(start), tt.name)
 			})

@@ -64,8 +64,8 @@ func Prefetch(n int) ListOption {
 //
 // An error is yielded once, with a zero record, after the records of all pages
 // before it, and ends the iteration. Unless the arguments are invalid, it names the
-// page and wraps [ErrInconsistentList] or the error of Fetch or of the context. A
-// panic in Fetch is re-raised in the goroutine of the range statement, with the
+// page and wraps [ErrInconsistentList], the error of Fetch, or the error of the context
+// and its cause. A panic in Fetch is re-raised in the goroutine of the range statement, with the
 // same value. Leaving the range statement cancels all prefetches and waits for
 // them.
 //
@@ -94,8 +94,8 @@ func Prefetch(n int) ListOption {
 //
 // # When iteration ends
 //
-// Iteration ends after the last page. Its number is Pages of the latest response
-// or, if that is 0, follows from the last reported Total. If the latest response
+// Iteration ends after the last page. The number of the last page is Pages of the latest
+// response or, if that is 0, the last reported Total divided by the page size. If the latest response
 // contradicts itself, iteration yields [ErrInconsistentList] instead. If the
 // service reports neither pages nor total, iteration ends with the first page that
 // has no new record. Without an ID function, this is the first empty page.
@@ -258,7 +258,7 @@ func (it *iterator[T]) page(number int) (*Page[T], error) {
 
 func (it *iterator[T]) fetch(ctx context.Context, number int) (*Page[T], error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, &opaqueError{err.Error(), contextError(ctx)}
 	}
 	page, err := it.Fetch(ctx, PageRequest{Current: number, PageSize: it.request.PageSize})
 	if page == nil || err != nil {

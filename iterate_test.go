@@ -133,17 +133,19 @@ func TestContextEndsIteration(t *testing.T) {
 		})
 	}
 	t.Run("between two pages", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		cause := errors.New("cause")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
 		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) { return pageOf(numbers(95), r), nil }
 		got := 0
 		for _, err := range (lister{Fetch: f, ID: identity}).All(ctx, pagesOf(10)) {
 			if err != nil {
 				assert.ErrorIs(t, err, context.Canceled)
+				assert.ErrorIs(t, err, cause)
 				break
 			}
 			got++
-			cancel()
+			cancel(cause)
 		}
 		assert.Equal(t, 10, got, "the records of the first page")
 	})

@@ -119,9 +119,10 @@ func WithRetry(policy RetryPolicy) Option {
 // WithRateLimiter makes the client call limiter.Wait before every attempt. If Wait
 // returns an error, the call fails with a [*RequestError] that wraps it, without a
 // retry. The limiter must be safe for concurrent use, as
-// [golang.org/x/time/rate.Limiter] is. If the access key takes more than 100 ms to
-// arrive after the wait, or more than 20 ms for a key that was replaced meanwhile, the
-// attempt calls Wait a second time: many calls may have waited for the same key.
+// [golang.org/x/time/rate.Limiter] is. If the access key arrives
+// late after the wait, the attempt calls Wait a second time, since many calls may have
+// waited for the same key. Late means more than 100 ms or, for a key that was replaced
+// during the wait, 20 ms.
 //
 // net/http may send a request a second time without another call of Wait; see
 // [Request].

@@ -52,13 +52,13 @@ type RetryPolicy struct {
 	// s. It must not be negative.
 	MaxWait time.Duration
 	// Quota is the number of failed retries after which the client stops retrying, so
-	// that retries do not multiply the load of an outage. The default is eight for each
-	// of the most calls of the client that ran at the same time, but at least 1,000. A
-	// positive Quota is a fixed number; a negative Quota means no limit.
+	// that retries do not multiply the load of an outage. The default is 8 × the
+	// highest number of calls of the client that ran at the same time, but at least 1,000.
+	// A positive Quota is a fixed number; a negative Quota means no limit.
 	//
 	// All calls of a client share the quota. A retry takes one from it, and gives it back
 	// if it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
-	// calls that succeed at once give one more back, up to the quota. When nothing is left,
+	// calls whose first attempt succeeds give one more back, up to the quota. When nothing is left,
 	// a call returns its failure immediately, and the error text says so.
 	Quota int
 }

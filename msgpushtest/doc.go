@@ -65,7 +65,7 @@
 // [Server.HTTPClient] to [msgpush.WithHTTPClient].
 //
 // A background fetch of [msgpush.CachedAccessKey] must have ended when the test
-// function returns: let the test sleep longer than a fetch takes.
+// function returns, or synctest panics: let the test sleep longer than a fetch takes.
 //
 // The file docs/testing.md of the module has six tests to copy: an outage, a key
 // rotation, a list that changes, a cancellation, a day of polling, and a follower. This

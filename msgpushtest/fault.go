@@ -108,13 +108,14 @@ func (f Fault) appliesTo(operation string) bool {
 // Inject queues faults. Each request uses the first fault that applies, which is
 // then removed unless it was made by [Fault.Always]. The server checks the request
 // and its access key only for faults that use the usual response: the zero Fault,
-// [Delay], [ResetInBody] and [Truncate].
+// [Delay], [ResetInBody] and [Truncate]. With another fault, such as [Status], a request
+// with a wrong key gets the fault, too.
 //
 // The test of a server that [New] returned fails if a fault was never used and not
 // removed by [Server.ClearFaults].
 //
-// Inject panics if a fault can never be used: an Always fault before it takes all of
-// its requests. Call [Server.ClearFaults] first.
+// Inject panics if a fault can never be used, because an earlier Always fault matches
+// every request that the new one could match. Call [Server.ClearFaults] first.
 func (s *Server) Inject(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

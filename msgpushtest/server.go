@@ -264,8 +264,9 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 
 // OnRequest sets a function that is called with each request before the response. It
 // replaces the previous function. If f is nil, no function is called. Calls do not
-// overlap. f may change the server, for example its records, and it may sleep. It
-// must not close the server or call it through a client.
+// overlap. f may change the server, for example its records, and it may sleep. A fault
+// that f injects applies to this request. f must not close the server or call it through
+// a client.
 //
 // A panic of f aborts the response. The test of a server that [New] returned then fails
 // when it ends; a program with a server of [NewServer] ends. A panic with
