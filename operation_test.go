@@ -101,7 +101,7 @@ func TestUnimplementedOperationsAreDocumentedAsExperimental(t *testing.T) {
 			continue
 		}
 		doc := strings.Join(strings.Fields(method.Doc), " ")
-		assert.True(t, strings.HasPrefix(doc, method.Name+" is not implemented and returns an [*UnimplementedError]"), doc)
+		assert.True(t, strings.HasPrefix(doc, method.Name+" is not implemented: it returns an [*UnimplementedError]."), doc)
 		assert.Contains(t, doc, "Experimental: its signature will change.")
 	}
 }

@@ -28,66 +28,66 @@ var (
 // stub returns the error of a method that is not implemented.
 func (o Operation) stub() error { return &UnimplementedError{o} }
 
-// ForwardRuleDetail is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// ForwardRuleDetail is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) ForwardRuleDetail(context.Context) error { return opForwardRuleDetail.stub() }
 
-// ForwardRuleCreate is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// ForwardRuleCreate is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) ForwardRuleCreate(context.Context) error { return opForwardRuleCreate.stub() }
 
-// ForwardRuleModify is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// ForwardRuleModify is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) ForwardRuleModify(context.Context) error { return opForwardRuleModify.stub() }
 
-// ForwardRuleDelete is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// ForwardRuleDelete is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) ForwardRuleDelete(context.Context) error { return opForwardRuleDelete.stub() }
 
-// ForwardRuleSetEnabled is not implemented and returns an [*UnimplementedError]: the
-// API document only names it. Experimental: its signature will change.
+// ForwardRuleSetEnabled is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) ForwardRuleSetEnabled(context.Context) error { return opForwardRuleSetEnabled.stub() }
 
-// ForwardRuleTest is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// ForwardRuleTest is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) ForwardRuleTest(context.Context) error { return opForwardRuleTest.stub() }
 
-// ForwardRuleMode is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// ForwardRuleMode is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) ForwardRuleMode(context.Context) error { return opForwardRuleMode.stub() }
 
-// ForwardRuleSetMode is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// ForwardRuleSetMode is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) ForwardRuleSetMode(context.Context) error { return opForwardRuleSetMode.stub() }
 
-// ForwardLogDetail is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// ForwardLogDetail is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) ForwardLogDetail(context.Context) error { return opForwardLogDetail.stub() }
 
-// WebhookList is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// WebhookList is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) WebhookList(context.Context) error { return opWebhookList.stub() }
 
-// WebhookDetail is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// WebhookDetail is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) WebhookDetail(context.Context) error { return opWebhookDetail.stub() }
 
-// WebhookCreate is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// WebhookCreate is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) WebhookCreate(context.Context) error { return opWebhookCreate.stub() }
 
-// WebhookModify is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// WebhookModify is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) WebhookModify(context.Context) error { return opWebhookModify.stub() }
 
-// EnterpriseAppList is not implemented and returns an [*UnimplementedError]: the API
-// document only names it. Experimental: its signature will change.
+// EnterpriseAppList is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) EnterpriseAppList(context.Context) error { return opEnterpriseAppList.stub() }
 
-// MailList is not implemented and returns an [*UnimplementedError]: the API document
-// only names it. Experimental: its signature will change.
+// MailList is not implemented: it returns an [*UnimplementedError].
+// Experimental: its signature will change.
 func (c *Client) MailList(context.Context) error { return opMailList.stub() }
 
-// AccessKeyObtain is not implemented and returns an [*UnimplementedError]: the API
+// AccessKeyObtain is not implemented: it returns an [*UnimplementedError]. The API
 // document gives only its name (part 5). Experimental: its signature will change.
 func (c *Client) AccessKeyObtain(context.Context) error { return opAccessKeyObtain.stub() }
