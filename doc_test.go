@@ -32,7 +32,7 @@ var updateAPI = flag.Bool("update", false, "record the exported API in testdata/
 //	go test -run TestTheExportedAPI . -update
 func TestTheExportedAPIIsRecorded(t *testing.T) {
 	const file = "testdata/api.txt"
-	got := exportedAPI(t, ".") + "\n" + exportedAPI(t, "msgpushtest")
+	got := exportedAPI(t, ".") + "\n" + exportedAPI(t, "msgpushtest") + "\n" + exportedAPI(t, "fleet")
 	if *updateAPI {
 		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 	}
@@ -42,7 +42,7 @@ func TestTheExportedAPIIsRecorded(t *testing.T) {
 }
 
 func TestEveryExportedNameIsDocumented(t *testing.T) {
-	for _, dir := range []string{".", "msgpushtest"} {
+	for _, dir := range []string{".", "msgpushtest", "fleet"} {
 		_, p := parsePackage(t, dir)
 		require.NotEmpty(t, p.Doc)
 		values := func(values []*doc.Value) {
