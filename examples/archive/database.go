@@ -85,6 +85,10 @@ func newDatabase(dsn string) (*database, error) {
 		d.postgres = true
 	case isURL:
 		return nil, errors.New("the scheme of the URL is not postgres")
+	case dsn == ":memory:":
+		return nil, errors.New("a database in memory keeps nothing; pass the name of a file")
+	case strings.Contains(dsn, "host=") || strings.Contains(dsn, "dbname="): // no name that anyone gives a file
+		return nil, errors.New("connection parameters are not supported; pass a URL such as postgres://USER@HOST/NAME")
 	default:
 		path := url.URL{Path: filepath.ToSlash(dsn)}
 		// With a write-ahead log, queries do not block the archive.

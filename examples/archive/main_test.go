@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 func TestUsage(t *testing.T) {
 	clitest.TestUsage(t, "archive", []string{"-match-result CODE", "-db DATABASE", failuresQuery, errorsQuery, unmatchedQuery},
 		[]string{"-rule", "x"}, []string{"-interval", "999ms"}, []string{"-reconcile", "0s"}, []string{"-page-size", "0"},
-		[]string{"-db", ""}, []string{"-db", "mysql://localhost/db"}, []string{"-db", "postgres://localhost:port/db"})
+		[]string{"-db", ""}, []string{"-db", "mysql://localhost/db"}, []string{"-db", "postgres://localhost:port/db"},
+		[]string{"-db", ":memory:"}, []string{"-db", "host=localhost dbname=archive"})
 }
 
 func TestSettings(t *testing.T) { clitest.TestSettings(t, "archive") }
