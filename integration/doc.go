@@ -9,6 +9,6 @@
 // not installed, its tests are skipped or, if the environment variable CI is true,
 // fail.
 //
-// docs/reliability.md lists the tests and the results of a run. README.md describes the
-// soak, and compares the client with an earlier version.
+// README.md lists the tests, the results of a run and the soak. docs/reliability.md
+// describes the faults for users.
 package integration

@@ -66,7 +66,7 @@ func (s *setup) admin(command string) {
 func TestHAProxy(t *testing.T) {
 	unavailable := "http-request return status 503 if { rand(10) eq 0 }"
 	withRetryAfter := "http-request return status 503 hdr Retry-After 1 if { rand(100) eq 0 }"
-	quick := []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 10 * time.Millisecond})}
+	quick := msgpush.RetryPolicy{MinWait: 10 * time.Millisecond}
 	var scenarios []scenario
 	for _, protocol := range []struct {
 		suffix string
@@ -75,13 +75,13 @@ func TestHAProxy(t *testing.T) {
 		for _, sc := range []scenario{
 			{name: "defaults", netHTTP: true},
 			{name: "one server at a time is drained", during: drain},
-			{name: "both servers are down for milliseconds", during: down, options: quick, netHTTP: true},
-			{name: "503 without Retry-After", config: unavailable, options: quick},
+			{name: "both servers are down for milliseconds", during: down, retry: quick, netHTTP: true},
+			{name: "503 without Retry-After", config: unavailable, retry: quick, netHTTP: true},
 			{name: "503 with Retry-After", config: withRetryAfter, load: load{calls: 1000}},
-			{name: "requests are rejected by closing the connection", config: "http-request reject if { rand(100) eq 0 }", options: quick, maxDials: 1000},
+			{name: "requests are rejected by closing the connection", config: "http-request reject if { rand(100) eq 0 }", retry: quick, maxDials: 1000, netHTTP: true},
 			{
 				name: "requests are dropped without a response", config: "http-request silent-drop if { rand(100) eq 0 }",
-				options: append([]msgpush.Option{msgpush.WithTimeout(500 * time.Millisecond)}, quick...), maxDials: 1000,
+				retry: quick, timeout: 500 * time.Millisecond, maxDials: 1000, netHTTP: true,
 			},
 			{name: "5 reloads", during: func(s *setup) { s.repeat(5, func(int) { s.gateway.signal(syscall.SIGUSR2) }) }, maxDials: 400},
 			{name: "5 restarts", during: restart, maxDials: 400},

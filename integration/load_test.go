@@ -7,13 +7,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"math"
-	"net/http"
 	"net/http/httptrace"
 	"os"
 	"runtime"
@@ -31,7 +27,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// An api makes the calls of a load: a client, or net/http.
+// An api makes the calls of a load: a client, or a program with net/http.
 type api interface {
 	MailDetail(ctx context.Context, mailID string) (*msgpush.MailChannel, error)
 	ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error)
@@ -169,6 +165,51 @@ func (r *report) add(right bool, err error) {
 	}
 }
 
+// failures returns the number of calls that failed, with the types of their errors.
+func (r report) failures() string {
+	var parts []string
+	for _, count := range []struct {
+		calls     int
+		errorType string
+	}{{r.api, "`*APIError`"}, {r.decode, "`*DecodeError`"}, {r.request, "`*RequestError`"}} {
+		if count.calls > 0 {
+			parts = append(parts, thousands(count.calls)+" "+count.errorType)
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "0")
+}
+
+// row returns a row of a table in README.md: the report of a client and, if they ran, those
+// of net/http with one attempt and with retries.
+func (r report) row(name string, netHTTP []report) string {
+	cells := []string{name, thousands(r.calls), r.failures(), thousands(r.dials), rounded(r.median), rounded(r.p99), "", "", "", ""}
+	if len(netHTTP) == 2 {
+		once, retried := netHTTP[0], netHTTP[1]
+		cells = append(cells[:6], thousands(once.failed()), thousands(retried.failed()), rounded(retried.median), rounded(retried.p99))
+	}
+	return "| " + strings.Join(cells, " | ") + " |"
+}
+
+// thousands returns n with a comma before its last three digits. n must be below a million.
+func thousands(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+}
+
+// rounded returns a duration with two or three digits, such as "5.0 ms".
+func rounded(d time.Duration) string {
+	value, unit := d.Seconds(), "s"
+	if d < time.Second {
+		value, unit = value*1000, "ms"
+	}
+	if value >= 9.95 {
+		return fmt.Sprintf("%.0f %s", value, unit)
+	}
+	return fmt.Sprintf("%.1f %s", value, unit)
+}
+
 func is[T error](err error) bool {
 	_, ok := errors.AsType[T](err)
 	return ok
@@ -261,64 +302,6 @@ func (s *keySearch) Write(text []byte) (int, error) {
 
 // oneAttempt disables retries.
 var oneAttempt = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
-
-// A netHTTPAPI makes calls with net/http like a careful program: it keeps a connection
-// for each caller, reads every body to the end and checks the status and the code.
-type netHTTPAPI struct {
-	url, key string
-	http     *http.Client
-}
-
-func newNetHTTPAPI(t *testing.T, url string, server *msgpushtest.Server) netHTTPAPI {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = math.MaxInt, 0
-	t.Cleanup(transport.CloseIdleConnections)
-	return netHTTPAPI{url, server.AccessKey(), &http.Client{Transport: transport}}
-}
-
-func (a netHTTPAPI) MailDetail(ctx context.Context, mailID string) (*msgpush.MailChannel, error) {
-	return netHTTPCall[msgpush.MailChannel](ctx, a, http.MethodGet, "/api/open/mail/detail?mailId="+mailID, nil)
-}
-
-func (a netHTTPAPI) ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
-	return netHTTPCall[msgpush.Page[msgpush.ForwardLog]](ctx, a, http.MethodPost, "/api/open/forwardLog/list", r)
-}
-
-func netHTTPCall[T any](ctx context.Context, a netHTTPAPI, method, path string, body any) (*T, error) {
-	var reader io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		reader = strings.NewReader(string(text))
-	}
-	req, err := http.NewRequestWithContext(ctx, method, a.url+path, reader)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("access-key", a.key)
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := a.http.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	var env msgpush.Envelope[T]
-	if err := json.Unmarshal(text, &env); err != nil {
-		return nil, fmt.Errorf("HTTP %s: %w", resp.Status, err)
-	}
-	if resp.StatusCode != http.StatusOK || env.Code != http.StatusOK {
-		return nil, fmt.Errorf("HTTP %s, code %d", resp.Status, env.Code)
-	}
-	return &env.Data, nil
-}
 
 // checkLeaks compares the number of goroutines and file descriptors at the start of
 // a test with the number at the end, when the gateway and the server have stopped.

@@ -101,11 +101,12 @@ func TestNginx(t *testing.T) {
 					s.upstream.start()
 				})
 			},
+			netHTTP: true,
 		},
 		{name: "5 reloads", during: reload, maxDials: 400},
 		{name: "5 reloads, HTTP/2", tls: true, during: reload, maxDials: 400},
-		{name: "5 restarts", during: restart, maxDials: 400},
-		{name: "5 restarts, HTTP/2", tls: true, during: restart, maxDials: 400},
+		{name: "5 restarts", during: restart, maxDials: 400, netHTTP: true},
+		{name: "5 restarts, HTTP/2", tls: true, during: restart, maxDials: 400, netHTTP: true},
 		{
 			name: "redirects",
 			config: "location = /api/open/mail/detail { return 302 https://elsewhere.example.com/; } " +
@@ -159,7 +160,7 @@ func requireGzip(s *setup) {
 	require.NoError(s, err)
 	req.Header.Set("access-key", s.server.AccessKey())
 	req.Header.Set("Accept-Encoding", "gzip")
-	resp, err := newNetHTTPAPI(s.T, s.url, s.server).http.Do(req)
+	resp, err := newNetHTTPAPI(s.T, s.url, s.server, msgpush.RetryPolicy{}, 0).http.Do(req)
 	require.NoError(s, err)
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
@@ -195,7 +196,7 @@ func TestNginxGoaway(t *testing.T) {
 	silent := msgpush.WithLogger(slog.New(slog.DiscardHandler)) // net/http does not log either
 	ratio := math.Inf(1)
 	for round := 0; round < 3 && ratio > 1.5; round++ { // the machine may be busy
-		withNetHTTP := s.run(newNetHTTPAPI(t, s.url, s.server), nil)
+		withNetHTTP := s.run(newNetHTTPAPI(t, s.url, s.server, msgpush.RetryPolicy{MaxAttempts: 1}, 0), nil)
 		withOneAttempt := s.run(newClient(t, s.url, s.server, oneAttempt, silent), nil)
 		withDefaults := s.run(newClient(t, s.url, s.server, silent), nil)
 		t.Logf("net/http:    %v", withNetHTTP)

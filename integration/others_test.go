@@ -120,8 +120,7 @@ URL {
 
 // Each gateway must pass on calls and an iteration, and may restart.
 func TestOtherGateways(t *testing.T) {
-	// A restart may take seconds.
-	patient := []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 12})}
+	patient := msgpush.RetryPolicy{MaxAttempts: 12} // a restart may take seconds
 	for _, tt := range []struct {
 		name   string
 		start  func(*setup, scenario)
@@ -135,19 +134,17 @@ func TestOtherGateways(t *testing.T) {
 		{"Caddy", startCaddy, "", false},
 		{"Caddy, HTTP/2", startCaddy, "", true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			runScenarios(t, tt.start, []scenario{
-				{name: "calls", config: tt.config, tls: tt.tls, load: load{calls: 1000}, netHTTP: true},
-				{
-					name: "restart", config: tt.config, tls: tt.tls, load: load{calls: 1000}, options: patient, maxDials: 400,
-					during: func(s *setup) { s.repeat(1, func(int) { s.gateway.restart() }) },
-				},
-			})
-			t.Run("list that changes", func(t *testing.T) {
-				s := newSetup(t)
-				tt.start(s, scenario{config: tt.config, tls: tt.tls})
-				s.iterateWhileListChanges(newClient(t, s.url, s.server), 3000, 2)
-			})
+		runScenarios(t, tt.start, []scenario{
+			{name: tt.name, config: tt.config, tls: tt.tls, load: load{calls: 1000}, netHTTP: true},
+			{
+				name: tt.name + ", restart", config: tt.config, tls: tt.tls, load: load{calls: 1000}, retry: patient, maxDials: 400,
+				during: func(s *setup) { s.repeat(1, func(int) { s.gateway.restart() }) },
+			},
+		})
+		t.Run(tt.name+", list that changes", func(t *testing.T) {
+			s := newSetup(t)
+			tt.start(s, scenario{config: tt.config, tls: tt.tls})
+			s.iterateWhileListChanges(newClient(t, s.url, s.server), 3000, 2)
 		})
 	}
 }

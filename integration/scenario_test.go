@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,8 @@ type scenario struct {
 	tls         bool   // TLS and HTTP/2
 	certificate string // of nginx: the PEM file, by default that of all gateways
 	options     []msgpush.Option
+	retry       msgpush.RetryPolicy // also of net/http with retries
+	timeout     time.Duration       // of an attempt, also of net/http
 	load        load
 
 	before func(*setup)         // prepares the fake server
@@ -40,7 +43,7 @@ type scenario struct {
 	expect func(*setup, report) // replaces the check that every call succeeds
 
 	maxDials int  // default: 4 for each caller
-	netHTTP  bool // also run net/http and log its report
+	netHTTP  bool // also run net/http, with one attempt and with retries
 }
 
 // A setup is a scenario that runs.
@@ -74,25 +77,34 @@ func (s *setup) repeat(n int, f func(i int)) {
 	}
 }
 
-// runScenarios runs scenarios. start starts the gateway and sets its URL.
+// runScenarios runs scenarios and logs a row of a table for each. start starts the gateway
+// and sets its URL.
 func runScenarios(t *testing.T, start func(*setup, scenario), scenarios []scenario) {
 	for _, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) {
 			s := newSetup(t)
 			start(s, sc)
 			s.load = sc.load.withDefaults()
-			if sc.before != nil {
-				sc.before(s)
-			}
-			if sc.netHTTP {
-				s.Logf("net/http: %v", s.run(newNetHTTPAPI(t, s.url, s.server), sc.during))
+			prepare := func() {
+				s.server.ClearFaults()
 				if sc.before != nil {
-					s.server.ClearFaults()
 					sc.before(s)
 				}
 			}
-			r := s.run(newClient(t, s.url, s.server, sc.options...), sc.during)
+			var netHTTP []report
+			if sc.netHTTP {
+				for _, policy := range []msgpush.RetryPolicy{{MaxAttempts: 1}, sc.retry} {
+					prepare()
+					r := s.run(newNetHTTPAPI(t, s.url, s.server, policy, sc.timeout), sc.during)
+					s.Logf("net/http: %v", r)
+					netHTTP = append(netHTTP, r)
+				}
+			}
+			prepare()
+			options := append([]msgpush.Option{msgpush.WithRetry(sc.retry), msgpush.WithTimeout(cmp.Or(sc.timeout, msgpush.DefaultTimeout))}, sc.options...)
+			r := s.run(newClient(t, s.url, s.server, options...), sc.during)
 			s.Logf("%v", r)
+			s.Logf("%s", r.row(sc.name, netHTTP))
 			s.check(r, sc.maxDials)
 			if sc.expect != nil {
 				sc.expect(s, r)

@@ -31,9 +31,9 @@ func startRelay(s *setup, sc scenario) {
 }
 
 func TestToxiproxy(t *testing.T) {
-	quick := msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 10 * time.Millisecond})
+	quick := msgpush.RetryPolicy{MinWait: 10 * time.Millisecond}
 	// A toxicity of 0.1 means one connection in ten, so each call needs a new one.
-	newConnections := msgpush.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true}})
+	newConnections := []msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true}})}
 	var scenarios []scenario
 	for _, protocol := range []struct {
 		suffix string
@@ -44,19 +44,18 @@ func TestToxiproxy(t *testing.T) {
 			{name: "latency", config: `{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`, load: load{calls: 500}, netHTTP: true},
 			{name: "bandwidth of 2 MB/s", config: `{"type": "bandwidth", "attributes": {"rate": 2000}}`, load: load{calls: 200}, netHTTP: true},
 			{name: "small slices", config: `{"type": "slicer", "attributes": {"average_size": 300, "size_variation": 200, "delay": 100}}`, load: load{calls: 100}, netHTTP: true},
-			{name: "slow close", config: `{"type": "slow_close", "attributes": {"delay": 200}}`, load: load{calls: 500}, options: []msgpush.Option{newConnections, quick}, maxDials: 1000},
+			{name: "slow close", config: `{"type": "slow_close", "attributes": {"delay": 200}}`, load: load{calls: 500}, options: newConnections, retry: quick, maxDials: 1000},
 			{
 				name: "one connection in ten is reset", config: `{"type": "reset_peer", "toxicity": 0.1, "attributes": {"timeout": 1}}`,
-				load: load{calls: 500}, options: []msgpush.Option{newConnections, quick}, maxDials: 1000,
+				load: load{calls: 500}, options: newConnections, retry: quick, maxDials: 1000,
 			},
 			{
 				name: "one connection in ten loses the response", config: `{"type": "timeout", "toxicity": 0.1, "attributes": {"timeout": 0}}`,
-				load: load{calls: 500}, options: []msgpush.Option{newConnections, quick, msgpush.WithTimeout(time.Second)}, maxDials: 1000,
+				load: load{calls: 500}, options: newConnections, retry: quick, timeout: time.Second, maxDials: 1000,
 			},
 			{
 				name: "every connection is a black hole", config: `{"type": "timeout", "attributes": {"timeout": 0}}`,
-				load:    load{calls: 32},
-				options: []msgpush.Option{quick, msgpush.WithTimeout(100 * time.Millisecond)}, maxDials: 7 * 32,
+				load: load{calls: 32}, retry: quick, timeout: 100 * time.Millisecond, maxDials: 7 * 32,
 				expect: func(s *setup, r report) {
 					assert.Equal(s, 32, r.request)
 					assert.Contains(s, r.firstErrors[0], "no complete response within 100ms")

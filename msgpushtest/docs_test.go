@@ -26,7 +26,7 @@ var (
 func TestCodeInDocsPasses(t *testing.T) {
 	dir := t.TempDir()
 	var files, tests []string
-	for _, name := range []string{"testing", "following"} {
+	for _, name := range []string{"testing", "following", "reliability"} {
 		docs, err := os.ReadFile(filepath.Join("..", "docs", name+".md"))
 		require.NoError(t, err)
 		for i, block := range codeBlock.FindAllSubmatch(docs, -1) {
