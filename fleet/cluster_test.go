@@ -98,6 +98,19 @@ func TestClusterMasterIsKilled(t *testing.T) {
 	}
 }
 
+func TestPermissionsOfTheREADMESufficeForClusters(t *testing.T) {
+	nodes := startCluster(t)
+	for _, node := range nodes {
+		createUser(t, node)
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].addr}, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
+	defer client.Close()
+	useStore(t, client)
+	for _, node := range nodes {
+		assert.Empty(t, node.Do(t.Context(), "ACL", "LOG").Val(), "commands that were denied")
+	}
+}
+
 func TestClusterSlotsAreMoved(t *testing.T) {
 	nodes, service := startCluster(t), newService(t)
 	replicas := startReplicas(t, 5, config{Redis: nodes[0].addr, Cluster: true, Service: service.URL, Rate: 200, Burst: 10, MinInterval: 100 * time.Millisecond})

@@ -223,15 +223,17 @@ func TestSealedKeyIsBoundToNameAndGeneration(t *testing.T) {
 
 func TestFetchOfUnusableKeyIsAnError(t *testing.T) {
 	for name, fetch := range map[string]func(context.Context) (string, time.Time, error){
-		"empty":   func(context.Context) (string, time.Time, error) { return "", time.Time{}, nil },
-		"expired": func(context.Context) (string, time.Time, error) { return "secret-key", time.Now(), nil },
+		"empty":      func(context.Context) (string, time.Time, error) { return "", time.Time{}, nil },
+		"expired":    func(context.Context) (string, time.Time, error) { return "secret-key", time.Now(), nil },
+		"line break": func(context.Context) (string, time.Time, error) { return "secret-key\n", time.Time{}, nil },
+		"space":      func(context.Context) (string, time.Time, error) { return "secret-key ", time.Time{}, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{Name: "acme", Fetch: fetch})
 			require.NoError(t, err)
 			defer source.Close()
 			_, err = source.AccessKey(t.Context(), "")
-			require.EqualError(t, err, "fleet: Fetch: the returned key is empty or has expired")
+			require.EqualError(t, err, "fleet: Fetch: the returned key is empty, has expired, or cannot be sent in a header")
 		})
 	}
 }
@@ -271,6 +273,72 @@ func TestClockOfTheStoreMayDiffer(t *testing.T) {
 			assert.InDelta(t, 0.1, time.Since(begin).Seconds(), 0.09)
 		})
 	}
+}
+
+// A key that no header can hold must not replace the keys of other replicas.
+func TestUnusableKeyDoesNotReplaceTheOneInUse(t *testing.T) {
+	rdb := newMiniredis(t)
+	fetched := []string{"first-key", "bad-key\n"}
+	newSource := func() *fleet.KeySource {
+		source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
+			Name: "acme", MinInterval: time.Millisecond,
+			Fetch: func(context.Context) (string, time.Time, error) {
+				key := fetched[0]
+				fetched = fetched[1:]
+				return key, time.Time{}, nil
+			},
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = source.Close() })
+		return source
+	}
+	one, other := newSource(), newSource()
+	for _, source := range []*fleet.KeySource{one, other} {
+		key, err := source.AccessKey(t.Context(), "")
+		require.NoError(t, err)
+		require.Equal(t, "first-key", key)
+	}
+	_, err := one.AccessKey(t.Context(), "first-key")
+	require.ErrorContains(t, err, "cannot be sent in a header")
+	time.Sleep(50 * time.Millisecond) // for an announcement
+	key, err := other.AccessKey(t.Context(), "")
+	require.NoError(t, err)
+	require.Equal(t, "first-key", key)
+}
+
+// A call whose key was rejected gets the newest key, too.
+func TestAnnouncedKeyIsAdoptedAfterARejection(t *testing.T) {
+	rdb := newMiniredis(t)
+	var fetches atomic.Int64
+	newSource := func() *fleet.KeySource {
+		source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
+			Name: "acme", MinInterval: time.Millisecond,
+			Fetch: func(context.Context) (string, time.Time, error) {
+				return fmt.Sprint("key-", fetches.Add(1)), time.Time{}, nil
+			},
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = source.Close() })
+		return source
+	}
+	one, other := newSource(), newSource()
+	rejected := ""
+	for n := range 3 {
+		key, err := one.AccessKey(t.Context(), rejected)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint("key-", n+1), key)
+		rejected = key
+		if n < 2 {
+			key, err = other.AccessKey(t.Context(), fmt.Sprint("key-", n))
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint("key-", n+1), key)
+		}
+	}
+	require.Eventually(t, func() bool {
+		key, err := other.AccessKey(t.Context(), "key-1")
+		return err == nil && key == "key-3"
+	}, 5*time.Second, time.Millisecond)
+	require.Equal(t, int64(3), fetches.Load())
 }
 
 // When the clock of the store jumps, one more fetch or one burst is possible.

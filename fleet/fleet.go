@@ -11,8 +11,8 @@
 //	client, err := msgpush.NewClient(baseURL, "", msgpush.WithAccessKeySource(keys), msgpush.WithRateLimiter(limiter))
 //
 // Each operation of the store is one Lua script on one Redis key. It uses only the
-// clock of the store, so the clocks of the replicas may differ. Redis Cluster
-// works.
+// clock of the store, so the clocks of the replicas may differ. Redis Cluster and
+// Sentinel work.
 //
 // # Store failures
 //
@@ -49,11 +49,11 @@ const storeTimeout, probeInterval, maxScripts = time.Second, 100 * time.Millisec
 type store struct {
 	rdb   redis.UniversalClient
 	key   string
-	turns chan struct{} // of scripts
+	turns chan struct{} // limits the scripts that run at a time to maxScripts
 
 	mu        sync.Mutex
 	failure   error     // why the store is unavailable; nil if it is available
-	nextProbe time.Time // of an unavailable store
+	nextProbe time.Time // when the next probe of an unavailable store may start
 }
 
 func (s *store) init(rdb redis.UniversalClient, kind, name string) error {
@@ -121,8 +121,8 @@ func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...an
 	defer s.mu.Unlock()
 	s.failure = nil
 	if err != nil {
-		text, _, _ := strings.Cut(err.Error(), ", with args beginning with") // the error of a disabled command quotes its arguments, such as an access key
-		s.failure, s.nextProbe = fmt.Errorf("%w: %s", ErrStoreUnavailable, text), time.Now().Add(probeInterval)
+		// The error of a disabled command quotes its arguments, such as an access key.
+		s.failure, s.nextProbe = fmt.Errorf("%w: %s", ErrStoreUnavailable, strings.Split(err.Error(), ", with args beginning with")[0]), time.Now().Add(probeInterval)
 		if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok {
 			cluster.ReloadState(ctx) // go-redis does so only every ClusterStateReloadInterval
 		}
@@ -142,7 +142,8 @@ type LimiterConfig struct {
 	// Name is the name of the account. Replicas with the same Name share a
 	// budget and must have the same Rate, Per and Burst.
 	Name string
-	// Rate is the number of requests in each Per, at most one per microsecond.
+	// Rate is the number of requests in each Per. Rate / Per is at most one request per
+	// microsecond.
 	Rate int
 	// Per is the time in which Rate requests are sent, evenly spaced.
 	Per time.Duration
@@ -165,8 +166,8 @@ type LimiterConfig struct {
 // Each slot takes one command of the store. The slot of a call that is cancelled,
 // or of a replica that dies, stays unused.
 //
-// If the store loses its data, the first slot that a replica takes afterwards comes after
-// all slots that this replica took before.
+// If the store loses its data, the slots that a replica takes afterwards come after the
+// slots that it took before, except for an overlap of about 100 ms.
 type Limiter struct {
 	store
 	cfg  LimiterConfig
@@ -224,12 +225,10 @@ func (l *Limiter) Queue() time.Duration {
 }
 
 func sleepUntil(ctx context.Context, t time.Time) error {
-	select {
-	case <-time.After(time.Until(t)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	wait, cancel := context.WithDeadline(ctx, t)
+	defer cancel()
+	<-wait.Done()
+	return ctx.Err()
 }
 
 // take takes the next free slot.
@@ -273,8 +272,8 @@ func (l *Limiter) waitWithoutStore(ctx context.Context) error {
 
 // takeSlotScript stores the time of the next free slot and the time of the last call, in
 // microseconds. After an idle time, the next free slot is up to Burst - 1 intervals in the
-// past. It is not before the last slot of the replica, in case that the store lost its
-// data; the 100 ms are for delays on the way to the store, which differ.
+// past. In case that the store lost its data, it is at most 100 ms before the last slot of
+// the replica: delays on the way to the store differ.
 var takeSlotScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now, interval = t[1] * 1000000 + t[2], ARGV[1] / ARGV[2]
@@ -283,7 +282,7 @@ free = (free or 0) - math.max((last or now) - now, 0) -- the clock of the store 
 free = math.max(free, now - (ARGV[3] - 1) * interval, now + ARGV[5] - 100000)
 local wait = math.ceil(free - now)
 if wait <= tonumber(ARGV[4]) then free = free + interval end
-redis.call('PEXPIRE', KEYS[1], 1000) -- a first command that needs no memory, so that a full memory is no error
+redis.call('PEXPIRE', KEYS[1], 1000) -- a first write that needs no memory, so that a full memory is no error
 redis.call('SET', KEYS[1], string.format('%.3f %.0f', free, now), 'PX', string.format('%.0f', (free - now + ARGV[3] * interval) / 1000 + 1000))
 return {wait}
 `)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/redis/go-redis/v9"
 
@@ -73,20 +74,19 @@ type KeySource struct {
 	cfg     KeyConfig
 	cached  msgpush.AccessKeySource // returns keys and calls obtain
 	changed chan struct{}           // signals an announcement of the store
-	ctx     context.Context         //nolint:containedctx // ends when the source is closed
 	close   context.CancelFunc
 
-	// The record in cached, a record that was announced and is not in cached yet, and the
-	// error that is returned instead of a fetch until it expires.
+	// current is the record in cached, next one that was announced and is not in cached
+	// yet. Until blocked expires, its error is returned instead of a fetch.
 	current, next, blocked atomic.Pointer[record]
 
-	host   string       // and a random part
-	latest atomic.Int64 // generation that this replica fetched or fetches
+	replica string       // host name and a random suffix
+	latest  atomic.Int64 // generation that this replica fetched or fetches
 }
 
 // A replica that waits for another one polls the store, at least minPoll and at
-// most maxPoll apart, since an announcement may be lost. noExpiry is the validity of
-// a key without an expiry.
+// most maxPoll apart, since an announcement may be lost. noExpiry stands for
+// never.
 const minPoll, maxPoll, noExpiry = 10 * time.Millisecond, 250 * time.Millisecond, 50 * 365 * 24 * time.Hour
 
 // A record is a key, the claim for fetching one, or an error. A newer record has a
@@ -94,8 +94,9 @@ const minPoll, maxPoll, noExpiry = 10 * time.Millisecond, 250 * time.Millisecond
 // if the store loses its data.
 type record struct {
 	state, key string // for the states see claim
+	claimer    string // of the fetch
 	generation int64
-	expires    time.Time
+	expires    time.Time // zero for never
 	err        error
 	panic      any // of Fetch
 }
@@ -103,7 +104,9 @@ type record struct {
 // load returns the value that p points to, or a zero value.
 func load[T any](p *atomic.Pointer[T]) *T { return cmp.Or(p.Load(), new(T)) }
 
-func (r *record) valid() bool { return r.key != "" && time.Until(r.expires) > 0 }
+func (r *record) valid() bool {
+	return r.key != "" && (r.expires.IsZero() || time.Until(r.expires) > 0)
+}
 
 // NewKeySource returns a source for [msgpush.WithAccessKeySource]. The caller must
 // close it. NewKeySource does not wait for the store, and no key is fetched before
@@ -112,7 +115,7 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	cfg.FetchTimeout, cfg.MinInterval = cmp.Or(cfg.FetchTimeout, 10*time.Second), cmp.Or(cfg.MinInterval, time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
 	host, _ := os.Hostname()
-	s := &KeySource{cfg: cfg, changed: make(chan struct{}, 1), ctx: ctx, close: cancel, host: host + " " + rand.Text()}
+	s := &KeySource{cfg: cfg, changed: make(chan struct{}, 1), close: cancel, replica: host + " " + rand.Text()}
 	if err := cmp.Or(s.init(rdb, "key", cfg.Name),
 		check(cfg.Fetch != nil, "Fetch is nil; set it to a function that obtains a new access key"),
 		check(cfg.Early >= 0 && cfg.MinInterval > 0, "Early is %v and MinInterval is %v; neither may be negative", cfg.Early, cfg.MinInterval),
@@ -120,25 +123,25 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 		return nil, err
 	}
 	s.cached = msgpush.CachedAccessKey(s.obtain, cfg.Early)
-	go s.watchStore()
+	go s.watchStore(ctx)
 	return s, nil
 }
 
 // AccessKey returns the shared key, or a newer key if the shared key was rejected.
 // It implements [msgpush.AccessKeySource].
 func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
-	if current, next := s.current.Load(), s.next.Load(); current != nil && next != nil && rejected == "" && next.key != current.key && next.generation > current.generation {
+	if current, next := s.current.Load(), s.next.Load(); current != nil && next != nil && next.valid() && rejected != next.key && next.key != current.key && next.generation > current.generation {
 		rejected = current.key // cached then calls obtain, which returns next
 	}
 	return s.cached.AccessKey(ctx, rejected)
 }
 
 // Close ends the subscription to the store. If a fetch is in progress, another replica may
-// fetch after MinInterval, and Close takes up to one second. Close does not close the Redis
-// client. AccessKey still works after Close. The error is always nil.
+// fetch after MinInterval. If the store does not respond, Close takes up to one second. It
+// does not close the Redis client. AccessKey still works after Close. The error is always nil.
 func (s *KeySource) Close() error {
 	s.close()
-	_, _ = s.put(&record{generation: s.latest.Load()})
+	_, _ = s.put(&record{generation: s.latest.Swap(0)})
 	return nil
 }
 
@@ -154,9 +157,6 @@ func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 	if r.err == nil {
 		s.current.Store(r)
 	}
-	if time.Until(r.expires) > noExpiry/2 { // without an expiry; part of noExpiry may have passed
-		return r.key, time.Time{}, r.err // faster: cached then does not read the clock
-	}
 	return r.key, r.expires, r.err
 }
 
@@ -168,8 +168,8 @@ func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 		if r := s.next.Swap(nil); r != nil && r.generation > generation && r.valid() {
 			return r
 		}
-		// ctx may have ended while the process was suspended. The store may have a
-		// newer record by now.
+		// This is before the check of ctx: after a suspension, the store may have a newer
+		// record.
 		r := s.claim(generation, fetched == nil && ctx.Err() == nil)
 		switch {
 		case r.state == "stored":
@@ -177,7 +177,7 @@ func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 		case r.state == "granted":
 			fetched = make(chan *record, 1)
 			s.latest.Store(r.generation)
-			go s.fetch(ctx, r.generation, fetched)
+			go s.fetch(ctx, r, fetched)
 		case ctx.Err() != nil:
 			return &record{err: ctx.Err()}
 		case fetched == nil && r.err != nil:
@@ -197,14 +197,14 @@ func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 
 // fetch calls Fetch, and stores the key or the failure. The state of the result is
 // "superseded" if another replica has taken over.
-func (s *KeySource) fetch(ctx context.Context, generation int64, result chan<- *record) {
+func (s *KeySource) fetch(ctx context.Context, claim *record, result chan<- *record) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()
-	r := &record{generation: generation, err: errors.New("it did not return")}
+	r := &record{claimer: claim.claimer, generation: claim.generation, err: errors.New("it did not return")}
 	defer func() { // runs even if Fetch panics or calls runtime.Goexit
 		r.panic = recover()
-		if r.err != nil || !r.valid() {
-			err := cmp.Or(r.err, errors.New("the returned key is empty or has expired"))
+		if r.err != nil || !r.valid() || strings.Trim(r.key, " ") != r.key || strings.ContainsFunc(r.key, unicode.IsControl) {
+			err := cmp.Or(r.err, errors.New("the returned key is empty, has expired, or cannot be sent in a header"))
 			r.key, r.expires, r.err = "", time.Now().Add(s.cfg.MinInterval), fmt.Errorf("fleet: Fetch: %w", err)
 		}
 		stored, err := s.put(r)
@@ -214,22 +214,21 @@ func (s *KeySource) fetch(ctx context.Context, generation int64, result chan<- *
 			s.blocked.Store(&record{err: r.err, expires: r.expires}) // without the panic
 		}
 		result <- r
-		for err != nil && s.ctx.Err() == nil && s.latest.Load() == generation { // other replicas wait for r
+		for err != nil && s.latest.Load() == r.generation { // other replicas wait for r
 			time.Sleep(maxPoll)
 			_, err = s.put(r)
 		}
 	}()
 	r.key, r.expires, r.err = s.cfg.Fetch(ctx)
-	r.expires = cmp.Or(r.expires, time.Now().Add(noExpiry))
 }
 
 // watchStore adopts the keys that the store announces. After each connect, it
 // first writes the current key to the store, which may have lost it.
-func (s *KeySource) watchStore() {
-	sub := s.rdb.Subscribe(s.ctx, s.key)
-	context.AfterFunc(s.ctx, func() { _ = sub.Close() })
+func (s *KeySource) watchStore(ctx context.Context) {
+	sub := s.rdb.Subscribe(ctx, s.key)
+	context.AfterFunc(ctx, func() { _ = sub.Close() })
 	for message := range sub.ChannelWithSubscriptions() {
-		_, _ = s.runBounded(s.ctx, probeScript) // the store may be available again
+		_, _ = s.runBounded(context.Background(), probeScript) // the store may be available again
 		current := load(&s.current)
 		if _, connected := message.(*redis.Subscription); connected && current.valid() {
 			_, _ = s.put(current)
@@ -258,20 +257,22 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	if blocked := load(&s.blocked); mayFetch && now.Before(blocked.expires) {
 		return blocked
 	}
-	duration := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)
-	claimer := fmt.Sprintf("%s %d", s.host, s.latest.Load()) // the same until a claim is granted
-	reply, err := s.run(context.Background(), claimScript, generation, mayFetch, duration.Milliseconds(), claimer)
+	claimer := fmt.Sprintf("%s %d", s.replica, s.latest.Load()) // the same until a claim is granted
+	reply, err := s.run(context.Background(), claimScript, generation, mayFetch, max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval).Milliseconds(), claimer)
 	if err != nil && mayFetch && s.cfg.FetchWithoutStore {
 		s.blocked.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)})
-		return &record{state: "granted", generation: max(now.UnixMilli(), generation+1)}
+		return &record{state: "granted", claimer: claimer, generation: max(now.UnixMilli(), generation+1)}
 	}
 	if err != nil {
 		return &record{err: err}
 	}
-	r := &record{state: reply[0].(string), generation: reply[1].(int64), expires: now.Add(time.Duration(reply[2].(int64)) * time.Millisecond)} //nolint:durationcheck // reply[2] is a number
+	r := &record{state: reply[0].(string), claimer: claimer, generation: reply[1].(int64), expires: now.Add(time.Duration(reply[2].(int64)) * time.Millisecond)} //nolint:durationcheck // reply[2] is a number
 	switch r.state {
 	case "stored":
 		r.key, r.err = s.open(reply[3].(string), r.generation)
+		if time.Until(r.expires) > noExpiry/2 { // part of noExpiry has passed
+			r.expires = time.Time{}
+		}
 	case "failed":
 		r.err = errors.New("fleet: Fetch failed in another replica")
 		s.blocked.Store(r)
@@ -279,10 +280,10 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	return r
 }
 
-// put stores a record. It reports false if the store has this record or a newer
-// one, or if another replica fetches one.
+// put stores a record: a key, a failure, or neither, which gives up the claim. It reports
+// false if the store has this record or a newer one, or if another replica fetches one.
 func (s *KeySource) put(r *record) (stored bool, err error) {
-	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(r.expires).Milliseconds(), s.cfg.MinInterval.Milliseconds(), r.err != nil)
+	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(cmp.Or(r.expires, time.Now().Add(noExpiry))).Milliseconds(), s.cfg.MinInterval.Milliseconds(), r.err != nil, r.claimer)
 	return err == nil && reply[0] == int64(1), err
 }
 
@@ -313,11 +314,16 @@ func (s *KeySource) open(stored string, generation int64) (string, error) {
 	return "", fmt.Errorf("fleet: the access key in the store was not encrypted with this AEAD or one of OpenAEADs; set the same AEAD in all replicas, or delete the Redis key %s", s.key)
 }
 
-// The record in the store is a hash. gen, key and exp are the generation, the value
-// and the expiry of the stored key. The field claim is the generation of the last
-// fetch, claimer identifies its claim, state is its state, and the field until is when
-// the state ends. The field since is the time of the last change. All times are
-// milliseconds on the clock of the store. If that clock is set back, they are set back too.
+// The record in the store is a hash with these fields:
+//
+//	gen, key, exp    generation, value and expiry of the stored key
+//	claim, claimer   generation of the last fetch, and the replica that claimed it
+//	state, until     state of the last fetch, and when it ends
+//	since            time of the last change
+//
+// All times are milliseconds on the clock of the store. If that clock is set back, they
+// are set back too. If the first write of a script needs no memory, Redis permits the
+// other ones even if its memory is full: that is what the first PEXPIRE is for.
 
 const readRecord = `
 local t = redis.call('TIME')
@@ -325,8 +331,7 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local h = redis.call('HMGET', KEYS[1], 'gen', 'exp', 'claim', 'until', 'state', 'key', 'claimer', 'since')
 local back = math.max((h[8] or now) - now, 0)
 local gen, exp, claim, stateEnd, state = tonumber(h[1] or 0), (h[2] or 0) - back, tonumber(h[3] or 0), (h[4] or 0) - back, h[5]
-redis.call('PEXPIRE', KEYS[1], 2592000000) -- a first command that needs no memory, so that a full memory is no error
-if back > 0 then redis.call('HSET', KEYS[1], 'exp', exp, 'until', stateEnd, 'since', now) end
+if back > 0 then redis.call('PEXPIRE', KEYS[1], 2592000000) redis.call('HSET', KEYS[1], 'exp', exp, 'until', stateEnd, 'since', now) end
 if stateEnd <= now then state = '' end
 `
 
@@ -335,6 +340,7 @@ if gen > tonumber(ARGV[1]) and exp > now then return {'stored', gen, exp - now, 
 local repeated = state == 'busy' and h[7] == ARGV[4] -- the reply to this claim was lost
 if ARGV[2] == '0' or (state ~= '' and not repeated) then return {state, claim, math.max(stateEnd - now, 0)} end
 if not repeated then claim = math.max(now, claim + 1, gen + 1, ARGV[1] + 1) end
+redis.call('PEXPIRE', KEYS[1], 2592000000)
 redis.call('HSET', KEYS[1], 'claim', claim, 'claimer', ARGV[4], 'until', now + ARGV[3], 'state', 'busy', 'since', now)
 redis.call('PEXPIRE', KEYS[1], 2592000000)
 return {'granted', claim, tonumber(ARGV[3])}
@@ -343,7 +349,8 @@ return {'granted', claim, tonumber(ARGV[3])}
 // putScript is fenced: it stores only a record that is newer than the stored key,
 // and nothing while another replica fetches.
 var putScript = redis.NewScript(readRecord + `
-if gen >= tonumber(ARGV[1]) or (state == 'busy' and claim ~= tonumber(ARGV[1])) then return {0} end
+if gen >= tonumber(ARGV[1]) or (state == 'busy' and claim ~= tonumber(ARGV[1]) and h[7] ~= ARGV[6]) or (ARGV[2] .. ARGV[5] == '0' and state ~= 'busy') then return {0} end
+redis.call('PEXPIRE', KEYS[1], 2592000000)
 redis.call('HSET', KEYS[1], 'claim', math.max(ARGV[1], claim), 'until', now + ARGV[4], 'state', ARGV[5] == '1' and 'failed' or 'done', 'since', now)
 if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'gen', ARGV[1], 'key', ARGV[2], 'exp', now + ARGV[3]) end
 redis.call('PUBLISH', KEYS[1], ARGV[1])

@@ -48,6 +48,42 @@ func TestLostReplyToAClaimDelaysNobody(t *testing.T) {
 	}
 }
 
+// Such a replica does not know that its claim was granted.
+func TestKeyFetchedWithoutStoreIsStoredAfterALostReply(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	service.fetchTime.Store(int64(300 * time.Millisecond))
+	via := startRelay(t, rdb.addr)
+	replica := startReplica(t, config{Redis: via.addr, Service: service.URL, WithoutStore: true})
+	via.set(0, isScript)
+	fetched := replica.begin("key")
+	await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
+	via.set(0, nil)
+	assert.Equal(t, "secret-key-1", fetched().Key)
+	await(t, 5*time.Second, "the key is stored", func() bool { return rdb.HGet(t.Context(), redisKey, "key").Val() == "secret-key-1" })
+	assert.Equal(t, "secret-key-1", startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key").Key)
+	assert.Equal(t, 1, service.issues())
+}
+
+// A store that rejects writes still has the key.
+func TestStoredKeyIsReadWhileWritesAreRejected(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key")
+	require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
+	assert.Equal(t, "secret-key-1", startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key").Key)
+}
+
+// A replica that is closed after a failed fetch has no claim to give up.
+func TestCloseWithoutAFetchChangesNothing(t *testing.T) {
+	rdb, service := startRedis(t), newService(t)
+	service.failing.Store(true)
+	replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
+	require.NotEmpty(t, replica.do("key").Text)
+	before := rdb.HGetAll(t.Context(), redisKey).Val()
+	require.Equal(t, "failed", before["state"])
+	replica.do("close")
+	assert.Equal(t, before, rdb.HGetAll(t.Context(), redisKey).Val())
+}
+
 func TestConnectionsResetAtEveryScriptDelayNobodyLonger(t *testing.T) {
 	const duration = 10 * time.Second
 	rdb, service := startRedis(t), newService(t)
@@ -267,36 +303,57 @@ func TestSupportedLatency(t *testing.T) {
 	assert.Zero(t, sum.Failed, sum.Errors)
 }
 
-// The README has this line.
 func TestPermissionsOfTheREADMESuffice(t *testing.T) {
-	rules := strings.Fields(readmeLine(t, "ACL SETUSER msgpush"))[2:]
-	for i, rule := range rules {
-		rules[i] = strings.ReplaceAll(rule, ">PASSWORD", ">password")
-	}
 	rdb := startRedis(t)
-	args := []any{"ACL", "SETUSER"}
-	for _, rule := range rules {
-		args = append(args, rule)
-	}
-	require.NoError(t, rdb.Do(t.Context(), args...).Err())
+	createUser(t, rdb)
 	client := redis.NewClient(&redis.Options{Addr: rdb.addr, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
 	defer client.Close()
-	source, err := fleet.NewKeySource(client, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+	useStore(t, client)
+	assert.Empty(t, rdb.Do(t.Context(), "ACL", "LOG").Val(), "commands that were denied")
+	require.ErrorContains(t, client.HMGet(t.Context(), "msgpush:key:{other}", "key").Err(), "NOPERM")
+}
+
+// createUser creates the user of the README.
+func createUser(t *testing.T, rdb *redisServer) {
+	t.Helper()
+	args := []any{"ACL", "SETUSER"}
+	for _, rule := range strings.Fields(readmeLine(t, "ACL SETUSER msgpush"))[2:] {
+		args = append(args, strings.ReplaceAll(rule, ">PASSWORD", ">password"))
+	}
+	require.NoError(t, rdb.Do(t.Context(), args...).Err())
+}
+
+// useStore runs each script, and waits for an announcement.
+func useStore(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	var fetches atomic.Int64
+	newSource := func() *fleet.KeySource {
+		source, err := fleet.NewKeySource(client, fleet.KeyConfig{
+			Name: "acme", MinInterval: time.Millisecond,
+			Fetch: func(context.Context) (string, time.Time, error) {
+				return fmt.Sprint("key-", fetches.Add(1)), time.Time{}, nil
+			},
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = source.Close() })
+		return source
+	}
+	one, other := newSource(), newSource()
+	for _, source := range []*fleet.KeySource{one, other} {
+		_, err := source.AccessKey(t.Context(), "")
+		require.NoError(t, err)
+	}
+	_, err := one.AccessKey(t.Context(), "key-1")
 	require.NoError(t, err)
-	defer source.Close()
+	await(t, 5*time.Second, "the announcement", func() bool {
+		key, err := other.AccessKey(t.Context(), "")
+		return err == nil && key == "key-2"
+	})
 	limiter, err := fleet.NewLimiter(client, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
 	require.NoError(t, err)
-	await(t, 5*time.Second, "the subscription", func() bool { return len(rdb.PubSubChannels(t.Context(), "*").Val()) == 1 })
-	for range 2 {
-		_, err = source.AccessKey(t.Context(), "secret-key")
-		require.NoError(t, err)
-		require.NoError(t, limiter.Wait(t.Context()))
-	}
-	require.NoError(t, source.Close())
-	require.NoError(t, source.StoreErr())
-	denied := rdb.Do(t.Context(), "ACL", "LOG").Val()
-	assert.Empty(t, denied, "commands that were denied")
-	require.ErrorContains(t, client.HMGet(t.Context(), "msgpush:key:{other}", "key").Err(), "NOPERM")
+	require.NoError(t, limiter.Wait(t.Context()))
+	require.NoError(t, one.Close())
+	require.NoError(t, one.StoreErr())
 }
 
 func TestCloseGivesUpTheClaimOfAFetch(t *testing.T) {
