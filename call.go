@@ -260,8 +260,8 @@ func (k *call) mayRetry(ctx context.Context, _ *http.Response, err error) (bool,
 	return false, failed
 }
 
-// settle returns tokens to the retry quota after an attempt, and after a retry that
-// was not made or that panicked. A transient failure costs the tokens.
+// settle ends the stake of an attempt, or of a retry that was not made or that panicked:
+// its tokens return to the retry quota, unless the failure was transient.
 func (k *call) settle(transient bool) {
 	if !transient && k.attempts > 0 {
 		k.client.quota.put(k.stake)

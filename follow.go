@@ -31,8 +31,7 @@ import (
 //     poll after it becomes visible.
 //   - Records that are inserted at one end of the list are delivered by the next poll or,
 //     while the end is unknown, by the one after it. The list must not change during
-//     these polls, and no record that became visible late may have been its outermost
-//     one.
+//     these polls, and its outermost record must not be one that became visible late.
 //
 // # Rules
 //
@@ -50,8 +49,9 @@ import (
 //
 // No gap. A record that is not new must not be among the inserted ones. A failed poll may
 // have delivered some of them, so recent records count as new: those found since an end
-// was read successfully. A page that was the last one may now be amid the inserted records. If it
-// is no longer the last one, it is not used, and the poll reads the last page instead.
+// was read successfully. If the
+// former last page is no longer the last one, it may be amid the inserted records. Then it
+// is not used, and the poll reads the new last page.
 //
 // Which end. If the first record of the list is new, records are inserted at the start.
 // If the last one is new, they are inserted at the end. Contradicting evidence cancels
@@ -180,16 +180,17 @@ type follower[T any] struct {
 	followSettings
 	yield func(*Page[T], error) bool
 
-	response           *Page[T] // the latest one, without records
-	number, last       int64    // page numbers: of the response, and of the last page
-	size, total        int64    // the length of the longest page, and the reported total
-	recent             idSet    // records found since an end was read successfully
-	found, missing     int64    // how many they are, and how many the total counts in addition
-	credit             int64
-	side               int64     // where records are inserted: -1 at the start, 1 at the end, 0 unknown
-	startAtEnd, failed bool      // if side is unknown, the next poll begins at the end; the latest poll could not read an end
-	enough             bool      // no further page is needed
-	complete           time.Time // start of the latest complete iteration that succeeded
+	response       *Page[T] // the latest one, without records
+	number, last   int64    // page numbers: of the response, and of the last page
+	size, total    int64    // the length of the longest page, and the reported total
+	recent         idSet    // records found since an end was read successfully
+	found, missing int64    // how many they are, and how many the total counts in addition
+	credit         int64
+	side           int64     // where records are inserted: -1 at the start, 1 at the end, 0 unknown
+	startAtEnd     bool      // if side is unknown, the next poll begins at the end
+	failed         bool      // the latest poll could not read an end
+	enough         bool      // no further page is needed
+	complete       time.Time // start of the latest complete iteration that succeeded
 }
 
 func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (f *follower[T], err error) {

@@ -42,7 +42,7 @@ type Request struct {
 	// A request that is not idempotent is retried only if it provably was not sent, or
 	// once with another key if the service rejected the access key. The transport proves
 	// that no connection took the request: by the trace of net/http/httptrace, or by the
-	// error of dialing. A transport of your own must not report this of a request that it sent. As
+	// error of dialing. A transport of your own must not report this for a request that it has sent. As
 	// in every program, net/http itself may send a GET again after a connection is lost.
 	Idempotent bool
 }

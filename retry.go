@@ -58,7 +58,7 @@ type RetryPolicy struct {
 	//
 	// All calls of a client share the quota. A retry takes one from it, and gives it back
 	// if it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
-	// calls whose first attempt succeeds give one more back, up to the quota. When nothing is left,
+	// calls that need no retry give one more back, up to the quota. When nothing is left,
 	// a call returns its failure immediately, and the error text says so.
 	Quota int
 }
@@ -204,7 +204,7 @@ func (q *retryQuota) put(n int) {
 // trace.
 type connTrace struct {
 	plain     bool                   // the transport is net/http's own, which sends nothing else
-	requested atomic.Bool            // a connection to the first hop of the request
+	requested atomic.Bool            // a connection to the first hop was requested
 	firstHop  atomic.Pointer[string] // the address of the first connection requested
 	used      atomic.Bool            // a connection may have taken the request
 	connected atomic.Bool            // the last connection was made

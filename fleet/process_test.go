@@ -121,6 +121,9 @@ type redisServer struct {
 // test fails.
 func startRedis(t testing.TB, args ...string) *redisServer {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		const text = "redis-server is not installed: apt-get install redis-server, or brew install redis"
 		if os.Getenv("CI") != "" {

@@ -41,15 +41,15 @@ func TestReplicasWithTheirOwnKeysInvalidateEachOther(t *testing.T) {
 func TestOneFetchForAllReplicas(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	service.fetchTime.Store(int64(100 * time.Millisecond))
-	replicas := startReplicas(t, fleetSize, config{Redis: rdb.addr, Service: service.URL, MinInterval: 200 * time.Millisecond})
+	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, MinInterval: 200 * time.Millisecond})
 	sum := doAll(replicas, "call 50 0s")
-	assert.Equal(t, result{OK: 50 * fleetSize, Errors: map[string]int{}}, result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
+	assert.Equal(t, result{OK: 50 * 20, Errors: map[string]int{}}, result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
 	assert.Equal(t, 1, service.issues(), "fetches at a cold start")
-	t.Logf("%d replicas of 50 callers, cold start: %d fetch, %d failed calls, slowest %v", fleetSize, service.issues(), sum.Failed, sum.Longest)
+	t.Logf("%d replicas of 50 callers, cold start: %d fetch, %d failed calls, slowest %v", 20, service.issues(), sum.Failed, sum.Longest)
 	for n := range 3 {
 		service.reject()
 		sum = doAll(replicas, "call 50 0s")
-		assert.Equal(t, result{OK: 50 * fleetSize, Errors: map[string]int{}}, result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
+		assert.Equal(t, result{OK: 50 * 20, Errors: map[string]int{}}, result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
 		assert.Equal(t, n+2, service.issues(), "fetches after rejection %d", n+1)
 	}
 	service.reset()
@@ -59,16 +59,16 @@ func TestOneFetchForAllReplicas(t *testing.T) {
 		await(t, 10*time.Second, "calls with the key", func() bool {
 			service.mu.Lock()
 			defer service.mu.Unlock()
-			return len(service.arrivals) > 5*fleetSize
+			return len(service.arrivals) > 5*20
 		})
 		service.reject()
 		failed += load().Failed + doAll(replicas, "call 1 0s").Failed
 		_, rejected := service.reset()
-		t.Logf("%d calls while the key is replaced: %d requests rejected", 50*fleetSize, rejected)
+		t.Logf("%d calls while the key is replaced: %d requests rejected", 50*20, rejected)
 	}
 	assert.Zero(t, failed)
 	assert.Equal(t, 7, service.issues())
-	t.Logf("7 keys for %d replicas: %d fetches, %d failed calls", fleetSize, service.issues(), failed)
+	t.Logf("7 keys for %d replicas: %d fetches, %d failed calls", 20, service.issues(), failed)
 }
 
 func TestAnnouncedKeyIsAdopted(t *testing.T) {
@@ -416,7 +416,7 @@ func TestCancelledCallDoesNotMakeTheStoreUnavailable(t *testing.T) {
 }
 
 func TestReplicasShareOneBudget(t *testing.T) {
-	for _, tt := range []struct{ rate, burst, callers int }{{100, 1, 1}, {2000 / scale, 100 / scale, max(10/scale, 2)}} {
+	for _, tt := range []struct{ rate, burst, callers int }{{100, 1, 1}, {2000, 100, 10}} {
 		t.Run(fmt.Sprintf("%d per second", tt.rate), func(t *testing.T) {
 			rdb, service := startRedis(t), newService(t)
 			replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, Rate: tt.rate, Burst: tt.burst})
@@ -446,14 +446,14 @@ func TestReplicasShareOneBudget(t *testing.T) {
 
 func TestCallsThatWouldMissTheirDeadlineTakeNoSlots(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
-	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, Rate: 200 / scale, Burst: 1, CallTimeout: 500 * time.Millisecond})
+	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, Rate: 200, Burst: 1, CallTimeout: 500 * time.Millisecond})
 	doAll(replicas, "call 1 0s")
 	service.reset()
 	begin := time.Now()
-	sum := doAll(replicas, "call %d 4s", 50/scale)
+	sum := doAll(replicas, "call %d 4s", 50)
 	perSecond := float64(sum.OK) / time.Since(begin).Seconds()
-	t.Logf("%d callers with deadlines of 500 ms, budget %d/s: %.0f/s successful", 1000/scale, 200/scale, perSecond)
-	assert.Greater(t, perSecond, 80.0/scale)
+	t.Logf("%d callers with deadlines of 500 ms, budget %d/s: %.0f/s successful", 1000, 200, perSecond)
+	assert.Greater(t, perSecond, 80.0)
 	assert.Contains(t, fmt.Sprint(sum.Errors), "fleet: request budget exceeded")
 }
 

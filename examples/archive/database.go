@@ -193,8 +193,8 @@ func (d *database) transaction(ctx context.Context, f func(context.Context, *sql
 	return nil
 }
 
-// A databaseError is a failed transaction, which has stored nothing or, if the
-// connection was lost, everything.
+// A databaseError is a failed transaction. It has stored nothing, unless the connection was
+// lost during the commit: then it may have stored everything.
 type databaseError struct {
 	database  string
 	advice    string

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -34,11 +35,11 @@ func countFetches(registry prometheus.Registerer, fetch fetchFunc) fetchFunc {
 }
 
 // observe adds metrics of the store and of the queue for the request budget.
-func observe(registry prometheus.Registerer, limiter *fleet.Limiter) {
+func observe(registry prometheus.Registerer, keys *fleet.KeySource, limiter *fleet.Limiter) {
 	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "msgpush_store_available", Help: "1 if Redis is available for this replica, otherwise 0.",
 	}, func() float64 {
-		if limiter.StoreErr() != nil {
+		if storeErr(keys, limiter) != nil {
 			return 0
 		}
 		return 1
@@ -48,13 +49,18 @@ func observe(registry prometheus.Registerer, limiter *fleet.Limiter) {
 	}, func() float64 { return limiter.Queue().Seconds() })
 }
 
-// serve serves /metrics, and /healthz, which fails while Redis is unavailable. It returns
-// the base URL and stops when ctx ends.
-func serve(ctx context.Context, registry *prometheus.Registry, limiter *fleet.Limiter) (url string, err error) {
+func storeErr(keys *fleet.KeySource, limiter *fleet.Limiter) error {
+	return cmp.Or(keys.StoreErr(), limiter.StoreErr())
+}
+
+// serve serves /metrics, and /readyz, which fails while Redis is unavailable. Do not use it
+// as a liveness check: a restart does not repair Redis. serve returns the base URL and stops
+// when ctx ends.
+func serve(ctx context.Context, registry *prometheus.Registry, keys *fleet.KeySource, limiter *fleet.Limiter) (url string, err error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := limiter.StoreErr(); err != nil {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := storeErr(keys, limiter); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})

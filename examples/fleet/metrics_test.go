@@ -17,17 +17,22 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-func TestMetricsAndHealthOfAReplica(t *testing.T) {
+func TestMetricsAndReadinessOfAReplica(t *testing.T) {
 	store := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: store.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour, Burst: 2})
 	require.NoError(t, err)
 	registry := prometheus.NewRegistry()
-	observe(registry, limiter)
+	keys, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
+		Name: "acme", Fetch: func(context.Context) (string, time.Time, error) { return "", time.Time{}, nil },
+	})
+	require.NoError(t, err)
+	defer keys.Close()
+	observe(registry, keys, limiter)
 	failure := errors.New("no key")
 	fetch := countFetches(registry, func(context.Context) (string, time.Time, error) { return "secret-key", time.Time{}, failure })
-	url, err := serve(t.Context(), registry, limiter)
+	url, err := serve(t.Context(), registry, keys, limiter)
 	require.NoError(t, err)
 	get := func(path string) (int, string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
@@ -66,11 +71,11 @@ func TestMetricsAndHealthOfAReplica(t *testing.T) {
 	assert.Regexp(t, `msgpush_queue_seconds 3[56]\d\d`, text)
 	assert.NotContains(t, text, "secret-key")
 
-	status, _ := get("/healthz")
+	status, _ := get("/readyz")
 	assert.Equal(t, http.StatusOK, status)
 	store.Close()
 	require.ErrorIs(t, limiter.Wait(t.Context()), fleet.ErrStoreUnavailable)
-	status, body := get("/healthz")
+	status, body := get("/readyz")
 	assert.Equal(t, http.StatusServiceUnavailable, status)
 	assert.Contains(t, body, "fleet: store unavailable")
 	_, text = get("/metrics")

@@ -102,8 +102,8 @@ func runReplica(text string, input io.Reader, output io.Writer) error {
 	defer server.Shutdown()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	observe(registry, limiter)
-	url, err := serve(ctx, registry, limiter)
+	observe(registry, keys, limiter)
+	url, err := serve(ctx, registry, keys, limiter)
 	if err != nil {
 		return err
 	}

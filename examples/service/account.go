@@ -30,7 +30,7 @@ func openAccount(getenv func(string) string, logger *slog.Logger) (*account, err
 	case baseURL == "":
 		return nil, errors.New("MSGPUSH_BASE_URL is missing")
 	case (key == "") == (file == ""):
-		return nil, errors.New("one of MSGPUSH_ACCESS_KEY and MSGPUSH_ACCESS_KEY_FILE must be set")
+		return nil, errors.New("exactly one of MSGPUSH_ACCESS_KEY and MSGPUSH_ACCESS_KEY_FILE must be set")
 	case key != "":
 		acc.fetchKey = func(context.Context) (string, error) { return key, nil }
 	default:

@@ -84,7 +84,7 @@ func (s *service) respond(data func(context.Context) (any, error)) http.Handler 
 	})
 }
 
-var errNotReady = errors.New("the trigger records were not read yet")
+var errNotReady = errors.New("the trigger records have not been read yet")
 
 // describe returns the status and the text of an error response.
 func describe(err error) (status int, text string) {

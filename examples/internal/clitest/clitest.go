@@ -56,7 +56,7 @@ func Output(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
-// Environment returns the settings for a server at url.
+// Environment returns the environment variables that make a program use a server.
 func Environment(url, accessKey string) []string {
 	return []string{"MSGPUSH_BASE_URL=" + url, "MSGPUSH_ACCESS_KEY=" + accessKey}
 }
