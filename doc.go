@@ -38,8 +38,8 @@
 // # Retries
 //
 // The specified operations only read data, so they are retried according to the
-// [RetryPolicy]. A [Call] is retried if its [Request] is Idempotent, or if no
-// connection was made. If the service rejects the access key, any call is retried once
+// [RetryPolicy]. A [Call] is retried if its [Request] is Idempotent, or if it
+// provably was not sent. If the service rejects the access key, any call is retried once
 // with another key of the [AccessKeySource]. All calls of a client share a retry quota,
 // so that retries do not multiply the load of an outage. No redirect is followed.
 //

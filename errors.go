@@ -142,8 +142,8 @@ func (e DecodeError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Erro
 
 // A RequestError means that the last attempt got no complete response, or that the
 // context, the rate limiter or the access key source ended the call. There is no
-// complete response if no header arrives in time, or if the body of an HTTP 200
-// response is truncated, late or too large.
+// complete response if, for example, the connection fails, no header arrives in time, or
+// the body of an HTTP 200 response is truncated, late or too large.
 type RequestError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string

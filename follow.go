@@ -146,8 +146,9 @@ func (l Lister[T]) Follow(ctx context.Context, r PageRequest, opts ...FollowOpti
 
 // FollowPages is like [Lister.Follow], but yields pages. The List of a page holds its new
 // records; the other fields are as the service sent them. With an error, the page is
-// nil. Each poll that succeeds ends with a page whose List is empty, even if there was
-// no new record: the place to commit, to report that the program works, or to stop.
+// nil. After the pages of its new records, if any, each poll that succeeds yields one more
+// page, whose List is empty: the place to commit, to report that the program works, or to
+// stop.
 func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...FollowOption) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
 		f, err := l.follower(ctx, r, opts)

@@ -121,8 +121,8 @@ func WithRetry(policy RetryPolicy) Option {
 // retry. The limiter must be safe for concurrent use, as
 // [golang.org/x/time/rate.Limiter] is. If the access key arrives
 // late after the wait, the attempt calls Wait a second time, since many calls may have
-// waited for the same key. Late means more than 100 ms or, for a key that was replaced
-// during the wait, 20 ms.
+// waited for the same key. Late means more than 100 ms after the wait, or more than
+// 20 ms if the key differs from the one before the wait.
 //
 // net/http may send a request a second time without another call of Wait; see
 // [Request].

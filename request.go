@@ -40,9 +40,9 @@ type Request struct {
 	// Idempotent states that sending the request twice has the same effect as
 	// sending it once, so that the call may be retried according to the [RetryPolicy].
 	// A request that is not idempotent is retried only if it provably was not sent, or
-	// once with another key if the service rejected the access key. The transport proves
-	// that no connection took the request: by the trace of net/http/httptrace, or by the
-	// error of dialing. A transport of your own must not report this for a request that it has sent. As
+	// once with another key if the service rejected the access key. The proof is that
+	// net/http/httptrace reports no connection for the request, or that dialing failed. A
+	// transport of your own must report neither for a request that it has sent. As
 	// in every program, net/http itself may send a GET again after a connection is lost.
 	Idempotent bool
 }

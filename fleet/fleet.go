@@ -201,8 +201,9 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 // A slot that is missed by more than 250 ms, such as by a suspended process, is
 // discarded, and Wait takes another one. A call takes at most 5 slots.
 //
-// While the store is unavailable, Wait waits until the latest slot of this replica, and
-// then for Fallback. If the store is available again before, Wait takes a slot.
+// While the store is unavailable, Wait returns [ErrStoreUnavailable]. With a Fallback, it
+// waits until the latest slot of this replica, and then for Fallback. If the store is
+// available again before, it takes a slot.
 func (l *Limiter) Wait(ctx context.Context) error {
 	for n := 1; ; n++ {
 		begin, err := l.take(ctx)

@@ -31,14 +31,14 @@ type KeyConfig struct {
 	Early time.Duration
 	// FetchTimeout bounds one call of Fetch. It must be less than
 	// [msgpush.DefaultTimeout]; 0 means 10 s. If a replica dies in Fetch, another
-	// one calls Fetch FetchTimeout + 1 s after the first call began, or MinInterval
-	// if that is longer.
+	// one calls Fetch. It does so FetchTimeout + 1 s after the claim of the first one,
+	// or MinInterval after it if that is longer.
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means
-	// 1 s. Until it has passed, replicas without a key return an error if the last
-	// fetch failed; if it succeeded, a replica whose new key is rejected waits to
-	// fetch. There are exceptions: the store lost its data, its clock jumped ahead, or
-	// replicas fetch without it.
+	// 1 s. After a failed fetch, replicas without a key return an error until then. After
+	// a fetch that succeeded, a replica whose new key is rejected waits until then.
+	// There are exceptions: the store lost its data, its clock jumped ahead, or replicas
+	// fetch without it.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
 	// that all replicas have. A stored key that was copied from another Name, or

@@ -99,7 +99,8 @@ func (s *Server) update(f func(*Records)) {
 
 // UpdateBetweenPages sets a function that changes the server's records while a
 // client reads a list. f is called, as by [Server.Update], before each page except
-// page 1. On a list of one page or none, it is called before page 1 is served again. With
+// page 1. If the list has at most one page, it is called before each request for page 1
+// except the first. With
 // [msgpush.Prefetch], several pages are requested at the same time, so several calls
 // may precede one response. If f is nil, no function is called. A panic of f is handled
 // as for [Server.OnRequest].
@@ -145,8 +146,8 @@ const SampleMailID = "101"
 // official-account channels, 5 message rules, and 64 trigger records of the rules,
 // newest first. Each call returns the same records, which the caller may change.
 //
-// The codes and their names are choices of the fake server, except the TokenID -1: the
-// API document shows none.
+// The API document shows only the TokenID -1. The other codes and the names are choices of
+// the fake server.
 //
 //	MatchResult  0 未匹配 (no match), 1 已转发 (forwarded), 2 转发失败 (failed, with an ErrorMessage)
 //	SourceType   1 消息 (message), 2 短信 (SMS)
