@@ -50,8 +50,8 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // starts fetch in the background. Until fetch returns or the old key expires, calls
 // get the old key. If fetch fails, the next call starts it again. There is no
 // timer: early should be longer than the time between two calls. A negative early
-// means 0. early should be much shorter than the validity of a key, since otherwise
-// every call starts a fetch.
+// means 0. A key is renewed when validity minus early has passed, so early should be
+// shorter than the validity of a key: otherwise every call starts a fetch.
 //
 // A rejection causes at most one call of fetch. Callers whose key is rejected while
 // fetch runs wait for its result. A fetch that returns the rejected key again is not

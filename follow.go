@@ -47,8 +47,8 @@ import (
 // the first record of a page is new. It stops at a record that is not new. All inserted
 // records are before it, or after it.
 //
-// No gap. A record that is not new must not be among the inserted ones. A failed poll may
-// have delivered some of them, so recent records count as new: those found since an end
+// No gap. A poll stops at a record that is not new, so none may lie amid the inserted
+// ones. A failed poll may have delivered some of them, so recent records count as new: those found since an end
 // was read successfully. If the
 // former last page is no longer the last one, it may be amid the inserted records. Then it
 // is not used, and the poll reads the new last page.
@@ -82,8 +82,9 @@ import (
 // if they begin with a page, but then they are on at most n/S + 1 pages. One request may
 // show that the end has moved. So a poll sends at most n/S + 3 requests.
 //
-// Whatever a service reports, a poll sends at most three requests more at the end of the
-// list than it finds records. At its start, the limits of cursor.go hold.
+// Whatever a service reports, a poll reads at most three pages more at the end of the list
+// than it finds records. For the requests of each page, and at the start of the list, the
+// limits of cursor.go hold.
 
 // A FollowOption configures [Lister.Follow] and its variants.
 type FollowOption func(*followSettings)

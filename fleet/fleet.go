@@ -18,8 +18,8 @@
 //
 // An operation of the store takes at most one second. After a failed operation,
 // the store is considered unavailable, and operations fail immediately until a
-// probe succeeds. Calls that need the store start the probes: one at a time, at
-// most every 100 ms. No call waits for a probe.
+// probe succeeds. Calls that need the store, and StoreErr, start the probes: one at a time,
+// at most every 100 ms. No call waits for a probe.
 package fleet
 
 import (
@@ -130,7 +130,8 @@ func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...an
 	return reply, s.failure
 }
 
-var probeScript = redis.NewScript("return {redis.call('EXISTS', KEYS[1])}")
+// probeScript writes if the key is that of a budget, since a [Limiter] needs writes.
+var probeScript = redis.NewScript("if KEYS[1]:find('^msgpush:rate') then redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), 1000)) end return {redis.call('EXISTS', KEYS[1])}")
 
 // ErrBudgetExceeded is wrapped by the error of [Limiter.Wait] if the next free
 // slot is too late for the deadline. Such a call takes no slot. The error does not
@@ -164,7 +165,7 @@ type LimiterConfig struct {
 // [Limiter.Wait]. A Limiter is safe for concurrent use.
 //
 // Each slot takes one command of the store. The slot of a call that is cancelled,
-// or of a replica that dies, stays unused.
+// or of a replica that dies, stays unused, and so does one whose reply is lost.
 //
 // If the store loses its data, the slots that a replica takes afterwards come after the
 // slots that it took before, except for an overlap of about 100 ms.
@@ -247,7 +248,9 @@ func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 	if wait > maxWait {
 		return time.Time{}, fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait", ErrBudgetExceeded, wait.Round(time.Millisecond), maxWait.Round(time.Millisecond))
 	}
-	l.last.Store(new(start.Add(wait)))
+	if last := start.Add(wait); last.After(*load(&l.last)) {
+		l.last.Store(&last)
+	}
 	return time.Now().Add(max(wait, 0)), nil
 }
 

@@ -86,15 +86,15 @@ type KeySource struct {
 
 // A replica that waits for another one polls the store, at least minPoll and at
 // most maxPoll apart, since an announcement may be lost. noExpiry stands for
-// never.
-const minPoll, maxPoll, noExpiry = 10 * time.Millisecond, 250 * time.Millisecond, 50 * 365 * 24 * time.Hour
+// never. sealed is the prefix of an encrypted key in the store; no access key has it.
+const minPoll, maxPoll, noExpiry, sealed = 10 * time.Millisecond, 250 * time.Millisecond, 50 * 365 * 24 * time.Hour, "\x00"
 
 // A record is a key, the claim for fetching one, or an error. A newer record has a
 // greater generation. Generations are times in milliseconds, so they increase even
 // if the store loses its data.
 type record struct {
 	state, key string // for the states see claim
-	claimer    string // of the fetch
+	claimer    string // of a fetch without the store, whose claim may have been granted
 	generation int64
 	expires    time.Time // zero for never
 	err        error
@@ -266,7 +266,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	if err != nil {
 		return &record{err: err}
 	}
-	r := &record{state: reply[0].(string), claimer: claimer, generation: reply[1].(int64), expires: now.Add(time.Duration(reply[2].(int64)) * time.Millisecond)} //nolint:durationcheck // reply[2] is a number
+	r := &record{state: reply[0].(string), generation: reply[1].(int64), expires: now.Add(time.Duration(reply[2].(int64)) * time.Millisecond)} //nolint:durationcheck // reply[2] is a number
 	switch r.state {
 	case "stored":
 		r.key, r.err = s.open(reply[3].(string), r.generation)
@@ -274,7 +274,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 			r.expires = time.Time{}
 		}
 	case "failed":
-		r.err = errors.New("fleet: Fetch failed in another replica")
+		r.err = errors.New("fleet: the last Fetch failed, in this or another replica")
 		s.blocked.Store(r)
 	}
 	return r
@@ -283,12 +283,9 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 // put stores a record: a key, a failure, or neither, which gives up the claim. It reports
 // false if the store has this record or a newer one, or if another replica fetches one.
 func (s *KeySource) put(r *record) (stored bool, err error) {
-	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(cmp.Or(r.expires, time.Now().Add(noExpiry))).Milliseconds(), s.cfg.MinInterval.Milliseconds(), r.err != nil, r.claimer)
+	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(cmp.Or(r.expires.UTC(), time.Now().Add(noExpiry))).Milliseconds(), s.cfg.MinInterval.Milliseconds(), r.err != nil, r.claimer)
 	return err == nil && reply[0] == int64(1), err
 }
-
-// sealed is the prefix of an encrypted key in the store. No access key has it.
-const sealed = "\x00"
 
 func (s *KeySource) seal(r *record) string {
 	if s.cfg.AEAD == nil || r.key == "" {

@@ -15,12 +15,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"example.com/msgpush/fleet"
 )
 
-// The tests of this file are about a store that fails in part: replies are lost,
-// writes are paused, data is lost, or memory, connections and permissions are missing.
+// The tests of this file are about a store that fails, most often in part: replies are
+// lost, writes are paused, data is lost, or memory, connections and permissions are missing.
 
 // healing is how soon callers have a key after the store responds again.
 const healing = 1200 * time.Millisecond
@@ -48,7 +49,7 @@ func TestLostReplyToAClaimDelaysNobody(t *testing.T) {
 	}
 }
 
-// Such a replica does not know that its claim was granted.
+// The reply is lost, so the replica does not know that its claim was granted.
 func TestKeyFetchedWithoutStoreIsStoredAfterALostReply(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	service.fetchTime.Store(int64(300 * time.Millisecond))
@@ -84,7 +85,7 @@ func TestCloseWithoutAFetchChangesNothing(t *testing.T) {
 	assert.Equal(t, before, rdb.HGetAll(t.Context(), redisKey).Val())
 }
 
-func TestConnectionsResetAtEveryScriptDelayNobodyLonger(t *testing.T) {
+func TestCallersRecoverSoonAfterEveryReplyWasLost(t *testing.T) {
 	const duration = 10 * time.Second
 	rdb, service := startRedis(t), newService(t)
 	via := startRelay(t, rdb.addr)
@@ -177,6 +178,32 @@ func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestFallbackServesWhileWritesAreRejected(t *testing.T) {
+	rdb := startRedis(t)
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second, Fallback: rate.NewLimiter(100, 1)})
+	require.NoError(t, err)
+	require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var served atomic.Int64
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			for limiter.Wait(ctx) == nil {
+				served.Add(1)
+			}
+		})
+	}
+	time.Sleep(2 * time.Second) // the time of the failure
+	t.Logf("writes rejected for 2 s, fallback of 100/s: %d calls served", served.Load())
+	assert.InDelta(t, 200, served.Load(), 40)
+	require.ErrorIs(t, limiter.StoreErr(), fleet.ErrStoreUnavailable)
+	require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
+	await(t, 5*time.Second, "the store is used again", func() bool { return served.Load() > 1000 })
+	cancel()
+	wg.Wait()
 }
 
 func TestFullMemoryIsNoOutage(t *testing.T) {

@@ -104,7 +104,7 @@ func run(ctx context.Context, set settings, getenv func(string) string, logger *
 }
 
 // serve serves requests until ctx ends. Then it waits until the requests in progress are
-// complete, but not longer than their timeout.
+// complete, but not longer than their timeout and the time to write a response.
 func (s *service) serve(ctx context.Context, listener net.Listener) error {
 	drain := s.timeout + writeGrace
 	server := &http.Server{

@@ -44,7 +44,7 @@ func newService(set settings, acc *account, logger *slog.Logger) (*service, erro
 	return &service{
 		settings: set, client: client, logger: logger, metrics: metrics,
 		newFailures: auto.NewCounter(prometheus.CounterOpts{
-			Name: "service_failures_total", Help: "Trigger records with an error that were inserted since the start.",
+			Name: "service_failures_total", Help: "Trigger records with an error that were inserted since the first complete poll.",
 		}),
 		lastPoll: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "service_last_poll_timestamp_seconds", Help: "Time of the last poll that succeeded: alert if it is some minutes ago.",
