@@ -27,7 +27,7 @@
 //
 //   - [*APIError]: the service sent an error response
 //   - [*DecodeError]: the service sent a response that cannot be understood, such as
-//     data without a member of its type
+//     data that has none of the members of its type
 //   - [*RequestError]: there was no complete response, or the context, the rate
 //     limiter or the key source ended the call
 //   - [*UnimplementedError]: the API document only names the operation

@@ -102,10 +102,11 @@ func WithUserAgent(userAgent string) Option {
 //
 // The deadline of its context bounds a whole call. Without one, a call with the
 // defaults to a service that never responds takes at most 3 min 43 s: 7 attempts of
-// 30 s, and 13 s of random waits between them. Retry-After headers can add 30 s to each
-// of the 6 waits. A rejected access key adds one attempt. The waits for the rate limiter
-// and for the key source come on top: each attempt gets a key once or, with a limiter, up
-// to three times, and [CachedAccessKey] waits up to 30 s for a fetch.
+// 30 s, and 13 s of random waits between them. If the service responds with Retry-After,
+// each of the 6 waits can be 30 s longer. A rejected access key adds one attempt. The
+// waits for the rate limiter and for the key source come on top: each attempt gets a key
+// once or, with a limiter, up to three times, and [CachedAccessKey] waits up to 30 s for a
+// fetch.
 func WithTimeout(d time.Duration) Option {
 	return option(d > 0, func(s *settings) { s.timeout = d }, "WithTimeout: %v is not positive", d)
 }
@@ -119,10 +120,9 @@ func WithRetry(policy RetryPolicy) Option {
 // WithRateLimiter makes the client call limiter.Wait before every attempt. If Wait
 // returns an error, the call fails with a [*RequestError] that wraps it, without a
 // retry. The limiter must be safe for concurrent use, as
-// [golang.org/x/time/rate.Limiter] is. If the access key arrives
-// late after the wait, the attempt calls Wait a second time, since many calls may have
-// waited for the same key. Late means more than 100 ms after the wait, or more than
-// 20 ms if the key differs from the one before the wait.
+// [golang.org/x/time/rate.Limiter] is. If getting the
+// access key after Wait takes more than 100 ms, or 20 ms if the key has changed since
+// before Wait, the attempt calls Wait again: many calls may have waited for the key.
 //
 // net/http may send a request a second time without another call of Wait; see
 // [Request].

@@ -41,8 +41,8 @@ type Request struct {
 	// sending it once, so that the call may be retried according to the [RetryPolicy].
 	// A request that is not idempotent is retried only if it provably was not sent, or
 	// once with another key if the service rejected the access key. The proof is that
-	// net/http/httptrace reports no connection for the request, or that dialing failed. A
-	// transport of your own must report neither for a request that it has sent. As
+	// net/http/httptrace reports no connection for the request, or that dialing failed. So a
+	// transport of your own that sends a request must report its connection (GotConn). As
 	// in every program, net/http itself may send a GET again after a connection is lost.
 	Idempotent bool
 }

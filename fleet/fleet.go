@@ -11,7 +11,8 @@
 //	client, err := msgpush.NewClient(baseURL, "", msgpush.WithAccessKeySource(keys), msgpush.WithRateLimiter(limiter))
 //
 // Each operation of the store is one Lua script on one Redis key. It uses only the
-// clock of the store, so the clocks of the replicas may differ. Redis Cluster and
+// clock of the store, so the clocks of the replicas may differ, except with
+// FetchWithoutStore. Redis Cluster and
 // Sentinel work.
 //
 // # Store failures

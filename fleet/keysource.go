@@ -35,10 +35,10 @@ type KeyConfig struct {
 	// or MinInterval after it if that is longer.
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means
-	// 1 s. After a failed fetch, replicas without a key return an error until then. After
-	// a fetch that succeeded, a replica whose new key is rejected waits until then.
-	// There are exceptions: the store lost its data, its clock jumped ahead, or replicas
-	// fetch without it.
+	// 1 s. After a failed fetch, replicas without a key return an error until MinInterval has
+	// passed. After a fetch that succeeded, a replica whose new key is rejected waits
+	// for so long. MinInterval is not kept if the store lost its data, its clock jumped
+	// ahead, or replicas fetch without it.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
 	// that all replicas have. A stored key that was copied from another Name, or
