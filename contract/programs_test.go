@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -70,11 +71,15 @@ func TestExampleProgramsMatchOpenAPI(t *testing.T) {
 		"service": {[]string{"-addr", "127.0.0.1:0"}, 2, func(t *testing.T, p *program) {
 			select {
 			case addr := <-p.addr:
-				for _, path := range []string{"/rules", "/rules/301/failures", "/readyz"} {
-					response, err := http.Get("http://" + addr + path)
-					require.NoError(t, err)
-					response.Body.Close()
-					assert.Equal(t, http.StatusOK, response.StatusCode, path)
+				for _, path := range []string{"/rules", "/failures", "/readyz"} {
+					require.Eventually(t, func() bool { // /readyz: after the first poll
+						response, err := http.Get("http://" + addr + path)
+						if err != nil {
+							return false
+						}
+						response.Body.Close()
+						return response.StatusCode == http.StatusOK
+					}, 10*time.Second, 10*time.Millisecond, path)
 				}
 			case <-p.ended:
 				t.Error("the program does not listen")
