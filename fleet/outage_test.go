@@ -55,7 +55,7 @@ func TestKeyFetchedWithoutStoreIsStoredAfterALostReply(t *testing.T) {
 	service.fetchTime.Store(int64(300 * time.Millisecond))
 	via := startRelay(t, rdb.addr)
 	replica := startReplica(t, config{Redis: via.addr, Service: service.URL, WithoutStore: true})
-	via.set(0, isScript)
+	via.set(20*time.Millisecond, isScript) // so that the times of the claim and of the replica differ
 	fetched := replica.begin("key")
 	await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
 	via.set(0, nil)
