@@ -52,17 +52,22 @@ func TestLostReplyToAClaimDelaysNobody(t *testing.T) {
 // The reply is lost, so the replica does not know that its claim was granted.
 func TestKeyFetchedWithoutStoreIsStoredAfterALostReply(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
+	loading := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
+	loading.do("key") // the store has the scripts now
+	loading.kill()
+	rdb.FlushAll(t.Context())
 	service.fetchTime.Store(int64(300 * time.Millisecond))
 	via := startRelay(t, rdb.addr)
 	replica := startReplica(t, config{Redis: via.addr, Service: service.URL, WithoutStore: true})
 	via.set(20*time.Millisecond, isScript) // so that the times of the claim and of the replica differ
 	fetched := replica.begin("key")
-	await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
+	await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 2 })
+	require.Equal(t, "busy", rdb.HGet(t.Context(), redisKey, "state").Val(), "the claim was granted")
 	via.set(0, nil)
-	assert.Equal(t, "secret-key-1", fetched().Key)
-	await(t, 5*time.Second, "the key is stored", func() bool { return rdb.HGet(t.Context(), redisKey, "key").Val() == "secret-key-1" })
-	assert.Equal(t, "secret-key-1", startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key").Key)
-	assert.Equal(t, 1, service.issues())
+	assert.Equal(t, "secret-key-2", fetched().Key)
+	await(t, 5*time.Second, "the key is stored", func() bool { return rdb.HGet(t.Context(), redisKey, "key").Val() == "secret-key-2" })
+	assert.Equal(t, "secret-key-2", startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key").Key)
+	assert.Equal(t, 2, service.issues())
 }
 
 // A store that rejects writes still has the key.
