@@ -306,22 +306,25 @@ func TestUnusableKeyDoesNotReplaceTheOneInUse(t *testing.T) {
 	require.Equal(t, "first-key", key)
 }
 
+// newNumberedSource returns a source that fetches key-1, key-2 and so on.
+func newNumberedSource(t *testing.T, rdb redis.UniversalClient, fetches *atomic.Int64) *fleet.KeySource {
+	t.Helper()
+	source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
+		Name: "acme", MinInterval: time.Millisecond,
+		Fetch: func(context.Context) (string, time.Time, error) {
+			return fmt.Sprint("key-", fetches.Add(1)), time.Time{}, nil
+		},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = source.Close() })
+	return source
+}
+
 // A call whose key was rejected gets the newest key, too.
 func TestAnnouncedKeyIsAdoptedAfterARejection(t *testing.T) {
 	rdb := newMiniredis(t)
 	var fetches atomic.Int64
-	newSource := func() *fleet.KeySource {
-		source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
-			Name: "acme", MinInterval: time.Millisecond,
-			Fetch: func(context.Context) (string, time.Time, error) {
-				return fmt.Sprint("key-", fetches.Add(1)), time.Time{}, nil
-			},
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = source.Close() })
-		return source
-	}
-	one, other := newSource(), newSource()
+	one, other := newNumberedSource(t, rdb, &fetches), newNumberedSource(t, rdb, &fetches)
 	rejected := ""
 	for n := range 3 {
 		key, err := one.AccessKey(t.Context(), rejected)

@@ -359,18 +359,7 @@ func createUser(t *testing.T, rdb *redisServer) {
 func useStore(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	var fetches atomic.Int64
-	newSource := func() *fleet.KeySource {
-		source, err := fleet.NewKeySource(client, fleet.KeyConfig{
-			Name: "acme", MinInterval: time.Millisecond,
-			Fetch: func(context.Context) (string, time.Time, error) {
-				return fmt.Sprint("key-", fetches.Add(1)), time.Time{}, nil
-			},
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = source.Close() })
-		return source
-	}
-	one, other := newSource(), newSource()
+	one, other := newNumberedSource(t, client, &fetches), newNumberedSource(t, client, &fetches)
 	for _, source := range []*fleet.KeySource{one, other} {
 		_, err := source.AccessKey(t.Context(), "")
 		require.NoError(t, err)
