@@ -78,7 +78,7 @@ func TestStoredKeyIsReadWhileWritesAreRejected(t *testing.T) {
 	assert.Equal(t, "secret-key-1", startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key").Key)
 }
 
-// A replica that is closed after a failed fetch has no claim to give up.
+// After a failed fetch, the replica does not hold a claim.
 func TestCloseWithoutAFetchChangesNothing(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	service.failing.Store(true)

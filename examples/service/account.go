@@ -13,7 +13,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// An account has what a client needs to reach the message push service.
+// An account holds the address, the key and the transport of a message push service.
 type account struct {
 	baseURL   string
 	fetchKey  func(context.Context) (string, error) // the current access key
