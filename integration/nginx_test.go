@@ -327,7 +327,8 @@ func TestNginxKeyRotation(t *testing.T) {
 			const rotations = 20
 			r := s.run(client, func(s *setup) { s.repeat(rotations, s.rotate) })
 			t.Logf("%v, %d keys fetched", r, s.fetches.Load())
-			s.check(r, 0)
+			// nginx ends a connection after 1,000 requests. Over HTTP/2, each caller can then dial.
+			s.check(r, 8*s.load.callers)
 			assert.Zero(t, r.failed(), r.firstErrors)
 			assert.LessOrEqual(t, s.fetches.Load(), int64(rotations+1), "keys fetched")
 		})
