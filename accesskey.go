@@ -15,7 +15,7 @@ type AccessKeySource interface {
 	// AccessKey returns the key to send. It is called before each attempt, and with a
 	// rate limiter up to three times:
 	//
-	//   - before the wait for the limiter, to report a rejection immediately
+	//   - before the wait for the limiter, so that the source learns of a rejection at once
 	//   - after the wait, since the key may have been replaced
 	//   - after a second wait, if the second call took long; see [WithRateLimiter]
 	//

@@ -20,7 +20,6 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// respondWithCode responds with a status and an envelope with a code.
 func respondWithCode(status, code int) roundTripFunc {
 	return respond(status, fmt.Sprintf(`{"code":%d,"msg":"key?"}`, code))
 }
@@ -146,7 +145,7 @@ func TestKeyReplacementNeedsNoQuota(t *testing.T) {
 			assert.ErrorContains(t, err, "the retry quota is used up")
 		}
 		service.ClearFaults()
-		for range 5 { // fewer than the 10 calls that return a unit
+		for range 5 { // fewer than the 10 calls that give a retry back
 			service.ClearRequests()
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			require.NoError(t, err)

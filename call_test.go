@@ -462,7 +462,8 @@ func assertCallReturns[T any](t *testing.T, data string, want T) {
 	assert.Equal(t, want, got)
 }
 
-// worstSecond returns the largest number of times within a second.
+// worstSecond returns the largest number of requests in any second. times are their
+// times, in order.
 func worstSecond(times []time.Duration) int {
 	worst, from := 0, 0
 	for to := range times {

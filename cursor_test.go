@@ -269,7 +269,8 @@ func TestDeliveredRecordsAreLimitedByReportedTotals(t *testing.T) {
 	}
 }
 
-// The page size may be known only from the first response.
+// The service may cap the page size. Then only the first response shows at which record
+// the start page begins.
 func TestAllDeliversTheRestFromAPageNearTheEnd(t *testing.T) {
 	list := numbers(25)
 	tests := []struct {
@@ -446,7 +447,7 @@ func TestNeverStepsBackWithoutIDs(t *testing.T) {
 		require.NoError(t, err)
 		assert.Less(t, len(got), 200, "records are missed")
 		if prefetch > 0 {
-			slices.Sort(log.pages) // pages are prefetched in any order, and cancelled at the end
+			slices.Sort(log.pages) // prefetched pages are requested in any order
 		}
 		for i, number := range log.pages[1:] {
 			assert.Less(t, log.pages[i], number, "a page is requested again")
@@ -676,7 +677,6 @@ func TestIterationFailsForInconsistentServices(t *testing.T) {
 	}
 }
 
-// Each page that is unexpectedly empty is requested once more.
 func TestRequestsUnexpectedlyEmptyPageOnceMore(t *testing.T) {
 	list := numbers(50)
 	for _, prefetch := range []int{0, 1, 8} {
@@ -949,7 +949,7 @@ type changingService struct {
 	rng     *rand.Rand
 	list    []int64
 	lastID  int64
-	stable  map[int64]bool // in the list since the first response
+	stable  map[int64]bool // in the list since the first response, and not before the start page then
 	changes int            // remaining
 
 	atHead   bool // most insertions are at the head
@@ -980,7 +980,7 @@ func newChangingService(rng *rand.Rand) *changingService {
 	return s
 }
 
-// change inserts or deletes some records.
+// change inserts or deletes up to 12 records.
 func (s *changingService) change(insert bool) {
 	for range 1 + s.rng.IntN(s.rng.IntN(12)+1) {
 		if s.changes == 0 || !insert && len(s.list) == 0 {
@@ -1038,8 +1038,8 @@ func (s *changingService) fetchSequentially(_ context.Context, r msgpush.PageReq
 	return s.respond(r), nil
 }
 
-// maxDelay is the duration of the slowest response. The list is read at half time
-// or earlier.
+// maxDelay limits the duration of a response of fetchConcurrently, which reads the list
+// in the first half of that time.
 const maxDelay = 10 * time.Millisecond
 
 func (s *changingService) pause(d time.Duration) {
@@ -1068,8 +1068,8 @@ func (s *changingService) fetchInAnyOrder(ctx context.Context, r msgpush.PageReq
 }
 
 // changeUntil changes the list until done is closed. Between insertions and
-// deletions it waits longer than two responses of fetchConcurrently take. With one
-// kind, it only inserts or only deletes.
+// deletions it waits longer than two responses of fetchConcurrently take. If oneKind is
+// set, it only inserts or only deletes.
 func (s *changingService) changeUntil(done <-chan struct{}, oneKind bool) {
 	s.mu.Lock()
 	first := s.rng.IntN(2) == 0
@@ -1130,8 +1130,8 @@ func checkIteration(t *testing.T, seed uint64) {
 	if rng.IntN(3) == 0 {
 		pages := len(service.list)/service.pageSize(request) + 1
 		request.Current = 1 + rng.IntN(pages+2)
-		// Without pages and with a wrong page size, a full page may look like a
-		// short last page.
+		// Without pages, and with a wrong page size or none, a full page may look like
+		// a short last page.
 		service.noPages = service.noPages && service.reported == 0
 	}
 	records := lister{Fetch: service.fetchSequentially, ID: identity}.All(t.Context(), request)

@@ -128,8 +128,8 @@ func TestDecodeErrorNamesField(t *testing.T) {
 	}
 }
 
-// A field inside the data may be the key of a map, which the service chooses. Which
-// fields encoding/json names depends on its version.
+// A field inside the data may be the key of a map, and so a secret. Which fields
+// encoding/json names depends on its version.
 func TestDecodeErrorOmitsFieldsOfCallersTypes(t *testing.T) {
 	type record struct {
 		ID    int                       `json:"id"`
@@ -331,8 +331,8 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// Data without a member of its type is another schema, which must not read as "nothing
-// there".
+// Data without a member of its type has another schema. Call must not return such data
+// as an empty page.
 func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 	tests := []struct {
 		name, data string
@@ -421,7 +421,8 @@ func TestDetailWithoutMembersIsDecodeError(t *testing.T) {
 	}
 }
 
-// Only a record of a page that is null or lacks its members is wrong, whatever its type.
+// Records of any type are rejected only if they cannot be decoded, are null or have none of
+// the members of their type.
 func TestCallChecksRecordsOfPage(t *testing.T) {
 	type inner struct{ A int }
 	type record struct {
@@ -479,7 +480,7 @@ func TestCallRequiresDataOfPage(t *testing.T) {
 	}
 }
 
-// A type of the caller's that contains a Page may have other members.
+// A type of the caller's that embeds a Page may have other members.
 func TestCallDoesNotCheckTypeThatEmbedsPage(t *testing.T) {
 	for data, want := range map[string]ownPage{
 		`{"items":[],"next":"abc"}`: {Next: "abc"},
@@ -491,7 +492,6 @@ func TestCallDoesNotCheckTypeThatEmbedsPage(t *testing.T) {
 	}
 }
 
-// An ownPage decodes itself.
 type ownPage struct {
 	msgpush.Page[int]
 	Next string
@@ -504,7 +504,6 @@ func (p *ownPage) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// An ownMap decodes itself.
 type ownMap map[string]int
 
 func (m *ownMap) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*map[string]int)(m)) }

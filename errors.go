@@ -14,11 +14,10 @@ import (
 // An APIError is an error response: its HTTP status or the code of its envelope is
 // not 200. The API document does not list the statuses and codes of errors (part 7).
 //
-// The access key is redacted in Msg, Data and Header where it appears verbatim,
-// quoted as in Go or JSON, also with \/ for a slash, or escaped as in the query or path
-// of a URL. It is not
-// recognised if it is in another encoding, such as base64 or HTML entities, is escaped
-// twice or has fewer than 6 bytes. SECURITY.md lists all limits.
+// The access key is redacted in Msg, Data and Header where it appears verbatim, quoted as
+// in Go or JSON, also with \/ for a slash, or escaped as in the query or path of a URL. It
+// is not recognised if it is in another encoding, such as base64 or HTML entities, is
+// escaped twice or has fewer than 6 bytes. SECURITY.md lists all limits.
 type APIError struct {
 	// Operation is the name of the operation, as returned by [Operation.String], or
 	// the method and path of a [Call].
@@ -94,7 +93,8 @@ func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()
 //   - is a page with a record that is null or has none of the members of its type.
 //
 // A member with a zero value or null counts as a member; other members may be missing
-// or unknown. Of the types that [Call] returns, only a [Page] is checked in this way.
+// or unknown. For other types of [Call] than a [Page], only data of another
+// JSON type is an error.
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string

@@ -561,9 +561,11 @@ func ExampleWithHTTPClient() {
 	// Output: 0 <nil>
 }
 
-// strictUnmarshal returns an error for an object with unknown members. It ignores text
-// after the value.
+// strictUnmarshal returns an error for an object with unknown members.
 func strictUnmarshal(data []byte, v any) error {
+	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
+		return err // a Decoder would ignore text after the value
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	return d.Decode(v)

@@ -431,7 +431,6 @@ func TestRedactsKeysInCallsWithoutAttempt(t *testing.T) {
 	}
 }
 
-// An unencodable value cannot be encoded to JSON.
 type unencodable struct{ err error }
 
 func (u unencodable) MarshalJSON() ([]byte, error) { return nil, u.err }

@@ -220,7 +220,7 @@ func TestAlertIsPermanentDuringHandshakeOrAboutCertificate(t *testing.T) {
 	wrapped := func(err error) error { return fmt.Errorf("net/http: connection broken: %w", err) }
 	tests := []struct {
 		name      string
-		before    func(*httptrace.ClientTrace) // the error
+		before    func(*httptrace.ClientTrace) // what the transport reports before err
 		err       error
 		transient bool
 		notSent   bool
@@ -354,7 +354,7 @@ func TestHTTP2FaultsCauseExpectedErrors(t *testing.T) {
 }
 
 // If an empty body has an unknown length, a gateway may forward it as a chunked body,
-// which servers reject for a GET.
+// which some servers reject for a GET.
 func TestRequestWithoutBodyIsNotChunked(t *testing.T) {
 	for proto, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		for name, policy := range map[string]msgpush.Option{"one attempt": noRetries, "retries": threeAttempts} {

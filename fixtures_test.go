@@ -17,6 +17,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -95,7 +96,6 @@ var (
 	post = msgpush.Request{Method: "POST", Path: "/x", Body: map[string]int{"a": 1}} // not idempotent
 )
 
-// A kindOfCall is one way to make a call.
 type kindOfCall struct {
 	name       string
 	idempotent bool
@@ -119,13 +119,12 @@ func kindsOfCalls() []kindOfCall {
 	return kinds
 }
 
-// success is the body of a success of every operation.
+// success is a response body that every kind of call accepts as a success.
 const success = `{"code":200,"msg":"ok","data":{"id":1,"list":[]}}`
 
-// successOf returns the body of a success with data.
 func successOf(data string) string { return `{"code":200,"msg":"ok","data":` + data + `}` }
 
-// serve is a service on loopback that sends the same response to every request.
+// serve returns a handler that sends the same response to every request.
 func serve(status int, contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -134,18 +133,17 @@ func serve(status int, contentType, body string) http.HandlerFunc {
 	}
 }
 
-// serveJSON is a service that responds to every request with HTTP 200 and a body.
+// serveJSON returns a handler that responds to every request with HTTP 200 and a body.
 func serveJSON(body string) http.HandlerFunc { return serve(http.StatusOK, "application/json", body) }
 
-// A receivedRequest is a request that a service received.
 type receivedRequest struct {
 	Method, Path, Query string
 	Header              http.Header
 	Body                string
 }
 
-// recordRequests is a service that records requests and responds with a body. The
-// requests may be read when the calls have returned.
+// recordRequests returns a handler that responds with a body, and the requests that the
+// handler records. They may be read when the calls have returned.
 func recordRequests(body string) (http.HandlerFunc, *[]receivedRequest) {
 	var requests []receivedRequest
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +153,7 @@ func recordRequests(body string) (http.HandlerFunc, *[]receivedRequest) {
 	}, &requests
 }
 
-// failOnRequest is a service that must receive no request.
+// failOnRequest returns a handler that must receive no request.
 func failOnRequest(t testing.TB) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s was sent", r.Method, r.URL)
@@ -173,7 +171,7 @@ func respond(status int, body string, headers ...string) roundTripFunc {
 	return respondFrom(status, func(*http.Request) io.Reader { return strings.NewReader(body) }, headers...)
 }
 
-// respondFrom is like respond, with the body of a reader.
+// respondFrom is like respond, but reads the body of each response from a new reader.
 func respondFrom(status int, body func(*http.Request) io.Reader, headers ...string) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		header := http.Header{}
@@ -196,7 +194,6 @@ func failingBody(text string, err error) func(*http.Request) io.Reader {
 	}
 }
 
-// endlessBody is a body that never ends.
 func endlessBody(*http.Request) io.Reader {
 	return readerFunc(func(p []byte) (int, error) { return len(p), nil })
 }
@@ -218,7 +215,7 @@ func status(code int, headers ...string) roundTripFunc {
 	return respond(code, fmt.Sprintf(`{"code":%d,"msg":"busy"}`, code*10), headers...)
 }
 
-// succeed responds with a success of every operation.
+// succeed responds to every request with success.
 var succeed = respond(http.StatusOK, success)
 
 // fail returns err in place of a response.
@@ -270,7 +267,8 @@ type limiterFunc func(context.Context) error
 
 func (f limiterFunc) Wait(ctx context.Context) error { return f(ctx) }
 
-// limiterAfter returns a rate limiter that lets n attempts pass and then calls wait.
+// limiterAfter returns an option with a rate limiter that lets n attempts pass and then
+// calls wait.
 func limiterAfter(n int, wait func(context.Context) error) msgpush.Option {
 	return msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error {
 		if n--; n >= 0 {
@@ -280,7 +278,7 @@ func limiterAfter(n int, wait func(context.Context) error) msgpush.Option {
 	}))
 }
 
-// untilEnd waits until a context ends.
+// untilEnd is a wait of a limiter or of a key source that never lets a call pass.
 func untilEnd(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -359,7 +357,6 @@ func newTCPService(t testing.TB, serve func(net.Conn)) *tcpService {
 	return s
 }
 
-// write sends text.
 func write(text string) func(net.Conn) {
 	return func(c net.Conn) { _, _ = io.WriteString(c, text) }
 }
@@ -405,7 +402,7 @@ func newTLSService(t *testing.T, http2 bool, h http.HandlerFunc, configure ...fu
 	}
 	server.EnableHTTP2 = http2
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.TLS = &tls.Config{MaxVersion: tls.VersionTLS12} //nolint:gosec // a client may require a newer version
+	server.TLS = &tls.Config{MaxVersion: tls.VersionTLS12} //nolint:gosec // a client that requires 1.3 must fail
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	transport := server.Client().Transport.(*http.Transport).Clone()
@@ -564,7 +561,12 @@ func formatted(v any) string {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%o", "%10.3v", "% x"} {
 		for _, nested := range []any{v, struct{ Field any }{v}, []any{v}, map[string]any{"key": v}} {
 			fmt.Fprintf(&b, verb+"\n", nested)
-			fmt.Fprintf(&b, verb+"\n", &nested)
+			if nested == nil {
+				continue
+			}
+			pointer := reflect.New(reflect.TypeOf(nested))
+			pointer.Elem().Set(reflect.ValueOf(nested))
+			fmt.Fprintf(&b, verb+"\n", pointer.Interface())
 		}
 	}
 	fmt.Fprintln(&b, v)
@@ -621,12 +623,11 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// logTo returns an option with a logger that writes to l.
 func logTo(l *logBuffer, level slog.Level) msgpush.Option {
 	return msgpush.WithLogger(slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: level})))
 }
 
-// bytesAllocated returns the number of bytes that f allocates.
+// bytesAllocated returns the number of bytes that all goroutines allocate while f runs.
 func bytesAllocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -727,8 +728,8 @@ func collect[T any](records iter.Seq2[T, error]) (got []T, err error) {
 // pagesOf returns a request for pages of size records, starting at page 1.
 func pagesOf(size int) msgpush.PageRequest { return msgpush.PageRequest{PageSize: size} }
 
-// assertIterates checks the iterators of an operation, which request pages of two records
-// from page 1, against a service with the records with the ids 7, 8 and 9. params is
+// assertIterates checks that the iterators of an operation deliver the records 7, 8 and 9
+// of a service. They must request pages of two records, beginning with page 1. params is
 // the end of the body of each request.
 func assertIterates[T any](
 	t *testing.T, path, params string, want []T,

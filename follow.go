@@ -47,11 +47,11 @@ import (
 // the first record of a page is new. It stops at a record that is not new. All inserted
 // records are before it, or after it.
 //
-// No gap. A poll stops at a record that is not new, so none may lie amid the inserted
-// ones. A failed poll may have delivered some of them, so recent records count as new: those found since an end
-// was read successfully. If the
-// former last page is no longer the last one, it may be amid the inserted records. Then it
-// is not used, and the poll reads the new last page.
+// No gap. A poll stops at a record that is not new, so none may lie amid the inserted ones.
+// A failed poll may have delivered some of them, so recent records count as new: those
+// found since an end was read successfully. If the former last page is no longer the last
+// one, it may be amid the inserted records. Then it is not used, and the poll reads the new
+// last page.
 //
 // Which end. If the first record of the list is new, records are inserted at the start.
 // If the last one is new, they are inserted at the end. Contradicting evidence cancels
@@ -103,11 +103,10 @@ func PollInterval(d time.Duration) FollowOption { return func(s *followSettings)
 // the records that the polls could not find at the ends of the list. The default is 1 h.
 func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
 
-// FromNow skips the records that are in the list at the start, which the first
-// complete iteration finds. Until a complete iteration succeeds, no record is
-// delivered, and records that are inserted until then are skipped too. A
-// program that restarts with FromNow never gets the records that were inserted while it
-// did not run.
+// FromNow skips the records that are in the list at the start: no record is delivered
+// until all pages of the list have been read once. That happens at the start or, if a
+// request fails, in a later poll. A program that restarts with FromNow never gets the
+// records that were inserted while it did not run.
 func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true } }
 
 // Follow returns an iterator over the records of a list and then over each new record. It
@@ -117,30 +116,31 @@ func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true 
 // A range statement delivers each record once; see docs/following.md for the promise and
 // its limits. Another range statement starts from the beginning, unless [FromNow] is
 // set. So after a restart, records that the caller knows are delivered once more: store
-// each record under its id, in the transaction of its effect.
+// each record under its id, in the same transaction as its effect.
 //
 // # Requests
 //
-// A poll without a new record is one request, for a list of any length, if new
-// records are inserted at its start or at its end. n new records take at most
-// n ÷ page size + 3 requests. If records are inserted elsewhere, a poll takes at most one
-// more request on average, not counting the pages of new records. In addition, a complete
-// iteration is made at the start and then after each [ReconcileInterval].
+// If the list has not changed, a poll is one request, whatever the length of the list. If
+// n records were inserted at the same end as those before, a poll is at most n ÷ page size
+// + 3 requests. If records are inserted elsewhere, a poll takes at most one more request on
+// average, not counting the pages of new records. In addition, all pages are read at the
+// start and then after each [ReconcileInterval].
 //
 // Follow polls in the goroutine of the range statement. It remembers the ids of all
-// records, which takes less than 1 byte a record if they are consecutive.
+// records, also of deleted ones, which takes less than 1 byte a record if the ids are
+// consecutive.
 //
 // # Errors
 //
 // The error of a failed poll is yielded with a zero record. If the range statement
 // continues, Follow polls again, and a later poll delivers the records that the failed one
 // did not. The wait doubles with each failure in a row, up to a minute, and is at
-// least as long as the Retry-After of an [*APIError]. So a rejected access key does not
-// end the iteration; leave the range statement if the program should end.
+// least as long as the Retry-After of an [*APIError]. A rejected access key does not end
+// the iteration either; leave the range statement if the program should end.
 //
-// Two errors are the last: the end of the context, which wraps the error of the context
-// and its cause, and invalid arguments, for which no request is sent. Leaving the range statement yields
-// nothing.
+// The iteration ends with one of two errors: that of the end of the context, which wraps
+// the error of the context and its cause, or that of invalid arguments, for which no
+// request is sent. Leaving the range statement yields nothing.
 func (l Lister[T]) Follow(ctx context.Context, r PageRequest, opts ...FollowOption) iter.Seq2[T, error] {
 	return recordsOf(l.FollowPages(ctx, r, opts...))
 }

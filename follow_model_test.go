@@ -73,8 +73,8 @@ type history struct {
 	late               int // percentage of the records that become visible up to 5 polls late
 	deletes            int
 	steady             bool // as many records are deleted as inserted
-	quiet              int  // percentage of the polls before which nothing changes
-	drift              bool // between two responses, records are only inserted or only deleted
+	quiet              int  // percentage of the polls before which no record is added; likewise for deletions
+	drift              bool // changes between the responses of a poll, too: only insertions or only deletions
 	size, cap          int  // requested page size, and its limit; 0: none
 	reported           int  // page size: 0 actual, 1 none, 2 requested
 	counts             int
@@ -89,7 +89,7 @@ type history struct {
 	pages        []int // that the current poll has requested
 }
 
-// newHistory returns a history whose list has up to 300 records.
+// newHistory returns a history whose list has fewer than 300 records.
 func newHistory(seed uint64) *history {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	h := &history{
@@ -199,7 +199,7 @@ func (h *history) change() {
 	}
 }
 
-// changeDuringPoll inserts or deletes some records.
+// changeDuringPoll either inserts or deletes up to 3 records.
 func (h *history) changeDuringPoll() {
 	insert := h.responses.IntN(2) == 0
 	for range 1 + h.responses.IntN(3) {
@@ -307,7 +307,7 @@ func eachHistory(t *testing.T, test func(t *testing.T, h *history)) {
 	}
 }
 
-// A list without reported pages and total must not change during a poll.
+// A list without a reported total must not change during a poll.
 func TestDeliversRecordsOfAnyHistoryOnceAndInTime(t *testing.T) {
 	const interval, reconcile = 10 * time.Second, 200 * time.Second
 	eachHistory(t, func(t *testing.T, h *history) {
@@ -363,7 +363,7 @@ func TestListWithoutOrderOfAnyHistoryIsCheap(t *testing.T) {
 	})
 }
 
-// While requests fail, nothing is promised. Afterwards, nothing is missing.
+// While requests fail, records may be delivered late. Afterwards, none is missing.
 func TestFailuresOfAnyHistoryLoseNothing(t *testing.T) {
 	eachHistory(t, func(t *testing.T, h *history) {
 		h.failures, h.drift = 10, false
@@ -383,7 +383,7 @@ func TestFailuresOfAnyHistoryLoseNothing(t *testing.T) {
 
 // A lookBack is the algorithm that programs commonly have, including an earlier version
 // of examples/watch: it assumes that ids ascend and that new records are inserted at one
-// end, and looks for the last 1,000 ids, since a record may become visible late.
+// end, and remembers the highest 1,000 ids, since a record may become visible late.
 type lookBack struct {
 	h                       *history
 	seen                    map[int64]bool
@@ -460,10 +460,10 @@ func TestFollowBesideLookBack(t *testing.T) {
 	}{
 		{"newest first", func(h *history) { h.order = newestFirst }},
 		{"oldest first", func(h *history) { h.order = oldestFirst }},
-		{"random ids", func(h *history) { h.order, h.randomIDs = newestFirst, true }},
+		{"newest first, random ids", func(h *history) { h.order, h.randomIDs = newestFirst, true }},
 		{"visible late", func(h *history) { h.order, h.late = h.order%2, 60 }},
 		{"as many deleted as inserted", func(h *history) { h.order, h.deletes, h.steady = h.order%2, oldest, true }},
-		{"no order", func(h *history) { h.order = noOrder }},
+		{"inserted anywhere", func(h *history) { h.order = noOrder }},
 	}
 	table := "| list | new records | missed | requests per idle poll | requests per new record | worst delay |\n| --- | --- | --- | --- | --- | --- |\n"
 	for _, list := range lists {

@@ -30,14 +30,13 @@ type followedList struct {
 	pages       []int                                      // requested in the current poll
 }
 
-// newFollowedList returns a list of n records.
 func newFollowedList(n int, newestFirst bool) *followedList {
 	l := &followedList{newestFirst: newestFirst}
 	l.insert(n)
 	return l
 }
 
-// insert inserts n records at the end of the list where its order requires them.
+// insert inserts n records: at the start if the newest are first, otherwise at the end.
 func (l *followedList) insert(n int) (inserted []int64) {
 	for range n {
 		l.lastID++
@@ -51,7 +50,7 @@ func (l *followedList) insert(n int) (inserted []int64) {
 	return inserted
 }
 
-// insertLate inserts a record at an offset.
+// insertLate inserts a record at any offset, as one that becomes visible late.
 func (l *followedList) insertLate(offset int) int64 {
 	l.lastID++
 	l.insertAt(offset, l.lastID)
@@ -62,7 +61,7 @@ func (l *followedList) insertAt(offset int, id int64) {
 	l.ids = slices.Insert(slices.Clone(l.ids), offset, id)
 }
 
-// deleteOldest deletes n records at the other end.
+// deleteOldest deletes n records at the end where insert does not insert.
 func (l *followedList) deleteOldest(n int) {
 	if l.newestFirst {
 		l.ids = l.ids[:len(l.ids)-n]
@@ -71,7 +70,8 @@ func (l *followedList) deleteOldest(n int) {
 	}
 }
 
-// oldest returns the offset of the oldest record.
+// oldest returns the offset of the end with the oldest records: a record that is
+// inserted there becomes the outermost one.
 func (l *followedList) oldest() int {
 	if l.newestFirst {
 		return len(l.ids)
@@ -87,7 +87,6 @@ func (l *followedList) fetch(_ context.Context, r msgpush.PageRequest) (*page, e
 	return pageOf(l.ids, r), nil
 }
 
-// A pollResult is what one poll did.
 type pollResult struct {
 	got   []int64 // sorted
 	pages []int   // requested
@@ -169,7 +168,7 @@ func TestIdlePollIsOneRequest(t *testing.T) {
 				case len(poll.got) == 0:
 					assert.Len(t, poll.pages, 1, "poll %d of a list of %d records", i, n)
 				}
-				if i == 8 || i == 12 { // before, the end is unknown
+				if i == 8 || i == 12 { // until the first insertion, the end is unknown
 					l.insert(1)
 				}
 			}, never)
@@ -264,7 +263,7 @@ func TestLateRecordDoesNotShowWhereRecordsAreInserted(t *testing.T) {
 					l.insertLate(max(1, l.oldest()-1))
 				case i < 6: // the oldest one, but of a list of one page
 					l.insertLate(l.oldest())
-				case i == 6 && n <= 10: // now, the end is known
+				case i == 6 && n <= 10: // shows the next poll where records are inserted
 					l.insert(12)
 				case waiting == 0:
 					waiting, since = l.insert(1)[0], i
@@ -274,7 +273,8 @@ func TestLateRecordDoesNotShowWhereRecordsAreInserted(t *testing.T) {
 	})
 }
 
-// The outermost record became visible late, so both ends may be the one.
+// The outermost record at one end became visible late, so records seem to be inserted at
+// both ends.
 func TestContradictingEvidenceMakesPollsAlternate(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		l := newFollowedList(45, newestFirst)
@@ -314,7 +314,8 @@ func TestGrowthOfUnknownEndIsFoundByNextPoll(t *testing.T) {
 	})
 }
 
-// A complete iteration of a list of few pages takes fewer requests.
+// A complete iteration of a short list takes fewer requests than the limit of a poll,
+// which then applies.
 func TestFirstNewRecordsCostAtMostOneCompleteIteration(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		for _, n := range []int{0, 1, 5, 9, 10, 11, 15, 20, 21, 50, 100} {
@@ -338,8 +339,8 @@ func TestFirstNewRecordsCostAtMostOneCompleteIteration(t *testing.T) {
 	})
 }
 
-// Nothing shows where the record is, except the total. A complete iteration is made as
-// soon as it adds one request per poll.
+// Only the total shows that there is a new record; nothing shows where. A complete
+// iteration is made as soon as it adds at most one request per poll on average.
 func TestRecordInsertedElsewhereIsFoundWithinCredit(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		for _, idle := range []int{0, 5, 50} {
@@ -408,7 +409,7 @@ func TestPollFollowsEndThatHasMoved(t *testing.T) {
 			l.follow(t, 6, func(i int, poll pollResult) {
 				switch i {
 				case 2:
-					l.insert(1) // now, the end is known and the last page is full
+					l.insert(1) // shows the next poll where records are inserted, and fills the last page
 				case 4:
 					before = l.lastID
 					tt.change(l)
@@ -441,7 +442,7 @@ func TestTotalMayBeAheadOfRecords(t *testing.T) {
 				want = nil
 				switch i {
 				case 2:
-					want = l.insert(1) // now, the end is known
+					want = l.insert(1) // shows the next poll where records are inserted
 				case 4:
 					ahead = 1
 				case 5:
@@ -452,7 +453,7 @@ func TestTotalMayBeAheadOfRecords(t *testing.T) {
 	})
 }
 
-// A complete iteration ends the search for records that the total counts.
+// A complete iteration ends the search for records that only the total counts.
 func TestWrongTotalCostsOneCompleteIteration(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		l := newFollowedList(45, newestFirst)
@@ -470,15 +471,15 @@ func TestWrongTotalCostsOneCompleteIteration(t *testing.T) {
 	})
 }
 
-// A page that was the last one is amid the new records. If it were used, it would be a
-// page without a new record for the next poll.
+// A page that was the last one may be amid the new records. If a poll used that page, the
+// next poll would find no new record on it and stop there.
 func TestPageThatIsNoLongerTheLastIsNotUsed(t *testing.T) {
 	l := newFollowedList(24, true)
 	var want, got []int64
 	l.follow(t, 4, func(i int, poll pollResult) {
 		switch i {
 		case 1:
-			l.insertLate(15) // neither end shows it, so it uses up the credit
+			l.insertLate(15) // neither end shows the record: the search for it uses up the credit
 		case 2:
 			require.Equal(t, []int{1, 3}, poll.pages)
 			want = l.insert(100)
@@ -524,7 +525,7 @@ func TestListMayChangeDuringPoll(t *testing.T) {
 				}
 				switch i {
 				case 2:
-					l.insert(1) // now, the end is known
+					l.insert(1) // shows the next poll where records are inserted
 				case 4:
 					l.insert(45)
 					changeAt = tt.request
@@ -585,7 +586,8 @@ func TestFollowsListWithoutTotals(t *testing.T) {
 	})
 }
 
-// A poll cannot know that a page was inserted after the last one.
+// Without totals, a poll cannot know that a page was added after the last one. So the
+// records that this test inserts fit on the last page.
 func TestFollowsEndOfListWithoutTotals(t *testing.T) {
 	l := newFollowedList(42, false)
 	l.respond = func(r msgpush.PageRequest) (*page, error) {
@@ -757,8 +759,8 @@ func TestFollowsListThatIsEmpty(t *testing.T) {
 	})
 }
 
-// waits returns the waits after polls that end with errs. If an error is nil, the poll
-// succeeds.
+// waits makes a poll for each of errs, which fails with the error unless it is nil. It
+// returns the waits between the polls.
 func waits(t *testing.T, errs []error, opts ...msgpush.FollowOption) (waits []time.Duration) {
 	t.Helper()
 	l := newFollowedList(5, true)
@@ -944,7 +946,7 @@ func TestInvalidFollowingYieldsOneErrorAndSendsNoRequest(t *testing.T) {
 	}
 }
 
-// A goroutine or a timer that outlives the loop would be reported by the bubble.
+// The bubble reports a goroutine that outlives the loop.
 func TestLeavingTheLoopEndsFollowing(t *testing.T) {
 	l := newFollowedList(25, true)
 	failing := false
@@ -1017,7 +1019,7 @@ type registeringContext struct {
 	registered, ever *int
 }
 
-func (registeringContext) Value(any) any { return nil } // package context shall use AfterFunc
+func (registeringContext) Value(any) any { return nil } // nil, so that package context uses AfterFunc
 
 func (c registeringContext) AfterFunc(func()) (stop func() bool) {
 	*c.registered++
@@ -1140,7 +1142,7 @@ func TestFromNowDeliversNothingUntilCompleteIterationSucceeds(t *testing.T) {
 }
 
 func TestRepeatedIDOnPageFailsPoll(t *testing.T) {
-	for _, known := range []bool{false, true} { // the record
+	for _, known := range []bool{false, true} { // whether the repeated record was delivered before
 		l := newFollowedList(25, true)
 		repeating := false
 		delivered := 0
@@ -1160,7 +1162,7 @@ func TestRepeatedIDOnPageFailsPoll(t *testing.T) {
 				assert.NoError(t, poll.err)
 			}
 			if i == 1 || i == 4 && !known {
-				l.insert(1) // now, the end is known
+				l.insert(1) // the first one shows the next polls where records are inserted
 			}
 			repeating = 4 <= i && i < 7
 		}, never)
@@ -1196,8 +1198,8 @@ func TestNullRecordFailsPoll(t *testing.T) {
 	})
 }
 
-// The record that is inserted between two others while another one is deleted is only
-// found by a complete iteration.
+// A record that is inserted between two others while another one is deleted is found only
+// by a complete iteration.
 func TestCompleteIterationFindsTheRest(t *testing.T) {
 	const interval, latency = 5 * time.Minute, 2 * time.Second
 	bothOrders(t, func(t *testing.T, newestFirst bool) {

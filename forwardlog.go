@@ -78,7 +78,8 @@ func (c *Client) ForwardLogFollowPages(ctx context.Context, r ForwardLogRequest,
 	return c.forwardLogs(r).FollowPages(ctx, r.PageRequest, opts...)
 }
 
-// forwardLogs returns a Lister for the records that r selects.
+// forwardLogs returns a Lister for the records that r.Params selects. The Lister sets the
+// page of each request.
 func (c *Client) forwardLogs(r ForwardLogRequest) Lister[ForwardLog] {
 	fetch := func(ctx context.Context, page PageRequest) (*Page[ForwardLog], error) {
 		r := r

@@ -12,11 +12,11 @@ import (
 )
 
 // ErrInconsistentList is wrapped by the error of an iteration that ended because
-// the responses contradict themselves or each other. The error names the page. The
-// contradictions are:
+// the responses contradict themselves or each other. The error names the page. Another
+// iteration may succeed, since the list changes. The contradictions are:
 //
-//   - The response reports that the requested page exists, but the page is empty twice
-//     in a row or has an earlier page number.
+//   - The response reports that the requested page exists, but the page is empty, also
+//     when it is requested once more, or the response has the number of an earlier page.
 //   - Iteration reached the last page, but the reported total extends beyond it.
 //   - Two records of a page have the same id.
 //   - The response reports further pages, but too many records in a row are repeated,
@@ -29,8 +29,8 @@ var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 type Lister[T any] struct {
 	// Fetch returns one page. With [Prefetch], it is called concurrently.
 	Fetch func(context.Context, PageRequest) (*Page[T], error)
-	// ID returns the id of a record. If ID is nil, iteration remembers no records
-	// and never steps back: records may be missed or repeated if the list changes.
+	// ID returns the id of a record. If ID is nil, iteration cannot recognize records:
+	// if the list changes, records may be missed or repeated.
 	ID func(T) int64
 }
 
@@ -95,10 +95,10 @@ func Prefetch(n int) ListOption {
 // # When iteration ends
 //
 // Iteration ends after the last page. The number of the last page is Pages of the latest
-// response or, if that is 0, the last reported Total divided by the page size. If the latest response
-// contradicts itself, iteration yields [ErrInconsistentList] instead. If the
-// service reports neither pages nor total, iteration ends with the first page that
-// has no new record. Without an ID function, this is the first empty page.
+// response or, if that is 0, the last reported Total divided by the page size. If the
+// latest response contradicts itself, iteration yields [ErrInconsistentList] instead. If
+// the service reports neither pages nor total, iteration ends with the first page that has
+// no new record. Without an ID function, this is the first empty page.
 func (l Lister[T]) All(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[T, error] {
 	return recordsOf(l.Pages(ctx, r, opts...))
 }

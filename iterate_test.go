@@ -303,8 +303,8 @@ func TestPrefetchIsConcurrent(t *testing.T) {
 
 // listCost iterates over 2,000 records, at 20 ms a response. Each response is followed by
 // the given number of insertions or, if it is negative, deletions. With stopAt, the list
-// is longer by stopAt records, changes until these are delivered, and duration is the time
-// after that.
+// is longer by stopAt records, changes until stopAt records are delivered, and duration is
+// the time after that.
 func listCost(t *testing.T, prefetch int, changes float64, stopAt int) (requests int, duration time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

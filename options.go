@@ -62,7 +62,7 @@ func option(valid bool, set func(*settings), format string, args ...any) Option 
 // h has no transport, a transport shared by all clients of this package is used.
 //
 // Start from [NewTransport] for a transport of your own, such as one with a private
-// certificate authority, with a client certificate or for an instrumentation to wrap, and
+// certificate authority, with a client certificate or in a wrapper for metrics, and
 // change only what must differ. Any other transport, such as a clone of
 // [http.DefaultTransport], loses three things:
 //
@@ -100,7 +100,7 @@ func WithUserAgent(userAgent string) Option {
 // reading the last byte of the body. It must be positive. The default is
 // [DefaultTimeout].
 //
-// The deadline of its context bounds a whole call. Without one, a call with the
+// To bound a whole call, give its context a deadline. Without one, a call with the
 // defaults to a service that never responds takes at most 3 min 43 s: 7 attempts of
 // 30 s, and 13 s of random waits between them. If the service responds with Retry-After,
 // each of the 6 waits can be 30 s longer. A rejected access key adds one attempt. The
@@ -120,9 +120,10 @@ func WithRetry(policy RetryPolicy) Option {
 // WithRateLimiter makes the client call limiter.Wait before every attempt. If Wait
 // returns an error, the call fails with a [*RequestError] that wraps it, without a
 // retry. The limiter must be safe for concurrent use, as
-// [golang.org/x/time/rate.Limiter] is. If getting the
-// access key after Wait takes more than 100 ms, or 20 ms if the key has changed since
-// before Wait, the attempt calls Wait again: many calls may have waited for the key.
+// [golang.org/x/time/rate.Limiter] is. The client gets the access key before Wait and once
+// more after it. If the second time takes more than 100 ms, or more than 20 ms for another
+// key, the attempt calls Wait again: otherwise, all calls that waited for the key would be
+// sent at once.
 //
 // net/http may send a request a second time without another call of Wait; see
 // [Request].

@@ -37,13 +37,14 @@ type Request struct {
 	// A body that contains "[redacted]" is an error, since that is how a [Secret]
 	// encodes: use string(s) to send its value.
 	Body any
-	// Idempotent states that sending the request twice has the same effect as
-	// sending it once, so that the call may be retried according to the [RetryPolicy].
-	// A request that is not idempotent is retried only if it provably was not sent, or
-	// once with another key if the service rejected the access key. The proof is that
-	// net/http/httptrace reports no connection for the request, or that dialing failed. So a
-	// transport of your own that sends a request must report its connection (GotConn). As
-	// in every program, net/http itself may send a GET again after a connection is lost.
+	// Idempotent states that sending the request twice has the same effect as sending it
+	// once, so that the call may be retried according to the [RetryPolicy]. A request that
+	// is not idempotent is retried only if it provably was not sent, or once with another
+	// key if the service rejected the access key. The proof is that, according to
+	// net/http/httptrace, a connection was requested but the request got none, or that
+	// dialing failed. So a transport of your own that sends a request must report its
+	// connection (GotConn). As in every program, net/http itself may send a GET again after
+	// a connection is lost.
 	Idempotent bool
 }
 

@@ -31,8 +31,8 @@ import (
 // and to 13 s at most. If the wait would end after the deadline of the context, the
 // call returns its failure immediately.
 //
-// A failure is retryable if there was no response, if the body or the JSON of an
-// HTTP 200 response ends too early, or if the HTTP status is 408, 425, 429, 500,
+// A failure is retryable if there was no complete response, if the JSON of an HTTP 200
+// response ends too early, or if the HTTP status is 408, 425, 429, 500,
 // 502, 503 or 504. The following are not retryable: untrusted certificates, TLS alerts
 // during the handshake or about the certificate of the client, HTTP responses to HTTPS
 // requests, HTTP 200 responses that are too large or badly compressed, and, with the

@@ -452,7 +452,7 @@ func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
 	tests := []struct {
 		name    string
 		retry   []roundTripFunc // after the first attempt
-		returns bool            // the unit of quota
+		returns bool            // the retry gives its quota back
 	}{
 		{"success", []roundTripFunc{succeed}, true},
 		{"HTTP 404", []roundTripFunc{status(404)}, true},
@@ -566,7 +566,7 @@ func TestRetriedCallReturnsNoMoreQuotaThanItTook(t *testing.T) {
 		call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 2, MaxAttempts: 2})
 		requests, _ := call(t.Context(), status(503))
 		require.Equal(t, 2, requests)
-		for range 20 { // one unit of the quota is left
+		for range 20 { // the quota has one retry left
 			requests, err := call(t.Context(), status(503), succeed)
 			require.NoError(t, err)
 			require.Equal(t, 2, requests)
@@ -610,7 +610,7 @@ func (l loadOfCallers) run(t *testing.T, service roundTripFunc) (failed, request
 	return failures.Load(), sent.Load()
 }
 
-// after returns a service that takes a time for its response.
+// after returns a service that responds with step after d.
 func after(d time.Duration, step roundTripFunc) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		time.Sleep(d)
@@ -618,8 +618,7 @@ func after(d time.Duration, step roundTripFunc) roundTripFunc {
 	}
 }
 
-// downFor2Seconds returns a service that cannot be reached from the 3rd to the 5th second
-// from now.
+// downFor2Seconds returns a service that, after 3 s, cannot be reached for 2 s.
 func downFor2Seconds() roundTripFunc {
 	start := time.Now()
 	return func(r *http.Request) (*http.Response, error) {

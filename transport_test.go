@@ -54,8 +54,9 @@ func afterRequest(serve func(net.Conn)) func(net.Conn) {
 	}
 }
 
-// stalledTransports returns transports that stall at each stage of an attempt. Those in
-// memory return the error of the context, its cause or another error.
+// stalledTransports returns transports that stall at each stage of an attempt. The last
+// six are not of net/http: they return the error of the context, its cause or another
+// error.
 func stalledTransports() map[string]http.RoundTripper {
 	errGone := errors.New("gone")
 	header := func(err func(context.Context) error) roundTripFunc {
@@ -215,7 +216,8 @@ func (l pipeListener) Close() error   { return nil }
 func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // http2InMemory returns a NewTransport that connects in memory to a service with the
-// certificate of certified. Each call of dialed returns whether its connection is silent.
+// certificate of certified. dialed is called for each connection, and returns the flag
+// that makes the connection silent.
 func http2InMemory(certified *httptest.Server, h http.HandlerFunc, dialed func() (silent *atomic.Bool)) *http.Transport {
 	transport := msgpush.NewTransport()
 	transport.Proxy = nil
@@ -289,7 +291,8 @@ func TestTimeoutAppliesToHTTP2(t *testing.T) {
 }
 
 // newProxy starts a proxy that responds to CONNECT with a status. If the status is 200,
-// it tunnels to target. It returns the URL, with a password, and the requests.
+// it tunnels to target. It returns the URL of the proxy, with a password, the server, and
+// the requests that arrived.
 func newProxy(t *testing.T, target string, status *int) (*url.URL, *httptest.Server, *[]string) {
 	t.Helper()
 	var requests []string

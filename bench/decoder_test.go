@@ -127,7 +127,7 @@ func TestResultsOutliveTheResponse(t *testing.T) {
 				return p
 			}
 			first := fetch(1)
-			for range 10 { // reuse the buffer with other ids at the same offsets
+			for range 10 { // with a reused buffer, these responses would overwrite the ids of the first
 				_, err = client.MailDetail(ctx, "5")
 				require.NoError(t, err)
 				assert.EqualValues(t, firstID+50, fetch(2).List[0].ID)

@@ -35,8 +35,8 @@ type experiment struct {
 	concurrent bool
 }
 
-// round measures every entry once. Each round begins with another entry, so
-// that no entry is always the first.
+// round measures every entry once. Each round begins with another entry, so that no entry
+// is always the first.
 func (e *experiment) round(n int) error {
 	var group errgroup.Group
 	if !e.concurrent {

@@ -205,7 +205,7 @@ func newGeneratedServer(t *testing.T, record func(op operation, request any)) *h
 			}
 			method, _ := reflect.TypeFor[*generated.ClientWithResponses]().MethodByName(operationID + "WithResponse")
 			field, _ := method.Type.Out(0).Elem().FieldByName("JSON200")
-			response := reflect.New(field.Type.Elem()).Interface() // the type of the response
+			response := reflect.New(field.Type.Elem()).Interface() // of the generated type, to encode the body
 			if err := json.Unmarshal(encode(t, envelope), response); err != nil {
 				return nil, err
 			}

@@ -112,7 +112,7 @@ func newPrismClient(t *testing.T, prismURL, key string, header http.Header) (*ms
 	return client, httpClient, func() []string { return violations }
 }
 
-// Prism responds with the first example of openapi.json. Lists end after its page.
+// Prism responds with the first example of openapi.json, in which a list has one page.
 func TestClientReadsPrism(t *testing.T) {
 	t.Parallel()
 	prism := startPrism(t, "mock", "--errors", "../openapi.json")
@@ -179,8 +179,8 @@ func TestPrismFindsNoViolations(t *testing.T) {
 	assert.Empty(t, violations())
 }
 
-// Prism rejects some invalid requests itself, and changes others. It forwards the rest
-// with this option, so that it checks the response.
+// Prism rejects some invalid requests itself, and changes others. With
+// --validate-request=false, it forwards the rest and checks the responses.
 func TestPrismFindsNoViolationsInResponsesToInvalidRequests(t *testing.T) {
 	t.Parallel()
 	server := msgpushtest.New(t)

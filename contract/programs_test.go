@@ -56,7 +56,7 @@ func TestExampleProgramsMatchOpenAPI(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		min  int                        // exchanges
-		use  func(*testing.T, *program) // the program is then interrupted; nil: it ends
+		use  func(*testing.T, *program) // the program is interrupted afterwards; nil: it ends by itself
 	}{
 		"quickstart":    {nil, 4, nil},
 		"export":        {nil, 1, nil},
@@ -72,7 +72,7 @@ func TestExampleProgramsMatchOpenAPI(t *testing.T) {
 			select {
 			case addr := <-p.addr:
 				for _, path := range []string{"/rules", "/failures", "/readyz"} {
-					require.Eventually(t, func() bool { // /readyz: after the first poll
+					require.Eventually(t, func() bool { // /readyz fails until a poll has succeeded
 						response, err := http.Get("http://" + addr + path)
 						if err != nil {
 							return false

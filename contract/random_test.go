@@ -30,7 +30,7 @@ var (
 	requestSeed  = flag.Uint64("seed", 1, "seed of the random requests")
 )
 
-// The fake server responds to every random request, as openapi.json describes it.
+// The fake server must respond to every random request, and as openapi.json describes.
 func TestRandomRequestsMatchOpenAPI(t *testing.T) {
 	t.Parallel()
 	n := *requestCount

@@ -20,7 +20,7 @@ type checkout struct {
 	dir string
 }
 
-// newCheckout copies the files that git knows.
+// newCheckout copies the files that git does not ignore.
 func newCheckout(t *testing.T) checkout {
 	t.Helper()
 	c := checkout{t, t.TempDir()}
@@ -38,7 +38,7 @@ func newCheckout(t *testing.T) checkout {
 	return c
 }
 
-// run runs a command in the checkout and returns its output.
+// run splits the command at spaces. It starts no shell, so a | needs no quotes.
 func (c checkout) run(command string) (string, error) {
 	args := strings.Fields(command)
 	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...)
@@ -53,7 +53,8 @@ func (c checkout) mustRun(command string) {
 	require.NoError(c.t, err, "%s\n%s", command, out)
 }
 
-// generate runs the generators of the recipe. Without all of its steps they may fail.
+// generate runs the generators of the recipe. They may fail if a step of the recipe is
+// missing; firstFailure then finds the error.
 func (c checkout) generate() {
 	_, _ = c.run("go -C contract generate ./...")
 	_, _ = c.run("go test -run TestTheExportedAPI . -update")

@@ -191,7 +191,8 @@ func replaceSecret(t *testing.T, before, after cipher.AEAD) {
 	}
 }
 
-// A sealed key cannot be moved to another account or another generation.
+// Whoever can write to the store must not be able to replay an older key, or the key of
+// another account.
 func TestSealedKeyIsBoundToNameAndGeneration(t *testing.T) {
 	for name, move := range map[string]func(context.Context, *redis.Client) string{
 		"generation": func(ctx context.Context, rdb *redis.Client) string {
@@ -300,7 +301,7 @@ func TestUnusableKeyDoesNotReplaceTheOneInUse(t *testing.T) {
 	}
 	_, err := one.AccessKey(t.Context(), "first-key")
 	require.ErrorContains(t, err, "cannot be sent in a header")
-	time.Sleep(50 * time.Millisecond) // for an announcement
+	time.Sleep(50 * time.Millisecond) // in which an announcement would arrive
 	key, err := other.AccessKey(t.Context(), "")
 	require.NoError(t, err)
 	require.Equal(t, "first-key", key)
@@ -320,7 +321,7 @@ func newNumberedSource(t *testing.T, rdb redis.UniversalClient, fetches *atomic.
 	return source
 }
 
-// A call whose key was rejected gets the newest key, too.
+// A call gets the announced key even if it reports the rejection of an older key.
 func TestAnnouncedKeyIsAdoptedAfterARejection(t *testing.T) {
 	rdb := newMiniredis(t)
 	var fetches atomic.Int64
@@ -344,13 +345,17 @@ func TestAnnouncedKeyIsAdoptedAfterARejection(t *testing.T) {
 	require.Equal(t, int64(3), fetches.Load())
 }
 
-// When the clock of the store jumps, one more fetch or one burst is possible.
+// A jump of the clock of the store must not delay a fetch or a slot for long.
 func TestClockOfTheStoreMayJump(t *testing.T) {
 	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {
 			server := miniredis.RunT(t)
-			now := time.Now()
-			server.SetTime(now)
+			var offset atomic.Int64 // of the clock of the store
+			setOffset := func(d time.Duration) {
+				offset.Store(int64(d))
+				server.SetTime(time.Now().Add(d))
+			}
+			setOffset(0)
 			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 			defer rdb.Close()
 			fetches := 0
@@ -364,16 +369,16 @@ func TestClockOfTheStoreMayJump(t *testing.T) {
 			defer source.Close()
 			first, err := source.AccessKey(t.Context(), "")
 			require.NoError(t, err)
-			server.SetTime(now.Add(jump))
+			setOffset(jump)
 			stop := make(chan struct{})
 			defer close(stop)
 			go func() { // the clock goes on
-				for begin := time.Now(); ; {
+				for {
 					select {
 					case <-stop:
 						return
 					case <-time.After(5 * time.Millisecond):
-						server.SetTime(now.Add(jump + time.Since(begin)))
+						server.SetTime(time.Now().Add(time.Duration(offset.Load())))
 					}
 				}
 			}()
@@ -385,11 +390,11 @@ func TestClockOfTheStoreMayJump(t *testing.T) {
 
 			limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 20, Per: time.Second, Burst: 2})
 			require.NoError(t, err)
-			server.SetTime(now)
+			setOffset(0)
 			for range 4 {
 				require.NoError(t, limiter.Wait(t.Context()))
 			}
-			server.SetTime(now.Add(jump))
+			setOffset(jump)
 			begin = time.Now()
 			for range 4 {
 				require.NoError(t, limiter.Wait(t.Context()))
@@ -399,7 +404,7 @@ func TestClockOfTheStoreMayJump(t *testing.T) {
 	}
 }
 
-// The validity of a key that the store returns does not grow when its clock is set back.
+// The validity of a stored key must not grow when the clock of the store is set back.
 func TestKeyExpiresAfterTheClockWasSetBack(t *testing.T) {
 	server := miniredis.RunT(t)
 	now := time.Now()

@@ -10,17 +10,17 @@
 //	...
 //	client, err := msgpush.NewClient(baseURL, "", msgpush.WithAccessKeySource(keys), msgpush.WithRateLimiter(limiter))
 //
-// Each operation of the store is one Lua script on one Redis key. It uses only the
-// clock of the store, so the clocks of the replicas may differ, except with
-// FetchWithoutStore. Redis Cluster and
-// Sentinel work.
+// Each operation of the store is one Lua script on one Redis key and uses only the
+// clock of the store. So the clocks of the replicas may differ, unless
+// KeyConfig.FetchWithoutStore is set. Redis Cluster and Sentinel work.
 //
 // # Store failures
 //
 // An operation of the store takes at most one second. After a failed operation,
 // the store is considered unavailable, and operations fail immediately until a
 // probe succeeds. Calls that need the store, and StoreErr, start the probes: one at a time,
-// at most every 100 ms. No call waits for a probe.
+// at most every 100 ms. A KeySource also tests the store when it has connected to it. No
+// call waits for a probe.
 package fleet
 
 import (
@@ -41,9 +41,9 @@ import (
 // reached, did not respond within a second, or returned an error.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
-// storeTimeout bounds one operation of the store, probeInterval is the time between
-// two probes of an unavailable store. maxScripts bounds the scripts that run at a time:
-// more would wait for a connection of the pool, which looks like an outage.
+// storeTimeout bounds one operation of the store. probeInterval is the minimum time
+// between two probes of an unavailable store. maxScripts bounds the scripts that run at a
+// time: more could time out while they wait for a connection of the pool, as in an outage.
 const storeTimeout, probeInterval, maxScripts = time.Second, 100 * time.Millisecond, 64
 
 // A store runs scripts on one Redis key.
@@ -131,7 +131,8 @@ func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...an
 	return reply, s.failure
 }
 
-// probeScript writes if the key is that of a budget, since a [Limiter] needs writes.
+// probeScript also tests writes if it probes for a [Limiter], which needs them. A
+// [KeySource] can read the stored key without writes.
 var probeScript = redis.NewScript("if KEYS[1]:find('^msgpush:rate') then redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), 1000)) end return {redis.call('EXISTS', KEYS[1])}")
 
 // ErrBudgetExceeded is wrapped by the error of [Limiter.Wait] if the next free
@@ -203,9 +204,9 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 // A slot that is missed by more than 250 ms, such as by a suspended process, is
 // discarded, and Wait takes another one. A call takes at most 5 slots.
 //
-// While the store is unavailable, Wait returns [ErrStoreUnavailable]. With a Fallback, it
-// waits until the latest slot of this replica, and then for Fallback. If the store is
-// available again before, it takes a slot.
+// While the store is unavailable, Wait returns an error that wraps [ErrStoreUnavailable].
+// With a Fallback, Wait instead waits until the latest slot of this replica, and then for
+// Fallback. If the store becomes available first, Wait takes a slot.
 func (l *Limiter) Wait(ctx context.Context) error {
 	for n := 1; ; n++ {
 		begin, err := l.take(ctx)
@@ -234,7 +235,7 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	return ctx.Err()
 }
 
-// take takes the next free slot.
+// take takes the next free slot, unless it begins too late for the deadline of ctx.
 func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 	maxWait := noExpiry
 	if deadline, ok := ctx.Deadline(); ok {
@@ -249,13 +250,13 @@ func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 	if wait > maxWait {
 		return time.Time{}, fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait", ErrBudgetExceeded, wait.Round(time.Millisecond), maxWait.Round(time.Millisecond))
 	}
-	if last := start.Add(wait); last.After(*load(&l.last)) {
-		l.last.Store(&last)
+	for old, last := l.last.Load(), start.Add(wait); last.After(*load(&l.last)) && !l.last.CompareAndSwap(old, &last); {
+		old = l.last.Load()
 	}
 	return time.Now().Add(max(wait, 0)), nil
 }
 
-// waitWithoutStore waits for Fallback, or for a slot if the store is available before.
+// waitWithoutStore waits for Fallback, or for a slot if the store becomes available first.
 func (l *Limiter) waitWithoutStore(ctx context.Context) error {
 	outage, end := context.WithCancel(ctx)
 	defer end()
@@ -265,7 +266,7 @@ func (l *Limiter) waitWithoutStore(ctx context.Context) error {
 			_ = sleepUntil(outage, time.Now().Add(probeInterval))
 		}
 	}()
-	err := sleepUntil(outage, *load(&l.last)) // until then, calls use the slots they have
+	err := sleepUntil(outage, *load(&l.last)) // until then, other calls of this replica use their slots
 	if err == nil {
 		err = l.cfg.Fallback.Wait(outage)
 	}
@@ -277,8 +278,8 @@ func (l *Limiter) waitWithoutStore(ctx context.Context) error {
 
 // takeSlotScript stores the time of the next free slot and the time of the last call, in
 // microseconds. After an idle time, the next free slot is up to Burst - 1 intervals in the
-// past. In case that the store lost its data, it is at most 100 ms before the last slot of
-// the replica: delays on the way to the store differ.
+// past. Even if the store lost its data, the next free slot is at most 100 ms before the last
+// slot of this replica. The 100 ms allow for delays to the store, which differ between calls.
 var takeSlotScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now, interval = t[1] * 1000000 + t[2], ARGV[1] / ARGV[2]

@@ -151,7 +151,8 @@ func (h *history) check() {
 	}
 }
 
-// restarted reports whether the store lost its data in this time.
+// restarted reports whether the store restarted between begin and end, or in the second
+// before begin: then the claim of the fetch that was running is lost.
 func (h *history) restarted(begin, end time.Time) bool {
 	for _, restart := range h.restarts {
 		if restart.After(begin.Add(-time.Second)) && restart.Before(end) {

@@ -30,24 +30,24 @@ type KeyConfig struct {
 	// returned until the new key is available or the old key expires.
 	Early time.Duration
 	// FetchTimeout bounds one call of Fetch. It must be less than
-	// [msgpush.DefaultTimeout]; 0 means 10 s. If a replica dies in Fetch, another
-	// one calls Fetch. It does so FetchTimeout + 1 s after the claim of the first one,
-	// or MinInterval after it if that is longer.
+	// [msgpush.DefaultTimeout]; 0 means 10 s. If a replica dies in Fetch, another one
+	// calls Fetch FetchTimeout + 1 s after the first call began, or MinInterval after it
+	// if that is longer.
 	FetchTimeout time.Duration
-	// MinInterval is the minimum time between two fetches, by any replica; 0 means
-	// 1 s. After a failed fetch, replicas without a key return an error until MinInterval has
-	// passed. After a fetch that succeeded, a replica whose new key is rejected waits
-	// for so long. MinInterval is not kept if the store lost its data, its clock jumped
-	// ahead, or replicas fetch without it.
+	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s.
+	// After a failed fetch, replicas without a key return an error until MinInterval has
+	// passed. After a fetch that succeeded, a replica whose new key is rejected waits until
+	// MinInterval has passed. MinInterval is not kept if the store lost its data, if its
+	// clock jumped ahead, or between replicas that fetch without the store.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
 	// that all replicas have. A stored key that was copied from another Name, or
 	// replayed as a newer key, is an error. If AEAD is nil, the key is readable in
 	// the store, in MONITOR and SLOWLOG, and in traces and backups.
 	AEAD cipher.AEAD
-	// OpenAEADs decrypt keys that AEAD cannot decrypt; nil is for keys that are not
-	// encrypted. They serve to change the secret of AEAD: deploy the new one in
-	// OpenAEADs first, then exchange the two.
+	// OpenAEADs decrypt keys that AEAD cannot decrypt. An element that is nil accepts
+	// keys that are not encrypted. To change the secret of AEAD, first deploy the new AEAD
+	// in OpenAEADs, then exchange the two.
 	OpenAEADs []cipher.AEAD
 	// FetchWithoutStore lets a replica without a key call Fetch while the store
 	// is unavailable, at most once per MinInterval and replica. It must not be
@@ -60,10 +60,10 @@ type KeyConfig struct {
 // for all of them. A replica whose key is rejected gets the key that replaced it,
 // if there is one, without a fetch. A KeySource is safe for concurrent use.
 //
-// Returning a key sends nothing to the store: a replica accesses the store only
-// when it needs another key or the store announces one. While the store is
-// unavailable, the key is returned until it expires or is rejected. A KeySource
-// that has a key writes it back to a store that lost it, once the connection to
+// Returning a key sends nothing to the store: a replica accesses the store only when it
+// needs another key, when the store announces one, or when it has connected to the store.
+// While the store is unavailable, the key is returned until it expires or is rejected. A
+// KeySource that has a key writes it back to a store that lost it, once the connection to
 // the store is re-established.
 //
 // A key that was fetched too late, because its replica was suspended and another
@@ -76,8 +76,8 @@ type KeySource struct {
 	changed chan struct{}           // signals an announcement of the store
 	close   context.CancelFunc
 
-	// current is the record in cached, next one that was announced and is not in cached
-	// yet. Until blocked expires, its error is returned instead of a fetch.
+	// current is the record in cached. next is an announced record that is not in cached
+	// yet. Until blocked expires, newer returns its error and claims no fetch.
 	current, next, blocked atomic.Pointer[record]
 
 	replica string       // host name and a random suffix
@@ -93,15 +93,15 @@ const minPoll, maxPoll, noExpiry, sealed = 10 * time.Millisecond, 250 * time.Mil
 // greater generation. Generations are times in milliseconds, so they increase even
 // if the store loses its data.
 type record struct {
-	state, key string // for the states see claim
-	claimer    string // of a fetch without the store, whose claim may have been granted
+	state, key string // for the states, see claim and fetch
+	claimer    string // set for a fetch without the store: the store may have granted its claim
 	generation int64
 	expires    time.Time // zero for never
 	err        error
 	panic      any // of Fetch
 }
 
-// load returns the value that p points to, or a zero value.
+// load returns the pointer in p or, if it is nil, a pointer to a zero value.
 func load[T any](p *atomic.Pointer[T]) *T { return cmp.Or(p.Load(), new(T)) }
 
 func (r *record) valid() bool {
@@ -168,8 +168,8 @@ func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 		if r := s.next.Swap(nil); r != nil && r.generation > generation && r.valid() {
 			return r
 		}
-		// This is before the check of ctx: after a suspension, the store may have a newer
-		// record.
+		// claim comes before the check of ctx: a suspension of this process may have ended
+		// ctx, and the store may then have a newer record.
 		r := s.claim(generation, fetched == nil && ctx.Err() == nil)
 		switch {
 		case r.state == "stored":
@@ -211,7 +211,7 @@ func (s *KeySource) fetch(ctx context.Context, claim *record, result chan<- *rec
 		if err == nil && !stored {
 			r.state = "superseded"
 		} else if r.err != nil {
-			s.blocked.Store(&record{err: r.err, expires: r.expires}) // without the panic
+			s.blocked.Store(&record{err: r.err, expires: r.expires}) // later callers must not panic
 		}
 		result <- r
 		for err != nil && s.latest.Load() == r.generation { // other replicas wait for r
@@ -236,7 +236,7 @@ func (s *KeySource) watchStore(ctx context.Context) {
 		if r := s.claim(current.generation, false); r.valid() {
 			s.next.Store(r)
 		}
-		if len(s.changed) == 0 { // nothing else sends
+		if len(s.changed) == 0 { // only this goroutine sends, so the send cannot block
 			s.changed <- struct{}{}
 		}
 	}
@@ -248,7 +248,7 @@ func (s *KeySource) watchStore(ctx context.Context) {
 //
 //	"stored"   the record is newer
 //	"granted"  this replica fetches a key with the generation of the record
-//	"busy"     another replica fetches
+//	"busy"     a replica fetches, perhaps this one
 //	"failed"   the last fetch failed, and the next one must wait
 //	"done"     the last fetch succeeded or was given up, and the next one must wait
 //	""         none of these: err is set, or mayFetch is not set
@@ -257,7 +257,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	if blocked := load(&s.blocked); mayFetch && now.Before(blocked.expires) {
 		return blocked
 	}
-	claimer := fmt.Sprintf("%s %d", s.replica, s.latest.Load()) // the same until a claim is granted
+	claimer := fmt.Sprintf("%s %d", s.replica, s.latest.Load()) // the same if a lost claim is retried
 	reply, err := s.run(context.Background(), claimScript, generation, mayFetch, max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval).Milliseconds(), claimer)
 	if err != nil && mayFetch && s.cfg.FetchWithoutStore {
 		s.blocked.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)})

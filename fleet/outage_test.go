@@ -30,7 +30,7 @@ func TestLostReplyToAClaimDelaysNobody(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		losses int64
-	}{{"one reply", 1}, {"all replies to one call", 4}} { // go-redis sends a command 4 times
+	}{{"one reply", 1}, {"all replies to one call", 4}} { // go-redis sends a failing command 4 times
 		t.Run(tt.name, func(t *testing.T) {
 			rdb, service := startRedis(t), newService(t)
 			via := startRelay(t, rdb.addr)
@@ -59,7 +59,7 @@ func TestKeyFetchedWithoutStoreIsStoredAfterALostReply(t *testing.T) {
 	service.fetchTime.Store(int64(300 * time.Millisecond))
 	via := startRelay(t, rdb.addr)
 	replica := startReplica(t, config{Redis: via.addr, Service: service.URL, WithoutStore: true})
-	via.set(20*time.Millisecond, isScript) // so that the times of the claim and of the replica differ
+	via.set(20*time.Millisecond, isScript) // so that the generations of store and replica differ
 	fetched := replica.begin("key")
 	await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 2 })
 	require.Equal(t, "busy", rdb.HGet(t.Context(), redisKey, "state").Val(), "the claim was granted")
@@ -108,7 +108,6 @@ func TestCallersRecoverSoonAfterEveryReplyWasLost(t *testing.T) {
 	assert.Equal(t, 1, service.issues())
 }
 
-// A store that hangs while the key is rejected.
 func TestRejectionWhileStoreHangs(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL})
@@ -163,7 +162,7 @@ func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
 				load := beginAll(others, "call 5 4s")
 				assert.Equal(t, !failing, first().Key != "")
 				if tt.allow != nil {
-					time.Sleep(time.Until(begin.Add(1500 * time.Millisecond))) // the time of the failure
+					time.Sleep(time.Until(begin.Add(1500 * time.Millisecond))) // the end of the failure
 					tt.allow(t, rdb)
 				}
 				if failing {
@@ -201,7 +200,7 @@ func TestFallbackServesWhileWritesAreRejected(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(2 * time.Second) // the time of the failure
+	time.Sleep(2 * time.Second) // the duration of the failure
 	t.Logf("writes rejected for 2 s, fallback of 100/s: %d calls served", served.Load())
 	assert.InDelta(t, 200, served.Load(), 40)
 	require.ErrorIs(t, limiter.StoreErr(), fleet.ErrStoreUnavailable)
@@ -241,9 +240,9 @@ func TestBudgetIsKeptWhileAKeyIsFetched(t *testing.T) {
 	}
 }
 
-// In an outage, a replica knows only its own slots: it may use the fallback while others
-// use the slots that they had. After it, replicas that have not noticed yet that the store
-// is back use the fallback while others use slots.
+// In an outage, a replica knows only its own slots: it may use its fallback while other
+// replicas use slots that they took before. After the outage, a replica that has not noticed
+// yet that the store is back uses its fallback while others take slots.
 func TestBudgetThroughAnOutageAndAnEmptyRestart(t *testing.T) {
 	const replicas, budget, bound = 20, 100, 2*100 + 1 + 20
 	for _, fallback := range []bool{true, false} {
@@ -324,7 +323,7 @@ func TestWaitForAConnectionIsNoOutage(t *testing.T) {
 	wg.Wait()
 }
 
-// The first operation connects, too, within one second.
+// The first operation also connects and loads the script, all within one second.
 func TestSupportedLatency(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	via := startRelay(t, rdb.addr)

@@ -271,16 +271,16 @@ func (s *service) reset() (arrivals []time.Time, rejected int) {
 // A config configures a replica. The zero values are the defaults of fleet.
 type config struct {
 	Redis, Service, UserAgent string
-	OwnKey                    bool // the replica does not use fleet
+	OwnKey                    bool // the replica fetches its own key, without fleet
 	FetchTimeout, MinInterval time.Duration
 	Early, Validity           time.Duration // of a key
 	Hold                      string        // a fetch ignores its context and lasts until this file exists
 	Encrypt, WithoutStore     bool
-	Rate, Burst               int // per second; 0 for no limiter
+	Rate, Burst               int // Rate is per second; 0 for no limiter
 	Fallback                  float64
 	CallTimeout               time.Duration
 	Cluster                   bool   // Redis is the address of a node
-	Sentinel                  string // Redis is ignored
+	Sentinel                  string // an address; if set, Redis is ignored
 }
 
 func (c config) newClient() redis.UniversalClient {
@@ -482,7 +482,7 @@ func runReplica(text string) {
 			if err != nil {
 				res.Text = err.Error()
 			}
-		case "keys": // returns the key n times
+		case "keys": // gets the key n times
 			for range n {
 				_, _ = keys.AccessKey(context.Background(), "")
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A relay is between replicas and a store. It delays replies, or loses them.
+// A relay is between replicas and a store. It delays commands and loses replies.
 type relay struct {
 	addr, store string
 
@@ -42,7 +42,6 @@ func startRelay(t testing.TB, store string) *relay {
 	return r
 }
 
-// set changes the faults of the relay.
 func (r *relay) set(latency time.Duration, lose func([]byte) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,5 +86,5 @@ func (r *relay) serve(client net.Conn) {
 	}
 }
 
-// isScript reports whether a command runs a script.
+// isScript reports whether a command is EVAL or EVALSHA.
 func isScript(command []byte) bool { return bytes.Contains(bytes.ToLower(command), []byte("\r\neval")) }

@@ -70,10 +70,8 @@ func newGateway(t *testing.T, program, addr string) *gateway {
 	return g
 }
 
-// file returns the path of a file of the gateway.
 func (g *gateway) file(name string) string { return filepath.Join(g.dir, name) }
 
-// configure writes the configuration file and returns its path.
 func (g *gateway) configure(text string) string {
 	g.t.Helper()
 	path := g.file("config")
@@ -114,8 +112,8 @@ func (g *gateway) start() {
 	})
 }
 
-// kill sends a signal to the program and its children, and waits until they have
-// ended.
+// kill sends a signal to the program and its children, waits until the program has
+// ended, and kills the children that are left.
 func (g *gateway) kill(signal syscall.Signal) {
 	if g.cmd == nil {
 		return
@@ -201,5 +199,4 @@ func writeCertificate(path string) error {
 	return os.WriteFile(path, text.Bytes(), 0o600)
 }
 
-// tail returns the end of a text.
 func tail(text []byte, length int) []byte { return text[max(0, len(text)-length):] }

@@ -44,8 +44,8 @@ func TestIterationThroughCuts(t *testing.T) {
 }
 
 // iterateWhileListChanges iterates over a list of n records while other records are
-// inserted and deleted. It checks that no record that stays is lost or repeated, and
-// returns the number of records.
+// inserted and deleted. It checks that no record that stays is lost and none is repeated,
+// and returns the number of records delivered.
 func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int) int {
 	s.Helper()
 	logs := newLogs(n)

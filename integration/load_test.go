@@ -143,7 +143,6 @@ func (l load) call(ctx context.Context, a api, i int, want msgpushtest.Records) 
 	return err == nil && got.PageNum == page && slices.Equal(got.List, want.ForwardLogs[(page-1)*l.pageSize:page*l.pageSize]), err
 }
 
-// add adds the result of a call.
 func (r *report) add(right bool, err error) {
 	apiErr, decodeErr, requestErr := is[*msgpush.APIError](err), is[*msgpush.DecodeError](err), is[*msgpush.RequestError](err)
 	switch {
@@ -255,7 +254,7 @@ func newClient(t *testing.T, url string, server *msgpushtest.Server, opts ...msg
 	return client
 }
 
-// shown searches all log lines and error texts of the clients for access keys.
+// shown searches the log lines of clients and the error texts of loads for access keys.
 var shown keySearch
 
 // logger returns a logger whose lines are searched.
@@ -283,7 +282,6 @@ func (s *keySearch) watch(t *testing.T, key string) {
 	})
 }
 
-// addKey adds a key.
 func (s *keySearch) addKey(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -169,7 +169,7 @@ func requireGzip(s *setup) {
 }
 
 // cutUpstreamResponses makes the fake server cut n responses, one in five, as a
-// crashing server does: without a Content-Length, the connection closes early.
+// crashing server does: they have no Content-Length, and the connection closes early.
 func cutUpstreamResponses(s *setup, n int) {
 	body, err := json.Marshal(msgpush.Envelope[msgpush.ForwardLog]{Code: 200, Msg: "success", Data: newLog(7)})
 	require.NoError(s, err)
@@ -215,8 +215,8 @@ func TestNginxGoaway(t *testing.T) {
 // nameWorkers makes nginx name the worker that sent a response; see suspendWorkerOf.
 const nameWorkers = "add_header Worker $pid always; location = /worker { return 404; }"
 
-// suspendWorkerOf suspends the worker that has the connection of a client. At the end, the
-// gateway is killed.
+// suspendWorkerOf suspends the worker that has the connection of a client, until the gateway
+// is killed at the end of the test.
 func (s *setup) suspendWorkerOf(client *msgpush.Client) {
 	s.Helper()
 	_, err := msgpush.Call[struct{}](s.Context(), client, msgpush.Request{Method: "GET", Path: "/worker"})

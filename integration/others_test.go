@@ -18,7 +18,6 @@ import (
 // startApache starts Apache httpd in front of the fake server.
 func startApache(s *setup, sc scenario) {
 	s.gateway = newGateway(s.T, "apache2", freeAddr())
-	// With an AcceptFilter, Apache never closes a connection on which nothing was sent.
 	var modules strings.Builder
 	for _, module := range []string{"mpm_event", "authz_core", "proxy", "proxy_http", "ssl", "http2"} {
 		modules.WriteString("LoadModule " + module + "_module /usr/lib/apache2/modules/mod_" + module + ".so\n")
@@ -27,6 +26,7 @@ func startApache(s *setup, sc scenario) {
 	if sc.tls {
 		tls, scheme = "Protocols h2 http/1.1\nSSLEngine on\nSSLCertificateFile "+certificate, "https://"
 	}
+	// With an AcceptFilter, Apache never closes a connection on which nothing was sent.
 	config := strings.NewReplacer("MODULES", modules.String(), "DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream.addr, "TLS", tls).Replace(`
 MODULES
 ServerRoot DIR
@@ -47,7 +47,7 @@ ProxyPass / http://UPSTREAM/
 }
 
 // passAccessKeys makes Varnish cache no response to a request with an access key. Without
-// it, Varnish caches the response to a GET and returns it to any key.
+// this rule, Varnish returns the cached response to a GET even to a request with another key.
 const passAccessKeys = "sub vcl_recv { if (req.http.access-key) { return (pass); } }"
 
 // startVarnish starts Varnish in front of the fake server, with a cache.
@@ -149,7 +149,8 @@ func TestOtherGateways(t *testing.T) {
 	}
 }
 
-// A cache between the client and the service must not respond to a rejected key.
+// A cache must not respond to a rejected key. The rules of Varnish alone let it respond;
+// passAccessKeys prevents that.
 func TestVarnishReturnsNoCachedResponseToRejectedKey(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -45,7 +45,8 @@ func newProxy(addr, target string) *toxiproxy.Proxy {
 	return toxiproxy.NewProxy(api, "relay", addr, target)
 }
 
-// setZero sets a pointer to a new zero value. A zero logger of toxiproxy logs nothing.
+// setZero sets a pointer to a new zero value. It is generic to avoid an import of zerolog,
+// whose zero logger logs nothing.
 func setZero[T any](p **T) { *p = new(T) }
 
 // start accepts connections, at the same address as before.
@@ -66,7 +67,7 @@ func (r *relay) restart(toxic string) {
 }
 
 // add adds a toxic, such as {"type": "latency", "attributes": {"latency": 20}}, to the
-// responses of new connections.
+// responses or, with "stream": "upstream", to the requests.
 func (r *relay) add(toxic string, args ...any) {
 	r.t.Helper()
 	_, err := r.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(toxic, args...)))

@@ -164,15 +164,16 @@ func TestNginxRestartsWithRequestsThatAreNotIdempotent(t *testing.T) {
 	}
 }
 
-// post makes a call with a request that is not idempotent. Its body has the number n.
+// post makes a call with a request that is not idempotent. n makes its body unique, for
+// checkSentOnce.
 func (s *setup) post(ctx context.Context, client *msgpush.Client, n int) error {
 	body := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: n + 1, PageSize: 1}}
 	_, err := msgpush.Call[msgpush.Page[msgpush.ForwardLog]](ctx, client, msgpush.Request{Method: "POST", Path: "/api/open/forwardLog/list", Body: body})
 	return err
 }
 
-// checkSentOnce checks that the server has received no number of post twice. It returns how
-// many it has received.
+// checkSentOnce checks that the server has received no request of post twice. It returns
+// the number of requests received.
 func (s *setup) checkSentOnce() int {
 	s.Helper()
 	times := map[string]int{}

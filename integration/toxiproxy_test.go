@@ -40,7 +40,7 @@ func TestToxiproxy(t *testing.T) {
 		tls    bool
 	}{{"", false}, {", HTTP/2", true}} {
 		for _, sc := range []scenario{
-			// Over HTTP/2, all callers share a connection and its delays.
+			// These loads are small: over HTTP/2, all callers share a connection and its delays.
 			{name: "latency", config: `{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`, load: load{calls: 500}, netHTTP: true},
 			{name: "bandwidth of 2 MB/s", config: `{"type": "bandwidth", "attributes": {"rate": 2000}}`, load: load{calls: 200}, netHTTP: true},
 			{name: "small slices", config: `{"type": "slicer", "attributes": {"average_size": 300, "size_variation": 200, "delay": 100}}`, load: load{calls: 100}, netHTTP: true},

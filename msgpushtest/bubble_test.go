@@ -53,7 +53,7 @@ func TestBubbleDelayUsesFakeTime(t *testing.T) {
 	})
 }
 
-// A request whose client is gone must not use a fault that the test prepares for the next one.
+// A request whose client is gone must not use the key or a fault that is injected later.
 func TestBubbleAbandonedRequestChangesNothingLater(t *testing.T) {
 	for name, delay := range map[string]func(*msgpushtest.Server){
 		"latency": func(s *msgpushtest.Server) { s.SetLatency(time.Minute) },

@@ -25,7 +25,7 @@
 // for one, and [Server.OnRequest] sets a function that is called for each.
 //
 // A test with a server of [New] fails if a fault was never used, or if a function that
-// the server calls panicked. Otherwise such a test would pass although it tests nothing.
+// the server calls panicked. Otherwise, a test whose fault had no effect could pass.
 //
 // # Access keys
 //

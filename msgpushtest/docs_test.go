@@ -57,8 +57,8 @@ func TestCodeInDocsPasses(t *testing.T) {
 	}
 }
 
-// Examples are named after types, functions and methods. A constant must be mentioned
-// in the code or the comments of an example.
+// Each example must have an output: go test compiles an example without one, but does not
+// run it.
 func TestEveryExportedNameHasAnExample(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	require.NoError(t, err)

@@ -18,13 +18,13 @@ import (
 // all requests. It applies to every operation, unless [Fault.For] names some. Functions
 // such as [Status] and [Reset] return faults. The zero Fault is the usual response.
 type Fault struct {
-	kind       string                                            // such as "Status(503)", for the test's log
+	kind       string                                            // such as "Status(503)", for describe
 	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
 	status     int                                               // 0: the status that respond sets
 	header     http.Header
 	operations []string // empty: every operation
 	always     bool
-	used       bool // set in the server's queue, only for always
+	used       bool // only for always: any other fault leaves the queue when used
 }
 
 // For returns a copy of f that applies only to the operations with these names, such
@@ -41,7 +41,7 @@ func (f Fault) For(operations ...string) Fault {
 	return f
 }
 
-// operationNames returns the names of the operations, sorted.
+// operationNames sorts the names, since For prints them when it panics.
 func operationNames() []string {
 	var names []string
 	for _, op := range operations {
@@ -65,8 +65,8 @@ func (f Fault) WithStatus(status int) Fault {
 	return f
 }
 
-// checkStatus panics if a status is not the status of a response: net/http would panic
-// in the server, and the client would see a reset connection instead.
+// checkStatus panics in the caller. Otherwise, net/http would panic in the server for a
+// status below 100 or above 999, and the client would only see the connection end.
 func checkStatus(name string, status int) {
 	if status < 200 || status > 599 {
 		panic(fmt.Sprintf("msgpushtest: %s: %d is not an HTTP status from 200 to 599", name, status))
@@ -74,7 +74,7 @@ func checkStatus(name string, status int) {
 }
 
 // WithHeader returns a copy of f that sets a header of the response, such as
-// Retry-After.
+// Retry-After. It has no effect on [Reset].
 func (f Fault) WithHeader(name, value string) Fault {
 	f.header = maps.Clone(f.header)
 	if f.header == nil {
@@ -84,7 +84,7 @@ func (f Fault) WithHeader(name, value string) Fault {
 	return f
 }
 
-// describe returns the kind and the operations of f, for the test's log.
+// describe returns the text of f in the error about a fault that was never used.
 func (f Fault) describe() string {
 	text := cmp.Or(f.kind, "Fault{}")
 	if f.status != 0 {
@@ -114,8 +114,8 @@ func (f Fault) appliesTo(operation string) bool {
 // The test of a server that [New] returned fails if a fault was never used and not
 // removed by [Server.ClearFaults].
 //
-// Inject panics if a fault can never be used, because an earlier Always fault matches
-// every request that the new one could match. Call [Server.ClearFaults] first.
+// Inject panics if a fault can never be used, because earlier Always faults match every
+// request that it could match. Call [Server.ClearFaults] first.
 func (s *Server) Inject(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,6 @@ func (s *Server) nextFault(operation string) Fault {
 	return f
 }
 
-// unused returns the faults that no request has used.
 func (s *Server) unused() []Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,12 +230,13 @@ func Status(status int) Fault {
 	}}
 }
 
-// ErrorResponse responds with an envelope and HTTP status 200. If data is nil, the
-// envelope has no data member. ErrorResponse panics if data cannot be encoded to JSON.
+// ErrorResponse responds with an envelope and HTTP status 200. If data is nil, or a nil map
+// or pointer, the envelope has no data member. ErrorResponse panics if data cannot be
+// encoded to JSON.
 func ErrorResponse(code int, msg string, data any) Fault {
 	_, isJSON := data.(json.RawMessage)
 	if raw, _ := json.Marshal(data); !isJSON && string(raw) == "null" {
-		data = nil // omitted, as a nil map or pointer is
+		data = nil // omitempty would keep a nil map or pointer
 	}
 	body, err := json.Marshal(envelope{Code: code, Msg: msg, Data: data})
 	if err != nil {
@@ -249,7 +249,7 @@ func ErrorResponse(code int, msg string, data any) Fault {
 func static(kind, contentType, body string) Fault {
 	return Fault{kind: kind, respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
-		_, _ = io.WriteString(w, body) // fails only if the client has closed the connection
+		_, _ = io.WriteString(w, body) // fails if the connection has ended or the status allows no body
 	}}
 }
 
@@ -291,8 +291,8 @@ func Redirect(location string) Fault {
 	return f
 }
 
-// Endless responds with a body that ends only when the client closes the connection.
-// It sends 64 KiB each millisecond.
+// Endless responds with a body that ends only when the client closes the connection or
+// the server is closed. It sends 64 KiB each millisecond.
 func Endless() Fault {
 	return Fault{kind: "Endless", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

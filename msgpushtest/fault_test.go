@@ -106,7 +106,7 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 			}
 			client := clientOf(t, server, msgpush.WithTimeout(timeout))
 			for name, call := range calls {
-				server.HTTPClient().CloseIdleConnections() // see Reset
+				server.HTTPClient().CloseIdleConnections() // net/http resends a GET on a reused connection
 				server.Inject(tt.fault)
 				tt.check(t, call(client))
 				require.NoError(t, call(client), "%s after the fault", name)

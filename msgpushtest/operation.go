@@ -53,7 +53,7 @@ var operations = map[string]operation{
 	"/api/open/forwardLog/list":  {ForwardLogList, http.MethodPost, nil, (*Server).forwardLogList},
 }
 
-// A rejection is the reason why a request is rejected.
+// A rejection is the content of an error response.
 type rejection struct {
 	code int
 	msg  string
@@ -65,8 +65,8 @@ func reject(code int, format string, args ...any) *rejection {
 
 var errAccessKey = reject(CodeAccessKey, "the access-key header is missing, or the server does not accept its key")
 
-// An envelope is the body of a response. An error response has no data member: the
-// data of the API document is an object, and null is none.
+// An envelope is the body of a response. An error response has no data member: in the
+// API document, data is an object, and null is not an object.
 type envelope struct {
 	Code int    `json:"code"`
 	Msg  string `json:"msg"`
@@ -84,10 +84,10 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	}
 	body, _ := json.Marshal(e) // the records have no field that cannot be encoded
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // fails only if the client has closed the connection
+	_, _ = w.Write(body) // fails if the connection has ended or the status allows no body
 }
 
-// maxRequestBytes is the size limit of a request body.
+// maxRequestBytes limits the body that an operation accepts. Respond can read more.
 const maxRequestBytes = 1 << 20
 
 // data checks a request and returns the data of its operation.

@@ -98,9 +98,9 @@ func (s *Server) update(f func(*Records)) {
 }
 
 // UpdateBetweenPages sets a function that changes the server's records while a
-// client reads a list. f is called, as by [Server.Update], before each page except
-// page 1. If the list has at most one page, it is called before each request for page 1
-// except the first. With
+// client reads a list. f is called, as by [Server.Update], before each response with a page
+// after page 1. If the list has at most one page, f is called before each request for page
+// 1 of this list and filter, except the first one. With
 // [msgpush.Prefetch], several pages are requested at the same time, so several calls
 // may precede one response. If f is nil, no function is called. A panic of f is handled
 // as for [Server.OnRequest].
@@ -131,7 +131,6 @@ func (s *Server) updateBeforePage(list listKey, page int, onlyPage bool) {
 	}
 }
 
-// snapshot returns the records.
 func (s *Server) snapshot() *snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,7 +28,7 @@ type Request struct {
 	Header    http.Header
 	// Body is the body as encoding/json decodes it into an any, with each number as
 	// a [json.Number]. It is a string if the body is not JSON, and nil if there is no
-	// body.
+	// body or the body is null. A body is stored up to 1 MiB.
 	Body any
 }
 
@@ -55,7 +55,8 @@ type brokenBody struct{ err error }
 
 func (b brokenBody) Read([]byte) (int, error) { return 0, b.err }
 
-// record stores a request and leaves its body readable, with the error at its end.
+// record stores a request and leaves its body readable. A read error is repeated after the
+// bytes that were read.
 func (s *Server) record(r *http.Request) Request {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
 	rest := io.Reader(r.Body)

@@ -38,22 +38,22 @@ type Server struct {
 	transport *http.Transport
 	running   sync.WaitGroup // the goroutines that Close waits for
 	closed    chan struct{}  // closed when Close begins
-	close     func()         // closes closed
+	close     func()         // closes closed; may be called more than once
 
 	// These are channels: a mutex would block a synctest bubble while a user's function
 	// sleeps.
 	onRequestSem chan struct{} // held while the function of OnRequest runs
-	updateSem    chan struct{} // held while the function of Update runs
+	updateSem    chan struct{} // held while the function of Update or UpdateBetweenPages runs
 
 	mu           sync.Mutex // never held while a user's function runs
 	keys         []string   // all keys so far; the last is accepted
 	keyLifetime  int        // in requests; 0 is unlimited
-	keyUses      int        // requests accepted with the last key
+	keyUses      int        // requests accepted with the last key, since SetKeyLifetime
 	limit        rateLimit
 	latency      time.Duration
 	records      *snapshot
 	betweenPages func(*Records)
-	onlyPages    map[listKey]bool // the lists of one page whose page was served since UpdateBetweenPages
+	onlyPages    map[listKey]bool // lists of at most one page that were served since UpdateBetweenPages
 	onRequest    func(Request)
 	faults       []Fault
 	requests     []Request
@@ -148,7 +148,7 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.tr
 
 // Client returns a new client of the server. By default
 //
-//   - it always sends the access key that the server accepts when Client is called,
+//   - its access key is fixed: the one that the server accepts when Client is called,
 //     even after SetAccessKey has replaced it;
 //   - it treats [CodeAccessKey] as a rejected key;
 //   - its retries wait for milliseconds, so that a call during an outage fails
@@ -263,9 +263,9 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 }
 
 // OnRequest sets a function that is called with each request before the response. It
-// replaces the previous function. If f is nil, no function is called. Calls do not
-// overlap. f may change the server, for example its records, and it may sleep. A fault
-// that f injects applies to this request. f must not close the server or call it through
+// replaces the previous function. If f is nil, no function is called. Calls do not overlap.
+// f may change the server, for example its records, and it may sleep. A fault that f
+// injects can already apply to this request. f must not close the server or call it through
 // a client.
 //
 // A panic of f aborts the response. The test of a server that [New] returned then fails
@@ -294,9 +294,9 @@ func (s *Server) callOnRequest(request Request) {
 	}
 }
 
-// handlePanic, if deferred, handles the panic of a function of the test that was given
-// to the function name. net/http would only log it and abort the response, which the
-// client may retry with success.
+// handlePanic, if deferred, handles a panic of a function of the test. name is the function
+// that it was given to, such as OnRequest. net/http would only log the panic and abort the
+// response, and a retry of the client could succeed.
 func (s *Server) handlePanic(name string) {
 	value := recover()
 	switch {
@@ -326,7 +326,6 @@ func (s *Server) storePanic(name string, value any) bool {
 	return true
 }
 
-// panicked returns the panics that are stored.
 func (s *Server) panicked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -340,8 +339,8 @@ func panicText(name string, value any) string {
 // serve handles a request. To abort the response, it panics with
 // [http.ErrAbortHandler].
 //
-// It ignores the context of the request: net/http cancels it also when the client
-// closes only its side of the connection, and waits for the response.
+// On a socket, it ignores the context of the request: net/http cancels the context also
+// if the client closes only its side of the connection and still reads the response.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.running.Add(1) // so that Close also waits after a hijack
 	defer s.running.Done()
@@ -353,15 +352,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	retryAfter, ok := s.limit.allow(time.Now())
 	s.mu.Unlock()
 	response := rateLimited(retryAfter)
-	if ok { // before the wait: a request whose client is gone uses no later fault
+	if ok { // before the wait: after it, a client that is gone could take a fault injected meanwhile
 		response = s.nextFault(request.Operation)
 	}
 	s.wait(r, latency)
 	response.serve(s, w, r)
 }
 
-// wait waits for d. It aborts the response if the server is closed meanwhile or, in
-// memory, where no client can close only its side, if the client is gone.
+// wait waits for d. It aborts the response if the server is closed or, in memory, if the
+// client is gone. On a socket, the client may have closed only its side; see serve.
 func (s *Server) wait(r *http.Request, d time.Duration) {
 	var gone <-chan struct{}
 	if s.inMemory {

@@ -17,7 +17,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// A tb is a TB of a test that ends when its cleanup functions are called.
+// A tb stands for a test. It stores what the server reports to the test.
 type tb struct {
 	failed  bool
 	errors  []string
@@ -154,8 +154,8 @@ func TestFaultThatWasNeverUsedFailsTheTest(t *testing.T) {
 	}
 }
 
-// userFunctions holds, by the name of the function of this package that takes it, how a
-// function of a user is set and called.
+// userFunctions holds the ways to give a function to a server, by the name of the function
+// of msgpushtest. Each one also makes the server call the given function.
 var userFunctions = map[string]func(*msgpushtest.Server, func()) error{
 	"OnRequest": func(s *msgpushtest.Server, f func()) error {
 		s.OnRequest(func(msgpushtest.Request) { f() })
@@ -184,7 +184,7 @@ func TestPanicOfFunctionFailsTheTest(t *testing.T) {
 				test := &tb{}
 				server := msgpushtest.New(test, msgpushtest.InMemory())
 				err := call(server, func() { panic(value) })
-				if name != "Respond" { // the retry succeeds
+				if name != "Respond" { // the fault of Respond is used once, so the retry succeeds
 					assert.Error(t, err)
 				}
 				server.OnRequest(nil)

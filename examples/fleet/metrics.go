@@ -17,8 +17,8 @@ import (
 
 type fetchFunc = func(context.Context) (key string, expires time.Time, err error)
 
-// countFetches returns fetch with metrics: how many keys this replica fetched, and when.
-// Prometheus adds the name of the replica.
+// countFetches returns fetch with metrics: how often this replica called it, and when it
+// last did. Prometheus adds the address of the replica.
 func countFetches(registry prometheus.Registerer, fetch fetchFunc) fetchFunc {
 	fetches := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "msgpush_key_fetches_total", Help: "Fetches of an access key by this replica.",

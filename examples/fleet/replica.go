@@ -160,8 +160,8 @@ func (r *replica) plan(ctx context.Context) error {
 	return r.write(event{Planned: true})
 }
 
-// export writes the trigger records of one rule. A retried task replaces the
-// file of the previous attempt.
+// export writes the trigger records of one rule. A retried task replaces the file of the
+// previous attempt.
 func (r *replica) export(ctx context.Context, task *asynq.Task) (err error) {
 	rule, err := strconv.ParseInt(string(task.Payload()), 10, 64)
 	if err != nil {

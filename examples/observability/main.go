@@ -65,7 +65,8 @@ func observe(tracers trace.TracerProvider, metrics prometheus.Registerer) (*http
 	)}, nil
 }
 
-// operation returns the name of an operation. There are few, and no path contains an id.
+// operation returns the name of the operation that r calls. There are few names and none
+// contains an id, which suits names of spans and metrics.
 func operation(r *http.Request) string {
 	for _, op := range msgpush.Operations() {
 		if op.Specified() && op.Method == r.Method && strings.HasSuffix(r.URL.Path, op.Path) {

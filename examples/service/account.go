@@ -42,7 +42,8 @@ func openAccount(getenv func(string) string, logger *slog.Logger) (*account, err
 	return acc, nil
 }
 
-// openFake starts a fake server, which ends with the program. A service does not need the rest of this file.
+// openFake starts a fake server, which ends with the program. A service does not need the
+// rest of this file.
 func openFake(acc *account, logger *slog.Logger) *account {
 	fake := msgpushtest.NewServer()
 	fake.SetRecords(msgpushtest.SampleRecords())

@@ -62,7 +62,8 @@ func observe(next http.RoundTripper, metrics prometheus.Registerer) http.RoundTr
 	})
 }
 
-// operation returns the name of an operation. There are few, and no path contains an id.
+// operation returns the name of the operation that r calls. There are few names and none
+// contains an id, which suits a metric label.
 func operation(r *http.Request) string {
 	for _, op := range msgpush.Operations() {
 		if op.Specified() && op.Method == r.Method && strings.HasSuffix(r.URL.Path, op.Path) {

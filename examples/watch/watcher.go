@@ -30,7 +30,7 @@ type watcher struct {
 // run prints records until the context ends, the first poll fails, writing fails or the
 // access key is rejected.
 func (w *watcher) run(ctx context.Context) error {
-	var records []msgpush.ForwardLog // of the current poll
+	var records []msgpush.ForwardLog // found since the latest poll that succeeded
 	var outage time.Time             // its begin
 	started := false
 	for page, err := range w.client.ForwardLogFollowPages(ctx, w.request, msgpush.PollInterval(w.interval)) {

@@ -36,9 +36,10 @@ without a message.
 // ErrInterrupted is the error of a program that was interrupted.
 var ErrInterrupted = errors.New("interrupted")
 
-// Parse parses the flags. The usage text consists of the parameter about,
-// then the environment, the exit status and the flags. It is written to standard error. As usual with package
-// flag, -h ends the program with status 0, and an invalid argument with status 2.
+// Parse parses the flags. The usage text consists of the parameter about, then the
+// environment, the exit status and the flags. It is written to standard error. As usual
+// with package flag, -h ends the program with status 0, and an invalid argument with status
+// 2.
 func Parse(name, about string) {
 	log.SetFlags(0)
 	log.SetPrefix(name + ": ")
