@@ -26,8 +26,8 @@ type AccessKeySource interface {
 	// without a new fetch. If the source returns the rejected key again, the call
 	// returns the error of its last attempt, normally the [*APIError] of the
 	// rejection. If the source returns an error, the call fails with a
-	// [*RequestError] that wraps the error, without a retry. A key that is returned
-	// with the error is redacted in its text.
+	// [*RequestError] that wraps the error, without a retry. If it also
+	// returns a key, the key is redacted in the text of the error.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 

@@ -15,10 +15,10 @@ import (
 // Call sends a request for which [Client] has no method, with the access key, to
 // the host of the base URL. It returns the same errors as the methods of Client.
 //
-// T is the type of the data in the envelope: a struct, a pointer, a slice, a string,
-// a number, a [Page], or [json.RawMessage]. If the data is missing or null, Call
-// returns the zero T. With T struct{}, the data is ignored. If T is a [Page], data
-// that is missing, or not a page, is a [*DecodeError], as for the methods of Client.
+// T is the type of Data in the [Envelope] of the response: a struct, a pointer, a slice, a
+// string, a number, a [Page], or [json.RawMessage]. If the data is missing or null, Call
+// returns the zero T. With T struct{}, the data is ignored. If T is a [Page], data that is
+// missing, or not a page, is a [*DecodeError], as for the methods of Client.
 func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 	var zero T
 	if err := r.check(); err != nil {
@@ -161,8 +161,8 @@ func (k *call) ready(ctx context.Context) (Secret, error) {
 	return key, err
 }
 
-// A slot is stale after staleSlot or, if the call got another key than before, since
-// other calls then got it at the same moment, after staleNewKey.
+// A slot is stale after staleSlot. If the call got another key than before, other calls may
+// have got this key at the same moment, so the slot is stale after staleNewKey.
 const staleSlot, staleNewKey = 100 * time.Millisecond, 20 * time.Millisecond
 
 // nextKey gets the access key from its source. If the source returns the rejected key
@@ -260,8 +260,8 @@ func (k *call) mayRetry(ctx context.Context, _ *http.Response, err error) (bool,
 	return false, failed
 }
 
-// settle ends the stake of an attempt, or of a retry that was not made or that panicked:
-// its tokens return to the retry quota, unless the failure was transient.
+// settle returns the stake of an attempt to the retry quota, unless its failure was
+// transient. It also returns the stake of a retry that was not made, or that panicked.
 func (k *call) settle(transient bool) {
 	if !transient && k.attempts > 0 {
 		k.client.quota.put(k.stake)

@@ -54,11 +54,11 @@ import "fmt"
 // Next page. It is covered/S + 1, which holds the first uncovered offset.
 //
 // Last page. It is the reported number of pages or, without one, the total divided
-// by S and rounded up. A total above last·S is a contradiction. Iteration ends if
-// the next page is after the last page, that is, if covered ≥ last·S ≥ total. Then
-// every stable record is at a covered offset, so the invariant implies the promise.
-// If neither number is known, iteration ends with the first page that has no new
-// record.
+// by S and rounded up. If page n does not exist, the last page is at most n-1. A
+// total above last·S is a contradiction. Iteration ends if the next page is after
+// the last page, that is, if covered ≥ last·S ≥ total. Then every stable record is
+// at a covered offset, so the invariant implies the promise. If neither number is
+// known, iteration ends with the first page that has no new record.
 //
 // Page size. The service may cap the requested page size and report a wrong one. It
 // is assumed that every page except the last has S records, so S is the length of
@@ -66,7 +66,7 @@ import "fmt"
 // inferred. The smaller of the requested and the reported page size then serves only to
 // check the reported pages against the total. If the service reports no number
 // of pages, and a page size that is too large or none, a first response for a page after
-// page 1 may look like a short last page by mistake.
+// page 1 may look like a short last page, or like a page after the end, by mistake.
 //
 // Without ids, iteration does not step back: the next page is always the
 // following one.
@@ -112,16 +112,17 @@ type pageInfo struct {
 	missing                         bool  // the page does not exist
 }
 
-// Larger numbers are clamped to these limits, so that no sum overflows.
+// Larger numbers are clamped to these limits, so that no sum overflows. On 32-bit systems,
+// maxPages+1 is still an int.
 const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 
-// maxRepeatPages is the number of pages without a new record that iteration tolerates
-// in a changing list, in addition to two for each page delivered.
+// maxRepeatPages is the maximum number of pages without a new record that iteration
+// tolerates in a changing list, in addition to two for each page delivered.
 const maxRepeatPages = 100
 
-// inspect clamps the reported numbers and determines whether the page exists. The first
-// response does not show the page size of the service; if it reports one, the page
-// after the total does not exist.
+// inspect clamps the reported numbers and determines whether the page exists. The page of
+// the first response does not exist if it is after the end of the list: after the reported
+// pages or, without them, after the total divided by the reported page size.
 func (cur *cursor) inspect(p pageInfo) pageInfo {
 	p.total, p.pages = min(max(p.total, 0), maxTotal), max(p.pages, 0)
 	if p.records == 0 && p.total == 0 && p.pages == 1 {

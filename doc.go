@@ -26,8 +26,8 @@
 // the error of a call:
 //
 //   - [*APIError]: the service sent an error response
-//   - [*DecodeError]: the service sent a response that cannot be understood, such as
-//     data that has none of the members of its type
+//   - [*DecodeError]: the service sent a response that cannot be understood, such as data
+//     without any field of its type
 //   - [*RequestError]: there was no complete response, or the context, the rate
 //     limiter or the key source ended the call
 //   - [*UnimplementedError]: the API document only names the operation

@@ -200,7 +200,6 @@ func (e *UnimplementedError) Error() string {
 // Unwrap returns [errors.ErrUnsupported].
 func (e *UnimplementedError) Unwrap() error { return errors.ErrUnsupported }
 
-// errorText returns the text of an error of a call.
 func errorText(operation, summary string, details []string, attempts int, stopReason string) string {
 	if attempts == 1 {
 		details = append(details, "1 attempt")

@@ -19,7 +19,7 @@ type failure interface {
 	error
 	summary() string
 	transient() bool    // another attempt may succeed
-	stop(reason string) // states why there is none
+	stop(reason string) // sets why there is no other attempt
 }
 
 // A rawEnvelope is an envelope whose msg and data are not decoded.

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// This file decides which pages a poll reads. A poll consists of iterations that end
-// early.
+// This file decides which pages a poll reads. A poll consists of iterations, most of which
+// end early.
 //
 // # Model
 //
@@ -23,29 +23,30 @@ import (
 //
 // # Promise
 //
-// No record is delivered twice. In addition, if the responses report the total and,
-// between two consecutive responses of a complete iteration, records are only inserted
-// or only deleted:
+// No record is delivered twice. In addition, if the polls succeed, the responses report the
+// total and, between two consecutive responses of a complete iteration, records are only
+// inserted or only deleted:
 //
 //   - A record that stays in the list is delivered at most ReconcileInterval plus one
 //     poll after it becomes visible.
-//   - Records that are inserted at one end of the list are delivered by the next poll or,
-//     while the end is unknown, by the one after it. The list must not change during
-//     these polls, and its outermost record must not be one that became visible late.
+//   - If all records are inserted at the same end of the list, the next poll delivers them
+//     or, while it is unknown at which end, the one after it. This holds if the list does
+//     not change during these polls, and if neither its first nor its last record became
+//     visible late.
 //
 // # Rules
 //
 // Reconcile. A poll iterates completely if ReconcileInterval has passed since the start
-// of the latest complete iteration that succeeded. Let a record become visible at the
-// time t. The latest complete iteration before started at s ≤ t. The first poll after
-// s + ReconcileInterval iterates completely. The record is stable in this iteration, so
-// it is delivered: this is the promise of cursor.go.
+// of the latest poll that did. Let a record become visible at the time t, and let s be the
+// start of the latest such poll that started before t. The first poll after
+// s + ReconcileInterval iterates completely, unless an earlier poll after t did. The record
+// is stable in this iteration, so it is delivered: this is the promise of cursor.go.
 //
 // Read an end. Records that are inserted at one end are adjacent, and the first or the
 // last record of the list is one of them. A poll reads page 1, and the next page while
 // the last record of a page is new. Or it reads the last page, and the page before while
 // the first record of a page is new. It stops at a record that is not new. All inserted
-// records are before it, or after it.
+// records are between this record and the end from which the poll reads.
 //
 // No gap. A poll stops at a record that is not new, so none may lie amid the inserted ones.
 // A failed poll may have delivered some of them, so recent records count as new: those
@@ -61,26 +62,31 @@ import (
 // unknown, polls alternate between both ends.
 //
 // Growth. The number of missing records is the growth of the total minus the number of
-// records found. If one end does not explain the growth since the previous poll, and
-// credit is left, the poll reads the other end. Records that are still missing were
-// inserted elsewhere. Then a complete iteration is made as soon as credit allows.
+// records found. If no record was missing before, one end does not explain the growth since
+// the previous poll, and the credit is not negative, the poll reads the other end. If
+// records are still missing, a complete iteration is made as soon as the credit allows.
 //
-// Failures. A failed poll is one request more, not two: if an end cannot be read and a
-// complete iteration is due, polls alternate between both, so neither prevents the other.
+// Failures. A poll ends with its first failed request, so that it does not send a second
+// one in an outage. If an end cannot be read and a complete iteration is due, the next poll
+// reads no end. So polls alternate between an end and the complete list, and neither
+// prevents the other.
 //
 // Credit. Each poll earns two requests, and each request takes one. A complete iteration
-// of n pages needs a credit of n if it is not due. So a list without an order costs at
-// most one more request per poll on average, not counting n/S requests for n new records.
+// that is not due needs a credit of one request per page of the list. So a list without an
+// order costs at most two requests per poll on average, not counting n/S requests for n new
+// records and the complete iterations that are due.
 //
 // # Requests
 //
-// If nothing was inserted or deleted, the first page that a poll reads shows no new
-// record and no growth: the poll sends one request.
+// Complete iterations are not counted here. If nothing was inserted or deleted since a
+// successful poll, the first page that the next poll reads shows no new record and no
+// growth: the poll sends one request.
 //
-// If n records were inserted at the start, a poll reads at most the pages 1 to n/S + 1. If
-// they were inserted at the end, they are on at most n/S + 2 pages. One page more is read
-// if they begin with a page, but then they are on at most n/S + 1 pages. One request may
-// show that the end has moved. So a poll sends at most n/S + 3 requests.
+// Let it be known at which end records are inserted. If n records were inserted at the
+// start, a poll reads at most the pages 1 to n/S + 1. If they were inserted at the end, they
+// are on at most n/S + 2 pages. One page more is read if they begin with a page, but then
+// they are on at most n/S + 1 pages. One request may show that the end has moved. So a poll
+// sends at most n/S + 3 requests.
 //
 // Whatever a service reports, a poll reads at most three pages more at the end of the list
 // than it finds records. For the requests of each page, and at the start of the list, the
@@ -98,9 +104,10 @@ type followSettings struct {
 // shorter or longer, at random. The default is 10 s.
 func PollInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.poll = d } }
 
-// ReconcileInterval sets the time from the start of a complete iteration to the next one,
-// which must be positive. A complete iteration sends one request per page, and delivers
-// the records that the polls could not find at the ends of the list. The default is 1 h.
+// ReconcileInterval sets how long after the start of a poll that read all pages the next
+// such poll is due. It must be positive. All pages may be read earlier if records are
+// missing. Reading them sends one request per page, and delivers the records that the
+// polls could not find at the ends of the list. The default is 1 h.
 func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
 
 // FromNow skips the records that are in the list at the start: no record is delivered
@@ -122,7 +129,7 @@ func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true 
 //
 // If the list has not changed, a poll is one request, whatever the length of the list. If
 // n records were inserted at the same end as those before, a poll is at most n ÷ page size
-// + 3 requests. If records are inserted elsewhere, a poll takes at most one more request on
+// + 3 requests. If records are inserted elsewhere, a poll takes at most two requests on
 // average, not counting the pages of new records. In addition, all pages are read at the
 // start and then after each [ReconcileInterval].
 //
@@ -137,10 +144,10 @@ func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true 
 // did not. The wait doubles with each failure in a row, up to a minute, and is at
 // least as long as the Retry-After of an [*APIError]. A rejected access key does not end
 // the iteration either; leave the range statement if the program should end.
-//
-// The iteration ends with one of two errors: that of the end of the context, which wraps
-// the error of the context and its cause, or that of invalid arguments, for which no
-// request is sent. Leaving the range statement yields nothing.
+// The iteration ends with an error if the context ends or if the arguments are invalid.
+// The error of a context that ended wraps the error of the context and its cause. Invalid
+// arguments are an error before any request is sent. Leaving the range statement yields
+// no error.
 func (l Lister[T]) Follow(ctx context.Context, r PageRequest, opts ...FollowOption) iter.Seq2[T, error] {
 	return recordsOf(l.FollowPages(ctx, r, opts...))
 }
@@ -186,13 +193,13 @@ type follower[T any] struct {
 	number, last   int64    // page numbers: of the response, and of the last page
 	size, total    int64    // the length of the longest page, and the reported total
 	recent         idSet    // records found since an end was read successfully
-	found, missing int64    // how many they are, and how many the total counts in addition
+	found, missing int64    // number of records found since then, and of records still to be found
 	credit         int64
 	side           int64     // where records are inserted: -1 at the start, 1 at the end, 0 unknown
 	startAtEnd     bool      // if side is unknown, the next poll begins at the end
 	failed         bool      // the latest poll could not read an end
 	enough         bool      // no further page is needed
-	complete       time.Time // start of the latest complete iteration that succeeded
+	complete       time.Time // start of the latest poll that iterated completely
 }
 
 func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (f *follower[T], err error) {
@@ -246,7 +253,7 @@ func (f *follower[T]) pollOnce() (*Page[T], error) {
 	}
 	f.failed = false
 	if due || f.missing > 0 && f.credit >= f.last {
-		// A complete iteration leaves no recent records: it does not read an end.
+		// Without clear, the next poll would take the records found here for new, and read on.
 		if err := f.read(f.request, false, func(_, _ bool) bool { clear(f.recent); return true }); err != nil {
 			return nil, err
 		}
@@ -255,8 +262,9 @@ func (f *follower[T]) pollOnce() (*Page[T], error) {
 	return f.response, nil
 }
 
-// readEnd reads pages from one end of the list while the outermost record is new. At the
-// end of the list, it sends no more requests than a correct service needs.
+// readEnd reads pages from one end of the list while the innermost record of a page is new.
+// At the end of the list, each page is read by an iteration of its own, and cursor.go limits
+// one iteration only. So readEnd limits the number of these pages.
 func (f *follower[T]) readEnd(atEnd bool) error {
 	if !atEnd {
 		return f.read(f.request, false, func(_, last bool) bool { return last })
@@ -304,8 +312,9 @@ func (f *follower[T]) read(r PageRequest, wantLast bool, more func(first, last b
 	return nil
 }
 
-// fetchPage fetches a page of an iteration and notes the numbers of the response. Even if no
-// further page is needed, iteration may step back, because records were deleted.
+// fetchPage fetches a page of an iteration and notes the numbers of the response. If no
+// further page is needed, it stops the iteration, unless iteration steps back because
+// records were deleted.
 func (f *follower[T]) fetchPage(ctx context.Context, r PageRequest) (*Page[T], error) {
 	if f.enough && int64(r.Current) > f.number {
 		return nil, errStop

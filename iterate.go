@@ -14,9 +14,9 @@ import (
 // ErrInconsistentList is wrapped by the error of an iteration that ended because
 // the responses contradict themselves or each other. The error names the page. Another
 // iteration may succeed, since the list changes. The contradictions are:
-//
-//   - The response reports that the requested page exists, but the page is empty, also
-//     when it is requested once more, or the response has the number of an earlier page.
+//   - A response reports that the requested page exists, but has the number of an
+//     earlier page.
+//   - A page is empty in two responses that report that it exists.
 //   - Iteration reached the last page, but the reported total extends beyond it.
 //   - Two records of a page have the same id.
 //   - The response reports further pages, but too many records in a row are repeated,
@@ -41,8 +41,8 @@ type ListOption func(*listSettings)
 type listSettings struct{ prefetch int }
 
 // calmPages is the number of pages without an outdated response after which twice as
-// many pages are prefetched. Fewer cost more requests on a list that grows; more cost time
-// when it stops.
+// many pages are prefetched. A smaller number costs more requests while the list grows; a
+// larger one costs time when the growth stops.
 const calmPages = 6
 
 // Prefetch fetches up to n pages concurrently, ahead of the page whose records are
@@ -74,7 +74,7 @@ func Prefetch(n int) ListOption {
 // Records that are inserted or deleted shift other records across page boundaries.
 // With an ID function, All remembers the ids of the records, and steps back if the
 // total shrinks. Every record that is in the list throughout, and was on the start
-// page or later at the first response, is then delivered exactly once, if
+// page or later at the first response, is delivered exactly once, if
 //
 //   - between two consecutive responses, records are only inserted or only deleted, at
 //     any offset, and
@@ -86,7 +86,8 @@ func Prefetch(n int) ListOption {
 //
 // Limitation: if records are both inserted and deleted between two consecutive
 // responses, records may be missed. With [Prefetch], two responses that iteration uses
-// one after the other may be further apart in time.
+// one after the other may be further apart in time. If iteration starts after page 1,
+// docs/pagination.md lists further limits.
 //
 // Remembering the ids takes less than 1 byte per record if they are consecutive,
 // and up to 48 bytes if they are random. Without an ID function, memory use is

@@ -26,7 +26,6 @@ func (k *call) logAttempt(ctx context.Context, started time.Time, r response, er
 	k.log(ctx, slog.LevelDebug, "msgpush: attempt", attrs...)
 }
 
-// logRetry logs a retry and its reason.
 func (k *call) logRetry(ctx context.Context, reason string) {
 	k.log(ctx, slog.LevelWarn, "msgpush: retry", slog.String("reason", reason), slog.Duration("wait", k.wait))
 }

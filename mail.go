@@ -24,8 +24,8 @@ type MailChannel struct {
 }
 
 // Format writes the channel as fmt does for a struct, with its password redacted.
-// Without Format, fmt.Sprintf("%s", []*MailChannel{&m}) would show the password, since
-// %s is not a verb for pointers.
+// Without Format, fmt.Sprintf("%s", []*MailChannel{&m}) would show the password:
+// %s is no verb for a pointer, and fmt then calls no methods of the fields.
 func (m MailChannel) Format(f fmt.State, verb rune) {
 	type channel MailChannel // without this method
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), channel(m))

@@ -25,7 +25,6 @@ const DefaultMaxResponseBytes = 4 << 20
 // option overrides an earlier one. It returns an error for an invalid option.
 type Option func(*settings) error
 
-// settings holds the values of the options.
 type settings struct {
 	transport        http.RoundTripper
 	jar              http.CookieJar // nil: none
@@ -45,7 +44,8 @@ type settings struct {
 	source func(ctx context.Context, rejected string) (string, error)
 }
 
-// option returns an Option that calls set or, unless valid, returns the formatted error.
+// option returns an Option that calls set if valid is true, and otherwise returns the
+// formatted error.
 func option(valid bool, set func(*settings), format string, args ...any) Option {
 	return func(s *settings) error {
 		if !valid {
@@ -117,13 +117,12 @@ func WithRetry(policy RetryPolicy) Option {
 	return option(err == nil, func(s *settings) { s.retry = p }, "WithRetry: %w", err)
 }
 
-// WithRateLimiter makes the client call limiter.Wait before every attempt. If Wait
-// returns an error, the call fails with a [*RequestError] that wraps it, without a
-// retry. The limiter must be safe for concurrent use, as
-// [golang.org/x/time/rate.Limiter] is. The client gets the access key before Wait and once
-// more after it. If the second time takes more than 100 ms, or more than 20 ms for another
-// key, the attempt calls Wait again: otherwise, all calls that waited for the key would be
-// sent at once.
+// WithRateLimiter makes the client call limiter.Wait before every attempt. If Wait returns
+// an error, the call fails with a [*RequestError] that wraps it, without a retry. The
+// limiter must be safe for concurrent use, as [golang.org/x/time/rate.Limiter] is. The
+// client gets the access key before Wait and once more after it. If the second time takes
+// more than 100 ms, or takes more than 20 ms and returns another key, the attempt calls
+// Wait again: otherwise, all calls that waited for the key would be sent at once.
 //
 // net/http may send a request a second time without another call of Wait; see
 // [Request].
@@ -161,9 +160,9 @@ func WithAccessKeySource(source AccessKeySource) Option {
 }
 
 // WithRejectedKeyCodes sets the [Envelope] codes that mean that the service rejects
-// the access key. The API document lists no such code, so the default is none, and a
-// source is not asked for another key after an error code. HTTP status 401 always means
-// a rejected key.
+// the access key. The API document lists no such code, so the default is none: without
+// this option, only HTTP status 401, which always means a rejected key, makes the client
+// get another key.
 func WithRejectedKeyCodes(codes ...int) Option {
 	valid, codes := !slices.Contains(codes, codeSuccess), slices.Clone(codes)
 	return option(valid, func(s *settings) { s.rejectedKeyCodes = codes }, "WithRejectedKeyCodes: %d denotes success", codeSuccess)

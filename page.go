@@ -16,7 +16,7 @@ const DefaultPageSize = 20
 type Page[T any] struct {
 	// PageNum is the number of this page.
 	PageNum int `json:"pageNum"`
-	// PageSize is the page size that the service used.
+	// PageSize is the page size that the service reports.
 	PageSize int `json:"pageSize"`
 	// Total is the number of records in the whole list.
 	Total int64 `json:"total"`
@@ -27,7 +27,7 @@ type Page[T any] struct {
 	List []T `json:"list"`
 }
 
-// UnmarshalJSON decodes a page.
+// UnmarshalJSON decodes a page. If the list is null or missing, List is empty, not nil.
 func (p *Page[T]) UnmarshalJSON(data []byte) error {
 	err := json.Unmarshal(data, (*plainPage[T])(p))
 	p.fillList()

@@ -20,7 +20,7 @@ import (
 //
 // net/http itself may send a request twice, even with MaxAttempts 1 and without
 // another wait for the rate limiter. It resends any request that the server provably
-// did not process, and a GET or OPTIONS if a reused connection closes before the first
+// did not process, and a GET, OPTIONS or TRACE if a reused connection closes before the first
 // byte of the response.
 type Request struct {
 	// Method is the HTTP method. It must not be HEAD, whose response has no envelope.

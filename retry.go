@@ -24,12 +24,12 @@ import (
 // two attempts. A zero field means its default. If only one of MinWait and MaxWait
 // is set, the default of the other is adjusted so that MinWait ≤ MaxWait.
 //
-// The wait before the n-th retry is random between 0 and MinWait·2ⁿ⁻¹, at most
-// MaxWait. If a response with HTTP status 429 or 503 has a Retry-After header, the
-// requested wait is added. After a 429 without the header, 1 s is added, at most
-// MaxWait. With the defaults, the random waits of a call add up to 6 s on average
-// and to 13 s at most. If the wait would end after the deadline of the context, the
-// call returns its failure immediately.
+// The wait before the n-th retry is random between 0 and MinWait·2ⁿ⁻¹, at most MaxWait. If
+// a response with HTTP status 429 or 503 has a Retry-After header, the requested wait is
+// added. After a 429 without the header, 1 s is added, or MaxWait if that is shorter. With
+// the defaults, the random waits of a call add up to 6 s on average and to 13 s at most. If
+// the wait would end after the deadline of the context, the call returns its failure
+// immediately.
 //
 // A failure is retryable if there was no complete response, if the JSON of an HTTP 200
 // response ends too early, or if the HTTP status is 408, 425, 429, 500,
@@ -147,20 +147,20 @@ func retryAfter(header http.Header) (time.Duration, bool) {
 type retryQuota struct {
 	mu          sync.Mutex
 	tokens, max int
-	perCall     int // tokens for each of the most calls at a time, 0 if max is fixed
-	calls       int // that run
+	perCall     int // max grows to this number of tokens per concurrent call; 0: max is fixed
+	calls       int // that run now
 }
 
 // A retry takes tokensPerRetry, and returns them unless its failure is transient. A call
 // whose first attempt has no transient failure adds tokensPerCall.
 const tokensPerRetry, tokensPerCall = 10, 1
 
-// The default quota. Fewer retries for each call at a time would not outlast a short
-// outage; more would multiply the load of a long one.
+// The default quota. Fewer retries per concurrent call would not outlast a short outage;
+// more would multiply the load of a long one.
 const minQuota, quotaPerCall = 1000, 8
 
-// newRetryQuota returns a full bucket for a number of retries. Its size grows if the number
-// is 0.
+// newRetryQuota returns a full bucket for a number of retries. If the number is 0, the
+// bucket has the default size, which grows with the number of concurrent calls.
 func newRetryQuota(retries int) *retryQuota {
 	q := &retryQuota{}
 	if retries == 0 {
@@ -181,7 +181,7 @@ func (q *retryQuota) add(n int) {
 	q.tokens += growth
 }
 
-// take takes n tokens, if there are as many.
+// take takes n tokens if there are that many, and reports whether it did.
 func (q *retryQuota) take(n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -198,10 +198,10 @@ func (q *retryQuota) put(n int) {
 	q.tokens = min(q.tokens+n, q.max)
 }
 
-// A connTrace observes one round trip: it reports whether a connection was made, and proves
-// that the request was not sent. A transport that wraps another may send further requests
-// with the same context, such as one for a token, and may connect without calling the
-// trace.
+// A connTrace observes one round trip: it reports whether a connection was made, and
+// whether the request provably was not sent. A transport that wraps another may send further
+// requests with the same context, such as one for a token, and may connect without calling
+// the trace.
 type connTrace struct {
 	plain     bool                   // the transport is net/http's own, which sends nothing else
 	requested atomic.Bool            // a connection to the first hop was requested
@@ -215,7 +215,7 @@ func (t *connTrace) observe(req *http.Request, transport http.RoundTripper) *htt
 	_, t.plain = transport.(*http.Transport)
 	port := cmp.Or(req.URL.Port(), map[string]string{"http": "80", "https": "443"}[req.URL.Scheme])
 	host := net.JoinHostPort(req.URL.Hostname(), port)
-	// Of these methods, net/http requests another connection only if it has written nothing
+	// For these methods, net/http requests another connection only if it has written nothing
 	// to the last one, or if the server provably has not processed the request.
 	provesUnused := t.plain && slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, req.Method)
 	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{

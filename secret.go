@@ -20,7 +20,7 @@ const redacted = "[redacted]"
 // Encoding a record to JSON therefore loses its secrets. To serve a password from your
 // own fake server, encode a struct with a string field, or use package msgpushtest.
 //
-// The following show the value, and no method can prevent it:
+// The following show the value, and no method of Secret can prevent it:
 //   - %p, and [fmt.Errorf] with %w and a value that is not an error
 //   - a pointer to a struct without a Format method, inside a slice, map or struct that
 //     is printed with a verb such as %s
@@ -100,8 +100,8 @@ func keyForms(key string) []string {
 }
 
 // text redacts the first 64 KiB of foreign text. If it cuts the text, it also drops the
-// last bytes, which may be part of a key. Errors show the text on one line: if only that
-// line contains a key, the result is one line.
+// last bytes, which may be part of a key. Errors show the text on one line: if joining the
+// lines results in a key, text returns the joined line, redacted.
 func (r *redactor) text(foreign string) string {
 	clean := r.replace(foreign[:min(len(foreign), maxRedactedText)])
 	if len(foreign) > maxRedactedText && len(r.forms) > 0 {
@@ -129,7 +129,7 @@ func (r *redactor) json(raw json.RawMessage) json.RawMessage {
 	return quoted
 }
 
-// header returns a copy of h with the keys redacted.
+// header returns a copy of h with the access keys in its values redacted.
 func (r *redactor) header(h http.Header) http.Header {
 	clean := h.Clone()
 	for _, values := range clean {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// NewTransport returns a new transport with the settings of the default transport, which
-// clients without a transport of their own share. Wrap it for metrics and traces, or
+// NewTransport returns a new transport with the settings of the one that the clients of
+// this package share by default. Wrap it for metrics and traces, or
 // change its settings, and pass it to [WithHTTPClient]. Call its CloseIdleConnections
 // when it is no longer needed.
 //

@@ -98,9 +98,9 @@ func (op operation) request(t *testing.T, body []byte) *http.Request {
 	return r
 }
 
-// A recording is a request and a response of an operation. name is the example of
+// An exchange is a request and a response of an operation. name is the example of
 // openapi.json, or the file of testdata, that one of the two comes from.
-type recording struct {
+type exchange struct {
 	name     string
 	op       operation
 	request  []byte // nil for a GET
@@ -108,22 +108,22 @@ type recording struct {
 	response []byte
 }
 
-// recordings returns the examples of openapi.json, and the bodies of testdata. The name
+// exchanges returns the examples of openapi.json, and the bodies of testdata. The name
 // of a file in testdata begins with the id of its operation; an empty page belongs to
 // every list, and an error to every operation.
-func recordings(t *testing.T, doc *openapi3.T) []recording {
+func exchanges(t *testing.T, doc *openapi3.T) []exchange {
 	t.Helper()
-	var all []recording
+	var all []exchange
 	for _, op := range operations(doc) {
 		var request []byte
 		add := func(name string, body []byte) {
 			switch {
 			case strings.HasPrefix(name, "requests/"):
-				all = append(all, recording{name, op, body, http.StatusOK, []byte(`{"code":500,"msg":"no"}`)})
+				all = append(all, exchange{name, op, body, http.StatusOK, []byte(`{"code":500,"msg":"no"}`)})
 			case strings.HasPrefix(name, "responses/error_"):
-				all = append(all, recording{name, op, request, http.StatusServiceUnavailable, withValidData(t, body)})
+				all = append(all, exchange{name, op, request, http.StatusServiceUnavailable, withValidData(t, body)})
 			default:
-				all = append(all, recording{name, op, request, http.StatusOK, body})
+				all = append(all, exchange{name, op, request, http.StatusOK, body})
 			}
 		}
 		for name, example := range op.requests() {
@@ -134,7 +134,7 @@ func recordings(t *testing.T, doc *openapi3.T) []recording {
 			add("responses/"+name, encode(t, example.Value.Value))
 		}
 		for _, dir := range []string{"requests", "responses"} {
-			for name, body := range recordedBodies(t, dir) {
+			for name, body := range bodiesIn(t, dir) {
 				isList := request != nil
 				if strings.HasPrefix(name, snakeCase(op.OperationID)) || strings.HasPrefix(name, "error_") || name == "empty_page" && isList {
 					add(dir+"/"+name+".json", body)
@@ -156,8 +156,8 @@ func withValidData(t *testing.T, body []byte) []byte {
 	return encode(t, envelope)
 }
 
-// recordedBodies returns the bodies in a directory of testdata by name.
-func recordedBodies(t *testing.T, dir string) map[string][]byte {
+// bodiesIn returns the bodies in a directory of testdata by name.
+func bodiesIn(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("../testdata", dir, "*.json"))
 	require.NoError(t, err)
@@ -233,11 +233,11 @@ func violations(t *testing.T, doc *openapi3.T, r *http.Request, next http.RoundT
 	return all
 }
 
-// recordedViolations returns the violations of all recordings.
-func recordedViolations(t *testing.T, doc *openapi3.T) []string {
+// testdataViolations returns the violations of all bodies in testdata.
+func testdataViolations(t *testing.T, doc *openapi3.T) []string {
 	t.Helper()
 	var all []string
-	for _, r := range recordings(t, doc) {
+	for _, r := range exchanges(t, doc) {
 		for _, violation := range violations(t, doc, r.op.request(t, r.request), respond(r.status, "application/json", r.response)) {
 			all = append(all, r.name+": "+violation)
 		}
@@ -301,7 +301,7 @@ func fieldsNotRepeated(doc *openapi3.T) []string {
 // records, to the example of the request.
 func TestExamplesAreResponsesOfTheFakeServer(t *testing.T) {
 	server, _, v := newServer(t)
-	exchange := func(t *testing.T, op operation, request []byte, key string) string {
+	send := func(t *testing.T, op operation, request []byte, key string) string {
 		r := op.request(t, request)
 		r.URL.Host, _ = strings.CutPrefix(server.URL, "http://")
 		r.Header.Set("access-key", key)
@@ -316,9 +316,9 @@ func TestExamplesAreResponsesOfTheFakeServer(t *testing.T) {
 					request = encode(t, op.requests()[name].Value.Value)
 					assert.Empty(t, checkMembers("request", op.RequestBody.Value.Content["application/json"].Schema, decode(request), true))
 				}
-				assert.JSONEq(t, exchange(t, op, request, server.AccessKey()), string(encode(t, example.Value.Value)))
+				assert.JSONEq(t, send(t, op, request, server.AccessKey()), string(encode(t, example.Value.Value)))
 				failure := op.Responses.Default().Value.Content["application/json"].Examples["error"]
-				assert.JSONEq(t, exchange(t, op, request, "another key"), string(encode(t, failure.Value.Value)))
+				assert.JSONEq(t, send(t, op, request, "another key"), string(encode(t, failure.Value.Value)))
 			})
 		}
 	}
@@ -329,15 +329,15 @@ func TestExamplesAreResponsesOfTheFakeServer(t *testing.T) {
 func TestRecordedBodiesMatchOpenAPI(t *testing.T) {
 	doc := load(t)
 	used := map[string]bool{}
-	for _, r := range recordings(t, doc) {
+	for _, r := range exchanges(t, doc) {
 		used[r.name] = true
 	}
 	for _, dir := range []string{"requests", "responses"} {
-		for name := range recordedBodies(t, dir) {
+		for name := range bodiesIn(t, dir) {
 			assert.True(t, used[dir+"/"+name+".json"], "testdata/%s/%s.json: no operation id begins the name", dir, name)
 		}
 	}
-	assert.Empty(t, recordedViolations(t, doc))
+	assert.Empty(t, testdataViolations(t, doc))
 }
 
 // The data that a call returns has the same members and values as the example.
@@ -357,7 +357,7 @@ func TestClientReadsExamples(t *testing.T) {
 	}
 }
 
-// If the type of a property in openapi.json changes, the recorded bodies violate it, or
+// If the type of a property in openapi.json changes, the bodies in testdata violate it, or
 // Envelope and Page differ from the schemas that repeat them.
 func TestChangedTypeInOpenAPIIsDetected(t *testing.T) {
 	for name, schema := range load(t).Components.Schemas {
@@ -372,7 +372,7 @@ func TestChangedTypeInOpenAPIIsDetected(t *testing.T) {
 					changed = &openapi3.Types{"integer"}
 				}
 				doc.Components.Schemas[name].Value.Properties[field].Value.Type = changed
-				assert.NotEmpty(t, append(recordedViolations(t, doc), fieldsNotRepeated(doc)...))
+				assert.NotEmpty(t, append(testdataViolations(t, doc), fieldsNotRepeated(doc)...))
 			})
 		}
 	}
@@ -646,7 +646,7 @@ func TestEveryWrongErrorResponseIsCaught(t *testing.T) {
 	}
 	t.Run("text/html", func(t *testing.T) {
 		assert.NotEmpty(t, violations(t, load(t), newRequest(t, load(t), mpList), respond(http.StatusOK, "text/html", []byte(`{"code":500,"msg":"no"}`))))
-		assert.NotEmpty(t, violations(t, load(t), newRequest(t, load(t), mpList), respond(http.StatusOK, "text/html", recordedBodies(t, "responses")["mp_list"])))
+		assert.NotEmpty(t, violations(t, load(t), newRequest(t, load(t), mpList), respond(http.StatusOK, "text/html", bodiesIn(t, "responses")["mp_list"])))
 	})
 }
 

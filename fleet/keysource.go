@@ -31,8 +31,8 @@ type KeyConfig struct {
 	Early time.Duration
 	// FetchTimeout bounds one call of Fetch. It must be less than
 	// [msgpush.DefaultTimeout]; 0 means 10 s. If a replica dies in Fetch, another one
-	// calls Fetch FetchTimeout + 1 s after the first call began, or MinInterval after it
-	// if that is longer.
+	// fetches when FetchTimeout + 1 s have passed since the first call began, or
+	// MinInterval if that is longer.
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s.
 	// After a failed fetch, replicas without a key return an error until MinInterval has
@@ -138,7 +138,7 @@ func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, err
 
 // Close ends the subscription to the store. If a fetch is in progress, another replica may
 // fetch after MinInterval. If the store does not respond, Close takes up to one second. It
-// does not close the Redis client. AccessKey still works after Close. The error is always nil.
+// does not close the Redis client. AccessKey still works after Close. Close always returns nil.
 func (s *KeySource) Close() error {
 	s.close()
 	_, _ = s.put(&record{generation: s.latest.Swap(0)})

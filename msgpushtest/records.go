@@ -99,8 +99,8 @@ func (s *Server) update(f func(*Records)) {
 
 // UpdateBetweenPages sets a function that changes the server's records while a
 // client reads a list. f is called, as by [Server.Update], before each response with a page
-// after page 1. If the list has at most one page, f is called before each request for page
-// 1 of this list and filter, except the first one. With
+// after page 1. If the list has at most one page, f is called before each response with
+// page 1, except the first one for the same list and filter. With
 // [msgpush.Prefetch], several pages are requested at the same time, so several calls
 // may precede one response. If f is nil, no function is called. A panic of f is handled
 // as for [Server.OnRequest].
@@ -141,16 +141,16 @@ func (s *Server) snapshot() *snapshot {
 // [msgpush.Client.MailDetail].
 const SampleMailID = "101"
 
-// SampleRecords returns the records of a small account: 2 mail channels, 3
-// official-account channels, 5 message rules, and 64 trigger records of the rules,
-// newest first. Each call returns the same records, which the caller may change.
+// SampleRecords returns the records of a small account: 2 mail channels, 3 official-account
+// channels, 5 message rules, and 64 trigger records of the rules, newest first. Each call
+// returns a new copy, which the caller may change.
 //
 // The API document shows only the TokenID -1. The other codes and the names are choices of
 // the fake server.
 //
 //	MatchResult  0 未匹配 (no match), 1 已转发 (forwarded), 2 转发失败 (failed, with an ErrorMessage)
 //	SourceType   1 消息 (message), 2 短信 (SMS)
-//	TokenID      -1 全部令牌 (all tokens), 11 监控, 12 订单, 13 短信
+//	TokenID      -1 全部令牌 (all tokens), 11 监控 (monitoring), 12 订单 (orders), 13 短信 (text messages)
 //	Status       1 (the rules 301 to 304), 0 (rule 305, without trigger records)
 //	SMTPSSL      1 (with SMTPPort 465), 0 (with SMTPPort 25)
 //	ServiceType  0, 1, 2

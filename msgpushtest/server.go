@@ -269,7 +269,7 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 // a client.
 //
 // A panic of f aborts the response. The test of a server that [New] returned then fails
-// when it ends; a program with a server of [NewServer] ends. A panic with
+// when it ends; with a server of [NewServer], the panic ends the program. A panic with
 // [http.ErrAbortHandler] only aborts the response.
 func (s *Server) OnRequest(f func(Request)) {
 	s.mu.Lock()

@@ -67,7 +67,7 @@ func (s *service) follow(ctx context.Context) {
 		case err != nil: // a later poll delivers what this one did not
 			level := slog.LevelWarn
 			if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok && apiErr.KeyRejected {
-				level = slog.LevelError // the failures do not end without another key
+				level = slog.LevelError // polls fail until there is another key
 			}
 			s.logger.Log(ctx, level, "poll failed", "error", err)
 		case len(page.List) > 0:
