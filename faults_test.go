@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -133,11 +134,18 @@ func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 	require.NoError(t, err)
 	unused := "http://" + listener.Addr().String()
 	listener.Close()
+	withoutNameServer := msgpush.NewTransport()
+	withoutNameServer.DialContext = (&net.Dialer{Resolver: &net.Resolver{
+		PreferGo: true,
+		Dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("no name server")
+		},
+	}}).DialContext
 	for name, baseURL := range map[string]string{"connection refused": unused, "unknown host": "http://push.invalid"} {
 		t.Run(name, func(t *testing.T) {
 			assertNothingLeft(t, func() {
 				want := wantFailure{kind: "RequestError", notSent: true, text: "the request to " + baseURL + " failed: dial"}
-				assertEveryCallFails(t, newClientAt(t, baseURL, threeAttempts), want)
+				assertEveryCallFails(t, newClientAt(t, baseURL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: withoutNameServer})), want)
 			})
 		})
 	}

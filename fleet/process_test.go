@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -522,7 +523,9 @@ func (c config) call(client *msgpush.Client, callers int, d time.Duration) resul
 					}
 				}
 				mu.Unlock()
-				if d > 0 && (err != nil || c.Rate == 0) {
+				if errors.Is(err, fleet.ErrBudgetExceeded) {
+					time.Sleep(100 * time.Millisecond) // so that 1,000 callers leave time for the others
+				} else if d > 0 && (err != nil || c.Rate == 0) {
 					time.Sleep(10 * time.Millisecond)
 				}
 			}

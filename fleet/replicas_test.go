@@ -131,7 +131,7 @@ func TestReplicaKilledInFetchIsReplaced(t *testing.T) {
 			assert.Zero(t, sum.Failed, sum.Errors)
 			assert.Equal(t, 2, service.issues())
 			service.mu.Lock()
-			assert.Less(t, service.issued[1].Sub(begin), 2*time.Second+300*time.Millisecond, "FetchTimeout + 1 s")
+			assert.Less(t, service.issued[1].Sub(begin), 2*time.Second+900*time.Millisecond, "FetchTimeout + 1 s")
 			service.mu.Unlock()
 		})
 	}
@@ -292,17 +292,17 @@ func TestStoreOutageWithoutKeyIsAnError(t *testing.T) {
 			hooks[0](rdb)
 			first := replica.do("key")
 			assert.Contains(t, first.Text, "fleet: store unavailable")
-			assert.Less(t, first.Elapsed, 1200*time.Millisecond)
+			assert.Less(t, first.Elapsed, 2*time.Second)
 			second := replica.do("key")
 			assert.Contains(t, second.Text, "fleet: store unavailable")
-			assert.Less(t, second.Elapsed, 100*time.Millisecond)
+			assert.Less(t, second.Elapsed, 700*time.Millisecond, "no operation, which would take 1 s")
 			assert.Zero(t, service.issues())
 			hooks[1](rdb)
 			begin := time.Now()
 			await(t, 5*time.Second, "a key", func() bool { return replica.do("key").Key != "" })
 			t.Logf("store %s, no key: error after %v, then after %v; a key %v after the store is back", name,
 				first.Elapsed.Round(time.Millisecond), second.Elapsed.Round(time.Microsecond), time.Since(begin).Round(time.Millisecond))
-			assert.Less(t, time.Since(begin), 1500*time.Millisecond)
+			assert.Less(t, time.Since(begin), 2500*time.Millisecond)
 		})
 	}
 }
@@ -375,7 +375,7 @@ func TestOneProbeWhileStoreHangs(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	require.ErrorIs(t, limiter.Wait(ctx), context.DeadlineExceeded)
-	assert.Less(t, time.Since(begin), 400*time.Millisecond, "the deadline of the call")
+	assert.Less(t, time.Since(begin), 700*time.Millisecond, "the deadline of the call")
 	await(t, 2*time.Second, "the operation ends", func() bool { return hook.running.Load() == 0 })
 	time.Sleep(50 * time.Millisecond)
 	begin = time.Now()
@@ -399,7 +399,7 @@ func TestOneProbeWhileStoreHangs(t *testing.T) {
 	wg.Wait()
 	assert.LessOrEqual(t, hook.maximum.Load(), int64(1))
 	assert.LessOrEqual(t, hook.total.Load(), int64(4))
-	assert.Less(t, longest, 200*time.Millisecond)
+	assert.Less(t, longest, 700*time.Millisecond, "no call waits for a probe, which takes 1 s")
 	rdb.signal(syscall.SIGCONT)
 	begin = time.Now()
 	await(t, 3*time.Second, "the limiter uses the store again", func() bool { return limiter.Wait(t.Context()) == nil })
@@ -442,8 +442,8 @@ func TestReplicasShareOneBudget(t *testing.T) {
 			worst := worstSecond(arrivals)
 			t.Logf("budget %d/s, burst %d, 20 replicas: mean %.1f/s, worst second %d, %d to %d calls a replica",
 				tt.rate, tt.burst, mean, worst, slices.Min(each), slices.Max(each))
-			assert.LessOrEqual(t, worst, (tt.rate+tt.burst)*115/100, "the delays of requests differ")
-			assert.Greater(t, mean, 0.75*float64(tt.rate))
+			assert.LessOrEqual(t, worst, tt.rate+tt.burst+tt.rate/2, "a suspended machine delays slots by up to 250 ms, and arrivals too")
+			assert.Greater(t, mean, 0.5*float64(tt.rate))
 		})
 	}
 }
@@ -478,7 +478,7 @@ func TestSlotsOfSuspendedReplicaAreDiscarded(t *testing.T) {
 	sum := load()
 	arrivals, _ := service.reset()
 	t.Logf("a replica with 100 callers is suspended for 1.5 s, budget 100/s: worst second %d, %d failed calls", worstSecond(arrivals), sum.Failed)
-	assert.LessOrEqual(t, worstSecond(arrivals), 101+25+10, "the budget and the slots of 250 ms")
+	assert.LessOrEqual(t, worstSecond(arrivals), 101+25+35, "the budget, the slots of 250 ms, and delays that differ")
 	assert.Zero(t, sum.Failed, sum.Errors)
 }
 

@@ -44,10 +44,10 @@ func TestTinyproxy(t *testing.T) {
 		{name: "CONNECT with a wrong password", tls: true, config: "BasicAuth " + proxyUser + " another", load: load{calls: 100}, maxDials: 100, expect: rejected("HTTP 401 Unauthorized")},
 		{name: "CONNECT to a port that is not allowed", tls: true, config: "ConnectPort 1", load: load{calls: 100}, maxDials: 100, expect: rejected("HTTP 403 Forbidden")},
 		{name: "CONNECT, 5 kills", tls: true, during: kill, maxDials: 400},
-		{name: "plain", load: load{calls: 1000}, maxDials: 1000},
-		{name: "plain with a password", config: "BasicAuth " + proxyUser + " " + proxyPassword, load: load{calls: 1000}, maxDials: 1000},
+		{name: "plain", load: load{calls: 1000}, maxDials: 1100},
+		{name: "plain with a password", config: "BasicAuth " + proxyUser + " " + proxyPassword, load: load{calls: 1000}, maxDials: 1100},
 		{
-			name: "plain with a wrong password", config: "BasicAuth " + proxyUser + " another", load: load{calls: 100}, maxDials: 100,
+			name: "plain with a wrong password", config: "BasicAuth " + proxyUser + " another", load: load{calls: 100}, maxDials: 200,
 			expect: func(s *setup, r report) {
 				assert.Equal(s, s.load.calls, r.api)
 				assert.Contains(s, r.firstErrors[0], "HTTP 401 Unauthorized")
