@@ -34,7 +34,6 @@ func BenchmarkCPU(b *testing.B) {
 	}
 }
 
-// A requestRecorder records requests and passes them to a service.
 type requestRecorder struct {
 	service  *fakeService
 	requests []request

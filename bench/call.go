@@ -75,7 +75,7 @@ type config struct {
 	followPages    int           // pages of the list that is followed
 	idlePolls      int           // polls of this list
 	memoryPages    int           // pages of 1,000 records of the memory experiment
-	growthPages    []int         // pages of each growth experiment, ascending; each measurement reads at least as many pages as the last element
+	growthPages    []int         // pages of each growth experiment, ascending
 }
 
 // cpu compares the CPU time and the allocations of calls to a service in memory.
@@ -124,7 +124,7 @@ func cpu(w workload, cfg config) (*experiment, error) {
 	return e, nil
 }
 
-// loopback compares concurrent calls over TCP.
+// loopback compares calls over TCP from one or from many concurrent callers.
 func loopback(w workload, callers int, cfg config) (*experiment, error) {
 	e := &experiment{
 		title:   fmt.Sprintf("Loopback: %s, 1 caller", w.name),

@@ -22,7 +22,6 @@ const (
 // that no client pays for UnmarshalJSON.
 type page msgpush.Page[msgpush.ForwardLog]
 
-// A mailQuery is the query of a mail channel detail.
 type mailQuery struct {
 	MailID string `url:"mailId"`
 }

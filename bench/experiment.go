@@ -56,7 +56,6 @@ func (e *experiment) round(n int) error {
 	return group.Wait()
 }
 
-// entry returns the entry with a name.
 func (e *experiment) entry(name string) *entry {
 	for _, entry := range e.entries {
 		if entry.name == name {
@@ -66,7 +65,6 @@ func (e *experiment) entry(name string) *entry {
 	panic("no entry " + name)
 }
 
-// median returns the median of a metric over all rounds.
 func (e *entry) median(metric string) float64 {
 	return e.summary(func(m measurement) float64 { return m[metric] }).Center
 }

@@ -62,8 +62,8 @@ func goaway(cfg config) (*experiment, error) {
 }
 
 // A gateway is an HTTP/2 server that sends the same response to every request.
-// net/http's server cannot be used: it still processes streams that were opened
-// before the client has read the GOAWAY frame.
+// net/http's server cannot be used: a handler can only set Connection: close, and the
+// requests that arrive before the GOAWAY frame is sent are processed, too.
 type gateway struct {
 	listener net.Listener
 	body     []byte

@@ -103,7 +103,6 @@ func iteration(cfg config) (*experiment, error) {
 	return e, e.add(s, iterators(), iterationTime)
 }
 
-// add adds an entry for each iterator.
 func (e *experiment) add(s *fakeService, iterators []iterator, measure func(*fakeService, iterateFunc) (measurement, error)) error {
 	for _, it := range iterators {
 		iterate, err := it.new(s)
@@ -117,7 +116,6 @@ func (e *experiment) add(s *fakeService, iterators []iterator, measure func(*fak
 	return nil
 }
 
-// iterationTime measures the time of one iteration.
 func iterationTime(s *fakeService, iterate iterateFunc) (measurement, error) {
 	start := time.Now()
 	err := readAll(s, iterate, nil)
@@ -177,7 +175,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// growth measures iterations over the given number of pages, without a delay.
+// growth measures iterations over the given number of pages, without a delay. For the time,
+// a short iteration is repeated until as many pages are read as the longest list has.
 func growth(pages int, cfg config) (*experiment, error) {
 	e := &experiment{
 		title:   fmt.Sprintf("Growth: iteration over %d × 50 records", pages),

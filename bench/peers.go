@@ -119,7 +119,7 @@ func newHcloud(baseURL string, transport http.RoundTripper) (doFunc, error) {
 }
 
 // unlimited is a rate limiter that never waits. Without a limiter, gitlab's client
-// first requests the limit from the service.
+// takes one from the header of its first response.
 type unlimited struct{}
 
 func (unlimited) Wait(context.Context) error { return nil }

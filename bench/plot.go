@@ -14,8 +14,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// colors also differ in lightness, so they are distinguishable in greyscale. In the
-// bar chart, the first is for the other clients.
+// colors are the colours of the lines in plotGrowth. Dashes and marks distinguish the
+// lines in greyscale. In the bar chart, the first colour is for the other clients.
 var colors = []color.RGBA{
 	{0x8a, 0x8f, 0x98, 0xff},
 	{0x1b, 0x4f, 0x9c, 0xff},
@@ -92,7 +92,7 @@ func plotGrowth(growth []*experiment, pages []int, file string) error {
 			return err
 		}
 	}
-	held.Legend = plot.NewLegend() // the other legend is for both, at a place that ascending lines leave free
+	held.Legend = plot.NewLegend() // the legend of time is for both plots
 	return savePlots(file, []*plot.Plot{time, held}, 12*vg.Centimeter)
 }
 

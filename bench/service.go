@@ -34,7 +34,7 @@ type mailChannel struct {
 	Password string `json:"password"`
 }
 
-// Page numbers and ids have a fixed width.
+// Page numbers and ids have a fixed width, so that page can replace them in a copy.
 const (
 	numWidth = 7
 	firstID  = 1_000_000_000
@@ -109,7 +109,6 @@ func (s *fakeService) respond(ctx context.Context, path string, body io.Reader) 
 	return s.page(r.Current), nil
 }
 
-// page returns the body of a page.
 func (s *fakeService) page(number int) []byte {
 	b := bytes.Clone(s.first)
 	copy(b[s.num:], fmt.Sprintf("%*d", numWidth, number))

@@ -87,7 +87,7 @@ func newDatabase(dsn string) (*database, error) {
 		return nil, errors.New("the scheme of the URL is not postgres")
 	case dsn == ":memory:":
 		return nil, errors.New("a database in memory keeps nothing; pass the name of a file")
-	case strings.Contains(dsn, "host=") || strings.Contains(dsn, "dbname="): // no name that anyone gives a file
+	case strings.Contains(dsn, "host=") || strings.Contains(dsn, "dbname="): // unlikely in the name of a file
 		return nil, errors.New("connection parameters are not supported; pass a URL such as postgres://USER@HOST/NAME")
 	default:
 		path := url.URL{Path: filepath.ToSlash(dsn)}
@@ -202,7 +202,7 @@ type databaseError struct {
 	cause     error
 }
 
-// temporaryClasses are the classes of SQLSTATE codes that may pass: failed connections,
+// temporaryClasses are the SQLSTATE classes of failures that may pass: failed connections,
 // rolled back transactions, no disk space or memory, locks, a server that shuts down or starts.
 var temporaryClasses = []string{"08", "40", "53", "55", "57"}
 

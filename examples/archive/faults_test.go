@@ -65,7 +65,7 @@ func TestThreeProcessesCreateTheSchemaAtOnce(t *testing.T) {
 	})
 }
 
-// SQLite itself does not wait for this lock, since it sets the journal mode.
+// A connection that sets the journal mode does not wait busy_timeout for this lock.
 func TestWaitsWhileAnotherProcessCreatesTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := newSQLite(t)
@@ -171,7 +171,7 @@ func TestLostConnectionIsRetried(t *testing.T) {
 	p.interrupt()
 }
 
-// damage stores records in an SQLite file and overwrites its middle.
+// damage stores records in an SQLite file and overwrites all but its first 8 KiB.
 func damage(t *testing.T, env []string, file string) {
 	t.Helper()
 	_, stderr, status := clitest.Run(t, env, "-once", "-db", file)

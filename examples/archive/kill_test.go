@@ -17,7 +17,7 @@ import (
 )
 
 // A changingList inserts records near the start of the list, not in the order of their
-// ids. It deletes only records that are stored, so in the end, every record must be.
+// ids. It deletes only records that are stored, so all must be stored in the end.
 type changingList struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
@@ -57,7 +57,6 @@ func (l *changingList) setStored(stored map[int64]msgpush.ForwardLog) {
 	l.stored = stored
 }
 
-// freeze ends the changes.
 func (l *changingList) freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +109,7 @@ func TestKilledArchivesLoseAndRepeatNothing(t *testing.T) {
 	}
 }
 
-// countInsertions stores the id of each record that is inserted in the table insertion.
+// countInsertions makes the database add the id of each inserted record to a table.
 func (d testDatabase) countInsertions(t *testing.T) {
 	t.Helper()
 	require.NoError(t, d.prepare(t.Context()))

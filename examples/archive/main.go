@@ -22,10 +22,10 @@ one transaction, and the next run reads the list from the start and adds the
 missing records. A record that the service deletes stays in the archive, unless
 it was deleted before it was read.
 
-If the database cannot be opened or fails permanently, if the first poll fails, or
-if the access key is rejected, the program ends; with -once, at every failure.
-Other failures are an outage: the program reports the start and the end of the
-outage on standard error, and retries less often during the outage.
+If the database cannot be opened or fails permanently, if the first page cannot be
+read, or if the access key is rejected, the program ends; with -once, at every
+failure. Other failures are an outage: the program reports the start and the end of
+the outage on standard error, and retries less often during the outage.
 
 PostgreSQL takes a password from PGPASSWORD or ~/.pgpass, too.
 

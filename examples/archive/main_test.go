@@ -93,7 +93,6 @@ func eachDatabase(t *testing.T, test func(t *testing.T, newDB func(*testing.T) t
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, sharedPostgres(t).newDatabase) })
 }
 
-// exec executes a statement in the database.
 func (d testDatabase) exec(t *testing.T, statement string) {
 	t.Helper()
 	_, err := d.ExecContext(t.Context(), statement)
@@ -167,7 +166,7 @@ type process struct {
 	lines  *bufio.Scanner // of standard error
 }
 
-// follow starts the program. The test kills it at its end.
+// follow starts the program, which is killed at the end of the test.
 func follow(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	cmd := clitest.Command(env, append([]string{"-interval", "5ms", "-page-size", "50"}, args...)...)
@@ -184,7 +183,7 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
-// waitFor waits until the program prints a line that matches.
+// waitFor waits for the next line of standard error, which must match.
 func (p *process) waitFor(line string) {
 	p.t.Helper()
 	require.True(p.t, p.lines.Scan(), "the program has ended")

@@ -111,7 +111,7 @@ func (p *postgres) start() error {
 	return err
 }
 
-// stop ends the server without closing its connections, like a crash.
+// stop aborts the server without a shutdown checkpoint, like a crash.
 func (p *postgres) stop() {
 	_ = p.server.Process.Signal(syscall.SIGQUIT)
 	_ = p.server.Wait()

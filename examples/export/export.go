@@ -13,7 +13,6 @@ import (
 	"example.com/msgpush/examples/internal/cli"
 )
 
-// toStdout writes the records to standard output.
 func (s *settings) toStdout(ctx context.Context, client *msgpush.Client) error {
 	out := s.format.encoder(os.Stdout)
 	bar := newProgressBar(os.Stderr)
@@ -66,7 +65,6 @@ func (s *settings) toFile(ctx context.Context, client *msgpush.Client) error {
 	return nil
 }
 
-// openPart opens FILE.part.
 func (s *settings) openPart(name string) (*os.File, error) {
 	if s.resume {
 		return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)

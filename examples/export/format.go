@@ -20,7 +20,7 @@ var formats = map[string]format{"csv": csvFormat{}, "jsonl": jsonlFormat{}}
 type format interface {
 	encoder(io.Writer) encoder
 	// read passes every record of a file to each. At least the id, the rule and the
-	// match result of the record are set. It returns the offset where the last
+	// match result of the record are set. read returns the offset where the last
 	// complete record ends. An incomplete record may follow.
 	read(f *os.File, each func(msgpush.ForwardLog) error) (complete int64, err error)
 }

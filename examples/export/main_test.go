@@ -184,7 +184,7 @@ func TestRecordsAreFiltered(t *testing.T) {
 	}
 }
 
-// Between the two runs, records are inserted and deleted.
+// Records are inserted and deleted before the export is resumed.
 func TestResumeAfterAFailure(t *testing.T) {
 	for name, format := range map[string]format{"csv": csvFormat{}, "jsonl": jsonlFormat{}} {
 		t.Run(name, func(t *testing.T) {

@@ -74,7 +74,7 @@ func (e *export) run(ctx context.Context, w io.Writer) (err error) {
 	if _, err := msgpush.NewClient(e.account.BaseURL, e.account.AccessKey); err != nil {
 		return err
 	}
-	resumable := redisURL != "" && e.dir != "" // a later run can resume it
+	resumable := redisURL != "" && e.dir != "" // before both get defaults
 	if redisURL == "" {
 		embedded, err := miniredis.Run()
 		if err != nil {

@@ -1,4 +1,4 @@
-// Fleet exports the trigger records of every message rule with three replicas
+// Fleet exports the trigger records of every message rule with several replicas
 // that share a queue, an access key and a request budget.
 //
 // The replicas are processes of this program. The queue is asynq, which uses

@@ -69,7 +69,7 @@ func serve(ctx context.Context, registry *prometheus.Registry, keys *fleet.KeySo
 		return "", err
 	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go server.Serve(listener) //nolint:errcheck // always an error, when it is closed
+	go server.Serve(listener) //nolint:errcheck // returns an error when it is closed
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	return "http://" + listener.Addr().String(), nil
 }

@@ -121,7 +121,7 @@ func runReplica(text string, input io.Reader, output io.Writer) error {
 	return nil
 }
 
-// fetch obtains a new access key.
+// fetch is the Fetch function of the key source.
 func (r *replica) fetch(ctx context.Context) (key string, expires time.Time, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.IssuerURL, nil)
 	if err != nil {

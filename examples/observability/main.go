@@ -48,7 +48,7 @@ func observe(tracers trace.TracerProvider, metrics prometheus.Registerer) (*http
 	if err := metrics.Register(durations); err != nil {
 		return nil, err
 	}
-	transport := msgpush.NewTransport() // the settings of the default transport
+	transport := msgpush.NewTransport() // as the client uses by default
 	timed := promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 		start := time.Now()
 		resp, err := transport.RoundTrip(r)

@@ -36,9 +36,9 @@ var (
 )
 
 // colors are the colours of the match results. Results beyond the last colour
-// share the last colour. Red-green colour-blind readers can distinguish them (the
-// palette of Okabe and Ito), and the contrast to the light and to the dark
-// background is at least 3:1.
+// share the last colour. Red-green colour-blind readers can distinguish them (grey,
+// and four colours of the palette of Okabe and Ito), and the contrast to the light
+// and to the dark background is at least 3:1.
 var colors = []string{"#888888", "#0072B2", "#D55E00", "#009E73", "#CC79A7"}
 
 // lineStyle is visible on the light and on the dark background. Text needs no
@@ -144,7 +144,7 @@ func countTicks(highest float64) (plot.ConstantTicks, float64) {
 }
 
 // drawSVG returns the plot as an HTML element. Its only texts are dates and
-// numbers.
+// numbers, which need no escaping.
 func drawSVG(p *plot.Plot, size chartSize) (template.HTML, error) {
 	canvas := vgsvg.NewWith(vgsvg.UseWH(size.width, size.height))
 	// The labels at the ends of an axis need room beyond the axis.

@@ -202,8 +202,9 @@ func TestServerTextIsEscaped(t *testing.T) {
 	assert.Contains(t, textOf(byID(doc, "summary")), hostile)
 }
 
-// knownRecords returns records of two rules on three days. One of the rules is not
-// listed. The newest record is neither the first nor the last.
+// knownRecords returns records of two rules on three days, older ones, and ones without a
+// readable time. One of the rules is not listed. The newest record is neither the first
+// nor the last.
 func knownRecords() msgpushtest.Records {
 	records := msgpushtest.Records{ForwardRules: []msgpush.ForwardRule{
 		{ID: 7, RuleName: "seven", TokenName: "token", SourceTypeName: "source", ConditionExpr: "a < b", Status: 4, TargetCount: 5},

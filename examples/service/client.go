@@ -19,7 +19,7 @@ import (
 
 // A key is fetched again when the service rejects it, and every renewAfter, in the
 // background. If fetching fails, calls continue with the old key until keyValidity has
-// passed. If your key service returns an expiry, use that instead.
+// passed. If your key service returns an expiry, use it instead of keyValidity.
 const (
 	keyValidity = time.Hour
 	renewAfter  = 5 * time.Minute

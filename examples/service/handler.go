@@ -18,7 +18,6 @@ import (
 	"example.com/msgpush"
 )
 
-// handler returns the handler of all requests.
 func (s *service) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /failures", s.respond(func(context.Context) (any, error) {

@@ -126,7 +126,7 @@ func (s *service) serve(ctx context.Context, listener net.Listener) error {
 	drainCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	if err := server.Shutdown(drainCtx); err != nil {
-		// Each request has timed out, so only clients that do not read are left.
+		// Each request has timed out, so only slow clients are left.
 		s.logger.Warn("requests aborted", "error", err)
 		_ = server.Close()
 	}

@@ -77,7 +77,7 @@ func start(t *testing.T, env []string) *process {
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	limit := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // if the log has no expected message
+	limit := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // ends waitFor if it waits too long
 	t.Cleanup(func() { limit.Stop(); _ = cmd.Process.Kill() })
 	p := &process{cmd: cmd, log: bufio.NewScanner(stderr)}
 	p.url = "http://" + p.waitFor(t, "listening")["addr"].(string)

@@ -26,7 +26,7 @@ import (
 
 const testKey = "key-of-the-test"
 
-// A fixture is a service under test and what surrounds it.
+// A fixture is a service under test, with its fake server and its log.
 type fixture struct {
 	*service
 	push    *msgpushtest.Server
@@ -82,7 +82,7 @@ func inBubble(t *testing.T, test func(*testing.T, *fixture)) {
 		followed := make(chan struct{})
 		go func() {
 			defer close(followed)
-			time.Sleep(time.Second) // the test prepares
+			time.Sleep(time.Second) // the test injects its faults first
 			f.follow(ctx)
 		}()
 		defer func() { stop(); <-followed }()
@@ -90,14 +90,12 @@ func inBubble(t *testing.T, test func(*testing.T, *fixture)) {
 	})
 }
 
-// get sends a GET request.
 func (f *fixture) get(ctx context.Context, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	f.handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
 	return w
 }
 
-// status returns the status of a GET request.
 func (f *fixture) status(t *testing.T, path string) int {
 	t.Helper()
 	return f.get(t.Context(), path).Code

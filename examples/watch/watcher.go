@@ -31,7 +31,7 @@ type watcher struct {
 // access key is rejected.
 func (w *watcher) run(ctx context.Context) error {
 	var records []msgpush.ForwardLog // found since the latest poll that succeeded
-	var outage time.Time             // its begin
+	var outage time.Time             // when it began; zero if there is none
 	started := false
 	for page, err := range w.client.ForwardLogFollowPages(ctx, w.request, msgpush.PollInterval(w.interval)) {
 		apiErr, ok := errors.AsType[*msgpush.APIError](err)

@@ -19,8 +19,8 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// newWatcher returns a watcher of a fake server with n records, in a bubble. Calls are
-// not retried.
+// newWatcher returns a watcher of a fake server with n records, for a testing/synctest
+// bubble. Calls are not retried.
 func newWatcher(t *testing.T, n int64) (w *watcher, srv *msgpushtest.Server, stdout *bytes.Buffer) {
 	t.Helper()
 	srv = msgpushtest.New(t, msgpushtest.InMemory())
@@ -123,7 +123,6 @@ func TestFailureOfFirstPollEndsTheProgram(t *testing.T) {
 	})
 }
 
-// A full writer fails.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }

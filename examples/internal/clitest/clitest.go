@@ -1,5 +1,5 @@
-// Package clitest runs an example program in its tests, and tests what all of them have
-// in common.
+// Package clitest runs an example program in its tests, and has the tests that all
+// example programs share.
 package clitest
 
 import (

@@ -7,7 +7,7 @@
 // "npm run screenshots" replaces the screenshots of the README. It needs pngquant and a
 // Chinese font: apt-get install pngquant fonts-wqy-microhei.
 //
-// Without Chromium the test is skipped, or fails if CI=true.
+// Without Chromium or node_modules, the tests are skipped, or fail if CI=true.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
