@@ -104,10 +104,10 @@ type followSettings struct {
 // shorter or longer, at random. The default is 10 s.
 func PollInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.poll = d } }
 
-// ReconcileInterval sets how long after the start of a poll that read all pages the next
-// such poll is due. It must be positive. All pages may be read earlier if records are
-// missing. Reading them sends one request per page, and delivers the records that the
-// polls could not find at the ends of the list. The default is 1 h.
+// ReconcileInterval sets the time between two polls that read all pages, from start to
+// start. It must be positive. All pages may be read earlier if the total has grown by more
+// records than the polls found. Reading them sends one request per page, and delivers the
+// records that the polls could not find at the ends of the list. The default is 1 h.
 func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
 
 // FromNow skips the records that are in the list at the start: no record is delivered
@@ -145,7 +145,7 @@ func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true 
 // least as long as the Retry-After of an [*APIError]. A rejected access key does not end
 // the iteration either; leave the range statement if the program should end.
 // The iteration ends with an error if the context ends or if the arguments are invalid.
-// The error of a context that ended wraps the error of the context and its cause. Invalid
+// If the context ends, the error wraps the error of the context and its cause. Invalid
 // arguments are an error before any request is sent. Leaving the range statement yields
 // no error.
 func (l Lister[T]) Follow(ctx context.Context, r PageRequest, opts ...FollowOption) iter.Seq2[T, error] {

@@ -12,7 +12,8 @@
 //
 // Each operation of the store is one Lua script on one Redis key and uses only the
 // clock of the store. So the clocks of the replicas may differ, unless
-// KeyConfig.FetchWithoutStore is set. Redis Cluster and Sentinel work.
+// KeyConfig.FetchWithoutStore is set; only the expiry that Fetch returns is read on the
+// clock of its replica. Redis Cluster and Sentinel work.
 //
 // # Store failures
 //

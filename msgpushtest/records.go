@@ -100,7 +100,7 @@ func (s *Server) update(f func(*Records)) {
 // UpdateBetweenPages sets a function that changes the server's records while a
 // client reads a list. f is called, as by [Server.Update], before each response with a page
 // after page 1. If the list has at most one page, f is called before each response with
-// page 1, except the first one for the same list and filter. With
+// page 1, except the first one for each list and filter. With
 // [msgpush.Prefetch], several pages are requested at the same time, so several calls
 // may precede one response. If f is nil, no function is called. A panic of f is handled
 // as for [Server.OnRequest].
