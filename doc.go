@@ -44,7 +44,7 @@
 // so that retries do not multiply the load of an outage. No redirect is followed.
 //
 // A call honours its context. In addition, each attempt has a timeout
-// ([WithTimeout], which states how long a call can take) and each response body a size
+// (see [WithTimeout], also for the longest time of a call) and each response body a size
 // limit ([WithMaxResponseBytes]).
 //
 // # Secrets

@@ -98,7 +98,7 @@ func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
-	// HTTPStatus is always 200. Code that logs the status of every error can use it.
+	// HTTPStatus is always 200. It lets a program log the status as for an [APIError].
 	HTTPStatus int
 	// Header is the header of the response. The access key is redacted.
 	Header http.Header `json:"-"`

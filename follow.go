@@ -104,10 +104,11 @@ type followSettings struct {
 // shorter or longer, at random. The default is 10 s.
 func PollInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.poll = d } }
 
-// ReconcileInterval sets the time between two polls that read all pages, from start to
-// start. It must be positive. All pages may be read earlier if the total has grown by more
-// records than the polls found. Reading them sends one request per page, and delivers the
-// records that the polls could not find at the ends of the list. The default is 1 h.
+// ReconcileInterval sets the time from the start of a poll that reads all pages until the
+// next such poll is due. It must be positive. All pages may be read earlier if the total
+// has grown by more records than the polls found. Reading them sends one request per page,
+// and delivers the records that the polls could not find at the ends of the list. The
+// default is 1 h.
 func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
 
 // FromNow skips the records that are in the list at the start: no record is delivered
