@@ -62,12 +62,12 @@ func callRequest[T any](ctx context.Context, c *Client, op Operation, r Request,
 	return data, nil
 }
 
-// A call holds the state of one call.
+// A call is one call of a method of Client, or of Call. Its attempts share this state.
 type call struct {
 	client    *Client
 	operation Operation
 	request   Request
-	decode    func(body []byte) error // sets the data of the call
+	decode    func(body []byte) error // stores the data of the response for callRequest
 
 	rawQuery string
 	attempts int

@@ -56,15 +56,15 @@ type KeyConfig struct {
 	FetchWithoutStore bool
 }
 
-// A KeySource returns an access key that replicas share. One replica fetches it
-// for all of them. A replica whose key is rejected gets the key that replaced it,
-// if there is one, without a fetch. A KeySource is safe for concurrent use.
-//
-// Returning a key sends nothing to the store: a replica accesses the store only when it
-// needs another key, when the store announces one, or when it has connected to the store.
-// While the store is unavailable, the key is returned until it expires or is rejected. A
-// KeySource that has a key writes it back to a store that lost it, once the connection to
-// the store is re-established.
+// A KeySource returns an access key that replicas share. One replica fetches it for all of
+// them. A replica whose key is rejected gets the key that replaced it, if there is one,
+// without a fetch. A KeySource is safe for concurrent use. Returning a key sends nothing to
+// the store. A KeySource accesses the store when it needs another key or has fetched one,
+// when the store announces one, when it has connected to the store, in StoreErr while the
+// store is unavailable, and in Close. An idle connection that waits for announcements is
+// pinged every 3 s. While the store is unavailable, the key is returned until it expires or
+// is rejected. A KeySource that has a key writes it back to a store that lost it, once the
+// connection to the store is re-established.
 //
 // A key that was fetched too late, because its replica was suspended and another
 // one took over, is discarded. The store forgets a key 30 days after the last
@@ -257,7 +257,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	if blocked := load(&s.blocked); mayFetch && now.Before(blocked.expires) {
 		return blocked
 	}
-	claimer := fmt.Sprintf("%s %d", s.replica, s.latest.Load()) // the same if a lost claim is retried
+	claimer := fmt.Sprintf("%s %d", s.replica, s.latest.Load()) // the same if the claim is repeated because its reply was lost
 	reply, err := s.run(context.Background(), claimScript, generation, mayFetch, max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval).Milliseconds(), claimer)
 	if err != nil && mayFetch && s.cfg.FetchWithoutStore {
 		s.blocked.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)})

@@ -25,8 +25,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitTimeout bounds every wait for something that must happen. It is long, since the
-// machine may be busy.
+// waitTimeout is the timeout of waits for something that must happen. It is long, since
+// the machine may be busy.
 const waitTimeout = 30 * time.Second
 
 // A gateway is a program between the client and the fake server.

@@ -33,7 +33,8 @@ func dial(t *testing.T, server *msgpushtest.Server, sent string, halfClose bool)
 	return conn
 }
 
-// rawRequest returns a POST of the official-account channel list in the bytes that are sent.
+// rawRequest returns the text of an HTTP/1.1 request: a POST of the official-account
+// channel list. bodyHeader is the header that delimits the body, such as Content-Length.
 func rawRequest(server *msgpushtest.Server, bodyHeader, body string) string {
 	return "POST /api/open/mp/list HTTP/1.1\r\nHost: msgpush.test\r\naccess-key: " + server.AccessKey() +
 		"\r\nContent-Type: application/json\r\n" + bodyHeader + "\r\n\r\n" + body

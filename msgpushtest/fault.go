@@ -65,8 +65,9 @@ func (f Fault) WithStatus(status int) Fault {
 	return f
 }
 
-// checkStatus panics in the caller. Otherwise, net/http would panic in the server for a
-// status below 100 or above 999, and the client would only see the connection end.
+// checkStatus panics, in the goroutine of the caller, for a status that is not from 200 to
+// 599. Otherwise, net/http would panic in the server for a status below 100 or above 999,
+// and the client would only see the connection end.
 func checkStatus(name string, status int) {
 	if status < 200 || status > 599 {
 		panic(fmt.Sprintf("msgpushtest: %s: %d is not an HTTP status from 200 to 599", name, status))

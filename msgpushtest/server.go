@@ -120,7 +120,7 @@ func (s *Server) trackConn(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// closeGrace is how long Close waits for responses in progress.
+// closeGrace is how long Close waits for responses in progress before it aborts them.
 const closeGrace = 200 * time.Millisecond
 
 // Close stops the server and waits until the goroutines that it started have ended.

@@ -42,7 +42,8 @@ func one[T any](operation string, do func(*msgpush.Client, context.Context) (*T,
 	return Call{Operation: operation, Do: func(ctx context.Context, c *msgpush.Client) (any, error) { return do(c, ctx) }}
 }
 
-// list returns a Call of a list.
+// list returns a Call of an operation that returns pages: fetch requests one page, and
+// pages iterates over all of them.
 func list[T any](
 	operation string,
 	fetch func(*msgpush.Client, context.Context, msgpush.PageRequest) (*msgpush.Page[T], error),
