@@ -46,11 +46,10 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // key expires or is rejected. A zero expiry means that the key does not expire. The
 // source is safe for concurrent use; concurrent callers share one call of fetch.
 //
-// early is how long before its expiry a key is renewed: the first call in that time
-// starts fetch in the background. Until fetch returns or the old key expires, calls
-// get the old key. If fetch fails, the next call starts it again. There is no
-// timer: early should be longer than the time between two calls. A negative early
-// means 0. A key is renewed when validity minus early has passed, so early should be
+// early is how long before its expiry a key is renewed: the first call in that time starts
+// fetch in the background. Until fetch returns or the old key expires, calls get the old
+// key. If fetch fails, the next call starts it again. There is no timer: early should be
+// longer than the time between two calls. A negative early means 0. early should also be
 // shorter than the validity of a key: otherwise every call starts a fetch.
 //
 // A rejection causes at most one call of fetch. Callers whose key is rejected while
@@ -64,9 +63,9 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // call: fetch should log or count its errors.
 //
 // The context of fetch ends after [DefaultTimeout]. Then the waiting callers return an
-// error that says so, even if fetch does not return, and so do later callers until it
-// returns. The context does not end with the context of a caller, since the fetch is
-// shared.
+// error that says so, even if fetch does not return, and so do later callers that need a
+// new key, until fetch returns. The context does not end with the context of a caller,
+// since the fetch is shared.
 func CachedAccessKey(fetch func(context.Context) (key string, expires time.Time, err error), early time.Duration) AccessKeySource {
 	return AccessKeyFunc((&keyCache{fetch: fetch, early: early}).accessKey) // a function, so that fmt cannot print the key
 }
@@ -81,7 +80,7 @@ type keyCache struct {
 	current *keyFetch // in progress, or with a panic that no caller has seen
 }
 
-// A keyFetch is one call of fetch.
+// A keyFetch is one call of fetch, for which several callers may wait.
 type keyFetch struct {
 	rejected string          // the rejected key that caused the fetch, if any
 	ctx      context.Context // of fetch
@@ -119,7 +118,7 @@ func (cache *keyCache) accessKey(ctx context.Context, rejected string) (string, 
 			cache.mu.Unlock()
 			panic(f.panic)
 		}
-		// A fetch that began before the rejection may return the rejected key.
+		// A fetch that began before the rejection may return the rejected key: fetch again.
 		if f.err != nil || f.key != rejected || f.rejected == rejected {
 			return f.key, f.err
 		}
@@ -149,7 +148,7 @@ func (cache *keyCache) expiresWithin(d time.Duration) bool {
 	return !cache.expires.IsZero() && time.Until(cache.expires) <= d
 }
 
-// run calls fetch and stores its result.
+// run calls fetch. It stores the result in f and, unless it is an error, in the cache.
 func (cache *keyCache) run(f *keyFetch, cancel context.CancelFunc) {
 	defer cancel()
 	var expires time.Time
@@ -173,7 +172,7 @@ func (cache *keyCache) run(f *keyFetch, cancel context.CancelFunc) {
 	}
 }
 
-// fetchTimeout states that cause is not the timeout of a caller.
+// fetchTimeout wraps cause, which alone would look like the timeout of a caller.
 func fetchTimeout(cause error) error {
 	return fmt.Errorf("fetch did not return within %v, the timeout of CachedAccessKey: %w", DefaultTimeout, cause)
 }

@@ -77,7 +77,7 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 	}
 }
 
-// The API document lists no code of a rejected key.
+// The API document does not say which code means a rejected key: users must find it out.
 func TestErrorSuggestsRejectedKeyCodes(t *testing.T) {
 	source := msgpush.WithAccessKeySource(fixedSource)
 	tests := []struct {
@@ -145,7 +145,7 @@ func TestKeyReplacementNeedsNoQuota(t *testing.T) {
 			assert.ErrorContains(t, err, "the retry quota is used up")
 		}
 		service.ClearFaults()
-		for range 5 { // fewer than the 10 calls that give a retry back
+		for range 5 { // 10 calls would give a retry back: the quota stays used up
 			service.ClearRequests()
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			require.NoError(t, err)
@@ -474,7 +474,7 @@ func TestFailedFetchFailsAllWaitingCallers(t *testing.T) {
 				_, err := source.AccessKey(t.Context(), rejected)
 				assert.ErrorIs(t, err, errNoKey)
 			})
-			synctest.Wait() // the first caller starts the fetch
+			synctest.Wait() // so that the first caller starts the fetch
 		}
 		wg.Wait()
 		assert.Equal(t, int32(1), v.fetches.Load())
@@ -719,7 +719,7 @@ func TestFailedBackgroundRenewalIsErrorOfNoCall(t *testing.T) {
 			if fetches++; fetches == 1 {
 				return "key-1", time.Now().Add(time.Minute), nil
 			}
-			failures.Add(1) // where a program logs or counts it
+			failures.Add(1) // a program would log or count the error here
 			return "", time.Time{}, errNoKey
 		}, 30*time.Second)
 		assertKey(t, source, "", "key-1", 0)

@@ -44,8 +44,8 @@ func callOperation[T any](ctx context.Context, c *Client, op Operation, query, b
 	return callRequest[T](ctx, c, op, r, true)
 }
 
-// callRequest makes a call. If known is set, T is a type of this package, whose data
-// is required. Otherwise, the result is nil if the data is missing.
+// callRequest makes a call. If known is set, T is a type of this package. Then, and if T
+// is a page, the data is required. Otherwise, the result is nil if the data is missing.
 func callRequest[T any](ctx context.Context, c *Client, op Operation, r Request, known bool) (*T, error) {
 	if c == nil || c.transport == nil {
 		return nil, fmt.Errorf("msgpush: %v: the client was not made by NewClient", op)
@@ -73,10 +73,10 @@ type call struct {
 	attempts int
 	key      Secret        // of the last attempt
 	rejected Secret        // the key that the service rejected in this call
-	failure  failure       // of the last attempt that failed
+	failure  failure       // of the last attempt that failed, but not because its context ended
 	ended    error         // why an attempt was not made
 	wait     time.Duration // before the next attempt
-	stake    int           // tokens that settle returns to the retry quota
+	stake    int           // tokens that settle returns to the retry quota, or drops
 
 	redactor redactor // of all keys that the call got
 	setTexts func()   // sets the redacted texts of the last failure from the original ones
@@ -143,9 +143,9 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 //
 // It gets the key before the wait, so that a call whose key is being fetched takes no
 // slot of the limiter, and so that the source learns of a rejection at once. It gets the
-// key again after the wait, in which the key may have been replaced. If that takes long,
-// many calls may be waiting for the same key, and would send together: the slot is
-// stale, and the call waits for another one, but only once.
+// key again after the wait, in which the key may have been replaced. If getting it again
+// takes long, many calls may be waiting for the same key, and would send together: the
+// slot is stale, and the call waits for another one, but only once.
 func (k *call) ready(ctx context.Context) (Secret, error) {
 	key, err := k.nextKey(ctx)
 	for slots := 0; err == nil && k.client.limiter != nil && slots < 2; slots++ {
@@ -161,8 +161,9 @@ func (k *call) ready(ctx context.Context) (Secret, error) {
 	return key, err
 }
 
-// A slot is stale after staleSlot. If the call got another key than before, other calls may
-// have got this key at the same moment, so the slot is stale after staleNewKey.
+// A slot of the rate limiter is stale if getting the key after the wait takes longer than
+// staleSlot. If that key is a new one, other calls may have got it at the same moment, so
+// the shorter staleNewKey applies.
 const staleSlot, staleNewKey = 100 * time.Millisecond, 20 * time.Millisecond
 
 // nextKey gets the access key from its source. If the source returns the rejected key
@@ -185,8 +186,8 @@ func (k *call) nextKey(ctx context.Context) (Secret, error) {
 	return Secret(key), nil
 }
 
-// send sends the request, and reads and decodes the response, within the timeout of an
-// attempt.
+// send sends the request and reads the response, within the timeout of an attempt, and
+// decodes the response.
 func (k *call) send(ctx context.Context, req *http.Request) (response, failure) {
 	c := k.client
 	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > c.timeout { // otherwise the context ends before the timeout
@@ -229,7 +230,7 @@ func (k *call) mayRetry(ctx context.Context, _ *http.Response, err error) (bool,
 	interrupted := contextEnded(ctx) && (errors.Is(failed, context.Cause(ctx)) || errors.Is(failed, ctx.Err()))
 	k.settle(failed.transient() && !interrupted)
 	if !interrupted {
-		k.failure = failed // otherwise, the previous failure is the one for Last
+		k.failure = failed // if the context ended the attempt, RequestError.Last is the failure before it
 	}
 	if contextEnded(ctx) {
 		return false, k.stopped(ctx, "", nil)

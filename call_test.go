@@ -449,8 +449,8 @@ func TestCallReturnsDataOfAnyType(t *testing.T) {
 	}
 }
 
-// assertCallReturns checks what Call returns for the data of a success, which is
-// missing if data is empty.
+// assertCallReturns checks what Call returns for a success with data. If data is empty,
+// the response has no data member.
 func assertCallReturns[T any](t *testing.T, data string, want T) {
 	t.Helper()
 	body := `{"code":200,"msg":"ok"}`
@@ -475,8 +475,8 @@ func worstSecond(times []time.Duration) int {
 	return worst
 }
 
-// Calls that wait for a key must not hold slots of the limiter, which they would all use
-// when the key arrives.
+// Calls that wait for a key must not hold slots of the limiter: when the key arrives, they
+// would use all these slots at once.
 func TestRateLimitHoldsWhileCallsWaitForKey(t *testing.T) {
 	useOneThread(t)
 	const callers, slow = 400, 2 * time.Second
@@ -528,8 +528,8 @@ func TestRateLimitHoldsWhileCallsWaitForKey(t *testing.T) {
 	}
 }
 
-// A slot of the limiter that is not used in time is replaced, but only once, so that
-// every source makes progress.
+// A slot of the limiter that is not used in time is replaced, but only once per attempt, so
+// that a call whose source is always slow still sends its request.
 func TestStaleSlotOfLimiterIsReplacedOnce(t *testing.T) {
 	const ms = time.Millisecond
 	tests := []struct {

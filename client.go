@@ -21,7 +21,7 @@ const Version = "0.1.0"
 type Client struct {
 	base      *url.URL // without a trailing slash
 	quota     *retryQuota
-	staticKey func() string // a function, as source is; returns "" if there is a source
+	staticKey func() string // a function, so that fmt cannot print the key; returns "" if there is a source
 	settings
 }
 
@@ -59,7 +59,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	return &Client{base: base, quota: newRetryQuota(s.retry.Quota), staticKey: staticKey, settings: s}, nil
 }
 
-// parseBaseURL returns raw without a trailing slash. Its errors do not quote raw,
+// parseBaseURL parses raw and drops trailing slashes. Its errors do not quote raw,
 // which may contain a password or, if the arguments were swapped, the access key.
 func parseBaseURL(raw string) (*url.URL, error) {
 	scheme, rest, _ := strings.Cut(raw, "://")

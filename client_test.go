@@ -122,7 +122,7 @@ func TestZeroClientReturnsErrors(t *testing.T) {
 }
 
 func TestClientDoesNotPrintItsKey(t *testing.T) {
-	// The default transport may still close connections of other tests while fmt reads it.
+	// Not the default transport: connections of other tests may close while fmt reads it.
 	client := newClientWithTransport(t, msgpush.NewTransport())
 	assertHidden(t, testKey, client, *client, struct{ client *msgpush.Client }{client}, struct{ client msgpush.Client }{*client})
 	assertHidden(t, testKey, msgpush.WithUserAgent(testKey))

@@ -96,7 +96,7 @@ type cursor struct {
 	hasTotal  bool  // a response reported a total
 	covered   int64
 	readAhead struct{ from, to int64 }
-	retry     bool // the latest response was unexpectedly empty
+	retry     bool // the latest page was unexpectedly empty and is requested once more
 
 	delivered      int64 // records
 	maxExpected    int64 // records that the totals allow
@@ -120,9 +120,10 @@ const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 // tolerates in a changing list, in addition to two for each page delivered.
 const maxRepeatPages = 100
 
-// inspect clamps the reported numbers and determines whether the page exists. The page of
-// the first response does not exist if it is after the end of the list: after the reported
-// pages or, without them, after the total divided by the reported page size.
+// inspect clamps the reported numbers and determines whether the page exists. It does not
+// exist if the response is empty or has the number of an earlier page. Nor does the page
+// of the first response if it is after the reported pages or, without them, after the total
+// divided by the page size, which is the smaller of the requested and the reported one.
 func (cur *cursor) inspect(p pageInfo) pageInfo {
 	p.total, p.pages = min(max(p.total, 0), maxTotal), max(p.pages, 0)
 	if p.records == 0 && p.total == 0 && p.pages == 1 {

@@ -76,7 +76,7 @@ func TestResponsesDecideNextPage(t *testing.T) {
 			"capped page size, deletion", 0,
 			[]cursorStep{
 				{page{Pages: 7, Total: 25}, 4, 4},
-				{page{Pages: 6, Total: 24}, 4, 4}, // covered 3, on page 1; readAhead [4, 8)
+				{page{Pages: 6, Total: 24}, 4, 4}, // cursor: covered is 3, on page 1; readAhead is [4, 8)
 				{page{Pages: 6, Total: 24}, 4, 4},
 				{page{Pages: 6, Total: 24}, 4, 4},
 				{page{Pages: 6, Total: 24}, 4, 4},
@@ -88,17 +88,17 @@ func TestResponsesDecideNextPage(t *testing.T) {
 		{"insertions", 0, []cursorStep{full(1, 25), full(2, 38), full(3, 38), full(4, 38)}, []int{1, 2, 3, 4}, ""},
 		{
 			"deletion, then the gap is filled", 0,
-			[]cursorStep{full(1, 45), full(2, 45), full(3, 44) /* covered 19, readAhead [20, 30) */, full(2, 44), full(4, 44), full(5, 44)},
+			[]cursorStep{full(1, 45), full(2, 45), full(3, 44) /* cursor: covered is 19, readAhead [20, 30) */, full(2, 44), full(4, 44), full(5, 44)},
 			[]int{1, 2, 3, 2, 4, 5}, "",
 		},
 		{
 			"deletion while the gap is filled", 0,
-			[]cursorStep{full(1, 45), full(2, 45), full(3, 44), full(2, 41) /* readAhead [20, 27) */, full(3, 41), full(4, 41), full(5, 41)},
+			[]cursorStep{full(1, 45), full(2, 45), full(3, 44), full(2, 41) /* cursor: readAhead is [20, 27) */, full(3, 41), full(4, 41), full(5, 41)},
 			[]int{1, 2, 3, 2, 3, 4, 5}, "",
 		},
 		{
 			"insertion while the gap is filled", 0,
-			[]cursorStep{full(1, 45), full(2, 45), full(3, 44), full(2, 46) /* readAhead [22, 30) */, full(3, 46), full(4, 46), full(5, 46)},
+			[]cursorStep{full(1, 45), full(2, 45), full(3, 44), full(2, 46) /* cursor: readAhead is [22, 30) */, full(3, 46), full(4, 46), full(5, 46)},
 			[]int{1, 2, 3, 2, 3, 4, 5}, "",
 		},
 		{
@@ -401,7 +401,8 @@ func TestStepsBackBeforeTheStartPage(t *testing.T) {
 	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), len(got))
 }
 
-// A list that loses records with each response has a gap before every page.
+// Deletions before each response move undelivered records to earlier pages, so iteration
+// often steps back. It must still end after few requests.
 func TestAdvancesInListThatLosesRecordsWithEachResponse(t *testing.T) {
 	ids := numbers(300)
 	requests := 0
@@ -468,7 +469,7 @@ func TestRepeatsRecordsWithoutIDs(t *testing.T) {
 	assert.Equal(t, slices.Concat(numbers(10), numbers(20)[9:]), got)
 }
 
-// A serviceTest describes a service by its responses, and the iteration over its list.
+// A serviceTest describes the responses of a service and the expected iteration.
 type serviceTest struct {
 	name     string
 	respond  func(msgpush.PageRequest) *page
@@ -477,7 +478,7 @@ type serviceTest struct {
 	requests int     // maximum without prefetch
 }
 
-// checkService iterates over the list of a service with the page size 10.
+// checkService checks the iteration over the list of a service, with the page size 10.
 func checkService(t *testing.T, tt serviceTest) {
 	for _, prefetch := range []int{0, 1, 5} {
 		t.Run(fmt.Sprintf("%s, prefetch %d", tt.name, prefetch), func(t *testing.T) {
@@ -846,8 +847,8 @@ func reported(b byte, number int) int {
 }
 
 // lyingService returns a Fetch that takes each response from 5 bytes of script: page
-// number, page size, total, pages, records. The last response repeats. There are 256
-// ids.
+// number, page size, total, pages, records. The last response repeats. There are only a
+// few hundred ids, so that pages share records.
 func lyingService(script []byte, check func(r msgpush.PageRequest, p *page)) fetch {
 	const step = 5
 	return func(_ context.Context, r msgpush.PageRequest) (*page, error) {
@@ -906,7 +907,7 @@ func checkLyingService(t *testing.T, script []byte, start, size, prefetch byte) 
 	}
 	assert.Equal(t, 1, lowest, "a page before page 1 was requested")
 	if failed || prefetch%9 > 0 || len(last.List) == 0 && last.Pages == 1 && last.Total <= 0 {
-		return // an empty list may have one page
+		return // with prefetch, the last response may be unused; an empty list may have one page
 	}
 	assert.LessOrEqual(t, last.Pages, highest, "pages remain")
 	assert.LessOrEqual(t, (max(last.Total, 1)-1)/int64(longest), int64(highest), "records remain")
@@ -949,7 +950,7 @@ type changingService struct {
 	rng     *rand.Rand
 	list    []int64
 	lastID  int64
-	stable  map[int64]bool // in the list since the first response, and not before the start page then
+	stable  map[int64]bool // in the list since the first response, which had them on the start page or later
 	changes int            // remaining
 
 	atHead   bool // most insertions are at the head
@@ -959,8 +960,8 @@ type changingService struct {
 	noPages  bool // report no number of pages
 }
 
-// newChangingService returns a service with 0 to 2,000 records. Most lists are short,
-// since most rules concern the first and the last page.
+// newChangingService returns a service with 0 to 2,000 records. Most lists are short, so
+// that many iterations have changes near the first and the last page.
 func newChangingService(rng *rand.Rand) *changingService {
 	length := []int{10, 80, 80, 80, 2000}[rng.IntN(5)]
 	n := rng.IntN(length + 1)
@@ -1002,7 +1003,6 @@ func (s *changingService) change(insert bool) {
 	}
 }
 
-// pageSize returns the page size that the service uses.
 func (s *changingService) pageSize(r msgpush.PageRequest) int {
 	if s.cap > 0 {
 		return min(r.PageSize, s.cap)
@@ -1038,8 +1038,8 @@ func (s *changingService) fetchSequentially(_ context.Context, r msgpush.PageReq
 	return s.respond(r), nil
 }
 
-// maxDelay limits the duration of a response of fetchConcurrently, which reads the list
-// in the first half of that time.
+// maxDelay limits the duration of a response of fetchConcurrently. The response reads the
+// list within the first half of maxDelay.
 const maxDelay = 10 * time.Millisecond
 
 func (s *changingService) pause(d time.Duration) {
@@ -1130,8 +1130,8 @@ func checkIteration(t *testing.T, seed uint64) {
 	if rng.IntN(3) == 0 {
 		pages := len(service.list)/service.pageSize(request) + 1
 		request.Current = 1 + rng.IntN(pages+2)
-		// Without pages, and with a wrong page size or none, a full page may look like
-		// a short last page.
+		// Without pages, and with a wrong page size or none, a full start page may look
+		// like a short last page, so iteration may miss records.
 		service.noPages = service.noPages && service.reported == 0
 	}
 	records := lister{Fetch: service.fetchSequentially, ID: identity}.All(t.Context(), request)

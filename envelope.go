@@ -26,9 +26,9 @@ const codeSuccess = 200
 
 var errNoCode, errNoData = errors.New("expected an envelope with a code, found none"), errors.New("data: expected a value, found none")
 
-// decode decodes the body of an HTTP 200 response in one pass and returns its data. If
-// known is set, T is a type of this package. Then, and if T is a page, data that is not
-// a T is an error. Otherwise, the result is nil if the data is missing.
+// decode decodes the body of an HTTP 200 response and returns its data. If known is set,
+// T is a type of this package. Then, and if T is a page, it is an error if the data is
+// missing or has no member of T. Otherwise, the result is nil if the data is missing.
 func decode[T any](body []byte, unmarshal func([]byte, any) error, known bool) (*T, error) {
 	var env Envelope[*T]
 	if err := unmarshal(body, &env); err != nil {
@@ -38,7 +38,7 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, known bool) (
 	isPage = isPage && reflect.TypeFor[T]().PkgPath() == reflect.TypeFor[Secret]().PkgPath() // not a struct that embeds a Page
 	switch {
 	case env.Code != codeSuccess:
-		return nil, errNoCode // or another code, which responseError finds
+		return nil, errNoCode // if there is another code, responseError returns an APIError instead
 	case env.Data == nil && (known || isPage):
 		return nil, errNoData
 	case isPage:
@@ -92,7 +92,7 @@ func hasMember(value json.RawMessage, t reflect.Type) bool {
 	for _, field := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		for member := range members { // encoding/json ignores the letter case
-			if field.IsExported() && strings.EqualFold(member, cmp.Or(name, field.Name)) {
+			if field.IsExported() && field.Tag.Get("json") != "-" && strings.EqualFold(member, cmp.Or(name, field.Name)) {
 				return true
 			}
 		}
@@ -110,7 +110,7 @@ func redactDecodeError(err error, nameFields bool) error {
 		if !nameFields && field != "" && field != "code" && field != "msg" {
 			field = "data"
 		}
-		kind, _, _ := strings.Cut(typeErr.Value, " ") // the value follows
+		kind, _, _ := strings.Cut(typeErr.Value, " ") // Value may be "number 5": the text must not quote the 5
 		text = strings.TrimPrefix(fmt.Sprintf("%s: expected %s, found %s", field, typeErr.Type.Kind(), kind), ": ")
 	} else if _, ok := errors.AsType[*json.SyntaxError](err); ok {
 		text = "expected a JSON envelope, found invalid JSON" // the offset depends on the version of encoding/json

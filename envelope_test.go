@@ -128,8 +128,8 @@ func TestDecodeErrorNamesField(t *testing.T) {
 	}
 }
 
-// A field inside the data may be the key of a map, and so a secret. Which fields
-// encoding/json names depends on its version.
+// The name of a field inside the data may be the key of a map, and so a secret. Which
+// fields encoding/json names depends on its version.
 func TestDecodeErrorOmitsFieldsOfCallersTypes(t *testing.T) {
 	type record struct {
 		ID    int                       `json:"id"`
@@ -446,6 +446,7 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 	pageOf(`[{"a":0}]`, structs, true)
 	pageOf(`[{"b":0}]`, structs, true)
 	pageOf(`[{"C":0}]`, structs, false)
+	pageOf(`[{"-":0}]`, structs, false)
 	pageOf(`[{"inner":{}}]`, structs, false)
 	pageOf(`[{"b":1},{}]`, structs, false)
 	pageOf(`[0,1]`, ints, true)
@@ -465,7 +466,6 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 	pageOf(`[{"b":0}]`, callPage[*record](t), true)
 }
 
-// callPage returns a Call of a page with records of type T.
 func callPage[T any](t *testing.T) func(*msgpush.Client) error {
 	return func(c *msgpush.Client) error {
 		_, err := msgpush.Call[msgpush.Page[T]](t.Context(), c, get)

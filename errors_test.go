@@ -19,7 +19,7 @@ import (
 	"example.com/msgpush"
 )
 
-// The texts are part of the product: this table has one of each kind.
+// Users read and search for these texts, so a change of a text must be intended.
 func TestErrorTexts(t *testing.T) {
 	const noRoute = "the request to http://push.example.com failed: no route"
 	const tooEarly = "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes"
@@ -192,7 +192,7 @@ func TestErrorTextDoesNotDecodeLongData(t *testing.T) {
 	assert.Less(t, allocated, uint64(len(apiErr.Data)/10))
 }
 
-// SECURITY.md states the numbers.
+// SECURITY.md states the limits, 160 and 400 characters.
 func TestErrorTextQuotesBeginningOfLongText(t *testing.T) {
 	long := strings.Repeat("é", 1000)
 	_, err := newClientWithTransport(t, respond(200, `{"code":7,"msg":"`+long+`"}`)).MPList(t.Context(), msgpush.PageRequest{})

@@ -116,7 +116,7 @@ func ExampleClient_ForwardLogList() {
 		log.Fatal(err)
 	}
 	for _, record := range page.List {
-		created, err := record.CreateTime.Time(time.UTC) // the API document specifies no time zone
+		created, err := record.CreateTime.Time(time.UTC) // UTC is assumed: the API document specifies no time zone
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -195,11 +195,11 @@ func followedService() (*msgpush.Client, *msgpushtest.Server) {
 	return service.Client(), service
 }
 
-// Alerts: the records that are there at the start do not matter.
+// A program that sends alerts skips the records that are in the list at the start.
 func ExampleClient_ForwardLogFollow() {
 	client, service := followedService()
 	defer service.Close()
-	ctx := context.Background() // of the program
+	ctx := context.Background() // a program would use a context that it can cancel
 
 	options := []msgpush.FollowOption{msgpush.FromNow(), msgpush.PollInterval(time.Millisecond)} // for the example: the default is 10 s
 	for record, err := range client.ForwardLogFollow(ctx, msgpush.ForwardLogRequest{}, options...) {
@@ -209,18 +209,18 @@ func ExampleClient_ForwardLogFollow() {
 		}
 		if record.ErrorMessage != "" {
 			fmt.Printf("alert: %s: %s\n", record.RuleName, record.ErrorMessage)
-			break // for the example
+			break // so that the example ends
 		}
 	}
 	// Output: alert: night shift: target 1: timeout
 }
 
-// An archive: the records are stored page by page, and known records are ignored, so the
-// program may be restarted at any time.
+// An archive stores the records by id, page by page. After a restart, known records are
+// stored once more, which changes nothing, so the program may be restarted at any time.
 func ExampleClient_ForwardLogFollowPages() {
 	client, service := followedService()
 	defer service.Close()
-	ctx := context.Background() // of the program
+	ctx := context.Background() // a program would use a context that it can cancel
 
 	archive := map[int64]msgpush.ForwardLog{} // a program would use a database
 	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
@@ -231,11 +231,11 @@ func ExampleClient_ForwardLogFollowPages() {
 				log.Print(err) // a later poll delivers the missing records
 				continue
 			}
-			for _, record := range page.List { // in one transaction
+			for _, record := range page.List { // a program would store a page in one transaction
 				archive[record.ID] = record
 			}
 			if pollEnded := len(page.List) == 0; pollEnded && len(archive) == 64+restart {
-				break // for the example
+				break // so that the example ends
 			}
 		}
 		fmt.Println(len(archive)-before, "new records")
@@ -245,7 +245,7 @@ func ExampleClient_ForwardLogFollowPages() {
 	// 1 new records
 }
 
-// Pages report the progress of an iteration.
+// The total of each page lets a program report its progress.
 func ExampleClient_ForwardLogPages() {
 	client, done := exampleClient()
 	defer done()
@@ -314,7 +314,7 @@ func ExamplePrefetch() {
 	// Output: 64 records, prefetched
 }
 
-// A Lister iterates over a list that has no method, or decodes another record type.
+// A Lister iterates over a list for which Client has no method, or with another record type.
 func ExampleLister_All() {
 	client, done := exampleClient()
 	defer done()
@@ -461,8 +461,8 @@ func ExampleRequestError() {
 	// previous attempt: 503
 }
 
-// During an outage, the calls of a client share a quota of retries. When it is used
-// up, a call makes one attempt.
+// The calls of a client share a quota of retries, which an outage uses up. Then each call
+// makes one attempt.
 func ExampleRetryPolicy() {
 	service := msgpushtest.NewServer()
 	defer service.Close()

@@ -96,7 +96,7 @@ func (k *call) stopped(ctx context.Context, doing string, err error) error {
 
 // contextError returns the error of a context that has ended, with its cause.
 func contextError(ctx context.Context) error {
-	err := cmp.Or(ctx.Err(), context.DeadlineExceeded) // see contextEnded
+	err := cmp.Or(ctx.Err(), context.DeadlineExceeded) // the timer of ctx may not have fired yet
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, err):
 		return cause
@@ -112,7 +112,7 @@ func (k *call) invalid(err error) error {
 }
 
 // requestError returns the error of a call or of an attempt without a complete response.
-// doing says what failed; cut is shorten or excerpt.
+// doing says what failed. cut is excerpt if err may quote a response, otherwise shorten.
 func (k *call) requestError(doing string, err error, cut func(string, int) string) *RequestError {
 	e := &RequestError{Attempts: k.attempts}
 	k.setTexts = func() {
@@ -140,7 +140,7 @@ func (k *call) causeText(err error) string {
 // name returns the name of the operation, redacted.
 func (k *call) name() string { return k.redactor.text(k.operation.String()) }
 
-// redactKey redacts a key in the texts of the call.
+// redactKey redacts a key in the texts of the call, also in those of its last failure.
 func (k *call) redactKey(key string) {
 	if k.redactor.add(key) && k.failure != nil {
 		k.setTexts()

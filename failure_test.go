@@ -26,8 +26,7 @@ import (
 	"example.com/msgpush/internal/calls"
 )
 
-// The table has each kind of failure. Exactly one error type matches each of them, so the
-// order of the cases in a switch does not matter.
+// Exactly one error type matches each failure, so a caller may test the types in any order.
 func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 	const api, decode, request = "APIError", "DecodeError", "RequestError"
 	errCable := errors.New("the cable is cut")
@@ -91,7 +90,7 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 	}
 }
 
-// Call does not require data, so a response without data is a success of Call.
+// Call is not tested here, since it requires data only if T is a Page.
 func TestResponseWithoutDataOfOperationIsDecodeError(t *testing.T) {
 	for _, body := range []string{`{"code":200}`, `{"code":200,"data":null}`, `{"code":200,"data":"text"}`} {
 		for _, c := range calls.All {

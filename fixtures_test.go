@@ -36,9 +36,9 @@ import (
 	"example.com/msgpush/internal/calls"
 )
 
-// This file makes what two or more test files need: clients, services on loopback,
-// transports in memory, faults of connections, policies, limiters, key sources, log
-// buffers and lists. It also checks errors and secrets.
+// This file holds what the tests share: clients, services on loopback, transports in
+// memory, faults of connections, policies, limiters, key sources, log buffers and lists,
+// and checks of errors and secrets.
 
 // testKey is a unique string, so that a search finds it in any text that leaks it.
 const testKey = "ak-7Qx9-never-to-be-seen"
@@ -90,10 +90,10 @@ var (
 	defaultRetries = msgpush.WithRetry(msgpush.RetryPolicy{})
 )
 
-// Requests of tests for which the request does not matter.
+// Requests of tests for which the request does not matter. Neither sets Idempotent.
 var (
 	get  = msgpush.Request{Method: "GET", Path: "/x"}
-	post = msgpush.Request{Method: "POST", Path: "/x", Body: map[string]int{"a": 1}} // not idempotent
+	post = msgpush.Request{Method: "POST", Path: "/x", Body: map[string]int{"a": 1}}
 )
 
 type kindOfCall struct {
@@ -160,7 +160,7 @@ func failOnRequest(t testing.TB) http.HandlerFunc {
 	}
 }
 
-// A roundTripFunc is a transport in memory.
+// A roundTripFunc is a function used as a transport.
 type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -256,10 +256,11 @@ func acceptOnly(key string, reject roundTripFunc) roundTripFunc {
 	}
 }
 
-// fixedSource is a key source that always returns testKey.
+// fixedSource is a key source that returns testKey, even if testKey was rejected.
 var fixedSource = msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return testKey, nil })
 
-// growingSource is a key source that returns a new key after each rejection.
+// growingSource is a key source that returns testKey or, if a key was rejected, the
+// rejected key followed by testKey.
 var growingSource = msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) { return rejected + testKey, nil })
 
 // A limiterFunc is a function used as a rate limiter.
@@ -410,8 +411,8 @@ func newTLSService(t *testing.T, http2 bool, h http.HandlerFunc, configure ...fu
 	return server, transport
 }
 
-// errorTypes returns the errors that errors.As finds in err, one for each error type of
-// the package.
+// errorTypes returns the errors that errors.As finds in err, at most one for each error
+// type of the package.
 func errorTypes(err error) []error {
 	var found []error
 	if e, ok := errors.AsType[*msgpush.APIError](err); ok {
@@ -429,9 +430,9 @@ func errorTypes(err error) []error {
 	return found
 }
 
-// inspectError checks that exactly one error type matches the error of a call, and
-// that the text fits in one line, repeats nothing and shows no access key. It returns
-// the number of attempts and the error.
+// inspectError checks that exactly one error type matches the error of a call, and that
+// its text is one short line, names the package once and the attempts at most once, and
+// does not show testKey. It returns the number of attempts and the matching error.
 func inspectError(t *testing.T, err error) (attempts int, match error) {
 	t.Helper()
 	require.Error(t, err)
@@ -587,7 +588,7 @@ func logged(v any) string {
 func assertHidden(t *testing.T, secret string, values ...any) {
 	t.Helper()
 	for _, v := range values {
-		b, _ := json.Marshal(v) // a function has no JSON
+		b, _ := json.Marshal(v) // fails for a function, such as an Option
 		assertNotIn(t, secret, formatted(v)+logged(v)+string(b))
 	}
 }
@@ -605,7 +606,7 @@ func assertNotIn(t *testing.T, secret, text string) {
 	}
 }
 
-// A logBuffer collects log records as JSON.
+// A logBuffer collects log records. It is safe for concurrent use.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -636,7 +637,7 @@ func bytesAllocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// readFile returns a file of testdata.
+// readFile returns a file of testdata, without white space at its start and end.
 func readFile(t testing.TB, elem ...string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(append([]string{"testdata"}, elem...)...))
@@ -660,7 +661,7 @@ type (
 	fetch  = func(context.Context, msgpush.PageRequest) (*page, error)
 )
 
-// identity is the ID function of these records.
+// identity is the ID function of records that consist only of an id.
 func identity(id int64) int64 { return id }
 
 // numbers returns the ids from 1 to n.
@@ -730,7 +731,7 @@ func pagesOf(size int) msgpush.PageRequest { return msgpush.PageRequest{PageSize
 
 // assertIterates checks that the iterators of an operation deliver the records 7, 8 and 9
 // of a service. They must request pages of two records, beginning with page 1. params is
-// the end of the body of each request.
+// what the body of each request holds after the page size.
 func assertIterates[T any](
 	t *testing.T, path, params string, want []T,
 	all func(*msgpush.Client, ...msgpush.ListOption) iter.Seq2[T, error],

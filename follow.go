@@ -89,8 +89,8 @@ import (
 // sends at most n/S + 3 requests.
 //
 // Whatever a service reports, a poll reads at most three pages more at the end of the list
-// than it finds records. For the requests of each page, and at the start of the list, the
-// limits of cursor.go hold.
+// than the number of records found in it and in the failed polls just before it. For the
+// requests of each page, and at the start of the list, the limits of cursor.go hold.
 
 // A FollowOption configures [Lister.Follow] and its variants.
 type FollowOption func(*followSettings)
@@ -194,7 +194,7 @@ type follower[T any] struct {
 	number, last   int64    // page numbers: of the response, and of the last page
 	size, total    int64    // the length of the longest page, and the reported total
 	recent         idSet    // records found since an end was read successfully
-	found, missing int64    // number of records found since then, and of records still to be found
+	found, missing int64    // numbers of records: found since an end was read, and still to be found
 	credit         int64
 	side           int64     // where records are inserted: -1 at the start, 1 at the end, 0 unknown
 	startAtEnd     bool      // if side is unknown, the next poll begins at the end
@@ -263,9 +263,9 @@ func (f *follower[T]) pollOnce() (*Page[T], error) {
 	return f.response, nil
 }
 
-// readEnd reads pages from one end of the list while the innermost record of a page is new.
-// At the end of the list, each page is read by an iteration of its own, and cursor.go limits
-// one iteration only. So readEnd limits the number of these pages.
+// readEnd reads pages from one end of the list while the record of a page that is farthest
+// from this end is new. At the end of the list, each page is read by an iteration of its
+// own, and cursor.go limits one iteration only. So readEnd limits the number of these pages.
 func (f *follower[T]) readEnd(atEnd bool) error {
 	if !atEnd {
 		return f.read(f.request, false, func(_, last bool) bool { return last })

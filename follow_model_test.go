@@ -124,7 +124,6 @@ func (h *history) String() string {
 		h.order, h.randomIDs, h.late, h.deletes, h.steady, h.quiet, h.drift, h.size, h.cap, h.reported, h.counts, len(h.list))
 }
 
-// pageSize returns the page size of the service.
 func (h *history) pageSize() int {
 	if h.cap > 0 {
 		return min(h.size, h.cap)
@@ -307,7 +306,8 @@ func eachHistory(t *testing.T, test func(t *testing.T, h *history)) {
 	}
 }
 
-// A list without a reported total must not change during a poll.
+// Without a reported total, a change during a complete iteration may hide a record from it.
+// So such lists do not change during a poll.
 func TestDeliversRecordsOfAnyHistoryOnceAndInTime(t *testing.T) {
 	const interval, reconcile = 10 * time.Second, 200 * time.Second
 	eachHistory(t, func(t *testing.T, h *history) {
@@ -322,8 +322,8 @@ func TestDeliversRecordsOfAnyHistoryOnceAndInTime(t *testing.T) {
 	})
 }
 
-// In a list with an order, all records are inserted at one end. There is no complete
-// iteration after the first one.
+// All records are inserted at one end of the list. After the first poll, no complete
+// iteration is due.
 func TestPollsOfAnyHistoryAreCheapAndDeliverAtOnce(t *testing.T) {
 	eachHistory(t, func(t *testing.T, h *history) {
 		h.order, h.late, h.drift, h.counts = h.order%2, 0, false, h.counts%2
@@ -358,7 +358,7 @@ func TestListWithoutOrderOfAnyHistoryIsCheap(t *testing.T) {
 				requests += len(h.pages)
 			}
 		}, never)
-		newPages := len(h.all) / h.size // at most: the records of the first poll count too
+		newPages := len(h.all) / h.size // an upper bound: h.all includes the records of the first poll
 		assert.LessOrEqual(t, requests, 2*h.polls+newPages)
 	})
 }
@@ -397,7 +397,8 @@ func (w *lookBack) page(number int) *page {
 	return p
 }
 
-// poll reads pages until one has no new record.
+// poll returns the new records of up to 50 pages. It begins with the newest page and stops
+// at a page without a new record.
 func (w *lookBack) poll() (fresh []int64) {
 	p, number := w.newestPage()
 	found := map[int64]bool{}

@@ -120,7 +120,6 @@ func (l *followedList) follow(t *testing.T, n int, after func(i int, poll pollRe
 	})
 }
 
-// count returns 1 if b is true.
 func count(b bool) int {
 	if b {
 		return 1
@@ -168,7 +167,7 @@ func TestIdlePollIsOneRequest(t *testing.T) {
 				case len(poll.got) == 0:
 					assert.Len(t, poll.pages, 1, "poll %d of a list of %d records", i, n)
 				}
-				if i == 8 || i == 12 { // until the first insertion, the end is unknown
+				if i == 8 || i == 12 { // until the first insertion, polls alternate between the ends
 					l.insert(1)
 				}
 			}, never)
@@ -177,8 +176,8 @@ func TestIdlePollIsOneRequest(t *testing.T) {
 }
 
 // Batches of records are inserted at one end of the list. As many are deleted at the
-// other end, or none. The end is known after the first poll that finds a batch in a
-// list that had several pages and keeps one of its records.
+// other end, or none. A poll that finds a batch shows the later ones at which end records
+// are inserted, if the list had several pages and not all of its records were deleted.
 func TestNextPollDeliversNewRecords(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		for _, n := range []int{0, 1, 9, 10, 11, 20, 95, 100} {
@@ -259,9 +258,9 @@ func TestLateRecordDoesNotShowWhereRecordsAreInserted(t *testing.T) {
 				middle := len(l.ids) / 2
 				l.ids = slices.Delete(slices.Clone(l.ids), middle, middle+1)
 				switch {
-				case i < 6 && n > 10: // not the oldest record
+				case i < 6 && n > 10: // not the outermost record, so polls learn no end from it
 					l.insertLate(max(1, l.oldest()-1))
-				case i < 6: // the oldest one, but of a list of one page
+				case i < 6: // polls learn no end from a list of one page
 					l.insertLate(l.oldest())
 				case i == 6 && n <= 10: // shows the next poll where records are inserted
 					l.insert(12)
@@ -314,8 +313,8 @@ func TestGrowthOfUnknownEndIsFoundByNextPoll(t *testing.T) {
 	})
 }
 
-// A complete iteration of a short list takes fewer requests than the limit of a poll,
-// which then applies.
+// For a short list, a complete iteration takes fewer requests than the limit of a poll.
+// Then the limit of a poll applies.
 func TestFirstNewRecordsCostAtMostOneCompleteIteration(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		for _, n := range []int{0, 1, 5, 9, 10, 11, 15, 20, 21, 50, 100} {
@@ -677,7 +676,7 @@ func TestFailedPollLosesNothing(t *testing.T) {
 // A complete iteration that always fails must not keep polls from reading the ends.
 func TestFailedCompleteIterationDoesNotStopFollowing(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
-		for _, broken := range []int{1, 4} { // the poll from which page 3 fails
+		for _, broken := range []int{1, 4} { // the first poll in which page 3 fails
 			l := newFollowedList(60, newestFirst)
 			polls := 0
 			l.respond = func(r msgpush.PageRequest) (*page, error) {
@@ -723,7 +722,7 @@ func TestFailedReadOfEndDoesNotStopCompleteIteration(t *testing.T) {
 			delete(waiting, id)
 		}
 		switch i {
-		case 1, 2, 3: // new records at the end
+		case 1, 2, 3: // shows the next polls that records are inserted at the end
 			l.insert(1)
 		case 5:
 			l.deleteOldest(35)
@@ -1198,8 +1197,8 @@ func TestNullRecordFailsPoll(t *testing.T) {
 	})
 }
 
-// A record that is inserted between two others while another one is deleted is found only
-// by a complete iteration.
+// If a record is inserted between two others while another one is deleted, the total does
+// not change. Unless the record is near an end, only a complete iteration finds it.
 func TestCompleteIterationFindsTheRest(t *testing.T) {
 	const interval, latency = 5 * time.Minute, 2 * time.Second
 	bothOrders(t, func(t *testing.T, newestFirst bool) {

@@ -97,9 +97,10 @@ func Prefetch(n int) ListOption {
 //
 // Iteration ends after the last page. The number of the last page is Pages of the latest
 // response or, if that is 0, the last reported Total divided by the page size. If the
-// latest response contradicts itself, iteration yields [ErrInconsistentList] instead. If
-// the service reports neither pages nor total, iteration ends with the first page that has
-// no new record. Without an ID function, this is the first empty page.
+// latest response contradicts itself, such as by a total beyond that page, iteration yields
+// [ErrInconsistentList] instead of ending. If the service reports neither pages nor total,
+// iteration ends with the first page that has no new record. Without an ID function, this
+// is the first empty page.
 func (l Lister[T]) All(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[T, error] {
 	return recordsOf(l.Pages(ctx, r, opts...))
 }
@@ -136,7 +137,6 @@ func (l Lister[T]) Pages(ctx context.Context, r PageRequest, opts ...ListOption)
 	}
 }
 
-// An iterator holds the state of one iteration over a list.
 type iterator[T any] struct {
 	Lister[T]
 	listSettings
@@ -293,7 +293,7 @@ func (it *iterator[T]) startPrefetch(current, next, last int) {
 }
 
 // discard cancels all prefetches and waits for them, even if one of them panicked, and
-// re-raises the first panic. Half as many pages are prefetched from now on.
+// re-raises the panic of the first such page. From now on, half as many are prefetched.
 func (it *iterator[T]) discard() {
 	for _, p := range it.pending {
 		p.cancel()

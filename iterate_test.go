@@ -243,7 +243,7 @@ func TestPagesYieldsOnlyErrorForInconsistentEmptyPage(t *testing.T) {
 func TestDeliversEachIDOnce(t *testing.T) {
 	ids := []int64{0, -1, 1, -63, -64, -65, 63, 64, 65, math.MinInt64, math.MinInt64 + 1, math.MaxInt64, math.MaxInt64 - 1}
 	f := func(context.Context, msgpush.PageRequest) (*page, error) {
-		return &page{List: slices.Clone(ids)}, nil // again for page 2, which ends the iteration
+		return &page{List: slices.Clone(ids)}, nil // page 2 has no new record, which ends the iteration
 	}
 	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(len(ids))))
 	require.NoError(t, err)

@@ -80,8 +80,8 @@ func (r PageRequest) withDefaults(operation string) (PageRequest, error) {
 	return PageRequest{cmp.Or(r.Current, 1), cmp.Or(r.PageSize, DefaultPageSize)}, nil
 }
 
-// list calls a list operation. The body, which contains r, is a copy of the caller's:
-// list sets the defaults of r.
+// list calls a list operation. r is part of body, so that the defaults that list sets in r
+// are sent. Both must be copies of the caller's request.
 func list[T any](ctx context.Context, c *Client, op Operation, r *PageRequest, body any) (*Page[T], error) {
 	var err error
 	if *r, err = r.withDefaults(op.String()); err != nil {

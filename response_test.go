@@ -212,7 +212,7 @@ func TestLateWriteOfBodyReaderDoesNotReachAnotherCall(t *testing.T) {
 			})
 		}
 		client := newClientWithTransport(t, newScript(
-			respond(200, `{"code":200,"data":{"id":1},"more":"`+strings.Repeat(" ", 4096)+`"}`), // fills the pool
+			respond(200, `{"code":200,"data":{"id":1},"more":"`+strings.Repeat(" ", 4096)+`"}`), // leaves a buffer in the pool
 			respondFrom(200, late),
 			respondFrom(200, func(*http.Request) io.Reader {
 				return io.MultiReader(strings.NewReader(`{"code":200,"data":{"id":7`), readerFunc(func([]byte) (int, error) {

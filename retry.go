@@ -204,7 +204,7 @@ func (q *retryQuota) put(n int) {
 // the trace.
 type connTrace struct {
 	plain     bool                   // the transport is net/http's own, which sends nothing else
-	requested atomic.Bool            // a connection to the first hop was requested
+	requested atomic.Bool            // a connection to the service or to a proxy was requested
 	firstHop  atomic.Pointer[string] // the address of the first connection requested
 	used      atomic.Bool            // a connection may have taken the request
 	connected atomic.Bool            // the last connection was made

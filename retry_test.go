@@ -162,7 +162,7 @@ func TestWaitIsRetryAfterPlusJitter(t *testing.T) {
 	}{
 		{429, "7", 0, 7 * time.Second},
 		{503, "7", 0, 7 * time.Second},
-		{503, "30", 0, 30 * time.Second}, // MaxWait
+		{503, "30", 0, 30 * time.Second}, // equal to the default MaxWait, not longer
 		{429, in7Seconds, 0, 7 * time.Second},
 		{503, in7Seconds, 0, 7 * time.Second},
 		{429, "Sat, 01 Jan 2000 00:00:00 GMT", 0, 0},
@@ -359,7 +359,7 @@ func TestRetriesOnlyTransientStatuses(t *testing.T) {
 // was used up.
 const quotaUsedUp = "the retry quota is used up"
 
-// callsOf returns a function that makes a call whose responses are the steps. It
+// callsOf returns a function that makes a call whose responses are the steps. The function
 // returns the number of requests and the error.
 func callsOf(client *msgpush.Client, transport *script) func(ctx context.Context, steps ...roundTripFunc) (int, error) {
 	return func(ctx context.Context, steps ...roundTripFunc) (int, error) {
@@ -488,7 +488,7 @@ func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
 }
 
 func TestRetryNotMadeReturnsQuota(t *testing.T) {
-	// onRetry returns err if a request was sent.
+	// onRetry returns err once the call has sent a request, so that only its retry fails.
 	type onRetry func(err error) error
 	tests := map[string]func(onRetry) msgpush.Option{ // nil: the wait is cancelled
 		"cancelled wait": nil,
@@ -633,7 +633,7 @@ func TestDefaultQuotaOutlastsShortOutageForAnyNumberOfCallers(t *testing.T) {
 	for _, callers := range []int{64, 250, 400, 800} {
 		t.Run(fmt.Sprint(callers, " callers"), func(t *testing.T) {
 			var failed, calls int64
-			for range 1 + 800/callers { // outages, so that chance does not decide
+			for range 1 + 800/callers { // more outages for fewer callers, so that chance does not decide
 				synctest.Test(t, func(t *testing.T) {
 					load := loadOfCallers{callers: callers, calls: 10, interval: time.Second}
 					n, _ := load.run(t, downFor2Seconds())
@@ -846,7 +846,7 @@ func TestRetriesNonIdempotentRequestOnlyIfNoConnectionWasMade(t *testing.T) {
 			onlyError[*msgpush.RequestError](t, err)
 			assertAttempts(t, tt.attempts, err)
 			assert.Len(t, service.Requests(), tt.arrived)
-			service.ClearFaults() // the fault was not used if no request arrived
+			service.ClearFaults() // an unused fault fails the test, but a case may send no request
 		})
 	}
 }
@@ -894,7 +894,7 @@ func TestRequestThatIsNotIdempotentIsSentOnceWhateverUsesItsContext(t *testing.T
 	defer other.Close()
 	for name, elsewhere := range map[string]string{"which finds a server": other.URL, "which finds no server": refusedURL(t)} {
 		var sent atomic.Int32
-		untraced := func(*http.Request) (*http.Response, error) { sent.Add(1); return nil, io.EOF } // has sent the request
+		untraced := func(*http.Request) (*http.Response, error) { sent.Add(1); return nil, io.EOF } // as if it had sent the request
 		service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			sent.Add(1)
 			panic(http.ErrAbortHandler)

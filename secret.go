@@ -43,18 +43,19 @@ func (s Secret) EncodeValues(key string, v *url.Values) error {
 	return nil
 }
 
-// A shorter key would match parts of words. Of a longer text, the rest is dropped.
+// A shorter key is not redacted: it would match parts of words. The rest of a longer text
+// is dropped.
 const minRedactedKey, maxRedactedText = 6, 64 << 10 // bytes
 
 // A redactor redacts access keys in foreign text, which this package did not write. It
 // must see the text before any other change, which could alter a key.
 type redactor struct {
 	keys   []string
-	minLen int      // of a key
+	minLen int      // the length of the shortest key
 	forms  []string // of keys, the longest first: a form may contain another
 }
 
-// add adds a key and reports whether it is new.
+// add adds a key and reports whether it did: a key that is known or too short is ignored.
 func (r *redactor) add(key string) bool {
 	if len(key) < minRedactedKey || slices.Contains(r.keys, key) {
 		return false
@@ -67,7 +68,7 @@ func (r *redactor) add(key string) bool {
 // and the text consist of repetitions: strings.LastIndex always uses Rabin-Karp.
 func (r *redactor) replace(text string) string {
 	if len(text) < min(r.minLen, maxRedactedText) {
-		return text // no form is shorter than its key
+		return text // too short to contain a form: none is shorter than its key
 	}
 	if r.forms == nil {
 		for _, key := range r.keys {
@@ -99,9 +100,9 @@ func keyForms(key string) []string {
 	}
 }
 
-// text redacts the first 64 KiB of foreign text. If it cuts the text, it also drops the
-// last bytes, which may be part of a key. Errors show the text on one line: if joining the
-// lines results in a key, text returns the joined line, redacted.
+// text returns the first 64 KiB of foreign text, redacted. If it cuts the text, it also
+// drops the last bytes, which may be part of a key. Errors show the text on one line: if
+// joining the lines results in a key, text returns the joined line, redacted.
 func (r *redactor) text(foreign string) string {
 	clean := r.replace(foreign[:min(len(foreign), maxRedactedText)])
 	if len(foreign) > maxRedactedText && len(r.forms) > 0 {

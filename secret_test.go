@@ -129,8 +129,8 @@ func docOf(t *testing.T, typeName string) string {
 	return ""
 }
 
-// oddKeys are access keys with characters that are escaped, and with the word
-// "password", at which excerpts stop. Each begins with Zq7x4 and ends with Wk9v2.
+// oddKeys are access keys with the word "password", at which excerpts stop. All but the
+// first also have characters that are escaped. Each begins with Zq7x4 and ends with Wk9v2.
 var oddKeys = []string{
 	"Zq7x4-password-Wk9v2",
 	`Zq7x4"password":"Wk9v2`,
@@ -217,7 +217,7 @@ func TestErrorsAndLogsShowNoPartOfKey(t *testing.T) {
 func TestCutTextShowsNoPartOfKey(t *testing.T) {
 	key, more := oddKeys[2], strings.Repeat(" more", 400)
 	var offsets []int
-	for near := 0; near < 2*len(key); near += 2 { // a shown part has three characters
+	for near := 0; near < 2*len(key); near += 2 { // the parts searched for have three characters
 		offsets = append(offsets, 160-near, 400-near)
 	}
 	for near := 0; near < 8*len(key); near += 11 {
@@ -359,7 +359,8 @@ func TestPasswordOfMailIsNotShown(t *testing.T) {
 	}
 }
 
-// Redaction takes time, so it is limited to the first 64 KiB of foreign text.
+// Redaction takes time, so only the first 64 KiB of a msg, a header or a cause are kept and
+// redacted. Data is redacted completely.
 func TestRedactionIsLimitedToFirst64KiB(t *testing.T) {
 	const limit = 64 << 10
 	hostile := map[string]string{
@@ -436,7 +437,7 @@ func testRedactsLaterKey(t *testing.T, later string) {
 	}
 }
 
-// Errors show a text on one line and without "msgpush: ", which may make it contain a key.
+// Errors show a text on one line and without "msgpush: ". These changes may create a key.
 func TestRedactsKeysThatOtherChangesOfTheTextWouldCreate(t *testing.T) {
 	for key, text := range map[string]string{
 		"Zq7x4 beta Wk9v2": "Zq7x4\n\tbeta  Wk9v2",

@@ -56,7 +56,7 @@ func (e *proxyError) Error() string {
 }
 
 // roundTrip sends a request with the cookies of the jar. Unlike http.Client, it follows
-// no redirect, and it needs no valid Location.
+// no redirect, and accepts a redirect without a valid Location.
 func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	if c.jar != nil {
 		for _, cookie := range c.jar.Cookies(req.URL) {
@@ -84,8 +84,8 @@ func (e *timeoutError) Error() string {
 
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// timeoutOr returns the timeoutError of an attempt whose timeout has passed, and
-// err otherwise. Not every transport returns the cause of a context.
+// timeoutOr returns the timeoutError of an attempt that failed after its timeout, and err
+// otherwise. Not every transport returns the cause of a context.
 func timeoutOr(ctx context.Context, err error) error {
 	if timeout, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok && err != nil {
 		return timeout

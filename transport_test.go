@@ -215,9 +215,9 @@ func (l pipeListener) Accept() (net.Conn, error) {
 func (l pipeListener) Close() error   { return nil }
 func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// http2InMemory returns a NewTransport that connects in memory to a service with the
-// certificate of certified. dialed is called for each connection, and returns the flag
-// that makes the connection silent.
+// http2InMemory returns a transport of NewTransport that connects in memory to a service
+// with the certificate of certified. dialed is called for each connection, and returns the
+// flag that makes the connection silent.
 func http2InMemory(certified *httptest.Server, h http.HandlerFunc, dialed func() (silent *atomic.Bool)) *http.Transport {
 	transport := msgpush.NewTransport()
 	transport.Proxy = nil
@@ -291,8 +291,8 @@ func TestTimeoutAppliesToHTTP2(t *testing.T) {
 }
 
 // newProxy starts a proxy that responds to CONNECT with a status. If the status is 200,
-// it tunnels to target. It returns the URL of the proxy, with a password, the server, and
-// the requests that arrived.
+// it tunnels to target. It returns the URL of the proxy, which contains a password, the
+// proxy itself, and the requests that arrived.
 func newProxy(t *testing.T, target string, status *int) (*url.URL, *httptest.Server, *[]string) {
 	t.Helper()
 	var requests []string

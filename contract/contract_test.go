@@ -108,9 +108,9 @@ type exchange struct {
 	response []byte
 }
 
-// exchanges returns the examples of openapi.json, and the bodies of testdata. The name
-// of a file in testdata begins with the id of its operation; an empty page belongs to
-// every list, and an error to every operation.
+// exchanges returns the examples of openapi.json, and the bodies of testdata. The name of a
+// file in testdata begins with the id of its operation, in snake case. empty_page belongs to
+// every list, and a name that begins with error_ to every operation.
 func exchanges(t *testing.T, doc *openapi3.T) []exchange {
 	t.Helper()
 	var all []exchange
@@ -233,7 +233,8 @@ func violations(t *testing.T, doc *openapi3.T, r *http.Request, next http.RoundT
 	return all
 }
 
-// testdataViolations returns the violations of all bodies in testdata.
+// testdataViolations returns the violations of the bodies in testdata and of the examples of
+// openapi.json.
 func testdataViolations(t *testing.T, doc *openapi3.T) []string {
 	t.Helper()
 	var all []string
@@ -357,8 +358,8 @@ func TestClientReadsExamples(t *testing.T) {
 	}
 }
 
-// If the type of a property in openapi.json changes, the bodies in testdata violate it, or
-// Envelope and Page differ from the schemas that repeat them.
+// If the type of a property in openapi.json changes, a body in testdata or an example must
+// violate it, or Envelope and Page must differ from the schemas that repeat them.
 func TestChangedTypeInOpenAPIIsDetected(t *testing.T) {
 	for name, schema := range load(t).Components.Schemas {
 		for field, property := range schema.Value.Properties {
@@ -480,8 +481,8 @@ type rejectedRequest struct {
 	isValid      bool // the request is valid for openapi.json
 }
 
-// rejectedRequests has each kind of error response that the fake server sends, except for
-// the one of the rate limit.
+// rejectedRequests has requests for each error code of the fake server, except for the one
+// of the rate limit.
 var rejectedRequests = []rejectedRequest{
 	{"unknown mail channel", msgpushtest.CodeNotFound, http.MethodGet, mailDetail + "?mailId=no", nil, "", true},
 	{"no mail channel", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail, nil, "", true},

@@ -81,7 +81,7 @@ func assertSame(t *testing.T, want, got any) {
 	assert.Equal(t, plain(t, reflect.ValueOf(want)), plain(t, reflect.ValueOf(got)))
 }
 
-// newGeneratedClient returns a generated client of the fake server.
+// newGeneratedClient returns a generated client that reaches the fake server through v.
 func newGeneratedClient(t *testing.T, server *msgpushtest.Server, key string, v *validator) *generated.ClientWithResponses {
 	t.Helper()
 	client, err := generated.NewClientWithResponses(server.URL,
@@ -187,7 +187,7 @@ func TestGeneratedClientReadsErrors(t *testing.T) {
 
 // newGeneratedServer returns a server that reads requests and writes responses through
 // the handlers and the types of the generated code. Its records are those of the examples
-// of openapi.json, and it passes each request, as the generated code decodes it, to record.
+// of openapi.json. It passes each decoded request to record, as plain returns it.
 func newGeneratedServer(t *testing.T, record func(op operation, request any)) *httptest.Server {
 	t.Helper()
 	byID := map[string]operation{}

@@ -54,7 +54,7 @@ func runProgram(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// startPrism starts Prism and returns its URL.
+// startPrism runs Prism until the test ends, and returns its URL.
 func startPrism(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -90,8 +90,8 @@ func startPrism(t *testing.T, args ...string) string {
 	}
 }
 
-// newPrismClient returns a client of Prism with these headers. The returned function
-// returns the violations that Prism has reported.
+// newPrismClient returns a client of Prism that adds header to each request, the HTTP client
+// that it uses, and a function that returns the violations that Prism has reported.
 func newPrismClient(t *testing.T, prismURL, key string, header http.Header) (*msgpush.Client, *http.Client, func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -179,8 +179,8 @@ func TestPrismFindsNoViolations(t *testing.T) {
 	assert.Empty(t, violations())
 }
 
-// Prism rejects some invalid requests itself, and changes others. With
-// --validate-request=false, it forwards the rest and checks the responses.
+// Even with --validate-request=false, Prism rejects some invalid requests itself, and changes
+// others. It checks the responses to the requests that it forwards.
 func TestPrismFindsNoViolationsInResponsesToInvalidRequests(t *testing.T) {
 	t.Parallel()
 	server := msgpushtest.New(t)

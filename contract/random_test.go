@@ -72,7 +72,8 @@ func TestRandomRequestsMatchOpenAPI(t *testing.T) {
 	}
 }
 
-// A generator generates random requests. The same seed yields the same requests.
+// A generator generates random requests. The same seed yields the same requests, except
+// for the access key, which is random.
 type generator struct {
 	*rand.Rand
 	doc *openapi3.T
@@ -178,12 +179,12 @@ func (g *generator) draft(invalid bool) draft {
 		g.spoil(&d)
 	}
 	if g.IntN(100) == 0 && !d.isCutOff {
-		d.body = strings.Repeat(" ", 1<<20) + d.body // larger than the limit of the fake server, which then closes the connection
+		d.body = strings.Repeat(" ", 1<<20) + d.body // usually above the fake server's limit: it then closes the connection
 	}
 	return d
 }
 
-// json returns a value of a schema. If invalid is set, some values in it are invalid.
+// json returns a value of a schema. If invalid is set, values in it may be invalid.
 func (g *generator) json(schema *openapi3.Schema, invalid bool) string {
 	if invalid && g.IntN(4) == 0 {
 		return one(g, `null`, `true`, `""`, `"1"`, `1.5`, `1.0`, `1e2`, `1e400`, `-0`, `01`, `0x1`, `NaN`, `[]`, `[1]`, `{}`, `{"":null}`,

@@ -28,8 +28,8 @@ func load(t *testing.T) *openapi3.T {
 
 // A validator is an [http.RoundTripper] that checks requests and responses against
 // openapi.json. It also reports what OpenAPI allows but the API document does not
-// show: unknown members, unknown query parameters, missing members of a success, and
-// an envelope without a code or with an empty msg.
+// show: unknown members, unknown or repeated query parameters, missing members of a
+// success, and an envelope without a code or msg, or with an empty msg.
 type validator struct {
 	doc  *openapi3.T
 	next http.RoundTripper
@@ -147,11 +147,11 @@ func checkAccessKey(_ context.Context, input *openapi3filter.AuthenticationInput
 	return nil
 }
 
-// checkResponse checks a response. route is nil if openapi.json has no such operation;
-// the response must then be a failure.
+// checkResponse checks a response. route is nil if openapi.json does not have the operation
+// of the request; the response must then match the response Failure of openapi.json.
 func (v *validator) checkResponse(r *http.Request, response *http.Response, body []byte, route *routers.Route) []error {
 	if r.Method == http.MethodHead {
-		return nil // it has no body
+		return nil // a response to HEAD has no body
 	}
 	if route == nil {
 		failure := openapi3.WithName("default", v.doc.Components.Responses["Failure"].Value)
@@ -191,7 +191,7 @@ func checkMembers(where string, schema *openapi3.SchemaRef, value any, complete 
 	switch v := value.(type) {
 	case []any:
 		if schema.Value.Items == nil {
-			return nil // of another type, which kin-openapi reports
+			return nil // kin-openapi reports that the value must not be an array
 		}
 		for i, element := range v {
 			errs = append(errs, checkMembers(fmt.Sprintf("%s[%d]", where, i), schema.Value.Items, element, complete)...)
@@ -201,7 +201,7 @@ func checkMembers(where string, schema *openapi3.SchemaRef, value any, complete 
 		for name, member := range v {
 			if properties[name] == nil {
 				if schema.Value.AdditionalProperties.Has != nil {
-					continue // of any name, as in the data of Envelope
+					continue // any name is allowed, as in the data of Envelope
 				}
 				errs = append(errs, fmt.Errorf("unknown member %s.%s", where, name))
 				continue

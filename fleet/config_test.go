@@ -239,7 +239,7 @@ func TestFetchOfUnusableKeyIsAnError(t *testing.T) {
 	}
 }
 
-// Only the clock of the store matters.
+// A clock of the store that is an hour off must change neither expiry nor slots.
 func TestClockOfTheStoreMayDiffer(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {
@@ -372,7 +372,7 @@ func TestClockOfTheStoreMayJump(t *testing.T) {
 			setOffset(jump)
 			stop := make(chan struct{})
 			defer close(stop)
-			go func() { // the clock goes on
+			go func() { // SetTime stops the clock of miniredis: keep it running
 				for {
 					select {
 					case <-stop:

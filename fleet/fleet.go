@@ -19,9 +19,9 @@
 //
 // An operation of the store takes at most one second. After a failed operation,
 // the store is considered unavailable, and operations fail immediately until a
-// probe succeeds. Calls that need the store, and StoreErr, start the probes: one at a time,
-// at most every 100 ms. A KeySource also tests the store when it has connected to it. No
-// call waits for a probe.
+// probe succeeds. These operations, and StoreErr, start the probes: one at a time,
+// at most every 100 ms. A KeySource also tests the store when it connects to it or gets an
+// announcement. No call waits for a probe.
 package fleet
 
 import (
@@ -43,15 +43,16 @@ import (
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
 // storeTimeout bounds one operation of the store. probeInterval is the minimum time
-// between two probes of an unavailable store. maxScripts bounds the scripts that run at a
-// time: more could time out while they wait for a connection of the pool, as in an outage.
+// between two probes of an unavailable store. maxScripts bounds the scripts, except probes,
+// that run at a time: more could time out while they wait for a connection of the pool, and
+// would make the store count as unavailable.
 const storeTimeout, probeInterval, maxScripts = time.Second, 100 * time.Millisecond, 64
 
 // A store runs scripts on one Redis key.
 type store struct {
 	rdb   redis.UniversalClient
 	key   string
-	turns chan struct{} // limits the scripts that run at a time to maxScripts
+	turns chan struct{} // holds an element for each running script other than a probe
 
 	mu        sync.Mutex
 	failure   error     // why the store is unavailable; nil if it is available
@@ -126,7 +127,7 @@ func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...an
 		// The error of a disabled command quotes its arguments, such as an access key.
 		s.failure, s.nextProbe = fmt.Errorf("%w: %s", ErrStoreUnavailable, strings.Split(err.Error(), ", with args beginning with")[0]), time.Now().Add(probeInterval)
 		if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok {
-			cluster.ReloadState(ctx) // go-redis does so only every ClusterStateReloadInterval
+			cluster.ReloadState(ctx) // if a node is down, go-redis waits ClusterStateReloadInterval
 		}
 	}
 	return reply, s.failure
@@ -170,8 +171,8 @@ type LimiterConfig struct {
 // Each slot takes one command of the store. The slot of a call that is cancelled,
 // or of a replica that dies, stays unused, and so does one whose reply is lost.
 //
-// If the store loses its data, the slots that a replica takes afterwards come after the
-// slots that it took before, except for an overlap of about 100 ms.
+// If the store loses its data, the slots that a replica takes
+// afterwards begin at most about 100 ms before the last slot that it took before.
 type Limiter struct {
 	store
 	cfg  LimiterConfig
@@ -203,7 +204,8 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 // if the next free slot is later, Wait returns [ErrBudgetExceeded] immediately.
 //
 // A slot that is missed by more than 250 ms, such as by a suspended process, is
-// discarded, and Wait takes another one. A call takes at most 5 slots.
+// discarded, and Wait takes another one. A call takes at most 5
+// slots, and uses the fifth however late it is.
 //
 // While the store is unavailable, Wait returns an error that wraps [ErrStoreUnavailable].
 // With a Fallback, Wait instead waits until the latest slot of this replica, and then for

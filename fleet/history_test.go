@@ -152,7 +152,7 @@ func (h *history) check() {
 }
 
 // restarted reports whether the store restarted between begin and end, or in the second
-// before begin: then the claim of the fetch that was running is lost.
+// before begin. A restart loses the claim of a fetch, which may reach the service later.
 func (h *history) restarted(begin, end time.Time) bool {
 	for _, restart := range h.restarts {
 		if restart.After(begin.Add(-time.Second)) && restart.Before(end) {

@@ -38,7 +38,7 @@ type KeyConfig struct {
 	// After a failed fetch, replicas without a key return an error until MinInterval has
 	// passed. After a fetch that succeeded, a replica whose new key is rejected waits until
 	// MinInterval has passed. MinInterval is not kept if the store lost its data, if its
-	// clock jumped ahead, or between replicas that fetch without the store.
+	// clock jumped ahead, or if replicas fetch without the store.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
 	// that all replicas have. A stored key that was copied from another Name, or
@@ -72,8 +72,8 @@ type KeyConfig struct {
 type KeySource struct {
 	store
 	cfg     KeyConfig
-	cached  msgpush.AccessKeySource // returns keys and calls obtain
-	changed chan struct{}           // signals an announcement of the store
+	cached  msgpush.AccessKeySource // returns the cached key; calls obtain for another one
+	changed chan struct{}           // signals an announcement, or a connect to the store
 	close   context.CancelFunc
 
 	// current is the record in cached. next is an announced record that is not in cached
@@ -137,8 +137,9 @@ func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, err
 }
 
 // Close ends the subscription to the store. If a fetch is in progress, another replica may
-// fetch after MinInterval. If the store does not respond, Close takes up to one second. It
-// does not close the Redis client. AccessKey still works after Close. Close always returns nil.
+// fetch MinInterval after Close. If the store does not respond, Close takes up to one
+// second. It does not close the Redis client. AccessKey still works after Close. Close
+// always returns nil.
 func (s *KeySource) Close() error {
 	s.close()
 	_, _ = s.put(&record{generation: s.latest.Swap(0)})
@@ -211,7 +212,7 @@ func (s *KeySource) fetch(ctx context.Context, claim *record, result chan<- *rec
 		if err == nil && !stored {
 			r.state = "superseded"
 		} else if r.err != nil {
-			s.blocked.Store(&record{err: r.err, expires: r.expires}) // later callers must not panic
+			s.blocked.Store(&record{err: r.err, expires: r.expires}) // without r.panic: later calls return err
 		}
 		result <- r
 		for err != nil && s.latest.Load() == r.generation { // other replicas wait for r
@@ -270,7 +271,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	switch r.state {
 	case "stored":
 		r.key, r.err = s.open(reply[3].(string), r.generation)
-		if time.Until(r.expires) > noExpiry/2 { // part of noExpiry has passed
+		if time.Until(r.expires) > noExpiry/2 { // noExpiry minus the time since put, so never
 			r.expires = time.Time{}
 		}
 	case "failed":
@@ -281,7 +282,8 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 }
 
 // put stores a record: a key, a failure, or neither, which gives up the claim. It reports
-// false if the store has this record or a newer one, or if another replica fetches one.
+// false if the store has this record or a newer one, if another replica fetches one, or if
+// there is no claim to give up.
 func (s *KeySource) put(r *record) (stored bool, err error) {
 	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(cmp.Or(r.expires.UTC(), time.Now().Add(noExpiry))).Milliseconds(), s.cfg.MinInterval.Milliseconds(), r.err != nil, r.claimer)
 	return err == nil && reply[0] == int64(1), err

@@ -53,7 +53,7 @@ func TestLostReplyToAClaimDelaysNobody(t *testing.T) {
 func TestKeyFetchedWithoutStoreIsStoredAfterALostReply(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	loading := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
-	loading.do("key") // the store has the scripts now
+	loading.do("key") // loads the scripts: a reply that they are missing would be lost below
 	loading.kill()
 	rdb.FlushAll(t.Context())
 	service.fetchTime.Store(int64(300 * time.Millisecond))
@@ -97,7 +97,7 @@ func TestCallersRecoverSoonAfterEveryReplyWasLost(t *testing.T) {
 	replicas := startReplicas(t, 5, config{Redis: via.addr, Service: service.URL})
 	via.set(0, isScript)
 	load := beginAll(replicas, "call 5 %v", duration+3*time.Second)
-	time.Sleep(duration) // the test is about the duration
+	time.Sleep(duration) // how long replies are lost
 	via.set(0, nil)
 	end := time.Now()
 	sum := load()
@@ -115,7 +115,7 @@ func TestRejectionWhileStoreHangs(t *testing.T) {
 	rdb.signal(syscall.SIGSTOP)
 	service.reject()
 	load := beginAll(replicas, "call 2 6s")
-	time.Sleep(3 * time.Second) // the test is about the duration
+	time.Sleep(3 * time.Second) // how long the store hangs
 	rdb.signal(syscall.SIGCONT)
 	end := time.Now()
 	sum := load()

@@ -169,7 +169,7 @@ func (r *redisServer) commands(name string) (n int) {
 
 const redisKey = "msgpush:key:{acme}"
 
-// await polls a condition that another process changes.
+// await polls a condition, since most conditions change in another process.
 func await(t testing.TB, timeout time.Duration, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(timeout); !condition(); time.Sleep(2 * time.Millisecond) {
@@ -269,7 +269,8 @@ func (s *service) reset() (arrivals []time.Time, rejected int) {
 	return arrivals, rejected
 }
 
-// A config configures a replica. The zero values are the defaults of fleet.
+// A config configures a replica. Zero values of FetchTimeout, MinInterval and Burst mean
+// the defaults of fleet.
 type config struct {
 	Redis, Service, UserAgent string
 	OwnKey                    bool // the replica fetches its own key, without fleet
@@ -524,7 +525,7 @@ func (c config) call(client *msgpush.Client, callers int, d time.Duration) resul
 				}
 				mu.Unlock()
 				if errors.Is(err, fleet.ErrBudgetExceeded) {
-					time.Sleep(100 * time.Millisecond) // so that 1,000 callers leave time for the others
+					time.Sleep(100 * time.Millisecond) // the error comes at once: avoid a busy loop
 				} else if d > 0 && (err != nil || c.Rate == 0) {
 					time.Sleep(10 * time.Millisecond)
 				}

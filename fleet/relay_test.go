@@ -55,7 +55,7 @@ func (r *relay) serve(client net.Conn) {
 		return
 	}
 	defer store.Close()
-	var lost atomic.Bool // the next reply
+	var lost atomic.Bool // whether the next reply is lost
 	go func() {
 		defer store.Close()
 		buffer := make([]byte, 1<<16)

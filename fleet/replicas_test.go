@@ -154,7 +154,7 @@ func TestKeyOfSuspendedReplicaIsDiscarded(t *testing.T) {
 	assert.Equal(t, 2, service.issues())
 }
 
-// After FetchTimeout, the second replica takes over. The key of the first replica is
+// After FetchTimeout + 1 s, the second replica takes over. The key of the first replica is
 // discarded, even if it arrives while the second one still fetches.
 func TestKeyThatArrivesDuringAnotherFetchIsDiscarded(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
@@ -313,7 +313,7 @@ func TestFetchesWithoutStoreAreLimited(t *testing.T) {
 	replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL, WithoutStore: true})
 	assert.Equal(t, "secret-key-1", replica.do("key").Key)
 	begin := time.Now()
-	for time.Since(begin) < 1500*time.Millisecond { // always rejected
+	for time.Since(begin) < 1500*time.Millisecond { // reports each key as rejected
 		if key := replica.do("key").Key; key != "" {
 			replica.do("key %s", key)
 		}
@@ -473,7 +473,7 @@ func TestSlotsOfSuspendedReplicaAreDiscarded(t *testing.T) {
 		return len(service.arrivals) > 50
 	})
 	replicas[0].signal(syscall.SIGSTOP)
-	time.Sleep(1500 * time.Millisecond) // the test is about the duration of the suspension
+	time.Sleep(1500 * time.Millisecond) // how long the replica is suspended
 	replicas[0].signal(syscall.SIGCONT)
 	sum := load()
 	arrivals, _ := service.reset()

@@ -142,7 +142,7 @@ func (g *gateway) signal(signal syscall.Signal) {
 	require.NoError(g.t, g.cmd.Process.Signal(signal))
 }
 
-// eventually waits until a condition holds.
+// eventually fails the test unless a condition holds within waitTimeout.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(waitTimeout); !condition(); time.Sleep(2 * time.Millisecond) {

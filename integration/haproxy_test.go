@@ -51,7 +51,7 @@ backend back
 	s.gateway.start()
 }
 
-// admin sends a command to HAProxy.
+// admin sends a command to HAProxy. An empty reply means success.
 func (s *setup) admin(command string) {
 	conn, err := net.Dial("unix", s.gateway.file("admin"))
 	require.NoError(s, err)

@@ -164,7 +164,7 @@ func (r *report) add(right bool, err error) {
 	}
 }
 
-// failures returns the number of calls that failed, with the types of their errors.
+// failures returns the number of failed calls for each type of error, as Markdown.
 func (r report) failures() string {
 	var parts []string
 	for _, count := range []struct {
@@ -298,7 +298,6 @@ func (s *keySearch) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// oneAttempt disables retries.
 var oneAttempt = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
 
 // checkLeaks compares the number of goroutines and file descriptors at the start of

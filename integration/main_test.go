@@ -14,7 +14,7 @@ import (
 // The default transport of the client reads the proxy and the trusted certificates
 // from the environment once in a process, so they are the same for all tests.
 var (
-	certificate string // path of the PEM file with the certificate and the key of every gateway
+	certificate string // path of the PEM file with the certificate that transports trust, and its key
 	proxyAddr   string // the address at which tests start tinyproxy
 )
 

@@ -182,7 +182,7 @@ func cutUpstreamResponses(s *setup, n int) {
 			defer conn.Close()
 			fmt.Fprintf(conn, "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n%s", body[:i*len(body)/n])
 		}))
-		s.server.Inject(make([]msgpushtest.Fault, 4)...) // the usual response
+		s.server.Inject(make([]msgpushtest.Fault, 4)...) // zero faults: usual responses
 	}
 }
 
@@ -215,7 +215,7 @@ func TestNginxGoaway(t *testing.T) {
 // nameWorkers makes nginx name the worker that sent a response; see suspendWorkerOf.
 const nameWorkers = "add_header Worker $pid always; location = /worker { return 404; }"
 
-// suspendWorkerOf suspends the worker that has the connection of a client, until the gateway
+// suspendWorkerOf suspends a worker that has a connection of a client, until the gateway
 // is killed at the end of the test.
 func (s *setup) suspendWorkerOf(client *msgpush.Client) {
 	s.Helper()

@@ -29,7 +29,7 @@ import (
 type scenario struct {
 	name        string
 	http        string // of nginx: directives of the http block
-	config      string // nginx: server block; HAProxy: frontend; tinyproxy: directives; toxiproxy: a toxic
+	config      string // nginx: server block; HAProxy: frontend; Varnish: VCL; tinyproxy: file; toxiproxy: toxic
 	backend     string // of HAProxy: lines of the backend
 	tls         bool   // TLS and HTTP/2
 	certificate string // of nginx: the PEM file, by default that of all gateways

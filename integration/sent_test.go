@@ -42,7 +42,7 @@ func wrapDials(transport *http.Transport, wrap func(conn net.Conn, number int) n
 }
 
 // One byte to the server is damaged, after the handshake. The server sends a TLS alert and
-// closes the connection.
+// closes the connection, or waits for more bytes if the byte was part of a length.
 func TestNginxRetriesDamagedByte(t *testing.T) {
 	const runs = 40
 	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
@@ -56,7 +56,7 @@ func TestNginxRetriesDamagedByte(t *testing.T) {
 				transport.Proxy = nil
 				transport.ForceAttemptHTTP2 = http2
 				const applicationData = 23  // the type of a TLS record
-				remaining := rand.IntN(250) // bytes to the damaged one
+				remaining := rand.IntN(250) // bytes before the damaged one
 				wrapDials(transport, func(conn net.Conn, number int) net.Conn {
 					if number > 1 {
 						return conn

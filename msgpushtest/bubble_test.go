@@ -53,7 +53,8 @@ func TestBubbleDelayUsesFakeTime(t *testing.T) {
 	})
 }
 
-// A request whose client is gone must not use the key or a fault that is injected later.
+// After its client is gone, a waiting request must not count as a use of the key, nor take a
+// fault that is injected later.
 func TestBubbleAbandonedRequestChangesNothingLater(t *testing.T) {
 	for name, delay := range map[string]func(*msgpushtest.Server){
 		"latency": func(s *msgpushtest.Server) { s.SetLatency(time.Minute) },

@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// A Fault replaces the usual response of a [Server], once or, with [Fault.Always], for
-// all requests. It applies to every operation, unless [Fault.For] names some. Functions
+// A Fault replaces the usual response of a [Server], once or, with [Fault.Always], until
+// it is cleared. It applies to every request, unless [Fault.For] names operations. Functions
 // such as [Status] and [Reset] return faults. The zero Fault is the usual response.
 type Fault struct {
 	kind       string                                            // such as "Status(503)", for describe
 	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
 	status     int                                               // 0: the status that respond sets
 	header     http.Header
-	operations []string // empty: every operation
+	operations []string // empty: every request
 	always     bool
 	used       bool // only for always: any other fault leaves the queue when used
 }
 
 // For returns a copy of f that applies only to the operations with these names, such
 // as [MPList]. It panics if a name is not one of the constants. Without names, the
-// copy applies to every operation.
+// copy applies to every request.
 func (f Fault) For(operations ...string) Fault {
 	for _, name := range operations {
 		if !slices.Contains(operationNames(), name) {
@@ -51,7 +51,8 @@ func operationNames() []string {
 	return names
 }
 
-// Always returns a copy of f that applies to all requests until [Server.ClearFaults].
+// Always returns a copy of f that is not removed when it is used. It applies until
+// [Server.ClearFaults].
 func (f Fault) Always() Fault {
 	f.always = true
 	return f
@@ -231,9 +232,9 @@ func Status(status int) Fault {
 	}}
 }
 
-// ErrorResponse responds with an envelope and HTTP status 200. If data is nil, or a nil map
-// or pointer, the envelope has no data member. ErrorResponse panics if data cannot be
-// encoded to JSON.
+// ErrorResponse responds with an envelope and HTTP status 200. If data encodes to null, such
+// as a nil map, the envelope has no data member, unless data is a [json.RawMessage].
+// ErrorResponse panics if data cannot be encoded to JSON.
 func ErrorResponse(code int, msg string, data any) Fault {
 	_, isJSON := data.(json.RawMessage)
 	if raw, _ := json.Marshal(data); !isJSON && string(raw) == "null" {

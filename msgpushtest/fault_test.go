@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -119,7 +120,7 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 	}
 }
 
-// calls holds a call of each operation.
+// calls holds a call of each operation, by the name of the operation.
 var calls = callsByOperation()
 
 func callsByOperation() map[string]func(*msgpush.Client) error {
@@ -133,7 +134,7 @@ func callsByOperation() map[string]func(*msgpush.Client) error {
 	return byOperation
 }
 
-// status returns the HTTP status of an error, or 200 if err is nil.
+// status returns the HTTP status of an APIError, and 200 for nil or any other error.
 func status(err error) int {
 	if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
 		return apiErr.HTTPStatus
@@ -369,11 +370,11 @@ func TestEmptyKeyIsRejected(t *testing.T) {
 
 func TestRequestsRedactAllKeys(t *testing.T) {
 	server := msgpushtest.New(t)
-	first, second := server.AccessKey(), "the-second-key"
+	first, second := server.AccessKey(), "the second/key"
 	server.SetAccessKey(second)
 	for _, key := range []string{first, second} {
-		header := http.Header{"Access-Key": {"", key}}
-		exchange(t, "POST", server.URL+"/"+key+"%0Aline?k="+key, header, `{"k":"`+key+`"}`)
+		header := http.Header{"Access-Key": {"", key}, "Authorization": {"Bearer " + key}}
+		exchange(t, "POST", server.URL+"/"+url.PathEscape(key)+"%0Aline?k="+url.QueryEscape(key), header, `{"k":"`+key+`"}`)
 	}
 	for _, r := range server.Requests() {
 		for _, key := range []string{first, second} {

@@ -65,7 +65,7 @@ func reject(code int, format string, args ...any) *rejection {
 
 var errAccessKey = reject(CodeAccessKey, "the access-key header is missing, or the server does not accept its key")
 
-// An envelope is the body of a response. An error response has no data member: in the
+// An envelope is the body of a response. Without data, it has no data member: in the
 // API document, data is an object, and null is not an object.
 type envelope struct {
 	Code int    `json:"code"`
@@ -87,7 +87,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // fails if the connection has ended or the status allows no body
 }
 
-// maxRequestBytes limits the body that an operation accepts. Respond can read more.
+// maxRequestBytes limits the body that an operation accepts. A function of [Respond] can
+// read more.
 const maxRequestBytes = 1 << 20
 
 // data checks a request and returns the data of its operation.

@@ -40,8 +40,8 @@ type logFilter struct {
 	ruleID, matchResult int64
 }
 
-// matching returns the trigger records that a filter selects. It selects them once, as
-// an iteration requests many pages of them.
+// matching returns the trigger records that a filter selects. It stores them, since an
+// iteration requests many pages with the same filter.
 func (s *snapshot) matching(filter logFilter) []msgpush.ForwardLog {
 	if filter == (logFilter{}) {
 		return s.ForwardLogs
@@ -116,8 +116,8 @@ type listKey struct {
 	params string
 }
 
-// updateBeforePage calls the function of UpdateBetweenPages. onlyPage is set if the list
-// has one page or none.
+// updateBeforePage calls the function of UpdateBetweenPages if a call is due before this
+// page. onlyPage is set if the list has one page or none.
 func (s *Server) updateBeforePage(list listKey, page int, onlyPage bool) {
 	s.mu.Lock()
 	f, next := s.betweenPages, page > 1

@@ -226,7 +226,7 @@ func TestPageOfLongListCopiesNoOtherRecords(t *testing.T) {
 		"trigger records of a rule with a result": logs(msgpush.ForwardLogParams{RuleID: new(int64(1)), MatchResult: new(2)}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, call(msgpush.PageRequest{})) // finds the records that match the filter
+			require.NoError(t, call(msgpush.PageRequest{})) // the first page with a filter stores the matching records
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			const pages = 10
@@ -266,7 +266,7 @@ func TestDocOfSampleRecordsNamesEveryCode(t *testing.T) {
 		text, _, _ := strings.Cut(after, "\n")
 		return " " + text + ","
 	}
-	codes := map[string]bool{"SMTPSSL": true, "Status": true, "ServiceType": true, "VerifyType": true} // without names
+	codes := map[string]bool{"SMTPSSL": true, "Status": true, "ServiceType": true, "VerifyType": true} // without a Name field
 	for _, list := range reflect.ValueOf(msgpushtest.SampleRecords()).Fields() {
 		for i := range list.Len() {
 			record := list.Index(i)

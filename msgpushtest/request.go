@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// A Request is a request that arrived at a [Server], with the access keys of the server
-// redacted. Header, Query and Body are shared with other copies of the Request and must
-// not be changed.
+// A Request is a request that arrived at a [Server]. The access-key header is redacted, and
+// so are the server's keys in other headers, Path, Query and Body, if they have at least 6
+// bytes. Header, Query and Body are shared with other copies of the Request and must not be
+// changed.
 type Request struct {
 	// Time is the time of arrival.
 	Time time.Time
@@ -28,7 +29,7 @@ type Request struct {
 	Header    http.Header
 	// Body is the body as encoding/json decodes it into an any, with each number as
 	// a [json.Number]. It is a string if the body is not JSON, and nil if there is no
-	// body or the body is null. A body is stored up to 1 MiB.
+	// body or the body is null. Of a body above 1 MiB, only the beginning is stored.
 	Body any
 }
 
@@ -81,6 +82,13 @@ func (s *Server) record(r *http.Request) Request {
 		Path:      redact(r.URL.Path),
 		Query:     query,
 		Header:    r.Header.Clone(),
+	}
+	for _, fields := range []map[string][]string{request.Query, request.Header} {
+		for _, values := range fields {
+			for i, value := range values {
+				values[i] = redact(value)
+			}
+		}
 	}
 	if len(request.Header.Values("access-key")) > 0 {
 		request.Header.Set("access-key", redacted) // even a wrong key

@@ -81,7 +81,7 @@ func NewServer(opts ...Option) *Server {
 		opt(&s.settings)
 	}
 	s.http.Handler = http.HandlerFunc(s.serve)
-	s.http.DisableGeneralOptionsHandler = true // every response to a valid HTTP request is an envelope
+	s.http.DisableGeneralOptionsHandler = true // so that the response to OPTIONS * is an envelope, too
 	s.http.ConnState = s.trackConn
 	var listener net.Listener
 	if s.inMemory {
@@ -134,7 +134,7 @@ func (s *Server) Close() {
 	s.transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	_ = s.http.Shutdown(ctx) // fails only if ctx ends
+	_ = s.http.Shutdown(ctx) // if ctx ends first, s.http.Close aborts the rest
 	_ = s.http.Close()
 	s.running.Wait()
 	s.transport.CloseIdleConnections()
@@ -294,9 +294,9 @@ func (s *Server) callOnRequest(request Request) {
 	}
 }
 
-// handlePanic, if deferred, handles a panic of a function of the test. name is the function
-// that it was given to, such as OnRequest. net/http would only log the panic and abort the
-// response, and a retry of the client could succeed.
+// handlePanic, if deferred, handles a panic of a function of the test. name is the API
+// function that received it, such as OnRequest. By itself, net/http would only log the panic
+// and abort the response, and the test could pass, since the client retries.
 func (s *Server) handlePanic(name string) {
 	value := recover()
 	switch {
@@ -319,7 +319,7 @@ func (s *Server) storePanic(name string, value any) bool {
 	if !s.inTest {
 		return false
 	}
-	// The client may retry the request, and the function panics again.
+	// The function may panic again when the client retries. This is reported once.
 	if !slices.ContainsFunc(s.panics, func(stored string) bool { return strings.HasPrefix(stored, text+"\n\n") }) {
 		s.panics = append(s.panics, text+"\n\n"+string(debug.Stack()))
 	}
@@ -352,7 +352,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	retryAfter, ok := s.limit.allow(time.Now())
 	s.mu.Unlock()
 	response := rateLimited(retryAfter)
-	if ok { // before the wait: after it, a client that is gone could take a fault injected meanwhile
+	if ok { // before the wait: after it, an abandoned request could take a fault injected meanwhile
 		response = s.nextFault(request.Operation)
 	}
 	s.wait(r, latency)

@@ -1,4 +1,4 @@
-// Package calls has a call of every operation that msgpush implements, for the tests of
+// Package calls lists a call of every operation that msgpush implements, for the tests of
 // this module and of the modules in its directory.
 package calls
 
@@ -9,7 +9,8 @@ import (
 	"example.com/msgpush"
 )
 
-// A Call calls one operation.
+// A Call holds the methods of one operation behind the same types for all operations, so
+// that a test can loop over them.
 type Call struct {
 	// Operation is the name of the operation, as msgpush.Operation.String returns it.
 	Operation string
@@ -20,7 +21,7 @@ type Call struct {
 	Pages func(context.Context, *msgpush.Client, msgpush.PageRequest, ...msgpush.ListOption) iter.Seq2[any, error]
 }
 
-// All has one call for each operation.
+// All lists one Call for each specified operation. A test checks that none is missing.
 var All = []Call{
 	one("mail channel detail", func(c *msgpush.Client, ctx context.Context) (*msgpush.MailChannel, error) {
 		return c.MailDetail(ctx, "101")
@@ -37,7 +38,7 @@ var All = []Call{
 	),
 }
 
-// one returns a Call of an operation with one record.
+// one returns a Call of an operation that returns one record.
 func one[T any](operation string, do func(*msgpush.Client, context.Context) (*T, error)) Call {
 	return Call{Operation: operation, Do: func(ctx context.Context, c *msgpush.Client) (any, error) { return do(c, ctx) }}
 }
