@@ -25,7 +25,7 @@ import (
 type cursorStep struct {
 	page
 	records int
-	fresh   int // records that were not delivered before; the others repeat the first records
+	fresh   int // number of new records on the page; the others have ids that were delivered before
 }
 
 // full returns the response for page n of a list of total records, all new, with the

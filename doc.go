@@ -43,9 +43,9 @@
 // with another key of the [AccessKeySource]. All calls of a client share a retry quota,
 // so that retries do not multiply the load of an outage. No redirect is followed.
 //
-// A call honours its context. In addition, each attempt has a timeout
-// (see [WithTimeout], also for the longest time of a call) and each response body a size
-// limit ([WithMaxResponseBytes]).
+// A call honours its context. In addition, each attempt has a timeout ([WithTimeout], whose
+// documentation states how long a call can take) and each response body a size limit
+// ([WithMaxResponseBytes]).
 //
 // # Secrets
 //

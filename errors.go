@@ -88,13 +88,13 @@ func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()
 // an envelope with a code, or its code is 200 but its data is not what the operation
 // returns. That is the case if the data
 //
-//   - is missing or null, or of another JSON type,
+//   - is missing or null, or cannot be decoded, such as a string for a number,
 //   - has none of the members of its type, or
 //   - is a page with a record that is null or has none of the members of its type.
 //
 // A member with a zero value or null counts as a member; other members may be missing
-// or unknown. For other types of [Call] than a [Page], only data of another
-// JSON type is an error.
+// or unknown. For other types of [Call] than a [Page], only data that cannot be
+// decoded is an error.
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string

@@ -199,7 +199,7 @@ func endlessBody(*http.Request) io.Reader {
 }
 
 // stalledBody is a body that does not arrive before the attempt ends. It returns the
-// cause of the context, as net/http does.
+// cause of the context, as net/http does with HTTP/1.
 func stalledBody(r *http.Request) io.Reader {
 	return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, context.Cause(r.Context()) })
 }
@@ -224,7 +224,7 @@ func fail(err error) roundTripFunc {
 }
 
 // noResponse does not respond before the attempt ends. It returns the cause of the
-// context, as net/http does.
+// context, as net/http does with HTTP/1.
 var noResponse = roundTripFunc(func(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, context.Cause(r.Context())

@@ -198,7 +198,7 @@ func (h *history) change() {
 	}
 }
 
-// changeDuringPoll either inserts or deletes up to 3 records.
+// changeDuringPoll either inserts or deletes up to 3 records, never both: the promise covers only that.
 func (h *history) changeDuringPoll() {
 	insert := h.responses.IntN(2) == 0
 	for range 1 + h.responses.IntN(3) {

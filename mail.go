@@ -8,8 +8,8 @@ import (
 )
 
 // A MailChannel is a mail channel (part 2.3 of the API document). A field that is
-// missing in a response is zero. The API document shows for no other field than smtpSsl
-// that it is always present.
+// missing in a response is zero. According to the API document, smtpSsl is always
+// present; for the other fields, this is not shown.
 type MailChannel struct {
 	ID         int64  `json:"id"`
 	MailName   string `json:"mailName"`

@@ -78,7 +78,7 @@ type config struct {
 	growthPages    []int         // pages of each growth experiment, ascending
 }
 
-// cpu compares the CPU time and the allocations of calls to a service in memory.
+// cpu compares the elapsed time and the allocations of calls to a service in memory.
 func cpu(w workload, cfg config) (*experiment, error) {
 	e := &experiment{
 		title:   "CPU: " + w.name,

@@ -34,7 +34,7 @@ func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(c.body))}, nil
 }
 
-// calls are the ways to decode a response.
+// calls decode a response with each method, and with Call into different types.
 var calls = map[string]func(*msgpush.Client) (any, error){
 	"MailDetail": func(c *msgpush.Client) (any, error) { return c.MailDetail(ctx, "5") },
 	"MPList":     func(c *msgpush.Client) (any, error) { return c.MPList(ctx, msgpush.PageRequest{}) },
@@ -127,10 +127,10 @@ func TestResultsOutliveTheResponse(t *testing.T) {
 				return p
 			}
 			first := fetch(1)
-			for range 10 { // with a reused buffer, these responses would overwrite the ids of the first
-				_, err = client.MailDetail(ctx, "5")
-				require.NoError(t, err)
+			for range 10 { // the next responses would overwrite a reused list or buffer
 				assert.EqualValues(t, firstID+50, fetch(2).List[0].ID)
+				_, err = client.MailDetail(ctx, "5") // its text differs from that of the pages
+				require.NoError(t, err)
 			}
 			assert.Equal(t, records(50), first.List)
 		})

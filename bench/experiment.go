@@ -13,7 +13,6 @@ import (
 // A measurement holds the values of one round by the name of the metric.
 type measurement map[string]float64
 
-// A metric is a quantity that an experiment measures.
 type metric struct {
 	name   string
 	format func(float64) string

@@ -13,7 +13,7 @@ import (
 // An iterateFunc returns an iterator over the records of a service.
 type iterateFunc func() iter.Seq2[msgpush.ForwardLog, error]
 
-// An iterator is a way to iterate over a list.
+// An iterator is one of the compared ways to iterate over the list of a service.
 type iterator struct {
 	name string
 	new  func(*fakeService) (iterateFunc, error)

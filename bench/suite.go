@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// A suite holds all experiments.
 type suite struct {
 	rounds     int
 	cpu        []*experiment // by workload

@@ -171,8 +171,8 @@ type LimiterConfig struct {
 // Each slot takes one command of the store. The slot of a call that is cancelled,
 // or of a replica that dies, stays unused, and so does one whose reply is lost.
 //
-// If the store loses its data, the slots that a replica takes
-// afterwards begin at most about 100 ms before the last slot that it took before.
+// If the store loses its data, the slots that a replica takes then begin no earlier than
+// about 100 ms before the last slot that it took until then.
 type Limiter struct {
 	store
 	cfg  LimiterConfig

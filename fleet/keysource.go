@@ -282,8 +282,8 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 }
 
 // put stores a record: a key, a failure, or neither, which gives up the claim. It reports
-// false if the store has this record or a newer one, if another replica fetches one, or if
-// there is no claim to give up.
+// false if the stored key is this one or a newer one, if another replica is fetching, if
+// there is no claim to give up, or with an error.
 func (s *KeySource) put(r *record) (stored bool, err error) {
 	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(cmp.Or(r.expires.UTC(), time.Now().Add(noExpiry))).Milliseconds(), s.cfg.MinInterval.Milliseconds(), r.err != nil, r.claimer)
 	return err == nil && reply[0] == int64(1), err

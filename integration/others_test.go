@@ -118,7 +118,8 @@ URL {
 	s.gateway.start()
 }
 
-// Each gateway must pass on calls and an iteration, and may restart.
+// Through each gateway, all calls succeed, even while it restarts, and an iteration over a
+// changing list is complete.
 func TestOtherGateways(t *testing.T) {
 	patient := msgpush.RetryPolicy{MaxAttempts: 12} // a restart may take seconds
 	for _, tt := range []struct {

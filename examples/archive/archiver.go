@@ -21,7 +21,7 @@ type archiver struct {
 	*settings
 	client *msgpush.Client
 
-	started     bool      // the service has delivered a page
+	started     bool      // a page was stored or a poll was completed
 	complete    bool      // the first poll is complete
 	outage      time.Time // when it began; zero if there is none
 	rulesRead   time.Time
@@ -33,7 +33,8 @@ func newArchiver(s *settings, client *msgpush.Client) *archiver {
 	return &archiver{settings: s, client: client, terminal: term.IsTerminal(int(os.Stderr.Fd()))}
 }
 
-// run stores records until the context ends or a failure is final.
+// run stores records until the context ends, a failure is final or, with -once, the first
+// poll is complete.
 func (a *archiver) run(ctx context.Context) error {
 	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: a.pageSize}, Params: a.params}
 	pages := a.client.ForwardLogFollowPages(ctx, request, msgpush.PollInterval(a.interval), msgpush.ReconcileInterval(a.reconcile))

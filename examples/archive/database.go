@@ -22,8 +22,8 @@ import (
 	"example.com/msgpush/examples/internal/cli"
 )
 
-// The schema keeps each member as the service sends it: codes are numbers, and times
-// are texts without a time zone.
+// The columns have the values that the service sends: codes are numbers, and times are
+// texts without a time zone.
 const schema = `
 CREATE TABLE IF NOT EXISTS forward_log (
 	id                BIGINT NOT NULL PRIMARY KEY,
@@ -57,8 +57,8 @@ const (
 )
 
 // lockPostgres makes the transactions of all archives take turns, as SQLite does:
-// CREATE TABLE IF NOT EXISTS fails if two transactions run it at the same time, and
-// two that insert the same records in a different order would wait for each other.
+// CREATE TABLE IF NOT EXISTS can fail if two transactions run it at the same time, and
+// two that insert the same records in a different order could wait for each other.
 var lockPostgres = fmt.Sprintf("SET LOCAL lock_timeout = %d; SELECT pg_advisory_xact_lock(hashtext('forward_log'))", lockTimeout.Milliseconds())
 
 // A database is the destination of the records.
@@ -138,8 +138,8 @@ func (d *database) insertLogs(ctx context.Context, records []msgpush.ForwardLog)
 				return err
 			}
 			added += n
-			// To do more for each new record exactly once, such as to queue a
-			// message, insert it into a table of this transaction if n is 1.
+			// To do more for each new record exactly once, such as to send a message,
+			// insert the message into a table here, in the transaction, if n is 1.
 		}
 		return nil
 	})
@@ -161,7 +161,7 @@ func (d *database) replaceRules(ctx context.Context, rules []msgpush.ForwardRule
 	})
 }
 
-// text returns s as the database can store it. PostgreSQL cannot store the character 0.
+// text returns s as the database can store it. PostgreSQL cannot store U+0000.
 func (d *database) text(s string) string {
 	if d.postgres {
 		return strings.ReplaceAll(s, "\x00", "\uFFFD")
@@ -193,8 +193,8 @@ func (d *database) transaction(ctx context.Context, f func(context.Context, *sql
 	return nil
 }
 
-// A databaseError is a failed transaction. It has stored nothing, unless the connection was
-// lost during the commit: then it may have stored everything.
+// A databaseError is a failed connection or transaction. The transaction has stored nothing,
+// unless the connection was lost during the commit: then it may have stored everything.
 type databaseError struct {
 	database  string
 	advice    string

@@ -65,7 +65,8 @@ func TestThreeProcessesCreateTheSchemaAtOnce(t *testing.T) {
 	})
 }
 
-// A connection that sets the journal mode does not wait busy_timeout for this lock.
+// SQLite fails at once, in spite of busy_timeout, if it sets the journal mode of a locked
+// file. So prepare must retry.
 func TestWaitsWhileAnotherProcessCreatesTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := newSQLite(t)

@@ -392,7 +392,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	cmd.Stderr = tty
 	require.NoError(t, cmd.Start())
 	require.NoError(t, tty.Close())
-	shown, _ := io.ReadAll(terminal) // on Linux, the end is an error
+	shown, _ := io.ReadAll(terminal) // on Linux, reading ends with an error
 	require.NoError(t, cmd.Wait())
 	lines := strings.Split(string(shown), "\r\x1b[K")
 	require.Len(t, lines, 5, "%q", shown)

@@ -100,8 +100,8 @@ func (s *settings) readPart(part *os.File) (map[int64]struct{}, error) {
 	return ids, err
 }
 
-// fillPart adds the missing records to FILE.part and closes it. It returns the number of
-// records added.
+// fillPart adds the missing records to FILE.part and, if that succeeds, closes it. It
+// returns the number of records added.
 func (s *settings) fillPart(ctx context.Context, client *msgpush.Client, part *os.File, present map[int64]struct{}) (added int, err error) {
 	out := s.format.encoder(part)
 	end, err := part.Seek(0, io.SeekCurrent)
@@ -154,7 +154,7 @@ func (s *settings) copyRecords(ctx context.Context, client *msgpush.Client, out 
 	return added, out.flush()
 }
 
-// A printableEncoder encodes records for a terminal.
+// A printableEncoder replaces characters in records that could control a terminal.
 type printableEncoder struct{ encoder }
 
 func (e printableEncoder) encode(r msgpush.ForwardLog) error {

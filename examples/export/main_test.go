@@ -362,7 +362,7 @@ func onTerminal(t *testing.T, env []string, both bool, args ...string) string {
 	}
 	require.NoError(t, cmd.Start())
 	require.NoError(t, tty.Close())
-	shown, _ := io.ReadAll(terminal) // on Linux, the end is an error
+	shown, _ := io.ReadAll(terminal) // on Linux, reading ends with an error
 	require.NoError(t, cmd.Wait())
 	return string(shown)
 }

@@ -38,7 +38,7 @@ type export struct {
 
 	account   *cli.Account
 	temporary bool         // dir is removed at the end
-	issued    atomic.Int64 // access keys
+	issued    atomic.Int64 // number of access keys
 }
 
 // A worker is the process of a replica.
@@ -53,7 +53,7 @@ type worker struct {
 
 // An event is a line in the output of a replica.
 type event struct {
-	Metrics string // their URL
+	Metrics string // URL of the metrics
 	Planned bool   // all rules are in the queue
 	Rule    int64
 	Records int64

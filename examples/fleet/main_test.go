@@ -26,7 +26,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// A replica inherits the environment, so it runs the program too.
+// A replica inherits RUN_PROGRAM, so the test binary runs the program there, too.
 func TestMain(m *testing.M) { clitest.Main(m, main) }
 
 func TestUsage(t *testing.T) {
@@ -89,7 +89,7 @@ func TestFilesAreComplete(t *testing.T) {
 	}
 }
 
-// interrupt sends a signal to the program when ready returns, and waits for its end.
+// interrupt starts the program, sends it a signal when ready returns, and waits for its end.
 func interrupt(t *testing.T, cmd *exec.Cmd, signal os.Signal, ready func()) (stderr string, status int) {
 	t.Helper()
 	var errOut bytes.Buffer

@@ -53,9 +53,9 @@ func storeErr(keys *fleet.KeySource, limiter *fleet.Limiter) error {
 	return cmp.Or(keys.StoreErr(), limiter.StoreErr())
 }
 
-// serve serves /metrics, and /readyz, which fails while Redis is unavailable. Do not use it
-// as a liveness check: a restart does not repair Redis. serve returns the base URL and stops
-// when ctx ends.
+// serve starts a server for /metrics and /readyz, and returns its base URL. The server stops
+// when ctx ends. /readyz fails while Redis is unavailable. Do not use /readyz as a liveness
+// check: a restart does not repair Redis.
 func serve(ctx context.Context, registry *prometheus.Registry, keys *fleet.KeySource, limiter *fleet.Limiter) (url string, err error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

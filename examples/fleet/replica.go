@@ -56,7 +56,7 @@ type replica struct {
 
 // runReplica runs a replica until its input ends.
 func runReplica(text string, input io.Reader, output io.Writer) error {
-	signal.Ignore(os.Interrupt) // which a terminal sends to all processes
+	signal.Ignore(os.Interrupt) // a terminal sends it to replicas, too; closing their input stops them
 	r := &replica{output: json.NewEncoder(output)}
 	if err := json.Unmarshal([]byte(text), &r.replicaConfig); err != nil {
 		return err
@@ -121,7 +121,7 @@ func runReplica(text string, input io.Reader, output io.Writer) error {
 	return nil
 }
 
-// fetch is the Fetch function of the key source.
+// fetch obtains a new access key from the issuer. The zero expiry means that it does not expire.
 func (r *replica) fetch(ctx context.Context) (key string, expires time.Time, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.IssuerURL, nil)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Observability traces each attempt of a client with OpenTelemetry, counts and times it
-// with Prometheus, and logs it with log/slog. Spans and metrics are named by operation. The
-// program makes two calls and prints the results.
+// with Prometheus, and logs it with log/slog. The operation is the name of a span and a
+// label of the metric. The program makes two calls and prints log, traces and metrics.
 package main
 
 import (
@@ -66,7 +66,7 @@ func observe(tracers trace.TracerProvider, metrics prometheus.Registerer) (*http
 }
 
 // operation returns the name of the operation that r calls. There are few names and none
-// contains an id, which suits names of spans and metrics.
+// contains an id, which suits span names and metric labels.
 func operation(r *http.Request) string {
 	for _, op := range msgpush.Operations() {
 		if op.Specified() && op.Method == r.Method && strings.HasSuffix(r.URL.Path, op.Path) {

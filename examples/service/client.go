@@ -18,7 +18,7 @@ import (
 )
 
 // A key is fetched again when the service rejects it, and every renewAfter, in the
-// background. If fetching fails, calls continue with the old key until keyValidity has
+// background. If that renewal fails, calls continue with the old key until keyValidity has
 // passed. If your key service returns an expiry, use it instead of keyValidity.
 const (
 	keyValidity = time.Hour

@@ -71,7 +71,7 @@ func (s *service) respond(data func(context.Context) (any, error)) http.Handler 
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Request-Id", id)
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(response) // fails only if the client is gone
+		_ = json.NewEncoder(w).Encode(response) // fails if the client is gone or too slow
 
 		duration := time.Since(start)
 		s.requests.WithLabelValues(r.Pattern, strconv.Itoa(status)).Observe(duration.Seconds())
@@ -105,7 +105,7 @@ func describe(err error) (status int, text string) {
 	case isNetError && netErr.Timeout():
 		return http.StatusGatewayTimeout, "the message push service did not respond in time"
 	case isRequestError:
-		return http.StatusServiceUnavailable, "the message push service is not available" // no connection, no access key, or too many requests for -rate
+		return http.StatusServiceUnavailable, "the message push service is not available" // such as no connection, no key, or -rate reached
 	default: // such as ErrInconsistentList
 		return http.StatusInternalServerError, "internal error"
 	}

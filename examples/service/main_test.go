@@ -60,14 +60,13 @@ func TestFailuresAtTheStart(t *testing.T) {
 	}
 }
 
-// A process is the running program.
 type process struct {
 	cmd *exec.Cmd
 	url string
 	log *bufio.Scanner
 }
 
-// start runs the program until it listens.
+// start starts the program and waits until it listens.
 func start(t *testing.T, env []string) *process {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -98,7 +97,7 @@ func (p *process) waitFor(t *testing.T, message string) map[string]any {
 	return nil
 }
 
-// end waits until the program ends.
+// end asserts that the program logs "stopped" last and ends with exit status 0.
 func (p *process) end(t *testing.T) {
 	t.Helper()
 	p.waitFor(t, "stopped")

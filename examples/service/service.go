@@ -15,10 +15,10 @@ import (
 	"example.com/msgpush"
 )
 
-// maxFailures is the maximum number of failures that the service remembers.
+// maxFailures bounds the memory: of more failures, the service forgets the oldest.
 const maxFailures = 1000
 
-// A service holds the state of the program.
+// A service follows the trigger records and serves the newest failures.
 type service struct {
 	settings
 	client  *msgpush.Client
@@ -102,7 +102,7 @@ func (s *service) remember(ctx context.Context, records []msgpush.ForwardLog) {
 	s.failures = s.failures[:min(len(s.failures), maxFailures)]
 }
 
-// newest returns a copy of the failures.
+// newest returns a copy of the failures, so that the caller needs no lock.
 func (s *service) newest() []msgpush.ForwardLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,7 +36,7 @@ without a message.
 // ErrInterrupted is the error of a program that was interrupted.
 var ErrInterrupted = errors.New("interrupted")
 
-// Parse parses the flags. The usage text consists of the parameter about, then the
+// Parse parses the flags. The usage text consists of a synopsis, the parameter about, the
 // environment, the exit status and the flags. It is written to standard error. As usual
 // with package flag, -h ends the program with status 0, and an invalid argument with status
 // 2.
@@ -83,7 +83,7 @@ func Run(run func(context.Context) error) {
 	}
 }
 
-// An Account holds the settings of an account.
+// An Account is the service that a program uses, real or fake.
 type Account struct {
 	BaseURL, AccessKey string
 	Fake               *msgpushtest.Server // nil for a real service

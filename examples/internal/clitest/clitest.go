@@ -36,13 +36,13 @@ func Command(env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs the program until it ends.
+// Run runs the program with the environment env until it ends.
 func Run(t *testing.T, env []string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	return Output(t, Command(env, args...))
 }
 
-// Output runs cmd until it ends.
+// Output runs cmd until it ends. If cmd.Stdout is set, stdout is empty.
 func Output(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -62,7 +62,7 @@ func Environment(url, accessKey string) []string {
 }
 
 // TestUsage tests that -h and the invalid arguments print the usage text, which must
-// contain the texts in want. Its first line must have "[flags]" only if it lists flags.
+// contain the texts in want. Its synopsis must have "[flags]" exactly if it lists flags.
 func TestUsage(t *testing.T, name string, want []string, invalid ...[]string) {
 	check := func(args []string, wantStatus int) {
 		t.Helper()
@@ -86,7 +86,7 @@ func TestUsage(t *testing.T, name string, want []string, invalid ...[]string) {
 	}
 }
 
-// TestSettings tests settings that are missing or invalid.
+// TestSettings tests that the program fails if a setting is missing or invalid.
 func TestSettings(t *testing.T, name string) {
 	const key = "key-of-the-test"
 	tests := map[string]struct{ baseURL, accessKey, want string }{
