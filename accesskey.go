@@ -15,7 +15,7 @@ type AccessKeySource interface {
 	// AccessKey returns the key to send. It is called before each attempt, and with a
 	// rate limiter up to three times:
 	//
-	//   - before the wait for the limiter, so that the source learns of a rejection at once
+	//   - before the wait for the limiter, so that the source learns of a rejection immediately
 	//   - after the wait, since the key may have been replaced
 	//   - after a second wait, if the second call took long; see [WithRateLimiter]
 	//
@@ -52,12 +52,11 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // longer than the time between two calls. A negative early means 0. early should also be
 // shorter than the validity of a key: otherwise every call starts a fetch.
 //
-// A rejection causes at most one call of fetch. Callers whose key is rejected while
-// fetch runs wait for its result. A fetch that returns the rejected key again is not
-// repeated until the next rejection. If fetch returns an error, all waiting callers
-// return it, and the next caller causes another fetch: fetch itself should retry what is
-// worth retrying. If fetch panics, all waiting callers panic; if no caller waits, the
-// next caller panics.
+// A rejection causes at most one call of fetch. Callers whose key is rejected while fetch
+// runs wait for its result. A fetch that returns the rejected key again is not repeated
+// until the next rejection. If fetch returns an error, all waiting callers return it, and
+// the next caller causes another fetch: fetch itself should retry transient failures. If
+// fetch panics, all waiting callers panic; if no caller waits, the next caller panics.
 //
 // While calls get the old key, no call waits for a renewal, so its error is returned to no
 // call: fetch should log or count its errors.

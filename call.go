@@ -142,7 +142,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // the call.
 //
 // It gets the key before the wait, so that a call whose key is being fetched takes no
-// slot of the limiter, and so that the source learns of a rejection at once. It gets the
+// slot of the limiter, and so that the source learns of a rejection immediately. It gets the
 // key again after the wait, in which the key may have been replaced. If getting it again
 // takes long, many calls may be waiting for the same key, and would send together: the
 // slot is stale, and the call waits for another one, but only once.

@@ -476,7 +476,7 @@ func worstSecond(times []time.Duration) int {
 }
 
 // Calls that wait for a key must not hold slots of the limiter: when the key arrives, they
-// would use all these slots at once.
+// would use all these slots at the same time.
 func TestRateLimitHoldsWhileCallsWaitForKey(t *testing.T) {
 	useOneThread(t)
 	const callers, slow = 400, 2 * time.Second

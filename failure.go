@@ -140,7 +140,7 @@ func (k *call) causeText(err error) string {
 // name returns the name of the operation, redacted.
 func (k *call) name() string { return k.redactor.text(k.operation.String()) }
 
-// redactKey redacts a key in the texts of the call, also in those of its last failure.
+// redactKey redacts a key in the texts of the call, also in the texts of its last failure.
 func (k *call) redactKey(key string) {
 	if k.redactor.add(key) && k.failure != nil {
 		k.setTexts()

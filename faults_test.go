@@ -228,7 +228,7 @@ func TestAlertIsPermanentDuringHandshakeOrAboutCertificate(t *testing.T) {
 	wrapped := func(err error) error { return fmt.Errorf("net/http: connection broken: %w", err) }
 	tests := []struct {
 		name      string
-		before    func(*httptrace.ClientTrace) // what the transport reports before err
+		before    func(*httptrace.ClientTrace) // reports of the transport before err
 		err       error
 		transient bool
 		notSent   bool

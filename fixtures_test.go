@@ -36,7 +36,7 @@ import (
 	"example.com/msgpush/internal/calls"
 )
 
-// This file holds what the tests share: clients, services on loopback, transports in
+// This file holds the shared code of the tests: clients, services on loopback, transports in
 // memory, faults of connections, policies, limiters, key sources, log buffers and lists,
 // and checks of errors and secrets.
 

@@ -88,7 +88,7 @@ import (
 // they are on at most n/S + 1 pages. One request may show that the end has moved. So a poll
 // sends at most n/S + 3 requests.
 //
-// Whatever a service reports, a poll reads at most three pages more at the end of the list
+// For any service, a poll reads at most three pages more at the end of the list
 // than the number of records found in it and in the failed polls just before it. For the
 // requests of each page, and at the start of the list, the limits of cursor.go hold.
 
@@ -128,7 +128,7 @@ func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true 
 //
 // # Requests
 //
-// If the list has not changed, a poll is one request, whatever the length of the list. If
+// If the list has not changed, a poll is one request, for a list of any length. If
 // n records were inserted at the same end as those before, a poll is at most n ÷ page size
 // + 3 requests. If records are inserted elsewhere, a poll takes at most two requests on
 // average, not counting the pages of new records. In addition, all pages are read at the

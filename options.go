@@ -122,7 +122,7 @@ func WithRetry(policy RetryPolicy) Option {
 // limiter must be safe for concurrent use, as [golang.org/x/time/rate.Limiter] is. The
 // client gets the access key before Wait and once more after it. If the second time takes
 // more than 100 ms, or takes more than 20 ms and returns another key, the attempt calls
-// Wait again: otherwise, all calls that waited for the key would be sent at once.
+// Wait again: otherwise, all calls that waited for the key would be sent at the same time.
 //
 // net/http may send a request a second time without another call of Wait; see
 // [Request].

@@ -581,7 +581,7 @@ func TestRetriedCallReturnsNoMoreQuotaThanItTook(t *testing.T) {
 // A loadOfCallers is a number of callers, each of which makes one call after another.
 type loadOfCallers struct {
 	callers, calls int           // calls of each caller
-	interval       time.Duration // from one call to the next; if a call takes longer, the next one follows at once
+	interval       time.Duration // from one call to the next; if a call takes longer, the next one follows immediately
 }
 
 // run makes the calls with a new client that has the default policy. It returns how many

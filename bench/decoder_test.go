@@ -129,7 +129,7 @@ func TestResultsOutliveTheResponse(t *testing.T) {
 			first := fetch(1)
 			for range 10 { // the next responses would overwrite a reused list or buffer
 				assert.EqualValues(t, firstID+50, fetch(2).List[0].ID)
-				_, err = client.MailDetail(ctx, "5") // its text differs from that of the pages
+				_, err = client.MailDetail(ctx, "5") // its text differs from the pages
 				require.NoError(t, err)
 			}
 			assert.Equal(t, records(50), first.List)

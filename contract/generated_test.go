@@ -186,7 +186,7 @@ func TestGeneratedClientReadsErrors(t *testing.T) {
 }
 
 // newGeneratedServer returns a server that reads requests and writes responses through
-// the handlers and the types of the generated code. Its records are those of the examples
+// the handlers and the types of the generated code. Its records are the examples
 // of openapi.json. It passes each decoded request to record, as plain returns it.
 func newGeneratedServer(t *testing.T, record func(op operation, request any)) *httptest.Server {
 	t.Helper()

@@ -56,7 +56,7 @@ func TestExampleProgramsMatchOpenAPI(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		min  int                        // exchanges
-		use  func(*testing.T, *program) // the program is interrupted afterwards; nil: it ends by itself
+		use  func(*testing.T, *program) // the program is interrupted afterwards; nil: it ends without that
 	}{
 		"quickstart":    {nil, 4, nil},
 		"export":        {nil, 1, nil},

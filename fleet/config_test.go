@@ -191,7 +191,7 @@ func replaceSecret(t *testing.T, before, after cipher.AEAD) {
 	}
 }
 
-// Whoever can write to the store must not be able to replay an older key, or the key of
+// Write access to the store must not suffice to replay an older key, or the key of
 // another account.
 func TestSealedKeyIsBoundToNameAndGeneration(t *testing.T) {
 	for name, move := range map[string]func(context.Context, *redis.Client) string{

@@ -251,7 +251,7 @@ func (s *KeySource) watchStore(ctx context.Context) {
 //	"granted"  this replica fetches a key with the generation of the record
 //	"busy"     a replica fetches, perhaps this one
 //	"failed"   the last fetch failed, and the next one must wait
-//	"done"     the last fetch succeeded or was given up, and the next one must wait
+//	"done"     the last fetch succeeded or was released, and the next one must wait
 //	""         none of these: err is set, or mayFetch is not set
 func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
@@ -268,22 +268,22 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 		return &record{err: err}
 	}
 	r := &record{state: reply[0].(string), generation: reply[1].(int64), expires: now.Add(time.Duration(reply[2].(int64)) * time.Millisecond)} //nolint:durationcheck // reply[2] is a number
-	switch r.state {
-	case "stored":
+	switch {
+	case r.state == "stored":
 		r.key, r.err = s.open(reply[3].(string), r.generation)
 		if time.Until(r.expires) > noExpiry/2 { // noExpiry minus the time since put, so never
 			r.expires = time.Time{}
 		}
-	case "failed":
+	case r.state == "failed" && mayFetch: // otherwise, the error of this replica's own Fetch could be lost
 		r.err = errors.New("fleet: the last Fetch failed, in this or another replica")
 		s.blocked.Store(r)
 	}
 	return r
 }
 
-// put stores a record: a key, a failure, or neither, which gives up the claim. It reports
+// put stores a record: a key, a failure, or neither, which releases the claim. It reports
 // false if the stored key is this one or a newer one, if another replica is fetching, if
-// there is no claim to give up, or with an error.
+// there is no claim to release, or with an error.
 func (s *KeySource) put(r *record) (stored bool, err error) {
 	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(cmp.Or(r.expires.UTC(), time.Now().Add(noExpiry))).Milliseconds(), s.cfg.MinInterval.Milliseconds(), r.err != nil, r.claimer)
 	return err == nil && reply[0] == int64(1), err

@@ -525,7 +525,7 @@ func (c config) call(client *msgpush.Client, callers int, d time.Duration) resul
 				}
 				mu.Unlock()
 				if errors.Is(err, fleet.ErrBudgetExceeded) {
-					time.Sleep(100 * time.Millisecond) // the error comes at once: avoid a busy loop
+					time.Sleep(100 * time.Millisecond) // the error comes immediately: avoid a busy loop
 				} else if d > 0 && (err != nil || c.Rate == 0) {
 					time.Sleep(10 * time.Millisecond)
 				}

@@ -54,7 +54,7 @@ type report struct {
 	calls, succeeded     int
 	api, decode, request int // calls that failed, by the type of their error
 	untyped, wrong       int // calls that failed with another error, or returned wrong data
-	dials, http1WithTLS  int // connections, and those that use TLS without HTTP/2
+	dials, http1WithTLS  int // connections, and how many use TLS without HTTP/2
 	elapsed, median, p99 time.Duration
 	durations            []time.Duration // of the calls, in ascending order
 	firstErrors          []string
@@ -262,7 +262,7 @@ func logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(&shown, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// A keySearch counts the texts that are written to it, and those that show a key.
+// A keySearch counts the texts that are written to it, and how many of them show a key.
 type keySearch struct {
 	mu           sync.Mutex
 	keys         [][]byte
@@ -317,7 +317,7 @@ func checkLeaks(t *testing.T) {
 	})
 }
 
-// goroutines returns the stacks of all goroutines, except those of toxiproxy: some of
+// goroutines returns the stacks of all goroutines, except the ones of toxiproxy: some of
 // them do not end if a connection breaks.
 func goroutines() []string {
 	stacks := make([]byte, 4<<20)

@@ -150,7 +150,7 @@ func TestOtherGateways(t *testing.T) {
 	}
 }
 
-// A cache must not respond to a rejected key. The rules of Varnish alone let it respond;
+// A cache must not respond to a rejected key. The built-in rules of Varnish let it respond;
 // passAccessKeys prevents that.
 func TestVarnishReturnsNoCachedResponseToRejectedKey(t *testing.T) {
 	for _, tt := range []struct {

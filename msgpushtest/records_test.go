@@ -38,7 +38,7 @@ func TestUpdate(t *testing.T) {
 	assert.Equal(t, "new", mail.MailName)
 }
 
-// updates counts the calls of its method update, and those that overlap another call.
+// updates counts the calls of its method update, and how many of them overlap another call.
 type updates struct{ running, overlaps, calls int }
 
 func (u *updates) update(*msgpushtest.Records) {

@@ -295,7 +295,7 @@ func (s *Server) callOnRequest(request Request) {
 }
 
 // handlePanic, if deferred, handles a panic of a function of the test. name is the API
-// function that received it, such as OnRequest. By itself, net/http would only log the panic
+// function that received it, such as OnRequest. Otherwise, net/http would only log the panic
 // and abort the response, and the test could pass, since the client retries.
 func (s *Server) handlePanic(name string) {
 	value := recover()

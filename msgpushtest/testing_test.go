@@ -17,7 +17,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// A tb stands for a test. It stores what the server reports to the test.
+// A tb stands for a test. It stores the reports of the server.
 type tb struct {
 	failed  bool
 	errors  []string
@@ -241,7 +241,7 @@ func TestAbortedResponseDoesNotFailTheTest(t *testing.T) {
 	}
 }
 
-// In a process of its own, since the panic ends the program.
+// In a separate process, since the panic ends the program.
 func TestPanicOfFunctionEndsProgramWithNewServer(t *testing.T) {
 	const variable = "MSGPUSHTEST_PANIC"
 	if name := os.Getenv(variable); name != "" {

@@ -65,7 +65,7 @@ func TestThreeProcessesCreateTheSchemaAtOnce(t *testing.T) {
 	})
 }
 
-// SQLite fails at once, in spite of busy_timeout, if it sets the journal mode of a locked
+// SQLite fails immediately, in spite of busy_timeout, if it sets the journal mode of a locked
 // file. So prepare must retry.
 func TestWaitsWhileAnotherProcessCreatesTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -63,7 +63,7 @@ func main() {
 		if err := e.run(ctx, &report); err != nil {
 			return err
 		}
-		// Print after the cleanup: a closed pipe ends the program at once.
+		// Print after the cleanup: a closed pipe ends the program immediately.
 		_, err := os.Stdout.WriteString(report.String())
 		return err
 	})

@@ -251,7 +251,7 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return keys
 }
 
-// clean replaces characters that are not printable, such as those that change the
+// clean replaces characters that are not printable, such as characters that change the
 // direction of the surrounding text.
 func clean(s string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {

@@ -40,7 +40,7 @@ func (s *service) handler() http.Handler {
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {}) // 200
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		// The service stays ready during an outage: it still has the failures, and if all
-		// replicas became unready at once, there would be no response at all.
+		// replicas became unready together, there would be no response at all.
 		if !s.ready.Load() {
 			http.Error(w, errNotReady.Error(), http.StatusServiceUnavailable)
 		}

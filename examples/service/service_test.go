@@ -276,7 +276,7 @@ func TestRequestsPerSecondAreLimited(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		time.Sleep(5 * time.Second)
 		f.push.ClearRequests()
-		for range 50 { // at once
+		for range 50 { // concurrently
 			go f.get(t.Context(), "/rules")
 		}
 		time.Sleep(9 * time.Second)
