@@ -283,7 +283,7 @@ func TestContradictingEvidenceMakesPollsAlternate(t *testing.T) {
 			switch i {
 			case 1:
 				l.insert(1)
-			case 4: // the end is known
+			case 4: // the polls know at which end records are inserted
 				late = l.insertLate(l.oldest())
 			case 5:
 				assert.Equal(t, []int64{late}, poll.got, "the growth makes the poll read the other end")
@@ -632,7 +632,7 @@ func TestFollowsServiceWithAnyNumbers(t *testing.T) {
 
 var errOutage = errors.New("outage")
 
-// A request of the poll that finds a batch fails.
+// After many records are inserted, one request of a poll fails.
 func TestFailedPollLosesNothing(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		for _, known := range []bool{false, true} {

@@ -133,7 +133,7 @@ func (c *Client) newRequest(ctx context.Context, r Request) (*retryablehttp.Requ
 // newHeader returns the header of an attempt (part 5 of the API document). Attempts
 // share no header: net/http may still read the header of an attempt that has failed.
 func (c *Client) newHeader(r Request, key Secret) http.Header {
-	v := [...]string{string(key), c.userAgent, "application/json", "application/json"} // one allocation
+	v := [...]string{string(key), c.userAgent, "application/json", "application/json"} // one allocation for all values
 	h := http.Header{"Access-Key": v[0:1:1], "User-Agent": v[1:2:2], "Accept": v[2:3:3]}
 	if r.Method == http.MethodPost || r.Body != nil {
 		h["Content-Type"] = v[3:4:4]

@@ -243,7 +243,7 @@ func http2InMemory(certified *httptest.Server, h http.HandlerFunc, dialed func()
 // Without pings, an attempt would wait until its timeout, and the next attempt would
 // use the same connection.
 func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
-	certified, _ := newTLSService(t, true, failOnRequest(t)) // for example.com
+	certified, _ := newTLSService(t, true, failOnRequest(t)) // only its certificate is used
 	synctest.Test(t, func(t *testing.T) {
 		var silent []*atomic.Bool // one for each connection
 		transport := http2InMemory(certified, func(w http.ResponseWriter, r *http.Request) {

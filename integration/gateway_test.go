@@ -95,7 +95,7 @@ func (g *gateway) start() {
 	g.exited = exited
 	go func() {
 		defer close(exited)
-		_ = cmd.Wait() // the signal makes it fail
+		_ = cmd.Wait() // kill ends the program; an early end is reported below
 	}()
 	eventually(g.t, "the gateway accepts connections", func() bool {
 		select {

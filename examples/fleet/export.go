@@ -215,7 +215,7 @@ func (e *export) start(config replicaConfig) (workers []*worker, err error) {
 	return workers, nil
 }
 
-// read reads the events of a replica until it ends.
+// read handles the lines that a replica writes, until its output ends.
 func (w *worker) read(output io.Reader) {
 	defer close(w.stopped)
 	for in := bufio.NewScanner(output); in.Scan(); {
