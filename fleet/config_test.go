@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -455,6 +456,23 @@ func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 		key, err := source.AccessKey(t.Context(), "")
 		return err == nil && key == "secret-key"
 	}, 5*time.Second, time.Millisecond)
+}
+
+// The announcement of the failure must not replace its error by that of the store, which
+// does not know the cause.
+func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
+	source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{
+		Name: "acme", MinInterval: time.Minute,
+		Fetch: func(context.Context) (string, time.Time, error) {
+			return "", time.Time{}, errors.New("the key service is down")
+		},
+	})
+	require.NoError(t, err)
+	defer source.Close()
+	for begin := time.Now(); time.Since(begin) < 200*time.Millisecond; {
+		_, err = source.AccessKey(t.Context(), "")
+		require.EqualError(t, err, "fleet: Fetch: the key service is down")
+	}
 }
 
 func TestFetchThatCallsGoexitFails(t *testing.T) {
