@@ -12,12 +12,10 @@ import (
 // not specify how to obtain a key or how long a key is valid. A source must be safe
 // for concurrent use.
 type AccessKeySource interface {
-	// AccessKey returns the key to send. It is called before each attempt, and with a
-	// rate limiter up to three times:
-	//
-	//   - before the wait for the limiter, so that the source learns of a rejection immediately
-	//   - after the wait, since the key may have been replaced
-	//   - after a second wait, if the second call took long; see [WithRateLimiter]
+	// AccessKey returns the key to send. It is called before each attempt. With a rate
+	// limiter, it is called before the wait for the limiter, so that the source learns of a
+	// rejection immediately, and after each wait, since the key may have been replaced; see
+	// [WithRateLimiter].
 	//
 	// So a slow source should cache the key, as [CachedAccessKey] does.
 	//
@@ -42,6 +40,9 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 	return f(ctx, rejected)
 }
 
+// AccessKeyTimeout is the timeout of the fetch of [CachedAccessKey].
+const AccessKeyTimeout = 30 * time.Second
+
 // CachedAccessKey returns a source that caches the key that fetch returns, until the
 // key expires or is rejected. A zero expiry means that the key does not expire. The
 // source is safe for concurrent use; concurrent callers share one call of fetch.
@@ -61,7 +62,7 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // While calls get the old key, no call waits for a renewal, so its error is returned to no
 // call: fetch should log or count its errors.
 //
-// The context of fetch ends after [DefaultTimeout]. Then the waiting callers return an
+// The context of fetch ends after [AccessKeyTimeout]. Then the waiting callers return an
 // error that says so, even if fetch does not return, and so do later callers that need a
 // new key, until fetch returns. The context does not end with the context of a caller,
 // since the fetch is shared.
@@ -133,7 +134,7 @@ func (cache *keyCache) get(ctx context.Context, rejected string) (string, *keyFe
 	}
 	valid := cache.key != "" && !cache.expiresWithin(0)
 	if cache.current == nil && (!valid || cache.expiresWithin(cache.early)) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AccessKeyTimeout)
 		cache.current = &keyFetch{rejected: rejected, ctx: ctx, done: make(chan struct{}), err: errors.New("fetch did not return")}
 		go cache.run(cache.current, cancel)
 	}
@@ -171,7 +172,7 @@ func (cache *keyCache) run(f *keyFetch, cancel context.CancelFunc) {
 	}
 }
 
-// fetchTimeout wraps cause, which alone would look like the timeout of a caller.
+// fetchTimeout wraps cause, which by its text would look like the timeout of a caller.
 func fetchTimeout(cause error) error {
-	return fmt.Errorf("fetch did not return within %v, the timeout of CachedAccessKey: %w", DefaultTimeout, cause)
+	return fmt.Errorf("fetch did not return within %v, the timeout of CachedAccessKey: %w", AccessKeyTimeout, cause)
 }

@@ -58,7 +58,7 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 						return "old-key", nil
 					})
 					transport := newScript(acceptOnly("new-key", tt.reject))
-					_, err := kind.do(t.Context(), newClientWithSource(t, source, transport, msgpush.WithRejectedKeyCodes(4010, 0)))
+					_, err := kind.do(t.Context(), newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(4010, 0)))
 					if tt.rejected {
 						require.NoError(t, err)
 						assert.Equal(t, []string{"", "old-key"}, rejections)
@@ -68,7 +68,7 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 						assert.Len(t, transport.times, 1)
 					}
 
-					_, err = kind.do(t.Context(), newClientWithSource(t, fixedSource, newScript(tt.reject), msgpush.WithRejectedKeyCodes(4010, 0)))
+					_, err = kind.do(t.Context(), newClientWithKey(t, "", newScript(tt.reject), msgpush.WithAccessKeySource(fixedSource), msgpush.WithRejectedKeyCodes(4010, 0)))
 					apiErr, _ := errors.AsType[*msgpush.APIError](err)
 					assert.Equal(t, tt.rejected, apiErr != nil && apiErr.KeyRejected, "%v", err)
 				})
@@ -107,27 +107,27 @@ func TestErrorSuggestsRejectedKeyCodes(t *testing.T) {
 
 func TestKeyReplacementIsNotCountedAsRetry(t *testing.T) {
 	tests := []struct {
-		name     string
-		steps    []roundTripFunc
-		requests int
-		success  bool
+		name    string
+		steps   []roundTripFunc
+		success bool
 	}{
-		{"rejection first", []roundTripFunc{status(401), status(503), succeed}, 3, true},
-		{"rejection in the last attempt", []roundTripFunc{status(503), status(401), succeed}, 3, true},
-		{"rejection first, then only failures", []roundTripFunc{status(401), status(503)}, 3, false},
-		{"rejection in the last attempt, then a failure", []roundTripFunc{status(503), status(401), status(503)}, 3, false},
+		{"rejection first", []roundTripFunc{status(401), status(503), succeed}, true},
+		{"rejection in the last attempt", []roundTripFunc{status(503), status(401), succeed}, true},
+		{"rejection first, then only failures", []roundTripFunc{status(401), status(503)}, false},
+		{"rejection in the last attempt, then a failure", []roundTripFunc{status(503), status(401), status(503)}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				transport := newScript(tt.steps...)
-				_, err := newClientWithSource(t, growingSource, transport, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})).MPList(t.Context(), msgpush.PageRequest{})
-				assert.Len(t, transport.times, tt.requests)
+				twoAttempts := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})
+				_, err := newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(growingSource), twoAttempts).MPList(t.Context(), msgpush.PageRequest{})
+				assert.Len(t, transport.times, 3)
 				if tt.success {
 					require.NoError(t, err)
 				} else {
 					assert.Equal(t, 503, onlyError[*msgpush.APIError](t, err).HTTPStatus)
-					assertAttempts(t, tt.requests, err)
+					assertAttempts(t, 3, err)
 				}
 			})
 		})
@@ -164,34 +164,37 @@ func TestCallFailsIfNoKeyIsAccepted(t *testing.T) {
 		})
 	}
 	rejection := func(t *testing.T, err error) {
-		assert.Equal(t, 401, onlyError[*msgpush.APIError](t, err).HTTPStatus)
+		assert.True(t, onlyError[*msgpush.APIError](t, err).KeyRejected)
 	}
 	tests := []struct {
 		name     string
+		reject   roundTripFunc
 		source   msgpush.AccessKeySource // nil: a static key
 		attempts int
 		check    func(*testing.T, error)
 	}{
-		{"static key", nil, 1, rejection},
-		{"source that has no other key", fixedSource, 1, rejection},
-		{"source that returns another rejected key", growingSource, 2, rejection},
-		{"source that fails", onlyFirst(testKey, errNoKey), 1, func(t *testing.T, err error) {
+		{"static key", status(401), nil, 1, rejection},
+		{"static key, retryable status", respondWithCode(503, 4010), nil, 1, rejection},
+		{"source that has no other key", status(401), fixedSource, 1, rejection},
+		{"source that has no other key, retryable status", respondWithCode(503, 4010), fixedSource, 1, rejection},
+		{"source that returns another rejected key", status(401), growingSource, 2, rejection},
+		{"source that fails", status(401), onlyFirst(testKey, errNoKey), 1, func(t *testing.T, err error) {
 			requestErr := onlyError[*msgpush.RequestError](t, err)
 			assert.ErrorIs(t, err, errNoKey)
 			rejection(t, requestErr.Last)
 		}},
-		{"source that returns an empty key", onlyFirst(testKey, nil), 1, func(t *testing.T, err error) {
+		{"source that returns an empty key", status(401), onlyFirst(testKey, nil), 1, func(t *testing.T, err error) {
 			rejection(t, onlyError[*msgpush.RequestError](t, err).Last)
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			transport := newScript(status(401))
-			client := newClientWithTransport(t, transport, defaultRetries)
+			transport := newScript(tt.reject)
+			key, opts := testKey, []msgpush.Option{defaultRetries, msgpush.WithRejectedKeyCodes(4010)}
 			if tt.source != nil {
-				client = newClientWithSource(t, tt.source, transport, defaultRetries)
+				key, opts = "", append(opts, msgpush.WithAccessKeySource(tt.source))
 			}
-			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			_, err := newClientWithKey(t, key, transport, opts...).MPList(t.Context(), msgpush.PageRequest{})
 			tt.check(t, err)
 			assertAttempts(t, tt.attempts, err)
 			assert.Len(t, transport.times, tt.attempts)
@@ -199,46 +202,29 @@ func TestCallFailsIfNoKeyIsAccepted(t *testing.T) {
 	}
 }
 
-func TestDoesNotRetryRejectedKeyWithRetryableStatus(t *testing.T) {
-	for name, step := range map[string]roundTripFunc{"HTTP 500": respondWithCode(500, 4010), "HTTP 503": respondWithCode(503, 4010)} {
-		t.Run(name, func(t *testing.T) {
-			for _, client := range []func(http.RoundTripper) *msgpush.Client{
-				func(transport http.RoundTripper) *msgpush.Client {
-					return newClientWithTransport(t, transport, defaultRetries, msgpush.WithRejectedKeyCodes(4010))
-				},
-				func(transport http.RoundTripper) *msgpush.Client {
-					return newClientWithSource(t, fixedSource, transport, defaultRetries, msgpush.WithRejectedKeyCodes(4010))
-				},
-			} {
-				transport := newScript(step)
-				_, err := client(transport).MPList(t.Context(), msgpush.PageRequest{})
-				assert.Equal(t, 4010, onlyError[*msgpush.APIError](t, err).Code)
-				assert.Len(t, transport.times, 1)
-			}
-		})
-	}
-}
-
 func TestCallWithoutKeySendsNothing(t *testing.T) {
+	returns := func(key string, err error) msgpush.AccessKeySource {
+		return msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return key, err })
+	}
 	tests := []struct {
 		name   string
-		source msgpush.AccessKeyFunc
+		source msgpush.AccessKeySource
 		want   string
 		wraps  error
 	}{
-		{"error", func(context.Context, string) (string, error) { return "", errNoKey }, "the vault is sealed", errNoKey},
-		{"empty key", func(context.Context, string) (string, error) { return "", nil }, "the key is empty", nil},
-		{"key with a line break", func(context.Context, string) (string, error) { return testKey + "\n", nil }, "control character", nil},
-		{"nil AccessKeyFunc", nil, "the AccessKeyFunc is nil", nil},
+		{"error", returns("", errNoKey), "the vault is sealed", errNoKey},
+		{"empty key", returns("", nil), "the key is empty", nil},
+		{"key with a line break", returns(testKey+"\n", nil), "control character", nil},
+		{"CachedAccessKey without a function", msgpush.CachedAccessKey(nil, 0), "CachedAccessKey: fetch is nil", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			transport := newScript(succeed)
-			_, err := newClientWithSource(t, tt.source, transport).MailDetail(t.Context(), "1")
+			_, err := newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(tt.source)).MailDetail(t.Context(), "1")
 			requestErr := onlyError[*msgpush.RequestError](t, err)
 			assert.Zero(t, requestErr.Attempts)
 			assert.NoError(t, requestErr.Last)
-			assert.ErrorContains(t, err, "msgpush: mail channel detail: access key: ")
+			assert.ErrorContains(t, err, "msgpush: MailDetail: access key: ")
 			assert.ErrorContains(t, err, tt.want)
 			if tt.wraps != nil {
 				assert.ErrorIs(t, err, tt.wraps)
@@ -248,9 +234,11 @@ func TestCallWithoutKeySendsNothing(t *testing.T) {
 	}
 }
 
-// A vault returns the keys key-1, key-2, … and counts the fetches.
+// A vault is a source of keys for CachedAccessKey that counts the fetches.
 type vault struct {
 	fetches atomic.Int32
+	keys    []string // of the fetches, the last repeats; nil: key-1, key-2, …
+	panics  int32    // the fetch that panics; 0: none
 	delay   time.Duration
 	life    time.Duration // of a key; 0: keys do not expire
 	err     atomic.Pointer[error]
@@ -263,14 +251,21 @@ func (v *vault) fetch(ctx context.Context) (string, time.Time, error) {
 	case <-ctx.Done():
 		return "", time.Time{}, ctx.Err()
 	}
+	if n == v.panics {
+		panic("fetch panicked")
+	}
 	if err := v.err.Load(); err != nil {
 		return "", time.Time{}, *err
+	}
+	key := fmt.Sprint("key-", n)
+	if v.keys != nil {
+		key = v.keys[min(int(n), len(v.keys))-1]
 	}
 	var expires time.Time
 	if v.life > 0 {
 		expires = time.Now().Add(v.life)
 	}
-	return fmt.Sprint("key-", n), expires, nil
+	return key, expires, nil
 }
 
 // assertKey checks which key a source returns and how long it takes.
@@ -295,7 +290,7 @@ func TestConcurrentCallersShareOneFetch(t *testing.T) {
 					fetches = 2
 				}
 				var wg sync.WaitGroup
-				for range 1000 {
+				for range 100 {
 					wg.Go(func() { assertKey(t, source, rejected, fmt.Sprint("key-", fetches), time.Second) })
 				}
 				wg.Wait()
@@ -306,23 +301,6 @@ func TestConcurrentCallersShareOneFetch(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestConcurrentCallsWithRejectedKeyCauseOneFetch(t *testing.T) {
-	useOneThread(t)
-	synctest.Test(t, func(t *testing.T) {
-		v := &vault{delay: time.Second}
-		client := newClientWithSource(t, msgpush.CachedAccessKey(v.fetch, 0), acceptOnly("key-2", status(401)))
-		var wg sync.WaitGroup
-		for range 1000 {
-			wg.Go(func() {
-				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-				assert.NoError(t, err)
-			})
-		}
-		wg.Wait()
-		assert.Equal(t, int32(2), v.fetches.Load())
-	})
 }
 
 func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
@@ -344,17 +322,13 @@ func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var fetches, rejections atomic.Int32
-				source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-					n := int(fetches.Add(1))
-					time.Sleep(7 * time.Millisecond)
-					return tt.keys[min(n, len(tt.keys))-1], time.Now().Add(time.Hour), nil
-				}, tt.early)
-				opts := []msgpush.Option{defaultRetries}
+				var rejections atomic.Int32
+				v := &vault{keys: tt.keys, delay: 7 * time.Millisecond, life: time.Hour}
+				opts := []msgpush.Option{msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.fetch, tt.early)), defaultRetries}
 				if tt.limited {
 					opts = append(opts, msgpush.WithRateLimiter(pacedLimiter(time.Millisecond)))
 				}
-				client := newClientWithSource(t, source, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				client := newClientWithKey(t, "", roundTripFunc(func(r *http.Request) (*http.Response, error) {
 					rejections.Add(1)
 					time.Sleep(time.Duration(rejections.Load()%5) * time.Millisecond)
 					return status(401)(r)
@@ -369,27 +343,23 @@ func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				assert.LessOrEqual(t, fetches.Load(), 1+rejections.Load(), "plus one fetch for the first key")
+				assert.LessOrEqual(t, v.fetches.Load(), 1+rejections.Load(), "plus one fetch for the first key")
 			})
 		})
 	}
 	t.Run("concurrent callers without a client", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var fetches atomic.Int32
-			source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-				fetches.Add(1)
-				time.Sleep(time.Second)
-				return "rejected-key", time.Time{}, nil
-			}, 0)
+			v := &vault{keys: []string{"rejected-key"}, delay: time.Second}
+			source := msgpush.CachedAccessKey(v.fetch, 0)
 			assertKey(t, source, "", "rejected-key", time.Second)
 			for range 3 {
 				var wg sync.WaitGroup
-				for range 1000 {
+				for range 100 {
 					wg.Go(func() { assertKey(t, source, "rejected-key", "rejected-key", time.Second) })
 				}
 				wg.Wait()
 			}
-			assert.Equal(t, int32(1+3), fetches.Load())
+			assert.Equal(t, int32(1+3), v.fetches.Load())
 		})
 	})
 }
@@ -414,17 +384,14 @@ func TestRenewsCachedKeyInBackgroundBeforeExpiry(t *testing.T) {
 }
 
 func TestDoesNotReturnExpiredKey(t *testing.T) {
-	for name, early := range map[string]time.Duration{"early 0": 0, "negative early": -time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				v := &vault{delay: time.Second, life: time.Minute}
-				source := msgpush.CachedAccessKey(v.fetch, early)
-				assertKey(t, source, "", "key-1", time.Second)
-				time.Sleep(time.Minute - 1)
-				assertKey(t, source, "", "key-1", 0)
-				time.Sleep(time.Nanosecond)
-				assertKey(t, source, "", "key-2", time.Second)
-			})
+	for _, early := range []time.Duration{0, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			source := msgpush.CachedAccessKey((&vault{delay: time.Second, life: time.Minute}).fetch, early)
+			assertKey(t, source, "", "key-1", time.Second)
+			time.Sleep(time.Minute - 1)
+			assertKey(t, source, "", "key-1", 0)
+			time.Sleep(time.Nanosecond)
+			assertKey(t, source, "", "key-2", time.Second)
 		})
 	}
 }
@@ -447,14 +414,8 @@ func TestDoesNotReturnRejectedKeyToOtherCallers(t *testing.T) {
 
 func TestFetchesAgainIfEarlierFetchReturnsRejectedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keys := []string{"key-1", "key-1", "key-2"}
-		n := 0
-		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-			key := keys[n]
-			n++
-			time.Sleep(time.Second)
-			return key, time.Now().Add(time.Minute), nil
-		}, 59*time.Second)
+		v := &vault{keys: []string{"key-1", "key-1", "key-2"}, delay: time.Second, life: time.Minute}
+		source := msgpush.CachedAccessKey(v.fetch, 59*time.Second)
 		assertKey(t, source, "", "key-1", time.Second)
 		time.Sleep(2 * time.Second)
 		assertKey(t, source, "", "key-1", 0) // starts the renewal
@@ -519,17 +480,6 @@ func TestCallerContextEndsOnlyItsOwnWait(t *testing.T) {
 	})
 }
 
-func TestFetchHasTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &vault{delay: time.Hour}
-		source := msgpush.CachedAccessKey(v.fetch, 0)
-		start := time.Now()
-		_, err := source.AccessKey(t.Context(), "")
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, msgpush.DefaultTimeout, time.Since(start))
-	})
-}
-
 func TestContextOfFetchEndsWithFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ctx context.Context
@@ -556,16 +506,9 @@ func TestFetchThatCallsGoexitFails(t *testing.T) {
 
 func TestPanicOfFetchReachesEveryWaitingCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &vault{}
-		source := msgpush.CachedAccessKey(func(ctx context.Context) (string, time.Time, error) {
-			time.Sleep(time.Second)
-			if v.fetches.Load() == 0 {
-				v.fetches.Add(1)
-				panic("fetch panicked")
-			}
-			return v.fetch(ctx)
-		}, 0)
-		client := newClientWithSource(t, source, succeed)
+		v := &vault{delay: time.Second, panics: 1}
+		source := msgpush.CachedAccessKey(v.fetch, 0)
+		client := newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(source))
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {
@@ -604,17 +547,10 @@ func TestPanicOfFetchWithoutWaitingCallerReachesNextCaller(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var fetches atomic.Int32
-				source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-					n := fetches.Add(1)
-					time.Sleep(time.Second)
-					if n == 2 {
-						panic("fetch panicked")
-					}
-					return fmt.Sprint("key-", n), time.Now().Add(time.Minute), nil
-				}, 30*time.Second)
+				v := &vault{delay: time.Second, life: time.Minute, panics: 2}
+				source := msgpush.CachedAccessKey(v.fetch, 30*time.Second)
 				tt.prepare(t, source)
-				assert.Equal(t, int32(2), fetches.Load())
+				assert.Equal(t, int32(2), v.fetches.Load())
 				assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
 				assertKey(t, source, "key-1", "key-3", time.Second)
 			})
@@ -623,12 +559,8 @@ func TestPanicOfFetchWithoutWaitingCallerReachesNextCaller(t *testing.T) {
 }
 
 func TestDoesNotCacheKeyInvalidInHeader(t *testing.T) {
-	keys := []string{testKey + "\n", "", testKey}
-	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-		key := keys[0]
-		keys = keys[1:]
-		return key, time.Time{}, nil
-	}, 0)
+	v := &vault{keys: []string{testKey + "\n", "", testKey}}
+	source := msgpush.CachedAccessKey(v.fetch, 0)
 	for _, want := range []string{"control character", "empty"} {
 		_, err := source.AccessKey(t.Context(), "")
 		assert.ErrorContains(t, err, want)
@@ -636,22 +568,6 @@ func TestDoesNotCacheKeyInvalidInHeader(t *testing.T) {
 	key, err := source.AccessKey(t.Context(), "")
 	require.NoError(t, err)
 	assert.Equal(t, testKey, key)
-}
-
-func TestCachedKeyIsNotPrinted(t *testing.T) {
-	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) { return testKey, time.Time{}, nil }, 0)
-	key, err := source.AccessKey(t.Context(), "")
-	require.NoError(t, err)
-	assert.Equal(t, testKey, key)
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d"} {
-		text := fmt.Sprintf(verb, source) + fmt.Sprintf(verb, msgpush.WithAccessKeySource(source)) + fmt.Sprintf(verb, newClientWithSource(t, source, succeed))
-		assert.NotContains(t, text, testKey, verb)
-	}
-}
-
-func TestCachedAccessKeyWithNilFetchReturnsError(t *testing.T) {
-	_, err := msgpush.CachedAccessKey(nil, 0).AccessKey(t.Context(), "")
-	assert.ErrorContains(t, err, "nil")
 }
 
 // A fetch may ignore its context. Its callers must not wait for it without end.
@@ -675,7 +591,7 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				source := msgpush.CachedAccessKey(fetch, 0)
-				client := newClientWithSource(t, source, succeed)
+				client := newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(source))
 				var wg sync.WaitGroup
 				for range 3 {
 					wg.Go(func() {
@@ -703,34 +619,10 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			_, err := newClientWithSource(t, msgpush.CachedAccessKey(fetches["honours its context"], 0), succeed).MPList(ctx, msgpush.PageRequest{})
+			_, err := newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(msgpush.CachedAccessKey(fetches["honours its context"], 0))).MPList(ctx, msgpush.PageRequest{})
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.NotContains(t, err.Error(), "CachedAccessKey")
 			time.Sleep(time.Minute) // until fetch has returned
 		})
-	})
-}
-
-func TestFailedBackgroundRenewalIsErrorOfNoCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var failures atomic.Int32
-		fetches := 0
-		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-			if fetches++; fetches == 1 {
-				return "key-1", time.Now().Add(time.Minute), nil
-			}
-			failures.Add(1) // a program would log or count the error here
-			return "", time.Time{}, errNoKey
-		}, 30*time.Second)
-		assertKey(t, source, "", "key-1", 0)
-		time.Sleep(40 * time.Second)
-		for range 3 {
-			assertKey(t, source, "", "key-1", 0)
-			synctest.Wait()
-		}
-		assert.EqualValues(t, 3, failures.Load(), "each call in the last 30 s starts a renewal")
-		time.Sleep(20 * time.Second)
-		_, err := source.AccessKey(t.Context(), "")
-		assert.ErrorIs(t, err, errNoKey, "the key has expired")
 	})
 }

@@ -3,10 +3,12 @@ package msgpush
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"net/http/httptrace"
+	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -18,261 +20,282 @@ import (
 // T is the type of Data in the [Envelope] of the response: a struct, a pointer, a slice, a
 // string, a number, a [Page], or [json.RawMessage]. If the data is missing or null, Call
 // returns the zero T. With T struct{}, the data is ignored. If T is a [Page], data that is
-// missing, or not a page, is a [*DecodeError], as for the methods of Client.
+// missing, or not a page, is a [*DecodeError], as for the methods of Client. A T that embeds
+// a Page is an error, since the methods of the Page would hide the other fields: use a
+// named field.
 func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 	var zero T
 	if err := r.check(); err != nil {
 		return zero, fmt.Errorf("msgpush: Call: %w", err)
 	}
-	op := Operation{Group: r.Method, Name: r.Path} // for its text, "GET /path"
+	if embedsPage(reflect.TypeFor[T]()) {
+		return zero, fmt.Errorf("msgpush: Call: %T embeds a Page, whose methods hide the other fields: use Page as the type, or as a named field", zero)
+	}
+	name := r.Method + " " + r.Path
 	r.Path = escapePath(r.Path)
 	if _, ok := any(zero).(struct{}); ok {
-		_, err := callRequest[json.RawMessage](ctx, c, op, r, false)
+		_, err := do[json.RawMessage](ctx, c, name, r, false)
 		return zero, err
 	}
-	data, err := callRequest[T](ctx, c, op, r, false)
+	data, err := do[T](ctx, c, name, r, false)
 	if data == nil {
 		data = &zero
 	}
 	return *data, err
 }
 
-// callOperation calls an operation that only reads and always returns data. T is a
-// type of this package.
+// callOperation calls an operation that is idempotent and always returns data. T is a type
+// of this package.
 func callOperation[T any](ctx context.Context, c *Client, op Operation, query, body any) (*T, error) {
-	r := Request{Method: op.Method, Path: op.Path, Query: query, Body: body, Idempotent: true}
-	return callRequest[T](ctx, c, op, r, true)
+	return do[T](ctx, c, op.Name, Request{Method: op.Method, Path: op.Path, Query: query, Body: body, Idempotent: true}, true)
 }
 
-// callRequest makes a call. If known is set, T is a type of this package. Then, and if T
-// is a page, the data is required. Otherwise, the result is nil if the data is missing.
-func callRequest[T any](ctx context.Context, c *Client, op Operation, r Request, known bool) (*T, error) {
+// do makes a call. Its result is nil if the data is missing and not required.
+func do[T any](ctx context.Context, c *Client, name string, r Request, dataRequired bool) (*T, error) {
 	if c == nil || c.transport == nil {
-		return nil, fmt.Errorf("msgpush: %v: the client was not made by NewClient", op)
+		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", name)
 	}
-	var data *T
-	k := &call{client: c, operation: op, request: r, stake: tokensPerCall}
-	k.decode = func(body []byte) (err error) {
-		data, err = decode[T](body, c.unmarshal, known)
-		return err
-	}
-	if err := k.run(ctx); err != nil {
+	k := &call{client: c, name: name, request: r, decode: decode[T], dataRequired: dataRequired}
+	data, err := k.run(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return data, nil
+	return data.(*T), nil
 }
 
 // A call is one call of a method of Client, or of Call. Its attempts share this state.
 type call struct {
-	client    *Client
-	operation Operation
-	request   Request
-	decode    func(body []byte) error // stores the data of the response for callRequest
+	client       *Client
+	name         string // of the operation, in errors and logs
+	request      Request
+	decode       func(body []byte, unmarshal func([]byte, any) error, required bool) (data any, err error)
+	dataRequired bool     // of a success; see decode
+	redactor     redactor // knows each key that the call got
 
-	rawQuery string
-	attempts int
-	key      Secret        // of the last attempt
-	rejected Secret        // the key that the service rejected in this call
-	failure  failure       // of the last attempt that failed, but not because its context ended
-	ended    error         // why an attempt was not made
-	wait     time.Duration // before the next attempt
-	stake    int           // tokens that settle returns to the retry quota, or drops
-
-	redactor redactor // of all keys that the call got
-	setTexts func()   // sets the redacted texts of the last failure from the original ones
+	attempts    int           // that began
+	key         Secret        // of the current attempt
+	rejectedKey Secret        // the first key that the service rejected in this call
+	lastFailure *outcome      // of the last attempt that failed, but not because the context ended
+	borrowed    int           // tokens taken from the quota for a retry that has not been settled
+	wait        time.Duration // before the next attempt; 0 if it begins immediately
+	end         *outcome      // how the call ends; nil if another attempt follows
 }
 
-// run makes attempts until one succeeds or is not retried. The loop of
-// go-retryablehttp calls attempt and then mayRetry, and waits.
-func (k *call) run(ctx context.Context) error {
-	k.redactKey(k.client.staticKey())
+// run makes attempts until one succeeds or is not retried, and returns the data of a success.
+// The loop of go-retryablehttp calls RoundTrip, which sets end, or the wait before the loop
+// calls it again.
+func (k *call) run(ctx context.Context) (data any, err error) {
+	k.redactor.add(k.client.staticKey())
 	req, err := k.client.newRequest(ctx, k.request)
 	if err != nil {
-		return k.invalid(err)
+		return nil, k.redactor.argumentError(k.name, err)
 	}
-	k.rawQuery = req.URL.RawQuery
+	k.redactor.query = req.URL.RawQuery
 	loop := retryablehttp.Client{
-		HTTPClient:   &http.Client{Transport: roundTripper(k.attempt)},
-		CheckRetry:   k.mayRetry,
-		RetryMax:     math.MaxInt, // mayRetry decides
-		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return k.wait },
+		HTTPClient:   &http.Client{Transport: k},
+		CheckRetry:   func(context.Context, *http.Response, error) (bool, error) { return k.end == nil, nil },
+		RetryMax:     math.MaxInt, // next decides
+		Backoff:      func(time.Duration, time.Duration, int, *http.Response) time.Duration { return k.wait },
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
-	k.client.quota.add(1)
-	defer k.client.quota.add(-1)
-	defer k.settle(false)
-	_, err = loop.Do(req) //nolint:bodyclose // attempt returns no body
-	if _, ok := errors.AsType[failure](err); err != nil && !ok {
-		return k.stopped(ctx, "", err) // the context ended while the loop waited
+	quota := k.client.quota
+	quota.add(1)
+	defer quota.add(-1)
+	defer func() { quota.put(k.borrowed) }() // for a retry that was not made, or that panicked
+	if _, err := loop.Do(req); err != nil {  //nolint:bodyclose // RoundTrip returns no body
+		k.end = k.stopped(ctx, "", err) // the context ended while the loop waited
 	}
-	return err
+	return k.end.data, k.end.err(k.name, &k.redactor)
 }
 
-// attempt makes one attempt. It is the transport of the loop: req has no header yet.
-func (k *call) attempt(req *http.Request) (*http.Response, error) {
+// RoundTrip makes one attempt: the call is the transport of the loop. req has no header yet.
+// The loop always gets the same response.
+func (k *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	key, err := k.ready(ctx)
-	if err != nil {
-		k.ended = err
-		return nil, err
+	if k.key, k.end = k.ready(ctx); k.end != nil {
+		return loopResponse, nil
 	}
-	if k.rejected != "" && k.rejected == k.key {
-		k.logRetry(ctx, "the access key was rejected")
-	}
-	k.key = key
 	k.attempts++
-	started := time.Now()
-	resp, failed := k.send(ctx, req)
-	k.logAttempt(ctx, started, resp, failed)
-	if failed != nil {
-		return nil, failed
-	}
-	return succeeded, nil
+	start := time.Now()
+	o := k.send(ctx, req)
+	duration := time.Since(start)
+	k.end = k.next(ctx, o)
+	k.report(ctx, start, duration, o)
+	return loopResponse, nil
 }
 
-// succeeded is the response of attempt, which has already read the real one.
-var succeeded = &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
+var loopResponse = &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
 
-// A roundTripper is a function used as an http.RoundTripper.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// ready gets the access key for an attempt and waits for the rate limiter. An error ends
-// the call.
+// ready returns the access key for an attempt, after a wait for the rate limiter, or how
+// the call ends.
 //
 // It gets the key before the wait, so that a call whose key is being fetched takes no
 // slot of the limiter, and so that the source learns of a rejection immediately. It gets the
-// key again after the wait, in which the key may have been replaced. If getting it again
-// takes long, many calls may be waiting for the same key, and would send together: the
-// slot is stale, and the call waits for another one, but only once.
-func (k *call) ready(ctx context.Context) (Secret, error) {
-	key, err := k.nextKey(ctx)
-	for slots := 0; err == nil && k.client.limiter != nil && slots < 2; slots++ {
+// key again after the wait. If that is another key, the source may have blocked until it was
+// fetched, and then released many calls, which would send together: the call waits for another
+// slot.
+//
+// A source may return another key each time. So after ten repeated waits, ready keeps its slot,
+// and the key that it got before the last wait: getting the key again could take long.
+func (k *call) ready(ctx context.Context) (key Secret, end *outcome) {
+	key, end = k.nextKey(ctx)
+	for repeats := 0; end == nil && k.client.limiter != nil; repeats++ {
 		if err := k.client.limiter.Wait(ctx); err != nil {
 			return "", k.stopped(ctx, "waiting for the rate limiter: ", err)
 		}
-		granted, before := time.Now(), key
-		key, err = k.nextKey(ctx)
-		if unused := time.Since(granted); unused <= staleSlot && (key == before || unused <= staleNewKey) {
+		if repeats == maxRepeatedWaits {
+			break
+		}
+		before := key
+		if key, end = k.nextKey(ctx); key == before {
 			break
 		}
 	}
-	return key, err
+	return key, end
 }
 
-// A slot of the rate limiter is stale if getting the key after the wait takes longer than
-// staleSlot. If that key is a new one, other calls may have got it at the same moment, so
-// the shorter staleNewKey applies.
-const staleSlot, staleNewKey = 100 * time.Millisecond, 20 * time.Millisecond
+const maxRepeatedWaits = 10
 
 // nextKey gets the access key from its source. If the source returns the rejected key
-// again, the error is the failure of the last attempt.
-func (k *call) nextKey(ctx context.Context) (Secret, error) {
+// again, the call ends with its last failure.
+func (k *call) nextKey(ctx context.Context) (key Secret, end *outcome) {
 	if ctx.Err() != nil {
 		return "", k.stopped(ctx, "", nil)
 	}
-	key, err := k.client.source(ctx, string(k.rejected))
-	k.redactKey(key)
+	got, err := k.client.source(ctx, string(k.rejectedKey))
+	k.redactor.add(got)
 	if err == nil {
-		err = checkHeaderValue("the key", key)
+		err = checkHeaderValue("the key", got)
 	}
 	if err != nil || contextEnded(ctx) {
 		return "", k.stopped(ctx, "access key: ", err)
 	}
-	if key == string(k.rejected) {
-		return "", k.failure
+	if key = Secret(got); key == k.rejectedKey {
+		return "", k.lastFailure
 	}
-	return Secret(key), nil
+	return key, nil
 }
 
-// send sends the request and reads the response, within the timeout of an attempt, and
-// decodes the response.
-func (k *call) send(ctx context.Context, req *http.Request) (response, failure) {
+// send sends the request, reads the response and decodes it, within the timeout of an
+// attempt.
+func (k *call) send(ctx context.Context, req *http.Request) *outcome {
 	c := k.client
 	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > c.timeout { // otherwise the context ends before the timeout
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, &timeoutError{c.timeout})
+		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, c.timeoutErr)
 		defer cancel()
 		req = req.WithContext(ctx)
 	}
-	trace := &connTrace{}
-	if !k.request.Idempotent || req.URL.Scheme == "https" {
-		req = trace.observe(req, c.transport)
+	var connected *atomic.Bool // net/http had a connection for the request, even if it dialed again; only for requests that are not idempotent
+	if !k.request.Idempotent {
+		connected = new(atomic.Bool)
+		trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+		req = req.WithContext(httptrace.WithClientTrace(ctx, trace))
 	}
 	req.Header = c.newHeader(k.request, k.key)
+	o := &outcome{attempts: k.attempts}
+	responsesBefore := c.responses.Load()
 	resp, err := c.roundTrip(req)
 	if err != nil {
-		failed := k.requestError("the request to "+c.base.String()+" failed: ", timeoutOr(ctx, err), excerpt)
-		failed.connected, failed.notSent = trace.connected.Load(), trace.notSent(err)
-		return response{}, failed
+		// If no attempt got a response meanwhile, a balancer may have forgotten the connection,
+		// and the idle ones too. Otherwise the service is slow, and its connections are kept.
+		if is(ctx.Err(), context.DeadlineExceeded) && c.responses.Load() == responsesBefore {
+			closeIdleConnections(c.transport)
+		}
+		o.setLost("the request to "+c.base.String()+" failed: ", c.timeoutOr(ctx, err))
+		o.notSent = connected != nil && !connected.Load() && dialFailed(err)
+		return o
 	}
-	r := readResponse(ctx, resp, c.maxResponseBytes)
-	// A reader that returned an error may still write to the buffer.
-	if r.err == nil && !c.keepsInput {
-		defer buffers.Put(r.buffer)
+	c.responses.Add(1)
+	o.status, o.header = resp.StatusCode, resp.Header
+	body, err := c.readBody(ctx, resp)
+	if err == nil && !c.keepsInput {
+		defer buffers.Put(body) // not after an error: the reader may still write behind its end
 	}
-	if r.status == http.StatusOK && r.err == nil {
-		if err = k.decode(r.body); err == nil {
-			return r, nil
+	o.size = body.Len()
+	if err != nil && o.status == http.StatusOK {
+		o.setLost("reading the response from "+c.base.String()+": ", err)
+		return o
+	}
+	if o.status == http.StatusOK {
+		if o.data, err = k.decode(body.Bytes(), c.unmarshal, k.dataRequired); err == nil {
+			o.kind, o.isEnvelope, o.code = success, true, codeSuccess
+			return o
 		}
 	}
-	return r, k.responseError(&r, err)
+	c.setFailure(o, body.Bytes(), err)
+	return o
 }
 
-// mayRetry decides after each attempt whether to retry, and sets the wait. An error
-// ends the call.
-func (k *call) mayRetry(ctx context.Context, _ *http.Response, err error) (bool, error) {
-	failed, ok := errors.AsType[failure](err)
-	if k.ended != nil || !ok {
-		return false, k.ended
+// next decides what follows an attempt. It returns how the call ends, which is o or the end of
+// the context, or nil if another attempt follows after k.wait.
+func (k *call) next(ctx context.Context, o *outcome) (end *outcome) {
+	ended := contextEnded(ctx)
+	if ended && o.kind == noResponse && (is(o.cause, context.Cause(ctx)) || is(o.cause, ctx.Err())) {
+		o.transient = false // not a failure of the service: settle repays, and it is not retried
+	} else if o.kind != success {
+		k.lastFailure = o
 	}
-	interrupted := contextEnded(ctx) && (errors.Is(failed, context.Cause(ctx)) || errors.Is(failed, ctx.Err()))
-	k.settle(failed.transient() && !interrupted)
-	if !interrupted {
-		k.failure = failed // if the context ended the attempt, RequestError.Last is the failure before it
+	k.settle(o)
+	k.wait = 0
+	counted := k.attempts
+	if k.rejectedKey != "" {
+		counted-- // replacing the key allows one more attempt
 	}
-	if contextEnded(ctx) {
-		return false, k.stopped(ctx, "", nil)
-	}
-	if apiErr, ok := errors.AsType[*APIError](failed); ok && apiErr.KeyRejected && k.rejected == "" {
-		k.rejected, k.wait = k.key, 0
-		return true, nil
-	}
-	policy, attempts := k.client.retry, k.attempts-min(1, len(k.rejected)) // the replacement of a key does not count
-	requestErr, ok := errors.AsType[*RequestError](failed)
-	if !failed.transient() || attempts >= policy.MaxAttempts || !k.request.Idempotent && (!ok || !requestErr.notSent) {
-		return false, failed
-	}
-	wait, fits := policy.wait(failed, attempts)
-	deadline, hasDeadline := ctx.Deadline()
+	replaceKey := o.keyRejected && k.rejectedKey == "" && k.client.hasSource()
+	mayRetry := o.transient && counted < k.client.retry.MaxAttempts && (k.request.Idempotent || o.notSent)
 	switch {
-	case !fits:
-		failed.stop(fmt.Sprintf("Retry-After is longer than MaxWait, %v", policy.MaxWait))
-	case hasDeadline && time.Until(deadline) <= wait:
-		failed.stop("no time for a retry before the deadline")
-	case !k.client.quota.take(tokensPerRetry):
-		failed.stop("the retry quota is used up")
+	case ended && (o.kind == noResponse || replaceKey || mayRetry): // any other response is returned all the same
+		return k.stopped(ctx, "", nil)
+	case replaceKey: // independent of the policy: a rejected request is treated as not processed
+		k.rejectedKey = k.key
+		return nil
+	case mayRetry:
+		return k.reserveRetry(ctx, o, counted)
+	}
+	return o
+}
+
+// settle updates the retry quota after an attempt. Unless it failed transiently, a first attempt
+// earns tokens, and a retry returns its own.
+func (k *call) settle(o *outcome) {
+	switch {
+	case o.transient: // the tokens of a retry are lost
+	case k.attempts == 1:
+		k.client.quota.earn()
 	default:
-		k.stake, k.wait = tokensPerRetry, wait
-		k.logRetry(ctx, logReason(failed))
-		return true, nil
+		k.client.quota.put(k.borrowed)
 	}
-	return false, failed
+	k.borrowed = 0
 }
 
-// settle returns the stake of an attempt to the retry quota, unless its failure was
-// transient. It also returns the stake of a retry that was not made, or that panicked.
-func (k *call) settle(transient bool) {
-	if !transient && k.attempts > 0 {
-		k.client.quota.put(k.stake)
+// reserveRetry takes a retry from the quota and sets the wait before it. If there is no retry,
+// it returns o, with the reason. counted is the number of attempts that count.
+func (k *call) reserveRetry(ctx context.Context, o *outcome, counted int) (end *outcome) {
+	policy := k.client.retry
+	wait := o.requestedWait + min(policy.backoff(counted), math.MaxInt64-o.requestedWait)
+	deadline, hasDeadline := ctx.Deadline()
+	var stopReason string
+	switch {
+	case o.requestedWait > policy.MaxWait:
+		stopReason = fmt.Sprintf("Retry-After is longer than MaxWait, %v", policy.MaxWait)
+	case hasDeadline && time.Until(deadline) <= wait:
+		stopReason = "no time for a retry before the deadline"
+	case !k.client.quota.take(tokensPerRetry):
+		stopReason = "the retry quota is used up"
+	default:
+		k.borrowed, k.wait = tokensPerRetry, wait
+		return nil
 	}
-	k.stake = 0
+	o.remarks = append(o.remarks, stopReason)
+	return o
 }
 
-// contextEnded reports whether ctx has ended. An operation that observes the deadline
-// itself, such as dialing, may fail before the timer of ctx fires.
-func contextEnded(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && time.Until(deadline) <= 0
+// stopped returns how the call ends without another attempt, because of err or because its
+// context has ended. step, which may be empty, names the step of the call.
+func (k *call) stopped(ctx context.Context, step string, err error) *outcome {
+	if contextEnded(ctx) {
+		err = contextError(ctx)
+	}
+	return &outcome{kind: noResponse, attempts: k.attempts, step: step, cause: err, previous: k.lastFailure}
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode"
 )
 
@@ -19,11 +20,20 @@ const Version = "0.1.0"
 // methods of a zero Client return an error. A Client is safe for concurrent use and
 // should be shared: its calls share connections and the retry quota.
 type Client struct {
-	base      *url.URL // without a trailing slash
-	quota     *retryQuota
-	staticKey func() string // a function, so that fmt cannot print the key; returns "" if there is a source
+	base       *url.URL // without a trailing slash
+	quota      *retryQuota
+	responses  *atomic.Int64 // so far
+	staticKey  func() string // a function, so that fmt cannot print the key; returns "" if there is a source
+	timeoutErr error         // of an attempt that took longer than its timeout
 	settings
 }
+
+// hasSource reports whether the client has an AccessKeySource, which may replace a key.
+func (c *Client) hasSource() bool { return c.staticKey() == "" }
+
+// Format writes the type and the base URL for every verb. Without it, fmt would read the
+// transport, which other goroutines change.
+func (c Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "msgpush.Client(%v)", c.base) }
 
 // NewClient returns a client for the service at baseURL that sends accessKey with
 // every request (part 5 of the API document). NewClient itself sends nothing.
@@ -32,6 +42,10 @@ type Client struct {
 // https://gateway.example.com/push, to which the paths of the operations are
 // added. It must not contain user information, a query or a fragment. The access
 // key must be empty if [WithAccessKeySource] is used.
+//
+// With the default options, an attempt takes at most 10 s, and a call to a service that never
+// responds at most 1 min 36 s: pass a context with a deadline to bound a call, and see
+// [WithTimeout] and [RetryPolicy].
 func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	base, err := parseBaseURL(baseURL)
 	if err != nil {
@@ -56,7 +70,8 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 		return nil, errors.New("msgpush: both an access key and WithAccessKeySource are given: leave the access key empty")
 	}
 	s.timeout = cmp.Or(s.timeout, s.httpTimeout, DefaultTimeout)
-	return &Client{base: base, quota: newRetryQuota(s.retry.Quota), staticKey: staticKey, settings: s}, nil
+	timeoutErr := &opaqueError{fmt.Sprintf("no complete response within %v (see WithTimeout)", s.timeout), context.DeadlineExceeded}
+	return &Client{base: base, quota: newRetryQuota(s.retry.Quota), responses: new(atomic.Int64), staticKey: staticKey, timeoutErr: timeoutErr, settings: s}, nil
 }
 
 // parseBaseURL parses raw and drops trailing slashes. Its errors do not quote raw,

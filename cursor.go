@@ -223,7 +223,7 @@ func (cur *cursor) lastPage(p pageInfo) int64 {
 	}
 	last := min(p.pages, maxPages)
 	if p.pages == 0 {
-		last = pagesFor(cur.total, cur.size)
+		last = min(pagesFor(cur.total, cur.size), maxPages)
 	}
 	if p.missing {
 		last = min(last, p.number-1)

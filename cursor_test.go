@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/msgpushtest"
 )
 
 // A cursorStep is a response: a page without its list, and how many records it has.
@@ -47,11 +46,7 @@ func emptied(s *cursorStep) { s.records, s.fresh = 0, 0 }
 
 func repeated(s *cursorStep) { s.fresh = 0 }
 
-func totalOnly(s *cursorStep) { s.Pages = 0 }
-
 func pagesOnly(s *cursorStep) { s.Total = 0 }
-
-func neither(s *cursorStep) { s.Pages, s.Total = 0, 0 }
 
 func TestResponsesDecideNextPage(t *testing.T) {
 	tests := []struct {
@@ -64,14 +59,6 @@ func TestResponsesDecideNextPage(t *testing.T) {
 		{"list that does not change", 0, []cursorStep{full(1, 25), full(2, 25), full(3, 25)}, []int{1, 2, 3}, ""},
 		{"empty list", 0, []cursorStep{full(1, 0)}, []int{1}, ""},
 		{"empty list with one page", 0, []cursorStep{with(full(1, 0), func(s *cursorStep) { s.Pages = 1 })}, []int{1}, ""},
-		{"total only", 0, []cursorStep{with(full(1, 25), totalOnly), with(full(2, 25), totalOnly), with(full(3, 25), totalOnly)}, []int{1, 2, 3}, ""},
-		{
-			"neither pages nor total", 0,
-			[]cursorStep{with(full(1, 25), neither), with(full(2, 25), neither), with(full(3, 25), neither), with(full(4, 25), neither)},
-			[]int{1, 2, 3, 4}, "",
-		},
-		{"neither pages nor total, nothing new", 0, []cursorStep{with(full(1, 25), neither), with(full(2, 25), neither, repeated)}, []int{1, 2}, ""},
-		{"neither pages nor total in an empty response", 0, []cursorStep{with(full(1, 1000), totalOnly), {}}, []int{1, 2}, ""},
 		{
 			"capped page size, deletion", 0,
 			[]cursorStep{
@@ -108,23 +95,9 @@ func TestResponsesDecideNextPage(t *testing.T) {
 		},
 		{"more deletions than covered", 0, []cursorStep{full(1, 100), full(2, 20), full(1, 20)}, []int{1, 2, 1}, ""},
 		{"start at page 3", 3, []cursorStep{full(3, 45), full(4, 44), full(3, 44), full(5, 44)}, []int{3, 4, 3, 5}, ""},
+		{"more deletions than covered since the start page", 3, []cursorStep{full(3, 60), full(4, 35), full(1, 35), full(2, 35), full(3, 35)}, []int{3, 4, 1, 2, 3}, ""},
 		{"start at the last page", 3, []cursorStep{full(3, 25)}, []int{3}, ""},
-		{"start at the last page, total only", 3, []cursorStep{with(full(3, 25), totalOnly)}, []int{3}, ""},
-		{"start at the last page, pages only", 3, []cursorStep{with(full(3, 25), pagesOnly)}, []int{3}, ""},
 		{"start at the last page, capped page size", 7, []cursorStep{{page{PageSize: 4, Total: 25}, 1, 1}}, []int{7}, ""},
-		{
-			"start in the middle, capped page size, total only", 3,
-			[]cursorStep{
-				{page{PageSize: 4, Total: 25}, 4, 4},
-				{page{PageSize: 4, Total: 25}, 4, 4},
-				{page{PageSize: 4, Total: 25}, 4, 4},
-				{page{PageSize: 4, Total: 25}, 4, 4},
-				{page{PageSize: 4, Total: 25}, 1, 1},
-			},
-			[]int{3, 4, 5, 6, 7}, "",
-		},
-		{"start after the end", 4, []cursorStep{full(4, 25)}, []int{4}, ""},
-		{"start after the end, response with the last page", 7, []cursorStep{{page{PageNum: 3, Pages: 3, Total: 25}, 5, 5}}, []int{7}, ""},
 		{"page deleted", 0, []cursorStep{full(1, 21), full(2, 21), full(3, 20), with(full(2, 20), repeated)}, []int{1, 2, 3, 2}, ""},
 		{
 			"no total, number of pages shrinks", 0,
@@ -139,32 +112,13 @@ func TestResponsesDecideNextPage(t *testing.T) {
 			[]cursorStep{full(1, 45), with(full(2, 45), pagesOnly), full(3, 44), full(2, 44), full(4, 44), full(5, 44)},
 			[]int{1, 2, 3, 2, 4, 5}, "",
 		},
-		{
-			"page that is empty twice", 0,
-			[]cursorStep{full(1, 45), with(full(2, 45), emptied), with(full(2, 45), emptied)},
-			[]int{1, 2, 2}, "the list ends after page 1, but the response reports pages=5 and total=45",
-		},
-		{
-			"pages that are empty once", 0,
-			[]cursorStep{full(1, 45), with(full(2, 45), emptied), full(2, 45), with(full(3, 45), emptied), full(3, 45), full(4, 45), full(5, 45)},
-			[]int{1, 2, 2, 3, 3, 4, 5}, "",
-		},
+		{"page deleted between count and select", 0, []cursorStep{full(1, 11), with(full(2, 11), emptied), full(2, 10), with(full(1, 10), repeated)}, []int{1, 2, 2, 1}, ""},
 		{
 			"page that is empty twice after a gap", 0,
 			[]cursorStep{full(1, 45), full(2, 45), with(full(3, 44), emptied), with(full(3, 44), emptied)},
 			[]int{1, 2, 3, 3}, "the list ends after page 2",
 		},
-		{"earlier page", 0, []cursorStep{full(1, 45), with(full(2, 45), func(s *cursorStep) { s.PageNum = 1 })}, []int{1, 2}, "the list ends after page 1"},
-		{
-			"pages and total disagree", 0, []cursorStep{with(full(1, 45), func(s *cursorStep) { s.Pages = 1 })},
-			[]int{1}, "the list ends after page 1, but the response reports pages=1 and total=45",
-		},
-		{"negative numbers", 0, []cursorStep{{page{PageNum: -1, PageSize: -1, Total: -1, Pages: -1}, 3, 3}, {}}, []int{1, 2}, ""},
-		{
-			"largest numbers", 0,
-			[]cursorStep{{page{PageNum: math.MaxInt, PageSize: math.MaxInt, Total: math.MaxInt64, Pages: math.MaxInt}, 10, 10}},
-			[]int{1, 2}, "",
-		},
+		{"more pages than the largest int of a 32-bit system", 0, []cursorStep{{page{Total: 1 << 32}, 1, 1}}, []int{1, 2}, ""},
 		{
 			"largest page number", math.MaxInt, []cursorStep{{page{Pages: math.MaxInt}, 10, 10}},
 			[]int{math.MaxInt}, "the list ends after page",
@@ -271,36 +225,23 @@ func TestDeliveredRecordsAreLimitedByReportedTotals(t *testing.T) {
 
 // The service may cap the page size. Then only the first response shows at which record
 // the start page begins.
-func TestAllDeliversTheRestFromAPageNearTheEnd(t *testing.T) {
+func TestAllDeliversTheRestFromTheStartPage(t *testing.T) {
 	list := numbers(25)
+	pagesOfTen := func(start int) int { return min(25, (min(max(1, start), 4)-1)*10) }
+	pagesOfFour := func(start int) int { return min(25, (start-1)*4) }
 	tests := []struct {
 		name    string
 		respond func(msgpush.PageRequest) *page
 		starts  []int
 		offset  func(start int) int // of the first delivered record for a start page
 	}{
-		{"pages and total", func(r msgpush.PageRequest) *page { return pageOf(list, r) },
-			[]int{2, 3, 4, 5}, func(start int) int { return (start - 1) * 10 }},
-		{"total only", func(r msgpush.PageRequest) *page { p := pageOf(list, r); p.Pages = 0; return p },
-			[]int{2, 3, 4, 5}, func(start int) int { return (start - 1) * 10 }},
-		{"pages only", func(r msgpush.PageRequest) *page { p := pageOf(list, r); p.Total = 0; return p },
-			[]int{2, 3, 4, 5}, func(start int) int { return (start - 1) * 10 }},
-		{"capped page size, not reported", func(r msgpush.PageRequest) *page {
-			r.PageSize = 4
-			p := pageOf(list, r)
-			p.PageSize = 0
-			return p
-		}, []int{5, 6, 7, 8, 9}, func(start int) int { return (start - 1) * 4 }},
-		{"capped page size, not reported, total only", func(r msgpush.PageRequest) *page {
-			r.PageSize = 4
-			p := pageOf(list, r)
-			p.PageSize, p.Pages = 0, 0
-			return p
-		}, []int{5, 6, 8, 9}, func(start int) int { return (start - 1) * 4 }},
-		{"last page for requests after the end", func(r msgpush.PageRequest) *page {
-			r.Current = min(r.Current, 3)
-			return pageOf(list, r)
-		}, []int{2, 3, 4, 7}, func(start int) int { return (start - 1) * 10 }},
+		{"pages and total", changed(list, func(msgpush.PageRequest, *page) {}), []int{0, 1, 2, 3, 4, 5, math.MaxInt}, pagesOfTen},
+		{"total only", changed(list, func(_ msgpush.PageRequest, p *page) { p.Pages = 0 }), []int{2, 3, 4, 5}, pagesOfTen},
+		{"pages only", changed(list, func(_ msgpush.PageRequest, p *page) { p.Total = 0 }), []int{2, 3, 4, 5}, pagesOfTen},
+		{"capped page size, not reported", capped(list, func(p *page) { p.PageSize = 0 }), []int{5, 6, 7, 8, 9}, pagesOfFour},
+		{"capped page size, not reported, total only", capped(list, func(p *page) { p.PageSize, p.Pages = 0, 0 }), []int{5, 6, 8, 9}, pagesOfFour},
+		{"capped page size, total only", capped(list, func(p *page) { p.Pages = 0 }), []int{3, 5, 7, 8}, pagesOfFour},
+		{"last page for requests after the end", clamped(list, func(*page) {}), []int{2, 3, 4, 7}, pagesOfTen},
 	}
 	for _, tt := range tests {
 		for _, id := range []func(int64) int64{identity, nil} {
@@ -309,7 +250,7 @@ func TestAllDeliversTheRestFromAPageNearTheEnd(t *testing.T) {
 					lister := lister{Fetch: func(_ context.Context, r msgpush.PageRequest) (*page, error) { return tt.respond(r), nil }, ID: id}
 					got, err := collect(lister.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: 10}))
 					require.NoError(t, err)
-					assert.Equal(t, list[min(len(list), tt.offset(start)):], append([]int64{}, got...))
+					assert.Equal(t, list[tt.offset(start):], append([]int64{}, got...))
 				})
 			}
 		}
@@ -356,51 +297,6 @@ func TestStartAfterTheEndYieldsNothing(t *testing.T) {
 	}
 }
 
-func TestStepsBackWhenTotalShrinks(t *testing.T) {
-	tests := []struct {
-		name     string
-		deleted  []int64 // before the response for page 3
-		requests []int
-	}{
-		{"one record", []int64{1}, []int{1, 2, 3, 2, 4}},
-		{"a page of records", numbers(3), []int{1, 2, 3, 2}},
-		{"more than a page", numbers(4), []int{1, 2, 3, 1, 2}},
-		{"records after the current page", []int64{11, 12}, []int{1, 2, 3, 2, 4}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			ids := numbers(12)
-			var log requestLog
-			got, err := collect(lister{Fetch: log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-				if r.Current == 3 {
-					ids = slices.DeleteFunc(ids, func(id int64) bool { return slices.Contains(tt.deleted, id) })
-				}
-				return pageOf(ids, r), nil
-			}), ID: identity}.All(t.Context(), pagesOf(3)))
-			require.NoError(t, err)
-			assert.ElementsMatch(t, slices.Compact(slices.Sorted(slices.Values(append(got, ids...)))), got)
-			assert.Equal(t, tt.requests, log.pages)
-		})
-	}
-}
-
-func TestStepsBackBeforeTheStartPage(t *testing.T) {
-	ids := numbers(60)
-	var log requestLog
-	got, err := collect(lister{Fetch: log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		if len(log.pages) == 2 {
-			ids = ids[25:]
-		}
-		return pageOf(ids, r), nil
-	}), ID: identity}.All(t.Context(), msgpush.PageRequest{Current: 3, PageSize: 10}))
-	require.NoError(t, err)
-	assert.Contains(t, log.pages, 1)
-	for _, id := range numbers(60)[25:] {
-		assert.Contains(t, got, id)
-	}
-	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), len(got))
-}
-
 // Deletions before each response move undelivered records to earlier pages, so iteration
 // often steps back. It must still end after few requests.
 func TestAdvancesInListThatLosesRecordsWithEachResponse(t *testing.T) {
@@ -416,57 +312,6 @@ func TestAdvancesInListThatLosesRecordsWithEachResponse(t *testing.T) {
 	require.NoError(t, err)
 	assert.Subset(t, got, ids)
 	assert.Less(t, requests, 500)
-}
-
-func TestFollowsListThatGrowsAtItsHead(t *testing.T) {
-	ids := numbers(5)
-	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		if len(ids) < 100 {
-			ids = append([]int64{int64(-len(ids))}, ids...)
-		}
-		return pageOf(ids, r), nil
-	}
-	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(1)))
-	require.NoError(t, err)
-	assert.Subset(t, got, numbers(5))
-}
-
-func TestNeverStepsBackWithoutIDs(t *testing.T) {
-	for _, prefetch := range []int{0, 3} {
-		ids := numbers(200)
-		var log requestLog
-		var mu sync.Mutex
-		f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if len(ids) > 100 {
-				ids = ids[7:]
-			}
-			return pageOf(ids, r), nil
-		})
-		got, err := collect(lister{Fetch: f}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
-		require.NoError(t, err)
-		assert.Less(t, len(got), 200, "records are missed")
-		if prefetch > 0 {
-			slices.Sort(log.pages) // prefetched pages are requested in any order
-		}
-		for i, number := range log.pages[1:] {
-			assert.Less(t, log.pages[i], number, "a page is requested again")
-		}
-	}
-}
-
-func TestRepeatsRecordsWithoutIDs(t *testing.T) {
-	ids := numbers(20)
-	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		if r.Current == 2 {
-			ids = append([]int64{0}, ids...)
-		}
-		return pageOf(ids, r), nil
-	}
-	got, err := collect(lister{Fetch: f}.All(t.Context(), pagesOf(10)))
-	require.NoError(t, err)
-	assert.Equal(t, slices.Concat(numbers(10), numbers(20)[9:]), got)
 }
 
 // A serviceTest describes the responses of a service and the expected iteration.
@@ -682,95 +527,73 @@ func TestRequestsUnexpectedlyEmptyPageOnceMore(t *testing.T) {
 	list := numbers(50)
 	for _, prefetch := range []int{0, 1, 8} {
 		for _, id := range []func(int64) int64{identity, nil} {
-			t.Run(fmt.Sprintf("prefetch %d, ids %t", prefetch, id != nil), func(t *testing.T) {
-				var log requestLog
-				responses := map[int]int{}
-				f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-					p := pageOf(list, r)
-					log.mu.Lock()
-					defer log.mu.Unlock()
-					if responses[r.Current]++; responses[r.Current] == 1 && (r.Current == 3 || r.Current == 5) {
-						p.List = nil
-					}
-					return p, nil
-				})
-				got, err := collect(lister{Fetch: f, ID: id}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
-				require.NoError(t, err)
-				assert.Equal(t, list, got)
-				assert.GreaterOrEqual(t, responses[3], 2)
-				if prefetch == 0 {
-					assert.Equal(t, []int{1, 2, 3, 3, 4, 5, 5}, log.pages)
+			var log requestLog
+			responses := map[int]int{}
+			f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				p := pageOf(list, r)
+				log.mu.Lock()
+				defer log.mu.Unlock()
+				if responses[r.Current]++; responses[r.Current] == 1 && (r.Current == 3 || r.Current == 5) {
+					p.List = nil
 				}
+				return p, nil
 			})
+			got, err := collect(lister{Fetch: f, ID: id}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
+			require.NoError(t, err)
+			assert.Equal(t, list, got)
+			assert.GreaterOrEqual(t, responses[3], 2)
+			if prefetch == 0 {
+				assert.Equal(t, []int{1, 2, 3, 3, 4, 5, 5}, log.pages)
+			}
 		}
 	}
-	t.Run("deleted between count and select", func(t *testing.T) {
-		requests := 0
-		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-			if requests++; requests == 2 {
-				p := pageOf(numbers(11), r)
-				p.List = nil
-				return p, nil
-			}
-			return pageOf(numbers(10), r), nil
-		}
-		got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10)))
-		require.NoError(t, err)
-		assert.Equal(t, numbers(10), got)
-	})
 }
 
-func TestIterationWithoutIDsEnds(t *testing.T) {
+func TestIterationWithoutIDsRequestsEachPageOnce(t *testing.T) {
 	list := numbers(25)
 	tests := []struct {
 		name    string
 		respond func(msgpush.PageRequest) *page
-		want    int // records
+		want    []int64
 		err     bool
 	}{
+		{"insertion repeats a record", func(r msgpush.PageRequest) *page {
+			return pageOf(append(make([]int64, r.Current/2), list[:20]...), r)
+		}, slices.Concat(list[:10], list[9:20]), false},
+		{"deletions hide records", func(r msgpush.PageRequest) *page {
+			return pageOf(list[7*(r.Current-1):], r)
+		}, slices.Concat(list[:10], list[17:]), false},
 		{"pages grow", func(r msgpush.PageRequest) *page {
-			return &page{PageNum: r.Current, PageSize: 10, Total: 50, Pages: r.Current + 1, List: numbers(10)}
-		}, 70, true},
-		{"no pages and no total", changed(list, func(_ msgpush.PageRequest, p *page) { noTotals(p) }), 25, false},
-		{"last page for requests after the end", clamped(list, func(*page) {}), 25, false},
-		{"no pages and no total, last page for requests after the end", clamped(list, noTotals), 25, false},
-		{"page number always 1", changed(list, func(_ msgpush.PageRequest, p *page) { p.PageNum = 1 }), 10, true},
-		{"two records with one id", func(msgpush.PageRequest) *page { return &page{Total: 2, Pages: 1, List: []int64{1, 1}} }, 2, false},
+			return &page{PageNum: r.Current, PageSize: 10, Total: 50, Pages: r.Current + 1, List: list[:10]}
+		}, slices.Repeat(list[:10], 7), true},
+		{"no pages and no total", changed(list, func(_ msgpush.PageRequest, p *page) { noTotals(p) }), list, false},
+		{"last page for requests after the end", clamped(list, func(*page) {}), list, false},
+		{"no pages and no total, last page for requests after the end", clamped(list, noTotals), list, false},
+		{"page number always 1", changed(list, func(_ msgpush.PageRequest, p *page) { p.PageNum = 1 }), list[:10], true},
+		{"two records with one id", func(msgpush.PageRequest) *page { return &page{Total: 2, Pages: 1, List: []int64{1, 1}} }, []int64{1, 1}, false},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-				if r.Current > 1000 {
-					return nil, errors.New("iteration does not end")
+		for _, prefetch := range []int{0, 3} {
+			t.Run(fmt.Sprintf("%s, prefetch %d", tt.name, prefetch), func(t *testing.T) {
+				var log requestLog
+				f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+					if r.Current > 1000 {
+						return nil, errors.New("iteration does not end")
+					}
+					return tt.respond(r), nil
+				})
+				got, err := collect(lister{Fetch: f}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
+				assert.Equal(t, tt.want, got)
+				if tt.err {
+					assert.ErrorIs(t, err, msgpush.ErrInconsistentList)
+				} else {
+					assert.NoError(t, err)
 				}
-				return tt.respond(r), nil
-			}
-			got, err := collect(lister{Fetch: f}.All(t.Context(), pagesOf(10)))
-			assert.Len(t, got, tt.want)
-			if tt.err {
-				assert.ErrorIs(t, err, msgpush.ErrInconsistentList)
-			} else {
-				assert.NoError(t, err)
-			}
-		})
-	}
-}
-
-func TestIterationEndsDespiteOscillatingTotal(t *testing.T) {
-	requests, last := 0, int64(0)
-	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		requests++
-		p := &page{PageNum: r.Current, PageSize: 10, Total: 100 - int64(requests%2), Pages: 10, List: make([]int64, 10)}
-		for i := range p.List {
-			last++
-			p.List[i] = last // always new
+				slices.Sort(log.pages) // prefetched pages are requested in any order
+				assert.Equal(t, log.pages, slices.Compact(slices.Clone(log.pages)))
+			})
 		}
-		return p, nil
 	}
-	_, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10)))
-	require.ErrorIs(t, err, msgpush.ErrInconsistentList)
-	assert.ErrorContains(t, err, "the reported totals allow")
-	assert.Less(t, requests, 50)
 }
 
 func TestIterationToleratesChangingPageSize(t *testing.T) {
@@ -788,26 +611,22 @@ func TestIterationToleratesChangingPageSize(t *testing.T) {
 }
 
 func TestPageNumbersDoNotOverflow(t *testing.T) {
-	for _, start := range []int{math.MaxInt - 1, math.MaxInt, math.MaxInt32 - 3, math.MaxInt32, math.MaxInt32 + 1} {
+	for _, start := range []int{math.MaxInt - 1, math.MaxInt, math.MaxInt32 - 3, math.MaxInt32} {
 		for _, id := range []func(int64) int64{identity, nil} {
 			for _, prefetch := range []int{0, 8} {
-				for _, empty := range []bool{false, true} {
-					t.Run(fmt.Sprintf("page %d, ids %t, prefetch %d, empty pages %t", start, id != nil, prefetch, empty), func(t *testing.T) {
-						var log requestLog
-						var last atomic.Int64
-						f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-							p := &page{PageNum: r.Current, Total: math.MaxInt64, Pages: math.MaxInt}
-							if !empty {
-								p.List = []int64{last.Add(1)}
-							}
-							return p, nil
-						})
-						_, err := collect(lister{Fetch: f, ID: id}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: math.MaxInt}, msgpush.Prefetch(prefetch)))
-						require.ErrorIs(t, err, msgpush.ErrInconsistentList)
-						for _, number := range log.pages {
-							assert.GreaterOrEqual(t, number, start)
+				for _, records := range []int{0, 1} {
+					var log requestLog
+					var last atomic.Int64
+					f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+						p := &page{PageNum: r.Current, Total: math.MaxInt64, Pages: math.MaxInt, List: make([]int64, records)}
+						for i := range p.List {
+							p.List[i] = last.Add(1)
 						}
+						return p, nil
 					})
+					_, err := collect(lister{Fetch: f, ID: id}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: math.MaxInt}, msgpush.Prefetch(prefetch)))
+					require.ErrorIs(t, err, msgpush.ErrInconsistentList)
+					assert.GreaterOrEqual(t, slices.Min(log.pages), start, "ids %t, prefetch %d, %d records a page", id != nil, prefetch, records)
 				}
 			}
 		}
@@ -816,61 +635,17 @@ func TestPageNumbersDoNotOverflow(t *testing.T) {
 
 func TestLargestPageSizeDoesNotOverflow(t *testing.T) {
 	for _, start := range []int{1, 2, 4} {
-		t.Run(fmt.Sprintf("page %d", start), func(t *testing.T) {
-			var log requestLog
-			f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-				p := &page{PageNum: r.Current, PageSize: math.MaxInt, Total: 3, Pages: 1}
-				if r.Current == 1 {
-					p.List = numbers(3)
-				}
-				return p, nil
-			})
-			_, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: math.MaxInt}))
-			require.NoError(t, err)
-			assert.Equal(t, []int{start}, log.pages)
+		var log requestLog
+		f := log.record(func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+			p := &page{PageNum: r.Current, PageSize: math.MaxInt, Total: 3, Pages: 1}
+			if r.Current == 1 {
+				p.List = numbers(3)
+			}
+			return p, nil
 		})
-	}
-}
-
-// reported maps a byte to a reported number: a small number, a number near the
-// requested page, or an extreme.
-func reported(b byte, number int) int {
-	extremes := []int{math.MinInt, -1, math.MaxInt32, 1 << 40, math.MaxInt - 1, math.MaxInt}
-	switch {
-	case b < 128:
-		return int(b)
-	case b < 192:
-		return number + int(b) - 160
-	default:
-		return extremes[int(b)%len(extremes)]
-	}
-}
-
-// lyingService returns a Fetch that takes each response from 5 bytes of script: page
-// number, page size, total, pages, records. The last response repeats. There are only a
-// few hundred ids, so that pages share records.
-func lyingService(script []byte, check func(r msgpush.PageRequest, p *page)) fetch {
-	const step = 5
-	return func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		b := script[:step]
-		if len(script) >= 2*step {
-			script = script[step:]
-		}
-		p := &page{
-			PageNum:  reported(b[0], r.Current),
-			PageSize: reported(b[1], r.Current),
-			Total:    int64(reported(b[2], r.Current)),
-			Pages:    reported(b[3], r.Current),
-		}
-		first := int64(r.Current)
-		if b[4] >= 128 {
-			first = int64(b[4])
-		}
-		for i := range int64(b[4] % 16) {
-			p.List = append(p.List, (first*int64(b[4]%16)+i)%256)
-		}
-		check(r, p)
-		return p, nil
+		_, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), msgpush.PageRequest{Current: start, PageSize: math.MaxInt}))
+		require.NoError(t, err)
+		assert.Equal(t, []int{start}, log.pages)
 	}
 }
 
@@ -927,6 +702,7 @@ func FuzzLyingService(f *testing.F) {
 }
 
 func TestIterationOverLyingServicesEnds(t *testing.T) {
+	t.Parallel()
 	for seed := range *iterations {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		script := make([]byte, 5*(1+rng.IntN(8)))
@@ -939,7 +715,7 @@ func TestIterationOverLyingServicesEnds(t *testing.T) {
 }
 
 var (
-	iterations    = flag.Uint64("walks", 4000, "number of random iterations to check")
+	iterations    = flag.Uint64("walks", 1000, "number of random iterations to check")
 	iterationSeed = flag.Uint64("walkseed", 0, "check only the iteration with this seed")
 )
 
@@ -1104,6 +880,7 @@ func (s *changingService) changeUntil(done <-chan struct{}, oneKind bool) {
 //
 //	go test -run TestDeliversStableRecords . -walkseed SEED
 func TestDeliversStableRecordsExactlyOnce(t *testing.T) {
+	t.Parallel()
 	first, n := uint64(1), *iterations
 	if testing.Short() {
 		n /= 10
@@ -1160,46 +937,5 @@ func checkIteration(t *testing.T, seed uint64) {
 	}
 	for id := range service.stable {
 		assert.True(t, delivered[id], "record %d was not delivered", id)
-	}
-}
-
-// With the fake server, each request passes through the whole client.
-func TestDeliversStableRecordsOfFakeServerExactlyOnce(t *testing.T) {
-	for _, insert := range []bool{true, false} {
-		for prefetch := range 9 {
-			t.Run(fmt.Sprintf("insertions %t, prefetch %d", insert, prefetch), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					service := msgpushtest.New(t, msgpushtest.InMemory())
-					service.SetLatency(20 * time.Millisecond)
-					rng, stable := rand.New(rand.NewPCG(uint64(prefetch), 1)), map[int64]bool{}
-					var logs []msgpush.ForwardLog
-					for _, id := range numbers(400) {
-						logs = append(logs, msgpush.ForwardLog{ID: id})
-						stable[id] = true
-					}
-					service.SetRecords(msgpushtest.Records{ForwardLogs: logs})
-					service.UpdateBetweenPages(func(r *msgpushtest.Records) {
-						i := rng.IntN(len(r.ForwardLogs))
-						if insert {
-							r.ForwardLogs = slices.Insert(r.ForwardLogs, i, msgpush.ForwardLog{ID: int64(1000 + len(r.ForwardLogs))})
-						} else {
-							delete(stable, r.ForwardLogs[i].ID)
-							r.ForwardLogs = slices.Delete(r.ForwardLogs, i, i+1)
-						}
-					})
-					request := msgpush.ForwardLogRequest{PageRequest: pagesOf(10)}
-					got, err := collect(service.Client().ForwardLogAll(t.Context(), request, msgpush.Prefetch(prefetch)))
-					require.NoError(t, err)
-					delivered := map[int64]bool{}
-					for _, log := range got {
-						assert.False(t, delivered[log.ID], "record %d was delivered twice", log.ID)
-						delivered[log.ID] = true
-					}
-					for id := range stable {
-						assert.True(t, delivered[id], "record %d was not delivered", id)
-					}
-				})
-			})
-		}
 	}
 }

@@ -37,15 +37,21 @@
 //
 // # Retries
 //
-// The specified operations only read data, so they are retried according to the
-// [RetryPolicy]. A [Call] is retried if its [Request] is Idempotent, or if it
-// provably was not sent. If the service rejects the access key, any call is retried once
+// This package treats the specified operations as reads, so they are retried according to the
+// [RetryPolicy]. A [Call] is retried if its [Request] is Idempotent, or if no connection
+// could be dialed for it. If the service rejects the access key, any call is retried once
 // with another key of the [AccessKeySource]. All calls of a client share a retry quota,
 // so that retries do not multiply the load of an outage. No redirect is followed.
 //
-// A call honours its context. In addition, each attempt has a timeout ([WithTimeout], whose
+// A call honours its context, but a response that is not retried is returned even if the
+// context has ended since. In addition, each attempt has a timeout ([WithTimeout], whose
 // documentation states how long a call can take) and each response body a size limit
 // ([WithMaxResponseBytes]).
+//
+// # Attempts
+//
+// [WithObserver] passes each attempt of a call to a function, with its operation, duration,
+// HTTP status, header and error. [WithLogger] logs each attempt.
 //
 // # Secrets
 //

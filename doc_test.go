@@ -2,19 +2,17 @@ package msgpush_test
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"go/ast"
 	"go/doc"
-	"go/format"
 	"go/parser"
 	"go/printer"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,30 +42,34 @@ func TestTheExportedAPIIsRecorded(t *testing.T) {
 func TestEveryExportedNameIsDocumented(t *testing.T) {
 	for _, dir := range []string{".", "msgpushtest", "fleet"} {
 		_, p := parsePackage(t, dir)
-		require.NotEmpty(t, p.Doc)
-		values := func(values []*doc.Value) {
-			for _, v := range values {
-				documented := v.Doc != ""
-				for _, spec := range v.Decl.Specs {
-					assert.True(t, documented || spec.(*ast.ValueSpec).Doc != nil, "%s: %v", dir, v.Names)
-				}
-			}
-		}
-		funcs := func(funcs []*doc.Func) {
-			for _, f := range funcs {
-				assert.NotEmpty(t, f.Doc, "%s: %s", dir, f.Name)
-			}
-		}
-		values(p.Consts)
-		values(p.Vars)
-		funcs(p.Funcs)
+		assert.NotEmpty(t, p.Doc, dir)
+		values, funcs := slices.Concat(p.Consts, p.Vars), p.Funcs
 		for _, typ := range p.Types {
 			assert.NotEmpty(t, typ.Doc, "%s: %s", dir, typ.Name)
-			values(typ.Consts)
-			values(typ.Vars)
-			funcs(typ.Funcs)
-			funcs(typ.Methods)
+			values, funcs = slices.Concat(values, typ.Consts, typ.Vars), slices.Concat(funcs, typ.Funcs, typ.Methods)
 		}
+		for _, v := range values {
+			for _, spec := range v.Decl.Specs {
+				assert.True(t, v.Doc != "" || spec.(*ast.ValueSpec).Doc != nil, "%s: %v", dir, v.Names)
+			}
+		}
+		for _, f := range funcs {
+			assert.NotEmpty(t, f.Doc, "%s: %s", dir, f.Name)
+		}
+	}
+}
+
+func TestUnimplementedOperationsAreDocumentedAsExperimental(t *testing.T) {
+	stub := reflect.TypeFor[func(context.Context) error]()
+	client := reflect.ValueOf((*msgpush.Client)(nil))
+	_, p := parsePackage(t, ".")
+	i := slices.IndexFunc(p.Types, func(typ *doc.Type) bool { return typ.Name == "Client" })
+	for _, method := range p.Types[i].Methods {
+		if client.MethodByName(method.Name).Type() != stub {
+			continue
+		}
+		assert.Contains(t, method.Doc, "[*UnimplementedError]", method.Name)
+		assert.Contains(t, method.Doc, "Experimental", method.Name)
 	}
 }
 
@@ -100,27 +102,20 @@ func exportedAPI(t *testing.T, dir string) string {
 		require.NoError(t, printer.Fprint(&b, fset, withoutComments(decl)))
 		b.WriteString("\n")
 	}
-	values := func(values []*doc.Value) {
-		for _, v := range values {
+	group := func(consts, vars []*doc.Value, funcs ...*doc.Func) {
+		for _, v := range slices.Concat(consts, vars) {
 			write(v.Decl)
 		}
-	}
-	funcs := func(funcs []*doc.Func) {
 		for _, f := range funcs {
 			write(f.Decl)
 		}
 	}
 	b.WriteString("package " + p.Name + "\n\n")
-	values(p.Consts)
-	values(p.Vars)
-	funcs(p.Funcs)
+	group(p.Consts, p.Vars, p.Funcs...)
 	for _, typ := range p.Types {
 		b.WriteString("\n")
 		write(typ.Decl)
-		values(typ.Consts)
-		values(typ.Vars)
-		funcs(typ.Funcs)
-		funcs(typ.Methods)
+		group(typ.Consts, typ.Vars, slices.Concat(typ.Funcs, typ.Methods)...)
 	}
 	return b.String()
 }
@@ -144,148 +139,4 @@ func withoutComments(decl ast.Decl) ast.Decl {
 		return true
 	})
 	return decl
-}
-
-// codeBlocks returns the Go code blocks of the README.
-func codeBlocks(t *testing.T) []string {
-	t.Helper()
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	var blocks []string
-	for _, part := range strings.Split(string(readme), "```go\n")[1:] {
-		block, _, closed := strings.Cut(part, "```\n")
-		require.True(t, closed)
-		blocks = append(blocks, block)
-	}
-	return blocks
-}
-
-// Every block runs with the fake server, as a program or as a test.
-func TestREADMECodeRuns(t *testing.T) {
-	const fragment = `package main
-
-import (
-	"context"
-	"errors"
-	"fmt"
-	"log"
-	"time"
-
-	"example.com/msgpush"
-	"example.com/msgpush/msgpushtest"
-)
-
-var (
-	_ = errors.Is
-	_ = fmt.Println
-	_ time.Duration
-)
-
-type keys struct{ key string }
-
-func (k keys) Key(context.Context) (string, time.Time, error) { return k.key, time.Time{}, nil }
-
-func main() {
-	srv := msgpushtest.NewServer()
-	defer srv.Close()
-	srv.SetRecords(msgpushtest.SampleRecords())
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // code that follows a list does not end
-	defer cancel()
-	if err := readme(ctx, srv.Client(), keys{srv.AccessKey()}, srv.URL, srv.AccessKey(), msgpushtest.SampleMailID); err != nil {
-		if !errors.Is(err, context.DeadlineExceeded) {
-			log.Fatal(err)
-		}
-	}
-}
-
-func readme(ctx context.Context, client *msgpush.Client, vault keys, baseURL, accessKey, mailID string) error {
-	BLOCK
-	_ = client
-	return err
-}
-`
-	blocks := codeBlocks(t)
-	require.NotEmpty(t, blocks)
-	for i, block := range blocks {
-		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
-			formatted, err := format.Source([]byte(block))
-			require.NoError(t, err, block)
-			assert.Equal(t, string(formatted), block, "gofmt")
-			source := block
-			if !strings.HasPrefix(block, "package ") {
-				if !strings.Contains(block, ", err := msgpush.") && !strings.Contains(block, ", err := client.") {
-					source += "var err error\n"
-				}
-				source = strings.Replace(fragment, "BLOCK", source, 1)
-			}
-			file, command := "main.go", "run"
-			if strings.Contains(source, "testing.T") {
-				file, command = "readme_test.go", "test"
-			}
-			file = filepath.Join(t.TempDir(), file)
-			require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-			out, err := exec.CommandContext(t.Context(), "go", command, file).CombinedOutput()
-			assert.NoError(t, err, "%s\n%s", out, source)
-		})
-	}
-}
-
-// A row of the README's table of operations, such as
-// | message rule list | `ForwardRuleList(ctx, PageRequest)` | `ForwardRuleAll`, `ForwardRulePages` |
-var operationRow = regexp.MustCompile("(?m)^\\| (.+?) \\| `(\\w+)\\(ctx.*?\\)` \\|.*\\|$")
-
-func TestREADMEAndChangelogNameEverySpecifiedOperation(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	changelog, err := os.ReadFile("CHANGELOG.md")
-	require.NoError(t, err)
-	rows := map[string][]string{}
-	for _, row := range operationRow.FindAllStringSubmatch(string(readme), -1) {
-		rows[row[1]] = row
-	}
-	client := reflect.TypeFor[*msgpush.Client]()
-	for _, op := range msgpush.Operations() {
-		if !op.Specified() {
-			continue
-		}
-		row := rows[op.String()]
-		if !assert.NotNil(t, row, "README.md: add a row for the %v to the table of operations", op) {
-			continue
-		}
-		_, ok := client.MethodByName(row[2])
-		assert.True(t, ok, "README.md: Client has no method %s", row[2])
-		assert.True(t, strings.Contains(string(changelog), "`"+row[2]+"`"), "CHANGELOG.md: add the method %s", row[2])
-	}
-}
-
-func TestREADMENamesEveryExample(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	examples, err := os.ReadDir("examples")
-	require.NoError(t, err)
-	for _, example := range examples {
-		if example.Name() == "internal" {
-			continue
-		}
-		assert.True(t, strings.Contains(string(readme), "| `"+example.Name()+"` | "), "README.md has no line for %s", example.Name())
-		assert.True(t, strings.Contains(string(readme), "examples/"+example.Name()), "README.md has no command for %s", example.Name())
-	}
-}
-
-func TestREADMENamesTheLicenceOfEveryDependency(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	mod, err := os.ReadFile("go.mod")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(mod)) {
-		if module, _, found := strings.Cut(strings.TrimSpace(line), " v"); found {
-			assert.True(t, strings.Contains(string(readme), "`"+module+"`"), "README.md has no licence of %s", module)
-		}
-	}
-}
-
-func TestChangelogNamesTheVersion(t *testing.T) {
-	changelog, err := os.ReadFile("CHANGELOG.md")
-	require.NoError(t, err)
-	assert.True(t, strings.Contains(string(changelog), "\n## "+msgpush.Version+" "), "CHANGELOG.md has nothing about version %s", msgpush.Version)
 }

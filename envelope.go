@@ -1,7 +1,7 @@
 package msgpush
 
 import (
-	"cmp"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,27 +24,34 @@ type Envelope[T any] struct {
 // codeSuccess is the only code that the API document explains.
 const codeSuccess = 200
 
-var errNoCode, errNoData = errors.New("expected an envelope with a code, found none"), errors.New("data: expected a value, found none")
+var (
+	errNoCode   = errors.New("expected an envelope with a code, found none")
+	errNoData   = errors.New("data: expected a value, found none")
+	errNoMember = errors.New("data: expected members of its type, found none")
+)
 
-// decode decodes the body of an HTTP 200 response and returns its data. If known is set,
-// T is a type of this package. Then, and if T is a page, it is an error if the data is
-// missing or has no member of T. Otherwise, the result is nil if the data is missing.
-func decode[T any](body []byte, unmarshal func([]byte, any) error, known bool) (*T, error) {
-	var env Envelope[*T]
+// decode decodes the body of an HTTP 200 response and returns its data, a *T. If required is
+// set, T is a type of this package, and data that is missing or has no member of T is an error.
+// Otherwise, the result is a nil *T if the data is missing, unless T is a page.
+func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool) (any, error) {
+	var env struct { // an Envelope that distinguishes a null code from 200
+		Code *int   `json:"code"`
+		Msg  string `json:"msg"`
+		Data *T     `json:"data"`
+	}
 	if err := unmarshal(body, &env); err != nil {
-		return nil, redactDecodeError(err, known)
+		return nil, redactDecodeError(err, required)
 	}
 	page, isPage := any(env.Data).(interface{ check(body []byte) error })
-	isPage = isPage && reflect.TypeFor[T]().PkgPath() == reflect.TypeFor[Secret]().PkgPath() // not a struct that embeds a Page
 	switch {
-	case env.Code != codeSuccess:
-		return nil, errNoCode // if there is another code, responseError returns an APIError instead
-	case env.Data == nil && (known || isPage):
+	case env.Code == nil || *env.Code != codeSuccess:
+		return nil, errNoCode // if there is another code, setFailure makes it an error response
+	case env.Data == nil && (required || isPage):
 		return nil, errNoData
 	case isPage:
 		return env.Data, page.check(body)
-	case known && isZero(reflect.ValueOf(env.Data)):
-		return env.Data, checkMembers(body, reflect.TypeFor[T](), nil)
+	case required && isZero(reflect.ValueOf(env.Data)) && !hasMember(body, reflect.TypeFor[T]()):
+		return nil, errNoMember
 	}
 	return env.Data, nil
 }
@@ -59,45 +66,43 @@ func isZero(v reflect.Value) bool {
 	return v.IsZero() || v.Type() == reflect.TypeFor[json.RawMessage]() && string(v.Bytes()) == "null"
 }
 
-// checkMembers returns an error if the data in a body has none of the members of its
-// type, or if a record of its list is null or has none of the members of its type. The
-// type of the records is nil if the data is no page.
-func checkMembers(body []byte, data, record reflect.Type) error {
+// hasMember reports whether the data in a body, which has been decoded before, has a member of t.
+func hasMember(body []byte, t reflect.Type) bool {
 	var env struct{ Data json.RawMessage }
-	var page struct{ List []json.RawMessage }
-	_ = json.Unmarshal(body, &env) // cannot fail: the body has been decoded before
-	_ = json.Unmarshal(env.Data, &page)
-	if !hasMember(env.Data, data) {
-		return errors.New("data: expected members of its type, found none")
-	}
-	for i, r := range page.List {
-		if record != nil && !hasMember(r, record) {
-			return fmt.Errorf("data.list[%d]: expected members of a record, found none", i)
-		}
-	}
-	return nil
+	_ = json.Unmarshal(body, &env) // cannot fail, as below: the body has been decoded before
+	members := reflect.New(membersOf(t))
+	_ = json.Unmarshal(env.Data, members.Interface())
+	return !isZero(members)
 }
 
-// hasMember reports whether a JSON value has a member of a type. For a type without
-// members, or that decodes itself, it reports whether the value is not null.
-func hasMember(value json.RawMessage, t reflect.Type) bool {
+// membersOf returns a type that decodes JSON to its zero value, or to null, if the JSON is null
+// or is an object without a member of t.
+func membersOf(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	var members map[string]json.RawMessage
-	decodesItself := reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
-	if t.Kind() != reflect.Struct || t.NumField() == 0 || decodesItself || json.Unmarshal(value, &members) != nil {
-		return string(value) != "null"
-	}
-	for _, field := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		for member := range members { // encoding/json ignores the letter case
-			if field.IsExported() && field.Tag.Get("json") != "-" && strings.EqualFold(member, cmp.Or(name, field.Name)) {
-				return true
+	var fields []reflect.StructField
+	p := reflect.PointerTo(t)
+	decodesItself := p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+	if t.Kind() == reflect.Struct && !decodesItself {
+		for _, f := range reflect.VisibleFields(t) {
+			if f.IsExported() {
+				fields = append(fields, reflect.StructField{Name: f.Name, Tag: f.Tag, Type: reflect.TypeFor[presence]()})
 			}
 		}
 	}
-	return false
+	if fields == nil {
+		return reflect.TypeFor[json.RawMessage]()
+	}
+	return reflect.StructOf(fields)
+}
+
+// A presence is set by any JSON, even null.
+type presence struct{ set bool }
+
+func (p *presence) UnmarshalJSON([]byte) error {
+	p.set = true
+	return nil
 }
 
 // redactDecodeError returns an error that names the expected and the actual JSON, and
@@ -105,41 +110,15 @@ func hasMember(value json.RawMessage, t reflect.Type) bool {
 // field inside the data: the name could be the key of a map.
 func redactDecodeError(err error, nameFields bool) error {
 	text := fmt.Sprintf("expected a JSON envelope, but the decoder returned an error (%T)", err)
-	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+	if typeErr, ok := as[*json.UnmarshalTypeError](err); ok {
 		field := typeErr.Field
 		if !nameFields && field != "" && field != "code" && field != "msg" {
 			field = "data"
 		}
 		kind, _, _ := strings.Cut(typeErr.Value, " ") // Value may be "number 5": the text must not quote the 5
 		text = strings.TrimPrefix(fmt.Sprintf("%s: expected %s, found %s", field, typeErr.Type.Kind(), kind), ": ")
-	} else if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+	} else if _, ok := as[*json.SyntaxError](err); ok {
 		text = "expected a JSON envelope, found invalid JSON" // the offset depends on the version of encoding/json
 	}
 	return &opaqueError{text, err}
-}
-
-// An opaqueError replaces the text of its cause, which may contain a secret. No verb
-// prints the cause.
-type opaqueError struct {
-	text  string
-	cause error
-}
-
-func (e *opaqueError) Error() string { return e.text }
-
-// Format writes the text for every verb.
-func (e *opaqueError) Format(f fmt.State, verb rune) { formatText(f, verb, e.text) }
-
-// Is reports whether the cause matches target.
-func (e *opaqueError) Is(target error) bool { return errors.Is(e.cause, target) }
-
-// As finds the error types of the cause, except the types of this package. The error
-// of a key source may come from another client and must not match as the error of this
-// call.
-func (e *opaqueError) As(target any) bool {
-	switch target.(type) {
-	case **APIError, **DecodeError, **RequestError, **UnimplementedError:
-		return false
-	}
-	return errors.As(e.cause, target)
 }

@@ -1,11 +1,10 @@
 package msgpush_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -43,7 +42,7 @@ func TestDecodesSuccessfulResponses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			mail, err := newClientWithTransport(t, respond(200, tt.body, "Content-Type", "text/plain")).MailDetail(t.Context(), "7")
+			mail, err := newClient(t, respond(200, tt.body, "Content-Type", "text/plain")).MailDetail(t.Context(), "7")
 			require.NoError(t, err)
 			assert.Equal(t, &tt.want, mail)
 
@@ -70,6 +69,7 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 		{"string", "application/json", `"` + secret + `"`, []string{"expected struct, found string"}},
 		{"no code", "application/json", `{"msg":"` + secret + `","data":{}}`, []string{"expected an envelope with a code, found none"}},
 		{"null code", "application/json", `{"code":null,"data":{}}`, []string{"expected an envelope with a code, found none"}},
+		{"code and then a null code", "application/json", `{"code":200,"code":null,"data":{}}`, []string{"expected an envelope with a code, found none"}},
 		{"code is a string", "application/json", `{"code":"` + secret + `","data":{}}`, []string{"code: expected int, found string"}},
 		{"code is a fraction", "application/json", `{"code":200.5,"data":{}}`, []string{"code: expected int, found number"}},
 		{"msg is a number", "application/json", `{"code":200,"msg":5,"data":{}}`, []string{"msg: expected string, found number"}},
@@ -83,7 +83,7 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client := newClientWithTransport(t, respond(http.StatusOK, tt.body, "Content-Type", tt.contentType))
+			client := newClient(t, respond(http.StatusOK, tt.body, "Content-Type", tt.contentType))
 			for _, c := range calls.All {
 				_, err := c.Do(t.Context(), client)
 				decodeErr := onlyError[*msgpush.DecodeError](t, err)
@@ -100,25 +100,45 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 	}
 }
 
-func TestDecodeErrorNamesField(t *testing.T) {
-	mail := func(c *msgpush.Client) error { _, err := c.MailDetail(t.Context(), "1"); return err }
-	mp := func(c *msgpush.Client) error { _, err := c.MPList(t.Context(), msgpush.PageRequest{}); return err }
+// The name of a field inside the data of Call may be the key of a map, and so a secret.
+// Which fields encoding/json names depends on its version.
+func TestDecodeErrorNamesFieldOfOperationOnly(t *testing.T) {
+	type record struct {
+		ID    int                       `json:"id"`
+		Inner struct{ Name string }     `json:"inner"`
+		Keys  map[string]map[string]int `json:"keys"`
+	}
+	detail := func(c *msgpush.Client) error { _, err := c.MailDetail(t.Context(), "1"); return err }
+	list := func(c *msgpush.Client) error { _, err := c.MPList(t.Context(), msgpush.PageRequest{}); return err }
+	maps, structs := callFor[map[string]map[string]int](t), callFor[map[string]record](t)
 	tests := []struct {
+		name       string
 		call       func(*msgpush.Client) error
 		data, want string
 	}{
-		{mail, `{"id":1,"password":737373}`, "data.password: expected string, found number"},
-		{mail, `{"id":"hunter2"}`, "data.id: expected int64, found string"},
-		{mail, `{"id":737373.5}`, "data.id: expected int64, found number"},
-		{mail, `{"smtpPort":73737373737373737373737373}`, "data.smtpPort: expected int, found number"},
-		{mail, `{"smtpSsl":true}`, "data.smtpSsl: expected int, found bool"},
-		{mp, `{"list":[{"id":1},{"nickName":737373}]}`, "nickName: expected string, found number"},
-		{mp, `{"total":"737373"}`, "data.total: expected int64, found string"},
-		{mp, `{"list":{"hunter2":1}}`, "data.list: expected slice, found object"},
+		{"string of a detail", detail, `{"id":1,"password":737373}`, "data.password: expected string, found number"},
+		{"id of a detail", detail, `{"id":"hunter2"}`, ": data.id: expected int64, found string"},
+		{"fraction", detail, `{"id":737373.5}`, ": data.id: expected int64, found number"},
+		{"number that is too large", detail, `{"smtpPort":73737373737373737373737373}`, ": data.smtpPort: expected int, found number"},
+		{"number of a detail", detail, `{"smtpSsl":true}`, ": data.smtpSsl: expected int, found bool"},
+		{"record of a list", list, `{"list":[{"id":1},{"nickName":737373}]}`, "nickName: expected string, found number"},
+		{"total", list, `{"total":"737373"}`, ": data.total: expected int64, found string"},
+		{"list", list, `{"list":{"hunter2":1}}`, ": data.list: expected slice, found object"},
+
+		{"map of maps", maps, `{"hunter2":"x"}`, ": data: expected map, found string"},
+		{"map in a map", maps, `{"hunter2":{"hunter2":"x"}}`, ": data: expected int, found string"},
+		{"map of structs", structs, `{"hunter2":"x"}`, ": data: expected struct, found string"},
+		{"struct in a map", structs, `{"hunter2":{"id":"hunter2"}}`, ": data: expected int, found string"},
+		{"maps in a struct in a map", structs, `{"a":{"keys":{"hunter2":{"hunter2":true}}}}`, ": data: expected int, found bool"},
+		{"struct", callFor[record](t), `{"id":"hunter2"}`, ": data: expected int, found string"},
+		{"struct in a struct", callFor[record](t), `{"inner":{"Name":5}}`, ": data: expected string, found number"},
+		{"map in a struct", callFor[record](t), `{"keys":{"hunter2":5}}`, ": data: expected map, found number"},
+		{"page", callFor[msgpush.Page[map[string]int]](t), `{"list":[{"hunter2":"x"}]}`, ": data: expected int, found string"},
+		{"type that decodes itself", callFor[ownMap](t), `{"hunter2":"x"}`, ": data: expected int, found string"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.want, func(t *testing.T) {
-			err := tt.call(newClientWithTransport(t, respond(200, successOf(tt.data))))
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.call(newClient(t, respond(200, successOf(tt.data))))
 			decodeErr := onlyError[*msgpush.DecodeError](t, err)
 			assert.ErrorContains(t, err, tt.want)
 			assertHidden(t, "hunter2", err, decodeErr.Err)
@@ -128,61 +148,8 @@ func TestDecodeErrorNamesField(t *testing.T) {
 	}
 }
 
-// The name of a field inside the data may be the key of a map, and so a secret. Which
-// fields encoding/json names depends on its version.
-func TestDecodeErrorOmitsFieldsOfCallersTypes(t *testing.T) {
-	type record struct {
-		ID    int                       `json:"id"`
-		Inner struct{ Name string }     `json:"inner"`
-		Keys  map[string]map[string]int `json:"keys"`
-	}
-	calls := map[string]func(context.Context, *msgpush.Client) error{
-		"map of maps": func(ctx context.Context, c *msgpush.Client) error {
-			_, err := msgpush.Call[map[string]map[string]int](ctx, c, get)
-			return err
-		},
-		"map of structs": func(ctx context.Context, c *msgpush.Client) error {
-			_, err := msgpush.Call[map[string]record](ctx, c, get)
-			return err
-		},
-		"struct": func(ctx context.Context, c *msgpush.Client) error {
-			_, err := msgpush.Call[record](ctx, c, get)
-			return err
-		},
-		"page": func(ctx context.Context, c *msgpush.Client) error {
-			_, err := msgpush.Call[msgpush.Page[map[string]int]](ctx, c, get)
-			return err
-		},
-		"type that decodes itself": func(ctx context.Context, c *msgpush.Client) error {
-			_, err := msgpush.Call[ownMap](ctx, c, get)
-			return err
-		},
-	}
-	tests := []struct{ call, data, want string }{
-		{"map of maps", `{"hunter2":"x"}`, "data: expected map, found string"},
-		{"map of maps", `{"hunter2":{"hunter2":"x"}}`, "data: expected int, found string"},
-		{"map of structs", `{"hunter2":"x"}`, "data: expected struct, found string"},
-		{"map of structs", `{"hunter2":{"id":"hunter2"}}`, "data: expected int, found string"},
-		{"map of structs", `{"a":{"keys":{"hunter2":{"hunter2":true}}}}`, "data: expected int, found bool"},
-		{"struct", `{"id":"hunter2"}`, "data: expected int, found string"},
-		{"struct", `{"inner":{"Name":5}}`, "data: expected string, found number"},
-		{"struct", `{"keys":{"hunter2":5}}`, "data: expected map, found number"},
-		{"page", `{"list":[{"hunter2":"x"}]}`, "data: expected int, found string"},
-		{"type that decodes itself", `{"hunter2":"x"}`, "data: expected int, found string"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.call+" "+tt.data, func(t *testing.T) {
-			err := calls[tt.call](t.Context(), newClientWithTransport(t, respond(200, successOf(tt.data))))
-			decodeErr := onlyError[*msgpush.DecodeError](t, err)
-			assert.ErrorContains(t, err, tt.want)
-			assert.NotContains(t, decodeErr.Err.Error(), ".", "a field inside the data")
-			assertHidden(t, "hunter2", err, decodeErr.Err)
-		})
-	}
-}
-
 func TestErrorTextOmitsErrorOfUnmarshalJSON(t *testing.T) {
-	_, err := msgpush.Call[time.Time](t.Context(), newClientWithTransport(t, respond(200, successOf(`"hunter2"`))), get)
+	_, err := msgpush.Call[time.Time](t.Context(), newClient(t, respond(200, successOf(`"hunter2"`))), get)
 	assertHidden(t, "hunter2", err, onlyError[*msgpush.DecodeError](t, err).Err)
 	assert.ErrorAs(t, err, new(*time.ParseError))
 }
@@ -193,28 +160,16 @@ type decodeCount int
 func (d *decodeCount) UnmarshalJSON([]byte) error { *d++; return nil }
 
 func TestSuccessIsDecodedOnce(t *testing.T) {
-	n, err := msgpush.Call[decodeCount](t.Context(), newClientWithTransport(t, respond(200, successOf(`{}`))), get)
+	n, err := msgpush.Call[decodeCount](t.Context(), newClient(t, respond(200, successOf(`{}`))), get)
 	require.NoError(t, err)
 	assert.Equal(t, decodeCount(1), n)
 }
 
-// errOther is the error of otherDecoder. No error text may contain its text.
-var errOther = errors.New("other decoder: hunter2")
-
-// otherDecoder accepts the same input as encoding/json and returns errOther for all
-// other input.
-func otherDecoder(data []byte, v any) error {
-	if json.Unmarshal(data, v) != nil {
-		return errOther
-	}
-	return nil
-}
-
 func TestWithUnmarshalDecodesEverySuccess(t *testing.T) {
 	var got []string
-	client := newClientWithTransport(t, succeed, msgpush.WithUnmarshal(func(data []byte, v any) error {
+	client := newClient(t, succeed, msgpush.WithUnmarshal(func(data []byte, v any) error {
 		got = append(got, string(data))
-		return json.Unmarshal(data, v)
+		return json.Unmarshal([]byte(`{"code":200,"data":{"id":7,"list":[]}}`), v)
 	}))
 	for _, kind := range kindsOfCalls() {
 		got = nil
@@ -231,27 +186,21 @@ func TestWithUnmarshalDecodesEverySuccess(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []string{success}, got, c.Operation)
 	}
-}
-
-func TestWithUnmarshalSetsResult(t *testing.T) {
-	client := newClientWithTransport(t, respond(200, `{}`), msgpush.WithUnmarshal(func(_ []byte, v any) error {
-		return json.Unmarshal([]byte(`{"code":200,"data":{"id":7}}`), v)
-	}))
 	mail, err := client.MailDetail(t.Context(), "1")
 	require.NoError(t, err)
-	assert.Equal(t, &msgpush.MailChannel{ID: 7}, mail)
+	assert.Equal(t, &msgpush.MailChannel{ID: 7}, mail, "what the function sets")
 }
 
 func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 	for _, body := range []string{
 		``, `<html>hunter2`, `null`, `[1]`, `{"code":200,"data":{}} x`, `{"code":200,"data":{"id":`, `{"msg":"x"}`, `{"code":"200"}`,
 		`{"code":200,"msg":5,"data":{}}`, `{"code":200}`, `{"code":200,"data":null}`, `{"code":200,"data":"x"}`,
-		`{"code":200,"data":{"id":"x","list":5}}`, `{"code":500,"msg":"no","data":"x"}`, `{"code":500,"msg":"no","data":{"id":"x"}}`, `{"code":0}`,
+		`{"code":200,"data":{"id":"x","list":5}}`, `{"code":200,"data":{}}`, `{"code":200,"data":{"id":1,"list":[{}]}}`, `{"code":500,"msg":"no","data":"x"}`, `{"code":500,"msg":"no","data":{"id":"x"}}`, `{"code":0}`,
 	} {
 		for _, status := range []int{200, 201, 400, 502} {
 			t.Run(fmt.Sprint(status, body), func(t *testing.T) {
 				response := respond(status, body)
-				standard, other := newClientWithTransport(t, response), newClientWithTransport(t, response, msgpush.WithUnmarshal(otherDecoder))
+				standard, other := newClient(t, response), newClient(t, response, msgpush.WithUnmarshal(otherDecoder))
 				for _, c := range calls.All {
 					_, want := c.Do(t.Context(), standard)
 					_, got := c.Do(t.Context(), other)
@@ -267,31 +216,25 @@ func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 	}
 }
 
-func TestDecoderErrorIsWrapped(t *testing.T) {
-	for _, body := range []string{`{"code":200,"data":{"id":"x"}}`, `<html>`, `{"code":200,`} {
-		_, err := newClientWithTransport(t, respond(200, body), msgpush.WithUnmarshal(otherDecoder)).MailDetail(t.Context(), "1")
+func TestErrorOfDecoderIsWrapped(t *testing.T) {
+	reject := func([]byte, any) error { return errOther }
+	for body, unmarshal := range map[string]func([]byte, any) error{
+		`{"code":200,"data":{"id":"x"}}`: otherDecoder,
+		`<html>`:                         otherDecoder,
+		`{"code":200,`:                   otherDecoder,
+		success:                          reject,
+	} {
+		_, err := newClient(t, respond(200, body), msgpush.WithUnmarshal(unmarshal)).MailDetail(t.Context(), "1")
 		onlyError[*msgpush.DecodeError](t, err)
 		assert.ErrorIs(t, err, errOther, body)
 		assertHidden(t, "hunter2", err)
 	}
-}
-
-func TestDecoderThatAlwaysFailsAffectsOnlySuccesses(t *testing.T) {
-	reject := msgpush.WithUnmarshal(func([]byte, any) error { return errOther })
-	_, err := newClientWithTransport(t, succeed, reject).MailDetail(t.Context(), "1")
-	onlyError[*msgpush.DecodeError](t, err)
-	assert.ErrorIs(t, err, errOther)
+	_, err := newClient(t, succeed, msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
 	assert.ErrorContains(t, err, "the decoder returned an error")
-	assertHidden(t, "hunter2", err)
-
-	_, err = newClientWithTransport(t, respond(200, `{"code":500,"msg":"no"}`), reject).MailDetail(t.Context(), "1")
+	_, err = newClient(t, respond(200, `{"code":500,"msg":"no"}`), msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
 	onlyError[*msgpush.APIError](t, err) // an error response is decoded with encoding/json
-}
-
-func TestDecoderThatSetsNothingCausesDecodeError(t *testing.T) {
-	nothing := msgpush.WithUnmarshal(func([]byte, any) error { return nil })
-	_, err := newClientWithTransport(t, succeed, nothing).MailDetail(t.Context(), "1")
-	onlyError[*msgpush.DecodeError](t, err)
+	_, err = newClient(t, succeed, msgpush.WithUnmarshal(func([]byte, any) error { return nil })).MailDetail(t.Context(), "1")
+	onlyError[*msgpush.DecodeError](t, err) // the function has set nothing
 }
 
 func FuzzEnvelope(f *testing.F) {
@@ -305,7 +248,7 @@ func FuzzEnvelope(f *testing.F) {
 		f.Add(502, "text/html", []byte(body))
 	}
 	f.Fuzz(func(t *testing.T, status int, contentType string, body []byte) {
-		client := newClientWithTransport(t, respond(status, string(body), "Content-Type", contentType))
+		client := newClient(t, respond(status, string(body), "Content-Type", contentType))
 		for _, kind := range kindsOfCalls() {
 			value, err := kind.do(t.Context(), client)
 			if err == nil {
@@ -347,60 +290,43 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 
 		{"list", `{"list":[]}`, ""},
 		{"null list", `{"list":null}`, ""},
+		{"no list", `{"pageNum":1,"total":7}`, "data.list: expected a list, found none"},
+		{"other name of the list", `{"pages":0,"records":[1]}`, "data.list: expected a list"},
+		{"null total and no list", `{"total":null}`, "data.list: expected a list"},
 		{"only a total of 0", `{"total":0}`, ""},
 		{"member in another letter case", `{"LIST":null}`, ""},
-		{"member and unknown members", `{"pages":0,"records":[1]}`, ""},
+		{"total of 0 and unknown members", `{"total":0,"records":[]}`, ""},
 		{"record with a zero member", `{"list":[{"id":0}]}`, ""},
 		{"record with a null member", `{"list":[{"id":null}]}`, ""},
 		{"record with one more member", `{"list":[{"id":1,"more":{}}]}`, ""},
 	}
-	decoders := map[string][]msgpush.Option{
-		"encoding/json": nil,
-		"another decoder": {msgpush.WithUnmarshal(func(data []byte, v any) error {
-			d := json.NewDecoder(bytes.NewReader(data))
-			d.UseNumber()
-			return d.Decode(v)
-		})},
-	}
-	type record struct{ ID int64 }
 	for _, tt := range tests {
-		for name, opts := range decoders {
-			t.Run(tt.name+"/"+name, func(t *testing.T) {
-				client := newClientWithTransport(t, respond(200, successOf(tt.data)), append(opts, threeAttempts)...)
-				lists := map[string]func() error{
-					"Page of structs": func() error {
-						_, err := msgpush.Call[msgpush.Page[msgpush.ForwardLog]](t.Context(), client, get)
+		t.Run(tt.name, func(t *testing.T) {
+			lists := map[string]func(*msgpush.Client) error{
+				"Page of structs":  callFor[msgpush.Page[msgpush.ForwardLog]](t),
+				"Page of pointers": callFor[msgpush.Page[*msgpush.ForwardRule]](t),
+			}
+			for _, call := range calls.All {
+				if call.List != nil {
+					lists[call.Operation] = func(c *msgpush.Client) error { _, err := call.Do(t.Context(), c); return err }
+					lists[call.Operation+", iterated"] = func(c *msgpush.Client) error {
+						_, err := collect(call.Pages(t.Context(), c, msgpush.PageRequest{}))
 						return err
-					},
-					"Page of pointers": func() error {
-						_, err := msgpush.Call[msgpush.Page[*msgpush.ForwardRule]](t.Context(), client, get)
-						return err
-					},
-				}
-				for _, call := range calls.All {
-					if call.List != nil {
-						lists[call.Operation] = func() error { _, err := call.Do(t.Context(), client); return err }
-						lists[call.Operation+", iterated"] = func() error {
-							for _, err := range call.Pages(t.Context(), client, msgpush.PageRequest{}) {
-								return err
-							}
-							return nil
-						}
 					}
 				}
-				for name, list := range lists {
-					err := list()
-					if tt.wrong == "" {
-						assert.NoError(t, err, name)
-					} else if decodeErr := onlyError[*msgpush.DecodeError](t, err); assert.ErrorContains(t, decodeErr, tt.wrong, name) {
-						assertAttempts(t, 1, err)
-						assertNotIn(t, "hunter2", err.Error())
-					}
+			}
+			client := newClient(t, respond(200, successOf(tt.data)), threeAttempts)
+			for name, list := range lists {
+				err := list(client)
+				if tt.wrong == "" {
+					assert.NoError(t, err, name)
+				} else if decodeErr := onlyError[*msgpush.DecodeError](t, err); assert.ErrorContains(t, decodeErr, tt.wrong, name) {
+					assertAttempts(t, 1, err)
+					assertNotIn(t, "hunter2", err.Error())
 				}
-				_, err := msgpush.Call[record](t.Context(), client, get)
-				assert.NoError(t, err, "other types of Call are not checked")
-			})
-		}
+			}
+			assert.NoError(t, callFor[struct{ ID int64 }](t)(client), "other types of Call are not checked")
+		})
 	}
 }
 
@@ -409,7 +335,7 @@ func TestDetailWithoutMembersIsDecodeError(t *testing.T) {
 		`{}`: false, `{"mail":{"id":1}}`: false, `{"list":[{"id":1}]}`: false,
 		`{"id":0}`: true, `{"SMTPPORT":0}`: true, `{"password":null}`: true, `{"mailName":"","x":1}`: true, `{"id":0,"list":[{}]}`: true,
 	} {
-		mail, err := newClientWithTransport(t, respond(200, successOf(data))).MailDetail(t.Context(), "1")
+		mail, err := newClient(t, respond(200, successOf(data))).MailDetail(t.Context(), "1")
 		if found {
 			require.NoError(t, err, data)
 			assert.Equal(t, &msgpush.MailChannel{}, mail)
@@ -430,78 +356,57 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		B int `json:"b"`
 		C int `json:"-"`
 	}
-	assertPage := func(t *testing.T, list string, call func(*msgpush.Client) error, ok bool) {
-		t.Helper()
-		err := call(newClientWithTransport(t, respond(200, successOf(`{"list":`+list+`}`))))
-		if ok {
-			assert.NoError(t, err, list)
-		} else {
-			onlyError[*msgpush.DecodeError](t, err)
-		}
+	structs, pointers, ints, texts, maps := callFor[msgpush.Page[record]](t), callFor[msgpush.Page[*record]](t), callFor[msgpush.Page[int]](t), callFor[msgpush.Page[string]](t), callFor[msgpush.Page[map[string]int]](t)
+	values, raws, empty, times := callFor[msgpush.Page[any]](t), callFor[msgpush.Page[json.RawMessage]](t), callFor[msgpush.Page[struct{}]](t), callFor[msgpush.Page[time.Time]](t)
+	for _, tt := range []struct {
+		data string
+		call func(*msgpush.Client) error
+		ok   bool
+	}{
+		{`{"list":[{"a":0}]}`, structs, true},
+		{`{"list":[{"b":0}]}`, structs, true},
+		{`{"list":[{"C":0}]}`, structs, false},
+		{`{"list":[{"-":0}]}`, structs, false},
+		{`{"list":[{"inner":{}}]}`, structs, false},
+		{`{"list":[{"b":1},{}]}`, structs, false},
+		{`{"list":[{},{"b":0}]}`, pointers, false},
+		{`{"list":[{"b":0}]}`, pointers, true},
+		{`{"list":[0,1]}`, ints, true},
+		{`{"list":[0,null]}`, ints, false},
+		{`{"list":[""]}`, texts, true},
+		{`{"list":[null]}`, texts, false},
+		{`{"list":[{}]}`, maps, true},
+		{`{"list":[null]}`, maps, false},
+		{`{"list":[{},[],0]}`, values, true},
+		{`{"list":[null]}`, values, false},
+		{`{"list":[{}]}`, raws, true},
+		{`{"list":[null]}`, raws, false},
+		{`{"list":[{},0]}`, empty, false}, // 0 is no object
+		{`{"list":[{},{}]}`, empty, true},
+		{`{"list":["0001-01-01T00:00:00Z"]}`, times, true},
+		{`null`, ints, false},
+		{`"text"`, ints, false},
+		{`{}`, ints, false},
+	} {
+		t.Run(tt.data, func(t *testing.T) {
+			err := tt.call(newClient(t, respond(200, successOf(tt.data))))
+			if tt.ok {
+				assert.NoError(t, err)
+			} else {
+				onlyError[*msgpush.DecodeError](t, err)
+			}
+		})
 	}
-	pageOf := func(list string, call func(*msgpush.Client) error, ok bool) {
-		t.Run(list, func(t *testing.T) { assertPage(t, list, call, ok) })
-	}
-	structs, ints := callPage[record](t), callPage[int](t)
-	pageOf(`[{"a":0}]`, structs, true)
-	pageOf(`[{"b":0}]`, structs, true)
-	pageOf(`[{"C":0}]`, structs, false)
-	pageOf(`[{"-":0}]`, structs, false)
-	pageOf(`[{"inner":{}}]`, structs, false)
-	pageOf(`[{"b":1},{}]`, structs, false)
-	pageOf(`[0,1]`, ints, true)
-	pageOf(`[0,null]`, ints, false)
-	pageOf(`[""]`, callPage[string](t), true)
-	pageOf(`[null]`, callPage[string](t), false)
-	pageOf(`[{}]`, callPage[map[string]int](t), true)
-	pageOf(`[null]`, callPage[map[string]int](t), false)
-	pageOf(`[{},[],0]`, callPage[any](t), true)
-	pageOf(`[null]`, callPage[any](t), false)
-	pageOf(`[{}]`, callPage[json.RawMessage](t), true)
-	pageOf(`[null]`, callPage[json.RawMessage](t), false)
-	pageOf(`[{},0]`, callPage[struct{}](t), false) // 0 is no object
-	pageOf(`[{},{}]`, callPage[struct{}](t), true)
-	pageOf(`["0001-01-01T00:00:00Z"]`, callPage[time.Time](t), true)
-	pageOf(`[{},{"b":0}]`, callPage[*record](t), false)
-	pageOf(`[{"b":0}]`, callPage[*record](t), true)
+	err := ints(newClient(t, respond(200, `{"code":200}`)))
+	onlyError[*msgpush.DecodeError](t, err)
 }
 
-func callPage[T any](t *testing.T) func(*msgpush.Client) error {
+// callFor returns a Call for data of a type.
+func callFor[T any](t *testing.T) func(*msgpush.Client) error {
 	return func(c *msgpush.Client) error {
-		_, err := msgpush.Call[msgpush.Page[T]](t.Context(), c, get)
+		_, err := msgpush.Call[T](t.Context(), c, get)
 		return err
 	}
-}
-
-func TestCallRequiresDataOfPage(t *testing.T) {
-	for _, body := range []string{`{"code":200}`, successOf(`null`), successOf(`"text"`), successOf(`{}`)} {
-		_, err := msgpush.Call[msgpush.Page[int]](t.Context(), newClientWithTransport(t, respond(200, body)), get)
-		onlyError[*msgpush.DecodeError](t, err)
-	}
-}
-
-// A type of the caller's that embeds a Page may have other members.
-func TestCallDoesNotCheckTypeThatEmbedsPage(t *testing.T) {
-	for data, want := range map[string]ownPage{
-		`{"items":[],"next":"abc"}`: {Next: "abc"},
-		`null`:                      {},
-	} {
-		got, err := msgpush.Call[ownPage](t.Context(), newClientWithTransport(t, respond(200, successOf(data))), get)
-		require.NoError(t, err)
-		assert.Equal(t, want, got)
-	}
-}
-
-type ownPage struct {
-	msgpush.Page[int]
-	Next string
-}
-
-func (p *ownPage) UnmarshalJSON(data []byte) error {
-	var own struct{ Next string }
-	err := json.Unmarshal(data, &own)
-	p.Next = own.Next
-	return err
 }
 
 type ownMap map[string]int
@@ -511,7 +416,7 @@ func (m *ownMap) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, 
 // A schema that changes on page 3 must not end the iteration as if the list had ended.
 func TestIterationFailsAtPageWithoutMembers(t *testing.T) {
 	requests := 0
-	client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	client := newClient(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		if requests++; requests == 3 {
 			return respond(200, successOf(`{}`))(r)
 		}
@@ -521,4 +426,19 @@ func TestIterationFailsAtPageWithoutMembers(t *testing.T) {
 	assert.Len(t, got, 4)
 	assert.ErrorContains(t, err, "msgpush: page 3: ")
 	onlyError[*msgpush.DecodeError](t, err)
+}
+
+func TestErrorOfTruncatedJSONMatchesEOF(t *testing.T) {
+	body := successOf(`{"id":1,"mailName":"\u00e4\"","smtpPort":25,"x":[true,null,-1.5e3]}`)
+	for cut := range len(body) {
+		want := io.ErrUnexpectedEOF
+		if cut == 0 {
+			want = io.EOF
+		}
+		for _, unmarshal := range []func([]byte, any) error{json.Unmarshal, otherDecoder} {
+			_, err := newClient(t, respond(200, body[:cut]), msgpush.WithUnmarshal(unmarshal)).MailDetail(t.Context(), "1")
+			onlyError[*msgpush.DecodeError](t, err)
+			assert.ErrorIs(t, err, want, body[:cut])
+		}
+	}
 }

@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
-	"unicode"
 )
+
+// A callError is an *APIError, a *DecodeError or a *RequestError.
+type callError interface {
+	error
+	summary() string // the text without the operation, the attempts and the details
+}
 
 // An APIError is an error response: its HTTP status or the code of its envelope is
 // not 200. The API document does not list the statuses and codes of errors (part 7).
@@ -19,15 +23,17 @@ import (
 // is not recognised if it is in another encoding, such as base64 or HTML entities, is
 // escaped twice or has fewer than 6 bytes. SECURITY.md lists all limits.
 type APIError struct {
-	// Operation is the name of the operation, as returned by [Operation.String], or
-	// the method and path of a [Call].
+	// Operation is the name of the method of [Client], such as "ForwardLogList", or the
+	// method and path of a [Call], shortened if they are long.
 	Operation string
 	// HTTPStatus is the HTTP status. An error response may have status 200.
 	HTTPStatus int
 	// Code is the code of the envelope. It is 0 if the body is not an envelope.
 	Code int
-	// Msg is the msg of the envelope. If the body is not an envelope, or if its
-	// code is 200, Msg is a short excerpt of the body.
+	// Msg is the msg of the envelope. If the body is not an envelope, Msg is a short excerpt
+	// of the body. It is empty if the code is 200. In Msg and in error texts, the values of
+	// JSON members whose name contains "password", and of pairs such as password=value, are
+	// replaced.
 	Msg string
 	// Data is the data of the envelope, which may be any JSON value. It is nil if
 	// there is none, or if the code is 200.
@@ -37,15 +43,14 @@ type APIError struct {
 	// RetryAfter is the wait that the Retry-After header requests. It is 0 if the
 	// header is missing or invalid.
 	RetryAfter time.Duration
-	// KeyRejected means that the service rejected the access key: the HTTP status
-	// is 401, or the code of the envelope is one of [WithRejectedKeyCodes].
+	// KeyRejected means that the response is treated as a rejection of the access key: the
+	// HTTP status is 401, or the code of the envelope is one of [WithRejectedKeyCodes].
 	KeyRejected bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
 
-	isEnvelope    bool // the body is an envelope with a code
-	hasRetryAfter bool
-	stopReason    string // why the call was not retried
+	isEnvelope bool   // the body is an envelope with a code
+	stopReason string // why the call was not retried
 }
 
 // Error returns the operation, the status, the code, the msg, the data if it is a
@@ -54,7 +59,7 @@ type APIError struct {
 func (e *APIError) Error() string {
 	details, data := []string(nil), ""
 	if len(e.Data) <= 4*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
-		details = append(details, fmt.Sprintf("data %.*q", maxExcerpt, data))
+		details = append(details, fmt.Sprintf("data %.*q", maxExcerpt, blankPasswords(data)))
 	}
 	if location, _, _ := strings.Cut(e.Header.Get("Location"), "?"); location != "" && e.HTTPStatus/100 == 3 {
 		details = append(details, "redirect to "+shorten(location, maxExcerpt)+", not followed")
@@ -77,10 +82,6 @@ func (e *APIError) summary() string {
 	return text
 }
 
-func (e *APIError) stop(why string) { e.stopReason = strings.Trim(e.stopReason+"; "+why, "; ") }
-
-func (e *APIError) transient() bool { return retryableStatuses[e.HTTPStatus] && !e.KeyRejected }
-
 // Format writes the text of the error for every verb.
 func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
@@ -89,7 +90,8 @@ func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()
 // returns. That is the case if the data
 //
 //   - is missing or null, or cannot be decoded, such as a string for a number,
-//   - has none of the members of its type, or
+//   - has none of the members of its type,
+//   - is a page without the member list, unless it reports a total of 0, or
 //   - is a page with a record that is null or has none of the members of its type.
 //
 // A member with a zero value or null counts as a member; other members may be missing
@@ -111,7 +113,6 @@ type DecodeError struct {
 	// empty body, [io.EOF].
 	Err error
 
-	truncated  bool // the JSON ends too early
 	stopReason string
 }
 
@@ -128,11 +129,6 @@ func (e *DecodeError) Error() string {
 func (e *DecodeError) summary() string {
 	return fmt.Sprintf("%s: cannot decode the response: %v", statusText(e.HTTPStatus), e.Err)
 }
-
-func (e *DecodeError) stop(reason string) { e.stopReason = reason }
-
-// A gateway may forward a truncated response as a complete one.
-func (e *DecodeError) transient() bool { return e.truncated }
 
 // Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
@@ -158,8 +154,6 @@ type RequestError struct {
 	// [errors.As] do not find it.
 	Last error
 
-	connected  bool // the connection was made, with its TLS handshake
-	notSent    bool // the request provably was not sent
 	stopReason string
 }
 
@@ -167,17 +161,13 @@ type RequestError struct {
 // number of attempts and why retries stopped.
 func (e *RequestError) Error() string {
 	text := e.summary()
-	if last, ok := errors.AsType[failure](e.Last); ok {
+	if last, ok := errors.AsType[callError](e.Last); ok {
 		text += "; previous attempt failed: " + last.summary()
 	}
 	return errorText(e.Operation, text, nil, e.Attempts, e.stopReason)
 }
 
 func (e *RequestError) summary() string { return fmt.Sprint(e.Err) }
-
-func (e *RequestError) stop(reason string) { e.stopReason = reason }
-
-func (e *RequestError) transient() bool { return !isPermanent(e.Err, e.connected) }
 
 // Unwrap returns Err.
 func (e *RequestError) Unwrap() error { return e.Err }
@@ -194,7 +184,7 @@ type UnimplementedError struct {
 
 // Error returns the operation and a hint to use [Call].
 func (e *UnimplementedError) Error() string {
-	return fmt.Sprintf("msgpush: %s: not implemented, since the API document only names it: use msgpush.Call if you know its path", e.Operation)
+	return fmt.Sprintf("msgpush: %s: not implemented, since the API document only names it (%q): use msgpush.Call if you know its path", e.Operation, e.Operation.Title)
 }
 
 // Unwrap returns [errors.ErrUnsupported].
@@ -218,29 +208,4 @@ func errorText(operation, summary string, details []string, attempts int, stopRe
 
 func statusText(status int) string {
 	return strings.TrimSuffix(strings.TrimSpace(fmt.Sprintf("HTTP %d %s", status, http.StatusText(status))), " OK")
-}
-
-// formatText writes the text of an error, for every verb.
-func formatText(f fmt.State, verb rune, text string) { fmt.Fprintf(f, fmt.FormatString(f, verb), text) }
-
-const maxExcerpt, maxCause = 160, 400 // characters of a text of the service, and of an error of another package
-
-// excerpt returns a short excerpt of text. It stops before "password", in case the text
-// contains a mail channel.
-func excerpt(text string, length int) string {
-	return passwordAndRest.ReplaceAllString(shorten(text, length), "")
-}
-
-var passwordAndRest = regexp.MustCompile(`(?i)["'\\ ]*password.*`)
-
-// shorten returns the beginning of text on one line, in printable characters.
-func shorten(text string, length int) string {
-	words := strings.FieldsFunc(text, func(r rune) bool {
-		return r == ' ' || !unicode.IsPrint(r) || r == unicode.ReplacementChar
-	})
-	line := []rune(strings.Join(words, " "))
-	if len(line) > length {
-		line = append(line[:length], '…')
-	}
-	return string(line)
 }

@@ -2,6 +2,7 @@ package msgpush_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -40,15 +42,12 @@ func ExampleNewClient() {
 	// Output: 0 official-account channels
 }
 
-// exampleClient returns a client of a fake server with sample records.
+// exampleClient returns a client of a fake server with sample records. For a real service,
+// pass the same options to NewClient.
 func exampleClient() (*msgpush.Client, func()) {
 	service := msgpushtest.NewServer()
 	service.SetRecords(msgpushtest.SampleRecords())
-	client, err := msgpush.NewClient(service.URL, service.AccessKey())
-	if err != nil {
-		log.Fatal(err)
-	}
-	return client, service.Close
+	return service.Client(), service.Close
 }
 
 func ExampleClient_MailDetail() {
@@ -377,22 +376,19 @@ func ExampleCall() {
 		Query:      url.Values{"mailId": {"101"}},
 		Idempotent: true,
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(mail.Name)
-	// Output: 告警邮箱
+	fmt.Println(mail.Name, err)
+	// Output: 告警邮箱 <nil>
 }
 
 func ExampleOperations() {
 	for _, op := range msgpush.Operations() {
-		if op.Group == "mail channel" {
-			fmt.Printf("%v: specified: %t\n", op, op.Specified())
+		if strings.HasPrefix(op.Name, "Mail") {
+			fmt.Printf("%v (%s): specified: %t\n", op, op.Title, op.Specified())
 		}
 	}
 	// Output:
-	// mail channel detail: specified: true
-	// mail channel list: specified: false
+	// MailDetail (Mail channel detail): specified: true
+	// MailList (mail channel: list): specified: false
 }
 
 // At most one error type matches, so the order of the types does not matter.
@@ -422,7 +418,7 @@ func Example_errors() {
 	fmt.Println(err)
 	// Output:
 	// rejected with code 404
-	// msgpush: mail channel detail: HTTP 200, code 404: there is no mail channel with the id "999" (1 attempt)
+	// msgpush: MailDetail: HTTP 200, code 404: there is no mail channel with the id "999" (1 attempt)
 }
 
 // If the context ends, Last holds the previous failure, which the error does not
@@ -439,11 +435,7 @@ func ExampleRequestError() {
 		}),
 	)
 
-	client, err := msgpush.NewClient(service.URL, service.AccessKey(), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}))
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = client.MPList(ctx, msgpush.PageRequest{})
+	_, err := service.Client().MPList(ctx, msgpush.PageRequest{})
 
 	var apiErr *msgpush.APIError
 	if requestErr, ok := errors.AsType[*msgpush.RequestError](err); ok {
@@ -468,14 +460,8 @@ func ExampleRetryPolicy() {
 	defer service.Close()
 	service.Inject(msgpushtest.Status(503).Always())
 
-	client, err := msgpush.NewClient(service.URL, service.AccessKey(), msgpush.WithRetry(msgpush.RetryPolicy{
-		MaxAttempts: 3,
-		MinWait:     time.Millisecond,
-		Quota:       5,
-	}))
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := service.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Millisecond, Quota: 5}))
+	var err error
 	for range 10 {
 		_, err = client.MPList(context.Background(), msgpush.PageRequest{})
 	}
@@ -483,7 +469,7 @@ func ExampleRetryPolicy() {
 	fmt.Println(err)
 	// Output:
 	// 15 requests of 10 calls
-	// msgpush: official-account channel list: HTTP 503 Service Unavailable (1 attempt; the retry quota is used up)
+	// msgpush: MPList: HTTP 503 Service Unavailable (1 attempt; the retry quota is used up)
 }
 
 func ExampleUnimplementedError() {
@@ -495,7 +481,7 @@ func ExampleUnimplementedError() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// msgpush: message rule create: not implemented, since the API document only names it: use msgpush.Call if you know its path
+	// msgpush: ForwardRuleCreate: not implemented, since the API document only names it ("message rule: create"): use msgpush.Call if you know its path
 }
 
 // The key is fetched for the first call, before it expires, and after a rejection.
@@ -510,13 +496,7 @@ func ExampleCachedAccessKey() {
 		}
 		return service.AccessKey(), time.Now().Add(time.Hour), nil
 	}, time.Minute)
-	client, err := msgpush.NewClient(service.URL, "",
-		msgpush.WithAccessKeySource(source),
-		msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey),
-	)
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := service.Client(msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
 	for range 3 {
 		if _, err := client.MPList(context.Background(), msgpush.PageRequest{}); err != nil {
 			log.Fatal(err)
@@ -530,13 +510,8 @@ func ExampleWithRetry() {
 	service := msgpushtest.NewServer()
 	service.Close() // no connection can be made
 
-	client, err := msgpush.NewClient(service.URL, "access-key",
-		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Millisecond, MaxWait: time.Second}),
-	)
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
+	client := service.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Millisecond, MaxWait: time.Second}))
+	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	if requestErr, ok := errors.AsType[*msgpush.RequestError](err); ok {
 		fmt.Println("no response in", requestErr.Attempts, "attempts")
 	}
@@ -551,11 +526,7 @@ func ExampleWithHTTPClient() {
 	transport := msgpush.NewTransport()
 	transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
 	defer transport.CloseIdleConnections()
-	client, err := msgpush.NewClient(service.URL, service.AccessKey(),
-		msgpush.WithHTTPClient(&http.Client{Transport: transport, Timeout: 5 * time.Second}))
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := service.Client(msgpush.WithHTTPClient(&http.Client{Transport: transport, Timeout: 5 * time.Second}))
 	page, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(page.Total, err)
 	// Output: 0 <nil>
@@ -577,16 +548,10 @@ func ExampleWithUnmarshal() {
 	defer service.Close()
 	service.SetRecords(msgpushtest.SampleRecords())
 
-	client, err := msgpush.NewClient(service.URL, service.AccessKey(), msgpush.WithUnmarshal(strictUnmarshal))
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := service.Client(msgpush.WithUnmarshal(strictUnmarshal))
 	mail, err := client.MailDetail(context.Background(), "101")
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(mail.MailName)
-	// Output: 告警邮箱
+	fmt.Println(mail.MailName, err)
+	// Output: 告警邮箱 <nil>
 }
 
 // An everyTick is a rate limiter that allows one attempt per tick. A *rate.Limiter of
@@ -608,11 +573,8 @@ func ExampleWithRateLimiter() {
 
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	client, err := msgpush.NewClient(service.URL, service.AccessKey(), msgpush.WithRateLimiter(everyTick(ticker.C)))
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
+	client := service.Client(msgpush.WithRateLimiter(everyTick(ticker.C)))
+	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(err)
 	// Output: <nil>
 }
@@ -641,13 +603,8 @@ func ExampleWithAccessKeySource() {
 	}
 	defer os.Remove(file)
 
-	client, err := msgpush.NewClient(service.URL, "",
-		msgpush.WithAccessKeySource(fileKey(file)),
-		msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
+	client := service.Client(msgpush.WithAccessKeySource(fileKey(file)))
+	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(err)
 	// Output: <nil>
 }
@@ -664,13 +621,8 @@ func ExampleAccessKeyFunc() {
 		}
 		return "a-key-that-was-revoked", nil
 	})
-	client, err := msgpush.NewClient(service.URL, "",
-		msgpush.WithAccessKeySource(source),
-		msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
+	client := service.Client(msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
+	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(err)
 	// Output: <nil>
 }
@@ -699,14 +651,67 @@ func ExampleWithLogger() {
 			return a
 		},
 	}))
-	client, err := msgpush.NewClient(service.URL, service.AccessKey(), msgpush.WithLogger(logger))
-	if err != nil {
-		log.Fatal(err)
+	client := service.Client(msgpush.WithLogger(logger))
+	_, _ = client.MPList(context.Background(), msgpush.PageRequest{})
+	// Output: level=DEBUG msg="msgpush: attempt" operation=MPList method=POST path=/api/open/mp/list attempt=1 status=200 bytes=93 code=200
+}
+
+// Count the attempts by operation and HTTP status.
+func ExampleWithObserver_metrics() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Status(503).For(msgpushtest.MPList))
+	var attempts, retries atomic.Int64
+	client := srv.Client(msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) {
+		attempts.Add(1)
+		if a.Retry {
+			retries.Add(1)
+		}
+		fmt.Printf("attempts{operation=%q,status=\"%d\"} +1\n", a.Operation, a.HTTPStatus)
+	}))
+	_, _ = client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(attempts.Load(), retries.Load())
+	// Output:
+	// attempts{operation="MPList",status="503"} +1
+	// attempts{operation="MPList",status="200"} +1
+	// 2 1
+}
+
+// Read the header of a success: the context holds the place for it.
+func ExampleWithObserver_requestID() {
+	type requestID struct{}
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Request-Id", "7f3a")
+		fmt.Fprint(w, `{"code":200,"data":{"pageNum":1,"pageSize":20,"total":0,"pages":0,"list":[]}}`)
+	}))
+	client := srv.Client(msgpush.WithObserver(func(ctx context.Context, a msgpush.Attempt) {
+		if id, ok := ctx.Value(requestID{}).(*string); ok {
+			*id = a.Header.Get("X-Request-Id")
+		}
+	}))
+	var id string
+	_, err := client.MPList(context.WithValue(context.Background(), requestID{}, &id), msgpush.PageRequest{})
+	fmt.Println(id, err)
+	// Output: 7f3a <nil>
+}
+
+// Log each attempt in a format of your own.
+func ExampleWithObserver_log() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Status(404))
+	client := srv.Client(msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) {
+		_, isAPIError := errors.AsType[*msgpush.APIError](a.Err)
+		fmt.Println(a.Number, a.Operation, a.HTTPStatus, isAPIError, cmp.Or(a.Err, errors.New("ok")))
+	}))
+	for range 2 {
+		_, _ = client.MPList(context.Background(), msgpush.PageRequest{})
 	}
-	if _, err := client.MPList(context.Background(), msgpush.PageRequest{}); err != nil {
-		log.Fatal(err)
-	}
-	// Output: level=DEBUG msg="msgpush: attempt" operation="official-account channel list" method=POST path=/api/open/mp/list attempt=1 status=200 bytes=93 code=200
+	// Output:
+	// 1 MPList 404 true msgpush: MPList: HTTP 404 Not Found (1 attempt)
+	// 1 MPList 200 false ok
 }
 
 func ExampleSecret() {

@@ -7,11 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sort"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,9 +24,8 @@ import (
 // follow.go proves.
 
 var (
-	histories   = flag.Uint64("histories", 1000, "number of random histories to follow")
+	histories   = flag.Uint64("histories", 200, "number of random histories to follow")
 	historySeed = flag.Uint64("historyseed", 0, "follow only the history with this seed")
-	compared    = flag.Uint64("compare", 2, "histories in each row of the table of docs/following.md")
 )
 
 // Where records are inserted.
@@ -55,13 +52,12 @@ const (
 
 // A trigger is a record of a history.
 type trigger struct {
-	id, number     int64 // numbers ascend, ids may be random
-	visible        int   // the poll before which the record becomes visible
-	born, died     time.Time
-	got            time.Time // when it was delivered
-	bornIn, gotIn  int       // polls
-	deliveries     int
-	late, baseline bool
+	id, number    int64 // numbers ascend, ids may be random
+	visible       int   // the poll before which the record becomes visible
+	born, died    time.Time
+	got           time.Time // when it was delivered
+	bornIn, gotIn int       // polls
+	deliveries    int
 }
 
 // A history is a service whose list changes at random between two polls and, with drift,
@@ -109,14 +105,10 @@ func newHistory(seed uint64) *history {
 	if rng.IntN(4) == 0 {
 		h.cap, h.reported = 1+rng.IntN(4), rng.IntN(3)
 	}
-	h.fill(rng.IntN([]int{3, 40, 300}[rng.IntN(3)]))
-	return h
-}
-
-func (h *history) fill(n int) {
-	for range n {
-		h.add(true)
+	for range rng.IntN([]int{3, 40, 300}[rng.IntN(3)]) {
+		h.add(false)
 	}
+	return h
 }
 
 func (h *history) String() string {
@@ -131,15 +123,15 @@ func (h *history) pageSize() int {
 	return h.size
 }
 
-// add adds a record and reports whether it is visible.
-func (h *history) add(baseline bool) bool {
-	r := &trigger{number: int64(len(h.all)), baseline: baseline}
+// add adds a record, which may become visible late, and reports whether it is visible.
+func (h *history) add(mayBeLate bool) bool {
+	r := &trigger{number: int64(len(h.all))}
 	if r.id = r.number; h.randomIDs {
 		r.id = h.changes.Int64()
 	}
 	h.all[r.id] = r
-	if !baseline && h.changes.IntN(100) < h.late {
-		r.late, r.visible = true, h.polls+1+h.changes.IntN(5)
+	if mayBeLate && h.changes.IntN(100) < h.late {
+		r.visible = h.polls + 1 + h.changes.IntN(5)
 		h.hidden = append(h.hidden, r)
 		return false
 	}
@@ -187,7 +179,7 @@ func (h *history) change() {
 	})
 	if h.changes.IntN(100) >= h.quiet {
 		for range h.changes.IntN([]int{2, 4, 30}[h.changes.IntN(3)]) {
-			n += count(h.add(false))
+			n += count(h.add(true))
 		}
 	}
 	if !h.steady {
@@ -203,7 +195,7 @@ func (h *history) changeDuringPoll() {
 	insert := h.responses.IntN(2) == 0
 	for range 1 + h.responses.IntN(3) {
 		if insert {
-			h.add(false)
+			h.add(true)
 		} else {
 			h.delete()
 		}
@@ -309,6 +301,7 @@ func eachHistory(t *testing.T, test func(t *testing.T, h *history)) {
 // Without a reported total, a change during a complete iteration may hide a record from it.
 // So such lists do not change during a poll.
 func TestDeliversRecordsOfAnyHistoryOnceAndInTime(t *testing.T) {
+	t.Parallel()
 	const interval, reconcile = 10 * time.Second, 200 * time.Second
 	eachHistory(t, func(t *testing.T, h *history) {
 		h.drift = h.drift && h.counts <= onlyTotal
@@ -325,6 +318,7 @@ func TestDeliversRecordsOfAnyHistoryOnceAndInTime(t *testing.T) {
 // All records are inserted at one end of the list. After the first poll, no complete
 // iteration is due.
 func TestPollsOfAnyHistoryAreCheapAndDeliverAtOnce(t *testing.T) {
+	t.Parallel()
 	eachHistory(t, func(t *testing.T, h *history) {
 		h.order, h.late, h.drift, h.counts = h.order%2, 0, false, h.counts%2
 		h.list = nil
@@ -350,6 +344,7 @@ func TestPollsOfAnyHistoryAreCheapAndDeliverAtOnce(t *testing.T) {
 }
 
 func TestListWithoutOrderOfAnyHistoryIsCheap(t *testing.T) {
+	t.Parallel()
 	eachHistory(t, func(t *testing.T, h *history) {
 		h.order, h.drift, h.counts, h.size, h.cap = noOrder, false, pagesAndTotal, h.size+3, 0
 		requests := 0
@@ -365,6 +360,7 @@ func TestListWithoutOrderOfAnyHistoryIsCheap(t *testing.T) {
 
 // While requests fail, records may be delivered late. Afterwards, none is missing.
 func TestFailuresOfAnyHistoryLoseNothing(t *testing.T) {
+	t.Parallel()
 	eachHistory(t, func(t *testing.T, h *history) {
 		h.failures, h.drift = 10, false
 		h.follow(t, 60, func(int) {
@@ -379,150 +375,4 @@ func TestFailuresOfAnyHistoryLoseNothing(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A lookBack is the algorithm that programs commonly have, including an earlier version
-// of examples/watch: it assumes that ids ascend and that new records are inserted at one
-// end, and remembers the highest 1,000 ids, since a record may become visible late.
-type lookBack struct {
-	h                       *history
-	seen                    map[int64]bool
-	floor                   int64
-	orderKnown, oldestFirst bool
-	lastPage                int
-}
-
-func (w *lookBack) page(number int) *page {
-	p, _ := w.h.fetch(context.Background(), msgpush.PageRequest{Current: number, PageSize: w.h.size})
-	return p
-}
-
-// poll returns the new records of up to 50 pages. It begins with the newest page and stops
-// at a page without a new record.
-func (w *lookBack) poll() (fresh []int64) {
-	p, number := w.newestPage()
-	found := map[int64]bool{}
-	for pages := 1; ; pages++ {
-		before := len(fresh)
-		for _, id := range p.List {
-			if id > w.floor && !w.seen[id] && !found[id] {
-				found[id], fresh = true, append(fresh, id)
-			}
-		}
-		number++
-		if w.oldestFirst {
-			number -= 2
-		}
-		if number == 0 || number > p.Pages && !w.oldestFirst || len(fresh) == before || pages == 50 {
-			break
-		}
-		p = w.page(number)
-	}
-	maps.Copy(w.seen, found)
-	ids := slices.Sorted(maps.Keys(w.seen))
-	for _, id := range ids[:max(0, len(ids)-1000)] {
-		delete(w.seen, id)
-		w.floor = max(w.floor, id)
-	}
-	return fresh
-}
-
-func (w *lookBack) newestPage() (*page, int) {
-	if w.oldestFirst {
-		p := w.page(w.lastPage)
-		if last := max(1, p.Pages); last != w.lastPage {
-			w.lastPage = last
-			p = w.page(last)
-		}
-		return p, w.lastPage
-	}
-	first := w.page(1)
-	if w.orderKnown || first.Pages < 2 {
-		return first, 1
-	}
-	highest := func(p *page) int64 { return slices.Max(append([]int64{math.MinInt64}, p.List...)) }
-	last := w.page(first.Pages)
-	w.orderKnown = true
-	if highest(last) <= highest(first) {
-		return first, 1
-	}
-	w.oldestFirst, w.lastPage = true, first.Pages
-	return last, w.lastPage
-}
-
-// TestFollowBesideLookBack prints the table of docs/following.md:
-//
-//	go test -run BesideLookBack -v . -compare 100
-func TestFollowBesideLookBack(t *testing.T) {
-	const interval, reconcile, polls = 10 * time.Second, time.Hour, 720
-	lists := []struct {
-		name string
-		set  func(h *history)
-	}{
-		{"newest first", func(h *history) { h.order = newestFirst }},
-		{"oldest first", func(h *history) { h.order = oldestFirst }},
-		{"newest first, random ids", func(h *history) { h.order, h.randomIDs = newestFirst, true }},
-		{"visible late", func(h *history) { h.order, h.late = h.order%2, 60 }},
-		{"as many deleted as inserted", func(h *history) { h.order, h.deletes, h.steady = h.order%2, oldest, true }},
-		{"inserted anywhere", func(h *history) { h.order = noOrder }},
-	}
-	table := "| list | new records | missed | requests per idle poll | requests per new record | worst delay |\n| --- | --- | --- | --- | --- | --- |\n"
-	for _, list := range lists {
-		var total int
-		var columns [4][2]string
-		for i, follows := range []bool{false, true} {
-			var fresh, missed, idle, idleRequests, requests, worst int
-			total = 0
-			for seed := uint64(1); seed <= *compared; seed++ {
-				synctest.Test(t, func(t *testing.T) {
-					h := newHistory(seed)
-					h.all, h.list, h.size, h.cap, h.counts, h.drift = map[int64]*trigger{}, nil, 10, 0, pagesAndTotal, false
-					h.late, h.deletes, h.steady, h.randomIDs = 0, none, false, false
-					list.set(h)
-					h.fill(h.changes.IntN(300))
-					after := func(found int) {
-						if requests += len(h.pages); !h.changed && found == 0 {
-							idle, idleRequests = idle+1, idleRequests+len(h.pages)
-						}
-					}
-					if follows {
-						h.follow(t, polls, after, msgpush.PollInterval(interval), msgpush.ReconcileInterval(reconcile))
-					} else {
-						w := &lookBack{h: h, seen: map[int64]bool{}, floor: math.MinInt64}
-						for ; h.polls < polls; time.Sleep(interval) {
-							ids := w.poll()
-							h.deliver(ids)
-							after(len(ids))
-							h.begun = false
-						}
-					}
-					for _, r := range h.all {
-						if r.baseline || r.born.IsZero() {
-							continue
-						}
-						total++
-						switch {
-						case r.deliveries > 0:
-							fresh, worst = fresh+1, max(worst, r.gotIn-r.bornIn+1)
-						case r.waited() > reconcile+2*interval:
-							missed++
-						}
-					}
-				})
-			}
-			if follows {
-				assert.Zero(t, missed, list.name)
-			}
-			columns[0][i] = strconv.Itoa(missed)
-			columns[1][i] = fmt.Sprintf("%.2f", float64(idleRequests)/float64(max(1, idle)))
-			columns[2][i] = fmt.Sprintf("%.2f", float64(requests-idleRequests)/float64(max(1, fresh)))
-			columns[3][i] = strconv.Itoa(worst)
-		}
-		table += fmt.Sprintf("| %s | %d ", list.name, total)
-		for _, column := range columns {
-			table += fmt.Sprintf("| %s / %s ", column[0], column[1])
-		}
-		table += "|\n"
-	}
-	t.Logf("look-back / Follow\n%s", table)
 }

@@ -179,6 +179,7 @@ func TestIdlePollIsOneRequest(t *testing.T) {
 // other end, or none. A poll that finds a batch shows the later ones at which end records
 // are inserted, if the list had several pages and not all of its records were deleted.
 func TestNextPollDeliversNewRecords(t *testing.T) {
+	t.Parallel()
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		for _, n := range []int{0, 1, 9, 10, 11, 20, 95, 100} {
 			for _, batch := range []int{1, 2, 9, 10, 11, 45} {
@@ -296,42 +297,24 @@ func TestContradictingEvidenceMakesPollsAlternate(t *testing.T) {
 	})
 }
 
-func TestGrowthOfUnknownEndIsFoundByNextPoll(t *testing.T) {
-	bothOrders(t, func(t *testing.T, newestFirst bool) {
-		for first := range 4 {
-			l := newFollowedList(45, newestFirst)
-			var want []int64
-			l.follow(t, 8, func(i int, poll pollResult) {
-				if i == 2+first {
-					want = l.insert(25)
-				}
-				if i == 3+first {
-					assert.Equal(t, want, poll.got)
-				}
-			}, never)
-		}
-	})
-}
-
 // For a short list, a complete iteration takes fewer requests than the limit of a poll.
 // Then the limit of a poll applies.
-func TestFirstNewRecordsCostAtMostOneCompleteIteration(t *testing.T) {
+func TestNextPollFindsFirstNewRecordsByGrowth(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		for _, n := range []int{0, 1, 5, 9, 10, 11, 15, 20, 21, 50, 100} {
 			for _, batch := range []int{1, 2, 5, 10, 15, 25} {
-				for first := range 3 {
+				for first := range 4 {
 					l := newFollowedList(n, newestFirst)
-					requests, got := 0, 0
-					l.follow(t, 5+first, func(i int, poll pollResult) {
-						if i == 2+first {
-							l.insert(batch)
+					var want []int64
+					l.follow(t, 3+first, func(i int, poll pollResult) {
+						if i == 3+first {
+							assert.Equal(t, want, poll.got)
+							assert.LessOrEqual(t, len(poll.pages), max((n+batch+9)/10, batch/10+3), "%d new records after %d", batch, n)
 						}
-						if i > 2+first && got < batch {
-							requests, got = requests+len(poll.pages), got+len(poll.got)
+						if i == 2+first {
+							want = l.insert(batch)
 						}
 					}, never)
-					assert.Equal(t, batch, got)
-					assert.LessOrEqual(t, requests, max((n+batch+9)/10, batch/10+3), "%d new records after %d", batch, n)
 				}
 			}
 		}
@@ -558,33 +541,6 @@ func TestFollowsEndOfListWithUnreportedPageSize(t *testing.T) {
 	}, never)
 }
 
-// The service reports neither pages nor total.
-func TestFollowsListWithoutTotals(t *testing.T) {
-	bothOrders(t, func(t *testing.T, newestFirst bool) {
-		l := newFollowedList(42, newestFirst)
-		l.respond = func(r msgpush.PageRequest) (*page, error) {
-			p := pageOf(l.ids, r)
-			p.Pages, p.Total = 0, 0
-			return p, nil
-		}
-		inserted, delivered := map[int64]time.Duration{}, map[int64]time.Duration{}
-		l.follow(t, 60, func(i int, poll pollResult) {
-			for _, id := range poll.got {
-				delivered[id] = poll.at
-			}
-			for _, id := range l.insert(i % 4) {
-				inserted[id] = poll.at
-			}
-		}, msgpush.ReconcileInterval(time.Minute))
-		for id, at := range inserted {
-			if at < 8*time.Minute {
-				require.Contains(t, delivered, id)
-				assert.LessOrEqual(t, delivered[id]-at, 71*time.Second)
-			}
-		}
-	})
-}
-
 // Without totals, a poll cannot know that a page was added after the last one. So the
 // records that this test inserts fit on the last page.
 func TestFollowsEndOfListWithoutTotals(t *testing.T) {
@@ -609,6 +565,7 @@ func TestFollowsEndOfListWithoutTotals(t *testing.T) {
 }
 
 func TestFollowsServiceWithAnyNumbers(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		script := make([]byte, 5*(1+rng.IntN(40)))
@@ -734,30 +691,6 @@ func TestFailedReadOfEndDoesNotStopCompleteIteration(t *testing.T) {
 	assert.Empty(t, waiting)
 }
 
-func TestFollowsListThatIsEmpty(t *testing.T) {
-	bothOrders(t, func(t *testing.T, newestFirst bool) {
-		for _, pages := range []int{0, 1} { // reported for an empty list
-			l := newFollowedList(0, newestFirst)
-			l.respond = func(r msgpush.PageRequest) (*page, error) {
-				p := pageOf(l.ids, r)
-				p.Pages = max(p.Pages, pages)
-				return p, nil
-			}
-			var want []int64
-			l.follow(t, 20, func(i int, poll pollResult) {
-				require.NoError(t, poll.err)
-				assert.Equal(t, want, poll.got)
-				if want = nil; i%3 == 0 {
-					want = l.insert(i)
-				}
-				if i%6 == 5 {
-					l.deleteOldest(len(l.ids))
-				}
-			})
-		}
-	})
-}
-
 // waits makes a poll for each of errs, which fails with the error unless it is nil. It
 // returns the waits between the polls.
 func waits(t *testing.T, errs []error, opts ...msgpush.FollowOption) (waits []time.Duration) {
@@ -797,6 +730,7 @@ func TestWaitAfterPoll(t *testing.T) {
 		{"Retry-After", []error{after(3 * m), nil, nil}, nil, []time.Duration{3 * m, 9 * s}, []time.Duration{3 * m, 11 * s}},
 		{"Retry-After of a day", []error{after(24 * time.Hour), nil}, nil, []time.Duration{24 * time.Hour}, []time.Duration{24 * time.Hour}},
 		{"short Retry-After", []error{after(s), nil}, nil, []time.Duration{18 * s}, []time.Duration{22 * s}},
+		{"the longest interval", make([]error, 2), []msgpush.FollowOption{interval(math.MaxInt64), never}, []time.Duration{1 << 61}, []time.Duration{1<<63 - 1}},
 		{"many failures", slices.Repeat([]error{down}, 80), []msgpush.FollowOption{interval(m)}, slices.Repeat([]time.Duration{54 * s}, 79), slices.Repeat([]time.Duration{66 * s}, 79)},
 	}
 	for _, tt := range tests {
@@ -811,20 +745,6 @@ func TestWaitAfterPoll(t *testing.T) {
 	}
 	random := waits(t, make([]error, 20))
 	assert.Greater(t, slices.Max(random)-slices.Min(random), s/2, "the waits are random")
-}
-
-func TestLongestIntervalDoesNotOverflow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*365*24*time.Hour)
-		defer cancel()
-		l := newFollowedList(25, true)
-		for _, err := range (lister{Fetch: l.fetch, ID: identity}).FollowPages(ctx, pagesOf(10), msgpush.PollInterval(math.MaxInt64), never) {
-			if err != nil {
-				assert.ErrorIs(t, err, context.DeadlineExceeded)
-			}
-		}
-		assert.Len(t, l.pages, 3)
-	})
 }
 
 // A program that continues after every error gets the end of the context once, as the
@@ -932,81 +852,41 @@ func TestInvalidFollowingYieldsOneErrorAndSendsNoRequest(t *testing.T) {
 		{"the context is nil", list.Follow(none, pagesOf(1))},
 	}
 	for _, tt := range tests {
-		t.Run(tt.want, func(t *testing.T) {
-			errs := 0
-			for id, err := range tt.records {
-				errs++
-				assert.Zero(t, id)
-				assert.ErrorContains(t, err, tt.want)
-				assert.ErrorContains(t, err, "msgpush: ")
-			}
-			assert.Equal(t, 1, errs)
-		})
+		t.Run(tt.want, func(t *testing.T) { assertOnlyError(t, tt.want, tt.records) })
 	}
 }
 
 // The bubble reports a goroutine that outlives the loop.
 func TestLeavingTheLoopEndsFollowing(t *testing.T) {
-	l := newFollowedList(25, true)
-	failing := false
-	l.respond = func(r msgpush.PageRequest) (*page, error) {
-		if failing {
-			return nil, errOutage
-		}
-		return pageOf(l.ids, r), nil
-	}
-	list := lister{Fetch: l.fetch, ID: identity}
 	tests := []struct {
-		name  string
-		leave func(t *testing.T)
+		name     string
+		failing  bool
+		leave    func(p *page, err error) bool
+		requests int
 	}{
-		{"at a record", func(t *testing.T) {
-			for range list.Follow(t.Context(), pagesOf(10)) {
-				break
-			}
-			assert.Len(t, l.pages, 1)
-		}},
-		{"at a page", func(t *testing.T) {
-			for range list.FollowPages(t.Context(), pagesOf(10)) {
-				break
-			}
-			assert.Len(t, l.pages, 1)
-		}},
-		{"at the end of a poll", func(t *testing.T) {
-			for p := range list.FollowPages(t.Context(), pagesOf(10)) {
-				if len(p.List) == 0 {
-					break
-				}
-			}
-			assert.Len(t, l.pages, 3)
-		}},
-		{"at an error", func(t *testing.T) {
-			failing = true
-			for _, err := range list.Follow(t.Context(), pagesOf(10)) {
-				assert.ErrorIs(t, err, errOutage)
-				break
-			}
-			assert.Len(t, l.pages, 1)
-		}},
-		{"with a panic", func(t *testing.T) {
-			assert.PanicsWithValue(t, "a record", func() {
-				for range list.Follow(t.Context(), pagesOf(10)) {
-					panic("a record")
-				}
-			})
-			assert.Len(t, l.pages, 1)
-		}},
+		{"at a page", false, func(p *page, _ error) bool { return len(p.List) > 0 }, 1},
+		{"at the end of a poll", false, func(p *page, _ error) bool { return len(p.List) == 0 }, 3},
+		{"at an error", true, func(_ *page, err error) bool { return errors.Is(err, errOutage) }, 1},
+		{"with a panic", false, func(*page, error) bool { panic("a page") }, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l.pages, failing = nil, false
 			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				tt.leave(t)
-				requests := len(l.pages)
+				l, start := newFollowedList(25, true), time.Now()
+				if tt.failing {
+					l.respond = func(msgpush.PageRequest) (*page, error) { return nil, errOutage }
+				}
+				func() {
+					defer func() { _ = recover() }()
+					for p, err := range (lister{Fetch: l.fetch, ID: identity}).FollowPages(t.Context(), pagesOf(10)) {
+						if tt.leave(p, err) {
+							break
+						}
+					}
+				}()
 				assert.Zero(t, time.Since(start))
 				time.Sleep(time.Hour)
-				assert.Len(t, l.pages, requests)
+				assert.Len(t, l.pages, tt.requests)
 			})
 		})
 	}
@@ -1169,34 +1049,6 @@ func TestRepeatedIDOnPageFailsPoll(t *testing.T) {
 	}
 }
 
-func TestNullRecordFailsPoll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list := `[{"id":2},{"id":1}]`
-		client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
-			return respond(200, successOf(`{"pageNum":1,"pageSize":20,"total":2,"pages":1,"list":`+list+`}`))(r)
-		}))
-		var got []int64
-		errs := 0
-		for record, err := range client.ForwardLogFollow(t.Context(), msgpush.ForwardLogRequest{}) {
-			if err != nil {
-				assert.ErrorAs(t, err, new(*msgpush.DecodeError))
-				if errs++; errs == 2 {
-					list = `[{"id":3},{"id":1}]`
-				}
-				continue
-			}
-			if got = append(got, record.ID); len(got) == 2 {
-				list = `[null,{"id":1}]`
-			}
-			if len(got) == 3 {
-				break
-			}
-		}
-		assert.Equal(t, []int64{2, 1, 3}, got)
-		assert.Equal(t, 2, errs)
-	})
-}
-
 // If a record is inserted between two others while another one is deleted, the total does
 // not change. Unless the record is near an end, only a complete iteration finds it.
 func TestCompleteIterationFindsTheRest(t *testing.T) {
@@ -1228,76 +1080,10 @@ func TestCompleteIterationFindsTheRest(t *testing.T) {
 	})
 }
 
-func TestFollowingMemoryPerRecordIsLimited(t *testing.T) {
-	const n, size = 300_000, 1000
-	for name, tt := range map[string]struct {
-		id  func(int64) int64
-		max float64
-	}{
-		"consecutive ids": {identity, 1},
-		"random ids":      {randomID, 48},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-				p := &page{PageNum: r.Current, PageSize: size, Total: n, Pages: n / size, List: make([]int64, size)}
-				for i := range p.List {
-					p.List[i] = int64((r.Current-1)*size + i)
-				}
-				return p, nil
-			}
-			before, polls := inUse(), 0
-			for p, err := range (lister{Fetch: f, ID: tt.id}).FollowPages(t.Context(), pagesOf(size), msgpush.PollInterval(time.Nanosecond)) {
-				require.NoError(t, err)
-				if len(p.List) > 0 {
-					continue
-				}
-				if polls++; polls == 3 {
-					got := (float64(inUse()) - float64(before)) / n
-					t.Logf("%.2f bytes a record", got)
-					assert.LessOrEqual(t, got, tt.max)
-					break
-				}
-			}
-		})
-	}
-}
-
-func TestForwardLogFollowUsesFilterAndPageSize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := msgpushtest.New(t, msgpushtest.InMemory())
-		srv.SetRecords(msgpushtest.SampleRecords())
-		request := msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: new(int64(301))}}
-		request.PageSize = 7
-		time.AfterFunc(time.Minute, func() {
-			srv.Update(func(r *msgpushtest.Records) {
-				logs := []msgpush.ForwardLog{{ID: 9101, RuleID: 302}, {ID: 9100, RuleID: 301}}
-				r.ForwardLogs = append(logs, r.ForwardLogs...)
-			})
-		})
-		started := time.Now()
-		for record, err := range srv.Client().ForwardLogFollow(t.Context(), request) {
-			require.NoError(t, err)
-			assert.EqualValues(t, 301, record.RuleID)
-			if record.ID == 9100 {
-				break
-			}
-		}
-		assert.LessOrEqual(t, time.Since(started), 71*time.Second)
-		for page, err := range srv.Client().ForwardLogFollowPages(t.Context(), request, msgpush.FromNow()) {
-			require.NoError(t, err)
-			assert.Empty(t, page.List)
-			assert.Equal(t, 7, page.PageSize)
-			break
-		}
-		for _, r := range srv.Requests() {
-			assert.Contains(t, r.String(), `"pageSize":7,"params":{"ruleId":301}`)
-		}
-	})
-}
-
 // The retries of a call stop when the quota is used up, so an outage of a day takes
 // little more than one request per poll.
 func TestOutageOfADay(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := msgpushtest.New(t, msgpushtest.InMemory())
 		srv.SetRecords(msgpushtest.SampleRecords())

@@ -46,7 +46,7 @@ type ForwardLogParams struct {
 	MatchResult *int `json:"matchResult,omitempty"`
 }
 
-var opForwardLogList = Operation{"trigger record", "list", http.MethodPost, "/api/open/forwardLog/list"}
+var opForwardLogList = Operation{"ForwardLogList", "Rule trigger record list", http.MethodPost, "/api/open/forwardLog/list"}
 
 // ForwardLogList returns one page of the trigger records (part 4.4 of the API
 // document).
@@ -78,9 +78,15 @@ func (c *Client) ForwardLogFollowPages(ctx context.Context, r ForwardLogRequest,
 	return c.forwardLogs(r).FollowPages(ctx, r.PageRequest, opts...)
 }
 
-// forwardLogs returns a Lister for the records that r.Params selects. The Lister sets the
-// page of each request.
+// forwardLogs returns a Lister for the records that r.Params selects now, whatever its
+// pointers point to later. The Lister sets the page of each request.
 func (c *Client) forwardLogs(r ForwardLogRequest) Lister[ForwardLog] {
+	if r.Params.RuleID != nil {
+		r.Params.RuleID = new(*r.Params.RuleID)
+	}
+	if r.Params.MatchResult != nil {
+		r.Params.MatchResult = new(*r.Params.MatchResult)
+	}
 	fetch := func(ctx context.Context, page PageRequest) (*Page[ForwardLog], error) {
 		r := r
 		r.PageRequest = page

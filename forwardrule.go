@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// AllTokensID is the TokenID of a [ForwardRule] that applies to all message
-// tokens (part 2.5 of the API document).
+// AllTokensID is a TokenID of a [ForwardRule] that occurs together with a TokenName meaning
+// all tokens (part 2.5 of the API document).
 const AllTokensID int64 = -1
 
 // A ForwardRule is the summary of a message rule (part 2.5 of the API document).
@@ -30,7 +30,7 @@ type ForwardRule struct {
 
 func (r ForwardRule) recordID() int64 { return r.ID }
 
-var opForwardRuleList = Operation{"message rule", "list", http.MethodPost, "/api/open/forwardRule/list"}
+var opForwardRuleList = Operation{"ForwardRuleList", "Message rule list", http.MethodPost, "/api/open/forwardRule/list"}
 
 // ForwardRuleList returns one page of the message rules (part 4.3 of the API
 // document).

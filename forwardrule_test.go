@@ -1,7 +1,6 @@
 package msgpush_test
 
 import (
-	"iter"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,7 +12,7 @@ import (
 func TestForwardRuleList(t *testing.T) {
 	body := readFile(t, "responses", "forward_rule_list_negative_values.json")
 	handler, requests := recordRequests(body)
-	page, err := newClient(t, handler).ForwardRuleList(t.Context(), msgpush.PageRequest{Current: 7, PageSize: 50})
+	page, err := newClient(t, handle(handler)).ForwardRuleList(t.Context(), msgpush.PageRequest{Current: 7, PageSize: 50})
 	require.NoError(t, err)
 	require.Len(t, page.List, 2)
 	assert.Equal(t, msgpush.ForwardRule{
@@ -25,12 +24,6 @@ func TestForwardRuleList(t *testing.T) {
 }
 
 func TestForwardRuleAllAndForwardRulePagesIterate(t *testing.T) {
-	request := msgpush.PageRequest{PageSize: 2}
-	assertIterates(t, "/api/open/forwardRule/list", "", []msgpush.ForwardRule{{ID: 7}, {ID: 8}, {ID: 9}},
-		func(c *msgpush.Client, opts ...msgpush.ListOption) iter.Seq2[msgpush.ForwardRule, error] {
-			return c.ForwardRuleAll(t.Context(), request, opts...)
-		},
-		func(c *msgpush.Client, opts ...msgpush.ListOption) iter.Seq2[*msgpush.Page[msgpush.ForwardRule], error] {
-			return c.ForwardRulePages(t.Context(), request, opts...)
-		})
+	assertIterates(t, "/api/open/forwardRule/list", "", msgpush.PageRequest{PageSize: 2}, []msgpush.ForwardRule{{ID: 7}, {ID: 8}, {ID: 9}},
+		(*msgpush.Client).ForwardRuleAll, (*msgpush.Client).ForwardRulePages)
 }

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -34,33 +33,6 @@ func TestAllDeliversEveryRecordInOrder(t *testing.T) {
 					require.Len(t, log.pages, max(1, (n+size-1)/size), "%d records, page size %d, prefetch %d", n, size, prefetch)
 				}
 			}
-		}
-	}
-}
-
-func TestAllStartsAtTheRequestedPage(t *testing.T) {
-	list := numbers(25)
-	tests := []struct {
-		start int
-		want  []int64
-	}{
-		{0, list},
-		{1, list},
-		{2, list[10:]},
-		{3, list[20:]},
-		{4, nil},
-		{math.MaxInt, nil},
-	}
-	for _, tt := range tests {
-		for _, prefetch := range []int{0, 4} {
-			t.Run(fmt.Sprintf("page %d, prefetch %d", tt.start, prefetch), func(t *testing.T) {
-				var log requestLog
-				list := lister{Fetch: log.record(static(list)), ID: identity}
-				got, err := collect(list.All(t.Context(), msgpush.PageRequest{Current: tt.start, PageSize: 10}, msgpush.Prefetch(prefetch)))
-				require.NoError(t, err)
-				assert.Equal(t, tt.want, got)
-				assert.Equal(t, max(1, tt.start), log.pages[0])
-			})
 		}
 	}
 }
@@ -177,15 +149,7 @@ func TestInvalidIterationYieldsOneError(t *testing.T) {
 		}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.want, func(t *testing.T) {
-			errs := 0
-			for _, err := range tt.records {
-				errs++
-				assert.ErrorContains(t, err, tt.want)
-				assert.ErrorContains(t, err, "msgpush: ")
-			}
-			assert.Equal(t, 1, errs)
-		})
+		t.Run(tt.want, func(t *testing.T) { assertOnlyError(t, tt.want, tt.records) })
 	}
 }
 
@@ -212,10 +176,12 @@ func TestPagesYieldsEmptyFirstPage(t *testing.T) {
 		name      string
 		responses []*page
 		want      []*page
+		err       error
 	}{
-		{"empty list", []*page{{PageNum: 1, PageSize: 3}}, []*page{{PageNum: 1, PageSize: 3}}},
-		{"empty list with one page", []*page{{PageNum: 1, PageSize: 3, Pages: 1}}, []*page{{PageNum: 1, PageSize: 3, Pages: 1}}},
-		{"empty when requested once more", []*page{{PageNum: 1, Total: 2, Pages: 1}, {PageNum: 1}}, []*page{{PageNum: 1}}},
+		{"empty list", []*page{{PageNum: 1, PageSize: 3}}, []*page{{PageNum: 1, PageSize: 3}}, nil},
+		{"empty list with one page", []*page{{PageNum: 1, PageSize: 3, Pages: 1}}, []*page{{PageNum: 1, PageSize: 3, Pages: 1}}, nil},
+		{"empty when requested once more", []*page{{PageNum: 1, Total: 2, Pages: 1}, {PageNum: 1}}, []*page{{PageNum: 1}}, nil},
+		{"inconsistent empty page", slices.Repeat([]*page{{PageNum: 1, Total: 2, Pages: 1}}, 2), nil, msgpush.ErrInconsistentList},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -225,19 +191,10 @@ func TestPagesYieldsEmptyFirstPage(t *testing.T) {
 				return tt.responses[requests-1], nil
 			}
 			got, err := collect(lister{Fetch: f, ID: identity}.Pages(t.Context(), pagesOf(3)))
-			require.NoError(t, err)
+			assert.ErrorIs(t, err, tt.err)
 			assert.Equal(t, tt.want, got)
 		})
 	}
-}
-
-func TestPagesYieldsOnlyErrorForInconsistentEmptyPage(t *testing.T) {
-	f := func(context.Context, msgpush.PageRequest) (*page, error) {
-		return &page{PageNum: 1, Total: 2, Pages: 1}, nil
-	}
-	got, err := collect(lister{Fetch: f, ID: identity}.Pages(t.Context(), pagesOf(3)))
-	require.ErrorIs(t, err, msgpush.ErrInconsistentList)
-	assert.Empty(t, got)
 }
 
 func TestDeliversEachIDOnce(t *testing.T) {
@@ -351,6 +308,7 @@ func listCost(t *testing.T, prefetch int, changes float64, stopAt int) (requests
 }
 
 func TestPrefetchCostsLittleIfTheListChanges(t *testing.T) {
+	t.Parallel()
 	for _, changes := range []float64{1, 1. / 3, 0.1, -0.1, -1. / 3, -1} {
 		requests0, duration0 := listCost(t, 0, changes, 0)
 		for _, prefetch := range []int{1, 2, 4, 8} {
@@ -381,41 +339,28 @@ func TestPrefetchesMoreAgainAfterTheListStopsChanging(t *testing.T) {
 
 func TestPrefetchLimitsConcurrentRequests(t *testing.T) {
 	for _, prefetch := range []int{0, 1, 4} {
-		synctest.Test(t, func(t *testing.T) {
-			var running, highest atomic.Int32
-			f := func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
-				highest.Store(max(highest.Load(), running.Add(1)))
-				defer running.Add(-1)
-				return delayed(static(numbers(300)), time.Duration(r.Current%7)*time.Second)(ctx, r)
-			}
-			got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
-			require.NoError(t, err)
-			assert.Equal(t, numbers(300), got)
-			assert.Equal(t, int32(max(1, prefetch)), highest.Load())
-		})
-	}
-}
-
-func TestPrefetchLimitsConcurrentRequestsAfterStepBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var running, highest atomic.Int32
-		var mu sync.Mutex
-		ids := numbers(300)
-		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) { // ignores its context
-			highest.Store(max(highest.Load(), running.Add(1)))
-			defer running.Add(-1)
-			time.Sleep(10 * time.Millisecond)
-			mu.Lock()
-			defer mu.Unlock()
-			if r.Current%5 == 0 && len(ids) > 100 {
-				ids = ids[3:]
-			}
-			return pageOf(ids, r), nil
+		for _, deletions := range []int{0, 3} { // after the response for every fifth page; iteration steps back
+			synctest.Test(t, func(t *testing.T) {
+				var running, highest atomic.Int32
+				var mu sync.Mutex
+				ids := numbers(300)
+				f := func(_ context.Context, r msgpush.PageRequest) (*page, error) { // ignores its context
+					highest.Store(max(highest.Load(), running.Add(1)))
+					defer running.Add(-1)
+					time.Sleep(time.Duration(r.Current%7) * time.Second)
+					mu.Lock()
+					defer mu.Unlock()
+					if r.Current%5 == 0 && len(ids) > 100 {
+						ids = ids[deletions:]
+					}
+					return pageOf(ids, r), nil
+				}
+				_, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(prefetch)))
+				require.NoError(t, err)
+				assert.Equal(t, int32(max(1, prefetch)), highest.Load())
+			})
 		}
-		_, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(4)))
-		require.NoError(t, err)
-		assert.Equal(t, int32(4), highest.Load())
-	})
+	}
 }
 
 // The responses to requests from before a step back are outdated.
@@ -452,29 +397,8 @@ func TestStepBackCancelsPrefetches(t *testing.T) {
 }
 
 func TestLeavingTheLoopCancelsPrefetches(t *testing.T) {
-	tests := []struct {
-		name  string
-		leave func(iter.Seq2[int64, error])
-	}{
-		{"break", func(records iter.Seq2[int64, error]) {
-			for range records {
-				break
-			}
-		}},
-		{"panic", func(records iter.Seq2[int64, error]) {
-			defer func() { _ = recover() }()
-			for range records {
-				panic("loop body")
-			}
-		}},
-		{"return", func(records iter.Seq2[int64, error]) {
-			for range records {
-				return
-			}
-		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	for _, panics := range []bool{false, true} {
+		t.Run(fmt.Sprintf("panic %t", panics), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var running atomic.Int32
 				f := func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
@@ -487,13 +411,21 @@ func TestLeavingTheLoopCancelsPrefetches(t *testing.T) {
 					return nil, ctx.Err()
 				}
 				start := time.Now()
-				tt.leave(func(yield func(int64, error) bool) {
-					lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(4))(func(id int64, err error) bool {
+				leave := func() {
+					for range (lister{Fetch: f, ID: identity}).All(t.Context(), pagesOf(10), msgpush.Prefetch(4)) {
 						synctest.Wait()
 						assert.Equal(t, int32(4), running.Load())
-						return yield(id, err)
-					})
-				})
+						if panics {
+							panic("loop body")
+						}
+						break
+					}
+				}
+				if panics {
+					assert.PanicsWithValue(t, "loop body", leave)
+				} else {
+					leave()
+				}
 				assert.Zero(t, running.Load(), "a request is still running")
 				assert.Zero(t, time.Since(start))
 			})
@@ -501,17 +433,22 @@ func TestLeavingTheLoopCancelsPrefetches(t *testing.T) {
 	}
 }
 
+// If several requests panic, the caller gets the panic of the page with the lowest number.
 func TestPanicInFetchReachesTheCaller(t *testing.T) {
 	tests := []struct {
-		name           string
-		page, prefetch int
-		delivered      int
+		name        string
+		first, last int // pages that panic
+		prefetch    int
+		delivered   int
+		leave       bool // at the first record
 	}{
-		{"first page", 1, 0, 0},
-		{"first page, prefetch 4", 1, 4, 0},
-		{"third page", 3, 0, 20},
-		{"third page, prefetch 1", 3, 1, 20},
-		{"third page, prefetch 4", 3, 4, 20},
+		{"first page", 1, 1, 0, 0, false},
+		{"first page, prefetch 4", 1, 1, 4, 0, false},
+		{"third page", 3, 3, 0, 20, false},
+		{"third page, prefetch 1", 3, 3, 1, 20, false},
+		{"third page, prefetch 4", 3, 3, 4, 20, false},
+		{"all pages but the first", 2, 10, 8, 10, false},
+		{"prefetched page that is not used", 4, 4, 8, 1, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -520,20 +457,23 @@ func TestPanicInFetchReachesTheCaller(t *testing.T) {
 				f := func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
 					running.Add(1)
 					defer running.Add(-1)
-					if r.Current == tt.page {
-						panic("page " + fmt.Sprint(r.Current))
-					}
-					if r.Current > tt.page {
+					if r.Current > tt.last {
 						<-ctx.Done()
 						return nil, ctx.Err()
+					}
+					if r.Current >= tt.first {
+						panic(r.Current)
 					}
 					return pageOf(numbers(95), r), nil
 				}
 				got := 0
-				assert.PanicsWithValue(t, "page "+fmt.Sprint(tt.page), func() {
+				assert.PanicsWithValue(t, tt.first, func() {
 					for _, err := range (lister{Fetch: f, ID: identity}).All(t.Context(), pagesOf(10), msgpush.Prefetch(tt.prefetch)) {
 						require.NoError(t, err)
-						got++
+						synctest.Wait()
+						if got++; tt.leave {
+							break
+						}
 					}
 				})
 				assert.Equal(t, tt.delivered, got)
@@ -543,46 +483,13 @@ func TestPanicInFetchReachesTheCaller(t *testing.T) {
 	}
 }
 
-// The caller gets the panic of the page with the lowest number.
-func TestFirstOfSeveralPanicsReachesTheCaller(t *testing.T) {
-	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		if r.Current > 1 {
-			panic(r.Current)
-		}
-		return pageOf(numbers(95), r), nil
-	}
-	assert.PanicsWithValue(t, 2, func() {
-		_, _ = collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(8)))
-	})
-}
-
-func TestPanicInUnusedPrefetchReachesTheCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-			if r.Current == 4 {
-				panic("page 4")
-			}
-			return pageOf(numbers(95), r), nil
-		}
-		assert.PanicsWithValue(t, "page 4", func() {
-			for range (lister{Fetch: f, ID: identity}).All(t.Context(), pagesOf(10), msgpush.Prefetch(8)) {
-				synctest.Wait()
-				break
-			}
-		})
-	})
-}
-
 // Pages with only new records are yielded without a copy, so only the ids need
 // memory.
 func TestIterationCopiesNoPage(t *testing.T) {
 	const pages, size = 100, 1000
-	fetched := make([]*page, pages+1)
-	for number := range fetched {
-		fetched[number] = &page{PageNum: number, PageSize: size, Total: pages * size, Pages: pages, List: make([]int64, size)}
-		for i := range fetched[number].List {
-			fetched[number].List[i] = int64(number*size + i)
-		}
+	list, fetched := numbers(pages*size), make([]*page, pages+1)
+	for number := 1; number <= pages; number++ {
+		fetched[number] = pageOf(list, msgpush.PageRequest{Current: number, PageSize: size})
 	}
 	fetch := func(_ context.Context, r msgpush.PageRequest) (*page, error) { return fetched[r.Current], nil }
 	allocs := testing.AllocsPerRun(3, func() {
@@ -606,86 +513,40 @@ func TestIterationCopiesNoPage(t *testing.T) {
 	assert.LessOrEqual(t, allocs, 20.0, "%d pages", pages)
 }
 
-// bytesPerRecord iterates over n records and returns the memory in use per record
-// when the last one is delivered.
-func bytesPerRecord(t testing.TB, n int, id func(int64) int64) float64 {
-	const size = 1000
-	fetch := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-		p := &page{PageNum: r.Current, PageSize: size, Total: int64(n), Pages: n / size, List: make([]int64, size)}
-		for i := range p.List {
-			p.List[i] = int64((r.Current-1)*size + i)
-		}
-		return p, nil
-	}
-	before := inUse()
-	got, held := 0, uint64(0)
-	for _, err := range (lister{Fetch: fetch, ID: id}).All(t.Context(), pagesOf(size)) {
-		require.NoError(t, err)
-		if got++; got == n {
-			held = inUse()
-		}
-	}
-	require.Equal(t, n, got)
-	return max(0, float64(held)-float64(before)) / float64(n)
-}
-
-// randomID maps ids to distinct random ids.
-func randomID(id int64) int64 {
-	x := uint64(id) * 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return int64(x ^ x>>31)
-}
-
-func TestIterationMemoryPerRecordIsLimited(t *testing.T) {
-	n := 300_000
-	if testing.Short() {
-		n /= 3
-	}
+func TestMemoryPerRecordIsLimited(t *testing.T) {
+	const n, size = 300_000, 1000
 	tests := []struct {
-		name string
-		id   func(int64) int64
-		max  float64
+		name   string
+		id     func(int64) int64
+		follow bool
+		max    float64 // bytes
 	}{
-		{"consecutive ids", identity, 1},
-		{"descending negative ids", func(id int64) int64 { return -id }, 1},
-		{"random ids", randomID, 48},
-		{"no ids", nil, 0.5},
+		{"consecutive ids", identity, false, 1},
+		{"descending negative ids", func(id int64) int64 { return -id }, false, 1},
+		{"random ids", randomID, false, 48},
+		{"no ids", nil, false, 0.5},
+		{"following, consecutive ids", identity, true, 1},
+		{"following, random ids", randomID, true, 48},
 	}
+	list := numbers(n)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := bytesPerRecord(t, n, tt.id)
-			t.Logf("%d records: %.2f bytes a record", n, got)
-			assert.LessOrEqual(t, got, tt.max)
-		})
-	}
-}
-
-// BenchmarkIteration measures the time per record without a network.
-func BenchmarkIteration(b *testing.B) {
-	const size = 1000
-	list := make([]int64, size)
-	for name, id := range map[string]func(int64) int64{"ids": identity, "no ids": nil} {
-		b.Run(name, func(b *testing.B) {
-			fetch := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
-				for i := range list {
-					list[i] = int64((r.Current-1)*size + i)
-				}
-				return &page{PageNum: r.Current, PageSize: size, Total: int64(b.N), Pages: (b.N + size - 1) / size, List: list}, nil
+			lister := lister{Fetch: static(list), ID: tt.id}
+			pages, ends := lister.Pages(t.Context(), pagesOf(size)), n/size
+			if tt.follow {
+				pages, ends = lister.FollowPages(t.Context(), pagesOf(size), msgpush.PollInterval(time.Nanosecond)), n/size+3
 			}
-			for _, err := range (lister{Fetch: fetch, ID: id}).All(b.Context(), pagesOf(size)) {
-				if err != nil {
-					b.Fatal(err)
+			before, number := inUse(), 0
+			for _, err := range pages {
+				require.NoError(t, err)
+				if number++; number == ends { // the last page, or the end of the third poll
+					got := (float64(inUse()) - float64(before)) / n
+					t.Logf("%.2f bytes a record", got)
+					assert.LessOrEqual(t, got, tt.max)
+					break
 				}
 			}
+			assert.Equal(t, ends, number)
 		})
 	}
-}
-
-// inUse returns the number of bytes in use, including values in pools.
-func inUse() uint64 {
-	runtime.GC() // a sync.Pool keeps its values for one collection
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

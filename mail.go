@@ -8,8 +8,9 @@ import (
 )
 
 // A MailChannel is a mail channel (part 2.3 of the API document). A field that is
-// missing in a response is zero. According to the API document, smtpSsl is always
-// present; for the other fields, this is not shown.
+// missing in a response is zero. According to the API document, smtpSsl is always present;
+// for the other fields, this is not shown. A response without smtpSsl is not an error
+// nevertheless: its SMTPSSL is 0.
 type MailChannel struct {
 	ID         int64  `json:"id"`
 	MailName   string `json:"mailName"`
@@ -31,7 +32,7 @@ func (m MailChannel) Format(f fmt.State, verb rune) {
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), channel(m))
 }
 
-var opMailDetail = Operation{"mail channel", "detail", http.MethodGet, "/api/open/mail/detail"}
+var opMailDetail = Operation{"MailDetail", "Mail channel detail", http.MethodGet, "/api/open/mail/detail"}
 
 // MailDetail returns the mail channel with the given id (part 4.1 of the API
 // document, where the id is a string). An empty mailID is an error.

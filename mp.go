@@ -49,7 +49,7 @@ func (f FuncInfo) IDs() ([]int, error) {
 	return ids, nil
 }
 
-var opMPList = Operation{"official-account channel", "list", http.MethodPost, "/api/open/mp/list"}
+var opMPList = Operation{"MPList", "Official-account channel list", http.MethodPost, "/api/open/mp/list"}
 
 // MPList returns one page of the official-account channels (part 4.2 of the API
 // document).

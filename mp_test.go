@@ -1,7 +1,6 @@
 package msgpush_test
 
 import (
-	"iter"
 	"strings"
 	"testing"
 
@@ -14,7 +13,7 @@ import (
 func TestMPList(t *testing.T) {
 	body := readFile(t, "responses", "mp_list_large_id_and_empty_values.json")
 	handler, requests := recordRequests(body)
-	page, err := newClient(t, handler).MPList(t.Context(), msgpush.PageRequest{})
+	page, err := newClient(t, handle(handler)).MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, 2, page.PageNum+page.Pages)
 	require.Len(t, page.List, 2)
@@ -29,14 +28,8 @@ func TestMPList(t *testing.T) {
 }
 
 func TestMPAllAndMPPagesIterate(t *testing.T) {
-	request := msgpush.PageRequest{PageSize: 2}
-	assertIterates(t, "/api/open/mp/list", "", []msgpush.MPChannel{{ID: 7}, {ID: 8}, {ID: 9}},
-		func(c *msgpush.Client, opts ...msgpush.ListOption) iter.Seq2[msgpush.MPChannel, error] {
-			return c.MPAll(t.Context(), request, opts...)
-		},
-		func(c *msgpush.Client, opts ...msgpush.ListOption) iter.Seq2[*msgpush.Page[msgpush.MPChannel], error] {
-			return c.MPPages(t.Context(), request, opts...)
-		})
+	assertIterates(t, "/api/open/mp/list", "", msgpush.PageRequest{PageSize: 2}, []msgpush.MPChannel{{ID: 7}, {ID: 8}, {ID: 9}},
+		(*msgpush.Client).MPAll, (*msgpush.Client).MPPages)
 }
 
 func TestFuncInfoIDs(t *testing.T) {

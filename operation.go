@@ -1,18 +1,20 @@
 package msgpush
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 )
 
 // An Operation is an operation of the service or, without a Name, a group of
 // operations that the API document lists as a whole. A field is empty if the API
 // document does not specify it.
 type Operation struct {
-	// Group is the subject, such as "message rule".
-	Group string
-	// Name is the action, such as "list". It is empty for a group.
+	// Name is the name of the method of [Client], such as "ForwardLogList". Errors, logs and
+	// attempts show it.
 	Name string
+	// Title is the name in the API document: the heading of part 4, such as "Rule trigger
+	// record list", the row of part 4.5, such as "message rule: detail", or the group.
+	Title string
 	// Method is the HTTP method.
 	Method string
 	// Path is the path relative to the base URL.
@@ -23,8 +25,8 @@ type Operation struct {
 // This package implements the specified operations.
 func (o Operation) Specified() bool { return o.Path != "" }
 
-// String returns the group and the name, such as "message rule list".
-func (o Operation) String() string { return strings.TrimSuffix(o.Group+" "+o.Name, " ") }
+// String returns the name, or the title of a group.
+func (o Operation) String() string { return cmp.Or(o.Name, o.Title) }
 
 // Operations returns the specified operations (parts 4.1 to 4.4 of the API
 // document), then the operations that are named only (parts 4.5 and 5), then the
@@ -40,10 +42,10 @@ func Operations() []Operation {
 		opWebhookList, opWebhookDetail, opWebhookCreate, opWebhookModify,
 		opEnterpriseAppList, opMailList, opAccessKeyObtain,
 
-		{Group: "access key"}, {Group: "messages"}, {Group: "user"}, {Group: "message tokens"},
-		{Group: "groups"}, {Group: "group users"}, {Group: "function settings"}, {Group: "friends"},
-		{Group: "preprocessing"}, {Group: "image management"},
-		{Group: "companion form product"}, {Group: "companion document product"}, {Group: "companion table product"},
+		{Title: "access key"}, {Title: "messages"}, {Title: "user"}, {Title: "message tokens"},
+		{Title: "groups"}, {Title: "group users"}, {Title: "function settings"}, {Title: "friends"},
+		{Title: "preprocessing"}, {Title: "image management"},
+		{Title: "companion form product"}, {Title: "companion document product"}, {Title: "companion table product"},
 	}
 	slices.SortStableFunc(all, func(a, b Operation) int { return min(1, len(b.Path)) - min(1, len(a.Path)) })
 	return all

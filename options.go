@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 // DefaultTimeout is the timeout of one attempt, unless [WithTimeout] or the Timeout of
 // the client given to [WithHTTPClient] sets another. The API document specifies none.
-const DefaultTimeout = 30 * time.Second
+const DefaultTimeout = 10 * time.Second
 
 // DefaultMaxResponseBytes is the size limit of a response body, 4 MiB, unless
 // [WithMaxResponseBytes] sets another. The API document specifies none.
@@ -38,10 +39,17 @@ type settings struct {
 	keepsInput       bool // unmarshal may keep references to its input
 	rejectedKeyCodes []int
 	logger           *slog.Logger
+	observe          func(context.Context, Attempt)
 
 	// source is a function, since fmt would print the fields of an AccessKeySource. Of
 	// a function, it prints the address.
 	source func(ctx context.Context, rejected string) (string, error)
+}
+
+// isNil reports whether v is nil or holds a nil pointer or function, which may have methods.
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }
 
 // option returns an Option that calls set if valid is true, and otherwise returns the
@@ -64,7 +72,7 @@ func option(valid bool, set func(*settings), format string, args ...any) Option 
 // Start from [NewTransport] for a transport of your own, such as one with a private
 // certificate authority, with a client certificate or in a wrapper for metrics, and
 // change only what must differ. Any other transport, such as a clone of
-// [http.DefaultTransport], loses three things:
+// [http.DefaultTransport], loses four things:
 //
 //   - Without HTTP/2 pings, a server that has stopped without closing its connection
 //     costs every call the timeout of each attempt.
@@ -72,6 +80,9 @@ func option(valid bool, set func(*settings), format string, args ...any) Option 
 //     connect anew.
 //   - Without the status of a proxy, a CONNECT that the proxy rejects for good, such as
 //     with status 407, is retried.
+//   - After an attempt that timed out, the other idle connections stay open. If a balancer
+//     has forgotten them too, they use up the attempts. This is also so if the transport
+//     wraps one of NewTransport: set IdleConnTimeout below the idle timeout of the balancer.
 //
 // A transport with a TLSClientConfig or a dial function also needs ForceAttemptHTTP2,
 // which NewTransport sets, or it uses HTTP/1.
@@ -82,6 +93,9 @@ func option(valid bool, set func(*settings), format string, args ...any) Option 
 func WithHTTPClient(h *http.Client) Option {
 	if h == nil {
 		return option(false, nil, "WithHTTPClient: the client is nil")
+	}
+	if h.Transport != nil && isNil(h.Transport) {
+		return option(false, nil, "WithHTTPClient: the transport is nil")
 	}
 	_, retries := h.Transport.(*retryablehttp.RoundTripper)
 	return option(!retries, func(s *settings) {
@@ -101,12 +115,11 @@ func WithUserAgent(userAgent string) Option {
 // [DefaultTimeout].
 //
 // To bound a whole call, give its context a deadline. Without one, a call with the
-// defaults to a service that never responds takes at most 3 min 43 s: 7 attempts of
-// 30 s, and 13 s of random waits between them. If the service responds with Retry-After,
+// defaults to a service that never responds takes at most 1 min 36 s: 7 attempts of
+// 10 s, and 25.2 s of waits between them. If the service responds with Retry-After,
 // each of the 6 waits can be 30 s longer. A rejected access key adds one attempt. The
-// waits for the rate limiter and for the key source come on top: each attempt gets a key
-// once or, with a limiter, up to three times, and [CachedAccessKey] waits up to 30 s for a
-// fetch.
+// waits for the rate limiter and for the key source come on top; [CachedAccessKey] waits
+// up to 30 s for a fetch.
 func WithTimeout(d time.Duration) Option {
 	return option(d > 0, func(s *settings) { s.timeout = d }, "WithTimeout: %v is not positive", d)
 }
@@ -120,16 +133,16 @@ func WithRetry(policy RetryPolicy) Option {
 // WithRateLimiter makes the client call limiter.Wait before every attempt. If Wait returns
 // an error, the call fails with a [*RequestError] that wraps it, without a retry. The
 // limiter must be safe for concurrent use, as [golang.org/x/time/rate.Limiter] is. The
-// client gets the access key before Wait and once more after it. If the second time takes
-// more than 100 ms, or takes more than 20 ms and returns another key, the attempt calls
-// Wait again: otherwise, all calls that waited for the key would be sent at the same time.
+// client gets the access key before Wait and again after it. If that is another key, the
+// attempt calls Wait again, at most ten times: otherwise, all calls that waited for the key
+// would be sent at the same time.
 //
 // net/http may send a request a second time without another call of Wait; see
 // [Request].
 //
 // [golang.org/x/time/rate.Limiter]: https://pkg.go.dev/golang.org/x/time/rate#Limiter
 func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
-	return option(limiter != nil, func(s *settings) { s.limiter = limiter }, "WithRateLimiter: the limiter is nil")
+	return option(!isNil(limiter), func(s *settings) { s.limiter = limiter }, "WithRateLimiter: the limiter is nil")
 }
 
 // WithMaxResponseBytes sets the size limit of a response body, counted after
@@ -156,21 +169,37 @@ func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 // WithAccessKeySource makes the client get the access key of each attempt from
 // source. A rejected key is replaced once per call; see [AccessKeySource].
 func WithAccessKeySource(source AccessKeySource) Option {
-	return option(source != nil, func(s *settings) { s.source = source.AccessKey }, "WithAccessKeySource: the source is nil")
+	return option(!isNil(source), func(s *settings) { s.source = source.AccessKey }, "WithAccessKeySource: the source is nil")
 }
 
 // WithRejectedKeyCodes sets the [Envelope] codes that mean that the service rejects
-// the access key. The API document lists no such code, so the default is none: without
-// this option, only HTTP status 401, which always means a rejected key, makes the client
-// get another key.
+// the access key. The API document lists no such code, so the default is none. The
+// client always treats HTTP status 401 as a rejected key, although the API document does not
+// show the status either.
 func WithRejectedKeyCodes(codes ...int) Option {
 	valid, codes := !slices.Contains(codes, codeSuccess), slices.Clone(codes)
 	return option(valid, func(s *settings) { s.rejectedKeyCodes = codes }, "WithRejectedKeyCodes: %d denotes success", codeSuccess)
 }
 
 // WithLogger makes the client log each attempt at level Debug and each retry, with
-// its reason, at level Warn. No query or body is logged, and access keys are redacted;
-// see [APIError]. The default is no logging.
+// its reason, at level Warn. A rejected key is logged at the rejection. No query or body is
+// logged, and access keys are redacted; see [APIError]. The durations are [slog.Duration]
+// values, which a [slog.JSONHandler] writes in nanoseconds. The default is no logging.
 func WithLogger(logger *slog.Logger) Option {
 	return option(logger != nil, func(s *settings) { s.logger = logger }, "WithLogger: the logger is nil")
+}
+
+// WithObserver makes the client call observe after each attempt, such as for metrics, traces or
+// the header of a successful response. The default is none; of two observers, the later one
+// counts.
+//
+// observe is called in the goroutine of the call, with the context of the call, before the wait
+// for the next attempt and before the call returns, so its time is part of the call. The
+// attempts of one call come in order. Calls may run at the same time, so observe must be safe
+// for concurrent use. If it panics, the caller panics. The receiver may keep and change a.
+//
+// An attempt begins when the request is handed to the transport. A call that ends before that
+// has no attempt: invalid arguments, an error of the key source or of the rate limiter.
+func WithObserver(observe func(ctx context.Context, a Attempt)) Option {
+	return option(observe != nil, func(s *settings) { s.observe = observe }, "WithObserver: the function is nil")
 }

@@ -1,6 +1,7 @@
 package msgpush_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -23,6 +24,8 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 	}{
 		{"nil option", nil, []string{"option 2 of 2 is nil"}},
 		{"nil HTTP client", msgpush.WithHTTPClient(nil), []string{"WithHTTPClient: the client is nil"}},
+		{"nil transport in an interface", msgpush.WithHTTPClient(&http.Client{Transport: (*http.Transport)(nil)}), []string{"WithHTTPClient: the transport is nil"}},
+		{"nil function as a transport", msgpush.WithHTTPClient(&http.Client{Transport: roundTripFunc(nil)}), []string{"WithHTTPClient: the transport is nil"}},
 		{
 			"HTTP client of go-retryablehttp", msgpush.WithHTTPClient(retryingClient),
 			[]string{"WithHTTPClient", "retries and follows redirects", "use a plain transport", "WithRetry"},
@@ -35,8 +38,12 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 		{"negative size limit", msgpush.WithMaxResponseBytes(-1), []string{"WithMaxResponseBytes: -1 is not positive"}},
 		{"size limit of 0", msgpush.WithMaxResponseBytes(0), []string{"WithMaxResponseBytes: 0 is not positive"}},
 		{"nil limiter", msgpush.WithRateLimiter(nil), []string{"WithRateLimiter: the limiter is nil"}},
+		{"nil limiter in an interface", msgpush.WithRateLimiter((*limiterAndSource)(nil)), []string{"WithRateLimiter: the limiter is nil"}},
 		{"nil logger", msgpush.WithLogger(nil), []string{"WithLogger: the logger is nil"}},
 		{"nil access key source", msgpush.WithAccessKeySource(nil), []string{"WithAccessKeySource: the source is nil"}},
+		{"nil access key source in an interface", msgpush.WithAccessKeySource((*limiterAndSource)(nil)), []string{"WithAccessKeySource: the source is nil"}},
+		{"nil AccessKeyFunc", msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(nil)), []string{"WithAccessKeySource: the source is nil"}},
+		{"nil observer", msgpush.WithObserver(nil), []string{"WithObserver: the function is nil"}},
 		{"success as the code of a rejected key", msgpush.WithRejectedKeyCodes(401, 200), []string{"WithRejectedKeyCodes: 200 denotes success"}},
 		{"negative number of attempts", msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: -1}), []string{"WithRetry", "negative"}},
 		{"negative MinWait", msgpush.WithRetry(msgpush.RetryPolicy{MinWait: -1}), []string{"WithRetry", "negative"}},
@@ -66,7 +73,7 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 
 func TestLaterOptionOverridesEarlierOption(t *testing.T) {
 	handler, requests := recordRequests(success)
-	client := newClient(t, handler, msgpush.WithUserAgent("billing/1.0"), msgpush.WithUserAgent("billing/2.1"))
+	client := newClient(t, handle(handler), msgpush.WithUserAgent("billing/1.0"), msgpush.WithUserAgent("billing/2.1"))
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"billing/2.1"}, (*requests)[0].Header.Values("User-Agent"))
@@ -101,8 +108,13 @@ func TestWithHTTPClientUsesCookieJar(t *testing.T) {
 
 func TestWithRejectedKeyCodesCopiesCodes(t *testing.T) {
 	codes := []int{4010}
-	client := newClientWithTransport(t, respond(200, `{"code":4010}`), msgpush.WithRejectedKeyCodes(codes...))
+	client := newClient(t, respond(200, `{"code":4010}`), msgpush.WithRejectedKeyCodes(codes...))
 	codes[0] = 1
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	assert.True(t, onlyError[*msgpush.APIError](t, err).KeyRejected)
 }
+
+type limiterAndSource struct{}
+
+func (*limiterAndSource) Wait(context.Context) error                        { return nil }
+func (*limiterAndSource) AccessKey(context.Context, string) (string, error) { return testKey, nil }

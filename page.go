@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0. The API
@@ -22,13 +24,16 @@ type Page[T any] struct {
 	Total int64 `json:"total"`
 	// Pages is the number of pages of the whole list.
 	Pages int `json:"pages"`
-	// List holds the records of this page. It is not nil on a decoded page, even
-	// if the service sent null or no list.
+	// List holds the records of this page. It is not nil on a decoded page, even if the
+	// service sent null.
 	List []T `json:"list"`
 }
 
 // UnmarshalJSON decodes a page. If the list is null or missing, List is empty, not nil.
 func (p *Page[T]) UnmarshalJSON(data []byte) error {
+	if p == nil { // a struct embeds a *Page
+		return errors.New("msgpush: Page.UnmarshalJSON: the page is nil")
+	}
 	err := json.Unmarshal(data, (*plainPage[T])(p))
 	p.fillList()
 	return err
@@ -41,8 +46,8 @@ func (p *Page[T]) fillList() *Page[T] {
 	return p
 }
 
-// check returns an error if p, or a record of p, has none of the members of its type in
-// body, from which p was decoded.
+// check returns an error if, in body, from which p was decoded, p has none of its members, or has no
+// list and does not report a total of 0, or a record has none of the members of its type.
 func (p *Page[T]) check(body []byte) error {
 	suspect := len(p.List) == 0
 	for i := range p.List {
@@ -51,7 +56,36 @@ func (p *Page[T]) check(body []byte) error {
 	if !suspect {
 		return nil
 	}
-	return checkMembers(body, reflect.TypeFor[plainPage[T]](), reflect.TypeFor[T]())
+	var env struct {
+		Data struct{ PageNum, PageSize, Total, Pages, List json.RawMessage }
+	}
+	_ = json.Unmarshal(body, &env) // cannot fail, as below: the body has been decoded before
+	page := env.Data
+	if isZero(reflect.ValueOf(page)) {
+		return errNoMember
+	}
+	if page.List == nil && string(page.Total) != "0" {
+		return errors.New("data.list: expected a list, found none")
+	}
+	list := reflect.New(reflect.SliceOf(membersOf(reflect.TypeFor[T]())))
+	_ = json.Unmarshal(page.List, list.Interface())
+	for i := range list.Elem().Len() {
+		if isZero(list.Elem().Index(i)) {
+			return fmt.Errorf("data.list[%d]: expected members of a record, found none", i)
+		}
+	}
+	return nil
+}
+
+// embedsPage reports whether t, or the type of its elements, is a struct that embeds a Page and
+// so has its methods.
+func embedsPage(t reflect.Type) bool {
+	for slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map}, t.Kind()) {
+		t = t.Elem()
+	}
+	isEmbedded := func(f reflect.StructField) bool { return f.Anonymous }
+	return t.Kind() == reflect.Struct && slices.ContainsFunc(reflect.VisibleFields(t), isEmbedded) &&
+		reflect.PointerTo(t).Implements(reflect.TypeFor[interface{ check(body []byte) error }]())
 }
 
 // A plainPage is a Page without UnmarshalJSON. Decoding into it is faster, since

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/go-querystring/query"
 	"github.com/hashicorp/go-retryablehttp"
@@ -18,33 +20,33 @@ import (
 
 // A Request describes a [Call].
 //
-// net/http itself may send a request twice, even with MaxAttempts 1 and without
-// another wait for the rate limiter. It resends any request that the server provably
-// did not process, and a GET, OPTIONS or TRACE if a reused connection closes before the first
-// byte of the response.
+// net/http itself may send a request more than once, even with MaxAttempts 1 and without
+// another wait for the rate limiter. It resends any request that the server, according to
+// HTTP/2, has not processed, or of which nothing was written, and a GET, OPTIONS or TRACE if a
+// reused connection closes before the first byte of the response. A server that processes
+// a request and then resets its HTTP/2 stream with PROTOCOL_ERROR may get it again.
 type Request struct {
 	// Method is the HTTP method. It must not be HEAD, whose response has no envelope.
 	Method string
 	// Path is added to the base URL. It begins with one slash and contains no query, no
-	// fragment, and no control character or ".." segment, even escaped. Escapes such
-	// as %2F are sent unchanged.
+	// fragment, and no control character, "." segment or ".." segment, even escaped. Escapes
+	// such as %2F are sent unchanged.
 	Path string
 	// Query is a struct with url tags as go-querystring defines them, a pointer to
 	// such a struct, or [url.Values]. If nil, there is no query. The value of a
 	// [Secret] in a field is sent. A Secret in a slice or a map is an error.
 	Query any
-	// Body is encoded to JSON. If nil, there is no body. It must be nil for a GET.
+	// Body is encoded to JSON. If nil, there is no body. It must be nil for a GET. JSON is
+	// sent as a [json.RawMessage]; a []byte and an [io.Reader] are errors.
 	// A body that contains "[redacted]" is an error, since that is how a [Secret]
 	// encodes: use string(s) to send its value.
 	Body any
 	// Idempotent states that sending the request twice has the same effect as sending it
 	// once, so that the call may be retried according to the [RetryPolicy]. A request that
-	// is not idempotent is retried only if it provably was not sent, or once with another
-	// key if the service rejected the access key. The proof is that, according to
-	// net/http/httptrace, a connection was requested but the request got none, or that
-	// dialing failed. So a transport of your own that sends a request must report its
-	// connection (GotConn). As in every program, net/http itself may send a GET again after
-	// a connection is lost.
+	// is not idempotent is retried only if dialing the service or a proxy failed and net/http
+	// had no connection for the request before, or once with another key if the service
+	// rejected the access key. A transport of your own that sends the request must report its
+	// connection to net/http/httptrace (GotConn), as net/http does.
 	Idempotent bool
 }
 
@@ -60,6 +62,8 @@ func (r Request) check() error {
 		return errors.New("the response to a HEAD has no body to decode: use GET")
 	case r.Method == http.MethodGet && r.Body != nil:
 		return errors.New("a GET has no body: use Query")
+	case isRaw(r.Body):
+		return errors.New("the body is a []byte or an io.Reader, which is not sent unchanged: use json.RawMessage for JSON")
 	case !strings.HasPrefix(r.Path, "/"):
 		return errors.New("the path must begin with a slash, without scheme and host")
 	case strings.ContainsAny(r.Path, "?#"):
@@ -69,6 +73,14 @@ func (r Request) check() error {
 		return fmt.Errorf("the path %w", err)
 	}
 	return nil
+}
+
+// isRaw reports whether a body is meant to be sent unchanged, but would be encoded.
+func isRaw(body any) bool {
+	_, isBytes := body.([]byte)
+	_, isReader := body.(io.Reader)
+	_, encodesItself := body.(json.Marshaler)
+	return (isBytes || isReader) && !encodesItself
 }
 
 // checkPath returns an error for the path of a URL that a server or proxy could resolve
@@ -82,14 +94,15 @@ func checkPath(path string) error {
 		return errors.New("must not have control characters")
 	case hostPrefix.MatchString(decoded):
 		return errors.New("must not begin with two slashes, after which some servers expect a host")
-	case parentSegment.MatchString(decoded):
-		return errors.New(`must not have a ".." segment`)
+	case dotSegment.MatchString(decoded):
+		return errors.New(`must not have a "." or ".." segment`)
 	}
 	return nil
 }
 
-// Some servers also split segments at a backslash and cut them at a semicolon.
-var hostPrefix, parentSegment = regexp.MustCompile(`^[/\\]{2}`), regexp.MustCompile(`(^|[/\\])\.\.([/\\;]|$)`)
+// Some servers also split segments at a backslash, and cut them at a semicolon or at an escaped
+// question mark or number sign.
+var hostPrefix, dotSegment = regexp.MustCompile(`^[/\\]{2}`), regexp.MustCompile(`(^|[/\\])\.\.?([/\\;?#]|$)`)
 
 // escapePath escapes the characters that a URL path cannot contain and keeps existing
 // escapes. net/url would decode all escapes of a path that has such a character.
@@ -106,7 +119,7 @@ func (c *Client) newRequest(ctx context.Context, r Request) (*retryablehttp.Requ
 	q, ok := r.Query.(url.Values)
 	if !ok {
 		if q, err = query.Values(r.Query); err != nil {
-			return nil, fmt.Errorf("encoding the query: %w", err)
+			return nil, fmt.Errorf("encoding the query: %w: use url.Values, or a struct with url tags", err)
 		}
 	}
 	var body []byte
@@ -117,8 +130,8 @@ func (c *Client) newRequest(ctx context.Context, r Request) (*retryablehttp.Requ
 	}
 	u := *c.base
 	u.RawPath = u.EscapedPath() + r.Path
-	u.Path, _ = url.PathUnescape(u.RawPath) // cannot fail: both parts have been checked
-	u.RawQuery = q.Encode()
+	u.Path, _ = url.PathUnescape(u.RawPath)                 // cannot fail: both parts have been checked
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // a "+" for a space is not understood everywhere
 	if bytes.Contains(body, []byte(redacted)) || strings.Contains(u.RawQuery, url.QueryEscape(redacted)) {
 		return nil, fmt.Errorf("the query or the body contains %q in place of a secret: use string(s) to send the value of a Secret s", redacted)
 	}
@@ -148,6 +161,8 @@ func checkHeaderValue(name, v string) error {
 	switch {
 	case v == "":
 		return fmt.Errorf("%s is empty", name)
+	case !utf8.ValidString(v):
+		return fmt.Errorf("%s is not valid UTF-8", name)
 	case control >= 0:
 		return fmt.Errorf("%s has a control character at byte %d, such as a line break, which is not allowed in a header", name, control)
 	case strings.Trim(v, " ") != v:

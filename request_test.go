@@ -1,6 +1,7 @@
 package msgpush_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,14 +31,14 @@ func TestCallSendsRequest(t *testing.T) {
 	}{
 		{"GET", msgpush.Request{Method: "GET", Path: "/a"}, receivedRequest{Method: "GET", Path: "/a"}},
 		{"DELETE", msgpush.Request{Method: "DELETE", Path: "/a/b%2Fc/"}, receivedRequest{Method: "DELETE", Path: "/a/b%2Fc/"}},
-		{"escaped slash and a letter that is not ASCII", msgpush.Request{Method: "GET", Path: "/a%2Fb/ü"}, receivedRequest{Method: "GET", Path: "/a%2Fb/%C3%BC"}},
+		{"escapes and a letter that is not ASCII", msgpush.Request{Method: "GET", Path: "/a%2Fb%23c/ü"}, receivedRequest{Method: "GET", Path: "/a%2Fb%23c/%C3%BC"}},
 		{"lower-case escape", msgpush.Request{Method: "GET", Path: "/a%2fb%5Cc/ü"}, receivedRequest{Method: "GET", Path: "/a%2fb%5Cc/%C3%BC"}},
 		{"two slashes inside", msgpush.Request{Method: "GET", Path: "/a//b"}, receivedRequest{Method: "GET", Path: "/a//b"}},
 		{"characters that are not allowed in a URL", msgpush.Request{Method: "GET", Path: "/<a>\"{b}|^`;c=d"}, receivedRequest{Method: "GET", Path: "/%3Ca%3E%22%7Bb%7D%7C%5E%60;c=d"}},
 		{"other method", msgpush.Request{Method: "X-COPY!", Path: "/"}, receivedRequest{Method: "X-COPY!", Path: "/"}},
 		{"text that is not ASCII", msgpush.Request{Method: "GET", Path: "/推送 a:b"}, receivedRequest{Method: "GET", Path: "/%E6%8E%A8%E9%80%81%20a:b"}},
-		{"dots in the path", msgpush.Request{Method: "GET", Path: "/a..b/...//c"}, receivedRequest{Method: "GET", Path: "/a..b/...//c"}},
-		{"struct as query", msgpush.Request{Method: "GET", Path: "/a", Query: params{Name: "a b", Key: "k"}}, receivedRequest{Method: "GET", Path: "/a", Query: "key=k&name=a+b"}},
+		{"dots in the path", msgpush.Request{Method: "GET", Path: "/.well-known/a..b/...//..c/d.."}, receivedRequest{Method: "GET", Path: "/.well-known/a..b/...//..c/d.."}},
+		{"struct as query", msgpush.Request{Method: "GET", Path: "/a", Query: params{Name: "a b", Key: "k"}}, receivedRequest{Method: "GET", Path: "/a", Query: "key=k&name=a%20b"}},
 		{"pointer as query", msgpush.Request{Method: "GET", Path: "/a", Query: &params{}}, receivedRequest{Method: "GET", Path: "/a", Query: "key=&name="}},
 		{"nil pointer as query", msgpush.Request{Method: "GET", Path: "/a", Query: (*params)(nil)}, receivedRequest{Method: "GET", Path: "/a"}},
 		{"values as query", msgpush.Request{Method: "GET", Path: "/a", Query: url.Values{"x": {"1", "2"}}}, receivedRequest{Method: "GET", Path: "/a", Query: "x=1&x=2"}},
@@ -50,7 +51,7 @@ func TestCallSendsRequest(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			handler, requests := recordRequests(`{"code":200}`)
-			_, err := msgpush.Call[any](t.Context(), newClient(t, handler), tt.r)
+			_, err := msgpush.Call[any](t.Context(), newClient(t, handle(handler)), tt.r)
 			require.NoError(t, err)
 			require.Len(t, *requests, 1)
 			got := (*requests)[0]
@@ -94,6 +95,15 @@ func TestCallRejectsRequest(t *testing.T) {
 		{"dot-dot segment after a backslash", msgpush.Request{Method: "GET", Path: `/a\..\b`}, `".."`},
 		{"dot-dot segment after an escaped backslash", msgpush.Request{Method: "GET", Path: "/a%5c..%5Cb"}, `".."`},
 		{"dot-dot segment with a parameter", msgpush.Request{Method: "GET", Path: "/a/..;x=y/b"}, `".."`},
+		{"dot-dot segment before an escaped fragment", msgpush.Request{Method: "GET", Path: "/..%23"}, `".."`},
+		{"dot-dot segment before an escaped query", msgpush.Request{Method: "GET", Path: "/a/..%3Fx"}, `".."`},
+		{"dot segment", msgpush.Request{Method: "GET", Path: "/a/./b"}, `"."`},
+		{"dot segment at the start", msgpush.Request{Method: "GET", Path: "/.//x"}, `"."`},
+		{"dot segment at the end", msgpush.Request{Method: "GET", Path: "/a/."}, `"."`},
+		{"escaped dot segment", msgpush.Request{Method: "GET", Path: "/%2e//x"}, `"."`},
+		{"dot segment before an escaped fragment", msgpush.Request{Method: "GET", Path: "/.%23"}, `"."`},
+		{"dot segment after a backslash", msgpush.Request{Method: "GET", Path: `/a\.\b`}, `"."`},
+		{"dot segment with a parameter", msgpush.Request{Method: "GET", Path: "/.;a/b"}, `"."`},
 		{"method with a DEL", msgpush.Request{Method: "GET\x7f", Path: "/a"}, "method"},
 		{"query", msgpush.Request{Method: "GET", Path: "/a?b=hunter2"}, "query"},
 		{"empty query", msgpush.Request{Method: "GET", Path: "/a?"}, "query"},
@@ -104,13 +114,16 @@ func TestCallRejectsRequest(t *testing.T) {
 		{"percent sign without an escape", msgpush.Request{Method: "GET", Path: "/a%zz"}, "escape"},
 		{"GET with a body", msgpush.Request{Method: "GET", Path: "/a", Body: 1}, "GET has no body"},
 		{"string as query", msgpush.Request{Method: "GET", Path: "/a", Query: "a=hunter2"}, "query"},
-		{"map as query", msgpush.Request{Method: "GET", Path: "/a", Query: map[string]string{"a": "hunter2"}}, "query"},
+		{"map as query", msgpush.Request{Method: "GET", Path: "/a", Query: map[string]string{"a": "hunter2"}}, "use url.Values, or a struct with url tags"},
 		{"infinity as body", msgpush.Request{Method: "POST", Path: "/a", Body: math.Inf(1)}, "body"},
+		{"bytes as body", msgpush.Request{Method: "POST", Path: "/a", Body: []byte(`{"a":1}`)}, "use json.RawMessage"},
+		{"reader as body", msgpush.Request{Method: "POST", Path: "/a", Body: strings.NewReader(`{"a":1}`)}, "use json.RawMessage"},
+		{"buffer as body", msgpush.Request{Method: "POST", Path: "/a", Body: new(bytes.Buffer)}, "use json.RawMessage"},
 		{"function as body", msgpush.Request{Method: "POST", Path: "/a", Body: func() {}}, "body"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := msgpush.Call[any](t.Context(), newClient(t, failOnRequest(t)), tt.r)
+			_, err := msgpush.Call[any](t.Context(), newClient(t, handle(failOnRequest(t))), tt.r)
 			assert.ErrorContains(t, err, "msgpush: ")
 			assert.ErrorContains(t, err, tt.want)
 			assert.Empty(t, errorTypes(err))
@@ -128,7 +141,7 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 		Name     string         `json:"name"`
 		Password msgpush.Secret `json:"password,omitempty"`
 	}
-	client := newClient(t, failOnRequest(t))
+	client := newClient(t, handle(failOnRequest(t)))
 	check := func(name string, r msgpush.Request) {
 		_, err := msgpush.Call[any](t.Context(), client, r)
 		assert.ErrorContains(t, err, "msgpush: "+r.Method+` /x: the query or the body contains "[redacted]" in place of a secret`, name)
@@ -162,7 +175,7 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 		`{"name":"a"}`:                 update{Name: "a"},
 	} {
 		handler, requests := recordRequests(`{"code":200}`)
-		_, err := msgpush.Call[any](t.Context(), newClient(t, handler), msgpush.Request{Method: "POST", Path: "/x", Body: body})
+		_, err := msgpush.Call[any](t.Context(), newClient(t, handle(handler)), msgpush.Request{Method: "POST", Path: "/x", Body: body})
 		require.NoError(t, err)
 		assert.Equal(t, want, (*requests)[0].Body)
 	}
@@ -170,7 +183,7 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 
 func TestCallDoesNotChangeItsArguments(t *testing.T) {
 	query, body := url.Values{"b": {"2", "1"}, "a": {"0"}}, map[string]int{"x": 1}
-	_, err := msgpush.Call[any](t.Context(), newClient(t, serveJSON(`{"code":200}`)), msgpush.Request{Method: "POST", Path: "/a", Query: query, Body: body})
+	_, err := msgpush.Call[any](t.Context(), newClient(t, succeed), msgpush.Request{Method: "POST", Path: "/a", Query: query, Body: body})
 	require.NoError(t, err)
 	assert.Equal(t, url.Values{"b": {"2", "1"}, "a": {"0"}}, query)
 	assert.Equal(t, map[string]int{"x": 1}, body)
@@ -180,25 +193,23 @@ func TestSendsRequestHeaders(t *testing.T) {
 	for _, kind := range kindsOfCalls() {
 		t.Run(kind.name, func(t *testing.T) {
 			handler, requests := recordRequests(success)
-			_, err := kind.do(t.Context(), newClient(t, handler))
+			_, err := kind.do(t.Context(), newClient(t, handle(handler)))
 			require.NoError(t, err)
 			require.Len(t, *requests, 1)
-			header := (*requests)[0].Header
-			assert.Equal(t, []string{testKey}, header.Values("access-key"))
-			assert.Equal(t, []string{"application/json"}, header.Values("Accept"))
-			assert.Equal(t, []string{"msgpush-go/" + msgpush.Version}, header.Values("User-Agent"))
-			if (*requests)[0].Method == http.MethodPost {
-				assert.Equal(t, []string{"application/json"}, header.Values("Content-Type"))
+			r := (*requests)[0]
+			want := http.Header{"Access-Key": {testKey}, "Accept": {"application/json"}, "User-Agent": {"msgpush-go/" + msgpush.Version}}
+			if r.Method == http.MethodPost {
+				want["Content-Type"] = []string{"application/json"}
 			} else {
-				assert.Empty(t, header.Values("Content-Type"))
-				assert.Empty(t, (*requests)[0].Body)
+				assert.Empty(t, r.Body)
 			}
+			assert.Equal(t, want, r.Header)
 		})
 	}
 }
 
 func TestNilContextIsError(t *testing.T) {
-	client := newClient(t, failOnRequest(t))
+	client := newClient(t, handle(failOnRequest(t)))
 	var none context.Context
 	for _, kind := range kindsOfCalls() {
 		_, err := kind.do(none, client)
@@ -206,45 +217,30 @@ func TestNilContextIsError(t *testing.T) {
 	}
 }
 
+// net/http may read the header of a failed attempt later, so attempts share no header.
 func TestEachAttemptSendsCompleteRequest(t *testing.T) {
-	var headers []http.Header
-	var bodies, urls []string
-	step := func(r *http.Request) (*http.Response, error) {
+	var sent []*http.Request
+	var bodies []string
+	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		b, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
-		bodies, urls, headers = append(bodies, string(b)), append(urls, r.URL.String()), append(headers, r.Header)
+		bodies, sent = append(bodies, string(b)), append(sent, r)
 		return status(503)(r)
-	}
-	client := newClientWithTransport(t, roundTripFunc(step), threeAttempts)
+	})
+	n := 0
+	source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { n++; return fmt.Sprint("key-", n), nil })
+	client := newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), threeAttempts)
 	_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{
 		Method: "PUT", Path: "/api/open/x", Query: url.Values{"q": {"1 2"}}, Body: map[string]int{"a": 1}, Idempotent: true,
 	})
 	require.Error(t, err)
-	const target, body = "http://push.example.com/api/open/x?q=1+2", `{"a":1}`
-	assert.Equal(t, []string{target, target, target}, urls)
-	assert.Equal(t, []string{body, body, body}, bodies)
-	want := http.Header{
-		"Access-Key": {testKey}, "Accept": {"application/json"}, "Content-Type": {"application/json"},
-		"User-Agent": {"msgpush-go/" + msgpush.Version},
-	}
-	assert.Equal(t, []http.Header{want, want, want}, headers)
-}
-
-func TestAttemptsDoNotShareHeaders(t *testing.T) {
-	// net/http may read the header of a failed attempt later.
-	var headers []http.Header
-	next := 0
-	source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) {
-		next++
-		return fmt.Sprint("key-", next), nil
-	})
-	_, err := newClientWithSource(t, source, roundTripFunc(func(r *http.Request) (*http.Response, error) {
-		headers = append(headers, r.Header)
-		return status(503)(r)
-	}), threeAttempts).MPList(t.Context(), msgpush.PageRequest{})
-	require.Error(t, err)
-	require.Len(t, headers, 3)
-	for i, header := range headers {
-		assert.Equal(t, fmt.Sprint("key-", i+1), header.Get("access-key"))
+	require.Len(t, sent, 3)
+	for i, r := range sent {
+		assert.Equal(t, "http://push.example.com/api/open/x?q=1%202", r.URL.String())
+		assert.Equal(t, `{"a":1}`, bodies[i])
+		assert.Equal(t, http.Header{
+			"Access-Key": {fmt.Sprint("key-", i+1)}, "Accept": {"application/json"}, "Content-Type": {"application/json"},
+			"User-Agent": {"msgpush-go/" + msgpush.Version},
+		}, r.Header)
 	}
 }

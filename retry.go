@@ -6,17 +6,15 @@ import (
 	"compress/gzip"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -24,19 +22,24 @@ import (
 // two attempts. A zero field means its default. If only one of MinWait and MaxWait
 // is set, the default of the other is adjusted so that MinWait ≤ MaxWait.
 //
-// The wait before the n-th retry is random between 0 and MinWait·2ⁿ⁻¹, at most MaxWait. If
-// a response with HTTP status 429 or 503 has a Retry-After header, the requested wait is
-// added. After a 429 without the header, 1 s is added, or MaxWait if that is shorter. With
-// the defaults, the random waits of a call add up to 6 s on average and to 13 s at most. If
-// the wait would end after the deadline of the context, the call returns its failure
-// immediately.
+// The bound of the wait before the n-th retry is MinWait·2ⁿ⁻¹, at most MaxWait. The wait is
+// random between half of the bound and the bound. With the defaults, the waits of a call add
+// up to 19 s on average, and to between 12.6 s and 25.2 s. The wait that a Retry-After header
+// requests is added. After a 429 without the header, 1 s is added, or MaxWait if that is
+// shorter. If the wait would end after the deadline of the context, the call returns its
+// failure immediately.
 //
 // A failure is retryable if there was no complete response, if the JSON of an HTTP 200
-// response ends too early, or if the HTTP status is 408, 425, 429, 500,
-// 502, 503 or 504. The following are not retryable: untrusted certificates, TLS alerts
-// during the handshake or about the certificate of the client, HTTP responses to HTTPS
-// requests, HTTP 200 responses that are too large or badly compressed, and, with the
-// transport of [NewTransport], a CONNECT that a proxy rejects with status 4xx.
+// response ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or 504. The
+// following are not retryable:
+//
+//   - untrusted certificates, and TLS alerts that reject a certificate or that a setting of
+//     TLS explains
+//   - HTTP responses to HTTPS requests
+//   - HTTP 200 responses that are too large or badly compressed
+//   - with a transport of [NewTransport], a CONNECT that a proxy rejects with a status other
+//     than 408, 425, 429 or 5xx
+//   - a SOCKS5 proxy that rejects the password, or the request by a rule
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call. The default is 7; 1
 	// disables retries. It must not be negative.
@@ -44,12 +47,11 @@ type RetryPolicy struct {
 	// The attempt that follows the replacement of a rejected access key is not
 	// counted.
 	MaxAttempts int
-	// MinWait is the upper bound of the first random wait. The default is 200 ms. It
-	// must be neither negative nor greater than MaxWait.
+	// MinWait is the bound of the first wait. The default is 400 ms. It must be neither
+	// negative nor greater than MaxWait.
 	MinWait time.Duration
-	// MaxWait is the upper bound of every random wait. If the Retry-After of a 429
-	// or 503 is longer than MaxWait, the call fails immediately. The default is 30
-	// s. It must not be negative.
+	// MaxWait limits the bound of every wait. If Retry-After requests more, the call fails
+	// immediately. The default is 30 s. It must not be negative.
 	MaxWait time.Duration
 	// Quota is the number of failed retries after which the client stops retrying, so
 	// that retries do not multiply the load of an outage. The default is 8 × the
@@ -58,12 +60,13 @@ type RetryPolicy struct {
 	//
 	// All calls of a client share the quota. A retry takes one from it, and gives it back
 	// if it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
-	// calls that need no retry give one more back, up to the quota. When nothing is left,
-	// a call returns its failure immediately, and the error text says so.
+	// calls that need no retry give one more back. Each second with such a call gives back
+	// a twentieth of the quota, rounded down, so it is full 20 s after an outage. When
+	// nothing is left, a call returns its failure immediately, and the error text says so.
 	Quota int
 }
 
-var defaultRetryPolicy = RetryPolicy{MaxAttempts: 7, MinWait: 200 * time.Millisecond, MaxWait: 30 * time.Second}
+var defaultRetryPolicy = RetryPolicy{MaxAttempts: 7, MinWait: 400 * time.Millisecond, MaxWait: 30 * time.Second}
 
 // withDefaults returns the policy without zero fields.
 func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
@@ -82,57 +85,60 @@ func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 var retryableStatuses = map[int]bool{408: true, 425: true, 429: true, 500: true, 502: true, 503: true, 504: true}
 
 // isPermanent reports whether an attempt without a complete response would fail
-// again; see RetryPolicy. connected means that the connection, with its TLS handshake,
-// was made.
-func isPermanent(err error, connected bool) bool {
-	if proxyErr, ok := errors.AsType[*proxyError](err); ok {
-		return proxyErr.status/100 == 4
+// again; see RetryPolicy.
+func isPermanent(err error) bool {
+	if proxyErr, ok := as[*proxyError](err); ok {
+		return proxyErr.status/100 != 5 && !retryableStatuses[proxyErr.status]
 	}
-	opErr, ok := errors.AsType[*net.OpError](err)
+	opErr, ok := as[*net.OpError](err)
 	if ok && opErr.Op == "proxyconnect" {
-		opErr, ok = errors.AsType[*net.OpError](opErr.Err) // of the TLS handshake with a proxy
+		opErr, ok = as[*net.OpError](opErr.Err) // of the TLS handshake with a proxy
 	}
-	if ok && opErr.Op == "remote error" { // crypto/tls: the peer sent an alert
-		return !connected || slices.ContainsFunc(certificateAlerts, func(a tls.AlertError) bool { return opErr.Err.Error() == a.Error() })
+	if ok && opErr.Op == "remote error" { // crypto/tls: the peer sent an alert; its type is not exported
+		return slices.ContainsFunc(permanentAlerts, func(a tls.AlertError) bool { return fmt.Sprint(opErr.Err) == a.Error() })
 	}
-	return errors.Is(err, errBodyTooLarge) || errors.Is(err, http.ErrSchemeMismatch) ||
-		errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, new(flate.CorruptInputError)) ||
-		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(x509.UnknownAuthorityError)) ||
-		errors.As(err, new(x509.HostnameError)) || errors.As(err, new(x509.CertificateInvalidError))
+	if ok && opErr.Op == "socks connect" { // net/http: the errors have no type
+		return slices.ContainsFunc(permanentSOCKSErrors, func(text string) bool { return strings.HasSuffix(fmt.Sprint(opErr.Err), text) })
+	}
+	return is(err, errBodyTooLarge) || is(err, http.ErrSchemeMismatch) || is(err, gzip.ErrHeader) || is(err, gzip.ErrChecksum) ||
+		matches[flate.CorruptInputError](err) || matches[*tls.CertificateVerificationError](err) || matches[x509.UnknownAuthorityError](err) ||
+		matches[x509.HostnameError](err) || matches[x509.CertificateInvalidError](err)
 }
 
-// certificateAlerts are the alerts of a server that rejects the certificate of the client,
-// or misses one. With TLS 1.3, the client has completed its handshake by then.
-var certificateAlerts = []tls.AlertError{42, 43, 44, 45, 46, 48, 49, 116}
+// permanentSOCKSErrors end the errors of net/http if a SOCKS5 proxy rejects the client or,
+// by a rule, the request.
+var permanentSOCKSErrors = []string{"invalid username/password", "authentication failed", "no acceptable authentication methods", "connection not allowed by ruleset"}
 
-// wait returns how long to wait after err, the failure of the last attempt.
-// attempts counts the attempts so far. wait returns false if the response requests
-// more than MaxWait.
-func (p RetryPolicy) wait(err failure, attempts int) (time.Duration, bool) {
-	var requested time.Duration
-	apiErr, ok := errors.AsType[*APIError](err)
-	if ok && apiErr.HTTPStatus == http.StatusTooManyRequests && !apiErr.hasRetryAfter {
-		requested = min(time.Second, p.MaxWait)
-	} else if ok && (apiErr.HTTPStatus == http.StatusTooManyRequests || apiErr.HTTPStatus == http.StatusServiceUnavailable) {
-		requested = apiErr.RetryAfter
-	}
-	return requested + min(p.backoff(attempts), math.MaxInt64-requested), requested <= p.MaxWait
+// permanentAlerts are the TLS alerts of a peer that rejects a certificate, or that shares no
+// version, cipher, name or protocol with the client. No setting explains any other alert,
+// such as internal_error.
+var permanentAlerts = []tls.AlertError{40, 42, 43, 44, 45, 46, 47, 48, 49, 70, 71, 86, 112, 116, 120}
+
+// dialFailed reports whether err means that a connection could not be opened, to the
+// service or to a proxy.
+func dialFailed(err error) bool {
+	opErr, ok := as[*net.OpError](err)
+	return ok && slices.Contains([]string{"dial", "proxyconnect", "socks connect"}, opErr.Op) || matches[*proxyError](err)
 }
 
-// backoff returns a random wait between 0 and a bound that doubles with each attempt,
-// so that callers do not retry at the same time.
+// backoff returns a random wait between half of a bound and the bound, which doubles with
+// each attempt. It is random so that callers do not retry at the same time, and at least
+// half, so that the waits of a call cannot all be close to 0.
 func (p RetryPolicy) backoff(attempts int) time.Duration {
 	bound := p.MaxWait
 	if doublings := attempts - 1; p.MinWait <= p.MaxWait>>doublings { // shifting MaxWait right cannot overflow
 		bound = p.MinWait << doublings
 	}
-	return rand.N(bound) // bound is positive, as MinWait and MaxWait are
+	return bound/2 + rand.N(bound-bound/2) // bound is positive, as MinWait and MaxWait are
 }
 
 // retryAfter parses the Retry-After header, which holds seconds or an HTTP date.
 // A date in the past is 0. It also reports whether the value is valid.
 func retryAfter(header http.Header) (time.Duration, bool) {
 	v := header.Get("Retry-After")
+	if v == "" {
+		return 0, false
+	}
 	seconds, err := strconv.ParseUint(v, 10, 64)
 	if seconds > uint64(math.MaxInt64/time.Second) { // also if v overflows
 		return math.MaxInt64, true
@@ -147,13 +153,15 @@ func retryAfter(header http.Header) (time.Duration, bool) {
 type retryQuota struct {
 	mu          sync.Mutex
 	tokens, max int
-	perCall     int // max grows to this number of tokens per concurrent call; 0: max is fixed
-	calls       int // that run now
+	perCall     int       // max grows to this number of tokens per concurrent call; 0: max is fixed
+	calls       int       // that run now
+	refilled    time.Time // the last second in which a call needed no retry
 }
 
 // A retry takes tokensPerRetry, and returns them unless its failure is transient. A call
-// whose first attempt has no transient failure adds tokensPerCall.
-const tokensPerRetry, tokensPerCall = 10, 1
+// whose first attempt has no transient failure adds tokensPerCall and, once a second, one
+// of refillSeconds parts of max. In a lasting outage, no call adds any.
+const tokensPerRetry, tokensPerCall, refillSeconds = 10, 1, 20
 
 // The default quota. Fewer retries per concurrent call would not outlast a short outage;
 // more would multiply the load of a long one.
@@ -192,53 +200,21 @@ func (q *retryQuota) take(n int) bool {
 	return enough
 }
 
+// put returns n tokens that were taken.
 func (q *retryQuota) put(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.tokens = min(q.tokens+n, q.max)
 }
 
-// A connTrace observes one round trip: it reports whether a connection was made, and
-// whether the request provably was not sent. A transport that wraps another may send further
-// requests with the same context, such as one for a token, and may connect without calling
-// the trace.
-type connTrace struct {
-	plain     bool                   // the transport is net/http's own, which sends nothing else
-	requested atomic.Bool            // a connection to the service or to a proxy was requested
-	firstHop  atomic.Pointer[string] // the address of the first connection requested
-	used      atomic.Bool            // a connection may have taken the request
-	connected atomic.Bool            // the last connection was made
-}
-
-// observe returns a copy of req that reports to t.
-func (t *connTrace) observe(req *http.Request, transport http.RoundTripper) *http.Request {
-	_, t.plain = transport.(*http.Transport)
-	port := cmp.Or(req.URL.Port(), map[string]string{"http": "80", "https": "443"}[req.URL.Scheme])
-	host := net.JoinHostPort(req.URL.Hostname(), port)
-	// For these methods, net/http requests another connection only if it has written nothing
-	// to the last one, or if the server provably has not processed the request.
-	provesUnused := t.plain && slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, req.Method)
-	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GetConn: func(hostPort string) {
-			t.connected.Store(false)
-			if provesUnused && !t.firstHop.CompareAndSwap(nil, &hostPort) && *t.firstHop.Load() == hostPort {
-				t.used.Store(false)
-			}
-			if t.plain || hostPort == host { // a plain transport may connect to a proxy
-				t.requested.Store(true)
-			}
-		},
-		GotConn: func(httptrace.GotConnInfo) {
-			t.used.Store(true)
-			t.connected.Store(true)
-		},
-	}))
-}
-
-// notSent reports whether the request of a round trip that failed with err provably was
-// not sent.
-func (t *connTrace) notSent(err error) bool {
-	opErr, ok := errors.AsType[*net.OpError](err)
-	dialFailed := ok && (opErr.Op == "dial" || opErr.Op == "proxyconnect") || errors.As(err, new(*proxyError))
-	return !t.used.Load() && (t.requested.Load() || dialFailed)
+// earn adds the tokens of a call that needs no retry.
+func (q *retryQuota) earn() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := tokensPerCall
+	if now := time.Now(); now.Sub(q.refilled) >= time.Second {
+		q.refilled = now
+		n += q.max / tokensPerRetry / refillSeconds * tokensPerRetry // whole retries
+	}
+	q.tokens += min(n, q.max-q.tokens)
 }

@@ -1,7 +1,11 @@
 package msgpush_test
 
 import (
+	"compress/flate"
+	"compress/gzip"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -9,14 +13,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,43 +27,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/faults"
 	"example.com/msgpush/msgpushtest"
 )
 
-func TestSuccessEndsRetries(t *testing.T) {
-	for name, fault := range map[string]msgpushtest.Fault{
-		"HTTP 503": msgpushtest.Status(503), "connection reset": msgpushtest.Reset(), "connection closed mid-body": msgpushtest.Truncate(),
-		"timeout": msgpushtest.Delay(time.Hour), "truncated JSON": msgpushtest.Respond(serveJSON(`{"code":2`)),
-	} {
+func TestRetryThatSucceedsReturnsData(t *testing.T) {
+	const body = `{"code":200,"msg":"ok","data":{"id":7,"list":[]}}`
+	failures := map[string]roundTripFunc{
+		"HTTP 503": status(503), "connection closed": fail(io.EOF), "body cut": respondFrom(200, cutBody(body[:9])), "timeout": noResponse,
+	}
+	for cut := range len(body) { // a gateway that uses HTTP/1.0 to the service forwards a cut response as a complete one
+		failures["complete response "+body[:cut]] = respond(200, body[:cut])
+	}
+	for name, failure := range failures {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				service := msgpushtest.New(t, msgpushtest.InMemory())
-				service.SetRecords(msgpushtest.SampleRecords())
-				service.Inject(fault, fault)
-				page, err := service.Client(defaultRetries).ForwardRuleList(t.Context(), msgpush.PageRequest{})
+				transport := newScript(failure, failure, respond(200, body))
+				mail, err := newClient(t, transport, defaultRetries).MailDetail(t.Context(), "7")
 				require.NoError(t, err)
-				assert.Equal(t, service.Records().ForwardRules, page.List)
-				assert.Len(t, service.Requests(), 3)
+				assert.EqualValues(t, 7, mail.ID)
+				assert.Len(t, transport.times, 3)
 			})
-		})
-	}
-}
-
-func TestMaxAttemptsLimitsAttempts(t *testing.T) {
-	for attempts, opts := range map[int][]msgpush.Option{
-		1: {msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})},
-		2: {msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})},
-		7: nil, // the default
-		9: {msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 9})},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			transport := newScript(status(502))
-			client, err := msgpush.NewClient("http://push.example.com", testKey,
-				append(opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))...)
-			require.NoError(t, err)
-			_, err = client.MPList(t.Context(), msgpush.PageRequest{})
-			assert.Len(t, transport.times, attempts)
-			assertAttempts(t, attempts, err)
 		})
 	}
 }
@@ -74,7 +60,7 @@ func drawWaits(t *testing.T, policy msgpush.RetryPolicy, draws int, step roundTr
 	policy.Quota = -1
 	for range draws {
 		transport := newScript(step)
-		_, err := newClientWithTransport(t, transport, msgpush.WithRetry(policy)).MPList(t.Context(), msgpush.PageRequest{})
+		_, err := newClient(t, transport, msgpush.WithRetry(policy)).MPList(t.Context(), msgpush.PageRequest{})
 		require.Error(t, err)
 		require.Greater(t, len(transport.times), 1, "retries")
 		if waits == nil {
@@ -102,14 +88,15 @@ func assertUniform(t *testing.T, from, to time.Duration, waits []time.Duration) 
 	assert.InEpsilon(t, length/2, sum/time.Duration(len(waits)), 0.2, "the mean")
 }
 
-func TestWaitsGrowExponentiallyWithFullJitter(t *testing.T) {
+func TestWaitsGrowExponentiallyWithEqualJitter(t *testing.T) {
+	t.Parallel()
 	ms, s := time.Millisecond, time.Second
 	tests := []struct {
 		name   string
 		policy msgpush.RetryPolicy
 		bounds []time.Duration
 	}{
-		{"default", msgpush.RetryPolicy{}, []time.Duration{200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms}},
+		{"default", msgpush.RetryPolicy{}, []time.Duration{400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms}},
 		{"default MaxWait", msgpush.RetryPolicy{MaxAttempts: 4, MinWait: 20 * s}, []time.Duration{20 * s, 30 * s, 30 * s}},
 		{"up to MaxWait", msgpush.RetryPolicy{MaxAttempts: 6, MinWait: s, MaxWait: 5 * s}, []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s}},
 		{"only MaxWait, shorter than the default MinWait", msgpush.RetryPolicy{MaxAttempts: 3, MaxWait: 50 * ms}, []time.Duration{50 * ms, 50 * ms}},
@@ -121,7 +108,7 @@ func TestWaitsGrowExponentiallyWithFullJitter(t *testing.T) {
 				waits := drawWaits(t, tt.policy, 400, status(500))
 				require.Len(t, waits, len(tt.bounds))
 				for i, bound := range tt.bounds {
-					assertUniform(t, 0, bound, waits[i])
+					assertUniform(t, bound/2, bound, waits[i])
 				}
 			})
 		})
@@ -153,7 +140,7 @@ func TestLongestWaitsDoNotOverflow(t *testing.T) {
 }
 
 func TestWaitIsRetryAfterPlusJitter(t *testing.T) {
-	const in7Seconds = "the time in 7 seconds as an HTTP date"
+	t.Parallel()
 	tests := []struct {
 		status  int
 		header  string // empty: none
@@ -163,16 +150,16 @@ func TestWaitIsRetryAfterPlusJitter(t *testing.T) {
 		{429, "7", 0, 7 * time.Second},
 		{503, "7", 0, 7 * time.Second},
 		{503, "30", 0, 30 * time.Second}, // equal to the default MaxWait, not longer
-		{429, in7Seconds, 0, 7 * time.Second},
-		{503, in7Seconds, 0, 7 * time.Second},
 		{429, "Sat, 01 Jan 2000 00:00:00 GMT", 0, 0},
 		{429, "0", 0, 0},
 		{503, "0", 0, 0},
 		{503, "", 0, 0},
 		{503, "soon", 0, 0},
 		{503, "-7", 0, 0},
-		{500, "7", 0, 0},
-		{502, "7", 0, 0},
+		{500, "7", 0, 7 * time.Second},
+		{502, "7", 0, 7 * time.Second},
+		{408, "7", 0, 7 * time.Second},
+		{504, "7", 0, 7 * time.Second},
 		{429, "", 0, time.Second},
 		{429, "soon", 0, time.Second},
 		{429, "-7", 0, time.Second},
@@ -182,53 +169,18 @@ func TestWaitIsRetryAfterPlusJitter(t *testing.T) {
 		t.Run(fmt.Sprintf("%d %q, MaxWait %v", tt.status, tt.header, tt.maxWait), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				step := status(tt.status)
-				if tt.header == in7Seconds {
-					step = func(r *http.Request) (*http.Response, error) {
-						time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // an HTTP date has whole seconds
-						return status(tt.status, "Retry-After", time.Now().Add(7*time.Second).UTC().Format(http.TimeFormat))(r)
-					}
-				} else if tt.header != "" {
+				if tt.header != "" {
 					step = status(tt.status, "Retry-After", tt.header)
 				}
-				const jitter = 200 * time.Millisecond
-				waits := drawWaits(t, msgpush.RetryPolicy{MaxAttempts: 2, MaxWait: tt.maxWait}, 400, step)
-				if tt.header == in7Seconds {
-					for i := range waits[0] {
-						waits[0][i] -= time.Second // the duration of the first response
-					}
+				bound := 400 * time.Millisecond
+				if tt.maxWait > 0 {
+					bound = min(bound, tt.maxWait)
 				}
-				assertUniform(t, tt.want, tt.want+jitter, waits[0])
+				waits := drawWaits(t, msgpush.RetryPolicy{MaxAttempts: 2, MaxWait: tt.maxWait}, 400, step)
+				assertUniform(t, tt.want+bound/2, tt.want+bound, waits[0])
 			})
 		})
 	}
-}
-
-func TestJitterSpreadsCallersWithSameRetryAfter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const callers = 150
-		start := time.Now()
-		service := msgpushtest.New(t, msgpushtest.InMemory())
-		busy := msgpushtest.Status(503).WithHeader("Retry-After", "1")
-		service.Inject(slices.Repeat([]msgpushtest.Fault{busy}, callers)...)
-		client := service.Client(defaultRetries)
-		var wg sync.WaitGroup
-		for range callers {
-			wg.Go(func() {
-				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-				assert.NoError(t, err)
-			})
-		}
-		wg.Wait()
-		require.Len(t, service.Requests(), 2*callers)
-		retries := map[time.Duration]int{} // in intervals of 10 ms
-		for _, r := range service.Requests()[callers:] {
-			retries[r.Time.Sub(start).Truncate(10*time.Millisecond)]++
-		}
-		for since, n := range retries {
-			assert.GreaterOrEqual(t, since, time.Second)
-			assert.Less(t, n, callers/4, "retries after %v", since)
-		}
-	})
 }
 
 func TestRetryAfterLongerThanMaxWaitFailsImmediately(t *testing.T) {
@@ -241,7 +193,7 @@ func TestRetryAfterLongerThanMaxWaitFailsImmediately(t *testing.T) {
 			t.Run(name+" "+header, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					transport := newScript(step)
-					_, err := newClientWithTransport(t, transport, defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
+					_, err := newClient(t, transport, defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
 					assert.Equal(t, want, onlyError[*msgpush.APIError](t, err).RetryAfter)
 					assertAttempts(t, 1, err)
 					assert.ErrorContains(t, err, "retry after "+want.String())
@@ -255,21 +207,25 @@ func TestRetryAfterLongerThanMaxWaitFailsImmediately(t *testing.T) {
 }
 
 func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
-	ms := time.Millisecond
+	ms, longest := time.Millisecond, msgpush.RetryPolicy{MinWait: math.MaxInt64, MaxWait: math.MaxInt64}
 	tests := []struct {
 		name    string
 		step    roundTripFunc
 		timeout time.Duration
+		policy  msgpush.RetryPolicy
 		fits    bool
 	}{
-		{"Retry-After of 5s, 1s left", status(503, "Retry-After", "5"), time.Second, false},
-		{"Retry-After of 5s, 4s left", status(503, "Retry-After", "5"), 4 * time.Second, false},
-		{"Retry-After of 5s, 5s left", status(503, "Retry-After", "5"), 5 * time.Second, false},
-		{"Retry-After of 5s, 5.2s left", status(503, "Retry-After", "5"), 5200*ms + 1, true},
-		{"429 without Retry-After, 1s left", status(429), time.Second, false},
-		{"429 without Retry-After, 1.2s left", status(429), 1200*ms + 1, true},
-		{"connection closed, 200ms left", fail(io.EOF), 200*ms + 1, true},
-		{"truncated JSON, 200ms left", respond(200, `{"code":2`), 200*ms + 1, true},
+		{"Retry-After of 5s, 1s left", status(503, "Retry-After", "5"), time.Second, msgpush.RetryPolicy{}, false},
+		{"Retry-After of 5s, 4s left", status(503, "Retry-After", "5"), 4 * time.Second, msgpush.RetryPolicy{}, false},
+		{"Retry-After of 5s, 5s left", status(503, "Retry-After", "5"), 5 * time.Second, msgpush.RetryPolicy{}, false},
+		{"Retry-After of 5s, 5.4s left", status(503, "Retry-After", "5"), 5400*ms + 1, msgpush.RetryPolicy{}, true},
+		{"429 without Retry-After, 1s left", status(429), time.Second, msgpush.RetryPolicy{}, false},
+		{"429 without Retry-After, 1.4s left", status(429), 1400*ms + 1, msgpush.RetryPolicy{}, true},
+		{"connection closed, 400ms left", fail(io.EOF), 400*ms + 1, msgpush.RetryPolicy{}, true},
+		{"truncated JSON, 400ms left", respond(200, `{"code":2`), 400*ms + 1, msgpush.RetryPolicy{}, true},
+		{"connection closed, 1ns left", fail(io.EOF), 1, longest, false},
+		{"truncated JSON, 1ns left", respond(200, `{"code":2`), 1, longest, false},
+		{"truncated body, 1ns left", respondFrom(200, cutBody("{")), 1, longest, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -277,34 +233,18 @@ func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
 				defer cancel()
 				transport := newScript(tt.step, succeed)
-				_, err := newClientWithTransport(t, transport, defaultRetries).MPList(ctx, msgpush.PageRequest{})
+				_, err := newClient(t, transport, msgpush.WithRetry(tt.policy)).MPList(ctx, msgpush.PageRequest{})
 				if tt.fits {
 					require.NoError(t, err)
 					return
 				}
 				assert.Zero(t, time.Since(transport.start))
-				onlyError[*msgpush.APIError](t, err)
 				assert.NotErrorIs(t, err, context.DeadlineExceeded, "no deadline has passed")
 				assertAttempts(t, 1, err)
 				assert.ErrorContains(t, err, "no time for a retry before the deadline")
 			})
 		})
 	}
-	t.Run("failures without Retry-After", func(t *testing.T) {
-		for _, step := range []roundTripFunc{fail(io.EOF), respond(200, `{"code":2`), respondFrom(200, cutBody("{"))} {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), 1)
-				defer cancel()
-				transport := newScript(step)
-				policy := msgpush.RetryPolicy{MinWait: math.MaxInt64, MaxWait: math.MaxInt64}
-				_, err := newClientWithTransport(t, transport, msgpush.WithRetry(policy)).MPList(ctx, msgpush.PageRequest{})
-				assert.Zero(t, time.Since(transport.start))
-				assert.NotErrorIs(t, err, context.DeadlineExceeded, "no deadline has passed")
-				assertAttempts(t, 1, err)
-				assert.ErrorContains(t, err, "no time for a retry before the deadline")
-			})
-		}
-	})
 }
 
 func TestReturnsLastFailure(t *testing.T) {
@@ -331,7 +271,7 @@ func TestReturnsLastFailure(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, err := newClientWithTransport(t, newScript(tt.steps...), defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
+				_, err := newClient(t, newScript(tt.steps...), defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
 				assertAttempts(t, tt.attempts, err)
 				tt.check(t, err)
 			})
@@ -341,18 +281,83 @@ func TestReturnsLastFailure(t *testing.T) {
 
 func TestRetriesOnlyTransientStatuses(t *testing.T) {
 	transient := []int{408, 425, 429, 500, 502, 503, 504}
-	synctest.Test(t, func(t *testing.T) {
-		for code := 201; code < 600; code++ {
-			attempts := 1
-			if slices.Contains(transient, code) {
-				attempts = 3
+	for most, policy := range map[int]msgpush.Option{1: noRetries, 3: threeAttempts} {
+		synctest.Test(t, func(t *testing.T) {
+			for code := 201; code < 600; code++ {
+				attempts := 1
+				if slices.Contains(transient, code) {
+					attempts = most
+				}
+				transport := newScript(status(code))
+				_, err := newClient(t, transport, policy).MPList(t.Context(), msgpush.PageRequest{})
+				assert.Equal(t, code, onlyError[*msgpush.APIError](t, err).HTTPStatus)
+				assertAttempts(t, attempts, err)
+				assert.Len(t, transport.times, attempts, "HTTP %d", code)
 			}
-			transport := newScript(status(code))
-			_, err := newClientWithTransport(t, transport, threeAttempts).MPList(t.Context(), msgpush.PageRequest{})
-			assert.Equal(t, code, onlyError[*msgpush.APIError](t, err).HTTPStatus)
-			assert.Len(t, transport.times, attempts, "HTTP %d", code)
-		}
-	})
+		})
+	}
+}
+
+// Exactly one error type matches each failure, so a caller may test the types in any order.
+func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
+	const api, decode, request = "APIError", "DecodeError", "RequestError"
+	errCable := errors.New("the cable is cut")
+	errCertificate := &tls.CertificateVerificationError{Err: errors.New("no root certificates")}
+	errHost := x509.HostnameError{Certificate: new(x509.Certificate), Host: "push.example.com"}
+	errExpired := x509.CertificateInvalidError{Reason: x509.Expired}
+	tests := []struct {
+		name      string
+		transport roundTripFunc
+		want      faults.Failure
+	}{
+		{"dialing fails", fail(&net.OpError{Op: "dial", Err: errCable}), faults.Failure{Kind: request, NotSent: true, Is: errCable}},
+		{"connection closed", fail(io.EOF), faults.Failure{Kind: request, Transient: true, Is: io.EOF}},
+		{"connection reset", fail(errCable), faults.Failure{Kind: request, Transient: true, Is: errCable}},
+		{"neither a response nor an error", fail(nil), faults.Failure{Kind: request, Transient: true, Text: "returned neither a response nor an error"}},
+		{"no response before the timeout", noResponse, faults.Failure{Kind: request, Transient: true, Is: context.DeadlineExceeded}},
+		{"no body before the timeout", respondFrom(200, stalledBody), faults.Failure{Kind: request, Transient: true, Is: context.DeadlineExceeded}},
+		{"truncated body", respondFrom(200, cutBody(`{"code":200,`)), faults.Failure{Kind: request, Transient: true, Is: io.ErrUnexpectedEOF}},
+		{"body that fails", respondFrom(200, failingBody(`{"code":200,`, errCable)), faults.Failure{Kind: request, Transient: true, Is: errCable}},
+		{"body that fails after an envelope with an error code", respondFrom(200, failingBody(`{"code":500,"msg":"no"}`, errCable)), faults.Failure{Kind: request, Transient: true, Is: errCable}},
+
+		{"body over the limit", respondFrom(200, endlessBody), faults.Failure{Kind: request, Text: "the limit is 1000 bytes"}},
+		{"header of gzip is malformed", respondFrom(200, failingBody("", gzip.ErrHeader)), faults.Failure{Kind: request, Is: gzip.ErrHeader}},
+		{"checksum of gzip differs", respondFrom(200, failingBody("", gzip.ErrChecksum)), faults.Failure{Kind: request, Is: gzip.ErrChecksum}},
+		{"deflate is malformed", respondFrom(200, failingBody("", flate.CorruptInputError(1))), faults.Failure{Kind: request, Is: flate.CorruptInputError(1)}},
+		{"certificate not verified", fail(errCertificate), faults.Failure{Kind: request, Is: errCertificate}},
+		{"certificate of an unknown authority", fail(x509.UnknownAuthorityError{}), faults.Failure{Kind: request, Is: x509.UnknownAuthorityError{}}},
+		{"certificate of another host", fail(errHost), faults.Failure{Kind: request, Is: errHost}},
+		{"expired certificate", fail(errExpired), faults.Failure{Kind: request, Is: errExpired}},
+		{"HTTP in place of HTTPS", fail(http.ErrSchemeMismatch), faults.Failure{Kind: request, Is: http.ErrSchemeMismatch}},
+
+		{"JSON that ends too early", respond(200, `{"code":200,"data":{"pageNum":1,"li`), faults.Failure{Kind: decode, Transient: true, Is: io.ErrUnexpectedEOF}},
+		{"empty body", respond(200, ""), faults.Failure{Kind: decode, Transient: true, Is: io.EOF}},
+		{"HTML", respond(200, "<html>"), faults.Failure{Kind: decode}},
+		{"no code", respond(200, `{"data":{}}`), faults.Failure{Kind: decode}},
+
+		{"error code", respond(200, `{"code":500,"msg":"no","data":"why"}`), faults.Failure{Kind: api}},
+		{"error code that is a transient status", respond(200, `{"code":503,"msg":"busy"}`), faults.Failure{Kind: api}},
+		{"HTTP 101", respondFrom(101, endlessBody), faults.Failure{Kind: api}},
+		{"HTTP 404", status(404), faults.Failure{Kind: api}},
+		{"HTTP 404 with a truncated body", respondFrom(404, cutBody("<html>")), faults.Failure{Kind: api}},
+		{"HTTP 404 with a body over the limit", respondFrom(404, endlessBody), faults.Failure{Kind: api}},
+		{"HTTP 503", status(503), faults.Failure{Kind: api, Transient: true}},
+		{"HTTP 503 with a truncated body", respondFrom(503, cutBody("<html>")), faults.Failure{Kind: api, Transient: true}},
+		{"HTTP 503 with a body over the limit", respondFrom(503, endlessBody), faults.Failure{Kind: api, Transient: true}},
+		{"HTTP 503 of a transport that sets no header and no body", func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusServiceUnavailable}, nil
+		}, faults.Failure{Kind: api, Transient: true}},
+		{"HTTP 503 whose body does not arrive", respondFrom(503, stalledBody), faults.Failure{Kind: api, Transient: true}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				transport := newScript(tt.transport)
+				attempts := assertEveryCallFails(t, newClient(t, transport, threeAttempts, msgpush.WithMaxResponseBytes(1000)), tt.want)
+				assert.Len(t, transport.times, attempts, "requests")
+			})
+		})
+	}
 }
 
 // quotaUsedUp is in the error text if a retry was not made because the retry quota
@@ -373,27 +378,34 @@ func callsOf(client *msgpush.Client, transport *script) func(ctx context.Context
 func callsWithQuota(t *testing.T, policy msgpush.RetryPolicy) func(ctx context.Context, steps ...roundTripFunc) (int, error) {
 	t.Helper()
 	transport := newScript()
-	return callsOf(newClientWithTransport(t, transport, msgpush.WithRetry(policy)), transport)
+	return callsOf(newClient(t, transport, msgpush.WithRetry(policy)), transport)
 }
 
 func TestEachRetryTakesOneUnitOfQuota(t *testing.T) {
+	policy := func(quota, maxAttempts int) []msgpush.Option {
+		return []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{Quota: quota, MaxAttempts: maxAttempts, MinWait: 1, MaxWait: 1})}
+	}
 	tests := []struct {
 		name                  string
-		quota, maxAttempts    int
+		opts                  []msgpush.Option
 		calls                 int
 		requests, quotaErrors int // of all calls
 	}{
-		{"quota of 1", 1, 7, 3, 3 + 1, 3},
-		{"quota for one and a half calls", 9, 7, 4, 4 + 9, 3},
-		{"0 means 1,000", 0, 7, 200, 200 + 1000, 34},
-		{"0 means 1,000 within one call", 0, 1200, 1, 1 + 1000, 1},
-		{"negative means no limit", -1, 1200, 2, 2400, 0},
-		{"largest quota", math.MaxInt, 10, 20, 200, 0},
+		{"quota of 1", policy(1, 7), 3, 3 + 1, 3},
+		{"quota for one and a half calls", policy(9, 7), 4, 4 + 9, 3},
+		{"client without WithRetry", nil, 200, 200 + 1000, 34},
+		{"0 means 1,000", policy(0, 7), 200, 200 + 1000, 34},
+		{"0 means 1,000 within one call", policy(0, 1200), 1, 1 + 1000, 1},
+		{"negative means no limit", policy(-1, 1200), 2, 2400, 0},
+		{"largest quota", policy(math.MaxInt, 10), 20, 200, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				call := callsWithQuota(t, msgpush.RetryPolicy{Quota: tt.quota, MaxAttempts: tt.maxAttempts, MinWait: 1, MaxWait: 1})
+				transport := newScript()
+				client, err := msgpush.NewClient("http://push.example.com", testKey, append(tt.opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))...)
+				require.NoError(t, err)
+				call := callsOf(client, transport)
 				requests, quotaErrors := 0, 0
 				for range tt.calls {
 					n, err := call(t.Context(), status(503))
@@ -408,28 +420,16 @@ func TestEachRetryTakesOneUnitOfQuota(t *testing.T) {
 			})
 		})
 	}
-	t.Run("client without WithRetry", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			transport := newScript(status(503))
-			client, err := msgpush.NewClient("http://push.example.com", testKey, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-			require.NoError(t, err)
-			for range 200 {
-				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-				require.Error(t, err)
-			}
-			assert.Len(t, transport.times, 200+1000)
-		})
-	})
 }
 
 func TestReturnsFailureImmediatelyWithoutQuota(t *testing.T) {
 	for name, tt := range map[string]struct {
-		step  roundTripFunc
-		check func(*testing.T, error)
+		step roundTripFunc
+		kind string // of the error
 	}{
-		"HTTP 503":          {status(503), func(t *testing.T, err error) { onlyError[*msgpush.APIError](t, err) }},
-		"truncated JSON":    {respond(200, `{"code":2`), func(t *testing.T, err error) { onlyError[*msgpush.DecodeError](t, err) }},
-		"connection closed": {fail(io.EOF), func(t *testing.T, err error) { onlyError[*msgpush.RequestError](t, err) }},
+		"HTTP 503":          {status(503), "APIError"},
+		"truncated JSON":    {respond(200, `{"code":2`), "DecodeError"},
+		"connection closed": {fail(io.EOF), "RequestError"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -440,8 +440,7 @@ func TestReturnsFailureImmediatelyWithoutQuota(t *testing.T) {
 				start := time.Now()
 				_, err = call(t.Context(), tt.step)
 				assert.Zero(t, time.Since(start))
-				tt.check(t, err)
-				assertAttempts(t, 1, err)
+				assertFailure(t, err, faults.Failure{Kind: tt.kind}, 1)
 				assert.Equal(t, 1, strings.Count(err.Error(), quotaUsedUp), err.Error())
 			})
 		})
@@ -473,7 +472,7 @@ func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				transport := newScript()
-				call := callsOf(newClientWithSource(t, growingSource, transport, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})), transport)
+				call := callsOf(newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(growingSource), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})), transport)
 				for i := range 30 {
 					requests, _ := call(t.Context(), append([]roundTripFunc{status(503)}, tt.retry...)...)
 					if i == 0 || tt.returns {
@@ -487,44 +486,46 @@ func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
 	}
 }
 
+// A cancelled wait, and an error or a panic of the caller's own code before the retry, cost no
+// quota. A panic reaches the caller.
 func TestRetryNotMadeReturnsQuota(t *testing.T) {
-	// onRetry returns err once the call has sent a request, so that only its retry fails.
-	type onRetry func(err error) error
-	tests := map[string]func(onRetry) msgpush.Option{ // nil: the wait is cancelled
-		"cancelled wait": nil,
-		"failure of the limiter": func(f onRetry) msgpush.Option {
-			return msgpush.WithRateLimiter(limiterFunc(func(context.Context) error { return f(errors.New("no tokens")) }))
-		},
-		"failure of the key source": func(f onRetry) msgpush.Option {
-			return msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(context.Context, string) (string, error) {
-				return testKey, f(errors.New("no key"))
-			}))
-		},
-	}
-	for name, opt := range tests {
-		t.Run(name, func(t *testing.T) {
+	for _, cause := range []string{"cancelled wait", "error of the limiter", "error of the key source", "panic of the limiter", "panic of the key source", "panic of the transport"} {
+		t.Run(cause, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				transport := newScript()
-				opts := []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1})}
-				if opt != nil {
-					opts = append(opts, opt(func(err error) error {
-						if len(transport.times) > 0 {
-							return err
-						}
-						return nil
-					}))
+				requests := 0 // of a call
+				// retry fails if the call makes a retry.
+				retry := func(by string) error {
+					if requests > 0 && cause == "panic of the "+by {
+						panic("broken")
+					}
+					if requests > 0 && cause == "error of the "+by {
+						return errors.New("no more")
+					}
+					return nil
 				}
-				call := callsOf(newClientWithSource(t, fixedSource, transport, opts...), transport)
+				client := newClientWithKey(t, "", roundTripFunc(func(r *http.Request) (*http.Response, error) {
+					_ = retry("transport")
+					requests++
+					return status(503, "Retry-After", "10")(r)
+				}), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1}),
+					msgpush.WithRateLimiter(limiterFunc(func(context.Context) error { return retry("limiter") })),
+					msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return testKey, retry("key source") })))
 				for range 5 {
+					requests = 0
 					ctx, cancel := context.WithCancel(t.Context())
-					if opt == nil {
+					if cause == "cancelled wait" {
 						time.AfterFunc(time.Second, cancel)
 					}
-					requests, err := call(ctx, status(503, "Retry-After", "10"))
+					call := func() error { _, err := client.MPList(ctx, msgpush.PageRequest{}); return err }
+					if strings.HasPrefix(cause, "panic") {
+						assert.PanicsWithValue(t, "broken", func() { _ = call() })
+					} else {
+						err := call()
+						onlyError[*msgpush.APIError](t, onlyError[*msgpush.RequestError](t, err).Last)
+						assert.NotContains(t, err.Error(), quotaUsedUp)
+					}
 					cancel()
 					assert.Equal(t, 1, requests)
-					onlyError[*msgpush.APIError](t, onlyError[*msgpush.RequestError](t, err).Last)
-					assert.NotContains(t, err.Error(), quotaUsedUp)
 				}
 			})
 		})
@@ -561,6 +562,44 @@ func TestTenCallsWithoutRetryReturnOneUnitOfQuota(t *testing.T) {
 	}
 }
 
+func TestEachSecondWithCallThatNeedsNoRetryReturnsTwentiethOfQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 100, MaxAttempts: 1000, MinWait: 1, MaxWait: 1})
+		retries := func() int {
+			requests, err := call(t.Context(), status(503))
+			require.ErrorContains(t, err, quotaUsedUp)
+			return requests - 1
+		}
+		require.Equal(t, 100, retries())
+		time.Sleep(time.Minute)
+		assert.Zero(t, retries(), "in a lasting outage, time gives nothing back")
+		for _, tt := range []struct {
+			sleep time.Duration
+			calls int // that need no retry
+			want  int // retries
+		}{
+			{0, 1, 5},
+			{999 * time.Millisecond, 1, 0},
+			{time.Millisecond, 1, 5},
+			{time.Minute, 1, 5},     // no call needed no retry
+			{time.Second, 7, 5 + 1}, // every ten of these calls give one back, too
+		} {
+			time.Sleep(tt.sleep)
+			for range tt.calls {
+				_, err := call(t.Context(), succeed)
+				require.NoError(t, err)
+			}
+			assert.Equal(t, tt.want, retries(), "after %v and %d calls", tt.sleep, tt.calls)
+		}
+		for range 20 {
+			time.Sleep(time.Second)
+			_, err := call(t.Context(), succeed)
+			require.NoError(t, err)
+		}
+		assert.Equal(t, 100, retries(), "the quota is full")
+	})
+}
+
 func TestRetriedCallReturnsNoMoreQuotaThanItTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 2, MaxAttempts: 2})
@@ -578,38 +617,6 @@ func TestRetriedCallReturnsNoMoreQuotaThanItTook(t *testing.T) {
 	})
 }
 
-// A loadOfCallers is a number of callers, each of which makes one call after another.
-type loadOfCallers struct {
-	callers, calls int           // calls of each caller
-	interval       time.Duration // from one call to the next; if a call takes longer, the next one follows immediately
-}
-
-// run makes the calls with a new client that has the default policy. It returns how many
-// failed, and the number of requests.
-func (l loadOfCallers) run(t *testing.T, service roundTripFunc) (failed, requests int64) {
-	t.Helper()
-	var failures, sent atomic.Int64
-	client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
-		sent.Add(1)
-		return service(r)
-	}), defaultRetries)
-	var wg sync.WaitGroup
-	for range l.callers {
-		wg.Go(func() {
-			time.Sleep(rand.N(l.interval + 1))
-			for range l.calls {
-				next := time.Now().Add(l.interval)
-				if _, err := client.MPList(t.Context(), msgpush.PageRequest{}); err != nil {
-					failures.Add(1)
-				}
-				time.Sleep(time.Until(next))
-			}
-		})
-	}
-	wg.Wait()
-	return failures.Load(), sent.Load()
-}
-
 // after returns a service that responds with step after d.
 func after(d time.Duration, step roundTripFunc) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
@@ -618,71 +625,63 @@ func after(d time.Duration, step roundTripFunc) roundTripFunc {
 	}
 }
 
-// downFor2Seconds returns a service that, after 3 s, cannot be reached for 2 s.
-func downFor2Seconds() roundTripFunc {
-	start := time.Now()
-	return func(r *http.Request) (*http.Response, error) {
-		if since := time.Since(start); since >= 3*time.Second && since < 5*time.Second {
-			return nil, errors.New("connection refused")
-		}
-		return after(20*time.Millisecond, succeed)(r)
-	}
-}
-
-func TestDefaultQuotaOutlastsShortOutageForAnyNumberOfCallers(t *testing.T) {
-	for _, callers := range []int{64, 250, 400, 800} {
-		t.Run(fmt.Sprint(callers, " callers"), func(t *testing.T) {
-			var failed, calls int64
-			for range 1 + 800/callers { // more outages for fewer callers, so that chance does not decide
-				synctest.Test(t, func(t *testing.T) {
-					load := loadOfCallers{callers: callers, calls: 10, interval: time.Second}
-					n, _ := load.run(t, downFor2Seconds())
-					failed += n
-					calls += int64(load.callers * load.calls)
-				})
+// The package simulation in checks tests this with more callers and for longer.
+func TestDefaultQuotaSufficesForShortOutageAndLimitedRate(t *testing.T) {
+	var start time.Time
+	for name, tt := range map[string]struct {
+		callers, calls int
+		service        roundTripFunc
+	}{
+		"outage of 2 s": {300, 1, func(r *http.Request) (*http.Response, error) {
+			if time.Since(start) < 2*time.Second {
+				return nil, errors.New("connection refused")
 			}
-			t.Logf("%d of %d calls failed", failed, calls)
-			assert.LessOrEqual(t, float64(failed), 0.003*float64(calls), "calls that failed")
-		})
-	}
-	t.Run("64 callers without a pause", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			failed, _ := loadOfCallers{callers: 64, calls: 200}.run(t, downFor2Seconds())
-			assert.LessOrEqual(t, failed, int64(64*200*3/1000))
-		})
-	})
-}
-
-func TestDefaultQuotaLimitsLoadOfLastingOutage(t *testing.T) {
-	for _, tt := range []struct{ callers, calls, retries int }{
-		{1, 800, 1000},
-		{64, 12_800, 1000}, // 1.08 requests a call
-		{125, 12_500, 1000},
-		{126, 12_600, 8 * 126},
-		{800, 12_800, 8 * 800},
+			return succeed(r)
+		}},
+		"every third request is rejected": {10, 500, func(r *http.Request) (*http.Response, error) {
+			if rand.N(3) == 0 {
+				return status(429)(r)
+			}
+			return succeed(r)
+		}},
 	} {
-		t.Run(fmt.Sprint(tt.callers, " callers"), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				failed, requests := loadOfCallers{callers: tt.callers, calls: tt.calls / tt.callers}.run(t, after(20*time.Millisecond, status(503)))
-				t.Logf("%d calls, %d requests", tt.calls, requests)
-				assert.EqualValues(t, tt.calls, failed)
-				assert.EqualValues(t, tt.calls+tt.retries, requests)
+				start = time.Now()
+				client := newClient(t, after(20*time.Millisecond, tt.service), defaultRetries)
+				var wg sync.WaitGroup
+				for range tt.callers {
+					wg.Go(func() {
+						for range tt.calls {
+							if _, err := client.MPList(t.Context(), msgpush.PageRequest{}); err != nil {
+								assert.NotContains(t, err.Error(), quotaUsedUp)
+							}
+						}
+					})
+				}
+				wg.Wait()
 			})
 		})
 	}
 }
 
-func TestDefaultQuotaSufficesForServiceThatLimitsItsRate(t *testing.T) {
+func TestDefaultQuotaLimitsLoadOfLastingOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		load := loadOfCallers{callers: 600, calls: 40}
-		failed, _ := load.run(t, after(20*time.Millisecond, func(r *http.Request) (*http.Response, error) {
-			if rand.N(3) == 0 {
-				return status(429)(r)
-			}
-			return succeed(r)
-		}))
-		t.Logf("%d of %d calls failed", failed, load.callers*load.calls)
-		assert.LessOrEqual(t, failed, int64(load.callers*load.calls/100))
+		const callers, callsEach, quota = 16, 100, 1000
+		service := msgpushtest.New(t, msgpushtest.InMemory())
+		service.Inject(msgpushtest.Status(503).Always())
+		client := service.Client(defaultRetries)
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for range callsEach {
+					_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+					assert.Error(t, err)
+				}
+			})
+		}
+		wg.Wait()
+		assert.Len(t, service.Requests(), callers*callsEach+quota)
 	})
 }
 
@@ -707,7 +706,7 @@ func TestDefaultQuotaIsEightRetriesForEachOfTheMostCallsAtATime(t *testing.T) {
 					func(*http.Request) (*http.Response, error) { runtime.Goexit(); return nil, nil },
 				}
 				requests := 0 // of the call without an id
-				client := newClientWithTransport(t, after(time.Second, func(r *http.Request) (*http.Response, error) {
+				client := newClient(t, after(time.Second, func(r *http.Request) (*http.Response, error) {
 					id, err := strconv.Atoi(r.URL.Query().Get("mailId"))
 					if err != nil {
 						requests++
@@ -736,39 +735,6 @@ func TestDefaultQuotaIsEightRetriesForEachOfTheMostCallsAtATime(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestQuotaLimitsRetriesDuringOutageAndRecovers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const callers, callsEach, quota = 16, 100, 1000
-		service := msgpushtest.New(t, msgpushtest.InMemory())
-		service.Inject(msgpushtest.Status(503).Always())
-		client := service.Client(defaultRetries)
-		var wg sync.WaitGroup
-		for range callers {
-			wg.Go(func() {
-				for range callsEach {
-					_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-					assert.Error(t, err)
-				}
-			})
-		}
-		wg.Wait()
-		assert.Len(t, service.Requests(), callers*callsEach+quota)
-
-		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-		assert.ErrorContains(t, err, quotaUsedUp)
-		service.ClearFaults()
-		for range 10 {
-			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-			require.NoError(t, err)
-		}
-		service.ClearRequests()
-		service.Inject(msgpushtest.Status(503))
-		_, err = client.MPList(t.Context(), msgpush.PageRequest{})
-		require.NoError(t, err)
-		assert.Len(t, service.Requests(), 2)
-	})
 }
 
 func TestParsesRetryAfter(t *testing.T) {
@@ -801,7 +767,7 @@ func TestParsesRetryAfter(t *testing.T) {
 				if tt.header != nil {
 					response = respond(http.StatusConflict, "", "Retry-After", tt.header())
 				}
-				_, err := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				_, err := newClient(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
 					time.Sleep(9 * time.Second)
 					return response(r)
 				})).MPList(t.Context(), msgpush.PageRequest{})
@@ -811,245 +777,78 @@ func TestParsesRetryAfter(t *testing.T) {
 	}
 }
 
-func TestRetriesNonIdempotentRequestOnlyIfNoConnectionWasMade(t *testing.T) {
-	failingDials := func(n int) *http.Transport {
-		return &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if n--; n >= 0 {
-				return nil, errors.New("no route")
-			}
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		}}
-	}
-	tests := []struct {
-		name      string
-		transport http.RoundTripper
-		attempts  int
-		arrived   int // requests
-	}{
-		{"connection lost", failingDials(0), 1, 1},
-		{"two dials fail, then the connection is lost", failingDials(2), 3, 1},
-		{"every dial fails", failingDials(100), 5, 0},
-		{"transport without httptrace, dial fails", fail(&net.OpError{Op: "dial", Err: errors.New("refused")}), 5, 0},
-		{"transport without httptrace, write fails", fail(&net.OpError{Op: "write", Err: errors.New("broken pipe")}), 1, 0},
-		{"transport without httptrace, untyped error", fail(errors.New("refused")), 1, 0},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			service := msgpushtest.New(t)
-			service.Inject(msgpushtest.Reset().Always())
-			if transport, ok := tt.transport.(*http.Transport); ok {
-				defer transport.CloseIdleConnections()
-			}
-			client := service.Client(msgpush.WithHTTPClient(&http.Client{Transport: tt.transport}),
-				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 5, MinWait: 1, MaxWait: 1}))
-			_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: "POST", Path: "/api/open/x", Body: 1})
-			onlyError[*msgpush.RequestError](t, err)
-			assertAttempts(t, tt.attempts, err)
-			assert.Len(t, service.Requests(), tt.arrived)
-			service.ClearFaults() // an unused fault fails the test, but a case may send no request
+func TestRetriesIfTLSHandshakeFails(t *testing.T) {
+	for name, serve := range map[string]func(net.Conn){
+		"connection closed": func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 1))
+			c.Close()
+		},
+		"timeout": func(net.Conn) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var dials atomic.Int32
+				transport := &http.Transport{
+					TLSHandshakeTimeout: time.Second,
+					DialContext: func(context.Context, string, string) (net.Conn, error) {
+						dials.Add(1)
+						client, server := net.Pipe()
+						go serve(server)
+						return client, nil
+					},
+				}
+				client := newClientAt(t, "https://push.example.com", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+				attempts := assertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", Transient: true})
+				assert.EqualValues(t, attempts, dials.Load())
+			})
 		})
 	}
 }
 
-func TestPanicReturnsRetryQuota(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		transport := newScript(status(503), func(*http.Request) (*http.Response, error) { panic("broken transport") },
-			status(503), func(*http.Request) (*http.Response, error) { panic("broken transport") },
-			status(503), succeed)
-		client := newClientWithTransport(t, transport, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1}))
-		for range 2 {
-			assert.PanicsWithValue(t, "broken transport", func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
-		}
-		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-		assert.NoError(t, err, "no quota is left")
-	})
-}
-
-// reach sends a request with ctx, as a key source or a limiter may do that uses
-// net/http. It reports whether there was a response.
-func reach(ctx context.Context, url string) bool {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return false
+// Whether a TLS alert is permanent depends only on its code, not on when it was sent: with
+// TLS 1.3, a server rejects the certificate of a client after the handshake of the client.
+func TestAlertsAboutCertificatesAndProtocolsArePermanent(t *testing.T) {
+	permanent := map[tls.AlertError]string{
+		40: "handshake_failure", 42: "bad_certificate", 43: "unsupported_certificate", 44: "certificate_revoked",
+		45: "certificate_expired", 46: "certificate_unknown", 47: "illegal_parameter", 48: "unknown_ca", 49: "access_denied",
+		70: "protocol_version", 71: "insufficient_security", 86: "inappropriate_fallback", 112: "unrecognized_name",
+		116: "certificate_required", 120: "no_application_protocol",
 	}
-	resp, err := http.DefaultClient.Do(r)
-	if err == nil {
-		resp.Body.Close()
-	}
-	return err == nil
-}
-
-// refusedURL returns a URL at which no server listens.
-func refusedURL(t *testing.T) string {
-	t.Helper()
-	server := httptest.NewServer(nil)
-	server.Close()
-	return server.URL
-}
-
-// A key source, a limiter and a transport may use net/http with the context that they
-// get. Whether these requests find a server says nothing about the request of the call.
-func TestRequestThatIsNotIdempotentIsSentOnceWhateverUsesItsContext(t *testing.T) {
-	other := httptest.NewServer(http.NotFoundHandler())
-	defer other.Close()
-	for name, elsewhere := range map[string]string{"which finds a server": other.URL, "which finds no server": refusedURL(t)} {
-		var sent atomic.Int32
-		untraced := func(*http.Request) (*http.Response, error) { sent.Add(1); return nil, io.EOF } // as if it had sent the request
-		service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			sent.Add(1)
-			panic(http.ErrAbortHandler)
-		}))
-		defer service.Close()
-		traced := &http.Transport{}
-		defer traced.CloseIdleConnections()
-		dialing := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			reach(ctx, elsewhere)
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		}}
-		defer dialing.CloseIdleConnections()
-		source := msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
-			reach(ctx, elsewhere)
-			return testKey, nil
-		}))
-		limiter := msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error { reach(ctx, elsewhere); return nil }))
-		before := func(next roundTripFunc) http.RoundTripper {
-			return roundTripFunc(func(r *http.Request) (*http.Response, error) {
-				reach(r.Context(), elsewhere) // for a token
-				return next(r)
-			})
-		}
-		after := func(next roundTripFunc) http.RoundTripper {
-			return roundTripFunc(func(r *http.Request) (*http.Response, error) {
-				resp, err := next(r)
-				reach(r.Context(), elsewhere) // to report the failure
-				return resp, err
-			})
-		}
-		for user, tt := range map[string]struct {
-			transport http.RoundTripper
-			opt       msgpush.Option
-		}{
-			"key source, transport without a trace": {roundTripFunc(untraced), source},
-			"key source, transport of net/http":     {traced, source},
-			"limiter, transport without a trace":    {roundTripFunc(untraced), limiter},
-			"limiter, transport of net/http":        {traced, limiter},
-			"dialer, transport of net/http":         {dialing, threeAttempts},
-			"transport before it sends, untraced":   {before(untraced), threeAttempts},
-			"transport before it sends, net/http":   {before(traced.RoundTrip), threeAttempts},
-			"transport after it has sent, untraced": {after(untraced), threeAttempts},
-			"transport after it has sent, net/http": {after(traced.RoundTrip), threeAttempts},
-			"transport that drops the trace, net/http": {roundTripFunc(func(r *http.Request) (*http.Response, error) {
-				return traced.RoundTrip(r.WithContext(context.Background()))
-			}), threeAttempts},
+	for code := range 256 {
+		alert := tls.AlertError(code)
+		err := &net.OpError{Op: "remote error", Err: alert}
+		for where, step := range map[string]roundTripFunc{
+			"request":               fail(err),
+			"wrapped by net/http":   fail(fmt.Errorf("net/http: connection broken: %w", err)),
+			"handshake with proxy":  fail(&net.OpError{Op: "proxyconnect", Err: err}),
+			"body of the response":  respondFrom(200, failingBody(`{"code":`, err)),
+			"one layer of a caller": fail(fmt.Errorf("tracing: %w", err)),
 		} {
-			t.Run(user+", "+name, func(t *testing.T) {
-				sent.Store(0)
-				opts := []msgpush.Option{threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: tt.transport}), tt.opt}
-				key := testKey
-				if strings.HasPrefix(user, "key source") {
-					key = ""
-				}
-				client, err := msgpush.NewClient(service.URL, key, opts...)
-				require.NoError(t, err)
-				_, err = msgpush.Call[any](t.Context(), client, post)
-				onlyError[*msgpush.RequestError](t, err)
-				assertAttempts(t, 1, err)
-				assert.EqualValues(t, 1, sent.Load())
-			})
+			transport := newScript(step)
+			_, callErr := newClient(t, transport, threeAttempts).MPList(t.Context(), msgpush.PageRequest{})
+			attempts := 3
+			if permanent[alert] != "" {
+				attempts = 1
+			}
+			assertAttempts(t, attempts, callErr)
+			assert.Len(t, transport.times, attempts, "%d %s: %s", code, permanent[alert], where)
 		}
 	}
 }
 
-func TestRequestThatIsNotIdempotentIsRetriedIfNoConnectionWasMadeWhateverUsesItsContext(t *testing.T) {
-	other := httptest.NewServer(http.NotFoundHandler())
-	defer other.Close()
-	uses := map[string]msgpush.Option{
-		"key source": msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
-			reach(ctx, other.URL)
-			return testKey, nil
-		})),
-		"limiter": msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error { reach(ctx, other.URL); return nil })),
-	}
-	plain := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route") }}
-	transports := map[string]http.RoundTripper{
-		"transport of net/http": plain,
-		"wrapped transport":     roundTripFunc(plain.RoundTrip),
-		"error of a dial":       fail(&net.OpError{Op: "dial", Err: errors.New("refused")}),
-		"error of a proxy":      fail(&net.OpError{Op: "proxyconnect", Err: errors.New("refused")}),
-	}
-	for user, opt := range uses {
-		for name, transport := range transports {
-			t.Run(user+", "+name, func(t *testing.T) {
-				key := testKey
-				if user == "key source" {
-					key = ""
-				}
-				client, err := msgpush.NewClient("http://push.example.com", key, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}), opt)
-				require.NoError(t, err)
-				_, err = msgpush.Call[any](t.Context(), client, post)
-				assertAttempts(t, 3, err)
-			})
+func TestRedirectIsPermanentAPIError(t *testing.T) {
+	for _, location := range []string{"/api/open/other", "https://push.example.com/a?b=c", "/" + strings.Repeat("a", 10_000), "", "http://[broken", "::", "http://push.example.com/%zz"} {
+		for _, status := range redirectStatuses {
+			text, _, _ := strings.Cut("redirect to "+location[:min(len(location), 100)], "?")
+			if location == "" {
+				text = fmt.Sprint("HTTP ", status)
+			}
+			client := newClient(t, respond(status, "", "Location", location), threeAttempts)
+			assertEveryCallFails(t, client, faults.Failure{Kind: "APIError", Text: text})
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			apiErr := onlyError[*msgpush.APIError](t, err)
+			assert.Equal(t, status, apiErr.HTTPStatus)
+			assert.Equal(t, location, apiErr.Header.Get("Location"))
 		}
-	}
-}
-
-// net/http makes another connection if it has written nothing to a stale one.
-func TestRequestThatIsNotIdempotentIsRetriedIfNoConnectionReplacesStaleOne(t *testing.T) {
-	refused := func(context.Context) (net.Conn, error) {
-		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-	}
-	tests := []struct {
-		name    string
-		scheme  string
-		method  string
-		failing func(context.Context) (net.Conn, error) // the second dial
-		retried bool
-	}{
-		{"connection refused", "http", "POST", refused, true},
-		{"untyped error", "http", "PUT", func(context.Context) (net.Conn, error) { return nil, errors.New("no route") }, true},
-		{"timeout", "http", "DELETE", func(context.Context) (net.Conn, error) { return nil, context.DeadlineExceeded }, true},
-		{"handshake that breaks off", "https", "POST", func(context.Context) (net.Conn, error) {
-			client, server := net.Pipe()
-			server.Close()
-			return client, nil
-		}, true},
-		// net/http also resends a GET if the server may have processed it.
-		{"GET", "http", "GET", refused, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var requests, dials atomic.Int32
-			server, transport := newTLSService(t, false, func(w http.ResponseWriter, r *http.Request) {
-				requests.Add(1)
-				serveJSON(success)(w, r)
-			})
-			if tt.scheme == "http" {
-				server = httptest.NewServer(server.Config.Handler)
-				defer server.Close()
-			}
-			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				n := dials.Add(1)
-				if n == 2 {
-					return tt.failing(ctx)
-				}
-				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-				if n == 1 && err == nil {
-					return &staleConn{Conn: conn, requests: &requests}, nil
-				}
-				return conn, err
-			}
-			client := newClientAt(t, server.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-			r := msgpush.Request{Method: tt.method, Path: "/x"}
-			_, err := msgpush.Call[any](t.Context(), client, r)
-			require.NoError(t, err)
-			_, err = msgpush.Call[any](t.Context(), client, r)
-			if !tt.retried {
-				assertAttempts(t, 1, err)
-				return
-			}
-			require.NoError(t, err)
-			assert.EqualValues(t, 2, requests.Load())
-			assert.EqualValues(t, 3, dials.Load())
-		})
 	}
 }

@@ -3,13 +3,15 @@ package msgpush
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
+	"sync"
 	"time"
+	"weak"
 )
 
 // NewTransport returns a new transport with the settings of the one that the clients of
@@ -17,38 +19,61 @@ import (
 // change its settings, and pass it to [WithHTTPClient]. Call its CloseIdleConnections
 // when it is no longer needed.
 //
-// It differs from [http.DefaultTransport] in three ways:
+// It differs from [http.DefaultTransport] in five ways:
 //
 //   - It keeps an idle connection for each of many concurrent callers.
 //   - It pings an HTTP/2 connection that is silent for 5 s, and closes the connection
 //     after 5 s without a reply. Otherwise, calls would time out on a dead connection.
 //   - It reports the status with which a proxy rejects CONNECT, which decides about
 //     retries.
+//   - It closes a connection that was idle for 55 s, before balancers with a timeout of 60 s
+//     do.
+//   - A [Client] closes its idle connections, which other clients may share, after an attempt
+//     that timed out while the client got no response at all: a balancer may have forgotten
+//     them. This applies to the returned transport, also after changes, but not to its Clone
+//     or within a wrapper.
 func NewTransport() *http.Transport {
-	return &http.Transport{
+	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
 		OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
 			if resp.StatusCode == http.StatusOK {
 				return nil
 			}
-			return &proxyError{host: proxy.Host, status: resp.StatusCode}
+			wait, _ := retryAfter(resp.Header)
+			return &proxyError{host: proxy.Host, status: resp.StatusCode, retryAfter: wait}
 		},
 		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		ForceAttemptHTTP2:     true,
 		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
 		MaxIdleConnsPerHost:   math.MaxInt,
-		IdleConnTimeout:       90 * time.Second,
+		IdleConnTimeout:       55 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
 	}
+	p := weak.Make(t)
+	ownTransports.Store(p, nil)
+	runtime.AddCleanup(t, func(p weak.Pointer[http.Transport]) { ownTransports.Delete(p) }, p)
+	return t
 }
+
+var ownTransports sync.Map // the transports of NewTransport, each as a weak.Pointer[http.Transport]
 
 var defaultTransport = NewTransport()
 
+// closeIdleConnections closes the idle connections of a transport of NewTransport. Any other
+// transport belongs to the caller.
+func closeIdleConnections(rt http.RoundTripper) {
+	t, _ := rt.(*http.Transport)
+	if _, own := ownTransports.Load(weak.Make(t)); own {
+		t.CloseIdleConnections()
+	}
+}
+
 // A proxyError means that a proxy rejected CONNECT.
 type proxyError struct {
-	host   string
-	status int
+	host       string
+	status     int
+	retryAfter time.Duration
 }
 
 func (e *proxyError) Error() string {
@@ -64,7 +89,7 @@ func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	resp, err := c.transport.RoundTrip(req)
-	if e, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:]) == "HTTP/" {
+	if e, ok := as[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:]) == "HTTP/" {
 		err = http.ErrSchemeMismatch // as http.Client does
 	} else if err == nil && resp == nil {
 		err = fmt.Errorf("the transport %T returned neither a response nor an error", c.transport)
@@ -75,20 +100,11 @@ func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// A timeoutError means that an attempt took longer than its timeout.
-type timeoutError struct{ timeout time.Duration }
-
-func (e *timeoutError) Error() string {
-	return fmt.Sprintf("no complete response within %v (see WithTimeout)", e.timeout)
-}
-
-func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
-
-// timeoutOr returns the timeoutError of an attempt that failed after its timeout, and err
-// otherwise. Not every transport returns the cause of a context.
-func timeoutOr(ctx context.Context, err error) error {
-	if timeout, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok && err != nil {
-		return timeout
+// timeoutOr returns the error of an attempt that failed after its timeout, and err otherwise.
+// Not every transport returns the cause of a context.
+func (c *Client) timeoutOr(ctx context.Context, err error) error {
+	if err != nil && context.Cause(ctx) == c.timeoutErr { //nolint:errorlint // the cause itself
+		return c.timeoutErr
 	}
 	return err
 }

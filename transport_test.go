@@ -3,19 +3,13 @@ package msgpush_test
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/faults"
 )
 
 // pipeTransport returns a transport of net/http with connections in memory. It calls
@@ -77,11 +72,11 @@ func stalledTransports() map[string]http.RoundTripper {
 			return nil, ctx.Err()
 		}},
 		"sending the request":    pipeTransport(func(net.Conn) { time.Sleep(time.Hour) }),
-		"waiting for the header": pipeTransport(stall("")),
-		"reading the header":     pipeTransport(afterRequest(stall("HTTP/1.1 200 OK\r\nContent-"))),
-		"reading the body":       pipeTransport(afterRequest(stall(okHeader + "Content-Length: 100\r\n\r\n{"))),
+		"waiting for the header": pipeTransport(faults.Stall("")),
+		"reading the header":     pipeTransport(afterRequest(faults.Stall("HTTP/1.1 200 OK\r\nContent-"))),
+		"reading the body":       pipeTransport(afterRequest(faults.Stall(faults.OK + "Content-Length: 100\r\n\r\n{"))),
 		"reading a slow body": pipeTransport(afterRequest(func(c net.Conn) {
-			_, err := io.WriteString(c, okHeader+"Content-Length: 10000000\r\n\r\n")
+			_, err := io.WriteString(c, faults.OK+"Content-Length: 10000000\r\n\r\n")
 			for err == nil {
 				time.Sleep(time.Second)
 				_, err = io.WriteString(c, " ")
@@ -96,35 +91,40 @@ func stalledTransports() map[string]http.RoundTripper {
 	}
 }
 
-func TestEachAttemptHasTimeout(t *testing.T) {
+func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
 	for name, tt := range map[string]struct {
-		client time.Duration // Timeout of the http.Client
-		opts   []msgpush.Option
-		want   time.Duration
+		client   time.Duration // Timeout of the http.Client
+		opts     []msgpush.Option
+		deadline time.Duration // of the context; 0: none
+		want     time.Duration
 	}{
-		"default":                             {0, nil, msgpush.DefaultTimeout},
-		"WithTimeout":                         {0, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 3 * time.Second},
-		"Timeout of the http.Client":          {5 * time.Second, nil, 5 * time.Second},
-		"WithTimeout overrides Timeout":       {time.Second, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 3 * time.Second},
-		"negative Timeout":                    {-1, nil, msgpush.DefaultTimeout},
-		"later WithTimeout overrides earlier": {0, []msgpush.Option{msgpush.WithTimeout(time.Hour), msgpush.WithTimeout(time.Second)}, time.Second},
+		"default":                             {0, nil, 0, msgpush.DefaultTimeout},
+		"WithTimeout":                         {0, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 0, 3 * time.Second},
+		"Timeout of the http.Client":          {5 * time.Second, nil, 0, 5 * time.Second},
+		"WithTimeout overrides Timeout":       {time.Second, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 0, 3 * time.Second},
+		"negative Timeout":                    {-1, nil, 0, msgpush.DefaultTimeout},
+		"later WithTimeout overrides earlier": {0, []msgpush.Option{msgpush.WithTimeout(time.Hour), msgpush.WithTimeout(time.Second)}, 0, time.Second},
+		"deadline before the timeout":         {0, nil, 10 * time.Second, 10 * time.Second},
 	} {
 		for stage := range stalledTransports() {
 			t.Run(name+"/"+stage, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
 					h := &http.Client{Transport: stalledTransports()[stage], Timeout: tt.client}
 					defer h.CloseIdleConnections()
+					ctx, attempts, text := t.Context(), 3, fmt.Sprintf("no complete response within %v (see WithTimeout)", tt.want)
+					if tt.deadline > 0 {
+						var cancel context.CancelFunc
+						ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+						defer cancel()
+						attempts, text = 1, "MPList: context deadline exceeded"
+					}
 					start := time.Now()
 					opts := append([]msgpush.Option{
 						msgpush.WithHTTPClient(h), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1}),
 					}, tt.opts...)
-					_, err := newClientAt(t, "http://push.example.com", opts...).MPList(t.Context(), msgpush.PageRequest{})
-					assert.Equal(t, 3*tt.want, time.Since(start).Truncate(time.Microsecond), "three attempts")
-					assertFailure(t, err, wantFailure{
-						kind: "RequestError",
-						is:   context.DeadlineExceeded,
-						text: fmt.Sprintf("no complete response within %v (see WithTimeout)", tt.want),
-					}, 3)
+					_, err := newClientAt(t, "http://push.example.com", opts...).MPList(ctx, msgpush.PageRequest{})
+					assert.Equal(t, time.Duration(attempts)*tt.want, time.Since(start).Truncate(time.Microsecond))
+					assertFailure(t, err, faults.Failure{Kind: "RequestError", Is: context.DeadlineExceeded, Text: text}, attempts)
 					var netErr net.Error
 					require.ErrorAs(t, err, &netErr)
 					assert.True(t, netErr.Timeout())
@@ -135,437 +135,315 @@ func TestEachAttemptHasTimeout(t *testing.T) {
 	}
 }
 
-func TestContextDeadlineEndsAttempt(t *testing.T) {
-	for stage := range stalledTransports() {
-		t.Run(stage, func(t *testing.T) {
+func TestDefaultTransportHasTimeoutsOfNetHTTP(t *testing.T) {
+	transport, netHTTP := msgpush.NewTransport(), http.DefaultTransport.(*http.Transport)
+	assert.Equal(t, netHTTP.TLSHandshakeTimeout, transport.TLSHandshakeTimeout)
+	assert.Equal(t, netHTTP.ExpectContinueTimeout, transport.ExpectContinueTimeout)
+}
+
+var redirectStatuses = []int{300, 301, 302, 303, 304, 305, 307, 308}
+
+func TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter(t *testing.T) {
+	for name, tt := range map[string]struct {
+		response       string
+		attempts       int
+		shortest, text string
+	}{
+		"429 with Retry-After":                             {"429 Too Many Requests\r\nRetry-After: 7", 3, "14s", ""},
+		"503 with Retry-After":                             {"503 Service Unavailable\r\nRetry-After: 7", 3, "14s", ""},
+		"503 without Retry-After":                          {"503 Service Unavailable", 3, "0s", ""},
+		"503 with Retry-After that is longer than MaxWait": {"503 Service Unavailable\r\nRetry-After: 31", 1, "0s", "Retry-After is longer than MaxWait"},
+		"407 with Retry-After":                             {"407 Proxy Authentication Required\r\nRetry-After: 7", 1, "0s", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := &http.Client{Transport: stalledTransports()[stage]}
-				defer h.CloseIdleConnections()
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				start := time.Now()
-				_, err := newClientAt(t, "http://push.example.com", msgpush.WithHTTPClient(h), threeAttempts).MPList(ctx, msgpush.PageRequest{})
-				assert.Equal(t, 10*time.Second, time.Since(start))
-				assertFailure(t, err, wantFailure{kind: "RequestError", is: context.DeadlineExceeded}, 1)
-				assert.NotContains(t, err.Error(), "WithTimeout")
-				time.Sleep(time.Hour) // until the service has stopped
+				transport := msgpush.NewTransport()
+				transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.example.com:3128"})
+				transport.DialContext = pipeTransport(afterRequest(faults.Write("HTTP/1.1 " + tt.response + "\r\nContent-Length: 0\r\n\r\n"))).DialContext
+				client := newClientAt(t, "https://push.example.com", msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+					msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1}))
+				shortest, _ := time.ParseDuration(tt.shortest)
+				for _, kind := range kindsOfCalls() {
+					start := time.Now()
+					_, err := kind.do(t.Context(), client)
+					assertFailure(t, err, faults.Failure{Kind: "RequestError", Text: tt.text}, tt.attempts)
+					assert.Equal(t, shortest, time.Since(start).Truncate(time.Millisecond), "idempotent: %v", kind.idempotent)
+				}
 			})
 		})
 	}
 }
 
-func TestAttemptContextEndsWithAttempt(t *testing.T) {
-	for name, step := range map[string]roundTripFunc{
-		"no response":                fail(io.EOF),
-		"status":                     respond(503, "busy"),
-		"truncated body":             respondFrom(200, cutBody("{")),
-		"truncated body of HTTP 503": respondFrom(503, cutBody("{")),
-		"success":                    succeed,
-		"no body": func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody}, nil
-		},
+// socksProxy serves a connection as a SOCKS5 proxy that chooses an authentication method,
+// and responds to a password and to a request with a status.
+func socksProxy(method, passwordStatus, requestStatus byte) func(net.Conn) {
+	return func(c net.Conn) {
+		message := make([]byte, 512)
+		for _, response := range [][]byte{{5, method}, {1, passwordStatus}, {5, requestStatus, 0, 1, 0, 0, 0, 0, 0, 0}} {
+			if response[0] == 1 && method != 2 {
+				continue // no password is sent
+			}
+			if _, err := c.Read(message); err != nil {
+				return
+			}
+			if _, err := c.Write(response); err != nil {
+				return
+			}
+		}
+		_, _ = io.Copy(io.Discard, c)
+	}
+}
+
+func TestRejectionOfSOCKSProxyIsPermanent(t *testing.T) {
+	const noAuthentication, password, noneAcceptable = 0, 2, 0xff
+	for name, tt := range map[string]struct {
+		serve     func(net.Conn)
+		permanent bool
+		text      string
+	}{
+		"wrong password":          {socksProxy(password, 1, 0), true, "username/password authentication failed"},
+		"password is required":    {socksProxy(noneAcceptable, 0, 0), true, "no acceptable authentication methods"},
+		"rule of the proxy":       {socksProxy(noAuthentication, 0, 2), true, "connection not allowed by ruleset"},
+		"failure of the proxy":    {socksProxy(noAuthentication, 0, 1), false, "general SOCKS server failure"},
+		"network unreachable":     {socksProxy(password, 0, 3), false, "network unreachable"},
+		"service unreachable":     {socksProxy(password, 0, 4), false, "host unreachable"},
+		"service does not listen": {socksProxy(noAuthentication, 0, 5), false, "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var attempts []context.Context
-			client := newClientWithTransport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
-				attempts = append(attempts, r.Context())
-				return step(r)
-			}), threeAttempts)
-			_, _ = client.MPList(t.Context(), msgpush.PageRequest{})
-			assert.NotEmpty(t, attempts)
-			for _, ctx := range attempts {
-				assert.Error(t, ctx.Err())
-			}
+			synctest.Test(t, func(t *testing.T) {
+				transport := pipeTransport(tt.serve)
+				transport.Proxy = http.ProxyURL(&url.URL{Scheme: "socks5", User: url.UserPassword("user", "proxy-password"), Host: "proxy.example.com:1080"})
+				client := newClientAt(t, "https://push.example.com", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+				assertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", NotSent: !tt.permanent, Text: tt.text})
+				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+				assert.NotContains(t, err.Error(), "proxy-password")
+			})
 		})
 	}
 }
 
-// A silentConn is a connection that may become silent: it loses what either side
-// writes, but is not closed.
-type silentConn struct {
-	net.Conn
-	silent *atomic.Bool
+// A balancer forwards connections in memory, until it forgets them: it then drops what
+// either side sends, and closes nothing.
+type balancer struct {
+	service http.Handler
+	silent  *atomic.Bool // of the connections since the last forget
+	dials   atomic.Int32
+	open    atomic.Int32 // connections that the client has not closed
 }
 
-func (c silentConn) Write(p []byte) (int, error) {
-	if c.silent.Load() {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
-func (c silentConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	for err == nil && c.silent.Load() {
-		n, err = c.Conn.Read(p)
-	}
-	return n, err
-}
-
-// A pipeListener accepts one connection.
-type pipeListener chan net.Conn
-
-func (l pipeListener) Accept() (net.Conn, error) {
-	if c, ok := <-l; ok {
-		return c, nil
-	}
-	return nil, net.ErrClosed
-}
-
-func (l pipeListener) Close() error   { return nil }
-func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
-
-// http2InMemory returns a transport of NewTransport that connects in memory to a service
-// with the certificate of certified. dialed is called for each connection, and returns the
-// flag that makes the connection silent.
-func http2InMemory(certified *httptest.Server, h http.HandlerFunc, dialed func() (silent *atomic.Bool)) *http.Transport {
-	transport := msgpush.NewTransport()
+// newBalancer makes a transport connect to the service through a balancer.
+func newBalancer(transport *http.Transport, service http.HandlerFunc) *balancer {
+	b := &balancer{service: service, silent: new(atomic.Bool)}
 	transport.Proxy = nil
-	transport.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
-	transport.TLSClientConfig.RootCAs.AddCert(certified.Certificate())
 	transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		listener := make(pipeListener, 1)
 		listener <- server
 		close(listener)
-		service := &http.Server{
-			Handler:           h,
-			TLSConfig:         &tls.Config{Certificates: certified.TLS.Certificates},
-			ReadHeaderTimeout: time.Minute,
-			ErrorLog:          log.New(io.Discard, "", 0),
-		}
-		go func() { _ = service.ServeTLS(listener, "", "") }()
-		return silentConn{client, dialed()}, nil
+		go func() { _ = (&http.Server{Handler: b.service, ReadHeaderTimeout: time.Hour}).Serve(listener) }()
+		b.dials.Add(1)
+		b.open.Add(1)
+		return &balancedConn{silentConn: silentConn{client, b.silent}, open: &b.open}, nil
 	}
-	return transport
+	return b
 }
 
-// Without pings, an attempt would wait until its timeout, and the next attempt would
-// use the same connection.
-func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
-	certified, _ := newTLSService(t, true, failOnRequest(t)) // only its certificate is used
-	synctest.Test(t, func(t *testing.T) {
-		var silent []*atomic.Bool // one for each connection
-		transport := http2InMemory(certified, func(w http.ResponseWriter, r *http.Request) {
-			assert.Equal(t, 2, r.ProtoMajor)
-			serveJSON(successOf(`{"id":7}`))(w, r)
-		}, func() *atomic.Bool {
-			silent = append(silent, new(atomic.Bool))
-			return silent[len(silent)-1]
-		})
-		defer func() {
-			synctest.Wait() // until the connections are idle
-			transport.CloseIdleConnections()
-		}()
-		client := newClientAt(t, "https://example.com", threeAttempts, msgpush.WithTimeout(time.Hour), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-		for range 2 {
-			_, err := client.MailDetail(t.Context(), "7")
-			require.NoError(t, err)
-		}
-		require.Len(t, silent, 1, "connections")
-
-		silent[0].Store(true)
-		start := time.Now()
-		mail, err := client.MailDetail(t.Context(), "7")
-		require.NoError(t, err)
-		assert.EqualValues(t, 7, mail.ID)
-		assert.Len(t, silent, 2, "connections")
-		assert.Equal(t, 10*time.Second, time.Since(start).Truncate(time.Second), "5 s until the ping, 5 s until its timeout")
-	})
+func (b *balancer) forget() {
+	b.silent.Store(true)
+	b.silent = new(atomic.Bool)
 }
 
-func TestTimeoutAppliesToHTTP2(t *testing.T) {
-	certified, _ := newTLSService(t, true, failOnRequest(t))
-	synctest.Test(t, func(t *testing.T) {
-		transport := http2InMemory(certified, func(_ http.ResponseWriter, r *http.Request) {
-			assert.Equal(t, 2, r.ProtoMajor)
-			<-r.Context().Done()
-		}, func() *atomic.Bool { return new(atomic.Bool) })
-		defer func() {
-			synctest.Wait() // until the connections are idle
-			transport.CloseIdleConnections()
-		}()
-		client := newClientAt(t, "https://example.com", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-		assertEveryCallFails(t, client, wantFailure{kind: "RequestError", transient: true, is: context.DeadlineExceeded})
-	})
+// stop closes the connections of a transport and waits until the service has noticed.
+func stop(transport *http.Transport) {
+	synctest.Wait() // until the connections are idle
+	transport.CloseIdleConnections()
+	time.Sleep(time.Minute)
 }
 
-// newProxy starts a proxy that responds to CONNECT with a status. If the status is 200,
-// it tunnels to target. It returns the URL of the proxy, which contains a password, the
-// proxy itself, and the requests that arrived.
-func newProxy(t *testing.T, target string, status *int) (*url.URL, *httptest.Server, *[]string) {
+type balancedConn struct {
+	silentConn
+	open *atomic.Int32
+	once sync.Once
+}
+
+func (c *balancedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.silentConn.Close()
+}
+
+// burst makes 16 calls at the same time, and returns when their connections are idle.
+func burst(t *testing.T, client *msgpush.Client) {
 	t.Helper()
-	var requests []string
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requests = append(requests, r.Method+" "+r.RequestURI)
-		if r.Method != http.MethodConnect {
-			serveJSON(success)(w, r)
-			return
-		}
-		assert.Empty(t, r.Header.Get("access-key"), "CONNECT is not encrypted")
-		w.WriteHeader(*status)
-		if *status != http.StatusOK {
-			return
-		}
-		client, received, err := http.NewResponseController(w).Hijack()
-		if !assert.NoError(t, err) {
-			return
-		}
-		defer client.Close()
-		server, err := net.Dial("tcp", target)
-		if !assert.NoError(t, err) {
-			return
-		}
-		defer server.Close()
-		go func() {
-			_, _ = io.Copy(server, received)
-			server.Close()
-		}()
-		_, _ = io.Copy(client, server)
-	}))
-	t.Cleanup(proxy.Close)
-	proxyURL, err := url.Parse(proxy.URL)
-	require.NoError(t, err)
-	proxyURL.User = url.UserPassword("user", "proxy-password")
-	return proxyURL, proxy, &requests
-}
-
-func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
-	server, trusting := newTLSService(t, true, func(w http.ResponseWriter, r *http.Request) {
-		assert.Equal(t, 2, r.ProtoMajor)
-		assert.Equal(t, testKey, r.Header.Get("access-key"))
-		serveJSON(success)(w, r)
-	})
-	var status int
-	proxyURL, proxy, requests := newProxy(t, server.Listener.Addr().String(), &status)
-	transport := msgpush.NewTransport()
-	transport.Proxy = http.ProxyURL(proxyURL)
-	transport.TLSClientConfig = trusting.TLSClientConfig
-	t.Cleanup(transport.CloseIdleConnections)
-	clientAt := func(baseURL string, policy msgpush.Option) *msgpush.Client {
-		return newClientAt(t, baseURL, policy, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-	}
-	for _, tt := range []struct {
-		status    int
-		transient bool
-		text      string
-	}{
-		{201, true, "HTTP 201 Created"},
-		{400, false, "HTTP 400 Bad Request"},
-		{401, false, "HTTP 401 Unauthorized"},
-		{403, false, "HTTP 403 Forbidden"},
-		{407, false, "HTTP 407 Proxy Authentication Required"},
-		{429, false, "HTTP 429 Too Many Requests"},
-		{500, true, "HTTP 500 Internal Server Error"},
-		{502, true, "HTTP 502 Bad Gateway"},
-		{503, true, "HTTP 503 Service Unavailable"},
-	} {
-		*requests, status = nil, tt.status
-		client := clientAt("https://push.example.com", threeAttempts)
-		attempts := assertEveryCallFails(t, client, wantFailure{
-			kind:    "RequestError",
-			notSent: tt.transient,
-			text:    "the proxy " + proxyURL.Host + " rejected CONNECT: " + tt.text,
+	var calls sync.WaitGroup
+	for range 16 {
+		calls.Go(func() {
+			_, err := client.MailDetail(t.Context(), "7")
+			assert.NoError(t, err)
 		})
-		assert.Len(t, *requests, attempts)
-		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-		assert.NotContains(t, fmt.Sprintf("%+v", err), "proxy-password")
 	}
-
-	*requests, status = nil, http.StatusOK
-	client := clientAt("https://example.com", noRetries) // the host name in the certificate
-	for range 2 {
-		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-		require.NoError(t, err)
-	}
-	assert.Equal(t, []string{"CONNECT example.com:443"}, *requests)
-
-	proxy.Config.SetKeepAlivesEnabled(false)
-	proxy.Listener.Close()
-	assertEveryCallFails(t, clientAt("https://push.example.com", threeAttempts),
-		wantFailure{kind: "RequestError", notSent: true, text: "connection refused"})
+	calls.Wait()
+	synctest.Wait()
 }
 
-// Without the status of the proxy, the client cannot know whether a retry may succeed.
-func TestOtherTransportsRetryRejectedCONNECT(t *testing.T) {
-	status := http.StatusProxyAuthRequired
-	proxyURL, _, _ := newProxy(t, "", &status)
-	transport := &http.Transport{Proxy: http.ProxyURL(proxyURL)}
-	client := newClientAt(t, "https://push.example.com", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-	assertEveryCallFails(t, client, wantFailure{kind: "RequestError", notSent: true, text: "Proxy Authentication Required"})
+// respondAfterOneSecond responds so late that calls of a burst need a connection each.
+func respondAfterOneSecond(w http.ResponseWriter, r *http.Request) {
+	time.Sleep(time.Second)
+	serveJSON(successOf(`{"id":7}`))(w, r)
 }
 
-func TestDefaultTransportHasTimeoutsOfNetHTTP(t *testing.T) {
-	transport, netHTTP := msgpush.NewTransport(), http.DefaultTransport.(*http.Transport)
-	assert.Equal(t, netHTTP.IdleConnTimeout, transport.IdleConnTimeout)
-	assert.Equal(t, netHTTP.TLSHandshakeTimeout, transport.TLSHandshakeTimeout)
-	assert.Equal(t, netHTTP.ExpectContinueTimeout, transport.ExpectContinueTimeout)
-}
-
-// net/http reads the environment once, so the test runs in a child process.
-func TestDefaultTransportUsesProxyFromEnvironment(t *testing.T) {
-	const childProcess = "MSGPUSH_TEST_CHILD_PROCESS"
-	if os.Getenv(childProcess) == "" {
-		executable, err := os.Executable()
-		require.NoError(t, err)
-		cmd := exec.CommandContext(t.Context(), executable, "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), childProcess+"=1")
-		output, err := cmd.CombinedOutput()
-		assert.NoError(t, err, "%s", output)
-		assert.Contains(t, string(output), "--- PASS: "+t.Name())
-		return
-	}
-	status := http.StatusForbidden
-	proxyURL, _, requests := newProxy(t, "", &status)
-	for _, name := range []string{"http_proxy", "https_proxy", "NO_PROXY", "no_proxy", "REQUEST_METHOD"} {
-		t.Setenv(name, "")
-	}
-	t.Setenv("HTTP_PROXY", proxyURL.String())
-	t.Setenv("HTTPS_PROXY", proxyURL.String())
-
-	_, err := newClientAt(t, "http://push.example.com").MPList(t.Context(), msgpush.PageRequest{})
-	require.NoError(t, err)
-	assert.Equal(t, []string{"POST http://push.example.com/api/open/mp/list"}, *requests)
-	_, err = newClientAt(t, "https://push.example.com").MPList(t.Context(), msgpush.PageRequest{})
-	assertFailure(t, err, wantFailure{kind: "RequestError", text: "rejected CONNECT: HTTP 403 Forbidden"}, 1)
-}
-
-var redirectStatuses = []int{300, 301, 302, 303, 304, 305, 307, 308}
-
-func TestRedirectIsPermanentAPIError(t *testing.T) {
-	for _, location := range []string{"/api/open/other", "https://push.example.com/a?b=c", "/" + strings.Repeat("a", 10_000), "", "http://[broken", "::", "http://push.example.com/%zz"} {
-		for _, status := range redirectStatuses {
-			text, _, _ := strings.Cut("redirect to "+location[:min(len(location), 100)], "?")
-			if location == "" {
-				text = fmt.Sprint("HTTP ", status)
-			}
-			client := newClientWithTransport(t, respond(status, "", "Location", location), threeAttempts)
-			assertEveryCallFails(t, client, wantFailure{kind: "APIError", text: text})
-			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-			apiErr := onlyError[*msgpush.APIError](t, err)
-			assert.Equal(t, status, apiErr.HTTPStatus)
-			assert.Equal(t, location, apiErr.Header.Get("Location"))
-		}
-	}
-}
-
-// The redirects are to another port, host or scheme.
-func TestDoesNotFollowRedirects(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	var connections atomic.Int32
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			connections.Add(1)
-			conn.Close()
-		}
-	}()
-	elsewhere := listener.Addr().String()
-	locations := []string{
-		"http://" + elsewhere + "/port",
-		"http://" + strings.Replace(elsewhere, "127.0.0.1", "localhost", 1) + "/host",
-		"https://" + elsewhere + "/scheme",
-		"//" + elsewhere + "/no-scheme",
-		"http://127.0.0.1@" + elsewhere + "/user",
-	}
-	var status int
-	var location string
-	redirect := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Location", location)
-		w.WriteHeader(status)
-	}
-	follow := func(*http.Request, []*http.Request) error { return nil }
-	plain := httptest.NewServer(http.HandlerFunc(redirect))
-	defer plain.Close()
-	secure, transport := newTLSService(t, true, redirect)
-	for name, client := range map[string]*msgpush.Client{
-		"default client":                       newClientAt(t, plain.URL, threeAttempts),
-		"HTTP client that follows redirects":   newClientAt(t, plain.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{CheckRedirect: follow})),
-		"HTTP client without CheckRedirect":    newClientAt(t, plain.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{})),
-		"HTTP/2 client that follows redirects": newClientAt(t, secure.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: follow})),
+func TestOnlyOneAttemptFailsIfBalancerForgetsIdleConnections(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts     []msgpush.Option
+		deadline time.Duration
+		longest  time.Duration
+	}{
+		"defaults":                        {[]msgpush.Option{defaultRetries}, time.Hour, msgpush.DefaultTimeout + 400*time.Millisecond + time.Second},
+		"settings of docs/reliability.md": {[]msgpush.Option{defaultRetries, msgpush.WithTimeout(5 * time.Second)}, 30 * time.Second, 5400*time.Millisecond + time.Second},
+		"five attempts within 20 s": {[]msgpush.Option{
+			msgpush.WithTimeout(5 * time.Second), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 5}),
+		}, 20 * time.Second, 5400*time.Millisecond + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, location = range locations {
-				for _, status = range redirectStatuses {
-					assertEveryCallFails(t, client, wantFailure{kind: "APIError", text: "redirect to " + location + ", not followed"})
-				}
-			}
+			synctest.Test(t, func(t *testing.T) {
+				transport := msgpush.NewTransport()
+				defer stop(transport)
+				b := newBalancer(transport, respondAfterOneSecond)
+				client := newClientAt(t, "http://push.example.com", append(tt.opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))...)
+				burst(t, client)
+				require.EqualValues(t, 16, b.dials.Load())
+
+				b.forget()
+				ctx, cancel := context.WithTimeout(t.Context(), tt.deadline)
+				defer cancel()
+				start := time.Now()
+				_, err := client.MailDetail(ctx, "7")
+				require.NoError(t, err)
+				assert.LessOrEqual(t, time.Since(start), tt.longest)
+				assert.EqualValues(t, 17, b.dials.Load())
+				assert.EqualValues(t, 1, b.open.Load(), "the forgotten connections are closed")
+			})
 		})
 	}
-	assert.Zero(t, connections.Load(), "connections to the other service")
 }
 
-// countConnections starts a service and returns its URL and the number of connections
-// made to it.
-func countConnections(t *testing.T, h http.HandlerFunc) (url string, connections *atomic.Int32) {
-	t.Helper()
-	connections = new(atomic.Int32)
-	server := httptest.NewUnstartedServer(h)
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			connections.Add(1)
-		}
-	}
-	server.Start()
-	t.Cleanup(server.Close)
-	return server.URL, connections
-}
-
-func TestClientsShareConnections(t *testing.T) {
-	url, connections := countConnections(t, serveJSON(success))
-	for range 5 {
-		_, err := newClientAt(t, url).MPList(t.Context(), msgpush.PageRequest{})
-		require.NoError(t, err)
-	}
-	assert.EqualValues(t, 1, connections.Load())
-}
-
-func TestConcurrentCallersReuseConnections(t *testing.T) {
-	const callers, rounds = 64, 5
-	var arrived sync.WaitGroup // gives each call of a round its own connection
-	stalled := make(chan struct{})
-	url, connections := countConnections(t, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Query().Get("mailId") {
-		case "stall":
-			stalled <- struct{}{}
-			<-r.Context().Done()
-		case "fail":
-			w.WriteHeader(http.StatusBadGateway)
-		default:
-			arrived.Done()
-			arrived.Wait()
-			serveJSON(success)(w, r)
-		}
+func TestCallAfterDeadlineOnForgottenConnectionSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := msgpush.NewTransport()
+		defer stop(transport)
+		b := newBalancer(transport, respondAfterOneSecond)
+		client := newClientAt(t, "http://push.example.com", msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+		burst(t, client)
+		b.forget()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // ends before the timeout of the attempt
+		defer cancel()
+		_, err := client.MailDetail(ctx, "7")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = client.MailDetail(t.Context(), "7")
+		assert.NoError(t, err)
 	})
-	client := newClientAt(t, url, threeAttempts)
-	round := func(t *testing.T) {
-		t.Helper()
-		arrived.Add(callers)
-		var calls sync.WaitGroup
+}
+
+func TestCancelledCallClosesNoIdleConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := msgpush.NewTransport()
+		defer stop(transport)
+		b := newBalancer(transport, respondAfterOneSecond)
+		client := newClientAt(t, "http://push.example.com", msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+		burst(t, client)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		_, err := client.MailDetail(ctx, "7")
+		require.ErrorIs(t, err, context.Canceled)
+		synctest.Wait()
+		assert.EqualValues(t, 15, b.open.Load())
+	})
+}
+
+// A transport of the caller may be used for other things.
+func TestIdleConnectionsOfOtherTransportsStayOpen(t *testing.T) {
+	for name, transport := range map[string]*http.Transport{
+		"another transport":     {MaxIdleConnsPerHost: 16},
+		"clone of NewTransport": msgpush.NewTransport().Clone(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				defer stop(transport)
+				b := newBalancer(transport, respondAfterOneSecond)
+				client := newClientAt(t, "http://push.example.com", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+				burst(t, client)
+				b.forget()
+				_, err := client.MailDetail(t.Context(), "7")
+				assertAttempts(t, 3, err)
+				synctest.Wait()
+				assert.EqualValues(t, 16-3, b.open.Load(), "net/http closes the connections of the attempts")
+			})
+		})
+	}
+}
+
+// net/http closes the connection of an attempt that timed out. If the client closed the idle
+// connections too, a slow service would have to accept many more connections.
+func TestTimeoutsOfSlowServiceCloseNoIdleConnections(t *testing.T) {
+	const callers, calls = 100, 20
+	synctest.Test(t, func(t *testing.T) {
+		transport := msgpush.NewTransport()
+		defer stop(transport)
+		var timeouts atomic.Int32
+		b := newBalancer(transport, func(w http.ResponseWriter, r *http.Request) {
+			if rand.N(20) == 0 {
+				timeouts.Add(1)
+				<-r.Context().Done()
+				return
+			}
+			time.Sleep(rand.N(500 * time.Millisecond))
+			serveJSON(successOf(`{"id":7}`))(w, r)
+		})
+		client := newClientAt(t, "http://push.example.com", defaultRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+		var wg sync.WaitGroup
 		for range callers {
-			calls.Go(func() {
-				_, err := client.MailDetail(t.Context(), "1")
-				assert.NoError(t, err)
+			wg.Go(func() {
+				time.Sleep(rand.N(time.Second))
+				for range calls {
+					_, err := client.MailDetail(t.Context(), "7")
+					assert.NoError(t, err)
+					time.Sleep(time.Second)
+				}
 			})
 		}
-		calls.Wait()
-	}
-	for range rounds {
-		round(t)
-		_, err := client.MailDetail(t.Context(), "fail") // go-retryablehttp would close the idle connections
-		require.Error(t, err)
-	}
-	assert.EqualValues(t, callers, connections.Load())
+		wg.Wait()
+		t.Logf("%d dials, %d timeouts", b.dials.Load(), timeouts.Load())
+		assert.LessOrEqual(t, b.dials.Load(), callers+timeouts.Load())
+	})
+}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-stalled; cancel() }()
-	_, err := client.MailDetail(ctx, "stall")
-	require.ErrorIs(t, err, context.Canceled)
-	round(t)
-	assert.EqualValues(t, callers+1, connections.Load(), "a cancelled call closes its connection")
+func TestCallOutlastsSilentHTTP2Connection(t *testing.T) {
+	certified, _ := newTLSService(t, true, failOnRequest(t)) // only its certificate is used
+	for name, opts := range map[string][]msgpush.Option{
+		"defaults":            {defaultRetries},
+		"timeout of 5 s":      {defaultRetries, msgpush.WithTimeout(5 * time.Second)},
+		"timeout of 1 minute": {defaultRetries, msgpush.WithTimeout(time.Minute)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var silent []*atomic.Bool // one for each connection
+				transport := http2InMemory(certified, serveJSON(successOf(`{"id":7}`)), func() *atomic.Bool {
+					silent = append(silent, new(atomic.Bool))
+					return silent[len(silent)-1]
+				})
+				defer stop(transport)
+				client := newClientAt(t, "https://example.com", append(opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))...)
+				_, err := client.MailDetail(t.Context(), "7")
+				require.NoError(t, err)
+				silent[0].Store(true)
+				start := time.Now()
+				_, err = client.MailDetail(t.Context(), "7")
+				require.NoError(t, err)
+				assert.Less(t, time.Since(start), 11*time.Second, "the pings take 10 s")
+			})
+		})
+	}
+}
+
+func TestNewTransportClosesIdleConnectionsBeforeTimeoutOfBalancers(t *testing.T) {
+	assert.Less(t, msgpush.NewTransport().IdleConnTimeout, time.Minute)
 }

@@ -7,22 +7,22 @@ import (
 
 // The API document only names the operations in this file (parts 4.5 and 5).
 var (
-	opForwardRuleDetail     = Operation{Group: "message rule", Name: "detail", Method: http.MethodGet}
-	opForwardRuleCreate     = Operation{Group: "message rule", Name: "create", Method: http.MethodPost}
-	opForwardRuleModify     = Operation{Group: "message rule", Name: "modify", Method: http.MethodPost}
-	opForwardRuleDelete     = Operation{Group: "message rule", Name: "delete", Method: http.MethodDelete}
-	opForwardRuleSetEnabled = Operation{Group: "message rule", Name: "enable/disable", Method: http.MethodGet}
-	opForwardRuleTest       = Operation{Group: "message rule", Name: "test", Method: http.MethodPost}
-	opForwardRuleMode       = Operation{Group: "message rule", Name: "get mode", Method: http.MethodGet}
-	opForwardRuleSetMode    = Operation{Group: "message rule", Name: "set mode", Method: http.MethodGet}
-	opForwardLogDetail      = Operation{Group: "trigger record", Name: "detail", Method: http.MethodGet}
-	opWebhookList           = Operation{Group: "webhook channel", Name: "list", Method: http.MethodPost}
-	opWebhookDetail         = Operation{Group: "webhook channel", Name: "detail", Method: http.MethodGet}
-	opWebhookCreate         = Operation{Group: "webhook channel", Name: "create", Method: http.MethodPost}
-	opWebhookModify         = Operation{Group: "webhook channel", Name: "modify", Method: http.MethodPost}
-	opEnterpriseAppList     = Operation{Group: "enterprise application channel", Name: "list", Method: http.MethodPost}
-	opMailList              = Operation{Group: "mail channel", Name: "list", Method: http.MethodPost}
-	opAccessKeyObtain       = Operation{Group: "access key", Name: "obtain"}
+	opForwardRuleDetail     = Operation{Name: "ForwardRuleDetail", Title: "message rule: detail", Method: http.MethodGet}
+	opForwardRuleCreate     = Operation{Name: "ForwardRuleCreate", Title: "message rule: create", Method: http.MethodPost}
+	opForwardRuleModify     = Operation{Name: "ForwardRuleModify", Title: "message rule: modify", Method: http.MethodPost}
+	opForwardRuleDelete     = Operation{Name: "ForwardRuleDelete", Title: "message rule: delete", Method: http.MethodDelete}
+	opForwardRuleSetEnabled = Operation{Name: "ForwardRuleSetEnabled", Title: "message rule: enable/disable", Method: http.MethodGet}
+	opForwardRuleTest       = Operation{Name: "ForwardRuleTest", Title: "message rule: test", Method: http.MethodPost}
+	opForwardRuleMode       = Operation{Name: "ForwardRuleMode", Title: "message rule: get mode", Method: http.MethodGet}
+	opForwardRuleSetMode    = Operation{Name: "ForwardRuleSetMode", Title: "message rule: set mode", Method: http.MethodGet}
+	opForwardLogDetail      = Operation{Name: "ForwardLogDetail", Title: "trigger record: detail", Method: http.MethodGet}
+	opWebhookList           = Operation{Name: "WebhookList", Title: "webhook channel: list", Method: http.MethodPost}
+	opWebhookDetail         = Operation{Name: "WebhookDetail", Title: "webhook channel: detail", Method: http.MethodGet}
+	opWebhookCreate         = Operation{Name: "WebhookCreate", Title: "webhook channel: create", Method: http.MethodPost}
+	opWebhookModify         = Operation{Name: "WebhookModify", Title: "webhook channel: modify", Method: http.MethodPost}
+	opEnterpriseAppList     = Operation{Name: "EnterpriseAppList", Title: "enterprise application channel: list", Method: http.MethodPost}
+	opMailList              = Operation{Name: "MailList", Title: "mail channel: list", Method: http.MethodPost}
+	opAccessKeyObtain       = Operation{Name: "AccessKeyObtain", Title: "access key: obtain"}
 )
 
 // stub returns the error of a method that is not implemented.

@@ -30,7 +30,7 @@ type KeyConfig struct {
 	// returned until the new key is available or the old key expires.
 	Early time.Duration
 	// FetchTimeout bounds one call of Fetch. It must be less than
-	// [msgpush.DefaultTimeout]; 0 means 10 s. If a replica dies in Fetch, another one
+	// [msgpush.AccessKeyTimeout]; 0 means 10 s. If a replica dies in Fetch, another one
 	// fetches when FetchTimeout + 1 s have passed since the first call began, or
 	// MinInterval if that is longer.
 	FetchTimeout time.Duration
@@ -119,7 +119,7 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	if err := cmp.Or(s.init(rdb, "key", cfg.Name),
 		check(cfg.Fetch != nil, "Fetch is nil; set it to a function that obtains a new access key"),
 		check(cfg.Early >= 0 && cfg.MinInterval > 0, "Early is %v and MinInterval is %v; neither may be negative", cfg.Early, cfg.MinInterval),
-		check(cfg.FetchTimeout > 0 && cfg.FetchTimeout < msgpush.DefaultTimeout, "FetchTimeout is %v; set it to a positive time of less than %v, or to 0 for 10s", cfg.FetchTimeout, msgpush.DefaultTimeout)); err != nil {
+		check(cfg.FetchTimeout > 0 && cfg.FetchTimeout < msgpush.AccessKeyTimeout, "FetchTimeout is %v; set it to a positive time of less than %v, or to 0 for 10s", cfg.FetchTimeout, msgpush.AccessKeyTimeout)); err != nil {
 		return nil, err
 	}
 	s.cached = msgpush.CachedAccessKey(s.obtain, cfg.Early)

@@ -1,61 +1,18 @@
 package msgpushtest_test
 
 import (
-	"fmt"
 	"go/ast"
 	"go/doc"
-	"go/format"
 	"go/parser"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-var (
-	codeBlock    = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
-	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-)
-
-func TestCodeInDocsPasses(t *testing.T) {
-	dir := t.TempDir()
-	var files, tests []string
-	for _, name := range []string{"testing", "following", "reliability"} {
-		docs, err := os.ReadFile(filepath.Join("..", "docs", name+".md"))
-		require.NoError(t, err)
-		for i, block := range codeBlock.FindAllSubmatch(docs, -1) {
-			source := block[1]
-			formatted, err := format.Source(source)
-			require.NoError(t, err)
-			assert.Equal(t, string(formatted), string(source), "gofmt")
-
-			file := filepath.Join(dir, fmt.Sprintf("%s%d_test.go", name, i+1))
-			test := testFunction.FindSubmatch(source)
-			if test == nil {
-				file = filepath.Join(t.TempDir(), "block.go")
-			}
-			require.NoError(t, os.WriteFile(file, source, 0o600))
-			out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput() // each block must be a complete file
-			require.NoError(t, err, "%s.md, block %d: %s", name, i+1, out)
-			if test != nil {
-				files, tests = append(files, file), append(tests, string(test[1]))
-			}
-		}
-	}
-	assert.Equal(t, []string{"TestOutage", "TestKeyRotation", "TestListThatChanges", "TestCancellation", "TestDayOfPolling", "TestFollower", "TestRestarts"}, tests)
-
-	out, err := exec.CommandContext(t.Context(), "go", append([]string{"test", "-v"}, files...)...).CombinedOutput()
-	assert.NoError(t, err, "%s", out)
-	for _, name := range tests {
-		assert.Contains(t, string(out), "--- PASS: "+name+" ")
-	}
-}
 
 // Each example must have an output: go test compiles an example without one, but does not
 // run it.

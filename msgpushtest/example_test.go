@@ -109,7 +109,7 @@ func ExampleServer_Close() {
 
 	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(err)
-	// Output: msgpush: official-account channel list: the request to http://msgpush.test failed: dial tcp: connect: connection refused (1 attempt)
+	// Output: msgpush: MPList: the request to http://msgpush.test failed: dial tcp: connect: connection refused (1 attempt)
 }
 
 func ExampleServer_Client() {
@@ -120,7 +120,7 @@ func ExampleServer_Client() {
 	client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Millisecond}))
 	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(err)
-	// Output: msgpush: official-account channel list: HTTP 503 Service Unavailable (3 attempts)
+	// Output: msgpush: MPList: HTTP 503 Service Unavailable (3 attempts)
 }
 
 // Code under test may make its own client.
@@ -219,7 +219,7 @@ func ExampleServer_SetRateLimit() {
 	// Output:
 	// <nil>
 	// <nil>
-	// msgpush: official-account channel list: HTTP 429 Too Many Requests, code 429: too many requests (retry after 1m0s; 1 attempt)
+	// msgpush: MPList: HTTP 429 Too Many Requests, code 429: too many requests (retry after 1m0s; 1 attempt)
 }
 
 func ExampleServer_OnRequest() {
@@ -235,8 +235,8 @@ func ExampleServer_OnRequest() {
 	_, _ = client.MPList(context.Background(), msgpush.PageRequest{})
 	_, _ = client.ForwardRuleList(context.Background(), msgpush.PageRequest{})
 	// Output:
-	// 1 official-account channel list
-	// 2 message rule list
+	// 1 MPList
+	// 2 ForwardRuleList
 }
 
 func ExampleServer_Requests() {
@@ -249,7 +249,7 @@ func ExampleServer_Requests() {
 	for _, r := range srv.Requests() {
 		fmt.Println(r.Operation, r.Method, r.Path, r.Body)
 	}
-	// Output: trigger record list POST /api/open/forwardLog/list map[current:1 pageSize:20 params:map[ruleId:301]]
+	// Output: ForwardLogList POST /api/open/forwardLog/list map[current:1 pageSize:20 params:map[ruleId:301]]
 }
 
 // Access keys are redacted.
@@ -290,7 +290,7 @@ func ExampleServer_WaitForRequest() {
 	cancel()
 	wg.Wait()
 	// Output:
-	// official-account channel list <nil>
+	// MPList <nil>
 	// true
 }
 
@@ -303,7 +303,7 @@ func ExampleServer_ClearRequests() {
 	srv.ClearRequests()
 	_, _ = client.ForwardRuleList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(len(srv.Requests()), srv.Requests()[0].Operation)
-	// Output: 1 message rule list
+	// Output: 1 ForwardRuleList
 }
 
 func ExampleSampleRecords() {
@@ -426,7 +426,7 @@ func ExampleServer_ClearFaults() {
 	_, err = srv.Client().MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(err)
 	// Output:
-	// msgpush: official-account channel list: HTTP 503 Service Unavailable (7 attempts)
+	// msgpush: MPList: HTTP 503 Service Unavailable (7 attempts)
 	// <nil>
 }
 
@@ -442,7 +442,7 @@ func callWith(fault msgpushtest.Fault) {
 
 func ExampleFault() {
 	callWith(msgpushtest.Status(429).WithHeader("Retry-After", "30").For(msgpushtest.MPList))
-	// Output: msgpush: official-account channel list: HTTP 429 Too Many Requests (retry after 30s; 1 attempt)
+	// Output: msgpush: MPList: HTTP 429 Too Many Requests (retry after 30s; 1 attempt)
 }
 
 func ExampleFault_For() {
@@ -457,7 +457,7 @@ func ExampleFault_For() {
 	fmt.Println(err)
 	// Output:
 	// <nil>
-	// msgpush: mail channel detail: HTTP 404 Not Found (1 attempt)
+	// msgpush: MailDetail: HTTP 404 Not Found (1 attempt)
 }
 
 func ExampleFault_Always() {
@@ -470,33 +470,33 @@ func ExampleFault_Always() {
 		fmt.Println(err)
 	}
 	// Output:
-	// msgpush: official-account channel list: HTTP 404 Not Found (1 attempt)
-	// msgpush: official-account channel list: HTTP 404 Not Found (1 attempt)
+	// msgpush: MPList: HTTP 404 Not Found (1 attempt)
+	// msgpush: MPList: HTTP 404 Not Found (1 attempt)
 }
 
 func ExampleFault_WithStatus() {
 	callWith(msgpushtest.ErrorResponse(1002, "maintenance", nil).WithStatus(503))
-	// Output: msgpush: official-account channel list: HTTP 503 Service Unavailable, code 1002: maintenance (1 attempt)
+	// Output: msgpush: MPList: HTTP 503 Service Unavailable, code 1002: maintenance (1 attempt)
 }
 
 func ExampleFault_WithHeader() {
 	callWith(msgpushtest.Status(503).WithHeader("Retry-After", "5"))
-	// Output: msgpush: official-account channel list: HTTP 503 Service Unavailable (retry after 5s; 1 attempt)
+	// Output: msgpush: MPList: HTTP 503 Service Unavailable (retry after 5s; 1 attempt)
 }
 
 func ExampleStatus() {
 	callWith(msgpushtest.Status(502))
-	// Output: msgpush: official-account channel list: HTTP 502 Bad Gateway (1 attempt)
+	// Output: msgpush: MPList: HTTP 502 Bad Gateway (1 attempt)
 }
 
 func ExampleErrorResponse() {
 	callWith(msgpushtest.ErrorResponse(1001, "quota exceeded", nil))
-	// Output: msgpush: official-account channel list: HTTP 200, code 1001: quota exceeded (1 attempt)
+	// Output: msgpush: MPList: HTTP 200, code 1001: quota exceeded (1 attempt)
 }
 
 func ExampleRejectKey() {
 	callWith(msgpushtest.RejectKey())
-	// Output: msgpush: official-account channel list: HTTP 200, code 401: the access-key header is missing, or the server does not accept its key (1 attempt)
+	// Output: msgpush: MPList: HTTP 200, code 401: the access-key header is missing, or the server does not accept its key (1 attempt)
 }
 
 func ExampleDelay() {
@@ -514,45 +514,45 @@ func ExampleHTML() {
 	callWith(msgpushtest.HTML())
 	callWith(msgpushtest.HTML().WithStatus(502))
 	// Output:
-	// msgpush: official-account channel list: HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "text/html; charset=utf-8"; 1 attempt)
-	// msgpush: official-account channel list: HTTP 502 Bad Gateway: <!DOCTYPE html> <html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html> (1 attempt)
+	// msgpush: MPList: HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "text/html; charset=utf-8"; 1 attempt)
+	// msgpush: MPList: HTTP 502 Bad Gateway: <!DOCTYPE html> <html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html> (1 attempt)
 }
 
 func ExampleGarbage() {
 	callWith(msgpushtest.Garbage())
-	// Output: msgpush: official-account channel list: HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "application/json"; 1 attempt)
+	// Output: msgpush: MPList: HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "application/json"; 1 attempt)
 }
 
 func ExampleRedirect() {
 	callWith(msgpushtest.Redirect("https://login.example.com/"))
-	// Output: msgpush: official-account channel list: HTTP 302 Found (redirect to https://login.example.com/, not followed; 1 attempt)
+	// Output: msgpush: MPList: HTTP 302 Found (redirect to https://login.example.com/, not followed; 1 attempt)
 }
 
 func ExampleEndless() {
 	callWith(msgpushtest.Endless())
-	// Output: msgpush: official-account channel list: reading the response from http://msgpush.test: the body is too large: the limit is 4194304 bytes (see WithMaxResponseBytes) (1 attempt)
+	// Output: msgpush: MPList: reading the response from http://msgpush.test: the body is too large: the limit is 4194304 bytes (see WithMaxResponseBytes) (1 attempt)
 }
 
 func ExampleReset() {
 	callWith(msgpushtest.Reset())
-	// Output: msgpush: official-account channel list: the request to http://msgpush.test failed: read pipe: read: connection reset by peer (1 attempt)
+	// Output: msgpush: MPList: the request to http://msgpush.test failed: read pipe: read: connection reset by peer (1 attempt)
 }
 
 func ExampleResetInBody() {
 	callWith(msgpushtest.ResetInBody())
-	// Output: msgpush: official-account channel list: reading the response from http://msgpush.test: read pipe: read: connection reset by peer (1 attempt)
+	// Output: msgpush: MPList: reading the response from http://msgpush.test: read pipe: read: connection reset by peer (1 attempt)
 }
 
 func ExampleTruncate() {
 	callWith(msgpushtest.Truncate())
-	// Output: msgpush: official-account channel list: reading the response from http://msgpush.test: unexpected EOF (1 attempt)
+	// Output: msgpush: MPList: reading the response from http://msgpush.test: unexpected EOF (1 attempt)
 }
 
 func ExampleRespond() {
 	callWith(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"code": 200, "msg": "no data"}`)
 	}))
-	// Output: msgpush: official-account channel list: HTTP 200: cannot decode the response: data: expected a value, found none (content type "text/plain; charset=utf-8"; 1 attempt)
+	// Output: msgpush: MPList: HTTP 200: cannot decode the response: data: expected a value, found none (content type "text/plain; charset=utf-8"; 1 attempt)
 }
 
 // Each request is rejected with one of the codes.

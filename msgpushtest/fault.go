@@ -98,7 +98,7 @@ func (f Fault) describe() string {
 	if len(f.operations) == 0 {
 		return text + " for every operation"
 	}
-	return text + " for the " + strings.Join(f.operations, " and the ")
+	return text + " for " + strings.Join(f.operations, " and ")
 }
 
 // appliesTo reports whether f applies to an operation. operation is empty for an

@@ -23,94 +23,63 @@ import (
 
 	"example.com/msgpush"
 	operations "example.com/msgpush/internal/calls"
+	"example.com/msgpush/internal/faults"
 	"example.com/msgpush/msgpushtest"
 )
 
-// clientOf returns a client without retries and with a size limit.
+// clientOf returns a client without retries that limits bodies to faults.Limit.
 func clientOf(t testing.TB, server *msgpushtest.Server, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	opts = append([]msgpush.Option{
-		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}), msgpush.WithMaxResponseBytes(1 << 20),
+		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}), msgpush.WithMaxResponseBytes(faults.Limit),
 	}, opts...)
 	return server.Client(opts...)
 }
 
 func TestFaultsCauseExpectedErrors(t *testing.T) {
-	apiError := func(status, code int, msg string) func(*testing.T, error) {
-		return func(t *testing.T, err error) {
-			var apiErr *msgpush.APIError
-			require.ErrorAs(t, err, &apiErr)
-			assert.Equal(t, status, apiErr.HTTPStatus)
-			assert.Equal(t, code, apiErr.Code)
-			assert.Contains(t, apiErr.Msg, msg)
-		}
-	}
-	decodeError := func(t *testing.T, err error) {
-		var decodeErr *msgpush.DecodeError
-		require.ErrorAs(t, err, &decodeErr)
-	}
-	callError := func(target error, text string) func(*testing.T, error) {
-		return func(t *testing.T, err error) {
-			var requestErr *msgpush.RequestError
-			require.ErrorAs(t, err, &requestErr)
-			if target != nil {
-				assert.ErrorIs(t, err, target)
-			}
-			assert.ErrorContains(t, err, text)
-		}
-	}
-	tests := []struct {
+	const api, decode, request = "APIError", "DecodeError", "RequestError"
+	type test struct {
 		name  string
 		fault msgpushtest.Fault
-		check func(*testing.T, error)
-	}{
-		{"none", msgpushtest.Fault{}, func(t *testing.T, err error) { assert.NoError(t, err) }},
-		{"status without an envelope", msgpushtest.Status(418), apiError(418, 0, "")},
-		{"status with an envelope", msgpushtest.ErrorResponse(7, "busy", nil).WithStatus(503), apiError(503, 7, "busy")},
-		{"Retry-After", msgpushtest.Status(429).WithHeader("Retry-After", "9"), func(t *testing.T, err error) {
-			apiError(429, 0, "")(t, err)
-			var apiErr *msgpush.APIError
-			require.ErrorAs(t, err, &apiErr)
-			assert.Equal(t, 9*time.Second, apiErr.RetryAfter)
-		}},
-		{"error response", msgpushtest.ErrorResponse(1001, "not yours", map[string]any{"id": 5}), func(t *testing.T, err error) {
-			apiError(200, 1001, "not yours")(t, err)
-			var apiErr *msgpush.APIError
-			require.ErrorAs(t, err, &apiErr)
-			assert.JSONEq(t, `{"id":5}`, string(apiErr.Data))
-		}},
-		{"rejected key", msgpushtest.RejectKey(), apiError(200, msgpushtest.CodeAccessKey, "access-key")},
-		{"HTML page", msgpushtest.HTML(), decodeError},
-		{"HTML page of a gateway", msgpushtest.HTML().WithStatus(502), apiError(502, 0, "We will be back soon")},
-		{"garbage", msgpushtest.Garbage(), decodeError},
-		{"redirect", msgpushtest.Redirect("https://push.example.com/elsewhere"), func(t *testing.T, err error) {
-			apiError(302, 0, "")(t, err)
-			assert.ErrorContains(t, err, "https://push.example.com/elsewhere")
-		}},
-		{"redirect with HTTP 307", msgpushtest.Redirect("/elsewhere").WithStatus(307), apiError(307, 0, "")},
-		{"endless body", msgpushtest.Endless(), callError(nil, "limit is 1048576 bytes")},
-		{"reset", msgpushtest.Reset(), callError(syscall.ECONNRESET, " failed: ")},
-		{"reset in the body", msgpushtest.ResetInBody(), callError(syscall.ECONNRESET, "reading the response")},
-		{"truncated body", msgpushtest.Truncate(), callError(io.ErrUnexpectedEOF, "reading the response")},
-		{"delay", msgpushtest.Delay(time.Millisecond), func(t *testing.T, err error) { assert.NoError(t, err) }},
-		{"delay that is too long", msgpushtest.Delay(time.Hour), callError(context.DeadlineExceeded, "")},
+		want  faults.Failure // zero: success
+	}
+	tests := []test{
+		{"none", msgpushtest.Fault{}, faults.Failure{}},
+		{"status without an envelope", msgpushtest.Status(418), faults.Failure{Kind: api, Text: "HTTP 418 I'm a teapot (1 attempt)"}},
+		{"status with an envelope", msgpushtest.ErrorResponse(7, "busy", nil).WithStatus(503), faults.Failure{Kind: api, Text: "HTTP 503 Service Unavailable, code 7: busy"}},
+		{"Retry-After", msgpushtest.Status(429).WithHeader("Retry-After", "9"), faults.Failure{Kind: api, Text: "HTTP 429 Too Many Requests (retry after 9s"}},
+		{"error response", msgpushtest.ErrorResponse(1001, "not yours", "your id is 5"), faults.Failure{Kind: api, Text: `HTTP 200, code 1001: not yours (data "your id is 5"`}},
+		{"rejected key", msgpushtest.RejectKey(), faults.Failure{Kind: api, Text: fmt.Sprintf("HTTP 200, code %d: the access-key", msgpushtest.CodeAccessKey)}},
+		{"HTML page", msgpushtest.HTML(), faults.Failure{Kind: decode, Text: `content type "text/html; charset=utf-8"`}},
+		{"HTML page of a gateway", msgpushtest.HTML().WithStatus(502), faults.Failure{Kind: api, Text: "HTTP 502 Bad Gateway: <!DOCTYPE html> "}},
+		{"garbage", msgpushtest.Garbage(), faults.Failure{Kind: decode, Text: `content type "application/json"`}},
+		{"redirect", msgpushtest.Redirect("https://push.example.com/elsewhere"), faults.Failure{Kind: api, Text: "HTTP 302 Found (redirect to https://push.example.com/elsewhere"}},
+		{"redirect with HTTP 307", msgpushtest.Redirect("/elsewhere").WithStatus(307), faults.Failure{Kind: api, Text: "HTTP 307 Temporary Redirect (redirect to /elsewhere"}},
+		{"endless body", msgpushtest.Endless(), faults.Failure{Kind: request, Text: fmt.Sprintf("the limit is %d bytes", faults.Limit)}},
+		{"reset", msgpushtest.Reset(), faults.Failure{Kind: request, Is: syscall.ECONNRESET, Text: " failed: "}},
+		{"reset in the body", msgpushtest.ResetInBody(), faults.Failure{Kind: request, Is: syscall.ECONNRESET, Text: "reading the response"}},
+		{"truncated body", msgpushtest.Truncate(), faults.Failure{Kind: request, Is: io.ErrUnexpectedEOF, Text: "reading the response"}},
 		{"handler", msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.WriteString(w, `{"code":9,"msg":"`+r.Method+`"}`)
-		}), apiError(200, 9, "")},
+			_, _ = io.WriteString(w, `{"code":9,"msg":"to `+r.Host+`"}`)
+		}), faults.Failure{Kind: api, Text: "HTTP 200, code 9: to "}},
+	}
+	for _, fault := range faults.Network("the-key-in-a-response") {
+		tests = append(tests, test{fault.Name, msgpushtest.Respond(fault.ServeHTTP), fault.Want})
 	}
 	for _, tt := range tests {
 		check := func(t *testing.T, server *msgpushtest.Server) {
 			server.SetRecords(msgpushtest.SampleRecords())
-			timeout := time.Minute
-			if tt.name == "delay that is too long" {
-				timeout = 50 * time.Millisecond
-			}
-			client, after := clientOf(t, server, msgpush.WithTimeout(timeout)), clientOf(t, server)
+			server.HTTPClient().Transport.(*http.Transport).MaxResponseHeaderBytes = faults.Limit
+			client := clientOf(t, server)
 			for name, call := range calls {
 				server.HTTPClient().CloseIdleConnections() // net/http resends a GET on a reused connection
 				server.Inject(tt.fault)
-				tt.check(t, call(client))
-				require.NoError(t, call(after), "%s after the fault", name)
+				if err := call(client); tt.want.Kind == "" {
+					assert.NoError(t, err, name)
+				} else {
+					assert.NoError(t, tt.want.Check(err), name)
+				}
+				require.NoError(t, call(client), "%s after the fault", name)
 			}
 		}
 		t.Run(tt.name, func(t *testing.T) { check(t, msgpushtest.New(t)) })
@@ -118,6 +87,17 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { check(t, msgpushtest.New(t, msgpushtest.InMemory())) })
 		})
 	}
+}
+
+func TestDelayDelaysTheUsualResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := msgpushtest.New(t, msgpushtest.InMemory())
+		start := time.Now()
+		server.Inject(msgpushtest.Delay(time.Second), msgpushtest.Delay(time.Hour))
+		assert.NoError(t, calls[msgpushtest.MPList](clientOf(t, server)))
+		assert.Equal(t, time.Second, time.Since(start))
+		assert.ErrorIs(t, calls[msgpushtest.MPList](clientOf(t, server)), context.DeadlineExceeded)
+	})
 }
 
 // calls holds a call of each operation, by the name of the operation.

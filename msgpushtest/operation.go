@@ -30,10 +30,10 @@ const (
 // The operations that the server implements, named as [msgpush.Operation.String]
 // returns them.
 const (
-	MailDetail      = "mail channel detail"
-	MPList          = "official-account channel list"
-	ForwardRuleList = "message rule list"
-	ForwardLogList  = "trigger record list"
+	MailDetail      = "MailDetail"
+	MPList          = "MPList"
+	ForwardRuleList = "ForwardRuleList"
+	ForwardLogList  = "ForwardLogList"
 )
 
 // An operation holds the expected request of an operation and the function that

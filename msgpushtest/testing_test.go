@@ -100,11 +100,11 @@ func TestFaultThatWasNeverUsedFailsTheTest(t *testing.T) {
 		{"for another operation", func(s *msgpushtest.Server) {
 			s.Inject(status.For(msgpushtest.ForwardRuleList))
 			call(s, msgpushtest.MPList)
-		}, unused("Status(503) for the message rule list")},
+		}, unused("Status(503) for ForwardRuleList")},
 		{"for two other operations", func(s *msgpushtest.Server) {
 			s.Inject(status.For(msgpushtest.ForwardRuleList, msgpushtest.MailDetail))
 			call(s, msgpushtest.MPList)
-		}, unused("Status(503) for the message rule list and the mail channel detail")},
+		}, unused("Status(503) for ForwardRuleList and MailDetail")},
 		{"Always, used once", func(s *msgpushtest.Server) {
 			s.Inject(status.Always())
 			call(s, msgpushtest.MPList)
@@ -113,10 +113,10 @@ func TestFaultThatWasNeverUsedFailsTheTest(t *testing.T) {
 			s.Inject(status.For(msgpushtest.MPList).Always())
 			call(s, msgpushtest.MPList)
 			s.Inject(msgpushtest.Reset().For(msgpushtest.MailDetail))
-		}, unused("Reset for the mail channel detail")},
+		}, unused("Reset for MailDetail")},
 		{"Always, no request", func(s *msgpushtest.Server) {
 			s.Inject(status.Always().For(msgpushtest.MPList))
-		}, unused("Status(503).Always() for the official-account channel list")},
+		}, unused("Status(503).Always() for MPList")},
 		{"Always, injected again after it was used and cleared", func(s *msgpushtest.Server) {
 			always := status.Always()
 			s.Inject(always)

@@ -11,10 +11,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
@@ -38,39 +36,36 @@ func main() {
 	cli.Run(func(ctx context.Context) error { return run(ctx, os.Stdout) })
 }
 
-// observe returns an HTTP client whose requests are traced, counted and timed by
-// operation. Each retry is a request.
-func observe(tracers trace.TracerProvider, metrics prometheus.Registerer) (*http.Client, error) {
+// observe returns an observer that counts and times the attempts by operation. The names suit a
+// label, unless a Call has an id in its path.
+func observe(metrics prometheus.Registerer) (func(context.Context, msgpush.Attempt), error) {
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "msgpush_request_duration_seconds",
-		Help: "Time from a request to the header of its response, by operation and HTTP status.",
+		Help: "Duration of an attempt, by operation and HTTP status.",
 	}, []string{"operation", "status"})
-	if err := metrics.Register(durations); err != nil {
-		return nil, err
-	}
-	transport := msgpush.NewTransport() // as the client uses by default
-	timed := promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
-		start := time.Now()
-		resp, err := transport.RoundTrip(r)
+	return func(_ context.Context, a msgpush.Attempt) {
 		status := "none" // no response
-		if err == nil {
-			status = strconv.Itoa(resp.StatusCode)
+		if a.HTTPStatus != 0 {
+			status = strconv.Itoa(a.HTTPStatus)
 		}
-		durations.WithLabelValues(operation(r), status).Observe(time.Since(start).Seconds())
-		return resp, err
-	})
-	return &http.Client{Transport: otelhttp.NewTransport(timed,
-		otelhttp.WithTracerProvider(tracers),
-		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return operation(r) }),
-	)}, nil
+		durations.WithLabelValues(a.Operation, status).Observe(a.Duration.Seconds())
+	}, metrics.Register(durations)
 }
 
-// operation returns the name of the operation that r calls. There are few names and none
-// contains an id, which suits span names and metric labels.
+// traced returns an HTTP client whose requests are traced by operation, so that the service
+// gets the trace. Each attempt is a span.
+func traced(tracers trace.TracerProvider) *http.Client {
+	return &http.Client{Transport: otelhttp.NewTransport(msgpush.NewTransport(), // as the client uses by default
+		otelhttp.WithTracerProvider(tracers),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return operation(r) }),
+	)}
+}
+
+// operation returns the name of the operation that r calls.
 func operation(r *http.Request) string {
 	for _, op := range msgpush.Operations() {
 		if op.Specified() && op.Method == r.Method && strings.HasSuffix(r.URL.Path, op.Path) {
-			return op.String()
+			return op.Name
 		}
 	}
 	return "other"
@@ -96,13 +91,14 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(service))
 	metrics := prometheus.NewRegistry()
-	httpClient, err := observe(tracers, metrics)
+	observer, err := observe(metrics)
 	if err != nil {
 		return err
 	}
 
 	client, err := msgpush.NewClient(account.BaseURL, account.AccessKey,
-		msgpush.WithHTTPClient(httpClient),
+		msgpush.WithHTTPClient(traced(tracers)),
+		msgpush.WithObserver(observer),
 		msgpush.WithLogger(slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 	if err != nil {
 		return err

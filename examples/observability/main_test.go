@@ -23,12 +23,12 @@ func TestCallsAreTracedCountedAndLogged(t *testing.T) {
 	assert.Zero(t, status)
 	assert.Regexp(t, `^observability: using a fake server at .*\n$`, stderr)
 	for _, want := range []string{
-		`msgpush_request_duration_seconds_count{operation="message rule list",status="200"} 1`,
-		`msgpush_request_duration_seconds_count{operation="trigger record list",status="200"} 1`,
-		`"Name": "message rule list"`,
-		`"Name": "trigger record list"`,
+		`msgpush_request_duration_seconds_count{operation="ForwardRuleList",status="200"} 1`,
+		`msgpush_request_duration_seconds_count{operation="ForwardLogList",status="200"} 1`,
+		`"Name": "ForwardRuleList"`,
+		`"Name": "ForwardLogList"`,
 		`"Key": "http.response.status_code"`,
-		`msg="msgpush: attempt" operation="message rule list" method=POST`,
+		`msg="msgpush: attempt" operation=ForwardRuleList method=POST`,
 	} {
 		assert.Contains(t, stdout, want)
 	}
@@ -43,9 +43,9 @@ func TestFailedAttemptsAreCounted(t *testing.T) {
 	stdout, _, status := clitest.Run(t, append(clitest.Environment(srv.URL, srv.AccessKey()), "OTEL_SERVICE_NAME=billing"))
 	assert.Zero(t, status)
 	for _, want := range []string{
-		`msgpush_request_duration_seconds_count{operation="message rule list",status="500"} 1`,
-		`msgpush_request_duration_seconds_count{operation="message rule list",status="none"} 1`,
-		`msgpush_request_duration_seconds_count{operation="message rule list",status="200"} 1`,
+		`msgpush_request_duration_seconds_count{operation="ForwardRuleList",status="500"} 1`,
+		`msgpush_request_duration_seconds_count{operation="ForwardRuleList",status="none"} 1`,
+		`msgpush_request_duration_seconds_count{operation="ForwardRuleList",status="200"} 1`,
 		`"Value": "billing"`,
 	} {
 		assert.Contains(t, stdout, want)

@@ -5,12 +5,10 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/time/rate"
 
 	"example.com/msgpush"
@@ -39,36 +37,23 @@ func newClient(acc *account, rps int, logger *slog.Logger, metrics prometheus.Re
 		msgpush.WithAccessKeySource(msgpush.CachedAccessKey(fetch, keyValidity-renewAfter)),
 		msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey), // of the fake server: add the codes of your service
 		msgpush.WithRateLimiter(rate.NewLimiter(rate.Limit(rps), 1)),
-		msgpush.WithHTTPClient(&http.Client{Transport: observe(acc.transport, metrics)}),
+		msgpush.WithHTTPClient(&http.Client{Transport: acc.transport}),
+		msgpush.WithObserver(observe(metrics)),
 		msgpush.WithLogger(logger))
 }
 
-// observe returns a transport whose requests are counted and timed by operation. Each
-// retry is a request.
-func observe(next http.RoundTripper, metrics prometheus.Registerer) http.RoundTripper {
+// observe returns an observer that counts and times the attempts by operation. The names suit a
+// label, unless a Call has an id in its path.
+func observe(metrics prometheus.Registerer) func(context.Context, msgpush.Attempt) {
 	durations := promauto.With(metrics).NewHistogramVec(prometheus.HistogramOpts{
 		Name: "msgpush_request_duration_seconds",
-		Help: "Time from a request to the header of its response, by operation and HTTP status.",
+		Help: "Duration of an attempt, by operation and HTTP status.",
 	}, []string{"operation", "status"})
-	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
-		start := time.Now()
-		resp, err := next.RoundTrip(r)
+	return func(_ context.Context, a msgpush.Attempt) {
 		status := "none" // no response
-		if err == nil {
-			status = strconv.Itoa(resp.StatusCode)
+		if a.HTTPStatus != 0 {
+			status = strconv.Itoa(a.HTTPStatus)
 		}
-		durations.WithLabelValues(operation(r), status).Observe(time.Since(start).Seconds())
-		return resp, err
-	})
-}
-
-// operation returns the name of the operation that r calls. There are few names and none
-// contains an id, which suits a metric label.
-func operation(r *http.Request) string {
-	for _, op := range msgpush.Operations() {
-		if op.Specified() && op.Method == r.Method && strings.HasSuffix(r.URL.Path, op.Path) {
-			return op.String()
-		}
+		durations.WithLabelValues(a.Operation, status).Observe(a.Duration.Seconds())
 	}
-	return "other"
 }

@@ -120,7 +120,7 @@ func TestServesUntilSignal(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			p := start(t, nil)
 			p.waitFor(t, "ready")
-			for path, want := range map[string]string{"/rules": "严重告警转值班", "/failures": "connection refused", "/healthz": "", "/readyz": "", "/metrics": "trigger record list"} {
+			for path, want := range map[string]string{"/rules": "严重告警转值班", "/failures": "connection refused", "/healthz": "", "/readyz": "", "/metrics": "ForwardLogList"} {
 				resp, err := http.Get(p.url + path)
 				assert.Contains(t, body(t, resp, err), want, path)
 			}

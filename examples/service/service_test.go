@@ -297,11 +297,11 @@ func TestMetricsNameTheOperations(t *testing.T) {
 		assert.Error(t, err)
 		metrics := f.get(t.Context(), "/metrics").Body.String()
 		for _, want := range []string{
-			`msgpush_request_duration_seconds_count{operation="trigger record list",status="200"} 1`,
-			`msgpush_request_duration_seconds_count{operation="message rule list",status="200"} 1`,
-			`msgpush_request_duration_seconds_count{operation="message rule list",status="500"} 1`,
-			`msgpush_request_duration_seconds_count{operation="message rule list",status="none"} 1`,
-			`msgpush_request_duration_seconds_count{operation="other",`,
+			`msgpush_request_duration_seconds_count{operation="ForwardLogList",status="200"} 1`,
+			`msgpush_request_duration_seconds_count{operation="ForwardRuleList",status="200"} 1`,
+			`msgpush_request_duration_seconds_count{operation="ForwardRuleList",status="500"} 1`,
+			`msgpush_request_duration_seconds_count{operation="ForwardRuleList",status="none"} 1`,
+			`msgpush_request_duration_seconds_count{operation="GET /else",`,
 			`service_request_duration_seconds_count{route="GET /rules",status="200"} 1`,
 		} {
 			assert.Contains(t, metrics, want)

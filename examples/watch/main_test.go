@@ -128,7 +128,7 @@ func TestKeyRejectedLater(t *testing.T) {
 			stdout, stderr, status := clitest.Run(t, clitest.Environment(srv.URL, srv.AccessKey()), "-n", "1", "-interval", "1s")
 			assert.Equal(t, 1, status)
 			assert.Equal(t, 1, strings.Count(stdout, "\n"))
-			assert.Contains(t, stderr, "watch: msgpush: page 1: trigger record list: ")
+			assert.Contains(t, stderr, "watch: msgpush: page 1: ForwardLogList: ")
 			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 			assert.NotContains(t, stderr, "outage")
 		})

@@ -23,12 +23,12 @@ type Call struct {
 
 // All lists one Call for each specified operation. A test checks that none is missing.
 var All = []Call{
-	one("mail channel detail", func(c *msgpush.Client, ctx context.Context) (*msgpush.MailChannel, error) {
+	one("MailDetail", func(c *msgpush.Client, ctx context.Context) (*msgpush.MailChannel, error) {
 		return c.MailDetail(ctx, "101")
 	}),
-	list("official-account channel list", (*msgpush.Client).MPList, (*msgpush.Client).MPPages),
-	list("message rule list", (*msgpush.Client).ForwardRuleList, (*msgpush.Client).ForwardRulePages),
-	list("trigger record list",
+	list("MPList", (*msgpush.Client).MPList, (*msgpush.Client).MPPages),
+	list("ForwardRuleList", (*msgpush.Client).ForwardRuleList, (*msgpush.Client).ForwardRulePages),
+	list("ForwardLogList",
 		func(c *msgpush.Client, ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
 			return c.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: r})
 		},

@@ -1,0 +1,753 @@
+package contract_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/calls"
+	"example.com/msgpush/msgpushtest"
+)
+
+const (
+	mailDetail      = "/api/open/mail/detail"
+	mpList          = "/api/open/mp/list"
+	forwardRuleList = "/api/open/forwardRule/list"
+	forwardLogList  = "/api/open/forwardLog/list"
+)
+
+type operation struct {
+	path, method string
+	*openapi3.Operation
+}
+
+// operations returns the operations of openapi.json, in random order.
+func operations(doc *openapi3.T) []operation {
+	var all []operation
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			all = append(all, operation{path, method, op})
+		}
+	}
+	return all
+}
+
+// call returns the call of the method whose name is the operationId in another letter case.
+func (op operation) call(t *testing.T) calls.Call {
+	t.Helper()
+	i := slices.IndexFunc(calls.All, func(c calls.Call) bool { return strings.EqualFold(c.Operation, op.OperationID) })
+	require.GreaterOrEqual(t, i, 0, "internal/calls/calls.go has no call of %s: add one", op.OperationID)
+	return calls.All[i]
+}
+
+// requests returns the examples of a request body, and responses the examples of a success.
+func (op operation) requests() openapi3.Examples {
+	if op.RequestBody == nil {
+		return nil
+	}
+	return op.RequestBody.Value.Content["application/json"].Examples
+}
+
+func (op operation) responses() openapi3.Examples {
+	examples := maps.Clone(op.Responses.Status(http.StatusOK).Value.Content["application/json"].Examples)
+	delete(examples, "error")
+	return examples
+}
+
+// request returns a valid request of the operation with a body, which is nil for a GET.
+func (op operation) request(t *testing.T, body []byte) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), op.method, "http://msgpush.test"+op.path, bytes.NewReader(body))
+	require.NoError(t, err)
+	query := url.Values{}
+	for _, p := range op.Parameters {
+		require.NotNil(t, p.Value.Example, "openapi.json: the parameter %s of %s needs an example", p.Value.Name, op.path)
+		query.Set(p.Value.Name, fmt.Sprint(p.Value.Example))
+	}
+	r.URL.RawQuery = query.Encode()
+	r.Header.Set("access-key", "test-key")
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return r
+}
+
+// An exchange is a request and a response of an operation. name is the example of
+// openapi.json, or the file of testdata, that one of the two comes from.
+type exchange struct {
+	name     string
+	op       operation
+	request  []byte // nil for a GET
+	status   int
+	response []byte
+}
+
+// exchanges returns the examples of openapi.json, and the bodies of testdata. The name of a
+// file in testdata begins with the id of its operation, in snake case. empty_page belongs to
+// every list, and a name that begins with error_ to every operation.
+func exchanges(t *testing.T, doc *openapi3.T) []exchange {
+	t.Helper()
+	var all []exchange
+	for _, op := range operations(doc) {
+		var request []byte
+		add := func(name string, body []byte) {
+			switch {
+			case strings.HasPrefix(name, "requests/"):
+				all = append(all, exchange{name, op, body, http.StatusOK, []byte(`{"code":500,"msg":"no"}`)})
+			case strings.HasPrefix(name, "responses/error_"):
+				all = append(all, exchange{name, op, request, http.StatusServiceUnavailable, withValidData(t, body)})
+			default:
+				all = append(all, exchange{name, op, request, http.StatusOK, body})
+			}
+		}
+		for name, example := range op.requests() {
+			request = encode(t, example.Value.Value)
+			add("requests/"+name, request)
+		}
+		for name, example := range op.responses() {
+			add("responses/"+name, encode(t, example.Value.Value))
+		}
+		for _, dir := range []string{"requests", "responses"} {
+			for name, body := range bodiesIn(t, dir) {
+				isList := request != nil
+				if strings.HasPrefix(name, snakeCase(op.OperationID)) || strings.HasPrefix(name, "error_") || name == "empty_page" && isList {
+					add(dir+"/"+name+".json", body)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// withValidData returns an error response without its data, unless the data is an object,
+// as in openapi.json. The client reads error responses with any data.
+func withValidData(t *testing.T, body []byte) []byte {
+	t.Helper()
+	envelope := decode(body).(map[string]any)
+	if _, isObject := envelope["data"].(map[string]any); !isObject {
+		delete(envelope, "data")
+	}
+	return encode(t, envelope)
+}
+
+// bodiesIn returns the bodies in a directory of testdata by name.
+func bodiesIn(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../../testdata", dir, "*.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	bodies := map[string][]byte{}
+	for _, file := range files {
+		body, err := os.ReadFile(file)
+		require.NoError(t, err)
+		bodies[strings.TrimSuffix(filepath.Base(file), ".json")] = body
+	}
+	return bodies
+}
+
+// snakeCase returns "mail_detail" for "mailDetail".
+func snakeCase(id string) string {
+	return strings.ToLower(regexp.MustCompile("[A-Z]").ReplaceAllString(id, "_$0"))
+}
+
+func encode(t *testing.T, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return b
+}
+
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// respond returns a transport with the same response to every request.
+func respond(status int, contentType string, body []byte) http.RoundTripper {
+	return roundTripFunc(func(*http.Request) (*http.Response, error) {
+		header := http.Header{"Content-Type": {contentType}}
+		return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(body))}, nil
+	})
+}
+
+// bodyOf sends a request and returns the body of the response.
+func bodyOf(t *testing.T, r *http.Request, transport http.RoundTripper) []byte {
+	t.Helper()
+	response, err := transport.RoundTrip(r)
+	require.NoError(t, err)
+	return readAll(t, response)
+}
+
+func readAll(t *testing.T, response *http.Response) []byte {
+	t.Helper()
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return body
+}
+
+// newRequest returns a valid request of the operation at a path.
+func newRequest(t *testing.T, doc *openapi3.T, path string) *http.Request {
+	t.Helper()
+	all := operations(doc)
+	i := slices.IndexFunc(all, func(op operation) bool { return op.path == path })
+	require.GreaterOrEqual(t, i, 0, path)
+	var body []byte
+	if all[i].RequestBody != nil {
+		body = []byte(`{"current":1,"pageSize":20}`)
+	}
+	return all[i].request(t, body)
+}
+
+// violations returns the violations of one exchange.
+func violations(t *testing.T, doc *openapi3.T, r *http.Request, next http.RoundTripper) []string {
+	t.Helper()
+	v := newValidator(doc, next)
+	bodyOf(t, r, v)
+	all, _ := v.result()
+	return all
+}
+
+// testdataViolations returns the violations of the bodies in testdata and of the examples of
+// openapi.json.
+func testdataViolations(t *testing.T, doc *openapi3.T) []string {
+	t.Helper()
+	var all []string
+	for _, r := range exchanges(t, doc) {
+		for _, violation := range violations(t, doc, r.op.request(t, r.request), respond(r.status, "application/json", r.response)) {
+			all = append(all, r.name+": "+violation)
+		}
+	}
+	return all
+}
+
+func TestOpenAPIFileIsValid(t *testing.T) {
+	doc := load(t)
+	assert.Equal(t, "3.0.3", doc.OpenAPI)
+	assert.Equal(t, msgpush.Version, doc.Info.Version)
+	assert.NoError(t, doc.Validate(t.Context(), openapi3.EnableExamplesValidation(), openapi3.EnableMultiError()))
+	for _, op := range operations(doc) {
+		assert.NotEmpty(t, op.responses(), "openapi.json: the response of %s needs an example", op.path)
+		if op.RequestBody != nil {
+			assert.NotEmpty(t, op.requests(), "openapi.json: the body of %s needs an example", op.path)
+			assert.True(t, op.RequestBody.Value.Required, "openapi.json: %s needs a body", op.path)
+		}
+		assert.NotNil(t, doc.Tags.Get(op.Tags[0]), "openapi.json: the tag of %s is not defined", op.path)
+	}
+	for name, schema := range doc.Components.Schemas {
+		for field, property := range schema.Value.Properties {
+			isRequest := strings.HasSuffix(name, "Request") // the API document does not describe all of its fields
+			assert.True(t, isRequest || property.Value.Description != "", "openapi.json: %s.%s has no description", name, field)
+		}
+	}
+	for name, example := range doc.Components.Examples {
+		assert.True(t, strings.HasSuffix(example.Value.Summary, "(invented values)"), "openapi.json: the summary of the example %s ends with (invented values)", name)
+	}
+}
+
+// The envelopes and the pages of the operations repeat the fields of Envelope and Page.
+// With allOf instead, generators lose the types of the data and of the records.
+func TestEnvelopesAndPagesRepeatTheirFields(t *testing.T) {
+	assert.Empty(t, fieldsNotRepeated(load(t)))
+}
+
+// fieldsNotRepeated returns the fields of Envelope and Page that an envelope or a page
+// of an operation does not have, or has with another type or description.
+func fieldsNotRepeated(doc *openapi3.T) []string {
+	var all []string
+	check := func(general string, schema *openapi3.SchemaRef) {
+		for name, want := range doc.Components.Schemas[general].Value.Properties {
+			got := schema.Value.Properties[name]
+			if got == nil || got.Value.Type.Slice()[0] != want.Value.Type.Slice()[0] || got.Ref == "" && got.Value.Description != want.Value.Description {
+				all = append(all, schema.Ref+": "+name)
+			}
+		}
+	}
+	for _, op := range operations(doc) {
+		envelope := op.Responses.Status(http.StatusOK).Value.Content["application/json"].Schema
+		check("Envelope", envelope)
+		if op.RequestBody != nil {
+			check("Page", envelope.Value.Properties["data"])
+		}
+	}
+	return all
+}
+
+// Each example of a response is the response of the fake server, with its sample
+// records, to the example of the request.
+func TestExamplesAreResponsesOfTheFakeServer(t *testing.T) {
+	server, _, v := newServer(t)
+	send := func(t *testing.T, op operation, request []byte, key string) string {
+		r := op.request(t, request)
+		r.URL.Host, _ = strings.CutPrefix(server.URL, "http://")
+		r.Header.Set("access-key", key)
+		return string(bodyOf(t, r, v))
+	}
+	for _, op := range operations(load(t)) {
+		for name, example := range op.responses() {
+			t.Run(name, func(t *testing.T) {
+				var request []byte
+				if op.RequestBody != nil {
+					require.Contains(t, op.requests(), name, "openapi.json: no request has this name")
+					request = encode(t, op.requests()[name].Value.Value)
+					assert.Empty(t, checkMembers("request", op.RequestBody.Value.Content["application/json"].Schema, decode(request), true))
+				}
+				assert.JSONEq(t, send(t, op, request, server.AccessKey()), string(encode(t, example.Value.Value)))
+				failure := op.Responses.Default().Value.Content["application/json"].Examples["error"]
+				assert.JSONEq(t, send(t, op, request, "another key"), string(encode(t, failure.Value.Value)))
+			})
+		}
+	}
+	all, _ := v.result()
+	assert.Empty(t, all)
+}
+
+func TestRecordedBodiesMatchOpenAPI(t *testing.T) {
+	doc := load(t)
+	used := map[string]bool{}
+	for _, r := range exchanges(t, doc) {
+		used[r.name] = true
+	}
+	for _, dir := range []string{"requests", "responses"} {
+		for name := range bodiesIn(t, dir) {
+			assert.True(t, used[dir+"/"+name+".json"], "testdata/%s/%s.json: no operation id begins the name", dir, name)
+		}
+	}
+	assert.Empty(t, testdataViolations(t, doc))
+}
+
+// The data that a call returns has the same members and values as the example.
+func TestClientReadsExamples(t *testing.T) {
+	for _, op := range operations(load(t)) {
+		for name, example := range op.responses() {
+			t.Run(name, func(t *testing.T) {
+				transport := respond(http.StatusOK, "application/json", encode(t, example.Value.Value))
+				client, err := msgpush.NewClient("http://msgpush.test", "test-key", msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+				require.NoError(t, err)
+				data, err := op.call(t).Do(t.Context(), client)
+				require.NoError(t, err)
+				want := example.Value.Value.(map[string]any)["data"]
+				assert.JSONEq(t, string(encode(t, want)), string(encode(t, plain(t, reflect.ValueOf(data)))))
+			})
+		}
+	}
+}
+
+// If the type of a property in openapi.json changes, a body in testdata or an example must
+// violate it, or Envelope and Page must differ from the schemas that repeat them.
+func TestChangedTypeInOpenAPIIsDetected(t *testing.T) {
+	for name, schema := range load(t).Components.Schemas {
+		for field, property := range schema.Value.Properties {
+			if property.Ref != "" {
+				continue
+			}
+			t.Run(name+"."+field, func(t *testing.T) {
+				doc := load(t)
+				changed := &openapi3.Types{"string"}
+				if property.Value.Type.Is("string") {
+					changed = &openapi3.Types{"integer"}
+				}
+				doc.Components.Schemas[name].Value.Properties[field].Value.Type = changed
+				assert.NotEmpty(t, append(testdataViolations(t, doc), fieldsNotRepeated(doc)...))
+			})
+		}
+	}
+}
+
+// newServer returns a fake server with sample records, a client of it, and the
+// validator between the two.
+func newServer(t *testing.T) (*msgpushtest.Server, *msgpush.Client, *validator) {
+	t.Helper()
+	server := msgpushtest.New(t)
+	server.SetRecords(msgpushtest.SampleRecords())
+	v := newValidator(load(t), server.HTTPClient().Transport)
+	return server, server.Client(msgpush.WithHTTPClient(&http.Client{Transport: v})), v
+}
+
+// drain iterates to the end and returns the number of values and the error.
+func drain[T any](values iter.Seq2[T, error]) (int, error) {
+	n := 0
+	for _, err := range values {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
+	type test struct {
+		name string
+		call func(context.Context, *msgpush.Client) error
+		min  int // exchanges
+	}
+	var tests []test
+	page := msgpush.PageRequest{PageSize: 2}
+	for _, op := range operations(load(t)) {
+		call := op.call(t)
+		tests = append(tests, test{call.Operation, func(ctx context.Context, c *msgpush.Client) error { _, err := call.Do(ctx, c); return err }, 1})
+		if call.List == nil {
+			continue
+		}
+		tests = append(tests,
+			test{call.Operation + ", page after the last", func(ctx context.Context, c *msgpush.Client) error {
+				_, err := call.List(ctx, c, msgpush.PageRequest{Current: 99})
+				return err
+			}, 1},
+			test{call.Operation + ", all pages", func(ctx context.Context, c *msgpush.Client) error {
+				_, err := drain(call.Pages(ctx, c, page))
+				return err
+			}, 2},
+			test{call.Operation + ", all pages with prefetch", func(ctx context.Context, c *msgpush.Client) error {
+				_, err := drain(call.Pages(ctx, c, page, msgpush.Prefetch(4)))
+				return err
+			}, 2},
+		)
+	}
+	logs := msgpush.ForwardLogRequest{
+		PageRequest: msgpush.PageRequest{PageSize: 9},
+		Params:      msgpush.ForwardLogParams{RuleID: new(int64(301)), MatchResult: new(0)},
+	}
+	tests = append(tests,
+		test{"ForwardLogList with both filters", func(ctx context.Context, c *msgpush.Client) error { _, err := c.ForwardLogList(ctx, logs); return err }, 1},
+		test{"ForwardLogList with one filter", func(ctx context.Context, c *msgpush.Client) error {
+			_, err := c.ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{MatchResult: new(1)}})
+			return err
+		}, 1},
+		test{"all filtered trigger records", func(ctx context.Context, c *msgpush.Client) error {
+			_, err := drain(c.ForwardLogAll(ctx, logs))
+			return err
+		}, 1},
+		test{"Lister", func(ctx context.Context, c *msgpush.Client) error {
+			lister := msgpush.Lister[msgpush.ForwardRule]{Fetch: c.ForwardRuleList, ID: func(r msgpush.ForwardRule) int64 { return r.ID }}
+			_, err := drain(lister.All(ctx, page))
+			return err
+		}, 3},
+		test{"Call", func(ctx context.Context, c *msgpush.Client) error {
+			_, err := msgpush.Call[json.RawMessage](ctx, c, msgpush.Request{Method: http.MethodPost, Path: mpList, Body: msgpush.PageRequest{Current: 1, PageSize: 5}})
+			return err
+		}, 1},
+	)
+	seen := map[string]int{}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, client, v := newServer(t)
+			require.NoError(t, tt.call(t.Context(), client))
+			all, exchanges := v.result()
+			assert.Empty(t, all)
+			assert.GreaterOrEqual(t, exchanges, tt.min)
+			for path, n := range v.exchanges {
+				seen[path] += n
+			}
+		})
+	}
+	assert.Len(t, seen, len(operations(load(t))), "operations")
+}
+
+// A rejected request is a request to which the fake server sends an error response,
+// although no fault is injected.
+type rejectedRequest struct {
+	name         string
+	code         int
+	method, path string
+	header       map[string]string // replaces the access key or the Content-Type
+	body         string
+	isValid      bool // the request is valid for openapi.json
+}
+
+// rejectedRequests has requests for each error code of the fake server, except for the one
+// of the rate limit.
+var rejectedRequests = []rejectedRequest{
+	{"unknown mail channel", msgpushtest.CodeNotFound, http.MethodGet, mailDetail + "?mailId=no", nil, "", true},
+	{"no mail channel", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail, nil, "", true},
+	{"unknown access key", msgpushtest.CodeAccessKey, http.MethodPost, mpList, map[string]string{"access-key": "another key"}, `{}`, true},
+	{"page 0", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{"current":0}`, true},
+	{"page size beyond the maximum of the fake server", msgpushtest.CodeBadRequest, http.MethodPost, forwardRuleList, nil, `{"pageSize":1099511627776}`, true},
+	{"number beyond int64", msgpushtest.CodeBadRequest, http.MethodPost, forwardLogList, nil, `{"params":{"ruleId":9223372036854775808}}`, true},
+	{"unknown member", msgpushtest.CodeBadRequest, http.MethodPost, forwardLogList, nil, `{"params":{"status":1}}`, true},
+	{"unknown query parameter", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail + "?mailId=101&x=1", nil, "", true},
+	{"large body", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{"unknown":"` + strings.Repeat("x", 1<<20) + `"}`, true},
+	{"no access key", msgpushtest.CodeAccessKey, http.MethodPost, mpList, map[string]string{"access-key": ""}, `{}`, false},
+	{"parameter twice", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail + "?mailId=101&mailId=102", nil, "", false},
+	{"malformed query", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail + "?mailId=%zz", nil, "", false},
+	{"body of a GET", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail + "?mailId=101", nil, "{}", false},
+	{"no JSON", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{`, false},
+	{"no body", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, "", false},
+	{"member of another type", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{"current":"1"}`, false},
+	{"unknown path", msgpushtest.CodeNotFound, http.MethodPost, "/api/open/mp", nil, `{}`, false},
+	{"wrong method", msgpushtest.CodeMethodNotAllowed, http.MethodDelete, mpList, nil, "", false},
+	{"wrong Content-Type", msgpushtest.CodeContentType, http.MethodPost, mpList, map[string]string{"Content-Type": "text/plain"}, `{}`, false},
+}
+
+// send sends the request to a server at url, and returns the body of the response as
+// an envelope.
+func (r rejectedRequest) send(t *testing.T, url, key string, transport http.RoundTripper) msgpush.Envelope[json.RawMessage] {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), r.method, url+r.path, strings.NewReader(r.body))
+	require.NoError(t, err)
+	request.Header.Set("access-key", key)
+	request.Header.Set("Content-Type", "application/json")
+	for name, value := range r.header {
+		request.Header.Set(name, value)
+	}
+	var envelope msgpush.Envelope[json.RawMessage]
+	require.NoError(t, json.Unmarshal(bodyOf(t, request, transport), &envelope))
+	return envelope
+}
+
+// responseViolations leaves out the violations of requests: a rejected request may violate
+// openapi.json on purpose.
+func responseViolations(v *validator) []string {
+	all, _ := v.result()
+	return slices.DeleteFunc(all, func(violation string) bool { return !strings.Contains(violation, ": response: ") })
+}
+
+func TestErrorResponsesMatchOpenAPI(t *testing.T) {
+	for _, tt := range rejectedRequests {
+		t.Run(tt.name, func(t *testing.T) {
+			server, _, v := newServer(t)
+			envelope := tt.send(t, server.URL, server.AccessKey(), v)
+			assert.Equal(t, tt.code, envelope.Code, envelope.Msg)
+			assert.Empty(t, responseViolations(v))
+		})
+	}
+	t.Run("rate limit", func(t *testing.T) {
+		server, client, v := newServer(t)
+		server.SetRateLimit(1, time.Hour)
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		require.NoError(t, err)
+		_, err = server.Client(msgpush.WithHTTPClient(&http.Client{Transport: v}), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})).MPList(t.Context(), msgpush.PageRequest{})
+		var apiErr *msgpush.APIError
+		require.ErrorAs(t, err, &apiErr)
+		assert.Equal(t, msgpushtest.CodeRateLimit, apiErr.Code)
+		all, _ := v.result()
+		assert.Empty(t, all)
+	})
+}
+
+func TestRetriedRequestsMatchOpenAPI(t *testing.T) {
+	server, client, v := newServer(t)
+	server.Inject(msgpushtest.ErrorResponse(503, "no", nil).WithStatus(503), msgpushtest.ResetInBody(), msgpushtest.Reset())
+	_, err := client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
+	require.NoError(t, err)
+	assert.Len(t, server.Requests(), 4)
+	all, _ := v.result()
+	assert.Empty(t, all)
+}
+
+// changes calls f with values that differ from value in one place: a part has another type,
+// a number is a fraction, a member is missing, or a member is unknown.
+func changes(where string, value any, f func(where string, changed any)) {
+	others := []any{nil, true, "text", 7.0, 7.5, []any{}, map[string]any{}}
+	switch v := value.(type) {
+	case nil, bool:
+		others = others[2:]
+	case string:
+		others = append(others[:2:2], others[3:]...)
+	case float64:
+		others = append(others[:3:3], others[4:]...)
+	case []any:
+		others = append(others[:5:5], others[6:]...)
+		for i := range v {
+			changes(where+"["+strconv.Itoa(i)+"]", v[i], func(where string, changed any) {
+				list := append([]any{}, v...)
+				list[i] = changed
+				f(where, list)
+			})
+		}
+	case map[string]any:
+		others = others[:6]
+		with := func(name string, member any) map[string]any {
+			object := map[string]any{name: member}
+			for n, m := range v {
+				if n != name {
+					object[n] = m
+				}
+			}
+			return object
+		}
+		f(where+" with an unknown member", with("unknown", "text"))
+		for name := range v {
+			without := with(name, nil)
+			delete(without, name)
+			f(where+"."+name+" missing", without)
+			changes(where+"."+name, v[name], func(where string, changed any) { f(where, with(name, changed)) })
+		}
+	}
+	for _, other := range others {
+		text, _ := json.Marshal(other)
+		f(where+" is "+string(text), other)
+	}
+}
+
+func TestEveryWrongFieldOfAResponseIsCaught(t *testing.T) {
+	doc := load(t)
+	for _, op := range operations(doc) {
+		for name, example := range op.responses() {
+			t.Run(name, func(t *testing.T) {
+				count := 0
+				changes("body", decode(encode(t, example.Value.Value)), func(where string, changed any) {
+					count++
+					assert.NotEmpty(t, violations(t, doc, newRequest(t, doc, op.path), respond(http.StatusOK, "application/json", encode(t, changed))), where)
+				})
+				assert.Greater(t, count, 80)
+			})
+		}
+	}
+}
+
+func TestEveryWrongErrorResponseIsCaught(t *testing.T) {
+	for name, body := range map[string]string{
+		"msg empty":      `{"code":500,"msg":""}`,
+		"data null":      `{"code":500,"msg":"no","data":null}`,
+		"data array":     `{"code":500,"msg":"no","data":[]}`,
+		"no msg":         `{"code":500}`,
+		"msg null":       `{"code":500,"msg":null}`,
+		"msg number":     `{"code":500,"msg":7}`,
+		"no code":        `{"msg":"no"}`,
+		"code null":      `{"code":null,"msg":"no"}`,
+		"code string":    `{"code":"500","msg":"no"}`,
+		"code fraction":  `{"code":500.5,"msg":"no"}`,
+		"unknown member": `{"code":500,"msg":"no","message":"no"}`,
+		"no JSON":        `<html>`,
+		"nothing":        ``,
+		"null":           `null`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, status := range []int{http.StatusOK, http.StatusTooManyRequests} {
+				assert.NotEmpty(t, violations(t, load(t), newRequest(t, load(t), mpList), respond(status, "application/json", []byte(body))), status)
+			}
+		})
+	}
+	t.Run("text/html", func(t *testing.T) {
+		assert.NotEmpty(t, violations(t, load(t), newRequest(t, load(t), mpList), respond(http.StatusOK, "text/html", []byte(`{"code":500,"msg":"no"}`))))
+		assert.NotEmpty(t, violations(t, load(t), newRequest(t, load(t), mpList), respond(http.StatusOK, "text/html", bodiesIn(t, "responses")["mp_list"])))
+	})
+}
+
+func TestEveryWrongRequestIsCaught(t *testing.T) {
+	body := func(body string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		}
+	}
+	tests := []struct {
+		name, path string
+		change     func(*http.Request)
+	}{
+		{"no access key", mailDetail, func(r *http.Request) { r.Header.Del("access-key") }},
+		{"access key in another header", mpList, func(r *http.Request) {
+			r.Header.Del("access-key")
+			r.Header.Set("Authorization", "test-key")
+		}},
+		{"unknown path", mpList, func(r *http.Request) { r.URL.Path = "/api/open/v1/mp/list" }},
+		{"wrong method", mpList, func(r *http.Request) { r.Method = http.MethodPut }},
+		{"unknown query parameter", mailDetail, func(r *http.Request) { r.URL.RawQuery = "mailID=5" }},
+		{"query parameter of a list", mpList, func(r *http.Request) { r.URL.RawQuery = "current=1" }},
+		{"query parameter twice", mailDetail, func(r *http.Request) { r.URL.RawQuery = "mailId=5&mailId=6" }},
+		{"body of a GET request", mailDetail, func(r *http.Request) {
+			body(`{}`)(r)
+			r.Header.Set("Content-Type", "application/json")
+		}},
+		{"no Content-Type", mpList, func(r *http.Request) { r.Header.Del("Content-Type") }},
+		{"wrong Content-Type", mpList, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }},
+		{"no JSON", mpList, body(`current=1`)},
+		{"no object", mpList, body(`[]`)},
+		{"null", mpList, body(`null`)},
+		{"current is a string", mpList, body(`{"current":"1","pageSize":20}`)},
+		{"pageSize is a fraction", forwardRuleList, body(`{"current":1,"pageSize":20.5}`)},
+		{"pageSize is null", forwardRuleList, body(`{"current":1,"pageSize":null}`)},
+		{"unknown member", forwardRuleList, body(`{"page":1,"pageSize":20}`)},
+		{"params of another list", forwardRuleList, body(`{"current":1,"pageSize":20,"params":{}}`)},
+		{"params is an array", forwardLogList, body(`{"params":[]}`)},
+		{"ruleId is a string", forwardLogList, body(`{"params":{"ruleId":"301"}}`)},
+		{"matchResult is a bool", forwardLogList, body(`{"params":{"matchResult":true}}`)},
+		{"unknown param", forwardLogList, body(`{"params":{"status":1}}`)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRequest(t, load(t), tt.path)
+			next := respond(http.StatusOK, "application/json", []byte(`{"code":500,"msg":"no"}`))
+			require.Empty(t, violations(t, load(t), r, next))
+			r = newRequest(t, load(t), tt.path)
+			tt.change(r)
+			assert.NotEmpty(t, violations(t, load(t), r, next))
+		})
+	}
+}
+
+// A wrong field is also caught between the client and the fake server.
+func TestProxyCatchesWrongFields(t *testing.T) {
+	server, client, v := newServer(t)
+	server.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"code":200,"msg":"","data":{"pageNum":1,"pageSize":20,"total":1,"pages":1,"list":[{"id":"1"}]}}`)
+	}))
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	var decodeErr *msgpush.DecodeError
+	require.ErrorAs(t, err, &decodeErr)
+	all, exchanges := v.result()
+	assert.Equal(t, 1, exchanges)
+	require.NotEmpty(t, all)
+	assert.Contains(t, strings.Join(all, "\n"), "value must be an integer")
+}
+
+// The properties are in the order of the API document, as the fields of the Go types are.
+// They have no keyword, such as format or enum, for what the API document does not show.
+func TestSchemasHaveTheMembersOfTheAPIDocumentInOrder(t *testing.T) {
+	raw, err := os.ReadFile("../../openapi.json")
+	require.NoError(t, err)
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct{ Properties json.RawMessage }
+		}
+	}
+	require.NoError(t, json.Unmarshal(raw, &doc))
+	for name, record := range map[string]any{
+		"MailChannel":            msgpush.MailChannel{},
+		"OfficialAccountChannel": msgpush.MPChannel{},
+		"MessageRule":            msgpush.ForwardRule{},
+		"TriggerRecord":          msgpush.ForwardLog{},
+		"Page":                   msgpush.Page[int]{},
+		"Envelope":               msgpush.Envelope[int]{},
+	} {
+		var want, got []string
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(record)) {
+			want = append(want, field.Tag.Get("json"))
+		}
+		properties := json.NewDecoder(bytes.NewReader(doc.Components.Schemas[name].Properties))
+		_, err := properties.Token() // {
+		require.NoError(t, err)
+		for properties.More() {
+			member, err := properties.Token()
+			require.NoError(t, err)
+			var schema map[string]any
+			require.NoError(t, properties.Decode(&schema))
+			got = append(got, member.(string))
+			for key := range schema {
+				assert.Contains(t, []string{"type", "description", "items", "additionalProperties", "$ref"}, key, "%s.%s", name, member)
+			}
+		}
+		assert.Equal(t, want, got, name)
+	}
+}

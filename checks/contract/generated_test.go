@@ -1,0 +1,282 @@
+package contract_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/checks/contract/generated"
+	"example.com/msgpush/msgpushtest"
+)
+
+func TestGeneratedCodeIsUpToDate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds oapi-codegen")
+	}
+	file := filepath.Join(t.TempDir(), "generated.go")
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "oapi-codegen", "-config", "generated/oapi-codegen.yaml", "-o", file, "../../openapi.json")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	got, err := os.ReadFile("generated/generated.go")
+	require.NoError(t, err)
+	if string(got) != string(want) {
+		t.Error("generated/generated.go is out of date: run go generate ./...")
+	}
+}
+
+// plain returns a value with structs as maps by JSON name, integers as int64 and
+// strings, such as a [msgpush.Secret], as string. Nil pointers are left out.
+func plain(t *testing.T, v reflect.Value) any {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Pointer:
+		return plain(t, v.Elem())
+	case reflect.Int, reflect.Int64:
+		return v.Int()
+	case reflect.String:
+		return v.String()
+	case reflect.Slice:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = plain(t, v.Index(i))
+		}
+		return list
+	case reflect.Struct:
+		fields := map[string]any{}
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			value := v.FieldByIndex(f.Index)
+			if f.Anonymous || value.Kind() == reflect.Pointer && value.IsNil() {
+				continue
+			}
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			fields[name] = plain(t, value)
+		}
+		return fields
+	default:
+		require.Fail(t, "unexpected kind", "%v", v.Type())
+		return nil
+	}
+}
+
+// assertSame checks that two structs have the same fields, by JSON name, with the same
+// values.
+func assertSame(t *testing.T, want, got any) {
+	t.Helper()
+	assert.Equal(t, plain(t, reflect.ValueOf(want)), plain(t, reflect.ValueOf(got)))
+}
+
+// newGeneratedClient returns a generated client that reaches the fake server through v.
+func newGeneratedClient(t *testing.T, server *msgpushtest.Server, key string, v *validator) *generated.ClientWithResponses {
+	t.Helper()
+	client, err := generated.NewClientWithResponses(server.URL,
+		generated.WithHTTPClient(&http.Client{Transport: v}),
+		generated.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+			r.Header.Set("access-key", key)
+			return nil
+		}))
+	require.NoError(t, err)
+	return client
+}
+
+// callGenerated calls an operation with the generated client and returns the response.
+// The request is the body or the query parameters as JSON.
+func callGenerated(t *testing.T, client *generated.ClientWithResponses, op operation, request []byte) reflect.Value {
+	t.Helper()
+	method := reflect.ValueOf(client).MethodByName(strings.ToUpper(op.OperationID[:1]) + op.OperationID[1:] + "WithResponse")
+	require.True(t, method.IsValid(), op.OperationID)
+	arg := reflect.New(method.Type().In(1))
+	require.NoError(t, json.Unmarshal(request, arg.Interface()))
+	results := method.Call([]reflect.Value{reflect.ValueOf(t.Context()), arg.Elem()})
+	require.True(t, results[1].IsNil(), "%v", results[1])
+	return results[0].Elem()
+}
+
+// dataOf returns the data of a response that callGenerated returned.
+func dataOf(response reflect.Value) any {
+	return response.FieldByName("JSON200").Elem().FieldByName("Data").Interface()
+}
+
+// exampleRequest returns the first example of the request of an operation: its body, or
+// its query parameters as JSON.
+func exampleRequest(t *testing.T, op operation) []byte {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(op.requests())) {
+		return encode(t, op.requests()[name].Value.Value)
+	}
+	query := map[string]any{}
+	for _, p := range op.Parameters {
+		query[p.Value.Name] = p.Value.Example
+	}
+	return encode(t, query)
+}
+
+func TestGeneratedClientReadsTheSameRecords(t *testing.T) {
+	server, client, v := newServer(t)
+	other := newGeneratedClient(t, server, server.AccessKey(), v)
+	const size = 2
+	for _, op := range operations(load(t)) {
+		t.Run(op.OperationID, func(t *testing.T) {
+			call := op.call(t)
+			if call.Pages == nil {
+				want, err := call.Do(t.Context(), client)
+				require.NoError(t, err)
+				assertSame(t, want, dataOf(callGenerated(t, other, op, exampleRequest(t, op))))
+				return
+			}
+			pages := 0
+			for want, err := range call.Pages(t.Context(), client, msgpush.PageRequest{PageSize: size}) {
+				require.NoError(t, err)
+				pages++
+				assertSame(t, want, dataOf(callGenerated(t, other, op, encode(t, msgpush.PageRequest{Current: pages, PageSize: size}))))
+			}
+			assert.Greater(t, pages, 1)
+		})
+	}
+	t.Run("filtered trigger records", func(t *testing.T) {
+		filter := msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: new(int64(301)), MatchResult: new(0)}}
+		want, err := client.ForwardLogList(t.Context(), filter)
+		require.NoError(t, err)
+		require.NotEmpty(t, want.List)
+		got, err := other.ForwardLogListWithResponse(t.Context(), generated.TriggerRecordRequest{
+			Params: &generated.TriggerRecordParams{RuleId: new(301), MatchResult: new(0)},
+		})
+		require.NoError(t, err)
+		assertSame(t, want, got.JSON200.Data)
+	})
+	all, _ := v.result()
+	assert.Empty(t, all)
+}
+
+func TestGeneratedClientReadsErrors(t *testing.T) {
+	for _, op := range operations(load(t)) {
+		t.Run(op.OperationID, func(t *testing.T) {
+			server, client, v := newServer(t)
+			assertError := func(key, field string, code int) {
+				response := callGenerated(t, newGeneratedClient(t, server, key, v), op, exampleRequest(t, op)).FieldByName(field)
+				require.False(t, response.IsNil(), field)
+				assert.EqualValues(t, code, response.Elem().FieldByName("Code").Elem().Int())
+				assert.NotEmpty(t, response.Elem().FieldByName("Msg").Elem().String())
+				assert.True(t, response.Elem().FieldByName("Data").IsNil())
+			}
+			assertError("another key", "JSON200", msgpushtest.CodeAccessKey)
+			server.SetRateLimit(1, time.Hour)
+			_, err := op.call(t).Do(t.Context(), client)
+			require.NoError(t, err)
+			assertError(server.AccessKey(), "JSONDefault", msgpushtest.CodeRateLimit)
+			all, _ := v.result()
+			assert.Empty(t, all)
+		})
+	}
+}
+
+// newGeneratedServer returns a server that reads requests and writes responses through
+// the handlers and the types of the generated code. Its records are the examples
+// of openapi.json. It passes each decoded request to record, as plain returns it.
+func newGeneratedServer(t *testing.T, record func(op operation, request any)) *httptest.Server {
+	t.Helper()
+	byID := map[string]operation{}
+	for _, op := range operations(load(t)) {
+		byID[strings.ToLower(op.OperationID)] = op
+	}
+	serveExample := func(_ generated.StrictHandlerFunc, operationID string) generated.StrictHandlerFunc {
+		return func(_ context.Context, w http.ResponseWriter, _ *http.Request, request any) (any, error) {
+			op := byID[strings.ToLower(operationID)]
+			decoded := plain(t, reflect.ValueOf(request).Field(0)).(map[string]any)
+			record(op, decoded)
+			envelope := decode(encode(t, firstExample(op))).(map[string]any)
+			if data := envelope["data"].(map[string]any); data["list"] != nil {
+				selectPage(data, int(decoded["current"].(int64)), int(decoded["pageSize"].(int64)))
+			}
+			method, _ := reflect.TypeFor[*generated.ClientWithResponses]().MethodByName(operationID + "WithResponse")
+			field, _ := method.Type.Out(0).Elem().FieldByName("JSON200")
+			response := reflect.New(field.Type.Elem()).Interface() // of the generated type, to encode the body
+			if err := json.Unmarshal(encode(t, envelope), response); err != nil {
+				return nil, err
+			}
+			w.Header().Set("Content-Type", "application/json")
+			return nil, json.NewEncoder(w).Encode(response)
+		}
+	}
+	handler := generated.NewStrictHandler(nil, []generated.StrictMiddlewareFunc{serveExample})
+	server := httptest.NewServer(generated.Handler(handler))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// selectPage changes a page with all records of a list to the requested page.
+func selectPage(page map[string]any, current, size int) {
+	list := page["list"].([]any)
+	page["pageNum"], page["pageSize"], page["pages"] = current, size, (len(list)+size-1)/size
+	start := min((current-1)*size, len(list))
+	page["list"] = list[start:min(start+size, len(list))]
+}
+
+// firstExample returns the first example of a success by name.
+func firstExample(op operation) any {
+	for _, name := range slices.Sorted(maps.Keys(op.responses())) {
+		return op.responses()[name].Value.Value
+	}
+	return nil
+}
+
+func TestClientReadsGeneratedServer(t *testing.T) {
+	var requests []any // as plain returns them
+	server := newGeneratedServer(t, func(_ operation, request any) { requests = append(requests, request) })
+	v := newValidator(load(t), http.DefaultTransport)
+	client, err := msgpush.NewClient(server.URL, "test-key", msgpush.WithHTTPClient(&http.Client{Transport: v}))
+	require.NoError(t, err)
+	for _, op := range operations(load(t)) {
+		t.Run(op.OperationID, func(t *testing.T) {
+			call := op.call(t)
+			want := firstExample(op).(map[string]any)["data"].(map[string]any)
+			requests = nil
+			if call.List == nil {
+				data, err := call.Do(t.Context(), client)
+				require.NoError(t, err)
+				assert.JSONEq(t, string(encode(t, want)), string(encode(t, plain(t, reflect.ValueOf(data)))))
+				assert.JSONEq(t, string(exampleRequest(t, op)), string(encode(t, requests[0])))
+				return
+			}
+			const size = 2
+			var records []any
+			for page, err := range call.Pages(t.Context(), client, msgpush.PageRequest{PageSize: size}) {
+				require.NoError(t, err)
+				records = append(records, plain(t, reflect.ValueOf(page)).(map[string]any)["list"].([]any)...)
+			}
+			assert.JSONEq(t, string(encode(t, want["list"])), string(encode(t, records)))
+			assert.Len(t, requests, (len(records)+size-1)/size)
+			for i, request := range requests {
+				assert.EqualValues(t, i+1, request.(map[string]any)["current"])
+				assert.EqualValues(t, size, request.(map[string]any)["pageSize"])
+			}
+		})
+	}
+	t.Run("filtered trigger records", func(t *testing.T) {
+		requests = nil
+		filter := msgpush.ForwardLogRequest{
+			PageRequest: msgpush.PageRequest{Current: 7, PageSize: 50},
+			Params:      msgpush.ForwardLogParams{RuleID: new(int64(9007199254740993)), MatchResult: new(0)},
+		}
+		_, err = client.ForwardLogList(t.Context(), filter)
+		require.NoError(t, err)
+		assert.Equal(t, plain(t, reflect.ValueOf(filter)), requests[0])
+	})
+	all, _ := v.result()
+	assert.Empty(t, all)
+}

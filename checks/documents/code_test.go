@@ -1,0 +1,123 @@
+package documents
+
+import (
+	"fmt"
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	goBlock      = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	newError     = regexp.MustCompile(`, err := (msgpush|client)\.`)
+)
+
+// program runs a block of statements with a fake server. A block that follows a list does
+// not end: it is stopped.
+const program = `package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+var (
+	_ = errors.Is
+	_ = fmt.Println
+	_ time.Duration
+)
+
+type keys struct{ key string }
+
+func (k keys) Key(context.Context) (string, time.Time, error) { return k.key, time.Time{}, nil }
+
+func main() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	err := block(ctx, srv.Client(), keys{srv.AccessKey()}, srv.URL, srv.AccessKey(), msgpushtest.SampleMailID)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		log.Fatal(err)
+	}
+}
+
+func block(ctx context.Context, client *msgpush.Client, vault keys, baseURL, accessKey, mailID string) error {
+	BLOCK
+	_ = client
+	return err
+}
+`
+
+func TestREADMECodeRuns(t *testing.T) { assertCodeRuns(t, "README.md") }
+
+func TestCodeInDocsRuns(t *testing.T) {
+	for _, name := range []string{"docs/testing.md", "docs/following.md", "docs/reliability.md"} {
+		assertCodeRuns(t, name)
+	}
+}
+
+// assertCodeRuns checks that each block of Go code of a document is formatted and compiles
+// on its own, since a reader may copy only this block. It runs statements and programs, and the
+// tests of the document together.
+func assertCodeRuns(t *testing.T, document string) {
+	dir := t.TempDir()
+	var files, tests []string
+	blocks := goBlock.FindAllStringSubmatch(read(t, document), -1)
+	require.NotEmpty(t, blocks, document)
+	for i, match := range blocks {
+		source := match[1]
+		formatted, err := format.Source([]byte(source))
+		require.NoError(t, err, source)
+		assert.Equal(t, string(formatted), source, "gofmt")
+		if !strings.HasPrefix(source, "package ") {
+			if !newError.MatchString(source) {
+				source += "var err error\n"
+			}
+			source = strings.Replace(program, "BLOCK", source, 1)
+		}
+		test := testFunction.FindStringSubmatch(source)
+		file := filepath.Join(dir, fmt.Sprintf("block%d.go", i+1))
+		if test != nil {
+			file = filepath.Join(dir, fmt.Sprintf("block%d_test.go", i+1))
+		}
+		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
+		command := "vet"
+		if test != nil {
+			files, tests = append(files, file), append(tests, test[1])
+		} else if strings.HasPrefix(source, "package main\n") {
+			command = "run"
+		}
+		runGo(t, command, file)
+	}
+	if len(tests) == 0 {
+		return
+	}
+	out := runGo(t, append([]string{"test", "-v"}, files...)...)
+	for _, name := range tests {
+		assert.Contains(t, out, "--- PASS: "+name+" ", document)
+	}
+}
+
+// runGo runs the go command in this module, which requires msgpush. It returns the output.
+func runGo(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
+	assert.NoError(t, err, "go %s\n%s", strings.Join(args, " "), out)
+	return string(out)
+}

@@ -1,0 +1,143 @@
+//go:build linux
+
+package integration
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// cutAtRandom puts a relay in front of the gateway. It cuts every connection after
+// a random number of bytes.
+func cutAtRandom(s *setup, maxBytes int) {
+	address := s.url[strings.LastIndex(s.url, "/")+1:]
+	front := newRelay(s.T, address)
+	front.add(`{"type": "cut", "attributes": {"min": 0, "max": %d}}`, maxBytes)
+	s.url = strings.Replace(s.url, address, front.addr, 1)
+}
+
+// An iteration delivers each record that stays in the list exactly once, while its
+// connections are cut and other records are inserted and deleted.
+func TestIterationThroughCuts(t *testing.T) {
+	const records = 20_000
+	for name, tls := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetup(t)
+			startNginx(s, scenario{tls: tls})
+			cutAtRandom(s, 400_000)
+			client := newClient(t, s.url, s.server, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
+			s.iterateWhileListChanges(client, records, 8)
+		})
+	}
+}
+
+// iterateWhileListChanges iterates over a list of n records while other records are
+// inserted and deleted. It checks that no record that stays is lost and none is repeated,
+// and returns the number of records delivered.
+func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int) int {
+	s.Helper()
+	logs := newLogs(n)
+	s.server.SetRecords(msgpushtest.Records{ForwardLogs: logs})
+	s.server.ClearRequests()
+	changes := &changes{nextID: int64(n) + 1, deleted: map[int64]bool{}}
+	s.server.UpdateBetweenPages(changes.apply)
+	defer s.server.UpdateBetweenPages(nil)
+
+	times := map[int64]int{}
+	start := time.Now()
+	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: min(100, n/(5*phase))}}
+	for record, err := range client.ForwardLogAll(s.Context(), request, msgpush.Prefetch(prefetch)) {
+		if !assert.NoError(s, err) {
+			break
+		}
+		times[record.ID]++
+	}
+	lost, repeated := 0, 0
+	for _, log := range logs {
+		if times[log.ID] == 0 && !changes.deleted[log.ID] {
+			lost++
+		}
+	}
+	for _, n := range times {
+		if n > 1 {
+			repeated++
+		}
+	}
+	s.Logf("%d records delivered, %d lost, %d repeated, %d inserted, %d deleted, %d requests, %v",
+		len(times), lost, repeated, changes.inserted, len(changes.deleted), len(s.server.Requests()), time.Since(start).Round(time.Millisecond))
+	assert.Zero(s, lost)
+	assert.Zero(s, repeated)
+	assert.NotZero(s, changes.inserted)
+	assert.NotEmpty(s, changes.deleted)
+	return len(times)
+}
+
+// changes inserts records and deletes others. Iteration promises nothing if both
+// happen between two responses that it compares, so phases of insertions and phases
+// of deletions are separated by phases without a change. Such a phase has more
+// responses than 8 prefetched pages and their retries.
+type changes struct {
+	calls, inserted int
+	nextID          int64
+	deleted         map[int64]bool // ids of the deleted records
+}
+
+const phase = 30 // responses
+
+// apply changes the list before a response.
+func (c *changes) apply(r *msgpushtest.Records) {
+	c.calls++
+	offset := rand.IntN(len(r.ForwardLogs))
+	switch c.calls / phase % 4 {
+	case 1:
+		n := 1 + rand.IntN(5)
+		var logs []msgpush.ForwardLog
+		for range n {
+			logs = append(logs, newLog(c.nextID))
+			c.nextID++
+		}
+		r.ForwardLogs = slices.Insert(r.ForwardLogs, offset, logs...)
+		c.inserted += n
+	case 3:
+		end := min(offset+1+rand.IntN(5), len(r.ForwardLogs))
+		for _, log := range r.ForwardLogs[offset:end] {
+			c.deleted[log.ID] = true
+		}
+		r.ForwardLogs = slices.Delete(r.ForwardLogs, offset, end)
+	}
+}
+
+// 300 iterations over a short list. Every other iteration stops early.
+func TestShortIterationsThroughCuts(t *testing.T) {
+	s := newSetup(t)
+	startNginx(s, scenario{})
+	cutAtRandom(s, 100_000)
+	client := newClient(t, s.url, s.server, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
+	want := s.records.ForwardLogs
+	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 50}}
+	concurrently(300, func(i int) {
+		limit := len(want)
+		if i%2 == 1 {
+			limit = 1 + rand.IntN(len(want))
+		}
+		var got []msgpush.ForwardLog
+		for record, err := range client.ForwardLogAll(t.Context(), request, msgpush.Prefetch(i%9)) {
+			if !assert.NoError(t, err) {
+				break
+			}
+			if got = append(got, record); len(got) == limit {
+				break
+			}
+		}
+		assert.True(t, slices.Equal(want[:limit], got), "iteration %d: %d records, want the first %d", i, len(got), limit)
+	})
+	t.Logf("%d requests", len(s.server.Requests()))
+}

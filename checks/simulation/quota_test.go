@@ -1,0 +1,148 @@
+// Package simulation_test simulates many callers of one client in virtual time. A small case of
+// each promise stands in the root module.
+package simulation_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+// A loadOfCallers is a number of callers, each of which makes one call after another.
+type loadOfCallers struct {
+	callers, calls int           // calls of each caller
+	interval       time.Duration // from one call to the next; if a call takes longer, the next one follows immediately
+}
+
+// run makes the calls with a new client that has the default policy. It returns how many
+// failed, and the number of requests.
+func (l loadOfCallers) run(t *testing.T, service roundTripFunc) (failed, requests int64) {
+	t.Helper()
+	var failures, sent atomic.Int64
+	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		sent.Add(1)
+		return service(r)
+	})
+	client := newClient(t, transport)
+	var wg sync.WaitGroup
+	for range l.callers {
+		wg.Go(func() {
+			time.Sleep(rand.N(l.interval + 1))
+			for range l.calls {
+				next := time.Now().Add(l.interval)
+				if _, err := client.MPList(t.Context(), msgpush.PageRequest{}); err != nil {
+					failures.Add(1)
+				}
+				time.Sleep(time.Until(next))
+			}
+		})
+	}
+	wg.Wait()
+	return failures.Load(), sent.Load()
+}
+
+// A roundTripFunc is a function used as a transport.
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// newClient returns a client of a service in memory.
+func newClient(t *testing.T, service roundTripFunc, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	client, err := msgpush.NewClient("http://push.example.com", "key", append(opts, msgpush.WithHTTPClient(&http.Client{Transport: service}))...)
+	require.NoError(t, err)
+	return client
+}
+
+// respond returns a service that responds after a delay.
+func respond(delay time.Duration, status int, body string) roundTripFunc {
+	return func(r *http.Request) (*http.Response, error) {
+		time.Sleep(delay)
+		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	}
+}
+
+const success = `{"code":200,"msg":"ok","data":{"id":1,"list":[]}}`
+
+var succeed = respond(20*time.Millisecond, http.StatusOK, success)
+
+// downFor2Seconds returns a service that, after 3 s, cannot be reached for 2 s.
+func downFor2Seconds() roundTripFunc {
+	start := time.Now()
+	return func(r *http.Request) (*http.Response, error) {
+		if since := time.Since(start); since >= 3*time.Second && since < 5*time.Second {
+			return nil, errors.New("connection refused")
+		}
+		return succeed(r)
+	}
+}
+
+func TestDefaultQuotaOutlastsShortOutageForAnyNumberOfCallers(t *testing.T) {
+	for _, callers := range []int{64, 250, 400, 800} {
+		t.Run(fmt.Sprint(callers, " callers"), func(t *testing.T) {
+			var failed, calls int64
+			for range 1 + 800/callers { // more outages for fewer callers, so that chance does not decide
+				synctest.Test(t, func(t *testing.T) {
+					load := loadOfCallers{callers: callers, calls: 10, interval: time.Second}
+					n, _ := load.run(t, downFor2Seconds())
+					failed += n
+					calls += int64(load.callers * load.calls)
+				})
+			}
+			t.Logf("%d of %d calls failed", failed, calls)
+			assert.LessOrEqual(t, float64(failed), 0.003*float64(calls), "calls that failed")
+		})
+	}
+	t.Run("64 callers without a pause", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			failed, _ := loadOfCallers{callers: 64, calls: 200}.run(t, downFor2Seconds())
+			assert.LessOrEqual(t, failed, int64(64*200*3/1000))
+		})
+	})
+}
+
+func TestDefaultQuotaLimitsLoadOfLastingOutage(t *testing.T) {
+	for _, tt := range []struct{ callers, calls, retries int }{
+		{1, 800, 1000},
+		{64, 12_800, 1000}, // 1.08 requests a call
+		{125, 12_500, 1000},
+		{126, 12_600, 8 * 126},
+		{800, 12_800, 8 * 800},
+	} {
+		t.Run(fmt.Sprint(tt.callers, " callers"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failed, requests := loadOfCallers{callers: tt.callers, calls: tt.calls / tt.callers}.run(t, respond(20*time.Millisecond, http.StatusServiceUnavailable, ""))
+				t.Logf("%d calls, %d requests", tt.calls, requests)
+				assert.EqualValues(t, tt.calls, failed)
+				assert.EqualValues(t, tt.calls+tt.retries, requests)
+			})
+		})
+	}
+}
+
+func TestDefaultQuotaSufficesForServiceThatLimitsItsRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		load := loadOfCallers{callers: 600, calls: 40}
+		failed, _ := load.run(t, func(r *http.Request) (*http.Response, error) {
+			if rand.N(3) == 0 {
+				return respond(20*time.Millisecond, http.StatusTooManyRequests, "")(r)
+			}
+			return succeed(r)
+		})
+		t.Logf("%d of %d calls failed", failed, load.callers*load.calls)
+		assert.LessOrEqual(t, failed, int64(load.callers*load.calls/100))
+	})
+}

@@ -1,0 +1,152 @@
+// Package faults lists faults of network connections and the error that each must cause, for
+// the tests of this module and of the modules in its directory.
+package faults
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// Limit is the number of bytes to which a client must limit bodies and headers. By
+// default, an endless header of [Network] would take 10 MiB.
+const Limit = 64 << 10
+
+// A Fault is what a service does to a connection in place of a response.
+type Fault struct {
+	Name string
+	// Serve uses a connection from which the request has been read. It returns when the
+	// connection must be closed.
+	Serve func(net.Conn)
+	// Want is the error of a call whose requests all meet the fault.
+	Want Failure
+}
+
+// ServeHTTP takes over the connection of a request, calls Serve and closes the connection.
+func (f Fault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(fmt.Sprintf("faults: the connection cannot be taken over: %v", err))
+	}
+	defer conn.Close()
+	f.Serve(conn)
+}
+
+// A Failure is the expected error of a call.
+type Failure struct {
+	Kind      string // name of the error type, such as APIError
+	Transient bool   // the call is retried if it is idempotent
+	NotSent   bool   // the call is retried even if it is not idempotent
+	Is        error  // wrapped; nil: any
+	Text      string // part of the error text
+}
+
+// Check returns an error unless err has the kind, the wrapped error and the text of f.
+func (f Failure) Check(err error) error {
+	switch {
+	case err == nil:
+		return fmt.Errorf("want a %s, got no error", f.Kind)
+	case fmt.Sprintf("%T", err) != "*msgpush."+f.Kind:
+		return fmt.Errorf("want a %s, got a %T: %w", f.Kind, err, err)
+	case f.Is != nil && !errors.Is(err, f.Is):
+		return fmt.Errorf("want an error that wraps %q, got: %w", f.Is.Error(), err)
+	case !strings.Contains(err.Error(), f.Text):
+		return fmt.Errorf("want an error with the text %q, got: %w", f.Text, err)
+	}
+	return nil
+}
+
+// Network returns the faults. Some responses contain key, which no text may show.
+func Network(key string) []Fault {
+	lost := func(is error) Failure { return Failure{Kind: "RequestError", Transient: true, Is: is} }
+	broken := func(text string) Failure { return Failure{Kind: "RequestError", Transient: true, Text: text} }
+	truncated := func(is error, bytes int) Failure {
+		return Failure{Kind: "DecodeError", Transient: true, Is: is, Text: fmt.Sprintf("the JSON ends too early, after %d bytes", bytes)}
+	}
+	tooLarge := Failure{Kind: "RequestError", Text: fmt.Sprintf("the limit is %d bytes", Limit)}
+	permanent := func(text string) Failure { return Failure{Kind: "APIError", Text: text} }
+	transient := func(text string) Failure { return Failure{Kind: "APIError", Transient: true, Text: text} }
+	return []Fault{
+		{"connection closed before the header", Write(""), lost(io.EOF)},
+		{"connection reset before the header", reset(""), broken("reset by peer")},
+		{"connection closed in the protocol version", Write("HT"), lost(nil)},
+		{"connection closed in the status line", Write("HTTP/1.1 2"), lost(nil)},
+		{"connection closed in the header", Write("HTTP/1.1 200 OK\r\nContent-"), lost(nil)},
+		{"connection closed after the header", Write(OK), lost(io.ErrUnexpectedEOF)},
+		{"connection closed before the body", Write(OK + "Content-Length: 100\r\n\r\n"), lost(io.ErrUnexpectedEOF)},
+		{"connection closed mid-body", Write(OK + "Content-Length: 100\r\n\r\n{\"code\":200,"), lost(io.ErrUnexpectedEOF)},
+		{"connection reset mid-body", reset(OK + "Content-Length: 100\r\n\r\n{"), broken("reading the response from")},
+		{"chunked body without a last chunk", Write(OK + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"cod\r\n"), lost(io.ErrUnexpectedEOF)},
+		{"chunked body cut in a chunk", Write(OK + "Transfer-Encoding: chunked\r\n\r\n500\r\n{\"cod"), lost(io.ErrUnexpectedEOF)},
+		{"gzip body cut", Write(OK + "Content-Encoding: gzip\r\nConnection: close\r\n\r\n\x1f\x8b\x08\x00"), lost(io.ErrUnexpectedEOF)},
+
+		{"truncated JSON framed as complete", Write(OK10 + `{"code":200,"data":{"list":[{"id":1},`), truncated(io.ErrUnexpectedEOF, 37)},
+		{"cut literal framed as complete", Write(OK10 + `{"code":200,"data":tru`), truncated(io.ErrUnexpectedEOF, 22)},
+		{"cut escape framed as complete", Write(OK10 + `{"code":200,"msg":"\u12`), truncated(io.ErrUnexpectedEOF, 23)},
+		{"empty body framed as complete", Write(OK10), truncated(io.EOF, 0)},
+		{"empty body with Content-Length", Write(OK + "Content-Length: 0\r\nConnection: close\r\n\r\n"), truncated(io.EOF, 0)},
+		{"HTML", Write(OK10 + "<html>"), Failure{Kind: "DecodeError", Text: "found invalid JSON"}},
+
+		{"endless body", flood(OK+"\r\n", strings.Repeat(" ", 4096)), tooLarge},
+		{"endless chunks", flood(OK+"Transfer-Encoding: chunked\r\n\r\n", strings.Repeat("5\r\n{\"cod\r\n", 400)), tooLarge},
+		{"endless header", flood(OK, "X-More: "+strings.Repeat("x", 4096)+"\r\n"), broken("exceeded")},
+
+		{"not HTTP", Write("SSH-2.0-OpenSSH_9.2\r\n" + strings.Repeat("garbage ", 100_000) + "\r\n\r\n"), broken("malformed HTTP")},
+		{"malformed header with the key", Write("HTTP/1.1 200 OK\r\naccess-key " + key + "\r\n\r\n"), broken("malformed")},
+		{"malformed status with the key", Write("HTTP/1.1 " + key + "\r\n\r\n"), broken("malformed HTTP")},
+		{"malformed Content-Length with the key", Write(OK + "Content-Length: " + key + "\r\n\r\n"), broken("bad Content-Length")},
+		{"malformed chunks", Write(OK + "Transfer-Encoding: chunked\r\n\r\nhello\r\nworld\r\n"), broken("chunk")},
+		{"malformed gzip", Write(OK + "Content-Encoding: gzip\r\nConnection: close\r\nContent-Length: 12\r\n\r\n{\"code\":200}"), Failure{Kind: "RequestError", Is: gzip.ErrHeader}},
+		{"protocol switched", Stall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), permanent("HTTP 101")},
+
+		{"permanent status, connection closed mid-body", Write("HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\nno"), permanent("HTTP 404 Not Found: no")},
+		{"permanent status, connection reset mid-body", reset("HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{\"code\":1,"), permanent("HTTP 403")},
+		{"permanent status, malformed gzip", Write("HTTP/1.1 404 Not Found\r\nContent-Encoding: gzip\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno"), permanent("HTTP 404")},
+		{"permanent status, endless body", flood("HTTP/1.1 400 Bad Request\r\n\r\n", strings.Repeat("x", 4096)), permanent("HTTP 400")},
+		{"transient status, connection reset mid-body", reset("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\nbusy"), transient("HTTP 503")},
+		{"transient status, endless body", flood("HTTP/1.1 502 Bad Gateway\r\n\r\n", strings.Repeat("x", 4096)), transient("HTTP 502")},
+	}
+}
+
+// OK and OK10 begin a response. The header of OK is not complete. The body of OK10 ends
+// with the connection.
+const (
+	OK   = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+	OK10 = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
+)
+
+// Write sends text.
+func Write(text string) func(net.Conn) {
+	return func(c net.Conn) { _, _ = io.WriteString(c, text) }
+}
+
+// Stall sends text and then nothing until the client closes the connection.
+func Stall(text string) func(net.Conn) {
+	return func(c net.Conn) {
+		Write(text)(c)
+		_, _ = io.Copy(io.Discard, c)
+	}
+}
+
+// reset sends text and resets the connection.
+func reset(text string) func(net.Conn) {
+	return func(c net.Conn) {
+		Write(text)(c)
+		_ = c.(interface{ SetLinger(int) error }).SetLinger(0)
+	}
+}
+
+// flood sends text and then repeats more until the client closes the connection.
+func flood(text, more string) func(net.Conn) {
+	return func(c net.Conn) {
+		_, err := io.WriteString(c, text)
+		for err == nil {
+			_, err = io.WriteString(c, more)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package msgpush_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// countConnections starts a service and returns its URL and the number of connections
+// made to it.
+func countConnections(t *testing.T, h http.HandlerFunc) (url string, connections *atomic.Int32) {
+	t.Helper()
+	connections = new(atomic.Int32)
+	server := httptest.NewUnstartedServer(h)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL, connections
+}
+
+func TestClientsShareConnections(t *testing.T) {
+	url, connections := countConnections(t, serveJSON(success))
+	for range 5 {
+		_, err := newClientAt(t, url).MPList(t.Context(), msgpush.PageRequest{})
+		require.NoError(t, err)
+	}
+	assert.EqualValues(t, 1, connections.Load())
+}
+
+func TestConcurrentCallersReuseConnections(t *testing.T) {
+	const callers, rounds = 64, 5
+	var arrived atomic.Int32
+	var full atomic.Pointer[chan struct{}] // closed when all calls of a round have arrived, so that each has its own connection
+	stalled := make(chan struct{})
+	url, connections := countConnections(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("mailId") {
+		case "stall":
+			stalled <- struct{}{}
+			<-r.Context().Done()
+		case "fail":
+			w.WriteHeader(http.StatusBadGateway)
+		default:
+			round := *full.Load()
+			if arrived.Add(1) == callers {
+				close(round)
+			}
+			select {
+			case <-round:
+				serveJSON(success)(w, r)
+			case <-r.Context().Done():
+			}
+		}
+	})
+	client := newClientAt(t, url, threeAttempts)
+	round := func() {
+		full.Store(new(make(chan struct{})))
+		arrived.Store(0)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		var calls sync.WaitGroup
+		for range callers {
+			calls.Go(func() {
+				if _, err := client.MailDetail(ctx, "1"); err != nil {
+					cancel(err) // the other calls would wait for this one
+				}
+			})
+		}
+		calls.Wait()
+		require.NoError(t, context.Cause(ctx), "the first call that failed")
+	}
+	for range rounds {
+		round()
+		_, err := client.MailDetail(t.Context(), "fail") // go-retryablehttp would close the idle connections
+		require.Error(t, err)
+	}
+	assert.EqualValues(t, callers, connections.Load())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-stalled; cancel() }()
+	_, err := client.MailDetail(ctx, "stall")
+	require.ErrorIs(t, err, context.Canceled)
+	round()
+	assert.EqualValues(t, callers+1, connections.Load(), "a cancelled call closes its connection")
+}
+
+// fmt would otherwise read the transport, which other goroutines change.
+func TestClientIsPrintedAsItsTypeAndBaseURL(t *testing.T) {
+	server := msgpushtest.New(t)
+	client := newClientAt(t, server.URL, msgpush.WithHTTPClient(&http.Client{Transport: msgpush.NewTransport()}))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
+	}
+	type holder struct{ Client any }
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+		for _, v := range []any{client, *client, holder{client}, holder{*client}, []any{client, *client}, []*msgpush.Client{client}, []msgpush.Client{*client}} {
+			text := fmt.Sprintf(verb, v)
+			assert.Contains(t, text, "msgpush.Client(http://127.0.0.1", verb)
+			assert.NotContains(t, text, "0xc0", verb)
+		}
+	}
+	assert.Equal(t, "msgpush.Client(<nil>)", fmt.Sprint(msgpush.Client{}))
+	wg.Wait()
+}

@@ -1,0 +1,295 @@
+package msgpush_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/faults"
+	"example.com/msgpush/msgpushtest"
+)
+
+func TestNetworkFaultsCauseExpectedErrors(t *testing.T) {
+	for _, fault := range faults.Network(testKey) {
+		t.Run(fault.Name, func(t *testing.T) {
+			assertNothingLeft(t, func() {
+				server := msgpushtest.NewServer()
+				defer server.Close() // waits until every connection is closed
+				server.Inject(msgpushtest.Respond(fault.ServeHTTP).Always())
+				transport := msgpush.NewTransport()
+				transport.MaxResponseHeaderBytes = faults.Limit
+				client := newClientAt(t, server.URL, threeAttempts, msgpush.WithMaxResponseBytes(faults.Limit),
+					msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+				attempts := assertEveryCallFails(t, client, fault.Want)
+				assert.Len(t, server.Requests(), attempts)
+			})
+		})
+	}
+}
+
+// assertNothingLeft checks that f leaves no goroutine of a call or of a connection.
+func assertNothingLeft(t *testing.T, f func()) {
+	t.Helper()
+	before := countCallGoroutines()
+	f()
+	assert.Eventually(t, func() bool { return countCallGoroutines() <= before }, time.Minute, time.Millisecond, "a goroutine is still running")
+}
+
+func countCallGoroutines() (n int) {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+		if strings.Contains(stack, "net/http.(*persistConn)") || strings.Contains(stack, "net/http.(*Transport)") ||
+			strings.Contains(stack, "retryablehttp.") || strings.Contains(stack, "example.com/msgpush.") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRetriesIfNoConnectionIsMade(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	unused := "http://" + listener.Addr().String()
+	listener.Close()
+	withoutNameServer := msgpush.NewTransport()
+	withoutNameServer.DialContext = (&net.Dialer{Resolver: &net.Resolver{
+		PreferGo: true,
+		Dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("no name server")
+		},
+	}}).DialContext
+	for name, baseURL := range map[string]string{"connection refused": unused, "unknown host": "http://push.invalid"} {
+		t.Run(name, func(t *testing.T) {
+			assertNothingLeft(t, func() {
+				want := faults.Failure{Kind: "RequestError", NotSent: true, Text: "the request to " + baseURL + " failed: dial"}
+				assertEveryCallFails(t, newClientAt(t, baseURL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: withoutNameServer})), want)
+			})
+		})
+	}
+}
+
+// reach sends a request with ctx, as a key source or a limiter may do that uses
+// net/http. It reports whether there was a response.
+func reach(ctx context.Context, url string) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err == nil {
+		resp.Body.Close()
+	}
+	return err == nil
+}
+
+// A staleConn is a connection that the peer has closed, if closed is set. net/http detects
+// this when it writes.
+type staleConn struct {
+	net.Conn
+	closed *atomic.Bool
+}
+
+func (c staleConn) Write(p []byte) (int, error) {
+	if c.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
+}
+
+// A request that is not idempotent is retried only if it provably was not sent. A key
+// source, a limiter, a dialer and a transport may use net/http with the context that they
+// get. Whether their requests find a server says nothing about the request of the call.
+func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
+	t.Parallel()
+	const noBody, body = "", `{"a":1}`
+	type dial = func() (net.Conn, error)
+	failing := func(err error) dial { return func() (net.Conn, error) { return nil, err } }
+	refused, untyped := failing(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), failing(errors.New("no route"))
+	// A network is the behaviour of the network for the attempts of a call. When dials are used up, dialing succeeds,
+	// but the service closes the connection when the request has arrived.
+	type network struct {
+		stale     bool          // the connection of an earlier call is used first
+		dials     []dial        // the first dials
+		transport roundTripFunc // in place of net/http, without httptrace; may be nil
+	}
+	fresh := func(dials ...dial) network { return network{dials: dials} }
+	stale := func(dials ...dial) network { return network{stale: true, dials: dials} }
+	untraced := func(err error) network { return network{transport: fail(err)} }
+	tests := []struct {
+		name                 string
+		scheme, method, body string
+		network              network
+		attempts, arrived    int // arrived counts requests
+	}{
+		{"connection lost", "http", "POST", body, fresh(), 1, 1},
+		{"connection lost, HTTPS", "https", "POST", body, fresh(), 1, 1},
+		{"two dials fail, then the connection is lost", "http", "POST", body, fresh(refused, refused), 3, 1},
+		{"every dial fails", "http", "POST", body, fresh(refused, refused, refused), 3, 0},
+		{"dial fails with an untyped error", "http", "POST", body, fresh(untyped), 1, 0},
+		{"transport without httptrace, dial fails", "http", "POST", body, untraced(&net.OpError{Op: "dial", Err: errors.New("refused")}), 3, 0},
+		{"transport without httptrace, HTTP proxy is not reached", "http", "POST", body, untraced(&net.OpError{Op: "proxyconnect", Err: errors.New("refused")}), 3, 0},
+		{"transport without httptrace, SOCKS5 proxy is not reached", "http", "POST", body, untraced(&net.OpError{Op: "socks connect", Err: errors.New("refused")}), 3, 0},
+		{"transport without httptrace, write fails", "http", "POST", body, untraced(&net.OpError{Op: "write", Err: errors.New("broken pipe")}), 1, 0},
+		{"transport without httptrace, read fails", "http", "POST", body, untraced(&net.OpError{Op: "read", Err: syscall.ECONNREFUSED}), 1, 0},
+		{"transport without httptrace, untyped error", "http", "POST", body, untraced(errors.New("refused")), 1, 0},
+
+		// net/http dials again if it finds a connection closed. It may also do so after it has sent
+		// the request, so a failure of that dial proves nothing.
+		{"stale connection", "http", "POST", body, stale(), 1, 1},
+		{"stale connection, POST without body", "http", "POST", noBody, stale(), 1, 1},
+		{"stale connection, GET", "http", "GET", noBody, stale(), 1, 1},
+		{"stale connection, then connection refused", "http", "POST", body, stale(refused), 1, 0},
+		{"stale connection, then connection refused, HTTPS", "https", "POST", body, stale(refused), 1, 0},
+		{"stale connection, then connection refused, GET", "http", "GET", noBody, stale(refused), 1, 0},
+	}
+	found := httptest.NewServer(http.NotFoundHandler())
+	defer found.Close()
+	missing := httptest.NewServer(nil)
+	missing.Close()
+	users := []string{"nobody", "key source", "limiter"}
+	usersInAttempt := []string{"dialer", "transport before it sends", "transport after it has sent", "transport that drops the trace"}
+	for _, tt := range tests {
+		for _, user := range slices.Concat(users, usersInAttempt) {
+			if tt.attempts > 1 && slices.Contains(usersInAttempt, user) {
+				continue // whether the call is retried depends on the other request
+			}
+			if tt.network.stale && tt.network.dials != nil && user == "transport that drops the trace" {
+				continue // the client cannot know that there was a connection
+			}
+			for elsewhere, url := range map[string]string{"finds a server": found.URL, "finds no server": missing.URL} {
+				t.Run(tt.name+"/"+user+" "+elsewhere, func(t *testing.T) {
+					use := func(by string, ctx context.Context) {
+						if by == user {
+							reach(ctx, url)
+						}
+					}
+					var arrived, dials atomic.Int32
+					var closed atomic.Bool
+					service := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if r.URL.Path == "/earlier" {
+							serveJSON(success)(w, r)
+							return
+						}
+						arrived.Add(1)
+						sent, _ := io.ReadAll(r.Body)
+						assert.Equal(t, tt.body, string(sent))
+						panic(http.ErrAbortHandler)
+					})
+					server, netHTTP := newTLSService(t, false, service)
+					if tt.scheme == "http" {
+						server = httptest.NewServer(service)
+						defer server.Close()
+					}
+					netHTTP.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						use("dialer", ctx)
+						n := int(dials.Add(1))
+						if tt.network.stale {
+							n-- // the first dial is of the earlier call
+						}
+						if n > 0 && n <= len(tt.network.dials) {
+							return tt.network.dials[n-1]()
+						}
+						conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+						if n == 0 && err == nil {
+							return staleConn{conn, &closed}, nil
+						}
+						return conn, err
+					}
+					send := netHTTP.RoundTrip
+					if tt.network.transport != nil {
+						send = tt.network.transport
+					}
+					var transport http.RoundTripper = roundTripFunc(func(r *http.Request) (*http.Response, error) {
+						use("transport before it sends", r.Context()) // for a token
+						if user == "transport that drops the trace" {
+							r = r.WithContext(context.Background())
+						}
+						resp, err := send(r)
+						use("transport after it has sent", r.Context()) // to report the failure
+						return resp, err
+					})
+					if tt.network.transport == nil && (user == "dialer" || !slices.Contains(usersInAttempt, user)) {
+						transport = netHTTP // the client recognizes it
+					}
+					client, err := msgpush.NewClient(server.URL, "", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+						msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
+							use("key source", ctx)
+							return testKey, nil
+						})),
+						msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error { use("limiter", ctx); return nil })))
+					require.NoError(t, err)
+					if tt.network.stale {
+						_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: tt.method, Path: "/earlier"})
+						require.NoError(t, err)
+						closed.Store(true)
+					}
+					r := msgpush.Request{Method: tt.method, Path: "/x"}
+					if tt.body != noBody {
+						r.Body = json.RawMessage(tt.body)
+					}
+					_, err = msgpush.Call[any](t.Context(), client, r)
+					onlyError[*msgpush.RequestError](t, err)
+					assertAttempts(t, tt.attempts, err)
+					assert.EqualValues(t, tt.arrived, arrived.Load())
+				})
+			}
+		}
+	}
+}
+
+// The service fails one request in five.
+func TestConcurrentCallsReturnTheirOwnDataDespiteFaults(t *testing.T) {
+	const callers, calls = 64, 2000
+	lost := faults.Network(testKey)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rand.N(5) == 0 {
+			lost[rand.N(len(lost))].ServeHTTP(w, r)
+			return
+		}
+		id := r.URL.Query().Get("mailId")
+		serveJSON(successOf(`{"id":`+id+`,"mailName":"mail `+id+`"}`))(w, r)
+	}))
+	defer server.Close()
+	transport := msgpush.NewTransport()
+	transport.MaxResponseHeaderBytes = faults.Limit
+	defer transport.CloseIdleConnections()
+	client := newClientAt(t, server.URL, threeAttempts, msgpush.WithMaxResponseBytes(faults.Limit), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	var next, succeeded atomic.Int64
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for id := next.Add(1); id <= calls; id = next.Add(1) {
+				mail, err := client.MailDetail(t.Context(), strconv.FormatInt(id, 10))
+				if err != nil {
+					assert.Len(t, errorTypes(err), 1, "%v", err)
+					continue
+				}
+				succeeded.Add(1)
+				assert.Equal(t, id, mail.ID, "the data of another call")
+				assert.Equal(t, fmt.Sprint("mail ", id), mail.MailName, "the data of another call")
+			}
+		})
+	}
+	wg.Wait()
+	assert.Greater(t, succeeded.Load(), int64(calls/2))
+}

@@ -1,0 +1,319 @@
+package msgpush_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+// observed returns an option and the attempts that it will have observed.
+func observed() (msgpush.Option, *[]msgpush.Attempt) {
+	attempts := new([]msgpush.Attempt)
+	return msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) { *attempts = append(*attempts, a) }), attempts
+}
+
+const busyBody, cutJSON = `{"code":5030,"msg":"busy"}`, `{"code":200,`
+
+// failThrice returns a transport that fails in three ways and then succeeds after a second.
+func failThrice() *script {
+	return newScript(respond(503, busyBody, "Retry-After", "2"), fail(errors.New("no route")), respond(200, cutJSON),
+		late(time.Second, respond(200, success, "X-Request-Id", "7")))
+}
+
+func TestObserverSeesEachAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		option, attempts := observed()
+		start, transport := time.Now(), failThrice()
+		_, err := newClient(t, transport, option, defaultRetries).MailDetail(t.Context(), "5")
+		require.NoError(t, err)
+		got := *attempts
+		require.Len(t, got, 4)
+		for i, a := range got {
+			assert.Equal(t, "MailDetail", a.Operation)
+			assert.Equal(t, i+1, a.Number)
+			assert.Equal(t, transport.times[i], a.Start.Sub(start))
+			assert.Equal(t, i < 3, a.Retry)
+			if a.Retry {
+				assert.Equal(t, transport.times[i+1]-transport.times[i], a.Wait, "the responses took no time")
+			}
+		}
+		onlyError[*msgpush.APIError](t, got[0].Err)
+		onlyError[*msgpush.RequestError](t, got[1].Err)
+		onlyError[*msgpush.DecodeError](t, got[2].Err)
+		assertAttempts(t, 3, got[2].Err)
+		assert.Equal(t, []int{503, 0, 200, 200}, []int{got[0].HTTPStatus, got[1].HTTPStatus, got[2].HTTPStatus, got[3].HTTPStatus})
+		assert.Equal(t, []int{len(busyBody), 0, len(cutJSON), len(success)}, []int{got[0].Bytes, got[1].Bytes, got[2].Bytes, got[3].Bytes})
+		assert.Equal(t, "2", got[0].Header.Get("Retry-After"))
+		assert.Nil(t, got[1].Header)
+		assert.Equal(t, "7", got[3].Header.Get("X-Request-Id"))
+		assert.NoError(t, got[3].Err)
+		assert.Equal(t, time.Second, got[3].Duration)
+		assert.Zero(t, got[3].Wait)
+	})
+}
+
+// The last attempt has the error text of the call.
+func TestErrorOfLastObservedAttemptIsThatOfTheCall(t *testing.T) {
+	for name, step := range map[string]roundTripFunc{
+		"HTTP 404":                     status(404),
+		"HTTP 503":                     status(503),
+		"Retry-After beyond MaxWait":   status(503, "Retry-After", "31"),
+		"Retry-After beyond deadline":  status(503, "Retry-After", "20"),
+		"not JSON":                     respond(200, "<html>"),
+		"connection lost":              fail(io.EOF),
+		"context ends in the attempt":  func(r *http.Request) (*http.Response, error) { return nil, untilEnd(r.Context()) },
+		"context ends in the response": respondFrom(200, stalledBody),
+	} {
+		for _, kind := range kindsOfCalls() {
+			t.Run(name+"/"+kind.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+					defer cancel()
+					option, attempts := observed()
+					_, err := kind.do(ctx, newClient(t, newScript(step), option, threeAttempts, msgpush.WithTimeout(time.Minute)))
+					require.Error(t, err)
+					last := (*attempts)[len(*attempts)-1]
+					assert.EqualError(t, last.Err, err.Error())
+					assert.Equal(t, kind.name, last.Operation)
+					assert.False(t, last.Retry)
+					assertAttempts(t, last.Number, err)
+				})
+			})
+		}
+	}
+}
+
+func TestRejectedKeyIsObservedAndLoggedAtTheRejection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		option, attempts := observed()
+		var log logBuffer
+		limiter := msgpush.WithRateLimiter(limiterFunc(func(context.Context) error {
+			time.Sleep(time.Minute)
+			if len(*attempts) == 1 {
+				assert.Contains(t, log.String(), "the access key was rejected", "logged before the wait for the limiter")
+			}
+			return nil
+		}))
+		transport := newScript(status(401), status(503), acceptOnly(testKey+testKey, status(401)))
+		client := newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(growingSource), option, limiter, threeAttempts, logTo(&log, slog.LevelInfo))
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		require.NoError(t, err)
+		require.Len(t, *attempts, 3)
+		first := (*attempts)[0]
+		assert.True(t, onlyError[*msgpush.APIError](t, first.Err).KeyRejected)
+		assert.True(t, first.Retry)
+		assert.Zero(t, first.Wait)
+
+		records := recordsOf(t, &log)
+		require.Len(t, records, 2, "the second retry replaces no key")
+		assert.Equal(t, "WARN", records[0]["level"])
+		assert.EqualValues(t, 1, records[0]["attempt"])
+		assert.Equal(t, "the access key was rejected", records[0]["reason"])
+		assert.Zero(t, records[0]["wait"])
+		assert.Equal(t, "HTTP 503 Service Unavailable", records[1]["reason"])
+		assert.NotContains(t, log.String(), testKey)
+	})
+}
+
+// An attempt begins when the request is handed to the transport.
+func TestObserverSeesNoCallWithoutAttempt(t *testing.T) {
+	unexpected := msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) { t.Errorf("observed %+v", a) })
+	noKey := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return "", errors.New("no key") })
+	noSlot := msgpush.WithRateLimiter(limiterFunc(func(context.Context) error { return errors.New("no slot") }))
+	for _, client := range []*msgpush.Client{
+		newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(noKey), unexpected), newClient(t, succeed, unexpected, noSlot),
+	} {
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		require.Error(t, err)
+		_, err = client.MailDetail(t.Context(), "")
+		require.Error(t, err)
+		_, err = msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "GET", Path: "x"})
+		require.Error(t, err)
+		require.Error(t, client.MailList(t.Context()))
+	}
+}
+
+func TestObservedAttemptShowsNoKey(t *testing.T) {
+	option, attempts := observed()
+	client := newClient(t, respond(502, "the key "+testKey, "X-Key", testKey), option)
+	_, _ = msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "GET", Path: "/" + testKey})
+	require.Len(t, *attempts, 1)
+	assert.Equal(t, "GET /[redacted]", (*attempts)[0].Operation)
+	assert.Equal(t, "[redacted]", (*attempts)[0].Header.Get("X-Key"))
+	assertHidden(t, testKey, (*attempts)[0], (*attempts)[0].Err)
+}
+
+func TestObserverMayChangeHeader(t *testing.T) {
+	shared := http.Header{"X-Request-Id": {"7"}}
+	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		resp, err := status(404)(r)
+		resp.Header = shared
+		return resp, err
+	})
+	client := newClient(t, transport, msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) {
+		a.Header["X-Request-Id"][0] = "changed"
+		a.Header.Set("X-More", "more")
+	}))
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	assert.Equal(t, http.Header{"X-Request-Id": {"7"}}, onlyError[*msgpush.APIError](t, err).Header)
+	assert.Equal(t, http.Header{"X-Request-Id": {"7"}}, shared)
+}
+
+func TestLastObserverCountsAndLoggerIsIndependent(t *testing.T) {
+	var log logBuffer
+	first, firstAttempts := observed()
+	second, secondAttempts := observed()
+	_, err := newClient(t, succeed, first, logTo(&log, slog.LevelDebug), second).MPList(t.Context(), msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.Empty(t, *firstAttempts)
+	assert.Len(t, *secondAttempts, 1)
+	assert.Len(t, recordsOf(t, &log), 1)
+}
+
+func TestPanicOfObserverReachesCaller(t *testing.T) {
+	client := newClient(t, succeed, msgpush.WithObserver(func(context.Context, msgpush.Attempt) { panic("broken observer") }))
+	assert.PanicsWithValue(t, "broken observer", func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
+}
+
+// recordsOf returns the log records without their times.
+func recordsOf(t *testing.T, log *logBuffer) []map[string]any {
+	t.Helper()
+	var records []map[string]any
+	for line := range strings.Lines(log.String()) {
+		var record map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &record))
+		delete(record, slog.TimeKey)
+		records = append(records, record)
+	}
+	return records
+}
+
+func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logBuffer
+		transport := failThrice()
+		_, err := newClient(t, transport, logTo(&log, slog.LevelDebug), defaultRetries).MailDetail(t.Context(), "5")
+		require.NoError(t, err)
+
+		attempt := func(n int, more map[string]any) map[string]any {
+			record := map[string]any{
+				"level": "DEBUG", "msg": "msgpush: attempt", "attempt": float64(n),
+				"operation": "MailDetail", "method": "GET", "path": "/api/open/mail/detail", "duration": 0.0,
+			}
+			maps.Copy(record, more)
+			return record
+		}
+		retry := func(n int, reason any) map[string]any {
+			record := attempt(n, map[string]any{
+				"level": "WARN", "msg": "msgpush: retry", "reason": reason,
+				"wait": float64(transport.times[n] - transport.times[n-1]), // the responses took no time
+			})
+			delete(record, "duration")
+			return record
+		}
+		records := recordsOf(t, &log)
+		require.Len(t, records, 7)
+		noRoute, tooEarly := records[2]["error"], records[4]["error"]
+		assert.Contains(t, noRoute, "failed: no route")
+		assert.Contains(t, tooEarly, "the JSON ends too early")
+		assert.Equal(t, []map[string]any{
+			attempt(1, map[string]any{"status": 503.0, "code": 5030.0, "bytes": float64(len(busyBody))}),
+			retry(1, "HTTP 503 Service Unavailable"),
+			attempt(2, map[string]any{"error": noRoute}),
+			retry(2, noRoute),
+			attempt(3, map[string]any{"status": 200.0, "bytes": float64(len(cutJSON)), "error": tooEarly}),
+			retry(3, tooEarly),
+			attempt(4, map[string]any{"status": 200.0, "code": 200.0, "bytes": float64(len(success)), "duration": float64(time.Second)}),
+		}, records)
+		assert.GreaterOrEqual(t, records[1]["wait"], float64(2*time.Second))
+	})
+}
+
+func TestLogsOneWarningForEachRetry(t *testing.T) {
+	tests := []struct {
+		name  string
+		steps []roundTripFunc
+		opt   msgpush.Option
+		want  int // retries
+	}{
+		{"success", []roundTripFunc{succeed}, defaultRetries, 0},
+		{"permanent failure", []roundTripFunc{status(404)}, defaultRetries, 0},
+		{"last of three attempts", []roundTripFunc{status(503)}, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3}), 2},
+		{"Retry-After longer than MaxWait", []roundTripFunc{status(503, "Retry-After", "31")}, defaultRetries, 0},
+		{"retry that does not fit the deadline", []roundTripFunc{status(503, "Retry-After", "6")}, defaultRetries, 0},
+		{"quota used up", []roundTripFunc{status(503)}, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1}), 1},
+		{"context ends during a retry", []roundTripFunc{status(503), noResponse}, defaultRetries, 1},
+		{"rejected key without a replacement", []roundTripFunc{status(401)}, msgpush.WithRateLimiter(pacedLimiter(0)), 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log logBuffer
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				client := newClientWithKey(t, "", newScript(tt.steps...), msgpush.WithAccessKeySource(fixedSource), tt.opt, logTo(&log, slog.LevelInfo))
+				_, _ = client.MPList(ctx, msgpush.PageRequest{})
+				assert.Len(t, recordsOf(t, &log), tt.want)
+			})
+		})
+	}
+}
+
+func TestLogsNoKeyQueryBodyOrMsg(t *testing.T) {
+	const secret = "hunter2-in-the-request"
+	steps := map[string]roundTripFunc{
+		"HTTP 503": status(503),
+		"success":  succeed,
+		"transport error that quotes the URL": func(r *http.Request) (*http.Response, error) {
+			return nil, &url.Error{Op: "Get", URL: r.URL.String(), Err: errors.New("no route")}
+		},
+		"timeout":        noResponse,
+		"redirect":       status(302, "Location", "/"+secret),
+		"truncated body": respond(200, `{"code":200,"data":"`+secret),
+		"not JSON":       respond(200, secret),
+		"wrong data":     respond(200, `{"code":200,"data":["`+secret+`"]}`),
+		"msg, data":      respond(200, `{"code":1,"msg":"`+secret+` `+testKey+`","data":"`+secret+`"}`),
+		"HTTP 500":       respond(500, secret),
+	}
+	for name, step := range steps {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log logBuffer
+				client := newClientWithKey(t, "", step, msgpush.WithAccessKeySource(fixedSource), defaultRetries, logTo(&log, slog.LevelDebug-4))
+				_, _ = msgpush.Call[int](t.Context(), client, msgpush.Request{
+					Method: "POST", Path: "/api/open/" + testKey, Query: url.Values{"a": {secret}}, Body: secret, Idempotent: true,
+				})
+				_, _ = client.MailDetail(t.Context(), secret)
+				records := recordsOf(t, &log)
+				require.NotEmpty(t, records)
+				for _, record := range records {
+					assert.Contains(t, []any{"/api/open/[redacted]", "/api/open/mail/detail"}, record["path"])
+				}
+				assert.NotContains(t, log.String(), secret)
+				assert.NotContains(t, log.String(), testKey)
+				assert.NotContains(t, log.String(), "busy", "the msg of the response")
+			})
+		})
+	}
+}
+
+func TestLogsErrorOfEnvelopeWhoseDataCannotBeDecoded(t *testing.T) {
+	var log logBuffer
+	_, err := newClient(t, respond(200, successOf(`"text"`)), logTo(&log, slog.LevelDebug)).MailDetail(t.Context(), "1")
+	require.Error(t, err)
+	assert.Contains(t, recordsOf(t, &log)[0]["error"], "cannot decode the response")
+}

@@ -1,0 +1,623 @@
+package msgpush_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+func TestPasswordsAreBlankedInQuotedResponses(t *testing.T) {
+	const kept = "kept"
+	for name, text := range map[string]string{
+		"member":                      `{"id":1,"password":"hunter2","note":"kept"}`,
+		"member in capitals":          `{"PASSWORD":"hunter2","note":"kept"}`,
+		"name that contains it":       `{"the smtpPassword (old)":"hunter2","note":"kept"}`,
+		"name with escapes":           `{"p\u0061ss\u0057ord":"hunter2","note":"kept"}`,
+		"name with a colon":           `{"password:":"hunter2","note":"kept"}`,
+		"value with quotes":           `{"password":"a\"hunter2","note":"kept"}`,
+		"white space":                 "{\"password\" :\n \"hunter2\" , \"note\":\"kept\"}",
+		"object":                      `{"password":{"old":["hunter2","}"],"new":"hunter2"},"note":"kept"}`,
+		"array":                       `{"passwords":["a","hunter2"],"note":"kept"}`,
+		"two members":                 `[{"password":"hunter2"},{"password":"hunter2"},"kept"]`,
+		"cut string":                  `{"note":"kept","password":"a hunter2`,
+		"cut object":                  `{"note":"kept","password":{"old":"hunter2","x`,
+		"JSON in a string":            `{"note":"kept","error":"{\"password\":\"a hunter2\"}"}`,
+		"value that is not JSON":      `kept {"password": hunter2}`,
+		"pair":                        "user=a&password=hunter2&note=kept",
+		"pair with a colon":           "kept, password: hunter2, try again",
+		"pair in quotes":              `kept password="a hunter2"`,
+		"pair in single quotes":       `kept PASSWORD='a hunter2'`,
+		"pair up to a semicolon":      "password=hunter2;kept",
+		"pair with a longer name":     "password_new = hunter2 kept",
+		"header that is not a header": "kept Password: hunter2",
+	} {
+		inJSON, err := json.Marshal(text)
+		require.NoError(t, err)
+		for where, step := range map[string]roundTripFunc{
+			"body of HTTP 502":      respond(502, text),
+			"msg":                   respond(200, `{"code":7,"msg":`+string(inJSON)+`}`),
+			"data":                  respond(200, `{"code":7,"data":`+string(inJSON)+`}`),
+			"response without HTTP": fail(fmt.Errorf("net/http: malformed HTTP response %s", text)),
+			"body that fails":       respondFrom(200, failingBody("", fmt.Errorf("malformed MIME header line: %s", text))),
+		} {
+			t.Run(name+"/"+where, func(t *testing.T) {
+				_, err := newClient(t, step).MPList(t.Context(), msgpush.PageRequest{})
+				require.Error(t, err)
+				assertNotIn(t, "hunter2", err.Error())
+				assert.ErrorContains(t, err, kept)
+				if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
+					assertNotIn(t, "hunter2", apiErr.Msg)
+				}
+			})
+		}
+	}
+}
+
+func TestSentencesAboutPasswordsAreQuoted(t *testing.T) {
+	for _, text := range []string{
+		"Proxy password has expired, ask ops (ticket 4711)", "password", "wrong password", "the password, or the account, is wrong",
+		"passwords.example.com is down", "<b>password</b> rejected", `{"msg":"password wrong","id":1}`,
+	} {
+		_, err := newClient(t, respond(407, text)).MPList(t.Context(), msgpush.PageRequest{})
+		assert.Equal(t, text, onlyError[*msgpush.APIError](t, err).Msg)
+		assert.ErrorContains(t, err, text)
+	}
+}
+
+// These errors quote no response.
+func TestPasswordsInNetworkErrorsAreNotBlanked(t *testing.T) {
+	certificate := &tls.CertificateVerificationError{Err: x509.HostnameError{
+		Certificate: &x509.Certificate{DNSNames: []string{"passwords.example.com"}, Version: 3}, Host: "password: x",
+	}}
+	for text, cause := range map[string]error{
+		"username/password authentication failed": &net.OpError{Op: "socks connect", Net: "tcp", Err: errors.New("username/password authentication failed")},
+		"lookup password: no such host":           &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "password"}},
+		"not password: x":                         certificate,
+	} {
+		_, err := newClient(t, fail(cause)).MPList(t.Context(), msgpush.PageRequest{})
+		assert.ErrorContains(t, err, text)
+	}
+}
+
+// The query may contain a secret.
+func TestErrorTextOmitsQuery(t *testing.T) {
+	errCable := errors.New("the cable is cut")
+	tests := []struct {
+		name string
+		step roundTripFunc
+		is   error // nil: not checked
+		text string
+	}{
+		{"error of the transport", fail(errCable), errCable, "the cable is cut"},
+		{"error that quotes the URL", func(r *http.Request) (*http.Response, error) {
+			return nil, &url.Error{Op: "Get", URL: r.URL.String(), Err: errCable}
+		}, errCable, `Get "http://push.example.com/api/open/mail/detail": the cable is cut`},
+		{"error that quotes the path and the query", func(r *http.Request) (*http.Response, error) {
+			return nil, fmt.Errorf("proxying %s: %w", r.URL.RequestURI(), errCable)
+		}, errCable, "proxying /api/open/mail/detail: the cable is cut"},
+		{"truncated body", respondFrom(200, cutBody("{")), io.ErrUnexpectedEOF, "unexpected EOF"},
+		{"timeout", noResponse, context.DeadlineExceeded, "no complete response within"},
+		{"redirect", func(r *http.Request) (*http.Response, error) {
+			return respond(301, "", "Location", "https://push.example.com"+r.URL.RequestURI())(r)
+		}, nil, "redirect to https://push.example.com/api/open/mail/detail, not followed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, err := newClient(t, tt.step).MailDetail(t.Context(), "hunter2")
+				inspectError(t, err)
+				assert.ErrorContains(t, err, tt.text)
+				if tt.is != nil {
+					assert.ErrorIs(t, err, tt.is)
+				}
+				for e := err; e != nil; e = errors.Unwrap(e) {
+					assert.NotContains(t, fmt.Sprintf("%v %+v %#v", e, e, e), "hunter2")
+				}
+			})
+		})
+	}
+}
+
+// A transport may return the same error to several calls.
+func TestErrorOfTransportIsNotModified(t *testing.T) {
+	for name, transport := range map[string]func(error) roundTripFunc{
+		"transport": fail,
+		"body":      func(err error) roundTripFunc { return respondFrom(200, failingBody("", err)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			shared := &url.Error{Op: "Get", URL: "http://elsewhere.example/?q", Err: errors.New("broken")}
+			_, err := newClient(t, transport(shared)).MailDetail(t.Context(), "5")
+			require.ErrorIs(t, err, shared)
+			assert.Equal(t, "http://elsewhere.example/?q", shared.URL)
+		})
+	}
+}
+
+type panickingIs struct{}
+
+func (panickingIs) Error() string { return "broken Is" }
+
+func (panickingIs) Is(error) bool { panic("Is") }
+
+func (panickingIs) Unwrap() []error { return nil }
+
+type panickingAs struct{}
+
+func (panickingAs) Error() string { return "broken As" }
+
+func (panickingAs) As(any) bool { panic("As") }
+
+type lyingAs struct{}
+
+func (lyingAs) Error() string { return "lying As" }
+
+func (lyingAs) As(any) bool { return true }
+
+type incomparable struct{ any }
+
+func (incomparable) Error() string { return "incomparable" }
+
+// A key source, a limiter, a transport or a decoder may return the error of another client,
+// which has the same types, or an error whose methods panic or lie. Exactly one type matches
+// nevertheless.
+func TestErrorsOfOthersDoNotMatch(t *testing.T) {
+	foreign := map[string]error{
+		"APIError":               &msgpush.APIError{Operation: "GET /key", HTTPStatus: 503, Attempts: 4},
+		"wrapped APIError":       fmt.Errorf("get key: %w", &msgpush.APIError{Operation: "GET /key", HTTPStatus: 503, Code: 7, Attempts: 4}),
+		"DecodeError":            &msgpush.DecodeError{Operation: "GET /key", HTTPStatus: 200, Attempts: 1, Err: io.EOF},
+		"RequestError":           &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF},
+		"RequestError with Last": &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF, Last: &msgpush.APIError{HTTPStatus: 500, Attempts: 1}},
+		"UnimplementedError":     &msgpush.UnimplementedError{Operation: msgpush.Operation{Name: "AccessKeyObtain"}},
+		"error of a context":     context.Canceled,
+		"deadline":               context.DeadlineExceeded,
+		"plain error":            errors.New("vault sealed"),
+		"Is that panics":         panickingIs{},
+		"As that panics":         panickingAs{},
+		"As that sets nothing":   lyingAs{},
+		"incomparable error":     incomparable{[]int{1}},
+	}
+	for name, cause := range foreign {
+		ended, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		sourceFails := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return "", cause })
+		failsAfterRejection := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
+			if rejected != "" {
+				return "", cause
+			}
+			return testKey, nil
+		})
+		limiterFails := func(context.Context) error { return cause }
+		for where, tt := range map[string]struct {
+			kind, key string
+			ctx       context.Context
+			transport roundTripFunc
+			opt       msgpush.Option
+		}{
+			"key source":                   {"RequestError", "", t.Context(), succeed, msgpush.WithAccessKeySource(sourceFails)},
+			"key source after a rejection": {"RequestError", "", t.Context(), status(401), msgpush.WithAccessKeySource(failsAfterRejection)},
+			"limiter":                      {"RequestError", testKey, t.Context(), succeed, limiterAfter(0, limiterFails)},
+			"transport":                    {"RequestError", testKey, t.Context(), fail(cause), threeAttempts},
+			"body":                         {"RequestError", testKey, t.Context(), respondFrom(200, failingBody("", cause)), threeAttempts},
+			"decoder":                      {"DecodeError", testKey, t.Context(), succeed, msgpush.WithUnmarshal(func([]byte, any) error { return cause })},
+			"cause of a context":           {"RequestError", testKey, ended, succeed, threeAttempts},
+		} {
+			t.Run(name+" of the "+where, func(t *testing.T) {
+				client := newClientWithKey(t, tt.key, tt.transport, tt.opt)
+				for _, kind := range kindsOfCalls() {
+					_, err := kind.do(tt.ctx, client)
+					_, match := inspectError(t, err)
+					assert.Equal(t, "*msgpush."+tt.kind, fmt.Sprintf("%T", match), "%v", err)
+					assert.NotErrorIs(t, err, http.ErrSchemeMismatch)
+					assert.NotErrorIs(t, err, incomparable{[]int{2}})
+					errors.As(err, new(*http.MaxBytesError)) // must not panic
+					assert.ErrorContains(t, err, "msgpush: "+kind.name+": ")
+				}
+			})
+		}
+	}
+}
+
+// oddKeys are access keys that another change of a text could alter, or cut, before they are
+// redacted. Each begins with Zq7x4 and ends with Wk9v2.
+var oddKeys = []string{
+	"Zq7x4-password-Wk9v2",
+	`Zq7x4"password":"Wk9v2`,
+	`Zq7x4\"PassWord\"/Wk9v2`,
+	"Zq7x4/<password>&Wk9v2",
+	"Zq7x4 password+ü密钥%Wk9v2",
+	"Zq7x4=password🔑'Wk9v2",
+	"Zq7x4-msgpush: -Wk9v2",
+	"Zq7x4  Wk9v2",
+	"Zq7x4\u00a0Wk9v2",
+	"Zq7x4\ufffdWk9v2",
+	"Zq7x4?mailId=1Wk9v2",
+	"Zq7x4 HTTP 503 Wk9v2",
+	`Zq7x4"":""Wk9v2`,
+	`Zq7x4%2F%zz\nWk9v2`,
+}
+
+// formsOf returns the forms of a key that are redacted according to APIError.
+func formsOf(key string) map[string]string {
+	quoted := strconv.Quote(key)
+	inJSON, _ := json.Marshal(key)
+	return map[string]string{
+		"raw":           key,
+		"quoted":        quoted[1 : len(quoted)-1],
+		"JSON":          string(inJSON[1 : len(inJSON)-1]),
+		"short JSON":    strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key),
+		"slash-escaped": strings.ReplaceAll(quoted[1:len(quoted)-1], "/", `\/`),
+		"query":         url.QueryEscape(key),
+		"path":          (&url.URL{Path: key}).EscapedPath(),
+		"path segment":  url.PathEscape(key),
+	}
+}
+
+// responsesWith returns responses and failures that contain text, by the place of the
+// text. inJSON is text escaped for a JSON string.
+func responsesWith(text, inJSON string) map[string]roundTripFunc {
+	responses := map[string]roundTripFunc{
+		"msg":                         respond(200, `{"code":401,"msg":"no key `+inJSON+` here"}`),
+		"msg of HTTP 401":             respond(401, `{"code":401,"msg":"`+inJSON+`"}`),
+		"data string":                 respond(200, `{"code":401,"msg":"no","data":"`+inJSON+`"}`),
+		"data object":                 respond(200, `{"code":401,"msg":"no","data":{"key":"`+inJSON+`"}}`),
+		"data member name":            respond(200, `{"code":401,"msg":"no","data":{"`+inJSON+`":1}}`),
+		"msg object":                  respond(200, `{"code":401,"msg":{"key":"`+inJSON+`"}}`),
+		"HTML":                        respond(200, "<html>"+text),
+		"HTML of HTTP 503":            respond(503, "<html>"+text),
+		"HTML of HTTP 201":            respond(201, "<html>"+text),
+		"code 200 with HTTP 500":      respond(500, `{"code":200,"data":"`+inJSON+`"}`),
+		"truncated success":           respond(200, `{"code":200,"data":"`+inJSON),
+		"text after success":          respond(200, `{"code":200,"data":{}} `+text),
+		"string for a record":         respond(200, `{"code":200,"data":"`+inJSON+`"}`),
+		"string for a number":         respond(200, `{"code":200,"data":{"id":"`+inJSON+`","total":"`+inJSON+`"}}`),
+		"code":                        respond(200, `{"code":"`+inJSON+`"}`),
+		"Location":                    respond(302, "", "Location", "/login?key="+text),
+		"Content-Type of HTML":        respond(200, "<html>", "Content-Type", "text/html; key="+text),
+		"Retry-After":                 respond(503, "", "Retry-After", text),
+		"error of the network":        fail(errors.New("msgpush: malformed header: " + text)),
+		"error of another client":     fail(&msgpush.APIError{Operation: "GET /" + text, HTTPStatus: 503, Attempts: 2}),
+		"error of the body":           respondFrom(200, failingBody(`{"code":200,`, errors.New("bad chunk: "+text))),
+		"body of HTTP 502 that fails": respondFrom(502, cutBody("<html>"+text)),
+		"error that quotes the URL": func(r *http.Request) (*http.Response, error) {
+			return nil, fmt.Errorf("GET %s with %s", r.URL, text)
+		},
+	}
+	if !strings.Contains(text, `\`) { // text that is escaped twice is not recognised
+		responses["quoted by the network"] = fail(fmt.Errorf("malformed header: %q", text))
+	}
+	return responses
+}
+
+// shownBy returns the text, the JSON and the fields of an error, except Body.
+func shownBy(t *testing.T, err error) string {
+	t.Helper()
+	b, jsonErr := json.Marshal(err)
+	require.NoError(t, jsonErr)
+	shown := fmt.Sprintf("%s %v %#v", b, err, err)
+	switch err := err.(type) { //nolint:errorlint // the call returns these types, not wrapped
+	case *msgpush.APIError:
+		return fmt.Sprintf("%s %s %q %v", shown, err.Msg, err.Data, err.Header)
+	case *msgpush.DecodeError:
+		return fmt.Sprintf("%s %v %#v %v", shown, err.Err, err.Err, err.Header)
+	case *msgpush.RequestError:
+		return fmt.Sprintf("%s %v %#v %v", shown, err.Err, err.Err, err.Last)
+	}
+	t.Fatalf("%T: %v", err, err)
+	return ""
+}
+
+func TestErrorsAndLogsShowNoPartOfKey(t *testing.T) {
+	t.Parallel()
+	for _, key := range oddKeys {
+		for form, text := range formsOf(key) {
+			inJSON := text // an escaped form is sent unchanged
+			if form == "raw" {
+				b, _ := json.Marshal(text)
+				inJSON = string(b[1 : len(b)-1])
+			} else if text == key && form != "short JSON" || strings.Contains(text, `\x`) { // tested as raw; not in JSON
+				continue
+			}
+			for where, transport := range responsesWith(text, inJSON) {
+				var log logBuffer
+				client := newClientWithKey(t, key, transport, logTo(&log, slog.LevelDebug), threeAttempts)
+				_, mailErr := client.MailDetail(t.Context(), "1")
+				_, callErr := msgpush.Call[map[string]map[string]int](t.Context(), client, post)
+				shown := shownBy(t, mailErr) + shownBy(t, callErr) + log.String()
+				for _, part := range []string{"Zq7x4", "Wk9v2"} {
+					require.NotContains(t, shown, part, "%s, %s: %s", key, form, where)
+				}
+			}
+		}
+	}
+}
+
+// The key may be at the position where an excerpt or a long text is cut.
+func TestCutTextShowsNoPartOfKey(t *testing.T) {
+	t.Parallel()
+	key, more := oddKeys[2], strings.Repeat(" more", 100)
+	forms := formsOf(key)
+	for _, text := range []string{key, forms["JSON"], forms["query"]} { // the shortest, the longest, and one with backslashes
+		inJSON, err := json.Marshal(text)
+		require.NoError(t, err)
+		for _, limit := range []int{160, 400, 64 << 10} {
+			for before := 3; before < len(text)+3; before += len(text) / 3 { // the parts searched for have three characters
+				for _, character := range []string{"x", " "} {
+					padding := strings.Repeat(character, limit-before)
+					for where, transport := range map[string]roundTripFunc{
+						"body":   respond(502, padding+text+more),
+						"msg":    respond(200, `{"code":1,"msg":"`+padding+string(inJSON[1:len(inJSON)-1])+more+`"}`),
+						"error":  fail(errors.New(padding + text + more)),
+						"header": respond(302, "", "Location", "/"+padding+text+more),
+					} {
+						_, err := newClientWithKey(t, key, transport).MailDetail(t.Context(), "1")
+						shown := shownBy(t, err)
+						for _, part := range []string{"Zq7", "Wk9"} {
+							require.False(t, strings.Contains(shown, part), "%s: %s %d bytes before %d", where, text, before, limit)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestKeyIsRedacted(t *testing.T) {
+	for _, key := range append(oddKeys, "6bytes") { // the shortest key that is redacted
+		for form, text := range formsOf(key) {
+			response := respond(502, "the key "+text+" is unknown", "X-Key", text)
+			_, err := newClientWithKey(t, key, response).MPList(t.Context(), msgpush.PageRequest{})
+			apiErr := onlyError[*msgpush.APIError](t, err)
+			assert.Equal(t, "the key [redacted] is unknown", apiErr.Msg, form)
+			assert.Equal(t, "[redacted]", apiErr.Header.Get("X-Key"), form)
+		}
+	}
+}
+
+func TestRedactedDataIsJSON(t *testing.T) {
+	const escaped = "Zq7x4-password-Wk9v2=" // a decoder removes escapes that are not among the documented forms
+	tests := []struct{ name, key, data, want string }{
+		{"number", "12345678", `12345678`, `"[redacted]"`},
+		{"number in an array", "123456789", `[123456789]`, `"[[redacted]]"`},
+		{"member name and value", "abcdefgh", `{"abcdefgh":["abcdefgh"]}`, `{"[redacted]":["[redacted]"]}`},
+		{"JSON in a string", "jsontext", `"[\"jsontext\"]"`, `"[\"[redacted]\"]"`},
+		{"quotes", `quo"te\s`, `"quo\"te\\s"`, `"[redacted]"`},
+		{"escaped letter", escaped, `"\u005aq7x4-password-Wk9v2="`, `"[redacted]"`},
+		{"escaped hyphen", escaped, `"Zq7x4\u002dpassword-Wk9v2="`, `"[redacted]"`},
+		{"escaped sign, lower case", escaped, `"Zq7x4-password-Wk9v2\u003d"`, `"[redacted]"`},
+		{"escaped sign, upper case", escaped, `"Zq7x4-password-Wk9v2\u003D"`, `"[redacted]"`},
+		{"many keys", "short-key", `["` + strings.Repeat("short-key,", 100_000) + `"]`, `["` + strings.Repeat("[redacted],", 100_000) + `"]`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := newClientWithKey(t, tt.key, respond(200, `{"code":1,"msg":`+tt.data+`,"data":`+tt.data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
+			apiErr := onlyError[*msgpush.APIError](t, err)
+			assert.JSONEq(t, tt.want, string(apiErr.Data))
+			assert.NotContains(t, apiErr.Msg, tt.key)
+		})
+	}
+}
+
+// If another form is redacted, update the documentation of APIError.
+func TestLimitsOfRedaction(t *testing.T) {
+	for key, text := range map[string]string{"short": "short", testKey: base64.StdEncoding.EncodeToString([]byte(testKey))} {
+		_, err := newClientWithKey(t, key, respond(502, text)).MPList(t.Context(), msgpush.PageRequest{})
+		assert.ErrorContains(t, err, text)
+	}
+}
+
+func TestPasswordOfMailIsNotShown(t *testing.T) {
+	const password = "pw-4Lm2-correct-horse"
+	mail := `{"id":1,"account":"a@example.com","password":"` + password + `","smtpPort":25}`
+	for name, transport := range map[string]roundTripFunc{
+		"success":                respond(200, successOf(mail)),
+		"code 200 with HTTP 500": respond(500, successOf(mail)),
+		"truncated success":      respond(200, successOf(mail)[:100]),
+		"cut HTTP 500":           respond(500, successOf(mail)[:100]),
+		"no envelope":            respond(200, mail),
+		"no code":                respond(200, `{"data":`+mail+`}`),
+		"number for a string":    respond(200, successOf(`{"account":77,"password":"`+password+`"}`)),
+		"string for a number":    respond(200, successOf(`{"id":"`+password+`"}`)),
+		"array for an object":    respond(200, successOf(`["`+password+`"]`)),
+		"string for an object":   respond(200, successOf(`"`+password+`"`)),
+		"body that fails":        respondFrom(200, cutBody(mail)),
+		"timeout":                noResponse,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log logBuffer
+				client := newClient(t, transport, logTo(&log, slog.LevelDebug))
+				for _, kind := range kindsOfCalls() {
+					value, err := kind.do(t.Context(), client)
+					if _, ok := value.(map[string]any); !ok { // a caller's map has no Secret
+						assertHidden(t, password, value)
+					}
+					assertHidden(t, password, err)
+				}
+				r := msgpush.Request{Method: "POST", Path: "/x", Body: map[string]string{"password": password}, Query: url.Values{"q": {password}}}
+				value, err := msgpush.Call[msgpush.MailChannel](t.Context(), client, r)
+				assertHidden(t, password, value, err)
+				ended, cancel := context.WithCancel(t.Context())
+				cancel()
+				_, err = msgpush.Call[any](ended, client, r)
+				assertHidden(t, password, err)
+				assert.NotEmpty(t, log.String())
+				assertNotIn(t, password, log.String())
+			})
+		})
+	}
+}
+
+// Redaction takes time, so only the first 64 KiB of a msg, a header or a cause are kept and
+// redacted. Data is redacted completely.
+func TestRedactionIsLimitedToFirst64KiB(t *testing.T) {
+	const limit = 64 << 10
+	for _, key := range []string{strings.Repeat("0", 64) + "1", testKey} {
+		text := strings.Repeat(key[:len(key)-1], 3<<20/len(key)) // almost a key, at each offset or again and again
+		_, err := newClientWithKey(t, key, respond(502, `{"code":7,"msg":"`+text+`"}`, "X-Text", text)).MPList(t.Context(), msgpush.PageRequest{})
+		apiErr := onlyError[*msgpush.APIError](t, err)
+		assert.LessOrEqual(t, len(apiErr.Msg), limit)
+		assert.LessOrEqual(t, len(apiErr.Header.Get("X-Text")), limit)
+
+		client := newClientWithKey(t, key, fail(errors.New(text)))
+		allocated := bytesAllocated(func() { _, err = client.MPList(t.Context(), msgpush.PageRequest{}) })
+		onlyError[*msgpush.RequestError](t, err)
+		assert.Less(t, allocated, uint64(len(text)), "the text was copied")
+	}
+}
+
+func TestRedactsEveryKeySentByCall(t *testing.T) {
+	keys := []string{"key-one-Zq7", "key-two-Wk9", "key-two-Wk9-and-more"}
+	n := 0
+	source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { n++; return keys[n-1], nil })
+	badRequest := respond(400, `{"code":7,"msg":"`+strings.Join(keys, " ")+`"}`)
+	_, err := newClientWithKey(t, "", newScript(status(503), status(401), badRequest), msgpush.WithAccessKeySource(source), threeAttempts).MPList(t.Context(), msgpush.PageRequest{})
+	assert.Equal(t, "[redacted] [redacted] [redacted]", onlyError[*msgpush.APIError](t, err).Msg)
+}
+
+// The failure of an attempt may show a key that the call gets later.
+func TestRedactsLaterKeyInFailureOfPreviousAttempt(t *testing.T) {
+	for _, later := range []string{"Zq7x4-key-Wk9v2", "Zq7x4 password Wk9v2", "Zq7x4\u00a0Wk9v2", "Zq7x4" + strings.Repeat("x", 500)} {
+		for name, step := range map[string]roundTripFunc{
+			"APIError":         respond(503, `{"code":7,"msg":"`+later+`","data":"`+later+`"}`, "X-Key", later),
+			"APIError of HTML": respond(503, "<html>"+later),
+			"DecodeError":      respond(200, "", "X-Key", later),
+			"RequestError":     fail(errors.New("no route for " + later)),
+		} {
+			t.Run(later+"/"+name, func(t *testing.T) {
+				n := 0
+				source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) {
+					if n++; n == 1 {
+						return "key-one-Zq7", nil
+					}
+					return later, errors.New("the key has expired")
+				})
+				r := msgpush.Request{Method: "GET", Path: "/" + later, Idempotent: true}
+				_, err := msgpush.Call[any](t.Context(), newClientWithKey(t, "", step, msgpush.WithAccessKeySource(source), threeAttempts), r)
+				last := onlyError[*msgpush.RequestError](t, err).Last
+				assert.Contains(t, name, strings.TrimPrefix(fmt.Sprintf("%T", last), "*msgpush."))
+				for _, part := range []string{"Zq7", "k9v2"} {
+					assertNotIn(t, part, shownBy(t, err)+shownBy(t, last))
+				}
+				assert.Contains(t, shownBy(t, last), "[redacted]")
+			})
+		}
+	}
+}
+
+// A key that the call has, but has not sent, is redacted, too.
+func TestRedactsKeysInCallsWithoutAttempt(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	failingLimiter := limiterAfter(0, func(context.Context) error { return errors.New("no tokens for " + testKey) })
+	source := func(key string, err error) msgpush.Option {
+		return msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return key, err }))
+	}
+	path := msgpush.Request{Method: "POST", Path: "/keys/" + testKey}
+	body, query := path, path
+	body.Body, query.Query = unencodable{errors.New("bad " + testKey)}, testKey
+	tests := []struct {
+		name string
+		ctx  context.Context
+		key  string
+		opts []msgpush.Option
+		r    msgpush.Request
+	}{
+		{"context that has ended", ended, testKey, nil, path},
+		{"nil context", nil, testKey, nil, path},
+		{"limiter that fails", t.Context(), testKey, []msgpush.Option{failingLimiter}, path},
+		{"body that cannot be encoded", t.Context(), testKey, nil, body},
+		{"query that cannot be encoded", t.Context(), testKey, nil, query},
+		{"body with a redacted secret", t.Context(), testKey, nil, msgpush.Request{Method: "POST", Path: path.Path, Body: msgpush.Secret("x")}},
+		{"key as a method", t.Context(), testKey, nil, msgpush.Request{Method: testKey + "\n", Path: "/"}},
+		{"source that quotes its key in an error", t.Context(), "", []msgpush.Option{source(testKey, errors.New("cannot renew "+testKey))}, path},
+		{"limiter that quotes the key of a source", t.Context(), "", []msgpush.Option{source(testKey, nil), failingLimiter}, path},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := msgpush.Call[any](tt.ctx, newClientWithKey(t, tt.key, fail(io.EOF), tt.opts...), tt.r)
+			require.Error(t, err)
+			for e := err; e != nil; e = errors.Unwrap(e) {
+				assertNotIn(t, testKey, formatted(e))
+			}
+		})
+	}
+}
+
+type unencodable struct{ err error }
+
+func (u unencodable) MarshalJSON() ([]byte, error) { return nil, u.err }
+
+// Errors show the beginning of a text, without "msgpush: ". These changes may create a key, or
+// leave a part of it.
+func TestRedactsKeysThatOtherChangesOfTheTextWouldCreate(t *testing.T) {
+	long := strings.Repeat("k", 70<<10)
+	for _, tt := range []struct{ name, key, text, part string }{
+		{"name of the package", "Zq7x4-Wk9v2", "Zq7x4-msgpush: Wk9v2", "Zq7x4-Wk9v2"},
+		{"key that is longer than the redacted text", long, long, "kkk"},
+	} {
+		inJSON, err := json.Marshal(tt.text)
+		require.NoError(t, err)
+		for where, step := range map[string]roundTripFunc{
+			"msg":                    respond(200, `{"code":401,"msg":`+string(inJSON)+`}`),
+			"data":                   respond(200, `{"code":401,"data":`+string(inJSON)+`}`),
+			"HTML":                   respond(502, "<html>"+tt.text),
+			"error of the transport": fail(errors.New(tt.text)),
+		} {
+			t.Run(tt.name+"/"+where, func(t *testing.T) {
+				_, err := newClientWithKey(t, tt.key, step).MailDetail(t.Context(), "1")
+				require.Error(t, err)
+				assertNotIn(t, tt.part, err.Error())
+			})
+		}
+	}
+}
+
+// No error response may be expensive to redact. A search that compares the key at each
+// offset would compare up to 64 KiB at each of 4 Mi offsets.
+func TestRedactionTakesLinearTime(t *testing.T) {
+	for _, pattern := range []string{"0", "0123456789abcdefg"} {
+		key := strings.Repeat(pattern, 64<<10/len(pattern)) + "!"
+		data := strings.Repeat(pattern, 4<<20/len(pattern)) + key
+		client := newClientWithKey(t, key, respond(200, `{"code":7,"data":{"a":"`+data+`"}}`), msgpush.WithMaxResponseBytes(5<<20))
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		assert.True(t, strings.HasSuffix(string(onlyError[*msgpush.APIError](t, err).Data), `[redacted]"}`))
+	}
+}
+
+// fmt, log/slog and encoding/json find the fields of the values that they print.
+func TestKeyIsNotPrinted(t *testing.T) {
+	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) { return testKey, time.Time{}, nil }, 0)
+	_, err := source.AccessKey(t.Context(), "")
+	require.NoError(t, err)
+	// Not the default transport: connections of other tests may close while fmt reads it.
+	client := newClient(t, msgpush.NewTransport())
+	assertHidden(t, testKey, client, *client, struct{ client *msgpush.Client }{client}, struct{ client msgpush.Client }{*client},
+		source, msgpush.WithAccessKeySource(source), newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(source)), msgpush.WithUserAgent(testKey))
+}
+
+func TestLongPathIsShortenedInErrors(t *testing.T) {
+	_, err := msgpush.Call[int](t.Context(), newClient(t, status(404)), msgpush.Request{Method: "GET", Path: "/" + strings.Repeat("a", 1<<20)})
+	assert.Less(t, len(err.Error()), 1000)
+	_, err = msgpush.Call[int](t.Context(), newClient(t, status(404)), msgpush.Request{Method: "GET", Path: "/a\u2028\u202eb"})
+	assertOneLine(t, err.Error())
+	assert.ErrorContains(t, err, "GET /a b: ")
+}

@@ -1,0 +1,37 @@
+package msgpush_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+)
+
+func TestUnimplementedOperationsSendNothing(t *testing.T) {
+	client := reflect.ValueOf(newClient(t, handle(failOnRequest(t))))
+	var want, got []msgpush.Operation
+	for _, op := range msgpush.Operations() {
+		if op.Name != "" && !op.Specified() {
+			want = append(want, op)
+		}
+	}
+	for method, value := range client.Methods() {
+		stub, ok := reflect.TypeAssert[func(context.Context) error](value)
+		if !ok {
+			continue
+		}
+		err := stub(t.Context())
+		require.ErrorIs(t, err, errors.ErrUnsupported, method.Name)
+		var unimplemented *msgpush.UnimplementedError
+		require.ErrorAs(t, err, &unimplemented)
+		assert.ErrorContains(t, err, "msgpush: "+unimplemented.Operation.String()+": not implemented")
+		assert.ErrorContains(t, err, unimplemented.Operation.Title)
+		got = append(got, unimplemented.Operation)
+	}
+	assert.ElementsMatch(t, want, got, "the methods in unimplemented.go, and the operations without a path")
+}
