@@ -47,7 +47,8 @@ func TestToxiproxy(t *testing.T) {
 			load: load{calls: 500}, options: newConnections, retry: quick, timeout: time.Second, closes: true,
 		},
 		{
-			name: "every connection is a black hole", config: `{"type": "timeout", "attributes": {"timeout": 0}}`,
+			// The requests get lost: if only the responses did, the end of the service's connection would arrive.
+			name: "every connection is a black hole", config: `{"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`,
 			load: load{calls: 32}, options: newConnections, retry: msgpush.RetryPolicy{MinWait: 10 * time.Millisecond}, timeout: 100 * time.Millisecond, closes: true,
 			expect: func(s *setup, r report) {
 				assert.Equal(s, 32, r.request)
