@@ -67,7 +67,7 @@ func block(ctx context.Context, client *msgpush.Client, vault keys, baseURL, acc
 func TestREADMECodeRuns(t *testing.T) { assertCodeRuns(t, "README.md") }
 
 func TestCodeInDocsRuns(t *testing.T) {
-	for _, name := range []string{"docs/testing.md", "docs/following.md", "docs/reliability.md"} {
+	for _, name := range []string{"docs/testing.md", "docs/lists.md", "docs/reliability.md"} {
 		assertCodeRuns(t, name)
 	}
 }

@@ -57,7 +57,7 @@ func newService(set settings, acc *account, logger *slog.Logger) (*service, erro
 
 // follow remembers the failures until ctx ends, and logs each one that is inserted after
 // the first poll. A program that must handle each failure exactly once, also after a
-// restart, stores the ids: see docs/following.md.
+// restart, stores the ids: see docs/lists.md.
 func (s *service) follow(ctx context.Context) {
 	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
 	for page, err := range s.client.ForwardLogFollowPages(ctx, request, msgpush.PollInterval(s.interval)) {
