@@ -1078,6 +1078,30 @@ func TestKnownWithoutIDsReadsWholeListFirst(t *testing.T) {
 	l.follow(t, 1, func(_ int, poll pollResult) { assert.Len(t, poll.got, 100) }, msgpush.Known(slices.Values([]int64{})))
 }
 
+// A record that became visible late is on the third page from the end where records are inserted.
+// Only the growth of the total shows it.
+func TestPollReadsOnNearKnownEndWhileGrowthIsUnexplained(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		l := newFollowedList(300, newestFirst)
+		var late int64
+		l.follow(t, 31, func(i int, poll pollResult) {
+			switch i {
+			case 10, 12: // shows the next polls where records are inserted
+				l.insert(1)
+			case 30:
+				offset := 25
+				if !newestFirst {
+					offset = len(l.ids) - 25
+				}
+				late = l.insertLate(offset)
+			case 31:
+				assert.Equal(t, []int64{late}, poll.got)
+				assert.LessOrEqual(t, len(poll.pages), 5)
+			}
+		}, never)
+	})
+}
+
 // A request that fails is sent again by the next poll. No other page is requested again.
 func TestEachReadGoesOnAtFailedPage(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
