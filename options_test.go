@@ -24,8 +24,8 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 	}{
 		{"nil option", nil, []string{"option 2 of 2 is nil"}},
 		{"nil HTTP client", msgpush.WithHTTPClient(nil), []string{"WithHTTPClient: the client is nil"}},
-		{"nil transport in an interface", msgpush.WithHTTPClient(&http.Client{Transport: (*http.Transport)(nil)}), []string{"WithHTTPClient: the transport is nil"}},
-		{"nil function as a transport", msgpush.WithHTTPClient(&http.Client{Transport: roundTripFunc(nil)}), []string{"WithHTTPClient: the transport is nil"}},
+		{"nil transport in an interface", msgpush.WithHTTPClient(&http.Client{Transport: (*http.Transport)(nil)}), []string{"or its transport is nil"}},
+		{"nil function as a transport", msgpush.WithHTTPClient(&http.Client{Transport: roundTripFunc(nil)}), []string{"or its transport is nil"}},
 		{
 			"HTTP client of go-retryablehttp", msgpush.WithHTTPClient(retryingClient),
 			[]string{"WithHTTPClient", "retries and follows redirects", "use a plain transport", "WithRetry"},

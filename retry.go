@@ -179,14 +179,15 @@ func newRetryQuota(retries int) *retryQuota {
 	return q
 }
 
-// add adds n calls that run; a negative n means that calls have ended.
-func (q *retryQuota) add(n int) {
+// add adds n calls that run, and returns tokens that were taken. A negative n means that calls
+// have ended.
+func (q *retryQuota) add(n, tokens int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.calls += n
 	growth := max(0, q.calls*q.perCall-q.max)
 	q.max += growth
-	q.tokens += growth
+	q.tokens = min(q.tokens+growth+tokens, q.max)
 }
 
 // take takes n tokens if there are that many, and reports whether it did.
@@ -200,20 +201,13 @@ func (q *retryQuota) take(n int) bool {
 	return enough
 }
 
-// put returns n tokens that were taken.
-func (q *retryQuota) put(n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.tokens = min(q.tokens+n, q.max)
-}
-
 // earn adds the tokens of a call that needs no retry.
 func (q *retryQuota) earn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := tokensPerCall
-	if now := time.Now(); now.Sub(q.refilled) >= time.Second {
-		q.refilled = now
+	if q.tokens < q.max && time.Since(q.refilled) >= time.Second {
+		q.refilled = time.Now()
 		n += q.max / tokensPerRetry / refillSeconds * tokensPerRetry // whole retries
 	}
 	q.tokens += min(n, q.max-q.tokens)

@@ -12,10 +12,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/msgpushtest"
 )
 
 var (
-	goBlock      = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+	goBlock      = regexp.MustCompile("(?ms)^```go\n(.*?)^```$(?:[^`]*^```text\n(.*?)^```$)?") // code, and what it prints
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	newError     = regexp.MustCompile(`, err := (msgpush|client)\.`)
 )
@@ -67,15 +69,21 @@ func block(ctx context.Context, client *msgpush.Client, vault keys, baseURL, acc
 func TestREADMECodeRuns(t *testing.T) { assertCodeRuns(t, "README.md") }
 
 func TestCodeInDocsRuns(t *testing.T) {
-	for _, name := range []string{"docs/testing.md", "docs/following.md", "docs/reliability.md"} {
+	for _, name := range []string{"docs/testing.md", "docs/lists.md", "docs/reliability.md"} {
 		assertCodeRuns(t, name)
 	}
 }
 
 // assertCodeRuns checks that each block of Go code of a document is formatted and compiles
-// on its own, since a reader may copy only this block. It runs statements and programs, and the
-// tests of the document together.
+// on its own, since a reader may copy only this block. It runs statements and programs with a fake
+// server, and the tests of the document together. If a block of text follows a program, the
+// program must print this text.
 func assertCodeRuns(t *testing.T, document string) {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	t.Setenv("MSGPUSH_BASE_URL", srv.URL)
+	t.Setenv("MSGPUSH_ACCESS_KEY", srv.AccessKey())
 	dir := t.TempDir()
 	var files, tests []string
 	blocks := goBlock.FindAllStringSubmatch(read(t, document), -1)
@@ -103,7 +111,10 @@ func assertCodeRuns(t *testing.T, document string) {
 		} else if strings.HasPrefix(source, "package main\n") {
 			command = "run"
 		}
-		runGo(t, command, file)
+		out := runGo(t, command, file)
+		if match[2] != "" {
+			assert.Equal(t, match[2], out, "what the program prints")
+		}
 	}
 	if len(tests) == 0 {
 		return

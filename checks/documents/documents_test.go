@@ -49,7 +49,7 @@ func TestREADMENamesEveryExample(t *testing.T) {
 	require.NotEmpty(t, examples)
 	for _, example := range examples {
 		command := "go -C examples run ./" + filepath.Base(filepath.Dir(example))
-		assert.True(t, inBackticks(readme, command), "README.md: add the command %s", command)
+		assert.Regexp(t, "(?m)^"+regexp.QuoteMeta(command)+"\\b", readme, "README.md: add the command %s", command)
 	}
 }
 
