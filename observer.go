@@ -24,7 +24,7 @@ type Attempt struct {
 	Duration time.Duration
 	// HTTPStatus is the HTTP status. It is 0 if there was no response.
 	HTTPStatus int
-	// Header is a copy of the header of the response. It is nil if there was no response.
+	// Header is the header of the response. It is nil if there was no response.
 	Header http.Header
 	// Bytes is the number of bytes of the body that were read, after decompression.
 	Bytes int
