@@ -52,7 +52,7 @@ func run(m *testing.M) int {
 	registerToxics()
 	code := m.Run()
 	os.Stderr = stderr
-	if *tablesFile != "" && code == 0 {
+	if *tablesFile != "" {
 		if err := writeTables(*tablesFile); err != nil {
 			panic(err)
 		}
