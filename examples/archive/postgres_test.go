@@ -124,7 +124,7 @@ func (p *postgres) remove() {
 }
 
 func (p *postgres) dsn(name string) string {
-	return fmt.Sprintf("postgres://tester@/%s?host=%s", name, url.QueryEscape(p.dir))
+	return fmt.Sprintf("postgres://tester@/%s?host=%s", name, url.PathEscape(p.dir))
 }
 
 var created atomic.Int32
