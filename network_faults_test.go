@@ -72,6 +72,7 @@ func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 	unused := "http://" + listener.Addr().String()
 	listener.Close()
 	withoutNameServer := msgpush.NewTransport()
+	withoutNameServer.Proxy = nil
 	withoutNameServer.DialContext = (&net.Dialer{Resolver: &net.Resolver{
 		PreferGo: true,
 		Dial: func(context.Context, string, string) (net.Conn, error) {

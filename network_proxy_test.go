@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/errno"
 	"example.com/msgpush/internal/faults"
 )
 
@@ -116,7 +118,7 @@ func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
 	proxy.Config.SetKeepAlivesEnabled(false)
 	proxy.Listener.Close()
 	assertEveryCallFails(t, clientAt("https://push.example.com", threeAttempts),
-		faults.Failure{Kind: "RequestError", NotSent: true, Text: "connection refused"})
+		faults.Failure{Kind: "RequestError", NotSent: true, Is: errno.ConnRefused})
 }
 
 // Without the status of the proxy, the client knows neither that the request was not sent nor
@@ -132,6 +134,9 @@ func TestOtherTransportsRetryRejectedCONNECT(t *testing.T) {
 // net/http reads the environment once, so the test runs in a child process.
 func TestDefaultTransportUsesProxyFromEnvironment(t *testing.T) {
 	const childProcess = "MSGPUSH_TEST_CHILD_PROCESS"
+	if runtime.GOOS == "js" {
+		t.Skip("js starts no processes")
+	}
 	if os.Getenv(childProcess) == "" {
 		executable, err := os.Executable()
 		require.NoError(t, err)

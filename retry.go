@@ -36,6 +36,7 @@ import (
 //   - untrusted certificates, and TLS alerts that reject a certificate or that a setting of
 //     TLS explains
 //   - HTTP responses to HTTPS requests
+//   - redirects, which a browser hides
 //   - HTTP 200 responses that are too large or badly compressed
 //   - with a transport of [NewTransport], a CONNECT that a proxy rejects with a status other
 //     than 408, 425, 429 or 5xx
@@ -100,7 +101,7 @@ func isPermanent(err error) bool {
 	if ok && opErr.Op == "socks connect" { // net/http: the errors have no type
 		return slices.ContainsFunc(permanentSOCKSErrors, func(text string) bool { return strings.HasSuffix(fmt.Sprint(opErr.Err), text) })
 	}
-	return is(err, errBodyTooLarge) || is(err, http.ErrSchemeMismatch) || is(err, gzip.ErrHeader) || is(err, gzip.ErrChecksum) ||
+	return is(err, errBodyTooLarge) || is(err, errHiddenRedirect) || is(err, http.ErrSchemeMismatch) || is(err, gzip.ErrHeader) || is(err, gzip.ErrChecksum) ||
 		matches[flate.CorruptInputError](err) || matches[*tls.CertificateVerificationError](err) || matches[x509.UnknownAuthorityError](err) ||
 		matches[x509.HostnameError](err) || matches[x509.CertificateInvalidError](err)
 }

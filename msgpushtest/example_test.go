@@ -108,8 +108,9 @@ func ExampleServer_Close() {
 	srv.Close()
 
 	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
-	fmt.Println(err)
-	// Output: msgpush: MPList: the request to http://msgpush.test failed: dial tcp: connect: connection refused (1 attempt)
+	var requestErr *msgpush.RequestError
+	fmt.Println(errors.As(err, &requestErr))
+	// Output: true
 }
 
 func ExampleServer_Client() {
@@ -431,13 +432,15 @@ func ExampleServer_ClearFaults() {
 }
 
 // callWith makes a call with one attempt that fails with a fault, and prints the error.
-func callWith(fault msgpushtest.Fault) {
+func callWith(fault msgpushtest.Fault) { fmt.Println(errorOf(fault)) }
+
+func errorOf(fault msgpushtest.Fault) error {
 	srv := msgpushtest.NewServer(msgpushtest.InMemory())
 	defer srv.Close()
 	srv.Inject(fault)
 	client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
 	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
-	fmt.Println(err)
+	return err
 }
 
 func ExampleFault() {
@@ -534,13 +537,15 @@ func ExampleEndless() {
 }
 
 func ExampleReset() {
-	callWith(msgpushtest.Reset())
-	// Output: msgpush: MPList: the request to http://msgpush.test failed: read pipe: read: connection reset by peer (1 attempt)
+	var requestErr *msgpush.RequestError
+	fmt.Println(errors.As(errorOf(msgpushtest.Reset()), &requestErr))
+	// Output: true
 }
 
 func ExampleResetInBody() {
-	callWith(msgpushtest.ResetInBody())
-	// Output: msgpush: MPList: reading the response from http://msgpush.test: read pipe: read: connection reset by peer (1 attempt)
+	var requestErr *msgpush.RequestError
+	fmt.Println(errors.As(errorOf(msgpushtest.ResetInBody()), &requestErr))
+	// Output: true
 }
 
 func ExampleTruncate() {

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +22,7 @@ import (
 
 	"example.com/msgpush"
 	operations "example.com/msgpush/internal/calls"
+	"example.com/msgpush/internal/errno"
 	"example.com/msgpush/internal/faults"
 	"example.com/msgpush/msgpushtest"
 )
@@ -56,8 +56,8 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 		{"redirect", msgpushtest.Redirect("https://push.example.com/elsewhere"), faults.Failure{Kind: api, Text: "HTTP 302 Found (redirect to https://push.example.com/elsewhere"}},
 		{"redirect with HTTP 307", msgpushtest.Redirect("/elsewhere").WithStatus(307), faults.Failure{Kind: api, Text: "HTTP 307 Temporary Redirect (redirect to /elsewhere"}},
 		{"endless body", msgpushtest.Endless(), faults.Failure{Kind: request, Text: fmt.Sprintf("the limit is %d bytes", faults.Limit)}},
-		{"reset", msgpushtest.Reset(), faults.Failure{Kind: request, Is: syscall.ECONNRESET, Text: " failed: "}},
-		{"reset in the body", msgpushtest.ResetInBody(), faults.Failure{Kind: request, Is: syscall.ECONNRESET, Text: "reading the response"}},
+		{"reset", msgpushtest.Reset(), faults.Failure{Kind: request, Is: errno.ConnReset, Text: " failed: "}},
+		{"reset in the body", msgpushtest.ResetInBody(), faults.Failure{Kind: request, Is: errno.ConnReset, Text: "reading the response"}},
 		{"truncated body", msgpushtest.Truncate(), faults.Failure{Kind: request, Is: io.ErrUnexpectedEOF, Text: "reading the response"}},
 		{"handler", msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, `{"code":9,"msg":"to `+r.Host+`"}`)

@@ -68,7 +68,7 @@ type Server struct {
 func NewServer(opts ...Option) *Server {
 	closed := make(chan struct{})
 	s := &Server{
-		transport:    &http.Transport{MaxIdleConnsPerHost: 1000},
+		transport:    &http.Transport{MaxIdleConnsPerHost: 1000, DialContext: new(net.Dialer).DialContext}, // in a browser, net/http otherwise uses fetch
 		closed:       closed,
 		close:        sync.OnceFunc(func() { close(closed) }),
 		onRequestSem: make(chan struct{}, 1),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -271,7 +272,7 @@ func TestClientReadsGeneratedServer(t *testing.T) {
 		requests = nil
 		filter := msgpush.ForwardLogRequest{
 			PageRequest: msgpush.PageRequest{Current: 7, PageSize: 50},
-			Params:      msgpush.ForwardLogParams{RuleID: new(int64(9007199254740993)), MatchResult: new(0)},
+			Params:      msgpush.ForwardLogParams{RuleID: new(int64(math.MaxInt)), MatchResult: new(0)},
 		}
 		_, err = client.ForwardLogList(t.Context(), filter)
 		require.NoError(t, err)

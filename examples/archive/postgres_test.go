@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -75,7 +76,7 @@ func startPostgres() (*postgres, error) {
 			return nil, err
 		}
 	}
-	out, err := p.command("initdb", "-D", p.dir+"/data", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync").CombinedOutput()
+	out, err := p.command("initdb", "-D", p.dir+"/data", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync").CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
@@ -123,7 +124,7 @@ func (p *postgres) remove() {
 }
 
 func (p *postgres) dsn(name string) string {
-	return fmt.Sprintf("postgres://tester@/%s?host=%s", name, p.dir)
+	return fmt.Sprintf("postgres://tester@/%s?host=%s", name, url.PathEscape(p.dir))
 }
 
 var created atomic.Int32
