@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/errno"
 	"example.com/msgpush/internal/faults"
 )
 
@@ -118,7 +117,7 @@ func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
 	proxy.Config.SetKeepAlivesEnabled(false)
 	proxy.Listener.Close()
 	assertEveryCallFails(t, clientAt("https://push.example.com", threeAttempts),
-		faults.Failure{Kind: "RequestError", NotSent: true, Is: errno.ConnRefused})
+		faults.Failure{Kind: "RequestError", NotSent: true, Text: "failed: proxyconnect tcp: dial tcp "})
 }
 
 // Without the status of the proxy, the client knows neither that the request was not sent nor

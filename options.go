@@ -88,6 +88,10 @@ func option(valid bool, set func(*settings), format string, args ...any) Option 
 // A transport with a TLSClientConfig or a dial function also needs ForceAttemptHTTP2,
 // which NewTransport sets, or it uses HTTP/1.
 //
+// Under js, a transport without a dial function uses fetch. The client then adds an option of
+// fetch to the header of the request, js.fetch:redirect, so that fetch follows no redirect.
+// A transport that wraps another must pass the option on.
+//
 // A transport that wraps another must not retry. It must not follow redirects, which
 // would send the access key to another host. The transport of go-retryablehttp's
 // StandardClient does both and is rejected.

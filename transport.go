@@ -33,6 +33,8 @@ import (
 //     that timed out while the client got no response at all: a balancer may have forgotten
 //     them. This applies to the returned transport, also after changes, but not to its Clone
 //     or within a wrapper.
+//
+// Under js, the transport has no dial function, so that net/http uses fetch.
 func NewTransport() *http.Transport {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment,

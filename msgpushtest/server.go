@@ -142,8 +142,8 @@ func (s *Server) Close() {
 
 // HTTPClient returns an HTTP client whose connections are closed when the server is
 // closed. It is for code that calls [msgpush.NewClient] itself, with
-// [msgpush.WithHTTPClient]. A server with the option [InMemory] can be reached only
-// through it.
+// [msgpush.WithHTTPClient]. A server with the option [InMemory], or in a browser, can be
+// reached only through it.
 func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.transport} }
 
 // Client returns a new client of the server. By default

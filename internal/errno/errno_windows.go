@@ -3,7 +3,7 @@ package errno
 import "syscall"
 
 // The errors of a connection. Windows never reports syscall.ECONNREFUSED and
-// syscall.ECONNRESET, which are numbers of package syscall alone.
+// syscall.ECONNRESET, which package syscall invents.
 const (
 	ConnRefused = syscall.Errno(10061) // WSAECONNREFUSED
 	ConnReset   = syscall.WSAECONNRESET
