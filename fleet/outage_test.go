@@ -341,7 +341,7 @@ func TestPermissionsOfTheREADMESuffice(t *testing.T) {
 	defer client.Close()
 	useStore(t, client)
 	assert.Empty(t, rdb.Do(t.Context(), "ACL", "LOG").Val(), "commands that were denied")
-	require.ErrorContains(t, client.HMGet(t.Context(), "msgpush:key:{other}", "key").Err(), "NOPERM")
+	require.ErrorContains(t, client.HMGet(t.Context(), "msgpush:1:key:{other}", "key").Err(), "NOPERM")
 }
 
 // createUser creates the user of the README.

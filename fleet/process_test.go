@@ -167,7 +167,7 @@ func (r *redisServer) commands(name string) (n int) {
 	return n
 }
 
-const redisKey = "msgpush:key:{acme}"
+const redisKey = "msgpush:1:key:{acme}"
 
 // await polls a condition, since most conditions change in another process.
 func await(t testing.TB, timeout time.Duration, what string, condition func() bool) {
