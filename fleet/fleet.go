@@ -31,6 +31,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"reflect"
@@ -46,6 +47,16 @@ import (
 // ErrStoreUnavailable is wrapped by the error of a call if the store could not be
 // reached, did not respond within a second, or returned an error or an unexpected reply.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
+
+// Each script runs on one Redis key.
+var (
+	//go:embed key.lua
+	keyLua string
+	//go:embed take.lua
+	takeLua string
+
+	keyScript, takeScript = redis.NewScript(keyLua), redis.NewScript(takeLua)
+)
 
 // prefix begins the names of Redis keys and channels. Its number is the version of what is
 // stored there. If that changes, so must the number, since replicas of two releases use one
@@ -70,7 +81,7 @@ type store struct {
 
 func (s *store) init(rdb redis.UniversalClient, kind, name string) error {
 	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return errors.New("fleet: the Redis client is nil; pass one made by redis.NewClient or redis.NewUniversalClient")
+		return errors.New("the Redis client is nil; pass one made by redis.NewClient or redis.NewUniversalClient")
 	}
 	client, _ := rdb.(interface{ Options() *redis.Options }) // interfaces, since rdb may be a struct that embeds a client
 	cluster, _ := rdb.(interface{ Options() *redis.ClusterOptions })
@@ -81,12 +92,12 @@ func (s *store) init(rdb redis.UniversalClient, kind, name string) error {
 			(ring == nil || ring.Options().ContextTimeoutEnabled), "the Redis client ignores deadlines; set ContextTimeoutEnabled in its options"))
 }
 
-// check returns an error unless a condition of the configuration is met.
+// check returns an error unless a condition is met.
 func check(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
 	}
-	return fmt.Errorf("fleet: "+format, args...)
+	return fmt.Errorf(format, args...)
 }
 
 // StoreErr returns why the store is unavailable, or nil, for metrics and readiness checks. It
@@ -108,7 +119,7 @@ func (s *store) state(probeIdle bool) error {
 
 // probe also tests writes if it probes for a [Limiter], which needs them. A [KeySource] can
 // read the stored key without writes.
-func (s *store) probe() { _, _ = s.runBounded(probeTimeout, probeScript, []any{number}) }
+func (s *store) probe() { _, _ = s.runBounded(probeTimeout, probeScript, []any{int64(0)}) }
 
 var probeScript = redis.NewScript("if KEYS[1]:find('^" + prefix + "rate') then redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), 1000)) end return {redis.call('EXISTS', KEYS[1])}")
 
@@ -120,9 +131,6 @@ func (s *store) run(script *redis.Script, want []any, args ...any) ([]any, error
 	return s.runBounded(storeTimeout, script, want, args...)
 }
 
-// The reply of a script has the types of these, in a known order.
-const number, text = int64(0), ""
-
 // runBounded runs a script, whose reply must have the types of want, and records whether the
 // store is available. The error does not wrap its cause, so that a timeout of the store does
 // not match context.DeadlineExceeded.
@@ -130,9 +138,8 @@ func (s *store) runBounded(timeout time.Duration, script *redis.Script, want []a
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	reply, err := script.Run(ctx, s.rdb, []string{s.key}, args...).Slice()
-	if sameType := func(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }; err == nil && !slices.EqualFunc(reply, want, sameType) {
-		err = fmt.Errorf("the reply to a script, with %d elements, has not the expected types", len(reply))
-	}
+	sameType := func(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
+	err = cmp.Or(err, check(slices.EqualFunc(reply, want, sameType), "a script returned %d elements, not %d of the expected types", len(reply), len(want)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failure, s.nextProbe = nil, time.Now().Add(idleInterval)
@@ -194,17 +201,12 @@ type Limiter struct {
 
 // A batch is a command that takes slots for calls of Wait.
 type batch struct {
-	calls []call
-	done  chan struct{} // closed when the fields below are set
+	latest []time.Time   // when the slot of each call must begin
+	done   chan struct{} // closed when the fields below are set
 
 	sent, received time.Time
-	waits          []any // of the calls, until their slots
+	waits          []any // how long each call must wait for its slot, in microseconds
 	err            error
-}
-
-type call struct {
-	ctx    context.Context
-	latest time.Time // for the begin of the slot
 }
 
 // slotLifetime is how late a slot may be used. A call takes at most maxSlots
@@ -222,7 +224,7 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 		check(cfg.Per > 0, "Per is %v; set it to a positive time, such as time.Second", cfg.Per),
 		check(cfg.Burst > 0, "Burst is %d; set it to at least 1, or to 0 for 1", cfg.Burst),
 		check(interval >= float64(time.Microsecond) && interval*float64(cfg.Burst) <= float64(noExpiry), "Rate is %d, Per is %v and Burst is %d; set at most one request per microsecond, and a Burst × Per / Rate of at most 50 years", cfg.Rate, cfg.Per, cfg.Burst)); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	return l, nil
 }
@@ -244,10 +246,7 @@ func (l *Limiter) Wait(ctx context.Context) error {
 		if errors.Is(err, ErrStoreUnavailable) && l.cfg.Fallback != nil {
 			return l.waitWithoutStore(ctx)
 		}
-		if err == nil {
-			err = sleepUntil(ctx, begin)
-		}
-		if err != nil || n == maxSlots || time.Since(begin) < slotLifetime {
+		if err = cmp.Or(err, sleepUntil(ctx, begin)); err != nil || n == maxSlots || time.Since(begin) < slotLifetime {
 			return err
 		}
 	}
@@ -266,29 +265,25 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 
 // take takes the next free slot, unless it begins too late for the deadline of ctx.
 func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
-	c := call{ctx, time.Now().Add(noExpiry)}
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, err
+	}
+	latest := time.Now().Add(noExpiry)
 	if deadline, ok := ctx.Deadline(); ok {
-		c.latest = time.Now().Add(time.Until(deadline) / 2)
+		latest = time.Now().Add(time.Until(deadline) / 2)
 	}
-	l.mutex.Lock()
-	if l.next == nil {
-		l.next = &batch{done: make(chan struct{})}
-		go l.send(l.next)
-	}
-	b, i := l.next, len(l.next.calls)
-	b.calls = append(b.calls, c)
-	l.mutex.Unlock()
+	b, i := l.join(latest)
 	select {
 	case <-b.done:
-	case <-ctx.Done(): // its slot stays unused
+	case <-ctx.Done(): // the slot stays unused
 		return time.Time{}, ctx.Err()
 	}
 	if b.err != nil {
 		return time.Time{}, b.err
 	}
-	wait, maxWait := time.Duration(b.waits[i].(int64))*time.Microsecond, c.latest.Sub(b.sent)
+	wait, maxWait := time.Duration(b.waits[i].(int64))*time.Microsecond, latest.Sub(b.sent)
 	if wait.Microseconds() > maxWait.Microseconds() {
-		return time.Time{}, cmp.Or(ctx.Err(), fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait", ErrBudgetExceeded, wait.Round(time.Millisecond), max(maxWait, 0).Round(time.Millisecond)))
+		return time.Time{}, fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait", ErrBudgetExceeded, wait.Round(time.Millisecond), max(maxWait, 0).Round(time.Millisecond))
 	}
 	for old, last := l.last.Load(), b.sent.Add(wait); last.After(*load(&l.last)) && !l.last.CompareAndSwap(old, &last); {
 		old = l.last.Load()
@@ -296,7 +291,19 @@ func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 	return b.received.Add(max(wait, 0)), nil
 }
 
-// send sends a batch when the reply to the batch before has arrived. Until then, calls are added.
+// join adds a call to the next batch.
+func (l *Limiter) join(latest time.Time) (b *batch, index int) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.next == nil {
+		l.next = &batch{done: make(chan struct{})}
+		go l.send(l.next)
+	}
+	l.next.latest = append(l.next.latest, latest)
+	return l.next, len(l.next.latest) - 1
+}
+
+// send sends a batch when the reply to the batch before has arrived. Until then, calls join it.
 func (l *Limiter) send(b *batch) {
 	l.turn.Lock()
 	defer l.turn.Unlock()
@@ -305,13 +312,10 @@ func (l *Limiter) send(b *batch) {
 	l.mutex.Unlock()
 	b.sent = time.Now()
 	args := []any{float64(l.cfg.Per) / float64(time.Microsecond), l.cfg.Rate, l.cfg.Burst, load(&l.last).Sub(b.sent).Microseconds()}
-	for _, c := range b.calls {
-		if c.ctx.Err() != nil {
-			c.latest = time.Time{} // takes no slot
-		}
-		args = append(args, c.latest.Sub(b.sent).Microseconds())
+	for _, latest := range b.latest {
+		args = append(args, latest.Sub(b.sent).Microseconds())
 	}
-	b.waits, b.err = l.run(takeSlotsScript, slices.Repeat([]any{number}, len(b.calls)), args...)
+	b.waits, b.err = l.run(takeScript, slices.Repeat([]any{int64(0)}, len(b.latest)), args...)
 	b.received = time.Now()
 	close(b.done)
 }
@@ -334,23 +338,3 @@ func (l *Limiter) waitWithoutStore(ctx context.Context) error {
 	}
 	return err
 }
-
-// takeSlotsScript returns how long each call must wait for its slot. It takes no slot for a call
-// whose longest wait, in ARGV, is less. It stores the time of the next free slot and the time of
-// the last script, in microseconds. After an idle time, the next free slot is up to Burst - 1
-// intervals in the past. Even if the store lost its data, the next free slot is at most 100 ms
-// before the last slot of this replica. The 100 ms allow for delays to the store, which differ.
-var takeSlotsScript = redis.NewScript(`
-local t = redis.call('TIME')
-local now, interval, waits = t[1] * 1000000 + t[2], ARGV[1] / ARGV[2], {}
-local free, last = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) (%S+)$')
-free = (free or 0) - math.max((last or now) - now, 0) -- the clock of the store may have been set back
-free = math.max(free, now - (ARGV[3] - 1) * interval, now + ARGV[4] - 100000)
-for i = 5, #ARGV do
-	waits[i - 4] = math.ceil(free - now)
-	if waits[i - 4] <= tonumber(ARGV[i]) then free = free + interval end
-end
-redis.call('PEXPIRE', KEYS[1], 1000) -- a first write that needs no memory, so that a full memory is no error
-redis.call('SET', KEYS[1], string.format('%.3f %.0f', free, now), 'PX', string.format('%.0f', (free - now + ARGV[3] * interval) / 1000 + 1000))
-return waits
-`)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -82,9 +81,8 @@ type KeySource struct {
 	// yet. Until blocked expires, newer returns its error and claims no fetch.
 	current, next, blocked atomic.Pointer[record]
 
-	replica  string       // host name, process id and a random suffix
-	latest   atomic.Int64 // generation that this replica fetched or fetches
-	rejected atomic.Int64 // generation of the last key that the service rejected
+	replica          string       // host name, process id and a random suffix
+	latest, rejected atomic.Int64 // generations that this replica fetched or fetches, and that the service rejected
 }
 
 // A replica that waits for another one polls the store, at least minPoll and at
@@ -96,12 +94,11 @@ const minPoll, maxPoll, noExpiry, sealed = 10 * time.Millisecond, 250 * time.Mil
 // greater generation. Generations are times in milliseconds, so they increase even
 // if the store loses its data.
 type record struct {
-	state, key string // for the states, see claim and fetch
-	claimer    string // who fetches or fetched it
-	generation int64
-	expires    time.Time // zero for never
-	err        error
-	panic      any // of Fetch
+	state, key, claimer string // for the states, see claim and fetch; claimer fetches or fetched the key
+	generation          int64
+	expires             time.Time // zero for never
+	err                 error
+	panic               any // of Fetch
 }
 
 // load returns the pointer in p or, if it is nil, a pointer to a zero value.
@@ -123,7 +120,7 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 		check(cfg.Fetch != nil, "Fetch is nil; set it to a function that obtains a new access key"),
 		check(cfg.Early >= 0 && cfg.MinInterval > 0, "Early is %v and MinInterval is %v; neither may be negative", cfg.Early, cfg.MinInterval),
 		check(cfg.FetchTimeout > 0 && cfg.FetchTimeout < msgpush.AccessKeyTimeout, "FetchTimeout is %v; set it to a positive time of less than %v, or to 0 for 10s", cfg.FetchTimeout, msgpush.AccessKeyTimeout)); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	s.cached = msgpush.CachedAccessKey(s.obtain, cfg.Early)
 	go s.watchStore(ctx)
@@ -238,9 +235,7 @@ func (s *KeySource) watchStore(ctx context.Context) {
 	sub := s.rdb.Subscribe(ctx, s.key)
 	context.AfterFunc(ctx, func() { _ = sub.Close() })
 	for message := range sub.ChannelWithSubscriptions() {
-		if s.StoreErr() != nil {
-			s.probe() // the store may be available again
-		}
+		s.probe() // the store may be available again
 		current := load(&s.current)
 		if _, connected := message.(*redis.Subscription); connected && current.valid() {
 			_, _ = s.put(current)
@@ -272,8 +267,8 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	}
 	claimer := fmt.Sprintf("%s %d", s.replica, s.latest.Load()) // the same if the claim is repeated because its reply was lost
 	s.turn.Lock()
-	reply, err := s.run(claimScript, []any{text, number, number, text, text}, generation, mayFetch, max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval).Milliseconds(), claimer,
-		s.cfg.MinInterval.Milliseconds(), mayFetch && generation > 0 && s.rejected.Load() == generation)
+	reply, err := s.run(keyScript, []any{"", int64(0), int64(0), "", ""}, "claim", generation, claimer, s.cfg.MinInterval.Milliseconds(),
+		mayFetch, mayFetch && generation > 0 && s.rejected.Load() == generation, max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval).Milliseconds())
 	s.turn.Unlock()
 	if err != nil && mayFetch && s.cfg.FetchWithoutStore {
 		s.blocked.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)})
@@ -298,7 +293,8 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 func (s *KeySource) put(r *record) (wait time.Duration, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	reply, err := s.run(putScript, []any{number}, r.generation, s.seal(r), time.Until(cmp.Or(r.expires.UTC(), time.Now().Add(noExpiry))).Milliseconds(), r.state, s.cfg.MinInterval.Milliseconds(), r.claimer)
+	validity := time.Until(cmp.Or(r.expires.UTC(), time.Now().Add(noExpiry)))
+	reply, err := s.run(keyScript, []any{int64(0)}, "put", r.generation, r.claimer, s.cfg.MinInterval.Milliseconds(), s.seal(r), validity.Milliseconds(), r.state)
 	if err != nil {
 		return s.cfg.MinInterval, err
 	}
@@ -318,10 +314,10 @@ func (s *KeySource) seal(r *record) string {
 
 func (s *KeySource) open(stored string, generation int64) (string, error) {
 	data, isSealed := strings.CutPrefix(stored, sealed)
-	if !isSealed && (s.cfg.AEAD == nil || slices.Contains(s.cfg.OpenAEADs, nil)) {
-		return data, nil
-	}
 	for _, aead := range append([]cipher.AEAD{s.cfg.AEAD}, s.cfg.OpenAEADs...) {
+		if aead == nil && !isSealed {
+			return data, nil
+		}
 		if isSealed && aead != nil && len(data) >= aead.NonceSize() {
 			if key, err := aead.Open(nil, []byte(data[:aead.NonceSize()]), []byte(data[aead.NonceSize():]), fmt.Append(nil, s.key, generation)); err == nil {
 				return string(key), nil
@@ -330,56 +326,3 @@ func (s *KeySource) open(stored string, generation int64) (string, error) {
 	}
 	return "", fmt.Errorf("fleet: the access key in the store was not encrypted with this AEAD or one of OpenAEADs; set the same AEAD in all replicas, or delete the Redis key %s", s.key)
 }
-
-// The record in the store is a hash with these fields:
-//
-//	gen, key, exp    generation, value and expiry of the stored key
-//	claim, claimer   generation of the last fetch, and the replica that claimed it
-//	state, until     state of the last fetch, and when it ends
-//	pause            time between the last fetches if they did not help, otherwise 0
-//	since            time of the last change
-//
-// All times are milliseconds on the clock of the store. If that clock is set back, they
-// are set back too. If the first write of a script needs no memory, Redis permits the
-// other ones even if its memory is full: that is what the first PEXPIRE is for.
-
-const readRecord = `
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local h = redis.call('HMGET', KEYS[1], 'gen', 'exp', 'claim', 'until', 'state', 'key', 'claimer', 'since', 'pause')
-local back = math.max((h[8] or now) - now, 0)
-local gen, exp, claim, stateEnd, state = tonumber(h[1] or 0), (h[2] or 0) - back, tonumber(h[3] or 0), (h[4] or 0) - back, h[5]
-local generation, minInterval, claimer, pause = tonumber(ARGV[1]), tonumber(ARGV[5]), h[7] or '', tonumber(h[9] or 0)
-local longerPause = math.min(math.max(2 * pause, minInterval), 10 * minInterval)
-local function write(...) redis.call('PEXPIRE', KEYS[1], 2592000000) redis.call('HSET', KEYS[1], 'since', now, ...) redis.call('PEXPIRE', KEYS[1], 2592000000) end
-if back > 0 then write('exp', exp, 'until', stateEnd) end
-if stateEnd <= now then state = '' end
-`
-
-var claimScript = redis.NewScript(readRecord + `
-if gen > generation and exp > now then return {'stored', gen, exp - now, h[6], claimer} end
-if ARGV[6] == '1' and state == 'done' and gen == claim and gen == generation then -- rejected within MinInterval of its arrival
-	state, stateEnd = 'rejected', stateEnd - minInterval + longerPause
-	write('state', state, 'until', stateEnd, 'pause', longerPause)
-end
-local repeated = state == 'busy' and claimer == ARGV[4] -- the reply to this claim was lost
-if ARGV[2] == '0' or (state ~= '' and not repeated) then return {state, claim, math.max(stateEnd - now, 0), '', claimer} end
-if h[5] == 'done' and gen == claim then pause = 0 end -- the last fetch helped
-if not repeated then claim = math.max(now, claim + 1, gen + 1, generation + 1) end
-write('claim', claim, 'claimer', ARGV[4], 'until', now + ARGV[3], 'state', 'busy', 'pause', pause)
-return {'granted', claim, tonumber(ARGV[3]), '', ARGV[4]}
-`)
-
-// putScript is fenced: it stores only a record that is newer than the stored key,
-// and nothing while another replica fetches.
-var putScript = redis.NewScript(readRecord + `
-local key, outcome, wait = ARGV[2], ARGV[4], minInterval
-if gen >= generation or (state == 'busy' and claim ~= generation and claimer ~= ARGV[6]) then return {0} end
-if outcome == 'failed' and state == 'failed' and claim == generation then return {stateEnd - now} end -- the reply to this put was lost
-if outcome == 'failed' or outcome == 'rejected' then pause, wait = longerPause, longerPause else outcome = 'done' end
-if key == '' and outcome == 'done' and state ~= 'busy' then return {0} end
-write('claim', math.max(generation, claim), 'claimer', ARGV[6] ~= '' and ARGV[6] or claimer, 'until', now + wait, 'state', outcome, 'pause', pause)
-if key ~= '' then redis.call('HSET', KEYS[1], 'gen', ARGV[1], 'key', key, 'exp', now + ARGV[3]) end
-redis.call('PUBLISH', KEYS[1], ARGV[1])
-return {wait}
-`)
