@@ -235,7 +235,9 @@ func (s *KeySource) watchStore(ctx context.Context) {
 	sub := s.rdb.Subscribe(ctx, s.key)
 	context.AfterFunc(ctx, func() { _ = sub.Close() })
 	for message := range sub.ChannelWithSubscriptions() {
-		s.probe() // the store may be available again
+		if s.state(false) != nil {
+			s.probe() // the store may be available again
+		}
 		current := load(&s.current)
 		if _, connected := message.(*redis.Subscription); connected && current.valid() {
 			_, _ = s.put(current)
