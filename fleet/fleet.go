@@ -48,15 +48,13 @@ import (
 // reached, did not respond within a second, or returned an error or an unexpected reply.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
-// Each script runs on one Redis key.
-var (
-	//go:embed key.lua
-	keyLua string
-	//go:embed take.lua
-	takeLua string
+//go:embed key.lua
+var keyLua string
 
-	keyScript, takeScript = redis.NewScript(keyLua), redis.NewScript(takeLua)
-)
+//go:embed take.lua
+var takeLua string
+
+var keyScript, takeScript = redis.NewScript(keyLua), redis.NewScript(takeLua)
 
 // prefix begins the names of Redis keys and channels. Its number is the version of what is
 // stored there. If that changes, so must the number, since replicas of two releases use one

@@ -133,8 +133,7 @@ func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, err
 	current, next := s.current.Load(), s.next.Load()
 	if current != nil && rejected == current.key {
 		s.rejected.Store(current.generation)
-	}
-	if current != nil && next != nil && next.valid() && rejected != next.key && next.key != current.key && next.generation > current.generation {
+	} else if current != nil && next != nil && next.valid() && rejected != next.key && next.key != current.key && next.generation > current.generation {
 		rejected = current.key // cached then calls obtain, which returns next
 	}
 	return s.cached.AccessKey(ctx, rejected)
