@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -86,10 +87,11 @@ func TestMetricsAndReadinessOfAReplica(t *testing.T) {
 }
 
 func TestReplicaIsNotReadyWhileTheStoreIsDownFromTheStart(t *testing.T) {
-	store := miniredis.NewMiniRedis()
-	require.NoError(t, store.Start())
-	store.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: store.Addr(), ContextTimeoutEnabled: true})
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // finds a free port
+	require.NoError(t, err)
+	addr := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour})
 	require.NoError(t, err)
@@ -105,7 +107,8 @@ func TestReplicaIsNotReadyWhileTheStoreIsDownFromTheStart(t *testing.T) {
 		}
 	}
 	require.Eventually(t, ready(http.StatusServiceUnavailable), 10*time.Second, 100*time.Millisecond)
-	require.NoError(t, store.Restart())
+	store := miniredis.NewMiniRedis()
+	require.NoError(t, store.StartAddr(addr))
 	t.Cleanup(store.Close)
 	require.Eventually(t, ready(http.StatusOK), 10*time.Second, 100*time.Millisecond)
 }
