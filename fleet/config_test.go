@@ -715,11 +715,16 @@ func TestOneCommandTakesTheSlotsOfAllWaitingCalls(t *testing.T) {
 	limiter, g, _ := newGate(t, fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1000})
 	const calls = 100
 	var wg sync.WaitGroup
+	var begun atomic.Int64
 	for range calls {
-		wg.Go(func() { assert.NoError(t, limiter.Wait(t.Context())) })
+		wg.Go(func() {
+			begun.Add(1)
+			assert.NoError(t, limiter.Wait(t.Context()))
+		})
 	}
 	<-g.entered
-	time.Sleep(50 * time.Millisecond) // in which calls arrive, most of them on a loaded machine too
+	require.Eventually(t, func() bool { return begun.Load() == calls }, 10*time.Second, time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // in which the calls that have begun wait for a slot
 	close(g.opened)
 	wg.Wait()
 	assert.Equal(t, int64(1), g.maximum.Load(), "commands in flight")

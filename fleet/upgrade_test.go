@@ -16,7 +16,7 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-// The scripts in testdata are those of an earlier version, which used these Redis keys.
+// The scripts in testdata come from an earlier version, which used these Redis keys.
 const earlierKey, earlierRate = "msgpush:key:{acme}", "msgpush:rate:{acme}"
 
 func earlierScript(t *testing.T, name string) *redis.Script {
