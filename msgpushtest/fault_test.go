@@ -102,12 +102,12 @@ func TestDelayDelaysTheUsualResponse(t *testing.T) {
 	})
 }
 
-// calls holds a call of each operation, by the name of the operation.
-var calls = callsByOperation()
+// calls holds a call of each operation that only reads, by the name of the operation.
+var calls = byOperation(operations.ReadOnly())
 
-func callsByOperation() map[string]func(*msgpush.Client) error {
+func byOperation(all []operations.Call) map[string]func(*msgpush.Client) error {
 	byOperation := map[string]func(*msgpush.Client) error{}
-	for _, call := range operations.All {
+	for _, call := range all {
 		byOperation[call.Operation] = func(c *msgpush.Client) error {
 			_, err := call.Do(ctx, c)
 			return err
