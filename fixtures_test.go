@@ -78,6 +78,7 @@ var (
 type kindOfCall struct {
 	name       string
 	idempotent bool
+	hasData    bool // a success has data
 	do         func(context.Context, *msgpush.Client) (any, error)
 }
 
@@ -86,12 +87,12 @@ type kindOfCall struct {
 func kindsOfCalls() []kindOfCall {
 	var kinds []kindOfCall
 	for _, c := range calls.All {
-		kinds = append(kinds, kindOfCall{c.Operation, true, c.Do})
+		kinds = append(kinds, kindOfCall{c.Operation, c.ReadOnly, c.HasData, c.Do})
 	}
 	idempotent := get
 	idempotent.Idempotent = true
 	for _, r := range []msgpush.Request{idempotent, post} {
-		kinds = append(kinds, kindOfCall{r.Method + " " + r.Path, r.Idempotent, func(ctx context.Context, c *msgpush.Client) (any, error) {
+		kinds = append(kinds, kindOfCall{r.Method + " " + r.Path, r.Idempotent, true, func(ctx context.Context, c *msgpush.Client) (any, error) {
 			return msgpush.Call[map[string]any](ctx, c, r)
 		}})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	operations "example.com/msgpush/internal/calls"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -63,10 +64,11 @@ func TestServesSampleRecords(t *testing.T) {
 }
 
 func TestEveryOperationIsServed(t *testing.T) {
-	_, client := newServer(t)
+	all := byOperation(operations.All)
 	for _, op := range msgpush.Operations() {
-		if op.Specified() && assert.Contains(t, calls, op.String(), "add a call of the %v to internal/calls/calls.go", op) {
-			assert.NoError(t, calls[op.String()](client), "serve the %v: add it to the constants and to operations in msgpushtest/operation.go", op)
+		_, client := newServer(t) // the operation may change its records
+		if op.Specified() && assert.Contains(t, all, op.String(), "add a call of the %v to internal/calls/calls.go", op) {
+			assert.NoError(t, all[op.String()](client), "serve the %v: add it to the constants and to operations in msgpushtest/operation.go", op)
 			assert.NotPanics(t, func() { msgpushtest.Status(500).For(op.String()) })
 		}
 	}

@@ -171,6 +171,10 @@ var userFunctions = map[string]func(*msgpushtest.Server, func()) error{
 		s.Inject(msgpushtest.Respond(func(http.ResponseWriter, *http.Request) { f() }))
 		return calls[msgpushtest.MPList](s.Client())
 	},
+	"If": func(s *msgpushtest.Server, f func()) error {
+		s.Inject(msgpushtest.Status(503).If(func(msgpushtest.Request) bool { f(); return false }))
+		return calls[msgpushtest.MPList](s.Client())
+	},
 	"Update": func(s *msgpushtest.Server, f func()) (err error) {
 		defer func() { err = fmt.Errorf("%v", recover()) }()
 		s.Update(func(*msgpushtest.Records) { f() })
@@ -190,6 +194,7 @@ func TestPanicOfFunctionFailsTheTest(t *testing.T) {
 				}
 				server.OnRequest(nil)
 				server.UpdateBetweenPages(nil)
+				server.ClearFaults()
 				server.Update(func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels, msgpush.MPChannel{ID: 1}) })
 				assert.NoError(t, calls[msgpushtest.MPList](server.Client()), "the server can be used afterwards")
 				assert.Empty(t, test.errors, "before the end of the test")
@@ -231,11 +236,12 @@ func TestPanicAtTheEndOfTheTestFailsTheTest(t *testing.T) {
 }
 
 func TestAbortedResponseDoesNotFailTheTest(t *testing.T) {
-	for _, name := range []string{"OnRequest", "UpdateBetweenPages", "Respond"} {
+	for _, name := range []string{"OnRequest", "UpdateBetweenPages", "Respond", "If"} {
 		t.Run(name, func(t *testing.T) {
 			test := &tb{}
 			server := msgpushtest.New(test)
 			_ = userFunctions[name](server, func() { panic(http.ErrAbortHandler) })
+			server.ClearFaults()
 			test.end()
 			assert.Empty(t, test.errors)
 		})
