@@ -52,5 +52,5 @@ func writeTables(file string) error {
 	for _, test := range tests {
 		text += "\n## " + test + "\n\n" + tables.headers[test] + strings.Join(tables.rows[test], "\n") + "\n"
 	}
-	return os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // a document
+	return os.WriteFile(file, []byte(text), 0o644)
 }
