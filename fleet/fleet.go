@@ -182,9 +182,9 @@ type LimiterConfig struct {
 // the network delay after its slot, or later if the call has missed four slots; see
 // [Limiter.Wait]. A Limiter is safe for concurrent use.
 //
-// One command of the store takes slots for all calls that wait for one. A Limiter sends one
-// command at a time, in a goroutine that ends when no call waits for a slot. The slot of a call
-// that is cancelled, or of a replica that dies, stays unused, and so does one whose reply is lost.
+// A Limiter sends one command to the store at a time, in a goroutine that ends with the command. It
+// takes slots for all calls that wait for one. The slot of a call that is cancelled, or of a
+// replica that dies, stays unused, and so does one whose reply is lost.
 //
 // If the store loses its data, the slots that a replica takes then begin no earlier than
 // about 100 ms before the last slot that it took until then.
@@ -279,9 +279,9 @@ func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 	if b.err != nil {
 		return time.Time{}, b.err
 	}
-	wait, maxWait := time.Duration(b.waits[i].(int64))*time.Microsecond, latest.Sub(b.sent)
+	wait, maxWait := time.Duration(b.waits[i].(int64))*time.Microsecond, max(latest.Sub(b.sent), 0) //nolint:durationcheck // waits are numbers
 	if wait.Microseconds() > maxWait.Microseconds() {
-		return time.Time{}, fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait", ErrBudgetExceeded, wait.Round(time.Millisecond), max(maxWait, 0).Round(time.Millisecond))
+		return time.Time{}, fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait", ErrBudgetExceeded, wait.Round(time.Millisecond), maxWait.Round(time.Millisecond))
 	}
 	for old, last := l.last.Load(), b.sent.Add(wait); last.After(*load(&l.last)) && !l.last.CompareAndSwap(old, &last); {
 		old = l.last.Load()
@@ -311,7 +311,7 @@ func (l *Limiter) send(b *batch) {
 	b.sent = time.Now()
 	args := []any{float64(l.cfg.Per) / float64(time.Microsecond), l.cfg.Rate, l.cfg.Burst, load(&l.last).Sub(b.sent).Microseconds()}
 	for _, latest := range b.latest {
-		args = append(args, latest.Sub(b.sent).Microseconds())
+		args = append(args, max(latest.Sub(b.sent), 0).Microseconds())
 	}
 	b.waits, b.err = l.run(takeScript, slices.Repeat([]any{int64(0)}, len(b.latest)), args...)
 	b.received = time.Now()
@@ -324,7 +324,8 @@ func (l *Limiter) waitWithoutStore(ctx context.Context) error {
 	defer end()
 	go func() {
 		defer end()
-		for l.StoreErr() != nil && sleepUntil(outage, time.Now().Add(probeInterval)) == nil {
+		for l.StoreErr() != nil && outage.Err() == nil {
+			_ = sleepUntil(outage, time.Now().Add(probeInterval))
 		}
 	}()
 	err := sleepUntil(outage, *load(&l.last)) // until then, other calls of this replica use their slots

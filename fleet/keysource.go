@@ -302,7 +302,7 @@ func (s *KeySource) put(r *record) (wait time.Duration, err error) {
 	return milliseconds(reply[0]), nil
 }
 
-func milliseconds(n any) time.Duration { return time.Duration(n.(int64)) * time.Millisecond }
+func milliseconds(n any) time.Duration { return time.Duration(n.(int64)) * time.Millisecond } //nolint:durationcheck // n is a number
 
 func (s *KeySource) seal(r *record) string {
 	if s.cfg.AEAD == nil || r.key == "" {
