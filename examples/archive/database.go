@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -42,13 +43,33 @@ CREATE TABLE IF NOT EXISTS forward_rule (
 	id             BIGINT NOT NULL PRIMARY KEY,
 	rule_name      TEXT NOT NULL,
 	condition_expr TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS outbox (
+	id BIGINT NOT NULL PRIMARY KEY
+);
+CREATE TABLE IF NOT EXISTS first_reading (
+	filter TEXT NOT NULL PRIMARY KEY
 );`
 
+// The scripts read rows from a JSON array of arrays. So PostgreSQL gets a page in one
+// message. %[1]s is the function that returns the elements of the array.
 const (
-	insertLog = `INSERT INTO forward_log (id, rule_id, rule_name, source_type, source_type_name,
+	insertLogs = `
+INSERT INTO outbox (id) SELECT CAST(value->>0 AS BIGINT) FROM %[1]s($1) AS row
+	WHERE EXISTS (SELECT 1 FROM first_reading WHERE filter = $2)
+	AND NOT EXISTS (SELECT 1 FROM forward_log WHERE id = CAST(value->>0 AS BIGINT));
+INSERT INTO forward_log (id, rule_id, rule_name, source_type, source_type_name,
 	request_ip, match_result, match_result_name, short_codes, error_message, create_time)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING`
-	insertRule = `INSERT INTO forward_rule (id, rule_name, condition_expr) VALUES ($1, $2, $3)`
+	SELECT CAST(value->>0 AS BIGINT), CAST(value->>1 AS BIGINT), value->>2, CAST(value->>3 AS BIGINT), value->>4,
+	value->>5, CAST(value->>6 AS BIGINT), value->>7, value->>8, value->>9, value->>10
+	FROM %[1]s($1) AS row WHERE true ON CONFLICT (id) DO NOTHING`
+
+	replaceRules = `
+DELETE FROM forward_rule;
+INSERT INTO forward_rule (id, rule_name, condition_expr)
+	SELECT CAST(value->>0 AS BIGINT), value->>1, value->>2 FROM %[1]s($1) AS row`
+
+	markRead = `INSERT INTO first_reading (filter) VALUES ($1) ON CONFLICT (filter) DO NOTHING`
 )
 
 const (
@@ -59,7 +80,7 @@ const (
 // lockPostgres makes the transactions of all archives take turns, as SQLite does:
 // CREATE TABLE IF NOT EXISTS can fail if two transactions run it at the same time, and
 // two that insert the same records in a different order could wait for each other.
-var lockPostgres = fmt.Sprintf("SET LOCAL lock_timeout = %d; SELECT pg_advisory_xact_lock(hashtext('forward_log'))", lockTimeout.Milliseconds())
+var lockPostgres = fmt.Sprintf("SET LOCAL lock_timeout = %d; SELECT pg_advisory_xact_lock(hashtext('forward_log'));", lockTimeout.Milliseconds())
 
 // A database is the destination of the records.
 type database struct {
@@ -80,6 +101,7 @@ func newDatabase(dsn string) (*database, error) {
 		if err != nil {
 			return nil, err // without the password
 		}
+		config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // a script is one round trip and one transaction
 		d.DB = stdlib.OpenDB(*config)
 		d.name = fmt.Sprintf("database %s on %s", cmp.Or(config.Database, config.User), config.Host)
 		d.postgres = true
@@ -115,50 +137,38 @@ func (d *database) prepare(ctx context.Context) error {
 		err = d.PingContext(ctx)
 	}
 	if err != nil {
-		return d.newError(err)
+		return d.newError(ctx, err)
 	}
-	return d.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, schema)
-		return err
-	})
+	_, err = d.write(ctx, schema)
+	return err
 }
 
-// insertLogs stores records in one transaction. It returns the number of records that
-// were not stored before.
-func (d *database) insertLogs(ctx context.Context, records []msgpush.ForwardLog) (added int64, err error) {
-	err = d.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		for _, r := range records {
-			result, err := tx.ExecContext(ctx, insertLog, r.ID, r.RuleID, d.text(r.RuleName), r.SourceType, d.text(r.SourceTypeName),
-				d.text(r.RequestIP), r.MatchResult, d.text(r.MatchResultName), d.text(r.ShortCodes), d.text(r.ErrorMessage), d.text(string(r.CreateTime)))
-			if err != nil {
-				return err
-			}
-			n, err := result.RowsAffected()
-			if err != nil {
-				return err
-			}
-			added += n
-			// To do more for each new record exactly once, such as to send a message,
-			// insert the message into a table here, in the transaction, if n is 1.
-		}
-		return nil
-	})
-	return added, err
+// markRead stores that the list of the filter was read completely.
+func (d *database) markRead(ctx context.Context, filter string) error {
+	_, err := d.write(ctx, markRead, filter)
+	return err
+}
+
+// insertLogs stores records in one transaction. If markRead was called for the filter, it
+// also adds their ids to the outbox. It returns the number of records that were not stored
+// before.
+func (d *database) insertLogs(ctx context.Context, filter string, records []msgpush.ForwardLog) (added int64, err error) {
+	rows := make([][]any, len(records))
+	for i, r := range records {
+		rows[i] = []any{r.ID, r.RuleID, d.text(r.RuleName), r.SourceType, d.text(r.SourceTypeName), d.text(r.RequestIP),
+			r.MatchResult, d.text(r.MatchResultName), d.text(r.ShortCodes), d.text(r.ErrorMessage), d.text(string(r.CreateTime))}
+	}
+	return d.writeRows(ctx, insertLogs, rows, filter)
 }
 
 // replaceRules stores the current rules in one transaction.
 func (d *database) replaceRules(ctx context.Context, rules []msgpush.ForwardRule) error {
-	return d.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM forward_rule"); err != nil {
-			return err
-		}
-		for _, r := range rules {
-			if _, err := tx.ExecContext(ctx, insertRule, r.ID, d.text(r.RuleName), d.text(r.ConditionExpr)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	rows := make([][]any, len(rules))
+	for i, r := range rules {
+		rows[i] = []any{r.ID, d.text(r.RuleName), d.text(r.ConditionExpr)}
+	}
+	_, err := d.writeRows(ctx, replaceRules, rows)
+	return err
 }
 
 // text returns s as the database can store it. PostgreSQL cannot store U+0000.
@@ -169,32 +179,52 @@ func (d *database) text(s string) string {
 	return s
 }
 
-// transaction commits what f does. An error is a *databaseError.
-func (d *database) transaction(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
-	defer cancel()
-	tx, err := d.BeginTx(ctx, nil)
+// writeRows runs a script whose first parameter is a JSON array of rows.
+func (d *database) writeRows(ctx context.Context, script string, rows [][]any, args ...any) (int64, error) {
+	array, err := json.Marshal(rows)
 	if err != nil {
-		return d.newError(err)
+		return 0, err
 	}
-	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	elements := "json_each"
 	if d.postgres {
-		_, err = tx.ExecContext(ctx, lockPostgres)
+		elements = "jsonb_array_elements"
 	}
-	if err == nil {
-		err = f(ctx, tx)
-	}
-	if err == nil {
-		err = tx.Commit()
-	}
-	if err != nil {
-		return d.newError(err)
-	}
-	return nil
+	return d.write(ctx, fmt.Sprintf(script, elements), append([]any{string(array)}, args...)...)
 }
 
-// A databaseError is a failed connection or transaction. The transaction has stored nothing,
-// unless the connection was lost during the commit: then it may have stored everything.
+// write runs a script in one transaction and returns how many rows its last statement has
+// changed. An error is a *databaseError.
+func (d *database) write(ctx context.Context, script string, args ...any) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
+	defer cancel()
+	var result sql.Result
+	var err error
+	if d.postgres {
+		result, err = d.ExecContext(ctx, lockPostgres+script, args...)
+	} else {
+		result, err = d.writeSQLite(ctx, script, args)
+	}
+	if err != nil {
+		return 0, d.newError(ctx, err)
+	}
+	return result.RowsAffected()
+}
+
+func (d *database) writeSQLite(ctx context.Context, script string, args []any) (sql.Result, error) {
+	tx, err := d.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	result, err := tx.ExecContext(ctx, script, args...)
+	if err != nil {
+		return nil, err
+	}
+	return result, tx.Commit()
+}
+
+// A databaseError is a failed connection or transaction. The transaction has stored nothing
+// or, if PostgreSQL did not respond, perhaps everything.
 type databaseError struct {
 	database  string
 	advice    string
@@ -202,15 +232,24 @@ type databaseError struct {
 	cause     error
 }
 
-// temporaryClasses are the SQLSTATE classes of failures that may pass: failed connections,
-// rolled back transactions, no disk space or memory, locks, a server that shuts down or starts.
-var temporaryClasses = []string{"08", "40", "53", "55", "57"}
+// temporaryStates are the SQLSTATE codes, or the classes of codes, of failures that may
+// pass: failed connections, a server that is read-only, such as after a failover, rolled back
+// transactions, no disk space or memory, locks, a server that shuts down or starts.
+var temporaryStates = []string{"08", "25006", "40", "53", "55", "57"}
 
-func (d *database) newError(err error) error {
+// newError returns the error of a transaction with the context ctx.
+func (d *database) newError(ctx context.Context, err error) error {
 	e := &databaseError{database: d.name, cause: err}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		e.temporary = true
+		e.advice = fmt.Sprintf(": not complete after %v", transactionTimeout)
+		return e
+	}
 	if d.postgres {
 		pgErr, ok := errors.AsType[*pgconn.PgError](err)
-		e.temporary = !ok || slices.ContainsFunc(temporaryClasses, func(class string) bool { return strings.HasPrefix(pgErr.Code, class) })
+		e.temporary = !ok || slices.ContainsFunc(temporaryStates, func(state string) bool { return strings.HasPrefix(pgErr.Code, state) })
+		d.SetMaxIdleConns(0) // closes the connection: after a failover, a new one may reach another server
+		d.SetMaxIdleConns(1)
 		return e
 	}
 	switch sqliteCode(err) {

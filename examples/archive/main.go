@@ -1,4 +1,7 @@
-// Archive stores the trigger records of an account in a database, each of them once.
+// Archive stores the trigger records of an account in a database, each of them once. It
+// shows how the history of an account causes no alerts.
+//
+// The first build compiles SQLite, which takes about a minute of CPU time.
 package main
 
 import (
@@ -13,9 +16,17 @@ import (
 )
 
 const about = `Archive stores trigger records in a database: first those in the list, then each
-new one until it is interrupted or, with -once, none. It creates two tables:
-forward_log has a row for each record and a column for each of its members, and
-forward_rule has the message rules. Several archives may use the same database.
+new one until it is interrupted or, with -once, none. Several archives may use the
+same database. It creates four tables:
+
+  forward_log    the records, with a column for each of their members
+  forward_rule   the message rules
+  outbox         the ids of new records, for programs that send alerts
+  first_reading  the filters (-rule and -match-result) whose list was read completely
+
+A record is new if it is stored after its list was read completely for the first
+time, by any run. So the outbox has no record of the history of the account. A
+program that sends alerts reads the outbox, and deletes the rows that it has sent.
 
 If the program is interrupted or killed, no record is lost or repeated: a page is
 one transaction, and the next run reads the list from the start and adds the
@@ -25,9 +36,11 @@ it was deleted before it was read.
 If the database cannot be opened or fails permanently, if the first page cannot be
 read, or if the access key is rejected, the program ends; with -once, at every
 failure. Other failures are an outage: the program reports the start and the end of
-the outage on standard error, and retries less often during the outage.
+the outage on standard error, and retries less often during the outage. A list that
+contradicts itself is reported, too, but is no outage.
 
-PostgreSQL takes a password from PGPASSWORD or ~/.pgpass, too.
+PostgreSQL takes a password from PGPASSWORD or ~/.pgpass, too. A page of records is
+one round trip to PostgreSQL.
 
 Queries, for both databases:
 
@@ -35,6 +48,8 @@ Failures by rule and day
 ` + failuresQuery + `
 The newest errors
 ` + errorsQuery + `
+The new errors in the outbox
+` + outboxQuery + `
 Rules that never match, if -rule and -match-result were not used. 0 is the code of
 the fake server for "no match": replace it by the codes of your service.
 ` + unmatchedQuery
@@ -47,6 +62,9 @@ const (
 	errorsQuery = `  SELECT create_time, id, rule_name, error_message
   FROM forward_log WHERE error_message <> ''
   ORDER BY create_time DESC, id DESC LIMIT 20;
+`
+	outboxQuery = `  SELECT id, rule_name, error_message FROM outbox JOIN forward_log USING (id)
+  WHERE error_message <> '' ORDER BY id;
 `
 	unmatchedQuery = `  SELECT id, rule_name, condition_expr FROM forward_rule WHERE NOT EXISTS (
     SELECT 1 FROM forward_log

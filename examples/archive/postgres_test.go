@@ -5,18 +5,25 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/examples/internal/clitest"
+	"example.com/msgpush/msgpushtest"
 )
 
 // A postgres is a PostgreSQL server in a temporary directory.
@@ -138,4 +145,66 @@ func (p *postgres) newDatabase(t *testing.T) testDatabase {
 	_, err = db.ExecContext(t.Context(), "CREATE DATABASE "+name)
 	require.NoError(t, err)
 	return openTestDatabase(t, p.dsn(name))
+}
+
+// countRoundTrips starts a proxy before the server. It returns a URL of a database that uses
+// the proxy, and a counter of round trips: the times that the client sends something first
+// or after it received something.
+func (p *postgres) countRoundTrips(t *testing.T, name string) (dsn string, roundTrips *atomic.Int64) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "proxy") // the path of a socket must be short
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	const socket = "/.s.PGSQL.5432"
+	listener, err := net.Listen("unix", dir+socket)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	roundTrips = new(atomic.Int64)
+	forward := func(client net.Conn) {
+		defer client.Close()
+		server, err := net.Dial("unix", p.dir+socket)
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		var received atomic.Bool
+		received.Store(true)
+		go func() {
+			defer client.Close()
+			_, _ = io.Copy(writerFunc(func(b []byte) (int, error) { received.Store(true); return client.Write(b) }), server)
+		}()
+		_, _ = io.Copy(writerFunc(func(b []byte) (int, error) {
+			if received.Swap(false) {
+				roundTrips.Add(1)
+			}
+			return server.Write(b)
+		}), client)
+	}
+	go func() {
+		for client, err := listener.Accept(); err == nil; client, err = listener.Accept() {
+			go forward(client)
+		}
+	}()
+	return fmt.Sprintf("postgres://tester@/%s?host=%s", name, dir), roundTrips
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func TestAPageIsAtMostTwoRoundTrips(t *testing.T) {
+	server := sharedPostgres(t)
+	db := server.newDatabase(t)
+	dsn, roundTrips := server.countRoundTrips(t, strings.TrimPrefix(strings.SplitN(db.dsn, "?", 2)[0], "postgres://tester@/"))
+	srv, env := newService(t, logs(100, 1))
+	count := func(pages int64) int64 {
+		before := roundTrips.Load()
+		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(100*pages, 1)})
+		_, stderr, status := clitest.Run(t, env, "-once", "-db", dsn)
+		require.Zero(t, status, stderr)
+		return roundTrips.Load() - before
+	}
+	overhead := count(1)
+	assert.LessOrEqual(t, count(20)-overhead, int64(2*19), "with an outbox")
+	assert.Len(t, db.query(t, "SELECT id FROM outbox"), 1900)
 }
