@@ -115,7 +115,7 @@ func (a *archiver) updateRules(ctx context.Context) error {
 	if !a.rulesRead.IsZero() && time.Since(a.rulesRead) < a.reconcile {
 		return nil
 	}
-	var rules []msgpush.ForwardRule
+	rules := []msgpush.ForwardRule{} // nil would be null in JSON
 	for rule, err := range a.client.ForwardRuleAll(ctx, msgpush.PageRequest{PageSize: a.pageSize}) {
 		if errors.Is(err, msgpush.ErrInconsistentList) {
 			a.rulesRead = time.Now() // as if it were complete

@@ -51,26 +51,33 @@ CREATE TABLE IF NOT EXISTS first_reading (
 	filter TEXT NOT NULL PRIMARY KEY
 );`
 
-// The scripts read rows from a JSON array of arrays. So PostgreSQL gets a page in one
-// message. %[1]s is the function that returns the elements of the array.
+// The scripts take records as JSON, so that PostgreSQL gets a page in one message. The
+// function %[1]s returns the elements of an array.
 const (
 	insertLogs = `
-INSERT INTO outbox (id) SELECT CAST(value->>0 AS BIGINT) FROM %[1]s($1) AS row
+INSERT INTO outbox (id) SELECT CAST(value->>'id' AS BIGINT) FROM %[1]s($1) AS record
 	WHERE EXISTS (SELECT 1 FROM first_reading WHERE filter = $2)
-	AND NOT EXISTS (SELECT 1 FROM forward_log WHERE id = CAST(value->>0 AS BIGINT));
-INSERT INTO forward_log (id, rule_id, rule_name, source_type, source_type_name,
-	request_ip, match_result, match_result_name, short_codes, error_message, create_time)
-	SELECT CAST(value->>0 AS BIGINT), CAST(value->>1 AS BIGINT), value->>2, CAST(value->>3 AS BIGINT), value->>4,
-	value->>5, CAST(value->>6 AS BIGINT), value->>7, value->>8, value->>9, value->>10
-	FROM %[1]s($1) AS row WHERE true ON CONFLICT (id) DO NOTHING`
+	AND NOT EXISTS (SELECT 1 FROM forward_log WHERE id = CAST(value->>'id' AS BIGINT));
+INSERT INTO forward_log (id, rule_id, rule_name, source_type, source_type_name, request_ip,
+	match_result, match_result_name, short_codes, error_message, create_time)
+	SELECT CAST(value->>'id' AS BIGINT), CAST(value->>'ruleId' AS BIGINT), value->>'ruleName',
+	CAST(value->>'sourceType' AS BIGINT), value->>'sourceTypeName', value->>'requestIp',
+	CAST(value->>'matchResult' AS BIGINT), value->>'matchResultName', value->>'shortCodes',
+	value->>'errorMessage', value->>'createTime'
+	FROM %[1]s($1) AS record WHERE true ON CONFLICT (id) DO NOTHING`
 
 	replaceRules = `
 DELETE FROM forward_rule;
 INSERT INTO forward_rule (id, rule_name, condition_expr)
-	SELECT CAST(value->>0 AS BIGINT), value->>1, value->>2 FROM %[1]s($1) AS row`
+	SELECT CAST(value->>'id' AS BIGINT), value->>'ruleName', value->>'conditionExpr'
+	FROM %[1]s($1) AS record`
 
-	markRead = `INSERT INTO first_reading (filter) VALUES ($1) ON CONFLICT (filter) DO NOTHING`
+	insertReading = `INSERT INTO first_reading (filter) VALUES ($1) ON CONFLICT (filter) DO NOTHING`
 )
+
+// withoutNUL replaces U+0000 in JSON, which PostgreSQL cannot store. The first pair skips
+// escaped backslashes.
+var withoutNUL = strings.NewReplacer(`\\`, `\\`, `\u0000`, `\ufffd`)
 
 const (
 	lockTimeout        = 5 * time.Second
@@ -145,62 +152,46 @@ func (d *database) prepare(ctx context.Context) error {
 
 // markRead stores that the list of the filter was read completely.
 func (d *database) markRead(ctx context.Context, filter string) error {
-	_, err := d.write(ctx, markRead, filter)
+	_, err := d.write(ctx, insertReading, filter)
 	return err
 }
 
-// insertLogs stores records in one transaction. If markRead was called for the filter, it
-// also adds their ids to the outbox. It returns the number of records that were not stored
-// before.
+// insertLogs stores records and, if markRead was called for the filter, adds the ids of those
+// that were not stored before to the outbox. It returns their number.
 func (d *database) insertLogs(ctx context.Context, filter string, records []msgpush.ForwardLog) (added int64, err error) {
-	rows := make([][]any, len(records))
-	for i, r := range records {
-		rows[i] = []any{r.ID, r.RuleID, d.text(r.RuleName), r.SourceType, d.text(r.SourceTypeName), d.text(r.RequestIP),
-			r.MatchResult, d.text(r.MatchResultName), d.text(r.ShortCodes), d.text(r.ErrorMessage), d.text(string(r.CreateTime))}
-	}
-	return d.writeRows(ctx, insertLogs, rows, filter)
+	return d.writeJSON(ctx, insertLogs, records, filter)
 }
 
-// replaceRules stores the current rules in one transaction.
+// replaceRules stores the current rules.
 func (d *database) replaceRules(ctx context.Context, rules []msgpush.ForwardRule) error {
-	rows := make([][]any, len(rules))
-	for i, r := range rules {
-		rows[i] = []any{r.ID, d.text(r.RuleName), d.text(r.ConditionExpr)}
-	}
-	_, err := d.writeRows(ctx, replaceRules, rows)
+	_, err := d.writeJSON(ctx, replaceRules, rules)
 	return err
 }
 
-// text returns s as the database can store it. PostgreSQL cannot store U+0000.
-func (d *database) text(s string) string {
-	if d.postgres {
-		return strings.ReplaceAll(s, "\x00", "\uFFFD")
-	}
-	return s
-}
-
-// writeRows runs a script whose first parameter is a JSON array of rows.
-func (d *database) writeRows(ctx context.Context, script string, rows [][]any, args ...any) (int64, error) {
-	array, err := json.Marshal(rows)
+// writeJSON runs a script whose first parameter is the JSON array of records.
+func (d *database) writeJSON(ctx context.Context, script string, records any, args ...any) (int64, error) {
+	content, err := json.Marshal(records)
 	if err != nil {
 		return 0, err
 	}
-	elements := "json_each"
+	array, elements := string(content), "json_each"
 	if d.postgres {
-		elements = "jsonb_array_elements"
+		array, elements = withoutNUL.Replace(array), "jsonb_array_elements"
 	}
-	return d.write(ctx, fmt.Sprintf(script, elements), append([]any{string(array)}, args...)...)
+	return d.write(ctx, fmt.Sprintf(script, elements), append([]any{array}, args...)...)
 }
 
-// write runs a script in one transaction and returns how many rows its last statement has
-// changed. An error is a *databaseError.
+// write runs a script in one transaction and returns the number of rows that its last
+// statement changed. An error is a *databaseError.
 func (d *database) write(ctx context.Context, script string, args ...any) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
 	var result sql.Result
 	var err error
 	if d.postgres {
-		result, err = d.ExecContext(ctx, lockPostgres+script, args...)
+		if result, err = d.ExecContext(ctx, lockPostgres+script, args...); err != nil {
+			d.closeIdle()
+		}
 	} else {
 		result, err = d.writeSQLite(ctx, script, args)
 	}
@@ -221,6 +212,12 @@ func (d *database) writeSQLite(ctx context.Context, script string, args []any) (
 		return nil, err
 	}
 	return result, tx.Commit()
+}
+
+// closeIdle closes the connection: after a failover, a new one may reach another server.
+func (d *database) closeIdle() {
+	d.SetMaxIdleConns(0)
+	d.SetMaxIdleConns(1)
 }
 
 // A databaseError is a failed connection or transaction. The transaction has stored nothing
@@ -248,8 +245,6 @@ func (d *database) newError(ctx context.Context, err error) error {
 	if d.postgres {
 		pgErr, ok := errors.AsType[*pgconn.PgError](err)
 		e.temporary = !ok || slices.ContainsFunc(temporaryStates, func(state string) bool { return strings.HasPrefix(pgErr.Code, state) })
-		d.SetMaxIdleConns(0) // closes the connection: after a failover, a new one may reach another server
-		d.SetMaxIdleConns(1)
 		return e
 	}
 	switch sqliteCode(err) {

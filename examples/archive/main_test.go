@@ -252,7 +252,7 @@ func TestStoresTheRecordsOnce(t *testing.T) {
 
 func TestRecordsAreStoredUnchanged(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
-		const text = "a\x1b[2J\"b'c\\ \r\n\u2028 严重 %s $1 ; --"
+		const text = "a\x1b[2J\"b'c\\ \\u0000 \r\n\u2028 严重 %s $1 ; --"
 		want := map[int64]msgpush.ForwardLog{
 			-1 << 63:  {ID: -1 << 63, RuleID: -1, SourceType: -1 << 63, MatchResult: 1<<63 - 1},
 			1<<63 - 1: {ID: 1<<63 - 1, RuleID: 1<<63 - 1, CreateTime: "2026-02-30 25:61:61"},

@@ -12,7 +12,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -147,12 +146,30 @@ func (p *postgres) newDatabase(t *testing.T) testDatabase {
 	return openTestDatabase(t, p.dsn(name))
 }
 
-// countRoundTrips starts a proxy before the server. It returns a URL of a database that uses
-// the proxy, and a counter of round trips: the times that the client sends something first
-// or after it received something.
-func (p *postgres) countRoundTrips(t *testing.T, name string) (dsn string, roundTrips *atomic.Int64) {
+// A countingConn counts round trips: the writes that come first, or after something was read.
+type countingConn struct {
+	net.Conn
+	roundTrips *atomic.Int64
+	waiting    atomic.Bool
+}
+
+func (c *countingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.waiting.Store(false)
+	return n, err
+}
+
+func (c *countingConn) Write(b []byte) (int, error) {
+	if !c.waiting.Swap(true) {
+		c.roundTrips.Add(1)
+	}
+	return c.Conn.Write(b)
+}
+
+// countRoundTrips starts a proxy of the server. It returns a URL of the proxy for a database.
+func (p *postgres) countRoundTrips(t *testing.T, database string) (dsn string, roundTrips *atomic.Int64) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "proxy") // the path of a socket must be short
+	dir, err := os.MkdirTemp("", "proxy") // t.TempDir may be too long for a Unix socket
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	const socket = "/.s.PGSQL.5432"
@@ -162,40 +179,27 @@ func (p *postgres) countRoundTrips(t *testing.T, name string) (dsn string, round
 	roundTrips = new(atomic.Int64)
 	forward := func(client net.Conn) {
 		defer client.Close()
-		server, err := net.Dial("unix", p.dir+socket)
+		conn, err := net.Dial("unix", p.dir+socket)
 		if err != nil {
 			return
 		}
-		defer server.Close()
-		var received atomic.Bool
-		received.Store(true)
-		go func() {
-			defer client.Close()
-			_, _ = io.Copy(writerFunc(func(b []byte) (int, error) { received.Store(true); return client.Write(b) }), server)
-		}()
-		_, _ = io.Copy(writerFunc(func(b []byte) (int, error) {
-			if received.Swap(false) {
-				roundTrips.Add(1)
-			}
-			return server.Write(b)
-		}), client)
+		defer conn.Close()
+		server := &countingConn{Conn: conn, roundTrips: roundTrips}
+		go func() { _, _ = io.Copy(client, server) }()
+		_, _ = io.Copy(server, client)
 	}
 	go func() {
 		for client, err := listener.Accept(); err == nil; client, err = listener.Accept() {
 			go forward(client)
 		}
 	}()
-	return fmt.Sprintf("postgres://tester@/%s?host=%s", name, dir), roundTrips
+	return fmt.Sprintf("postgres://tester@/%s?host=%s", database, dir), roundTrips
 }
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func TestAPageIsAtMostTwoRoundTrips(t *testing.T) {
 	server := sharedPostgres(t)
 	db := server.newDatabase(t)
-	dsn, roundTrips := server.countRoundTrips(t, strings.TrimPrefix(strings.SplitN(db.dsn, "?", 2)[0], "postgres://tester@/"))
+	dsn, roundTrips := server.countRoundTrips(t, db.query(t, "SELECT current_database()")[0][0])
 	srv, env := newService(t, logs(100, 1))
 	count := func(pages int64) int64 {
 		before := roundTrips.Load()
