@@ -429,7 +429,7 @@ func TestOutageEndsWithTheNextRecord(t *testing.T) {
 func TestListThatContradictsItselfIsNoOutage(t *testing.T) {
 	db := newSQLite(t)
 	srv, env := newService(t, nil)
-	srv.Inject(msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
+	srv.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
 		page := msgpush.Page[msgpush.ForwardLog]{PageNum: 1, PageSize: 50, Pages: 1, Total: 60, List: logs(10, 1)}
 		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"code": 200, "data": page}))
 	}).For(msgpushtest.ForwardLogList).Always())

@@ -169,9 +169,7 @@ func (c *countingConn) Write(b []byte) (int, error) {
 // countRoundTrips starts a proxy of the server. It returns a URL of the proxy for a database.
 func (p *postgres) countRoundTrips(t *testing.T, database string) (dsn string, roundTrips *atomic.Int64) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "proxy") // t.TempDir may be too long for a Unix socket
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := t.TempDir()
 	const socket = "/.s.PGSQL.5432"
 	listener, err := net.Listen("unix", dir+socket)
 	require.NoError(t, err)

@@ -55,11 +55,11 @@ func newService(set settings, acc *account, logger *slog.Logger) (*service, erro
 	}, nil
 }
 
-// follow remembers the failures until ctx ends, and logs each new one. A failure is new if it
-// is found after the first empty page: before, it belongs to the history of the account, for
-// which nobody wants an alert. The service keeps this mark in memory. So the failures
-// that were inserted while it was down are history, too. A program that must not miss them
-// keeps the ids and the mark in a database, as examples/archive does.
+// follow remembers the failures until ctx ends, and logs each new one. A failure that is found
+// before the first empty page is history, and causes no alert. The service keeps this mark
+// in memory. So the failures that were inserted while it was down are history, too. A
+// program that must not miss them keeps the ids and the mark in a database, as
+// examples/archive does.
 func (s *service) follow(ctx context.Context) {
 	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
 	for page, err := range s.client.ForwardLogFollowPages(ctx, request, msgpush.PollInterval(s.interval)) {
