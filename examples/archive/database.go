@@ -77,7 +77,7 @@ INSERT INTO forward_rule (id, rule_name, condition_expr)
 
 // withoutNUL replaces U+0000 in JSON, which PostgreSQL cannot store. The first pair skips
 // escaped backslashes.
-var withoutNUL = strings.NewReplacer(`\\`, `\\`, `\u0000`, `\ufffd`)
+var withoutNUL = strings.NewReplacer(`\\`, `\\`, `\u0000`, "\ufffd")
 
 const (
 	lockTimeout        = 5 * time.Second
@@ -109,6 +109,7 @@ func newDatabase(dsn string) (*database, error) {
 			return nil, err // without the password
 		}
 		config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // a script is one round trip and one transaction
+		config.RuntimeParams["client_encoding"] = "UTF8"              // required by the simple protocol
 		d.DB = stdlib.OpenDB(*config)
 		d.name = fmt.Sprintf("database %s on %s", cmp.Or(config.Database, config.User), config.Host)
 		d.postgres = true

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"example.com/msgpush"
 	"example.com/msgpush/examples/internal/clitest"
 	"example.com/msgpush/msgpushtest"
 )
@@ -144,6 +145,16 @@ func (p *postgres) newDatabase(t *testing.T) testDatabase {
 	_, err = db.ExecContext(t.Context(), "CREATE DATABASE "+name)
 	require.NoError(t, err)
 	return openTestDatabase(t, p.dsn(name))
+}
+
+func TestDatabaseWithoutUTF8(t *testing.T) {
+	server := sharedPostgres(t)
+	server.newDatabase(t).exec(t, "CREATE DATABASE ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+	db := openTestDatabase(t, server.dsn("ascii"))
+	_, env := newService(t, []msgpush.ForwardLog{{ID: 1, RuleName: "严重\x00"}})
+	_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn)
+	require.Zero(t, status, stderr)
+	assert.Equal(t, "严重\ufffd", db.logs(t)[1].RuleName)
 }
 
 // A countingConn counts round trips: the writes that come first, or after something was read.
