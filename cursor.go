@@ -90,6 +90,7 @@ import "fmt"
 type cursor struct {
 	requested int64 // page size of the requests
 	stepBack  bool  // step back after deletions; requires ids
+	forward   bool  // no longer step back, and rely on no reported number
 
 	size      int64 // page size of the service; 0 before the first response
 	total     int64 // latest total; 0 if unknown
@@ -161,10 +162,23 @@ func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 	if cur.stepBack {
 		next = cur.covered/size + 1
 	}
-	if end > last && (p.missing || next > last) {
+	margin := min(cur.allowedRepeats, cur.maxExpected) + size
+	switch {
+	case end > last && (p.missing || next > last):
 		err = fmt.Errorf("%w: the list ends after page %d, but the response reports pages=%d and total=%d", ErrInconsistentList, last, p.pages, p.total)
-	} else if next <= last {
-		err = cur.checkProgress()
+	case next > last:
+		return next, last, nil
+	case cur.repeats > 2*cur.delivered+min(cur.allowedRepeats, maxRepeatPages*size):
+		err = fmt.Errorf("%w: no progress: the last %d records were delivered before", ErrInconsistentList, cur.repeats)
+		if cur.stepBack {
+			cur.stepBack, cur.forward, cur.repeats = false, true, 0
+			return n + 1, last, err
+		}
+	case cur.maxExpected > 0 && cur.delivered > cur.maxExpected+margin:
+		err = fmt.Errorf("%w: %d records were delivered, but the reported totals allow %d", ErrInconsistentList, cur.delivered, cur.maxExpected)
+	}
+	if err != nil {
+		next = last + 1
 	}
 	return next, last, err
 }
@@ -218,7 +232,7 @@ func (cur *cursor) cover(from, to int64) {
 
 // lastPage returns the last page, or maxPages if it is unknown.
 func (cur *cursor) lastPage(p pageInfo) int64 {
-	if cur.total == 0 && p.newRecords > 0 {
+	if (cur.total == 0 || cur.forward) && p.newRecords > 0 {
 		return maxPages
 	}
 	last := min(p.pages, maxPages)
@@ -229,18 +243,6 @@ func (cur *cursor) lastPage(p pageInfo) int64 {
 		last = min(last, p.number-1)
 	}
 	return last
-}
-
-// checkProgress returns an error if more records were repeated or delivered than the
-// totals allow.
-func (cur *cursor) checkProgress() error {
-	if cur.repeats > 2*cur.delivered+min(cur.allowedRepeats, maxRepeatPages*cur.size) {
-		return fmt.Errorf("%w: no progress: the last %d records were delivered before", ErrInconsistentList, cur.repeats)
-	}
-	if margin := min(cur.allowedRepeats, cur.maxExpected) + cur.size; cur.maxExpected > 0 && cur.delivered > cur.maxExpected+margin {
-		return fmt.Errorf("%w: %d records were delivered, but the reported totals allow %d", ErrInconsistentList, cur.delivered, cur.maxExpected)
-	}
-	return nil
 }
 
 // pagesFor returns the number of pages that hold total records.

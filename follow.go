@@ -96,26 +96,34 @@ import (
 type FollowOption func(*followSettings)
 
 type followSettings struct {
-	poll, full time.Duration // intervals
-	fromNow    bool
+	interval, reconcile time.Duration
+	fromNow             bool
+	known               *iter.Seq[int64]
 }
 
 // PollInterval sets the wait after a poll, which must be positive. The wait is up to 10 %
 // shorter or longer, at random. The default is 10 s.
-func PollInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.poll = d } }
+func PollInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.interval = d } }
 
 // ReconcileInterval sets the time from the start of a poll that reads all pages until the
 // next such poll is due. It must be positive. All pages may be read earlier if the total
 // has grown by more records than the polls found. Reading them sends one request per page,
 // and delivers the records that the polls could not find at the ends of the list. The
 // default is 1 h.
-func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
+func ReconcileInterval(d time.Duration) FollowOption {
+	return func(s *followSettings) { s.reconcile = d }
+}
 
 // FromNow skips the records that are in the list at the start: no record is delivered
 // until all pages of the list have been read once. That happens at the start or, if a
 // request fails, in a later poll. A program that restarts with FromNow never gets the
 // records that were inserted while it did not run.
 func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true } }
+
+// Known passes ids of records that count as delivered, such as those in the database of a
+// program that restarts. The first poll that succeeds yields an empty page. Known cannot be
+// combined with [FromNow].
+func Known(ids iter.Seq[int64]) FollowOption { return func(s *followSettings) { s.known = &ids } }
 
 // Follow returns an iterator over the records of a list and then over each new record. It
 // polls the list until the context ends or the range statement is left. ID must not be
@@ -166,45 +174,64 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 			return
 		}
 		f.yield = yield
-		for failures := 1; ctx.Err() == nil; failures++ {
-			page, err := f.pollOnce()
+		for failures := 1; !contextEnded(ctx); failures++ {
+			err := f.poll(ctx)
 			if err == nil {
-				failures = 0
+				err, f.contradiction, failures = f.contradiction, nil, 0
 			}
-			ended := err != nil && contextEnded(ctx)
-			if errors.Is(err, errStop) || !ended && !yield(page, err) {
+			wait, isEnd := f.wait(failures, err), err == nil && f.ready
+			if errors.Is(err, errLeft) || isEnd && !yield(f.response, nil) || err != nil && !contextEnded(ctx) && !yield(nil, err) {
 				return
 			}
-			pause, cancel := context.WithTimeout(ctx, f.wait(failures, err))
+			if deadline, ok := ctx.Deadline(); ok {
+				wait = min(wait, time.Until(deadline)) // ctx may have a deadline, but never end
+			}
+			pause, cancel := context.WithCancel(ctx)
+			timer := time.AfterFunc(wait, cancel)
 			<-pause.Done()
+			timer.Stop()
 			cancel()
 		}
-		yield(nil, &opaqueError{"msgpush: following a list: " + ctx.Err().Error(), contextError(ctx)})
+		yield(nil, endOfContext(ctx, "msgpush: following a list: "))
 	}
 }
+
+// errLeft is the error of a poll if the range statement was left.
+var errLeft = errors.New("the range statement was left")
 
 // A follower holds the state of one range statement. Its rules are at the top of this
 // file.
 type follower[T any] struct {
-	*iterator[T] // holds the arguments, and the ids of all records that were found
+	Lister[T]
 	followSettings
-	yield func(*Page[T], error) bool
+	pageSize int64
+	yield    func(*Page[T], error) bool
+	seen     idSet // the ids of all records that were found, skipped or known
 
-	response       *Page[T] // the latest one, without records
-	number, last   int64    // page numbers: of the response, and of the last page
-	size, total    int64    // the length of the longest page, and the reported total
-	recent         idSet    // records found since an end was read successfully
-	found, missing int64    // numbers of records: found since an end was read, and still to be found
-	credit         int64
-	side           int64     // where records are inserted: -1 at the start, 1 at the end, 0 unknown
-	startAtEnd     bool      // if side is unknown, the next poll begins at the end
-	failed         bool      // the latest poll could not read an end
-	enough         bool      // no further page is needed
-	complete       time.Time // start of the latest poll that iterated completely
+	response      *Page[T] // the latest one, without records
+	number, last  int64    // page numbers: of the response, and of the last page
+	size, total   int64    // the length of the longest page, and the reported total
+	contradiction error    // to be yielded at the end of the poll
+
+	full             *iteration[T] // the complete iteration in progress, or nil
+	started          time.Time     // start of the poll that started full
+	reached          int64         // the highest page that full has requested
+	due              time.Time     // when the next complete iteration is due
+	listKnown, ready bool          // the whole list was read or is known; polls end with an empty page
+
+	end            *endRead[T] // the read of an end that failed, or nil
+	atEnd          bool        // the latest poll began at the end
+	endPage        int64       // the page of the last record when the end was read; 0: never
+	recent         idSet       // records found since an end was read successfully
+	found, missing int64       // numbers of records: found since an end was read, and still to be found
+	searched       bool        // both ends were read since records are missing
+	failed         bool        // the latest poll could not read an end
+	side           int64       // where records are inserted: -1 at the start, 1 at the end, 0 unknown
+	credit         int64       // requests
 }
 
-func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (f *follower[T], err error) {
-	f = &follower[T]{followSettings: followSettings{10 * time.Second, time.Hour, false}, recent: idSet{}, last: 1}
+func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (*follower[T], error) {
+	f := &follower[T]{Lister: l, followSettings: followSettings{interval: 10 * time.Second, reconcile: time.Hour}, seen: idSet{}, recent: idSet{}, last: 1, atEnd: true}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: following a list: option %d of %d is nil", i+1, len(opts))
@@ -216,130 +243,263 @@ func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOpt
 		return nil, errors.New("msgpush: following a list: ID is nil")
 	case r.Current > 1:
 		return nil, fmt.Errorf("msgpush: following a list: Current is %d, but following starts at page 1", r.Current)
-	case f.poll <= 0 || f.full <= 0:
-		return nil, fmt.Errorf("msgpush: following a list: PollInterval, %v, and ReconcileInterval, %v, must be positive", f.poll, f.full)
+	case f.interval <= 0 || f.reconcile <= 0:
+		return nil, fmt.Errorf("msgpush: following a list: PollInterval, %v, and ReconcileInterval, %v, must be positive", f.interval, f.reconcile)
+	case f.known != nil && (*f.known == nil || f.fromNow):
+		return nil, errors.New("msgpush: following a list: Known needs ids that are not nil, and cannot be combined with FromNow")
 	}
-	f.iterator, err = l.iterator(ctx, r, nil)
-	return f, err
+	it, err := l.iteration(ctx, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	f.pageSize = int64(it.pageSize)
+	if f.known != nil {
+		for id := range *f.known {
+			if f.seen.add(id) {
+				f.total++
+			}
+		}
+		f.listKnown, f.ready, f.due = f.total > 0, f.total > 0, time.Now().Add(f.reconcile)
+	}
+	return f, nil
 }
 
-// wait returns how long to wait after a poll. failures counts the failures in a row.
+// iterate returns an iteration from a page. The arguments have been checked.
+func (f *follower[T]) iterate(number, size int64) *iteration[T] {
+	it, _ := f.iteration(context.Background(), PageRequest{int(number), int(size)}, nil)
+	return it
+}
+
+// wait returns how long to wait after a poll. failures counts the failed polls in a row.
 func (f *follower[T]) wait(failures int, err error) time.Duration {
-	wait := min(f.poll, 1<<62)
+	if failures == 0 && f.full != nil {
+		return 0
+	}
+	wait := min(f.interval, 1<<62)
 	wait += rand.N(wait/5+1) - wait/10
 	wait = max(wait, min(wait<<min(failures, 26), time.Minute))
-	if apiErr, ok := errors.AsType[*APIError](err); ok {
-		wait = max(wait, apiErr.RetryAfter)
+	if apiErr, ok := as[*APIError](err); ok && retryableStatuses[apiErr.HTTPStatus] {
+		wait = max(wait, min(apiErr.RetryAfter, f.reconcile))
 	}
 	return wait
 }
 
-// pollOnce delivers the new records of one poll. Before the first response, there is
-// nothing to read but the complete list.
-func (f *follower[T]) pollOnce() (*Page[T], error) {
-	f.credit += 2
-	now, due := time.Now(), time.Since(f.complete) >= f.full
-	if before := f.missing; f.response != nil && (!due || !f.failed) {
-		atEnd := f.last > 1 && (f.side > 0 || f.side == 0 && f.startAtEnd)
-		f.startAtEnd = !f.startAtEnd
-		err := f.readEnd(atEnd)
-		if err == nil && before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 {
-			err = f.readEnd(!atEnd)
-		}
-		if f.failed = err != nil; f.failed {
-			return nil, err // the next poll omits the ends, if a complete iteration is due
-		}
-		f.found, f.missing = 0, max(0, f.missing)
-		clear(f.recent)
+// poll delivers the new records at an end of the list, and those that the complete iteration
+// finds until PollInterval has passed. If the latest poll could not read an end, the complete
+// iteration comes first.
+func (f *follower[T]) poll(ctx context.Context) error {
+	f.credit, f.missing = f.credit+2, max(0, f.missing)
+	start, first, second := time.Now(), f.readEnds, f.readFull
+	if f.failed {
+		first, second = second, first
 	}
 	f.failed = false
-	if due || f.missing > 0 && f.credit >= f.last {
-		// Without clear, the next poll would take the records found here for new, and read on.
-		if err := f.read(f.request, false, func(_, _ bool) bool { clear(f.recent); return true }); err != nil {
-			return nil, err
-		}
-		f.complete, f.found, f.missing, f.credit = now, 0, 0, 0
+	if err := first(ctx, start); err != nil {
+		return err
 	}
-	return f.response, nil
+	return second(ctx, start)
 }
 
-// readEnd reads pages from one end of the list while the record of a page that is farthest
-// from this end is new. At the end of the list, each page is read by an iteration of its
-// own, and cursor.go limits one iteration only. So readEnd limits the number of these pages.
-func (f *follower[T]) readEnd(atEnd bool) error {
-	if !atEnd {
-		return f.read(f.request, false, func(_, last bool) bool { return last })
+// readEnds reads an end of the list and, while the growth of the total is not explained, the
+// other one, and then further pages of the known end.
+func (f *follower[T]) readEnds(ctx context.Context, start time.Time) error {
+	if f.response == nil && !f.listKnown && !f.fromNow {
+		return nil // the complete iteration begins
 	}
-	size := min(f.request.PageSize, int(f.size)) // the service may use smaller pages without reporting it
-	for start, number, requests := f.last, f.last, int64(0); number > 0 && requests < f.found+3; number, requests = number-1, requests+1 {
-		again := false
-		err := f.read(PageRequest{int(number), size}, number == start, func(first, _ bool) bool { again = first; return false })
-		if err == nil && (number > f.last || number == start && number < f.last) {
-			start, number = 0, f.last+1 // the end has moved
-		} else if err != nil || !again {
-			return err
+	if f.end == nil || f.end.number > f.last {
+		f.atEnd = f.last > 1 && (f.side > 0 || f.side == 0 && !f.atEnd)
+		f.end = f.newEnd(f.atEnd)
+	}
+	first, unexplained := f.end, func() bool { return !f.searched && f.missing > 0 && f.credit >= 0 && f.last > 1 }
+	err := f.readEnd(ctx, first)
+	if err == nil && (unexplained() || f.fromNow && f.endPage == 0) {
+		f.end = f.newEnd(first.it != nil)
+		err = f.readEnd(ctx, f.end)
+	}
+	if err == nil && f.end != first && f.side != 0 && unexplained() {
+		f.end, first.deep = first, true
+		err = f.readEnd(ctx, first)
+	}
+	if f.failed = err != nil; f.failed {
+		return err
+	}
+	if f.known != nil && f.missing > 0 {
+		f.due = start // the list has more records that are not known
+	}
+	f.end, f.known, f.found, f.searched = nil, nil, 0, f.missing > 0
+	clear(f.recent)
+	return nil
+}
+
+// maxDebt is the negative credit from which on ...
+const maxDebt = 10
+
+// An endRead is the read of an end of the list. If a request fails, a later poll goes on.
+type endRead[T any] struct {
+	it       *iteration[T] // at the start of the list, otherwise nil
+	last     int64         // at the end: the last page when the read began; 0: it is no longer the last one
+	number   int64         // at the end: the next page
+	requests int64         // at the end
+	deep     bool          // go on while records are missing
+}
+
+func (f *follower[T]) newEnd(atEnd bool) *endRead[T] {
+	if atEnd {
+		return &endRead[T]{last: f.last, number: f.last}
+	}
+	return &endRead[T]{it: f.iterate(1, f.pageSize)}
+}
+
+// readEnd reads pages from an end of the list while the record of a page that is farthest from
+// this end is new.
+func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
+	if e.it == nil {
+		return f.readLast(ctx, e)
+	}
+	for again := true; again && e.it.more(); again = again || e.it.number <= f.number || f.readsOn(e) {
+		number := e.it.number
+		page, err := f.request(ctx, e.it)
+		if err == nil {
+			err = f.deliver(page, e)
+		}
+		if err != nil || e.it.number == number {
+			return err // an empty page is not requested once more
+		}
+		if n := len(page.List); n > 0 {
+			again = f.isRecent(page.List[n-1])
 		}
 	}
 	return nil
 }
 
-// errStop ends an iteration early. As an error of a poll, it means that the range
-// statement was left.
-var errStop = errors.New("no further page is needed")
-
-// read delivers the new records of an iteration. more is called after each page. Its
-// arguments report whether the first and the last record of the page are new; it returns
-// whether to request the next page. If wantLast is set, only the last page of the list is used.
-func (f *follower[T]) read(r PageRequest, wantLast bool, more func(first, last bool) bool) error {
-	f.enough = false
-	for page, err := range (Lister[T]{f.fetchPage, f.ID}).Pages(f.ctx, r) {
-		if errors.Is(err, errStop) || err == nil && wantLast && f.number != f.last {
-			return nil
-		} else if err != nil {
+// readLast reads pages from the end of the list. Each of them is read by an iteration of its
+// own, and cursor.go limits one iteration only. So readLast limits the number of these pages.
+func (f *follower[T]) readLast(ctx context.Context, e *endRead[T]) error {
+	for again := true; again && e.number > 0; again = again && e.requests < f.found+3 || f.readsOn(e) {
+		page, err := f.request(ctx, f.iterate(e.number, min(f.pageSize, f.size))) // the service may use smaller pages without reporting it
+		if err != nil {
 			return err
 		}
-		fresh := *page
-		fresh.List = slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
-			return !f.seen.add(f.ID(record)) || !f.recent.add(f.ID(record))
-		})
-		n, found := len(page.List), int64(len(fresh.List))
-		f.found, f.missing = f.found+found, f.missing-found
-		skip := found == 0 || f.fromNow && f.complete.IsZero()
-		if !skip && !f.yield(&fresh, nil) {
-			return errStop
+		e.requests++
+		if e.number > f.last || e.number == e.last && e.number < f.last {
+			e.last, e.number = 0, f.last // the end has moved
+			again = f.credit >= -maxDebt || f.found > 0
+			continue
 		}
-		f.enough = n > 0 && !more(f.recent.has(f.ID(page.List[0])), f.recent.has(f.ID(page.List[n-1])))
+		if err := f.deliver(page, e); err != nil {
+			return err
+		}
+		e.number--
+		if again = f.total > 0; len(page.List) > 0 { // otherwise the total is wrong
+			again = f.isRecent(page.List[0])
+		}
 	}
 	return nil
 }
 
-// fetchPage fetches a page of an iteration and notes the numbers of the response. If no
-// further page is needed, it stops the iteration, unless iteration steps back because
-// records were deleted.
-func (f *follower[T]) fetchPage(ctx context.Context, r PageRequest) (*Page[T], error) {
-	if f.enough && int64(r.Current) > f.number {
-		return nil, errStop
+// isRecent reports whether a read of an end goes on after a record. Before the list is known,
+// only the total shows whether records are new.
+func (f *follower[T]) isRecent(record T) bool {
+	isRecent := f.recent.has(f.ID(record)) && (f.listKnown || f.missing > 0)
+	if isRecent && f.credit < -maxDebt {
+		f.credit++
 	}
+	return isRecent
+}
+
+// readsOn reports whether a read of an end goes on although it finds no new record.
+func (f *follower[T]) readsOn(e *endRead[T]) bool { return e.deep && f.missing > 0 && f.credit > 0 }
+
+// readFull reads pages of the complete iteration, at least one, until PollInterval has
+// passed. An iteration that contradicts itself has ended, too: to start anew would not help.
+func (f *follower[T]) readFull(ctx context.Context, start time.Time) error {
+	if f.full == nil {
+		if start.Before(f.due) {
+			if f.missing <= 0 || f.credit < f.last {
+				return nil
+			}
+			f.credit -= f.last
+		}
+		f.full, f.started, f.reached, f.missing, f.searched = f.iterate(1, f.pageSize), start, 0, 0, false
+	}
+	for again := true; again && f.full.more(); again = time.Since(start) < f.interval && f.credit > -maxDebt-f.last {
+		page, err := f.request(ctx, f.full)
+		if err != nil {
+			return err
+		}
+		if f.number > f.reached {
+			f.reached, f.credit = f.number, f.credit+1 // only what is read once more takes credit
+		}
+		if err := f.deliver(page, nil); err != nil {
+			return err
+		}
+	}
+	if !f.full.more() {
+		f.full, f.due, f.listKnown, f.ready = nil, f.started.Add(f.reconcile), true, true
+		f.credit = min(f.credit, 0)
+	}
+	return nil
+}
+
+// deliver yields the records of a page that have not been found before. e is nil if the
+// complete iteration has read the page.
+func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
+	atStart := e != nil && e.it != nil
+	skip := f.fromNow && !f.listKnown && (f.endPage == 0 || !atStart && (f.side <= 0 || f.number <= f.endPage))
+	fresh, found := *page, int64(0)
+	fresh.List = slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
+		id := f.ID(record)
+		if !f.seen.add(id) {
+			skip = skip && (f.endPage == 0 || f.side <= 0) // records that follow were inserted later
+			return true
+		}
+		if found++; e != nil {
+			f.recent.add(id)
+		}
+		return skip
+	})
+	f.missing -= found
+	if e != nil {
+		f.found += found
+	}
+	if len(page.List) > 0 && (f.number == f.last || e != nil && !atStart) {
+		f.endPage = max(f.endPage, f.number)
+	}
+	if len(fresh.List) > 0 && !f.yield(&fresh, nil) {
+		return errLeft
+	}
+	return nil
+}
+
+// request requests the next page of an iteration, and notes what the response shows. A
+// contradiction is yielded at the end of the poll.
+func (f *follower[T]) request(ctx context.Context, it *iteration[T]) (*Page[T], error) {
 	f.credit--
-	page, err := f.Fetch(ctx, r)
-	if err != nil || page == nil {
-		return page, err
+	number := it.number
+	page, err := it.next(ctx)
+	if page == nil {
+		return nil, err
 	}
-	n, total := len(page.List), min(max(page.Total, 0), maxTotal)
+	f.contradiction = cmp.Or(f.contradiction, err)
+	total := min(max(page.Total, 0), maxTotal)
+	if f.full != nil && it != f.full { // drift between the responses of the complete iteration
+		f.full.cursor.updateTotal(pageInfo{total: total, pages: int64(max(page.Pages, 0))})
+	}
+	if f.response == nil && total > 2*f.total { // less than half of the list is known
+		f.listKnown, f.due, f.total = false, time.Time{}, total
+	}
+	startKnown, endKnown := f.listKnown || f.response != nil, f.listKnown || f.endPage > 0
 	f.response = &Page[T]{page.PageNum, page.PageSize, page.Total, page.Pages, []T{}}
-	f.number, f.size = int64(r.Current), max(f.size, int64(n), 1)
+	f.number, f.size = number, max(f.size, int64(len(page.List)), 1)
 	f.total, f.missing = total, f.missing+total-f.total
-	last := cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, f.number-1))
+	last := cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, number-1))
 	f.last = min(max(last, 1), maxPages)
-	if n > 0 && f.last > 1 && !f.complete.IsZero() {
-		if f.number == 1 && !f.seen.has(f.ID(page.List[0])) {
+	if n := len(page.List); n > 0 && f.last > 1 {
+		if number == 1 && startKnown && !f.seen.has(f.ID(page.List[0])) {
 			f.side = max(f.side-1, -1)
-		} else if f.number == f.last && !f.seen.has(f.ID(page.List[n-1])) {
+		} else if number == f.last && endKnown && !f.seen.has(f.ID(page.List[n-1])) {
 			f.side = min(f.side+1, 1)
 		}
 	}
 	return page, nil
 }
-
-// has reports whether an id was added.
-func (s idSet) has(id int64) bool { return s[id>>6]&(1<<(id&63)) != 0 }

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // ErrInconsistentList is wrapped by the error of an iteration that ended because
@@ -87,7 +86,7 @@ func Prefetch(n int) ListOption {
 // Limitation: if records are both inserted and deleted between two consecutive
 // responses, records may be missed. With [Prefetch], two responses that iteration uses
 // one after the other may be further apart in time. If iteration starts after page 1,
-// docs/pagination.md lists further limits.
+// docs/lists.md lists further limits.
 //
 // Remembering the ids takes less than 1 byte per record if they are consecutive,
 // and up to 48 bytes if they are random. Without an ID function, memory use is
@@ -108,11 +107,13 @@ func (l Lister[T]) All(ctx context.Context, r PageRequest, opts ...ListOption) i
 // recordsOf returns an iterator over the records of pages.
 func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
+		var none [1]T
 		for page, err := range pages {
-			if err != nil {
-				page = &Page[T]{List: make([]T, 1)} // an error is yielded with a zero record
+			records := none[:] // an error is yielded with a zero record
+			if err == nil {
+				records = page.List
 			}
-			for _, record := range page.List {
+			for _, record := range records {
 				if !yield(record, err) {
 					return
 				}
@@ -127,35 +128,48 @@ func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 // record. With an error, the page is nil.
 func (l Lister[T]) Pages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
-		it, err := l.iterator(ctx, r, opts)
+		it, err := l.iteration(ctx, r, opts)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer it.discard()
-		it.run(yield)
+		for it.more() {
+			page, err := it.next(ctx)
+			isEmptyList := err == nil && !it.more() && it.cursor.delivered == 0
+			if page != nil && (len(page.List) > 0 || isEmptyList) && !yield(page, nil) {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+		}
 	}
 }
 
-type iterator[T any] struct {
+// An iteration is the state of an iteration over a list. Only next sends requests, and
+// the prefetches that it starts.
+type iteration[T any] struct {
 	Lister[T]
 	listSettings
-	ctx     context.Context
-	request PageRequest // for the first page
-	cursor  cursor
-	seen    idSet
+	pageSize     int
+	number, last int64 // page numbers: of the next page, and of the last one
+	cursor       cursor
+	seen         idSet
+	contradicted bool // next has returned a contradiction
 
-	pending []pendingPage[T] // the pages after the current one
-	depth   int              // the most pages to prefetch now
-	calm    int              // pages since depth changed
+	pending []*pendingPage[T] // the pages from number on
+	depth   int               // the most pages to prefetch now
+	calm    int               // pages since discard was called
 }
 
-func (l Lister[T]) iterator(ctx context.Context, r PageRequest, opts []ListOption) (*iterator[T], error) {
+func (l Lister[T]) iteration(ctx context.Context, r PageRequest, opts []ListOption) (*iteration[T], error) {
 	r, err := r.withDefaults("list iteration")
 	if err != nil {
 		return nil, err
 	}
-	it := &iterator[T]{Lister: l, ctx: ctx, request: r, seen: idSet{}}
+	it := &iteration[T]{Lister: l, pageSize: r.PageSize, number: int64(r.Current), last: int64(r.Current), seen: idSet{}, calm: 1}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: list iteration: option %d of %d is nil", i+1, len(opts))
@@ -174,28 +188,29 @@ func (l Lister[T]) iterator(ctx context.Context, r PageRequest, opts []ListOptio
 	return it, nil
 }
 
-func (it *iterator[T]) run(yield func(*Page[T], error) bool) {
-	for number, next, last := it.request.Current, 0, it.request.Current; number <= last; number = next {
-		page, err := it.page(number)
-		if err == nil {
-			page, next, last, err = it.advance(number, page)
-		}
-		isEmptyList := err == nil && next > last && it.cursor.delivered == 0
-		if page != nil && (len(page.List) > 0 || isEmptyList) && !yield(page, nil) {
-			return
-		}
-		if err != nil {
-			yield(nil, &pageError{number, err})
-			return
-		}
+// more reports whether there is a page to request.
+func (it *iteration[T]) more() bool { return it.number <= it.last }
+
+// next requests a page and reduces it to its new records. If the request fails, the page is
+// nil, and another call requests the same page again. The first contradiction is an error,
+// too, but comes with its page, and iteration goes on if there are more pages.
+func (it *iteration[T]) next(ctx context.Context) (*Page[T], error) {
+	number := it.number
+	page, err := it.response(ctx)
+	if err == nil {
+		page, err = it.advance(page)
 	}
+	if err != nil {
+		return page, &pageError{number, err}
+	}
+	it.startPrefetch(ctx, it.number == number+1)
+	return page, nil
 }
 
-// advance reduces a page to its new records and returns the next and the last page
-// to request.
-func (it *iterator[T]) advance(number int, page *Page[T]) (reduced *Page[T], next, last int, err error) {
-	p := it.cursor.inspect(pageInfo{number: int64(number), pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))})
-	list := page.List
+// advance reduces a page to its new records and determines the next and the last page.
+func (it *iteration[T]) advance(page *Page[T]) (*Page[T], error) {
+	p := it.cursor.inspect(pageInfo{number: it.number, pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))})
+	list, err := page.List, error(nil)
 	if p.missing && (it.cursor.size == 0 || it.ID == nil) {
 		list = []T{} // the response is empty or another page
 	} else if it.ID != nil {
@@ -206,20 +221,19 @@ func (it *iterator[T]) advance(number int, page *Page[T]) (reduced *Page[T], nex
 		copied.List = list
 		page = &copied
 	}
-	if err != nil {
-		return page, 0, 0, err
-	}
 	p.newRecords = int64(len(list))
-	n, l, err := it.cursor.advance(p)
-	if err == nil {
-		it.startPrefetch(number, int(n), int(l))
+	next, last, contradiction := it.cursor.advance(p)
+	it.number, it.last = next, last
+	if err = cmp.Or(err, contradiction); err == nil || it.contradicted {
+		return page, nil
 	}
-	return page, int(n), int(l), err
+	it.contradicted = true
+	return page, err
 }
 
 // newRecords returns the records that have not been seen, and remembers their ids. It
 // returns list itself if all records are new.
-func (it *iterator[T]) newRecords(list []T) ([]T, error) {
+func (it *iteration[T]) newRecords(list []T) ([]T, error) {
 	isOld := func(record T) bool { return !it.seen.add(it.ID(record)) }
 	first := slices.IndexFunc(list, isOld)
 	if first < 0 {
@@ -233,78 +247,95 @@ func (it *iterator[T]) newRecords(list []T) ([]T, error) {
 	return fresh, nil
 }
 
-// A pendingPage was requested when the latest total was total. wait returns the response
-// or re-raises the panic of Fetch.
-type pendingPage[T any] struct {
-	total  int64
-	cancel context.CancelFunc
-	wait   func() (*Page[T], error)
-}
-
-// page returns a page, which may have been prefetched. A response is outdated if its
-// total is smaller than the latest one although nothing was deleted since the request:
-// it is older than the latest response and would cause a step back.
-func (it *iterator[T]) page(number int) (*Page[T], error) {
+// response returns the response for the next page, which may have been prefetched. A
+// prefetched response is outdated if its total is smaller than the latest one although
+// nothing was deleted since the request: it is older than the latest response and would
+// cause a step back.
+func (it *iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	if len(it.pending) > 0 {
-		page, err := it.pending[0].wait()
-		total := it.pending[0].total
-		it.pending = it.pending[1:]
-		if err != nil || page.Total >= it.cursor.total || page.Total < total {
-			return page, err
+		first := it.pending[0]
+		page, err := first.wait()
+		if err == nil && (page.Total >= it.cursor.total || page.Total < first.total) {
+			it.pending = it.pending[1:]
+			return page, nil
 		}
-		it.discard()
+		if it.discard(); err != nil {
+			return nil, err
+		}
 	}
-	return it.fetch(it.ctx, number)
+	return it.fetch(ctx, it.number)
 }
 
-func (it *iterator[T]) fetch(ctx context.Context, number int) (*Page[T], error) {
-	if err := ctx.Err(); err != nil {
-		return nil, &opaqueError{err.Error(), contextError(ctx)}
+func (it *iteration[T]) fetch(ctx context.Context, number int64) (*Page[T], error) {
+	if contextEnded(ctx) {
+		return nil, endOfContext(ctx, "")
 	}
-	page, err := it.Fetch(ctx, PageRequest{Current: number, PageSize: it.request.PageSize})
+	page, err := it.Fetch(ctx, PageRequest{Current: int(number), PageSize: it.pageSize})
 	if page == nil || err != nil {
 		return nil, cmp.Or(err, errors.New("the Fetch function returned neither a page nor an error"))
 	}
 	return page, nil
 }
 
-// startPrefetch prefetches the pages from next to last, up to the limit. After a
-// step back, the responses to earlier requests are outdated.
-func (it *iterator[T]) startPrefetch(current, next, last int) {
-	if next != current+1 {
-		it.discard()
-	} else if it.calm++; it.calm == calmPages {
-		it.depth, it.calm = min(max(1, it.depth, 2*it.depth), it.prefetch), 0
+// A pendingPage is a page that is prefetched.
+type pendingPage[T any] struct {
+	total  int64 // the latest one when the page was requested
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the other fields are set
+	page   *Page[T]
+	err    error
+	panic  any // not nil if Fetch panicked
+}
+
+// wait returns the response or re-raises the panic of Fetch.
+func (p *pendingPage[T]) wait() (*Page[T], error) {
+	if <-p.done; p.panic != nil {
+		panic(p.panic)
 	}
-	for len(it.pending) < it.depth && len(it.pending) <= last-next {
-		ctx, cancel := context.WithCancel(it.ctx)
-		number, running := next+len(it.pending), new(sync.WaitGroup)
-		fetch := sync.OnceValues(func() (*Page[T], error) { return it.fetch(ctx, number) })
-		running.Go(func() {
+	return p.page, p.err
+}
+
+// startPrefetch decides how many pages to prefetch, and prefetches them. If the next page
+// does not follow the latest one, iteration steps back, and the prefetched responses are
+// outdated.
+func (it *iteration[T]) startPrefetch(ctx context.Context, follows bool) {
+	if !follows {
+		it.discard()
+	}
+	switch {
+	case it.calm == 0:
+		it.depth /= 2
+	case it.calm%calmPages == 0:
+		it.depth = min(max(1, 2*it.depth), it.prefetch)
+	}
+	it.calm++
+	for len(it.pending) < it.depth && int64(len(it.pending)) <= it.last-it.number {
+		ctx, cancel := context.WithCancel(ctx)
+		p := &pendingPage[T]{total: it.cursor.total, cancel: cancel, done: make(chan struct{}), err: errors.New("Fetch did not return")}
+		number := it.number + int64(len(it.pending))
+		it.pending = append(it.pending, p)
+		go func() {
+			defer close(p.done) // even if Fetch panics or calls runtime.Goexit
+			defer func() { p.panic = recover() }()
 			defer cancel()
-			defer func() { _ = recover() }() // fetch panics again when the page is used
-			_, _ = fetch()
-		})
-		it.pending = append(it.pending, pendingPage[T]{it.cursor.total, cancel, func() (*Page[T], error) {
-			running.Wait() // in tests, virtual time advances here, but not in sync.Once
-			return fetch()
-		}})
+			p.page, p.err = it.fetch(ctx, number)
+		}()
 	}
 }
 
 // discard cancels all prefetches and waits for them, even if one of them panicked, and
-// re-raises the panic of the first such page. From now on, half as many are prefetched.
-func (it *iterator[T]) discard() {
+// re-raises the panic of the first such page.
+func (it *iteration[T]) discard() {
 	for _, p := range it.pending {
 		p.cancel()
 		defer func() { _, _ = p.wait() }()
 	}
-	it.pending, it.depth, it.calm = nil, it.depth/2, 0
+	it.pending, it.calm = nil, 0
 }
 
 // A pageError names the page at which iteration ended.
 type pageError struct {
-	number int
+	number int64
 	err    error
 }
 
@@ -323,3 +354,6 @@ func (s idSet) add(id int64) bool {
 	s[id>>6] = word | bit
 	return word&bit == 0
 }
+
+// has reports whether an id was added.
+func (s idSet) has(id int64) bool { return s[id>>6]&(1<<(id&63)) != 0 }

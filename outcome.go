@@ -170,6 +170,12 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
+// endOfContext returns the error of an operation that ends because its context has ended. Its
+// text does not quote the cause.
+func endOfContext(ctx context.Context, operation string) error {
+	return &opaqueError{operation + cmp.Or(ctx.Err(), context.DeadlineExceeded).Error(), contextError(ctx)}
+}
+
 // contextEnded reports whether ctx has ended. An operation that observes the deadline
 // itself, such as dialing, may fail before the timer of ctx fires.
 func contextEnded(ctx context.Context) bool {
