@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/term"
@@ -67,7 +68,8 @@ func (a *archiver) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// follow returns the pages of records that are not in the database.
+// follow returns the pages of the records to store. With -once, or if the list was never
+// read completely, these are all records. Otherwise the follower knows those in the database.
 func (a *archiver) follow(ctx context.Context) (iter.Seq2[*msgpush.Page[msgpush.ForwardLog], error], error) {
 	filter, err := json.Marshal(a.params)
 	if err != nil {
@@ -75,6 +77,15 @@ func (a *archiver) follow(ctx context.Context) (iter.Seq2[*msgpush.Page[msgpush.
 	}
 	a.filter = string(filter)
 	options := []msgpush.FollowOption{msgpush.PollInterval(a.interval), msgpush.ReconcileInterval(a.reconcile)}
+	if !a.once {
+		ids, err := a.db.known(ctx, a.filter)
+		if err != nil {
+			return nil, err
+		}
+		if a.complete = len(ids) > 0; a.complete {
+			options = append(options, msgpush.Known(slices.Values(ids)))
+		}
+	}
 	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: a.pageSize}, Params: a.params}
 	return a.client.ForwardLogFollowPages(ctx, request, options...), nil
 }

@@ -25,6 +25,9 @@ import (
 
 // The columns have the values that the service sends: codes are numbers, and times are
 // texts without a time zone.
+//
+// Until first_reading has the filter of an archive, no record goes to the outbox. A
+// database of an earlier version has no filter there, so the next run counts as its first.
 const schema = `
 CREATE TABLE IF NOT EXISTS forward_log (
 	id                BIGINT NOT NULL PRIMARY KEY,
@@ -73,6 +76,8 @@ INSERT INTO forward_rule (id, rule_name, condition_expr)
 	FROM %[1]s($1) AS record`
 
 	insertReading = `INSERT INTO first_reading (filter) VALUES ($1) ON CONFLICT (filter) DO NOTHING`
+
+	selectKnown = `SELECT id FROM forward_log WHERE EXISTS (SELECT 1 FROM first_reading WHERE filter = $1)`
 )
 
 // withoutNUL replaces U+0000 in JSON, which PostgreSQL cannot store. The first pair skips
@@ -149,6 +154,27 @@ func (d *database) prepare(ctx context.Context) error {
 	}
 	_, err = d.write(ctx, schema)
 	return err
+}
+
+// known returns the ids of the stored records, but none if the list of the filter was never
+// read completely: the archive then needs the complete list.
+func (d *database) known(ctx context.Context, filter string) (ids []int64, err error) {
+	rows, err := d.QueryContext(ctx, selectKnown, filter)
+	if err != nil {
+		return nil, d.newError(ctx, err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, d.newError(ctx, err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, d.newError(ctx, err)
+	}
+	return ids, nil
 }
 
 // markRead stores that the list of the filter was read completely.

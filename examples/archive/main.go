@@ -29,9 +29,12 @@ time, by any run. So the outbox has no record of the history of the account. A
 program that sends alerts reads the outbox, and deletes the rows that it has sent.
 
 If the program is interrupted or killed, no record is lost or repeated: a page is
-one transaction, and the next run reads the list from the start and adds the
-missing records. A record that the service deletes stays in the archive, unless
-it was deleted before it was read.
+one transaction. The next run reads the complete list if none has read it before,
+or with -once. Otherwise it takes the ids of the stored records from the database,
+and reads the ends of the list. It finds a record that was inserted elsewhere while
+no archive ran when it reads the complete list, at the latest after -reconcile. A
+record that the service deletes stays in the archive, unless it was deleted before
+it was read.
 
 If the database cannot be opened or fails permanently, if the first page cannot be
 read, or if the access key is rejected, the program ends; with -once, at every

@@ -313,6 +313,24 @@ func TestHistoryIsNotInTheOutbox(t *testing.T) {
 	})
 }
 
+func TestRestartReadsAnEndOfTheList(t *testing.T) {
+	db := newSQLite(t)
+	srv, env := newService(t, logs(1000, 1))
+	_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn)
+	require.Zero(t, status, stderr)
+	srv.ClearRequests()
+	srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(1060, 1)})
+	follow(t, env, "-db", db.dsn)
+	operation := ""
+	for n := 1; operation != msgpushtest.ForwardRuleList; n++ { // after the first poll
+		r, err := srv.WaitForRequest(t.Context(), n)
+		require.NoError(t, err)
+		assert.NotContains(t, r.String(), `"current":10,`)
+		operation = r.Operation
+	}
+	assert.Len(t, db.query(t, "SELECT id FROM outbox"), 60)
+}
+
 func TestEachFilterHasItsOwnHistory(t *testing.T) {
 	db := newSQLite(t)
 	srv, env := newService(t, logs(10, 1))
@@ -428,14 +446,16 @@ func TestOutageEndsWithTheNextRecord(t *testing.T) {
 
 func TestListThatContradictsItselfIsNoOutage(t *testing.T) {
 	db := newSQLite(t)
-	srv, env := newService(t, nil)
+	srv, env := newService(t, logs(10, 1))
 	srv.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
 		page := msgpush.Page[msgpush.ForwardLog]{PageNum: 1, PageSize: 50, Pages: 1, Total: 60, List: logs(10, 1)}
 		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"code": 200, "data": page}))
-	}).For(msgpushtest.ForwardLogList).Always())
+	}))
 	p := follow(t, env, "-db", db.dsn)
 	p.waitFor("^archive: the list contradicts itself, .*: msgpush: .*")
+	db.waitForCount(t, "first_reading", 1)
 	assert.Len(t, db.logs(t), 10)
+	p.interrupt()
 }
 
 func TestKeyRejectedLater(t *testing.T) {
