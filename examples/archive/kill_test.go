@@ -23,6 +23,7 @@ type changingList struct {
 	rng      *rand.Rand
 	inserted map[int64]msgpush.ForwardLog
 	stored   map[int64]msgpush.ForwardLog // some of those in the database
+	limit    int                          // of records in the list; more are deleted if they are stored
 	deleted  int
 	frozen   bool
 }
@@ -43,7 +44,7 @@ func (l *changingList) change(r *msgpushtest.Records) {
 		l.inserted[log.ID] = log
 		r.ForwardLogs = slices.Insert(r.ForwardLogs, min(l.rng.IntN(4), len(r.ForwardLogs)), log)
 	}
-	for i := len(r.ForwardLogs) - 1; i >= 1000; i-- {
+	for i := len(r.ForwardLogs) - 1; i >= l.limit; i-- {
 		if _, ok := l.stored[r.ForwardLogs[i].ID]; ok {
 			r.ForwardLogs = slices.Delete(r.ForwardLogs, i, i+1)
 			l.deleted++
@@ -51,10 +52,10 @@ func (l *changingList) change(r *msgpushtest.Records) {
 	}
 }
 
-func (l *changingList) setStored(stored map[int64]msgpush.ForwardLog) {
+func (l *changingList) set(limit int, stored map[int64]msgpush.ForwardLog) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stored = stored
+	l.limit, l.stored = limit, stored
 }
 
 func (l *changingList) freeze() {
@@ -63,8 +64,9 @@ func (l *changingList) freeze() {
 	l.frozen = true
 }
 
-// The list changes with each request. A trigger counts each insertion into the database.
-// The first kills are before the list was read completely, or soon after it.
+// The list changes with each request; it grows for five kills, and shrinks for the next five. A
+// trigger counts each insertion into the database. The first kills are before the list was
+// read completely, or soon after.
 func TestKilledArchivesLoseAndRepeatNothing(t *testing.T) {
 	const early, kills = 5, 25
 	for name, processes := range map[string]int{"one process": 1, "three processes": 3} {
@@ -98,7 +100,7 @@ func TestKilledArchivesLoseAndRepeatNothing(t *testing.T) {
 					time.Sleep(time.Duration(killing.Int64N(int64(20 * time.Millisecond)))) // at any point of a transaction
 					i := k % processes
 					running[i].kill()
-					list.setStored(db.logs(t))
+					list.set([]int{4000, 300}[k/5%2], db.logs(t))
 					running[i] = start()
 				}
 				list.freeze()
