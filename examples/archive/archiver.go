@@ -55,7 +55,9 @@ func (a *archiver) run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			a.started = true
-			a.recovered()
+			if len(page.List) == 0 || !a.complete { // the first reading may take many polls
+				a.recovered()
+			}
 		case a.final(ctx, err):
 			return err
 		default:
@@ -129,7 +131,7 @@ func (a *archiver) updateRules(ctx context.Context) error {
 	rules := []msgpush.ForwardRule{} // nil would be null in JSON
 	for rule, err := range a.client.ForwardRuleAll(ctx, msgpush.PageRequest{PageSize: a.pageSize}) {
 		if errors.Is(err, msgpush.ErrInconsistentList) {
-			a.rulesRead = time.Now() // as if it were complete
+			a.rulesRead = time.Now() // another read would not help
 		}
 		if err != nil {
 			return fmt.Errorf("message rules: %w", err)

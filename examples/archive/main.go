@@ -31,8 +31,8 @@ program that sends alerts reads the outbox, and deletes the rows that it has sen
 If the program is interrupted or killed, no record is lost or repeated: a page is
 one transaction. The next run reads the complete list if none has read it before,
 or with -once. Otherwise it takes the ids of the stored records from the database,
-and reads the ends of the list. It finds a record that was inserted elsewhere while
-no archive ran when it reads the complete list, at the latest after -reconcile. A
+and reads the ends of the list. A record that was inserted elsewhere while no archive
+ran is stored when the complete list is read, at the latest after -reconcile. A
 record that the service deletes stays in the archive, unless it was deleted before
 it was read.
 
@@ -92,7 +92,7 @@ func main() {
 	var s settings
 	cli.ForwardLogFlags(&s.params)
 	db := flag.String("db", "archive.db", "`DATABASE`: the name of an SQLite file, or postgres://USER@HOST/NAME")
-	flag.BoolVar(&s.once, "once", false, "end after the first poll, which reads the list completely")
+	flag.BoolVar(&s.once, "once", false, "read the complete list once, and end")
 	flag.DurationVar(&s.interval, "interval", 10*time.Second, "time between two polls, at least 1s")
 	flag.DurationVar(&s.reconcile, "reconcile", time.Hour, "time between two complete reads, which find the records that became\nvisible late and the current rules, at least 1s")
 	flag.IntVar(&s.pageSize, "page-size", 100, "records per page, at least 1")

@@ -444,6 +444,19 @@ func TestOutageEndsWithTheNextRecord(t *testing.T) {
 	p.interrupt()
 }
 
+func TestRulesThatCannotBeReadAreOneOutage(t *testing.T) {
+	db := newSQLite(t)
+	srv, env := newService(t, logs(1, 1))
+	srv.Inject(msgpushtest.Status(http.StatusForbidden).For(msgpushtest.ForwardRuleList).Always())
+	p := follow(t, env, "-db", db.dsn)
+	p.waitFor("^archive: outage, retrying less often: message rules: .*403")
+	for n := range int64(5) {
+		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(n+2, 1)})
+		db.waitForLogs(t, int(n)+2)
+	}
+	p.interrupt()
+}
+
 func TestListThatContradictsItselfIsNoOutage(t *testing.T) {
 	db := newSQLite(t)
 	srv, env := newService(t, logs(10, 1))
