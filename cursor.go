@@ -90,7 +90,7 @@ import "fmt"
 type cursor struct {
 	requested int64 // page size of the requests
 	stepBack  bool  // step back after deletions; requires ids
-	forward   bool  // no longer step back, and rely on no reported number
+	forward   bool  // rely on no reported number
 
 	size      int64 // page size of the service; 0 before the first response
 	total     int64 // latest total; 0 if unknown
@@ -164,7 +164,7 @@ func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 	}
 	margin := min(cur.allowedRepeats, cur.maxExpected) + size
 	switch {
-	case end > last && (p.missing || next > last):
+	case !cur.forward && end > last && (p.missing || next > last):
 		err = fmt.Errorf("%w: the list ends after page %d, but the response reports pages=%d and total=%d", ErrInconsistentList, last, p.pages, p.total)
 	case next > last:
 		return next, last, nil
@@ -178,7 +178,7 @@ func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 		err = fmt.Errorf("%w: %d records were delivered, but the reported totals allow %d", ErrInconsistentList, cur.delivered, cur.maxExpected)
 	}
 	if err != nil {
-		next = last + 1
+		last = 0
 	}
 	return next, last, err
 }

@@ -204,34 +204,39 @@ var errLeft = errors.New("the range statement was left")
 type follower[T any] struct {
 	Lister[T]
 	followSettings
-	pageSize int64
-	yield    func(*Page[T], error) bool
-	seen     idSet // the ids of all records that were found, skipped or known
+	yield func(*Page[T], error) bool
+	seen  idSet // the ids of all records that were found, skipped or known
 
-	response      *Page[T] // the latest one, without records
-	number, last  int64    // page numbers: of the response, and of the last page
-	size, total   int64    // the length of the longest page, and the reported total
-	contradiction error    // to be yielded at the end of the poll
+	response *Page[T] // the latest one, without records
+	// The page size of the requests and the longest page; the reported total; and page numbers:
+	// of the latest response, and of the last page of the list.
+	pageSize, size, total, number, last int64
+	contradiction                       error // to be yielded at the end of the poll
 
-	full             *iteration[T] // the complete iteration in progress, or nil
-	started          time.Time     // start of the poll that started full
-	reached          int64         // the highest page that full has requested
-	due              time.Time     // when the next complete iteration is due
-	listKnown, ready bool          // the whole list was read or is known; polls end with an empty page
+	// The complete iteration in progress, or nil, and the start of the poll that started it or,
+	// if it is nil, the latest one.
+	full    *iteration[T]
+	started time.Time
+	// Whether the whole list was read or is known, and whether polls end with an empty page.
+	listKnown, ready bool
 
-	end            *endRead[T] // the read of an end that failed, or nil
-	atEnd          bool        // the latest poll began at the end
-	endPage        int64       // the page of the last record when the end was read; 0: never
-	recent         idSet       // records found since an end was read successfully
-	found, missing int64       // numbers of records: found since an end was read, and still to be found
-	searched       bool        // both ends were read since records are missing
-	failed         bool        // the latest poll could not read an end
-	side           int64       // where records are inserted: -1 at the start, 1 at the end, 0 unknown
-	credit         int64       // requests
+	// The read of an end of the list, or nil; whether it failed in the latest poll; and whether
+	// the latest poll began at the end of the list.
+	end           *endRead[T]
+	failed, atEnd bool
+	// Until the whole list was read: the page of the last record when the end was read, or 0.
+	endPage int64
+	// Where records are inserted: -1 at the start, 1 at the end, 0 unknown.
+	side int64
+	// The records found since an end was read successfully, and their number; and the number of
+	// records still to be found.
+	recent         idSet
+	found, missing int64
+	credit         int64 // requests
 }
 
 func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (*follower[T], error) {
-	f := &follower[T]{Lister: l, followSettings: followSettings{interval: 10 * time.Second, reconcile: time.Hour}, seen: idSet{}, recent: idSet{}, last: 1, atEnd: true}
+	f := &follower[T]{Lister: l, followSettings: followSettings{interval: 10 * time.Second, reconcile: time.Hour}, pageSize: int64(cmp.Or(r.PageSize, DefaultPageSize)), seen: idSet{}, recent: idSet{}, last: 1, atEnd: true}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: following a list: option %d of %d is nil", i+1, len(opts))
@@ -248,26 +253,18 @@ func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOpt
 	case f.known != nil && (*f.known == nil || f.fromNow):
 		return nil, errors.New("msgpush: following a list: Known needs ids that are not nil, and cannot be combined with FromNow")
 	}
-	it, err := l.iteration(ctx, r, nil)
-	if err != nil {
-		return nil, err
+	if _, err := l.iteration(ctx, r, nil); err != nil || f.known == nil {
+		return f, err
 	}
-	f.pageSize = int64(it.pageSize)
-	if f.known != nil {
-		for id := range *f.known {
-			if f.seen.add(id) {
-				f.total++
-			}
+	for id := range *f.known {
+		if f.seen.add(id) {
+			f.total++
 		}
-		f.listKnown, f.ready, f.due = f.total > 0, f.total > 0, time.Now().Add(f.reconcile)
+	}
+	if f.listKnown, f.ready = f.total > 0, f.total > 0; f.ready {
+		f.started = time.Now()
 	}
 	return f, nil
-}
-
-// iterate returns an iteration from a page. The arguments have been checked.
-func (f *follower[T]) iterate(number, size int64) *iteration[T] {
-	it, _ := f.iteration(context.Background(), PageRequest{int(number), int(size)}, nil)
-	return it
 }
 
 // wait returns how long to wait after a poll. failures counts the failed polls in a row.
@@ -302,18 +299,19 @@ func (f *follower[T]) poll(ctx context.Context) error {
 
 // readEnds reads an end of the list and, while the growth of the total is not explained, the
 // other one, and then further pages of the known end.
-func (f *follower[T]) readEnds(ctx context.Context, start time.Time) error {
+func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 	if f.response == nil && !f.listKnown && !f.fromNow {
 		return nil // the complete iteration begins
 	}
-	if f.end == nil || f.end.number > f.last {
+	if f.end == nil || f.end.it.number > f.last {
 		f.atEnd = f.last > 1 && (f.side > 0 || f.side == 0 && !f.atEnd)
 		f.end = f.newEnd(f.atEnd)
 	}
-	first, unexplained := f.end, func() bool { return !f.searched && f.missing > 0 && f.credit >= 0 && f.last > 1 }
+	first, before := f.end, f.missing
+	unexplained := func() bool { return before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 }
 	err := f.readEnd(ctx, first)
 	if err == nil && (unexplained() || f.fromNow && f.endPage == 0) {
-		f.end = f.newEnd(first.it != nil)
+		f.end = f.newEnd(!first.atEnd)
 		err = f.readEnd(ctx, f.end)
 	}
 	if err == nil && f.end != first && f.side != 0 && unexplained() {
@@ -324,9 +322,9 @@ func (f *follower[T]) readEnds(ctx context.Context, start time.Time) error {
 		return err
 	}
 	if f.known != nil && f.missing > 0 {
-		f.due = start // the list has more records that are not known
+		f.started = time.Time{} // the list has more records that are not known
 	}
-	f.end, f.known, f.found, f.searched = nil, nil, 0, f.missing > 0
+	f.end, f.known, f.found = nil, nil, 0
 	clear(f.recent)
 	return nil
 }
@@ -336,69 +334,65 @@ const maxDebt = 10
 
 // An endRead is the read of an end of the list. If a request fails, a later poll goes on.
 type endRead[T any] struct {
-	it       *iteration[T] // at the start of the list, otherwise nil
-	last     int64         // at the end: the last page when the read began; 0: it is no longer the last one
-	number   int64         // at the end: the next page
-	requests int64         // at the end
-	deep     bool          // go on while records are missing
+	it             *iteration[T] // at the end of the list, of the next page only
+	atEnd, deep    bool          // deep: go on while records are missing
+	last, requests int64         // last: the last page when the read began, 0 if the end has moved
 }
 
 func (f *follower[T]) newEnd(atEnd bool) *endRead[T] {
 	if atEnd {
-		return &endRead[T]{last: f.last, number: f.last}
+		return &endRead[T]{it: f.iterate(f.last, true), atEnd: true, last: f.last}
 	}
-	return &endRead[T]{it: f.iterate(1, f.pageSize)}
+	return &endRead[T]{it: f.iterate(1, true)}
+}
+
+// iterate returns an iteration from a page, for a part of the list or for all of it. At the
+// end of the list, the page size is the one of the service, which may not report it.
+func (f *follower[T]) iterate(number int64, partial bool) *iteration[T] {
+	size := f.pageSize
+	if number > 1 {
+		size = min(size, f.size)
+	}
+	it, _ := f.iteration(context.Background(), PageRequest{int(number), int(size)}, nil) // the arguments have been checked
+	it.cursor.forward = partial
+	return it
 }
 
 // readEnd reads pages from an end of the list while the record of a page that is farthest from
-// this end is new.
+// this end is new. At the end of the list, each page is read by an iteration of its own, and
+// cursor.go limits one iteration only. So readEnd limits the number of pages.
 func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
-	if e.it == nil {
-		return f.readLast(ctx, e)
-	}
-	for again := true; again && e.it.more(); again = again || e.it.number <= f.number || f.readsOn(e) {
+	for again := true; again; {
 		number := e.it.number
 		page, err := f.request(ctx, e.it)
-		if err == nil {
-			err = f.deliver(page, e)
-		}
-		if err != nil || e.it.number == number {
-			return err // an empty page is not requested once more
-		}
-		if n := len(page.List); n > 0 {
-			again = f.isRecent(page.List[n-1])
-		}
-	}
-	return nil
-}
-
-// readLast reads pages from the end of the list. Each of them is read by an iteration of its
-// own, and cursor.go limits one iteration only. So readLast limits the number of these pages.
-func (f *follower[T]) readLast(ctx context.Context, e *endRead[T]) error {
-	for again := true; again && e.number > 0; again = again && e.requests < f.found+3 || f.readsOn(e) {
-		page, err := f.request(ctx, f.iterate(e.number, min(f.pageSize, f.size))) // the service may use smaller pages without reporting it
 		if err != nil {
 			return err
 		}
 		e.requests++
-		if e.number > f.last || e.number == e.last && e.number < f.last {
-			e.last, e.number = 0, f.last // the end has moved
-			again = f.credit >= -maxDebt || f.found > 0
+		if e.atEnd && (number > f.last || number == e.last && number < f.last) {
+			e.last, e.it = 0, f.iterate(f.last, true) // the end has moved
+			again = e.requests < f.found+3 && (f.credit >= -maxDebt || f.found > 0)
 			continue
 		}
 		if err := f.deliver(page, e); err != nil {
 			return err
 		}
-		e.number--
-		if again = f.total > 0; len(page.List) > 0 { // otherwise the total is wrong
-			again = f.isRecent(page.List[0])
+		n := len(page.List)
+		if e.atEnd {
+			e.it = f.iterate(max(1, number-1), true)
+			again = n > 0 && f.isRecent(page.List[0]) || n == 0 && f.total > 0 // else the total is wrong
+		} else if n > 0 {
+			again = f.isRecent(page.List[n-1])
 		}
+		stepsBack := !e.atEnd && !e.deep && e.it.number < number
+		again = (again || stepsBack) && e.requests < f.found+3 || e.deep && f.missing > 0 && f.credit > 0
+		again = again && e.it.more() && e.it.number != number // an empty page is not requested once more
 	}
 	return nil
 }
 
-// isRecent reports whether a read of an end goes on after a record. Before the list is known,
-// only the total shows whether records are new.
+// isRecent reports whether a record is new, so that the read of an end goes on. Before the
+// list is known, only the total shows whether records are new.
 func (f *follower[T]) isRecent(record T) bool {
 	isRecent := f.recent.has(f.ID(record)) && (f.listKnown || f.missing > 0)
 	if isRecent && f.credit < -maxDebt {
@@ -407,36 +401,28 @@ func (f *follower[T]) isRecent(record T) bool {
 	return isRecent
 }
 
-// readsOn reports whether a read of an end goes on although it finds no new record.
-func (f *follower[T]) readsOn(e *endRead[T]) bool { return e.deep && f.missing > 0 && f.credit > 0 }
-
 // readFull reads pages of the complete iteration, at least one, until PollInterval has
 // passed. An iteration that contradicts itself has ended, too: to start anew would not help.
 func (f *follower[T]) readFull(ctx context.Context, start time.Time) error {
 	if f.full == nil {
-		if start.Before(f.due) {
-			if f.missing <= 0 || f.credit < f.last {
-				return nil
-			}
-			f.credit -= f.last
+		if f.listKnown && start.Sub(f.started) < f.reconcile && (f.missing <= 0 || f.credit < f.last) {
+			return nil
 		}
-		f.full, f.started, f.reached, f.missing, f.searched = f.iterate(1, f.pageSize), start, 0, 0, false
+		f.full, f.started, f.missing, f.credit = f.iterate(1, false), start, 0, min(f.credit, 0)
 	}
 	for again := true; again && f.full.more(); again = time.Since(start) < f.interval && f.credit > -maxDebt-f.last {
 		page, err := f.request(ctx, f.full)
 		if err != nil {
 			return err
 		}
-		if f.number > f.reached {
-			f.reached, f.credit = f.number, f.credit+1 // only what is read once more takes credit
-		}
+		f.credit += f.full.number - f.number // only what is read once more takes credit
 		if err := f.deliver(page, nil); err != nil {
 			return err
 		}
 	}
 	if !f.full.more() {
-		f.full, f.due, f.listKnown, f.ready = nil, f.started.Add(f.reconcile), true, true
-		f.credit = min(f.credit, 0)
+		f.contradiction = cmp.Or(f.contradiction, f.full.contradiction)
+		f.full, f.listKnown, f.ready = nil, true, true
 	}
 	return nil
 }
@@ -444,25 +430,21 @@ func (f *follower[T]) readFull(ctx context.Context, start time.Time) error {
 // deliver yields the records of a page that have not been found before. e is nil if the
 // complete iteration has read the page.
 func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
-	atStart := e != nil && e.it != nil
-	skip := f.fromNow && !f.listKnown && (f.endPage == 0 || !atStart && (f.side <= 0 || f.number <= f.endPage))
-	fresh, found := *page, int64(0)
+	isEnd := e == nil || e.atEnd
+	skip := f.fromNow && !f.listKnown && (f.endPage == 0 || isEnd && (f.side <= 0 || f.number <= f.endPage))
+	fresh := *page
 	fresh.List = slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
-		id := f.ID(record)
-		if !f.seen.add(id) {
+		if !f.seen.add(f.ID(record)) {
 			skip = skip && (f.endPage == 0 || f.side <= 0) // records that follow were inserted later
 			return true
 		}
-		if found++; e != nil {
-			f.recent.add(id)
+		if f.missing--; e != nil {
+			f.found++
+			f.recent.add(f.ID(record))
 		}
 		return skip
 	})
-	f.missing -= found
-	if e != nil {
-		f.found += found
-	}
-	if len(page.List) > 0 && (f.number == f.last || e != nil && !atStart) {
+	if len(page.List) > 0 && (f.number == f.last || e != nil && e.atEnd) {
 		f.endPage = max(f.endPage, f.number)
 	}
 	if len(fresh.List) > 0 && !f.yield(&fresh, nil) {
@@ -471,33 +453,30 @@ func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
 	return nil
 }
 
-// request requests the next page of an iteration, and notes what the response shows. A
-// contradiction is yielded at the end of the poll.
+// request requests the next page of an iteration, and notes what the response shows.
 func (f *follower[T]) request(ctx context.Context, it *iteration[T]) (*Page[T], error) {
-	f.credit--
-	number := it.number
+	f.credit, f.number = f.credit-1, it.number
 	page, err := it.next(ctx)
-	if page == nil {
+	if err != nil {
 		return nil, err
 	}
-	f.contradiction = cmp.Or(f.contradiction, err)
-	total := min(max(page.Total, 0), maxTotal)
-	if f.full != nil && it != f.full { // drift between the responses of the complete iteration
+	n, total := len(page.List), min(max(page.Total, 0), maxTotal)
+	if it != f.full {
+		f.contradiction = cmp.Or(f.contradiction, it.contradiction)
+	}
+	if it != f.full && f.full != nil { // drift between the responses of the complete iteration
 		f.full.cursor.updateTotal(pageInfo{total: total, pages: int64(max(page.Pages, 0))})
 	}
 	if f.response == nil && total > 2*f.total { // less than half of the list is known
-		f.listKnown, f.due, f.total = false, time.Time{}, total
+		f.listKnown, f.total = false, total
 	}
-	startKnown, endKnown := f.listKnown || f.response != nil, f.listKnown || f.endPage > 0
 	f.response = &Page[T]{page.PageNum, page.PageSize, page.Total, page.Pages, []T{}}
-	f.number, f.size = number, max(f.size, int64(len(page.List)), 1)
-	f.total, f.missing = total, f.missing+total-f.total
-	last := cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, number-1))
-	f.last = min(max(last, 1), maxPages)
-	if n := len(page.List); n > 0 && f.last > 1 {
-		if number == 1 && startKnown && !f.seen.has(f.ID(page.List[0])) {
+	f.total, f.missing, f.size = total, f.missing+total-f.total, max(f.size, int64(n), 1)
+	f.last = min(max(1, cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, f.number-1))), maxPages)
+	if n > 0 && f.last > 1 && (f.listKnown || f.endPage > 0) {
+		if f.number == 1 && !f.seen.has(f.ID(page.List[0])) {
 			f.side = max(f.side-1, -1)
-		} else if number == f.last && endKnown && !f.seen.has(f.ID(page.List[n-1])) {
+		} else if f.number == f.last && !f.seen.has(f.ID(page.List[n-1])) {
 			f.side = min(f.side+1, 1)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 )
 
 // ErrInconsistentList is wrapped by the error of an iteration that ended because
@@ -137,7 +136,7 @@ func (l Lister[T]) Pages(ctx context.Context, r PageRequest, opts ...ListOption)
 		for it.more() {
 			page, err := it.next(ctx)
 			isEmptyList := err == nil && !it.more() && it.cursor.delivered == 0
-			if page != nil && (len(page.List) > 0 || isEmptyList) && !yield(page, nil) {
+			if err = cmp.Or(err, it.contradiction); page != nil && (len(page.List) > 0 || isEmptyList && err == nil) && !yield(page, nil) {
 				return
 			}
 			if err != nil {
@@ -148,20 +147,19 @@ func (l Lister[T]) Pages(ctx context.Context, r PageRequest, opts ...ListOption)
 	}
 }
 
-// An iteration is the state of an iteration over a list. Only next sends requests, and
-// the prefetches that it starts.
+// An iteration is the state of an iteration over a list.
 type iteration[T any] struct {
 	Lister[T]
 	listSettings
-	pageSize     int
-	number, last int64 // page numbers: of the next page, and of the last one
-	cursor       cursor
-	seen         idSet
-	contradicted bool // next has returned a contradiction
-
-	pending []*pendingPage[T] // the pages from number on
-	depth   int               // the most pages to prefetch now
-	calm    int               // pages since discard was called
+	// The page size of the requests, and the numbers of the next page and of the last one.
+	pageSize, number, last int64
+	cursor                 cursor
+	seen                   idSet
+	contradiction          error // the first one
+	// The prefetched pages, from number on; how many to prefetch now; and the number of pages
+	// since prefetched pages were discarded.
+	pending     []*pendingPage[T]
+	depth, calm int
 }
 
 func (l Lister[T]) iteration(ctx context.Context, r PageRequest, opts []ListOption) (*iteration[T], error) {
@@ -169,7 +167,7 @@ func (l Lister[T]) iteration(ctx context.Context, r PageRequest, opts []ListOpti
 	if err != nil {
 		return nil, err
 	}
-	it := &iteration[T]{Lister: l, pageSize: r.PageSize, number: int64(r.Current), last: int64(r.Current), seen: idSet{}, calm: 1}
+	it := &iteration[T]{Lister: l, pageSize: int64(r.PageSize), number: int64(r.Current), last: int64(r.Current), seen: idSet{}, calm: 1}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: list iteration: option %d of %d is nil", i+1, len(opts))
@@ -184,31 +182,29 @@ func (l Lister[T]) iteration(ctx context.Context, r PageRequest, opts []ListOpti
 	case it.prefetch < 0:
 		return nil, fmt.Errorf("msgpush: list iteration: Prefetch: %d is negative", it.prefetch)
 	}
-	it.depth, it.cursor = it.prefetch, cursor{requested: min(int64(r.PageSize), maxPages), stepBack: l.ID != nil}
+	it.depth, it.cursor = it.prefetch, cursor{requested: min(it.pageSize, maxPages), stepBack: l.ID != nil}
 	return it, nil
 }
 
 // more reports whether there is a page to request.
 func (it *iteration[T]) more() bool { return it.number <= it.last }
 
-// next requests a page and reduces it to its new records. If the request fails, the page is
-// nil, and another call requests the same page again. The first contradiction is an error,
-// too, but comes with its page, and iteration goes on if there are more pages.
+// next requests a page and returns it with its new records. After an error, which is the error
+// of Fetch, it requests the same page again. After a contradiction, iteration may go on.
 func (it *iteration[T]) next(ctx context.Context) (*Page[T], error) {
 	number := it.number
 	page, err := it.response(ctx)
-	if err == nil {
-		page, err = it.advance(page)
-	}
 	if err != nil {
-		return page, &pageError{number, err}
+		it.discard()
+		return nil, &pageError{number, err}
 	}
+	page = it.advance(page)
 	it.startPrefetch(ctx, it.number == number+1)
 	return page, nil
 }
 
 // advance reduces a page to its new records and determines the next and the last page.
-func (it *iteration[T]) advance(page *Page[T]) (*Page[T], error) {
+func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
 	p := it.cursor.inspect(pageInfo{number: it.number, pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))})
 	list, err := page.List, error(nil)
 	if p.missing && (it.cursor.size == 0 || it.ID == nil) {
@@ -223,12 +219,11 @@ func (it *iteration[T]) advance(page *Page[T]) (*Page[T], error) {
 	}
 	p.newRecords = int64(len(list))
 	next, last, contradiction := it.cursor.advance(p)
-	it.number, it.last = next, last
-	if err = cmp.Or(err, contradiction); err == nil || it.contradicted {
-		return page, nil
+	if err = cmp.Or(err, contradiction); err != nil && it.contradiction == nil {
+		it.contradiction = &pageError{it.number, err}
 	}
-	it.contradicted = true
-	return page, err
+	it.number, it.last = next, last
+	return page
 }
 
 // newRecords returns the records that have not been seen, and remembers their ids. It
@@ -253,15 +248,13 @@ func (it *iteration[T]) newRecords(list []T) ([]T, error) {
 // cause a step back.
 func (it *iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	if len(it.pending) > 0 {
-		first := it.pending[0]
-		page, err := first.wait()
-		if err == nil && (page.Total >= it.cursor.total || page.Total < first.total) {
-			it.pending = it.pending[1:]
-			return page, nil
+		page, err := it.pending[0].wait()
+		total := it.pending[0].total
+		it.pending = it.pending[1:]
+		if err != nil || page.Total >= it.cursor.total || page.Total < total {
+			return page, err
 		}
-		if it.discard(); err != nil {
-			return nil, err
-		}
+		it.discard()
 	}
 	return it.fetch(ctx, it.number)
 }
@@ -270,7 +263,7 @@ func (it *iteration[T]) fetch(ctx context.Context, number int64) (*Page[T], erro
 	if contextEnded(ctx) {
 		return nil, endOfContext(ctx, "")
 	}
-	page, err := it.Fetch(ctx, PageRequest{Current: int(number), PageSize: it.pageSize})
+	page, err := it.Fetch(ctx, PageRequest{Current: int(number), PageSize: int(it.pageSize)})
 	if page == nil || err != nil {
 		return nil, cmp.Or(err, errors.New("the Fetch function returned neither a page nor an error"))
 	}
@@ -302,10 +295,9 @@ func (it *iteration[T]) startPrefetch(ctx context.Context, follows bool) {
 	if !follows {
 		it.discard()
 	}
-	switch {
-	case it.calm == 0:
+	if it.calm == 0 {
 		it.depth /= 2
-	case it.calm%calmPages == 0:
+	} else if it.calm%calmPages == 0 {
 		it.depth = min(max(1, 2*it.depth), it.prefetch)
 	}
 	it.calm++
@@ -332,18 +324,6 @@ func (it *iteration[T]) discard() {
 	}
 	it.pending, it.calm = nil, 0
 }
-
-// A pageError names the page at which iteration ended.
-type pageError struct {
-	number int64
-	err    error
-}
-
-func (e *pageError) Error() string {
-	return fmt.Sprintf("msgpush: page %d: %s", e.number, strings.TrimPrefix(e.err.Error(), "msgpush: "))
-}
-
-func (e *pageError) Unwrap() error { return e.err }
 
 // An idSet holds ids, one bit each: the bits of 64 consecutive ids share a word.
 type idSet map[int64]uint64
