@@ -100,6 +100,9 @@ func TestKilledArchivesLoseAndRepeatNothing(t *testing.T) {
 					time.Sleep(time.Duration(killing.Int64N(int64(20 * time.Millisecond)))) // at any point of a transaction
 					i := k % processes
 					running[i].kill()
+					for range killing.IntN(50) { // while it is down
+						srv.Update(list.change)
+					}
 					list.set([]int{4000, 300}[k/5%2], db.logs(t))
 					running[i] = start()
 				}

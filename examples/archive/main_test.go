@@ -459,11 +459,11 @@ func TestRulesThatCannotBeReadAreOneOutage(t *testing.T) {
 
 func TestListThatContradictsItselfIsNoOutage(t *testing.T) {
 	db := newSQLite(t)
-	srv, env := newService(t, logs(10, 1))
+	srv, env := newService(t, nil)
 	srv.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
 		page := msgpush.Page[msgpush.ForwardLog]{PageNum: 1, PageSize: 50, Pages: 1, Total: 60, List: logs(10, 1)}
 		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"code": 200, "data": page}))
-	}))
+	}).For(msgpushtest.ForwardLogList).Always())
 	p := follow(t, env, "-db", db.dsn)
 	p.waitFor("^archive: the list contradicts itself, .*: msgpush: .*")
 	db.waitForCount(t, "first_reading", 1)
