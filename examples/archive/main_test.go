@@ -463,10 +463,13 @@ func TestListThatContradictsItselfIsNoOutage(t *testing.T) {
 	srv.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
 		page := msgpush.Page[msgpush.ForwardLog]{PageNum: 1, PageSize: 50, Pages: 1, Total: 60, List: logs(10, 1)}
 		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"code": 200, "data": page}))
-	}).For(msgpushtest.ForwardLogList).Always())
+	}).Always())
 	p := follow(t, env, "-db", db.dsn)
 	p.waitFor("^archive: the list contradicts itself, .*: msgpush: .*")
-	db.waitForCount(t, "first_reading", 1)
+	p.waitFor("^archive: the list contradicts itself, .*: message rules: msgpush: .*")
+	_, err := srv.WaitForRequest(t.Context(), 30)
+	require.NoError(t, err)
+	assert.Len(t, db.query(t, "SELECT * FROM first_reading"), 1)
 	assert.Len(t, db.logs(t), 10)
 	p.interrupt()
 }
