@@ -426,7 +426,7 @@ func TestOutageOfTheService(t *testing.T) {
 	p.interrupt()
 }
 
-func TestOutageEndsWithTheNextRecord(t *testing.T) {
+func TestOutageInTheFirstReadingEndsWithTheNextPage(t *testing.T) {
 	db := newSQLite(t)
 	srv, env := newService(t, logs(150, 1))
 	failed := false

@@ -149,8 +149,9 @@ func (p *postgres) newDatabase(t *testing.T) testDatabase {
 
 func TestDatabaseWithoutUTF8(t *testing.T) {
 	server := sharedPostgres(t)
-	server.newDatabase(t).exec(t, "CREATE DATABASE ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
-	db := openTestDatabase(t, server.dsn("ascii"))
+	name := fmt.Sprint("ascii", created.Add(1))
+	server.newDatabase(t).exec(t, "CREATE DATABASE "+name+" ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+	db := openTestDatabase(t, server.dsn(name))
 	_, env := newService(t, []msgpush.ForwardLog{{ID: 1, RuleName: "严重\x00"}})
 	_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn)
 	require.Zero(t, status, stderr)
