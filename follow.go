@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -96,9 +95,9 @@ import (
 type FollowOption func(*followSettings)
 
 type followSettings struct {
-	interval, reconcile time.Duration
-	fromNow             bool
-	known               *iter.Seq[int64]
+	interval, full time.Duration
+	fromNow        bool
+	known          *iter.Seq[int64]
 }
 
 // PollInterval sets the wait after a poll, which must be positive. The wait is up to 10 %
@@ -110,9 +109,7 @@ func PollInterval(d time.Duration) FollowOption { return func(s *followSettings)
 // has grown by more records than the polls found. Reading them sends one request per page,
 // and delivers the records that the polls could not find at the ends of the list. The
 // default is 1 h.
-func ReconcileInterval(d time.Duration) FollowOption {
-	return func(s *followSettings) { s.reconcile = d }
-}
+func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
 
 // FromNow skips the records that are in the list at the start: no record is delivered
 // until all pages of the list have been read once. That happens at the start or, if a
@@ -179,15 +176,15 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 			if err == nil {
 				err, f.contradiction, failures = f.contradiction, nil, 0
 			}
-			wait, isEnd := f.wait(failures, err), err == nil && f.ready
+			wait, isEnd := pollWait(f.interval, f.full, failures, err), err == nil && f.ready
+			if failures == 0 && f.goesOn() {
+				wait = 0
+			}
 			if errors.Is(err, errLeft) || isEnd && !yield(f.response, nil) || err != nil && !contextEnded(ctx) && !yield(nil, err) {
 				return
 			}
-			if deadline, ok := ctx.Deadline(); ok {
-				wait = min(wait, time.Until(deadline)) // ctx may have a deadline, but never end
-			}
 			pause, cancel := context.WithCancel(ctx)
-			timer := time.AfterFunc(wait, cancel)
+			timer := time.AfterFunc(min(wait, timeLeft(ctx)), cancel) // ctx may have a deadline, but not end
 			<-pause.Done()
 			timer.Stop()
 			cancel()
@@ -195,6 +192,9 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 		yield(nil, endOfContext(ctx, "msgpush: following a list: "))
 	}
 }
+
+// maxDebt is the debt, which is a negative credit, that reads of an end may make.
+const maxDebt = 10
 
 // errLeft is the error of a poll if the range statement was left.
 var errLeft = errors.New("the range statement was left")
@@ -208,35 +208,31 @@ type follower[T any] struct {
 	seen  idSet // the ids of all records that were found, skipped or known
 
 	response *Page[T] // the latest one, without records
-	// The page size of the requests and the longest page; the reported total; and page numbers:
-	// of the latest response, and of the last page of the list.
+	// The page size of the requests; the length of the longest page; the reported total; and page
+	// numbers: of the latest request, and of the last page.
 	pageSize, size, total, number, last int64
 	contradiction                       error // to be yielded at the end of the poll
 
 	// The complete iteration in progress, or nil, and the start of the poll that started it or,
 	// if it is nil, the latest one.
-	full    *iteration[T]
-	started time.Time
-	// Whether the whole list was read or is known, and whether polls end with an empty page.
-	listKnown, ready bool
+	complete *iteration[T]
+	started  time.Time
+	// Whether the whole list was read or is known; whether a poll ends with an empty page; whether
+	// the latest poll could not read an end; and whether it began at the end of the list.
+	listKnown, ready, failed, atEnd bool
 
-	// The read of an end of the list, or nil; whether it failed in the latest poll; and whether
-	// the latest poll began at the end of the list.
-	end           *endRead[T]
-	failed, atEnd bool
-	// Until the whole list was read: the page of the last record when the end was read, or 0.
-	endPage int64
-	// Where records are inserted: -1 at the start, 1 at the end, 0 unknown.
-	side int64
-	// The records found since an end was read successfully, and their number; and the number of
-	// records still to be found.
-	recent         idSet
-	found, missing int64
-	credit         int64 // requests
+	end *endRead[T] // nil if the latest read of an end succeeded
+	// The page of the last record when the end was read, 0 before; and where records are inserted:
+	// -1 at the start, 1 at the end, 0 unknown.
+	endPage, side int64
+	recent        idSet // the records found since an end was read successfully
+	// Their number; the number of records still to be found; and how many requests may be sent
+	// that are not needed.
+	found, missing, credit int64
 }
 
 func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (*follower[T], error) {
-	f := &follower[T]{Lister: l, followSettings: followSettings{interval: 10 * time.Second, reconcile: time.Hour}, pageSize: int64(cmp.Or(r.PageSize, DefaultPageSize)), seen: idSet{}, recent: idSet{}, last: 1, atEnd: true}
+	f := &follower[T]{Lister: l, followSettings: followSettings{interval: 10 * time.Second, full: time.Hour}, pageSize: int64(cmp.Or(r.PageSize, DefaultPageSize)), seen: idSet{}, recent: idSet{}, last: 1, atEnd: true}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: following a list: option %d of %d is nil", i+1, len(opts))
@@ -248,8 +244,8 @@ func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOpt
 		return nil, errors.New("msgpush: following a list: ID is nil")
 	case r.Current > 1:
 		return nil, fmt.Errorf("msgpush: following a list: Current is %d, but following starts at page 1", r.Current)
-	case f.interval <= 0 || f.reconcile <= 0:
-		return nil, fmt.Errorf("msgpush: following a list: PollInterval, %v, and ReconcileInterval, %v, must be positive", f.interval, f.reconcile)
+	case f.interval <= 0 || f.full <= 0:
+		return nil, fmt.Errorf("msgpush: following a list: PollInterval, %v, and ReconcileInterval, %v, must be positive", f.interval, f.full)
 	case f.known != nil && (*f.known == nil || f.fromNow):
 		return nil, errors.New("msgpush: following a list: Known needs ids that are not nil, and cannot be combined with FromNow")
 	}
@@ -261,36 +257,19 @@ func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOpt
 			f.total++
 		}
 	}
-	if f.listKnown, f.ready = f.total > 0, f.total > 0; f.ready {
-		f.started = time.Now()
-	}
+	f.listKnown, f.ready, f.started = f.total > 0, f.total > 0, time.Now()
 	return f, nil
-}
-
-// wait returns how long to wait after a poll. failures counts the failed polls in a row.
-func (f *follower[T]) wait(failures int, err error) time.Duration {
-	if failures == 0 && f.full != nil {
-		return 0
-	}
-	wait := min(f.interval, 1<<62)
-	wait += rand.N(wait/5+1) - wait/10
-	wait = max(wait, min(wait<<min(failures, 26), time.Minute))
-	if apiErr, ok := as[*APIError](err); ok && retryableStatuses[apiErr.HTTPStatus] {
-		wait = max(wait, min(apiErr.RetryAfter, f.reconcile))
-	}
-	return wait
 }
 
 // poll delivers the new records at an end of the list, and those that the complete iteration
 // finds until PollInterval has passed. If the latest poll could not read an end, the complete
 // iteration comes first.
 func (f *follower[T]) poll(ctx context.Context) error {
-	f.credit, f.missing = f.credit+2, max(0, f.missing)
-	start, first, second := time.Now(), f.readEnds, f.readFull
+	start, first, second := time.Now(), f.readEnds, f.readOn
 	if f.failed {
 		first, second = second, first
 	}
-	f.failed = false
+	f.credit, f.missing, f.failed = f.credit+2, max(0, f.missing), false
 	if err := first(ctx, start); err != nil {
 		return err
 	}
@@ -315,7 +294,7 @@ func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 		err = f.readEnd(ctx, f.end)
 	}
 	if err == nil && f.end != first && f.side != 0 && unexplained() {
-		f.end, first.deep = first, true
+		f.end, first.deep, first.it.cursor.stepBack = first, true, false
 		err = f.readEnd(ctx, first)
 	}
 	if f.failed = err != nil; f.failed {
@@ -328,9 +307,6 @@ func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 	clear(f.recent)
 	return nil
 }
-
-// maxDebt is the negative credit from which on ...
-const maxDebt = 10
 
 // An endRead is the read of an end of the list. If a request fails, a later poll goes on.
 type endRead[T any] struct {
@@ -346,15 +322,11 @@ func (f *follower[T]) newEnd(atEnd bool) *endRead[T] {
 	return &endRead[T]{it: f.iterate(1, true)}
 }
 
-// iterate returns an iteration from a page, for a part of the list or for all of it. At the
-// end of the list, the page size is the one of the service, which may not report it.
-func (f *follower[T]) iterate(number int64, partial bool) *iteration[T] {
-	size := f.pageSize
-	if number > 1 {
-		size = min(size, f.size)
-	}
-	it, _ := f.iteration(context.Background(), PageRequest{int(number), int(size)}, nil) // the arguments have been checked
-	it.cursor.forward = partial
+// iterate returns an iteration from a page. If forward is set, it is meant for a part of the
+// list, so that it does not matter whether the reported numbers contradict each other.
+func (f *follower[T]) iterate(number int64, forward bool) *iteration[T] {
+	it, _ := f.iteration(context.Background(), PageRequest{int(number), int(f.pageSize)}, nil) // the arguments have been checked
+	it.cursor.forward = forward
 	return it
 }
 
@@ -368,7 +340,7 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 		if err != nil {
 			return err
 		}
-		e.requests++
+		e.requests, f.contradiction = e.requests+1, cmp.Or(f.contradiction, e.it.contradiction)
 		if e.atEnd && (number > f.last || number == e.last && number < f.last) {
 			e.last, e.it = 0, f.iterate(f.last, true) // the end has moved
 			again = e.requests < f.found+3 && (f.credit >= -maxDebt || f.found > 0)
@@ -377,61 +349,57 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 		if err := f.deliver(page, e); err != nil {
 			return err
 		}
-		n := len(page.List)
+		farthest := len(page.List) - 1
 		if e.atEnd {
-			e.it = f.iterate(max(1, number-1), true)
-			again = n > 0 && f.isRecent(page.List[0]) || n == 0 && f.total > 0 // else the total is wrong
-		} else if n > 0 {
-			again = f.isRecent(page.List[n-1])
+			e.it, farthest = f.iterate(max(1, number-1), true), min(farthest, 0)
+			f.endPage, again = max(f.endPage, number), f.total > 0
 		}
-		stepsBack := !e.atEnd && !e.deep && e.it.number < number
-		again = (again || stepsBack) && e.requests < f.found+3 || e.deep && f.missing > 0 && f.credit > 0
+		if farthest >= 0 { // before the list is known, only its growth shows that a record is new
+			again = f.recent.has(f.ID(page.List[farthest])) && (f.listKnown || f.missing > 0)
+		}
+		if again && f.credit < -maxDebt {
+			f.credit++ // a page of new records
+		}
+		again = (again || !e.atEnd && e.it.number < number) && e.requests < f.found+3 || e.deep && f.missing > 0 && f.credit > 0
 		again = again && e.it.more() && e.it.number != number // an empty page is not requested once more
 	}
 	return nil
 }
 
-// isRecent reports whether a record is new, so that the read of an end goes on. Before the
-// list is known, only the total shows whether records are new.
-func (f *follower[T]) isRecent(record T) bool {
-	isRecent := f.recent.has(f.ID(record)) && (f.listKnown || f.missing > 0)
-	if isRecent && f.credit < -maxDebt {
-		f.credit++
-	}
-	return isRecent
-}
-
-// readFull reads pages of the complete iteration, at least one, until PollInterval has
+// readOn reads pages of the complete iteration, at least one, until PollInterval has
 // passed. An iteration that contradicts itself has ended, too: to start anew would not help.
-func (f *follower[T]) readFull(ctx context.Context, start time.Time) error {
-	if f.full == nil {
-		if f.listKnown && start.Sub(f.started) < f.reconcile && (f.missing <= 0 || f.credit < f.last) {
+func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
+	if f.complete == nil {
+		if f.listKnown && start.Sub(f.started) < f.full && (f.missing <= 0 || f.credit < f.last) {
 			return nil
 		}
-		f.full, f.started, f.missing, f.credit = f.iterate(1, false), start, 0, min(f.credit, 0)
+		f.complete, f.started, f.missing, f.credit = f.iterate(1, false), start, 0, min(f.credit, 0)
 	}
-	for again := true; again && f.full.more(); again = time.Since(start) < f.interval && f.credit > -maxDebt-f.last {
-		page, err := f.request(ctx, f.full)
+	for again := true; again && f.complete.more(); again = time.Since(start) < f.interval && f.goesOn() {
+		page, err := f.request(ctx, f.complete)
 		if err != nil {
 			return err
 		}
-		f.credit += f.full.number - f.number // only what is read once more takes credit
+		f.credit += f.complete.number - f.number // only what is read once more takes credit
 		if err := f.deliver(page, nil); err != nil {
 			return err
 		}
 	}
-	if !f.full.more() {
-		f.contradiction = cmp.Or(f.contradiction, f.full.contradiction)
-		f.full, f.listKnown, f.ready = nil, true, true
+	if !f.complete.more() {
+		f.contradiction = cmp.Or(f.contradiction, f.complete.contradiction)
+		f.complete, f.listKnown, f.ready = nil, true, true
 	}
 	return nil
 }
 
+// goesOn reports whether the complete iteration goes on in this poll or without a wait. If it
+// has read many pages more than once, it does not.
+func (f *follower[T]) goesOn() bool { return f.complete != nil && f.credit > -maxDebt-f.last }
+
 // deliver yields the records of a page that have not been found before. e is nil if the
 // complete iteration has read the page.
 func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
-	isEnd := e == nil || e.atEnd
-	skip := f.fromNow && !f.listKnown && (f.endPage == 0 || isEnd && (f.side <= 0 || f.number <= f.endPage))
+	skip := f.fromNow && !f.listKnown && (f.endPage == 0 || (e == nil || e.atEnd) && (f.side <= 0 || f.number <= f.endPage))
 	fresh := *page
 	fresh.List = slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
 		if !f.seen.add(f.ID(record)) {
@@ -444,9 +412,6 @@ func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
 		}
 		return skip
 	})
-	if len(page.List) > 0 && (f.number == f.last || e != nil && e.atEnd) {
-		f.endPage = max(f.endPage, f.number)
-	}
 	if len(fresh.List) > 0 && !f.yield(&fresh, nil) {
 		return errLeft
 	}
@@ -461,11 +426,8 @@ func (f *follower[T]) request(ctx context.Context, it *iteration[T]) (*Page[T], 
 		return nil, err
 	}
 	n, total := len(page.List), min(max(page.Total, 0), maxTotal)
-	if it != f.full {
-		f.contradiction = cmp.Or(f.contradiction, it.contradiction)
-	}
-	if it != f.full && f.full != nil { // drift between the responses of the complete iteration
-		f.full.cursor.updateTotal(pageInfo{total: total, pages: int64(max(page.Pages, 0))})
+	if f.complete != nil { // there may be drift between the responses of the complete iteration
+		f.complete.cursor.updateTotal(pageInfo{total: total, pages: int64(max(page.Pages, 0))})
 	}
 	if f.response == nil && total > 2*f.total { // less than half of the list is known
 		f.listKnown, f.total = false, total

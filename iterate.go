@@ -158,7 +158,7 @@ type iteration[T any] struct {
 	contradiction          error // the first one
 	// The prefetched pages, from number on; how many to prefetch now; and the number of pages
 	// since prefetched pages were discarded.
-	pending     []*pendingPage[T]
+	pending     []pendingPage[T]
 	depth, calm int
 }
 
@@ -270,22 +270,12 @@ func (it *iteration[T]) fetch(ctx context.Context, number int64) (*Page[T], erro
 	return page, nil
 }
 
-// A pendingPage is a page that is prefetched.
+// A pendingPage was requested when the latest total was total. wait returns the response
+// or re-raises the panic of Fetch.
 type pendingPage[T any] struct {
-	total  int64 // the latest one when the page was requested
+	total  int64
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the other fields are set
-	page   *Page[T]
-	err    error
-	panic  any // not nil if Fetch panicked
-}
-
-// wait returns the response or re-raises the panic of Fetch.
-func (p *pendingPage[T]) wait() (*Page[T], error) {
-	if <-p.done; p.panic != nil {
-		panic(p.panic)
-	}
-	return p.page, p.err
+	wait   func() (*Page[T], error)
 }
 
 // startPrefetch decides how many pages to prefetch, and prefetches them. If the next page
@@ -303,15 +293,20 @@ func (it *iteration[T]) startPrefetch(ctx context.Context, follows bool) {
 	it.calm++
 	for len(it.pending) < it.depth && int64(len(it.pending)) <= it.last-it.number {
 		ctx, cancel := context.WithCancel(ctx)
-		p := &pendingPage[T]{total: it.cursor.total, cancel: cancel, done: make(chan struct{}), err: errors.New("Fetch did not return")}
-		number := it.number + int64(len(it.pending))
-		it.pending = append(it.pending, p)
+		number, done, panicked := it.number+int64(len(it.pending)), make(chan struct{}), any(nil)
+		page, err := (*Page[T])(nil), errors.New("Fetch did not return")
 		go func() {
-			defer close(p.done) // even if Fetch panics or calls runtime.Goexit
-			defer func() { p.panic = recover() }()
+			defer close(done) // even if Fetch panics or calls runtime.Goexit
+			defer func() { panicked = recover() }()
 			defer cancel()
-			p.page, p.err = it.fetch(ctx, number)
+			page, err = it.fetch(ctx, number)
 		}()
+		it.pending = append(it.pending, pendingPage[T]{it.cursor.total, cancel, func() (*Page[T], error) {
+			if <-done; panicked != nil {
+				panic(panicked)
+			}
+			return page, err
+		}})
 	}
 }
 

@@ -95,7 +95,7 @@ func (a *account) follow(t *testing.T, d time.Duration, opts ...msgpush.FollowOp
 		for p, err := range (msgpush.Lister[int64]{Fetch: a.fetch, ID: id}).FollowPages(ctx, msgpush.PageRequest{PageSize: a.pageSize}, opts...) {
 			if err != nil {
 				f.errs++
-				if testing.Verbose() && f.errs < 4 {
+				if testing.Verbose() {
 					t.Log(time.Since(a.start), err)
 				}
 				continue
