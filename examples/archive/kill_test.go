@@ -58,10 +58,10 @@ func (l *changingList) set(limit int, stored map[int64]msgpush.ForwardLog) {
 	l.limit, l.stored = limit, stored
 }
 
-func (l *changingList) freeze() {
+func (l *changingList) freeze(frozen bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.frozen = true
+	l.frozen = frozen
 }
 
 // The list changes with each request; it grows for five kills, and shrinks for the next five. A
@@ -74,7 +74,7 @@ func TestKilledArchivesLoseAndRepeatNothing(t *testing.T) {
 			t.Parallel()
 			eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
 				t.Parallel()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				db := newDB(t)
 				db.countInsertions(t)
@@ -93,7 +93,9 @@ func TestKilledArchivesLoseAndRepeatNothing(t *testing.T) {
 				killing := rand.New(rand.NewPCG(3, 4))
 				for k := range kills {
 					if k == early {
+						list.freeze(true) // so that the first reading ends soon
 						db.waitForCount(t, "first_reading", 1)
+						list.freeze(false)
 					}
 					_, err := srv.WaitForRequest(ctx, len(srv.Requests())+1+killing.IntN(40))
 					require.NoError(t, err)
@@ -106,7 +108,7 @@ func TestKilledArchivesLoseAndRepeatNothing(t *testing.T) {
 					list.set([]int{4000, 300}[k/5%2], db.logs(t))
 					running[i] = start()
 				}
-				list.freeze()
+				list.freeze(true)
 				db.waitForLogs(t, len(list.inserted))
 				for _, p := range running {
 					p.kill()
