@@ -168,7 +168,7 @@ func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 	case cur.repeats > 2*cur.delivered+min(cur.allowedRepeats, maxRepeatPages*size):
 		err = fmt.Errorf("%w: no progress: the last %d records were delivered before", ErrInconsistentList, cur.repeats)
 		if cur.stepBack {
-			cur.stepBack, cur.forward, cur.repeats = false, true, 0
+			cur.goForward()
 			return n + 1, last, err
 		}
 	case cur.maxExpected > 0 && cur.delivered > cur.maxExpected+min(cur.allowedRepeats, cur.maxExpected)+size:
@@ -178,6 +178,9 @@ func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 	}
 	return n + 1, 0, err
 }
+
+// goForward makes iteration read every further page once, up to a page without a new record.
+func (cur *cursor) goForward() { cur.stepBack, cur.forward, cur.repeats = false, true, 0 }
 
 // pageSize infers the page size of the service from the response for page n.
 func (cur *cursor) pageSize(n int64, p pageInfo) int64 {

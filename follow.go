@@ -176,10 +176,7 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 			if err == nil {
 				err, f.contradiction, failures = f.contradiction, nil, 0
 			}
-			wait, isEnd := pollWait(f.interval, f.full, failures, err), err == nil && f.ready
-			if failures == 0 && f.goesOn() {
-				wait = 0
-			}
+			wait, isEnd := pollWait(f.interval, f.full, failures, err, f.complete != nil), err == nil && f.ready
 			if errors.Is(err, errLeft) || isEnd && !yield(f.response, nil) || err != nil && !contextEnded(ctx) && !yield(nil, err) {
 				return
 			}
@@ -287,7 +284,7 @@ func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 		f.end = f.newEnd(f.atEnd)
 	}
 	first, before := f.end, f.missing
-	unexplained := func() bool { return before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 }
+	unexplained := func() bool { return !f.end.paused && before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 }
 	err := f.readEnd(ctx, first)
 	if err == nil && (unexplained() || f.fromNow && f.endPage == 0) {
 		f.end = f.newEnd(!first.atEnd)
@@ -297,7 +294,7 @@ func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 		f.end, first.deep, first.it.cursor.stepBack = first, true, false
 		err = f.readEnd(ctx, first)
 	}
-	if f.failed = err != nil; f.failed {
+	if f.failed = err != nil; f.failed || f.end.paused {
 		return err
 	}
 	if f.known != nil && f.missing > 0 {
@@ -310,9 +307,10 @@ func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 
 // An endRead is the read of an end of the list. If a request fails, a later poll goes on.
 type endRead[T any] struct {
-	it             *iteration[T] // at the end of the list, of the next page only
-	atEnd, deep    bool          // deep: go on while records are missing
-	last, requests int64         // last: the last page when the read began, 0 if the end has moved
+	it *iteration[T] // at the end of the list, of the next page only
+	// deep: go on while records are missing; paused: a later poll goes on, when it has credit.
+	atEnd, deep, paused bool
+	last, requests      int64 // last: the last page when the read began, 0 if the end has moved
 }
 
 func (f *follower[T]) newEnd(atEnd bool) *endRead[T] {
@@ -341,27 +339,29 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 			return err
 		}
 		e.requests, f.contradiction = e.requests+1, cmp.Or(f.contradiction, e.it.contradiction)
-		if e.atEnd && (number > f.last || number == e.last && number < f.last) {
-			e.last, e.it = 0, f.iterate(f.last, true) // the end has moved
-			again = e.requests < f.found+3 && (f.credit >= -maxDebt || f.found > 0)
-			continue
-		}
-		if err := f.deliver(page, e); err != nil {
+		moved := e.atEnd && (number > f.last || number == e.last && number < f.last)
+		n, found, isNew, inDebt := len(page.List), f.found, false, f.credit < -maxDebt
+		if moved {
+			e.last, e.it = 0, f.iterate(f.last, true)
+		} else if err := f.deliver(page, e); err != nil {
 			return err
+		} else if e.atEnd {
+			e.it, f.endPage = f.iterate(max(1, number-1), true), max(f.endPage, number)
 		}
-		farthest := len(page.List) - 1
-		if e.atEnd {
-			e.it, farthest = f.iterate(max(1, number-1), true), min(farthest, 0)
-			f.endPage, again = max(f.endPage, number), f.total > 0
+		if n > 0 && !moved { // before the list is known, only its growth shows that a record is new
+			farthest := page.List[n-1]
+			if e.atEnd {
+				farthest = page.List[0]
+			}
+			isNew = f.recent.has(f.ID(farthest)) && (f.listKnown || f.missing > 0)
 		}
-		if farthest >= 0 { // before the list is known, only its growth shows that a record is new
-			again = f.recent.has(f.ID(page.List[farthest])) && (f.listKnown || f.missing > 0)
+		if inDebt && isNew && f.found > found {
+			f.credit, inDebt = f.credit+1, false // a page of new records
 		}
-		if again && f.credit < -maxDebt {
-			f.credit++ // a page of new records
-		}
-		again = (again || !e.atEnd && e.it.number < number) && e.requests < f.found+3 || e.deep && f.missing > 0 && f.credit > 0
-		again = again && e.it.more() && e.it.number != number // an empty page is not requested once more
+		hasNext := e.it.more() && e.it.number != number // an unexpectedly empty page is not requested once more
+		goesOn := hasNext && (isNew || moved || n == 0 && f.total > 0 || !e.atEnd && e.it.number < number)
+		e.paused = goesOn && inDebt
+		again = goesOn && !inDebt && e.requests < f.found+3 || hasNext && e.deep && f.missing > 0 && f.credit > 0
 	}
 	return nil
 }
@@ -375,12 +375,15 @@ func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
 		}
 		f.complete, f.started, f.missing, f.credit = f.iterate(1, false), start, 0, min(f.credit, 0)
 	}
-	for again := true; again && f.complete.more(); again = time.Since(start) < f.interval && f.goesOn() {
+	for again := true; again && f.complete.more(); again = time.Since(start) < f.interval {
 		page, err := f.request(ctx, f.complete)
 		if err != nil {
 			return err
 		}
 		f.credit += f.complete.number - f.number // only what is read once more takes credit
+		if f.credit < -maxDebt-f.last && f.complete.cursor.stepBack {
+			f.complete.cursor.goForward()
+		}
 		if err := f.deliver(page, nil); err != nil {
 			return err
 		}
@@ -391,10 +394,6 @@ func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
 	}
 	return nil
 }
-
-// goesOn reports whether the complete iteration goes on in this poll or without a wait. If it
-// has read many pages more than once, it does not.
-func (f *follower[T]) goesOn() bool { return f.complete != nil && f.credit > -maxDebt-f.last }
 
 // deliver yields the records of a page that have not been found before. e is nil if the
 // complete iteration has read the page.

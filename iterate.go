@@ -52,9 +52,7 @@ const calmPages = 6
 // While the list changes, prefetched responses are often outdated and requested anew.
 // Fewer pages are then prefetched, and n again when the changes stop. If the service
 // reports no total, prefetching a list that changes may miss records.
-func Prefetch(n int) ListOption {
-	return func(s *listSettings) { s.prefetch = n }
-}
+func Prefetch(n int) ListOption { return func(s *listSettings) { s.prefetch = n } }
 
 // All returns an iterator over the records of a list, from the start page, which r
 // requests, to the last page. The range statement sends the first request; each range

@@ -133,8 +133,12 @@ func (p RetryPolicy) backoff(attempts int) time.Duration {
 }
 
 // pollWait returns how long to wait after a poll of a list that is followed. failures counts the
-// failed polls in a row, and err is the error of the poll. limit is the longest Retry-After.
-func pollWait(interval, limit time.Duration, failures int, err error) time.Duration {
+// failed polls in a row, and err is the error of the poll. limit is the longest Retry-After. If
+// the poll has succeeded but has not finished a complete iteration, the next poll goes on.
+func pollWait(interval, limit time.Duration, failures int, err error, goesOn bool) time.Duration {
+	if failures == 0 && goesOn {
+		return 0
+	}
 	wait := min(interval, 1<<62)
 	wait += rand.N(wait/5+1) - wait/10
 	wait = max(wait, min(wait<<min(failures, 26), time.Minute))
