@@ -286,14 +286,17 @@ func TestHistoryIsNotInTheOutbox(t *testing.T) {
 		db := newDB(t)
 		require.NoError(t, db.prepare(t.Context()))
 		srv, env := newService(t, logs(200, 1))
+		stopped := make(chan bool, 100)
 		srv.OnRequest(func(r msgpushtest.Request) {
 			if strings.Contains(r.String(), `"current":3`) {
 				srv.Inject(msgpushtest.Delay(time.Hour))
+				stopped <- true
 			}
 		})
 		p := follow(t, env, "-db", db.dsn)
-		db.waitForLogs(t, 100)
+		<-stopped
 		p.kill()
+		assert.NotEmpty(t, db.logs(t))
 		assert.Empty(t, db.query(t, "SELECT * FROM first_reading"))
 
 		srv.OnRequest(nil)
