@@ -177,7 +177,7 @@ func (k *call) nextKey(ctx context.Context) (key Secret, end *outcome) {
 // attempt.
 func (k *call) send(ctx context.Context, req *http.Request) *outcome {
 	c := k.client
-	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > c.timeout { // otherwise the context ends before the timeout
+	if timeLeft(ctx) > c.timeout { // otherwise the context ends before the timeout
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, c.timeoutErr)
 		defer cancel()

@@ -90,18 +90,17 @@ import "fmt"
 type cursor struct {
 	requested int64 // page size of the requests
 	stepBack  bool  // step back after deletions; requires ids
+	forward   bool  // rely on no reported number, except to step back
+	retry     bool  // the latest page was unexpectedly empty and is requested once more
 
-	size      int64 // page size of the service; 0 before the first response
-	total     int64 // latest total; 0 if unknown
-	hasTotal  bool  // a response reported a total
-	covered   int64
-	readAhead struct{ from, to int64 }
-	retry     bool // the latest page was unexpectedly empty and is requested once more
+	size, total int64 // page size of the service, and latest total; 0 if unknown
+	hasTotal    bool  // a response reported a total
+	covered     int64
+	readAhead   struct{ from, to int64 }
 
-	delivered      int64 // records
-	maxExpected    int64 // records that the totals allow
-	repeats        int64 // records since the last new record
-	allowedRepeats int64 // additional repeats allowed after changes of the total
+	// Numbers of records: delivered; that the totals allow; since the last new record; and by
+	// which the latter may be larger after changes of the total.
+	delivered, maxExpected, repeats, allowedRepeats int64
 }
 
 // A pageInfo describes a response. A reported number that is not positive counts
@@ -133,7 +132,7 @@ func (cur *cursor) inspect(p pageInfo) pageInfo {
 	if end == 0 && p.pageSize > 0 {
 		end = pagesFor(p.total, min(cur.requested, p.pageSize))
 	}
-	p.missing = p.records == 0 || 0 < p.pageNum && p.pageNum < p.number || cur.size == 0 && 0 < end && end < p.number
+	p.missing = p.records == 0 || 0 < p.pageNum && p.pageNum < p.number || cur.size == 0 && !cur.forward && 0 < end && end < p.number
 	return p
 }
 
@@ -161,13 +160,27 @@ func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 	if cur.stepBack {
 		next = cur.covered/size + 1
 	}
-	if end > last && (p.missing || next > last) {
+	switch {
+	case !cur.forward && end > last && (p.missing || next > last):
 		err = fmt.Errorf("%w: the list ends after page %d, but the response reports pages=%d and total=%d", ErrInconsistentList, last, p.pages, p.total)
-	} else if next <= last {
-		err = cur.checkProgress()
+	case next > last:
+		return next, last, nil
+	case cur.repeats > 2*cur.delivered+min(cur.allowedRepeats, maxRepeatPages*size):
+		err = fmt.Errorf("%w: no progress: the last %d records were delivered before", ErrInconsistentList, cur.repeats)
+		if cur.stepBack {
+			cur.goForward()
+			return n + 1, last, err
+		}
+	case cur.maxExpected > 0 && cur.delivered > cur.maxExpected+min(cur.allowedRepeats, cur.maxExpected)+size:
+		err = fmt.Errorf("%w: %d records were delivered, but the reported totals allow %d", ErrInconsistentList, cur.delivered, cur.maxExpected)
+	default:
+		return next, last, nil
 	}
-	return next, last, err
+	return n + 1, 0, err
 }
+
+// goForward makes iteration read every further page once, up to a page without a new record.
+func (cur *cursor) goForward() { cur.stepBack, cur.forward, cur.repeats = false, true, 0 }
 
 // pageSize infers the page size of the service from the response for page n.
 func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
@@ -218,7 +231,7 @@ func (cur *cursor) cover(from, to int64) {
 
 // lastPage returns the last page, or maxPages if it is unknown.
 func (cur *cursor) lastPage(p pageInfo) int64 {
-	if cur.total == 0 && p.newRecords > 0 {
+	if (cur.total == 0 || cur.forward) && p.newRecords > 0 {
 		return maxPages
 	}
 	last := min(p.pages, maxPages)
@@ -229,18 +242,6 @@ func (cur *cursor) lastPage(p pageInfo) int64 {
 		last = min(last, p.number-1)
 	}
 	return last
-}
-
-// checkProgress returns an error if more records were repeated or delivered than the
-// totals allow.
-func (cur *cursor) checkProgress() error {
-	if cur.repeats > 2*cur.delivered+min(cur.allowedRepeats, maxRepeatPages*cur.size) {
-		return fmt.Errorf("%w: no progress: the last %d records were delivered before", ErrInconsistentList, cur.repeats)
-	}
-	if margin := min(cur.allowedRepeats, cur.maxExpected) + cur.size; cur.maxExpected > 0 && cur.delivered > cur.maxExpected+margin {
-		return fmt.Errorf("%w: %d records were delivered, but the reported totals allow %d", ErrInconsistentList, cur.delivered, cur.maxExpected)
-	}
-	return nil
 }
 
 // pagesFor returns the number of pages that hold total records.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -103,6 +104,50 @@ type presence struct{ set bool }
 func (p *presence) UnmarshalJSON([]byte) error {
 	p.set = true
 	return nil
+}
+
+// check returns an error if, in body, from which p was decoded, p has none of its members, or has no
+// list and does not report a total of 0, or a record has none of the members of its type.
+func (p *Page[T]) check(body []byte) error {
+	suspect := len(p.List) == 0
+	for i := range p.List {
+		suspect = suspect || isZero(reflect.ValueOf(&p.List[i]))
+	}
+	if !suspect {
+		return nil
+	}
+	var env struct {
+		Data struct{ PageNum, PageSize, Total, Pages, List json.RawMessage }
+	}
+	_ = json.Unmarshal(body, &env) // cannot fail, as below: the body has been decoded before
+	page := env.Data
+	if isZero(reflect.ValueOf(page)) {
+		return errNoMember
+	}
+	if page.List == nil && string(page.Total) != "0" {
+		return errors.New("data.list: expected a list, found none")
+	}
+	list := reflect.New(reflect.SliceOf(membersOf(reflect.TypeFor[T]())))
+	_ = json.Unmarshal(page.List, list.Interface())
+	for i := range list.Elem().Len() {
+		if isZero(list.Elem().Index(i)) {
+			return fmt.Errorf("data.list[%d]: expected members of a record, found none", i)
+		}
+	}
+	return nil
+}
+
+func (p *plainPage[T]) check(body []byte) error { return (*Page[T])(p).check(body) }
+
+// embedsPage reports whether t, or the type of its elements, is a struct that embeds a Page and
+// so has its methods.
+func embedsPage(t reflect.Type) bool {
+	for slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map}, t.Kind()) {
+		t = t.Elem()
+	}
+	isEmbedded := func(f reflect.StructField) bool { return f.Anonymous }
+	return t.Kind() == reflect.Struct && slices.ContainsFunc(reflect.VisibleFields(t), isEmbedded) &&
+		reflect.PointerTo(t).Implements(reflect.TypeFor[interface{ check(body []byte) error }]())
 }
 
 // redactDecodeError returns an error that names the expected and the actual JSON, and

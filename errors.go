@@ -209,3 +209,15 @@ func errorText(operation, summary string, details []string, attempts int, stopRe
 func statusText(status int) string {
 	return strings.TrimSuffix(strings.TrimSpace(fmt.Sprintf("HTTP %d %s", status, http.StatusText(status))), " OK")
 }
+
+// A pageError names the page at which iteration ended.
+type pageError struct {
+	number int64
+	err    error
+}
+
+func (e *pageError) Error() string {
+	return fmt.Sprintf("msgpush: page %d: %s", e.number, strings.TrimPrefix(e.err.Error(), "msgpush: "))
+}
+
+func (e *pageError) Unwrap() error { return e.err }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -96,13 +95,14 @@ import (
 type FollowOption func(*followSettings)
 
 type followSettings struct {
-	poll, full time.Duration // intervals
-	fromNow    bool
+	interval, full time.Duration
+	fromNow        bool
+	known          *iter.Seq[int64]
 }
 
 // PollInterval sets the wait after a poll, which must be positive. The wait is up to 10 %
 // shorter or longer, at random. The default is 10 s.
-func PollInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.poll = d } }
+func PollInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.interval = d } }
 
 // ReconcileInterval sets the time from the start of a poll that reads all pages until the
 // next such poll is due. It must be positive. All pages may be read earlier if the total
@@ -116,6 +116,11 @@ func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSett
 // request fails, in a later poll. A program that restarts with FromNow never gets the
 // records that were inserted while it did not run.
 func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true } }
+
+// Known passes ids of records that count as delivered, such as those in the database of a
+// program that restarts. The first poll that succeeds yields an empty page. Known cannot be
+// combined with [FromNow].
+func Known(ids iter.Seq[int64]) FollowOption { return func(s *followSettings) { s.known = &ids } }
 
 // Follow returns an iterator over the records of a list and then over each new record. It
 // polls the list until the context ends or the range statement is left. ID must not be
@@ -166,45 +171,65 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 			return
 		}
 		f.yield = yield
-		for failures := 1; ctx.Err() == nil; failures++ {
-			page, err := f.pollOnce()
+		for failures := 1; !contextEnded(ctx); failures++ {
+			err := f.poll(ctx)
 			if err == nil {
-				failures = 0
+				err, f.contradiction, failures = f.contradiction, nil, 0
 			}
-			ended := err != nil && contextEnded(ctx)
-			if errors.Is(err, errStop) || !ended && !yield(page, err) {
+			wait, isEnd := pollWait(f.interval, f.full, failures, err, f.complete != nil), err == nil && f.ready
+			if errors.Is(err, errLeft) || isEnd && !yield(f.response, nil) || err != nil && !contextEnded(ctx) && !yield(nil, err) {
 				return
 			}
-			pause, cancel := context.WithTimeout(ctx, f.wait(failures, err))
+			pause, cancel := context.WithCancel(ctx)
+			timer := time.AfterFunc(min(wait, timeLeft(ctx)), cancel) // ctx may have a deadline, but not end
 			<-pause.Done()
+			timer.Stop()
 			cancel()
 		}
-		yield(nil, &opaqueError{"msgpush: following a list: " + ctx.Err().Error(), contextError(ctx)})
+		yield(nil, endOfContext(ctx, "msgpush: following a list: "))
 	}
 }
+
+// maxDebt is the debt, which is a negative credit, that reads of an end may make.
+const maxDebt = 10
+
+// errLeft is the error of a poll if the range statement was left.
+var errLeft = errors.New("the range statement was left")
 
 // A follower holds the state of one range statement. Its rules are at the top of this
 // file.
 type follower[T any] struct {
-	*iterator[T] // holds the arguments, and the ids of all records that were found
+	Lister[T]
 	followSettings
 	yield func(*Page[T], error) bool
+	seen  idSet // the ids of all records that were found, skipped or known
 
-	response       *Page[T] // the latest one, without records
-	number, last   int64    // page numbers: of the response, and of the last page
-	size, total    int64    // the length of the longest page, and the reported total
-	recent         idSet    // records found since an end was read successfully
-	found, missing int64    // numbers of records: found since an end was read, and still to be found
-	credit         int64
-	side           int64     // where records are inserted: -1 at the start, 1 at the end, 0 unknown
-	startAtEnd     bool      // if side is unknown, the next poll begins at the end
-	failed         bool      // the latest poll could not read an end
-	enough         bool      // no further page is needed
-	complete       time.Time // start of the latest poll that iterated completely
+	response *Page[T] // the latest one, without records
+	// The page size of the requests; the length of the longest page; the reported total; and page
+	// numbers: of the latest request, and of the last page.
+	pageSize, size, total, number, last int64
+	contradiction                       error // to be yielded at the end of the poll
+
+	// The complete iteration in progress, or nil, and the start of the poll that started it or,
+	// if it is nil, the latest one.
+	complete *iteration[T]
+	started  time.Time
+	// Whether the whole list was read or is known; whether a poll ends with an empty page; whether
+	// the latest poll could not read an end; and whether it began at the end of the list.
+	listKnown, ready, failed, atEnd bool
+
+	end *endRead[T] // nil if the latest read of an end succeeded
+	// The page of the last record when the end was read, 0 before; and where records are inserted:
+	// -1 at the start, 1 at the end, 0 unknown.
+	endPage, side int64
+	recent        idSet // the records found since an end was read successfully
+	// Their number; the number of records still to be found; and how many requests may be sent
+	// that are not needed.
+	found, missing, credit int64
 }
 
-func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (f *follower[T], err error) {
-	f = &follower[T]{followSettings: followSettings{10 * time.Second, time.Hour, false}, recent: idSet{}, last: 1}
+func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (*follower[T], error) {
+	f := &follower[T]{Lister: l, followSettings: followSettings{interval: 10 * time.Second, full: time.Hour}, pageSize: int64(cmp.Or(r.PageSize, DefaultPageSize)), seen: idSet{}, recent: idSet{}, last: 1, atEnd: true}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: following a list: option %d of %d is nil", i+1, len(opts))
@@ -216,122 +241,200 @@ func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOpt
 		return nil, errors.New("msgpush: following a list: ID is nil")
 	case r.Current > 1:
 		return nil, fmt.Errorf("msgpush: following a list: Current is %d, but following starts at page 1", r.Current)
-	case f.poll <= 0 || f.full <= 0:
-		return nil, fmt.Errorf("msgpush: following a list: PollInterval, %v, and ReconcileInterval, %v, must be positive", f.poll, f.full)
+	case f.interval <= 0 || f.full <= 0:
+		return nil, fmt.Errorf("msgpush: following a list: PollInterval, %v, and ReconcileInterval, %v, must be positive", f.interval, f.full)
+	case f.known != nil && (*f.known == nil || f.fromNow):
+		return nil, errors.New("msgpush: following a list: Known needs ids that are not nil, and cannot be combined with FromNow")
 	}
-	f.iterator, err = l.iterator(ctx, r, nil)
-	return f, err
+	if _, err := l.iteration(ctx, r, nil); err != nil || f.known == nil {
+		return f, err
+	}
+	for id := range *f.known {
+		if f.seen.add(id) {
+			f.total++
+		}
+	}
+	f.listKnown, f.ready, f.started = f.total > 0, f.total > 0, time.Now()
+	return f, nil
 }
 
-// wait returns how long to wait after a poll. failures counts the failures in a row.
-func (f *follower[T]) wait(failures int, err error) time.Duration {
-	wait := min(f.poll, 1<<62)
-	wait += rand.N(wait/5+1) - wait/10
-	wait = max(wait, min(wait<<min(failures, 26), time.Minute))
-	if apiErr, ok := errors.AsType[*APIError](err); ok {
-		wait = max(wait, apiErr.RetryAfter)
+// poll delivers the new records at an end of the list, and those that the complete iteration
+// finds until PollInterval has passed. If the latest poll could not read an end, the complete
+// iteration comes first.
+func (f *follower[T]) poll(ctx context.Context) error {
+	start, first, second := time.Now(), f.readEnds, f.readOn
+	if f.failed {
+		first, second = second, first
 	}
-	return wait
+	f.credit, f.missing, f.failed = f.credit+2, max(0, f.missing), false
+	if err := first(ctx, start); err != nil {
+		return err
+	}
+	return second(ctx, start)
 }
 
-// pollOnce delivers the new records of one poll. Before the first response, there is
-// nothing to read but the complete list.
-func (f *follower[T]) pollOnce() (*Page[T], error) {
-	f.credit += 2
-	now, due := time.Now(), time.Since(f.complete) >= f.full
-	if before := f.missing; f.response != nil && (!due || !f.failed) {
-		atEnd := f.last > 1 && (f.side > 0 || f.side == 0 && f.startAtEnd)
-		f.startAtEnd = !f.startAtEnd
-		err := f.readEnd(atEnd)
-		if err == nil && before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 {
-			err = f.readEnd(!atEnd)
-		}
-		if f.failed = err != nil; f.failed {
-			return nil, err // the next poll omits the ends, if a complete iteration is due
-		}
-		f.found, f.missing = 0, max(0, f.missing)
-		clear(f.recent)
+// readEnds reads an end of the list and, while the growth of the total is not explained, the
+// other one, and then further pages of the known end.
+func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
+	if f.response == nil && !f.listKnown && !f.fromNow {
+		return nil // the complete iteration begins
 	}
-	f.failed = false
-	if due || f.missing > 0 && f.credit >= f.last {
-		// Without clear, the next poll would take the records found here for new, and read on.
-		if err := f.read(f.request, false, func(_, _ bool) bool { clear(f.recent); return true }); err != nil {
-			return nil, err
-		}
-		f.complete, f.found, f.missing, f.credit = now, 0, 0, 0
+	if f.end == nil || f.end.it.number > f.last {
+		f.atEnd = f.last > 1 && (f.side > 0 || f.side == 0 && !f.atEnd)
+		f.end = f.newEnd(f.atEnd)
 	}
-	return f.response, nil
+	first, before := f.end, f.missing
+	unexplained := func() bool { return !f.end.paused && before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 }
+	err := f.readEnd(ctx, first)
+	if err == nil && (unexplained() || f.fromNow && f.endPage == 0) {
+		f.end = f.newEnd(!first.atEnd)
+		err = f.readEnd(ctx, f.end)
+	}
+	if err == nil && f.end != first && f.side != 0 && unexplained() {
+		f.end, first.deep, first.it.cursor.stepBack = first, true, false
+		err = f.readEnd(ctx, first)
+	}
+	if f.failed = err != nil; f.failed || f.end.paused {
+		return err
+	}
+	if f.known != nil && f.missing > 0 {
+		f.started = time.Time{} // the list has more records that are not known
+	}
+	f.end, f.known, f.found = nil, nil, 0
+	clear(f.recent)
+	return nil
 }
 
-// readEnd reads pages from one end of the list while the record of a page that is farthest
-// from this end is new. At the end of the list, each page is read by an iteration of its
-// own, and cursor.go limits one iteration only. So readEnd limits the number of these pages.
-func (f *follower[T]) readEnd(atEnd bool) error {
-	if !atEnd {
-		return f.read(f.request, false, func(_, last bool) bool { return last })
+// An endRead is the read of an end of the list. If a request fails, a later poll goes on.
+type endRead[T any] struct {
+	it *iteration[T] // at the end of the list, of the next page only
+	// deep: go on while records are missing; paused: a later poll goes on, when it has credit.
+	atEnd, deep, paused bool
+	last, requests      int64 // last: the last page when the read began, 0 if the end has moved
+}
+
+func (f *follower[T]) newEnd(atEnd bool) *endRead[T] {
+	if atEnd {
+		return &endRead[T]{it: f.iterate(f.last, true), atEnd: true, last: f.last}
 	}
-	size := min(f.request.PageSize, int(f.size)) // the service may use smaller pages without reporting it
-	for start, number, requests := f.last, f.last, int64(0); number > 0 && requests < f.found+3; number, requests = number-1, requests+1 {
-		again := false
-		err := f.read(PageRequest{int(number), size}, number == start, func(first, _ bool) bool { again = first; return false })
-		if err == nil && (number > f.last || number == start && number < f.last) {
-			start, number = 0, f.last+1 // the end has moved
-		} else if err != nil || !again {
+	return &endRead[T]{it: f.iterate(1, true)}
+}
+
+// iterate returns an iteration from a page. If forward is set, it is meant for a part of the
+// list, so that it does not matter whether the reported numbers contradict each other.
+func (f *follower[T]) iterate(number int64, forward bool) *iteration[T] {
+	it, _ := f.iteration(context.Background(), PageRequest{int(number), int(f.pageSize)}, nil) // the arguments have been checked
+	it.cursor.forward = forward
+	return it
+}
+
+// readEnd reads pages from an end of the list while the record of a page that is farthest from
+// this end is new. At the end of the list, each page is read by an iteration of its own, and
+// cursor.go limits one iteration only. So readEnd limits the number of pages.
+func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
+	for again := true; again; {
+		number := e.it.number
+		page, err := f.request(ctx, e.it)
+		if err != nil {
 			return err
 		}
+		e.requests, f.contradiction = e.requests+1, cmp.Or(f.contradiction, e.it.contradiction)
+		moved := e.atEnd && (number > f.last || number == e.last && number < f.last)
+		n, found, isNew, inDebt := len(page.List), f.found, false, f.credit < -maxDebt
+		if moved {
+			e.last, e.it = 0, f.iterate(f.last, true)
+		} else if err := f.deliver(page, e); err != nil {
+			return err
+		} else if e.atEnd {
+			e.it, f.endPage = f.iterate(max(1, number-1), true), max(f.endPage, number)
+		}
+		if n > 0 && !moved { // before the list is known, only its growth shows that a record is new
+			farthest := page.List[n-1]
+			if e.atEnd {
+				farthest = page.List[0]
+			}
+			isNew = f.recent.has(f.ID(farthest)) && (f.listKnown || f.missing > 0)
+		}
+		if inDebt && isNew && f.found > found {
+			f.credit, inDebt = f.credit+1, false // a page of new records
+		}
+		hasNext := e.it.more() && e.it.number != number // an unexpectedly empty page is not requested once more
+		goesOn := hasNext && (isNew || moved || n == 0 && f.total > 0 || !e.atEnd && e.it.number < number)
+		e.paused = goesOn && inDebt
+		again = goesOn && !inDebt && e.requests < f.found+3 || hasNext && e.deep && f.missing > 0 && f.credit > 0
 	}
 	return nil
 }
 
-// errStop ends an iteration early. As an error of a poll, it means that the range
-// statement was left.
-var errStop = errors.New("no further page is needed")
-
-// read delivers the new records of an iteration. more is called after each page. Its
-// arguments report whether the first and the last record of the page are new; it returns
-// whether to request the next page. If wantLast is set, only the last page of the list is used.
-func (f *follower[T]) read(r PageRequest, wantLast bool, more func(first, last bool) bool) error {
-	f.enough = false
-	for page, err := range (Lister[T]{f.fetchPage, f.ID}).Pages(f.ctx, r) {
-		if errors.Is(err, errStop) || err == nil && wantLast && f.number != f.last {
+// readOn reads pages of the complete iteration, at least one, until PollInterval has
+// passed. An iteration that contradicts itself has ended, too: to start anew would not help.
+func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
+	if f.complete == nil {
+		if f.listKnown && start.Sub(f.started) < f.full && (f.missing <= 0 || f.credit < f.last) {
 			return nil
-		} else if err != nil {
+		}
+		f.complete, f.started, f.missing, f.credit = f.iterate(1, false), start, 0, min(f.credit, 0)
+	}
+	for again := true; again && f.complete.more(); again = time.Since(start) < f.interval {
+		page, err := f.request(ctx, f.complete)
+		if err != nil {
 			return err
 		}
-		fresh := *page
-		fresh.List = slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
-			return !f.seen.add(f.ID(record)) || !f.recent.add(f.ID(record))
-		})
-		n, found := len(page.List), int64(len(fresh.List))
-		f.found, f.missing = f.found+found, f.missing-found
-		skip := found == 0 || f.fromNow && f.complete.IsZero()
-		if !skip && !f.yield(&fresh, nil) {
-			return errStop
+		f.credit += f.complete.number - f.number // only what is read once more takes credit
+		if f.credit < -maxDebt-f.last && f.complete.cursor.stepBack {
+			f.complete.cursor.goForward()
 		}
-		f.enough = n > 0 && !more(f.recent.has(f.ID(page.List[0])), f.recent.has(f.ID(page.List[n-1])))
+		if err := f.deliver(page, nil); err != nil {
+			return err
+		}
+	}
+	if !f.complete.more() {
+		f.contradiction = cmp.Or(f.contradiction, f.complete.contradiction)
+		f.complete, f.listKnown, f.ready = nil, true, true
 	}
 	return nil
 }
 
-// fetchPage fetches a page of an iteration and notes the numbers of the response. If no
-// further page is needed, it stops the iteration, unless iteration steps back because
-// records were deleted.
-func (f *follower[T]) fetchPage(ctx context.Context, r PageRequest) (*Page[T], error) {
-	if f.enough && int64(r.Current) > f.number {
-		return nil, errStop
+// deliver yields the records of a page that have not been found before. e is nil if the
+// complete iteration has read the page.
+func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
+	skip := f.fromNow && !f.listKnown && (f.endPage == 0 || (e == nil || e.atEnd) && (f.side <= 0 || f.number <= f.endPage))
+	fresh := *page
+	fresh.List = slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
+		if !f.seen.add(f.ID(record)) {
+			skip = skip && (f.endPage == 0 || f.side <= 0) // records that follow were inserted later
+			return true
+		}
+		if f.missing--; e != nil {
+			f.found++
+			f.recent.add(f.ID(record))
+		}
+		return skip
+	})
+	if len(fresh.List) > 0 && !f.yield(&fresh, nil) {
+		return errLeft
 	}
-	f.credit--
-	page, err := f.Fetch(ctx, r)
-	if err != nil || page == nil {
-		return page, err
+	return nil
+}
+
+// request requests the next page of an iteration, and notes what the response shows.
+func (f *follower[T]) request(ctx context.Context, it *iteration[T]) (*Page[T], error) {
+	f.credit, f.number = f.credit-1, it.number
+	page, err := it.next(ctx)
+	if err != nil {
+		return nil, err
 	}
 	n, total := len(page.List), min(max(page.Total, 0), maxTotal)
+	if f.complete != nil { // there may be drift between the responses of the complete iteration
+		f.complete.cursor.updateTotal(pageInfo{total: total, pages: int64(max(page.Pages, 0))})
+	}
+	if f.response == nil && total > 2*f.total { // less than half of the list is known
+		f.listKnown, f.total = false, total
+	}
 	f.response = &Page[T]{page.PageNum, page.PageSize, page.Total, page.Pages, []T{}}
-	f.number, f.size = int64(r.Current), max(f.size, int64(n), 1)
-	f.total, f.missing = total, f.missing+total-f.total
-	last := cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, f.number-1))
-	f.last = min(max(last, 1), maxPages)
-	if n > 0 && f.last > 1 && !f.complete.IsZero() {
+	f.total, f.missing, f.size = total, f.missing+total-f.total, max(f.size, int64(n), 1)
+	f.last = min(max(1, cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, f.number-1))), maxPages)
+	if n > 0 && f.last > 1 && (f.listKnown || f.endPage > 0) {
 		if f.number == 1 && !f.seen.has(f.ID(page.List[0])) {
 			f.side = max(f.side-1, -1)
 		} else if f.number == f.last && !f.seen.has(f.ID(page.List[n-1])) {
@@ -340,6 +443,3 @@ func (f *follower[T]) fetchPage(ctx context.Context, r PageRequest) (*Page[T], e
 	}
 	return page, nil
 }
-
-// has reports whether an id was added.
-func (s idSet) has(id int64) bool { return s[id>>6]&(1<<(id&63)) != 0 }

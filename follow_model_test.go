@@ -74,7 +74,9 @@ type history struct {
 	size, cap          int  // requested page size, and its limit; 0: none
 	reported           int  // page size: 0 actual, 1 none, 2 requested
 	counts             int
-	failures           int // percentage of the requests
+	failures           int                     // percentage of the requests
+	latency            time.Duration           // of each request; then the list changes between responses, but not between polls
+	wrong              func(total int64) int64 // the reported total; nil: the right one
 
 	list, hidden []*trigger
 	all          map[int64]*trigger
@@ -83,6 +85,8 @@ type history struct {
 	changed      bool  // before or during the current poll
 	drifts       int   // remaining in the current poll
 	pages        []int // that the current poll has requested
+
+	contradictions int // that were yielded
 }
 
 // newHistory returns a history whose list has fewer than 300 records.
@@ -205,7 +209,13 @@ func (h *history) changeDuringPoll() {
 var errUnavailable = errors.New("unavailable")
 
 func (h *history) fetch(_ context.Context, r msgpush.PageRequest) (*page, error) {
+	time.Sleep(h.latency)
+	fails := h.responses.IntN(100) < h.failures
 	switch {
+	case h.latency > 0:
+		if h.begun = true; h.drift && !fails && h.responses.IntN(3) == 0 {
+			h.changeDuringPoll()
+		}
 	case !h.begun:
 		h.begun, h.changed, h.drifts, h.pages = true, false, 10, nil
 		if h.polls++; h.polls > 1 {
@@ -216,7 +226,7 @@ func (h *history) fetch(_ context.Context, r msgpush.PageRequest) (*page, error)
 		h.changeDuringPoll()
 	}
 	h.pages = append(h.pages, r.Current)
-	if h.responses.IntN(100) < h.failures {
+	if fails {
 		return nil, errUnavailable
 	}
 	size := h.pageSize()
@@ -224,6 +234,10 @@ func (h *history) fetch(_ context.Context, r msgpush.PageRequest) (*page, error)
 	from := min((r.Current-1)*size, len(h.list))
 	for _, r := range h.list[from:min(from+size, len(h.list))] {
 		p.List = append(p.List, r.id)
+	}
+	if h.wrong != nil {
+		p.Total = max(0, h.wrong(p.Total))
+		p.Pages = (int(p.Total) + size - 1) / size
 	}
 	if h.counts != pagesAndTotal && h.counts != onlyPages {
 		p.Pages = 0
@@ -247,7 +261,9 @@ func (h *history) deliver(ids []int64) {
 func (h *history) follow(t *testing.T, n int, after func(found int), opts ...msgpush.FollowOption) {
 	found := 0
 	for p, err := range (lister{Fetch: h.fetch, ID: identity}).FollowPages(t.Context(), pagesOf(h.size), opts...) {
-		if err != nil {
+		if err != nil && h.wrong != nil && errors.Is(err, msgpush.ErrInconsistentList) {
+			h.contradictions++
+		} else if err != nil {
 			require.ErrorIs(t, err, errUnavailable)
 		} else if h.deliver(p.List); len(p.List) > 0 {
 			found += len(p.List)
@@ -376,3 +392,131 @@ func TestFailuresOfAnyHistoryLoseNothing(t *testing.T) {
 		}
 	})
 }
+
+// A complete iteration takes many polls, which read the ends meanwhile. It delivers every record
+// that is in the list throughout, also if requests fail.
+func TestPausedIterationOfAnyHistoryDeliversStableRecords(t *testing.T) {
+	t.Parallel()
+	eachHistory(t, func(t *testing.T, h *history) {
+		h.latency = time.Duration(1+h.responses.IntN(8)) * time.Second / 2
+		h.counts, h.failures = h.counts%2, 5*h.responses.IntN(2)
+		atStart := slices.Clone(h.list)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for p, err := range (lister{Fetch: h.fetch, ID: identity}).FollowPages(ctx, pagesOf(h.size)) {
+			if errors.Is(err, msgpush.ErrInconsistentList) {
+				return // too many changes: nothing is promised
+			} else if err != nil {
+				continue
+			}
+			if h.deliver(p.List); len(p.List) == 0 {
+				break
+			}
+		}
+		for _, r := range h.all {
+			assert.LessOrEqual(t, r.deliveries, 1, "record %d was delivered again", r.id)
+		}
+		for _, r := range atStart {
+			if r.died.IsZero() {
+				assert.Equal(t, 1, r.deliveries, "record %d", r.id)
+			}
+		}
+	})
+}
+
+// Some of the known records have been deleted, and some of the list are not known.
+func TestKnownRecordsOfAnyHistoryAreNotDelivered(t *testing.T) {
+	t.Parallel()
+	const interval, reconcile = 10 * time.Second, 200 * time.Second
+	eachHistory(t, func(t *testing.T, h *history) {
+		h.counts, h.drift = h.counts%2, false
+		known := map[int64]bool{}
+		share := []int{100, 95, 70, 30}[h.responses.IntN(4)]
+		for _, r := range slices.Clone(h.list) {
+			if h.responses.IntN(100) < share {
+				known[r.id] = true
+				if h.responses.IntN(20) == 0 {
+					h.list = slices.DeleteFunc(h.list, func(other *trigger) bool { return other == r })
+					r.died = time.Now()
+				}
+			}
+		}
+		unknown, found := 0, 0
+		for _, r := range h.list {
+			unknown += count(!known[r.id])
+		}
+		h.follow(t, 70, func(n int) {
+			if found += n; h.polls == 1 && 2*len(known) < len(h.list) {
+				assert.GreaterOrEqual(t, found, unknown, "the list is read at once")
+			}
+		}, msgpush.PollInterval(interval), msgpush.ReconcileInterval(reconcile), msgpush.Known(maps.Keys(known)))
+		for id, r := range h.all {
+			if known[id] {
+				assert.Zero(t, r.deliveries, "record %d is known", id)
+			} else if !r.born.IsZero() {
+				assert.LessOrEqual(t, r.deliveries, 1, "record %d was delivered again", id)
+				assert.LessOrEqual(t, r.waited(), reconcile+interval*11/10, "record %d was delivered late", id)
+			}
+		}
+	})
+}
+
+func TestFromNowOfAnyHistoryDeliversOnlyLaterRecords(t *testing.T) {
+	t.Parallel()
+	const interval, reconcile = 10 * time.Second, 200 * time.Second
+	eachHistory(t, func(t *testing.T, h *history) {
+		h.drift = false
+		atStart := slices.Clone(h.list)
+		h.follow(t, 70, func(int) {}, msgpush.PollInterval(interval), msgpush.ReconcileInterval(reconcile), msgpush.FromNow())
+		for _, r := range atStart {
+			assert.Zero(t, r.deliveries, "record %d was there", r.id)
+			r.born = time.Time{}
+		}
+		for _, r := range h.all {
+			if !r.born.IsZero() {
+				assert.LessOrEqual(t, r.deliveries, 1, "record %d was delivered again", r.id)
+				assert.LessOrEqual(t, r.waited(), reconcile+interval*11/10, "record %d was delivered late", r.id)
+			}
+		}
+	})
+}
+
+// Whatever the service reports, a follower sends no more than the pages of a complete iteration
+// in each ReconcileInterval, two requests a poll, and the pages of new records. Three more
+// complete iterations are the first one, the last one, and one of pages that are read once more.
+func TestWrongTotalsOfAnyHistoryCostLittle(t *testing.T) {
+	t.Parallel()
+	const interval, reconcile, polls = 10 * time.Second, 300 * time.Second, 300
+	eachHistory(t, func(t *testing.T, h *history) {
+		h.counts, h.drift, h.failures = h.counts%2, false, []int{0, 5, 50}[h.responses.IntN(3)]
+		kind, n := h.responses.IntN(5), int64(1+h.responses.IntN(60))
+		h.wrong = func(total int64) int64 {
+			switch kind {
+			case 0:
+				return total + n // too high
+			case 1:
+				return total - n // too low
+			case 2:
+				return total + h.responses.Int64N(2*n+1) - n // at random
+			case 3:
+				return total + int64(len(h.pages))%n // grows during a poll
+			}
+			return total * h.responses.Int64N(2) // sometimes missing
+		}
+		start, requests, pages, lists := time.Now(), 0, 0, 0
+		h.follow(t, polls, func(found int) {
+			requests, pages = requests+len(h.pages), pages+(found+h.pageSize()-1)/h.pageSize()
+			lists = max(lists, (len(h.list)+int(n))/h.pageSize()+2)
+			h.pages = nil
+		}, msgpush.PollInterval(interval), msgpush.ReconcileInterval(reconcile))
+		intervals := int(time.Since(start)/reconcile) + 3
+		assert.LessOrEqual(t, requests, intervals*lists+2*h.polls+pages+2*maxDebt, "kind %d, %d: %d lists of %d pages, %d polls, %d pages of new records", kind, n, intervals, lists, h.polls, pages)
+		assert.LessOrEqual(t, h.contradictions, intervals+h.polls/4, "at most one in each complete iteration")
+		for _, r := range h.all {
+			assert.LessOrEqual(t, r.deliveries, 1, "record %d was delivered again", r.id)
+		}
+	})
+}
+
+// maxDebt is how many requests a follower may send in advance.
+const maxDebt = 10

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
-	"sync"
 )
 
 // ErrInconsistentList is wrapped by the error of an iteration that ended because
@@ -54,9 +52,7 @@ const calmPages = 6
 // While the list changes, prefetched responses are often outdated and requested anew.
 // Fewer pages are then prefetched, and n again when the changes stop. If the service
 // reports no total, prefetching a list that changes may miss records.
-func Prefetch(n int) ListOption {
-	return func(s *listSettings) { s.prefetch = n }
-}
+func Prefetch(n int) ListOption { return func(s *listSettings) { s.prefetch = n } }
 
 // All returns an iterator over the records of a list, from the start page, which r
 // requests, to the last page. The range statement sends the first request; each range
@@ -87,7 +83,7 @@ func Prefetch(n int) ListOption {
 // Limitation: if records are both inserted and deleted between two consecutive
 // responses, records may be missed. With [Prefetch], two responses that iteration uses
 // one after the other may be further apart in time. If iteration starts after page 1,
-// docs/pagination.md lists further limits.
+// docs/lists.md lists further limits.
 //
 // Remembering the ids takes less than 1 byte per record if they are consecutive,
 // and up to 48 bytes if they are random. Without an ID function, memory use is
@@ -108,11 +104,13 @@ func (l Lister[T]) All(ctx context.Context, r PageRequest, opts ...ListOption) i
 // recordsOf returns an iterator over the records of pages.
 func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
+		var none [1]T
 		for page, err := range pages {
-			if err != nil {
-				page = &Page[T]{List: make([]T, 1)} // an error is yielded with a zero record
+			records := none[:] // an error is yielded with a zero record
+			if err == nil {
+				records = page.List
 			}
-			for _, record := range page.List {
+			for _, record := range records {
 				if !yield(record, err) {
 					return
 				}
@@ -127,35 +125,47 @@ func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 // record. With an error, the page is nil.
 func (l Lister[T]) Pages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
-		it, err := l.iterator(ctx, r, opts)
+		it, err := l.iteration(ctx, r, opts)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer it.discard()
-		it.run(yield)
+		for it.more() {
+			page, err := it.next(ctx)
+			isEmptyList := err == nil && !it.more() && it.cursor.delivered == 0
+			if err = cmp.Or(err, it.contradiction); page != nil && (len(page.List) > 0 || isEmptyList && err == nil) && !yield(page, nil) {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+		}
 	}
 }
 
-type iterator[T any] struct {
+// An iteration is the state of an iteration over a list.
+type iteration[T any] struct {
 	Lister[T]
 	listSettings
-	ctx     context.Context
-	request PageRequest // for the first page
-	cursor  cursor
-	seen    idSet
-
-	pending []pendingPage[T] // the pages after the current one
-	depth   int              // the most pages to prefetch now
-	calm    int              // pages since depth changed
+	// The page size of the requests, and the numbers of the next page and of the last one.
+	pageSize, number, last int64
+	cursor                 cursor
+	seen                   idSet
+	contradiction          error // the first one
+	// The prefetched pages, from number on; how many to prefetch now; and the number of pages
+	// since prefetched pages were discarded.
+	pending     []pendingPage[T]
+	depth, calm int
 }
 
-func (l Lister[T]) iterator(ctx context.Context, r PageRequest, opts []ListOption) (*iterator[T], error) {
+func (l Lister[T]) iteration(ctx context.Context, r PageRequest, opts []ListOption) (*iteration[T], error) {
 	r, err := r.withDefaults("list iteration")
 	if err != nil {
 		return nil, err
 	}
-	it := &iterator[T]{Lister: l, ctx: ctx, request: r, seen: idSet{}}
+	it := &iteration[T]{Lister: l, pageSize: int64(r.PageSize), number: int64(r.Current), last: int64(r.Current), seen: idSet{}, calm: 1}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: list iteration: option %d of %d is nil", i+1, len(opts))
@@ -170,32 +180,31 @@ func (l Lister[T]) iterator(ctx context.Context, r PageRequest, opts []ListOptio
 	case it.prefetch < 0:
 		return nil, fmt.Errorf("msgpush: list iteration: Prefetch: %d is negative", it.prefetch)
 	}
-	it.depth, it.cursor = it.prefetch, cursor{requested: min(int64(r.PageSize), maxPages), stepBack: l.ID != nil}
+	it.depth, it.cursor = it.prefetch, cursor{requested: min(it.pageSize, maxPages), stepBack: l.ID != nil}
 	return it, nil
 }
 
-func (it *iterator[T]) run(yield func(*Page[T], error) bool) {
-	for number, next, last := it.request.Current, 0, it.request.Current; number <= last; number = next {
-		page, err := it.page(number)
-		if err == nil {
-			page, next, last, err = it.advance(number, page)
-		}
-		isEmptyList := err == nil && next > last && it.cursor.delivered == 0
-		if page != nil && (len(page.List) > 0 || isEmptyList) && !yield(page, nil) {
-			return
-		}
-		if err != nil {
-			yield(nil, &pageError{number, err})
-			return
-		}
+// more reports whether there is a page to request.
+func (it *iteration[T]) more() bool { return it.number <= it.last }
+
+// next requests a page and returns it with its new records. After an error, which is the error
+// of Fetch, it requests the same page again. After a contradiction, iteration may go on.
+func (it *iteration[T]) next(ctx context.Context) (*Page[T], error) {
+	number := it.number
+	page, err := it.response(ctx)
+	if err != nil {
+		it.discard()
+		return nil, &pageError{number, err}
 	}
+	page = it.advance(page)
+	it.startPrefetch(ctx, it.number == number+1)
+	return page, nil
 }
 
-// advance reduces a page to its new records and returns the next and the last page
-// to request.
-func (it *iterator[T]) advance(number int, page *Page[T]) (reduced *Page[T], next, last int, err error) {
-	p := it.cursor.inspect(pageInfo{number: int64(number), pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))})
-	list := page.List
+// advance reduces a page to its new records and determines the next and the last page.
+func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
+	p := it.cursor.inspect(pageInfo{number: it.number, pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))})
+	list, err := page.List, error(nil)
 	if p.missing && (it.cursor.size == 0 || it.ID == nil) {
 		list = []T{} // the response is empty or another page
 	} else if it.ID != nil {
@@ -206,20 +215,18 @@ func (it *iterator[T]) advance(number int, page *Page[T]) (reduced *Page[T], nex
 		copied.List = list
 		page = &copied
 	}
-	if err != nil {
-		return page, 0, 0, err
-	}
 	p.newRecords = int64(len(list))
-	n, l, err := it.cursor.advance(p)
-	if err == nil {
-		it.startPrefetch(number, int(n), int(l))
+	next, last, contradiction := it.cursor.advance(p)
+	if err = cmp.Or(err, contradiction); err != nil && it.contradiction == nil {
+		it.contradiction = &pageError{it.number, err}
 	}
-	return page, int(n), int(l), err
+	it.number, it.last = next, last
+	return page
 }
 
 // newRecords returns the records that have not been seen, and remembers their ids. It
 // returns list itself if all records are new.
-func (it *iterator[T]) newRecords(list []T) ([]T, error) {
+func (it *iteration[T]) newRecords(list []T) ([]T, error) {
 	isOld := func(record T) bool { return !it.seen.add(it.ID(record)) }
 	first := slices.IndexFunc(list, isOld)
 	if first < 0 {
@@ -233,18 +240,11 @@ func (it *iterator[T]) newRecords(list []T) ([]T, error) {
 	return fresh, nil
 }
 
-// A pendingPage was requested when the latest total was total. wait returns the response
-// or re-raises the panic of Fetch.
-type pendingPage[T any] struct {
-	total  int64
-	cancel context.CancelFunc
-	wait   func() (*Page[T], error)
-}
-
-// page returns a page, which may have been prefetched. A response is outdated if its
-// total is smaller than the latest one although nothing was deleted since the request:
-// it is older than the latest response and would cause a step back.
-func (it *iterator[T]) page(number int) (*Page[T], error) {
+// response returns the response for the next page, which may have been prefetched. A
+// prefetched response is outdated if its total is smaller than the latest one although
+// nothing was deleted since the request: it is older than the latest response and would
+// cause a step back.
+func (it *iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	if len(it.pending) > 0 {
 		page, err := it.pending[0].wait()
 		total := it.pending[0].total
@@ -254,65 +254,69 @@ func (it *iterator[T]) page(number int) (*Page[T], error) {
 		}
 		it.discard()
 	}
-	return it.fetch(it.ctx, number)
+	return it.fetch(ctx, it.number)
 }
 
-func (it *iterator[T]) fetch(ctx context.Context, number int) (*Page[T], error) {
-	if err := ctx.Err(); err != nil {
-		return nil, &opaqueError{err.Error(), contextError(ctx)}
+func (it *iteration[T]) fetch(ctx context.Context, number int64) (*Page[T], error) {
+	if contextEnded(ctx) {
+		return nil, endOfContext(ctx, "")
 	}
-	page, err := it.Fetch(ctx, PageRequest{Current: number, PageSize: it.request.PageSize})
+	page, err := it.Fetch(ctx, PageRequest{Current: int(number), PageSize: int(it.pageSize)})
 	if page == nil || err != nil {
 		return nil, cmp.Or(err, errors.New("the Fetch function returned neither a page nor an error"))
 	}
 	return page, nil
 }
 
-// startPrefetch prefetches the pages from next to last, up to the limit. After a
-// step back, the responses to earlier requests are outdated.
-func (it *iterator[T]) startPrefetch(current, next, last int) {
-	if next != current+1 {
+// A pendingPage was requested when the latest total was total. wait returns the response
+// or re-raises the panic of Fetch.
+type pendingPage[T any] struct {
+	total  int64
+	cancel context.CancelFunc
+	wait   func() (*Page[T], error)
+}
+
+// startPrefetch decides how many pages to prefetch, and prefetches them. If the next page
+// does not follow the latest one, iteration steps back, and the prefetched responses are
+// outdated.
+func (it *iteration[T]) startPrefetch(ctx context.Context, follows bool) {
+	if !follows {
 		it.discard()
-	} else if it.calm++; it.calm == calmPages {
-		it.depth, it.calm = min(max(1, it.depth, 2*it.depth), it.prefetch), 0
 	}
-	for len(it.pending) < it.depth && len(it.pending) <= last-next {
-		ctx, cancel := context.WithCancel(it.ctx)
-		number, running := next+len(it.pending), new(sync.WaitGroup)
-		fetch := sync.OnceValues(func() (*Page[T], error) { return it.fetch(ctx, number) })
-		running.Go(func() {
+	if it.calm == 0 {
+		it.depth /= 2
+	} else if it.calm%calmPages == 0 {
+		it.depth = min(max(1, 2*it.depth), it.prefetch)
+	}
+	it.calm++
+	for len(it.pending) < it.depth && int64(len(it.pending)) <= it.last-it.number {
+		ctx, cancel := context.WithCancel(ctx)
+		number, done, panicked := it.number+int64(len(it.pending)), make(chan struct{}), any(nil)
+		page, err := (*Page[T])(nil), errors.New("Fetch did not return")
+		go func() {
+			defer close(done) // even if Fetch panics or calls runtime.Goexit
+			defer func() { panicked = recover() }()
 			defer cancel()
-			defer func() { _ = recover() }() // fetch panics again when the page is used
-			_, _ = fetch()
-		})
+			page, err = it.fetch(ctx, number)
+		}()
 		it.pending = append(it.pending, pendingPage[T]{it.cursor.total, cancel, func() (*Page[T], error) {
-			running.Wait() // in tests, virtual time advances here, but not in sync.Once
-			return fetch()
+			if <-done; panicked != nil {
+				panic(panicked)
+			}
+			return page, err
 		}})
 	}
 }
 
 // discard cancels all prefetches and waits for them, even if one of them panicked, and
-// re-raises the panic of the first such page. From now on, half as many are prefetched.
-func (it *iterator[T]) discard() {
+// re-raises the panic of the first such page.
+func (it *iteration[T]) discard() {
 	for _, p := range it.pending {
 		p.cancel()
 		defer func() { _, _ = p.wait() }()
 	}
-	it.pending, it.depth, it.calm = nil, it.depth/2, 0
+	it.pending, it.calm = nil, 0
 }
-
-// A pageError names the page at which iteration ended.
-type pageError struct {
-	number int
-	err    error
-}
-
-func (e *pageError) Error() string {
-	return fmt.Sprintf("msgpush: page %d: %s", e.number, strings.TrimPrefix(e.err.Error(), "msgpush: "))
-}
-
-func (e *pageError) Unwrap() error { return e.err }
 
 // An idSet holds ids, one bit each: the bits of 64 consecutive ids share a word.
 type idSet map[int64]uint64
@@ -323,3 +327,6 @@ func (s idSet) add(id int64) bool {
 	s[id>>6] = word | bit
 	return word&bit == 0
 }
+
+// has reports whether an id was added.
+func (s idSet) has(id int64) bool { return s[id>>6]&(1<<(id&63)) != 0 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -170,9 +171,23 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
+// endOfContext returns the error of an operation that ends because its context has ended. Its
+// text does not quote the cause.
+func endOfContext(ctx context.Context, operation string) error {
+	return &opaqueError{operation + cmp.Or(ctx.Err(), context.DeadlineExceeded).Error(), contextError(ctx)}
+}
+
 // contextEnded reports whether ctx has ended. An operation that observes the deadline
 // itself, such as dialing, may fail before the timer of ctx fires.
 func contextEnded(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && time.Until(deadline) <= 0
+	return ctx.Err() != nil || timeLeft(ctx) <= 0
+}
+
+// timeLeft returns the time until the deadline of ctx. Without a deadline, it is the longest
+// duration.
+func timeLeft(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return time.Until(deadline)
+	}
+	return math.MaxInt64
 }

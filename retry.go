@@ -133,6 +133,22 @@ func (p RetryPolicy) backoff(attempts int) time.Duration {
 	return bound/2 + rand.N(bound-bound/2) // bound is positive, as MinWait and MaxWait are
 }
 
+// pollWait returns how long to wait after a poll of a list that is followed. failures counts the
+// failed polls in a row, and err is the error of the poll. limit is the longest Retry-After. If
+// the poll has succeeded but has not finished a complete iteration, the next poll goes on.
+func pollWait(interval, limit time.Duration, failures int, err error, goesOn bool) time.Duration {
+	if failures == 0 && goesOn {
+		return 0
+	}
+	wait := min(interval, 1<<62)
+	wait += rand.N(wait/5+1) - wait/10
+	wait = max(wait, min(wait<<min(failures, 26), time.Minute))
+	if apiErr, ok := as[*APIError](err); ok && retryableStatuses[apiErr.HTTPStatus] {
+		wait = max(wait, min(apiErr.RetryAfter, limit))
+	}
+	return wait
+}
+
 // retryAfter parses the Retry-After header, which holds seconds or an HTTP date.
 // A date in the past is 0. It also reports whether the value is valid.
 func retryAfter(header http.Header) (time.Duration, bool) {
