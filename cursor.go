@@ -78,6 +78,10 @@ import "fmt"
 // requested once more before it is an error. When iteration ends, the last page must
 // cover the reported total.
 //
+// After a contradiction, iterate.go ends the iteration, and follow.go goes on if there is a
+// further page. Iteration without progress then no longer steps back: it reads every further
+// page once, until a page has no new record.
+//
 // Progress. Iteration without progress fails. Drift can repeat delivered records,
 // so iteration fails only if the repeats since the last new record exceed
 // 2·delivered + allowedRepeats. It also fails if a total is known and delivered >

@@ -200,8 +200,9 @@ func ExampleClient_ForwardLogFollow() {
 	defer service.Close()
 	ctx := context.Background() // a program would use a context that it can cancel
 
+	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
 	options := []msgpush.FollowOption{msgpush.FromNow(), msgpush.PollInterval(time.Millisecond)} // for the example: the default is 10 s
-	for record, err := range client.ForwardLogFollow(ctx, msgpush.ForwardLogRequest{}, options...) {
+	for record, err := range client.ForwardLogFollow(ctx, request, options...) {
 		if err != nil {
 			log.Print(err) // a later poll delivers the missing records
 			continue

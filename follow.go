@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// This file decides which pages a poll reads. A poll consists of iterations, most of which
-// end early.
+// This file decides which pages a poll reads.
 //
 // # Model
 //
@@ -23,11 +22,11 @@ import (
 // # Promise
 //
 // No record is delivered twice. In addition, if the polls succeed, the responses report the
-// total and, between two consecutive responses of a complete iteration, records are only
-// inserted or only deleted:
+// total and, between two consecutive responses, records are only inserted or only deleted:
 //
-//   - A record that stays in the list is delivered at most ReconcileInterval plus one
-//     poll after it becomes visible.
+//   - Let R be the longer of ReconcileInterval and the time of a complete iteration. A record
+//     that stays in the list is delivered at most R, that time and one poll after it becomes
+//     visible.
 //   - If all records are inserted at the same end of the list, the next poll delivers them
 //     or, while it is unknown at which end, the one after it. This holds if the list does
 //     not change during these polls, and if neither its first nor its last record became
@@ -35,11 +34,22 @@ import (
 //
 // # Rules
 //
-// Reconcile. A poll iterates completely if ReconcileInterval has passed since the start
-// of the latest poll that did. Let a record become visible at the time t, and let s be the
-// start of the latest such poll that started before t. The first poll after
-// s + ReconcileInterval iterates completely, unless an earlier poll after t did. The record
-// is stable in this iteration, so it is delivered: this is the promise of cursor.go.
+// Reconcile. A complete iteration is started if ReconcileInterval has passed since the start of
+// the latest one. Let a record become visible at the time t. The first complete iteration that
+// starts after t delivers it, since the record is stable in it: this is the promise of
+// cursor.go. It starts after at most R.
+//
+// Pause. A complete iteration pauses when PollInterval has passed since the start of the poll.
+// The next poll follows without a wait: it reads an end, and goes on with the iteration. The
+// totals of the responses in between count for the drift of the iteration.
+//
+// Failures. A poll ends with its first failed request, so that it does not send a second
+// one in an outage. Each read goes on at the page that failed. After a failed read of an end,
+// the complete iteration comes first, so that neither prevents the other.
+//
+// Contradictions. A complete iteration that contradicts itself yields one error, at its end. It
+// counts as complete, since another one would find the same contradiction. Reads of the ends
+// rely on no reported number.
 //
 // Read an end. Records that are inserted at one end are adjacent, and the first or the
 // last record of the list is one of them. A poll reads page 1, and the next page while
@@ -57,23 +67,34 @@ import (
 // If the last one is new, they are inserted at the end. Contradicting evidence cancels
 // out. A record that becomes visible late may be on the first or the last page, but it is
 // hardly ever the outermost record of a list of several pages. A list of one page is no
-// evidence, and neither is a list that no complete iteration has read. While the end is
+// evidence, and neither is a list whose ends have not been read. While the end is
 // unknown, polls alternate between both ends.
 //
 // Growth. The number of missing records is the growth of the total minus the number of
 // records found. If no record was missing before, one end does not explain the growth since
 // the previous poll, and the credit is not negative, the poll reads the other end. If
-// records are still missing, a complete iteration is made as soon as the credit allows.
+// records are still missing, they may have become visible late, near the end where records are
+// inserted: the poll reads on there while it has credit. Then a complete iteration is made as
+// soon as the credit allows. It explains the growth before its start.
 //
-// Failures. A poll ends with its first failed request, so that it does not send a second
-// one in an outage. If an end cannot be read and a complete iteration is due, the next poll
-// reads no end. So polls alternate between an end and the complete list, and neither
-// prevents the other.
+// First reading. Until the whole list has been read or is known, a record that has not been
+// seen need not be new. Then only growth makes a read of an end go on. With FromNow, the first
+// poll reads both ends. Later, a record counts as inserted if it is found at the start, or after
+// a seen record on the page that was the last one, or on a page after it, provided that records
+// are inserted at the end.
 //
-// Credit. Each poll earns two requests, and each request takes one. A complete iteration
-// that is not due needs a credit of one request per page of the list. So a list without an
-// order costs at most two requests per poll on average, not counting n/S requests for n new
-// records and the complete iterations that are due.
+// Known. The follower continues as if its previous total were the number of known ids, and as if
+// a complete iteration started now. If the first total is more than twice this number, the list
+// counts as unread. If growth is not explained when the ends have been read, a complete
+// iteration is due.
+//
+// Credit. Each poll earns two requests, and each request takes one. A page that a complete
+// iteration requests for the first time takes none. A complete iteration that is not due needs a
+// credit of one request per page of the list, and uses up all credit. In debt, below -maxDebt, a
+// page of new records takes no credit, other reads of an end pause until a later poll, and a
+// complete iteration that is a list further in debt no longer steps back. So a follower sends at
+// most the pages of one complete iteration in each ReconcileInterval, two requests per poll on
+// average, and the pages of new records, whatever the service reports.
 //
 // # Requests
 //
@@ -81,15 +102,11 @@ import (
 // successful poll, the first page that the next poll reads shows no new record and no
 // growth: the poll sends one request.
 //
-// Let it be known at which end records are inserted. If n records were inserted at the
-// start, a poll reads at most the pages 1 to n/S + 1. If they were inserted at the end, they
-// are on at most n/S + 2 pages. One page more is read if they begin with a page, but then
-// they are on at most n/S + 1 pages. One request may show that the end has moved. So a poll
-// sends at most n/S + 3 requests.
-//
-// For any service, a poll reads at most three pages more at the end of the list
-// than the number of records found in it and in the failed polls just before it. For the
-// requests of each page, and at the start of the list, the limits of cursor.go hold.
+// Let it be known at which end records are inserted, and let the list not change during the
+// poll. If n records were inserted at the start, a poll reads at most the pages 1 to n/S + 1. If
+// they were inserted at the end, they are on at most n/S + 2 pages. One page more is read if they
+// begin with a page, but then they are on at most n/S + 1 pages. One request may show that the end
+// has moved. So a poll sends at most n/S + 3 requests.
 
 // A FollowOption configures [Lister.Follow] and its variants.
 type FollowOption func(*followSettings)
@@ -104,21 +121,27 @@ type followSettings struct {
 // shorter or longer, at random. The default is 10 s.
 func PollInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.interval = d } }
 
-// ReconcileInterval sets the time from the start of a poll that reads all pages until the
-// next such poll is due. It must be positive. All pages may be read earlier if the total
-// has grown by more records than the polls found. Reading them sends one request per page,
-// and delivers the records that the polls could not find at the ends of the list. The
-// default is 1 h.
+// ReconcileInterval sets how often the whole list is read, which delivers the records that the
+// polls cannot find at the ends of the list. It must be positive. The default is 1 h. The list
+// may be read earlier if its total has grown by more records than the polls have found.
 func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
 
-// FromNow skips the records that are in the list at the start: no record is delivered
-// until all pages of the list have been read once. That happens at the start or, if a
-// request fails, in a later poll. A program that restarts with FromNow never gets the
-// records that were inserted while it did not run.
+// FromNow skips the records that are in the list when the first poll has read both of its ends.
+// Later records are delivered, with one exception: until the whole list has been read once, a
+// record that is inserted elsewhere than at an end is skipped. So is one at the end of the list
+// before a poll has found out that records are inserted there. A program that restarts with
+// FromNow never gets the records that were inserted while it did not run.
 func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true } }
 
-// Known passes ids of records that count as delivered, such as those in the database of a
-// program that restarts. The first poll that succeeds yields an empty page. Known cannot be
+// Known passes the ids of records that count as delivered, such as those in the database of a
+// program that restarts. Then the ends of the list are read first. The whole list is read at
+// once if it has more than twice as many records, or if the ends do not explain its growth;
+// otherwise after a [ReconcileInterval]. Ids that are no longer in the list do no harm. Known
+// without ids has no effect.
+//
+// With ids, the first poll that succeeds ends with an empty page, although the whole list may not
+// have been read. Each range statement reads ids once, before its first request. Collect them
+// beforehand, to notice an error of the database. It is an error if ids is nil, or if Known is
 // combined with [FromNow].
 func Known(ids iter.Seq[int64]) FollowOption { return func(s *followSettings) { s.known = &ids } }
 
@@ -126,18 +149,17 @@ func Known(ids iter.Seq[int64]) FollowOption { return func(s *followSettings) { 
 // polls the list until the context ends or the range statement is left. ID must not be
 // nil, and the start page must be 0 or 1.
 //
-// A range statement delivers each record once; see docs/following.md for the promise and
-// its limits. Another range statement starts from the beginning, unless [FromNow] is
-// set. So after a restart, records that the caller knows are delivered once more: store
-// each record under its id, in the same transaction as its effect.
+// A range statement delivers each record once; docs/lists.md states the promise and its
+// limits. Another range statement starts from the beginning, unless [Known] or [FromNow] is
+// set. Store each record under its id, in the same transaction as its effect.
 //
 // # Requests
 //
 // If the list has not changed, a poll is one request, for a list of any length. If
-// n records were inserted at the same end as those before, a poll is at most n ÷ page size
-// + 3 requests. If records are inserted elsewhere, a poll takes at most two requests on
-// average, not counting the pages of new records. In addition, all pages are read at the
-// start and then after each [ReconcileInterval].
+// n records were inserted at the same end as those before, and the list does not change during
+// the poll, it is at most n ÷ page size + 3 requests. The whole list is read at the start and
+// then after each [ReconcileInterval], one request per page, while polls continue. Not counting
+// these requests and the pages of new records, a poll is at most two requests on average.
 //
 // Follow polls in the goroutine of the range statement. It remembers the ids of all
 // records, also of deleted ones, which takes less than 1 byte a record if the ids are
@@ -146,10 +168,14 @@ func Known(ids iter.Seq[int64]) FollowOption { return func(s *followSettings) { 
 // # Errors
 //
 // The error of a failed poll is yielded with a zero record. If the range statement
-// continues, Follow polls again, and a later poll delivers the records that the failed one
-// did not. The wait doubles with each failure in a row, up to a minute, and is at
-// least as long as the Retry-After of an [*APIError]. A rejected access key does not end
+// continues, a later poll goes on at the page that failed. The wait doubles with each failure in
+// a row, up to a minute. It is at least as long as the Retry-After of an [*APIError] with a
+// retryable status, but at most a ReconcileInterval. A rejected access key does not end
 // the iteration either; leave the range statement if the program should end.
+//
+// If the reported numbers contradict each other, [ErrInconsistentList] is yielded once for each
+// reading of the whole list. Nothing is read again before the next one.
+//
 // The iteration ends with an error if the context ends or if the arguments are invalid.
 // If the context ends, the error wraps the error of the context and its cause. Invalid
 // arguments are an error before any request is sent. Leaving the range statement yields
@@ -160,9 +186,10 @@ func (l Lister[T]) Follow(ctx context.Context, r PageRequest, opts ...FollowOpti
 
 // FollowPages is like [Lister.Follow], but yields pages. The List of a page holds its new
 // records; the other fields are as the service sent them. With an error, the page is
-// nil. After the pages of its new records, if any, each poll that succeeds yields one more
-// page, whose List is empty: the place to commit, to report that the program works, or to
-// stop.
+// nil.
+//
+// Once the whole list has been read, or at once with [Known], each poll that succeeds ends with
+// one more page, whose List is empty: the place to report that the program works, or to stop.
 func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...FollowOption) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
 		f, err := l.follower(ctx, r, opts)
@@ -190,7 +217,7 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 	}
 }
 
-// maxDebt is the debt, which is a negative credit, that reads of an end may make.
+// maxDebt is how far reads of an end may overdraw the credit.
 const maxDebt = 10
 
 // errLeft is the error of a poll if the range statement was left.
@@ -244,7 +271,7 @@ func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOpt
 	case f.interval <= 0 || f.full <= 0:
 		return nil, fmt.Errorf("msgpush: following a list: PollInterval, %v, and ReconcileInterval, %v, must be positive", f.interval, f.full)
 	case f.known != nil && (*f.known == nil || f.fromNow):
-		return nil, errors.New("msgpush: following a list: Known needs ids that are not nil, and cannot be combined with FromNow")
+		return nil, errors.New("msgpush: following a list: the ids of Known are nil, or Known is combined with FromNow")
 	}
 	if _, err := l.iteration(ctx, r, nil); err != nil || f.known == nil {
 		return f, err
@@ -366,8 +393,8 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 	return nil
 }
 
-// readOn reads pages of the complete iteration, at least one, until PollInterval has
-// passed. An iteration that contradicts itself has ended, too: to start anew would not help.
+// readOn starts a complete iteration if one is due or if there is credit for it, and reads its
+// next pages: at least one, and more until PollInterval has passed.
 func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
 	if f.complete == nil {
 		if f.listKnown && start.Sub(f.started) < f.full && (f.missing <= 0 || f.credit < f.last) {

@@ -729,6 +729,7 @@ func TestWaitAfterPoll(t *testing.T) {
 		{"an interval of more than a minute does not double", []error{down, down, nil}, []msgpush.FollowOption{interval(5 * m)}, []time.Duration{270 * s, 270 * s}, []time.Duration{330 * s, 330 * s}},
 		{"Retry-After", []error{after(3 * m), nil, nil}, nil, []time.Duration{3 * m, 9 * s}, []time.Duration{3 * m, 11 * s}},
 		{"Retry-After of a day", []error{after(24 * time.Hour), nil}, nil, []time.Duration{time.Hour}, []time.Duration{time.Hour}},
+		{"Retry-After of a status that is not retryable", []error{&msgpush.APIError{HTTPStatus: http.StatusNotFound, RetryAfter: 3 * m}, nil}, nil, []time.Duration{18 * s}, []time.Duration{22 * s}},
 		{"short Retry-After", []error{after(s), nil}, nil, []time.Duration{18 * s}, []time.Duration{22 * s}},
 		{"the longest interval", make([]error, 2), []msgpush.FollowOption{interval(math.MaxInt64), never}, []time.Duration{1 << 61}, []time.Duration{1<<63 - 1}},
 		{"many failures", slices.Repeat([]error{down}, 80), []msgpush.FollowOption{interval(m)}, slices.Repeat([]time.Duration{54 * s}, 79), slices.Repeat([]time.Duration{66 * s}, 79)},
@@ -843,6 +844,8 @@ func TestInvalidFollowingYieldsOneErrorAndSendsNoRequest(t *testing.T) {
 		{"PollInterval, -1s,", list.Follow(ctx, pagesOf(1), msgpush.PollInterval(-time.Second))},
 		{"ReconcileInterval, 0s,", list.Follow(ctx, pagesOf(1), msgpush.ReconcileInterval(0))},
 		{"ReconcileInterval, -1ns,", list.Follow(ctx, pagesOf(1), msgpush.FromNow(), msgpush.ReconcileInterval(-1))},
+		{"the ids of Known are nil", list.Follow(ctx, pagesOf(1), msgpush.Known(nil))},
+		{"Known is combined with FromNow", list.Follow(ctx, pagesOf(1), msgpush.Known(slices.Values(numbers(3))), msgpush.FromNow())},
 		{"option 2 of 3 is nil", list.Follow(ctx, pagesOf(1), msgpush.FromNow(), nil, msgpush.FromNow())},
 		{"ID is nil", lister{Fetch: list.Fetch}.Follow(ctx, pagesOf(1))},
 		{"Fetch is nil", lister{ID: identity}.Follow(ctx, pagesOf(1))},
@@ -1017,6 +1020,152 @@ func TestFromNowDeliversNewRecordsOfEndsBeforeListIsRead(t *testing.T) {
 			}
 		}, msgpush.FromNow())
 		assert.Equal(t, want, slices.Sorted(slices.Values(got)))
+	})
+}
+
+// The records that were inserted while a program was down are found at an end, without reading
+// the list. Deleted ids among the known ones hide the growth until the second poll.
+func TestKnownRecordsAreNotDeliveredAfterRestart(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, inserted := range []int{0, 1, 25} {
+			for _, deleted := range []int{0, 40} {
+				l := newFollowedList(100, newestFirst)
+				known := slices.Clone(l.ids)
+				l.deleteOldest(deleted)
+				want := l.insert(inserted)
+				var got []int64
+				requests := 0
+				l.follow(t, 2, func(_ int, poll pollResult) {
+					require.NoError(t, poll.err)
+					got, requests = append(got, poll.got...), requests+len(poll.pages)
+				}, msgpush.Known(slices.Values(known)))
+				assert.ElementsMatch(t, want, got)
+				assert.LessOrEqual(t, requests, 2+3+inserted/10, "%d inserted, %d deleted", inserted, deleted)
+			}
+		}
+	})
+}
+
+// If growth is not explained at the ends, or if little of the list is known, the whole list is
+// read at once. The first empty page comes with the first poll nevertheless.
+func TestKnownRecordsWithGapMakePollReadWholeList(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, missing := range [][2]int{{40, 45}, {20, 90}} { // offsets
+			l := newFollowedList(100, newestFirst)
+			l.respond = func(r msgpush.PageRequest) (*page, error) {
+				time.Sleep(3 * time.Second)
+				return pageOf(l.ids, r), nil
+			}
+			known := slices.Delete(slices.Clone(l.ids), missing[0], missing[1])
+			var got []int64
+			l.follow(t, 8, func(i int, poll pollResult) {
+				require.NoError(t, poll.err)
+				if got = append(got, poll.got...); i == 1 {
+					assert.Less(t, len(poll.pages), 10)
+				}
+			}, msgpush.Known(slices.Values(known)), never)
+			assert.ElementsMatch(t, l.ids[missing[0]:missing[1]], got)
+		}
+	})
+}
+
+func TestKnownWithoutIDsReadsWholeListFirst(t *testing.T) {
+	l := newFollowedList(100, true)
+	l.respond = func(r msgpush.PageRequest) (*page, error) {
+		time.Sleep(3 * time.Second)
+		return pageOf(l.ids, r), nil
+	}
+	l.follow(t, 1, func(_ int, poll pollResult) { assert.Len(t, poll.got, 100) }, msgpush.Known(slices.Values([]int64{})))
+}
+
+// A request that fails is sent again by the next poll. No other page is requested again.
+func TestEachReadGoesOnAtFailedPage(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		l := newFollowedList(100, newestFirst)
+		requests, failing := 0, false
+		l.respond = func(r msgpush.PageRequest) (*page, error) {
+			if requests++; failing && requests%3 == 0 {
+				return nil, errOutage
+			}
+			return pageOf(l.ids, r), nil
+		}
+		var want []int64
+		got, sent, failures := map[int64]bool{}, 0, 0
+		l.follow(t, 60, func(i int, poll pollResult) {
+			for _, id := range poll.got {
+				got[id] = true
+			}
+			if i > 4 {
+				sent, failures = sent+len(poll.pages), failures+count(poll.err != nil)
+			}
+			switch i {
+			case 2:
+				l.insert(1) // shows the next polls where records are inserted
+			case 4:
+				want, failing = l.insert(300), true
+			}
+		}, never)
+		for _, id := range want {
+			assert.True(t, got[id], "record %d", id)
+		}
+		assert.LessOrEqual(t, sent, 60+30+3+failures, "30 pages of new records")
+	})
+}
+
+// A total that is too high contradicts the last page.
+func TestContradictionIsYieldedOncePerReadingOfTheList(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, wrong := range []func(p *page){
+			func(p *page) { p.Total += 50 },
+			func(p *page) { p.Total, p.Pages = p.Total+50, p.Pages+5 },
+			func(p *page) { p.Total, p.Pages = p.Total+50, 0 },
+			func(p *page) {
+				if p.PageNum == 5 {
+					p.List[1] = p.List[0]
+				}
+			},
+		} {
+			l := newFollowedList(95, newestFirst)
+			l.respond = func(r msgpush.PageRequest) (*page, error) {
+				p := pageOf(l.ids, r)
+				wrong(p)
+				return p, nil
+			}
+			errs, requests, end := 0, 0, time.Duration(0)
+			l.follow(t, 1000, func(_ int, poll pollResult) {
+				errs, requests, end = errs+count(poll.err != nil), requests+len(poll.pages), poll.at
+				if poll.err != nil {
+					assert.ErrorIs(t, poll.err, msgpush.ErrInconsistentList)
+				}
+			})
+			intervals := int(end/time.Hour) + 1
+			assert.Equal(t, intervals, errs)
+			assert.LessOrEqual(t, requests, intervals*12+2*1000)
+		}
+	})
+}
+
+// An endlessContext has a deadline but never ends.
+type endlessContext struct{ context.Context }
+
+func (endlessContext) Done() <-chan struct{} { return nil }
+func (endlessContext) Err() error            { return nil }
+
+func TestFollowingEndsAtDeadlineOfContextThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		start, errs := time.Now(), 0
+		for _, err := range (lister{Fetch: func(context.Context, msgpush.PageRequest) (*page, error) {
+			return pageOf(numbers(5), msgpush.PageRequest{Current: 1, PageSize: 10}), nil
+		}, ID: identity}).Follow(endlessContext{ctx}, pagesOf(10)) {
+			if err != nil {
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				errs++
+			}
+		}
+		assert.Equal(t, 1, errs)
+		assert.Equal(t, 5*time.Second, time.Since(start))
 	})
 }
 

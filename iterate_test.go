@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -481,6 +482,18 @@ func TestPanicInFetchReachesTheCaller(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestPrefetchThatCallsGoexitFails(t *testing.T) {
+	f := func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+		if r.Current == 3 {
+			runtime.Goexit() // as t.FailNow does
+		}
+		return pageOf(numbers(95), r), nil
+	}
+	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(2)))
+	assert.Equal(t, numbers(20), got)
+	assert.ErrorContains(t, err, "page 3: Fetch did not return")
 }
 
 // Pages with only new records are yielded without a copy, so only the ids need

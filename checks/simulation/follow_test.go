@@ -19,7 +19,7 @@ import (
 	"example.com/msgpush"
 )
 
-var compared = flag.Uint64("compare", 2, "histories in each row of the table of docs/following.md")
+var compared = flag.Uint64("compare", 2, "histories in each row of the table")
 
 const (
 	pageSize           = 10
@@ -277,7 +277,7 @@ func (r row) perRecord() float64 {
 	return float64(r.requests-r.idleRequests) / float64(max(1, r.delivered))
 }
 
-// TestFollowBesideLookBack prints the table of docs/following.md:
+// TestFollowBesideLookBack prints a table that compares Follow with a look-back:
 //
 //	go -C checks test -run BesideLookBack -v ./simulation -compare 100
 func TestFollowBesideLookBack(t *testing.T) {

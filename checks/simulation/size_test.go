@@ -61,7 +61,7 @@ func (a *account) fetch(ctx context.Context, r msgpush.PageRequest) (*msgpush.Pa
 		return nil, errUnavailable
 	}
 	n, size := a.size(), int64(r.PageSize)
-	if a.during != nil && int64(r.Current)*size > n*98/100 {
+	if a.during != nil && int64(a.requests)*size > n*98/100 {
 		a.during()
 		a.during = nil
 	}
