@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -82,15 +81,12 @@ func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
 		text      string
 	}{
 		{201, false, "HTTP 201 Created"},
-		{400, false, "HTTP 400 Bad Request"},
-		{401, false, "HTTP 401 Unauthorized"},
 		{403, false, "HTTP 403 Forbidden"},
 		{407, false, "HTTP 407 Proxy Authentication Required"},
 		{408, true, "HTTP 408 Request Timeout"},
 		{425, true, "HTTP 425 Too Early"},
 		{429, true, "HTTP 429 Too Many Requests"},
 		{500, true, "HTTP 500 Internal Server Error"},
-		{502, true, "HTTP 502 Bad Gateway"},
 		{503, true, "HTTP 503 Service Unavailable"},
 		{599, true, "HTTP 599"},
 	} {
@@ -163,21 +159,8 @@ func TestDefaultTransportUsesProxyFromEnvironment(t *testing.T) {
 
 // The redirects are to another port, host or scheme.
 func TestDoesNotFollowRedirects(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	var connections atomic.Int32
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			connections.Add(1)
-			conn.Close()
-		}
-	}()
-	elsewhere := listener.Addr().String()
+	other, connections := countConnections(t, failOnRequest(t))
+	elsewhere := strings.TrimPrefix(other, "http://")
 	locations := []string{
 		"http://" + elsewhere + "/port",
 		"http://" + strings.Replace(elsewhere, "127.0.0.1", "localhost", 1) + "/host",
@@ -198,7 +181,6 @@ func TestDoesNotFollowRedirects(t *testing.T) {
 	for name, client := range map[string]*msgpush.Client{
 		"default client":                       newClientAt(t, plain.URL, threeAttempts),
 		"HTTP client that follows redirects":   newClientAt(t, plain.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{CheckRedirect: follow})),
-		"HTTP client without CheckRedirect":    newClientAt(t, plain.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{})),
 		"HTTP/2 client that follows redirects": newClientAt(t, secure.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: follow})),
 	} {
 		t.Run(name, func(t *testing.T) {
