@@ -67,9 +67,8 @@
 // A background fetch of [msgpush.CachedAccessKey] must have ended when the test
 // function returns, or synctest panics: let the test sleep longer than a fetch takes.
 //
-// The file docs/testing.md of the module has six tests to copy: an outage, a key
-// rotation, a list that changes, a cancellation, a day of polling, and a follower. This
-// command prints the directory of the module:
+// The file docs/testing.md of the module has tests to copy, such as one of an outage, of a key
+// rotation, or of a day of polling. This command prints the directory of the module:
 //
 //	go list -m -f '{{.Dir}}' example.com/msgpush
 //

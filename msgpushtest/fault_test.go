@@ -116,6 +116,9 @@ func byOperation(all []operations.Call) map[string]func(*msgpush.Client) error {
 	return byOperation
 }
 
+// operationNames returns the names of all operations, sorted.
+func operationNames() []string { return slices.Sorted(maps.Keys(byOperation(operations.All))) }
+
 // status returns the HTTP status of an APIError, and 200 for nil or any other error.
 func status(err error) int {
 	if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
@@ -176,14 +179,14 @@ func TestClientRetriesFaults(t *testing.T) {
 func TestForPanicsIfNameIsNotAnOperation(t *testing.T) {
 	for _, name := range []string{"forwardLogList", "", "message rule detail!", "Trigger record list"} {
 		message := fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation: use a constant such as msgpushtest.MailDetail; the operations are %q",
-			name, slices.Sorted(maps.Keys(calls)))
+			name, operationNames())
 		assert.PanicsWithValue(t, message, func() { msgpushtest.Status(503).For(msgpushtest.MPList, name) })
 	}
 }
 
 func TestInjectPanicsIfFaultCanNeverBeUsed(t *testing.T) {
 	fault := msgpushtest.Status(500)
-	all := slices.Collect(maps.Keys(calls))
+	all := operationNames()
 	tests := []struct {
 		name   string
 		faults []msgpushtest.Fault

@@ -61,10 +61,10 @@ func applyEdit(content, place, text string) (string, bool) {
 	if place == "" {
 		return strings.TrimPrefix(content+"\n"+text, "\n"), true
 	}
-	verb, start, _ := strings.Cut(place, " ")
+	verb, anchor, _ := strings.Cut(place, " ")
 	lines := strings.SplitAfter(content, "\n")
 	i := slices.IndexFunc(lines, func(line string) bool {
-		return strings.HasPrefix(strings.Join(strings.Fields(line), " "), start)
+		return strings.Contains(strings.Join(strings.Fields(line), " "), anchor)
 	})
 	switch {
 	case i < 0:
