@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 // This file detects uses of a server that would end in a hang, or in a fatal error of the
@@ -43,6 +44,19 @@ func (s *Server) check(method string) {
 	}
 }
 
+// isOutsideBubble reports whether the caller is in a synctest bubble, and tb is a test outside
+// it. The bubble ends before such a test closes the server. Only the t of a bubble rejects
+// Deadline.
+func isOutsideBubble(tb TB) (outside bool) {
+	t, ok := tb.(interface{ Deadline() (time.Time, bool) })
+	if _, bubble := caller(); bubble == "" || !ok {
+		return false
+	}
+	defer func() { outside = recover() == nil }()
+	t.Deadline()
+	return false
+}
+
 // bubbleProblem returns a text if the caller is in another synctest bubble than the server.
 // The runtime ends the program, or time does not pass, when the two use the same channels.
 func (s *Server) bubbleProblem() string {
@@ -52,7 +66,7 @@ func (s *Server) bubbleProblem() string {
 	case s.bubble == "":
 		return "the server was made outside the synctest bubble that uses it: make it inside, with the t of the bubble and the option InMemory()"
 	default:
-		return "the server was made inside a synctest bubble, and is used outside it: use it only inside, and give New the t of the bubble"
+		return "the server was made inside a synctest bubble, and is used outside it: use it only inside"
 	}
 }
 

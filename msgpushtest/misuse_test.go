@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"reflect"
 	"sync"
 	"testing"
@@ -22,7 +20,7 @@ import (
 
 const (
 	madeOutside = "the server was made outside the synctest bubble that uses it: make it inside, with the t of the bubble and the option InMemory()"
-	madeInside  = "the server was made inside a synctest bubble, and is used outside it: use it only inside, and give New the t of the bubble"
+	madeInside  = "the server was made inside a synctest bubble, and is used outside it: use it only inside"
 )
 
 func TestServerThatWasNotMadePanics(t *testing.T) {
@@ -133,22 +131,12 @@ func TestRequestsOfAServerInABubbleCanBeReadAfterwards(t *testing.T) {
 	assert.Len(t, server.Requests(), 1)
 }
 
-// In a separate process, since synctest ends a test whose bubble does not end.
-func TestNewWithTheTestOutsideTheBubbleFailsTheTest(t *testing.T) {
-	const variable = "MSGPUSHTEST_OUTER_T"
-	if os.Getenv(variable) != "" {
-		synctest.Test(t, func(inner *testing.T) {
-			server := msgpushtest.New(t, msgpushtest.InMemory())
-			assert.NoError(inner, calls[msgpushtest.MPList](server.Client()))
-		})
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), variable+"=1")
-	out, err := cmd.CombinedOutput()
-	require.Error(t, err)
-	assert.Contains(t, string(out), "msgpushtest: New: "+madeInside)
-	assert.NotContains(t, string(out), "fatal error")
+func TestNewWithTheTestOutsideTheBubblePanics(t *testing.T) {
+	synctest.Test(t, func(inner *testing.T) {
+		assert.PanicsWithValue(inner, "msgpushtest: New: the test is the one outside the synctest bubble: give New the t of the function of synctest.Test",
+			func() { msgpushtest.New(t, msgpushtest.InMemory()) })
+		assert.NotPanics(inner, func() { msgpushtest.New(inner, msgpushtest.InMemory()) })
+	})
 }
 
 func TestFunctionsOfUpdateMustNotUpdate(t *testing.T) {

@@ -24,18 +24,19 @@ const maxReported = 50
 //   - if such a function does not return; see [Server.Close].
 //
 // If the test has failed, the last requests are logged.
+//
+// In a synctest bubble, New panics if tb is the test outside the bubble.
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
+	if isOutsideBubble(tb) {
+		panic("msgpushtest: New: the test is the one outside the synctest bubble: give New the t of the function of synctest.Test")
+	}
 	s := NewServer(opts...)
 	s.lock()
 	s.tb = tb
 	s.mu.Unlock()
 	tb.Cleanup(func() {
 		tb.Helper()
-		if problem := s.bubbleProblem(); problem != "" { // tb is the test outside the bubble
-			tb.Errorf("msgpushtest: New: %s", problem)
-			return
-		}
 		s.Close() // no fault is used afterwards, and no function is called
 		s.lock()
 		failures := slices.Clone(s.failures)
