@@ -630,7 +630,9 @@ func TestEveryWrongFieldOfAResponseIsCaught(t *testing.T) {
 					count++
 					assert.NotEmpty(t, violations(t, doc, newRequest(t, doc, op.path), respond(http.StatusOK, "application/json", encode(t, changed))), where)
 				})
-				assert.Greater(t, count, 10)
+				if op.call(t).HasData {
+					assert.Greater(t, count, 80)
+				}
 			})
 		}
 	}
