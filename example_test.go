@@ -380,9 +380,9 @@ func ExampleCall() {
 	// Output: 告警邮箱 <nil>
 }
 
-// Operations for which Client has no method, at paths that stand for those of your service. The
-// list sets Idempotent, since a POST is not retried without it. The creation and the deletion do
-// not, so that they are not sent twice.
+// Operations for which Client has no method, with placeholders as paths. The list sets
+// Idempotent, since a POST is not retried without it. The creation and the deletion do not,
+// so that they are not sent twice.
 func ExampleCall_otherOperations() {
 	type webhook struct {
 		ID   int64  `json:"id,omitempty"`

@@ -532,7 +532,7 @@ func ExampleFault_If_slowRule() {
 }
 
 // The fake server does not know these operations: Respond serves them. The specified
-// operations work beside them.
+// operations still work.
 func ExampleFault_If_otherOperations() {
 	type webhook struct {
 		ID   int64  `json:"id"`

@@ -360,8 +360,8 @@ func TestClientReadsExamples(t *testing.T) {
 	}
 }
 
-// assertData checks that data has the same members and values as that of an example, which may
-// have none.
+// assertData checks that data has the same members and values as the data of an example, which
+// may have none.
 func assertData(t *testing.T, example *openapi3.ExampleRef, data any) {
 	t.Helper()
 	want := example.Value.Value.(map[string]any)["data"]

@@ -186,7 +186,7 @@ func (v *validator) checkResponse(r *http.Request, response *http.Response, body
 }
 
 // checkMembers checks that the objects in a value have only members of the schema and,
-// if complete is set, all of them, except those that may have any type.
+// if complete is set, all of them. A member whose type is not specified may be missing.
 func checkMembers(where string, schema *openapi3.SchemaRef, value any, complete bool) []error {
 	var errs []error
 	switch v := value.(type) {

@@ -75,7 +75,7 @@ func TestCodeInDocsRuns(t *testing.T) {
 	}
 }
 
-// The test that records responses runs twice: it records those of the fake server, and then
+// The test that records responses runs twice: it records responses of the fake server, and then
 // replays them without the server.
 func TestCodeInTestingDocumentRuns(t *testing.T) {
 	srv := msgpushtest.New(t)
