@@ -30,7 +30,8 @@ type Request struct {
 	Header    http.Header
 	// Body is the body as encoding/json decodes it into an any, with each number as
 	// a [json.Number]. It is a string if the body is not JSON, and nil if there is no
-	// body or the body is null. Of a body above 1 MiB, only the beginning is stored.
+	// body or the body is null. Of a body above 1 MiB, only the beginning is stored. Compare
+	// members with Has: no json.Number is equal to an integer.
 	Body any
 }
 

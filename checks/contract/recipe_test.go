@@ -155,9 +155,7 @@ func TestRecipeForAnotherOperation(t *testing.T) {
 				"gofmt -w .",
 				"go -C checks generate ./contract",
 				"go test -run TestTheExportedAPI . -update",
-				"go vet ./...",
 				"go test -short ./...",
-				"go -C checks vet ./contract/...",
 				"go -C checks test -short ./contract",
 			} {
 				out, err := run(t, dir, command)
