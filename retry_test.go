@@ -431,6 +431,26 @@ func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
 	}
 }
 
+func TestRetryWhoseKeyIsRejectedReturnsQuotaOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := newScript()
+		call := callsOf(newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(growingSource), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 2, MaxAttempts: 2})), transport)
+		busy := status(503)
+		for i, tt := range []struct {
+			steps    []roundTripFunc
+			requests int
+		}{
+			{[]roundTripFunc{busy, busy}, 2}, // costs one of two retries
+			{[]roundTripFunc{busy, status(401), succeed}, 3},
+			{[]roundTripFunc{busy, busy}, 2}, // costs the other one
+			{[]roundTripFunc{busy}, 1},
+		} {
+			requests, _ := call(t.Context(), tt.steps...)
+			assert.Equal(t, tt.requests, requests, "call %d", i+1)
+		}
+	})
+}
+
 // A cancelled wait, and an error or a panic of the caller's own code before the retry, cost no
 // quota. A panic reaches the caller.
 func TestRetryNotMadeReturnsQuota(t *testing.T) {
