@@ -92,7 +92,7 @@ import (
 // iteration requests for the first time takes none. A complete iteration that is not due needs a
 // credit of one request per page of the list, and uses up all credit. In debt, below -maxDebt, a
 // page of new records takes no credit, other reads of an end pause until a later poll, and a
-// complete iteration that is a list further in debt no longer steps back. So a follower sends at
+// complete iteration that is maxRepeatPages and two lists in debt no longer steps back. So a follower sends at
 // most the pages of one complete iteration in each ReconcileInterval, two requests per poll on
 // average, and the pages of new records, whatever the service reports.
 //
@@ -359,7 +359,7 @@ func (f *follower[T]) iterate(number int64, forward bool) *iteration[T] {
 // this end is new. At the end of the list, each page is read by an iteration of its own, and
 // cursor.go limits one iteration only. So readEnd limits the number of pages.
 func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
-	for again := true; again; {
+	for again, isNew := true, true; again; {
 		number := e.it.number
 		page, err := f.request(ctx, e.it)
 		if err != nil {
@@ -367,7 +367,7 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 		}
 		e.requests, f.contradiction = e.requests+1, cmp.Or(f.contradiction, e.it.contradiction)
 		moved := e.atEnd && (number > f.last || number == e.last && number < f.last)
-		n, found, isNew, inDebt := len(page.List), f.found, false, f.credit < -maxDebt
+		n, found, inDebt := len(page.List), f.found, f.credit < -maxDebt
 		if moved {
 			e.last, e.it = 0, f.iterate(f.last, true)
 		} else if err := f.deliver(page, e); err != nil {
@@ -386,7 +386,7 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 			f.credit, inDebt = f.credit+1, false // a page of new records
 		}
 		hasNext := e.it.more() && e.it.number != number // an unexpectedly empty page is not requested once more
-		goesOn := hasNext && (isNew || moved || n == 0 && f.total > 0 || !e.atEnd && e.it.number < number)
+		goesOn := hasNext && (isNew && (n > 0 || f.total > 0) || moved || !e.atEnd && e.it.number < number)
 		e.paused = goesOn && inDebt
 		again = goesOn && !inDebt && e.requests < f.found+3 || hasNext && e.deep && f.missing > 0 && f.credit > 0
 	}
@@ -408,7 +408,7 @@ func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
 			return err
 		}
 		f.credit += f.complete.number - f.number // only what is read once more takes credit
-		if f.credit < -maxDebt-f.last && f.complete.cursor.stepBack {
+		if f.credit < -maxRepeatPages-2*f.last && f.complete.cursor.stepBack {
 			f.complete.cursor.goForward()
 		}
 		if err := f.deliver(page, nil); err != nil {

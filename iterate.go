@@ -211,13 +211,15 @@ func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
 		list, err = it.newRecords(list)
 	}
 	if len(list) < len(page.List) {
-		copied := *page
-		copied.List = list
-		page = &copied
+		page = &Page[T]{page.PageNum, page.PageSize, page.Total, page.Pages, list}
 	}
 	p.newRecords = int64(len(list))
+	forward := it.cursor.forward
 	next, last, contradiction := it.cursor.advance(p)
-	if err = cmp.Or(err, contradiction); err != nil && it.contradiction == nil {
+	if err == nil && !forward {
+		err = contradiction
+	}
+	if err != nil && it.contradiction == nil {
 		it.contradiction = &pageError{it.number, err}
 	}
 	it.number, it.last = next, last

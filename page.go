@@ -32,9 +32,8 @@ func (p *Page[T]) UnmarshalJSON(data []byte) error {
 	if p == nil { // a struct embeds a *Page
 		return errors.New("msgpush: Page.UnmarshalJSON: the page is nil")
 	}
-	err := json.Unmarshal(data, (*plainPage[T])(p))
-	p.fillList()
-	return err
+	defer p.fillList()
+	return json.Unmarshal(data, (*plainPage[T])(p))
 }
 
 func (p *Page[T]) fillList() *Page[T] {
