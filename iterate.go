@@ -294,7 +294,7 @@ func (it *iteration[T]) startPrefetch(ctx context.Context, follows bool) {
 	for len(it.pending) < it.depth && int64(len(it.pending)) <= it.last-it.number {
 		ctx, cancel := context.WithCancel(ctx)
 		number, done, panicked := it.number+int64(len(it.pending)), make(chan struct{}), any(nil)
-		page, err := (*Page[T])(nil), errors.New("Fetch did not return")
+		page, err := (*Page[T])(nil), errors.New("fetch did not return")
 		go func() {
 			defer close(done) // even if Fetch panics or calls runtime.Goexit
 			defer func() { panicked = recover() }()

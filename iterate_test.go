@@ -493,7 +493,7 @@ func TestPrefetchThatCallsGoexitFails(t *testing.T) {
 	}
 	got, err := collect(lister{Fetch: f, ID: identity}.All(t.Context(), pagesOf(10), msgpush.Prefetch(2)))
 	assert.Equal(t, numbers(20), got)
-	assert.ErrorContains(t, err, "page 3: Fetch did not return")
+	assert.ErrorContains(t, err, "page 3: fetch did not return")
 }
 
 // Pages with only new records are yielded without a copy, so only the ids need

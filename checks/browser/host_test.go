@@ -28,7 +28,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// A result is what a test program wrote, and its exit status.
+// A result is the output of a test program, and its exit status.
 type result struct {
 	Output string
 	Status int
@@ -72,7 +72,7 @@ WebAssembly.instantiateStreaming(fetch("test.wasm"), go.importObject)
 </script>
 `
 
-// runInChromium runs a test program in a page, whose origin is another than that of the service.
+// runInChromium runs a test program in a page of another origin than the service.
 func runInChromium(t *testing.T, program string, env map[string]string, args ...string) result {
 	t.Helper()
 	chromium := find(t, "chromium")

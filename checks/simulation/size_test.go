@@ -54,7 +54,7 @@ func (a *account) inserted(number int64) time.Time {
 
 var errUnavailable = errors.New("unavailable")
 
-func (a *account) fetch(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[int64], error) {
+func (a *account) fetch(_ context.Context, r msgpush.PageRequest) (*msgpush.Page[int64], error) {
 	time.Sleep(requestTime)
 	a.requests++
 	if a.failures > 0 && a.rng.IntN(a.failures) == 0 {
@@ -82,7 +82,7 @@ func (a *account) fetch(ctx context.Context, r msgpush.PageRequest) (*msgpush.Pa
 	return p, nil
 }
 
-// A following is what a program sees that follows an account.
+// A following holds the measurements of a program that follows an account.
 type following struct {
 	first                  time.Duration // until the first empty page
 	requests, firstRead    int           // after and until the first empty page
@@ -151,8 +151,8 @@ func upTo(n int64) iter.Seq[int64] {
 	}
 }
 
-// A record that is inserted every 30 s is delivered at once, however long the list is, and
-// whatever total the service reports.
+// A record that is inserted every 30 s is delivered at once, for a list of any length and with
+// any reported total.
 func TestFollowingAtRealSize(t *testing.T) {
 	noise := func(n int64) int64 { return n + rand.Int64N(n/50+1) - n/100 }
 	high := func(n int64) int64 { return n + 50 }
@@ -180,7 +180,7 @@ func TestFollowingAtRealSize(t *testing.T) {
 					}
 					assert.LessOrEqual(t, f.requests, limit)
 					assert.LessOrEqual(t, f.worst, tt.worst)
-					assert.EqualValues(t, 100_000, f.history)
+					assert.Equal(t, int64(100_000), f.history)
 					assert.Zero(t, f.missed)
 					assert.LessOrEqual(t, f.errs, tt.errs+1, "one for each complete iteration, and the end of the context")
 				})
@@ -196,7 +196,7 @@ func TestFollowingAtRealSize(t *testing.T) {
 			}
 			for _, missing := range []int64{20, 500} {
 				f := (&account{records: 1_000_000, oldestFirst: oldestFirst, pageSize: 100, pages: pages}).follow(t, time.Minute, msgpush.Known(upTo(1_000_000-missing)))
-				assert.EqualValues(t, missing, f.history)
+				assert.Equal(t, missing, f.history)
 				assert.LessOrEqual(t, f.firstRead, 20)
 			}
 		}
