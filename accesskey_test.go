@@ -47,31 +47,29 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, kind := range kindsOfCalls() {
-			t.Run(tt.name+"/"+kind.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var rejections []string
-					source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
-						rejections = append(rejections, rejected)
-						if rejected == "old-key" {
-							return "new-key", nil
-						}
-						return "old-key", nil
-					})
-					transport := newScript(acceptOnly("new-key", tt.reject))
-					_, err := kind.do(t.Context(), newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(4010, 0)))
-					if tt.rejected {
-						require.NoError(t, err)
-						assert.Equal(t, []string{"", "old-key"}, rejections)
-						assert.Equal(t, []time.Duration{0, 0}, transport.times)
-					} else {
-						assert.Equal(t, []string{""}, rejections)
-						assert.Len(t, transport.times, 1)
+			runInBubble(t, tt.name+"/"+kind.name, func(t *testing.T) {
+				var rejections []string
+				source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
+					rejections = append(rejections, rejected)
+					if rejected == "old-key" {
+						return "new-key", nil
 					}
-
-					_, err = kind.do(t.Context(), newClientWithKey(t, "", newScript(tt.reject), msgpush.WithAccessKeySource(fixedSource), msgpush.WithRejectedKeyCodes(4010, 0)))
-					apiErr, _ := errors.AsType[*msgpush.APIError](err)
-					assert.Equal(t, tt.rejected, apiErr != nil && apiErr.KeyRejected, "%v", err)
+					return "old-key", nil
 				})
+				transport := newScript(acceptOnly("new-key", tt.reject))
+				_, err := kind.do(t.Context(), newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(4010, 0)))
+				if tt.rejected {
+					require.NoError(t, err)
+					assert.Equal(t, []string{"", "old-key"}, rejections)
+					assert.Equal(t, []time.Duration{0, 0}, transport.times)
+				} else {
+					assert.Equal(t, []string{""}, rejections)
+					assert.Len(t, transport.times, 1)
+				}
+
+				_, err = kind.do(t.Context(), newClientWithKey(t, "", newScript(tt.reject), msgpush.WithAccessKeySource(fixedSource), msgpush.WithRejectedKeyCodes(4010, 0)))
+				apiErr, _ := errors.AsType[*msgpush.APIError](err)
+				assert.Equal(t, tt.rejected, apiErr != nil && apiErr.KeyRejected, "%v", err)
 			})
 		}
 	}
@@ -117,19 +115,17 @@ func TestKeyReplacementIsNotCountedAsRetry(t *testing.T) {
 		{"rejection in the last attempt, then a failure", []roundTripFunc{status(503), status(401), status(503)}, false},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				transport := newScript(tt.steps...)
-				twoAttempts := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})
-				_, err := newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(growingSource), twoAttempts).MPList(t.Context(), msgpush.PageRequest{})
-				assert.Len(t, transport.times, 3)
-				if tt.success {
-					require.NoError(t, err)
-				} else {
-					assert.Equal(t, 503, onlyError[*msgpush.APIError](t, err).HTTPStatus)
-					assertAttempts(t, 3, err)
-				}
-			})
+		runInBubble(t, tt.name, func(t *testing.T) {
+			transport := newScript(tt.steps...)
+			twoAttempts := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})
+			_, err := newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(growingSource), twoAttempts).MPList(t.Context(), msgpush.PageRequest{})
+			assert.Len(t, transport.times, 3)
+			if tt.success {
+				require.NoError(t, err)
+			} else {
+				assert.Equal(t, 503, onlyError[*msgpush.APIError](t, err).HTTPStatus)
+				assertAttempts(t, 3, err)
+			}
 		})
 	}
 }
@@ -155,37 +151,20 @@ func TestKeyReplacementNeedsNoQuota(t *testing.T) {
 }
 
 func TestCallFailsIfNoKeyIsAccepted(t *testing.T) {
-	onlyFirst := func(first string, err error) msgpush.AccessKeySource {
-		return msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
-			if rejected != "" {
-				return "", err
-			}
-			return first, nil
-		})
-	}
-	rejection := func(t *testing.T, err error) {
-		assert.True(t, onlyError[*msgpush.APIError](t, err).KeyRejected)
-	}
 	tests := []struct {
 		name     string
 		reject   roundTripFunc
 		source   msgpush.AccessKeySource // nil: a static key
 		attempts int
-		check    func(*testing.T, error)
+		err      string // of the source; empty: the call returns the rejection
 	}{
-		{"static key", status(401), nil, 1, rejection},
-		{"static key, retryable status", respondWithCode(503, 4010), nil, 1, rejection},
-		{"source that has no other key", status(401), fixedSource, 1, rejection},
-		{"source that has no other key, retryable status", respondWithCode(503, 4010), fixedSource, 1, rejection},
-		{"source that returns another rejected key", status(401), growingSource, 2, rejection},
-		{"source that fails", status(401), onlyFirst(testKey, errNoKey), 1, func(t *testing.T, err error) {
-			requestErr := onlyError[*msgpush.RequestError](t, err)
-			assert.ErrorIs(t, err, errNoKey)
-			rejection(t, requestErr.Last)
-		}},
-		{"source that returns an empty key", status(401), onlyFirst(testKey, nil), 1, func(t *testing.T, err error) {
-			rejection(t, onlyError[*msgpush.RequestError](t, err).Last)
-		}},
+		{"static key", status(401), nil, 1, ""},
+		{"static key, retryable status", respondWithCode(503, 4010), nil, 1, ""},
+		{"source that has no other key", status(401), fixedSource, 1, ""},
+		{"source that has no other key, retryable status", respondWithCode(503, 4010), fixedSource, 1, ""},
+		{"source that returns another rejected key", status(401), growingSource, 2, ""},
+		{"source that fails", status(401), sourceWithOneKey(errNoKey), 1, "the vault is sealed"},
+		{"source that returns an empty key", status(401), sourceWithOneKey(nil), 1, "the key is empty"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -195,26 +174,27 @@ func TestCallFailsIfNoKeyIsAccepted(t *testing.T) {
 				key, opts = "", append(opts, msgpush.WithAccessKeySource(tt.source))
 			}
 			_, err := newClientWithKey(t, key, transport, opts...).MPList(t.Context(), msgpush.PageRequest{})
-			tt.check(t, err)
 			assertAttempts(t, tt.attempts, err)
 			assert.Len(t, transport.times, tt.attempts)
+			if tt.err != "" {
+				assert.ErrorContains(t, err, "access key: "+tt.err)
+				err = onlyError[*msgpush.RequestError](t, err).Last
+			}
+			assert.True(t, onlyError[*msgpush.APIError](t, err).KeyRejected)
 		})
 	}
 }
 
 func TestCallWithoutKeySendsNothing(t *testing.T) {
-	returns := func(key string, err error) msgpush.AccessKeySource {
-		return msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return key, err })
-	}
 	tests := []struct {
 		name   string
 		source msgpush.AccessKeySource
 		want   string
 		wraps  error
 	}{
-		{"error", returns("", errNoKey), "the vault is sealed", errNoKey},
-		{"empty key", returns("", nil), "the key is empty", nil},
-		{"key with a line break", returns(testKey+"\n", nil), "control character", nil},
+		{"error", sourceOf("", errNoKey), "the vault is sealed", errNoKey},
+		{"empty key", sourceOf("", nil), "the key is empty", nil},
+		{"key with a line break", sourceOf(testKey+"\n", nil), "control character", nil},
 		{"CachedAccessKey without a function", msgpush.CachedAccessKey(nil, 0), "CachedAccessKey: fetch is nil", nil},
 	}
 	for _, tt := range tests {
@@ -234,40 +214,6 @@ func TestCallWithoutKeySendsNothing(t *testing.T) {
 	}
 }
 
-// A vault is a source of keys for CachedAccessKey that counts the fetches.
-type vault struct {
-	fetches atomic.Int32
-	keys    []string // of the fetches, the last repeats; nil: key-1, key-2, …
-	panics  int32    // the fetch that panics; 0: none
-	delay   time.Duration
-	life    time.Duration // of a key; 0: keys do not expire
-	err     atomic.Pointer[error]
-}
-
-func (v *vault) fetch(ctx context.Context) (string, time.Time, error) {
-	n := v.fetches.Add(1)
-	select {
-	case <-time.After(v.delay):
-	case <-ctx.Done():
-		return "", time.Time{}, ctx.Err()
-	}
-	if n == v.panics {
-		panic("fetch panicked")
-	}
-	if err := v.err.Load(); err != nil {
-		return "", time.Time{}, *err
-	}
-	key := fmt.Sprint("key-", n)
-	if v.keys != nil {
-		key = v.keys[min(int(n), len(v.keys))-1]
-	}
-	var expires time.Time
-	if v.life > 0 {
-		expires = time.Now().Add(v.life)
-	}
-	return key, expires, nil
-}
-
 // assertKey checks which key a source returns and how long it takes.
 func assertKey(t *testing.T, source msgpush.AccessKeySource, rejected, want string, after time.Duration) {
 	t.Helper()
@@ -280,25 +226,19 @@ func assertKey(t *testing.T, source msgpush.AccessKeySource, rejected, want stri
 
 func TestConcurrentCallersShareOneFetch(t *testing.T) {
 	for name, rejected := range map[string]string{"first key": "", "rejected key": "key-1"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				v := &vault{delay: time.Second}
-				source := msgpush.CachedAccessKey(v.fetch, time.Minute)
-				fetches := int32(1)
-				if rejected != "" {
-					assertKey(t, source, "", "key-1", time.Second)
-					fetches = 2
-				}
-				var wg sync.WaitGroup
-				for range 100 {
-					wg.Go(func() { assertKey(t, source, rejected, fmt.Sprint("key-", fetches), time.Second) })
-				}
-				wg.Wait()
-				assert.Equal(t, fetches, v.fetches.Load())
-				assertKey(t, source, rejected, fmt.Sprint("key-", fetches), 0)
-				time.Sleep(1000 * time.Hour)
-				assertKey(t, source, "", fmt.Sprint("key-", fetches), 0)
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			v := &vault{delay: time.Second}
+			source := msgpush.CachedAccessKey(v.fetch, time.Minute)
+			fetches := int32(1)
+			if rejected != "" {
+				assertKey(t, source, "", "key-1", time.Second)
+				fetches = 2
+			}
+			concurrently(100, func() { assertKey(t, source, rejected, fmt.Sprint("key-", fetches), time.Second) })
+			assert.Equal(t, fetches, v.fetches.Load())
+			assertKey(t, source, rejected, fmt.Sprint("key-", fetches), 0)
+			time.Sleep(1000 * time.Hour)
+			assertKey(t, source, "", fmt.Sprint("key-", fetches), 0)
 		})
 	}
 }
@@ -306,61 +246,47 @@ func TestConcurrentCallersShareOneFetch(t *testing.T) {
 func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 	useOneThread(t)
 	tests := []struct {
-		name           string
-		callers, calls int
-		keys           []string // returned by the fetches; the last key repeats
-		early          time.Duration
-		limited        bool
+		name    string
+		callers int
+		keys    []string // returned by the fetches; the last key repeats
+		early   time.Duration
+		limited bool
 	}{
-		{"one caller, fetch returns the rejected key", 1, 10, []string{"rejected-1"}, 0, false},
-		{"one caller, limiter", 1, 10, []string{"rejected-1"}, 0, true},
-		{"one caller, fetch returns several rejected keys", 1, 10, []string{"rejected-1", "rejected-2", "rejected-1", "rejected-2", "rejected-3"}, 0, false},
-		{"many callers, fetch returns the rejected key", 100, 10, []string{"rejected-1"}, 0, false},
-		{"many callers, limiter", 100, 10, []string{"rejected-1"}, 0, true},
-		{"many callers, background renewal", 100, 10, []string{"rejected-1"}, 10 * time.Minute, false},
+		{"one caller, limiter", 1, []string{"rejected-1"}, 0, true},
+		{"one caller, fetch returns several rejected keys", 1, []string{"rejected-1", "rejected-2", "rejected-1", "rejected-2", "rejected-3"}, 0, false},
+		{"many callers, limiter", 100, []string{"rejected-1"}, 0, true},
+		{"many callers, background renewal", 100, []string{"rejected-1"}, 10 * time.Minute, false},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var rejections atomic.Int32
-				v := &vault{keys: tt.keys, delay: 7 * time.Millisecond, life: time.Hour}
-				opts := []msgpush.Option{msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.fetch, tt.early)), defaultRetries}
-				if tt.limited {
-					opts = append(opts, msgpush.WithRateLimiter(pacedLimiter(time.Millisecond)))
+		runInBubble(t, tt.name, func(t *testing.T) {
+			var rejections atomic.Int32
+			v := &vault{keys: tt.keys, delay: 7 * time.Millisecond, life: time.Hour}
+			opts := []msgpush.Option{msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.fetch, tt.early)), defaultRetries}
+			if tt.limited {
+				opts = append(opts, msgpush.WithRateLimiter(pacedLimiter(time.Millisecond)))
+			}
+			client := newClientWithKey(t, "", roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				rejections.Add(1)
+				time.Sleep(time.Duration(rejections.Load()%5) * time.Millisecond)
+				return status(401)(r)
+			}), opts...)
+			concurrently(tt.callers, func() {
+				for range 10 {
+					_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+					onlyError[*msgpush.APIError](t, err)
 				}
-				client := newClientWithKey(t, "", roundTripFunc(func(r *http.Request) (*http.Response, error) {
-					rejections.Add(1)
-					time.Sleep(time.Duration(rejections.Load()%5) * time.Millisecond)
-					return status(401)(r)
-				}), opts...)
-				var wg sync.WaitGroup
-				for range tt.callers {
-					wg.Go(func() {
-						for range tt.calls {
-							_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-							onlyError[*msgpush.APIError](t, err)
-						}
-					})
-				}
-				wg.Wait()
-				assert.LessOrEqual(t, v.fetches.Load(), 1+rejections.Load(), "plus one fetch for the first key")
 			})
+			assert.LessOrEqual(t, v.fetches.Load(), 1+rejections.Load(), "plus one fetch for the first key")
 		})
 	}
-	t.Run("concurrent callers without a client", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			v := &vault{keys: []string{"rejected-key"}, delay: time.Second}
-			source := msgpush.CachedAccessKey(v.fetch, 0)
-			assertKey(t, source, "", "rejected-key", time.Second)
-			for range 3 {
-				var wg sync.WaitGroup
-				for range 100 {
-					wg.Go(func() { assertKey(t, source, "rejected-key", "rejected-key", time.Second) })
-				}
-				wg.Wait()
-			}
-			assert.Equal(t, int32(1+3), v.fetches.Load())
-		})
+	runInBubble(t, "concurrent callers without a client", func(t *testing.T) {
+		v := &vault{keys: []string{"rejected-key"}, delay: time.Second}
+		source := msgpush.CachedAccessKey(v.fetch, 0)
+		assertKey(t, source, "", "rejected-key", time.Second)
+		for range 3 {
+			concurrently(100, func() { assertKey(t, source, "rejected-key", "rejected-key", time.Second) })
+		}
+		assert.Equal(t, int32(1+3), v.fetches.Load())
 	})
 }
 
@@ -471,7 +397,7 @@ func TestCallerContextEndsOnlyItsOwnWait(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			_, err := source.AccessKey(first, "")
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Equal(t, context.DeadlineExceeded, err, "the text does not blame the source")
 		})
 		synctest.Wait()
 		wg.Go(func() { assertKey(t, source, "", "key-1", 10*time.Second) })
@@ -545,15 +471,13 @@ func TestPanicOfFetchWithoutWaitingCallerReachesNextCaller(t *testing.T) {
 		}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				v := &vault{delay: time.Second, life: time.Minute, panics: 2}
-				source := msgpush.CachedAccessKey(v.fetch, 30*time.Second)
-				tt.prepare(t, source)
-				assert.Equal(t, int32(2), v.fetches.Load())
-				assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
-				assertKey(t, source, "key-1", "key-3", time.Second)
-			})
+		runInBubble(t, tt.name, func(t *testing.T) {
+			v := &vault{delay: time.Second, life: time.Minute, panics: 2}
+			source := msgpush.CachedAccessKey(v.fetch, 30*time.Second)
+			tt.prepare(t, source)
+			assert.Equal(t, int32(2), v.fetches.Load())
+			assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
+			assertKey(t, source, "key-1", "key-3", time.Second)
 		})
 	}
 }
@@ -573,12 +497,8 @@ func TestDoesNotCacheKeyInvalidInHeader(t *testing.T) {
 // A fetch may ignore its context. Its callers must not wait for it without end.
 func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 	const limit = "fetch did not return within 30s, the timeout of CachedAccessKey"
-	fetches := map[string]func(context.Context) (string, time.Time, error){
+	for name, fetch := range map[string]func(context.Context) (string, time.Time, error){
 		"honours its context": func(ctx context.Context) (string, time.Time, error) {
-			<-ctx.Done()
-			return "", time.Time{}, ctx.Err()
-		},
-		"returns an error of its own": func(ctx context.Context) (string, time.Time, error) {
 			<-ctx.Done()
 			return "", time.Time{}, fmt.Errorf("vault: %w", ctx.Err())
 		},
@@ -586,43 +506,26 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 			time.Sleep(time.Hour)
 			return testKey, time.Time{}, nil
 		},
-	}
-	for name, fetch := range fetches {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				source := msgpush.CachedAccessKey(fetch, 0)
-				client := newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(source))
-				var wg sync.WaitGroup
-				for range 3 {
-					wg.Go(func() {
-						start := time.Now()
-						_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-						assert.Equal(t, 30*time.Second, time.Since(start))
-						onlyError[*msgpush.RequestError](t, err)
-						assert.ErrorContains(t, err, "access key: "+limit)
-						assert.ErrorIs(t, err, context.DeadlineExceeded)
-					})
-				}
-				wg.Wait()
-				if name == "ignores its context" {
-					start := time.Now()
-					_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-					assert.ErrorContains(t, err, limit)
-					assert.Zero(t, time.Since(start), "later callers do not wait, and no second fetch starts")
-					time.Sleep(time.Hour)
-					assertKey(t, source, "", testKey, 0)
-				}
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			source := msgpush.CachedAccessKey(fetch, 0)
+			client := newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(source))
+			concurrently(3, func() {
+				start := time.Now()
+				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+				assert.Equal(t, 30*time.Second, time.Since(start))
+				onlyError[*msgpush.RequestError](t, err)
+				assert.ErrorContains(t, err, "access key: "+limit)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			})
+			if name == "ignores its context" {
+				start := time.Now()
+				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+				assert.ErrorContains(t, err, limit)
+				assert.Zero(t, time.Since(start), "later callers do not wait, and no second fetch starts")
+				time.Sleep(time.Hour)
+				assertKey(t, source, "", testKey, 0)
+			}
 		})
 	}
-	t.Run("deadline of the call", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			_, err := newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(msgpush.CachedAccessKey(fetches["honours its context"], 0))).MPList(ctx, msgpush.PageRequest{})
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.NotContains(t, err.Error(), "CachedAccessKey")
-			time.Sleep(time.Minute) // until fetch has returned
-		})
-	})
 }

@@ -55,7 +55,7 @@ func do[T any](ctx context.Context, c *Client, name string, r Request, dataRequi
 	if c == nil || c.transport == nil {
 		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", name)
 	}
-	k := &call{client: c, name: name, request: r, decode: decode[T], dataRequired: dataRequired}
+	k := &call{client: c, name: name, request: r, decode: decode[T], dataRequired: dataRequired, redactor: c.redactor()}
 	data, err := k.run(ctx)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ type call struct {
 	key         Secret        // of the current attempt
 	rejectedKey Secret        // the first key that the service rejected in this call
 	lastFailure *outcome      // of the last attempt that failed, but not because the context ended
-	borrowed    int           // tokens taken from the quota for a retry that has not been settled
+	borrowed    int           // tokens of the quota, which it gets back unless the retry fails transiently
 	wait        time.Duration // before the next attempt; 0 if it begins immediately
 	end         *outcome      // how the call ends; nil if another attempt follows
 }
@@ -85,7 +85,6 @@ type call struct {
 // The loop of go-retryablehttp calls RoundTrip, which sets end, or the wait before the loop
 // calls it again.
 func (k *call) run(ctx context.Context) (data any, err error) {
-	k.redactor.add(k.client.staticKey())
 	req, err := k.client.newRequest(ctx, k.request)
 	if err != nil {
 		return nil, k.redactor.argumentError(k.name, err)
@@ -99,10 +98,9 @@ func (k *call) run(ctx context.Context) (data any, err error) {
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
 	quota := k.client.quota
-	quota.add(1)
-	defer quota.add(-1)
-	defer func() { quota.put(k.borrowed) }() // for a retry that was not made, or that panicked
-	if _, err := loop.Do(req); err != nil {  //nolint:bodyclose // RoundTrip returns no body
+	quota.add(1, 0)
+	defer func() { quota.add(-1, k.borrowed) }()
+	if _, err := loop.Do(req); err != nil { //nolint:bodyclose // RoundTrip returns no body
 		k.end = k.stopped(ctx, "", err) // the context ended while the loop waited
 	}
 	return k.end.data, k.end.err(k.name, &k.redactor)
@@ -118,9 +116,8 @@ func (k *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	k.attempts++
 	start := time.Now()
 	o := k.send(ctx, req)
-	duration := time.Since(start)
 	k.end = k.next(ctx, o)
-	k.report(ctx, start, duration, o)
+	k.report(ctx, start, o)
 	return loopResponse, nil
 }
 
@@ -230,43 +227,36 @@ func (k *call) send(ctx context.Context, req *http.Request) *outcome {
 // next decides what follows an attempt. It returns how the call ends, which is o or the end of
 // the context, or nil if another attempt follows after k.wait.
 func (k *call) next(ctx context.Context, o *outcome) (end *outcome) {
-	ended := contextEnded(ctx)
+	ended := o.kind != success && contextEnded(ctx)
 	if ended && o.kind == noResponse && (is(o.cause, context.Cause(ctx)) || is(o.cause, ctx.Err())) {
-		o.transient = false // not a failure of the service: settle repays, and it is not retried
+		o.transient = false // not a failure of the service: it is not retried, and the quota gets its tokens back
 	} else if o.kind != success {
 		k.lastFailure = o
 	}
-	k.settle(o)
+	if o.transient {
+		k.borrowed = 0 // lost
+	} else if k.attempts == 1 {
+		k.client.quota.earn()
+	}
 	k.wait = 0
 	counted := k.attempts
 	if k.rejectedKey != "" {
 		counted-- // replacing the key allows one more attempt
 	}
-	replaceKey := o.keyRejected && k.rejectedKey == "" && k.client.hasSource()
+	replaceKey := o.keyRejected && k.rejectedKey == "" && k.client.hasSource
 	mayRetry := o.transient && counted < k.client.retry.MaxAttempts && (k.request.Idempotent || o.notSent)
 	switch {
 	case ended && (o.kind == noResponse || replaceKey || mayRetry): // any other response is returned all the same
 		return k.stopped(ctx, "", nil)
 	case replaceKey: // independent of the policy: a rejected request is treated as not processed
 		k.rejectedKey = k.key
+		k.client.quota.add(0, k.borrowed)
+		k.borrowed = 0
 		return nil
 	case mayRetry:
 		return k.reserveRetry(ctx, o, counted)
 	}
 	return o
-}
-
-// settle updates the retry quota after an attempt. Unless it failed transiently, a first attempt
-// earns tokens, and a retry returns its own.
-func (k *call) settle(o *outcome) {
-	switch {
-	case o.transient: // the tokens of a retry are lost
-	case k.attempts == 1:
-		k.client.quota.earn()
-	default:
-		k.client.quota.put(k.borrowed)
-	}
-	k.borrowed = 0
 }
 
 // reserveRetry takes a retry from the quota and sets the wait before it. If there is no retry,

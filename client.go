@@ -22,14 +22,11 @@ const Version = "0.1.0"
 type Client struct {
 	base       *url.URL // without a trailing slash
 	quota      *retryQuota
-	responses  *atomic.Int64 // so far
-	staticKey  func() string // a function, so that fmt cannot print the key; returns "" if there is a source
-	timeoutErr error         // of an attempt that took longer than its timeout
+	responses  *atomic.Int64   // so far
+	redactor   func() redactor // knows the static key; a function, so that fmt cannot print it
+	timeoutErr error           // of an attempt that took longer than its timeout
 	settings
 }
-
-// hasSource reports whether the client has an AccessKeySource, which may replace a key.
-func (c *Client) hasSource() bool { return c.staticKey() == "" }
 
 // Format writes the type and the base URL for every verb. Without it, fmt would read the
 // transport, which other goroutines change.
@@ -60,8 +57,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 			return nil, fmt.Errorf("msgpush: %w", err)
 		}
 	}
-	staticKey := func() string { return accessKey }
-	if s.source == nil {
+	if !s.hasSource {
 		if err := checkHeaderValue("the access key", accessKey); err != nil {
 			return nil, fmt.Errorf("msgpush: %w", err)
 		}
@@ -70,8 +66,11 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 		return nil, errors.New("msgpush: both an access key and WithAccessKeySource are given: leave the access key empty")
 	}
 	s.timeout = cmp.Or(s.timeout, s.httpTimeout, DefaultTimeout)
+	var r redactor
+	r.add(accessKey)
+	_ = r.replace("") // makes the forms of the key
 	timeoutErr := &opaqueError{fmt.Sprintf("no complete response within %v (see WithTimeout)", s.timeout), context.DeadlineExceeded}
-	return &Client{base: base, quota: newRetryQuota(s.retry.Quota), responses: new(atomic.Int64), staticKey: staticKey, timeoutErr: timeoutErr, settings: s}, nil
+	return &Client{base: base, quota: newRetryQuota(s.retry.Quota), responses: new(atomic.Int64), redactor: func() redactor { return r }, timeoutErr: timeoutErr, settings: s}, nil
 }
 
 // parseBaseURL parses raw and drops trailing slashes. Its errors do not quote raw,

@@ -939,3 +939,34 @@ func checkIteration(t *testing.T, seed uint64) {
 		assert.True(t, delivered[id], "record %d was not delivered", id)
 	}
 }
+
+// Without reported pages, their number is computed from the total. It may exceed the largest int
+// of a 32-bit system.
+func TestListOfAnyLengthIsIteratedAlikeOnEverySystem(t *testing.T) {
+	bound := 10_000 // pages
+	if testing.Short() {
+		bound = 1000
+	}
+	for _, total := range []int64{1 << 31, 1 << 33, 1 << 40} {
+		for _, size := range []int{1, 2, 10, 100} {
+			t.Run(fmt.Sprintf("%d records, pages of %d", total, size), func(t *testing.T) {
+				requested := 0
+				service := lister{ID: identity, Fetch: func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+					requested++
+					p := &page{PageNum: r.Current, PageSize: size, Total: total}
+					for i := range size {
+						p.List = append(p.List, int64(r.Current-1)*int64(size)+int64(i)+1)
+					}
+					return p, nil
+				}}
+				for _, err := range service.Pages(t.Context(), pagesOf(size)) {
+					require.NoError(t, err)
+					if requested == bound {
+						break
+					}
+				}
+				assert.Equal(t, bound, requested, "pages, as the service reports none")
+			})
+		}
+	}
+}

@@ -3,7 +3,6 @@ package msgpush_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -37,6 +36,7 @@ func TestDecodesSuccessfulResponses(t *testing.T) {
 			msgpush.MailChannel{ID: 7, MailName: "a", Account: "b"},
 		},
 		{"other letter case", `{"Code":200,"DATA":{"ID":7}}`, msgpush.MailChannel{ID: 7}},
+		{"member with a zero value in other letter case", `{"code":200,"data":{"SMTPPORT":0}}`, msgpush.MailChannel{}},
 		{"only a null member", `{"code":200,"data":{"mailName":null}}`, msgpush.MailChannel{}},
 		{"data that is null and then an object", `{"code":200,"data":null,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
 	}
@@ -61,7 +61,6 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 	}{
 		{"HTML", "text/html; charset=utf-8", "<html>" + secret, []string{"expected a JSON envelope, found invalid JSON", `content type "text/html; charset=utf-8"`}},
 		{"empty", "", "", []string{"the JSON ends too early, after"}},
-		{"white space", "text/plain", " \n", []string{"the JSON ends too early, after", `content type "text/plain"`}},
 		{"cut", "application/json", `{"code":200,"data":{"password":"` + secret, []string{"the JSON ends too early, after"}},
 		{"text after the envelope", "application/json", `{"code":200,"data":{}} ` + secret, []string{"expected a JSON envelope, found invalid JSON"}},
 		{"null", "application/json", `null`, []string{"expected an envelope with a code, found none"}},
@@ -84,8 +83,9 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			client := newClient(t, respond(http.StatusOK, tt.body, "Content-Type", tt.contentType))
-			for _, c := range calls.All {
-				_, err := c.Do(t.Context(), client)
+			for _, c := range calls.WithData() {
+				data, err := c.Do(t.Context(), client)
+				assert.Nil(t, data)
 				decodeErr := onlyError[*msgpush.DecodeError](t, err)
 				assert.Equal(t, c.Operation, decodeErr.Operation)
 				assert.Equal(t, http.StatusOK, decodeErr.HTTPStatus)
@@ -104,9 +104,8 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 // Which fields encoding/json names depends on its version.
 func TestDecodeErrorNamesFieldOfOperationOnly(t *testing.T) {
 	type record struct {
-		ID    int                       `json:"id"`
-		Inner struct{ Name string }     `json:"inner"`
-		Keys  map[string]map[string]int `json:"keys"`
+		ID   int                       `json:"id"`
+		Keys map[string]map[string]int `json:"keys"`
 	}
 	detail := func(c *msgpush.Client) error { _, err := c.MailDetail(t.Context(), "1"); return err }
 	list := func(c *msgpush.Client) error { _, err := c.MPList(t.Context(), msgpush.PageRequest{}); return err }
@@ -118,20 +117,15 @@ func TestDecodeErrorNamesFieldOfOperationOnly(t *testing.T) {
 	}{
 		{"string of a detail", detail, `{"id":1,"password":737373}`, "data.password: expected string, found number"},
 		{"id of a detail", detail, `{"id":"hunter2"}`, ": data.id: expected int64, found string"},
-		{"fraction", detail, `{"id":737373.5}`, ": data.id: expected int64, found number"},
 		{"number that is too large", detail, `{"smtpPort":73737373737373737373737373}`, ": data.smtpPort: expected int, found number"},
-		{"number of a detail", detail, `{"smtpSsl":true}`, ": data.smtpSsl: expected int, found bool"},
 		{"record of a list", list, `{"list":[{"id":1},{"nickName":737373}]}`, "nickName: expected string, found number"},
-		{"total", list, `{"total":"737373"}`, ": data.total: expected int64, found string"},
 		{"list", list, `{"list":{"hunter2":1}}`, ": data.list: expected slice, found object"},
 
 		{"map of maps", maps, `{"hunter2":"x"}`, ": data: expected map, found string"},
 		{"map in a map", maps, `{"hunter2":{"hunter2":"x"}}`, ": data: expected int, found string"},
-		{"map of structs", structs, `{"hunter2":"x"}`, ": data: expected struct, found string"},
 		{"struct in a map", structs, `{"hunter2":{"id":"hunter2"}}`, ": data: expected int, found string"},
 		{"maps in a struct in a map", structs, `{"a":{"keys":{"hunter2":{"hunter2":true}}}}`, ": data: expected int, found bool"},
 		{"struct", callFor[record](t), `{"id":"hunter2"}`, ": data: expected int, found string"},
-		{"struct in a struct", callFor[record](t), `{"inner":{"Name":5}}`, ": data: expected string, found number"},
 		{"map in a struct", callFor[record](t), `{"keys":{"hunter2":5}}`, ": data: expected map, found number"},
 		{"page", callFor[msgpush.Page[map[string]int]](t), `{"list":[{"hunter2":"x"}]}`, ": data: expected int, found string"},
 		{"type that decodes itself", callFor[ownMap](t), `{"hunter2":"x"}`, ": data: expected int, found string"},
@@ -148,23 +142,6 @@ func TestDecodeErrorNamesFieldOfOperationOnly(t *testing.T) {
 	}
 }
 
-func TestErrorTextOmitsErrorOfUnmarshalJSON(t *testing.T) {
-	_, err := msgpush.Call[time.Time](t.Context(), newClient(t, respond(200, successOf(`"hunter2"`))), get)
-	assertHidden(t, "hunter2", err, onlyError[*msgpush.DecodeError](t, err).Err)
-	assert.ErrorAs(t, err, new(*time.ParseError))
-}
-
-// A decodeCount counts the calls of UnmarshalJSON.
-type decodeCount int
-
-func (d *decodeCount) UnmarshalJSON([]byte) error { *d++; return nil }
-
-func TestSuccessIsDecodedOnce(t *testing.T) {
-	n, err := msgpush.Call[decodeCount](t.Context(), newClient(t, respond(200, successOf(`{}`))), get)
-	require.NoError(t, err)
-	assert.Equal(t, decodeCount(1), n)
-}
-
 func TestWithUnmarshalDecodesEverySuccess(t *testing.T) {
 	var got []string
 	client := newClient(t, succeed, msgpush.WithUnmarshal(func(data []byte, v any) error {
@@ -175,20 +152,23 @@ func TestWithUnmarshalDecodesEverySuccess(t *testing.T) {
 		got = nil
 		_, err := kind.do(t.Context(), client)
 		require.NoError(t, err)
-		assert.Equal(t, []string{success}, got, kind.name)
-	}
-	for _, c := range calls.All {
-		if c.Pages == nil {
-			continue
-		}
-		got = nil
-		_, err := collect(c.Pages(t.Context(), client, msgpush.PageRequest{}))
-		require.NoError(t, err)
-		assert.Equal(t, []string{success}, got, c.Operation)
+		assert.Equal(t, []string{success}, got, "%s is decoded once", kind.name)
 	}
 	mail, err := client.MailDetail(t.Context(), "1")
 	require.NoError(t, err)
 	assert.Equal(t, &msgpush.MailChannel{ID: 7}, mail, "what the function sets")
+}
+
+// errOther is the error of otherDecoder. No error text may contain its text.
+var errOther = errors.New("other decoder: hunter2")
+
+// otherDecoder accepts the same input as encoding/json and returns errOther for all
+// other input.
+func otherDecoder(data []byte, v any) error {
+	if json.Unmarshal(data, v) != nil {
+		return errOther
+	}
+	return nil
 }
 
 func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
@@ -198,33 +178,26 @@ func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 		`{"code":200,"data":{"id":"x","list":5}}`, `{"code":200,"data":{}}`, `{"code":200,"data":{"id":1,"list":[{}]}}`, `{"code":500,"msg":"no","data":"x"}`, `{"code":500,"msg":"no","data":{"id":"x"}}`, `{"code":0}`,
 	} {
 		for _, status := range []int{200, 201, 400, 502} {
-			t.Run(fmt.Sprint(status, body), func(t *testing.T) {
-				response := respond(status, body)
-				standard, other := newClient(t, response), newClient(t, response, msgpush.WithUnmarshal(otherDecoder))
-				for _, c := range calls.All {
-					_, want := c.Do(t.Context(), standard)
-					_, got := c.Do(t.Context(), other)
-					require.IsType(t, want, got, c.Operation)
-					if _, ok := errors.AsType[*msgpush.APIError](got); ok {
-						assert.EqualError(t, got, want.Error(), c.Operation)
-					} else {
-						assertHidden(t, "hunter2", got)
-					}
+			response := respond(status, body)
+			standard, other := newClient(t, response), newClient(t, response, msgpush.WithUnmarshal(otherDecoder))
+			for _, c := range calls.All {
+				_, want := c.Do(t.Context(), standard)
+				_, got := c.Do(t.Context(), other)
+				require.IsType(t, want, got, "%s: %d %s", c.Operation, status, body)
+				if _, ok := errors.AsType[*msgpush.APIError](got); ok {
+					assert.EqualError(t, got, want.Error(), c.Operation)
+				} else {
+					assertHidden(t, "hunter2", got)
 				}
-			})
+			}
 		}
 	}
 }
 
 func TestErrorOfDecoderIsWrapped(t *testing.T) {
 	reject := func([]byte, any) error { return errOther }
-	for body, unmarshal := range map[string]func([]byte, any) error{
-		`{"code":200,"data":{"id":"x"}}`: otherDecoder,
-		`<html>`:                         otherDecoder,
-		`{"code":200,`:                   otherDecoder,
-		success:                          reject,
-	} {
-		_, err := newClient(t, respond(200, body), msgpush.WithUnmarshal(unmarshal)).MailDetail(t.Context(), "1")
+	for _, body := range []string{success, `<html>`, `{"code":200,`} {
+		_, err := newClient(t, respond(200, body), msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
 		onlyError[*msgpush.DecodeError](t, err)
 		assert.ErrorIs(t, err, errOther, body)
 		assertHidden(t, "hunter2", err)
@@ -253,7 +226,7 @@ func FuzzEnvelope(f *testing.F) {
 			value, err := kind.do(t.Context(), client)
 			if err == nil {
 				assert.Equal(t, 200, status)
-				if value == nil {
+				if kind.hasData && value == nil {
 					t.Error("neither data nor an error")
 				}
 				continue
@@ -306,13 +279,11 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 				"Page of structs":  callFor[msgpush.Page[msgpush.ForwardLog]](t),
 				"Page of pointers": callFor[msgpush.Page[*msgpush.ForwardRule]](t),
 			}
-			for _, call := range calls.All {
-				if call.List != nil {
-					lists[call.Operation] = func(c *msgpush.Client) error { _, err := call.Do(t.Context(), c); return err }
-					lists[call.Operation+", iterated"] = func(c *msgpush.Client) error {
-						_, err := collect(call.Pages(t.Context(), c, msgpush.PageRequest{}))
-						return err
-					}
+			for _, call := range calls.Lists() {
+				lists[call.Operation] = func(c *msgpush.Client) error { _, err := call.Do(t.Context(), c); return err }
+				lists[call.Operation+", iterated"] = func(c *msgpush.Client) error {
+					_, err := collect(call.Pages(t.Context(), c, msgpush.PageRequest{}))
+					return err
 				}
 			}
 			client := newClient(t, respond(200, successOf(tt.data)), threeAttempts)
@@ -330,23 +301,6 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 	}
 }
 
-func TestDetailWithoutMembersIsDecodeError(t *testing.T) {
-	for data, found := range map[string]bool{
-		`{}`: false, `{"mail":{"id":1}}`: false, `{"list":[{"id":1}]}`: false,
-		`{"id":0}`: true, `{"SMTPPORT":0}`: true, `{"password":null}`: true, `{"mailName":"","x":1}`: true, `{"id":0,"list":[{}]}`: true,
-	} {
-		mail, err := newClient(t, respond(200, successOf(data))).MailDetail(t.Context(), "1")
-		if found {
-			require.NoError(t, err, data)
-			assert.Equal(t, &msgpush.MailChannel{}, mail)
-		} else {
-			onlyError[*msgpush.DecodeError](t, err)
-			assert.ErrorContains(t, err, "data: expected members of its type, found none")
-			assert.Nil(t, mail)
-		}
-	}
-}
-
 // Records of any type are rejected only if they cannot be decoded, are null or have none of
 // the members of their type.
 func TestCallChecksRecordsOfPage(t *testing.T) {
@@ -356,7 +310,7 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		B int `json:"b"`
 		C int `json:"-"`
 	}
-	structs, pointers, ints, texts, maps := callFor[msgpush.Page[record]](t), callFor[msgpush.Page[*record]](t), callFor[msgpush.Page[int]](t), callFor[msgpush.Page[string]](t), callFor[msgpush.Page[map[string]int]](t)
+	structs, pointers, ints, maps := callFor[msgpush.Page[record]](t), callFor[msgpush.Page[*record]](t), callFor[msgpush.Page[int]](t), callFor[msgpush.Page[map[string]int]](t)
 	values, raws, empty, times := callFor[msgpush.Page[any]](t), callFor[msgpush.Page[json.RawMessage]](t), callFor[msgpush.Page[struct{}]](t), callFor[msgpush.Page[time.Time]](t)
 	for _, tt := range []struct {
 		data string
@@ -366,15 +320,12 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		{`{"list":[{"a":0}]}`, structs, true},
 		{`{"list":[{"b":0}]}`, structs, true},
 		{`{"list":[{"C":0}]}`, structs, false},
-		{`{"list":[{"-":0}]}`, structs, false},
 		{`{"list":[{"inner":{}}]}`, structs, false},
 		{`{"list":[{"b":1},{}]}`, structs, false},
 		{`{"list":[{},{"b":0}]}`, pointers, false},
 		{`{"list":[{"b":0}]}`, pointers, true},
 		{`{"list":[0,1]}`, ints, true},
 		{`{"list":[0,null]}`, ints, false},
-		{`{"list":[""]}`, texts, true},
-		{`{"list":[null]}`, texts, false},
 		{`{"list":[{}]}`, maps, true},
 		{`{"list":[null]}`, maps, false},
 		{`{"list":[{},[],0]}`, values, true},
@@ -412,21 +363,6 @@ func callFor[T any](t *testing.T) func(*msgpush.Client) error {
 type ownMap map[string]int
 
 func (m *ownMap) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*map[string]int)(m)) }
-
-// A schema that changes on page 3 must not end the iteration as if the list had ended.
-func TestIterationFailsAtPageWithoutMembers(t *testing.T) {
-	requests := 0
-	client := newClient(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
-		if requests++; requests == 3 {
-			return respond(200, successOf(`{}`))(r)
-		}
-		return respond(200, successOf(fmt.Sprintf(`{"total":10,"list":[{"id":%d},{"id":%d}]}`, 2*requests, 2*requests+1)))(r)
-	}))
-	got, err := collect(client.MPAll(t.Context(), pagesOf(2)))
-	assert.Len(t, got, 4)
-	assert.ErrorContains(t, err, "msgpush: page 3: ")
-	onlyError[*msgpush.DecodeError](t, err)
-}
 
 func TestErrorOfTruncatedJSONMatchesEOF(t *testing.T) {
 	body := successOf(`{"id":1,"mailName":"\u00e4\"","smtpPort":25,"x":[true,null,-1.5e3]}`)

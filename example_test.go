@@ -381,6 +381,53 @@ func ExampleCall() {
 	// Output: 告警邮箱 <nil>
 }
 
+// Operations for which Client has no method, with placeholders as paths. The list sets
+// Idempotent, since a POST is not retried without it. The creation and the deletion do not,
+// so that they are not sent twice.
+func ExampleCall_otherOperations() {
+	type webhook struct {
+		ID   int64  `json:"id,omitempty"`
+		Name string `json:"name"`
+	}
+	service := msgpushtest.NewServer()
+	defer service.Close()
+	for path, data := range map[string]any{
+		"/your/path/list":   msgpush.Page[webhook]{PageNum: 1, PageSize: 20, Total: 2, Pages: 1, List: []webhook{{1, "alerts"}, {2, "orders"}}},
+		"/your/path/create": webhook{3, "reports"},
+		"/your/path/delete": nil,
+	} {
+		service.Inject(msgpushtest.ErrorResponse(200, "success", data).If(func(r msgpushtest.Request) bool { return r.Path == path }))
+	}
+	ctx, client := context.Background(), service.Client()
+
+	webhooks := msgpush.Lister[webhook]{
+		Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[webhook], error) {
+			return msgpush.Call[*msgpush.Page[webhook]](ctx, client, msgpush.Request{
+				Method: "POST", Path: "/your/path/list", Body: r, Idempotent: true,
+			})
+		},
+		ID: func(w webhook) int64 { return w.ID },
+	}
+	for w, err := range webhooks.All(ctx, msgpush.PageRequest{}) {
+		fmt.Println(w.Name, err)
+	}
+
+	created, err := msgpush.Call[webhook](ctx, client, msgpush.Request{
+		Method: "POST", Path: "/your/path/create", Body: webhook{Name: "reports"},
+	})
+	fmt.Println(created.ID, err)
+
+	_, err = msgpush.Call[struct{}](ctx, client, msgpush.Request{ // struct{} ignores the data
+		Method: "DELETE", Path: "/your/path/delete", Query: url.Values{"id": {"3"}},
+	})
+	fmt.Println(err)
+	// Output:
+	// alerts <nil>
+	// orders <nil>
+	// 3 <nil>
+	// <nil>
+}
+
 func ExampleOperations() {
 	for _, op := range msgpush.Operations() {
 		if strings.HasPrefix(op.Name, "Mail") {

@@ -1,7 +1,6 @@
 package msgpush_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,9 +75,25 @@ var (
 	post = msgpush.Request{Method: "POST", Path: "/x", Body: map[string]int{"a": 1}}
 )
 
+// runInBubble runs a subtest with virtual time. It fails if the subtest leaves a goroutine.
+func runInBubble(t *testing.T, name string, f func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// concurrently calls f in n goroutines and waits for all of them.
+func concurrently(n int, f func()) {
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(f)
+	}
+	wg.Wait()
+}
+
 type kindOfCall struct {
 	name       string
 	idempotent bool
+	hasData    bool // a success has data
 	do         func(context.Context, *msgpush.Client) (any, error)
 }
 
@@ -86,12 +102,12 @@ type kindOfCall struct {
 func kindsOfCalls() []kindOfCall {
 	var kinds []kindOfCall
 	for _, c := range calls.All {
-		kinds = append(kinds, kindOfCall{c.Operation, true, c.Do})
+		kinds = append(kinds, kindOfCall{c.Operation, c.ReadOnly, c.HasData, c.Do})
 	}
 	idempotent := get
 	idempotent.Idempotent = true
 	for _, r := range []msgpush.Request{idempotent, post} {
-		kinds = append(kinds, kindOfCall{r.Method + " " + r.Path, r.Idempotent, func(ctx context.Context, c *msgpush.Client) (any, error) {
+		kinds = append(kinds, kindOfCall{r.Method + " " + r.Path, r.Idempotent, true, func(ctx context.Context, c *msgpush.Client) (any, error) {
 			return msgpush.Call[map[string]any](ctx, c, r)
 		}})
 	}
@@ -103,17 +119,13 @@ const success = `{"code":200,"msg":"ok","data":{"id":1,"list":[]}}`
 
 func successOf(data string) string { return `{"code":200,"msg":"ok","data":` + data + `}` }
 
-// serve returns a handler that sends the same response to every request.
-func serve(status int, contentType, body string) http.HandlerFunc {
+// serveJSON returns a handler that responds to every request with HTTP 200 and a body.
+func serveJSON(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", contentType)
-		w.WriteHeader(status)
+		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, body)
 	}
 }
-
-// serveJSON returns a handler that responds to every request with HTTP 200 and a body.
-func serveJSON(body string) http.HandlerFunc { return serve(http.StatusOK, "application/json", body) }
 
 type receivedRequest struct {
 	Method, Path, Query string
@@ -186,10 +198,6 @@ func failingBody(text string, err error) func(*http.Request) io.Reader {
 	}
 }
 
-func endlessBody(*http.Request) io.Reader {
-	return readerFunc(func(p []byte) (int, error) { return len(p), nil })
-}
-
 // stalledBody is a body that does not arrive before the attempt ends. It returns the
 // cause of the context, as net/http does with HTTP/1.
 func stalledBody(r *http.Request) io.Reader {
@@ -206,6 +214,8 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 func status(code int, headers ...string) roundTripFunc {
 	return respond(code, fmt.Sprintf(`{"code":%d,"msg":"busy"}`, code*10), headers...)
 }
+
+var redirectStatuses = []int{300, 301, 302, 303, 304, 305, 307, 308}
 
 // succeed responds to every request with success.
 var succeed = respond(http.StatusOK, success)
@@ -258,12 +268,61 @@ func acceptOnly(key string, reject roundTripFunc) roundTripFunc {
 	}
 }
 
+// sourceOf returns a key source that always returns key and err.
+func sourceOf(key string, err error) msgpush.AccessKeySource {
+	return msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return key, err })
+}
+
 // fixedSource is a key source that returns testKey, even if testKey was rejected.
-var fixedSource = msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return testKey, nil })
+var fixedSource = sourceOf(testKey, nil)
+
+// sourceWithOneKey returns a key source that returns testKey and, if testKey was rejected, err.
+func sourceWithOneKey(err error) msgpush.AccessKeySource {
+	return msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
+		if rejected != "" {
+			return "", err
+		}
+		return testKey, nil
+	})
+}
 
 // growingSource is a key source that returns testKey or, if a key was rejected, the
 // rejected key followed by testKey.
 var growingSource = msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) { return rejected + testKey, nil })
+
+// A vault is a source of keys for CachedAccessKey that counts the fetches.
+type vault struct {
+	fetches atomic.Int32
+	keys    []string // of the fetches, the last repeats; nil: key-1, key-2, …
+	panics  int32    // the fetch that panics; 0: none
+	delay   time.Duration
+	life    time.Duration // of a key; 0: keys do not expire
+	err     atomic.Pointer[error]
+}
+
+func (v *vault) fetch(ctx context.Context) (string, time.Time, error) {
+	n := v.fetches.Add(1)
+	select {
+	case <-time.After(v.delay):
+	case <-ctx.Done():
+		return "", time.Time{}, ctx.Err()
+	}
+	if n == v.panics {
+		panic("fetch panicked")
+	}
+	if err := v.err.Load(); err != nil {
+		return "", time.Time{}, *err
+	}
+	key := fmt.Sprint("key-", n)
+	if v.keys != nil {
+		key = v.keys[min(int(n), len(v.keys))-1]
+	}
+	var expires time.Time
+	if v.life > 0 {
+		expires = time.Now().Add(v.life)
+	}
+	return key, expires, nil
+}
 
 // A limiterFunc is a function used as a rate limiter.
 type limiterFunc func(context.Context) error
@@ -357,7 +416,6 @@ func inspectError(t *testing.T, err error) (attempts int, match error) {
 		assert.NotContains(t, shown, testKey, verb)
 		assert.NotContains(t, shown, fmt.Sprintf("%x", testKey), verb)
 	}
-	assertNoNilInChain(t, err)
 	return attempts, types[0]
 }
 
@@ -367,25 +425,6 @@ func assertOneLine(t *testing.T, text string) {
 	assert.True(t, utf8.ValidString(text), "%q", text)
 	assert.Equal(t, -1, strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", text)
 	assert.Less(t, utf8.RuneCountInString(text), 600, text)
-}
-
-// assertNoNilInChain checks that no Unwrap method in the tree of err returns a slice
-// that contains nil.
-func assertNoNilInChain(t *testing.T, err error) {
-	t.Helper()
-	if err == nil {
-		t.Error("nil in the chain of an error")
-	}
-	switch e := err.(type) { //nolint:errorlint // visits each error of the tree
-	case interface{ Unwrap() []error }:
-		for _, wrapped := range e.Unwrap() {
-			assertNoNilInChain(t, wrapped)
-		}
-	case interface{ Unwrap() error }:
-		if wrapped := e.Unwrap(); wrapped != nil {
-			assertNoNilInChain(t, wrapped)
-		}
-	}
 }
 
 // onlyError checks the error of a call as inspectError does, and that it is an E. It
@@ -405,14 +444,6 @@ func assertAttempts(t *testing.T, want int, err error) {
 	assert.Equal(t, want, attempts, "attempts: %v", err)
 }
 
-// attemptsOf returns the expected number of attempts of a call with threeAttempts.
-func attemptsOf(k kindOfCall, want faults.Failure) int {
-	if want.NotSent || want.Transient && k.idempotent {
-		return 3
-	}
-	return 1
-}
-
 // assertFailure checks the error of a call as inspectError does, and that it is the
 // expected one.
 func assertFailure(t *testing.T, err error, want faults.Failure, attempts int) {
@@ -426,10 +457,14 @@ func assertFailure(t *testing.T, err error, want faults.Failure, attempts int) {
 func assertEveryCallFails(t *testing.T, client *msgpush.Client, want faults.Failure) (attempts int) {
 	t.Helper()
 	for _, kind := range kindsOfCalls() {
+		n := 1
+		if want.NotSent || want.Transient && kind.idempotent {
+			n = 3
+		}
 		_, err := kind.do(t.Context(), client)
 		assert.ErrorContains(t, err, "msgpush: "+kind.name+": ")
-		assertFailure(t, err, want, attemptsOf(kind, want))
-		attempts += attemptsOf(kind, want)
+		assertFailure(t, err, want, n)
+		attempts += n
 	}
 	return attempts
 }
@@ -485,38 +520,15 @@ func assertNotIn(t *testing.T, secret, text string) {
 	}
 }
 
-// A logBuffer collects log records. It is safe for concurrent use.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+// logTo returns an option with a logger that writes JSON.
+func logTo(w io.Writer, level slog.Level) msgpush.Option {
+	return msgpush.WithLogger(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 }
 
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func logTo(l *logBuffer, level slog.Level) msgpush.Option {
-	return msgpush.WithLogger(slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: level})))
-}
-
-// errOther is the error of otherDecoder. No error text may contain its text.
-var errOther = errors.New("other decoder: hunter2")
-
-// otherDecoder accepts the same input as encoding/json and returns errOther for all
-// other input.
-func otherDecoder(data []byte, v any) error {
-	if json.Unmarshal(data, v) != nil {
-		return errOther
-	}
-	return nil
+// observed returns an option and the attempts that it will have observed.
+func observed() (msgpush.Option, *[]msgpush.Attempt) {
+	attempts := new([]msgpush.Attempt)
+	return msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) { *attempts = append(*attempts, a) }), attempts
 }
 
 // bytesAllocated returns the number of bytes that all goroutines allocate while f runs.

@@ -94,7 +94,7 @@ import (
 // page of new records takes no credit, other reads of an end pause until a later poll, and a
 // complete iteration that is maxRepeatPages and two lists in debt no longer steps back. So a follower sends at
 // most the pages of one complete iteration in each ReconcileInterval, two requests per poll on
-// average, and the pages of new records, whatever the service reports.
+// average, and the pages of new records, for any response of the service.
 //
 // # Requests
 //

@@ -1,7 +1,6 @@
 package msgpush_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -54,23 +53,4 @@ func TestFuncInfoIDs(t *testing.T) {
 		assert.Nil(t, ids)
 		assertOneLine(t, err.Error())
 	}
-}
-
-func FuzzFuncInfoIDs(f *testing.F) {
-	for _, seed := range []string{"", "1,", "1,15,4,7,", "1,2", ",", "x,", "-1,+2,007,", "99999999999999999999,"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		ids, err := msgpush.FuncInfo(s).IDs()
-		if err != nil {
-			assert.Nil(t, ids)
-			assertOneLine(t, err.Error())
-			return
-		}
-		commas := strings.Count(strings.TrimSuffix(s, ","), ",")
-		if s != "" {
-			commas++
-		}
-		assert.Len(t, ids, commas)
-	})
 }

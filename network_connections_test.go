@@ -3,9 +3,7 @@ package msgpush_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,22 +14,6 @@ import (
 	"example.com/msgpush"
 	"example.com/msgpush/msgpushtest"
 )
-
-// countConnections starts a service and returns its URL and the number of connections
-// made to it.
-func countConnections(t *testing.T, h http.HandlerFunc) (url string, connections *atomic.Int32) {
-	t.Helper()
-	connections = new(atomic.Int32)
-	server := httptest.NewUnstartedServer(h)
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			connections.Add(1)
-		}
-	}
-	server.Start()
-	t.Cleanup(server.Close)
-	return server.URL, connections
-}
 
 func TestClientsShareConnections(t *testing.T) {
 	url, connections := countConnections(t, serveJSON(success))
@@ -72,15 +54,11 @@ func TestConcurrentCallersReuseConnections(t *testing.T) {
 		arrived.Store(0)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
-		var calls sync.WaitGroup
-		for range callers {
-			calls.Go(func() {
-				if _, err := client.MailDetail(ctx, "1"); err != nil {
-					cancel(err) // the other calls would wait for this one
-				}
-			})
-		}
-		calls.Wait()
+		concurrently(callers, func() {
+			if _, err := client.MailDetail(ctx, "1"); err != nil {
+				cancel(err) // the other calls would wait for this one
+			}
+		})
 		require.NoError(t, context.Cause(ctx), "the first call that failed")
 	}
 	for range rounds {

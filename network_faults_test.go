@@ -2,7 +2,6 @@ package msgpush_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -72,6 +70,7 @@ func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 	unused := "http://" + listener.Addr().String()
 	listener.Close()
 	withoutNameServer := msgpush.NewTransport()
+	withoutNameServer.Proxy = nil
 	withoutNameServer.DialContext = (&net.Dialer{Resolver: &net.Resolver{
 		PreferGo: true,
 		Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -88,18 +87,12 @@ func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 	}
 }
 
-// reach sends a request with ctx, as a key source or a limiter may do that uses
-// net/http. It reports whether there was a response.
-func reach(ctx context.Context, url string) bool {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return false
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err == nil {
+// reach sends a request with ctx, as a key source or a limiter may do that uses net/http.
+func reach(ctx context.Context, url string) {
+	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, url, nil) // cannot fail
+	if resp, err := http.DefaultClient.Do(r); err == nil {
 		resp.Body.Close()
 	}
-	return err == nil
 }
 
 // A staleConn is a connection that the peer has closed, if closed is set. net/http detects
@@ -121,46 +114,23 @@ func (c staleConn) Write(p []byte) (int, error) {
 // get. Whether their requests find a server says nothing about the request of the call.
 func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 	t.Parallel()
-	const noBody, body = "", `{"a":1}`
-	type dial = func() (net.Conn, error)
-	failing := func(err error) dial { return func() (net.Conn, error) { return nil, err } }
-	refused, untyped := failing(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), failing(errors.New("no route"))
-	// A network is the behaviour of the network for the attempts of a call. When dials are used up, dialing succeeds,
-	// but the service closes the connection when the request has arrived.
-	type network struct {
-		stale     bool          // the connection of an earlier call is used first
-		dials     []dial        // the first dials
-		transport roundTripFunc // in place of net/http, without httptrace; may be nil
-	}
-	fresh := func(dials ...dial) network { return network{dials: dials} }
-	stale := func(dials ...dial) network { return network{stale: true, dials: dials} }
-	untraced := func(err error) network { return network{transport: fail(err)} }
+	// When no more dials are refused, the service closes the connection when the request has arrived.
 	tests := []struct {
-		name                 string
-		scheme, method, body string
-		network              network
-		attempts, arrived    int // arrived counts requests
+		name              string
+		r                 msgpush.Request
+		stale             bool // the connection of an earlier call is used first
+		refused           int  // dials
+		attempts, arrived int  // arrived counts requests
 	}{
-		{"connection lost", "http", "POST", body, fresh(), 1, 1},
-		{"connection lost, HTTPS", "https", "POST", body, fresh(), 1, 1},
-		{"two dials fail, then the connection is lost", "http", "POST", body, fresh(refused, refused), 3, 1},
-		{"every dial fails", "http", "POST", body, fresh(refused, refused, refused), 3, 0},
-		{"dial fails with an untyped error", "http", "POST", body, fresh(untyped), 1, 0},
-		{"transport without httptrace, dial fails", "http", "POST", body, untraced(&net.OpError{Op: "dial", Err: errors.New("refused")}), 3, 0},
-		{"transport without httptrace, HTTP proxy is not reached", "http", "POST", body, untraced(&net.OpError{Op: "proxyconnect", Err: errors.New("refused")}), 3, 0},
-		{"transport without httptrace, SOCKS5 proxy is not reached", "http", "POST", body, untraced(&net.OpError{Op: "socks connect", Err: errors.New("refused")}), 3, 0},
-		{"transport without httptrace, write fails", "http", "POST", body, untraced(&net.OpError{Op: "write", Err: errors.New("broken pipe")}), 1, 0},
-		{"transport without httptrace, read fails", "http", "POST", body, untraced(&net.OpError{Op: "read", Err: syscall.ECONNREFUSED}), 1, 0},
-		{"transport without httptrace, untyped error", "http", "POST", body, untraced(errors.New("refused")), 1, 0},
+		{"connection lost", post, false, 0, 1, 1},
+		{"connection refused twice, then lost", post, false, 2, 3, 1},
 
 		// net/http dials again if it finds a connection closed. It may also do so after it has sent
 		// the request, so a failure of that dial proves nothing.
-		{"stale connection", "http", "POST", body, stale(), 1, 1},
-		{"stale connection, POST without body", "http", "POST", noBody, stale(), 1, 1},
-		{"stale connection, GET", "http", "GET", noBody, stale(), 1, 1},
-		{"stale connection, then connection refused", "http", "POST", body, stale(refused), 1, 0},
-		{"stale connection, then connection refused, HTTPS", "https", "POST", body, stale(refused), 1, 0},
-		{"stale connection, then connection refused, GET", "http", "GET", noBody, stale(refused), 1, 0},
+		{"stale connection", post, true, 0, 1, 1},
+		{"stale connection, GET", get, true, 0, 1, 1},
+		{"stale connection, then connection refused", post, true, 1, 1, 0},
+		{"stale connection, then connection refused, GET", get, true, 1, 1, 0},
 	}
 	found := httptest.NewServer(http.NotFoundHandler())
 	defer found.Close()
@@ -173,7 +143,7 @@ func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 			if tt.attempts > 1 && slices.Contains(usersInAttempt, user) {
 				continue // whether the call is retried depends on the other request
 			}
-			if tt.network.stale && tt.network.dials != nil && user == "transport that drops the trace" {
+			if tt.stale && tt.refused > 0 && user == "transport that drops the trace" {
 				continue // the client cannot know that there was a connection
 			}
 			for elsewhere, url := range map[string]string{"finds a server": found.URL, "finds no server": missing.URL} {
@@ -185,52 +155,41 @@ func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 					}
 					var arrived, dials atomic.Int32
 					var closed atomic.Bool
-					service := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						if r.URL.Path == "/earlier" {
 							serveJSON(success)(w, r)
 							return
 						}
 						arrived.Add(1)
-						sent, _ := io.ReadAll(r.Body)
-						assert.Equal(t, tt.body, string(sent))
+						_, _ = io.Copy(io.Discard, r.Body)
 						panic(http.ErrAbortHandler)
-					})
-					server, netHTTP := newTLSService(t, false, service)
-					if tt.scheme == "http" {
-						server = httptest.NewServer(service)
-						defer server.Close()
-					}
-					netHTTP.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					}))
+					defer server.Close()
+					netHTTP := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 						use("dialer", ctx)
 						n := int(dials.Add(1))
-						if tt.network.stale {
+						if tt.stale {
 							n-- // the first dial is of the earlier call
 						}
-						if n > 0 && n <= len(tt.network.dials) {
-							return tt.network.dials[n-1]()
+						if n > 0 && n <= tt.refused {
+							return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 						}
 						conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 						if n == 0 && err == nil {
 							return staleConn{conn, &closed}, nil
 						}
 						return conn, err
-					}
-					send := netHTTP.RoundTrip
-					if tt.network.transport != nil {
-						send = tt.network.transport
-					}
-					var transport http.RoundTripper = roundTripFunc(func(r *http.Request) (*http.Response, error) {
+					}}
+					defer netHTTP.CloseIdleConnections()
+					transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 						use("transport before it sends", r.Context()) // for a token
 						if user == "transport that drops the trace" {
 							r = r.WithContext(context.Background())
 						}
-						resp, err := send(r)
+						resp, err := netHTTP.RoundTrip(r)
 						use("transport after it has sent", r.Context()) // to report the failure
 						return resp, err
 					})
-					if tt.network.transport == nil && (user == "dialer" || !slices.Contains(usersInAttempt, user)) {
-						transport = netHTTP // the client recognizes it
-					}
 					client, err := msgpush.NewClient(server.URL, "", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
 						msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
 							use("key source", ctx)
@@ -238,16 +197,12 @@ func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 						})),
 						msgpush.WithRateLimiter(limiterFunc(func(ctx context.Context) error { use("limiter", ctx); return nil })))
 					require.NoError(t, err)
-					if tt.network.stale {
-						_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: tt.method, Path: "/earlier"})
+					if tt.stale {
+						_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: tt.r.Method, Path: "/earlier"})
 						require.NoError(t, err)
 						closed.Store(true)
 					}
-					r := msgpush.Request{Method: tt.method, Path: "/x"}
-					if tt.body != noBody {
-						r.Body = json.RawMessage(tt.body)
-					}
-					_, err = msgpush.Call[any](t.Context(), client, r)
+					_, err = msgpush.Call[any](t.Context(), client, tt.r)
 					onlyError[*msgpush.RequestError](t, err)
 					assertAttempts(t, tt.attempts, err)
 					assert.EqualValues(t, tt.arrived, arrived.Load())
@@ -275,21 +230,17 @@ func TestConcurrentCallsReturnTheirOwnDataDespiteFaults(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	client := newClientAt(t, server.URL, threeAttempts, msgpush.WithMaxResponseBytes(faults.Limit), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 	var next, succeeded atomic.Int64
-	var wg sync.WaitGroup
-	for range callers {
-		wg.Go(func() {
-			for id := next.Add(1); id <= calls; id = next.Add(1) {
-				mail, err := client.MailDetail(t.Context(), strconv.FormatInt(id, 10))
-				if err != nil {
-					assert.Len(t, errorTypes(err), 1, "%v", err)
-					continue
-				}
-				succeeded.Add(1)
-				assert.Equal(t, id, mail.ID, "the data of another call")
-				assert.Equal(t, fmt.Sprint("mail ", id), mail.MailName, "the data of another call")
+	concurrently(callers, func() {
+		for id := next.Add(1); id <= calls; id = next.Add(1) {
+			mail, err := client.MailDetail(t.Context(), strconv.FormatInt(id, 10))
+			if err != nil {
+				assert.Len(t, errorTypes(err), 1, "%v", err)
+				continue
 			}
-		})
-	}
-	wg.Wait()
+			succeeded.Add(1)
+			assert.Equal(t, id, mail.ID, "the data of another call")
+			assert.Equal(t, fmt.Sprint("mail ", id), mail.MailName, "the data of another call")
+		}
+	})
 	assert.Greater(t, succeeded.Load(), int64(calls/2))
 }

@@ -1,12 +1,17 @@
 package msgpush_test
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // newTLSService starts a service and returns it with a transport that trusts its
@@ -25,4 +30,76 @@ func newTLSService(t *testing.T, http2 bool, h http.HandlerFunc, configure ...fu
 	transport := server.Client().Transport.(*http.Transport).Clone()
 	t.Cleanup(transport.CloseIdleConnections)
 	return server, transport
+}
+
+// countConnections starts a service and returns its URL and the number of connections
+// made to it.
+func countConnections(t *testing.T, h http.HandlerFunc) (url string, connections *atomic.Int32) {
+	t.Helper()
+	connections = new(atomic.Int32)
+	server := httptest.NewUnstartedServer(h)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL, connections
+}
+
+// pipeTransport returns a transport of net/http with connections in memory. It calls
+// serve for each connection and then closes the connection.
+func pipeTransport(serve func(net.Conn)) *http.Transport {
+	return &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() {
+			defer server.Close()
+			serve(server)
+		}()
+		return client, nil
+	}}
+}
+
+// A silentConn is a connection that may become silent: it loses what either side
+// writes, but is not closed.
+type silentConn struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (c silentConn) Write(p []byte) (int, error) {
+	if c.silent.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c silentConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	for err == nil && c.silent.Load() {
+		n, err = c.Conn.Read(p)
+	}
+	return n, err
+}
+
+// A pipeListener accepts one connection.
+type pipeListener chan net.Conn
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	if c, ok := <-l; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l pipeListener) Close() error { return nil }
+
+func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// stop closes the connections of a transport and waits until the service has noticed.
+func stop(transport *http.Transport) {
+	synctest.Wait() // until the connections are idle
+	transport.CloseIdleConnections()
+	time.Sleep(time.Minute)
 }

@@ -12,11 +12,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -130,15 +128,6 @@ func TestHTTP2FaultsCauseExpectedErrors(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		}, faults.Failure{Kind: "APIError", Text: "HTTP 403"}},
-		{"endless body", func(w http.ResponseWriter, r *http.Request) {
-			for r.Context().Err() == nil {
-				_, _ = w.Write(make([]byte, 4096))
-			}
-		}, faults.Failure{Kind: "RequestError", Text: "the limit is 65536 bytes"}},
-		{"truncated JSON framed as complete", serveJSON(`{"code":200,"data":`), faults.Failure{Kind: "DecodeError", Transient: true, Is: io.ErrUnexpectedEOF}},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
-		}, faults.Failure{Kind: "APIError", Text: "redirect to /elsewhere, not followed"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -148,8 +137,7 @@ func TestHTTP2FaultsCauseExpectedErrors(t *testing.T) {
 			}, func(s *http.Server) {
 				s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey, c) }
 			})
-			assertEveryCallFails(t, newClientAt(t, server.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
-				msgpush.WithMaxResponseBytes(64<<10)), tt.want)
+			assertEveryCallFails(t, newClientAt(t, server.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport})), tt.want)
 		})
 	}
 }
@@ -158,28 +146,23 @@ func TestHTTP2FaultsCauseExpectedErrors(t *testing.T) {
 // which some servers reject for a GET.
 func TestRequestWithoutBodyIsNotChunked(t *testing.T) {
 	for proto, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
-		for name, policy := range map[string]msgpush.Option{"one attempt": noRetries, "retries": threeAttempts} {
-			t.Run(proto+" "+name, func(t *testing.T) {
-				requests := 0
-				server, transport := newTLSService(t, http2, func(w http.ResponseWriter, r *http.Request) {
-					requests++
-					assert.Equal(t, proto, r.Proto)
-					assert.Zero(t, r.ContentLength, "%s: -1 is a body of unknown length", r.Method)
-					assert.Empty(t, r.TransferEncoding, r.Method)
-					serveJSON(success)(w, r)
-				})
-				client := newClientAt(t, server.URL, policy, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-				_, err := client.MailDetail(t.Context(), "5")
-				require.NoError(t, err)
-				for _, method := range []string{"GET", "DELETE", "OPTIONS", "POST", "PUT"} {
-					for _, idempotent := range []bool{false, true} {
-						_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: method, Path: "/x", Idempotent: idempotent})
-						require.NoError(t, err, method)
-					}
-				}
-				assert.Equal(t, 11, requests)
+		t.Run(proto, func(t *testing.T) {
+			var methods []string
+			server, transport := newTLSService(t, http2, func(w http.ResponseWriter, r *http.Request) {
+				methods = append(methods, r.Method)
+				assert.Equal(t, proto, r.Proto)
+				assert.Zero(t, r.ContentLength, "%s: -1 is a body of unknown length", r.Method)
+				assert.Empty(t, r.TransferEncoding, r.Method)
+				serveJSON(success)(w, r)
 			})
-		}
+			client := newClientAt(t, server.URL, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			want := []string{"GET", "DELETE", "OPTIONS", "POST", "PUT"}
+			for _, method := range want {
+				_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: method, Path: "/x"})
+				require.NoError(t, err, method)
+			}
+			assert.Equal(t, want, methods)
+		})
 	}
 }
 
@@ -202,65 +185,20 @@ func TestGracefullyClosedHTTP2ConnectionsFailNoCall(t *testing.T) {
 		}
 	})
 	client := newClientAt(t, server.URL, noRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-	var wg sync.WaitGroup
-	for range callers {
-		wg.Go(func() {
-			for i := range calls {
-				var err error
-				if i%2 == 0 {
-					_, err = client.MPList(t.Context(), msgpush.PageRequest{})
-				} else {
-					_, err = msgpush.Call[any](t.Context(), client, msgpush.Request{Method: "POST", Path: "/x", Body: i})
-				}
-				assert.NoError(t, err)
-			}
-		})
-	}
-	wg.Wait()
+	concurrently(callers, func() {
+		for range calls {
+			_, err := msgpush.Call[any](t.Context(), client, post)
+			assert.NoError(t, err)
+		}
+	})
 	assert.EqualValues(t, callers*calls, requests.Load(), "each call is processed once")
 	assert.Greater(t, connections.Load(), int32(1))
 }
 
-// A silentConn is a connection that may become silent: it loses what either side
-// writes, but is not closed.
-type silentConn struct {
-	net.Conn
-	silent *atomic.Bool
-}
-
-func (c silentConn) Write(p []byte) (int, error) {
-	if c.silent.Load() {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
-func (c silentConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	for err == nil && c.silent.Load() {
-		n, err = c.Conn.Read(p)
-	}
-	return n, err
-}
-
-// A pipeListener accepts one connection.
-type pipeListener chan net.Conn
-
-func (l pipeListener) Accept() (net.Conn, error) {
-	if c, ok := <-l; ok {
-		return c, nil
-	}
-	return nil, net.ErrClosed
-}
-
-func (l pipeListener) Close() error { return nil }
-
-func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
-
 // http2InMemory returns a transport of NewTransport that connects in memory to a service
-// with the certificate of certified. dialed is called for each connection, and returns the
-// flag that makes the connection silent.
-func http2InMemory(certified *httptest.Server, h http.HandlerFunc, dialed func() (silent *atomic.Bool)) *http.Transport {
+// with the certificate of certified, and for each connection the flag that makes it silent.
+func http2InMemory(certified *httptest.Server, h http.HandlerFunc) (*http.Transport, *[]*atomic.Bool) {
+	var flags []*atomic.Bool
 	transport := msgpush.NewTransport()
 	transport.Proxy = nil
 	transport.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
@@ -277,59 +215,42 @@ func http2InMemory(certified *httptest.Server, h http.HandlerFunc, dialed func()
 			ErrorLog:          log.New(io.Discard, "", 0),
 		}
 		go func() { _ = service.ServeTLS(listener, "", "") }()
-		return silentConn{client, dialed()}, nil
+		silent := new(atomic.Bool)
+		flags = append(flags, silent)
+		return silentConn{client, silent}, nil
 	}
-	return transport
+	return transport, &flags
 }
 
 // Without pings, an attempt would wait until its timeout, and the next attempt would
 // use the same connection.
 func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
 	certified, _ := newTLSService(t, true, failOnRequest(t)) // only its certificate is used
-	synctest.Test(t, func(t *testing.T) {
-		var silent []*atomic.Bool // one for each connection
-		transport := http2InMemory(certified, func(w http.ResponseWriter, r *http.Request) {
-			assert.Equal(t, 2, r.ProtoMajor)
-			serveJSON(successOf(`{"id":7}`))(w, r)
-		}, func() *atomic.Bool {
-			silent = append(silent, new(atomic.Bool))
-			return silent[len(silent)-1]
-		})
-		defer func() {
-			synctest.Wait() // until the connections are idle
-			transport.CloseIdleConnections()
-		}()
-		client := newClientAt(t, "https://example.com", threeAttempts, msgpush.WithTimeout(time.Hour), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-		for range 2 {
+	for _, timeout := range []time.Duration{5 * time.Second, msgpush.DefaultTimeout, time.Hour} {
+		runInBubble(t, timeout.String(), func(t *testing.T) {
+			transport, silent := http2InMemory(certified, func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, 2, r.ProtoMajor)
+				serveJSON(success)(w, r)
+			})
+			defer stop(transport)
+			option, attempts := observed()
+			client := newClientAt(t, "https://example.com", option, defaultRetries, msgpush.WithTimeout(timeout), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			for range 2 {
+				_, err := client.MailDetail(t.Context(), "7")
+				require.NoError(t, err)
+			}
+			require.Len(t, *silent, 1, "connections")
+
+			(*silent)[0].Store(true)
+			start := time.Now()
 			_, err := client.MailDetail(t.Context(), "7")
 			require.NoError(t, err)
-		}
-		require.Len(t, silent, 1, "connections")
-
-		silent[0].Store(true)
-		start := time.Now()
-		mail, err := client.MailDetail(t.Context(), "7")
-		require.NoError(t, err)
-		assert.EqualValues(t, 7, mail.ID)
-		assert.Len(t, silent, 2, "connections")
-		assert.Equal(t, 10*time.Second, time.Since(start).Truncate(time.Second), "5 s until the ping, 5 s until its timeout")
-	})
-}
-
-func TestTimeoutAppliesToHTTP2(t *testing.T) {
-	certified, _ := newTLSService(t, true, failOnRequest(t))
-	synctest.Test(t, func(t *testing.T) {
-		transport := http2InMemory(certified, func(_ http.ResponseWriter, r *http.Request) {
-			assert.Equal(t, 2, r.ProtoMajor)
-			<-r.Context().Done()
-		}, func() *atomic.Bool { return new(atomic.Bool) })
-		defer func() {
-			synctest.Wait() // until the connections are idle
-			transport.CloseIdleConnections()
-		}()
-		client := newClientAt(t, "https://example.com", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-		assertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", Transient: true, Is: context.DeadlineExceeded})
-	})
+			assert.Len(t, *silent, 2, "connections")
+			assert.Less(t, time.Since(start), 11*time.Second)
+			first := (*attempts)[2] // of the last call
+			assert.Equal(t, min(timeout, 10*time.Second), first.Duration.Truncate(time.Second), "5 s until the ping, 5 s until its timeout")
+		})
+	}
 }
 
 // serveHTTP2Frames serves a connection in frames. It processes the first request, then resets
@@ -372,33 +293,19 @@ func serveHTTP2Frames(conn net.Conn, processed *atomic.Int32) {
 // If a stream is reset after the service has processed its request, net/http may dial again. It
 // reports that dial as refused, if the service is restarting.
 func TestRequestThatIsNotIdempotentIsNotAddedAfterResetStream(t *testing.T) {
-	// processed returns how many of the requests of send the service processes.
-	processed := func(send func(url string, transport *http.Transport)) int32 {
-		var processed, dials atomic.Int32
-		server, transport := newTLSService(t, true, failOnRequest(t), func(s *http.Server) {
-			s.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){
-				"h2": func(_ *http.Server, conn *tls.Conn, _ http.Handler) { serveHTTP2Frames(conn, &processed) },
-			}
-		})
-		transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if dials.Add(1) == 2 {
-				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
-			}
-			return new(net.Dialer).DialContext(ctx, network, addr)
+	var processed, dials atomic.Int32
+	server, transport := newTLSService(t, true, failOnRequest(t), func(s *http.Server) {
+		s.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){
+			"h2": func(_ *http.Server, conn *tls.Conn, _ http.Handler) { serveHTTP2Frames(conn, &processed) },
 		}
-		send(server.URL, transport)
-		return processed.Load()
+	})
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1) == 2 {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
-	alone := processed(func(url string, transport *http.Transport) {
-		resp, err := transport.RoundTrip(httptest.NewRequest(http.MethodPost, url+"/x", strings.NewReader("{}")))
-		if err == nil {
-			resp.Body.Close()
-		}
-	})
-	withClient := processed(func(url string, transport *http.Transport) {
-		_, err := msgpush.Call[any](t.Context(), newClientAt(t, url, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport})), post)
-		onlyError[*msgpush.RequestError](t, err)
-	})
-	assert.Equal(t, alone, withClient)
-	assert.EqualValues(t, 1, withClient)
+	_, err := msgpush.Call[any](t.Context(), newClientAt(t, server.URL, threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport})), post)
+	onlyError[*msgpush.RequestError](t, err)
+	assert.EqualValues(t, 1, processed.Load())
 }

@@ -24,7 +24,7 @@ type Attempt struct {
 	Duration time.Duration
 	// HTTPStatus is the HTTP status. It is 0 if there was no response.
 	HTTPStatus int
-	// Header is a copy of the header of the response. It is nil if there was no response.
+	// Header is the header of the response. It is nil if there was no response.
 	Header http.Header
 	// Bytes is the number of bytes of the body that were read, after decompression.
 	Bytes int
@@ -40,27 +40,30 @@ type Attempt struct {
 }
 
 // report passes an attempt to the observer and to the logger.
-func (k *call) report(ctx context.Context, start time.Time, duration time.Duration, o *outcome) {
+func (k *call) report(ctx context.Context, start time.Time, o *outcome) {
 	observe, logger := k.client.observe, k.client.logger
 	if observe == nil && logger == nil {
 		return
 	}
 	a := Attempt{
-		Operation: k.redactor.name(k.name), Number: k.attempts, Start: start, Duration: duration,
-		HTTPStatus: o.status, Header: k.redactor.header(o.header), Bytes: o.size, Err: cmp.Or(k.end, o).err(k.name, &k.redactor),
+		Operation: k.redactor.name(k.name), Number: k.attempts, Start: start, Duration: time.Since(start),
+		HTTPStatus: o.status, Bytes: o.size, Err: cmp.Or(k.end, o).err(k.name, &k.redactor),
 		Retry: k.end == nil, Wait: k.wait,
 	}
 	if logger != nil {
-		k.log(ctx, &a, o)
+		k.log(ctx, a, o)
 	}
 	if observe != nil {
+		if a.Header = k.redactor.header(o.header); a.Err != nil {
+			a.Header = a.Header.Clone() // the error keeps the other
+		}
 		observe(ctx, a)
 	}
 }
 
 // log logs an attempt at level Debug, and a retry, with its reason, at level Warn. No record
 // has the msg of the service.
-func (k *call) log(ctx context.Context, a *Attempt, o *outcome) {
+func (k *call) log(ctx context.Context, a Attempt, o *outcome) {
 	attrs := []slog.Attr{
 		slog.String("operation", a.Operation), slog.String("method", k.redactor.text(k.request.Method)),
 		slog.String("path", k.redactor.text(k.request.Path)), slog.Int("attempt", a.Number),

@@ -1,6 +1,7 @@
 package msgpush_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,12 +20,6 @@ import (
 
 	"example.com/msgpush"
 )
-
-// observed returns an option and the attempts that it will have observed.
-func observed() (msgpush.Option, *[]msgpush.Attempt) {
-	attempts := new([]msgpush.Attempt)
-	return msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) { *attempts = append(*attempts, a) }), attempts
-}
 
 const busyBody, cutJSON = `{"code":5030,"msg":"busy"}`, `{"code":200,`
 
@@ -66,32 +61,33 @@ func TestObserverSeesEachAttempt(t *testing.T) {
 	})
 }
 
-// The last attempt has the error text of the call.
+// The last attempt has the error text of the call. Each retry is logged once.
 func TestErrorOfLastObservedAttemptIsThatOfTheCall(t *testing.T) {
-	for name, step := range map[string]roundTripFunc{
-		"HTTP 404":                     status(404),
-		"HTTP 503":                     status(503),
-		"Retry-After beyond MaxWait":   status(503, "Retry-After", "31"),
-		"Retry-After beyond deadline":  status(503, "Retry-After", "20"),
-		"not JSON":                     respond(200, "<html>"),
-		"connection lost":              fail(io.EOF),
-		"context ends in the attempt":  func(r *http.Request) (*http.Response, error) { return nil, untilEnd(r.Context()) },
-		"context ends in the response": respondFrom(200, stalledBody),
+	for name, steps := range map[string][]roundTripFunc{
+		"HTTP 404":                     {status(404)},
+		"HTTP 503":                     {status(503)},
+		"Retry-After beyond MaxWait":   {status(503, "Retry-After", "31")},
+		"Retry-After beyond deadline":  {status(503, "Retry-After", "20")},
+		"not JSON":                     {respond(200, "<html>")},
+		"connection lost":              {fail(io.EOF)},
+		"context ends in the attempt":  {func(r *http.Request) (*http.Response, error) { return nil, untilEnd(r.Context()) }},
+		"context ends in a retry":      {status(503), noResponse},
+		"context ends in the response": {respondFrom(200, stalledBody)},
 	} {
 		for _, kind := range kindsOfCalls() {
-			t.Run(name+"/"+kind.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
-					defer cancel()
-					option, attempts := observed()
-					_, err := kind.do(ctx, newClient(t, newScript(step), option, threeAttempts, msgpush.WithTimeout(time.Minute)))
-					require.Error(t, err)
-					last := (*attempts)[len(*attempts)-1]
-					assert.EqualError(t, last.Err, err.Error())
-					assert.Equal(t, kind.name, last.Operation)
-					assert.False(t, last.Retry)
-					assertAttempts(t, last.Number, err)
-				})
+			runInBubble(t, name+"/"+kind.name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+				defer cancel()
+				option, attempts := observed()
+				var log bytes.Buffer
+				_, err := kind.do(ctx, newClient(t, newScript(steps...), option, threeAttempts, msgpush.WithTimeout(time.Minute), logTo(&log, slog.LevelInfo)))
+				require.Error(t, err)
+				last := (*attempts)[len(*attempts)-1]
+				assert.EqualError(t, last.Err, err.Error())
+				assert.Equal(t, kind.name, last.Operation)
+				assert.False(t, last.Retry)
+				assertAttempts(t, last.Number, err)
+				assert.Len(t, recordsOf(t, &log), last.Number-1)
 			})
 		}
 	}
@@ -100,7 +96,7 @@ func TestErrorOfLastObservedAttemptIsThatOfTheCall(t *testing.T) {
 func TestRejectedKeyIsObservedAndLoggedAtTheRejection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		option, attempts := observed()
-		var log logBuffer
+		var log bytes.Buffer
 		limiter := msgpush.WithRateLimiter(limiterFunc(func(context.Context) error {
 			time.Sleep(time.Minute)
 			if len(*attempts) == 1 {
@@ -132,7 +128,7 @@ func TestRejectedKeyIsObservedAndLoggedAtTheRejection(t *testing.T) {
 // An attempt begins when the request is handed to the transport.
 func TestObserverSeesNoCallWithoutAttempt(t *testing.T) {
 	unexpected := msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) { t.Errorf("observed %+v", a) })
-	noKey := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return "", errors.New("no key") })
+	noKey := sourceOf("", errors.New("no key"))
 	noSlot := msgpush.WithRateLimiter(limiterFunc(func(context.Context) error { return errors.New("no slot") }))
 	for _, client := range []*msgpush.Client{
 		newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(noKey), unexpected), newClient(t, succeed, unexpected, noSlot),
@@ -174,7 +170,7 @@ func TestObserverMayChangeHeader(t *testing.T) {
 }
 
 func TestLastObserverCountsAndLoggerIsIndependent(t *testing.T) {
-	var log logBuffer
+	var log bytes.Buffer
 	first, firstAttempts := observed()
 	second, secondAttempts := observed()
 	_, err := newClient(t, succeed, first, logTo(&log, slog.LevelDebug), second).MPList(t.Context(), msgpush.PageRequest{})
@@ -190,7 +186,7 @@ func TestPanicOfObserverReachesCaller(t *testing.T) {
 }
 
 // recordsOf returns the log records without their times.
-func recordsOf(t *testing.T, log *logBuffer) []map[string]any {
+func recordsOf(t *testing.T, log *bytes.Buffer) []map[string]any {
 	t.Helper()
 	var records []map[string]any
 	for line := range strings.Lines(log.String()) {
@@ -204,7 +200,7 @@ func recordsOf(t *testing.T, log *logBuffer) []map[string]any {
 
 func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
+		var log bytes.Buffer
 		transport := failThrice()
 		_, err := newClient(t, transport, logTo(&log, slog.LevelDebug), defaultRetries).MailDetail(t.Context(), "5")
 		require.NoError(t, err)
@@ -243,76 +239,30 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 	})
 }
 
-func TestLogsOneWarningForEachRetry(t *testing.T) {
-	tests := []struct {
-		name  string
-		steps []roundTripFunc
-		opt   msgpush.Option
-		want  int // retries
-	}{
-		{"success", []roundTripFunc{succeed}, defaultRetries, 0},
-		{"permanent failure", []roundTripFunc{status(404)}, defaultRetries, 0},
-		{"last of three attempts", []roundTripFunc{status(503)}, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3}), 2},
-		{"Retry-After longer than MaxWait", []roundTripFunc{status(503, "Retry-After", "31")}, defaultRetries, 0},
-		{"retry that does not fit the deadline", []roundTripFunc{status(503, "Retry-After", "6")}, defaultRetries, 0},
-		{"quota used up", []roundTripFunc{status(503)}, msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1}), 1},
-		{"context ends during a retry", []roundTripFunc{status(503), noResponse}, defaultRetries, 1},
-		{"rejected key without a replacement", []roundTripFunc{status(401)}, msgpush.WithRateLimiter(pacedLimiter(0)), 0},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log logBuffer
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				defer cancel()
-				client := newClientWithKey(t, "", newScript(tt.steps...), msgpush.WithAccessKeySource(fixedSource), tt.opt, logTo(&log, slog.LevelInfo))
-				_, _ = client.MPList(ctx, msgpush.PageRequest{})
-				assert.Len(t, recordsOf(t, &log), tt.want)
-			})
-		})
-	}
-}
-
+// Of an error response, only the status and the code are logged. TestPasswordOfMailIsNotShown tests
+// the other responses.
 func TestLogsNoKeyQueryBodyOrMsg(t *testing.T) {
 	const secret = "hunter2-in-the-request"
-	steps := map[string]roundTripFunc{
-		"HTTP 503": status(503),
-		"success":  succeed,
-		"transport error that quotes the URL": func(r *http.Request) (*http.Response, error) {
-			return nil, &url.Error{Op: "Get", URL: r.URL.String(), Err: errors.New("no route")}
-		},
-		"timeout":        noResponse,
-		"redirect":       status(302, "Location", "/"+secret),
-		"truncated body": respond(200, `{"code":200,"data":"`+secret),
-		"not JSON":       respond(200, secret),
-		"wrong data":     respond(200, `{"code":200,"data":["`+secret+`"]}`),
-		"msg, data":      respond(200, `{"code":1,"msg":"`+secret+` `+testKey+`","data":"`+secret+`"}`),
-		"HTTP 500":       respond(500, secret),
-	}
-	for name, step := range steps {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log logBuffer
-				client := newClientWithKey(t, "", step, msgpush.WithAccessKeySource(fixedSource), defaultRetries, logTo(&log, slog.LevelDebug-4))
-				_, _ = msgpush.Call[int](t.Context(), client, msgpush.Request{
-					Method: "POST", Path: "/api/open/" + testKey, Query: url.Values{"a": {secret}}, Body: secret, Idempotent: true,
-				})
-				_, _ = client.MailDetail(t.Context(), secret)
-				records := recordsOf(t, &log)
-				require.NotEmpty(t, records)
-				for _, record := range records {
-					assert.Contains(t, []any{"/api/open/[redacted]", "/api/open/mail/detail"}, record["path"])
-				}
-				assert.NotContains(t, log.String(), secret)
-				assert.NotContains(t, log.String(), testKey)
-				assert.NotContains(t, log.String(), "busy", "the msg of the response")
-			})
+	for _, step := range []roundTripFunc{
+		respond(503, `{"code":1,"msg":"`+secret+" "+testKey+`","data":"`+secret+`"}`), respond(500, secret), status(302, "Location", "/"+secret),
+	} {
+		var log bytes.Buffer
+		_, err := msgpush.Call[int](t.Context(), newClient(t, step, threeAttempts, logTo(&log, slog.LevelDebug-4)), msgpush.Request{
+			Method: "POST", Path: "/api/open/" + testKey, Query: url.Values{"a": {secret}}, Body: secret, Idempotent: true,
 		})
+		require.Error(t, err)
+		records := recordsOf(t, &log)
+		require.NotEmpty(t, records)
+		for _, record := range records {
+			assert.Equal(t, "/api/open/[redacted]", record["path"])
+		}
+		assert.NotContains(t, log.String(), secret)
+		assert.NotContains(t, log.String(), testKey)
 	}
 }
 
 func TestLogsErrorOfEnvelopeWhoseDataCannotBeDecoded(t *testing.T) {
-	var log logBuffer
+	var log bytes.Buffer
 	_, err := newClient(t, respond(200, successOf(`"text"`)), logTo(&log, slog.LevelDebug)).MailDetail(t.Context(), "1")
 	require.Error(t, err)
 	assert.Contains(t, recordsOf(t, &log)[0]["error"], "cannot decode the response")

@@ -43,7 +43,8 @@ type settings struct {
 
 	// source is a function, since fmt would print the fields of an AccessKeySource. Of
 	// a function, it prints the address.
-	source func(ctx context.Context, rejected string) (string, error)
+	source    func(ctx context.Context, rejected string) (string, error)
+	hasSource bool // of WithAccessKeySource, which may replace a key
 }
 
 // isNil reports whether v is nil or holds a nil pointer or function, which may have methods.
@@ -87,15 +88,16 @@ func option(valid bool, set func(*settings), format string, args ...any) Option 
 // A transport with a TLSClientConfig or a dial function also needs ForceAttemptHTTP2,
 // which NewTransport sets, or it uses HTTP/1.
 //
+// Under js, a transport without a dial function uses fetch. The client then adds an option of
+// fetch to the header of the request, js.fetch:redirect, so that fetch follows no redirect.
+// A transport that wraps another must pass the option on.
+//
 // A transport that wraps another must not retry. It must not follow redirects, which
 // would send the access key to another host. The transport of go-retryablehttp's
 // StandardClient does both and is rejected.
 func WithHTTPClient(h *http.Client) Option {
-	if h == nil {
-		return option(false, nil, "WithHTTPClient: the client is nil")
-	}
-	if h.Transport != nil && isNil(h.Transport) {
-		return option(false, nil, "WithHTTPClient: the transport is nil")
+	if h == nil || h.Transport != nil && isNil(h.Transport) {
+		return option(false, nil, "WithHTTPClient: the client is nil, or its transport is nil")
 	}
 	_, retries := h.Transport.(*retryablehttp.RoundTripper)
 	return option(!retries, func(s *settings) {
@@ -169,7 +171,7 @@ func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 // WithAccessKeySource makes the client get the access key of each attempt from
 // source. A rejected key is replaced once per call; see [AccessKeySource].
 func WithAccessKeySource(source AccessKeySource) Option {
-	return option(!isNil(source), func(s *settings) { s.source = source.AccessKey }, "WithAccessKeySource: the source is nil")
+	return option(!isNil(source), func(s *settings) { s.source, s.hasSource = source.AccessKey, true }, "WithAccessKeySource: the source is nil")
 }
 
 // WithRejectedKeyCodes sets the [Envelope] codes that mean that the service rejects

@@ -116,7 +116,7 @@ func (c *Client) setFailure(o *outcome, body []byte, decodeErr error) {
 	}
 	o.keyRejected = o.status == http.StatusUnauthorized || o.isEnvelope && slices.Contains(c.rejectedKeyCodes, o.code)
 	o.transient = retryableStatuses[o.status] && !o.keyRejected
-	if c.hasSource() && len(c.rejectedKeyCodes) == 0 && !o.keyRejected && (o.code == http.StatusUnauthorized || o.code == http.StatusForbidden) {
+	if c.hasSource && len(c.rejectedKeyCodes) == 0 && !o.keyRejected && (o.code == http.StatusUnauthorized || o.code == http.StatusForbidden) {
 		o.remarks = append(o.remarks, fmt.Sprintf("if code %d means a rejected access key, pass it to WithRejectedKeyCodes", o.code))
 	}
 }

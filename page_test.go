@@ -30,11 +30,8 @@ func TestListOperationsSendPageNumberAndSize(t *testing.T) {
 		{msgpush.PageRequest{PageSize: 1}, `"current":1,"pageSize":1`},
 		{msgpush.PageRequest{Current: 1 << 30, PageSize: 1 << 30}, `"current":1073741824,"pageSize":1073741824`},
 	}
-	for _, c := range calls.All {
+	for _, c := range calls.Lists() {
 		for _, tt := range tests {
-			if c.List == nil {
-				continue
-			}
 			t.Run(c.Operation+tt.want, func(t *testing.T) {
 				handler, requests := recordRequests(readFile(t, "responses", "empty_page.json"))
 				client := newClient(t, handle(handler))
@@ -53,10 +50,7 @@ func TestListOperationsSendPageNumberAndSize(t *testing.T) {
 
 func TestListOperationsRejectNegativePageNumberAndSize(t *testing.T) {
 	client := newClient(t, handle(failOnRequest(t)))
-	for _, c := range calls.All {
-		if c.List == nil {
-			continue
-		}
+	for _, c := range calls.Lists() {
 		_, err := c.List(t.Context(), client, msgpush.PageRequest{Current: -1})
 		assert.ErrorContains(t, err, c.Operation+": Current (-1) and PageSize (0) must not be negative")
 		_, err = c.List(t.Context(), client, msgpush.PageRequest{PageSize: -20})

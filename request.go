@@ -132,11 +132,11 @@ func (c *Client) newRequest(ctx context.Context, r Request) (*retryablehttp.Requ
 	u.RawPath = u.EscapedPath() + r.Path
 	u.Path, _ = url.PathUnescape(u.RawPath)                 // cannot fail: both parts have been checked
 	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // a "+" for a space is not understood everywhere
-	if bytes.Contains(body, []byte(redacted)) || strings.Contains(u.RawQuery, url.QueryEscape(redacted)) {
+	if bytes.Contains(body, []byte(redacted)) || strings.Contains(u.RawQuery, "%5Bredacted%5D") {
 		return nil, fmt.Errorf("the query or the body contains %q in place of a secret: use string(s) to send the value of a Secret s", redacted)
 	}
-	plain := &http.Request{Method: r.Method, URL: &u, Host: u.Host, Header: http.Header{}}
-	req := &retryablehttp.Request{Request: plain.WithContext(ctx)}
+	req := &retryablehttp.Request{Request: new(http.Request).WithContext(ctx)}
+	req.Method, req.URL, req.Host, req.Header = r.Method, &u, u.Host, http.Header{}
 	if r.Body == nil {
 		return req, nil
 	}

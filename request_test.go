@@ -1,7 +1,6 @@
 package msgpush_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,7 +41,6 @@ func TestCallSendsRequest(t *testing.T) {
 		{"pointer as query", msgpush.Request{Method: "GET", Path: "/a", Query: &params{}}, receivedRequest{Method: "GET", Path: "/a", Query: "key=&name="}},
 		{"nil pointer as query", msgpush.Request{Method: "GET", Path: "/a", Query: (*params)(nil)}, receivedRequest{Method: "GET", Path: "/a"}},
 		{"values as query", msgpush.Request{Method: "GET", Path: "/a", Query: url.Values{"x": {"1", "2"}}}, receivedRequest{Method: "GET", Path: "/a", Query: "x=1&x=2"}},
-		{"nil values as query", msgpush.Request{Method: "GET", Path: "/a", Query: url.Values(nil)}, receivedRequest{Method: "GET", Path: "/a"}},
 		{"POST without body", msgpush.Request{Method: "POST", Path: "/a"}, receivedRequest{Method: "POST", Path: "/a"}},
 		{"POST", msgpush.Request{Method: "POST", Path: "/a", Body: map[string]any{"a": 0}}, receivedRequest{Method: "POST", Path: "/a", Body: `{"a":0}`}},
 		{"raw body", msgpush.Request{Method: "POST", Path: "/a", Body: json.RawMessage(`[1]`)}, receivedRequest{Method: "POST", Path: "/a", Body: `[1]`}},
@@ -75,41 +73,29 @@ func TestCallRejectsRequest(t *testing.T) {
 	}{
 		{"no method", msgpush.Request{Path: "/a"}, "method"},
 		{"long method that is not ASCII", msgpush.Request{Method: strings.Repeat("é", 5000), Path: "/a"}, "method"},
-		{"method of two words", msgpush.Request{Method: "GET /evil", Path: "/a"}, "method"},
-		{"method with a line break", msgpush.Request{Method: "GET\r\nX: y", Path: "/a"}, "method"},
-		{"method with a colon", msgpush.Request{Method: "A:B", Path: "/a"}, "method"},
-		{"method that is not ASCII", msgpush.Request{Method: "GÉT", Path: "/a"}, "method"},
+		{"method of two lines", msgpush.Request{Method: "GET\r\nX: y", Path: "/a"}, "method"},
 		{"no path", msgpush.Request{Method: "GET"}, "slash"},
 		{"relative path", msgpush.Request{Method: "GET", Path: "a"}, "slash"},
 		{"URL", msgpush.Request{Method: "GET", Path: "https://evil.example/a"}, "slash"},
-		{"port", msgpush.Request{Method: "GET", Path: ":8080/a"}, "slash"},
 		{"user", msgpush.Request{Method: "GET", Path: "@evil.example/a"}, "slash"},
 		{"two slashes at the start", msgpush.Request{Method: "GET", Path: "//evil.example/a"}, "two slashes"},
 		{"escaped slashes at the start", msgpush.Request{Method: "GET", Path: "/%2Fevil.example/a"}, "two slashes"},
 		{"slash and backslash at the start", msgpush.Request{Method: "GET", Path: `/\evil.example/a`}, "two slashes"},
 		{"HEAD", msgpush.Request{Method: "HEAD", Path: "/a"}, "use GET"},
 		{"dot-dot segment", msgpush.Request{Method: "GET", Path: "/a/../b"}, `".."`},
-		{"dot-dot segment at the start", msgpush.Request{Method: "GET", Path: "/.."}, `".."`},
 		{"escaped dot-dot segment", msgpush.Request{Method: "GET", Path: "/a/%2e%2E/b"}, `".."`},
 		{"dot-dot segment after an escaped slash", msgpush.Request{Method: "GET", Path: "/a%2f..%2fb"}, `".."`},
 		{"dot-dot segment after a backslash", msgpush.Request{Method: "GET", Path: `/a\..\b`}, `".."`},
-		{"dot-dot segment after an escaped backslash", msgpush.Request{Method: "GET", Path: "/a%5c..%5Cb"}, `".."`},
 		{"dot-dot segment with a parameter", msgpush.Request{Method: "GET", Path: "/a/..;x=y/b"}, `".."`},
 		{"dot-dot segment before an escaped fragment", msgpush.Request{Method: "GET", Path: "/..%23"}, `".."`},
 		{"dot-dot segment before an escaped query", msgpush.Request{Method: "GET", Path: "/a/..%3Fx"}, `".."`},
 		{"dot segment", msgpush.Request{Method: "GET", Path: "/a/./b"}, `"."`},
-		{"dot segment at the start", msgpush.Request{Method: "GET", Path: "/.//x"}, `"."`},
 		{"dot segment at the end", msgpush.Request{Method: "GET", Path: "/a/."}, `"."`},
 		{"escaped dot segment", msgpush.Request{Method: "GET", Path: "/%2e//x"}, `"."`},
-		{"dot segment before an escaped fragment", msgpush.Request{Method: "GET", Path: "/.%23"}, `"."`},
-		{"dot segment after a backslash", msgpush.Request{Method: "GET", Path: `/a\.\b`}, `"."`},
-		{"dot segment with a parameter", msgpush.Request{Method: "GET", Path: "/.;a/b"}, `"."`},
-		{"method with a DEL", msgpush.Request{Method: "GET\x7f", Path: "/a"}, "method"},
 		{"query", msgpush.Request{Method: "GET", Path: "/a?b=hunter2"}, "query"},
 		{"empty query", msgpush.Request{Method: "GET", Path: "/a?"}, "query"},
 		{"fragment", msgpush.Request{Method: "GET", Path: "/a#b"}, "fragment"},
 		{"line break", msgpush.Request{Method: "GET", Path: "/a\r\nX: y"}, "control"},
-		{"NUL", msgpush.Request{Method: "GET", Path: "/a\x00"}, "control"},
 		{"escaped line break", msgpush.Request{Method: "GET", Path: "/a%0d%0aX"}, "control"},
 		{"percent sign without an escape", msgpush.Request{Method: "GET", Path: "/a%zz"}, "escape"},
 		{"GET with a body", msgpush.Request{Method: "GET", Path: "/a", Body: 1}, "GET has no body"},
@@ -118,8 +104,6 @@ func TestCallRejectsRequest(t *testing.T) {
 		{"infinity as body", msgpush.Request{Method: "POST", Path: "/a", Body: math.Inf(1)}, "body"},
 		{"bytes as body", msgpush.Request{Method: "POST", Path: "/a", Body: []byte(`{"a":1}`)}, "use json.RawMessage"},
 		{"reader as body", msgpush.Request{Method: "POST", Path: "/a", Body: strings.NewReader(`{"a":1}`)}, "use json.RawMessage"},
-		{"buffer as body", msgpush.Request{Method: "POST", Path: "/a", Body: new(bytes.Buffer)}, "use json.RawMessage"},
-		{"function as body", msgpush.Request{Method: "POST", Path: "/a", Body: func() {}}, "body"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -189,25 +173,6 @@ func TestCallDoesNotChangeItsArguments(t *testing.T) {
 	assert.Equal(t, map[string]int{"x": 1}, body)
 }
 
-func TestSendsRequestHeaders(t *testing.T) {
-	for _, kind := range kindsOfCalls() {
-		t.Run(kind.name, func(t *testing.T) {
-			handler, requests := recordRequests(success)
-			_, err := kind.do(t.Context(), newClient(t, handle(handler)))
-			require.NoError(t, err)
-			require.Len(t, *requests, 1)
-			r := (*requests)[0]
-			want := http.Header{"Access-Key": {testKey}, "Accept": {"application/json"}, "User-Agent": {"msgpush-go/" + msgpush.Version}}
-			if r.Method == http.MethodPost {
-				want["Content-Type"] = []string{"application/json"}
-			} else {
-				assert.Empty(t, r.Body)
-			}
-			assert.Equal(t, want, r.Header)
-		})
-	}
-}
-
 func TestNilContextIsError(t *testing.T) {
 	client := newClient(t, handle(failOnRequest(t)))
 	var none context.Context
@@ -219,28 +184,33 @@ func TestNilContextIsError(t *testing.T) {
 
 // net/http may read the header of a failed attempt later, so attempts share no header.
 func TestEachAttemptSendsCompleteRequest(t *testing.T) {
-	var sent []*http.Request
-	var bodies []string
-	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
-		b, err := io.ReadAll(r.Body)
-		assert.NoError(t, err)
-		bodies, sent = append(bodies, string(b)), append(sent, r)
-		return status(503)(r)
-	})
-	n := 0
-	source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { n++; return fmt.Sprint("key-", n), nil })
-	client := newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), threeAttempts)
-	_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{
-		Method: "PUT", Path: "/api/open/x", Query: url.Values{"q": {"1 2"}}, Body: map[string]int{"a": 1}, Idempotent: true,
-	})
-	require.Error(t, err)
-	require.Len(t, sent, 3)
-	for i, r := range sent {
-		assert.Equal(t, "http://push.example.com/api/open/x?q=1%202", r.URL.String())
-		assert.Equal(t, `{"a":1}`, bodies[i])
-		assert.Equal(t, http.Header{
-			"Access-Key": {fmt.Sprint("key-", i+1)}, "Accept": {"application/json"}, "Content-Type": {"application/json"},
-			"User-Agent": {"msgpush-go/" + msgpush.Version},
-		}, r.Header)
+	for _, kind := range kindsOfCalls() {
+		t.Run(kind.name, func(t *testing.T) {
+			var sent []*http.Request
+			var bodies []string
+			transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				var body []byte
+				if r.Body != nil {
+					body, _ = io.ReadAll(r.Body)
+				}
+				bodies, sent = append(bodies, string(body)), append(sent, r)
+				return status(503)(r)
+			})
+			n := 0
+			source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { n++; return fmt.Sprint("key-", n), nil })
+			_, err := kind.do(t.Context(), newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), threeAttempts))
+			assertAttempts(t, len(sent), err)
+			for i, r := range sent {
+				want := http.Header{"Access-Key": {fmt.Sprint("key-", i+1)}, "Accept": {"application/json"}, "User-Agent": {"msgpush-go/" + msgpush.Version}}
+				if r.Method == http.MethodPost {
+					want["Content-Type"] = []string{"application/json"}
+				} else {
+					assert.Empty(t, bodies[i])
+				}
+				assert.Equal(t, want, r.Header)
+				assert.Equal(t, bodies[0], bodies[i])
+				assert.Equal(t, sent[0].URL.String(), r.URL.String())
+			}
+		})
 	}
 }

@@ -36,6 +36,7 @@ import (
 //   - untrusted certificates, and TLS alerts that reject a certificate or that a setting of
 //     TLS explains
 //   - HTTP responses to HTTPS requests
+//   - redirects, which a browser hides
 //   - HTTP 200 responses that are too large or badly compressed
 //   - with a transport of [NewTransport], a CONNECT that a proxy rejects with a status other
 //     than 408, 425, 429 or 5xx
@@ -100,7 +101,7 @@ func isPermanent(err error) bool {
 	if ok && opErr.Op == "socks connect" { // net/http: the errors have no type
 		return slices.ContainsFunc(permanentSOCKSErrors, func(text string) bool { return strings.HasSuffix(fmt.Sprint(opErr.Err), text) })
 	}
-	return is(err, errBodyTooLarge) || is(err, http.ErrSchemeMismatch) || is(err, gzip.ErrHeader) || is(err, gzip.ErrChecksum) ||
+	return is(err, errBodyTooLarge) || is(err, errHiddenRedirect) || is(err, http.ErrSchemeMismatch) || is(err, gzip.ErrHeader) || is(err, gzip.ErrChecksum) ||
 		matches[flate.CorruptInputError](err) || matches[*tls.CertificateVerificationError](err) || matches[x509.UnknownAuthorityError](err) ||
 		matches[x509.HostnameError](err) || matches[x509.CertificateInvalidError](err)
 }
@@ -195,14 +196,15 @@ func newRetryQuota(retries int) *retryQuota {
 	return q
 }
 
-// add adds n calls that run; a negative n means that calls have ended.
-func (q *retryQuota) add(n int) {
+// add adds n calls that run, and returns tokens that were taken. A negative n means that calls
+// have ended.
+func (q *retryQuota) add(n, tokens int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.calls += n
 	growth := max(0, q.calls*q.perCall-q.max)
 	q.max += growth
-	q.tokens += growth
+	q.tokens = min(q.tokens+growth+tokens, q.max)
 }
 
 // take takes n tokens if there are that many, and reports whether it did.
@@ -216,20 +218,13 @@ func (q *retryQuota) take(n int) bool {
 	return enough
 }
 
-// put returns n tokens that were taken.
-func (q *retryQuota) put(n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.tokens = min(q.tokens+n, q.max)
-}
-
 // earn adds the tokens of a call that needs no retry.
 func (q *retryQuota) earn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := tokensPerCall
-	if now := time.Now(); now.Sub(q.refilled) >= time.Second {
-		q.refilled = now
+	if q.tokens < q.max && time.Since(q.refilled) >= time.Second {
+		q.refilled = time.Now()
 		n += q.max / tokensPerRetry / refillSeconds * tokensPerRetry // whole retries
 	}
 	q.tokens += min(n, q.max-q.tokens)

@@ -35,7 +35,7 @@ type redactor struct {
 // add adds a key, unless it is known or too short.
 func (r *redactor) add(key string) {
 	if len(key) >= minRedactedKey && !slices.Contains(r.keys, key) {
-		r.keys, r.forms = append(r.keys, key), nil
+		r.keys, r.forms = append(slices.Clip(r.keys), key), nil // calls share the keys of their client
 	}
 }
 
@@ -83,8 +83,13 @@ func (r *redactor) text(foreign string) string {
 	return clean
 }
 
-// name returns the name of an operation, which may be the path of a Call, redacted.
-func (r *redactor) name(operation string) string { return shorten(r.text(operation), maxCause) }
+// name returns the name of an operation, redacted if it is the method and path of a Call.
+func (r *redactor) name(operation string) string {
+	if !strings.Contains(operation, " ") {
+		return operation
+	}
+	return shorten(r.text(operation), maxCause)
+}
 
 // cause returns the text of err, redacted and shortened. It omits the query, if a transport
 // quotes the URL. If err wraps the error of another call, such as the cause of the context of
@@ -121,12 +126,19 @@ func (r *redactor) json(raw json.RawMessage) json.RawMessage {
 	return quoted
 }
 
-// header returns a copy of h with the access keys in its values redacted.
+// header returns h with the keys in its values redacted: a copy if there are any.
 func (r *redactor) header(h http.Header) http.Header {
-	clean := h.Clone()
-	for _, values := range clean {
+	clean := h
+	for name, values := range h {
 		for i, v := range values {
-			values[i] = r.text(v)
+			text := r.text(v)
+			if text == v {
+				continue
+			}
+			if &clean[name][i] == &values[i] { // not copied yet
+				clean = h.Clone()
+			}
+			clean[name][i] = text
 		}
 	}
 	return clean

@@ -1,6 +1,7 @@
 package msgpush_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -28,27 +28,26 @@ import (
 func TestPasswordsAreBlankedInQuotedResponses(t *testing.T) {
 	const kept = "kept"
 	for name, text := range map[string]string{
-		"member":                      `{"id":1,"password":"hunter2","note":"kept"}`,
-		"member in capitals":          `{"PASSWORD":"hunter2","note":"kept"}`,
-		"name that contains it":       `{"the smtpPassword (old)":"hunter2","note":"kept"}`,
-		"name with escapes":           `{"p\u0061ss\u0057ord":"hunter2","note":"kept"}`,
-		"name with a colon":           `{"password:":"hunter2","note":"kept"}`,
-		"value with quotes":           `{"password":"a\"hunter2","note":"kept"}`,
-		"white space":                 "{\"password\" :\n \"hunter2\" , \"note\":\"kept\"}",
-		"object":                      `{"password":{"old":["hunter2","}"],"new":"hunter2"},"note":"kept"}`,
-		"array":                       `{"passwords":["a","hunter2"],"note":"kept"}`,
-		"two members":                 `[{"password":"hunter2"},{"password":"hunter2"},"kept"]`,
-		"cut string":                  `{"note":"kept","password":"a hunter2`,
-		"cut object":                  `{"note":"kept","password":{"old":"hunter2","x`,
-		"JSON in a string":            `{"note":"kept","error":"{\"password\":\"a hunter2\"}"}`,
-		"value that is not JSON":      `kept {"password": hunter2}`,
-		"pair":                        "user=a&password=hunter2&note=kept",
-		"pair with a colon":           "kept, password: hunter2, try again",
-		"pair in quotes":              `kept password="a hunter2"`,
-		"pair in single quotes":       `kept PASSWORD='a hunter2'`,
-		"pair up to a semicolon":      "password=hunter2;kept",
-		"pair with a longer name":     "password_new = hunter2 kept",
-		"header that is not a header": "kept Password: hunter2",
+		"member":                  `{"id":1,"password":"hunter2","note":"kept"}`,
+		"member in capitals":      `{"PASSWORD":"hunter2","note":"kept"}`,
+		"name that contains it":   `{"the smtpPassword (old)":"hunter2","note":"kept"}`,
+		"name with escapes":       `{"p\u0061ss\u0057ord":"hunter2","note":"kept"}`,
+		"name with a colon":       `{"password:":"hunter2","note":"kept"}`,
+		"value with quotes":       `{"password":"a\"hunter2","note":"kept"}`,
+		"white space":             "{\"password\" :\n \"hunter2\" , \"note\":\"kept\"}",
+		"object":                  `{"password":{"old":["hunter2","}"],"new":"hunter2"},"note":"kept"}`,
+		"array":                   `{"passwords":["a","hunter2"],"note":"kept"}`,
+		"two members":             `[{"password":"hunter2"},{"password":"hunter2"},"kept"]`,
+		"cut string":              `{"note":"kept","password":"a hunter2`,
+		"cut object":              `{"note":"kept","password":{"old":"hunter2","x`,
+		"JSON in a string":        `{"note":"kept","error":"{\"password\":\"a hunter2\"}"}`,
+		"value that is not JSON":  `kept {"password": hunter2}`,
+		"pair":                    "user=a&password=hunter2&note=kept",
+		"pair with a colon":       "kept, password: hunter2, try again",
+		"pair in quotes":          `kept password="a hunter2"`,
+		"pair in single quotes":   `kept PASSWORD='a hunter2'`,
+		"pair up to a semicolon":  "password=hunter2;kept",
+		"pair with a longer name": "password_new = hunter2 kept",
 	} {
 		inJSON, err := json.Marshal(text)
 		require.NoError(t, err)
@@ -101,76 +100,44 @@ func TestPasswordsInNetworkErrorsAreNotBlanked(t *testing.T) {
 // The query may contain a secret.
 func TestErrorTextOmitsQuery(t *testing.T) {
 	errCable := errors.New("the cable is cut")
-	tests := []struct {
-		name string
-		step roundTripFunc
-		is   error // nil: not checked
-		text string
-	}{
-		{"error of the transport", fail(errCable), errCable, "the cable is cut"},
-		{"error that quotes the URL", func(r *http.Request) (*http.Response, error) {
+	for text, step := range map[string]roundTripFunc{
+		`Get "http://push.example.com/api/open/mail/detail": the cable is cut`: func(r *http.Request) (*http.Response, error) {
 			return nil, &url.Error{Op: "Get", URL: r.URL.String(), Err: errCable}
-		}, errCable, `Get "http://push.example.com/api/open/mail/detail": the cable is cut`},
-		{"error that quotes the path and the query", func(r *http.Request) (*http.Response, error) {
+		},
+		"proxying /api/open/mail/detail: the cable is cut": func(r *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("proxying %s: %w", r.URL.RequestURI(), errCable)
-		}, errCable, "proxying /api/open/mail/detail: the cable is cut"},
-		{"truncated body", respondFrom(200, cutBody("{")), io.ErrUnexpectedEOF, "unexpected EOF"},
-		{"timeout", noResponse, context.DeadlineExceeded, "no complete response within"},
-		{"redirect", func(r *http.Request) (*http.Response, error) {
+		},
+		"redirect to https://push.example.com/api/open/mail/detail, not followed": func(r *http.Request) (*http.Response, error) {
 			return respond(301, "", "Location", "https://push.example.com"+r.URL.RequestURI())(r)
-		}, nil, "redirect to https://push.example.com/api/open/mail/detail, not followed"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				_, err := newClient(t, tt.step).MailDetail(t.Context(), "hunter2")
-				inspectError(t, err)
-				assert.ErrorContains(t, err, tt.text)
-				if tt.is != nil {
-					assert.ErrorIs(t, err, tt.is)
-				}
-				for e := err; e != nil; e = errors.Unwrap(e) {
-					assert.NotContains(t, fmt.Sprintf("%v %+v %#v", e, e, e), "hunter2")
-				}
-			})
-		})
+		},
+	} {
+		_, err := newClient(t, step).MailDetail(t.Context(), "hunter2")
+		inspectError(t, err)
+		assert.ErrorContains(t, err, text)
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			assert.NotContains(t, fmt.Sprintf("%v %+v %#v", e, e, e), "hunter2")
+		}
 	}
 }
 
 // A transport may return the same error to several calls.
 func TestErrorOfTransportIsNotModified(t *testing.T) {
-	for name, transport := range map[string]func(error) roundTripFunc{
-		"transport": fail,
-		"body":      func(err error) roundTripFunc { return respondFrom(200, failingBody("", err)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			shared := &url.Error{Op: "Get", URL: "http://elsewhere.example/?q", Err: errors.New("broken")}
-			_, err := newClient(t, transport(shared)).MailDetail(t.Context(), "5")
-			require.ErrorIs(t, err, shared)
-			assert.Equal(t, "http://elsewhere.example/?q", shared.URL)
-		})
-	}
+	shared := &url.Error{Op: "Get", URL: "http://elsewhere.example/?q", Err: errors.New("broken")}
+	before := *shared
+	_, err := newClient(t, fail(shared)).MailDetail(t.Context(), "5")
+	require.ErrorIs(t, err, shared)
+	assert.Equal(t, before, *shared)
 }
 
-type panickingIs struct{}
+// An oddError has methods that lie. Those of the zero oddError panic.
+type oddError struct {
+	is func() bool
+	as func() bool
+}
 
-func (panickingIs) Error() string { return "broken Is" }
-
-func (panickingIs) Is(error) bool { panic("Is") }
-
-func (panickingIs) Unwrap() []error { return nil }
-
-type panickingAs struct{}
-
-func (panickingAs) Error() string { return "broken As" }
-
-func (panickingAs) As(any) bool { panic("As") }
-
-type lyingAs struct{}
-
-func (lyingAs) Error() string { return "lying As" }
-
-func (lyingAs) As(any) bool { return true }
+func (oddError) Error() string   { return "odd" }
+func (e oddError) Is(error) bool { return e.is() }
+func (e oddError) As(any) bool   { return e.as() }
 
 type incomparable struct{ any }
 
@@ -188,23 +155,14 @@ func TestErrorsOfOthersDoNotMatch(t *testing.T) {
 		"RequestError with Last": &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF, Last: &msgpush.APIError{HTTPStatus: 500, Attempts: 1}},
 		"UnimplementedError":     &msgpush.UnimplementedError{Operation: msgpush.Operation{Name: "AccessKeyObtain"}},
 		"error of a context":     context.Canceled,
-		"deadline":               context.DeadlineExceeded,
 		"plain error":            errors.New("vault sealed"),
-		"Is that panics":         panickingIs{},
-		"As that panics":         panickingAs{},
-		"As that sets nothing":   lyingAs{},
+		"methods that panic":     oddError{},
+		"As that sets nothing":   oddError{is: func() bool { return false }, as: func() bool { return true }},
 		"incomparable error":     incomparable{[]int{1}},
 	}
 	for name, cause := range foreign {
 		ended, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
-		sourceFails := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return "", cause })
-		failsAfterRejection := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
-			if rejected != "" {
-				return "", cause
-			}
-			return testKey, nil
-		})
 		limiterFails := func(context.Context) error { return cause }
 		for where, tt := range map[string]struct {
 			kind, key string
@@ -212,8 +170,8 @@ func TestErrorsOfOthersDoNotMatch(t *testing.T) {
 			transport roundTripFunc
 			opt       msgpush.Option
 		}{
-			"key source":                   {"RequestError", "", t.Context(), succeed, msgpush.WithAccessKeySource(sourceFails)},
-			"key source after a rejection": {"RequestError", "", t.Context(), status(401), msgpush.WithAccessKeySource(failsAfterRejection)},
+			"key source":                   {"RequestError", "", t.Context(), succeed, msgpush.WithAccessKeySource(sourceOf("", cause))},
+			"key source after a rejection": {"RequestError", "", t.Context(), status(401), msgpush.WithAccessKeySource(sourceWithOneKey(cause))},
 			"limiter":                      {"RequestError", testKey, t.Context(), succeed, limiterAfter(0, limiterFails)},
 			"transport":                    {"RequestError", testKey, t.Context(), fail(cause), threeAttempts},
 			"body":                         {"RequestError", testKey, t.Context(), respondFrom(200, failingBody("", cause)), threeAttempts},
@@ -276,20 +234,16 @@ func formsOf(key string) map[string]string {
 func responsesWith(text, inJSON string) map[string]roundTripFunc {
 	responses := map[string]roundTripFunc{
 		"msg":                         respond(200, `{"code":401,"msg":"no key `+inJSON+` here"}`),
-		"msg of HTTP 401":             respond(401, `{"code":401,"msg":"`+inJSON+`"}`),
 		"data string":                 respond(200, `{"code":401,"msg":"no","data":"`+inJSON+`"}`),
 		"data object":                 respond(200, `{"code":401,"msg":"no","data":{"key":"`+inJSON+`"}}`),
 		"data member name":            respond(200, `{"code":401,"msg":"no","data":{"`+inJSON+`":1}}`),
 		"msg object":                  respond(200, `{"code":401,"msg":{"key":"`+inJSON+`"}}`),
 		"HTML":                        respond(200, "<html>"+text),
 		"HTML of HTTP 503":            respond(503, "<html>"+text),
-		"HTML of HTTP 201":            respond(201, "<html>"+text),
 		"code 200 with HTTP 500":      respond(500, `{"code":200,"data":"`+inJSON+`"}`),
 		"truncated success":           respond(200, `{"code":200,"data":"`+inJSON),
 		"text after success":          respond(200, `{"code":200,"data":{}} `+text),
-		"string for a record":         respond(200, `{"code":200,"data":"`+inJSON+`"}`),
 		"string for a number":         respond(200, `{"code":200,"data":{"id":"`+inJSON+`","total":"`+inJSON+`"}}`),
-		"code":                        respond(200, `{"code":"`+inJSON+`"}`),
 		"Location":                    respond(302, "", "Location", "/login?key="+text),
 		"Content-Type of HTML":        respond(200, "<html>", "Content-Type", "text/html; key="+text),
 		"Retry-After":                 respond(503, "", "Retry-After", text),
@@ -337,7 +291,7 @@ func TestErrorsAndLogsShowNoPartOfKey(t *testing.T) {
 				continue
 			}
 			for where, transport := range responsesWith(text, inJSON) {
-				var log logBuffer
+				var log bytes.Buffer
 				client := newClientWithKey(t, key, transport, logTo(&log, slog.LevelDebug), threeAttempts)
 				_, mailErr := client.MailDetail(t.Context(), "1")
 				_, callErr := msgpush.Call[map[string]map[string]int](t.Context(), client, post)
@@ -433,35 +387,25 @@ func TestPasswordOfMailIsNotShown(t *testing.T) {
 		"truncated success":      respond(200, successOf(mail)[:100]),
 		"cut HTTP 500":           respond(500, successOf(mail)[:100]),
 		"no envelope":            respond(200, mail),
-		"no code":                respond(200, `{"data":`+mail+`}`),
-		"number for a string":    respond(200, successOf(`{"account":77,"password":"`+password+`"}`)),
 		"string for a number":    respond(200, successOf(`{"id":"`+password+`"}`)),
-		"array for an object":    respond(200, successOf(`["`+password+`"]`)),
-		"string for an object":   respond(200, successOf(`"`+password+`"`)),
 		"body that fails":        respondFrom(200, cutBody(mail)),
 		"timeout":                noResponse,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log logBuffer
-				client := newClient(t, transport, logTo(&log, slog.LevelDebug))
-				for _, kind := range kindsOfCalls() {
-					value, err := kind.do(t.Context(), client)
-					if _, ok := value.(map[string]any); !ok { // a caller's map has no Secret
-						assertHidden(t, password, value)
-					}
-					assertHidden(t, password, err)
+		runInBubble(t, name, func(t *testing.T) {
+			var log bytes.Buffer
+			client := newClient(t, transport, logTo(&log, slog.LevelDebug))
+			for _, kind := range kindsOfCalls() {
+				value, err := kind.do(t.Context(), client)
+				if _, ok := value.(map[string]any); !ok { // a caller's map has no Secret
+					assertHidden(t, password, value)
 				}
-				r := msgpush.Request{Method: "POST", Path: "/x", Body: map[string]string{"password": password}, Query: url.Values{"q": {password}}}
-				value, err := msgpush.Call[msgpush.MailChannel](t.Context(), client, r)
-				assertHidden(t, password, value, err)
-				ended, cancel := context.WithCancel(t.Context())
-				cancel()
-				_, err = msgpush.Call[any](ended, client, r)
 				assertHidden(t, password, err)
-				assert.NotEmpty(t, log.String())
-				assertNotIn(t, password, log.String())
-			})
+			}
+			r := msgpush.Request{Method: "POST", Path: "/x", Body: map[string]string{"password": password}, Query: url.Values{"q": {password}}}
+			value, err := msgpush.Call[msgpush.MailChannel](t.Context(), client, r)
+			assertHidden(t, password, value, err)
+			assert.NotEmpty(t, log.String())
+			assertNotIn(t, password, log.String())
 		})
 	}
 }
@@ -528,9 +472,6 @@ func TestRedactsKeysInCallsWithoutAttempt(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	failingLimiter := limiterAfter(0, func(context.Context) error { return errors.New("no tokens for " + testKey) })
-	source := func(key string, err error) msgpush.Option {
-		return msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return key, err }))
-	}
 	path := msgpush.Request{Method: "POST", Path: "/keys/" + testKey}
 	body, query := path, path
 	body.Body, query.Query = unencodable{errors.New("bad " + testKey)}, testKey
@@ -548,8 +489,8 @@ func TestRedactsKeysInCallsWithoutAttempt(t *testing.T) {
 		{"query that cannot be encoded", t.Context(), testKey, nil, query},
 		{"body with a redacted secret", t.Context(), testKey, nil, msgpush.Request{Method: "POST", Path: path.Path, Body: msgpush.Secret("x")}},
 		{"key as a method", t.Context(), testKey, nil, msgpush.Request{Method: testKey + "\n", Path: "/"}},
-		{"source that quotes its key in an error", t.Context(), "", []msgpush.Option{source(testKey, errors.New("cannot renew "+testKey))}, path},
-		{"limiter that quotes the key of a source", t.Context(), "", []msgpush.Option{source(testKey, nil), failingLimiter}, path},
+		{"source that quotes its key in an error", t.Context(), "", []msgpush.Option{msgpush.WithAccessKeySource(sourceOf(testKey, errors.New("cannot renew "+testKey)))}, path},
+		{"limiter that quotes the key of a source", t.Context(), "", []msgpush.Option{msgpush.WithAccessKeySource(fixedSource), failingLimiter}, path},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -574,19 +515,12 @@ func TestRedactsKeysThatOtherChangesOfTheTextWouldCreate(t *testing.T) {
 		{"name of the package", "Zq7x4-Wk9v2", "Zq7x4-msgpush: Wk9v2", "Zq7x4-Wk9v2"},
 		{"key that is longer than the redacted text", long, long, "kkk"},
 	} {
-		inJSON, err := json.Marshal(tt.text)
-		require.NoError(t, err)
-		for where, step := range map[string]roundTripFunc{
-			"msg":                    respond(200, `{"code":401,"msg":`+string(inJSON)+`}`),
-			"data":                   respond(200, `{"code":401,"data":`+string(inJSON)+`}`),
-			"HTML":                   respond(502, "<html>"+tt.text),
-			"error of the transport": fail(errors.New(tt.text)),
+		for _, step := range []roundTripFunc{
+			respond(200, `{"code":401,"msg":"`+tt.text+`","data":"`+tt.text+`"}`), respond(502, "<html>"+tt.text), fail(errors.New(tt.text)),
 		} {
-			t.Run(tt.name+"/"+where, func(t *testing.T) {
-				_, err := newClientWithKey(t, tt.key, step).MailDetail(t.Context(), "1")
-				require.Error(t, err)
-				assertNotIn(t, tt.part, err.Error())
-			})
+			_, err := newClientWithKey(t, tt.key, step).MailDetail(t.Context(), "1")
+			require.Error(t, err, tt.name)
+			assertNotIn(t, tt.part, err.Error())
 		}
 	}
 }
@@ -594,6 +528,9 @@ func TestRedactsKeysThatOtherChangesOfTheTextWouldCreate(t *testing.T) {
 // No error response may be expensive to redact. A search that compares the key at each
 // offset would compare up to 64 KiB at each of 4 Mi offsets.
 func TestRedactionTakesLinearTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes on an emulated processor")
+	}
 	for _, pattern := range []string{"0", "0123456789abcdefg"} {
 		key := strings.Repeat(pattern, 64<<10/len(pattern)) + "!"
 		data := strings.Repeat(pattern, 4<<20/len(pattern)) + key

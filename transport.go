@@ -3,6 +3,7 @@ package msgpush
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -32,6 +33,8 @@ import (
 //     that timed out while the client got no response at all: a balancer may have forgotten
 //     them. This applies to the returned transport, also after changes, but not to its Clone
 //     or within a wrapper.
+//
+// Under js, the transport has no dial function, so that net/http uses fetch.
 func NewTransport() *http.Transport {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
@@ -42,13 +45,15 @@ func NewTransport() *http.Transport {
 			wait, _ := retryAfter(resp.Header)
 			return &proxyError{host: proxy.Host, status: resp.StatusCode, retryAfter: wait}
 		},
-		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		ForceAttemptHTTP2:     true,
 		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
 		MaxIdleConnsPerHost:   math.MaxInt,
 		IdleConnTimeout:       55 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
+	}
+	if runtime.GOOS != "js" { // there, net/http uses fetch only for a transport without a dial function
+		t.DialContext = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
 	p := weak.Make(t)
 	ownTransports.Store(p, nil)
@@ -80,6 +85,8 @@ func (e *proxyError) Error() string {
 	return fmt.Sprintf("the proxy %s rejected CONNECT: %s", e.host, statusText(e.status))
 }
 
+var errHiddenRedirect = errors.New("the response is a redirect, which the browser hides and which is not followed")
+
 // roundTrip sends a request with the cookies of the jar. Unlike http.Client, it follows
 // no redirect, and accepts a redirect without a valid Location.
 func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
@@ -88,7 +95,7 @@ func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 			req.AddCookie(cookie)
 		}
 	}
-	resp, err := c.transport.RoundTrip(req)
+	resp, err := roundTrip(c.transport, req)
 	if e, ok := as[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:]) == "HTTP/" {
 		err = http.ErrSchemeMismatch // as http.Client does
 	} else if err == nil && resp == nil {

@@ -6,8 +6,10 @@ import (
 	"crypto/cipher"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -151,7 +153,7 @@ func TestKeyOfAnotherAEADIsAnError(t *testing.T) {
 			_, err := newSource(tt.first).AccessKey(t.Context(), "")
 			require.NoError(t, err)
 			_, err = newSource(tt.second).AccessKey(t.Context(), "")
-			require.ErrorContains(t, err, "fleet: the access key in the store was not encrypted with this AEAD or one of OpenAEADs; set the same AEAD in all replicas, or delete the Redis key msgpush:key:{acme}")
+			require.ErrorContains(t, err, "fleet: the access key in the store was not encrypted with this AEAD or one of OpenAEADs; set the same AEAD in all replicas, or delete the Redis key msgpush:1:key:{acme}")
 			assert.NotContains(t, err.Error(), "secret-key")
 		})
 	}
@@ -208,11 +210,11 @@ func replaceSecret(t *testing.T, before, after cipher.AEAD) {
 func TestSealedKeyIsBoundToNameAndGeneration(t *testing.T) {
 	for name, move := range map[string]func(context.Context, *redis.Client) string{
 		"generation": func(ctx context.Context, rdb *redis.Client) string {
-			rdb.HIncrBy(ctx, "msgpush:key:{acme}", "gen", 1)
+			rdb.HIncrBy(ctx, "msgpush:1:key:{acme}", "gen", 1)
 			return "acme"
 		},
 		"name": func(ctx context.Context, rdb *redis.Client) string {
-			rdb.Rename(ctx, "msgpush:key:{acme}", "msgpush:key:{other}")
+			rdb.Rename(ctx, "msgpush:1:key:{acme}", "msgpush:1:key:{other}")
 			return "other"
 		},
 	} {
@@ -246,7 +248,7 @@ func TestFetchOfUnusableKeyIsAnError(t *testing.T) {
 			require.NoError(t, err)
 			defer source.Close()
 			_, err = source.AccessKey(t.Context(), "")
-			require.EqualError(t, err, "fleet: Fetch: the returned key is empty, has expired, or cannot be sent in a header")
+			require.ErrorContains(t, err, "fleet: Fetch: the returned key is empty, cannot be sent in a header, or has expired (the clock of this replica shows 20")
 		})
 	}
 }
@@ -444,6 +446,140 @@ func TestKeyExpiresAfterTheClockWasSetBack(t *testing.T) {
 	require.Equal(t, "secret-key-2", key())
 }
 
+// The test reads the interval in the store, which a loaded machine does not change, unless it
+// delays the rejection of a new key by half a second.
+func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		minInterval time.Duration
+		want        []string // milliseconds before each fetch
+		fetch       func(n int) (string, time.Time, error)
+	}{
+		{
+			"error", 20 * time.Millisecond, []string{"0", "20", "40", "80", "160", "200", "200"},
+			func(int) (string, time.Time, error) { return "", time.Time{}, errors.New("no key") },
+		},
+		{
+			"expired key", 20 * time.Millisecond, []string{"0", "20", "40", "80", "160", "200", "200"},
+			func(int) (string, time.Time, error) { return "key", time.Now().Add(-time.Hour), nil },
+		},
+		{
+			"rejected key issued again", 500 * time.Millisecond, []string{"0", "500", "1000"},
+			func(int) (string, time.Time, error) { return "key", time.Time{}, nil },
+		},
+		{
+			"new keys, rejected soon", 500 * time.Millisecond, []string{"0", "500", "1000"},
+			func(n int) (string, time.Time, error) { return fmt.Sprint("key-", n), time.Time{}, nil },
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			rdb := newMiniredis(t)
+			pause := func() string { return rdb.HGet(t.Context(), "msgpush:1:key:{acme}", "pause").Val() }
+			var mu sync.Mutex
+			var pauses []string // before each fetch
+			c := fleet.KeyConfig{Name: "acme", MinInterval: tt.minInterval, Fetch: func(context.Context) (string, time.Time, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				pauses = append(pauses, pause())
+				if len(pauses) >= len(tt.want) {
+					return "useful-key", time.Time{}, nil
+				}
+				return tt.fetch(len(pauses))
+			}}
+			var sources []*fleet.KeySource
+			for range 2 { // replicas
+				source, err := fleet.NewKeySource(rdb, c)
+				require.NoError(t, err)
+				defer source.Close()
+				sources = append(sources, source)
+			}
+			keys := make([]string, len(sources))
+			useful := func() bool {
+				for i, source := range sources {
+					if key, err := source.AccessKey(t.Context(), keys[i]); err == nil {
+						keys[i] = key
+					}
+					if keys[i] == "useful-key" {
+						return true
+					}
+				}
+				return false
+			}
+			require.Eventually(t, useful, 20*time.Second, time.Millisecond)
+			assert.Equal(t, tt.want, pauses)
+			time.Sleep(2 * tt.minInterval) // so that the key is not rejected soon after its arrival
+			for len(pauses) == len(tt.want) {
+				for _, source := range sources {
+					_, err := source.AccessKey(t.Context(), "useful-key")
+					require.NoError(t, err)
+				}
+			}
+			assert.Equal(t, "0", pauses[len(tt.want)], "the fetch before helped")
+		})
+	}
+}
+
+func TestErrorOfAFetchInAnotherReplicaNamesThatReplica(t *testing.T) {
+	rdb := newMiniredis(t)
+	newSource := func(fetch func(context.Context) (string, time.Time, error)) *fleet.KeySource {
+		source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", MinInterval: time.Minute, Fetch: fetch})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = source.Close() })
+		return source
+	}
+	wrongClock := newSource(func(context.Context) (string, time.Time, error) { return "key", time.Now().Add(-time.Hour), nil })
+	_, err := wrongClock.AccessKey(t.Context(), "")
+	require.ErrorContains(t, err, "has expired (the clock of this replica shows ")
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	_, err = newSource(fetchConstant).AccessKey(t.Context(), "")
+	require.ErrorContains(t, err, fmt.Sprintf("fleet: the last Fetch failed, in the replica %s pid %d, ", host, os.Getpid()))
+}
+
+// surprisingReplies replaces the replies to scripts.
+type surprisingReplies struct{ reply any }
+
+func (surprisingReplies) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (surprisingReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (s surprisingReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if c, ok := cmd.(*redis.Cmd); ok && cmd.Name() == "evalsha" {
+			c.SetErr(nil)
+			c.SetVal(s.reply)
+			return nil
+		}
+		return err
+	}
+}
+
+func TestUnexpectedReplyOfTheStoreIsAnError(t *testing.T) {
+	for _, reply := range []any{
+		nil, "secret-key", int64(1), 1.5, []any{}, []any{nil}, []any{"secret-key"}, []any{int64(1), int64(2)}, []any{[]any{int64(1)}},
+		[]any{"stored", "1", int64(1000), "secret-key", ""}, []any{"stored", int64(1), int64(1000), nil, ""}, []any{int64(1), int64(1), int64(1000), "secret-key", ""},
+	} {
+		t.Run(fmt.Sprintf("%v", reply), func(t *testing.T) {
+			rdb := newMiniredis(t)
+			rdb.AddHook(surprisingReplies{reply})
+			source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+			require.NoError(t, err)
+			defer source.Close()
+			limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+			require.NoError(t, err)
+			_, keyErr := source.AccessKey(t.Context(), "")
+			for _, err := range []error{keyErr, limiter.Wait(t.Context())} {
+				require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
+				assert.NotContains(t, err.Error(), "secret-key")
+			}
+		})
+	}
+}
+
 func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 	rdb := newMiniredis(t)
 	var panics atomic.Bool
@@ -520,6 +656,141 @@ func TestLimiterDoesNotWaitBeyondHalfOfTheDeadline(t *testing.T) {
 	cancelled, cancelNow := context.WithCancel(t.Context())
 	cancelNow()
 	require.ErrorIs(t, limiter.Wait(cancelled), context.Canceled)
+}
+
+// countingHook counts the scripts that are sent to the store.
+type countingHook struct{ running, maximum, total atomic.Int64 }
+
+func (*countingHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*countingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *countingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "evalsha" { // such as the commands of a new connection
+			return next(ctx, cmd)
+		}
+		h.total.Add(1)
+		running := h.running.Add(1)
+		defer h.running.Add(-1)
+		for m := h.maximum.Load(); running > m && !h.maximum.CompareAndSwap(m, running); {
+			m = h.maximum.Load()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A gate delays scripts until it is opened.
+type gate struct {
+	countingHook
+	entered chan struct{}
+	opened  chan struct{}
+}
+
+func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return g.countingHook.ProcessHook(func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			g.entered <- struct{}{}
+			<-g.opened
+		}
+		return next(ctx, cmd)
+	})
+}
+
+// newGate returns a limiter whose script is loaded and whose further scripts wait at the gate.
+func newGate(t *testing.T, c fleet.LimiterConfig) (*fleet.Limiter, *gate, *redis.Client) {
+	t.Helper()
+	rdb := newMiniredis(t)
+	limiter, err := fleet.NewLimiter(rdb, c)
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context()))
+	g := &gate{entered: make(chan struct{}, 100), opened: make(chan struct{})}
+	rdb.AddHook(g)
+	return limiter, g, rdb
+}
+
+func TestOneCommandTakesTheSlotsOfAllWaitingCalls(t *testing.T) {
+	limiter, g, _ := newGate(t, fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1000})
+	const calls = 100
+	var wg sync.WaitGroup
+	var begun atomic.Int64
+	for range calls {
+		wg.Go(func() {
+			begun.Add(1)
+			assert.NoError(t, limiter.Wait(t.Context()))
+		})
+	}
+	<-g.entered
+	require.Eventually(t, func() bool { return begun.Load() == calls }, 10*time.Second, time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // in which the calls that have begun wait for a slot
+	close(g.opened)
+	wg.Wait()
+	assert.Equal(t, int64(1), g.maximum.Load(), "commands in flight")
+	assert.Less(t, g.total.Load(), int64(calls/2))
+}
+
+func TestCancelledCallDoesNotAffectTheOthersOfItsCommand(t *testing.T) {
+	limiter, g, _ := newGate(t, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	first, cancel := context.WithCancel(t.Context())
+	results := make(chan error, 10)
+	go func() { results <- limiter.Wait(first) }()
+	<-g.entered // the command of the first call is in flight
+	second, cancelSecond := context.WithCancel(t.Context())
+	go func() { results <- limiter.Wait(second) }()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { assert.NoError(t, limiter.Wait(t.Context())) })
+	}
+	cancel()
+	cancelSecond()
+	for range 2 {
+		require.ErrorIs(t, <-results, context.Canceled)
+	}
+	close(g.opened)
+	wg.Wait()
+	require.NoError(t, limiter.StoreErr())
+}
+
+// The deadline of one call must not affect the slots of others that share a command.
+func TestCallThatWouldMissItsDeadlineTakesNoSlotOfItsCommand(t *testing.T) {
+	limiter, g, rdb := newGate(t, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Minute})
+	next := func() (free float64) {
+		_, err := fmt.Sscan(rdb.Get(context.Background(), "msgpush:1:rate:{acme}").Val(), &free)
+		require.NoError(t, err)
+		return free / 60e6 // in minutes
+	}
+	before := next()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { assert.ErrorIs(t, limiter.Wait(ctx), context.Canceled) })
+	}
+	short, cancelShort := context.WithTimeout(t.Context(), time.Minute)
+	defer cancelShort()
+	for range 3 {
+		wg.Go(func() { assert.ErrorIs(t, limiter.Wait(short), fleet.ErrBudgetExceeded) })
+	}
+	<-g.entered
+	close(g.opened)
+	require.Eventually(t, func() bool { return next()-before > 2.9 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.running.Load() == 0 }, 10*time.Second, time.Millisecond)
+	assert.Less(t, limiter.Queue(), 4*time.Minute)
+	cancel()
+	wg.Wait()
+	assert.InDelta(t, 3, next()-before, 0.01, "slots taken")
+}
+
+func TestCancelledCallTakesNoSlot(t *testing.T) {
+	limiter, err := fleet.NewLimiter(newMiniredis(t), fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		require.ErrorIs(t, limiter.Wait(ctx), context.Canceled)
+	}
+	require.NoError(t, limiter.Wait(t.Context()))
 }
 
 func TestBurstAfterIdleTime(t *testing.T) {

@@ -8,7 +8,11 @@
 //	defer keys.Close()
 //	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second, Burst: 10})
 //	...
-//	client, err := msgpush.NewClient(baseURL, "", msgpush.WithAccessKeySource(keys), msgpush.WithRateLimiter(limiter))
+//	client, err := msgpush.NewClient(baseURL, "", msgpush.WithAccessKeySource(keys),
+//		msgpush.WithRejectedKeyCodes(rejectedCode), msgpush.WithRateLimiter(limiter))
+//
+// rejectedCode is the code of your service for a rejected access key. The API document lists
+// none. Without it, only HTTP status 401 makes the client replace a key.
 //
 // Each operation of the store is one Lua script on one Redis key and uses only the
 // clock of the store. So the clocks of the replicas may differ, unless
@@ -21,15 +25,17 @@
 // the store is considered unavailable, and operations fail immediately until a
 // probe succeeds. These operations, and StoreErr, start the probes: one at a time,
 // at most every 100 ms. A KeySource also tests the store when it connects to it or gets an
-// announcement. No call waits for a probe.
+// announcement. No call waits for a probe of an unavailable store.
 package fleet
 
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,90 +45,102 @@ import (
 )
 
 // ErrStoreUnavailable is wrapped by the error of a call if the store could not be
-// reached, did not respond within a second, or returned an error.
+// reached, did not respond within a second, or returned an error or an unexpected reply.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
-// storeTimeout bounds one operation of the store. probeInterval is the minimum time
-// between two probes of an unavailable store. maxScripts bounds the scripts, except probes,
-// that run at a time: more could time out while they wait for a connection of the pool, and
-// would make the store count as unavailable.
-const storeTimeout, probeInterval, maxScripts = time.Second, 100 * time.Millisecond, 64
+//go:embed key.lua
+var keyLua string
+
+//go:embed take.lua
+var takeLua string
+
+var keyScript, takeScript = redis.NewScript(keyLua), redis.NewScript(takeLua)
+
+// prefix begins the names of Redis keys and channels. Its number is the version of what is
+// stored there. If that changes, so must the number, since replicas of two releases use one
+// store during an upgrade.
+const prefix = "msgpush:1:"
+
+// A probe takes less time than another operation, so that its result is known to a call of
+// StoreErr one second later. probeInterval is the minimum time between two probes of an
+// unavailable store. StoreErr does not probe a store that responded less than idleInterval ago.
+const storeTimeout, probeTimeout, probeInterval, idleInterval = time.Second, 800 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond
 
 // A store runs scripts on one Redis key.
 type store struct {
-	rdb   redis.UniversalClient
-	key   string
-	turns chan struct{} // holds an element for each running script other than a probe
+	rdb  redis.UniversalClient
+	key  string
+	turn sync.Mutex // held while a script other than a probe runs, so that they share a connection
 
 	mu        sync.Mutex
 	failure   error     // why the store is unavailable; nil if it is available
-	nextProbe time.Time // when the next probe of an unavailable store may start
+	nextProbe time.Time // when StoreErr may start a probe
 }
 
 func (s *store) init(rdb redis.UniversalClient, kind, name string) error {
 	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return errors.New("fleet: the Redis client is nil; pass one made by redis.NewClient or redis.NewUniversalClient")
+		return errors.New("the Redis client is nil; pass one made by redis.NewClient or redis.NewUniversalClient")
 	}
 	client, _ := rdb.(interface{ Options() *redis.Options }) // interfaces, since rdb may be a struct that embeds a client
 	cluster, _ := rdb.(interface{ Options() *redis.ClusterOptions })
 	ring, _ := rdb.(interface{ Options() *redis.RingOptions })
-	s.rdb, s.key, s.turns = rdb, "msgpush:"+kind+":{"+name+"}", make(chan struct{}, maxScripts) // the braces are a Redis Cluster hash tag
+	s.rdb, s.key = rdb, prefix+kind+":{"+name+"}" // the braces are a Redis Cluster hash tag
 	return cmp.Or(check(name != "", "Name is empty; set it to the name of the account, the same in all replicas"),
 		check((client == nil || client.Options().ContextTimeoutEnabled) && (cluster == nil || cluster.Options().ContextTimeoutEnabled) &&
 			(ring == nil || ring.Options().ContextTimeoutEnabled), "the Redis client ignores deadlines; set ContextTimeoutEnabled in its options"))
 }
 
-// check returns an error unless a condition of the configuration is met.
+// check returns an error unless a condition is met.
 func check(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
 	}
-	return fmt.Errorf("fleet: "+format, args...)
+	return fmt.Errorf(format, args...)
 }
 
-// StoreErr returns why the store is unavailable, or nil, for metrics and health checks.
-// If a probe is due, StoreErr starts it and does not wait for its result.
-func (s *store) StoreErr() error {
+// StoreErr returns why the store is unavailable, or nil, for metrics and readiness checks. It
+// returns the last known state immediately. If that is older than half a second, or the store is
+// unavailable, StoreErr starts a probe: a call of StoreErr one second later returns the new state.
+func (s *store) StoreErr() error { return s.state(true) }
+
+// state returns why the store is unavailable, or nil. It starts a probe if one is due and the
+// store is unavailable or probeIdle is set.
+func (s *store) state(probeIdle bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failure != nil && time.Now().After(s.nextProbe) {
+	if (probeIdle || s.failure != nil) && time.Now().After(s.nextProbe) {
 		s.nextProbe = time.Now().Add(storeTimeout + probeInterval) // by then, this probe has ended
-		go s.runBounded(context.Background(), probeScript)         //nolint:errcheck // records its result
+		go s.probe()
 	}
 	return s.failure
 }
 
-// run runs a script, or fails immediately if the store is unavailable. The script
-// runs to its end even if ctx ends earlier, so that calls with short deadlines
-// detect an unavailable store too.
-func (s *store) run(ctx context.Context, script *redis.Script, args ...any) ([]any, error) {
-	reply, err, done := []any(nil), error(nil), make(chan struct{})
-	go func() {
-		defer close(done)
-		s.turns <- struct{}{}
-		defer func() { <-s.turns }()
-		if err = cmp.Or(ctx.Err(), s.StoreErr()); err == nil {
-			reply, err = s.runBounded(context.WithoutCancel(ctx), script, args...)
-		}
-	}()
-	select {
-	case <-done:
-		return reply, err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// probe also tests writes if it probes for a [Limiter], which needs them. A [KeySource] can
+// read the stored key without writes.
+func (s *store) probe() { _, _ = s.runBounded(probeTimeout, probeScript, []any{int64(0)}) }
+
+var probeScript = redis.NewScript("if KEYS[1]:find('^" + prefix + "rate') then redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), 1000)) end return {redis.call('EXISTS', KEYS[1])}")
+
+// run runs a script, or fails immediately if the store is unavailable.
+func (s *store) run(script *redis.Script, want []any, args ...any) ([]any, error) {
+	if err := s.state(false); err != nil {
+		return nil, err
 	}
+	return s.runBounded(storeTimeout, script, want, args...)
 }
 
-// runBounded runs a script and records whether the store is available. The error
-// does not wrap its cause, so that a timeout of the store does not match
-// context.DeadlineExceeded.
-func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...any) ([]any, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+// runBounded runs a script, whose reply must have the types of want, and records whether the
+// store is available. The error does not wrap its cause, so that a timeout of the store does
+// not match context.DeadlineExceeded.
+func (s *store) runBounded(timeout time.Duration, script *redis.Script, want []any, args ...any) ([]any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	reply, err := script.Run(ctx, s.rdb, []string{s.key}, args...).Slice()
+	sameType := func(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
+	err = cmp.Or(err, check(slices.EqualFunc(reply, want, sameType), "a script returned %d elements, not %d of the expected types", len(reply), len(want)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failure = nil
+	s.failure, s.nextProbe = nil, time.Now().Add(idleInterval)
 	if err != nil {
 		// The error of a disabled command quotes its arguments, such as an access key.
 		s.failure, s.nextProbe = fmt.Errorf("%w: %s", ErrStoreUnavailable, strings.Split(err.Error(), ", with args beginning with")[0]), time.Now().Add(probeInterval)
@@ -132,10 +150,6 @@ func (s *store) runBounded(ctx context.Context, script *redis.Script, args ...an
 	}
 	return reply, s.failure
 }
-
-// probeScript also tests writes if it probes for a [Limiter], which needs them. A
-// [KeySource] can read the stored key without writes.
-var probeScript = redis.NewScript("if KEYS[1]:find('^msgpush:rate') then redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), 1000)) end return {redis.call('EXISTS', KEYS[1])}")
 
 // ErrBudgetExceeded is wrapped by the error of [Limiter.Wait] if the next free
 // slot is too late for the deadline. Such a call takes no slot. The error does not
@@ -168,8 +182,9 @@ type LimiterConfig struct {
 // the network delay after its slot, or later if the call has missed four slots; see
 // [Limiter.Wait]. A Limiter is safe for concurrent use.
 //
-// Each slot takes one command of the store. The slot of a call that is cancelled,
-// or of a replica that dies, stays unused, and so does one whose reply is lost.
+// A Limiter sends one command to the store at a time, in a goroutine that ends with the command. It
+// takes slots for all calls that wait for one. The slot of a call that is cancelled, or of a
+// replica that dies, stays unused, and so does one whose reply is lost.
 //
 // If the store loses its data, the slots that a replica takes then begin no earlier than
 // about 100 ms before the last slot that it took until then.
@@ -177,6 +192,19 @@ type Limiter struct {
 	store
 	cfg  LimiterConfig
 	last atomic.Pointer[time.Time] // the last slot of this replica
+
+	mutex sync.Mutex
+	next  *batch // has not been sent yet; nil if no call waits for it
+}
+
+// A batch is a command that takes slots for calls of Wait.
+type batch struct {
+	latest []time.Time   // when the slot of each call must begin
+	done   chan struct{} // closed when the fields below are set
+
+	sent, received time.Time
+	waits          []any // how long each call must wait for its slot, in microseconds
+	err            error
 }
 
 // slotLifetime is how late a slot may be used. A call takes at most maxSlots
@@ -194,7 +222,7 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 		check(cfg.Per > 0, "Per is %v; set it to a positive time, such as time.Second", cfg.Per),
 		check(cfg.Burst > 0, "Burst is %d; set it to at least 1, or to 0 for 1", cfg.Burst),
 		check(interval >= float64(time.Microsecond) && interval*float64(cfg.Burst) <= float64(noExpiry), "Rate is %d, Per is %v and Burst is %d; set at most one request per microsecond, and a Burst × Per / Rate of at most 50 years", cfg.Rate, cfg.Per, cfg.Burst)); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	return l, nil
 }
@@ -216,10 +244,7 @@ func (l *Limiter) Wait(ctx context.Context) error {
 		if errors.Is(err, ErrStoreUnavailable) && l.cfg.Fallback != nil {
 			return l.waitWithoutStore(ctx)
 		}
-		if err == nil {
-			err = sleepUntil(ctx, begin)
-		}
-		if err != nil || n == maxSlots || time.Since(begin) < slotLifetime {
+		if err = cmp.Or(err, sleepUntil(ctx, begin)); err != nil || n == maxSlots || time.Since(begin) < slotLifetime {
 			return err
 		}
 	}
@@ -227,9 +252,7 @@ func (l *Limiter) Wait(ctx context.Context) error {
 
 // Queue returns the time until the latest slot that this replica has taken, which is
 // about the length of the queue of all replicas if this replica sends requests.
-func (l *Limiter) Queue() time.Duration {
-	return max(time.Until(*load(&l.last)), 0)
-}
+func (l *Limiter) Queue() time.Duration { return max(time.Until(*load(&l.last)), 0) }
 
 func sleepUntil(ctx context.Context, t time.Time) error {
 	wait, cancel := context.WithDeadline(ctx, t)
@@ -240,23 +263,59 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 
 // take takes the next free slot, unless it begins too late for the deadline of ctx.
 func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
-	maxWait := noExpiry
-	if deadline, ok := ctx.Deadline(); ok {
-		maxWait = time.Until(deadline) / 2
-	}
-	start := time.Now()
-	reply, err := l.run(ctx, takeSlotScript, float64(l.cfg.Per)/float64(time.Microsecond), l.cfg.Rate, l.cfg.Burst, maxWait.Microseconds(), load(&l.last).Sub(start).Microseconds())
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return time.Time{}, err
 	}
-	wait := time.Duration(reply[0].(int64)) * time.Microsecond //nolint:durationcheck // reply[0] is a number
-	if wait > maxWait {
+	latest := time.Now().Add(noExpiry)
+	if deadline, ok := ctx.Deadline(); ok {
+		latest = time.Now().Add(time.Until(deadline) / 2)
+	}
+	b, i := l.join(latest)
+	select {
+	case <-b.done:
+	case <-ctx.Done(): // the slot stays unused
+		return time.Time{}, ctx.Err()
+	}
+	if b.err != nil {
+		return time.Time{}, b.err
+	}
+	wait, maxWait := time.Duration(b.waits[i].(int64))*time.Microsecond, max(latest.Sub(b.sent), 0) //nolint:durationcheck // waits are numbers
+	if wait.Microseconds() > maxWait.Microseconds() {
 		return time.Time{}, fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait", ErrBudgetExceeded, wait.Round(time.Millisecond), maxWait.Round(time.Millisecond))
 	}
-	for old, last := l.last.Load(), start.Add(wait); last.After(*load(&l.last)) && !l.last.CompareAndSwap(old, &last); {
+	for old, last := l.last.Load(), b.sent.Add(wait); last.After(*load(&l.last)) && !l.last.CompareAndSwap(old, &last); {
 		old = l.last.Load()
 	}
-	return time.Now().Add(max(wait, 0)), nil
+	return b.received.Add(max(wait, 0)), nil
+}
+
+// join adds a call to the next batch.
+func (l *Limiter) join(latest time.Time) (b *batch, index int) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.next == nil {
+		l.next = &batch{done: make(chan struct{})}
+		go l.send(l.next)
+	}
+	l.next.latest = append(l.next.latest, latest)
+	return l.next, len(l.next.latest) - 1
+}
+
+// send sends a batch when the reply to the batch before has arrived. Until then, calls join it.
+func (l *Limiter) send(b *batch) {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	l.mutex.Lock()
+	l.next = nil
+	l.mutex.Unlock()
+	b.sent = time.Now()
+	args := []any{float64(l.cfg.Per) / float64(time.Microsecond), l.cfg.Rate, l.cfg.Burst, load(&l.last).Sub(b.sent).Microseconds()}
+	for _, latest := range b.latest {
+		args = append(args, max(latest.Sub(b.sent), 0).Microseconds())
+	}
+	b.waits, b.err = l.run(takeScript, slices.Repeat([]any{int64(0)}, len(b.latest)), args...)
+	b.received = time.Now()
+	close(b.done)
 }
 
 // waitWithoutStore waits for Fallback, or for a slot if the store becomes available first.
@@ -278,20 +337,3 @@ func (l *Limiter) waitWithoutStore(ctx context.Context) error {
 	}
 	return err
 }
-
-// takeSlotScript stores the time of the next free slot and the time of the last call, in
-// microseconds. After an idle time, the next free slot is up to Burst - 1 intervals in the
-// past. Even if the store lost its data, the next free slot is at most 100 ms before the last
-// slot of this replica. The 100 ms allow for delays to the store, which differ between calls.
-var takeSlotScript = redis.NewScript(`
-local t = redis.call('TIME')
-local now, interval = t[1] * 1000000 + t[2], ARGV[1] / ARGV[2]
-local free, last = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) (%S+)$')
-free = (free or 0) - math.max((last or now) - now, 0) -- the clock of the store may have been set back
-free = math.max(free, now - (ARGV[3] - 1) * interval, now + ARGV[5] - 100000)
-local wait = math.ceil(free - now)
-if wait <= tonumber(ARGV[4]) then free = free + interval end
-redis.call('PEXPIRE', KEYS[1], 1000) -- a first write that needs no memory, so that a full memory is no error
-redis.call('SET', KEYS[1], string.format('%.3f %.0f', free, now), 'PX', string.format('%.0f', (free - now + ARGV[3] * interval) / 1000 + 1000))
-return {wait}
-`)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,9 +34,11 @@ type KeyConfig struct {
 	// MinInterval if that is longer.
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s.
-	// After a failed fetch, replicas without a key return an error until MinInterval has
-	// passed. After a fetch that succeeded, a replica whose new key is rejected waits until
-	// MinInterval has passed. MinInterval is not kept if the store lost its data, if its
+	// After each consecutive fetch that did not help, the interval is doubled, up to ten times
+	// MinInterval, for all replicas. A fetch did not help if it failed, or if its key
+	// had expired, was the rejected key, or was rejected within MinInterval of its arrival.
+	// Until the interval has passed, replicas without a key return an error if the last
+	// fetch failed, and otherwise wait. The interval is not kept if the store lost its data, if its
 	// clock jumped ahead, or if replicas fetch without the store.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
@@ -60,8 +61,8 @@ type KeyConfig struct {
 // them. A replica whose key is rejected gets the key that replaced it, if there is one,
 // without a fetch. A KeySource is safe for concurrent use. Returning a key sends nothing to
 // the store. A KeySource accesses the store when it needs another key or has fetched one,
-// when the store announces one, when it has connected to the store, in StoreErr while the
-// store is unavailable, and in Close. An idle connection that waits for announcements is
+// when the store announces one, when it has connected to the store, in StoreErr, and in
+// Close. An idle connection that waits for announcements is
 // pinged every 3 s. While the store is unavailable, the key is returned until it expires or
 // is rejected. A KeySource that has a key writes it back to a store that lost it, once the
 // connection to the store is re-established.
@@ -80,8 +81,8 @@ type KeySource struct {
 	// yet. Until blocked expires, newer returns its error and claims no fetch.
 	current, next, blocked atomic.Pointer[record]
 
-	replica string       // host name and a random suffix
-	latest  atomic.Int64 // generation that this replica fetched or fetches
+	replica          string       // host name, process id and a random suffix
+	latest, rejected atomic.Int64 // generations that this replica fetched or fetches, and that the service rejected
 }
 
 // A replica that waits for another one polls the store, at least minPoll and at
@@ -93,12 +94,11 @@ const minPoll, maxPoll, noExpiry, sealed = 10 * time.Millisecond, 250 * time.Mil
 // greater generation. Generations are times in milliseconds, so they increase even
 // if the store loses its data.
 type record struct {
-	state, key string // for the states, see claim and fetch
-	claimer    string // set for a fetch without the store: the store may have granted its claim
-	generation int64
-	expires    time.Time // zero for never
-	err        error
-	panic      any // of Fetch
+	state, key, claimer string // for the states, see claim and fetch; claimer fetches or fetched the key
+	generation          int64
+	expires             time.Time // zero for never
+	err                 error
+	panic               any // of Fetch
 }
 
 // load returns the pointer in p or, if it is nil, a pointer to a zero value.
@@ -115,12 +115,12 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	cfg.FetchTimeout, cfg.MinInterval = cmp.Or(cfg.FetchTimeout, 10*time.Second), cmp.Or(cfg.MinInterval, time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
 	host, _ := os.Hostname()
-	s := &KeySource{cfg: cfg, changed: make(chan struct{}, 1), close: cancel, replica: host + " " + rand.Text()}
+	s := &KeySource{cfg: cfg, changed: make(chan struct{}, 1), close: cancel, replica: fmt.Sprintf("%s pid %d, %s", host, os.Getpid(), rand.Text())}
 	if err := cmp.Or(s.init(rdb, "key", cfg.Name),
 		check(cfg.Fetch != nil, "Fetch is nil; set it to a function that obtains a new access key"),
 		check(cfg.Early >= 0 && cfg.MinInterval > 0, "Early is %v and MinInterval is %v; neither may be negative", cfg.Early, cfg.MinInterval),
 		check(cfg.FetchTimeout > 0 && cfg.FetchTimeout < msgpush.AccessKeyTimeout, "FetchTimeout is %v; set it to a positive time of less than %v, or to 0 for 10s", cfg.FetchTimeout, msgpush.AccessKeyTimeout)); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	s.cached = msgpush.CachedAccessKey(s.obtain, cfg.Early)
 	go s.watchStore(ctx)
@@ -130,7 +130,10 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 // AccessKey returns the shared key, or a newer key if the shared key was rejected.
 // It implements [msgpush.AccessKeySource].
 func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
-	if current, next := s.current.Load(), s.next.Load(); current != nil && next != nil && next.valid() && rejected != next.key && next.key != current.key && next.generation > current.generation {
+	current, next := s.current.Load(), s.next.Load()
+	if current != nil && rejected == current.key {
+		s.rejected.Store(current.generation)
+	} else if current != nil && next != nil && next.valid() && rejected != next.key && next.key != current.key && next.generation > current.generation {
 		rejected = current.key // cached then calls obtain, which returns next
 	}
 	return s.cached.AccessKey(ctx, rejected)
@@ -201,18 +204,20 @@ func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 func (s *KeySource) fetch(ctx context.Context, claim *record, result chan<- *record) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()
-	r := &record{claimer: claim.claimer, generation: claim.generation, err: errors.New("it did not return")}
+	r := &record{state: "done", claimer: claim.claimer, generation: claim.generation, err: errors.New("it did not return")}
 	defer func() { // runs even if Fetch panics or calls runtime.Goexit
 		r.panic = recover()
 		if r.err != nil || !r.valid() || strings.Trim(r.key, " ") != r.key || strings.ContainsFunc(r.key, unicode.IsControl) {
-			err := cmp.Or(r.err, errors.New("the returned key is empty, has expired, or cannot be sent in a header"))
-			r.key, r.expires, r.err = "", time.Now().Add(s.cfg.MinInterval), fmt.Errorf("fleet: Fetch: %w", err)
+			err := cmp.Or(r.err, fmt.Errorf("the returned key is empty, cannot be sent in a header, or has expired (the clock of this replica shows %s)", time.Now().UTC().Format(time.RFC3339)))
+			r.state, r.key, r.expires, r.err = "failed", "", time.Time{}, fmt.Errorf("fleet: Fetch: %w", err)
+		} else if current := load(&s.current); r.key == current.key && current.generation == s.rejected.Load() {
+			r.state = "rejected"
 		}
-		stored, err := s.put(r)
-		if err == nil && !stored {
+		wait, err := s.put(r)
+		if wait == 0 {
 			r.state = "superseded"
 		} else if r.err != nil {
-			s.blocked.Store(&record{err: r.err, expires: r.expires}) // without r.panic: later calls return err
+			s.blocked.Store(&record{err: r.err, expires: time.Now().Add(wait)}) // without r.panic: later calls return err
 		}
 		result <- r
 		for err != nil && s.latest.Load() == r.generation { // other replicas wait for r
@@ -229,7 +234,9 @@ func (s *KeySource) watchStore(ctx context.Context) {
 	sub := s.rdb.Subscribe(ctx, s.key)
 	context.AfterFunc(ctx, func() { _ = sub.Close() })
 	for message := range sub.ChannelWithSubscriptions() {
-		_, _ = s.runBounded(context.Background(), probeScript) // the store may be available again
+		if s.state(false) != nil {
+			s.probe() // the store may be available again
+		}
 		current := load(&s.current)
 		if _, connected := message.(*redis.Subscription); connected && current.valid() {
 			_, _ = s.put(current)
@@ -247,19 +254,23 @@ func (s *KeySource) watchStore(ctx context.Context) {
 // set, it claims the fetch. The state of the record, valid until the record
 // expires, is one of
 //
-//	"stored"   the record is newer
-//	"granted"  this replica fetches a key with the generation of the record
-//	"busy"     a replica fetches, perhaps this one
-//	"failed"   the last fetch failed, and the next one must wait
-//	"done"     the last fetch succeeded or was released, and the next one must wait
-//	""         none of these: err is set, or mayFetch is not set
+//	"stored"    the record is newer
+//	"granted"   this replica fetches a key with the generation of the record
+//	"busy"      a replica fetches, perhaps this one
+//	"failed"    the last fetch failed, and the next one must wait
+//	"rejected"  its key was rejected soon after its arrival or before, and the next one must wait
+//	"done"      the last fetch succeeded or was released, and the next one must wait
+//	""          none of these: err is set, or mayFetch is not set
 func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	if blocked := load(&s.blocked); mayFetch && now.Before(blocked.expires) {
 		return blocked
 	}
 	claimer := fmt.Sprintf("%s %d", s.replica, s.latest.Load()) // the same if the claim is repeated because its reply was lost
-	reply, err := s.run(context.Background(), claimScript, generation, mayFetch, max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval).Milliseconds(), claimer)
+	s.turn.Lock()
+	reply, err := s.run(keyScript, []any{"", int64(0), int64(0), "", ""}, "claim", generation, claimer, s.cfg.MinInterval.Milliseconds(),
+		mayFetch, mayFetch && generation > 0 && s.rejected.Load() == generation, max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval).Milliseconds())
+	s.turn.Unlock()
 	if err != nil && mayFetch && s.cfg.FetchWithoutStore {
 		s.blocked.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)})
 		return &record{state: "granted", claimer: claimer, generation: max(now.UnixMilli(), generation+1)}
@@ -267,27 +278,31 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	if err != nil {
 		return &record{err: err}
 	}
-	r := &record{state: reply[0].(string), generation: reply[1].(int64), expires: now.Add(time.Duration(reply[2].(int64)) * time.Millisecond)} //nolint:durationcheck // reply[2] is a number
-	switch {
-	case r.state == "stored":
+	r := &record{state: reply[0].(string), generation: reply[1].(int64), expires: now.Add(milliseconds(reply[2])), claimer: reply[4].(string)}
+	if r.state == "stored" {
 		r.key, r.err = s.open(reply[3].(string), r.generation)
-		if time.Until(r.expires) > noExpiry/2 { // noExpiry minus the time since put, so never
-			r.expires = time.Time{}
-		}
-	case r.state == "failed" && mayFetch: // otherwise, the error of this replica's own Fetch could be lost
-		r.err = errors.New("fleet: the last Fetch failed, in this or another replica")
+	} else if r.state == "failed" && mayFetch { // otherwise, the error of this replica's own Fetch could be lost
+		r.err = fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", strings.Split(r.claimer, ",")[0])
 		s.blocked.Store(r)
 	}
 	return r
 }
 
-// put stores a record: a key, a failure, or neither, which releases the claim. It reports
-// false if the stored key is this one or a newer one, if another replica is fetching, if
-// there is no claim to release, or with an error.
-func (s *KeySource) put(r *record) (stored bool, err error) {
-	reply, err := s.run(context.Background(), putScript, r.generation, s.seal(r), time.Until(cmp.Or(r.expires.UTC(), time.Now().Add(noExpiry))).Milliseconds(), s.cfg.MinInterval.Milliseconds(), r.err != nil, r.claimer)
-	return err == nil && reply[0] == int64(1), err
+// put stores a record: a key, a failure, or neither, which releases the claim. It returns how
+// long no replica may fetch then, or 0 if nothing was stored: if the stored key is this one or a
+// newer one, if another replica is fetching, or if there is no claim to release.
+func (s *KeySource) put(r *record) (wait time.Duration, err error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	validity := time.Until(cmp.Or(r.expires.UTC(), time.Now().Add(noExpiry)))
+	reply, err := s.run(keyScript, []any{int64(0)}, "put", r.generation, r.claimer, s.cfg.MinInterval.Milliseconds(), s.seal(r), validity.Milliseconds(), r.state)
+	if err != nil {
+		return s.cfg.MinInterval, err
+	}
+	return milliseconds(reply[0]), nil
 }
+
+func milliseconds(n any) time.Duration { return time.Duration(n.(int64)) * time.Millisecond } //nolint:durationcheck // n is a number
 
 func (s *KeySource) seal(r *record) string {
 	if s.cfg.AEAD == nil || r.key == "" {
@@ -300,10 +315,10 @@ func (s *KeySource) seal(r *record) string {
 
 func (s *KeySource) open(stored string, generation int64) (string, error) {
 	data, isSealed := strings.CutPrefix(stored, sealed)
-	if !isSealed && (s.cfg.AEAD == nil || slices.Contains(s.cfg.OpenAEADs, nil)) {
-		return data, nil
-	}
 	for _, aead := range append([]cipher.AEAD{s.cfg.AEAD}, s.cfg.OpenAEADs...) {
+		if aead == nil && !isSealed {
+			return data, nil
+		}
 		if isSealed && aead != nil && len(data) >= aead.NonceSize() {
 			if key, err := aead.Open(nil, []byte(data[:aead.NonceSize()]), []byte(data[aead.NonceSize():]), fmt.Append(nil, s.key, generation)); err == nil {
 				return string(key), nil
@@ -312,46 +327,3 @@ func (s *KeySource) open(stored string, generation int64) (string, error) {
 	}
 	return "", fmt.Errorf("fleet: the access key in the store was not encrypted with this AEAD or one of OpenAEADs; set the same AEAD in all replicas, or delete the Redis key %s", s.key)
 }
-
-// The record in the store is a hash with these fields:
-//
-//	gen, key, exp    generation, value and expiry of the stored key
-//	claim, claimer   generation of the last fetch, and the replica that claimed it
-//	state, until     state of the last fetch, and when it ends
-//	since            time of the last change
-//
-// All times are milliseconds on the clock of the store. If that clock is set back, they
-// are set back too. If the first write of a script needs no memory, Redis permits the
-// other ones even if its memory is full: that is what the first PEXPIRE is for.
-
-const readRecord = `
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local h = redis.call('HMGET', KEYS[1], 'gen', 'exp', 'claim', 'until', 'state', 'key', 'claimer', 'since')
-local back = math.max((h[8] or now) - now, 0)
-local gen, exp, claim, stateEnd, state = tonumber(h[1] or 0), (h[2] or 0) - back, tonumber(h[3] or 0), (h[4] or 0) - back, h[5]
-if back > 0 then redis.call('PEXPIRE', KEYS[1], 2592000000) redis.call('HSET', KEYS[1], 'exp', exp, 'until', stateEnd, 'since', now) end
-if stateEnd <= now then state = '' end
-`
-
-var claimScript = redis.NewScript(readRecord + `
-if gen > tonumber(ARGV[1]) and exp > now then return {'stored', gen, exp - now, h[6]} end
-local repeated = state == 'busy' and h[7] == ARGV[4] -- the reply to this claim was lost
-if ARGV[2] == '0' or (state ~= '' and not repeated) then return {state, claim, math.max(stateEnd - now, 0)} end
-if not repeated then claim = math.max(now, claim + 1, gen + 1, ARGV[1] + 1) end
-redis.call('PEXPIRE', KEYS[1], 2592000000)
-redis.call('HSET', KEYS[1], 'claim', claim, 'claimer', ARGV[4], 'until', now + ARGV[3], 'state', 'busy', 'since', now)
-redis.call('PEXPIRE', KEYS[1], 2592000000)
-return {'granted', claim, tonumber(ARGV[3])}
-`)
-
-// putScript is fenced: it stores only a record that is newer than the stored key,
-// and nothing while another replica fetches.
-var putScript = redis.NewScript(readRecord + `
-if gen >= tonumber(ARGV[1]) or (state == 'busy' and claim ~= tonumber(ARGV[1]) and h[7] ~= ARGV[6]) or (ARGV[2] .. ARGV[5] == '0' and state ~= 'busy') then return {0} end
-redis.call('PEXPIRE', KEYS[1], 2592000000)
-redis.call('HSET', KEYS[1], 'claim', math.max(ARGV[1], claim), 'until', now + ARGV[4], 'state', ARGV[5] == '1' and 'failed' or 'done', 'since', now)
-if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'gen', ARGV[1], 'key', ARGV[2], 'exp', now + ARGV[3]) end
-redis.call('PUBLISH', KEYS[1], ARGV[1])
-return {redis.call('PEXPIRE', KEYS[1], 2592000000)} -- 1
-`)

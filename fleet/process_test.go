@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
@@ -167,7 +168,7 @@ func (r *redisServer) commands(name string) (n int) {
 	return n
 }
 
-const redisKey = "msgpush:key:{acme}"
+const redisKey = "msgpush:1:key:{acme}"
 
 // await polls a condition, since most conditions change in another process.
 func await(t testing.TB, timeout time.Duration, what string, condition func() bool) {
@@ -561,6 +562,44 @@ func readmeLine(t testing.TB, prefix string) string {
 	}
 	t.Fatalf("README.md has no line that begins with %q", prefix)
 	return ""
+}
+
+// monitorSlots records the slots that the store grants, if no call has a deadline that is too short.
+// The function that it returns ends the recording and returns the begins of the slots.
+func monitorSlots(t testing.TB, rdb *redisServer, perSecond int) func() []time.Time {
+	t.Helper()
+	const rateKey = `"msgpush:1:rate:{acme}" "`
+	conn, err := net.Dial("tcp", rdb.addr)
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, "MONITOR\r\n")
+	require.NoError(t, err)
+	in := bufio.NewScanner(conn)
+	require.True(t, in.Scan())
+	require.Equal(t, "+OK", in.Text())
+	slots := make(chan []time.Time, 1)
+	go func() {
+		calls := 0
+		var all []time.Time
+		for in.Scan() {
+			command, args, found := strings.Cut(in.Text(), rateKey)
+			switch {
+			case !found:
+			case strings.Contains(command, `] "eval`):
+				calls = strings.Count(args, `" "`) + 1 - 4 // the first 4 arguments are not of a call
+			case strings.Contains(command, `"SET"`):
+				free, err := strconv.ParseFloat(strings.Fields(args)[0], 64)
+				assert.NoError(t, err)
+				for n := range calls {
+					all = append(all, time.UnixMicro(int64(free)-int64(calls-n)*1_000_000/int64(perSecond)))
+				}
+			}
+		}
+		slots <- all
+	}()
+	return func() []time.Time {
+		conn.Close()
+		return <-slots
+	}
 }
 
 // calls returns the number of calls since the last reset.

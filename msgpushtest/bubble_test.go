@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/errno"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -178,7 +179,7 @@ func TestBubbleClosedServerRefusesConnections(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
 		server.Close()
 		err := calls[msgpushtest.MPList](clientOf(t, server))
-		assert.ErrorContains(t, err, "connection refused")
+		assert.ErrorIs(t, err, errno.ConnRefused)
 	})
 }
 

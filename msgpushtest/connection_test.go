@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/errno"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -171,8 +172,8 @@ func TestFaultsThatEndTheConnectionDiscardTheNextRequest(t *testing.T) {
 		fault msgpushtest.Fault
 		check func(t *testing.T, body string, err error)
 	}{
-		"reset":             {msgpushtest.Reset(), func(t *testing.T, _ string, err error) { assert.ErrorContains(t, err, "reset") }},
-		"reset in the body": {msgpushtest.ResetInBody(), func(t *testing.T, _ string, err error) { assert.ErrorContains(t, err, "reset") }},
+		"reset":             {msgpushtest.Reset(), func(t *testing.T, _ string, err error) { assert.ErrorIs(t, err, errno.ConnReset) }},
+		"reset in the body": {msgpushtest.ResetInBody(), func(t *testing.T, _ string, err error) { assert.ErrorIs(t, err, errno.ConnReset) }},
 		"truncated": {msgpushtest.Truncate(), func(t *testing.T, body string, err error) {
 			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 			assert.Contains(t, body, `{"code":200,`)

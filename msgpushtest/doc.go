@@ -17,6 +17,8 @@
 //
 // [Server.Inject] makes the server respond to one request, or to all, with a
 // [Fault], such as an error response, a connection that breaks or an HTML page.
+// [Fault.If] limits a fault to some requests. With [Respond], it serves an operation that
+// the server does not know.
 // [Server.SetLatency], [Server.SetRateLimit] and [Server.SetKeyLifetime] set a
 // latency, a rate limit and an access key that expires. [Server.UpdateBetweenPages]
 // changes a list while a client iterates over it.
@@ -25,7 +27,8 @@
 // for one, and [Server.OnRequest] sets a function that is called for each.
 //
 // A test with a server of [New] fails if a fault was never used, or if a function that
-// the server calls panicked. Otherwise, a test whose fault had no effect could pass.
+// the server calls panicked or did not return. Otherwise, a test whose fault had no effect
+// could pass.
 //
 // # Access keys
 //
@@ -60,16 +63,16 @@
 //		}
 //	})
 //
-// Make the server inside the bubble, with the bubble's t, and use it only there.
-// Code that calls [msgpush.NewClient] itself must pass the result of
+// Make the server inside the bubble, with the bubble's t, and use it only there: a call from
+// elsewhere panics. After the bubble has ended, [Server.Requests] and [Server.Records] still
+// work. Code that calls [msgpush.NewClient] itself must pass the result of
 // [Server.HTTPClient] to [msgpush.WithHTTPClient].
 //
 // A background fetch of [msgpush.CachedAccessKey] must have ended when the test
 // function returns, or synctest panics: let the test sleep longer than a fetch takes.
 //
-// The file docs/testing.md of the module has six tests to copy: an outage, a key
-// rotation, a list that changes, a cancellation, a day of polling, and a follower. This
-// command prints the directory of the module:
+// The file docs/testing.md of the module has tests to copy, such as one of an outage, of a key
+// rotation, or of a day of polling. This command prints the directory of the module:
 //
 //	go list -m -f '{{.Dir}}' example.com/msgpush
 //

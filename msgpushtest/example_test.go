@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,8 +110,9 @@ func ExampleServer_Close() {
 	srv.Close()
 
 	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
-	fmt.Println(err)
-	// Output: msgpush: MPList: the request to http://msgpush.test failed: dial tcp: connect: connection refused (1 attempt)
+	var requestErr *msgpush.RequestError
+	fmt.Println(errors.As(err, &requestErr))
+	// Output: true
 }
 
 func ExampleServer_Client() {
@@ -137,6 +140,23 @@ func ExampleServer_HTTPClient() {
 	page, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(page.Total, err)
 	// Output: 0 <nil>
+}
+
+// The fake server with TLS.
+func ExampleServer_ServeHTTP() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	https := httptest.NewTLSServer(srv)
+	defer https.Close()
+
+	client, err := msgpush.NewClient(https.URL, srv.AccessKey(), msgpush.WithHTTPClient(https.Client()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = client.MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+	// Output: <nil>
 }
 
 func ExampleServer_AccessKey() {
@@ -263,6 +283,21 @@ func ExampleRequest() {
 	// Output: GET /api/open/mail/detail map[mailId:[7]] [redacted]
 }
 
+// The second page of one rule was requested.
+func ExampleRequest_Has() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	rule := int64(301)
+	_, _ = srv.Client().ForwardLogList(context.Background(), msgpush.ForwardLogRequest{
+		PageRequest: msgpush.PageRequest{Current: 2},
+		Params:      msgpush.ForwardLogParams{RuleID: &rule},
+	})
+
+	r := srv.Requests()[0]
+	fmt.Println(r.Has("current", 2), r.Has("params.ruleId", rule), r.Has("params.matchResult", 0))
+	// Output: true true false
+}
+
 func ExampleRequest_String() {
 	r := msgpushtest.Request{
 		Time:   time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC),
@@ -380,7 +415,7 @@ func ExampleServer_UpdateBetweenPages() {
 	srv.SetRecords(msgpushtest.SampleRecords())
 	srv.UpdateBetweenPages(func(r *msgpushtest.Records) {
 		newest := msgpush.ForwardLog{ID: r.ForwardLogs[0].ID + 1}
-		r.ForwardLogs = append([]msgpush.ForwardLog{newest}, r.ForwardLogs...)
+		r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, newest)
 	})
 
 	n := 0
@@ -431,13 +466,15 @@ func ExampleServer_ClearFaults() {
 }
 
 // callWith makes a call with one attempt that fails with a fault, and prints the error.
-func callWith(fault msgpushtest.Fault) {
+func callWith(fault msgpushtest.Fault) { fmt.Println(errorOf(fault)) }
+
+func errorOf(fault msgpushtest.Fault) error {
 	srv := msgpushtest.NewServer(msgpushtest.InMemory())
 	defer srv.Close()
 	srv.Inject(fault)
 	client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
 	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
-	fmt.Println(err)
+	return err
 }
 
 func ExampleFault() {
@@ -458,6 +495,92 @@ func ExampleFault_For() {
 	// Output:
 	// <nil>
 	// msgpush: MailDetail: HTTP 404 Not Found (1 attempt)
+}
+
+// Page 2 fails, even if several pages are requested at the same time.
+func ExampleFault_If() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	srv.Inject(msgpushtest.Status(404).If(func(r msgpushtest.Request) bool { return r.Has("current", 2) }))
+
+	n := 0
+	for _, err := range srv.Client().ForwardLogAll(context.Background(), msgpush.ForwardLogRequest{}, msgpush.Prefetch(4)) {
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		n++
+	}
+	fmt.Println(n, "records")
+	// Output:
+	// msgpush: page 2: ForwardLogList: HTTP 404 Not Found (1 attempt)
+	// 20 records
+}
+
+// The trigger records of one rule are slow.
+func ExampleFault_If_slowRule() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Delay(time.Hour).Always().If(func(r msgpushtest.Request) bool { return r.Has("params.ruleId", 301) }))
+
+	client := srv.Client()
+	list := func(ctx context.Context, rule int64) error {
+		_, err := client.ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: &rule}})
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	fmt.Println(errors.Is(list(ctx, 301), context.DeadlineExceeded))
+	fmt.Println(list(context.Background(), 302))
+	// Output:
+	// true
+	// <nil>
+}
+
+// The fake server does not know these operations: Respond serves them. The specified
+// operations still work.
+func ExampleFault_If_otherOperations() {
+	type webhook struct {
+		ID   int64  `json:"id"`
+		Name string `json:"name"`
+	}
+	webhooks := []webhook{{1, "alerts"}, {2, "orders"}}
+	// on serves the operation at a path: it responds with the data that f returns.
+	on := func(path string, f func(body *json.Decoder) any) msgpushtest.Fault {
+		return msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
+			_ = json.NewEncoder(w).Encode(msgpush.Envelope[any]{Code: 200, Msg: "success", Data: f(json.NewDecoder(r.Body))})
+		}).If(func(r msgpushtest.Request) bool { return r.Path == path }).Always()
+	}
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	srv.Inject(
+		on("/your/path/list", func(*json.Decoder) any {
+			return msgpush.Page[webhook]{PageNum: 1, PageSize: 20, Total: int64(len(webhooks)), Pages: 1, List: webhooks}
+		}),
+		on("/your/path/create", func(body *json.Decoder) any {
+			var created webhook
+			_ = body.Decode(&created)
+			created.ID = int64(len(webhooks) + 1)
+			webhooks = append(webhooks, created) // the calls below do not overlap
+			return created
+		}),
+	)
+
+	ctx, client := context.Background(), srv.Client()
+	created, err := msgpush.Call[webhook](ctx, client, msgpush.Request{Method: "POST", Path: "/your/path/create", Body: webhook{Name: "reports"}})
+	fmt.Println(created, err)
+	page, err := msgpush.Call[msgpush.Page[webhook]](ctx, client, msgpush.Request{
+		Method: "POST", Path: "/your/path/list", Body: msgpush.PageRequest{Current: 1, PageSize: 20}, Idempotent: true,
+	})
+	fmt.Println(page.List, err)
+	rules, err := client.ForwardRuleList(ctx, msgpush.PageRequest{})
+	fmt.Println(rules.Total, "rules", err)
+	// Output:
+	// {3 reports} <nil>
+	// [{1 alerts} {2 orders} {3 reports}] <nil>
+	// 5 rules <nil>
 }
 
 func ExampleFault_Always() {
@@ -534,13 +657,15 @@ func ExampleEndless() {
 }
 
 func ExampleReset() {
-	callWith(msgpushtest.Reset())
-	// Output: msgpush: MPList: the request to http://msgpush.test failed: read pipe: read: connection reset by peer (1 attempt)
+	var requestErr *msgpush.RequestError
+	fmt.Println(errors.As(errorOf(msgpushtest.Reset()), &requestErr))
+	// Output: true
 }
 
 func ExampleResetInBody() {
-	callWith(msgpushtest.ResetInBody())
-	// Output: msgpush: MPList: reading the response from http://msgpush.test: read pipe: read: connection reset by peer (1 attempt)
+	var requestErr *msgpush.RequestError
+	fmt.Println(errors.As(errorOf(msgpushtest.ResetInBody()), &requestErr))
+	// Output: true
 }
 
 func ExampleTruncate() {

@@ -15,16 +15,23 @@ import (
 )
 
 // A Fault replaces the usual response of a [Server], once or, with [Fault.Always], until
-// it is cleared. It applies to every request, unless [Fault.For] names operations. Functions
-// such as [Status] and [Reset] return faults. The zero Fault is the usual response.
+// it is cleared. It applies to every request, unless [Fault.For] names operations or
+// [Fault.If] has a condition. Functions such as [Status] and [Reset] return faults. The zero
+// Fault is the usual response.
 type Fault struct {
 	kind       string                                            // such as "Status(503)", for describe
 	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
 	status     int                                               // 0: the status that respond sets
 	header     http.Header
 	operations []string // empty: every request
+	conditions []func(Request) bool
 	always     bool
-	used       bool // only for always: any other fault leaves the queue when used
+}
+
+// A queuedFault is a fault that was injected.
+type queuedFault struct {
+	Fault
+	used bool // only for Always: any other fault leaves the queue when used
 }
 
 // For returns a copy of f that applies only to the operations with these names, such
@@ -49,6 +56,21 @@ func operationNames() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// If returns a copy of f that applies only to requests for which match returns true, such as
+// those for page 2. The fault waits for the first of them. With several conditions, all must
+// match. If panics if match is nil.
+//
+// Calls of match do not overlap. match may call methods of the server, but it must not close
+// it, or call it through a client. It must not change the request. A panic of match is handled
+// as for [Server.OnRequest].
+func (f Fault) If(match func(Request) bool) Fault {
+	if match == nil {
+		panic("msgpushtest: Fault.If: match is nil: give it a function of the request")
+	}
+	f.conditions = append(slices.Clip(f.conditions), match)
+	return f
 }
 
 // Always returns a copy of f that is not removed when it is used. It applies until
@@ -92,6 +114,7 @@ func (f Fault) describe() string {
 	if f.status != 0 {
 		text += fmt.Sprintf(".WithStatus(%d)", f.status)
 	}
+	text += strings.Repeat(".If(match)", len(f.conditions))
 	if f.always {
 		text += ".Always()"
 	}
@@ -101,8 +124,8 @@ func (f Fault) describe() string {
 	return text + " for " + strings.Join(f.operations, " and ")
 }
 
-// appliesTo reports whether f applies to an operation. operation is empty for an
-// unknown path.
+// appliesTo reports whether f applies to an operation if its conditions match. operation is
+// empty for an unknown path.
 func (f Fault) appliesTo(operation string) bool {
 	return len(f.operations) == 0 || slices.Contains(f.operations, operation)
 }
@@ -117,9 +140,10 @@ func (f Fault) appliesTo(operation string) bool {
 // removed by [Server.ClearFaults].
 //
 // Inject panics if a fault can never be used, because earlier Always faults match every
-// request that it could match. Call [Server.ClearFaults] first.
+// request that it could match. Call [Server.ClearFaults] first. A fault with [Fault.If] may
+// not match, so it is no such fault.
 func (s *Server) Inject(faults ...Fault) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	queue := slices.Clone(s.faults)
 	for i, f := range faults {
@@ -127,51 +151,82 @@ func (s *Server) Inject(faults ...Fault) {
 			panic(fmt.Sprintf("msgpushtest: Inject: fault %d of %d can never be used, because a fault with Always is queued before it: call ClearFaults first",
 				i+1, len(faults)))
 		}
-		queue = append(queue, f)
+		queue = append(queue, &queuedFault{Fault: f})
 	}
 	s.faults = queue
 }
 
 // neverUsed reports whether the faults with Always in the queue apply to all requests
 // that f applies to.
-func neverUsed(f Fault, queue []Fault) bool {
+func neverUsed(f Fault, queue []*queuedFault) bool {
 	names := f.operations
 	if len(names) == 0 {
 		names = append(operationNames(), "") // "": a path without an operation
 	}
 	return !slices.ContainsFunc(names, func(name string) bool {
-		return !slices.ContainsFunc(queue, func(before Fault) bool { return before.always && before.appliesTo(name) })
+		return !slices.ContainsFunc(queue, func(before *queuedFault) bool {
+			return before.always && len(before.conditions) == 0 && before.appliesTo(name)
+		})
 	})
 }
 
 // ClearFaults removes all faults.
 func (s *Server) ClearFaults() {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	s.faults = nil
 }
 
 // nextFault returns the fault for a request, or the zero Fault if there is none.
-func (s *Server) nextFault(operation string) Fault {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.faults, func(f Fault) bool { return f.appliesTo(operation) })
-	if i < 0 {
-		return Fault{}
+func (s *Server) nextFault(request Request) Fault {
+	s.lock()
+	queue := slices.Clone(s.faults)
+	s.mu.Unlock()
+	for _, f := range queue {
+		if f.appliesTo(request.Operation) && s.matches(f.Fault, request) && s.use(f) {
+			return f.Fault
+		}
 	}
-	f := s.faults[i]
+	return Fault{}
+}
+
+// matches calls the conditions of f, one at a time.
+func (s *Server) matches(f Fault, request Request) bool {
+	for _, match := range f.conditions {
+		if !s.callIf(match, request) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Server) callIf(match func(Request) bool, request Request) bool {
+	defer s.acquire(s.ifSem)()
+	defer s.calls("If")()
+	defer s.handlePanic("If")
+	return match(request)
+}
+
+// use reports whether f is still queued, and removes it unless it was made by Always.
+func (s *Server) use(f *queuedFault) bool {
+	s.lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.faults, f)
+	if i < 0 { // another request has used it, or ClearFaults has removed it
+		return false
+	}
 	if f.always {
-		s.faults[i].used = true
+		f.used = true
 	} else {
 		s.faults = slices.Delete(s.faults, i, i+1)
 	}
-	return f
+	return true
 }
 
-func (s *Server) unused() []Fault {
-	s.mu.Lock()
+func (s *Server) unused() []*queuedFault {
+	s.lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.faults), func(f Fault) bool { return f.used })
+	return slices.DeleteFunc(slices.Clone(s.faults), func(f *queuedFault) bool { return f.used })
 }
 
 func (f Fault) serve(s *Server, w http.ResponseWriter, r *http.Request) {
@@ -218,6 +273,7 @@ func (w *faultWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // [Server.OnRequest].
 func Respond(h http.HandlerFunc) Fault {
 	return Fault{kind: "Respond", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
+		defer s.calls("Respond")()
 		defer s.handlePanic("Respond")
 		h(w, r)
 	}}

@@ -13,7 +13,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"syscall"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ import (
 
 	"example.com/msgpush"
 	operations "example.com/msgpush/internal/calls"
+	"example.com/msgpush/internal/errno"
 	"example.com/msgpush/internal/faults"
 	"example.com/msgpush/msgpushtest"
 )
@@ -56,8 +58,8 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 		{"redirect", msgpushtest.Redirect("https://push.example.com/elsewhere"), faults.Failure{Kind: api, Text: "HTTP 302 Found (redirect to https://push.example.com/elsewhere"}},
 		{"redirect with HTTP 307", msgpushtest.Redirect("/elsewhere").WithStatus(307), faults.Failure{Kind: api, Text: "HTTP 307 Temporary Redirect (redirect to /elsewhere"}},
 		{"endless body", msgpushtest.Endless(), faults.Failure{Kind: request, Text: fmt.Sprintf("the limit is %d bytes", faults.Limit)}},
-		{"reset", msgpushtest.Reset(), faults.Failure{Kind: request, Is: syscall.ECONNRESET, Text: " failed: "}},
-		{"reset in the body", msgpushtest.ResetInBody(), faults.Failure{Kind: request, Is: syscall.ECONNRESET, Text: "reading the response"}},
+		{"reset", msgpushtest.Reset(), faults.Failure{Kind: request, Is: errno.ConnReset, Text: " failed: "}},
+		{"reset in the body", msgpushtest.ResetInBody(), faults.Failure{Kind: request, Is: errno.ConnReset, Text: "reading the response"}},
 		{"truncated body", msgpushtest.Truncate(), faults.Failure{Kind: request, Is: io.ErrUnexpectedEOF, Text: "reading the response"}},
 		{"handler", msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, `{"code":9,"msg":"to `+r.Host+`"}`)
@@ -100,12 +102,12 @@ func TestDelayDelaysTheUsualResponse(t *testing.T) {
 	})
 }
 
-// calls holds a call of each operation, by the name of the operation.
-var calls = callsByOperation()
+// calls holds a call of each operation that only reads, by the name of the operation.
+var calls = byOperation(operations.ReadOnly())
 
-func callsByOperation() map[string]func(*msgpush.Client) error {
+func byOperation(all []operations.Call) map[string]func(*msgpush.Client) error {
 	byOperation := map[string]func(*msgpush.Client) error{}
-	for _, call := range operations.All {
+	for _, call := range all {
 		byOperation[call.Operation] = func(c *msgpush.Client) error {
 			_, err := call.Do(ctx, c)
 			return err
@@ -113,6 +115,9 @@ func callsByOperation() map[string]func(*msgpush.Client) error {
 	}
 	return byOperation
 }
+
+// operationNames returns the names of all operations, sorted.
+func operationNames() []string { return slices.Sorted(maps.Keys(byOperation(operations.All))) }
 
 // status returns the HTTP status of an APIError, and 200 for nil or any other error.
 func status(err error) int {
@@ -174,14 +179,14 @@ func TestClientRetriesFaults(t *testing.T) {
 func TestForPanicsIfNameIsNotAnOperation(t *testing.T) {
 	for _, name := range []string{"forwardLogList", "", "message rule detail!", "Trigger record list"} {
 		message := fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation: use a constant such as msgpushtest.MailDetail; the operations are %q",
-			name, slices.Sorted(maps.Keys(calls)))
+			name, operationNames())
 		assert.PanicsWithValue(t, message, func() { msgpushtest.Status(503).For(msgpushtest.MPList, name) })
 	}
 }
 
 func TestInjectPanicsIfFaultCanNeverBeUsed(t *testing.T) {
 	fault := msgpushtest.Status(500)
-	all := slices.Collect(maps.Keys(calls))
+	all := operationNames()
 	tests := []struct {
 		name   string
 		faults []msgpushtest.Fault
@@ -200,6 +205,9 @@ func TestInjectPanicsIfFaultCanNeverBeUsed(t *testing.T) {
 		{"for all after Always for one", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault}, false},
 		{"for unknown paths", []msgpushtest.Fault{fault.For(all...).Always(), fault}, false},
 		{"Always last", []msgpushtest.Fault{fault, fault.Always()}, false},
+		{"after If and Always", []msgpushtest.Fault{fault.If(anyRequest).Always(), fault}, false},
+		{"with If after If and Always", []msgpushtest.Fault{fault.If(anyRequest).Always(), fault.If(anyRequest)}, false},
+		{"with If after Always", []msgpushtest.Fault{fault.Always(), fault.If(anyRequest)}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -221,6 +229,134 @@ func TestInjectPanicsIfFaultCanNeverBeUsed(t *testing.T) {
 			assert.NotPanics(t, func() { one.Inject(tt.faults[last]) })
 		})
 	}
+}
+
+func anyRequest(msgpushtest.Request) bool { return true }
+
+// isPage returns a condition for the requests for a page.
+func isPage(n int) func(msgpushtest.Request) bool {
+	return func(r msgpushtest.Request) bool { return r.Has("current", n) }
+}
+
+func TestFaultWithIfAppliesToMatchingRequests(t *testing.T) {
+	type call = msgpush.PageRequest
+	rule := func(name string) func(msgpushtest.Request) bool {
+		return func(r msgpushtest.Request) bool { return r.Operation == name }
+	}
+	fault := msgpushtest.Status(404)
+	tests := []struct {
+		name   string
+		faults []msgpushtest.Fault
+		pages  []int // requested pages of the rule list
+		want   []int // HTTP statuses
+	}{
+		{"once", []msgpushtest.Fault{fault.If(isPage(2))}, []int{1, 2, 2, 3}, []int{200, 404, 200, 200}},
+		{"always", []msgpushtest.Fault{fault.If(isPage(2)).Always()}, []int{2, 1, 2}, []int{404, 200, 404}},
+		{"Always first", []msgpushtest.Fault{fault.Always().If(isPage(2))}, []int{2, 1, 2}, []int{404, 200, 404}},
+		{"with For", []msgpushtest.Fault{fault.If(isPage(2)).For(msgpushtest.ForwardRuleList)}, []int{2}, []int{404}},
+		{"both conditions", []msgpushtest.Fault{fault.If(isPage(2)).If(rule(msgpushtest.ForwardRuleList))}, []int{1, 2}, []int{200, 404}},
+		{"waits while later faults are used", []msgpushtest.Fault{fault.If(isPage(3)), msgpushtest.Status(418)}, []int{1, 3}, []int{418, 404}},
+		{"falls through to a later fault", []msgpushtest.Fault{fault.If(isPage(2)).Always(), msgpushtest.Status(418).Always()}, []int{1, 2, 1}, []int{418, 404, 418}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := msgpushtest.New(t)
+			server.Inject(tt.faults...)
+			var got []int
+			for _, page := range tt.pages {
+				_, err := clientOf(t, server).ForwardRuleList(ctx, call{Current: page})
+				got = append(got, status(err))
+			}
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestFaultWithIfOfOtherRequestsIsUnused(t *testing.T) {
+	test := &tb{}
+	server := msgpushtest.New(test)
+	server.Inject(
+		msgpushtest.Status(503).If(isPage(2)).If(anyRequest),
+		msgpushtest.Status(503).If(isPage(2)).For(msgpushtest.ForwardRuleList).Always(),
+	)
+	require.NoError(t, calls[msgpushtest.ForwardRuleList](server.Client()))
+	_, err := server.Client().MPList(ctx, msgpush.PageRequest{Current: 2}) // uses the first fault
+	require.NoError(t, err)
+	test.end()
+	assert.Equal(t, []string{"msgpushtest: the fault Status(503).If(match).Always() for ForwardRuleList was never used: send a request that uses it, or call ClearFaults"}, test.errors)
+}
+
+func TestIfReturnsCopy(t *testing.T) {
+	base := msgpushtest.Status(500).If(anyRequest)
+	_, _ = base.If(isPage(99)), base.If(isPage(98))
+	server := msgpushtest.New(t)
+	server.Inject(base)
+	assert.Equal(t, 500, status(calls[msgpushtest.ForwardRuleList](clientOf(t, server))))
+}
+
+func TestIfPanicsWithoutAFunction(t *testing.T) {
+	assert.PanicsWithValue(t, "msgpushtest: Fault.If: match is nil: give it a function of the request", func() { msgpushtest.Status(503).If(nil) })
+}
+
+// Each fault answers the request that it matches, although all are sent at the same time.
+func TestFaultsWithIfAreNotSwappedBetweenConcurrentRequests(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
+		const pages = 50
+		running := 0
+		for n := 1; n <= pages; n++ {
+			server.Inject(msgpushtest.ErrorResponse(1000+n, "page", nil).If(func(r msgpushtest.Request) bool {
+				running++
+				defer func() { running-- }()
+				assert.Equal(t, 1, running, "calls overlap")
+				server.SetLatency(0) // match runs without the server's lock
+				time.Sleep(time.Millisecond)
+				return r.Has("current", n)
+			}))
+		}
+		client := clientOf(t, server, msgpush.WithTimeout(time.Hour))
+		var wg sync.WaitGroup
+		for n := 1; n <= pages; n++ {
+			wg.Go(func() {
+				_, err := client.MPList(ctx, msgpush.PageRequest{Current: n})
+				apiErr, ok := errors.AsType[*msgpush.APIError](err)
+				if assert.True(t, ok, "page %d: %v", n, err) {
+					assert.Equal(t, 1000+n, apiErr.Code)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// Of many requests that match at the same time, one gets the fault.
+func TestFaultWithIfIsUsedOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server, _ *msgpush.Client) {
+		server.Inject(msgpushtest.Status(404).If(func(msgpushtest.Request) bool {
+			time.Sleep(time.Second)
+			return true
+		}))
+		client := clientOf(t, server)
+		var failed atomic.Int32
+		var wg sync.WaitGroup
+		for range 9 {
+			wg.Go(func() {
+				if _, err := client.MPList(ctx, msgpush.PageRequest{}); err != nil {
+					failed.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		assert.EqualValues(t, 1, failed.Load())
+	})
+}
+
+func TestMatchMayClearFaults(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.Inject(msgpushtest.Status(404).If(func(msgpushtest.Request) bool {
+		server.ClearFaults()
+		return true
+	}))
+	assert.Equal(t, 200, status(calls[msgpushtest.MPList](clientOf(t, server))))
 }
 
 func TestCloseEndsLongResponses(t *testing.T) {

@@ -131,19 +131,49 @@ func (s *Server) mailDetail(r *http.Request) (any, *rejection) {
 	if id == "" {
 		return nil, reject(CodeBadRequest, "the query has no mailId")
 	}
-	for _, channel := range s.snapshot().MailChannels {
-		if strconv.FormatInt(channel.ID, 10) == id {
-			return mailChannel{channel, string(channel.Password)}, nil
-		}
-	}
-	return nil, reject(CodeNotFound, "there is no mail channel with the id %q", id)
+	return recordOf(s, "mail channel", id, func(r *Records) []msgpush.MailChannel { return r.MailChannels },
+		func(channel msgpush.MailChannel) int64 { return channel.ID })
 }
 
-// A mailChannel is a mail channel with its password, since a [msgpush.Secret]
+// recordOf returns the record with an id, as JSON shows the id, of the records that list
+// selects.
+func recordOf[T any](s *Server, kind, id string, list func(*Records) []T, idOf func(T) int64) (any, *rejection) {
+	s.lock()
+	defer s.mu.Unlock()
+	for _, record := range list(&s.records) {
+		if strconv.FormatInt(idOf(record), 10) == id {
+			return convert(record, plainType(reflect.TypeFor[T]())), nil
+		}
+	}
+	return nil, reject(CodeNotFound, "there is no %s with the id %q", kind, id)
+}
+
+// plainType returns the type of a record, with strings in place of secrets: a [msgpush.Secret]
 // encodes to "[redacted]".
-type mailChannel struct {
-	msgpush.MailChannel
-	Password string `json:"password"`
+func plainType(record reflect.Type) reflect.Type {
+	fields, hasSecret := reflect.VisibleFields(record), false
+	for i, field := range fields {
+		if field.Type == reflect.TypeFor[msgpush.Secret]() {
+			fields[i].Type, hasSecret = reflect.TypeFor[string](), true
+		}
+	}
+	if !hasSecret {
+		return record
+	}
+	return reflect.StructOf(fields)
+}
+
+// convert returns a record as a value of its plainType.
+func convert(record any, plain reflect.Type) any {
+	from := reflect.ValueOf(record)
+	if from.Type() == plain {
+		return record
+	}
+	to := reflect.New(plain).Elem()
+	for i, field := range to.Fields() {
+		to.FieldByIndex(i.Index).Set(from.FieldByIndex(i.Index).Convert(field.Type()))
+	}
+	return to.Interface()
 }
 
 func (s *Server) mpList(r *http.Request) (any, *rejection) {
@@ -151,7 +181,7 @@ func (s *Server) mpList(r *http.Request) (any, *rejection) {
 	if rejected != nil {
 		return nil, rejected
 	}
-	return pageOf(s, body, func(r *snapshot) []msgpush.MPChannel { return r.MPChannels })
+	return pageOf(s, body, func(r *Records) []msgpush.MPChannel { return r.MPChannels })
 }
 
 func (s *Server) forwardRuleList(r *http.Request) (any, *rejection) {
@@ -159,7 +189,7 @@ func (s *Server) forwardRuleList(r *http.Request) (any, *rejection) {
 	if rejected != nil {
 		return nil, rejected
 	}
-	return pageOf(s, body, func(r *snapshot) []msgpush.ForwardRule { return r.ForwardRules })
+	return pageOf(s, body, func(r *Records) []msgpush.ForwardRule { return r.ForwardRules })
 }
 
 func (s *Server) forwardLogList(r *http.Request) (any, *rejection) {
@@ -186,11 +216,11 @@ func (s *Server) forwardLogList(r *http.Request) (any, *rejection) {
 	if matchResult != nil {
 		filter.byResult, filter.matchResult = true, *matchResult
 	}
-	return pageOf(s, body, func(r *snapshot) []msgpush.ForwardLog { return r.matching(filter) })
+	return pageOf(s, body, func(*Records) []msgpush.ForwardLog { return s.matching(filter) })
 }
 
 // pageOf returns the requested page of the records that list selects.
-func pageOf[T any](s *Server, body object, list func(*snapshot) []T) (any, *rejection) {
+func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejection) {
 	current, rejected := body.positive("current", 1)
 	if rejected != nil {
 		return nil, rejected
@@ -199,18 +229,26 @@ func pageOf[T any](s *Server, body object, list func(*snapshot) []T) (any, *reje
 	if rejected != nil {
 		return nil, rejected
 	}
-	s.updateBeforePage(listKey{reflect.TypeFor[T](), string(body["params"])}, current, len(list(s.snapshot())) <= size)
-	records := list(s.snapshot())
-	page := msgpush.Page[T]{
+	s.lock()
+	onlyPage := len(list(&s.records)) <= size
+	s.mu.Unlock()
+	s.updateBeforePage(listKey{reflect.TypeFor[T](), string(body["params"])}, current, onlyPage)
+	s.lock()
+	defer s.mu.Unlock()
+	records := list(&s.records)
+	page := msgpush.Page[any]{
 		PageNum:  current,
 		PageSize: size,
 		Total:    int64(len(records)),
 		Pages:    (len(records) + size - 1) / size,
-		List:     []T{},
+		List:     []any{},
 	}
+	plain := plainType(reflect.TypeFor[T]())
 	if current <= page.Pages {
 		start := (current - 1) * size
-		page.List = records[start:min(start+size, len(records))]
+		for _, record := range records[start:min(start+size, len(records))] {
+			page.List = append(page.List, convert(record, plain))
+		}
 	}
 	return page, nil
 }

@@ -8,7 +8,8 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
+
+	"example.com/msgpush/internal/errno"
 )
 
 // pipeAddress is the address of every server in memory. The name is reserved for
@@ -57,7 +58,7 @@ func (l *pipeListener) dialContext(ctx context.Context, network, address string)
 	case l.conns <- pipeConn{server, reset}:
 		return pipeConn{client, reset}, nil
 	case <-l.closed:
-		return fail(os.NewSyscallError("connect", syscall.ECONNREFUSED))
+		return fail(os.NewSyscallError("connect", errno.ConnRefused))
 	case <-ctx.Done():
 		return fail(ctx.Err())
 	}
@@ -83,7 +84,7 @@ func (c pipeConn) SetLinger(int) error {
 func (c pipeConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if errors.Is(err, io.EOF) && c.reset.Load() {
-		err = &net.OpError{Op: "read", Net: "pipe", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+		err = &net.OpError{Op: "read", Net: "pipe", Err: os.NewSyscallError("read", errno.ConnReset)}
 	}
 	return n, err
 }

@@ -3,7 +3,6 @@ package msgpushtest
 import (
 	"fmt"
 	"reflect"
-	"sync"
 	"time"
 
 	"example.com/msgpush"
@@ -26,12 +25,38 @@ func (r Records) clone() Records {
 	return r
 }
 
-// A snapshot holds records that do not change anymore.
-type snapshot struct {
-	Records
+// copyTo returns a copy of r that uses the memory of dst, and new memory for a list that does
+// not fit. Each list has room for more records, so that inserting one copies nothing.
+func (r Records) copyTo(dst Records) Records {
+	to := reflect.ValueOf(&dst).Elem()
+	for i, list := range reflect.ValueOf(r).Fields() {
+		copyList(to.FieldByIndex(i.Index), list)
+	}
+	return dst
+}
 
-	mu       sync.Mutex
-	filtered map[logFilter][]msgpush.ForwardLog
+func copyList(to, from reflect.Value) {
+	n := from.Len()
+	if to.Cap() <= n && n > 0 {
+		to.Set(reflect.MakeSlice(to.Type(), n, n+n/4+16))
+	}
+	to.Set(to.Slice(0, n))
+	reflect.Copy(to, from)
+}
+
+// ownedBy returns r with copies of the lists that are not in the memory of owner. The caller
+// of Update may keep those, and change them later.
+func (r Records) ownedBy(owner Records) Records {
+	own := reflect.ValueOf(&owner).Elem()
+	lists := reflect.ValueOf(&r).Elem()
+	for i, list := range lists.Fields() {
+		memory := own.FieldByIndex(i.Index)
+		if offset := memory.Cap() - list.Cap(); offset < 0 || memory.Slice(offset, memory.Cap()).UnsafePointer() != list.UnsafePointer() {
+			copyList(memory, list)
+			list.Set(memory)
+		}
+	}
+	return r
 }
 
 // A logFilter selects trigger records. The zero value selects all.
@@ -40,61 +65,82 @@ type logFilter struct {
 	ruleID, matchResult int64
 }
 
+// A filteredList holds the trigger records that a filter selects.
+type filteredList struct {
+	logs    []msgpush.ForwardLog
+	updates int // updates of the records so far
+}
+
 // matching returns the trigger records that a filter selects. It stores them, since an
-// iteration requests many pages with the same filter.
-func (s *snapshot) matching(filter logFilter) []msgpush.ForwardLog {
+// iteration requests many pages with the same filter. It is called with mu held, and the
+// result is valid while mu is held.
+func (s *Server) matching(filter logFilter) []msgpush.ForwardLog {
 	if filter == (logFilter{}) {
-		return s.ForwardLogs
+		return s.records.ForwardLogs
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	logs, ok := s.filtered[filter]
-	if ok {
-		return logs
+	list, ok := s.filtered[filter]
+	if ok && list.updates == s.updates {
+		return list.logs
 	}
-	for _, log := range s.ForwardLogs {
+	logs := list.logs[:0]
+	for _, log := range s.records.ForwardLogs {
 		if (!filter.byRule || log.RuleID == filter.ruleID) && (!filter.byResult || int64(log.MatchResult) == filter.matchResult) {
 			logs = append(logs, log)
 		}
 	}
-	if s.filtered == nil {
-		s.filtered = map[logFilter][]msgpush.ForwardLog{}
-	}
-	s.filtered[filter] = logs
+	s.filtered[filter] = filteredList{logs, s.updates}
 	return logs
 }
 
 // Records returns a copy of the server's records.
-func (s *Server) Records() Records { return s.snapshot().clone() }
+func (s *Server) Records() Records {
+	s.lock()
+	defer s.mu.Unlock()
+	return s.records.clone()
+}
 
 // SetRecords replaces the server's records with a copy of r.
 func (s *Server) SetRecords(r Records) {
 	s.Update(func(records *Records) { *records = r })
 }
 
-// Update calls f to change the server's records. The change is atomic: a response
-// has the records from before or from after the change. Calls of f do not overlap, so
-// f must not call Update or SetRecords. If f panics, the records do not change, and the
-// test of a server that [New] returned fails even if the panic is recovered.
+// Update calls f to change the server's records. f may change the records and the slices that
+// it gets, but must not use them after it has returned. The change is atomic: a response has
+// the records from before or from after the change. Calls of f do not overlap. Update panics
+// if f calls Update or SetRecords. If f panics, the records do not change, and the test of a
+// server that [New] returned fails even if the panic is recovered.
 func (s *Server) Update(f func(*Records)) {
+	s.check("Update")
+	for _, name := range s.calledIn() {
+		if name == "Update" || name == "UpdateBetweenPages" {
+			panic(fmt.Sprintf("msgpushtest: Update: the function given to %s must not call Update or SetRecords: change the records that it gets", name))
+		}
+	}
 	defer func() {
 		if value := recover(); value != nil {
 			s.storePanic("Update", value)
 			panic(value)
 		}
 	}()
-	s.update(f)
+	s.update("Update", f)
 }
 
-func (s *Server) update(f func(*Records)) {
+// update lets f change spare, exchanges records and spare, and copies the records back, so that
+// both are the same again. It allocates no memory unless a list has become longer.
+func (s *Server) update(name string, f func(*Records)) {
 	s.updateSem <- struct{}{}
-	defer func() { <-s.updateSem }()
-	records := s.Records()
-	f(&records)
-	changed := &snapshot{Records: records.clone()} // f may have stored slices that the caller changes later
-	s.mu.Lock()
+	defer func() {
+		s.spare = s.records.copyTo(s.spare) // neither changes without updateSem
+		<-s.updateSem
+	}()
+	defer s.calls(name)()
+	changed := s.spare
+	f(&changed)
+	changed = changed.ownedBy(s.spare)
+	s.lock()
 	defer s.mu.Unlock()
-	s.records = changed
+	s.records, s.spare = changed, s.records
+	s.updates++
 }
 
 // UpdateBetweenPages sets a function that changes the server's records while a
@@ -105,7 +151,7 @@ func (s *Server) update(f func(*Records)) {
 // may precede one response. If f is nil, no function is called. A panic of f is handled
 // as for [Server.OnRequest].
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	s.betweenPages, s.onlyPages = f, map[listKey]bool{}
 }
@@ -119,7 +165,7 @@ type listKey struct {
 // updateBeforePage calls the function of UpdateBetweenPages if a call is due before this
 // page. onlyPage is set if the list has one page or none.
 func (s *Server) updateBeforePage(list listKey, page int, onlyPage bool) {
-	s.mu.Lock()
+	s.lock()
 	f, next := s.betweenPages, page > 1
 	if f != nil && onlyPage && page == 1 {
 		next, s.onlyPages[list] = s.onlyPages[list], true
@@ -127,14 +173,8 @@ func (s *Server) updateBeforePage(list listKey, page int, onlyPage bool) {
 	s.mu.Unlock()
 	if f != nil && next {
 		defer s.handlePanic("UpdateBetweenPages")
-		s.update(f)
+		s.update("UpdateBetweenPages", f)
 	}
-}
-
-func (s *Server) snapshot() *snapshot {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.records
 }
 
 // SampleMailID is the id of the first mail channel of [SampleRecords], a parameter of

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,7 +95,7 @@ func TestUpdateBetweenPages(t *testing.T) {
 	}{
 		{"records inserted", func(r *msgpushtest.Records) {
 			id := r.ForwardLogs[0].ID + 1
-			r.ForwardLogs = append([]msgpush.ForwardLog{{ID: id}, {ID: id + 1}}, r.ForwardLogs...)
+			r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, msgpush.ForwardLog{ID: id}, msgpush.ForwardLog{ID: id + 1})
 		}},
 		{"records deleted", func(r *msgpushtest.Records) { r.ForwardLogs = r.ForwardLogs[1:] }},
 	}
@@ -237,6 +238,120 @@ func TestPageOfLongListCopiesNoOtherRecords(t *testing.T) {
 			copied := uint64(count / 10 * unsafe.Sizeof(msgpush.ForwardLog{}))
 			assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/pages, copied, "bytes a page")
 		})
+	}
+}
+
+// As above: an update of a long list takes no memory for a copy of the list.
+func TestUpdateOfLongListAllocatesNoCopy(t *testing.T) {
+	const count = 20_000
+	server := msgpushtest.New(t, msgpushtest.InMemory())
+	server.SetRecords(msgpushtest.Records{ForwardLogs: make([]msgpush.ForwardLog, count)})
+	for name, update := range map[string]func(*msgpushtest.Records){
+		"inserted at the start": func(r *msgpushtest.Records) {
+			r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, msgpush.ForwardLog{ID: 1})
+		},
+		"inserted at the end": func(r *msgpushtest.Records) { r.ForwardLogs = append(r.ForwardLogs, msgpush.ForwardLog{ID: 1}) },
+		"changed":             func(r *msgpushtest.Records) { r.ForwardLogs[7].RuleName = "changed" },
+		"deleted":             func(r *msgpushtest.Records) { r.ForwardLogs = slices.Delete(r.ForwardLogs, 5, 6) },
+		"another list":        func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels, msgpush.MPChannel{ID: 1}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range 10 {
+				server.Update(update)
+			}
+			runtime.ReadMemStats(&after)
+			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(count*unsafe.Sizeof(msgpush.ForwardLog{})), "bytes of ten updates")
+		})
+	}
+}
+
+// The records that the server shows must not change when a slice of the caller changes.
+func TestUpdateCopiesSlicesOfTheCaller(t *testing.T) {
+	own := func() []msgpush.MPChannel { return []msgpush.MPChannel{{ID: 1}, {ID: 2}, {ID: 3}} }
+	kept := own()
+	for name, update := range map[string]func(*msgpushtest.Records){
+		"a slice":                   func(r *msgpushtest.Records) { r.MPChannels = kept },
+		"a part of a slice":         func(r *msgpushtest.Records) { r.MPChannels = append(kept[:0:3], kept...) },
+		"with a limited capacity":   func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels[:0:0], kept...) },
+		"a part of the server's":    func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels[1:1], kept...) },
+		"the server's, cut off":     func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels, kept...)[2:5:5] },
+		"the server's, in place":    func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels[:0], kept...) },
+		"nothing, then the records": func(r *msgpushtest.Records) { r.MPChannels = append([]msgpush.MPChannel(nil), kept...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := msgpushtest.New(t)
+			server.SetRecords(msgpushtest.Records{MPChannels: make([]msgpush.MPChannel, 2)})
+			server.Update(update)
+			want := append([]msgpush.MPChannel{}, server.Records().MPChannels...)
+			assert.Equal(t, int64(3), want[len(want)-1].ID)
+			kept[2].ID = 99
+			assert.Equal(t, want, server.Records().MPChannels)
+			kept = own()
+			for range 3 { // both copies of the records are changed
+				server.Update(func(r *msgpushtest.Records) { assert.Equal(t, want, r.MPChannels) })
+			}
+		})
+	}
+}
+
+// A change that fails in the middle must not be seen.
+func TestRecordsAreThoseBeforeAnUpdateThatPanics(t *testing.T) {
+	server := msgpushtest.NewServer()
+	defer server.Close()
+	server.SetRecords(msgpushtest.SampleRecords())
+	for range 3 {
+		assert.Panics(t, func() {
+			server.Update(func(r *msgpushtest.Records) {
+				r.ForwardRules[0].RuleName = "changed"
+				r.ForwardRules = r.ForwardRules[:2]
+				r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, msgpush.ForwardLog{})
+				panic("boom")
+			})
+		})
+		assert.Equal(t, msgpushtest.SampleRecords(), server.Records())
+	}
+}
+
+// Each response has the records of one update, also while other updates run.
+func TestPagesAreConsistentDuringUpdates(t *testing.T) {
+	server := msgpushtest.New(t)
+	client := server.Client()
+	set := func(n int64) func(*msgpushtest.Records) {
+		return func(r *msgpushtest.Records) {
+			r.ForwardLogs = r.ForwardLogs[:0]
+			for range 100 {
+				r.ForwardLogs = append(r.ForwardLogs, msgpush.ForwardLog{ID: n, RuleID: 1})
+			}
+		}
+	}
+	server.Update(set(0))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	stop := make(chan struct{})
+	defer close(stop)
+	wg.Go(func() {
+		for n := int64(1); ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				server.Update(set(n))
+			}
+		}
+	})
+	for i := range 200 {
+		request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
+		if i%2 == 0 {
+			request.Params.RuleID = new(int64(1))
+		}
+		page, err := client.ForwardLogList(ctx, request)
+		require.NoError(t, err)
+		require.Len(t, page.List, 100)
+		for _, record := range page.List {
+			require.Equal(t, page.List[0].ID, record.ID)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,8 @@ type Request struct {
 	Header    http.Header
 	// Body is the body as encoding/json decodes it into an any, with each number as
 	// a [json.Number]. It is a string if the body is not JSON, and nil if there is no
-	// body or the body is null. Of a body above 1 MiB, only the beginning is stored.
+	// body or the body is null. Of a body above 1 MiB, only the beginning is stored. Compare
+	// members with Has: no json.Number is equal to an integer.
 	Body any
 }
 
@@ -49,6 +51,25 @@ func (r Request) String() string {
 	return text
 }
 
+// Has reports whether the JSON body has a member at a path, such as "current" or
+// "params.ruleId", that is value in JSON. A number may be of any type: 2 is equal to
+// [json.Number] "2". Has panics if value cannot be encoded to JSON.
+func (r Request) Has(path string, value any) bool {
+	want, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("msgpushtest: Request.Has: the value cannot be encoded to JSON: %v", err))
+	}
+	member := r.Body
+	for name := range strings.SplitSeq(path, ".") {
+		object, _ := member.(map[string]any)
+		var ok bool
+		if member, ok = object[name]; !ok {
+			return false
+		}
+	}
+	return reflect.DeepEqual(decode(string(want)), member)
+}
+
 const redacted = "[redacted]"
 
 // A brokenBody fails like the body of a request whose connection broke.
@@ -65,7 +86,7 @@ func (s *Server) record(r *http.Request) Request {
 		rest = brokenBody{err}
 	}
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), rest))
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	var keys []string
 	for _, key := range s.keys {
@@ -116,14 +137,14 @@ func decode(text string) any {
 
 // Requests returns the requests in the order of arrival.
 func (s *Server) Requests() []Request {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
 // ClearRequests discards the requests so far, so that the next one is the first.
 func (s *Server) ClearRequests() {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	s.requests = nil
 }
@@ -131,11 +152,12 @@ func (s *Server) ClearRequests() {
 // WaitForRequest waits until n requests have arrived and returns the n-th, counted
 // from 1. It returns an error if ctx ends or the server is closed before that.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
+	s.check("WaitForRequest")
 	if n < 1 {
 		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: n is %d, but the first request is number 1", n)
 	}
 	for {
-		s.mu.Lock()
+		s.lock()
 		requests, arrival := s.requests, s.arrival
 		s.mu.Unlock()
 		if len(requests) >= n {

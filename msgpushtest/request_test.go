@@ -65,6 +65,45 @@ func TestStoresNumbersExactly(t *testing.T) {
 	}
 }
 
+func TestHasComparesMembersAsJSON(t *testing.T) {
+	server := msgpushtest.New(t)
+	exchange(t, "POST", server.URL, nil, `{"current":2,"id":9007199254740993,"name":"é","on":true,"none":null,"params":{"ruleId":0,"ids":[1,2]}}`)
+	r := server.Requests()[0]
+	type rule int32
+	tests := []struct {
+		path  string
+		value any
+		want  bool
+	}{
+		{"current", 2, true},
+		{"current", int64(2), true},
+		{"current", 2.0, true},
+		{"current", json.Number("2"), true},
+		{"current", rule(2), true},
+		{"current", 1, false},
+		{"current", "2", false},
+		{"id", int64(9007199254740993), true},
+		{"id", int64(9007199254740992), false},
+		{"name", "é", true},
+		{"on", true, true},
+		{"none", nil, true},
+		{"params.ruleId", 0, true},
+		{"params.ruleId", new(int64(0)), true},
+		{"params.matchResult", 0, false},
+		{"params.matchResult", nil, false},
+		{"params.ids", []int{1, 2}, true},
+		{"params", map[string]any{"ruleId": 0, "ids": []int{1, 2}}, true},
+		{"params.ruleId.x", 0, false},
+		{"missing", nil, false},
+		{"", nil, false},
+	}
+	for _, tt := range tests {
+		assert.Equal(t, tt.want, r.Has(tt.path, tt.value), "%s %v", tt.path, tt.value)
+	}
+	assert.False(t, msgpushtest.Request{}.Has("current", nil), "no body")
+	assert.PanicsWithValue(t, "msgpushtest: Request.Has: the value cannot be encoded to JSON: json: unsupported type: func()", func() { r.Has("current", func() {}) })
+}
+
 func TestStoresBodyThatIsNotJSONAsString(t *testing.T) {
 	for _, body := range []string{"not JSON", `{"current":1`, `{"current":1} {}`, `{"current":1}]`, " "} {
 		server := msgpushtest.New(t)

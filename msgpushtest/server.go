@@ -4,10 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -28,21 +29,24 @@ type settings struct{ inMemory bool }
 func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
 // A Server is a fake server of the message push service. Make it with [New] or
-// [NewServer]. It is safe for concurrent use.
+// [NewServer]. It is safe for concurrent use. It is also an [http.Handler], so that another
+// HTTP server can serve it, at another address or with TLS.
 type Server struct {
 	// URL is the base URL, without a trailing slash.
 	URL string
 
 	settings
+	bubble    string // the synctest bubble in which the server was made, or ""
 	http      http.Server
 	transport *http.Transport
 	running   sync.WaitGroup // the goroutines that Close waits for
-	closed    chan struct{}  // closed when Close begins
+	closed    chan struct{}  // closed, with mu held, when Close begins
 	close     func()         // closes closed; may be called more than once
 
 	// These are channels: a mutex would block a synctest bubble while a user's function
 	// sleeps.
 	onRequestSem chan struct{} // held while the function of OnRequest runs
+	ifSem        chan struct{} // held while a function of If runs
 	updateSem    chan struct{} // held while the function of Update or UpdateBetweenPages runs
 
 	mu           sync.Mutex // never held while a user's function runs
@@ -51,14 +55,19 @@ type Server struct {
 	keyUses      int        // requests accepted with the last key, since SetKeyLifetime
 	limit        rateLimit
 	latency      time.Duration
-	records      *snapshot
+	records      Records
+	spare        Records // a copy of records, which the next update changes
+	updates      int     // of records
+	filtered     map[logFilter]filteredList
 	betweenPages func(*Records)
 	onlyPages    map[listKey]bool // lists of at most one page that were served since UpdateBetweenPages
 	onRequest    func(Request)
-	faults       []Fault
+	faults       []*queuedFault
 	requests     []Request
-	inTest       bool          // set by New
-	panics       []string      // of functions of the test; only if inTest
+	called       []*calledFunction
+	tb           TB            // set by New
+	failures     []string      // of functions of the test; only if tb is set
+	gaveUp       bool          // Close has waited for closeLimit
 	arrival      chan struct{} // closed when the next request arrives
 }
 
@@ -68,19 +77,27 @@ type Server struct {
 func NewServer(opts ...Option) *Server {
 	closed := make(chan struct{})
 	s := &Server{
-		transport:    &http.Transport{MaxIdleConnsPerHost: 1000},
+		transport:    &http.Transport{MaxIdleConnsPerHost: 1000, DialContext: new(net.Dialer).DialContext}, // in a browser, net/http otherwise uses fetch
 		closed:       closed,
 		close:        sync.OnceFunc(func() { close(closed) }),
 		onRequestSem: make(chan struct{}, 1),
+		ifSem:        make(chan struct{}, 1),
 		updateSem:    make(chan struct{}, 1),
 		keys:         []string{newKey()},
-		records:      new(snapshot),
+		filtered:     map[logFilter]filteredList{},
 		arrival:      make(chan struct{}),
 	}
 	for _, opt := range opts {
 		opt(&s.settings)
 	}
-	s.http.Handler = http.HandlerFunc(s.serve)
+	_, s.bubble = caller()
+	// Proxy is called for each request, in the goroutine of its caller. An idle connection
+	// would otherwise cross the border of a bubble without a dial.
+	s.transport.Proxy = func(*http.Request) (*url.URL, error) {
+		s.checkRoundTrip()
+		return nil, nil
+	}
+	s.http.Handler = s
 	s.http.DisableGeneralOptionsHandler = true // so that the response to OPTIONS * is an envelope, too
 	s.http.ConnState = s.trackConn
 	var listener net.Listener
@@ -89,7 +106,7 @@ func NewServer(opts ...Option) *Server {
 		s.transport.DialContext = pipes.dialContext
 		listener = pipes
 	} else {
-		if inBubble() {
+		if s.bubble != "" {
 			panic("msgpushtest: time does not pass in a synctest bubble while a server listens on a socket: use the option InMemory()")
 		}
 		listener = httptest.NewUnstartedServer(nil).Listener
@@ -97,14 +114,6 @@ func NewServer(opts ...Option) *Server {
 	s.URL = "http://" + strings.TrimSuffix(listener.Addr().String(), ":80")
 	s.running.Go(func() { _ = s.http.Serve(listener) }) // until Close
 	return s
-}
-
-// inBubble reports whether the caller runs in a synctest bubble, as far as the stack
-// trace shows it.
-func inBubble() bool {
-	trace := make([]byte, 100)
-	trace = trace[:runtime.Stack(trace, false)]
-	return strings.Contains(string(trace), "synctest bubble")
 }
 
 func newKey() string { return "test-" + rand.Text() }
@@ -120,31 +129,100 @@ func (s *Server) trackConn(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// closeGrace is how long Close waits for responses in progress before it aborts them.
-const closeGrace = 200 * time.Millisecond
+const (
+	closeGrace = 200 * time.Millisecond // how long Close waits for responses in progress before it aborts them
+	closeNote  = 5 * time.Second        // how long Close waits for a function before it says so
+	closeLimit = 7 * time.Second        // how long Close waits for a function at most, outside a synctest bubble
+)
 
 // Close stops the server and waits until the goroutines that it started have ended.
 // Responses in progress are completed, or aborted after a short time. Close ends the
-// waits of [Delay], [Endless], [Server.SetLatency] and [Server.WaitForRequest].
+// waits of [Delay], [Endless], [Server.SetLatency] and [Server.WaitForRequest]. It may be
+// called more than once.
 //
-// A function that the server calls is not interrupted: Close waits for it, so it
-// must not call Close. Close may be called more than once.
+// A function that the server calls is not interrupted: Close waits for it. So it panics if
+// such a function calls it. After 5 seconds, Close logs which function it waits for. After 7
+// seconds it returns, and the test of [New] fails; with a server of [NewServer], it panics. In
+// a synctest bubble, Close waits for any time.
 func (s *Server) Close() {
+	s.check("Close")
+	for _, name := range s.calledIn() {
+		if name != "Update" {
+			panic(fmt.Sprintf("msgpushtest: Close: it waits for the function given to %s, which must not call it: call Close elsewhere", name))
+		}
+	}
+	s.lock()
 	s.close()
+	s.mu.Unlock()
 	s.transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	_ = s.http.Shutdown(ctx) // if ctx ends first, s.http.Close aborts the rest
 	_ = s.http.Close()
-	s.running.Wait()
+	s.waitForFunctions()
 	s.transport.CloseIdleConnections()
+}
+
+// waitForFunctions waits until the goroutines that Close waits for have ended.
+func (s *Server) waitForFunctions() {
+	s.lock()
+	gaveUp := s.gaveUp
+	s.mu.Unlock()
+	if gaveUp {
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return
+	case <-time.After(closeNote):
+		s.log(s.waitText())
+	}
+	if s.bubble != "" { // time is virtual: the function may sleep for hours
+		<-ended
+		return
+	}
+	select {
+	case <-ended:
+	case <-time.After(closeLimit - closeNote):
+		s.giveUp(s.waitText() + fmt.Sprintf(" after %v: end it before the test ends", closeLimit))
+	}
+}
+
+// log writes to the log of the test, or of the program.
+func (s *Server) log(text string) {
+	s.lock()
+	tb := s.tb
+	s.mu.Unlock()
+	if tb == nil {
+		log.Print(text)
+		return
+	}
+	tb.Logf("%s", text)
+}
+
+// giveUp fails the test when it ends, since Close waits no longer. Without a test, it panics.
+func (s *Server) giveUp(text string) {
+	s.lock()
+	defer s.mu.Unlock()
+	if s.tb == nil {
+		panic(text)
+	}
+	s.failures, s.gaveUp = append(s.failures, text), true
 }
 
 // HTTPClient returns an HTTP client whose connections are closed when the server is
 // closed. It is for code that calls [msgpush.NewClient] itself, with
-// [msgpush.WithHTTPClient]. A server with the option [InMemory] can be reached only
-// through it.
-func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.transport} }
+// [msgpush.WithHTTPClient]. A server with the option [InMemory], or in a browser, can be
+// reached only through it.
+func (s *Server) HTTPClient() *http.Client {
+	s.check("HTTPClient")
+	return &http.Client{Transport: s.transport}
+}
 
 // Client returns a new client of the server. By default
 //
@@ -159,6 +237,7 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.tr
 // opts override these defaults: with [msgpush.WithAccessKeySource], the client takes
 // its key from the source. Client panics if an option is invalid.
 func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
+	s.check("Client")
 	key := s.AccessKey()
 	fixedKey := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return key, nil })
 	defaults := []msgpush.Option{
@@ -176,7 +255,8 @@ func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 
 // AccessKey returns the key that the server accepts. At first it is a random key.
 func (s *Server) AccessKey() string {
-	s.mu.Lock()
+	s.check("AccessKey")
+	s.lock()
 	defer s.mu.Unlock()
 	return s.keys[len(s.keys)-1]
 }
@@ -184,7 +264,7 @@ func (s *Server) AccessKey() string {
 // SetAccessKey replaces the accepted key. The old key is rejected immediately. If key
 // is empty, every key is rejected.
 func (s *Server) SetAccessKey(key string) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	s.setKey(key)
 }
@@ -197,7 +277,7 @@ func (s *Server) SetKeyLifetime(n int) {
 	if n < 0 {
 		panic(fmt.Sprintf("msgpushtest: SetKeyLifetime: %d requests: n must not be negative", n))
 	}
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	s.keyLifetime, s.keyUses = n, 0
 }
@@ -209,7 +289,7 @@ func (s *Server) setKey(key string) {
 
 // acceptKey reports whether a key is accepted, and counts its use.
 func (s *Server) acceptKey(key string) bool {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	if key == "" || key != s.keys[len(s.keys)-1] {
 		return false
@@ -223,7 +303,7 @@ func (s *Server) acceptKey(key string) bool {
 
 // SetLatency delays every response by d. If d is 0, the default, there is no delay.
 func (s *Server) SetLatency(d time.Duration) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	s.latency = d
 }
@@ -236,7 +316,7 @@ func (s *Server) SetRateLimit(n int, window time.Duration) {
 	if n < 0 || n > 0 && window <= 0 {
 		panic(fmt.Sprintf("msgpushtest: SetRateLimit: %d requests in %v: n must not be negative, and window must be positive unless n is 0", n, window))
 	}
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	s.limit = rateLimit{max: n, window: window}
 }
@@ -272,23 +352,29 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 // when it ends; with a server of [NewServer], the panic ends the program. A panic with
 // [http.ErrAbortHandler] only aborts the response.
 func (s *Server) OnRequest(f func(Request)) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	s.onRequest = f
 }
 
-// callOnRequest calls the function of OnRequest, for one request at a time.
-func (s *Server) callOnRequest(request Request) {
+// acquire waits for a semaphore. It aborts the response if the server is closed.
+func (s *Server) acquire(sem chan struct{}) (release func()) {
 	select {
-	case s.onRequestSem <- struct{}{}:
-		defer func() { <-s.onRequestSem }()
+	case sem <- struct{}{}:
+		return func() { <-sem }
 	case <-s.closed:
 		panic(http.ErrAbortHandler)
 	}
-	s.mu.Lock()
+}
+
+// callOnRequest calls the function of OnRequest, for one request at a time.
+func (s *Server) callOnRequest(request Request) {
+	defer s.acquire(s.onRequestSem)()
+	s.lock()
 	f := s.onRequest
 	s.mu.Unlock()
 	if f != nil {
+		defer s.calls("OnRequest")()
 		defer s.handlePanic("OnRequest")
 		f(request)
 	}
@@ -314,56 +400,64 @@ func (s *Server) handlePanic(name string) {
 // server was not made by New.
 func (s *Server) storePanic(name string, value any) bool {
 	text := panicText(name, value)
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
-	if !s.inTest {
+	if s.tb == nil {
 		return false
 	}
 	// The function may panic again when the client retries. This is reported once.
-	if !slices.ContainsFunc(s.panics, func(stored string) bool { return strings.HasPrefix(stored, text+"\n\n") }) {
-		s.panics = append(s.panics, text+"\n\n"+string(debug.Stack()))
+	if !slices.ContainsFunc(s.failures, func(stored string) bool { return strings.HasPrefix(stored, text+"\n\n") }) {
+		s.failures = append(s.failures, text+"\n\n"+string(debug.Stack()))
 	}
 	return true
-}
-
-func (s *Server) panicked() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.panics)
 }
 
 func panicText(name string, value any) string {
 	return fmt.Sprintf("msgpushtest: the function given to %s panicked: %v", name, value)
 }
 
-// serve handles a request. To abort the response, it panics with
+// ServeHTTP responds to a request. To abort the response, it panics with
 // [http.ErrAbortHandler].
-//
-// On a socket, it ignores the context of the request: net/http cancels the context also
-// if the client closes only its side of the connection and still reads the response.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	s.running.Add(1) // so that Close also waits after a hijack
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.check("ServeHTTP")
+	if !s.begin() { // so that Close also waits after a hijack
+		panic(http.ErrAbortHandler)
+	}
 	defer s.running.Done()
 	request := s.record(r)
 	s.callOnRequest(request)
 
-	s.mu.Lock()
+	s.lock()
 	latency := s.latency
 	retryAfter, ok := s.limit.allow(time.Now())
 	s.mu.Unlock()
 	response := rateLimited(retryAfter)
 	if ok { // before the wait: after it, an abandoned request could take a fault injected meanwhile
-		response = s.nextFault(request.Operation)
+		response = s.nextFault(request)
 	}
 	s.wait(r, latency)
 	response.serve(s, w, r)
 }
 
+// begin adds to running, unless the server is closed.
+func (s *Server) begin() bool {
+	s.lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.closed:
+		return false
+	default:
+		s.running.Add(1)
+		return true
+	}
+}
+
 // wait waits for d. It aborts the response if the server is closed or, in memory, if the
-// client is gone. On a socket, the client may have closed only its side; see serve.
+// client is gone. On a socket, net/http cancels the context of a request also if the client
+// closes only its side of the connection and still reads the response.
 func (s *Server) wait(r *http.Request, d time.Duration) {
 	var gone <-chan struct{}
-	if s.inMemory {
+	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && addr.Network() == "pipe" {
 		gone = r.Context().Done()
 	}
 	if d <= 0 {

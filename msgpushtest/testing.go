@@ -1,5 +1,7 @@
 package msgpushtest
 
+import "slices"
+
 // A TB is the part of [testing.TB] that [New] uses. It is implemented by *testing.T,
 // *testing.B and *testing.F.
 type TB interface {
@@ -18,19 +20,28 @@ const maxReported = 50
 //   - for each fault of [Server.Inject] that was never used and not removed by
 //     [Server.ClearFaults];
 //   - if a function panicked that was given to [Server.OnRequest], [Server.Update],
-//     [Server.UpdateBetweenPages] or [Respond].
+//     [Server.UpdateBetweenPages], [Fault.If] or [Respond];
+//   - if such a function does not return; see [Server.Close].
 //
 // If the test has failed, the last requests are logged.
+//
+// In a synctest bubble, New panics if tb is the test outside the bubble.
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
+	if isOutsideBubble(tb) {
+		panic("msgpushtest: New: the test is the one outside the synctest bubble: give New the t of the function of synctest.Test")
+	}
 	s := NewServer(opts...)
-	s.mu.Lock()
-	s.inTest = true
+	s.lock()
+	s.tb = tb
 	s.mu.Unlock()
 	tb.Cleanup(func() {
 		tb.Helper()
 		s.Close() // no fault is used afterwards, and no function is called
-		for _, text := range s.panicked() {
+		s.lock()
+		failures := slices.Clone(s.failures)
+		s.mu.Unlock()
+		for _, text := range failures {
 			tb.Errorf("%s", text)
 		}
 		for _, f := range s.unused() {

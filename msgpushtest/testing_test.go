@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,10 @@ var userFunctions = map[string]func(*msgpushtest.Server, func()) error{
 		s.Inject(msgpushtest.Respond(func(http.ResponseWriter, *http.Request) { f() }))
 		return calls[msgpushtest.MPList](s.Client())
 	},
+	"If": func(s *msgpushtest.Server, f func()) error {
+		s.Inject(msgpushtest.Status(503).If(func(msgpushtest.Request) bool { f(); return false }))
+		return calls[msgpushtest.MPList](s.Client())
+	},
 	"Update": func(s *msgpushtest.Server, f func()) (err error) {
 		defer func() { err = fmt.Errorf("%v", recover()) }()
 		s.Update(func(*msgpushtest.Records) { f() })
@@ -189,6 +194,7 @@ func TestPanicOfFunctionFailsTheTest(t *testing.T) {
 				}
 				server.OnRequest(nil)
 				server.UpdateBetweenPages(nil)
+				server.ClearFaults()
 				server.Update(func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels, msgpush.MPChannel{ID: 1}) })
 				assert.NoError(t, calls[msgpushtest.MPList](server.Client()), "the server can be used afterwards")
 				assert.Empty(t, test.errors, "before the end of the test")
@@ -230,11 +236,12 @@ func TestPanicAtTheEndOfTheTestFailsTheTest(t *testing.T) {
 }
 
 func TestAbortedResponseDoesNotFailTheTest(t *testing.T) {
-	for _, name := range []string{"OnRequest", "UpdateBetweenPages", "Respond"} {
+	for _, name := range []string{"OnRequest", "UpdateBetweenPages", "Respond", "If"} {
 		t.Run(name, func(t *testing.T) {
 			test := &tb{}
 			server := msgpushtest.New(test)
 			_ = userFunctions[name](server, func() { panic(http.ErrAbortHandler) })
+			server.ClearFaults()
 			test.end()
 			assert.Empty(t, test.errors)
 		})
@@ -251,6 +258,9 @@ func TestPanicOfFunctionEndsProgramWithNewServer(t *testing.T) {
 		}
 		_ = userFunctions[name](server, func() { panic("boom") })
 		return // with the exit status 0
+	}
+	if runtime.GOOS == "js" {
+		t.Skip("js starts no processes")
 	}
 	for name := range userFunctions {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/bytedance/sonic"
 	goccy "github.com/goccy/go-json"
@@ -44,9 +45,12 @@ const (
 	nameBaseline = "net/http + encoding/json"
 	nameTwice    = "envelope first, data second"
 	nameMsgpush  = "msgpush"
+	nameObserver = "msgpush + an observer that counts"
 	nameSonic    = "msgpush + sonic"
 	nameGoccy    = "msgpush + goccy/go-json"
 )
+
+var attempts atomic.Int64
 
 // clients returns all clients, the baseline first.
 func clients() []client {
@@ -59,6 +63,7 @@ func clients() []client {
 		{name: "go-github", new: envelopeClient(newGithub)},
 		{name: "resty", new: envelopeClient(newResty)},
 		{name: nameMsgpush, isMsgpush: true, new: msgpushClient()},
+		{name: nameObserver, isMsgpush: true, new: msgpushClient(msgpush.WithObserver(func(context.Context, msgpush.Attempt) { attempts.Add(1) }))},
 		{name: nameSonic, isMsgpush: true, new: msgpushClient(msgpush.WithUnmarshal(sonic.ConfigStd.Unmarshal))},
 		{name: nameGoccy, isMsgpush: true, new: msgpushClient(msgpush.WithUnmarshal(goccy.Unmarshal))},
 	}

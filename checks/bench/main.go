@@ -18,7 +18,7 @@ func main() {
 	log.SetPrefix("bench: ")
 	cfg := config{
 		duration:       100 * time.Millisecond,
-		calls:          16_000,
+		calls:          64_000,
 		iterationPages: 200,
 		delay:          20 * time.Millisecond,
 		followPages:    100,

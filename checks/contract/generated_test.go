@@ -3,11 +3,14 @@ package contract_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -15,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -107,9 +111,27 @@ func callGenerated(t *testing.T, client *generated.ClientWithResponses, op opera
 	return results[0].Elem()
 }
 
-// dataOf returns the data of a response that callGenerated returned.
-func dataOf(response reflect.Value) any {
-	return response.FieldByName("JSON200").Elem().FieldByName("Data").Interface()
+// readGenerated returns the envelope of a response that callGenerated returned, as the
+// generated code reads a success or a failure.
+func readGenerated(t *testing.T, op operation, response reflect.Value, isSuccess bool) reflect.Value {
+	t.Helper()
+	body := response.FieldByName("JSON200")
+	require.False(t, body.IsNil(), "JSON200")
+	schema := op.content().Schema
+	if schema.Value.AnyOf == nil {
+		return body.Elem()
+	}
+	results := body.MethodByName("As" + typeName(alternative(schema, isSuccess))).Call(nil)
+	require.True(t, results[1].IsNil(), "%v", results[1])
+	return results[0]
+}
+
+// typeName returns the name of the generated type of a schema.
+func typeName(schema *openapi3.SchemaRef) string { return path.Base(schema.Ref) }
+
+func dataOf(t *testing.T, op operation, response reflect.Value) any {
+	t.Helper()
+	return readGenerated(t, op, response, true).FieldByName("Data").Interface()
 }
 
 // exampleRequest returns the first example of the request of an operation: its body, or
@@ -127,61 +149,101 @@ func exampleRequest(t *testing.T, op operation) []byte {
 }
 
 func TestGeneratedClientReadsTheSameRecords(t *testing.T) {
-	server, client, v := newServer(t)
-	other := newGeneratedClient(t, server, server.AccessKey(), v)
 	const size = 2
 	for _, op := range operations(load(t)) {
 		t.Run(op.OperationID, func(t *testing.T) {
+			server, client, v := newServer(t)
+			other := newGeneratedClient(t, server, server.AccessKey(), v)
 			call := op.call(t)
 			if call.Pages == nil {
+				got := dataOf(t, op, callGenerated(t, other, op, exampleRequest(t, op)))
+				server.SetRecords(msgpushtest.SampleRecords()) // the call may have changed them
 				want, err := call.Do(t.Context(), client)
 				require.NoError(t, err)
-				assertSame(t, want, dataOf(callGenerated(t, other, op, exampleRequest(t, op))))
-				return
+				if call.HasData {
+					assertSame(t, want, got)
+				}
+			} else {
+				pages := 0
+				for want, err := range call.Pages(t.Context(), client, msgpush.PageRequest{PageSize: size}) {
+					require.NoError(t, err)
+					pages++
+					assertSame(t, want, dataOf(t, op, callGenerated(t, other, op, encode(t, msgpush.PageRequest{Current: pages, PageSize: size}))))
+				}
+				assert.Greater(t, pages, 1)
 			}
-			pages := 0
-			for want, err := range call.Pages(t.Context(), client, msgpush.PageRequest{PageSize: size}) {
-				require.NoError(t, err)
-				pages++
-				assertSame(t, want, dataOf(callGenerated(t, other, op, encode(t, msgpush.PageRequest{Current: pages, PageSize: size}))))
-			}
-			assert.Greater(t, pages, 1)
+			all, _ := v.result()
+			assert.Empty(t, all)
 		})
 	}
 	t.Run("filtered trigger records", func(t *testing.T) {
+		server, client, v := newServer(t)
 		filter := msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: new(int64(301)), MatchResult: new(0)}}
 		want, err := client.ForwardLogList(t.Context(), filter)
 		require.NoError(t, err)
 		require.NotEmpty(t, want.List)
-		got, err := other.ForwardLogListWithResponse(t.Context(), generated.TriggerRecordRequest{
+		response, err := newGeneratedClient(t, server, server.AccessKey(), v).ForwardLogListWithResponse(t.Context(), generated.TriggerRecordRequest{
 			Params: &generated.TriggerRecordParams{RuleId: new(301), MatchResult: new(0)},
 		})
 		require.NoError(t, err)
-		assertSame(t, want, got.JSON200.Data)
+		got, err := response.JSON200.AsTriggerRecordPageEnvelope()
+		require.NoError(t, err)
+		assertSame(t, want, got.Data)
+		all, _ := v.result()
+		assert.Empty(t, all)
 	})
-	all, _ := v.result()
-	assert.Empty(t, all)
 }
 
 func TestGeneratedClientReadsErrors(t *testing.T) {
 	for _, op := range operations(load(t)) {
 		t.Run(op.OperationID, func(t *testing.T) {
 			server, client, v := newServer(t)
-			assertError := func(key, field string, code int) {
-				response := callGenerated(t, newGeneratedClient(t, server, key, v), op, exampleRequest(t, op)).FieldByName(field)
-				require.False(t, response.IsNil(), field)
-				assert.EqualValues(t, code, response.Elem().FieldByName("Code").Elem().Int())
-				assert.NotEmpty(t, response.Elem().FieldByName("Msg").Elem().String())
-				assert.True(t, response.Elem().FieldByName("Data").IsNil())
+			assertError := func(envelope reflect.Value, code int) {
+				fields := decode(encode(t, envelope.Interface())).(map[string]any)
+				assert.EqualValues(t, code, fields["code"])
+				assert.NotEmpty(t, fields["msg"])
+				assert.NotContains(t, fields, "data")
 			}
-			assertError("another key", "JSON200", msgpushtest.CodeAccessKey)
+			response := callGenerated(t, newGeneratedClient(t, server, "another key", v), op, exampleRequest(t, op))
+			assertError(readGenerated(t, op, response, false), msgpushtest.CodeAccessKey)
 			server.SetRateLimit(1, time.Hour)
 			_, err := op.call(t).Do(t.Context(), client)
 			require.NoError(t, err)
-			assertError(server.AccessKey(), "JSONDefault", msgpushtest.CodeRateLimit)
+			response = callGenerated(t, newGeneratedClient(t, server, server.AccessKey(), v), op, exampleRequest(t, op))
+			assertError(response.FieldByName("JSONDefault").Elem(), msgpushtest.CodeRateLimit)
 			all, _ := v.result()
 			assert.Empty(t, all)
 		})
+	}
+}
+
+func TestGeneratedClientReadsFailuresWithAnyData(t *testing.T) {
+	for _, op := range operations(load(t)) {
+		for name, body := range failures {
+			t.Run(op.OperationID+"/"+name, func(t *testing.T) {
+				server, _, v := newServer(t)
+				client := newGeneratedClient(t, server, server.AccessKey(), v)
+				for _, status := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+					server.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+						w.Header().Set("Content-Type", "application/json")
+						w.WriteHeader(status)
+						_, _ = io.WriteString(w, body)
+					}))
+					response := callGenerated(t, client, op, exampleRequest(t, op))
+					envelope := response.FieldByName("JSONDefault")
+					if status == http.StatusOK {
+						envelope = readGenerated(t, op, response, false)
+					}
+					want := decode([]byte(body)).(map[string]any)
+					if want["data"] == nil {
+						delete(want, "data") // omitempty
+					}
+					assert.Equal(t, want, decode(encode(t, envelope.Interface())))
+				}
+				all, _ := v.result()
+				assert.Empty(t, all)
+			})
+		}
 	}
 }
 
@@ -199,14 +261,12 @@ func newGeneratedServer(t *testing.T, record func(op operation, request any)) *h
 			op := byID[strings.ToLower(operationID)]
 			decoded := plain(t, reflect.ValueOf(request).Field(0)).(map[string]any)
 			record(op, decoded)
-			envelope := decode(encode(t, firstExample(op))).(map[string]any)
-			if data := envelope["data"].(map[string]any); data["list"] != nil {
+			envelope := decode(encode(t, firstExample(op).Value.Value)).(map[string]any)
+			if data, _ := envelope["data"].(map[string]any); data["list"] != nil {
 				selectPage(data, int(decoded["current"].(int64)), int(decoded["pageSize"].(int64)))
 			}
-			method, _ := reflect.TypeFor[*generated.ClientWithResponses]().MethodByName(operationID + "WithResponse")
-			field, _ := method.Type.Out(0).Elem().FieldByName("JSON200")
-			response := reflect.New(field.Type.Elem()).Interface() // of the generated type, to encode the body
-			if err := json.Unmarshal(encode(t, envelope), response); err != nil {
+			response, err := newGenerated(t, op, operationID, envelope)
+			if err != nil {
 				return nil, err
 			}
 			w.Header().Set("Content-Type", "application/json")
@@ -219,6 +279,25 @@ func newGeneratedServer(t *testing.T, record func(op operation, request any)) *h
 	return server
 }
 
+// newGenerated returns a success as the generated type of the response.
+func newGenerated(t *testing.T, op operation, operationID string, envelope any) (any, error) {
+	t.Helper()
+	method, _ := reflect.TypeFor[*generated.ClientWithResponses]().MethodByName(operationID + "WithResponse")
+	field, _ := method.Type.Out(0).Elem().FieldByName("JSON200")
+	response := reflect.New(field.Type.Elem())
+	schema := op.content().Schema
+	if schema.Value.AnyOf == nil {
+		return response.Interface(), json.Unmarshal(encode(t, envelope), response.Interface())
+	}
+	from := response.MethodByName("From" + typeName(alternative(schema, true)))
+	success := reflect.New(from.Type().In(0))
+	if err := json.Unmarshal(encode(t, envelope), success.Interface()); err != nil {
+		return nil, err
+	}
+	from.Call([]reflect.Value{success.Elem()})
+	return response.Interface(), nil
+}
+
 // selectPage changes a page with all records of a list to the requested page.
 func selectPage(page map[string]any, current, size int) {
 	list := page["list"].([]any)
@@ -228,9 +307,9 @@ func selectPage(page map[string]any, current, size int) {
 }
 
 // firstExample returns the first example of a success by name.
-func firstExample(op operation) any {
+func firstExample(op operation) *openapi3.ExampleRef {
 	for _, name := range slices.Sorted(maps.Keys(op.responses())) {
-		return op.responses()[name].Value.Value
+		return op.responses()[name]
 	}
 	return nil
 }
@@ -244,12 +323,11 @@ func TestClientReadsGeneratedServer(t *testing.T) {
 	for _, op := range operations(load(t)) {
 		t.Run(op.OperationID, func(t *testing.T) {
 			call := op.call(t)
-			want := firstExample(op).(map[string]any)["data"].(map[string]any)
 			requests = nil
 			if call.List == nil {
 				data, err := call.Do(t.Context(), client)
 				require.NoError(t, err)
-				assert.JSONEq(t, string(encode(t, want)), string(encode(t, plain(t, reflect.ValueOf(data)))))
+				assertData(t, firstExample(op), data)
 				assert.JSONEq(t, string(exampleRequest(t, op)), string(encode(t, requests[0])))
 				return
 			}
@@ -259,7 +337,8 @@ func TestClientReadsGeneratedServer(t *testing.T) {
 				require.NoError(t, err)
 				records = append(records, plain(t, reflect.ValueOf(page)).(map[string]any)["list"].([]any)...)
 			}
-			assert.JSONEq(t, string(encode(t, want["list"])), string(encode(t, records)))
+			want := firstExample(op).Value.Value.(map[string]any)["data"].(map[string]any)["list"]
+			assert.JSONEq(t, string(encode(t, want)), string(encode(t, records)))
 			assert.Len(t, requests, (len(records)+size-1)/size)
 			for i, request := range requests {
 				assert.EqualValues(t, i+1, request.(map[string]any)["current"])
@@ -271,7 +350,7 @@ func TestClientReadsGeneratedServer(t *testing.T) {
 		requests = nil
 		filter := msgpush.ForwardLogRequest{
 			PageRequest: msgpush.PageRequest{Current: 7, PageSize: 50},
-			Params:      msgpush.ForwardLogParams{RuleID: new(int64(9007199254740993)), MatchResult: new(0)},
+			Params:      msgpush.ForwardLogParams{RuleID: new(int64(math.MaxInt)), MatchResult: new(0)},
 		}
 		_, err = client.ForwardLogList(t.Context(), filter)
 		require.NoError(t, err)

@@ -2,8 +2,11 @@ package contract_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -11,8 +14,8 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -59,6 +62,7 @@ func startPrism(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, npmProgram(t, "prism"), append(args, "--port", "0")...)
+	cmd.Env = append(os.Environ(), "NODE_OPTIONS=--unhandled-rejections=warn") // otherwise, a response that breaks off could end Prism
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -92,7 +96,7 @@ func startPrism(t *testing.T, args ...string) string {
 
 // newPrismClient returns a client of Prism that adds header to each request, the HTTP client
 // that it uses, and a function that returns the violations that Prism has reported.
-func newPrismClient(t *testing.T, prismURL, key string, header http.Header) (*msgpush.Client, *http.Client, func() []string) {
+func newPrismClient(t *testing.T, prismURL, key string, header http.Header, opts ...msgpush.Option) (*msgpush.Client, *http.Client, func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var violations []string
@@ -107,7 +111,8 @@ func newPrismClient(t *testing.T, prismURL, key string, header http.Header) (*ms
 		}
 		return response, err
 	})}
-	client, err := msgpush.NewClient(prismURL, key, msgpush.WithHTTPClient(httpClient), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+	opts = append(opts, msgpush.WithHTTPClient(httpClient), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+	client, err := msgpush.NewClient(prismURL, key, opts...)
 	require.NoError(t, err)
 	return client, httpClient, func() []string { return violations }
 }
@@ -120,10 +125,9 @@ func TestClientReadsPrism(t *testing.T) {
 		t.Run(op.OperationID, func(t *testing.T) {
 			client, _, violations := newPrismClient(t, prism, "test-key", nil)
 			call := op.call(t)
-			want := firstExample(op).(map[string]any)["data"]
 			data, err := call.Do(t.Context(), client)
 			require.NoError(t, err)
-			assert.JSONEq(t, string(encode(t, want)), string(encode(t, plain(t, reflect.ValueOf(data)))))
+			assertData(t, firstExample(op), data)
 			if call.Pages != nil {
 				for _, prefetch := range []int{0, 4} {
 					pages, err := drain(call.Pages(t.Context(), client, msgpush.PageRequest{PageSize: 2}, msgpush.Prefetch(prefetch)))
@@ -131,7 +135,7 @@ func TestClientReadsPrism(t *testing.T) {
 					assert.Equal(t, 1, pages)
 				}
 			}
-			failing, _, _ := newPrismClient(t, prism, "test-key", http.Header{"Prefer": {"example=error"}})
+			failing, _, _ := newPrismClient(t, prism, "test-key", http.Header{"Prefer": {"example=" + rejectedKey}})
 			_, err = call.Do(t.Context(), failing)
 			var apiErr *msgpush.APIError
 			require.ErrorAs(t, err, &apiErr)
@@ -141,14 +145,14 @@ func TestClientReadsPrism(t *testing.T) {
 	}
 }
 
-// Prism forwards the requests to the fake server, and reports requests and responses
+// Prism forwards the requests to the program fakeserver, and reports requests and responses
 // that violate openapi.json.
 func TestPrismFindsNoViolations(t *testing.T) {
 	t.Parallel()
-	server := msgpushtest.New(t)
-	server.SetRecords(msgpushtest.SampleRecords())
-	prism := startPrism(t, "proxy", "--errors", "../../openapi.json", server.URL)
-	client, httpClient, violations := newPrismClient(t, prism, server.AccessKey(), nil)
+	npmProgram(t, "prism")
+	url, key := startFakeServer(t)
+	prism := startPrism(t, "proxy", "--errors", "../../openapi.json", url)
+	client, httpClient, violations := newPrismClient(t, prism, key, nil)
 	for _, op := range operations(load(t)) {
 		call := op.call(t)
 		_, err := call.Do(t.Context(), client)
@@ -166,17 +170,115 @@ func TestPrismFindsNoViolations(t *testing.T) {
 	require.NoError(t, err)
 	for _, tt := range rejectedRequests {
 		if tt.isValid {
-			assert.Equal(t, tt.code, tt.send(t, prism, server.AccessKey(), httpClient.Transport).Code, tt.name)
+			assert.Equal(t, tt.code, tt.send(t, prism, key, httpClient.Transport).Code, tt.name)
 		}
 	}
-	server.SetRateLimit(1, time.Hour)
-	for range 2 {
-		_, err = client.MPList(t.Context(), msgpush.PageRequest{})
-	}
-	var apiErr *msgpush.APIError
-	require.ErrorAs(t, err, &apiErr)
-	assert.Equal(t, msgpushtest.CodeRateLimit, apiErr.Code)
 	assert.Empty(t, violations())
+}
+
+// A fault affects one response: Prism forwards the next one. It does not respond if the
+// response of the server breaks off. Endless is left out, since Prism stores the response.
+func TestPrismForwardsFaults(t *testing.T) {
+	t.Parallel()
+	type test struct {
+		name    string
+		fault   msgpushtest.Fault
+		isValid bool   // the response matches openapi.json
+		want    string // in the error
+	}
+	tests := []test{
+		{"none", msgpushtest.Fault{}, true, ""},
+		{"delay", msgpushtest.Delay(time.Millisecond), true, ""},
+		{"rejected key", msgpushtest.RejectKey(), true, "HTTP 200, code 401"},
+		{"status with an envelope", msgpushtest.ErrorResponse(7, "busy", nil).WithStatus(503), true, "HTTP 503 Service Unavailable, code 7: busy"},
+		{"status", msgpushtest.Status(503), false, "HTTP 500"},
+		{"HTML", msgpushtest.HTML(), false, "HTTP 500"},
+		{"garbage", msgpushtest.Garbage(), true, "HTTP 500"}, // Prism fails before it checks the response
+		{"redirect", msgpushtest.Redirect("/x"), true, "HTTP 500"},
+		{"reset", msgpushtest.Reset(), true, "HTTP 500"},
+		{"reset in the body", msgpushtest.ResetInBody(), true, "no complete response within 1s"},
+		{"truncated", msgpushtest.Truncate(), true, "no complete response within 1s"},
+	}
+	for name, body := range failures {
+		tests = append(tests, test{"failure, " + name, msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, body)
+		}), true, "HTTP 200, code 500: x"})
+	}
+	server := msgpushtest.New(t)
+	server.SetRecords(msgpushtest.SampleRecords())
+	prism := startPrism(t, "proxy", "--errors", "../../openapi.json", server.URL)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client, _, violations := newPrismClient(t, prism, server.AccessKey(), nil, msgpush.WithTimeout(time.Second))
+			server.Inject(tt.fault.Always())
+			_, err := client.MailDetail(t.Context(), msgpushtest.SampleMailID)
+			if tt.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, tt.want)
+			}
+			assert.Equal(t, tt.isValid, len(violations()) == 0, violations())
+			server.ClearFaults()
+			next, _, violations := newPrismClient(t, prism, server.AccessKey(), nil)
+			_, err = next.MPList(t.Context(), msgpush.PageRequest{})
+			assert.NoError(t, err)
+			assert.Empty(t, violations())
+		})
+	}
+	t.Run("rate limit", func(t *testing.T) {
+		client, _, violations := newPrismClient(t, prism, server.AccessKey(), nil)
+		server.SetRateLimit(1, time.Hour)
+		defer server.SetRateLimit(0, 0)
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		require.NoError(t, err)
+		_, err = client.MPList(t.Context(), msgpush.PageRequest{})
+		assert.ErrorContains(t, err, "HTTP 429")
+		assert.Empty(t, violations())
+	})
+}
+
+// These programs make a server reject its own response, with HTTP 500, if the response
+// violates openapi.json.
+func TestValidatorsOfOtherServersAcceptFailuresWithAnyData(t *testing.T) {
+	t.Parallel()
+	npmProgram(t, "prism") // the programs are installed together
+	type response struct {
+		OperationID string          `json:"operationId"`
+		Method      string          `json:"method"`
+		Path        string          `json:"path"`
+		Body        json.RawMessage `json:"body"`
+	}
+	var responses []response
+	var names []string
+	var isValid []bool
+	for _, op := range operations(load(t)) {
+		add := func(name string, body []byte, valid bool) {
+			responses = append(responses, response{op.OperationID, op.method, op.request(t, nil).URL.RequestURI(), body})
+			names, isValid = append(names, op.OperationID+", "+name), append(isValid, valid)
+		}
+		for name, body := range failures {
+			add("failure with "+name, []byte(body), true)
+		}
+		add("success", encode(t, firstExample(op).Value.Value), true)
+		if op.call(t).HasData {
+			add("success without its data", []byte(`{"code":200,"msg":"x","data":"why"}`), false)
+		}
+		if op.OperationID == "mailDetail" {
+			add("success without smtpSsl", []byte(`{"code":200,"msg":"x","data":{"id":1}}`), false)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "node", "npm/responses.cjs", "../../openapi.json")
+	cmd.Stdin = bytes.NewReader(encode(t, responses))
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", out)
+	var results []struct{ Express, Backend *string } // the reason for rejecting the response
+	require.NoError(t, json.Unmarshal(out, &results))
+	require.Len(t, results, len(responses))
+	for i, result := range results {
+		assert.Equal(t, isValid[i], result.Express == nil, "express-openapi-validator: %s", names[i])
+		assert.Equal(t, isValid[i], result.Backend == nil, "openapi-backend: %s", names[i])
+	}
 }
 
 // Even with --validate-request=false, Prism rejects some invalid requests itself, and changes
@@ -206,14 +308,20 @@ func TestTypeScriptTypesAreUsable(t *testing.T) {
 	doc := load(t)
 	types := map[string]*openapi3.Schema{}
 	for name, schema := range doc.Components.Schemas {
+		if name == "AnyValue" {
+			continue // it has any field
+		}
 		types[fmt.Sprintf("components[%q][%q]", "schemas", name)] = schema.Value
-	}
-	for _, op := range operations(doc) {
-		types[fmt.Sprintf("paths[%q][%q][%q][200][%q][%q]", op.path, strings.ToLower(op.method), "responses", "content", "application/json")] =
-			op.Responses.Status(http.StatusOK).Value.Content["application/json"].Schema.Value
 	}
 	var program strings.Builder
 	program.WriteString("import type { components, paths } from './openapi';\n")
+	for _, op := range operations(doc) {
+		name := fmt.Sprintf("paths[%q][%q][%q][200][%q][%q]", op.path, strings.ToLower(op.method), "responses", "content", "application/json")
+		types[name] = op.content().Schema.Value
+		for _, failure := range failures {
+			fmt.Fprintf(&program, "{\nconst v: %s = %s;\n((_: number | undefined) => {})(v.code);\n}\n", name, failure)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		fmt.Fprintf(&program, "{\nconst v: %s = %s;\n%s", name, typeScriptValue(types[name]), typeScriptReads("v", types[name]))
 		fmt.Fprintf(&program, "// @ts-expect-error: there is no such field\nconst w: %s = { ...v, unknownField: 1 };\n}\n", name)
@@ -235,6 +343,8 @@ func TestTypeScriptTypesAreUsable(t *testing.T) {
 // typeScriptValue returns a value of a schema with all fields.
 func typeScriptValue(schema *openapi3.Schema) string {
 	switch {
+	case schema.AnyOf != nil:
+		return typeScriptValue(schema.AnyOf[0].Value)
 	case schema.Type.Is("integer"):
 		return "1"
 	case schema.Type.Is("string"):
@@ -254,6 +364,11 @@ func typeScriptValue(schema *openapi3.Schema) string {
 // typeScriptReads returns statements that read all fields of an expression.
 func typeScriptReads(expression string, schema *openapi3.Schema) string {
 	switch {
+	case schema.AnyOf != nil && schema.AnyOf[0].Ref == "": // any value
+		return "((_: unknown) => {})(" + expression + ");\n"
+	case schema.AnyOf != nil:
+		success := fmt.Sprintf("(%s as components[%q][%q])", expression, "schemas", path.Base(schema.AnyOf[0].Ref))
+		return typeScriptReads(success, schema.AnyOf[0].Value)
 	case schema.Type.Is("integer"):
 		return "((_: number | undefined) => {})(" + expression + ");\n"
 	case schema.Type.Is("string"):
@@ -271,11 +386,11 @@ func typeScriptReads(expression string, schema *openapi3.Schema) string {
 }
 
 // The collection is made with the command of README.md.
-func TestPostmanCollectionCallsTheFakeServer(t *testing.T) {
+func TestPostmanCollectionCallsFakeserver(t *testing.T) {
 	t.Parallel()
-	server := msgpushtest.New(t)
-	server.SetRecords(msgpushtest.SampleRecords())
-	target, err := url.Parse(server.URL)
+	npmProgram(t, "newman")
+	base, key := startFakeServer(t)
+	target, err := url.Parse(base)
 	require.NoError(t, err)
 	v := newValidator(load(t), http.DefaultTransport)
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: v})
@@ -283,7 +398,7 @@ func TestPostmanCollectionCallsTheFakeServer(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "collection.json")
 	runProgram(t, "openapi2postmanv2", "-s", "../../openapi.json", "-o", file, "-O", "parametersResolution=Example")
-	runProgram(t, "newman", "run", file, "--env-var", "base_url="+proxy.URL, "--env-var", "apiKey="+server.AccessKey())
+	runProgram(t, "newman", "run", file, "--env-var", "base_url="+proxy.URL, "--env-var", "apiKey="+key)
 	all, _ := v.result()
 	assert.Empty(t, all)
 	assert.Equal(t, map[float64]int{200: len(operations(load(t)))}, v.codes)

@@ -3,6 +3,7 @@ package contract_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -88,18 +89,15 @@ func TestExampleProgramsMatchOpenAPI(t *testing.T) {
 	}
 	examples, err := os.ReadDir("../../examples")
 	require.NoError(t, err)
-	examples = slices.DeleteFunc(examples, func(e os.DirEntry) bool { return !e.IsDir() || e.Name() == "internal" })
+	examples = slices.DeleteFunc(examples, func(e os.DirEntry) bool {
+		return !e.IsDir() || e.Name() == "internal" || e.Name() == "fakeserver" // fakeserver sends no requests
+	})
 	assert.Len(t, tests, len(examples))
 	for _, example := range examples {
 		t.Run(example.Name(), func(t *testing.T) {
 			tt, ok := tests[example.Name()]
 			require.True(t, ok, "the example has no test")
-			binary := filepath.Join(dir, example.Name())
-			build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-			build.Dir = filepath.Join("../../examples", example.Name())
-			out, err := build.CombinedOutput()
-			require.NoError(t, err, string(out))
-
+			binary := buildExample(t, example.Name())
 			server := msgpushtest.New(t)
 			server.SetRecords(msgpushtest.SampleRecords())
 			target, err := url.Parse(server.URL)
@@ -139,4 +137,30 @@ func TestExampleProgramsMatchOpenAPI(t *testing.T) {
 			assert.GreaterOrEqual(t, exchanges, tt.min)
 		})
 	}
+}
+
+// startFakeServer starts the program fakeserver until the test ends, and returns its URL and
+// access key.
+func startFakeServer(t *testing.T, args ...string) (url, key string) {
+	t.Helper()
+	binary := buildExample(t, "fakeserver")
+	cmd := exec.CommandContext(t.Context(), binary, append([]string{"-addr", "127.0.0.1:0"}, args...)...)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Wait() }) // the context of the test has ended
+	_, err = fmt.Fscanf(stdout, "MSGPUSH_BASE_URL=%s\nMSGPUSH_ACCESS_KEY=%s\n", &url, &key)
+	require.NoError(t, err)
+	return url, key
+}
+
+// buildExample builds an example program and returns its path.
+func buildExample(t *testing.T, name string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), name)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	build.Dir = filepath.Join("../../examples", name)
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return binary
 }

@@ -174,7 +174,8 @@ func (v *validator) checkResponse(r *http.Request, response *http.Response, body
 	}
 	envelope, _ := decode(body).(map[string]any)
 	isSuccess := response.StatusCode == http.StatusOK && envelope["code"] == 200.0
-	errs = append(errs, checkMembers("body", documented.Value.Content["application/json"].Schema, envelope, isSuccess)...)
+	schema := alternative(documented.Value.Content["application/json"].Schema, isSuccess)
+	errs = append(errs, checkMembers("body", schema, envelope, isSuccess)...)
 	if _, ok := envelope["code"]; !ok {
 		errs = append(errs, errors.New("missing member body.code"))
 	}
@@ -185,31 +186,34 @@ func (v *validator) checkResponse(r *http.Request, response *http.Response, body
 }
 
 // checkMembers checks that the objects in a value have only members of the schema and,
-// if complete is set, all of them.
+// if complete is set, all of them. A member whose type is not specified may be missing.
 func checkMembers(where string, schema *openapi3.SchemaRef, value any, complete bool) []error {
 	var errs []error
 	switch v := value.(type) {
 	case []any:
 		if schema.Value.Items == nil {
-			return nil // kin-openapi reports that the value must not be an array
+			return nil // any type is allowed, or kin-openapi reports that the value must not be an array
 		}
 		for i, element := range v {
 			errs = append(errs, checkMembers(fmt.Sprintf("%s[%d]", where, i), schema.Value.Items, element, complete)...)
 		}
 	case map[string]any:
 		properties := schema.Value.Properties
+		if schema.Value.Type == nil {
+			return nil // any type is allowed
+		}
 		for name, member := range v {
 			if properties[name] == nil {
 				if schema.Value.AdditionalProperties.Has != nil {
-					continue // any name is allowed, as in the data of Envelope
+					continue // any name is allowed, as in the records of Page
 				}
 				errs = append(errs, fmt.Errorf("unknown member %s.%s", where, name))
 				continue
 			}
 			errs = append(errs, checkMembers(where+"."+name, properties[name], member, complete)...)
 		}
-		for name := range properties {
-			if _, ok := v[name]; complete && !ok {
+		for name, property := range properties {
+			if _, ok := v[name]; complete && !ok && property.Value.Type != nil {
 				errs = append(errs, fmt.Errorf("missing member %s.%s", where, name))
 			}
 		}

@@ -12,10 +12,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"gopkg.in/dnaeon/go-vcr.v4/pkg/cassette"
+
+	"example.com/msgpush/msgpushtest"
 )
 
 var (
-	goBlock      = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+	goBlock      = regexp.MustCompile("(?ms)^```go\n(.*?)^```$(?:[^`]*^```text\n(.*?)^```$)?") // code, and its output
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	newError     = regexp.MustCompile(`, err := (msgpush|client)\.`)
 )
@@ -67,15 +70,51 @@ func block(ctx context.Context, client *msgpush.Client, vault keys, baseURL, acc
 func TestREADMECodeRuns(t *testing.T) { assertCodeRuns(t, "README.md") }
 
 func TestCodeInDocsRuns(t *testing.T) {
-	for _, name := range []string{"docs/testing.md", "docs/lists.md", "docs/reliability.md"} {
+	for _, name := range []string{"docs/lists.md", "docs/reliability.md"} {
 		assertCodeRuns(t, name)
 	}
 }
 
+// The test that records responses runs twice: it records responses of the fake server, and then
+// replays them without the server.
+func TestCodeInTestingDocumentRuns(t *testing.T) {
+	srv := msgpushtest.New(t)
+	srv.SetRecords(msgpushtest.SampleRecords())
+	replace := strings.NewReplacer("https://push.example.com", srv.URL)
+	t.Setenv("MSGPUSH_ACCESS_KEY", srv.AccessKey())
+	dir := assertCodeRuns(t, "docs/testing.md", replace)
+
+	recorded, err := cassette.Load(filepath.Join(dir, "testdata", "mail"))
+	require.NoError(t, err)
+	require.Len(t, recorded.Interactions, 1)
+	text, err := os.ReadFile(recorded.File)
+	require.NoError(t, err)
+	for _, secret := range []string{srv.AccessKey(), string(msgpushtest.SampleRecords().MailChannels[0].Password)} {
+		assert.NotContains(t, string(text), secret)
+	}
+	assert.Contains(t, string(text), "alert@example.com")
+
+	require.Len(t, srv.Requests(), 1)
+	srv.Close()
+	t.Setenv("MSGPUSH_ACCESS_KEY", "")
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	require.NoError(t, err)
+	out := runGo(t, append([]string{"test", "-v", "-count=1", "-run", "TestRecorded"}, files...)...)
+	assert.Contains(t, out, "--- PASS: TestRecorded ")
+}
+
 // assertCodeRuns checks that each block of Go code of a document is formatted and compiles
-// on its own, since a reader may copy only this block. It runs statements and programs, and the
-// tests of the document together.
-func assertCodeRuns(t *testing.T, document string) {
+// on its own, since a reader may copy only this block. It runs statements and programs with a fake
+// server, and the tests of the document together. If a block of text follows a program, the
+// program must print this text. It returns the directory of the files.
+func assertCodeRuns(t *testing.T, document string, replace ...*strings.Replacer) string {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	t.Setenv("MSGPUSH_BASE_URL", srv.URL)
+	if os.Getenv("MSGPUSH_ACCESS_KEY") == "" {
+		t.Setenv("MSGPUSH_ACCESS_KEY", srv.AccessKey())
+	}
 	dir := t.TempDir()
 	var files, tests []string
 	blocks := goBlock.FindAllStringSubmatch(read(t, document), -1)
@@ -85,6 +124,9 @@ func assertCodeRuns(t *testing.T, document string) {
 		formatted, err := format.Source([]byte(source))
 		require.NoError(t, err, source)
 		assert.Equal(t, string(formatted), source, "gofmt")
+		for _, r := range replace {
+			source = r.Replace(source)
+		}
 		if !strings.HasPrefix(source, "package ") {
 			if !newError.MatchString(source) {
 				source += "var err error\n"
@@ -103,15 +145,19 @@ func assertCodeRuns(t *testing.T, document string) {
 		} else if strings.HasPrefix(source, "package main\n") {
 			command = "run"
 		}
-		runGo(t, command, file)
+		out := runGo(t, command, file)
+		if match[2] != "" {
+			assert.Equal(t, match[2], out, "what the program prints")
+		}
 	}
 	if len(tests) == 0 {
-		return
+		return dir
 	}
 	out := runGo(t, append([]string{"test", "-v"}, files...)...)
 	for _, name := range tests {
 		assert.Contains(t, out, "--- PASS: "+name+" ", document)
 	}
+	return dir
 }
 
 // runGo runs the go command in this module, which requires msgpush. It returns the output.

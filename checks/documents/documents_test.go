@@ -3,7 +3,6 @@ package documents
 import (
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -30,16 +29,12 @@ func inBackticks(text, name string) bool {
 
 func TestREADMEAndChangelogNameEveryOperation(t *testing.T) {
 	readme, changelog := read(t, "README.md"), read(t, "CHANGELOG.md")
-	operations := 0
-	for method := range reflect.TypeFor[*msgpush.Client]().Methods() {
-		if method.Type.NumOut() != 2 { // an iterator, or a method that is not implemented
-			continue
+	for _, op := range msgpush.Operations() {
+		if op.Specified() {
+			assert.True(t, inBackticks(readme, op.Name), "README.md: add the method %s to the operations", op.Name)
+			assert.True(t, inBackticks(changelog, op.Name), "CHANGELOG.md: add the method %s", op.Name)
 		}
-		operations++
-		assert.True(t, inBackticks(readme, method.Name), "README.md: add the method %s to the operations", method.Name)
-		assert.True(t, inBackticks(changelog, method.Name), "CHANGELOG.md: add the method %s", method.Name)
 	}
-	assert.NotZero(t, operations)
 }
 
 func TestREADMENamesEveryExample(t *testing.T) {
@@ -49,7 +44,7 @@ func TestREADMENamesEveryExample(t *testing.T) {
 	require.NotEmpty(t, examples)
 	for _, example := range examples {
 		command := "go -C examples run ./" + filepath.Base(filepath.Dir(example))
-		assert.True(t, inBackticks(readme, command), "README.md: add the command %s", command)
+		assert.Regexp(t, "(?m)^"+regexp.QuoteMeta(command)+"\\b", readme, "README.md: add the command %s", command)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// README.md names only tests that exist, in this package, the simulations or the root package.
-func TestDocumentNamesTests(t *testing.T) {
+// README.md names only tests that exist, and each fault in docs/reliability.md has one.
+func TestDocumentsNameTests(t *testing.T) {
 	var tests []string
 	for _, pattern := range []string{"*_test.go", "../simulation/*_test.go", "../../*_test.go"} {
 		files, err := filepath.Glob(pattern)
@@ -26,21 +26,92 @@ func TestDocumentNamesTests(t *testing.T) {
 			}
 		}
 	}
-	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(read(t, "README.md"), -1)
-	assert.NotEmpty(t, named)
-	for _, match := range named {
-		assert.True(t, slices.Contains(tests, match[1]), "README.md names %s, which is not a test: replace it by the test that now checks the same", match[1])
+	named := slices.Concat(testsOfFaults...)
+	for _, match := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(read(t, "README.md"), -1) {
+		named = append(named, match[1])
 	}
+	for _, name := range named {
+		assert.Contains(t, tests, name, "replace %s by the test that now checks the same", name)
+	}
+	assert.Len(t, testsOfFaults, len(faultRows(t, "../../docs/reliability.md")), "name the tests of each fault in docs/reliability.md, in its order")
 }
 
-// README.md has a row with a test for each fault in docs/reliability.md.
-func TestEveryFaultHasTest(t *testing.T) {
-	faults, tested := faultRows(t, "../../docs/reliability.md"), faultRows(t, "README.md")
-	assert.NotEmpty(t, faults)
-	assert.Len(t, tested, len(faults), "README.md must have one row for each row of docs/reliability.md, in the same order")
-	for _, row := range tested {
-		assert.Contains(t, row, "`Test", "name a test of this fault")
-	}
+// testsOfFaults names tests of each fault in docs/reliability.md, in the order of its rows.
+var testsOfFaults = [][]string{
+	// no connection: closed port, unknown host
+	{"TestRetriesIfNoConnectionIsMade", "TestDefaultPolicyOutlastsOutage", "TestNginxOutage"},
+	// TLS handshake that breaks off or times out
+	{"TestRetriesIfTLSHandshakeFails", "TestCutAtEveryOffset"},
+	// connection that is lost, and the next one cannot be opened
+	{"TestRequestThatIsNotIdempotentIsNotSentTwice", "TestNginxRestartsWithRequestsThatAreNotIdempotent"},
+	// HTTP/2 stream that is reset
+	{"TestHTTP2FaultsCauseExpectedErrors", "TestRequestThatIsNotIdempotentIsNotAddedAfterResetStream"},
+	// certificate not trusted, TLS alert about certificates, versions or protocols
+	{"TestTLSFailuresArePermanent", "TestAlertsAboutCertificatesAndProtocolsArePermanent"},
+	// HTTP response to an HTTPS request
+	{"TestTLSFailuresArePermanent"},
+	// any other TLS alert, such as internal_error
+	{"TestRetriesRequestDamagedOnEstablishedTLSConnection", "TestNginxRetriesDamagedByte"},
+	// connection closed or reset before the response or in its header
+	{"TestNetworkFaultsCauseExpectedErrors", "TestHTTP2FaultsCauseExpectedErrors", "TestCutAtEveryOffset", "TestFaultsBehindTCPGateway"},
+	// idle connection that the server closes when a request reuses it
+	{"TestRequestThatIsNotIdempotentIsNotSentTwice", "TestNginx"},
+	// HTTP/2 connection that the server ends with GOAWAY
+	{"TestGracefullyClosedHTTP2ConnectionsFailNoCall", "TestNginxGoaway"},
+	// HTTP/2 connection that has become silent
+	{"TestDefaultTransportReplacesSilentHTTP2Connection", "TestNginxSuspendedWorker", "TestFirstCallAfterBalancerForgetsConnections"},
+	// HTTP/1 connection that has become silent
+	{"TestOnlyOneAttemptFailsIfBalancerForgetsIdleConnections", "TestFirstCallAfterBalancerForgetsConnections", "TestNginxSuspendedWorkerWithHTTP1"},
+	// proxy that rejects CONNECT, transport of NewTransport
+	{"TestDefaultTransportReportsStatusOfProxy", "TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter", "TestTinyproxy"},
+	// proxy that rejects CONNECT, another transport
+	{"TestOtherTransportsRetryRejectedCONNECT"},
+	// SOCKS5 proxy that rejects the password, or the request by a rule
+	{"TestRejectionOfSOCKSProxyIsPermanent", "TestSOCKS5Proxy"},
+	// retryable HTTP status
+	{"TestRetriesOnlyTransientStatuses", "TestWaitIsRetryAfterPlusJitter", "TestHAProxy", "TestNginxRateLimit", "TestNginxHerd"},
+	// Retry-After longer than MaxWait
+	{"TestRetryAfterLongerThanMaxWaitFailsImmediately"},
+	// any other HTTP status except 200 and 401
+	{"TestNon200StatusWithAnyBodyIsAPIError", "TestNginx"},
+	// redirect
+	{"TestDoesNotFollowRedirects", "TestRedirectIsPermanentAPIError", "TestNginx"},
+	// error code in the envelope
+	{"TestErrorResponseMayHaveAnyMembers"},
+	// truncated body: shorter than its Content-Length, or chunks without an end
+	{"TestNetworkFaultsCauseExpectedErrors", "TestCutAtEveryOffset"},
+	// complete HTTP 200 response with JSON that ends too early, or with an empty body
+	{"TestNetworkFaultsCauseExpectedErrors", "TestRetryThatSucceedsReturnsData", "TestNginx"},
+	// HTML, other invalid JSON, JSON without code, data of another type
+	{"TestUndecodableResponseIsDecodeError", "TestFaultsBehindTCPGateway"},
+	// data, or a record, that is null or has none of the members of its type; page without list, unless its total is 0
+	{"TestDataWithoutMembersOfItsTypeIsDecodeError"},
+	// broken gzip encoding
+	{"TestNetworkFaultsCauseExpectedErrors", "TestFaultsBehindTCPGateway"},
+	// body over the limit, such as a gzip bomb
+	{"TestLimitsDecompressedBody", "TestReadsAtMostOneByteMoreThanTheLimit", "TestFaultsBehindTCPGateway"},
+	// no complete response within the timeout of the attempt
+	{"TestAttemptEndsAtTimeoutOrDeadline", "TestToxiproxy"},
+	// the context ends, in an attempt or in a wait
+	{"TestCallReturnsContextError", "TestCancelledCallsDoNotAffectOthers"},
+	// the context ends after a response that is not retried
+	{"TestResponseThatIsNotRetriedIsReturnedAfterContextHasEnded"},
+	// a retry would begin after the deadline
+	{"TestDoesNotRetryIfWaitExceedsDeadline"},
+	// the retry quota is used up
+	{"TestReturnsFailureImmediatelyWithoutQuota", "TestEachSecondWithCallThatNeedsNoRetryReturnsTwentiethOfQuota", "TestDefaultQuotaLimitsLoadOfLastingOutage", "TestNginxOutage"},
+	// access key rejected: HTTP 401, or a code of WithRejectedKeyCodes
+	{"TestReplacesRejectedKeyOnceWithoutWaiting", "TestCallFailsIfNoKeyIsAccepted", "TestNginxKeyRotation"},
+	// code 401 or 403 in the envelope, with a key source and without WithRejectedKeyCodes
+	{"TestErrorSuggestsRejectedKeyCodes"},
+	// source or limiter that returns an error, or a key that no header can hold
+	{"TestCallWithoutKeySendsNothing", "TestFailedFetchFailsAllWaitingCallers", "TestLimiterErrorEndsCall"},
+	// source or limiter that does not return until the context ends
+	{"TestCallReturnsContextError"},
+	// fetch of CachedAccessKey that takes over 30 s, even if it ignores its context
+	{"TestFetchThatExceedsItsTimeSaysWhoseTimeItWas"},
+	// source that returns another key after the wait for the limiter
+	{"TestEachAttemptGetsKeyWaitsForLimiterAndGetsKeyAgain", "TestRateLimitHoldsWhileKeysChange"},
 }
 
 // docs/reliability.md names only options and fields that exist.

@@ -52,6 +52,11 @@ func run(m *testing.M) int {
 	registerToxics()
 	code := m.Run()
 	os.Stderr = stderr
+	if *tablesFile != "" {
+		if err := writeTables(*tablesFile); err != nil {
+			panic(err)
+		}
+	}
 	if text, err := os.ReadFile(written); err != nil || len(text) > 0 {
 		fmt.Fprintf(stderr, "The tests wrote to stderr (%v):\n%s\n", err, text)
 		return 1

@@ -21,7 +21,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-var compare = flag.Bool("nethttp", false, "also run net/http, for the last columns of the tables in README.md")
+var compare = flag.Bool("nethttp", false, "also run net/http, for the last columns of the tables")
 
 // A netHTTPAPI makes calls with net/http, like a careful program without msgpush: it keeps a
 // connection for each caller, reads every body to the end, and checks the status and the

@@ -139,7 +139,7 @@ func (sc scenario) run(s *setup, start func(*setup, scenario)) {
 	options := append([]msgpush.Option{msgpush.WithRetry(sc.retry), msgpush.WithTimeout(cmp.Or(sc.timeout, msgpush.DefaultTimeout))}, sc.options...)
 	r := s.run(newClient(s.T, s.url, s.server, options...), sc.during)
 	s.Logf("%v", r)
-	s.Logf("%s", r.row(sc.name, netHTTP))
+	addRow(s.T, scenarioColumns, r.row(sc.name, netHTTP))
 	s.check(r)
 	if !sc.closes {
 		assert.LessOrEqual(s, r.dials, 4*s.load.callers, "dials")

@@ -82,7 +82,7 @@ func (a *account) fetch(_ context.Context, r msgpush.PageRequest) (*msgpush.Page
 	return p, nil
 }
 
-// A following sums up what a program received.
+// A following holds the measurements of a program that follows an account.
 type following struct {
 	first                  time.Duration // until the first empty page
 	requests, firstRead    int           // after and until the first empty page
@@ -151,7 +151,8 @@ func upTo(n int64) iter.Seq[int64] {
 	}
 }
 
-// New records are delivered within 30 s, for a list of any length and for any reported total.
+// A record that is inserted every 30 s is delivered at once, for a list of any length and with
+// any reported total.
 func TestFollowingAtRealSize(t *testing.T) {
 	noise := func(n int64) int64 { return n + rand.Int64N(n/50+1) - n/100 }
 	high := func(n int64) int64 { return n + 50 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/term"
@@ -21,8 +24,9 @@ type archiver struct {
 	*settings
 	client *msgpush.Client
 
+	filter      string    // params as the database stores them
 	started     bool      // a page was stored or a poll was completed
-	complete    bool      // the first poll is complete
+	complete    bool      // the list was read completely, by this or an earlier run
 	outage      time.Time // when it began; zero if there is none
 	rulesRead   time.Time
 	read, added int64
@@ -33,42 +37,65 @@ func newArchiver(s *settings, client *msgpush.Client) *archiver {
 	return &archiver{settings: s, client: client, terminal: term.IsTerminal(int(os.Stderr.Fd()))}
 }
 
-// run stores records until the context ends, a failure is final or, with -once, the first
-// poll is complete.
+// run stores records until the context ends, a failure is final or, with -once, the list
+// was read completely.
 func (a *archiver) run(ctx context.Context) error {
-	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: a.pageSize}, Params: a.params}
-	pages := a.client.ForwardLogFollowPages(ctx, request, msgpush.PollInterval(a.interval), msgpush.ReconcileInterval(a.reconcile))
+	pages, err := a.follow(ctx)
+	if err != nil {
+		return err
+	}
 	for page, err := range pages {
-		complete := err == nil && len(page.List) == 0 // an empty page ends a poll
 		switch {
-		case complete:
-			err = a.updateRules(ctx)
-		case err == nil:
+		case err != nil:
+		case len(page.List) > 0:
 			err = a.store(ctx, page)
+		default: // an empty page ends a poll
+			err = a.completePoll(ctx)
 		}
-		if err != nil && a.final(ctx, err) {
-			return err
-		}
-		if err != nil {
-			a.failed(err) // the next poll is a retry
-			continue
-		}
-		a.started = true
-		if complete {
-			a.complete = true
-			a.recovered()
-			if a.once {
-				return nil
+		switch {
+		case err == nil:
+			a.started = true
+			if len(page.List) == 0 || !a.complete { // the first reading may take many polls
+				a.recovered()
 			}
+		case a.final(ctx, err):
+			return err
+		default:
+			a.failed(err) // the next poll is a retry
+		}
+		if a.complete && a.once {
+			return nil
 		}
 	}
 	return ctx.Err()
 }
 
+// follow returns the pages of the records to store. With -once, or if the list was never
+// read completely, these are all records. Otherwise the follower knows those in the database.
+func (a *archiver) follow(ctx context.Context) (iter.Seq2[*msgpush.Page[msgpush.ForwardLog], error], error) {
+	filter, err := json.Marshal(a.params)
+	if err != nil {
+		return nil, err
+	}
+	a.filter = string(filter)
+	options := []msgpush.FollowOption{msgpush.PollInterval(a.interval), msgpush.ReconcileInterval(a.reconcile)}
+	if !a.once {
+		ids, err := a.db.known(ctx, a.filter)
+		if err != nil {
+			return nil, err
+		}
+		if a.complete = len(ids) > 0; a.complete {
+			options = append(options, msgpush.Known(slices.Values(ids)))
+		}
+	}
+	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: a.pageSize}, Params: a.params}
+	return a.client.ForwardLogFollowPages(ctx, request, options...), nil
+}
+
 // store stores the records of a page, which is not delivered again.
 func (a *archiver) store(ctx context.Context, page *msgpush.Page[msgpush.ForwardLog]) error {
 	return a.retry(ctx, func() error {
-		added, err := a.db.insertLogs(ctx, page.List)
+		added, err := a.db.insertLogs(ctx, a.filter, page.List)
 		if err != nil {
 			return err
 		}
@@ -83,16 +110,31 @@ func (a *archiver) store(ctx context.Context, page *msgpush.Page[msgpush.Forward
 	})
 }
 
+// completePoll marks the first complete reading in the database. So the history of the
+// account is not in the outbox, also if the run that began to read it was killed.
+func (a *archiver) completePoll(ctx context.Context) error {
+	if !a.complete {
+		if err := a.retry(ctx, func() error { return a.db.markRead(ctx, a.filter) }); err != nil {
+			return err
+		}
+		a.complete = true
+	}
+	return a.updateRules(ctx)
+}
+
 // updateRules stores the current rules after the first poll and then as often as the
 // list is read completely.
 func (a *archiver) updateRules(ctx context.Context) error {
 	if !a.rulesRead.IsZero() && time.Since(a.rulesRead) < a.reconcile {
 		return nil
 	}
-	var rules []msgpush.ForwardRule
+	rules := []msgpush.ForwardRule{} // nil would be null in JSON
 	for rule, err := range a.client.ForwardRuleAll(ctx, msgpush.PageRequest{PageSize: a.pageSize}) {
+		if errors.Is(err, msgpush.ErrInconsistentList) {
+			a.rulesRead = time.Now() // another read would not help
+		}
 		if err != nil {
-			return err
+			return fmt.Errorf("message rules: %w", err)
 		}
 		rules = append(rules, rule)
 	}
@@ -113,9 +155,7 @@ func (a *archiver) retry(ctx context.Context, write func() error) error {
 		}
 		a.failed(err)
 		pause(ctx, wait)
-		if err = write(); err == nil {
-			a.recovered()
-		}
+		err = write()
 	}
 	return nil
 }
@@ -125,6 +165,9 @@ func (a *archiver) final(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || a.once {
 		return true
 	}
+	if errors.Is(err, msgpush.ErrInconsistentList) {
+		return false
+	}
 	if dbErr, ok := errors.AsType[*databaseError](err); ok {
 		return !dbErr.temporary
 	}
@@ -133,12 +176,16 @@ func (a *archiver) final(ctx context.Context, err error) bool {
 }
 
 func (a *archiver) failed(err error) {
-	if !a.outage.IsZero() {
-		return
+	text := cli.Printable(err.Error())
+	switch {
+	case errors.Is(err, msgpush.ErrInconsistentList):
+		a.show("")
+		log.Printf("the list contradicts itself, records may be missing until the next complete read: %s", text)
+	case a.outage.IsZero():
+		a.outage = time.Now()
+		a.show("")
+		log.Printf("outage, retrying less often: %s", text)
 	}
-	a.outage = time.Now()
-	a.show("")
-	log.Printf("outage, retrying less often: %s", cli.Printable(err.Error()))
 }
 
 func (a *archiver) recovered() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -24,6 +25,9 @@ import (
 
 // The columns have the values that the service sends: codes are numbers, and times are
 // texts without a time zone.
+//
+// Until first_reading has the filter of an archive, no record goes to the outbox. A
+// database of an earlier version has no filter there, so the next run counts as its first.
 const schema = `
 CREATE TABLE IF NOT EXISTS forward_log (
 	id                BIGINT NOT NULL PRIMARY KEY,
@@ -42,14 +46,43 @@ CREATE TABLE IF NOT EXISTS forward_rule (
 	id             BIGINT NOT NULL PRIMARY KEY,
 	rule_name      TEXT NOT NULL,
 	condition_expr TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS outbox (
+	id BIGINT NOT NULL PRIMARY KEY
+);
+CREATE TABLE IF NOT EXISTS first_reading (
+	filter TEXT NOT NULL PRIMARY KEY
 );`
 
+// The scripts take records as JSON, so that PostgreSQL gets a page in one message. The
+// function %[1]s returns the elements of an array.
 const (
-	insertLog = `INSERT INTO forward_log (id, rule_id, rule_name, source_type, source_type_name,
-	request_ip, match_result, match_result_name, short_codes, error_message, create_time)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING`
-	insertRule = `INSERT INTO forward_rule (id, rule_name, condition_expr) VALUES ($1, $2, $3)`
+	insertLogs = `
+INSERT INTO outbox (id) SELECT CAST(value->>'id' AS BIGINT) FROM %[1]s($1) AS record
+	WHERE EXISTS (SELECT 1 FROM first_reading WHERE filter = $2)
+	AND NOT EXISTS (SELECT 1 FROM forward_log WHERE id = CAST(value->>'id' AS BIGINT));
+INSERT INTO forward_log (id, rule_id, rule_name, source_type, source_type_name, request_ip,
+	match_result, match_result_name, short_codes, error_message, create_time)
+	SELECT CAST(value->>'id' AS BIGINT), CAST(value->>'ruleId' AS BIGINT), value->>'ruleName',
+	CAST(value->>'sourceType' AS BIGINT), value->>'sourceTypeName', value->>'requestIp',
+	CAST(value->>'matchResult' AS BIGINT), value->>'matchResultName', value->>'shortCodes',
+	value->>'errorMessage', value->>'createTime'
+	FROM %[1]s($1) AS record WHERE true ON CONFLICT (id) DO NOTHING`
+
+	replaceRules = `
+DELETE FROM forward_rule;
+INSERT INTO forward_rule (id, rule_name, condition_expr)
+	SELECT CAST(value->>'id' AS BIGINT), value->>'ruleName', value->>'conditionExpr'
+	FROM %[1]s($1) AS record`
+
+	insertReading = `INSERT INTO first_reading (filter) VALUES ($1) ON CONFLICT (filter) DO NOTHING`
+
+	selectKnown = `SELECT id FROM forward_log WHERE EXISTS (SELECT 1 FROM first_reading WHERE filter = $1)`
 )
+
+// withoutNUL replaces U+0000 in JSON, which PostgreSQL cannot store. The first pair skips
+// escaped backslashes.
+var withoutNUL = strings.NewReplacer(`\\`, `\\`, `\u0000`, "\ufffd")
 
 const (
 	lockTimeout        = 5 * time.Second
@@ -59,7 +92,7 @@ const (
 // lockPostgres makes the transactions of all archives take turns, as SQLite does:
 // CREATE TABLE IF NOT EXISTS can fail if two transactions run it at the same time, and
 // two that insert the same records in a different order could wait for each other.
-var lockPostgres = fmt.Sprintf("SET LOCAL lock_timeout = %d; SELECT pg_advisory_xact_lock(hashtext('forward_log'))", lockTimeout.Milliseconds())
+var lockPostgres = fmt.Sprintf("SET LOCAL lock_timeout = %d; SELECT pg_advisory_xact_lock(hashtext('forward_log'));", lockTimeout.Milliseconds())
 
 // A database is the destination of the records.
 type database struct {
@@ -80,6 +113,8 @@ func newDatabase(dsn string) (*database, error) {
 		if err != nil {
 			return nil, err // without the password
 		}
+		config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // a script is one round trip and one transaction
+		config.RuntimeParams["client_encoding"] = "UTF8"              // required by the simple protocol
 		d.DB = stdlib.OpenDB(*config)
 		d.name = fmt.Sprintf("database %s on %s", cmp.Or(config.Database, config.User), config.Host)
 		d.postgres = true
@@ -115,86 +150,105 @@ func (d *database) prepare(ctx context.Context) error {
 		err = d.PingContext(ctx)
 	}
 	if err != nil {
-		return d.newError(err)
+		return d.newError(ctx, err)
 	}
-	return d.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, schema)
-		return err
-	})
+	_, err = d.write(ctx, schema)
+	return err
 }
 
-// insertLogs stores records in one transaction. It returns the number of records that
-// were not stored before.
-func (d *database) insertLogs(ctx context.Context, records []msgpush.ForwardLog) (added int64, err error) {
-	err = d.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		for _, r := range records {
-			result, err := tx.ExecContext(ctx, insertLog, r.ID, r.RuleID, d.text(r.RuleName), r.SourceType, d.text(r.SourceTypeName),
-				d.text(r.RequestIP), r.MatchResult, d.text(r.MatchResultName), d.text(r.ShortCodes), d.text(r.ErrorMessage), d.text(string(r.CreateTime)))
-			if err != nil {
-				return err
-			}
-			n, err := result.RowsAffected()
-			if err != nil {
-				return err
-			}
-			added += n
-			// To do more for each new record exactly once, such as to send a message,
-			// insert the message into a table here, in the transaction, if n is 1.
+// known returns the ids of the stored records, but none if the list of the filter was never
+// read completely: the archive then needs the complete list.
+func (d *database) known(ctx context.Context, filter string) (ids []int64, err error) {
+	rows, err := d.QueryContext(ctx, selectKnown, filter)
+	if err != nil {
+		return nil, d.newError(ctx, err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, d.newError(ctx, err)
 		}
-		return nil
-	})
-	return added, err
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, d.newError(ctx, err)
+	}
+	return ids, nil
 }
 
-// replaceRules stores the current rules in one transaction.
+// markRead stores that the list of the filter was read completely.
+func (d *database) markRead(ctx context.Context, filter string) error {
+	_, err := d.write(ctx, insertReading, filter)
+	return err
+}
+
+// insertLogs stores records and, if markRead was called for the filter, adds the ids of those
+// that were not stored before to the outbox. It returns their number.
+func (d *database) insertLogs(ctx context.Context, filter string, records []msgpush.ForwardLog) (added int64, err error) {
+	return d.writeJSON(ctx, insertLogs, records, filter)
+}
+
+// replaceRules stores the current rules.
 func (d *database) replaceRules(ctx context.Context, rules []msgpush.ForwardRule) error {
-	return d.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM forward_rule"); err != nil {
-			return err
-		}
-		for _, r := range rules {
-			if _, err := tx.ExecContext(ctx, insertRule, r.ID, d.text(r.RuleName), d.text(r.ConditionExpr)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	_, err := d.writeJSON(ctx, replaceRules, rules)
+	return err
 }
 
-// text returns s as the database can store it. PostgreSQL cannot store U+0000.
-func (d *database) text(s string) string {
-	if d.postgres {
-		return strings.ReplaceAll(s, "\x00", "\uFFFD")
+// writeJSON runs a script whose first parameter is the JSON array of records.
+func (d *database) writeJSON(ctx context.Context, script string, records any, args ...any) (int64, error) {
+	content, err := json.Marshal(records)
+	if err != nil {
+		return 0, err
 	}
-	return s
+	array, elements := string(content), "json_each"
+	if d.postgres {
+		array, elements = withoutNUL.Replace(array), "jsonb_array_elements"
+	}
+	return d.write(ctx, fmt.Sprintf(script, elements), append([]any{array}, args...)...)
 }
 
-// transaction commits what f does. An error is a *databaseError.
-func (d *database) transaction(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
+// write runs a script in one transaction and returns the number of rows that its last
+// statement changed. An error is a *databaseError.
+func (d *database) write(ctx context.Context, script string, args ...any) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
-	tx, err := d.BeginTx(ctx, nil)
-	if err != nil {
-		return d.newError(err)
-	}
-	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	var result sql.Result
+	var err error
 	if d.postgres {
-		_, err = tx.ExecContext(ctx, lockPostgres)
-	}
-	if err == nil {
-		err = f(ctx, tx)
-	}
-	if err == nil {
-		err = tx.Commit()
+		if result, err = d.ExecContext(ctx, lockPostgres+script, args...); err != nil {
+			d.closeIdle()
+		}
+	} else {
+		result, err = d.writeSQLite(ctx, script, args)
 	}
 	if err != nil {
-		return d.newError(err)
+		return 0, d.newError(ctx, err)
 	}
-	return nil
+	return result.RowsAffected()
 }
 
-// A databaseError is a failed connection or transaction. The transaction has stored nothing,
-// unless the connection was lost during the commit: then it may have stored everything.
+func (d *database) writeSQLite(ctx context.Context, script string, args []any) (sql.Result, error) {
+	tx, err := d.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	result, err := tx.ExecContext(ctx, script, args...)
+	if err != nil {
+		return nil, err
+	}
+	return result, tx.Commit()
+}
+
+// closeIdle closes the connection: after a failover, a new one may reach another server.
+func (d *database) closeIdle() {
+	d.SetMaxIdleConns(0)
+	d.SetMaxIdleConns(1)
+}
+
+// A databaseError is a failed connection or transaction. The transaction has stored nothing
+// or, if PostgreSQL did not respond, perhaps everything.
 type databaseError struct {
 	database  string
 	advice    string
@@ -202,15 +256,22 @@ type databaseError struct {
 	cause     error
 }
 
-// temporaryClasses are the SQLSTATE classes of failures that may pass: failed connections,
-// rolled back transactions, no disk space or memory, locks, a server that shuts down or starts.
-var temporaryClasses = []string{"08", "40", "53", "55", "57"}
+// temporaryStates are the SQLSTATE codes, or the classes of codes, of failures that may
+// pass: failed connections, a server that is read-only, such as after a failover, rolled back
+// transactions, no disk space or memory, locks, a server that shuts down or starts.
+var temporaryStates = []string{"08", "25006", "40", "53", "55", "57"}
 
-func (d *database) newError(err error) error {
+// newError returns the error of a transaction with the context ctx.
+func (d *database) newError(ctx context.Context, err error) error {
 	e := &databaseError{database: d.name, cause: err}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		e.temporary = true
+		e.advice = fmt.Sprintf(": not complete after %v", transactionTimeout)
+		return e
+	}
 	if d.postgres {
 		pgErr, ok := errors.AsType[*pgconn.PgError](err)
-		e.temporary = !ok || slices.ContainsFunc(temporaryClasses, func(class string) bool { return strings.HasPrefix(pgErr.Code, class) })
+		e.temporary = !ok || slices.ContainsFunc(temporaryStates, func(state string) bool { return strings.HasPrefix(pgErr.Code, state) })
 		return e
 	}
 	switch sqliteCode(err) {

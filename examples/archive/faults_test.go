@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -110,6 +111,41 @@ func TestLockedDatabaseIsRetried(t *testing.T) {
 		db.waitForLogs(t, 2)
 		p.interrupt()
 	})
+}
+
+func TestLongTransactionIsRetried(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
+		db := newDB(t)
+		require.NoError(t, db.prepare(t.Context()))
+		endless := "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT 1 FROM n) SELECT count(*) FROM n"
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := db.write(ctx, "INSERT INTO outbox VALUES (1);"+endless)
+		dbErr, ok := errors.AsType[*databaseError](err)
+		require.True(t, ok, err)
+		assert.True(t, dbErr.temporary, err)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Empty(t, db.query(t, "SELECT * FROM outbox"))
+	})
+}
+
+// As after a failover, only a new connection can write again.
+func TestReadOnlyServerIsRetried(t *testing.T) {
+	admin := sharedPostgres(t).newDatabase(t)
+	require.NoError(t, admin.prepare(t.Context()))
+	alter := func(change string) {
+		admin.exec(t, "DO $$BEGIN EXECUTE format('ALTER DATABASE %I "+change+"', current_database()); END$$")
+	}
+	alter("SET default_transaction_read_only = on")
+	db := openTestDatabase(t, admin.dsn)
+	_, err := db.insertLogs(t.Context(), "{}", logs(1, 1))
+	dbErr, ok := errors.AsType[*databaseError](err)
+	require.True(t, ok, err)
+	assert.Contains(t, err.Error(), "SQLSTATE 25006")
+	assert.True(t, dbErr.temporary, err)
+	alter("RESET default_transaction_read_only")
+	_, err = db.insertLogs(t.Context(), "{}", logs(1, 1))
+	assert.NoError(t, err)
 }
 
 func TestFullDiskIsRetried(t *testing.T) {

@@ -1,4 +1,7 @@
-// Archive stores the trigger records of an account in a database, each of them once.
+// Archive stores the trigger records of an account in a database, each of them once. It
+// shows how the history of an account causes no alerts.
+//
+// The first build compiles SQLite, which takes about a minute of CPU time.
 package main
 
 import (
@@ -13,21 +16,34 @@ import (
 )
 
 const about = `Archive stores trigger records in a database: first those in the list, then each
-new one until it is interrupted or, with -once, none. It creates two tables:
-forward_log has a row for each record and a column for each of its members, and
-forward_rule has the message rules. Several archives may use the same database.
+new one until it is interrupted or, with -once, none. Several archives may use the
+same database. It creates four tables:
+
+  forward_log    the records, with a column for each of their members
+  forward_rule   the message rules
+  outbox         the ids of new records, for programs that send alerts
+  first_reading  the filters (-rule and -match-result) whose list was read completely
+
+A record is new if it is stored after its list was read completely for the first
+time, by any run. So the outbox has no record of the history of the account. A
+program that sends alerts reads the outbox, and deletes the rows that it has sent.
 
 If the program is interrupted or killed, no record is lost or repeated: a page is
-one transaction, and the next run reads the list from the start and adds the
-missing records. A record that the service deletes stays in the archive, unless
-it was deleted before it was read.
+one transaction. The next run reads the complete list if none has read it before,
+or with -once. Otherwise it takes the ids of the stored records from the database,
+and reads the ends of the list. A record that was inserted elsewhere while no archive
+ran is stored when the complete list is read, at the latest after -reconcile. A
+record that the service deletes stays in the archive, unless it was deleted before
+it was read.
 
 If the database cannot be opened or fails permanently, if the first page cannot be
 read, or if the access key is rejected, the program ends; with -once, at every
 failure. Other failures are an outage: the program reports the start and the end of
-the outage on standard error, and retries less often during the outage.
+the outage on standard error, and retries less often during the outage. A list that
+contradicts itself is reported, too, but is no outage.
 
-PostgreSQL takes a password from PGPASSWORD or ~/.pgpass, too.
+PostgreSQL takes a password from PGPASSWORD or ~/.pgpass, too. A page of records is
+one round trip to PostgreSQL.
 
 Queries, for both databases:
 
@@ -35,6 +51,8 @@ Failures by rule and day
 ` + failuresQuery + `
 The newest errors
 ` + errorsQuery + `
+The new errors in the outbox
+` + outboxQuery + `
 Rules that never match, if -rule and -match-result were not used. 0 is the code of
 the fake server for "no match": replace it by the codes of your service.
 ` + unmatchedQuery
@@ -47,6 +65,9 @@ const (
 	errorsQuery = `  SELECT create_time, id, rule_name, error_message
   FROM forward_log WHERE error_message <> ''
   ORDER BY create_time DESC, id DESC LIMIT 20;
+`
+	outboxQuery = `  SELECT id, rule_name, error_message FROM outbox JOIN forward_log USING (id)
+  WHERE error_message <> '' ORDER BY id;
 `
 	unmatchedQuery = `  SELECT id, rule_name, condition_expr FROM forward_rule WHERE NOT EXISTS (
     SELECT 1 FROM forward_log
@@ -71,7 +92,7 @@ func main() {
 	var s settings
 	cli.ForwardLogFlags(&s.params)
 	db := flag.String("db", "archive.db", "`DATABASE`: the name of an SQLite file, or postgres://USER@HOST/NAME")
-	flag.BoolVar(&s.once, "once", false, "end after the first poll, which reads the list completely")
+	flag.BoolVar(&s.once, "once", false, "read the complete list once, and end")
 	flag.DurationVar(&s.interval, "interval", 10*time.Second, "time between two polls, at least 1s")
 	flag.DurationVar(&s.reconcile, "reconcile", time.Hour, "time between two complete reads, which find the records that became\nvisible late and the current rules, at least 1s")
 	flag.IntVar(&s.pageSize, "page-size", 100, "records per page, at least 1")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestUsage(t *testing.T) {
-	clitest.TestUsage(t, "archive", []string{"-match-result CODE", "-db DATABASE", failuresQuery, errorsQuery, unmatchedQuery},
+	clitest.TestUsage(t, "archive", []string{"-match-result CODE", "-db DATABASE", failuresQuery, errorsQuery, outboxQuery, unmatchedQuery},
 		[]string{"-rule", "x"}, []string{"-interval", "999ms"}, []string{"-reconcile", "0s"}, []string{"-page-size", "0"},
 		[]string{"-db", ""}, []string{"-db", "mysql://localhost/db"}, []string{"-db", "postgres://localhost:port/db"},
 		[]string{"-db", ":memory:"}, []string{"-db", "host=localhost dbname=archive"})
@@ -216,12 +217,18 @@ func (p *process) interrupt() {
 // waitForLogs waits until n records are stored.
 func (d testDatabase) waitForLogs(t *testing.T, n int) {
 	t.Helper()
-	stored := 0
+	d.waitForCount(t, "forward_log", n)
+}
+
+// waitForCount waits until a table has n rows.
+func (d testDatabase) waitForCount(t *testing.T, table string, n int) {
+	t.Helper()
+	count := 0
 	wait := func() bool {
-		return d.QueryRowContext(t.Context(), "SELECT count(*) FROM forward_log").Scan(&stored) == nil && stored == n
+		return d.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&count) == nil && count == n
 	}
 	if !assert.Eventually(t, wait, 30*time.Second, 5*time.Millisecond) {
-		t.Fatalf("%d of %d records are stored", stored, n)
+		t.Fatalf("%s has %d rows, want %d", table, count, n)
 	}
 }
 
@@ -245,7 +252,7 @@ func TestStoresTheRecordsOnce(t *testing.T) {
 
 func TestRecordsAreStoredUnchanged(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
-		const text = "a\x1b[2J\"b'c\\ \r\n\u2028 严重 %s $1 ; --"
+		const text = "a\x1b[2J\"b'c\\ \\u0000 \r\n\u2028 严重 %s $1 ; --"
 		want := map[int64]msgpush.ForwardLog{
 			-1 << 63:  {ID: -1 << 63, RuleID: -1, SourceType: -1 << 63, MatchResult: 1<<63 - 1},
 			1<<63 - 1: {ID: 1<<63 - 1, RuleID: 1<<63 - 1, CreateTime: "2026-02-30 25:61:61"},
@@ -272,6 +279,75 @@ func TestRecordsAreStoredUnchanged(t *testing.T) {
 		}
 		assert.Equal(t, name, db.logs(t)[1].RuleName)
 	})
+}
+
+func TestHistoryIsNotInTheOutbox(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
+		db := newDB(t)
+		require.NoError(t, db.prepare(t.Context()))
+		srv, env := newService(t, logs(200, 1))
+		stopped := make(chan bool, 100)
+		srv.OnRequest(func(r msgpushtest.Request) {
+			if strings.Contains(r.String(), `"current":3`) {
+				srv.Inject(msgpushtest.Delay(time.Hour))
+				stopped <- true
+			}
+		})
+		p := follow(t, env, "-db", db.dsn)
+		<-stopped
+		p.kill()
+		assert.NotEmpty(t, db.logs(t))
+		assert.Empty(t, db.query(t, "SELECT * FROM first_reading"))
+
+		srv.OnRequest(nil)
+		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(210, 1)})
+		p = follow(t, env, "-db", db.dsn)
+		db.waitForCount(t, "first_reading", 1)
+		assert.Len(t, db.logs(t), 210)
+		assert.Empty(t, db.query(t, "SELECT * FROM outbox"), "the history")
+
+		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(211, 1)})
+		db.waitForLogs(t, 211)
+		p.kill()
+		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(212, 1)})
+		follow(t, env, "-db", db.dsn)
+		db.waitForLogs(t, 212)
+		assert.Equal(t, [][]string{{"211"}, {"212"}}, db.query(t, "SELECT id FROM outbox ORDER BY id"))
+	})
+}
+
+func TestRestartReadsAnEndOfTheList(t *testing.T) {
+	db := newSQLite(t)
+	srv, env := newService(t, logs(1000, 1))
+	_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn)
+	require.Zero(t, status, stderr)
+	srv.ClearRequests()
+	srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(1060, 1)})
+	follow(t, env, "-db", db.dsn)
+	operation := ""
+	for n := 1; operation != msgpushtest.ForwardRuleList; n++ { // after the first poll
+		r, err := srv.WaitForRequest(t.Context(), n)
+		require.NoError(t, err)
+		assert.NotContains(t, r.String(), `"current":10,`)
+		operation = r.Operation
+	}
+	assert.Len(t, db.query(t, "SELECT id FROM outbox"), 60)
+}
+
+func TestEachFilterHasItsOwnHistory(t *testing.T) {
+	db := newSQLite(t)
+	srv, env := newService(t, logs(10, 1))
+	archive := func(args ...string) {
+		_, stderr, status := clitest.Run(t, env, append([]string{"-once", "-db", db.dsn}, args...)...)
+		require.Zero(t, status, stderr)
+	}
+	archive("-rule", "1")
+	archive()
+	assert.Empty(t, db.query(t, "SELECT * FROM outbox"))
+	srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(12, 1)})
+	archive("-rule", "0")
+	archive("-rule", "1")
+	assert.Equal(t, [][]string{{"11"}}, db.query(t, "SELECT id FROM outbox"))
 }
 
 func TestRecordsAreFiltered(t *testing.T) {
@@ -317,10 +393,12 @@ func TestQueriesOfTheUsage(t *testing.T) {
 		assert.Equal(t, [][]string{{"305", "退款 (旧)", `type == "refund"`}, {"306", "never matches", "false"}}, db.query(t, unmatchedQuery))
 
 		sample.ForwardRules = sample.ForwardRules[:4]
+		sample.ForwardLogs = append(sample.ForwardLogs, msgpush.ForwardLog{ID: 2, RuleName: "new", ErrorMessage: "refused"}, msgpush.ForwardLog{ID: 3})
 		srv.SetRecords(sample)
 		_, stderr, status = clitest.Run(t, clitest.Environment(srv.URL, srv.AccessKey()), "-once", "-db", db.dsn)
 		require.Zero(t, status, stderr)
 		assert.Empty(t, db.query(t, unmatchedQuery), "deleted rules are removed")
+		assert.Equal(t, [][]string{{"2", "new", "refused"}}, db.query(t, outboxQuery))
 	})
 }
 
@@ -348,6 +426,54 @@ func TestOutageOfTheService(t *testing.T) {
 	p.waitFor("^archive: outage, retrying less often: .*403")
 	p.waitFor("^archive: the outage ended after")
 	db.waitForLogs(t, 2)
+	p.interrupt()
+}
+
+func TestOutageInTheFirstReadingEndsWithTheNextPage(t *testing.T) {
+	db := newSQLite(t)
+	srv, env := newService(t, logs(150, 1))
+	failed := false
+	srv.OnRequest(func(r msgpushtest.Request) {
+		second, third := strings.Contains(r.String(), `"current":2`), strings.Contains(r.String(), `"current":3`)
+		if second && !failed || third {
+			failed = true
+			srv.Inject(msgpushtest.Status(http.StatusForbidden))
+		}
+	})
+	p := follow(t, env, "-db", db.dsn)
+	p.waitFor("^archive: outage, retrying less often: .*page 2")
+	p.waitFor("^archive: the outage ended after")
+	p.waitFor("^archive: outage, retrying less often: .*page 3")
+	p.interrupt()
+}
+
+func TestRulesThatCannotBeReadAreOneOutage(t *testing.T) {
+	db := newSQLite(t)
+	srv, env := newService(t, logs(1, 1))
+	srv.Inject(msgpushtest.Status(http.StatusForbidden).For(msgpushtest.ForwardRuleList).Always())
+	p := follow(t, env, "-db", db.dsn)
+	p.waitFor("^archive: outage, retrying less often: message rules: .*403")
+	for n := range int64(5) {
+		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(n+2, 1)})
+		db.waitForLogs(t, int(n)+2)
+	}
+	p.interrupt()
+}
+
+func TestListThatContradictsItselfIsNoOutage(t *testing.T) {
+	db := newSQLite(t)
+	srv, env := newService(t, nil)
+	srv.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+		page := msgpush.Page[msgpush.ForwardLog]{PageNum: 1, PageSize: 50, Pages: 1, Total: 60, List: logs(10, 1)}
+		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"code": 200, "data": page}))
+	}).Always())
+	p := follow(t, env, "-db", db.dsn)
+	p.waitFor("^archive: the list contradicts itself, .*: msgpush: .*")
+	p.waitFor("^archive: the list contradicts itself, .*: message rules: msgpush: .*")
+	_, err := srv.WaitForRequest(t.Context(), 30)
+	require.NoError(t, err)
+	assert.Len(t, db.query(t, "SELECT * FROM first_reading"), 1)
+	assert.Len(t, db.logs(t), 10)
 	p.interrupt()
 }
 

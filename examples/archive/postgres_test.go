@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -16,7 +19,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/examples/internal/clitest"
+	"example.com/msgpush/msgpushtest"
 )
 
 // A postgres is a PostgreSQL server in a temporary directory.
@@ -75,7 +83,7 @@ func startPostgres() (*postgres, error) {
 			return nil, err
 		}
 	}
-	out, err := p.command("initdb", "-D", p.dir+"/data", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync").CombinedOutput()
+	out, err := p.command("initdb", "-D", p.dir+"/data", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync").CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
@@ -123,7 +131,7 @@ func (p *postgres) remove() {
 }
 
 func (p *postgres) dsn(name string) string {
-	return fmt.Sprintf("postgres://tester@/%s?host=%s", name, p.dir)
+	return fmt.Sprintf("postgres://tester@/%s?host=%s", name, url.PathEscape(p.dir))
 }
 
 var created atomic.Int32
@@ -138,4 +146,80 @@ func (p *postgres) newDatabase(t *testing.T) testDatabase {
 	_, err = db.ExecContext(t.Context(), "CREATE DATABASE "+name)
 	require.NoError(t, err)
 	return openTestDatabase(t, p.dsn(name))
+}
+
+func TestDatabaseWithoutUTF8(t *testing.T) {
+	server := sharedPostgres(t)
+	name := fmt.Sprint("ascii", created.Add(1))
+	server.newDatabase(t).exec(t, "CREATE DATABASE "+name+" ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+	db := openTestDatabase(t, server.dsn(name))
+	_, env := newService(t, []msgpush.ForwardLog{{ID: 1, RuleName: "严重\x00"}})
+	_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn)
+	require.Zero(t, status, stderr)
+	assert.Equal(t, "严重\ufffd", db.logs(t)[1].RuleName)
+}
+
+// A countingConn counts round trips: the writes that come first, or after something was read.
+type countingConn struct {
+	net.Conn
+	roundTrips *atomic.Int64
+	waiting    atomic.Bool
+}
+
+func (c *countingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.waiting.Store(false)
+	return n, err
+}
+
+func (c *countingConn) Write(b []byte) (int, error) {
+	if !c.waiting.Swap(true) {
+		c.roundTrips.Add(1)
+	}
+	return c.Conn.Write(b)
+}
+
+// countRoundTrips starts a proxy of the server. It returns a URL of the proxy for a database.
+func (p *postgres) countRoundTrips(t *testing.T, database string) (dsn string, roundTrips *atomic.Int64) {
+	t.Helper()
+	dir := t.TempDir()
+	const socket = "/.s.PGSQL.5432"
+	listener, err := net.Listen("unix", dir+socket)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	roundTrips = new(atomic.Int64)
+	forward := func(client net.Conn) {
+		defer client.Close()
+		conn, err := net.Dial("unix", p.dir+socket)
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		server := &countingConn{Conn: conn, roundTrips: roundTrips}
+		go func() { _, _ = io.Copy(client, server) }()
+		_, _ = io.Copy(server, client)
+	}
+	go func() {
+		for client, err := listener.Accept(); err == nil; client, err = listener.Accept() {
+			go forward(client)
+		}
+	}()
+	return fmt.Sprintf("postgres://tester@/%s?host=%s", database, dir), roundTrips
+}
+
+func TestAPageIsAtMostTwoRoundTrips(t *testing.T) {
+	server := sharedPostgres(t)
+	db := server.newDatabase(t)
+	dsn, roundTrips := server.countRoundTrips(t, db.query(t, "SELECT current_database()")[0][0])
+	srv, env := newService(t, logs(100, 1))
+	count := func(pages int64) int64 {
+		before := roundTrips.Load()
+		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(100*pages, 1)})
+		_, stderr, status := clitest.Run(t, env, "-once", "-db", dsn)
+		require.Zero(t, status, stderr)
+		return roundTrips.Load() - before
+	}
+	overhead := count(1)
+	assert.LessOrEqual(t, count(20)-overhead, int64(2*19), "with an outbox")
+	assert.Len(t, db.query(t, "SELECT id FROM outbox"), 1900)
 }

@@ -15,10 +15,12 @@ const about = `Export writes trigger records as CSV with a header row, or as lin
 order of the records is not specified.
 
 With -o FILE, partial output is kept in FILE.part, which is renamed to FILE when
-it is complete. If the program fails or is interrupted, FILE is unchanged. With
--resume, the next run keeps the records in FILE.part, including those that the
-service has deleted since, reads the list from the start, and adds the missing
-records.
+it is complete. If the program fails or is interrupted, FILE is unchanged. On
+Windows, renaming fails while another program has FILE open.
+
+With -resume, the next run keeps the records in FILE.part, including those that
+the service has deleted since, reads the list from the start, and adds the
+missing records.
 `
 
 // settings are the values of the flags.

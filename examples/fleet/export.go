@@ -46,7 +46,9 @@ type worker struct {
 	name           string
 	cmd            *exec.Cmd
 	stdin          io.Closer // closing it stops the replica
+	stopping       atomic.Bool
 	stopped        chan struct{}
+	died           string // how it ended; empty if it was stopped
 	planned        atomic.Bool
 	files, records atomic.Int64
 }
@@ -105,7 +107,7 @@ func (e *export) run(ctx context.Context, w io.Writer) (err error) {
 	issuer := httptest.NewServer(http.HandlerFunc(e.issueKey))
 	defer issuer.Close()
 	name := "example-" + rand.Text() // unique: the key of an earlier run is encrypted with another secret
-	defer rdb.Del(context.WithoutCancel(ctx), "msgpush:key:{"+name+"}", "msgpush:rate:{"+name+"}")
+	defer rdb.Del(context.WithoutCancel(ctx), "msgpush:1:key:{"+name+"}", "msgpush:1:rate:{"+name+"}")
 
 	begin := time.Now()
 	workers, err := e.start(replicaConfig{
@@ -235,6 +237,10 @@ func (w *worker) read(output io.Reader) {
 		w.records.Add(ev.Records)
 	}
 	_ = w.cmd.Wait()
+	if !w.stopping.Load() {
+		w.died = w.cmd.ProcessState.String()
+		fmt.Fprintf(os.Stderr, "%s died: %s\n", w.name, w.died)
+	}
 }
 
 func (w *worker) running() bool {
@@ -250,6 +256,7 @@ func (w *worker) running() bool {
 func stop(workers []*worker) {
 	var group sync.WaitGroup
 	for _, w := range workers {
+		w.stopping.Store(true)
 		_ = w.stdin.Close()
 		group.Go(func() {
 			select {
@@ -338,7 +345,11 @@ func (e *export) report(w io.Writer, workers []*worker, elapsed time.Duration) e
 	}
 	fmt.Fprintf(w, "%d records of %d rules in %.1f s; %s\n", records, len(files), elapsed.Seconds(), where)
 	for _, r := range workers {
-		fmt.Fprintf(w, "%s: %d files, %d records\n", r.name, r.files.Load(), r.records.Load())
+		fmt.Fprintf(w, "%s: %d files, %d records", r.name, r.files.Load(), r.records.Load())
+		if r.died != "" {
+			fmt.Fprintf(w, "; died: %s", r.died)
+		}
+		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "access keys fetched: %d\n", e.issued.Load())
 	if e.account.Fake != nil {

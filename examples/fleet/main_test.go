@@ -255,6 +255,8 @@ func TestOthersFinishTasksOfKilledReplica(t *testing.T) {
 	require.Zero(t, status, stderr)
 	t.Logf("one of 3 replicas killed: all files complete after %v", time.Since(begin))
 	assert.Contains(t, stderr, "replica 1 was killed")
+	assert.Contains(t, stderr, "replica 1 died: signal: killed")
+	assert.Regexp(t, `replica 1: \d+ files, \d+ records; died: signal: killed\n`, stdout)
 	assert.Contains(t, stdout, "1830 records of 60 rules")
 	assert.Contains(t, stdout, "access keys fetched: 1\n")
 	entries, err := os.ReadDir(dir)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strconv"
@@ -26,11 +27,49 @@ func countFetches(registry prometheus.Registerer, fetch fetchFunc) fetchFunc {
 	last := promauto.With(registry).NewGauge(prometheus.GaugeOpts{
 		Name: "msgpush_key_last_fetch_timestamp_seconds", Help: "When this replica last fetched an access key; 0 for never.",
 	})
+	for _, succeeded := range []string{"true", "false"} {
+		fetches.WithLabelValues(succeeded) // 0 from the start
+	}
 	return func(ctx context.Context) (string, time.Time, error) {
 		last.SetToCurrentTime()
 		key, expires, err := fetch(ctx)
 		fetches.WithLabelValues(strconv.FormatBool(err == nil)).Inc()
 		return key, expires, err
+	}
+}
+
+type waitFunc func(context.Context) error
+
+func (f waitFunc) Wait(ctx context.Context) error { return f(ctx) }
+
+// countWaits returns limiter with metrics: how long requests waited, and why requests were not
+// sent.
+func countWaits(registry prometheus.Registerer, limiter *fleet.Limiter) waitFunc {
+	waits := promauto.With(registry).NewHistogram(prometheus.HistogramOpts{
+		Name: "msgpush_limiter_wait_seconds", Help: "How long requests waited for the request budget.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+	})
+	failed := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
+		Name: "msgpush_limiter_errors_total", Help: "Requests that were not sent because of an error of the limiter.",
+	}, []string{"cause"})
+	const budget, store, ended = "budget_exceeded", "store_unavailable", "context_ended"
+	for _, cause := range []string{budget, store, ended} {
+		failed.WithLabelValues(cause) // 0 from the start
+	}
+	return func(ctx context.Context) error {
+		start := time.Now()
+		err := limiter.Wait(ctx)
+		switch {
+		case err == nil:
+			waits.Observe(time.Since(start).Seconds())
+		case errors.Is(err, fleet.ErrBudgetExceeded):
+			failed.WithLabelValues(budget).Inc()
+		case errors.Is(err, fleet.ErrStoreUnavailable):
+			failed.WithLabelValues(store).Inc()
+		default:
+			failed.WithLabelValues(ended).Inc()
+		}
+		return err
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -30,23 +31,19 @@ func TestMetricsAndReadinessOfAReplica(t *testing.T) {
 	require.NoError(t, err)
 	defer keys.Close()
 	observe(registry, keys, limiter)
+	wait := countWaits(registry, limiter)
 	failure := errors.New("no key")
 	fetch := countFetches(registry, func(context.Context) (string, time.Time, error) { return "secret-key", time.Time{}, failure })
 	url, err := serve(t.Context(), registry, keys, limiter)
 	require.NoError(t, err)
-	get := func(path string) (int, string) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
-		require.NoError(t, err)
-		resp, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		return resp.StatusCode, string(body)
-	}
-
-	_, text := get("/metrics")
+	_, text := get(t, url+"/metrics")
 	assert.Contains(t, text, "msgpush_store_available 1\n")
+	assert.Contains(t, text, `msgpush_key_fetches_total{succeeded="false"} 0`)
+	assert.Contains(t, text, `msgpush_key_fetches_total{succeeded="true"} 0`)
+	assert.Contains(t, text, "msgpush_limiter_wait_seconds_count 0\n")
+	for _, cause := range []string{"budget_exceeded", "store_unavailable", "context_ended"} {
+		assert.Contains(t, text, `msgpush_limiter_errors_total{cause="`+cause+`"} 0`)
+	}
 	assert.Contains(t, text, "msgpush_queue_seconds 0\n")
 	assert.Contains(t, text, "msgpush_key_last_fetch_timestamp_seconds 0\n")
 
@@ -57,27 +54,73 @@ func TestMetricsAndReadinessOfAReplica(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	for range 2 {
-		require.NoError(t, limiter.Wait(ctx))
+		require.NoError(t, wait(ctx))
 	}
+	short, cancelShort := context.WithTimeout(ctx, time.Minute)
+	defer cancelShort()
+	require.ErrorIs(t, wait(short), fleet.ErrBudgetExceeded)
 	waiting := make(chan error)
-	go func() { waiting <- limiter.Wait(ctx) }()
+	go func() { waiting <- wait(ctx) }()
 	require.Eventually(t, func() bool { return limiter.Queue() > 59*time.Minute }, 5*time.Second, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-waiting, context.Canceled)
-	_, text = get("/metrics")
+	_, text = get(t, url+"/metrics")
 	assert.Contains(t, text, `msgpush_key_fetches_total{succeeded="false"} 1`)
 	assert.Contains(t, text, `msgpush_key_fetches_total{succeeded="true"} 1`)
 	assert.NotContains(t, text, "msgpush_key_last_fetch_timestamp_seconds 0\n")
 	assert.Regexp(t, `msgpush_queue_seconds 3[56]\d\d`, text)
 	assert.NotContains(t, text, "secret-key")
 
-	status, _ := get("/readyz")
+	status, _ := get(t, url+"/readyz")
 	assert.Equal(t, http.StatusOK, status)
 	store.Close()
-	require.ErrorIs(t, limiter.Wait(t.Context()), fleet.ErrStoreUnavailable)
-	status, body := get("/readyz")
+	require.ErrorIs(t, wait(t.Context()), fleet.ErrStoreUnavailable)
+	status, body := get(t, url+"/readyz")
 	assert.Equal(t, http.StatusServiceUnavailable, status)
 	assert.Contains(t, body, "fleet: store unavailable")
-	_, text = get("/metrics")
+	_, text = get(t, url+"/metrics")
 	assert.Contains(t, text, "msgpush_store_available 0\n")
+	assert.Contains(t, text, "msgpush_limiter_wait_seconds_count 2\n")
+	for _, cause := range []string{"budget_exceeded", "store_unavailable", "context_ended"} {
+		assert.Contains(t, text, `msgpush_limiter_errors_total{cause="`+cause+`"} 1`)
+	}
+}
+
+func TestReplicaIsNotReadyWhileTheStoreIsDownFromTheStart(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // finds a free port
+	require.NoError(t, err)
+	addr := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour})
+	require.NoError(t, err)
+	keys, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) { return "", time.Time{}, nil }})
+	require.NoError(t, err)
+	defer keys.Close()
+	url, err := serve(t.Context(), prometheus.NewRegistry(), keys, limiter)
+	require.NoError(t, err)
+	ready := func(want int) func() bool {
+		return func() bool {
+			status, _ := get(t, url+"/readyz")
+			return status == want
+		}
+	}
+	require.Eventually(t, ready(http.StatusServiceUnavailable), 10*time.Second, 100*time.Millisecond)
+	store := miniredis.NewMiniRedis()
+	require.NoError(t, store.StartAddr(addr))
+	t.Cleanup(store.Close)
+	require.Eventually(t, ready(http.StatusOK), 10*time.Second, 100*time.Millisecond)
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(text)
 }

@@ -85,7 +85,7 @@ func runReplica(text string, input io.Reader, output io.Writer) error {
 		return err
 	}
 	r.client, err = msgpush.NewClient(r.BaseURL, "",
-		msgpush.WithAccessKeySource(keys), msgpush.WithRateLimiter(limiter), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
+		msgpush.WithAccessKeySource(keys), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey), msgpush.WithRateLimiter(countWaits(registry, limiter)))
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,8 @@ Service is an HTTP server:
   GET /readyz    200 after the list of trigger records was read once
 
 It follows the trigger records, and logs each new one that has an error. The
-failures that are in the list at the start are served, but not logged.
+failures that are found before the list was read once are served, but not logged,
+also if the service is killed and started again.
 
 The log is JSON on standard error, one object per line. An interrupt or SIGTERM
 shuts the service down: it accepts no more requests and completes those in

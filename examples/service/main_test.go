@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"example.com/msgpush"
 	"example.com/msgpush/examples/internal/clitest"
 	"example.com/msgpush/msgpushtest"
 )
@@ -67,12 +69,12 @@ type process struct {
 }
 
 // start starts the program and waits until it listens.
-func start(t *testing.T, env []string) *process {
+func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows processes cannot be sent an interrupt")
 	}
-	cmd := clitest.Command(env, "-addr", "127.0.0.1:0")
+	cmd := clitest.Command(env, append([]string{"-addr", "127.0.0.1:0"}, args...)...)
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -128,6 +130,34 @@ func TestServesUntilSignal(t *testing.T) {
 			p.end(t)
 		})
 	}
+}
+
+func TestHistoryIsNotLogged(t *testing.T) {
+	srv := msgpushtest.New(t)
+	insert := func(id int64) {
+		srv.Update(func(r *msgpushtest.Records) {
+			r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, msgpush.ForwardLog{ID: id, ErrorMessage: "connection refused"})
+		})
+	}
+	for id := range int64(150) {
+		insert(id)
+	}
+	env := clitest.Environment(srv.URL, srv.AccessKey())
+	srv.Inject(msgpushtest.Delay(0), msgpushtest.Delay(time.Hour)) // the first run gets one page
+	p := start(t, env)
+	_, err := srv.WaitForRequest(t.Context(), 2)
+	require.NoError(t, err)
+	insert(150)
+	require.NoError(t, p.cmd.Process.Kill())
+
+	p = start(t, env, "-interval", "100ms")
+	ready := func() bool {
+		resp, err := http.Get(p.url + "/readyz")
+		return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	}
+	require.Eventually(t, ready, 30*time.Second, 10*time.Millisecond)
+	insert(151)
+	assert.EqualValues(t, 151, p.waitFor(t, "failure")["record_id"], "the first failure that is logged")
 }
 
 func TestSignalCompletesRequestsInProgress(t *testing.T) {

@@ -29,7 +29,7 @@ type service struct {
 	lastPoll    prometheus.Gauge
 	requests    *prometheus.HistogramVec
 
-	ready    atomic.Bool // the first poll is complete
+	ready    atomic.Bool // the list was read completely, so failures found from now on are new
 	mu       sync.Mutex
 	failures []msgpush.ForwardLog // the newest first
 }
@@ -55,9 +55,11 @@ func newService(set settings, acc *account, logger *slog.Logger) (*service, erro
 	}, nil
 }
 
-// follow remembers the failures until ctx ends, and logs each one that is inserted after
-// the first poll. A program that must handle each failure exactly once, also after a
-// restart, stores the ids: see docs/lists.md.
+// follow remembers the failures until ctx ends, and logs each new one. A failure that is found
+// before the first empty page is history, and causes no alert. The service keeps this mark
+// in memory. So the failures that were inserted while it was down are history, too. A
+// program that must not miss them keeps the ids and the mark in a database, as
+// examples/archive does.
 func (s *service) follow(ctx context.Context) {
 	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
 	for page, err := range s.client.ForwardLogFollowPages(ctx, request, msgpush.PollInterval(s.interval)) {
@@ -72,7 +74,7 @@ func (s *service) follow(ctx context.Context) {
 			s.logger.Log(ctx, level, "poll failed", "error", err)
 		case len(page.List) > 0:
 			s.remember(ctx, page.List)
-		default: // the end of a poll
+		default: // the end of a poll: an empty page
 			s.lastPoll.SetToCurrentTime()
 			if s.ready.CompareAndSwap(false, true) {
 				s.logger.InfoContext(ctx, "ready", "failures", len(s.newest()))

@@ -5,6 +5,7 @@ package calls
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"example.com/msgpush"
 )
@@ -14,6 +15,10 @@ import (
 type Call struct {
 	// Operation is the name of the operation, as msgpush.Operation.String returns it.
 	Operation string
+	// ReadOnly states that the operation changes nothing, so that a test may call it again.
+	ReadOnly bool
+	// HasData states that a success has data, which Do returns.
+	HasData bool
 	// Do calls the operation. Of a list, it returns the first page.
 	Do func(context.Context, *msgpush.Client) (any, error)
 	// List and Pages call the operation of a list. They are nil for other operations.
@@ -21,9 +26,10 @@ type Call struct {
 	Pages func(context.Context, *msgpush.Client, msgpush.PageRequest, ...msgpush.ListOption) iter.Seq2[any, error]
 }
 
-// All lists one Call for each specified operation. A test checks that none is missing.
+// All lists one Call for each specified operation. A test checks that none is missing. A test
+// that needs more of a call than Do uses one of the functions below.
 var All = []Call{
-	one("MailDetail", func(c *msgpush.Client, ctx context.Context) (*msgpush.MailChannel, error) {
+	record("MailDetail", func(c *msgpush.Client, ctx context.Context) (*msgpush.MailChannel, error) {
 		return c.MailDetail(ctx, "101")
 	}),
 	list("MPList", (*msgpush.Client).MPList, (*msgpush.Client).MPPages),
@@ -38,13 +44,31 @@ var All = []Call{
 	),
 }
 
-// one returns a Call of an operation that returns one record.
-func one[T any](operation string, do func(*msgpush.Client, context.Context) (*T, error)) Call {
-	return Call{Operation: operation, Do: func(ctx context.Context, c *msgpush.Client) (any, error) { return do(c, ctx) }}
+// ReadOnly returns the calls that change nothing.
+func ReadOnly() []Call { return with(func(c Call) bool { return c.ReadOnly }) }
+
+// WithData returns the calls that return data.
+func WithData() []Call { return with(func(c Call) bool { return c.HasData }) }
+
+// Lists returns the calls of lists.
+func Lists() []Call { return with(func(c Call) bool { return c.Pages != nil }) }
+
+func with(property func(Call) bool) []Call {
+	return slices.DeleteFunc(slices.Clone(All), func(c Call) bool { return !property(c) })
 }
 
-// list returns a Call of an operation that returns pages: fetch requests one page, and
-// pages iterates over all of them.
+// record returns a Call of an operation that reads a record.
+func record[T any](operation string, do func(*msgpush.Client, context.Context) (*T, error)) Call {
+	return Call{
+		Operation: operation,
+		ReadOnly:  true,
+		HasData:   true,
+		Do:        func(ctx context.Context, c *msgpush.Client) (any, error) { return do(c, ctx) },
+	}
+}
+
+// list returns a Call of an operation that reads pages: fetch requests one page, and pages
+// iterates over all of them.
 func list[T any](
 	operation string,
 	fetch func(*msgpush.Client, context.Context, msgpush.PageRequest) (*msgpush.Page[T], error),
@@ -52,6 +76,8 @@ func list[T any](
 ) Call {
 	return Call{
 		Operation: operation,
+		ReadOnly:  true,
+		HasData:   true,
 		Do: func(ctx context.Context, c *msgpush.Client) (any, error) {
 			return fetch(c, ctx, msgpush.PageRequest{})
 		},

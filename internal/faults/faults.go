@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"example.com/msgpush/internal/errno"
 )
 
 // Limit is the number of bytes to which a client must limit bodies and headers. By
@@ -73,7 +75,7 @@ func Network(key string) []Fault {
 	transient := func(text string) Failure { return Failure{Kind: "APIError", Transient: true, Text: text} }
 	return []Fault{
 		{"connection closed before the header", Write(""), lost(io.EOF)},
-		{"connection reset before the header", reset(""), broken("reset by peer")},
+		{"connection reset before the header", reset(""), lost(errno.ConnReset)},
 		{"connection closed in the protocol version", Write("HT"), lost(nil)},
 		{"connection closed in the status line", Write("HTTP/1.1 2"), lost(nil)},
 		{"connection closed in the header", Write("HTTP/1.1 200 OK\r\nContent-"), lost(nil)},

@@ -19,13 +19,65 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// AnyValue any JSON. The shape of the data depends on the operation; for failures, it is not shown.
+type AnyValue struct {
+	union json.RawMessage
+}
+
+// AnyValue0 defines model for AnyValue.0.
+type AnyValue0 map[string]interface{}
+
+// AnyValue1 defines model for AnyValue.1.
+type AnyValue1 = []AnyValue_1_Item
+
+// AnyValue10 defines model for AnyValue.1.0.
+type AnyValue10 map[string]interface{}
+
+// AnyValue11 defines model for AnyValue.1.1.
+type AnyValue11 = []interface{}
+
+// AnyValue12 defines model for AnyValue.1.2.
+type AnyValue12 = string
+
+// AnyValue13 defines model for AnyValue.1.3.
+type AnyValue13 = float32
+
+// AnyValue14 defines model for AnyValue.1.4.
+type AnyValue14 = bool
+
+// AnyValue_1_Item defines model for AnyValue.1.Item.
+type AnyValue_1_Item struct {
+	union json.RawMessage
+}
+
+// AnyValue2 defines model for AnyValue.2.
+type AnyValue2 = string
+
+// AnyValue3 defines model for AnyValue.3.
+type AnyValue3 = float32
+
+// AnyValue4 defines model for AnyValue.4.
+type AnyValue4 = bool
+
 // Envelope response envelope (all operations). A successful call returns HTTP 200 with application/json and code 200. Failures and successes share the envelope.
 type Envelope struct {
 	// Code response code; 200 denotes success
 	Code *int `json:"code,omitempty"`
 
-	// Data response payload; shape depends on the operation
-	Data *map[string]interface{} `json:"data,omitempty"`
+	// Data any JSON. The shape of the data depends on the operation; for failures, it is not shown.
+	Data *AnyValue `json:"data,omitempty"`
+
+	// Msg human-readable description of the response
+	Msg *string `json:"msg,omitempty"`
+}
+
+// FailureEnvelope response envelope of a failure: its code is not 200
+type FailureEnvelope struct {
+	// Code response code; 200 denotes success
+	Code int `json:"code"`
+
+	// Data any JSON. The shape of the data depends on the operation; for failures, it is not shown.
+	Data *AnyValue `json:"data,omitempty"`
 
 	// Msg human-readable description of the response
 	Msg *string `json:"msg,omitempty"`
@@ -71,6 +123,11 @@ type MailChannelEnvelope struct {
 
 	// Msg human-readable description of the response
 	Msg *string `json:"msg,omitempty"`
+}
+
+// MailChannelResponse success or failure
+type MailChannelResponse struct {
+	union json.RawMessage
 }
 
 // MessageRule message rule summary (record in rule list)
@@ -139,6 +196,11 @@ type MessageRulePageEnvelope struct {
 	Msg *string `json:"msg,omitempty"`
 }
 
+// MessageRulePageResponse success or failure
+type MessageRulePageResponse struct {
+	union json.RawMessage
+}
+
 // OfficialAccountChannel official-account channel (record in mp list)
 type OfficialAccountChannel struct {
 	// Alias account alias
@@ -200,6 +262,11 @@ type OfficialAccountChannelPageEnvelope struct {
 
 	// Msg human-readable description of the response
 	Msg *string `json:"msg,omitempty"`
+}
+
+// OfficialAccountChannelPageResponse success or failure
+type OfficialAccountChannelPageResponse struct {
+	union json.RawMessage
 }
 
 // PageRequest body of the official-account channel list and the message rule list
@@ -275,6 +342,11 @@ type TriggerRecordPageEnvelope struct {
 	Msg *string `json:"msg,omitempty"`
 }
 
+// TriggerRecordPageResponse success or failure
+type TriggerRecordPageResponse struct {
+	union json.RawMessage
+}
+
 // TriggerRecordParams params of the rule trigger record list
 type TriggerRecordParams struct {
 	// MatchResult filter by match result code
@@ -310,6 +382,534 @@ type ForwardRuleListJSONRequestBody = PageRequest
 
 // MpListJSONRequestBody defines body for MpList for application/json ContentType.
 type MpListJSONRequestBody = PageRequest
+
+// AsAnyValue0 returns the union data inside the AnyValue as a AnyValue0
+func (t AnyValue) AsAnyValue0() (AnyValue0, error) {
+	var body AnyValue0
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAnyValue0 overwrites any union data inside the AnyValue as the provided AnyValue0
+func (t *AnyValue) FromAnyValue0(v AnyValue0) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAnyValue0 performs a merge with any union data inside the AnyValue, using the provided AnyValue0
+func (t *AnyValue) MergeAnyValue0(v AnyValue0) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsAnyValue1 returns the union data inside the AnyValue as a AnyValue1
+func (t AnyValue) AsAnyValue1() (AnyValue1, error) {
+	var body AnyValue1
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAnyValue1 overwrites any union data inside the AnyValue as the provided AnyValue1
+func (t *AnyValue) FromAnyValue1(v AnyValue1) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAnyValue1 performs a merge with any union data inside the AnyValue, using the provided AnyValue1
+func (t *AnyValue) MergeAnyValue1(v AnyValue1) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsAnyValue2 returns the union data inside the AnyValue as a AnyValue2
+func (t AnyValue) AsAnyValue2() (AnyValue2, error) {
+	var body AnyValue2
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAnyValue2 overwrites any union data inside the AnyValue as the provided AnyValue2
+func (t *AnyValue) FromAnyValue2(v AnyValue2) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAnyValue2 performs a merge with any union data inside the AnyValue, using the provided AnyValue2
+func (t *AnyValue) MergeAnyValue2(v AnyValue2) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsAnyValue3 returns the union data inside the AnyValue as a AnyValue3
+func (t AnyValue) AsAnyValue3() (AnyValue3, error) {
+	var body AnyValue3
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAnyValue3 overwrites any union data inside the AnyValue as the provided AnyValue3
+func (t *AnyValue) FromAnyValue3(v AnyValue3) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAnyValue3 performs a merge with any union data inside the AnyValue, using the provided AnyValue3
+func (t *AnyValue) MergeAnyValue3(v AnyValue3) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsAnyValue4 returns the union data inside the AnyValue as a AnyValue4
+func (t AnyValue) AsAnyValue4() (AnyValue4, error) {
+	var body AnyValue4
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAnyValue4 overwrites any union data inside the AnyValue as the provided AnyValue4
+func (t *AnyValue) FromAnyValue4(v AnyValue4) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAnyValue4 performs a merge with any union data inside the AnyValue, using the provided AnyValue4
+func (t *AnyValue) MergeAnyValue4(v AnyValue4) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t AnyValue) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *AnyValue) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsAnyValue10 returns the union data inside the AnyValue_1_Item as a AnyValue10
+func (t AnyValue_1_Item) AsAnyValue10() (AnyValue10, error) {
+	var body AnyValue10
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAnyValue10 overwrites any union data inside the AnyValue_1_Item as the provided AnyValue10
+func (t *AnyValue_1_Item) FromAnyValue10(v AnyValue10) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAnyValue10 performs a merge with any union data inside the AnyValue_1_Item, using the provided AnyValue10
+func (t *AnyValue_1_Item) MergeAnyValue10(v AnyValue10) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsAnyValue11 returns the union data inside the AnyValue_1_Item as a AnyValue11
+func (t AnyValue_1_Item) AsAnyValue11() (AnyValue11, error) {
+	var body AnyValue11
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAnyValue11 overwrites any union data inside the AnyValue_1_Item as the provided AnyValue11
+func (t *AnyValue_1_Item) FromAnyValue11(v AnyValue11) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAnyValue11 performs a merge with any union data inside the AnyValue_1_Item, using the provided AnyValue11
+func (t *AnyValue_1_Item) MergeAnyValue11(v AnyValue11) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsAnyValue12 returns the union data inside the AnyValue_1_Item as a AnyValue12
+func (t AnyValue_1_Item) AsAnyValue12() (AnyValue12, error) {
+	var body AnyValue12
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAnyValue12 overwrites any union data inside the AnyValue_1_Item as the provided AnyValue12
+func (t *AnyValue_1_Item) FromAnyValue12(v AnyValue12) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAnyValue12 performs a merge with any union data inside the AnyValue_1_Item, using the provided AnyValue12
+func (t *AnyValue_1_Item) MergeAnyValue12(v AnyValue12) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsAnyValue13 returns the union data inside the AnyValue_1_Item as a AnyValue13
+func (t AnyValue_1_Item) AsAnyValue13() (AnyValue13, error) {
+	var body AnyValue13
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAnyValue13 overwrites any union data inside the AnyValue_1_Item as the provided AnyValue13
+func (t *AnyValue_1_Item) FromAnyValue13(v AnyValue13) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAnyValue13 performs a merge with any union data inside the AnyValue_1_Item, using the provided AnyValue13
+func (t *AnyValue_1_Item) MergeAnyValue13(v AnyValue13) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsAnyValue14 returns the union data inside the AnyValue_1_Item as a AnyValue14
+func (t AnyValue_1_Item) AsAnyValue14() (AnyValue14, error) {
+	var body AnyValue14
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAnyValue14 overwrites any union data inside the AnyValue_1_Item as the provided AnyValue14
+func (t *AnyValue_1_Item) FromAnyValue14(v AnyValue14) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAnyValue14 performs a merge with any union data inside the AnyValue_1_Item, using the provided AnyValue14
+func (t *AnyValue_1_Item) MergeAnyValue14(v AnyValue14) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t AnyValue_1_Item) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *AnyValue_1_Item) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsMailChannelEnvelope returns the union data inside the MailChannelResponse as a MailChannelEnvelope
+func (t MailChannelResponse) AsMailChannelEnvelope() (MailChannelEnvelope, error) {
+	var body MailChannelEnvelope
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMailChannelEnvelope overwrites any union data inside the MailChannelResponse as the provided MailChannelEnvelope
+func (t *MailChannelResponse) FromMailChannelEnvelope(v MailChannelEnvelope) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeMailChannelEnvelope performs a merge with any union data inside the MailChannelResponse, using the provided MailChannelEnvelope
+func (t *MailChannelResponse) MergeMailChannelEnvelope(v MailChannelEnvelope) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsFailureEnvelope returns the union data inside the MailChannelResponse as a FailureEnvelope
+func (t MailChannelResponse) AsFailureEnvelope() (FailureEnvelope, error) {
+	var body FailureEnvelope
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromFailureEnvelope overwrites any union data inside the MailChannelResponse as the provided FailureEnvelope
+func (t *MailChannelResponse) FromFailureEnvelope(v FailureEnvelope) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeFailureEnvelope performs a merge with any union data inside the MailChannelResponse, using the provided FailureEnvelope
+func (t *MailChannelResponse) MergeFailureEnvelope(v FailureEnvelope) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t MailChannelResponse) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *MailChannelResponse) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsMessageRulePageEnvelope returns the union data inside the MessageRulePageResponse as a MessageRulePageEnvelope
+func (t MessageRulePageResponse) AsMessageRulePageEnvelope() (MessageRulePageEnvelope, error) {
+	var body MessageRulePageEnvelope
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageRulePageEnvelope overwrites any union data inside the MessageRulePageResponse as the provided MessageRulePageEnvelope
+func (t *MessageRulePageResponse) FromMessageRulePageEnvelope(v MessageRulePageEnvelope) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeMessageRulePageEnvelope performs a merge with any union data inside the MessageRulePageResponse, using the provided MessageRulePageEnvelope
+func (t *MessageRulePageResponse) MergeMessageRulePageEnvelope(v MessageRulePageEnvelope) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsFailureEnvelope returns the union data inside the MessageRulePageResponse as a FailureEnvelope
+func (t MessageRulePageResponse) AsFailureEnvelope() (FailureEnvelope, error) {
+	var body FailureEnvelope
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromFailureEnvelope overwrites any union data inside the MessageRulePageResponse as the provided FailureEnvelope
+func (t *MessageRulePageResponse) FromFailureEnvelope(v FailureEnvelope) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeFailureEnvelope performs a merge with any union data inside the MessageRulePageResponse, using the provided FailureEnvelope
+func (t *MessageRulePageResponse) MergeFailureEnvelope(v FailureEnvelope) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t MessageRulePageResponse) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *MessageRulePageResponse) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsOfficialAccountChannelPageEnvelope returns the union data inside the OfficialAccountChannelPageResponse as a OfficialAccountChannelPageEnvelope
+func (t OfficialAccountChannelPageResponse) AsOfficialAccountChannelPageEnvelope() (OfficialAccountChannelPageEnvelope, error) {
+	var body OfficialAccountChannelPageEnvelope
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromOfficialAccountChannelPageEnvelope overwrites any union data inside the OfficialAccountChannelPageResponse as the provided OfficialAccountChannelPageEnvelope
+func (t *OfficialAccountChannelPageResponse) FromOfficialAccountChannelPageEnvelope(v OfficialAccountChannelPageEnvelope) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeOfficialAccountChannelPageEnvelope performs a merge with any union data inside the OfficialAccountChannelPageResponse, using the provided OfficialAccountChannelPageEnvelope
+func (t *OfficialAccountChannelPageResponse) MergeOfficialAccountChannelPageEnvelope(v OfficialAccountChannelPageEnvelope) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsFailureEnvelope returns the union data inside the OfficialAccountChannelPageResponse as a FailureEnvelope
+func (t OfficialAccountChannelPageResponse) AsFailureEnvelope() (FailureEnvelope, error) {
+	var body FailureEnvelope
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromFailureEnvelope overwrites any union data inside the OfficialAccountChannelPageResponse as the provided FailureEnvelope
+func (t *OfficialAccountChannelPageResponse) FromFailureEnvelope(v FailureEnvelope) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeFailureEnvelope performs a merge with any union data inside the OfficialAccountChannelPageResponse, using the provided FailureEnvelope
+func (t *OfficialAccountChannelPageResponse) MergeFailureEnvelope(v FailureEnvelope) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t OfficialAccountChannelPageResponse) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *OfficialAccountChannelPageResponse) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsTriggerRecordPageEnvelope returns the union data inside the TriggerRecordPageResponse as a TriggerRecordPageEnvelope
+func (t TriggerRecordPageResponse) AsTriggerRecordPageEnvelope() (TriggerRecordPageEnvelope, error) {
+	var body TriggerRecordPageEnvelope
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromTriggerRecordPageEnvelope overwrites any union data inside the TriggerRecordPageResponse as the provided TriggerRecordPageEnvelope
+func (t *TriggerRecordPageResponse) FromTriggerRecordPageEnvelope(v TriggerRecordPageEnvelope) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeTriggerRecordPageEnvelope performs a merge with any union data inside the TriggerRecordPageResponse, using the provided TriggerRecordPageEnvelope
+func (t *TriggerRecordPageResponse) MergeTriggerRecordPageEnvelope(v TriggerRecordPageEnvelope) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsFailureEnvelope returns the union data inside the TriggerRecordPageResponse as a FailureEnvelope
+func (t TriggerRecordPageResponse) AsFailureEnvelope() (FailureEnvelope, error) {
+	var body FailureEnvelope
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromFailureEnvelope overwrites any union data inside the TriggerRecordPageResponse as the provided FailureEnvelope
+func (t *TriggerRecordPageResponse) FromFailureEnvelope(v FailureEnvelope) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeFailureEnvelope performs a merge with any union data inside the TriggerRecordPageResponse, using the provided FailureEnvelope
+func (t *TriggerRecordPageResponse) MergeFailureEnvelope(v FailureEnvelope) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t TriggerRecordPageResponse) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *TriggerRecordPageResponse) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
 type RequestEditorFn func(ctx context.Context, req *http.Request) error
@@ -864,13 +1464,13 @@ type ForwardLogListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *TriggerRecordPageEnvelope
+	JSON200 *TriggerRecordPageResponse
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ForwardLogListResponse) GetJSON200() *TriggerRecordPageEnvelope {
+func (r ForwardLogListResponse) GetJSON200() *TriggerRecordPageResponse {
 	return r.JSON200
 }
 
@@ -912,13 +1512,13 @@ type ForwardRuleListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *MessageRulePageEnvelope
+	JSON200 *MessageRulePageResponse
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ForwardRuleListResponse) GetJSON200() *MessageRulePageEnvelope {
+func (r ForwardRuleListResponse) GetJSON200() *MessageRulePageResponse {
 	return r.JSON200
 }
 
@@ -960,13 +1560,13 @@ type MailDetailResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *MailChannelEnvelope
+	JSON200 *MailChannelResponse
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r MailDetailResponse) GetJSON200() *MailChannelEnvelope {
+func (r MailDetailResponse) GetJSON200() *MailChannelResponse {
 	return r.JSON200
 }
 
@@ -1008,13 +1608,13 @@ type MpListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *OfficialAccountChannelPageEnvelope
+	JSON200 *OfficialAccountChannelPageResponse
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r MpListResponse) GetJSON200() *OfficialAccountChannelPageEnvelope {
+func (r MpListResponse) GetJSON200() *OfficialAccountChannelPageResponse {
 	return r.JSON200
 }
 
@@ -1172,7 +1772,7 @@ func ParseForwardLogListResponse(rsp *http.Response) (*ForwardLogListResponse, e
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest TriggerRecordPageEnvelope
+		var dest TriggerRecordPageResponse
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -1205,7 +1805,7 @@ func ParseForwardRuleListResponse(rsp *http.Response) (*ForwardRuleListResponse,
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest MessageRulePageEnvelope
+		var dest MessageRulePageResponse
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -1238,7 +1838,7 @@ func ParseMailDetailResponse(rsp *http.Response) (*MailDetailResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest MailChannelEnvelope
+		var dest MailChannelResponse
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -1271,7 +1871,7 @@ func ParseMpListResponse(rsp *http.Response) (*MpListResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest OfficialAccountChannelPageEnvelope
+		var dest OfficialAccountChannelPageResponse
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -1527,7 +2127,15 @@ type ForwardLogListResponseObject interface {
 	VisitForwardLogListResponse(w http.ResponseWriter) error
 }
 
-type ForwardLogList200JSONResponse TriggerRecordPageEnvelope
+type ForwardLogList200JSONResponse TriggerRecordPageResponse
+
+func (t ForwardLogList200JSONResponse) MarshalJSON() ([]byte, error) {
+	return TriggerRecordPageResponse(t).MarshalJSON()
+}
+
+func (t *ForwardLogList200JSONResponse) UnmarshalJSON(b []byte) error {
+	return (*TriggerRecordPageResponse)(t).UnmarshalJSON(b)
+}
 
 func (response ForwardLogList200JSONResponse) VisitForwardLogListResponse(w http.ResponseWriter) error {
 
@@ -1566,7 +2174,15 @@ type ForwardRuleListResponseObject interface {
 	VisitForwardRuleListResponse(w http.ResponseWriter) error
 }
 
-type ForwardRuleList200JSONResponse MessageRulePageEnvelope
+type ForwardRuleList200JSONResponse MessageRulePageResponse
+
+func (t ForwardRuleList200JSONResponse) MarshalJSON() ([]byte, error) {
+	return MessageRulePageResponse(t).MarshalJSON()
+}
+
+func (t *ForwardRuleList200JSONResponse) UnmarshalJSON(b []byte) error {
+	return (*MessageRulePageResponse)(t).UnmarshalJSON(b)
+}
 
 func (response ForwardRuleList200JSONResponse) VisitForwardRuleListResponse(w http.ResponseWriter) error {
 
@@ -1605,7 +2221,15 @@ type MailDetailResponseObject interface {
 	VisitMailDetailResponse(w http.ResponseWriter) error
 }
 
-type MailDetail200JSONResponse MailChannelEnvelope
+type MailDetail200JSONResponse MailChannelResponse
+
+func (t MailDetail200JSONResponse) MarshalJSON() ([]byte, error) {
+	return MailChannelResponse(t).MarshalJSON()
+}
+
+func (t *MailDetail200JSONResponse) UnmarshalJSON(b []byte) error {
+	return (*MailChannelResponse)(t).UnmarshalJSON(b)
+}
 
 func (response MailDetail200JSONResponse) VisitMailDetailResponse(w http.ResponseWriter) error {
 
@@ -1644,7 +2268,15 @@ type MpListResponseObject interface {
 	VisitMpListResponse(w http.ResponseWriter) error
 }
 
-type MpList200JSONResponse OfficialAccountChannelPageEnvelope
+type MpList200JSONResponse OfficialAccountChannelPageResponse
+
+func (t MpList200JSONResponse) MarshalJSON() ([]byte, error) {
+	return OfficialAccountChannelPageResponse(t).MarshalJSON()
+}
+
+func (t *MpList200JSONResponse) UnmarshalJSON(b []byte) error {
+	return (*OfficialAccountChannelPageResponse)(t).UnmarshalJSON(b)
+}
 
 func (response MpList200JSONResponse) VisitMpListResponse(w http.ResponseWriter) error {
 

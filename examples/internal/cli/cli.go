@@ -2,7 +2,7 @@
 // interrupts and exit statuses.
 //
 // Package os handles closed pipes, as in "export | head": a write to standard output then
-// ends the program by SIGPIPE.
+// ends the program by SIGPIPE. Windows has no signals; there, the write fails.
 package cli
 
 import (
@@ -30,7 +30,7 @@ With neither set, the program uses a fake server with sample records.
 const exitStatus = `
 Exit status: 0 on success, 1 on failure, 2 if an argument is invalid, 130 if
 interrupted. If standard output is a closed pipe, SIGPIPE ends the program
-without a message.
+without a message; on Windows, the program fails.
 `
 
 // ErrInterrupted is the error of a program that was interrupted.

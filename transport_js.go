@@ -1,0 +1,60 @@
+//go:build js
+
+package msgpush
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"syscall/js"
+)
+
+// fetchEnabled repeats a condition of net/http, which sends requests with the function fetch of
+// the host, but in a program whose name begins with node connects them to servers in the same
+// process.
+var fetchEnabled = !js.Global().Get("fetch").IsUndefined() &&
+	!(js.Global().Get("process").Type() == js.TypeObject && strings.HasPrefix(js.Global().Get("process").Get("argv0").String(), "node"))
+
+// usesFetch reports whether a transport may use fetch. A transport of net/http does unless it
+// has a dial function. A transport of another type may wrap one that does.
+func usesFetch(rt http.RoundTripper) bool {
+	t, ok := rt.(*http.Transport)
+	return fetchEnabled && !(ok && (t.Dial != nil || t.DialContext != nil || t.DialTLS != nil || t.DialTLSContext != nil))
+}
+
+// roundTrip sends a request through a transport. By default, fetch would follow a redirect, and
+// send the access key to another host.
+func roundTrip(rt http.RoundTripper, req *http.Request) (*http.Response, error) {
+	if !usesFetch(rt) {
+		return rt.RoundTrip(req)
+	}
+	req.Header["js.fetch:redirect"] = []string{"manual"} // an option of fetch: net/http removes it from the header
+	resp, err := rt.RoundTrip(req)
+	if err != nil || resp == nil {
+		return resp, err
+	}
+	if resp.StatusCode == 0 { // a browser hides the status and the header of a redirect
+		resp.Body.Close()
+		return nil, errHiddenRedirect
+	}
+	resp.Body = &fetchBody{resp.Body, req.Context()}
+	return resp, nil
+}
+
+// A fetchBody is the body of a response of fetch. Reading it fails when the context of the
+// request ends, which net/http ignores once it has the header.
+type fetchBody struct {
+	io.ReadCloser
+	ctx context.Context //nolint:containedctx // of the one request
+}
+
+func (b *fetchBody) Read(p []byte) (int, error) {
+	stop := context.AfterFunc(b.ctx, func() { _ = b.Close() }) // Read then returns io.EOF
+	defer stop()
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && b.ctx.Err() != nil {
+		err = b.ctx.Err()
+	}
+	return n, err
+}
