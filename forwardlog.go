@@ -46,7 +46,7 @@ type ForwardLogParams struct {
 	MatchResult *int `json:"matchResult,omitempty"`
 }
 
-var opForwardLogList = Operation{"ForwardLogList", "Rule trigger record list", http.MethodPost, "/api/open/forwardLog/list"}
+var opForwardLogList = Operation{Name: "ForwardLogList", Title: "Rule trigger record list", Method: http.MethodPost, Path: "/api/open/forwardLog/list"}
 
 // ForwardLogList returns one page of the trigger records (part 4.4 of the API
 // document).
@@ -92,5 +92,5 @@ func (c *Client) forwardLogs(r ForwardLogRequest) Lister[ForwardLog] {
 		r.PageRequest = page
 		return c.ForwardLogList(ctx, r)
 	}
-	return Lister[ForwardLog]{fetch, ForwardLog.recordID}
+	return Lister[ForwardLog]{Fetch: fetch, ID: ForwardLog.recordID}
 }

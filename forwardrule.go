@@ -30,7 +30,7 @@ type ForwardRule struct {
 
 func (r ForwardRule) recordID() int64 { return r.ID }
 
-var opForwardRuleList = Operation{"ForwardRuleList", "Message rule list", http.MethodPost, "/api/open/forwardRule/list"}
+var opForwardRuleList = Operation{Name: "ForwardRuleList", Title: "Message rule list", Method: http.MethodPost, Path: "/api/open/forwardRule/list"}
 
 // ForwardRuleList returns one page of the message rules (part 4.3 of the API
 // document).
@@ -41,11 +41,11 @@ func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[Forw
 // ForwardRuleAll returns an iterator over the records of all pages of
 // ForwardRuleList. See [Lister.All].
 func (c *Client) ForwardRuleAll(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[ForwardRule, error] {
-	return Lister[ForwardRule]{c.ForwardRuleList, ForwardRule.recordID}.All(ctx, r, opts...)
+	return Lister[ForwardRule]{Fetch: c.ForwardRuleList, ID: ForwardRule.recordID}.All(ctx, r, opts...)
 }
 
 // ForwardRulePages returns an iterator over all pages of ForwardRuleList. See
 // [Lister.Pages].
 func (c *Client) ForwardRulePages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[ForwardRule], error] {
-	return Lister[ForwardRule]{c.ForwardRuleList, ForwardRule.recordID}.Pages(ctx, r, opts...)
+	return Lister[ForwardRule]{Fetch: c.ForwardRuleList, ID: ForwardRule.recordID}.Pages(ctx, r, opts...)
 }

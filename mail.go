@@ -32,7 +32,7 @@ func (m MailChannel) Format(f fmt.State, verb rune) {
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), channel(m))
 }
 
-var opMailDetail = Operation{"MailDetail", "Mail channel detail", http.MethodGet, "/api/open/mail/detail"}
+var opMailDetail = Operation{Name: "MailDetail", Title: "Mail channel detail", Method: http.MethodGet, Path: "/api/open/mail/detail"}
 
 // MailDetail returns the mail channel with the given id (part 4.1 of the API
 // document, where the id is a string). An empty mailID is an error.

@@ -49,7 +49,7 @@ func (f FuncInfo) IDs() ([]int, error) {
 	return ids, nil
 }
 
-var opMPList = Operation{"MPList", "Official-account channel list", http.MethodPost, "/api/open/mp/list"}
+var opMPList = Operation{Name: "MPList", Title: "Official-account channel list", Method: http.MethodPost, Path: "/api/open/mp/list"}
 
 // MPList returns one page of the official-account channels (part 4.2 of the API
 // document).
@@ -60,10 +60,10 @@ func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], e
 // MPAll returns an iterator over the records of all pages of MPList. See
 // [Lister.All].
 func (c *Client) MPAll(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[MPChannel, error] {
-	return Lister[MPChannel]{c.MPList, MPChannel.recordID}.All(ctx, r, opts...)
+	return Lister[MPChannel]{Fetch: c.MPList, ID: MPChannel.recordID}.All(ctx, r, opts...)
 }
 
 // MPPages returns an iterator over all pages of MPList. See [Lister.Pages].
 func (c *Client) MPPages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[MPChannel], error] {
-	return Lister[MPChannel]{c.MPList, MPChannel.recordID}.Pages(ctx, r, opts...)
+	return Lister[MPChannel]{Fetch: c.MPList, ID: MPChannel.recordID}.Pages(ctx, r, opts...)
 }

@@ -136,14 +136,15 @@ func (o *outcome) err(name string, r *redactor) error {
 		}
 	case undecodable:
 		err := &opaqueError{r.text(o.cause.Error()), o.cause}
-		return &DecodeError{name, o.status, r.header(o.header), o.body, o.attempts, err, stopReason}
+		return &DecodeError{Operation: name, HTTPStatus: o.status, Header: r.header(o.header), Body: o.body, Attempts: o.attempts, Err: err, stopReason: stopReason}
 	}
 	text := r.cause(o.cause)
 	// Errors such as "malformed HTTP response" quote it; network errors do not.
 	if !matches[*net.OpError](o.cause) && !matches[*tls.CertificateVerificationError](o.cause) {
 		text = blankPasswords(text)
 	}
-	return &RequestError{name, o.attempts, &opaqueError{r.text(o.step) + text, o.cause}, o.previous.err(name, r), stopReason}
+	err := &opaqueError{r.text(o.step) + text, o.cause}
+	return &RequestError{Operation: name, Attempts: o.attempts, Err: err, Last: o.previous.err(name, r), stopReason: stopReason}
 }
 
 // message returns the msg of an error response, or an excerpt if the msg is not a string or the
