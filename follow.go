@@ -208,7 +208,8 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 				return
 			}
 			pause, cancel := context.WithCancel(ctx)
-			timer := time.AfterFunc(min(wait, timeLeft(ctx)), cancel) // ctx may have a deadline, but not end
+			// ctx may have a deadline, but not end. If it ends, then before the timer.
+			timer := time.AfterFunc(min(wait-time.Millisecond, timeLeft(ctx))+time.Millisecond, cancel)
 			<-pause.Done()
 			timer.Stop()
 			cancel()
