@@ -49,7 +49,7 @@ var lineStyle = draw.LineStyle{Color: color.NRGBA{128, 128, 128, 160}, Width: 0.
 var textFont = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 11}
 
 // newChart returns a chart with one bar per day, in which the series are stacked.
-// Each series has one value per day. unit is what the values count.
+// Each series has one value per day. unit names the values.
 func newChart(unit string, days []day, series [][]int, seriesColors []string) (c chart, err error) {
 	c.Wide, err = drawDays(wideSize, unit, days, series, seriesColors)
 	if err != nil {
@@ -121,8 +121,9 @@ func parseColor(s string) (color.NRGBA, error) {
 	return c, err
 }
 
-// dayTicks returns ticks at the first, the worst and the last day, and at those of at
-// most limit evenly spaced days whose labels are clear of theirs.
+// dayTicks returns ticks at the first, the worst and the last day, and at most limit
+// evenly spaced ticks. Evenly spaced ticks near the others are omitted, since their
+// labels might overlap.
 func dayTicks(days []day, limit int) plot.ConstantTicks {
 	every := (len(days) + limit - 1) / limit
 	worst, last := worstIndex(days), len(days)-1

@@ -45,7 +45,7 @@ func (p page) write(w io.Writer) (err error) {
 	return pageTemplate.Execute(w, p)
 }
 
-// dayChart draws a chart of the counts of each day. unit is what is counted. counts
+// dayChart draws a chart of the counts of each day. unit names the counts. counts
 // returns one count for each match result.
 func (r *report) dayChart(unit string, counts func(day) []int) (chart, error) {
 	series := make([][]int, len(r.Results))
