@@ -361,7 +361,10 @@ func (e *export) report(w io.Writer, workers []*worker, elapsed time.Duration) e
 			}
 			worst = max(worst, last-first+1)
 		}
-		fmt.Fprintf(w, "requests: %d, at most %d in one second; the budget is %d, and delays differ by some milliseconds\n", len(requests), worst, e.rate)
+		fmt.Fprintf(w, "requests: %d, at most %d in one second\n", len(requests), worst)
+		// The requests of one second have slots of 1.25 s.
+		fmt.Fprintf(w, "permitted: %d slots in one second (rate %d + burst %d), so up to %d requests, since each starts up to 250 ms after its slot, plus the network delay\n",
+			e.rate+burst, e.rate, burst, e.rate*5/4+burst)
 	}
 	return nil
 }

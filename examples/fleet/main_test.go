@@ -64,6 +64,7 @@ func TestExportsAllRecordsWithoutSetUp(t *testing.T) {
 	assert.Contains(t, stdout, "1830 records of 60 rules")
 	assert.Contains(t, stdout, "access keys fetched: 1\n")
 	assert.Contains(t, stdout, "replica 3: ")
+	assert.Regexp(t, `\nrequests: \d+, at most \d+ in one second\npermitted: 201 slots in one second \(rate 200 \+ burst 1\), so up to 251 requests, `, stdout)
 	assert.Regexp(t, `^fleet: using a fake server at .*\nfleet: using an embedded Redis, since MSGPUSH_REDIS_URL is not set\n`, stderr)
 	assert.Contains(t, stderr, "60 of 60 rules exported")
 }

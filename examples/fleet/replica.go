@@ -30,6 +30,9 @@ import (
 // Its value is a replicaConfig.
 const replicaVariable = "MSGPUSH_FLEET_REPLICA"
 
+// burst is the number of requests that may be sent without spacing.
+const burst = 1
+
 type replicaConfig struct {
 	RedisURL, BaseURL, IssuerURL string
 	Dir, Export, Account         string
@@ -80,7 +83,7 @@ func runReplica(text string, input io.Reader, output io.Writer) error {
 		return err
 	}
 	defer keys.Close() //nolint:errcheck // always nil
-	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: r.Account, Rate: r.Rate, Per: time.Second})
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: r.Account, Rate: r.Rate, Per: time.Second, Burst: burst})
 	if err != nil {
 		return err
 	}

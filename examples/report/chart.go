@@ -27,7 +27,7 @@ type chart struct {
 // the width of the screen.
 type chartSize struct {
 	width, height vg.Length
-	ticks         int // maximum number of labelled days
+	ticks         int // maximum number of evenly spaced labels of days
 }
 
 var (
@@ -49,20 +49,23 @@ var lineStyle = draw.LineStyle{Color: color.NRGBA{128, 128, 128, 160}, Width: 0.
 var textFont = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 11}
 
 // newChart returns a chart with one bar per day, in which the series are stacked.
-// Each series has one value per day.
-func newChart(days []day, series [][]int, seriesColors []string) (c chart, err error) {
-	c.Wide, err = drawDays(wideSize, days, series, seriesColors)
+// Each series has one value per day. unit names the values.
+func newChart(unit string, days []day, series [][]int, seriesColors []string) (c chart, err error) {
+	c.Wide, err = drawDays(wideSize, unit, days, series, seriesColors)
 	if err != nil {
 		return chart{}, err
 	}
-	c.Narrow, err = drawDays(narrowSize, days, series, seriesColors)
+	c.Narrow, err = drawDays(narrowSize, unit, days, series, seriesColors)
 	return c, err
 }
 
-func drawDays(size chartSize, days []day, series [][]int, seriesColors []string) (template.HTML, error) {
+func drawDays(size chartSize, unit string, days []day, series [][]int, seriesColors []string) (template.HTML, error) {
 	p := plot.New()
 	p.BackgroundColor = nil
+	p.X.Label.Text, p.Y.Label.Text = "Day (month-day)", unit
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		axis.Label.TextStyle.Font = textFont
+		axis.Label.Padding = 3
 		axis.LineStyle = lineStyle
 		axis.Tick.LineStyle = lineStyle
 		axis.Tick.Length = 4
@@ -73,7 +76,7 @@ func drawDays(size chartSize, days []day, series [][]int, seriesColors []string)
 	grid.Vertical.Color = nil
 	grid.Horizontal = lineStyle
 	p.Add(grid)
-	barWidth := (size.width - 50) / vg.Length(max(len(days), 7))
+	barWidth := (size.width - 65) / vg.Length(max(len(days), 7))
 	if len(days) <= 60 {
 		barWidth *= 0.75 // gaps between more bars would blur the colours
 	}
@@ -118,12 +121,25 @@ func parseColor(s string) (color.NRGBA, error) {
 	return c, err
 }
 
-// dayTicks returns at most limit evenly spaced ticks, the last at the newest day.
+// dayTicks returns ticks at the first, the worst and the last day, and at most limit
+// evenly spaced ticks. Evenly spaced ticks near the others are omitted, since their
+// labels might overlap.
 func dayTicks(days []day, limit int) plot.ConstantTicks {
 	every := (len(days) + limit - 1) / limit
+	worst, last := worstIndex(days), len(days)-1
 	var ticks plot.ConstantTicks
-	for i := (len(days) - 1) % every; i < len(days); i += every {
-		ticks = append(ticks, plot.Tick{Value: float64(i), Label: days[i].Date.Format("01-02")})
+	for i, day := range days {
+		label := day.Date.Format("01-02")
+		switch {
+		case i == 0 || i == last:
+		case i == worst:
+			if min(i, last-i) < every {
+				label = "\n" + label // below the label of the first or of the last day
+			}
+		case (last-i)%every != 0 || i < every || max(i-worst, worst-i) < every:
+			continue
+		}
+		ticks = append(ticks, plot.Tick{Value: float64(i), Label: label})
 	}
 	return ticks
 }
@@ -143,8 +159,8 @@ func countTicks(highest float64) (plot.ConstantTicks, float64) {
 	return ticks, last
 }
 
-// drawSVG returns the plot as an HTML element. Its only texts are dates and
-// numbers, which need no escaping.
+// drawSVG returns the plot as an HTML element. Its only texts are dates, numbers
+// and the labels of the axes, which need no escaping.
 func drawSVG(p *plot.Plot, size chartSize) (template.HTML, error) {
 	canvas := vgsvg.NewWith(vgsvg.UseWH(size.width, size.height))
 	// The labels at the ends of an axis need room beyond the axis.

@@ -31,13 +31,13 @@ type page struct {
 // charts.
 func (p page) write(w io.Writer) (err error) {
 	if p.Records > 0 {
-		p.ResultChart, err = p.dayChart(func(d day) []int { return d.Results })
+		p.ResultChart, err = p.dayChart("Records", func(d day) []int { return d.Results })
 		if err != nil {
 			return err
 		}
 	}
 	if p.Errors > 0 {
-		p.ErrorChart, err = p.dayChart(func(d day) []int { return d.ResultErrors })
+		p.ErrorChart, err = p.dayChart("Errors", func(d day) []int { return d.ResultErrors })
 		if err != nil {
 			return err
 		}
@@ -45,9 +45,9 @@ func (p page) write(w io.Writer) (err error) {
 	return pageTemplate.Execute(w, p)
 }
 
-// dayChart draws a chart of the counts of each day. counts returns one count for
-// each match result.
-func (r *report) dayChart(counts func(day) []int) (chart, error) {
+// dayChart draws a chart of the counts of each day. unit names the counts. counts
+// returns one count for each match result.
+func (r *report) dayChart(unit string, counts func(day) []int) (chart, error) {
 	series := make([][]int, len(r.Results))
 	seriesColors := make([]string, len(r.Results))
 	for i, result := range r.Results {
@@ -56,7 +56,7 @@ func (r *report) dayChart(counts func(day) []int) (chart, error) {
 			series[i] = append(series[i], counts(day)[i])
 		}
 	}
-	return newChart(r.Days, series, seriesColors)
+	return newChart(unit, r.Days, series, seriesColors)
 }
 
 // ErrorResults returns the match results of records with an error, with Records

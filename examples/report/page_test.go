@@ -496,16 +496,40 @@ func TestCountTicks(t *testing.T) {
 }
 
 func TestDayTicks(t *testing.T) {
-	for _, n := range []int{1, 2, 10, 11, 30, maxDays} {
-		days := make([]day, n)
+	for _, tt := range []struct {
+		days, worst, limit int
+		want               string
+	}{
+		{1, 0, 5, "03-01"},
+		{2, 0, 5, "03-01 03-02"},
+		{5, 1, 5, "03-01 03-02 03-03 03-04 03-05"},
+		{30, 29, 5, "03-01 03-12 03-18 03-24 03-30"},
+		{30, 20, 5, "03-01 03-12 03-21 03-30"},
+		{30, 20, 10, "03-01 03-06 03-09 03-12 03-15 03-18 03-21 03-24 03-27 03-30"},
+		{30, 1, 5, "03-01 \n03-02 03-12 03-18 03-24 03-30"},
+		{30, 28, 5, "03-01 03-12 03-18 \n03-29 03-30"},
+		{maxDays, 100, 5, "03-01 06-09 10-04 12-17 03-01"},
+	} {
+		days := make([]day, tt.days)
 		for i := range days {
 			days[i].Date = time.Date(2026, 3, 1+i, 0, 0, 0, 0, time.UTC)
 		}
-		for _, limit := range []int{wideSize.ticks, narrowSize.ticks} {
-			ticks := dayTicks(days, limit)
-			assert.LessOrEqual(t, len(ticks), limit)
-			assert.InDelta(t, n-1, ticks[len(ticks)-1].Value, 0)
-			assert.Equal(t, days[n-1].Date.Format("01-02"), ticks[len(ticks)-1].Label)
+		days[tt.worst].Errors = 1
+		var labels []string
+		for _, tick := range dayTicks(days, tt.limit) {
+			assert.Equal(t, days[int(tick.Value)].Date.Format("01-02"), strings.TrimSpace(tick.Label))
+			labels = append(labels, tick.Label)
+		}
+		assert.Equal(t, tt.want, strings.Join(labels, " "), "%d days, worst %d, limit %d", tt.days, tt.worst, tt.limit)
+	}
+}
+
+func TestChartsStateUnits(t *testing.T) {
+	doc := pageOf(t, knownRecords(), 3)
+	for section, unit := range map[string]string{"days": "Records", "errors": "Errors"} {
+		for _, svg := range elements(byID(doc, section), "svg") {
+			assert.Contains(t, textOf(svg), unit)
+			assert.Contains(t, textOf(svg), "Day (month-day)")
 		}
 	}
 }

@@ -207,12 +207,7 @@ func (r *report) addWorst(t *tally) {
 	if r.Errors == 0 {
 		return
 	}
-	worst := &worstDay{}
-	for _, day := range r.Days {
-		if day.Errors >= worst.Errors {
-			worst.day = day
-		}
-	}
+	worst := &worstDay{day: r.Days[worstIndex(r.Days)]}
 	byRule, byText := map[int64]int{}, map[string]int{}
 	for key, n := range t.records {
 		if key.failed && key.day.Equal(worst.Date) {
@@ -235,6 +230,18 @@ func (r *report) addWorst(t *tally) {
 		}
 	}
 	r.Worst = worst
+}
+
+// worstIndex returns the index of the day with the most errors, the newest of
+// several such days.
+func worstIndex(days []day) int {
+	worst := 0
+	for i, day := range days {
+		if day.Errors >= days[worst].Errors {
+			worst = i
+		}
+	}
+	return worst
 }
 
 // Busiest returns the day with the most records, the oldest of several such days.

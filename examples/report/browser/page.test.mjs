@@ -132,6 +132,21 @@ async function checkLayout(page, width) {
       scrollers: all.filter((e) => !e.matches(".scroll") && overflows(e) &&
         !["visible", "clip"].includes(getComputedStyle(e).overflowX)).map(name),
       charts: all.filter((e) => e.localName === "svg").map((e) => e.parentElement.className),
+      // The last line of a card is not a single short word.
+      shortLines: all.filter((e) => e.matches(".note, .summary dt, .summary b")).filter((e) => {
+        const range = document.createRange();
+        range.selectNodeContents(e);
+        const widths = [...range.getClientRects()].map((line) => line.width);
+        return widths.at(-1) < Math.max(...widths) / 3;
+      }).map(name),
+      dayLabels: all.filter((e) => e.localName === "svg").map((svg) =>
+        [...svg.querySelectorAll("text")].map((e) => e.textContent).filter((text) => /^\d\d-\d\d$/.test(text))),
+      overlaps: all.filter((e) => e.localName === "svg").flatMap((svg) => {
+        const texts = [...svg.querySelectorAll("text")].map((e) => [e.textContent, e.getBoundingClientRect()]);
+        // A box is higher than its digits.
+        return texts.flatMap(([a, p], i) => texts.slice(i + 1).filter(([, q]) => p.left < q.right && q.left < p.right &&
+          Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > p.height / 2).map(([b]) => `${a} and ${b}`));
+      }),
       chartText: Math.min(...all.filter((e) => e.localName === "text").map((e) => e.getBoundingClientRect().height)),
     };
   });
@@ -141,6 +156,13 @@ async function checkLayout(page, width) {
   assert.deepEqual(got.scrollers, [], "other elements that scroll");
   const size = width < 640 ? "narrow" : "wide";
   assert.deepEqual(got.charts, [size, size]);
+  for (const labels of got.dayLabels) {
+    for (const day of ["10-07", "10-27", "11-05"]) { // first, worst and last
+      assert.ok(labels.includes(day), `${day} is not in ${labels}`);
+    }
+  }
+  assert.deepEqual(got.overlaps, [], "texts that overlap in a chart");
+  assert.deepEqual(got.shortLines, [], "cards that end in a short line");
   assert.ok(got.chartText >= 11, `text of ${got.chartText} px in a chart`);
 }
 
