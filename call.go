@@ -1,6 +1,7 @@
 package msgpush
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -228,13 +229,13 @@ func (k *call) send(ctx context.Context, req *http.Request) *outcome {
 // the context, or nil if another attempt follows after k.wait.
 func (k *call) next(ctx context.Context, o *outcome) (end *outcome) {
 	ended := o.kind != success && contextEnded(ctx)
-	if ended && o.kind == noResponse && (is(o.cause, context.Cause(ctx)) || is(o.cause, ctx.Err())) {
+	if ended && o.kind == noResponse && (is(o.cause, context.Cause(ctx)) || is(o.cause, cmp.Or(ctx.Err(), context.DeadlineExceeded))) {
 		o.transient = false // not a failure of the service: it is not retried, and the quota gets its tokens back
 	} else if o.kind != success {
 		k.lastFailure = o
 	}
 	if o.transient {
-		k.borrowed = 0 // lost
+		k.borrowed = 0 // the failed retry keeps its tokens
 	} else if k.attempts == 1 {
 		k.client.quota.earn()
 	}

@@ -100,7 +100,7 @@ type cursor struct {
 	size, total int64 // page size of the service, and latest total; 0 if unknown
 	hasTotal    bool  // a response reported a total
 	covered     int64
-	readAhead   struct{ from, to int64 }
+	readAhead   struct{ from, to int64 } // empty if from >= to
 
 	// Numbers of records: delivered; that the totals allow; since the last new record; and by
 	// which the latter may be larger after changes of the total.
@@ -180,7 +180,7 @@ func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 	default:
 		return next, last, nil
 	}
-	return n + 1, 0, err
+	return n + 1, 0, err // last 0: iteration ends
 }
 
 // goForward makes iteration read every further page once, up to a page without a new record.

@@ -37,8 +37,8 @@
 //
 // # Retries
 //
-// This package treats the specified operations as reads, so they are retried according to the
-// [RetryPolicy]. A [Call] is retried if its [Request] is Idempotent, or if no connection
+// The methods of Client treat the specified operations as reads, so they are retried according
+// to the [RetryPolicy]. A [Call] is retried if its [Request] is Idempotent, or if no connection
 // could be dialed for it. If the service rejects the access key, any call is retried once
 // with another key of the [AccessKeySource]. All calls of a client share a retry quota,
 // so that retries do not multiply the load of an outage. No redirect is followed.

@@ -208,7 +208,8 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 				return
 			}
 			pause, cancel := context.WithCancel(ctx)
-			// ctx may have a deadline, but not end. If it ends, then before the timer.
+			// ctx may have a deadline, but never end, so the timer ends the wait: 1 ms later, when a
+			// context that does end has ended.
 			timer := time.AfterFunc(min(wait-time.Millisecond, timeLeft(ctx))+time.Millisecond, cancel)
 			<-pause.Done()
 			timer.Stop()
@@ -233,26 +234,25 @@ type follower[T any] struct {
 	seen  idSet // the ids of all records that were found, skipped or known
 
 	response *Page[T] // the latest one, without records
-	// The page size of the requests; the length of the longest page; the reported total; and page
-	// numbers: of the latest request, and of the last page.
+	// pageSize is that of the requests, size the length of the longest page, total the reported
+	// one. number is the page of the latest request, last the last page.
 	pageSize, size, total, number, last int64
 	contradiction                       error // to be yielded at the end of the poll
 
-	// The complete iteration in progress, or nil, and the start of the poll that started it or,
-	// if it is nil, the latest one.
+	// complete is the complete iteration in progress, or nil. started is when the latest one began.
 	complete *iteration[T]
 	started  time.Time
-	// Whether the whole list was read or is known; whether a poll ends with an empty page; whether
-	// the latest poll could not read an end; and whether it began at the end of the list.
+	// listKnown: the whole list was read, or is known. ready: a poll that succeeds ends with an empty
+	// page. failed: the latest poll could not read an end. atEnd: it began at the end of the list.
 	listKnown, ready, failed, atEnd bool
 
 	end *endRead[T] // nil if the latest read of an end succeeded
-	// The page of the last record when the end was read, 0 before; and where records are inserted:
-	// -1 at the start, 1 at the end, 0 unknown.
+	// endPage is the page of the last record when the end was read, 0 before. side is where records
+	// are inserted: -1 at the start, 1 at the end, 0 unknown.
 	endPage, side int64
 	recent        idSet // the records found since an end was read successfully
-	// Their number; the number of records still to be found; and how many requests may be sent
-	// that are not needed.
+	// found is the number of recent records, missing that of records still to be found. credit is
+	// how many requests may be sent that the promise does not need.
 	found, missing, credit int64
 }
 

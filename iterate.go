@@ -154,8 +154,8 @@ type iteration[T any] struct {
 	cursor                 cursor
 	seen                   idSet
 	contradiction          error // the first one
-	// The prefetched pages, from number on; how many to prefetch now; and the number of pages
-	// since prefetched pages were discarded.
+	// pending holds the prefetched pages, from number on. depth is how many to prefetch now. calm
+	// is the number of pages since prefetched pages were discarded: 0 halves depth.
 	pending     []pendingPage[T]
 	depth, calm int
 }
@@ -206,7 +206,7 @@ func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
 	p := it.cursor.inspect(pageInfo{number: it.number, pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))})
 	list, err := page.List, error(nil)
 	if p.missing && (it.cursor.size == 0 || it.ID == nil) {
-		list = []T{} // the response is empty or another page
+		list = []T{} // empty, or another page; later, with ids, newRecords drops what was seen
 	} else if it.ID != nil {
 		list, err = it.newRecords(list)
 	}
@@ -214,7 +214,7 @@ func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
 		page = &Page[T]{page.PageNum, page.PageSize, page.Total, page.Pages, list}
 	}
 	p.newRecords = int64(len(list))
-	forward := it.cursor.forward
+	forward := it.cursor.forward // advance may set it, and the contradiction that does so counts
 	next, last, contradiction := it.cursor.advance(p)
 	if err == nil && !forward {
 		err = contradiction

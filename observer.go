@@ -55,7 +55,7 @@ func (k *call) report(ctx context.Context, start time.Time, o *outcome) {
 	}
 	if observe != nil {
 		if a.Header = k.redactor.header(o.header); a.Err != nil {
-			a.Header = a.Header.Clone() // the error keeps the other
+			a.Header = a.Header.Clone() // the error may hold the same map
 		}
 		observe(ctx, a)
 	}

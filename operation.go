@@ -28,10 +28,8 @@ func (o Operation) Specified() bool { return o.Path != "" }
 // String returns the name, or the title of a group.
 func (o Operation) String() string { return cmp.Or(o.Name, o.Title) }
 
-// Operations returns the specified operations (parts 4.1 to 4.4 of the API
-// document), then the operations that are named only (parts 4.5 and 5), then the
-// groups that part 4.5 lists without their operations. The caller may change the
-// slice.
+// Operations returns the specified operations, then the operations that are named only, then
+// the groups that part 4.5 lists without their operations. The caller may change the slice.
 func Operations() []Operation {
 	all := []Operation{
 		opMailDetail, opMPList, opForwardRuleList, opForwardLogList,

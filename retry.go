@@ -134,8 +134,9 @@ func (p RetryPolicy) backoff(attempts int) time.Duration {
 }
 
 // pollWait returns how long to wait after a poll of a list that is followed. failures counts the
-// failed polls in a row, and err is the error of the poll. limit is the longest Retry-After. If
-// the poll has succeeded but has not finished a complete iteration, the next poll goes on.
+// failed polls in a row, and err is the error of the poll. limit is the longest Retry-After.
+// goesOn means that a complete iteration is in progress: after a success, the next poll follows at
+// once.
 func pollWait(interval, limit time.Duration, failures int, err error, goesOn bool) time.Duration {
 	if failures == 0 && goesOn {
 		return 0
@@ -172,7 +173,7 @@ type retryQuota struct {
 	tokens, max int
 	perCall     int       // max grows to this number of tokens per concurrent call; 0: max is fixed
 	calls       int       // that run now
-	refilled    time.Time // the last second in which a call needed no retry
+	refilled    time.Time // when the latest of refillSeconds parts was added
 }
 
 // A retry takes tokensPerRetry, and returns them unless its failure is transient. A call
@@ -218,7 +219,7 @@ func (q *retryQuota) take(n int) bool {
 	return enough
 }
 
-// earn adds the tokens of a call that needs no retry.
+// earn adds the tokens of a call whose first attempt had no transient failure.
 func (q *retryQuota) earn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -145,7 +145,7 @@ func (s *store) runBounded(timeout time.Duration, script *redis.Script, want []a
 		// The error of a disabled command quotes its arguments, such as an access key.
 		s.failure, s.nextProbe = fmt.Errorf("%w: %s", ErrStoreUnavailable, strings.Split(err.Error(), ", with args beginning with")[0]), time.Now().Add(probeInterval)
 		if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok {
-			cluster.ReloadState(ctx) // if a node is down, go-redis waits ClusterStateReloadInterval
+			cluster.ReloadState(ctx) // otherwise, go-redis replaces a failed node only after ClusterStateReloadInterval
 		}
 	}
 	return reply, s.failure

@@ -98,7 +98,8 @@ func (s *Server) calls(name string) (returned func()) {
 	}
 }
 
-// calledIn returns the names of the functions that are running in the calling goroutine.
+// calledIn returns the API functions, such as OnRequest, whose function is running in the
+// calling goroutine.
 func (s *Server) calledIn() []string {
 	goroutine, _ := caller()
 	return s.calledWhere(func(f *calledFunction) bool { return f.goroutine == goroutine })

@@ -66,7 +66,7 @@ type Server struct {
 	requests     []Request
 	called       []*calledFunction
 	tb           TB            // set by New
-	failures     []string      // of functions of the test; only if tb is set
+	failures     []string      // for the end of the test: panics of its functions, Close giving up
 	gaveUp       bool          // Close has waited for closeLimit
 	arrival      chan struct{} // closed when the next request arrives
 }
@@ -205,7 +205,8 @@ func (s *Server) log(text string) {
 	tb.Logf("%s", text)
 }
 
-// giveUp fails the test when it ends, since Close waits no longer. Without a test, it panics.
+// giveUp lets Close end although a function still runs: the test fails when it ends or, without
+// a test, giveUp panics.
 func (s *Server) giveUp(text string) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -381,8 +382,8 @@ func (s *Server) callOnRequest(request Request) {
 }
 
 // handlePanic, if deferred, handles a panic of a function of the test. name is the API
-// function that received it, such as OnRequest. Otherwise, net/http would only log the panic
-// and abort the response, and the test could pass, since the client retries.
+// function, such as OnRequest, to which the test passed it. Without handlePanic, net/http would
+// only log the panic and abort the response, and the test could pass, since the client retries.
 func (s *Server) handlePanic(name string) {
 	value := recover()
 	switch {

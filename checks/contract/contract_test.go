@@ -321,6 +321,7 @@ func TestExamplesAreResponsesOfTheFakeServer(t *testing.T) {
 					r.Header.Set("access-key", key)
 					return string(bodyOf(t, r, v))
 				}
+				require.Contains(t, op.content().Examples, rejectedKey, "openapi.json: %s needs the example %s", op.path, rejectedKey)
 				assert.JSONEq(t, send("another key"), string(encode(t, op.content().Examples[rejectedKey].Value.Value)))
 				assert.JSONEq(t, send(server.AccessKey()), string(encode(t, example.Value.Value)))
 				all, _ := v.result()
