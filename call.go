@@ -236,7 +236,7 @@ func (k *call) next(ctx context.Context, o *outcome) (end *outcome) {
 	}
 	if o.transient {
 		k.borrowed = 0 // the failed retry keeps its tokens
-	} else if k.attempts == 1 {
+	} else if k.attempts == 1 && !ended {
 		k.client.quota.earn()
 	}
 	k.wait = 0
@@ -247,7 +247,7 @@ func (k *call) next(ctx context.Context, o *outcome) (end *outcome) {
 	replaceKey := o.keyRejected && k.rejectedKey == "" && k.client.hasSource
 	mayRetry := o.transient && counted < k.client.retry.MaxAttempts && (k.request.Idempotent || o.notSent)
 	switch {
-	case ended && (o.kind == noResponse || replaceKey || mayRetry): // any other response is returned all the same
+	case ended && (o.kind == noResponse || replaceKey):
 		return k.stopped(ctx, "", nil)
 	case replaceKey: // independent of the policy: a rejected request is treated as not processed
 		k.rejectedKey = k.key
@@ -255,7 +255,10 @@ func (k *call) next(ctx context.Context, o *outcome) (end *outcome) {
 		k.borrowed = 0
 		return nil
 	case mayRetry:
-		return k.reserveRetry(ctx, o, counted)
+		if end = k.reserveRetry(ctx, o, counted); ended && end == nil { // a response that is not retried is returned all the same
+			k.wait, end = 0, k.stopped(ctx, "", nil)
+		}
+		return end
 	}
 	return o
 }
@@ -270,7 +273,7 @@ func (k *call) reserveRetry(ctx context.Context, o *outcome, counted int) (end *
 	switch {
 	case o.requestedWait > policy.MaxWait:
 		stopReason = fmt.Sprintf("Retry-After is longer than MaxWait, %v", policy.MaxWait)
-	case hasDeadline && time.Until(deadline) <= wait:
+	case hasDeadline && time.Until(deadline) <= wait && !contextEnded(ctx):
 		stopReason = "no time for a retry before the deadline"
 	case !k.client.quota.take(tokensPerRetry):
 		stopReason = "the retry quota is used up"

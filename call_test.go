@@ -201,6 +201,7 @@ func TestResponseThatIsNotRetriedIsReturnedAfterContextHasEnded(t *testing.T) {
 		"redirect":                              {status(302), defaultRetries, api},
 		"HTML":                                  {respond(200, "<html>"), defaultRetries, decode},
 		"HTTP 503, no further attempt":          {status(503), noRetries, api},
+		"HTTP 503, Retry-After above MaxWait":   {status(503, "Retry-After", "3600"), defaultRetries, api},
 		"truncated JSON, no further attempt":    {respond(200, `{"code"`), noRetries, decode},
 		"HTTP 401 without a key source":         {status(401), defaultRetries, api},
 		"connection lost":                       {fail(io.EOF), defaultRetries, request},
@@ -425,6 +426,10 @@ func TestCallRejectsTypeThatEmbedsPage(t *testing.T) {
 			assert.Empty(t, errorTypes(err))
 		})
 	}
+	type tree []tree
+	nested, err := msgpush.Call[tree](t.Context(), newClient(t, respond(200, successOf(`[[], [[]]]`))), get)
+	require.NoError(t, err)
+	assert.Len(t, nested, 2)
 	named, err := msgpush.Call[struct{ Page msgpush.Page[int] }](t.Context(), newClient(t, respond(200, successOf(`{"page":{"list":[1]}}`))), get)
 	require.NoError(t, err)
 	assert.Equal(t, []int{1}, named.Page.List)

@@ -142,7 +142,9 @@ func (p *plainPage[T]) check(body []byte) error { return (*Page[T])(p).check(bod
 // embedsPage reports whether t, or the type of its elements, is a struct that embeds a Page and
 // so has its methods.
 func embedsPage(t reflect.Type) bool {
-	for slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map}, t.Kind()) {
+	seen := map[reflect.Type]bool{} // a type may be its own element
+	for slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map}, t.Kind()) && !seen[t] {
+		seen[t] = true
 		t = t.Elem()
 	}
 	isEmbedded := func(f reflect.StructField) bool { return f.Anonymous }

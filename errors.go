@@ -62,7 +62,7 @@ func (e *APIError) Error() string {
 		details = append(details, fmt.Sprintf("data %.*q", maxExcerpt, blankPasswords(data)))
 	}
 	if location, _, _ := strings.Cut(e.Header.Get("Location"), "?"); location != "" && e.HTTPStatus/100 == 3 {
-		details = append(details, "redirect to "+shorten(location, maxExcerpt)+", not followed")
+		details = append(details, "redirect to "+shorten(blankPasswords(location), maxExcerpt)+", not followed")
 	}
 	if e.RetryAfter > 0 {
 		details = append(details, fmt.Sprintf("retry after %v", e.RetryAfter))
@@ -121,7 +121,7 @@ type DecodeError struct {
 func (e *DecodeError) Error() string {
 	var details []string
 	if v := e.Header.Get("Content-Type"); v != "" {
-		details = append(details, fmt.Sprintf("content type %q", shorten(v, maxExcerpt)))
+		details = append(details, fmt.Sprintf("content type %q", shorten(blankPasswords(v), maxExcerpt)))
 	}
 	return errorText(e.Operation, e.summary(), details, e.Attempts, e.stopReason)
 }

@@ -79,9 +79,9 @@ import (
 //
 // First reading. Until the whole list has been read or is known, a record that has not been
 // seen need not be new. Then only growth makes a read of an end go on. With FromNow, the first
-// poll reads both ends. Later, a record counts as inserted if it is found at the start, or after
-// a seen record on the page that was the last one, or on a page after it, provided that records
-// are inserted at the end.
+// poll reads both ends. Later, a record counts as inserted if a read of the start finds it, or if
+// records are inserted at the end and it is after the records of the former last page. A read of
+// the end stops at these records, and finds only later ones before.
 //
 // Known. The follower continues as if its previous total were the number of known ids, and as if
 // a complete iteration started now. If the first total is more than twice this number, the list
@@ -92,9 +92,10 @@ import (
 // iteration requests for the first time takes none. A complete iteration that is not due needs a
 // credit of one request per page of the list, and uses up all credit. In debt, below -maxDebt, a
 // page of new records takes no credit, other reads of an end pause until a later poll, and a
-// complete iteration that is maxRepeatPages and two lists in debt no longer steps back. So a follower sends at
-// most the pages of one complete iteration in each ReconcileInterval, two requests per poll on
-// average, and the pages of new records, for any response of the service.
+// complete iteration that is maxRepeatPages and two lists in debt no longer steps back. So, beside
+// this debt, a follower sends at most the pages of one complete iteration in each
+// ReconcileInterval, two requests per poll on average, and the pages of new records, for any
+// response of the service.
 //
 // # Requests
 //
@@ -247,8 +248,10 @@ type follower[T any] struct {
 	listKnown, ready, failed, atEnd bool
 
 	end *endRead[T] // nil if the latest read of an end succeeded
-	// endPage is the page of the last record when the end was read, 0 before. side is where records
-	// are inserted: -1 at the start, 1 at the end, 0 unknown.
+	// former holds the records of the last page when the end was first read. endPage is the page on
+	// which the last of them was found, 0 before. side is where records are inserted: -1 at the
+	// start, 1 at the end, 0 unknown.
+	former        idSet
 	endPage, side int64
 	recent        idSet // the records found since an end was read successfully
 	// found is the number of recent records, missing that of records still to be found. credit is
@@ -257,7 +260,7 @@ type follower[T any] struct {
 }
 
 func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (*follower[T], error) {
-	f := &follower[T]{Lister: l, followSettings: followSettings{interval: 10 * time.Second, full: time.Hour}, pageSize: int64(cmp.Or(r.PageSize, DefaultPageSize)), seen: idSet{}, recent: idSet{}, last: 1, atEnd: true}
+	f := &follower[T]{Lister: l, followSettings: followSettings{interval: 10 * time.Second, full: time.Hour}, pageSize: int64(cmp.Or(r.PageSize, DefaultPageSize)), seen: idSet{}, recent: idSet{}, former: idSet{}, last: 1, atEnd: true}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: following a list: option %d of %d is nil", i+1, len(opts))
@@ -312,13 +315,15 @@ func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 		f.end = f.newEnd(f.atEnd)
 	}
 	first, before := f.end, f.missing
-	unexplained := func() bool { return !f.end.paused && before == 0 && f.missing > 0 && f.credit >= 0 && f.last > 1 }
+	unexplained := func() bool {
+		return !f.end.paused && before == 0 && f.missing > 0 && (f.credit >= 0 || f.known != nil) && f.last > 1
+	}
 	err := f.readEnd(ctx, first)
 	if err == nil && (unexplained() || f.fromNow && f.endPage == 0) {
 		f.end = f.newEnd(!first.atEnd)
 		err = f.readEnd(ctx, f.end)
 	}
-	if err == nil && f.end != first && f.side != 0 && unexplained() {
+	if err == nil && f.end != first && f.side != 0 && f.listKnown && unexplained() {
 		f.end, first.deep, first.it.cursor.stepBack = first, true, false
 		err = f.readEnd(ctx, first)
 	}
@@ -374,7 +379,13 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 		} else if err := f.deliver(page, e); err != nil {
 			return err
 		} else if e.atEnd {
-			e.it, f.endPage = f.iterate(max(1, number-1), true), max(f.endPage, number)
+			e.it = f.iterate(max(1, number-1), true)
+			if f.endPage == 0 {
+				f.endPage = number
+				for _, record := range page.List {
+					f.former.add(f.ID(record))
+				}
+			}
 		}
 		if n > 0 && !moved { // before the list is known, only its growth shows that a record is new
 			farthest := page.List[n-1]
@@ -426,23 +437,43 @@ func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
 // deliver yields the records of a page that have not been found before. e is nil if the
 // complete iteration has read the page.
 func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
-	skip := f.fromNow && !f.listKnown && (f.endPage == 0 || (e == nil || e.atEnd) && (f.side <= 0 || f.number <= f.endPage))
+	i, skipped := -1, f.skipped(page.List, e)
 	fresh := *page
 	fresh.List = slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
-		if !f.seen.add(f.ID(record)) {
-			skip = skip && (f.endPage == 0 || f.side <= 0) // records that follow were inserted later
+		if i++; !f.seen.add(f.ID(record)) {
 			return true
 		}
-		if f.missing--; e != nil {
+		if f.missing--; e != nil && i >= skipped {
 			f.found++
 			f.recent.add(f.ID(record))
 		}
-		return skip
+		return i < skipped
 	})
 	if len(fresh.List) > 0 && !f.yield(&fresh, nil) {
 		return errLeft
 	}
 	return nil
+}
+
+// skipped returns the number of records at the start of a page that FromNow skips if they have not
+// been found before.
+func (f *follower[T]) skipped(list []T, e *endRead[T]) int {
+	switch {
+	case !f.fromNow || f.listKnown || f.endPage > 0 && e != nil && !e.atEnd:
+		return 0
+	case f.endPage == 0 || f.side <= 0:
+		return len(list)
+	}
+	for i, record := range slices.Backward(list) {
+		if f.former.has(f.ID(record)) {
+			f.endPage = f.number
+			return i + 1
+		}
+	}
+	if e != nil || f.number > f.endPage {
+		return 0
+	}
+	return len(list)
 }
 
 // request requests the next page of an iteration, and notes what the response shows.

@@ -984,6 +984,25 @@ func TestEachSuccessfulPollEndsWithEmptyPage(t *testing.T) {
 	})
 }
 
+// While the list is read, records are deleted, the end is read, and as many records are inserted.
+func TestChangesBetweenPollsDoNotHideRecordsFromReadingTheList(t *testing.T) {
+	l := newFollowedList(100, false)
+	requests := 0
+	l.respond = func(r msgpush.PageRequest) (*page, error) {
+		switch requests++; requests {
+		case 5: // the first poll has read four pages; the second one begins
+			l.deleteOldest(10)
+		case 6:
+			l.insert(10)
+		}
+		time.Sleep(3 * time.Second)
+		return pageOf(l.ids, r), nil
+	}
+	l.follow(t, 1, func(_ int, poll pollResult) {
+		assert.Subset(t, poll.got, l.ids[:90], "the records that stay in the list")
+	}, never)
+}
+
 func TestFromNowSkipsRecordsThatAreThere(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		for _, n := range []int{0, 1, 25} {
@@ -1001,25 +1020,32 @@ func TestFromNowSkipsRecordsThatAreThere(t *testing.T) {
 	})
 }
 
+// Page 4 cannot be read for five polls. With the newest records first, larger batches would reach it.
 func TestFromNowDeliversNewRecordsOfEndsBeforeListIsRead(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
-		l := newFollowedList(45, newestFirst)
-		polls := 0
-		l.respond = func(r msgpush.PageRequest) (*page, error) {
-			if r.Current == 4 && polls < 5 {
-				return nil, errOutage
+		for _, batch := range []int{1, 10, 25}[:1+2*count(!newestFirst)] {
+			l := newFollowedList(45, newestFirst)
+			var want, got []int64
+			polls := 0
+			l.respond = func(r msgpush.PageRequest) (*page, error) {
+				if r.Current == 4 && polls < 5 {
+					return nil, errOutage
+				} else if polls == 5 && len(l.pages) == 6 {
+					l.deleteOldest(3)
+				} else if polls == 5 && len(l.pages) == 7 && !newestFirst {
+					want = append(want, l.insert(12)...)
+				}
+				return pageOf(l.ids, r), nil
 			}
-			return pageOf(l.ids, r), nil
+			l.follow(t, 12, func(i int, poll pollResult) {
+				polls = i
+				assert.Equal(t, i <= 5, poll.err != nil, "poll %d", i)
+				if got = append(got, poll.got...); i < 11 {
+					want = append(want, l.insert(batch)...)
+				}
+			}, msgpush.FromNow())
+			assert.Equal(t, want, slices.Sorted(slices.Values(got)), "batches of %d", batch)
 		}
-		var want, got []int64
-		l.follow(t, 12, func(i int, poll pollResult) {
-			polls = i
-			assert.Equal(t, i <= 5, poll.err != nil, "poll %d", i)
-			if got = append(got, poll.got...); i < 11 {
-				want = append(want, l.insert(1)...)
-			}
-		}, msgpush.FromNow())
-		assert.Equal(t, want, slices.Sorted(slices.Values(got)))
 	})
 }
 
@@ -1050,21 +1076,28 @@ func TestKnownRecordsAreNotDeliveredAfterRestart(t *testing.T) {
 // read at once. The first empty page comes with the first poll nevertheless.
 func TestKnownRecordsWithGapMakePollReadWholeList(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
-		for _, missing := range [][2]int{{40, 45}, {20, 90}} { // offsets
+		// Offsets; and the number of records inserted at an end, which hide the gap from the growth if
+		// as many known records have been deleted.
+		for _, missing := range [][3]int{{40, 45, 0}, {20, 90, 0}, {80, 90, 110}} {
 			l := newFollowedList(100, newestFirst)
 			l.respond = func(r msgpush.PageRequest) (*page, error) {
 				time.Sleep(3 * time.Second)
 				return pageOf(l.ids, r), nil
 			}
+			want := slices.Clone(l.ids[missing[0]:missing[1]])
 			known := slices.Delete(slices.Clone(l.ids), missing[0], missing[1])
+			if missing[2] > 0 {
+				known = append(known, -1, -2, -3, -4, -5, -6, -7, -8, -9, -10)
+				want = append(want, l.insert(missing[2])...)
+			}
 			var got []int64
-			l.follow(t, 8, func(i int, poll pollResult) {
+			l.follow(t, 14, func(i int, poll pollResult) {
 				require.NoError(t, poll.err)
 				if got = append(got, poll.got...); i == 1 {
 					assert.Less(t, len(poll.pages), 10)
 				}
 			}, msgpush.Known(slices.Values(known)), never)
-			assert.ElementsMatch(t, l.ids[missing[0]:missing[1]], got)
+			assert.ElementsMatch(t, want, got)
 		}
 	})
 }

@@ -24,7 +24,7 @@ type Attempt struct {
 	Duration time.Duration
 	// HTTPStatus is the HTTP status. It is 0 if there was no response.
 	HTTPStatus int
-	// Header is the header of the response. It is nil if there was no response.
+	// Header is a copy of the header of the response. It is nil if there was no response.
 	Header http.Header
 	// Bytes is the number of bytes of the body that were read, after decompression.
 	Bytes int
@@ -54,9 +54,7 @@ func (k *call) report(ctx context.Context, start time.Time, o *outcome) {
 		k.log(ctx, a, o)
 	}
 	if observe != nil {
-		if a.Header = k.redactor.header(o.header); a.Err != nil {
-			a.Header = a.Header.Clone() // the error may hold the same map
-		}
+		a.Header = k.redactor.header(o.header.Clone()) // others may hold the map
 		observe(ctx, a)
 	}
 }

@@ -62,7 +62,7 @@ type RetryPolicy struct {
 	// All calls of a client share the quota. A retry takes one from it, and gives it back
 	// if it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
 	// calls that need no retry give one more back. Each second with such a call gives back
-	// a twentieth of the quota, rounded down, so it is full 20 s after an outage. When
+	// a twentieth of the quota, rounded down, so the default is full 20 s after an outage. When
 	// nothing is left, a call returns its failure immediately, and the error text says so.
 	Quota int
 }
@@ -171,9 +171,9 @@ func retryAfter(header http.Header) (time.Duration, bool) {
 type retryQuota struct {
 	mu          sync.Mutex
 	tokens, max int
-	perCall     int       // max grows to this number of tokens per concurrent call; 0: max is fixed
-	calls       int       // that run now
-	refilled    time.Time // when the latest of refillSeconds parts was added
+	perCall     int   // max grows to this number of tokens per concurrent call; 0: max is fixed
+	calls       int   // that run now
+	refilled    int64 // the Unix second in which one of refillSeconds parts was added
 }
 
 // A retry takes tokensPerRetry, and returns them unless its failure is transient. A call
@@ -224,9 +224,11 @@ func (q *retryQuota) earn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := tokensPerCall
-	if q.tokens < q.max && time.Since(q.refilled) >= time.Second {
-		q.refilled = time.Now()
-		n += q.max / tokensPerRetry / refillSeconds * tokensPerRetry // whole retries
+	if q.tokens < q.max {
+		if second := time.Now().Unix(); second != q.refilled {
+			q.refilled = second
+			n += q.max / tokensPerRetry / refillSeconds * tokensPerRetry // whole retries
+		}
 	}
 	q.tokens += min(n, q.max-q.tokens)
 }

@@ -533,7 +533,13 @@ func TestEachSecondWithCallThatNeedsNoRetryReturnsTwentiethOfQuota(t *testing.T)
 		}
 		require.Equal(t, 100, retries())
 		time.Sleep(time.Minute)
-		assert.Zero(t, retries(), "in a lasting outage, time gives nothing back")
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := call(ctx, noResponse)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			cancel()
+		}
+		assert.Zero(t, retries(), "in a lasting outage, nothing gives any back")
 		for _, tt := range []struct {
 			sleep time.Duration
 			calls int // that need no retry
@@ -552,8 +558,8 @@ func TestEachSecondWithCallThatNeedsNoRetryReturnsTwentiethOfQuota(t *testing.T)
 			}
 			assert.Equal(t, tt.want, retries(), "after %v and %d calls", tt.sleep, tt.calls)
 		}
-		for range 20 {
-			time.Sleep(time.Second)
+		for range 22 {
+			time.Sleep(990 * time.Millisecond)
 			_, err := call(t.Context(), succeed)
 			require.NoError(t, err)
 		}
