@@ -208,13 +208,14 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 			if errors.Is(err, errLeft) || isEnd && !yield(f.response, nil) || err != nil && !contextEnded(ctx) && !yield(nil, err) {
 				return
 			}
-			pause, cancel := context.WithCancel(ctx)
 			// ctx may have a deadline, but never end, so the timer ends the wait: 1 ms later, when a
 			// context that does end has ended.
-			timer := time.AfterFunc(min(wait-time.Millisecond, timeLeft(ctx))+time.Millisecond, cancel)
-			<-pause.Done()
+			timer := time.NewTimer(min(wait-time.Millisecond, timeLeft(ctx)) + time.Millisecond)
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
 			timer.Stop()
-			cancel()
 		}
 		yield(nil, endOfContext(ctx, "msgpush: following a list: "))
 	}

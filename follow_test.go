@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -893,38 +892,6 @@ func TestLeavingTheLoopEndsFollowing(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A registeringContext counts the functions that wait for its end.
-type registeringContext struct {
-	context.Context
-	registered, ever *int
-}
-
-func (registeringContext) Value(any) any { return nil } // nil, so that package context uses AfterFunc
-
-func (c registeringContext) AfterFunc(func()) (stop func() bool) {
-	*c.registered++
-	*c.ever++
-	stop = sync.OnceValue(func() bool { *c.registered--; return true })
-	return stop
-}
-
-func TestLeavingTheLoopLeavesNothingAtTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		parent, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		registered, ever, polls := 0, 0, 0
-		for p, err := range (lister{Fetch: static(numbers(25)), ID: identity}).FollowPages(registeringContext{parent, &registered, &ever}, pagesOf(10)) {
-			require.NoError(t, err)
-			assert.Zero(t, registered)
-			if polls += count(len(p.List) == 0); polls == 3 {
-				break
-			}
-		}
-		assert.Zero(t, registered)
-		assert.Positive(t, ever, "a wait after a poll")
-	})
 }
 
 func TestEachRangeStatementFollowsAnew(t *testing.T) {
