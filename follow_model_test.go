@@ -521,4 +521,4 @@ func TestWrongTotalsOfAnyHistoryCostLittle(t *testing.T) {
 }
 
 // debt is how many requests a follower may send in advance, beside those of two lists.
-const debt = 110
+const debt = 120
