@@ -338,6 +338,7 @@ func TestPagesAreConsistentDuringUpdates(t *testing.T) {
 				return
 			default:
 				server.Update(set(n))
+				runtime.Gosched() // js has one thread, and does not preempt
 			}
 		}
 	})
