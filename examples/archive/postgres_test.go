@@ -204,7 +204,7 @@ func (p *postgres) countRoundTrips(t *testing.T, database string) (dsn string, r
 			go forward(client)
 		}
 	}()
-	return fmt.Sprintf("postgres://tester@/%s?host=%s", database, dir), roundTrips
+	return fmt.Sprintf("postgres://tester@/%s?host=%s", database, url.PathEscape(dir)), roundTrips
 }
 
 func TestAPageIsAtMostTwoRoundTrips(t *testing.T) {
