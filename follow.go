@@ -128,10 +128,10 @@ func PollInterval(d time.Duration) FollowOption { return func(s *followSettings)
 func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
 
 // FromNow skips the records that are in the list when the first poll has read both of its ends.
-// Later records are delivered, with one exception: until the whole list has been read once, a
-// record that is inserted elsewhere than at an end is skipped. So is one at the end of the list
-// before a poll has found out that records are inserted there. A program that restarts with
-// FromNow never gets the records that were inserted while it did not run.
+// Later records are delivered, with one exception: until the whole list has been read once, which
+// takes one request per page, a record that is inserted may be skipped, too. At an end that is
+// known to grow, that hardly ever happens. A program that restarts with FromNow never gets the
+// records that were inserted while it did not run.
 func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true } }
 
 // Known passes the ids of records that count as delivered, such as those in the database of a
