@@ -30,7 +30,13 @@ type Client struct {
 
 // Format writes the type and the base URL for every verb. Without it, fmt would read the
 // transport, which other goroutines change.
-func (c Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "msgpush.Client(%v)", c.base) }
+func (c Client) Format(f fmt.State, _ rune) {
+	var r redactor // of a zero Client
+	if c.redactor != nil {
+		r = c.redactor()
+	}
+	_, _ = fmt.Fprintf(f, "msgpush.Client(%s)", r.text(fmt.Sprint(c.base)))
+}
 
 // NewClient returns a client for the service at baseURL that sends accessKey with
 // every request (part 5 of the API document). NewClient itself sends nothing.

@@ -40,7 +40,7 @@ import (
 // cursor.go. It starts after at most R.
 //
 // Pause. A complete iteration pauses when PollInterval has passed since the start of the poll.
-// The next poll follows without a wait: it reads an end, and goes on with the iteration. The
+// The next poll starts without a wait: it reads an end, and continues the iteration. The
 // totals of the responses in between count for the drift of the iteration.
 //
 // Failures. A poll ends with its first failed request, so that it does not send a second
@@ -92,8 +92,8 @@ import (
 // iteration requests for the first time takes none. A complete iteration that is not due needs a
 // credit of one request per page of the list, and uses up all credit. In debt, below -maxDebt, a
 // page of new records takes no credit, other reads of an end pause until a later poll, and a
-// complete iteration that is maxRepeatPages and two lists in debt no longer steps back. So, beside
-// this debt, a follower sends at most the pages of one complete iteration in each
+// complete iteration that is maxRepeatPages and two lists in debt no longer steps back. So, apart
+// from this debt, a follower sends at most the pages of one complete iteration in each
 // ReconcileInterval, two requests per poll on average, and the pages of new records, for any
 // response of the service.
 //
@@ -189,8 +189,9 @@ func (l Lister[T]) Follow(ctx context.Context, r PageRequest, opts ...FollowOpti
 // records; the other fields are as the service sent them. With an error, the page is
 // nil.
 //
-// Once the whole list has been read, or at once with [Known], each poll that succeeds ends with
-// one more page, whose List is empty: the place to report that the program works, or to stop.
+// After the whole list has been read, or from the first poll on with [Known], each successful poll
+// yields one more page, whose List is empty: the place to report that the program works, or to
+// stop.
 func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...FollowOption) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
 		f, err := l.follower(ctx, r, opts)
@@ -363,7 +364,7 @@ func (f *follower[T]) iterate(number int64, forward bool) *iteration[T] {
 }
 
 // readEnd reads pages from an end of the list while the record of a page that is farthest from
-// this end is new. At the end of the list, each page is read by an iteration of its own, and
+// this end is new. At the end of the list, each page is read by a separate iteration, and
 // cursor.go limits one iteration only. So readEnd limits the number of pages.
 func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 	for again, isNew := true, true; again; {
@@ -420,7 +421,7 @@ func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
 		if err != nil {
 			return err
 		}
-		f.credit += f.complete.number - f.number // only what is read once more takes credit
+		f.credit += f.complete.number - f.number // only a page that is read again takes credit
 		if f.credit < -maxRepeatPages-2*f.last && f.complete.cursor.stepBack {
 			f.complete.cursor.goForward()
 		}
@@ -477,7 +478,7 @@ func (f *follower[T]) skipped(list []T, e *endRead[T]) int {
 	return len(list)
 }
 
-// request requests the next page of an iteration, and notes what the response shows.
+// request requests the next page of an iteration, and records the reported numbers.
 func (f *follower[T]) request(ctx context.Context, it *iteration[T]) (*Page[T], error) {
 	f.credit, f.number = f.credit-1, it.number
 	page, err := it.next(ctx)

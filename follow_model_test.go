@@ -483,8 +483,8 @@ func TestFromNowOfAnyHistoryDeliversOnlyLaterRecords(t *testing.T) {
 	})
 }
 
-// Whatever the service reports, a follower sends no more than the pages of a complete iteration
-// in each ReconcileInterval, two requests a poll, and the pages of new records, beside a debt that
+// For any reported total, a follower sends no more than the pages of a complete iteration
+// in each ReconcileInterval, two requests a poll, and the pages of new records, apart from a debt that
 // it has at the end.
 func TestWrongTotalsOfAnyHistoryCostLittle(t *testing.T) {
 	t.Parallel()
@@ -520,5 +520,6 @@ func TestWrongTotalsOfAnyHistoryCostLittle(t *testing.T) {
 	})
 }
 
-// debt is how many requests a follower may send in advance, beside those of two lists.
+// debt is the number of requests, in addition to those of two lists, that a follower may send in
+// advance.
 const debt = 120

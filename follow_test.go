@@ -1040,7 +1040,7 @@ func TestKnownRecordsAreNotDeliveredAfterRestart(t *testing.T) {
 }
 
 // If growth is not explained at the ends, or if little of the list is known, the whole list is
-// read at once. The first empty page comes with the first poll nevertheless.
+// read at once. The first poll still yields an empty page.
 func TestKnownRecordsWithGapMakePollReadWholeList(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		// Offsets; and the number of records inserted at an end, which hide the gap from the growth if

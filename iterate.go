@@ -206,7 +206,7 @@ func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
 	p := it.cursor.inspect(pageInfo{number: it.number, pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))})
 	list, err := page.List, error(nil)
 	if p.missing && (it.cursor.size == 0 || it.ID == nil) {
-		list = []T{} // empty, or another page; later, with ids, newRecords drops what was seen
+		list = []T{} // empty, or another page; with ids, newRecords drops seen records
 	} else if it.ID != nil {
 		list, err = it.newRecords(list)
 	}

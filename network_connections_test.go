@@ -93,5 +93,8 @@ func TestClientIsPrintedAsItsTypeAndBaseURL(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "msgpush.Client(<nil>)", fmt.Sprint(msgpush.Client{}))
+	inURL, err := msgpush.NewClient("https://push.example.com/"+testKey, testKey)
+	require.NoError(t, err)
+	assert.Equal(t, "msgpush.Client(https://push.example.com/[redacted])", fmt.Sprint(inURL))
 	wg.Wait()
 }

@@ -114,7 +114,7 @@ func (c staleConn) Write(p []byte) (int, error) {
 // get. Whether their requests find a server says nothing about the request of the call.
 func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 	t.Parallel()
-	// When no more dials are refused, the service closes the connection when the request has arrived.
+	// Once dialing succeeds, the service closes the connection after it has read the request.
 	tests := []struct {
 		name              string
 		r                 msgpush.Request

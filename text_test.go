@@ -129,7 +129,7 @@ func TestErrorOfTransportIsNotModified(t *testing.T) {
 	assert.Equal(t, before, *shared)
 }
 
-// An oddError has methods that lie. Those of the zero oddError panic.
+// An oddError has methods with wrong results. The methods of the zero oddError panic.
 type oddError struct {
 	is func() bool
 	as func() bool

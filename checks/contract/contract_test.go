@@ -761,7 +761,7 @@ func TestProxyCatchesWrongFields(t *testing.T) {
 }
 
 // The properties are in the order of the API document, as the fields of the Go types are.
-// They have no keyword, such as format or enum, for what the API document does not show.
+// They have no keyword, such as format or enum, for facts that the API document does not show.
 func TestSchemasHaveTheMembersOfTheAPIDocumentInOrder(t *testing.T) {
 	raw, err := os.ReadFile("../../openapi.json")
 	require.NoError(t, err)

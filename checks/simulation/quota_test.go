@@ -21,7 +21,7 @@ import (
 	"example.com/msgpush"
 )
 
-// A loadOfCallers is a number of callers, each of which makes one call after another.
+// A loadOfCallers is a number of callers. Each makes one call after another.
 type loadOfCallers struct {
 	callers, calls int           // calls of each caller
 	interval       time.Duration // from one call to the next; if a call takes longer, the next one follows immediately

@@ -151,8 +151,8 @@ func upTo(n int64) iter.Seq[int64] {
 	}
 }
 
-// A record that is inserted every 30 s is delivered at once, for a list of any length and with
-// any reported total.
+// New records are delivered within two polls, for a list of any length and with any reported
+// total.
 func TestFollowingAtRealSize(t *testing.T) {
 	noise := func(n int64) int64 { return n + rand.Int64N(n/50+1) - n/100 }
 	high := func(n int64) int64 { return n + 50 }
