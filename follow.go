@@ -358,7 +358,7 @@ func (f *follower[T]) newEnd(atEnd bool) *endRead[T] {
 // iterate returns an iteration from a page. If forward is set, it is meant for a part of the
 // list, so that it does not matter whether the reported numbers contradict each other.
 func (f *follower[T]) iterate(number int64, forward bool) *iteration[T] {
-	it, _ := f.iteration(context.Background(), PageRequest{int(number), int(f.pageSize)}, nil) // the arguments have been checked
+	it, _ := f.iteration(context.Background(), PageRequest{Current: int(number), PageSize: int(f.pageSize)}, nil) // the arguments have been checked
 	it.cursor.forward = forward
 	return it
 }
@@ -440,8 +440,7 @@ func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
 // complete iteration has read the page.
 func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
 	i, skipped := -1, f.skipped(page.List, e)
-	fresh := *page
-	fresh.List = slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
+	fresh := page.withList(slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
 		if i++; !f.seen.add(f.ID(record)) {
 			return true
 		}
@@ -450,8 +449,8 @@ func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
 			f.recent.add(f.ID(record))
 		}
 		return i < skipped
-	})
-	if len(fresh.List) > 0 && !f.yield(&fresh, nil) {
+	}))
+	if len(fresh.List) > 0 && !f.yield(fresh, nil) {
 		return errLeft
 	}
 	return nil
@@ -492,7 +491,7 @@ func (f *follower[T]) request(ctx context.Context, it *iteration[T]) (*Page[T], 
 	if f.response == nil && total > 2*f.total { // less than half of the list is known
 		f.listKnown, f.total = false, total
 	}
-	f.response = &Page[T]{page.PageNum, page.PageSize, page.Total, page.Pages, []T{}}
+	f.response = page.withList([]T{})
 	f.total, f.missing, f.size = total, f.missing+total-f.total, max(f.size, int64(n), 1)
 	f.last = min(max(1, cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, f.number-1))), maxPages)
 	if n > 0 && f.last > 1 && (f.listKnown || f.endPage > 0) {

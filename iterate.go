@@ -211,7 +211,7 @@ func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
 		list, err = it.newRecords(list)
 	}
 	if len(list) < len(page.List) {
-		page = &Page[T]{page.PageNum, page.PageSize, page.Total, page.Pages, list}
+		page = page.withList(list)
 	}
 	p.newRecords = int64(len(list))
 	forward := it.cursor.forward // advance may set it, and the contradiction that does so counts

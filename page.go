@@ -43,6 +43,12 @@ func (p *Page[T]) fillList() *Page[T] {
 	return p
 }
 
+// withList returns a copy of the page with another list.
+func (p Page[T]) withList(list []T) *Page[T] {
+	p.List = list
+	return &p
+}
+
 // A plainPage is a Page without UnmarshalJSON. Decoding into it is faster, since
 // encoding/json scans the input of an UnmarshalJSON method twice.
 type plainPage[T any] Page[T]
@@ -64,7 +70,7 @@ func (r PageRequest) withDefaults(operation string) (PageRequest, error) {
 	if r.Current < 0 || r.PageSize < 0 {
 		return r, fmt.Errorf("msgpush: %s: Current (%d) and PageSize (%d) must not be negative", operation, r.Current, r.PageSize)
 	}
-	return PageRequest{cmp.Or(r.Current, 1), cmp.Or(r.PageSize, DefaultPageSize)}, nil
+	return PageRequest{Current: cmp.Or(r.Current, 1), PageSize: cmp.Or(r.PageSize, DefaultPageSize)}, nil
 }
 
 // list calls a list operation. r is part of body, so that the defaults that list sets in r

@@ -101,7 +101,7 @@ async function checkText(page) {
   for (const want of [
     "Error rate 8.1% 91 of 1129 records",
     "Worst day 2026-10-27 35 of 65 records (53.8%)",
-    "Rule with the most errors on that day 严重告警转值班 rule 301, 15 of 35 errors",
+    "Worst rule on that day 严重告警转值班 rule 301, 15 of 35 errors",
     "Most frequent error on that day target 2: connection refused 19 of 35 errors",
   ]) {
     assert.ok(text.includes(want), `${want}: not in ${text}`);
