@@ -306,8 +306,9 @@ func (f *follower[T]) poll(ctx context.Context) error {
 	return second(ctx, start)
 }
 
-// readEnds reads an end of the list and, while the growth of the total is not explained, the
-// other one, and then further pages of the known end.
+// readEnds reads an end of the list. If that does not explain the growth of the total, it reads
+// the other end, and then further pages from the end where records are inserted. The first poll
+// with FromNow reads both ends.
 func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 	if f.response == nil && !f.listKnown && !f.fromNow {
 		return nil // the complete iteration begins
@@ -326,8 +327,11 @@ func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 		err = f.readEnd(ctx, f.end)
 	}
 	if err == nil && f.end != first && f.side != 0 && f.listKnown && unexplained() {
-		f.end, first.deep, first.it.cursor.stepBack = first, true, false
-		err = f.readEnd(ctx, first)
+		if first.atEnd == (f.side > 0) {
+			f.end = first
+		}
+		f.end.deep, f.end.it.cursor.stepBack = true, false
+		err = f.readEnd(ctx, f.end)
 	}
 	if f.failed = err != nil; f.failed || f.end.paused {
 		return err

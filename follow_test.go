@@ -1079,26 +1079,33 @@ func TestKnownWithoutIDsReadsWholeListFirst(t *testing.T) {
 }
 
 // A record that became visible late is on the third page from the end where records are inserted.
-// Only the growth of the total shows it.
+// Only the growth of the total shows it. If the polls do not know this end, new records show it.
 func TestPollReadsOnNearKnownEndWhileGrowthIsUnexplained(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
-		l := newFollowedList(300, newestFirst)
-		var late int64
-		l.follow(t, 31, func(i int, poll pollResult) {
-			switch i {
-			case 10, 12: // shows the next polls where records are inserted
-				l.insert(1)
-			case 30:
-				offset := 25
-				if !newestFirst {
-					offset = len(l.ids) - 25
-				}
-				late = l.insertLate(offset)
-			case 31:
-				assert.Equal(t, []int64{late}, poll.got)
-				assert.LessOrEqual(t, len(poll.pages), 5)
+		for _, known := range []bool{true, false} {
+			for _, poll := range []int{30, 31} { // one of them begins at the other end
+				l := newFollowedList(300, newestFirst)
+				var want []int64
+				l.follow(t, poll+1, func(i int, result pollResult) {
+					switch {
+					case known && (i == 10 || i == 12): // shows the next polls where records are inserted
+						l.insert(1)
+					case i == poll:
+						if !known {
+							want = l.insert(2)
+						}
+						offset := 25
+						if !newestFirst {
+							offset = len(l.ids) - 25
+						}
+						want = append(want, l.insertLate(offset))
+					case i == poll+1:
+						assert.Equal(t, want, result.got)
+						assert.LessOrEqual(t, len(result.pages), 6)
+					}
+				}, never)
 			}
-		}, never)
+		}
 	})
 }
 
