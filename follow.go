@@ -129,16 +129,16 @@ func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSett
 
 // FromNow skips the records that are in the list when the first poll has read both of its ends.
 // Later records are delivered, with one exception: until the whole list has been read once, which
-// takes one request per page, a record that is inserted may be skipped, too. At an end that is
-// known to grow, that hardly ever happens. A program that restarts with FromNow never gets the
-// records that were inserted while it did not run.
+// takes one request per page, an inserted record may be skipped, too. That is rare at the end of
+// the list at which polls have seen new records. A program that restarts with FromNow never gets
+// the records that were inserted while it did not run.
 func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true } }
 
 // Known passes the ids of records that count as delivered, such as those in the database of a
-// program that restarts. Then the ends of the list are read first. The whole list is read at
-// once if it has more than twice as many records, or if the ends do not explain its growth;
-// otherwise after a [ReconcileInterval]. Ids that are no longer in the list do no harm. Known
-// without ids has no effect.
+// program that restarts. Then the ends of the list are read first. The whole list is read next
+// if it has more than twice as many records as there are ids, or if the ends do not explain its
+// growth; otherwise after a [ReconcileInterval]. Ids that are no longer in the list do no harm.
+// Without any id, Known has no effect.
 //
 // With ids, the first poll that succeeds ends with an empty page, although the whole list may not
 // have been read. Each range statement reads ids once, before its first request. Collect them
@@ -159,23 +159,25 @@ func Known(ids iter.Seq[int64]) FollowOption { return func(s *followSettings) { 
 // If the list has not changed, a poll is one request, for a list of any length. If
 // n records were inserted at the same end as those before, and the list does not change during
 // the poll, it is at most n ÷ page size + 3 requests. The whole list is read at the start and
-// then after each [ReconcileInterval], one request per page, while polls continue. Not counting
-// these requests and the pages of new records, a poll is at most two requests on average.
+// then after each [ReconcileInterval], one request per page, while polls continue. Apart from
+// readings of the whole list and from pages of new records, a poll is at most two requests on
+// average.
 //
 // Follow polls in the goroutine of the range statement. It remembers the ids of all
 // records, also of deleted ones, which takes less than 1 byte a record if the ids are
-// consecutive.
+// consecutive, and up to twice as much while the whole list is read.
 //
 // # Errors
 //
 // The error of a failed poll is yielded with a zero record. If the range statement
 // continues, a later poll goes on at the page that failed. The wait doubles with each failure in
-// a row, up to a minute. It is at least as long as the Retry-After of an [*APIError] with a
-// retryable status, but at most a ReconcileInterval. A rejected access key does not end
-// the iteration either; leave the range statement if the program should end.
+// a row, up to a minute. A Retry-After of an [*APIError] with a retryable status makes it longer,
+// up to a ReconcileInterval. A rejected access key does not end the iteration either; leave the
+// range statement if the program should end.
 //
-// If the reported numbers contradict each other, [ErrInconsistentList] is yielded once for each
-// reading of the whole list. Nothing is read again before the next one.
+// If the reported numbers contradict each other, each reading of the whole list yields
+// [ErrInconsistentList] once, and polls go on. If two records of a page have the same id, each
+// poll that reads the page yields it.
 //
 // The iteration ends with an error if the context ends or if the arguments are invalid.
 // If the context ends, the error wraps the error of the context and its cause. Invalid
@@ -242,7 +244,8 @@ type follower[T any] struct {
 	pageSize, size, total, number, last int64
 	contradiction                       error // to be yielded at the end of the poll
 
-	// complete is the complete iteration in progress, or nil. started is when the latest one began.
+	// complete is the complete iteration in progress, or nil. The next one is due an interval after
+	// started: when the latest one began or, with Known, the follower; 0 if one is due now.
 	complete *iteration[T]
 	started  time.Time
 	// listKnown: the whole list was read, or is known. ready: a poll that succeeds ends with an empty
@@ -287,7 +290,11 @@ func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOpt
 			f.total++
 		}
 	}
-	f.listKnown, f.ready, f.started = f.total > 0, f.total > 0, time.Now()
+	if f.total == 0 {
+		f.known = nil
+		return f, nil
+	}
+	f.listKnown, f.ready, f.started = true, true, time.Now()
 	return f, nil
 }
 
@@ -347,9 +354,10 @@ func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 // An endRead is the read of an end of the list. If a request fails, a later poll goes on.
 type endRead[T any] struct {
 	it *iteration[T] // at the end of the list, of the next page only
-	// deep: go on while records are missing; paused: a later poll goes on, when it has credit.
+	// deep: go on while records are missing and there is credit; paused: in debt, so that the next
+	// poll reads one page or more.
 	atEnd, deep, paused bool
-	last, requests      int64 // last: the last page when the read began, 0 if the end has moved
+	last, requests      int64 // last: of a read of the end, the last page when it began, 0 if that has moved
 }
 
 func (f *follower[T]) newEnd(atEnd bool) *endRead[T] {
@@ -403,7 +411,7 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 		if inDebt && isNew && f.found > found {
 			f.credit, inDebt = f.credit+1, false // a page of new records
 		}
-		hasNext := e.it.more() && e.it.number != number // an unexpectedly empty page is not requested once more
+		hasNext := e.it.more() && e.it.number != number // the same number: an empty page to request once more, or page 1 of a read from the end
 		goesOn := hasNext && (isNew && (n > 0 || f.total > 0) || moved || !e.atEnd && e.it.number < number)
 		e.paused = goesOn && inDebt
 		again = goesOn && !inDebt && e.requests < f.found+3 || hasNext && e.deep && f.missing > 0 && f.credit > 0
@@ -460,8 +468,9 @@ func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
 	return nil
 }
 
-// skipped returns the number of records at the start of a page that FromNow skips if they have not
-// been found before.
+// skipped returns how many records at the start of a page FromNow counts as old: deliver marks
+// them as seen and does not yield them. If it finds a former record, it sets endPage. e is as in
+// deliver.
 func (f *follower[T]) skipped(list []T, e *endRead[T]) int {
 	switch {
 	case !f.fromNow || f.listKnown || f.endPage > 0 && e != nil && !e.atEnd:

@@ -1076,6 +1076,12 @@ func TestKnownWithoutIDsReadsWholeListFirst(t *testing.T) {
 		return pageOf(l.ids, r), nil
 	}
 	l.follow(t, 1, func(_ int, poll pollResult) { assert.Len(t, poll.got, 100) }, msgpush.Known(slices.Values([]int64{})))
+
+	l.respond = nil
+	l.follow(t, 2, func(_ int, poll pollResult) {
+		assert.LessOrEqual(t, len(poll.pages), 10, "the list is not read again for one record that the ends do not show")
+		l.insertLate(50)
+	}, msgpush.Known(slices.Values([]int64{})))
 }
 
 // A record that became visible late is on the third page from the end where records are inserted.
