@@ -94,8 +94,9 @@ import "fmt"
 type cursor struct {
 	requested int64 // page size of the requests
 	stepBack  bool  // step back after deletions; requires ids
-	forward   bool  // rely on no reported number, except to step back
-	retry     bool  // the latest page was unexpectedly empty and is requested once more
+	repeated  bool  // the latest page was unexpectedly empty and is requested once more
+
+	ignoreNumbers bool // rely on no reported number, except to step back
 
 	size, total int64 // page size of the service, and latest total; 0 if unknown
 	hasTotal    bool  // a response reported a total
@@ -112,7 +113,7 @@ type cursor struct {
 type pageInfo struct {
 	pageNum, pageSize, pages, total int64 // reported
 	number, records, newRecords     int64 // number is the requested page
-	missing                         bool  // the page does not exist
+	absent                          bool  // set by inspect: the page does not exist
 }
 
 // Larger numbers are clamped to these limits, so that no sum overflows. On 32-bit systems,
@@ -136,7 +137,7 @@ func (cur *cursor) inspect(p pageInfo) pageInfo {
 	if end == 0 && p.pageSize > 0 {
 		end = pagesFor(p.total, min(cur.requested, p.pageSize))
 	}
-	p.missing = p.records == 0 || 0 < p.pageNum && p.pageNum < p.number || cur.size == 0 && !cur.forward && 0 < end && end < p.number
+	p.absent = p.records == 0 || 0 < p.pageNum && p.pageNum < p.number || cur.size == 0 && !cur.ignoreNumbers && 0 < end && end < p.number
 	return p
 }
 
@@ -147,7 +148,7 @@ func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 	n := min(p.number, maxPages)
 	size := cur.pageSize(n, p)
 	end := max(p.pages, pagesFor(p.total, size))
-	if cur.retry = !cur.retry && p.records == 0 && end >= p.number; cur.retry {
+	if cur.repeated = !cur.repeated && p.records == 0 && end >= p.number; cur.repeated {
 		return p.number, p.number, nil
 	}
 	if cur.size == 0 {
@@ -165,7 +166,7 @@ func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 		next = cur.covered/size + 1
 	}
 	switch {
-	case !cur.forward && end > last && (p.missing || next > last):
+	case !cur.ignoreNumbers && end > last && (p.absent || next > last):
 		err = fmt.Errorf("%w: the list ends after page %d, but the response reports pages=%d and total=%d", ErrInconsistentList, last, p.pages, p.total)
 	case next > last:
 		return next, last, nil
@@ -184,7 +185,7 @@ func (cur *cursor) advance(p pageInfo) (next, last int64, err error) {
 }
 
 // goForward makes iteration read every further page once, up to a page without a new record.
-func (cur *cursor) goForward() { cur.stepBack, cur.forward, cur.repeats = false, true, 0 }
+func (cur *cursor) goForward() { cur.stepBack, cur.ignoreNumbers, cur.repeats = false, true, 0 }
 
 // pageSize infers the page size of the service from the response for page n.
 func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
@@ -192,7 +193,7 @@ func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
 	if p.pageSize > 0 {
 		requested = min(requested, p.pageSize)
 	}
-	isLast := p.missing || p.pages > 0 && n >= p.pages || p.pages == 0 && p.total == (n-1)*requested+p.records
+	isLast := p.absent || p.pages > 0 && n >= p.pages || p.pages == 0 && p.total == (n-1)*requested+p.records
 	if cur.size == 0 && isLast {
 		return max(requested, p.records)
 	}
@@ -235,18 +236,18 @@ func (cur *cursor) cover(from, to int64) {
 
 // lastPage returns the last page, or maxPages if it is unknown.
 func (cur *cursor) lastPage(p pageInfo) int64 {
-	if (cur.total == 0 || cur.forward) && p.newRecords > 0 {
+	if (cur.total == 0 || cur.ignoreNumbers) && p.newRecords > 0 {
 		return maxPages
 	}
 	last := min(p.pages, maxPages)
 	if p.pages == 0 {
 		last = min(pagesFor(cur.total, cur.size), maxPages)
 	}
-	if p.missing {
+	if p.absent {
 		last = min(last, p.number-1)
 	}
 	return last
 }
 
-// pagesFor returns the number of pages that hold total records.
+// pagesFor returns total ÷ size, rounded up.
 func pagesFor(total, size int64) int64 { return (total + size - 1) / size }

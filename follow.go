@@ -17,7 +17,7 @@ import (
 // The model is the one of cursor.go: a response holds one page of S records and the
 // total, and the list changes between responses. The order of the list and of the ids
 // is unknown. A record may become visible at any offset. It is new if its id has not
-// been seen.
+// been seen. An end of the list is its start or its tail.
 //
 // # Promise
 //
@@ -64,7 +64,7 @@ import (
 // last page.
 //
 // Which end. If the first record of the list is new, records are inserted at the start.
-// If the last one is new, they are inserted at the end. Contradicting evidence cancels
+// If the last one is new, they are inserted at the tail. Contradicting evidence cancels
 // out. A record that becomes visible late may be on the first or the last page, but it is
 // hardly ever the outermost record of a list of several pages. A list of one page is no
 // evidence, and neither is a list whose ends have not been read. While the end is
@@ -80,22 +80,22 @@ import (
 // First reading. Until the whole list has been read or is known, a record that has not been
 // seen need not be new. Then only growth makes a read of an end go on. With FromNow, the first
 // poll reads both ends. Later, a record counts as inserted if a read of the start finds it, or if
-// records are inserted at the end and it is after the records of the former last page. A read of
-// the end stops at these records, and finds only later ones before.
+// records are inserted at the tail and it is after the records of the former last page. A read of
+// the tail stops at these records, and finds only later ones before.
 //
 // Known. The follower continues as if its previous total were the number of known ids, and as if
 // a complete iteration started now. If the first total is more than twice this number, the list
 // counts as unread. If growth is not explained when the ends have been read, a complete
 // iteration is due.
 //
-// Credit. Each poll earns two requests, and each request takes one. A page that a complete
-// iteration requests for the first time takes none. A complete iteration that is not due needs a
-// credit of one request per page of the list, and uses up all credit. In debt, below -maxDebt, a
-// page of new records takes no credit, other reads of an end pause until a later poll, and a
-// complete iteration that is maxRepeatPages and two lists in debt no longer steps back. So, apart
-// from this debt, a follower sends at most the pages of one complete iteration in each
-// ReconcileInterval, two requests per poll on average, and the pages of new records, for any
-// response of the service.
+// Credit. On average, a poll may send two requests, apart from the first request for a page by a
+// complete iteration. Each poll earns this credit, and each other request takes one. A complete
+// iteration that is not due needs a credit of one request per page of the list, and uses up all
+// credit. In debt, below -maxDebt, a page of new records takes no credit, other reads of an end
+// pause until a later poll, and a complete iteration that is maxRepeatPages and two lists in debt
+// no longer steps back. So, apart from this debt, a follower sends at most the pages of one
+// complete iteration in each ReconcileInterval, two requests per poll on average, and the pages of
+// new records, for any response of the service.
 //
 // # Requests
 //
@@ -105,8 +105,8 @@ import (
 //
 // Let it be known at which end records are inserted, and let the list not change during the
 // poll. If n records were inserted at the start, a poll reads at most the pages 1 to n/S + 1. If
-// they were inserted at the end, they are on at most n/S + 2 pages. One page more is read if they
-// begin with a page, but then they are on at most n/S + 1 pages. One request may show that the end
+// they were inserted at the tail, they are on at most n/S + 2 pages. One page more is read if they
+// begin with a page, but then they are on at most n/S + 1 pages. One request may show that the tail
 // has moved. So a poll sends at most n/S + 3 requests.
 
 // A FollowOption configures [Lister.Follow] and its variants.
@@ -196,7 +196,7 @@ func (l Lister[T]) Follow(ctx context.Context, r PageRequest, opts ...FollowOpti
 // stop.
 func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...FollowOption) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
-		f, err := l.follower(ctx, r, opts)
+		f, err := l.newFollower(ctx, r, opts)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -204,15 +204,21 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 		f.yield = yield
 		for failures := 1; !contextEnded(ctx); failures++ {
 			err := f.poll(ctx)
-			if err == nil {
+			if err == nil { // a contradiction is no failure of the poll
 				err, f.contradiction, failures = f.contradiction, nil, 0
 			}
-			wait, isEnd := pollWait(f.interval, f.full, failures, err, f.complete != nil), err == nil && f.ready
-			if errors.Is(err, errLeft) || isEnd && !yield(f.response, nil) || err != nil && !contextEnded(ctx) && !yield(nil, err) {
+			wait := pollWait(f.interval, f.full, failures, err, f.complete != nil)
+			left := errors.Is(err, errLeft)
+			if err == nil && f.ready {
+				left = !yield(f.response, nil)
+			} else if err != nil && !left && !contextEnded(ctx) {
+				left = !yield(nil, err)
+			}
+			if left {
 				return
 			}
-			// ctx may have a deadline, but never end, so the timer ends the wait: 1 ms later, when a
-			// context that does end has ended.
+			// The timer also ends the wait at the deadline of a context that never ends. It is 1 ms
+			// late, so that a context that does end has ended.
 			timer := time.NewTimer(min(wait-time.Millisecond, timeLeft(ctx)) + time.Millisecond)
 			select {
 			case <-ctx.Done():
@@ -236,36 +242,39 @@ type follower[T any] struct {
 	Lister[T]
 	followSettings
 	yield func(*Page[T], error) bool
-	seen  idSet // the ids of all records that were found, skipped or known
 
-	response *Page[T] // the latest one, without records
-	// pageSize is that of the requests, size the length of the longest page, total the reported
-	// one. number is the page of the latest request, last the last page.
-	pageSize, size, total, number, last int64
-	contradiction                       error // to be yielded at the end of the poll
+	pageSize      int64    // of the requests
+	size          int64    // the length of the longest page
+	number        int64    // the page of the latest request
+	last          int64    // the last page
+	total         int64    // the latest reported one
+	response      *Page[T] // the latest one, without records
+	contradiction error    // to be yielded at the end of the poll
 
-	// complete is the complete iteration in progress, or nil. The next one is due an interval after
-	// started: when the latest one began or, with Known, the follower; 0 if one is due now.
-	complete *iteration[T]
-	started  time.Time
-	// listKnown: the whole list was read, or is known. ready: a poll that succeeds ends with an empty
-	// page. failed: the latest poll could not read an end. atEnd: it began at the end of the list.
-	listKnown, ready, failed, atEnd bool
+	seen    idSet // the ids of all records that were found, skipped or known
+	recent  idSet // the ids of the records found since an end was read successfully
+	found   int64 // the number of recent records
+	missing int64 // the number of records still to be found
+	credit  int64 // how many requests may be sent that the promise does not need
 
-	end *endRead[T] // nil if the latest read of an end succeeded
-	// former holds the records of the last page when the end was first read. endPage is the page on
-	// which the last of them was found, 0 before. side is where records are inserted: -1 at the
-	// start, 1 at the end, 0 unknown.
-	former        idSet
-	endPage, side int64
-	recent        idSet // the records found since an end was read successfully
-	// found is the number of recent records, missing that of records still to be found. credit is
-	// how many requests may be sent that the promise does not need.
-	found, missing, credit int64
+	complete  *iteration[T] // the complete iteration in progress, or nil
+	started   time.Time     // the next one is due an interval later: when the latest one began or, with Known, the follower
+	listKnown bool          // the whole list was read, or is known
+	ready     bool          // a poll that succeeds ends with an empty page
+
+	endRead     *endRead[T] // nil if the latest one succeeded
+	failed      bool        // a read of an end failed in the latest poll
+	beganAtTail bool        // the latest poll began at the tail
+	side        int64       // where records are inserted: -1 at the start, 1 at the tail, 0 unknown
+
+	// For FromNow: the records of the last page when the tail was first read, and the page on which
+	// the last of them was found, 0 before.
+	former     idSet
+	formerPage int64
 }
 
-func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOption) (*follower[T], error) {
-	f := &follower[T]{Lister: l, followSettings: followSettings{interval: 10 * time.Second, full: time.Hour}, pageSize: int64(cmp.Or(r.PageSize, DefaultPageSize)), seen: idSet{}, recent: idSet{}, former: idSet{}, last: 1, atEnd: true}
+func (l Lister[T]) newFollower(ctx context.Context, r PageRequest, opts []FollowOption) (*follower[T], error) {
+	f := &follower[T]{Lister: l, followSettings: followSettings{interval: 10 * time.Second, full: time.Hour}, pageSize: int64(cmp.Or(r.PageSize, DefaultPageSize)), seen: idSet{}, recent: idSet{}, former: idSet{}, last: 1, beganAtTail: true}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: following a list: option %d of %d is nil", i+1, len(opts))
@@ -282,7 +291,7 @@ func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOpt
 	case f.known != nil && (*f.known == nil || f.fromNow):
 		return nil, errors.New("msgpush: following a list: the ids of Known are nil, or Known is combined with FromNow")
 	}
-	if _, err := l.iteration(ctx, r, nil); err != nil || f.known == nil {
+	if _, err := l.newIteration(ctx, r, nil); err != nil || f.known == nil {
 		return f, err
 	}
 	for id := range *f.known {
@@ -299,8 +308,8 @@ func (l Lister[T]) follower(ctx context.Context, r PageRequest, opts []FollowOpt
 }
 
 // poll delivers the new records at an end of the list, and those that the complete iteration
-// finds until PollInterval has passed. If the latest poll could not read an end, the complete
-// iteration comes first.
+// finds until PollInterval has passed. If a read of an end has failed in the latest poll, the
+// complete iteration comes first.
 func (f *follower[T]) poll(ctx context.Context) error {
 	start, first, second := time.Now(), f.readEnds, f.readOn
 	if f.failed {
@@ -320,64 +329,65 @@ func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 	if f.response == nil && !f.listKnown && !f.fromNow {
 		return nil // the complete iteration begins
 	}
-	if f.end == nil || f.end.it.number > f.last {
-		f.atEnd = f.last > 1 && (f.side > 0 || f.side == 0 && !f.atEnd)
-		f.end = f.newEnd(f.atEnd)
+	if f.endRead == nil || f.endRead.it.number > f.last {
+		f.beganAtTail = f.last > 1 && (f.side > 0 || f.side == 0 && !f.beganAtTail)
+		f.endRead = f.newEndRead(f.beganAtTail)
 	}
-	first, before := f.end, f.missing
+	first, before := f.endRead, f.missing
 	unexplained := func() bool {
-		return !f.end.paused && before == 0 && f.missing > 0 && (f.credit >= 0 || f.known != nil) && f.last > 1
+		return !f.endRead.paused && before == 0 && f.missing > 0 && (f.credit >= 0 || f.known != nil) && f.last > 1
 	}
 	err := f.readEnd(ctx, first)
-	if err == nil && (unexplained() || f.fromNow && f.endPage == 0) {
-		f.end = f.newEnd(!first.atEnd)
-		err = f.readEnd(ctx, f.end)
+	if err == nil && (unexplained() || f.fromNow && f.formerPage == 0) {
+		f.endRead = f.newEndRead(!first.atTail)
+		err = f.readEnd(ctx, f.endRead)
 	}
-	if err == nil && f.end != first && f.side != 0 && f.listKnown && unexplained() {
-		if first.atEnd == (f.side > 0) {
-			f.end = first
+	if err == nil && f.endRead != first && f.side != 0 && f.listKnown && unexplained() {
+		if first.atTail == (f.side > 0) {
+			f.endRead = first
 		}
-		f.end.deep, f.end.it.cursor.stepBack = true, false
-		err = f.readEnd(ctx, f.end)
+		f.endRead.deep, f.endRead.it.cursor.stepBack = true, false
+		err = f.readEnd(ctx, f.endRead)
 	}
-	if f.failed = err != nil; f.failed || f.end.paused {
+	if f.failed = err != nil; f.failed || f.endRead.paused {
 		return err
 	}
 	if f.known != nil && f.missing > 0 {
 		f.started = time.Time{} // the list has more records that are not known
 	}
-	f.end, f.known, f.found = nil, nil, 0
+	f.endRead, f.known, f.found = nil, nil, 0
 	clear(f.recent)
 	return nil
 }
 
 // An endRead is the read of an end of the list. If a request fails, a later poll goes on.
 type endRead[T any] struct {
-	it *iteration[T] // at the end of the list, of the next page only
-	// deep: go on while records are missing and there is credit; paused: in debt, so that the next
-	// poll reads one page or more.
-	atEnd, deep, paused bool
-	last, requests      int64 // last: of a read of the end, the last page when it began, 0 if that has moved
+	it       *iteration[T] // at the tail, of the next page only
+	atTail   bool
+	last     int64 // at the tail, the last page when the read began; 0 if that has moved
+	requests int64
+	deep     bool // go on while records are missing and there is credit
+	paused   bool // in debt: the next poll goes on, with one page or more
 }
 
-func (f *follower[T]) newEnd(atEnd bool) *endRead[T] {
-	if atEnd {
-		return &endRead[T]{it: f.iterate(f.last, true), atEnd: true, last: f.last}
+func (f *follower[T]) newEndRead(atTail bool) *endRead[T] {
+	if atTail {
+		return &endRead[T]{it: f.iterationFrom(f.last, true), atTail: true, last: f.last}
 	}
-	return &endRead[T]{it: f.iterate(1, true)}
+	return &endRead[T]{it: f.iterationFrom(1, true)}
 }
 
-// iterate returns an iteration from a page. If forward is set, it is meant for a part of the
-// list, so that it does not matter whether the reported numbers contradict each other.
-func (f *follower[T]) iterate(number int64, forward bool) *iteration[T] {
-	it, _ := f.iteration(context.Background(), PageRequest{Current: int(number), PageSize: int(f.pageSize)}, nil) // the arguments have been checked
-	it.cursor.forward = forward
+// iterationFrom returns an iteration from a page. If it is meant for a part of the list, it does not
+// matter whether the reported numbers contradict each other: it ignores them.
+func (f *follower[T]) iterationFrom(number int64, ignoreNumbers bool) *iteration[T] {
+	it, _ := f.newIteration(context.Background(), PageRequest{Current: int(number), PageSize: int(f.pageSize)}, nil) // the arguments have been checked
+	it.cursor.ignoreNumbers = ignoreNumbers
 	return it
 }
 
 // readEnd reads pages from an end of the list while the record of a page that is farthest from
-// this end is new. At the end of the list, each page is read by a separate iteration, and
-// cursor.go limits one iteration only. So readEnd limits the number of pages.
+// this end is new. At the tail, each page is read by a separate iteration, and cursor.go limits one
+// iteration only. So readEnd limits the number of pages.
 func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 	for again, isNew := true, true; again; {
 		number := e.it.number
@@ -386,16 +396,16 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 			return err
 		}
 		e.requests, f.contradiction = e.requests+1, cmp.Or(f.contradiction, e.it.contradiction)
-		moved := e.atEnd && (number > f.last || number == e.last && number < f.last)
+		moved := e.atTail && (number > f.last || number == e.last && number < f.last)
 		n, found, inDebt := len(page.List), f.found, f.credit < -maxDebt
 		if moved {
-			e.last, e.it = 0, f.iterate(f.last, true)
+			e.last, e.it = 0, f.iterationFrom(f.last, true)
 		} else if err := f.deliver(page, e); err != nil {
 			return err
-		} else if e.atEnd {
-			e.it = f.iterate(max(1, number-1), true)
-			if f.endPage == 0 {
-				f.endPage = number
+		} else if e.atTail {
+			e.it = f.iterationFrom(max(1, number-1), true)
+			if f.formerPage == 0 {
+				f.formerPage = number
 				for _, record := range page.List {
 					f.former.add(f.ID(record))
 				}
@@ -403,7 +413,7 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 		}
 		if n > 0 && !moved { // before the list is known, only its growth shows that a record is new
 			farthest := page.List[n-1]
-			if e.atEnd {
+			if e.atTail {
 				farthest = page.List[0]
 			}
 			isNew = f.recent.has(f.ID(farthest)) && (f.listKnown || f.missing > 0)
@@ -411,29 +421,31 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 		if inDebt && isNew && f.found > found {
 			f.credit, inDebt = f.credit+1, false // a page of new records
 		}
-		hasNext := e.it.more() && e.it.number != number // the same number: an empty page to request once more, or page 1 of a read from the end
-		goesOn := hasNext && (isNew && (n > 0 || f.total > 0) || moved || !e.atEnd && e.it.number < number)
+		hasNext := e.it.more() && e.it.number != number // the same: an empty page to request once more, or page 1 of a read of the tail
+		steppedBack := !e.atTail && e.it.number < number
+		goesOn := hasNext && (moved || steppedBack || isNew && (n > 0 || f.total > 0))
 		e.paused = goesOn && inDebt
-		again = goesOn && !inDebt && e.requests < f.found+3 || hasNext && e.deep && f.missing > 0 && f.credit > 0
+		tooMany := e.requests >= f.found+3 // a page of new records has one or more
+		again = goesOn && !inDebt && !tooMany || hasNext && e.deep && f.missing > 0 && f.credit > 0
 	}
 	return nil
 }
 
-// readOn starts a complete iteration if one is due or if there is credit for it, and reads its
-// next pages: at least one, and more until PollInterval has passed.
+// readOn starts a complete iteration if one is due, or if records are missing and there is credit
+// for it. It reads the next pages: at least one, and more until PollInterval has passed.
 func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
 	if f.complete == nil {
 		if f.listKnown && start.Sub(f.started) < f.full && (f.missing <= 0 || f.credit < f.last) {
 			return nil
 		}
-		f.complete, f.started, f.missing, f.credit = f.iterate(1, false), start, 0, min(f.credit, 0)
+		f.complete, f.started, f.missing, f.credit = f.iterationFrom(1, false), start, 0, min(f.credit, 0)
 	}
 	for again := true; again && f.complete.more(); again = time.Since(start) < f.interval {
 		page, err := f.request(ctx, f.complete)
 		if err != nil {
 			return err
 		}
-		f.credit += f.complete.number - f.number // only a page that is read again takes credit
+		f.credit += f.complete.number - f.number // the next page takes no credit, a step back that of the pages that are read again
 		if f.credit < -maxRepeatPages-2*f.last && f.complete.cursor.stepBack {
 			f.complete.cursor.goForward()
 		}
@@ -469,50 +481,55 @@ func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
 }
 
 // skipped returns how many records at the start of a page FromNow counts as old: deliver marks
-// them as seen and does not yield them. If it finds a former record, it sets endPage. e is as in
+// them as seen and does not yield them. If it finds a former record, it sets formerPage. e is as in
 // deliver.
 func (f *follower[T]) skipped(list []T, e *endRead[T]) int {
 	switch {
-	case !f.fromNow || f.listKnown || f.endPage > 0 && e != nil && !e.atEnd:
+	case !f.fromNow || f.listKnown || f.formerPage > 0 && e != nil && !e.atTail:
 		return 0
-	case f.endPage == 0 || f.side <= 0:
+	case f.formerPage == 0 || f.side <= 0:
 		return len(list)
 	}
 	for i, record := range slices.Backward(list) {
 		if f.former.has(f.ID(record)) {
-			f.endPage = f.number
+			f.formerPage = f.number
 			return i + 1
 		}
 	}
-	if e != nil || f.number > f.endPage {
+	if e != nil || f.number > f.formerPage {
 		return 0
 	}
 	return len(list)
 }
 
-// request requests the next page of an iteration, and records the reported numbers.
+// request requests the next page of an iteration.
 func (f *follower[T]) request(ctx context.Context, it *iteration[T]) (*Page[T], error) {
 	f.credit, f.number = f.credit-1, it.number
 	page, err := it.next(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		f.observe(page)
 	}
+	return page, err
+}
+
+// observe records the numbers that a response reports, and whether its records show at which end
+// records are inserted.
+func (f *follower[T]) observe(page *Page[T]) {
 	n, total := len(page.List), min(max(page.Total, 0), maxTotal)
 	if f.complete != nil { // there may be drift between the responses of the complete iteration
 		f.complete.cursor.updateTotal(pageInfo{total: total, pages: int64(max(page.Pages, 0))})
 	}
-	if f.response == nil && total > 2*f.total { // less than half of the list is known
+	if f.response == nil && total > 2*f.total { // nothing, or less than half of the list, is known
 		f.listKnown, f.total = false, total
 	}
 	f.response = page.withList([]T{})
 	f.total, f.missing, f.size = total, f.missing+total-f.total, max(f.size, int64(n), 1)
 	f.last = min(max(1, cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, f.number-1))), maxPages)
-	if n > 0 && f.last > 1 && (f.listKnown || f.endPage > 0) {
+	if n > 0 && f.last > 1 && (f.listKnown || f.formerPage > 0) {
 		if f.number == 1 && !f.seen.has(f.ID(page.List[0])) {
 			f.side = max(f.side-1, -1)
 		} else if f.number == f.last && !f.seen.has(f.ID(page.List[n-1])) {
 			f.side = min(f.side+1, 1)
 		}
 	}
-	return page, nil
 }

@@ -125,7 +125,7 @@ func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 // record. With an error, the page is nil.
 func (l Lister[T]) Pages(ctx context.Context, r PageRequest, opts ...ListOption) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
-		it, err := l.iteration(ctx, r, opts)
+		it, err := l.newIteration(ctx, r, opts)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -133,11 +133,11 @@ func (l Lister[T]) Pages(ctx context.Context, r PageRequest, opts ...ListOption)
 		defer it.discard()
 		for it.more() {
 			page, err := it.next(ctx)
-			isEmptyList := err == nil && !it.more() && it.cursor.delivered == 0
-			if err = cmp.Or(err, it.contradiction); page != nil && (len(page.List) > 0 || isEmptyList && err == nil) && !yield(page, nil) {
+			isEmptyList := it.contradiction == nil && !it.more() && it.cursor.delivered == 0
+			if err == nil && (len(page.List) > 0 || isEmptyList) && !yield(page, nil) {
 				return
 			}
-			if err != nil {
+			if err = cmp.Or(err, it.contradiction); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -160,7 +160,7 @@ type iteration[T any] struct {
 	depth, calm int
 }
 
-func (l Lister[T]) iteration(ctx context.Context, r PageRequest, opts []ListOption) (*iteration[T], error) {
+func (l Lister[T]) newIteration(ctx context.Context, r PageRequest, opts []ListOption) (*iteration[T], error) {
 	r, err := r.withDefaults("list iteration")
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (it *iteration[T]) next(ctx context.Context) (*Page[T], error) {
 func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
 	p := it.cursor.inspect(pageInfo{number: it.number, pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))})
 	list, err := page.List, error(nil)
-	if p.missing && (it.cursor.size == 0 || it.ID == nil) {
+	if p.absent && (it.cursor.size == 0 || it.ID == nil) {
 		list = []T{} // empty, or another page; with ids, newRecords drops seen records
 	} else if it.ID != nil {
 		list, err = it.newRecords(list)
@@ -214,9 +214,9 @@ func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
 		page = page.withList(list)
 	}
 	p.newRecords = int64(len(list))
-	forward := it.cursor.forward // advance may set it, and the contradiction that does so counts
+	ignored := it.cursor.ignoreNumbers // before advance, which sets it for a contradiction that counts
 	next, last, contradiction := it.cursor.advance(p)
-	if err == nil && !forward {
+	if err == nil && !ignored {
 		err = contradiction
 	}
 	if err != nil && it.contradiction == nil {
