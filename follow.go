@@ -493,7 +493,7 @@ func (f *follower[T]) skipped(list []T, e *endRead[T]) int {
 	for i, record := range slices.Backward(list) {
 		if f.former.has(f.ID(record)) {
 			f.formerPage = f.number
-			return i + 1
+			return i // the record itself has been seen
 		}
 	}
 	if e != nil || f.number > f.formerPage {
