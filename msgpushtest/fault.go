@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -398,12 +399,15 @@ func (s *Server) respondHalf(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body[:len(body)/2])
 }
 
-// reset resets the connection of a response. Bytes that the client has sent after its
-// request are discarded, as by any reset.
+// reset resets the connection of a response, or aborts only the response if the connection
+// cannot be hijacked, as with HTTP/2.
 func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
+	}
+	if c, ok := conn.(interface{ NetConn() net.Conn }); ok { // Close of a *tls.Conn does not reset it
+		conn = c.NetConn()
 	}
 	if c, ok := conn.(interface{ SetLinger(int) error }); ok {
 		_ = c.SetLinger(0)

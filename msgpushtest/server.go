@@ -30,7 +30,8 @@ func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
 // A Server is a fake server of the message push service. Make it with [New] or
 // [NewServer]. It is safe for concurrent use. It is also an [http.Handler], so that another
-// HTTP server can serve it, at another address or with TLS.
+// HTTP server can serve it, at another address or with TLS. With HTTP/2, a fault that closes
+// or resets the connection ends only the response.
 type Server struct {
 	// URL is the base URL, without a trailing slash.
 	URL string
