@@ -237,6 +237,9 @@ func (f Fault) serve(s *Server, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.respond(s, w, r)
+	if f.status != 0 || f.header != nil { // the function of Respond may have written nothing
+		w.WriteHeader(http.StatusOK)
+	}
 }
 
 // A faultWriter overrides the status and the headers of a response.
@@ -250,9 +253,11 @@ func (w *faultWriter) WriteHeader(status int) {
 	if w.wrote {
 		return
 	}
-	w.wrote = true
-	maps.Copy(w.Header(), w.fault.header)
-	w.ResponseWriter.WriteHeader(cmp.Or(w.fault.status, status))
+	if w.wrote = status >= 200 || status == http.StatusSwitchingProtocols; w.wrote { // other statuses are not final
+		maps.Copy(w.Header(), w.fault.header)
+		status = cmp.Or(w.fault.status, status)
+	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *faultWriter) Write(p []byte) (int, error) {
