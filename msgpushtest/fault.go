@@ -36,7 +36,7 @@ type queuedFault struct {
 }
 
 // For returns a copy of f that applies only to the operations with these names, such
-// as [MPList]. It panics if a name is not that of an operation that the server implements.
+// as [MPList]. It panics if a name does not belong to an operation of the server.
 // Without names, the copy applies to any request.
 func (f Fault) For(operations ...string) Fault {
 	for _, name := range operations {

@@ -166,7 +166,7 @@ func (s *Server) Close() {
 }
 
 // waitForFunctions waits for running: outside a synctest bubble for at most closeLimit, and not
-// at all if an earlier call has given up.
+// at all if gaveUp is set.
 func (s *Server) waitForFunctions() {
 	s.lock()
 	gaveUp := s.gaveUp
