@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +162,29 @@ func TestHandlerReadsBodyAsSent(t *testing.T) {
 			}))
 			conn := dial(t, server, rawRequest(server, tt.header, tt.body), true)
 			assert.Equal(t, 200, readEnvelope(t, conn).Code)
+		})
+	}
+}
+
+func TestFaultsResetConnectionsWithTLS(t *testing.T) {
+	for name, fault := range map[string]msgpushtest.Fault{"reset": msgpushtest.Reset(), "reset in the body": msgpushtest.ResetInBody()} {
+		t.Run(name, func(t *testing.T) {
+			for _, http2 := range []bool{false, true} {
+				server := msgpushtest.New(t)
+				server.Inject(fault)
+				https := httptest.NewUnstartedServer(server)
+				https.EnableHTTP2 = http2
+				https.StartTLS()
+				defer https.Close()
+				client, err := msgpush.NewClient(https.URL, server.AccessKey(),
+					msgpush.WithHTTPClient(https.Client()), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+				require.NoError(t, err)
+				if err := calls[msgpushtest.MPList](client); http2 {
+					assert.ErrorContains(t, err, "INTERNAL_ERROR")
+				} else {
+					assert.ErrorIs(t, err, errno.ConnReset)
+				}
+			}
 		})
 	}
 }

@@ -1,5 +1,5 @@
 // Package msgpushtest provides a fake server of the message push service for tests.
-// It needs no network, no account and no access key.
+// It needs no account of the service, and no network except loopback.
 //
 // A [Server] implements the operations that the API document (see package msgpush)
 // specifies, on the [Records] that a test sets:
@@ -17,25 +17,24 @@
 //
 // [Server.Inject] makes the server respond to one request, or to all, with a
 // [Fault], such as an error response, a connection that breaks or an HTML page.
-// [Fault.If] limits a fault to some requests. With [Respond], it serves an operation that
-// the server does not know.
+// [Fault.For] and [Fault.If] limit a fault to some requests. [Respond] calls a handler, for
+// example for an operation that the server does not know.
 // [Server.SetLatency], [Server.SetRateLimit] and [Server.SetKeyLifetime] set a
-// latency, a rate limit and an access key that expires. [Server.UpdateBetweenPages]
-// changes a list while a client iterates over it.
+// latency, a rate limit and an access key that expires. [Server.UpdateBetweenPages] sets a
+// function that changes a list while a client iterates over it.
 //
 // [Server.Requests] returns the requests that arrived. [Server.WaitForRequest] waits
 // for one, and [Server.OnRequest] sets a function that is called for each.
 //
-// A test with a server of [New] fails if a fault was never used, or if a function that
-// the server calls panicked or did not return. Otherwise, a test whose fault had no effect
-// could pass.
+// A test with a server of [New] fails if a fault was neither used nor cleared. Otherwise, a
+// test whose fault had no effect could pass. The test also fails if a function that the server
+// calls panics or does not return.
 //
 // # Access keys
 //
-// [Server.SetAccessKey] replaces the accepted key. The old key is then rejected. A
-// client of [Server.Client] keeps its key, so its calls fail after
-// SetAccessKey. In a test of a key rotation, the client takes its key from a
-// source:
+// [Server.SetAccessKey] replaces the accepted key. The old key is then rejected. By default,
+// a client of [Server.Client] keeps its key, so its calls fail after SetAccessKey. In a test
+// of a key rotation, the client takes its key from a source:
 //
 //	keys := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
 //		return srv.AccessKey(), time.Time{}, nil // your key service
@@ -51,7 +50,7 @@
 // # Virtual time
 //
 // A server with the option [InMemory] works inside a [testing/synctest] bubble,
-// where a day takes no real time:
+// where a day of waiting takes no real time:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		srv := msgpushtest.New(t, msgpushtest.InMemory())
@@ -63,9 +62,9 @@
 //		}
 //	})
 //
-// Make the server inside the bubble, with the bubble's t, and use it only there: a call from
-// elsewhere panics. After the bubble has ended, [Server.Requests] and [Server.Records] still
-// work. Code that calls [msgpush.NewClient] itself must pass the result of
+// Make the server inside the bubble, with the bubble's t, and use it only there: elsewhere,
+// requests and most methods panic. After the bubble has ended, [Server.Requests] and
+// [Server.Records] still work. Code that calls [msgpush.NewClient] itself must pass the result of
 // [Server.HTTPClient] to [msgpush.WithHTTPClient].
 //
 // A background fetch of [msgpush.CachedAccessKey] must have ended when the test
@@ -81,14 +80,14 @@
 // The API document does not show error codes and defaults. The fake server makes the
 // following choices. The real service may behave differently.
 //
-//   - An error response has HTTP status 200, one of the Code constants as its
-//     code, and no data. If the rate limit is exceeded, the HTTP status is 429.
+//   - An error response has HTTP status 200, or 429 if the rate limit is exceeded. It has
+//     one of the Code constants as its code, and no data.
 //   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize]. Values
-//     below 1 are rejected.
+//     below 1 or above [math.MaxInt32] are rejected.
 //   - If params is missing, the trigger records are not filtered. A missing member
 //     of params does not filter.
 //   - Members and query parameters that the API document does not show are
 //     rejected, and so are null values and a GET with a body.
 //   - A page after the last has an empty list and the requested page number.
-//   - Records are listed in the order in which they were set.
+//   - Records are listed in the order that they have in [Records].
 package msgpushtest

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,16 +15,16 @@ import (
 	"time"
 )
 
-// A Fault replaces the usual response of a [Server], once or, with [Fault.Always], until
-// it is cleared. It applies to every request, unless [Fault.For] names operations or
-// [Fault.If] has a condition. Functions such as [Status] and [Reset] return faults. The zero
-// Fault is the usual response.
+// A Fault changes the response of a [Server], once or, with [Fault.Always], until it is
+// cleared. It applies to any request, unless [Fault.For] names operations or [Fault.If] has a
+// condition. Functions such as [Status] and [Reset] return faults. The zero Fault is the
+// usual response.
 type Fault struct {
 	kind       string                                            // such as "Status(503)", for describe
 	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
-	status     int                                               // 0: the status that respond sets
+	status     int                                               // 0: the usual status
 	header     http.Header
-	operations []string // empty: every request
+	operations []string // empty: any request
 	conditions []func(Request) bool
 	always     bool
 }
@@ -35,8 +36,8 @@ type queuedFault struct {
 }
 
 // For returns a copy of f that applies only to the operations with these names, such
-// as [MPList]. It panics if a name is not one of the constants. Without names, the
-// copy applies to every request.
+// as [MPList]. It panics if a name does not belong to an operation of the server.
+// Without names, the copy applies to any request.
 func (f Fault) For(operations ...string) Fault {
 	for _, name := range operations {
 		if !slices.Contains(operationNames(), name) {
@@ -59,12 +60,12 @@ func operationNames() []string {
 }
 
 // If returns a copy of f that applies only to requests for which match returns true, such as
-// those for page 2. The fault waits for the first of them. With several conditions, all must
-// match. If panics if match is nil.
+// those for page 2. Other requests leave the fault in the queue. With several conditions, all
+// must match. If panics if match is nil.
 //
-// Calls of match do not overlap. match may call methods of the server, but it must not close
-// it, or call it through a client. It must not change the request. A panic of match is handled
-// as for [Server.OnRequest].
+// A server calls the conditions of its faults one at a time. match may call methods of the
+// server, but it must not close the server, send it a request, or change the Request. A panic
+// of match is handled as for [Server.OnRequest].
 func (f Fault) If(match func(Request) bool) Fault {
 	if match == nil {
 		panic("msgpushtest: Fault.If: match is nil: give it a function of the request")
@@ -88,9 +89,9 @@ func (f Fault) WithStatus(status int) Fault {
 	return f
 }
 
-// checkStatus panics, in the goroutine of the caller, for a status that is not from 200 to
-// 599. Otherwise, net/http would panic in the server for a status below 100 or above 999,
-// and the client would only see the connection end.
+// checkStatus panics if a status is not from 200 to 599. A status below 200 is not final or, if
+// it is 101, ends HTTP; one above 599 is invalid. Below 100 or above 999, net/http would panic,
+// but in the server, where the test would not see it.
 func checkStatus(name string, status int) {
 	if status < 200 || status > 599 {
 		panic(fmt.Sprintf("msgpushtest: %s: %d is not an HTTP status from 200 to 599", name, status))
@@ -124,14 +125,14 @@ func (f Fault) describe() string {
 	return text + " for " + strings.Join(f.operations, " and ")
 }
 
-// appliesTo reports whether f applies to an operation if its conditions match. operation is
-// empty for an unknown path.
+// appliesTo reports whether f applies to an operation if the conditions of f match. operation
+// is empty for an unknown path.
 func (f Fault) appliesTo(operation string) bool {
 	return len(f.operations) == 0 || slices.Contains(f.operations, operation)
 }
 
-// Inject queues faults. Each request uses the first fault that applies, which is
-// then removed unless it was made by [Fault.Always]. The server checks the request
+// Inject queues faults. A request within the rate limit uses the first fault that applies,
+// which is then removed unless it was made by [Fault.Always]. The server checks the request
 // and its access key only for faults that use the usual response: the zero Fault,
 // [Delay], [ResetInBody] and [Truncate]. With another fault, such as [Status], a request
 // with a wrong key gets the fault, too.
@@ -140,8 +141,8 @@ func (f Fault) appliesTo(operation string) bool {
 // removed by [Server.ClearFaults].
 //
 // Inject panics if a fault can never be used, because earlier Always faults match every
-// request that it could match. Call [Server.ClearFaults] first. A fault with [Fault.If] may
-// not match, so it is no such fault.
+// request that it could match. Call [Server.ClearFaults] first. An earlier fault with
+// [Fault.If] does not count, since its condition may not match.
 func (s *Server) Inject(faults ...Fault) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -156,8 +157,8 @@ func (s *Server) Inject(faults ...Fault) {
 	s.faults = queue
 }
 
-// neverUsed reports whether the faults with Always in the queue apply to all requests
-// that f applies to.
+// neverUsed reports whether the queue has faults with Always, and without If, for all requests
+// that f could apply to.
 func neverUsed(f Fault, queue []*queuedFault) bool {
 	names := f.operations
 	if len(names) == 0 {
@@ -177,7 +178,7 @@ func (s *Server) ClearFaults() {
 	s.faults = nil
 }
 
-// nextFault returns the fault for a request, or the zero Fault if there is none.
+// nextFault returns the fault that a request uses, or the zero Fault if none applies.
 func (s *Server) nextFault(request Request) Fault {
 	s.lock()
 	queue := slices.Clone(s.faults)
@@ -190,7 +191,6 @@ func (s *Server) nextFault(request Request) Fault {
 	return Fault{}
 }
 
-// matches calls the conditions of f, one at a time.
 func (s *Server) matches(f Fault, request Request) bool {
 	for _, match := range f.conditions {
 		if !s.callIf(match, request) {
@@ -236,6 +236,9 @@ func (f Fault) serve(s *Server, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.respond(s, w, r)
+	if f.status != 0 || f.header != nil { // the function of Respond may have written nothing
+		w.WriteHeader(http.StatusOK)
+	}
 }
 
 // A faultWriter overrides the status and the headers of a response.
@@ -249,9 +252,11 @@ func (w *faultWriter) WriteHeader(status int) {
 	if w.wrote {
 		return
 	}
-	w.wrote = true
-	maps.Copy(w.Header(), w.fault.header)
-	w.ResponseWriter.WriteHeader(cmp.Or(w.fault.status, status))
+	if w.wrote = status >= 200 || status == http.StatusSwitchingProtocols; w.wrote { // other statuses are not final
+		maps.Copy(w.Header(), w.fault.header)
+		status = cmp.Or(w.fault.status, status)
+	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *faultWriter) Write(p []byte) (int, error) {
@@ -268,9 +273,8 @@ func (w *faultWriter) FlushError() error {
 // Unwrap is used by [http.ResponseController].
 func (w *faultWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Respond calls h, which writes the response, or aborts it by a panic with
-// [http.ErrAbortHandler]. Any other panic of h fails the test, as for
-// [Server.OnRequest].
+// Respond returns a fault that calls h, which writes the response. A panic of h is handled as
+// for [Server.OnRequest].
 func Respond(h http.HandlerFunc) Fault {
 	return Fault{kind: "Respond", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		defer s.calls("Respond")()
@@ -279,8 +283,8 @@ func Respond(h http.HandlerFunc) Fault {
 	}}
 }
 
-// Status responds with an HTTP status and no body. It panics if the status is not from
-// 200 to 599.
+// Status returns a fault that responds with an HTTP status and no body. It panics if the
+// status is not from 200 to 599.
 func Status(status int) Fault {
 	checkStatus("Status", status)
 	return Fault{kind: fmt.Sprintf("Status(%d)", status), respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) {
@@ -288,9 +292,9 @@ func Status(status int) Fault {
 	}}
 }
 
-// ErrorResponse responds with an envelope and HTTP status 200. If data encodes to null, such
-// as a nil map, the envelope has no data member, unless data is a [json.RawMessage].
-// ErrorResponse panics if data cannot be encoded to JSON.
+// ErrorResponse returns a fault that responds with an envelope and HTTP status 200. If data
+// encodes to null, such as a nil map, the envelope has no data member, unless data is a
+// [json.RawMessage]. ErrorResponse panics if data cannot be encoded to JSON.
 func ErrorResponse(code int, msg string, data any) Fault {
 	_, isJSON := data.(json.RawMessage)
 	if raw, _ := json.Marshal(data); !isJSON && string(raw) == "null" {
@@ -303,7 +307,8 @@ func ErrorResponse(code int, msg string, data any) Fault {
 	return static(fmt.Sprintf("ErrorResponse(%d, %q)", code, msg), "application/json", string(body))
 }
 
-// static responds with a body and HTTP status 200.
+// static returns a fault that responds with a body, and with HTTP status 200 unless WithStatus
+// sets another.
 func static(kind, contentType, body string) Fault {
 	return Fault{kind: kind, respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -311,21 +316,22 @@ func static(kind, contentType, body string) Fault {
 	}}
 }
 
-// RejectKey rejects the access key, with the code [CodeAccessKey].
+// RejectKey returns a fault that rejects the access key of a request, also an accepted one,
+// with the code [CodeAccessKey].
 func RejectKey() Fault {
 	f := ErrorResponse(errAccessKey.code, errAccessKey.msg, nil)
 	f.kind = "RejectKey"
 	return f
 }
 
-// rateLimited is the response if the rate limit is exceeded. The window ends after d.
+// rateLimited returns the response to a request above the rate limit. The window ends after d.
 func rateLimited(d time.Duration) Fault {
 	seconds := (d + time.Second - 1) / time.Second
 	return ErrorResponse(CodeRateLimit, "too many requests", nil).
 		WithStatus(http.StatusTooManyRequests).WithHeader("Retry-After", strconv.Itoa(int(seconds)))
 }
 
-// Delay delays the usual response by d.
+// Delay returns a fault that waits for d and then responds as usual.
 func Delay(d time.Duration) Fault {
 	return Fault{kind: fmt.Sprintf("Delay(%v)", d), respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		s.wait(r, d)
@@ -333,24 +339,26 @@ func Delay(d time.Duration) Fault {
 	}}
 }
 
-// HTML responds with an HTML page and HTTP status 200, as some gateways do.
+// HTML returns a fault that responds with an HTML page and HTTP status 200, as some gateways
+// do.
 func HTML() Fault {
 	return static("HTML", "text/html; charset=utf-8",
 		"<!DOCTYPE html>\n<html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html>\n")
 }
 
-// Garbage responds with the content type of JSON and bytes that are not JSON.
+// Garbage returns a fault that responds with HTTP status 200, the content type of JSON, and
+// bytes that are not JSON.
 func Garbage() Fault { return static("Garbage", "application/json", "\x00\xff{]garbage\n") }
 
-// Redirect responds with HTTP status 302 and a Location header.
+// Redirect returns a fault that responds with HTTP status 302 and a Location header.
 func Redirect(location string) Fault {
 	f := Status(http.StatusFound).WithHeader("Location", location)
 	f.kind = fmt.Sprintf("Redirect(%q)", location)
 	return f
 }
 
-// Endless responds with a body that ends only when the client closes the connection or
-// the server is closed. It sends 64 KiB each millisecond.
+// Endless returns a fault that responds with a body that ends only when the client closes the
+// connection or the server is closed. It sends at most 64 KiB a millisecond.
 func Endless() Fault {
 	return Fault{kind: "Endless", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -366,16 +374,16 @@ func Endless() Fault {
 	}}
 }
 
-// Reset resets the connection before the response.
+// Reset returns a fault that resets the connection before the response.
 //
-// On a reused connection, net/http itself resends a GET. The caller then does not see
-// the reset, and two requests arrive. To prevent this, call CloseIdleConnections of
+// After a reset of a reused connection, net/http itself resends a GET. The caller then does
+// not see the reset, and two requests arrive. To prevent this, call CloseIdleConnections of
 // [Server.HTTPClient] before the request.
 func Reset() Fault {
 	return Fault{kind: "Reset", respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) { reset(w) }}
 }
 
-// ResetInBody sends half of the usual body and resets the connection.
+// ResetInBody returns a fault that sends half of the usual body and resets the connection.
 func ResetInBody() Fault {
 	return Fault{kind: "ResetInBody", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		s.respondHalf(w, r)
@@ -384,7 +392,7 @@ func ResetInBody() Fault {
 	}}
 }
 
-// Truncate sends half of the usual body and closes the connection.
+// Truncate returns a fault that sends half of the usual body and closes the connection.
 func Truncate() Fault { return Fault{kind: "Truncate", respond: (*Server).respondHalf} }
 
 // respondHalf sends half of the usual body. When the handler returns, net/http closes
@@ -398,15 +406,17 @@ func (s *Server) respondHalf(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body[:len(body)/2])
 }
 
-// reset resets the connection of a response. Bytes that the client has sent after its
-// request are discarded, as by any reset.
+// reset resets the connection of a response, or aborts only the response if the connection
+// cannot be hijacked, as with HTTP/2.
 func reset(w http.ResponseWriter) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		panic(http.ErrAbortHandler)
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		if c, ok := conn.(interface{ NetConn() net.Conn }); ok { // Close of a *tls.Conn does not reset it
+			conn = c.NetConn()
+		}
+		if c, ok := conn.(interface{ SetLinger(int) error }); ok {
+			_ = c.SetLinger(0)
+		}
+		_ = conn.Close()
 	}
-	if c, ok := conn.(interface{ SetLinger(int) error }); ok {
-		_ = c.SetLinger(0)
-	}
-	_ = conn.Close()
+	panic(http.ErrAbortHandler) // nothing more can be written
 }

@@ -419,6 +419,31 @@ func TestWithHeaderOverridesHeader(t *testing.T) {
 	}
 }
 
+func TestRespondHasTheStatusOfTheFaultOrOfItsFunction(t *testing.T) {
+	earlyHints := func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusNotFound)
+	}
+	for name, tt := range map[string]struct {
+		fault msgpushtest.Fault
+		want  int
+	}{
+		"nothing written":                  {msgpushtest.Respond(func(http.ResponseWriter, *http.Request) {}).WithStatus(503), 503},
+		"informational status":             {msgpushtest.Respond(earlyHints), 404},
+		"informational status, overridden": {msgpushtest.Respond(earlyHints).WithStatus(503), 503},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := msgpushtest.New(t)
+			server.Inject(tt.fault.WithHeader("Retry-After", "9"))
+			resp, err := http.Get(server.URL)
+			require.NoError(t, err)
+			resp.Body.Close()
+			assert.Equal(t, tt.want, resp.StatusCode)
+			assert.Equal(t, "9", resp.Header.Get("Retry-After"))
+		})
+	}
+}
+
 func TestEndlessResponseToHEADEnds(t *testing.T) {
 	server := msgpushtest.New(t)
 	server.Inject(msgpushtest.Endless())

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// This file detects uses of a server that would end in a hang, or in a fatal error of the
-// runtime that does not name the mistake.
+// This file detects uses of a server that would end in a hang, or in an error of the runtime
+// that does not name the mistake.
 
 // firstLine matches the first line of a stack trace, such as
 // "goroutine 7 [running, synctest bubble 3]:".
@@ -27,7 +27,8 @@ func caller() (goroutine, bubble string) {
 	return string(match[1]), string(match[2])
 }
 
-// lock locks s.mu. Every method begins with lock or check.
+// lock locks s.mu. It panics if s was not made by New or NewServer, so every exported method
+// calls lock or check before it uses s.
 func (s *Server) lock() {
 	if s == nil || s.closed == nil {
 		panic("msgpushtest: the Server was not made by New or NewServer, which start it")
@@ -35,7 +36,8 @@ func (s *Server) lock() {
 	s.mu.Lock()
 }
 
-// check panics if a method cannot work in the goroutine of its caller.
+// check panics if s was not made by New or NewServer, or if the caller is not in the synctest
+// bubble of s. method begins the message.
 func (s *Server) check(method string) {
 	s.lock()
 	s.mu.Unlock()
@@ -44,9 +46,9 @@ func (s *Server) check(method string) {
 	}
 }
 
-// isOutsideBubble reports whether the caller is in a synctest bubble, and tb is a test outside
-// it. The bubble ends before such a test closes the server. Only the t of a bubble rejects
-// Deadline.
+// isOutsideBubble reports whether the caller is in a synctest bubble, and tb is a *testing.T
+// outside it. The bubble ends before such a test closes the server. Only for the t of a bubble,
+// Deadline panics.
 func isOutsideBubble(tb TB) (outside bool) {
 	t, ok := tb.(interface{ Deadline() (time.Time, bool) })
 	if _, bubble := caller(); bubble == "" || !ok {
@@ -57,8 +59,9 @@ func isOutsideBubble(tb TB) (outside bool) {
 	return false
 }
 
-// bubbleProblem returns a text if the caller is in another synctest bubble than the server.
-// The runtime ends the program, or time does not pass, when the two use the same channels.
+// bubbleProblem returns a text if the caller and the server are not in the same synctest
+// bubble, or only one of them is in a bubble. Both use the channels of the server: the runtime
+// would end the program, or time in the bubble would not pass.
 func (s *Server) bubbleProblem() string {
 	switch _, bubble := caller(); {
 	case bubble == s.bubble:
@@ -70,7 +73,8 @@ func (s *Server) bubbleProblem() string {
 	}
 }
 
-// checkRoundTrip panics if a request of the calling goroutine would not get a response.
+// checkRoundTrip panics if check does, or if a request of the calling goroutine could wait for a
+// function that this goroutine runs.
 func (s *Server) checkRoundTrip() {
 	s.check("HTTPClient")
 	for _, name := range s.calledIn() {
@@ -80,11 +84,11 @@ func (s *Server) checkRoundTrip() {
 	}
 }
 
-// A calledFunction is a function of the test that is running.
+// A calledFunction is a running function that the test passed to name, such as "OnRequest".
 type calledFunction struct{ name, goroutine string }
 
-// calls stores that the function that was given to the API function name, such as OnRequest,
-// is called in this goroutine, until the result is called.
+// calls records that this goroutine runs the function that the test passed to name. The caller
+// calls returned when that function has ended.
 func (s *Server) calls(name string) (returned func()) {
 	goroutine, _ := caller()
 	f := &calledFunction{name, goroutine}
@@ -98,8 +102,7 @@ func (s *Server) calls(name string) (returned func()) {
 	}
 }
 
-// calledIn returns the API functions, such as OnRequest, whose function is running in the
-// calling goroutine.
+// calledIn returns the names of the calledFunctions of the calling goroutine.
 func (s *Server) calledIn() []string {
 	goroutine, _ := caller()
 	return s.calledWhere(func(f *calledFunction) bool { return f.goroutine == goroutine })
@@ -117,7 +120,8 @@ func (s *Server) calledWhere(match func(*calledFunction) bool) []string {
 	return names
 }
 
-// waitText says which functions Close waits for.
+// waitText says which functions Close waits for. That of Update is left out: it runs in the
+// goroutine that called Update, for which Close does not wait.
 func (s *Server) waitText() string {
 	names := s.calledWhere(func(f *calledFunction) bool { return f.name != "Update" })
 	if len(names) == 0 {

@@ -23,7 +23,7 @@ const (
 	CodeAccessKey        = 401 // the access key is missing or not accepted
 	CodeNotFound         = 404 // there is no such operation, or no record with the id
 	CodeMethodNotAllowed = 405 // the operation has another method
-	CodeContentType      = 415 // the Content-Type is not application/json
+	CodeContentType      = 415 // the Content-Type of a POST is not application/json
 	CodeRateLimit        = 429 // the limit of SetRateLimit is exceeded
 )
 
@@ -36,8 +36,7 @@ const (
 	ForwardLogList  = "ForwardLogList"
 )
 
-// An operation holds the expected request of an operation and the function that
-// returns its data.
+// An operation holds what its requests must have. data returns the data of the response.
 type operation struct {
 	name   string
 	method string
@@ -45,7 +44,7 @@ type operation struct {
 	data   func(*Server, *http.Request) (any, *rejection)
 }
 
-// operations holds the operations by path.
+// The keys of operations are paths.
 var operations = map[string]operation{
 	"/api/open/mail/detail":      {MailDetail, http.MethodGet, []string{"mailId"}, (*Server).mailDetail},
 	"/api/open/mp/list":          {MPList, http.MethodPost, nil, (*Server).mpList},
@@ -87,8 +86,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // fails if the connection has ended or the status allows no body
 }
 
-// maxRequestBytes limits the body that an operation accepts. A function of [Respond] can
-// read more.
+// maxRequestBytes limits the body that an operation accepts. Of any body, record stores at most
+// one byte more. A function of [Respond] can read all of it.
 const maxRequestBytes = 1 << 20
 
 // data checks a request and returns the data of its operation.
@@ -135,8 +134,7 @@ func (s *Server) mailDetail(r *http.Request) (any, *rejection) {
 		func(channel msgpush.MailChannel) int64 { return channel.ID })
 }
 
-// recordOf returns the record with an id, as JSON shows the id, of the records that list
-// selects.
+// recordOf returns the record of list with this id, in decimal.
 func recordOf[T any](s *Server, kind, id string, list func(*Records) []T, idOf func(T) int64) (any, *rejection) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -219,7 +217,9 @@ func (s *Server) forwardLogList(r *http.Request) (any, *rejection) {
 	return pageOf(s, body, func(*Records) []msgpush.ForwardLog { return s.matching(filter) })
 }
 
-// pageOf returns the requested page of the records that list selects.
+// pageOf returns the requested page of list. Before, it calls the function of
+// UpdateBetweenPages if a call is due, so mu must not be held. list is called with mu held,
+// before and after that function.
 func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejection) {
 	current, rejected := body.positive("current", 1)
 	if rejected != nil {
@@ -240,7 +240,7 @@ func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejec
 		PageNum:  current,
 		PageSize: size,
 		Total:    int64(len(records)),
-		Pages:    (len(records) + size - 1) / size,
+		Pages:    len(records)/size + min(1, len(records)%size), // size may be the greatest int
 		List:     []any{},
 	}
 	plain := plainType(reflect.TypeFor[T]())
@@ -288,7 +288,7 @@ func (o object) member(name string, names ...string) (object, *rejection) {
 	return parseObject(name, raw, names...)
 }
 
-// integer returns the named member, or nil if it is missing.
+// integer returns the named member, which must be an integer, or nil if it is missing.
 func (o object) integer(name string) (*int64, *rejection) {
 	raw, ok := o[name]
 	if !ok {
@@ -301,7 +301,8 @@ func (o object) integer(name string) (*int64, *rejection) {
 	return &n, nil
 }
 
-// positive returns the named member, or def if it is missing.
+// positive returns the named member, which must be from 1 to math.MaxInt32, or def if it is
+// missing.
 func (o object) positive(name string, def int) (int, *rejection) {
 	n, rejected := o.integer(name)
 	switch {

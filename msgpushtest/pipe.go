@@ -12,8 +12,8 @@ import (
 	"example.com/msgpush/internal/errno"
 )
 
-// pipeAddress is the address of every server in memory. The name is reserved for
-// tests, so it has no address on a network.
+// pipeAddress is the address of every server in memory. Names in the domain test are reserved
+// for tests (RFC 2606), so this is no host of the Internet.
 const pipeAddress = "msgpush.test:80"
 
 // A pipeListener accepts connections made by [net.Pipe].
@@ -69,13 +69,14 @@ type pipeAddr struct{}
 func (pipeAddr) Network() string { return "pipe" }
 func (pipeAddr) String() string  { return pipeAddress }
 
-// A pipeConn is one end of a connection that can be reset, as a TCP connection can.
+// A pipeConn is one end of a connection that can be reset.
 type pipeConn struct {
 	net.Conn
 	reset *atomic.Bool // shared by both ends
 }
 
-// SetLinger makes Close reset the connection, as (*net.TCPConn).SetLinger(0) does.
+// SetLinger makes Close a reset, as (*net.TCPConn).SetLinger(0) does: after it, a Read of the
+// other end fails with ConnReset.
 func (c pipeConn) SetLinger(int) error {
 	c.reset.Store(true)
 	return nil

@@ -26,7 +26,8 @@ func (r Records) clone() Records {
 }
 
 // copyTo returns a copy of r that uses the memory of dst, and new memory for a list that does
-// not fit. Each list has room for more records, so that inserting one copies nothing.
+// not fit. A list that is not empty has room for at least one more record, so that
+// inserting it does not allocate a copy of the list.
 func (r Records) copyTo(dst Records) Records {
 	to := reflect.ValueOf(&dst).Elem()
 	for i, list := range reflect.ValueOf(r).Fields() {
@@ -68,12 +69,12 @@ type logFilter struct {
 // A filteredList holds the trigger records that a filter selects.
 type filteredList struct {
 	logs    []msgpush.ForwardLog
-	updates int // updates of the records so far
+	updates int // Server.updates when logs was made; if it differs now, logs is stale
 }
 
-// matching returns the trigger records that a filter selects. It stores them, since an
-// iteration requests many pages with the same filter. It is called with mu held, and the
-// result is valid while mu is held.
+// matching returns the trigger records that a filter selects. It stores the selected records,
+// since an iteration requests many pages with the same filter. It is called with mu held, and
+// the result is valid while mu is held.
 func (s *Server) matching(filter logFilter) []msgpush.ForwardLog {
 	if filter == (logFilter{}) {
 		return s.records.ForwardLogs
@@ -106,9 +107,10 @@ func (s *Server) SetRecords(r Records) {
 
 // Update calls f to change the server's records. f may change the records and the slices that
 // it gets, but must not use them after it has returned. The change is atomic: a response has
-// the records from before or from after the change. Calls of f do not overlap. Update panics
-// if f calls Update or SetRecords. If f panics, the records do not change, and the test of a
-// server that [New] returned fails even if the panic is recovered.
+// the records from before or from after the change. The server runs the functions of Update
+// and [Server.UpdateBetweenPages] one at a time, so Update panics if f calls Update or
+// SetRecords. If f panics, the records do not change, and the test of a server that [New]
+// returned fails even if the panic is recovered.
 func (s *Server) Update(f func(*Records)) {
 	s.check("Update")
 	for _, name := range s.calledIn() {
@@ -126,7 +128,7 @@ func (s *Server) Update(f func(*Records)) {
 }
 
 // update lets f change spare, exchanges records and spare, and copies the records back, so that
-// both are the same again. It allocates no memory unless a list has become longer.
+// both are the same again. Thus it does not allocate a copy of a list that still fits.
 func (s *Server) update(name string, f func(*Records)) {
 	s.updateSem <- struct{}{}
 	defer func() {
@@ -225,7 +227,7 @@ func sampleRules() []msgpush.ForwardRule {
 	}
 }
 
-// sampleLogs returns trigger records of the enabled rules over three days, newest
+// sampleLogs returns trigger records of the first four rules over almost three days, newest
 // first.
 func sampleLogs(rules []msgpush.ForwardRule) []msgpush.ForwardLog {
 	results := []struct {

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// A Request is a request that arrived at a [Server]. The access-key header is redacted, and
-// so are the server's keys in other headers, Path, Query and Body, if they have at least 6
-// bytes. Header, Query and Body are shared with other copies of the Request and must not be
-// changed.
+// A Request is a request that arrived at a [Server]. The access-key header is redacted. So are,
+// in other headers, Path, Query and Body, the keys that the server has had, if they have at
+// least 6 bytes and are not escaped in JSON or in the name of a query parameter. Header, Query
+// and Body are shared with other copies of the Request and must not be changed.
 type Request struct {
-	// Time is the time of arrival.
+	// Time is the time of arrival, after the server has read the body or its first MiB.
 	Time time.Time
 	// Operation is the name of the operation, such as [MPList]. It is empty if
 	// there is no operation at the path.
@@ -35,7 +35,7 @@ type Request struct {
 	Body any
 }
 
-// String returns the time, the method, the path, the query and the body on one line.
+// String returns the time of day, the method, the path, the query and the body on one line.
 func (r Request) String() string {
 	text := r.Time.Format("15:04:05.000") + " " + r.Method + " " + (&url.URL{Path: r.Path}).EscapedPath()
 	if len(r.Query) > 0 {
@@ -52,8 +52,9 @@ func (r Request) String() string {
 }
 
 // Has reports whether the JSON body has a member at a path, such as "current" or
-// "params.ruleId", that is value in JSON. A number may be of any type: 2 is equal to
-// [json.Number] "2". Has panics if value cannot be encoded to JSON.
+// "params.ruleId", that is equal to the JSON encoding of value. A number may be of any type: 2
+// is equal to [json.Number] "2", but not to "2.0". Has panics if value cannot be encoded to
+// JSON.
 func (r Request) Has(path string, value any) bool {
 	want, err := json.Marshal(value)
 	if err != nil {
@@ -135,22 +136,22 @@ func decode(text string) any {
 	return value
 }
 
-// Requests returns the requests in the order of arrival.
+// Requests returns the requests since [Server.ClearRequests], in the order of arrival.
 func (s *Server) Requests() []Request {
 	s.lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// ClearRequests discards the requests so far, so that the next one is the first.
+// ClearRequests discards the requests so far. The next one is request 1 for WaitForRequest.
 func (s *Server) ClearRequests() {
 	s.lock()
 	defer s.mu.Unlock()
 	s.requests = nil
 }
 
-// WaitForRequest waits until n requests have arrived and returns the n-th, counted
-// from 1. It returns an error if ctx ends or the server is closed before that.
+// WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It
+// returns an error if n is below 1, or if ctx ends or the server is closed before that.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 	s.check("WaitForRequest")
 	if n < 1 {

@@ -24,13 +24,14 @@ type Option func(*settings)
 type settings struct{ inMemory bool }
 
 // InMemory makes the server use [net.Pipe] instead of a socket. Such a server also
-// works inside a [testing/synctest] bubble, if it is made there. It is reached only
+// works inside a [testing/synctest] bubble, if it is made there. Its URL can be reached only
 // through [Server.Client] and [Server.HTTPClient].
 func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
 // A Server is a fake server of the message push service. Make it with [New] or
 // [NewServer]. It is safe for concurrent use. It is also an [http.Handler], so that another
-// HTTP server can serve it, at another address or with TLS.
+// HTTP server can serve it, at another address or with TLS. With HTTP/2, a fault that closes
+// or resets the connection ends only the response.
 type Server struct {
 	// URL is the base URL, without a trailing slash.
 	URL string
@@ -50,7 +51,7 @@ type Server struct {
 	updateSem    chan struct{} // held while the function of Update or UpdateBetweenPages runs
 
 	mu           sync.Mutex // never held while a user's function runs
-	keys         []string   // all keys so far; the last is accepted
+	keys         []string   // all keys so far; the last is accepted unless it is empty
 	keyLifetime  int        // in requests; 0 is unlimited
 	keyUses      int        // requests accepted with the last key, since SetKeyLifetime
 	limit        rateLimit
@@ -77,7 +78,7 @@ type Server struct {
 func NewServer(opts ...Option) *Server {
 	closed := make(chan struct{})
 	s := &Server{
-		transport:    &http.Transport{MaxIdleConnsPerHost: 1000, DialContext: new(net.Dialer).DialContext}, // in a browser, net/http otherwise uses fetch
+		transport:    &http.Transport{MaxIdleConnsPerHost: 1000, DialContext: new(net.Dialer).DialContext}, // with a dial function, net/http does not use fetch in a browser
 		closed:       closed,
 		close:        sync.OnceFunc(func() { close(closed) }),
 		onRequestSem: make(chan struct{}, 1),
@@ -91,8 +92,8 @@ func NewServer(opts ...Option) *Server {
 		opt(&s.settings)
 	}
 	_, s.bubble = caller()
-	// Proxy is called for each request, in the goroutine of its caller. An idle connection
-	// would otherwise cross the border of a bubble without a dial.
+	// Proxy is only a hook: net/http calls it for each request, in the goroutine of RoundTrip,
+	// even if an idle connection is used. A check in the dial function would miss those.
 	s.transport.Proxy = func(*http.Request) (*url.URL, error) {
 		s.checkRoundTrip()
 		return nil, nil
@@ -131,19 +132,20 @@ func (s *Server) trackConn(_ net.Conn, state http.ConnState) {
 
 const (
 	closeGrace = 200 * time.Millisecond // how long Close waits for responses in progress before it aborts them
-	closeNote  = 5 * time.Second        // how long Close waits for a function before it says so
-	closeLimit = 7 * time.Second        // how long Close waits for a function at most, outside a synctest bubble
+	closeNote  = 5 * time.Second        // how long Close then waits for functions before it logs that it waits
+	closeLimit = 7 * time.Second        // how long Close then waits for functions at most, outside a synctest bubble
 )
 
-// Close stops the server and waits until the goroutines that it started have ended.
+// Close stops the server and waits until the goroutines that the server started have ended.
 // Responses in progress are completed, or aborted after a short time. Close ends the
 // waits of [Delay], [Endless], [Server.SetLatency] and [Server.WaitForRequest]. It may be
 // called more than once.
 //
-// A function that the server calls is not interrupted: Close waits for it. So it panics if
-// such a function calls it. After 5 seconds, Close logs which function it waits for. After 7
-// seconds it returns, and the test of [New] fails; with a server of [NewServer], it panics. In
-// a synctest bubble, Close waits for any time.
+// Close waits for the functions of [Server.OnRequest], [Server.UpdateBetweenPages], [Fault.If]
+// and [Respond], and does not interrupt them. So Close panics if such a function calls it.
+// After about 5 seconds, Close logs which function it waits for. After about 7 seconds, it
+// returns and the test of [New] fails; with a server of [NewServer], Close panics. In a synctest
+// bubble, Close waits until the function returns.
 func (s *Server) Close() {
 	s.check("Close")
 	for _, name := range s.calledIn() {
@@ -163,7 +165,8 @@ func (s *Server) Close() {
 	s.transport.CloseIdleConnections()
 }
 
-// waitForFunctions waits until the goroutines that Close waits for have ended.
+// waitForFunctions waits for running: outside a synctest bubble for at most closeLimit, and not
+// at all if gaveUp is set.
 func (s *Server) waitForFunctions() {
 	s.lock()
 	gaveUp := s.gaveUp
@@ -205,8 +208,8 @@ func (s *Server) log(text string) {
 	tb.Logf("%s", text)
 }
 
-// giveUp lets Close end although a function still runs: the test fails when it ends or, without
-// a test, giveUp panics.
+// giveUp lets Close return although a function still runs. It stores text, which fails the test
+// when the test ends. Without a test, it panics.
 func (s *Server) giveUp(text string) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -218,8 +221,8 @@ func (s *Server) giveUp(text string) {
 
 // HTTPClient returns an HTTP client whose connections are closed when the server is
 // closed. It is for code that calls [msgpush.NewClient] itself, with
-// [msgpush.WithHTTPClient]. A server with the option [InMemory], or in a browser, can be
-// reached only through it.
+// [msgpush.WithHTTPClient]. The URL of a server with the option [InMemory], or in a browser, can
+// be reached only through this client.
 func (s *Server) HTTPClient() *http.Client {
 	s.check("HTTPClient")
 	return &http.Client{Transport: s.transport}
@@ -231,8 +234,8 @@ func (s *Server) HTTPClient() *http.Client {
 //     even after SetAccessKey has replaced it;
 //   - it treats [CodeAccessKey] as a rejected key;
 //   - its retries wait for milliseconds, so that a call during an outage fails
-//     within about 0.1 s, but it honours a Retry-After header and waits a second after a 429
-//     without one;
+//     within about 0.1 s, but it honours a Retry-After header of at most 30 s and waits a
+//     second after a 429 without the header;
 //   - it uses [Server.HTTPClient].
 //
 // opts override these defaults: with [msgpush.WithAccessKeySource], the client takes
@@ -272,8 +275,9 @@ func (s *Server) SetAccessKey(key string) {
 
 // SetKeyLifetime makes access keys expire: after the server has accepted a key n
 // times, it replaces the key with a new one, which AccessKey returns. Requests before
-// the call do not count. If n is 0, the default, keys do not expire. For keys that
-// expire after a time, call [Server.SetAccessKey] from [time.AfterFunc].
+// the call do not count, nor those whose key is not checked; see [Server.Inject]. If n is 0,
+// the default, keys do not expire. For keys that expire after a time, call
+// [Server.SetAccessKey] from [time.AfterFunc].
 func (s *Server) SetKeyLifetime(n int) {
 	if n < 0 {
 		panic(fmt.Sprintf("msgpushtest: SetKeyLifetime: %d requests: n must not be negative", n))
@@ -309,8 +313,8 @@ func (s *Server) SetLatency(d time.Duration) {
 	s.latency = d
 }
 
-// SetRateLimit limits the requests to n in each window of time, which begins with
-// its first request. Further requests get HTTP status 429, the code [CodeRateLimit]
+// SetRateLimit limits the requests to n in each window of time. A window begins with the first
+// request after the last window. Further requests get HTTP status 429, the code [CodeRateLimit]
 // and a Retry-After header with the seconds until the window ends, rounded up. They
 // do not use up an injected fault. If n is 0, the default, there is no limit.
 func (s *Server) SetRateLimit(n int, window time.Duration) {
@@ -327,7 +331,7 @@ type rateLimit struct {
 	max    int // 0 is unlimited
 	window time.Duration
 	start  time.Time // of the current window
-	count  int       // requests in the current window
+	count  int       // allowed requests in the current window
 }
 
 // allow reports whether a request is within the limit and, if not, returns the time
@@ -358,7 +362,7 @@ func (s *Server) OnRequest(f func(Request)) {
 	s.onRequest = f
 }
 
-// acquire waits for a semaphore. It aborts the response if the server is closed.
+// acquire waits for a semaphore. It aborts the response if the server is closed meanwhile.
 func (s *Server) acquire(sem chan struct{}) (release func()) {
 	select {
 	case sem <- struct{}{}:
@@ -368,7 +372,6 @@ func (s *Server) acquire(sem chan struct{}) (release func()) {
 	}
 }
 
-// callOnRequest calls the function of OnRequest, for one request at a time.
 func (s *Server) callOnRequest(request Request) {
 	defer s.acquire(s.onRequestSem)()
 	s.lock()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"go/build"
+	"math"
 	"net/http"
 	"reflect"
 	"strings"
@@ -133,6 +134,7 @@ func TestListsArePaged(t *testing.T) {
 		{1 << 30, 1 << 30, 1, nil},
 		{1, 7, 1, []int64{0, 1, 2, 3, 4, 5, 6}},
 		{7, 1, 7, []int64{6}},
+		{1, math.MaxInt32, 1, []int64{0, 1, 2, 3, 4, 5, 6}},
 	}
 	for _, tt := range tests {
 		page, err := client.ForwardRuleList(ctx, msgpush.PageRequest{Current: tt.current, PageSize: tt.size})

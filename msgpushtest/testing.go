@@ -20,10 +20,11 @@ const maxReported = 50
 //   - for each fault of [Server.Inject] that was never used and not removed by
 //     [Server.ClearFaults];
 //   - if a function panicked that was given to [Server.OnRequest], [Server.Update],
-//     [Server.UpdateBetweenPages], [Fault.If] or [Respond];
-//   - if such a function does not return; see [Server.Close].
+//     [Server.UpdateBetweenPages], [Fault.If] or [Respond]; a panic with
+//     [http.ErrAbortHandler] counts only in Update;
+//   - if [Server.Close] has stopped waiting for a function.
 //
-// If the test has failed, the last requests are logged.
+// If the test has failed, the last 50 requests are logged.
 //
 // In a synctest bubble, New panics if tb is the test outside the bubble.
 func New(tb TB, opts ...Option) *Server {
@@ -37,7 +38,7 @@ func New(tb TB, opts ...Option) *Server {
 	s.mu.Unlock()
 	tb.Cleanup(func() {
 		tb.Helper()
-		s.Close() // no fault is used afterwards, and no function is called
+		s.Close() // no request is accepted afterwards
 		s.lock()
 		failures := slices.Clone(s.failures)
 		s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package calls lists a call of every operation that msgpush implements, for the tests of
-// this module and of the modules in its directory.
+// Package calls lists a call of every specified operation, for the tests of this module and of
+// the modules in its directory.
 package calls
 
 import (
@@ -27,7 +27,8 @@ type Call struct {
 }
 
 // All lists one Call for each specified operation. A test checks that none is missing. A test
-// that needs more of a call than Do uses one of the functions below.
+// that may only repeat reads, needs data, or needs List and Pages uses ReadOnly, WithData or
+// Lists.
 var All = []Call{
 	record("MailDetail", func(c *msgpush.Client, ctx context.Context) (*msgpush.MailChannel, error) {
 		return c.MailDetail(ctx, "101")

@@ -1,3 +1,2 @@
-// Package errno has the errors of connections that the system reports under another number than
-// package syscall on some systems.
+// Package errno has error numbers of connections that differ on Windows.
 package errno

@@ -48,7 +48,8 @@ type Failure struct {
 	Text      string // part of the error text
 }
 
-// Check returns an error unless err has the kind, the wrapped error and the text of f.
+// Check returns an error unless err has the kind, the wrapped error and the text of f. It does
+// not check Transient and NotSent.
 func (f Failure) Check(err error) error {
 	switch {
 	case err == nil:
@@ -63,7 +64,8 @@ func (f Failure) Check(err error) error {
 	return nil
 }
 
-// Network returns the faults. Some responses contain key, which no text may show.
+// Network returns faults of connections and malformed responses. Some contain key, which no
+// error text may show.
 func Network(key string) []Fault {
 	lost := func(is error) Failure { return Failure{Kind: "RequestError", Transient: true, Is: is} }
 	broken := func(text string) Failure { return Failure{Kind: "RequestError", Transient: true, Text: text} }
@@ -122,12 +124,13 @@ const (
 	OK10 = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
 )
 
-// Write sends text.
+// Write returns a function that sends text.
 func Write(text string) func(net.Conn) {
 	return func(c net.Conn) { _, _ = io.WriteString(c, text) }
 }
 
-// Stall sends text and then nothing until the client closes the connection.
+// Stall returns a function that sends text and then waits until the client closes the
+// connection.
 func Stall(text string) func(net.Conn) {
 	return func(c net.Conn) {
 		Write(text)(c)
@@ -135,7 +138,7 @@ func Stall(text string) func(net.Conn) {
 	}
 }
 
-// reset sends text and resets the connection.
+// reset returns a function that sends text and makes closing the connection a reset.
 func reset(text string) func(net.Conn) {
 	return func(c net.Conn) {
 		Write(text)(c)
@@ -143,7 +146,8 @@ func reset(text string) func(net.Conn) {
 	}
 }
 
-// flood sends text and then repeats more until the client closes the connection.
+// flood returns a function that sends text and then repeats more until the client closes the
+// connection.
 func flood(text, more string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, err := io.WriteString(c, text)
