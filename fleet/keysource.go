@@ -50,8 +50,9 @@ type KeyConfig struct {
 	// keys that are not encrypted. To change the secret of AEAD, first deploy the new AEAD
 	// in OpenAEADs, then exchange the two.
 	OpenAEADs []cipher.AEAD
-	// FetchWithoutStore lets a replica without a key call Fetch while the store
-	// is unavailable, at most once per MinInterval and replica. It must not be
+	// FetchWithoutStore lets a replica that needs a new key call Fetch while the store is
+	// unavailable, at most once per MinInterval and replica. A replica needs a new key if it
+	// has none, if its key was rejected, or if its key expires within Early. It must not be
 	// set if a new key invalidates the one before it, since replicas would
 	// invalidate each other's keys.
 	FetchWithoutStore bool
@@ -272,7 +273,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 		mayFetch, mayFetch && generation > 0 && s.rejected.Load() == generation, max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval).Milliseconds())
 	s.turn.Unlock()
 	if err != nil && mayFetch && s.cfg.FetchWithoutStore {
-		s.blocked.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)})
+		s.blocked.Store(&record{err: err, expires: time.Now().Add(s.cfg.MinInterval)}) // not now: the command may have taken a second
 		return &record{state: "granted", claimer: claimer, generation: max(now.UnixMilli(), generation+1)}
 	}
 	if err != nil {
