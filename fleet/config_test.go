@@ -420,7 +420,7 @@ func TestClockOfTheStoreMayJump(t *testing.T) {
 	}
 }
 
-// The validity of a stored key must not grow when the clock of the store is set back.
+// The clock is set back to before the key was stored: its validity must not grow.
 func TestKeyExpiresAfterTheClockWasSetBack(t *testing.T) {
 	server := runMiniredis(t)
 	now := time.Now()
@@ -659,7 +659,7 @@ func TestFetchesWithoutStoreAreMinIntervalApart(t *testing.T) {
 		}
 		require.NoError(t, source.Close())
 		require.NoError(t, rdb.Close())
-		time.Sleep(time.Minute) // goroutines end
+		time.Sleep(time.Minute) // until the goroutines of the source and the client end
 	})
 }
 
