@@ -6,12 +6,14 @@ import (
 	"crypto/cipher"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -418,7 +420,7 @@ func TestClockOfTheStoreMayJump(t *testing.T) {
 	}
 }
 
-// The validity of a stored key must not grow when the clock of the store is set back.
+// The clock is set back to before the key was stored: its validity must not grow.
 func TestKeyExpiresAfterTheClockWasSetBack(t *testing.T) {
 	server := runMiniredis(t)
 	now := time.Now()
@@ -620,6 +622,45 @@ func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 		_, err = source.AccessKey(t.Context(), "")
 		require.EqualError(t, err, "fleet: Fetch: the key service is down")
 	}
+}
+
+// A hangingStore does not reply.
+type hangingStore struct{ countingHook }
+
+func (*hangingStore) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		<-ctx.Done()
+		cmd.SetErr(ctx.Err())
+		return ctx.Err()
+	}
+}
+
+// The first operation takes one second, as long as MinInterval.
+func TestFetchesWithoutStoreAreMinIntervalApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no connection") }
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial, ContextTimeoutEnabled: true})
+		rdb.AddHook(&hangingStore{})
+		var fetched []time.Time
+		source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
+			Name: "acme", MinInterval: time.Second, FetchWithoutStore: true,
+			Fetch: func(context.Context) (string, time.Time, error) {
+				fetched = append(fetched, time.Now())
+				return fmt.Sprint("key-", len(fetched)), time.Time{}, nil
+			},
+		})
+		require.NoError(t, err)
+		for len(fetched) < 4 {
+			_, _ = source.AccessKey(t.Context(), fmt.Sprint("key-", len(fetched))) // the newest key is rejected
+			time.Sleep(time.Millisecond)
+		}
+		for n := range fetched[1:] {
+			assert.GreaterOrEqual(t, fetched[n+1].Sub(fetched[n]), time.Second)
+		}
+		require.NoError(t, source.Close())
+		require.NoError(t, rdb.Close())
+		time.Sleep(time.Minute) // until the goroutines of the source and the client end
+	})
 }
 
 func TestFetchThatCallsGoexitFails(t *testing.T) {

@@ -21,11 +21,11 @@
 //
 // # Store failures
 //
-// An operation of the store takes at most one second. After a failed operation,
+// An operation of the store takes at most one second. After a failed operation or probe,
 // the store is considered unavailable, and operations fail immediately until a
 // probe succeeds. These operations, and StoreErr, start the probes: one at a time,
-// at most every 100 ms. A KeySource also tests the store when it connects to it or gets an
-// announcement. No call waits for a probe of an unavailable store.
+// at most every 100 ms. A KeySource also probes an unavailable store when it connects to it
+// or gets an announcement. No call waits for a probe of an unavailable store.
 package fleet
 
 import (
@@ -44,8 +44,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrStoreUnavailable is wrapped by the error of a call if the store could not be
-// reached, did not respond within a second, or returned an error or an unexpected reply.
+// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or StoreErr whose cause is that
+// the store could not be reached, did not respond in time, or returned an error or an
+// unexpected reply.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
 //go:embed key.lua
@@ -61,20 +62,20 @@ var keyScript, takeScript = redis.NewScript(keyLua), redis.NewScript(takeLua)
 // store during an upgrade.
 const prefix = "msgpush:1:"
 
-// A probe takes less time than another operation, so that its result is known to a call of
-// StoreErr one second later. probeInterval is the minimum time between two probes of an
-// unavailable store. StoreErr does not probe a store that responded less than idleInterval ago.
+// probeTimeout is shorter than one second, so that a call of StoreErr one second later returns
+// the result of the probe. probeInterval is the minimum time from a failure to the next probe
+// that state starts. StoreErr does not probe a store that responded less than idleInterval ago.
 const storeTimeout, probeTimeout, probeInterval, idleInterval = time.Second, 800 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond
 
 // A store runs scripts on one Redis key.
 type store struct {
 	rdb  redis.UniversalClient
 	key  string
-	turn sync.Mutex // held while a script other than a probe runs, so that they share a connection
+	turn sync.Mutex // held while a script other than a probe runs, so that scripts share a connection
 
 	mu        sync.Mutex
 	failure   error     // why the store is unavailable; nil if it is available
-	nextProbe time.Time // when StoreErr may start a probe
+	nextProbe time.Time // when state may start a probe
 }
 
 func (s *store) init(rdb redis.UniversalClient, kind, name string) error {
@@ -90,7 +91,7 @@ func (s *store) init(rdb redis.UniversalClient, kind, name string) error {
 			(ring == nil || ring.Options().ContextTimeoutEnabled), "the Redis client ignores deadlines; set ContextTimeoutEnabled in its options"))
 }
 
-// check returns an error unless a condition is met.
+// check returns nil if ok, otherwise an error.
 func check(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
@@ -99,8 +100,9 @@ func check(ok bool, format string, args ...any) error {
 }
 
 // StoreErr returns why the store is unavailable, or nil, for metrics and readiness checks. It
-// returns the last known state immediately. If that is older than half a second, or the store is
-// unavailable, StoreErr starts a probe: a call of StoreErr one second later returns the new state.
+// returns the last known state immediately. If that is older than half a second, or than 100 ms
+// if the store is unavailable, StoreErr starts a probe unless one is running: a call of StoreErr
+// one second later returns the result.
 func (s *store) StoreErr() error { return s.state(true) }
 
 // state returns why the store is unavailable, or nil. It starts a probe if one is due and the
@@ -115,8 +117,8 @@ func (s *store) state(probeIdle bool) error {
 	return s.failure
 }
 
-// probe also tests writes if it probes for a [Limiter], which needs them. A [KeySource] can
-// read the stored key without writes.
+// probe tests whether the store responds, and records the result. For a [Limiter], it also tests
+// whether the store accepts writes. A [KeySource] can read the stored key without writes.
 func (s *store) probe() { _, _ = s.runBounded(probeTimeout, probeScript, []any{int64(0)}) }
 
 var probeScript = redis.NewScript("if KEYS[1]:find('^" + prefix + "rate') then redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), 1000)) end return {redis.call('EXISTS', KEYS[1])}")
@@ -142,7 +144,7 @@ func (s *store) runBounded(timeout time.Duration, script *redis.Script, want []a
 	defer s.mu.Unlock()
 	s.failure, s.nextProbe = nil, time.Now().Add(idleInterval)
 	if err != nil {
-		// The error of a disabled command quotes its arguments, such as an access key.
+		// The error text of a disabled command quotes its arguments, such as an access key.
 		s.failure, s.nextProbe = fmt.Errorf("%w: %s", ErrStoreUnavailable, strings.Split(err.Error(), ", with args beginning with")[0]), time.Now().Add(probeInterval)
 		if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok {
 			cluster.ReloadState(ctx) // otherwise, go-redis replaces a failed node only after ClusterStateReloadInterval
@@ -152,7 +154,7 @@ func (s *store) runBounded(timeout time.Duration, script *redis.Script, want []a
 }
 
 // ErrBudgetExceeded is wrapped by the error of [Limiter.Wait] if the next free
-// slot is too late for the deadline. Such a call takes no slot. The error does not
+// slot is too late for the deadline. The call does not take this slot. The error does not
 // match [context.DeadlineExceeded], since the deadline has not passed.
 var ErrBudgetExceeded = errors.New("fleet: request budget exceeded")
 
@@ -161,10 +163,10 @@ type LimiterConfig struct {
 	// Name is the name of the account. Replicas with the same Name share a
 	// budget and must have the same Rate, Per and Burst.
 	Name string
-	// Rate is the number of requests in each Per. Rate / Per is at most one request per
+	// Rate is the number of requests in each Per. Rate / Per must be at most one request per
 	// microsecond.
 	Rate int
-	// Per is the time in which Rate requests are sent, evenly spaced.
+	// Per is the period of Rate. If Burst is 1, slots are at least Per / Rate apart.
 	Per time.Duration
 	// Burst is the number of requests that may be sent without spacing after an
 	// idle time of Burst × Per / Rate. 0 means 1.
@@ -172,34 +174,34 @@ type LimiterConfig struct {
 	// Fallback is used while the store is unavailable. Each replica has its own,
 	// so one of 20 replicas needs a 20th of the budget, such as
 	// rate.NewLimiter(5, 1) for 100 requests a second. If Fallback is nil, Wait
-	// returns [ErrStoreUnavailable] instead.
+	// returns an error that wraps [ErrStoreUnavailable] instead.
 	Fallback interface{ Wait(context.Context) error }
 }
 
 // A Limiter limits the requests of all replicas to one budget: each request takes
 // the next free slot of one queue. In any window of d, at most Burst + Rate × d /
-// Per slots begin, on the clock of the store. A request starts at most 250 ms plus
-// the network delay after its slot, or later if the call has missed four slots; see
-// [Limiter.Wait]. A Limiter is safe for concurrent use.
+// Per slots begin, on the clock of the store. Wait returns at most 250 ms plus
+// the network delay after the slot, or later if the call has missed four slots.
+// A Limiter is safe for concurrent use.
 //
-// A Limiter sends one command to the store at a time, in a goroutine that ends with the command. It
-// takes slots for all calls that wait for one. The slot of a call that is cancelled, or of a
-// replica that dies, stays unused, and so does one whose reply is lost.
+// Besides probes, a Limiter sends one command to the store at a time, in a goroutine that ends with
+// the command. The command takes slots for all calls that wait for one. The slot of a call that is
+// cancelled, or of a replica that dies, stays unused, and so does one whose reply is lost.
 //
-// If the store loses its data, the slots that a replica takes then begin no earlier than
-// about 100 ms before the last slot that it took until then.
+// If the store loses its data, the next slots of each replica begin no earlier than about 100 ms
+// before the last slot that this replica took.
 type Limiter struct {
 	store
 	cfg  LimiterConfig
-	last atomic.Pointer[time.Time] // the last slot of this replica
+	last atomic.Pointer[time.Time] // the latest slot of this replica
 
 	mutex sync.Mutex
-	next  *batch // has not been sent yet; nil if no call waits for it
+	next  *batch // not sent yet; nil if no call has joined it
 }
 
 // A batch is a command that takes slots for calls of Wait.
 type batch struct {
-	latest []time.Time   // when the slot of each call must begin
+	latest []time.Time   // for each call, the latest time at which its slot may begin
 	done   chan struct{} // closed when the fields below are set
 
 	sent, received time.Time
@@ -208,7 +210,7 @@ type batch struct {
 }
 
 // slotLifetime is how late a slot may be used. A call takes at most maxSlots
-// slots; the last one never expires.
+// slots, and uses the last one however late it is.
 const slotLifetime, maxSlots = 250 * time.Millisecond, 5
 
 // NewLimiter returns a limiter for [msgpush.WithRateLimiter]. NewLimiter sends
@@ -229,15 +231,16 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 
 // Wait blocks until the request may be sent. If ctx has a deadline, the wait for
 // the slot takes at most half of the time left, since the request needs time too;
-// if the next free slot is later, Wait returns [ErrBudgetExceeded] immediately.
+// if the next free slot is later, Wait does not wait for it, and returns an error that wraps
+// [ErrBudgetExceeded].
 //
 // A slot that is missed by more than 250 ms, such as by a suspended process, is
 // discarded, and Wait takes another one. A call takes at most 5
 // slots, and uses the fifth however late it is.
 //
-// While the store is unavailable, Wait returns an error that wraps [ErrStoreUnavailable].
-// With a Fallback, Wait instead waits until the latest slot of this replica, and then for
-// Fallback. If the store becomes available first, Wait takes a slot.
+// If Wait cannot take a slot because the store is unavailable, it returns an error that wraps
+// [ErrStoreUnavailable]. With a Fallback, Wait instead waits until the latest slot of this
+// replica, and then for Fallback. If the store becomes available first, Wait takes a slot.
 func (l *Limiter) Wait(ctx context.Context) error {
 	for n := 1; ; n++ {
 		begin, err := l.take(ctx)
@@ -250,8 +253,8 @@ func (l *Limiter) Wait(ctx context.Context) error {
 	}
 }
 
-// Queue returns the time until the latest slot that this replica has taken, which is
-// about the length of the queue of all replicas if this replica sends requests.
+// Queue returns the time until the latest slot that this replica has taken. While this replica
+// sends requests, that is about the length of the queue of all replicas.
 func (l *Limiter) Queue() time.Duration { return max(time.Until(*load(&l.last)), 0) }
 
 func sleepUntil(ctx context.Context, t time.Time) error {
@@ -301,7 +304,7 @@ func (l *Limiter) join(latest time.Time) (b *batch, index int) {
 	return l.next, len(l.next.latest) - 1
 }
 
-// send sends a batch when the reply to the batch before has arrived. Until then, calls join it.
+// send sends a batch when the command before it has ended. Until then, calls join the batch.
 func (l *Limiter) send(b *batch) {
 	l.turn.Lock()
 	defer l.turn.Unlock()

@@ -3,11 +3,12 @@
 --   gen, key, exp    generation, value and expiry of the stored key
 --   claim, claimer   generation of the last fetch, and the replica that claimed it
 --   state, until     state of the last fetch, and when it ends
---   pause            interval after the last fetch if it did not help, otherwise 0
---   since            time of the last change
+--   pause            interval after the last fetch that did not help; set to 0 when the next
+--                    fetch after one that helped begins
+--   since            time of the last write
 --
--- All times are milliseconds on the clock of the store. If that clock is set back, they are set
--- back too.
+-- All times are milliseconds on the clock of the store. If that clock is set back to before since,
+-- exp and until are set back by the difference.
 local operation, generation, claimer, minInterval = ARGV[1], tonumber(ARGV[2]), ARGV[3], math.max(tonumber(ARGV[4]), 1)
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -17,8 +18,8 @@ local gen, exp, claim, stateEnd, state = tonumber(h[1] or 0), (h[2] or 0) - back
 local lastClaimer, pause = h[7] or '', tonumber(h[9] or 0)
 local longerPause = math.min(math.max(2 * pause, minInterval), 10 * minInterval)
 
--- If the first write of a script needs no memory, Redis permits the other ones even if its
--- memory is full: that is what the first PEXPIRE is for.
+-- The first PEXPIRE needs no memory. If the first write of a script needs none, Redis permits the
+-- other ones even if its memory is full.
 local function write(...)
 	redis.call('PEXPIRE', KEYS[1], 2592000000)
 	redis.call('HSET', KEYS[1], 'since', now, ...)
@@ -28,7 +29,8 @@ end
 if back > 0 then write('exp', exp, 'until', stateEnd) end
 if stateEnd <= now then state = '' end
 
--- The reply is the state of the claim, its generation, its remaining time, the key and the claimer.
+-- The reply is a state, its generation, its remaining time in milliseconds, the key if the state is
+-- "stored", and the claimer. KeySource.claim explains the states.
 if operation == 'claim' then
 	local mayFetch, rejected, lease = ARGV[5] == '1', ARGV[6] == '1', tonumber(ARGV[7])
 	if gen > generation and exp > now then return {'stored', gen, exp - now, h[6], lastClaimer} end
@@ -44,8 +46,8 @@ if operation == 'claim' then
 	return {'granted', claim, lease, '', claimer}
 end
 
--- A put is fenced: it stores only a record that is newer than the stored key, and nothing while
--- another replica fetches. The reply is how long no replica may fetch, or 0 if nothing is stored.
+-- A put stores only a record that is newer than the stored key, and nothing while another replica
+-- fetches. The reply is how long no replica may fetch, or 0 if nothing is stored.
 local key, validity, outcome, wait = ARGV[5], ARGV[6], ARGV[7], minInterval
 if gen >= generation or (state == 'busy' and claim ~= generation and lastClaimer ~= claimer) then return {0} end
 if outcome == 'failed' and state == 'failed' and claim == generation then return {stateEnd - now} end -- the reply to this put was lost

@@ -26,16 +26,18 @@ type KeyConfig struct {
 	// after FetchTimeout, not when a call ends.
 	Fetch func(context.Context) (key string, expires time.Time, err error)
 	// Early is how long before its expiry a key is replaced. The old key is
-	// returned until the new key is available or the old key expires.
+	// returned until the new key is available or the old key expires. Early must not be
+	// negative, and should be shorter than the validity of a key: otherwise, calls cause a
+	// fetch every MinInterval.
 	Early time.Duration
-	// FetchTimeout bounds one call of Fetch. It must be less than
+	// FetchTimeout is the timeout of the context of Fetch. It must be less than
 	// [msgpush.AccessKeyTimeout]; 0 means 10 s. If a replica dies in Fetch, another one
-	// fetches when FetchTimeout + 1 s have passed since the first call began, or
+	// may fetch when FetchTimeout + 1 s have passed since the first call began, or
 	// MinInterval if that is longer.
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s.
-	// After each consecutive fetch that did not help, the interval is doubled, up to ten times
-	// MinInterval, for all replicas. A fetch did not help if it failed, or if its key
+	// If several fetches in a row do not help, the intervals after them are 1, 2, 4, 8, 10,
+	// 10 and so on × MinInterval, for all replicas. A fetch did not help if it failed, or if its key
 	// had expired, was the rejected key, or was rejected within MinInterval of its arrival.
 	// Until the interval has passed, replicas without a key return an error if the last
 	// fetch failed, and otherwise wait. The interval is not kept if the store lost its data, if its
@@ -50,8 +52,9 @@ type KeyConfig struct {
 	// keys that are not encrypted. To change the secret of AEAD, first deploy the new AEAD
 	// in OpenAEADs, then exchange the two.
 	OpenAEADs []cipher.AEAD
-	// FetchWithoutStore lets a replica without a key call Fetch while the store
-	// is unavailable, at most once per MinInterval and replica. It must not be
+	// FetchWithoutStore lets a replica that needs a new key call Fetch while the store is
+	// unavailable, at most once per MinInterval and replica. A replica needs a new key if it
+	// has none, if its key was rejected, or if its key expires within Early. It must not be
 	// set if a new key invalidates the one before it, since replicas would
 	// invalidate each other's keys.
 	FetchWithoutStore bool
@@ -59,42 +62,44 @@ type KeyConfig struct {
 
 // A KeySource returns an access key that replicas share. One replica fetches it for all of
 // them. A replica whose key is rejected gets the key that replaced it, if there is one,
-// without a fetch. A KeySource is safe for concurrent use. Returning a key sends nothing to
-// the store. A KeySource accesses the store when it needs another key or has fetched one,
-// when the store announces one, when it has connected to the store, in StoreErr, and in
-// Close. An idle connection that waits for announcements is
-// pinged every 3 s. While the store is unavailable, the key is returned until it expires or
-// is rejected. A KeySource that has a key writes it back to a store that lost it, once the
-// connection to the store is re-established.
+// without a fetch. A KeySource is safe for concurrent use.
+//
+// Each KeySource keeps the key in memory: a call that returns this key sends nothing to the
+// store. A connection to the store waits for announcements of new keys; while it is idle, it is
+// pinged every 3 s. When it is re-established, the KeySource writes its key back to a store
+// that lost it or has an older one. While the store is unavailable, the key is returned until
+// it expires or is rejected.
 //
 // A key that was fetched too late, because its replica was suspended and another
-// one took over, is discarded. The store forgets a key 30 days after the last
-// fetch of any replica.
+// one took over, is discarded. The store deletes the Redis key 30 days after it was last written.
 type KeySource struct {
 	store
 	cfg     KeyConfig
-	cached  msgpush.AccessKeySource // returns the cached key; calls obtain for another one
+	cached  msgpush.AccessKeySource // caches the key; calls obtain for another one
 	changed chan struct{}           // signals an announcement, or a connect to the store
 	close   context.CancelFunc
 
 	// current is the record in cached. next is an announced record that is not in cached
-	// yet. Until blocked expires, newer returns its error and claims no fetch.
+	// yet. blocked is the last failure of a fetch or, with FetchWithoutStore, of the store.
+	// Until it expires, a call of newer that would claim a fetch returns blocked.err instead,
+	// unless next is newer.
 	current, next, blocked atomic.Pointer[record]
 
-	replica          string       // host name, process id and a random suffix
-	latest, rejected atomic.Int64 // generations that this replica fetched or fetches, and that the service rejected
+	replica  string       // host name, process id and a random suffix
+	latest   atomic.Int64 // generation of the last fetch of this replica; 0 if it has fetched none since Close
+	rejected atomic.Int64 // generation of the key that was last reported as rejected
 }
 
-// A replica that waits for another one polls the store, at least minPoll and at
-// most maxPoll apart, since an announcement may be lost. noExpiry stands for
-// never. sealed is the prefix of an encrypted key in the store; no access key has it.
+// A replica that waits for a fetch polls the store on each announcement and, since one may be
+// lost, after minPoll to maxPoll. noExpiry stands for never. sealed is the prefix of an
+// encrypted key in the store; no access key has it.
 const minPoll, maxPoll, noExpiry, sealed = 10 * time.Millisecond, 250 * time.Millisecond, 50 * 365 * 24 * time.Hour, "\x00"
 
 // A record is a key, the claim for fetching one, or an error. A newer record has a
-// greater generation. Generations are times in milliseconds, so they increase even
-// if the store loses its data.
+// greater generation. A generation is the time of the claim in milliseconds, or the last
+// generation + 1 if that is greater. So generations increase even if the store loses its data.
 type record struct {
-	state, key, claimer string // for the states, see claim and fetch; claimer fetches or fetched the key
+	state, key, claimer string // for the states, see claim and fetch; claimer is the replica that fetches
 	generation          int64
 	expires             time.Time // zero for never
 	err                 error
@@ -127,20 +132,21 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	return s, nil
 }
 
-// AccessKey returns the shared key, or a newer key if the shared key was rejected.
+// AccessKey returns the shared key, or a newer key if the shared key is the rejected one.
 // It implements [msgpush.AccessKeySource].
 func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
 	current, next := s.current.Load(), s.next.Load()
 	if current != nil && rejected == current.key {
 		s.rejected.Store(current.generation)
 	} else if current != nil && next != nil && next.valid() && rejected != next.key && next.key != current.key && next.generation > current.generation {
-		rejected = current.key // cached then calls obtain, which returns next
+		rejected = current.key // then s.cached drops it and calls obtain, which returns next
 	}
 	return s.cached.AccessKey(ctx, rejected)
 }
 
 // Close ends the subscription to the store. If a fetch is in progress, another replica may
-// fetch MinInterval after Close. If the store does not respond, Close takes up to one
+// fetch MinInterval after Close. If the store is unavailable, the others wait as if this
+// replica had died; see [KeyConfig]. If the store does not respond, Close takes up to one
 // second. It does not close the Redis client. AccessKey still works after Close. Close
 // always returns nil.
 func (s *KeySource) Close() error {
@@ -165,7 +171,7 @@ func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 }
 
 // newer returns a record with a greater generation: from another replica if one
-// has it or fetches it, otherwise by a fetch.
+// has it or fetches it, otherwise by a fetch. On failure, the record has an err and no key.
 func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 	var fetched chan *record // nil unless this replica fetches
 	for {
@@ -200,7 +206,7 @@ func (s *KeySource) newer(ctx context.Context, generation int64) *record {
 }
 
 // fetch calls Fetch, and stores the key or the failure. The state of the result is
-// "superseded" if another replica has taken over.
+// "superseded" if nothing was stored, such as when another replica has taken over.
 func (s *KeySource) fetch(ctx context.Context, claim *record, result chan<- *record) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()
@@ -220,7 +226,8 @@ func (s *KeySource) fetch(ctx context.Context, claim *record, result chan<- *rec
 			s.blocked.Store(&record{err: r.err, expires: time.Now().Add(wait)}) // without r.panic: later calls return err
 		}
 		result <- r
-		for err != nil && s.latest.Load() == r.generation { // other replicas wait for r
+		// Other replicas wait for r, so retry until the store responds. Close or a newer fetch ends this.
+		for err != nil && s.latest.Load() == r.generation {
 			time.Sleep(maxPoll)
 			_, err = s.put(r)
 		}
@@ -228,8 +235,8 @@ func (s *KeySource) fetch(ctx context.Context, claim *record, result chan<- *rec
 	r.key, r.expires, r.err = s.cfg.Fetch(ctx)
 }
 
-// watchStore adopts the keys that the store announces. After each connect, it
-// first writes the current key to the store, which may have lost it.
+// watchStore puts announced keys into next. After each connect, it first writes the
+// current key, if it is valid, to the store, which may have lost it.
 func (s *KeySource) watchStore(ctx context.Context) {
 	sub := s.rdb.Subscribe(ctx, s.key)
 	context.AfterFunc(ctx, func() { _ = sub.Close() })
@@ -251,14 +258,14 @@ func (s *KeySource) watchStore(ctx context.Context) {
 }
 
 // claim returns a newer record from the store. If there is none and mayFetch is
-// set, it claims the fetch. The state of the record, valid until the record
+// set, it tries to claim the fetch. The state of the record, valid until the record
 // expires, is one of
 //
 //	"stored"    the record is newer
-//	"granted"   this replica fetches a key with the generation of the record
+//	"granted"   this replica must fetch a key with the generation of the record
 //	"busy"      a replica fetches, perhaps this one
 //	"failed"    the last fetch failed, and the next one must wait
-//	"rejected"  its key was rejected soon after its arrival or before, and the next one must wait
+//	"rejected"  the key of the last fetch was rejected within MinInterval, or is the rejected one; the next fetch must wait
 //	"done"      the last fetch succeeded or was released, and the next one must wait
 //	""          none of these: err is set, or mayFetch is not set
 func (s *KeySource) claim(generation int64, mayFetch bool) *record {
@@ -272,7 +279,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 		mayFetch, mayFetch && generation > 0 && s.rejected.Load() == generation, max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval).Milliseconds())
 	s.turn.Unlock()
 	if err != nil && mayFetch && s.cfg.FetchWithoutStore {
-		s.blocked.Store(&record{err: err, expires: now.Add(s.cfg.MinInterval)})
+		s.blocked.Store(&record{err: err, expires: time.Now().Add(s.cfg.MinInterval)}) // from the end of the command, which may take a second
 		return &record{state: "granted", claimer: claimer, generation: max(now.UnixMilli(), generation+1)}
 	}
 	if err != nil {
@@ -281,7 +288,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 	r := &record{state: reply[0].(string), generation: reply[1].(int64), expires: now.Add(milliseconds(reply[2])), claimer: reply[4].(string)}
 	if r.state == "stored" {
 		r.key, r.err = s.open(reply[3].(string), r.generation)
-	} else if r.state == "failed" && mayFetch { // otherwise, the error of this replica's own Fetch could be lost
+	} else if r.state == "failed" && mayFetch { // without mayFetch, s.blocked may have the error of this replica's own Fetch
 		r.err = fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", strings.Split(r.claimer, ",")[0])
 		s.blocked.Store(r)
 	}
@@ -289,8 +296,9 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 }
 
 // put stores a record: a key, a failure, or neither, which releases the claim. It returns how
-// long no replica may fetch then, or 0 if nothing was stored: if the stored key is this one or a
-// newer one, if another replica is fetching, or if there is no claim to release.
+// long no replica may fetch then, or 0 if nothing was stored: the stored key is this one or a
+// newer one, another replica is fetching, or there is no claim to release. If the store
+// fails, put returns MinInterval and the error.
 func (s *KeySource) put(r *record) (wait time.Duration, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()

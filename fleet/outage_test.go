@@ -21,10 +21,10 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-// The tests of this file are about a store that fails, most often in part: replies are
-// lost, writes are paused, data is lost, or memory, connections and permissions are missing.
+// In most tests of this file, the store fails in part: for example, replies or data are lost,
+// or writes are rejected.
 
-// healing is how soon callers have a key after the store responds again.
+// healing bounds how soon callers have a key after the store responds again.
 const healing = 1200 * time.Millisecond
 
 func TestLostReplyToAClaimDelaysNobody(t *testing.T) {
@@ -71,7 +71,7 @@ func TestKeyFetchedWithoutStoreIsStoredAfterALostReply(t *testing.T) {
 	assert.Equal(t, 2, service.issues())
 }
 
-// A store that rejects writes still has the key.
+// A store that rejects writes can be read.
 func TestStoredKeyIsReadWhileWritesAreRejected(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key")
@@ -348,7 +348,7 @@ func createUser(t *testing.T, rdb *redisServer) {
 	require.NoError(t, rdb.Do(t.Context(), args...).Err())
 }
 
-// useStore runs each script, and waits for an announcement.
+// useStore fetches keys, waits for an announcement, and takes a slot.
 func useStore(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	var fetches atomic.Int64
@@ -370,7 +370,7 @@ func useStore(t *testing.T, client redis.UniversalClient) {
 	require.NoError(t, one.StoreErr())
 }
 
-func TestCloseGivesUpTheClaimOfAFetch(t *testing.T) {
+func TestCloseReleasesTheClaimOfAFetch(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	closing := startReplica(t, config{Redis: rdb.addr, Service: service.URL, Hold: "/nonexistent"})
 	other := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
@@ -399,7 +399,7 @@ func TestMinIntervalFollowsAFetchThatDied(t *testing.T) {
 	assert.GreaterOrEqual(t, service.issued[1].Sub(service.issued[0]), 2500*time.Millisecond, "arrivals are later than claims, by delays that differ")
 }
 
-// A loaded machine delays the results of probes.
+// The test requires no exact times, since a loaded machine delays the results of probes.
 func TestStoreErrOfIdleReplica(t *testing.T) {
 	for _, tt := range []struct {
 		name           string

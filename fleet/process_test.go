@@ -54,8 +54,9 @@ type noLog struct{}
 
 func (noLog) Printf(context.Context, string, ...any) {}
 
-// The reaper kills the processes that a test binary leaves behind, such as after
-// a timeout of the test: it reads their ids and kills them when its input ends.
+// The reaper kills the processes that a test binary leaves behind, such as after a timeout of the
+// test. It reads the id of each process that starts, and the negative id of each that has ended.
+// When its input ends, it kills the others.
 var reaper = sync.OnceValue(func() io.Writer {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "FLEET_REAPER=1")
@@ -119,8 +120,8 @@ type redisServer struct {
 	*redis.Client
 }
 
-// startRedis starts a server. Without redis-server, it skips the test; in CI, the
-// test fails.
+// startRedis starts a server. With -short, or if redis-server is not installed, it skips the
+// test. In CI, the test fails if redis-server is not installed.
 func startRedis(t testing.TB, args ...string) *redisServer {
 	t.Helper()
 	if testing.Short() {
@@ -415,8 +416,8 @@ func (c config) fetch(ctx context.Context) (string, time.Time, error) {
 	return string(key), expires, nil
 }
 
-// runReplica is the main function of a replica: each line of its input is a
-// command, each line of its output a result.
+// runReplica is the main function of a replica. It prints one line when it is ready. Then each
+// line of its input is a command, and each line of its output the result.
 func runReplica(text string) {
 	var c config
 	if err := json.Unmarshal([]byte(text), &c); err != nil {

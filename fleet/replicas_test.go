@@ -23,8 +23,8 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-// The tests of this file use a real redis-server and real processes. They log
-// the figures of the README.
+// The tests of this file use a real redis-server. In most of them, replicas are processes. Some
+// log figures of the README.
 
 func TestReplicasWithTheirOwnKeysInvalidateEachOther(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
@@ -40,7 +40,7 @@ func TestReplicasWithTheirOwnKeysInvalidateEachOther(t *testing.T) {
 func TestOneFetchForAllReplicas(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	service.fetchTime.Store(int64(100 * time.Millisecond))
-	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, MinInterval: 20 * time.Millisecond}) // keys are rejected soon
+	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, MinInterval: 20 * time.Millisecond}) // the test rejects keys soon after their arrival
 	sum := doAll(replicas, "call 50 0s")
 	assert.Equal(t, result{OK: 50 * 20, Errors: map[string]int{}}, result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
 	assert.Equal(t, 1, service.issues(), "fetches at a cold start")
@@ -384,7 +384,7 @@ func TestOneProbeWhileStoreHangs(t *testing.T) {
 	wg.Wait()
 	assert.LessOrEqual(t, hook.maximum.Load(), int64(1))
 	assert.LessOrEqual(t, hook.total.Load(), int64(4))
-	assert.Less(t, longest, 700*time.Millisecond, "no call waits for a probe, which takes 1 s")
+	assert.Less(t, longest, 700*time.Millisecond, "no call waits for a probe, which takes 0.8 s")
 	rdb.signal(syscall.SIGCONT)
 	begin = time.Now()
 	await(t, 3*time.Second, "the limiter uses the store again", func() bool { return limiter.Wait(t.Context()) == nil })
@@ -404,8 +404,7 @@ func TestCancelledCallDoesNotMakeTheStoreUnavailable(t *testing.T) {
 	require.NoError(t, limiter.Wait(t.Context()))
 }
 
-// The replicas are clients of this process. None fails on a loaded machine either, unless it is so
-// slow that a command takes a second.
+// The replicas are clients in this process. A call fails only if a command takes a second.
 func TestColdStartOf200Replicas(t *testing.T) {
 	const replicas, callers, perSecond, burst, duration = 200, 5, 2000, 100, 5 * time.Second
 	rdb := startRedis(t)

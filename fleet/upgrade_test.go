@@ -26,8 +26,8 @@ func earlierScript(t *testing.T, name string) *redis.Script {
 	return redis.NewScript(string(text))
 }
 
-// During a rolling upgrade, the scripts of both versions run on one store. If this test fails
-// after a change of a script, the number in the names of the Redis keys must change.
+// During a rolling upgrade, the scripts of both versions run on one store. They must not share
+// Redis keys.
 func TestScriptsOfAnEarlierVersionRunBesideThePresentOnes(t *testing.T) {
 	rdb := startRedis(t)
 	const rounds = 50
