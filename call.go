@@ -154,7 +154,7 @@ func (k *call) ready(ctx context.Context) (key Secret, end *outcome) {
 const maxRepeatedWaits = 10
 
 // nextKey gets the access key from its source. If the source returns the rejected key
-// again, the call ends with its last failure.
+// again, the call ends with its last failure, which is not retried for this reason.
 func (k *call) nextKey(ctx context.Context) (key Secret, end *outcome) {
 	if ctx.Err() != nil {
 		return "", k.stopped(ctx, "", nil)
@@ -168,6 +168,7 @@ func (k *call) nextKey(ctx context.Context) (key Secret, end *outcome) {
 		return "", k.stopped(ctx, "access key: ", err)
 	}
 	if key = Secret(got); key == k.rejectedKey {
+		k.lastFailure.remarks = append(k.lastFailure.remarks, "the key source returned the rejected key again")
 		return "", k.lastFailure
 	}
 	return key, nil
