@@ -12,12 +12,12 @@ type retryQuota struct {
 	tokens, max int
 	perCall     int   // max grows to this number of tokens per concurrent call; 0: max is fixed
 	calls       int   // that run now
-	refilled    int64 // the Unix second in which one of refillSeconds parts was added
+	refilled    int64 // the Unix second of the last refill; see refillSeconds
 }
 
-// A retry takes tokensPerRetry, and returns them unless its failure is transient. A call
-// whose first attempt has no transient failure adds tokensPerCall and, once a second, one
-// of refillSeconds parts of max. In a lasting outage, no call adds any.
+// A retry takes tokensPerRetry, and returns them unless it fails transiently. A call whose first
+// attempt does not fail transiently adds tokensPerCall. The first such call of a second also adds
+// max/refillSeconds. While all attempts fail transiently, nothing is added.
 const tokensPerRetry, tokensPerCall, refillSeconds = 10, 1, 20
 
 // The default quota. Fewer retries per concurrent call would not outlast a short outage;
@@ -25,19 +25,20 @@ const tokensPerRetry, tokensPerCall, refillSeconds = 10, 1, 20
 const minQuota, quotaPerCall = 1000, 8
 
 // newRetryQuota returns a full bucket for a number of retries. If the number is 0, the
-// bucket has the default size, which grows with the number of concurrent calls.
+// bucket has the default size, which grows with the number of concurrent calls. If it is
+// negative, the bucket has the largest possible size.
 func newRetryQuota(retries int) *retryQuota {
 	q := &retryQuota{}
 	if retries == 0 {
 		retries, q.perCall = minQuota, quotaPerCall*tokensPerRetry
 	}
-	q.max = int(min(uint(retries), math.MaxInt/tokensPerRetry-1)) * tokensPerRetry // as a uint, a negative number is huge
+	q.max = int(min(uint(retries), math.MaxInt/tokensPerRetry-1)) * tokensPerRetry // as a uint, a negative number is larger than any int
 	q.tokens = q.max
 	return q
 }
 
-// add adds n calls that run, and returns tokens that were taken. A negative n means that calls
-// have ended.
+// add adds n, which may be negative, to the number of calls that run, and returns tokens that
+// were taken.
 func (q *retryQuota) add(n, tokens int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -58,7 +59,7 @@ func (q *retryQuota) take(n int) bool {
 	return enough
 }
 
-// earn adds the tokens of a call whose first attempt had no transient failure.
+// earn adds the tokens of a call whose first attempt did not fail transiently.
 func (q *retryQuota) earn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -32,8 +32,9 @@ import (
 // response ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or 504. The
 // following are not retryable:
 //
+//   - responses that reject the access key, which may be replaced; see [AccessKeySource]
 //   - untrusted certificates, and TLS alerts that reject a certificate or that a setting of
-//     TLS explains
+//     TLS can cause
 //   - HTTP responses to HTTPS requests
 //   - redirects, which a browser hides
 //   - HTTP 200 responses that are too large or badly compressed
@@ -56,19 +57,22 @@ type RetryPolicy struct {
 	// Quota is the number of failed retries after which the client stops retrying, so
 	// that retries do not multiply the load of an outage. The default is 8 × the
 	// highest number of calls of the client that ran at the same time, but at least 1,000.
-	// A positive Quota is a fixed number; a negative Quota means no limit.
+	// A positive Quota is a fixed number; a negative Quota means no limit. All calls of a client
+	// share the quota:
 	//
-	// All calls of a client share the quota. A retry takes one from it, and gives it back
-	// if it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
-	// calls that need no retry give one more back. Each second with such a call gives back
-	// a twentieth of the quota, rounded down, so the default is full 20 s after an outage. When
-	// nothing is left, a call returns its failure immediately, and the error text says so.
+	//   - A retry takes one.
+	//   - The retry gives it back unless it ends with a retryable failure.
+	//   - Every ten calls whose first attempt has no retryable failure give one back.
+	//   - Each second with such a call gives back a twentieth of the quota, rounded down, so
+	//     the default is full 20 s after an outage.
+	//   - When nothing is left, a call returns its failure immediately, and the error text
+	//     says so.
 	Quota int
 }
 
 var defaultRetryPolicy = RetryPolicy{MaxAttempts: 7, MinWait: 400 * time.Millisecond, MaxWait: 30 * time.Second}
 
-// withDefaults returns the policy without zero fields.
+// withDefaults returns the policy with the defaults of MaxAttempts, MinWait and MaxWait.
 func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 	if p.MaxAttempts < 0 || p.MinWait < 0 || p.MaxWait < 0 {
 		return p, fmt.Errorf("%+v has a negative MaxAttempts, MinWait or MaxWait", p)
@@ -105,13 +109,12 @@ func isPermanent(err error) bool {
 		matches[x509.HostnameError](err) || matches[x509.CertificateInvalidError](err)
 }
 
-// permanentSOCKSErrors end the errors of net/http if a SOCKS5 proxy rejects the client or,
-// by a rule, the request.
+// permanentSOCKSErrors are the ends of the error texts of net/http if a SOCKS5 proxy rejects the
+// client or, by a rule, the request.
 var permanentSOCKSErrors = []string{"invalid username/password", "authentication failed", "no acceptable authentication methods", "connection not allowed by ruleset"}
 
-// permanentAlerts are the TLS alerts of a peer that rejects a certificate, or that shares no
-// version, cipher, name or protocol with the client. No setting explains any other alert,
-// such as internal_error.
+// permanentAlerts are TLS alerts about certificates, versions, ciphers, names, protocols and
+// parameters. After others, such as internal_error, a retry may help.
 var permanentAlerts = []tls.AlertError{40, 42, 43, 44, 45, 46, 47, 48, 49, 70, 71, 86, 112, 116, 120}
 
 // dialFailed reports whether err means that a connection could not be opened, to the
@@ -121,9 +124,9 @@ func dialFailed(err error) bool {
 	return ok && slices.Contains([]string{"dial", "proxyconnect", "socks connect"}, opErr.Op) || matches[*proxyError](err)
 }
 
-// backoff returns a random wait between half of a bound and the bound, which doubles with
-// each attempt. It is random so that callers do not retry at the same time, and at least
-// half, so that the waits of a call cannot all be close to 0.
+// backoff returns a random wait between half of a bound and the bound. The bound doubles with
+// each attempt, up to MaxWait. The wait is random so that callers do not retry at the same time,
+// and at least half, so that the waits of a call cannot all be close to 0.
 func (p RetryPolicy) backoff(attempts int) time.Duration {
 	bound := p.MaxWait
 	if doublings := attempts - 1; p.MinWait <= p.MaxWait>>doublings { // shifting MaxWait right cannot overflow
@@ -132,10 +135,10 @@ func (p RetryPolicy) backoff(attempts int) time.Duration {
 	return bound/2 + rand.N(bound-bound/2) // bound is positive, as MinWait and MaxWait are
 }
 
-// pollWait returns how long to wait after a poll of a list that is followed. failures counts the
-// failed polls in a row, and err is the error of the poll. limit is the longest Retry-After.
-// goesOn means that a complete iteration is in progress: after a success, the next poll follows at
-// once.
+// pollWait returns how long to wait after a poll of a list that is followed: the interval ±10 %.
+// Each of the failures in a row doubles the wait, up to a minute. err is the error of the poll: a
+// longer Retry-After with a retryable status is honoured, up to limit. goesOn means that a complete
+// iteration is in progress: after a success, the next poll follows at once.
 func pollWait(interval, limit time.Duration, failures int, err error, goesOn bool) time.Duration {
 	if failures == 0 && goesOn {
 		return 0
