@@ -185,6 +185,32 @@ func TestCallFailsIfNoKeyIsAccepted(t *testing.T) {
 	}
 }
 
+func TestErrorSaysThatSourceReturnedRejectedKeyAgain(t *testing.T) {
+	tests := []struct {
+		name  string
+		keys  []string // returned by the source; the last key repeats
+		steps []roundTripFunc
+		want  string
+	}{
+		{"at once", []string{"key-1"}, []roundTripFunc{status(401)}, "HTTP 401 Unauthorized"},
+		{"after an attempt with another key", []string{"key-1", "key-2", "key-1"}, []roundTripFunc{status(401), status(503)}, "HTTP 503 Service Unavailable"},
+	}
+	for _, tt := range tests {
+		runInBubble(t, tt.name, func(t *testing.T) {
+			keys := &vault{keys: tt.keys}
+			source := msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
+				key, _, err := keys.fetch(ctx)
+				return key, err
+			})
+			client := newClientWithKey(t, "", newScript(tt.steps...), msgpush.WithAccessKeySource(source), defaultRetries)
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			assertAttempts(t, len(tt.steps), err)
+			assert.ErrorContains(t, err, tt.want)
+			assert.Equal(t, 1, strings.Count(err.Error(), "; the key source returned the rejected key again)"), err.Error())
+		})
+	}
+}
+
 func TestCallWithoutKeySendsNothing(t *testing.T) {
 	tests := []struct {
 		name   string

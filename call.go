@@ -18,8 +18,8 @@ import (
 // Call sends a request for which [Client] has no method, with the access key, to
 // the host of the base URL. It returns the same errors as the methods of Client.
 //
-// T is the type of Data in the [Envelope] of the response: a struct, a pointer, a slice, a
-// string, a number, a [Page], or [json.RawMessage]. If the data is missing or null, Call
+// T is the type of Data in the [Envelope] of the response, such as a struct, a pointer, a slice,
+// a map, a string, a number, a [Page] or [json.RawMessage]. If the data is missing or null, Call
 // returns the zero T. With T struct{}, the data is ignored. If T is a [Page], data that is
 // missing, or not a page, is a [*DecodeError], as for the methods of Client. A T that embeds
 // a Page is an error, since the methods of the Page would hide the other fields: use a
@@ -45,7 +45,7 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 	return *data, err
 }
 
-// callOperation calls an operation that is idempotent and always returns data. T is a type
+// callOperation calls an operation that is idempotent and whose successes have data. T is a type
 // of this package.
 func callOperation[T any](ctx context.Context, c *Client, op Operation, query, body any) (*T, error) {
 	return do[T](ctx, c, op.Name, Request{Method: op.Method, Path: op.Path, Query: query, Body: body, Idempotent: true}, true)
@@ -71,20 +71,19 @@ type call struct {
 	request      Request
 	decode       func(body []byte, unmarshal func([]byte, any) error, required bool) (data any, err error)
 	dataRequired bool     // of a success; see decode
-	redactor     redactor // knows each key that the call got
+	redactor     redactor // of the keys that the call got
 
 	attempts    int           // that began
 	key         Secret        // of the current attempt
-	rejectedKey Secret        // the first key that the service rejected in this call
-	lastFailure *outcome      // of the last attempt that failed, but not because the context ended
-	borrowed    int           // tokens of the quota, which it gets back unless the retry fails transiently
+	rejectedKey Secret        // the key that the source had to replace; empty: none
+	lastFailure *outcome      // the latest failure that was not caused by the end of the context
+	borrowed    int           // tokens that the quota gets back unless the retry fails transiently
 	wait        time.Duration // before the next attempt; 0 if it begins immediately
 	end         *outcome      // how the call ends; nil if another attempt follows
 }
 
-// run makes attempts until one succeeds or is not retried, and returns the data of a success.
-// The loop of go-retryablehttp calls RoundTrip, which sets end, or the wait before the loop
-// calls it again.
+// run makes attempts until the call ends, and returns the data of a success. The loop of
+// go-retryablehttp calls RoundTrip, which sets end, or the wait before the loop calls it again.
 func (k *call) run(ctx context.Context) (data any, err error) {
 	req, err := k.client.newRequest(ctx, k.request)
 	if err != nil {
@@ -94,7 +93,7 @@ func (k *call) run(ctx context.Context) (data any, err error) {
 	loop := retryablehttp.Client{
 		HTTPClient:   &http.Client{Transport: k},
 		CheckRetry:   func(context.Context, *http.Response, error) (bool, error) { return k.end == nil, nil },
-		RetryMax:     math.MaxInt, // next decides
+		RetryMax:     math.MaxInt, // CheckRetry ends the loop
 		Backoff:      func(time.Duration, time.Duration, int, *http.Response) time.Duration { return k.wait },
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
@@ -117,7 +116,7 @@ func (k *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	k.attempts++
 	start := time.Now()
 	o := k.send(ctx, req)
-	k.end = k.next(ctx, o)
+	k.end = k.decide(ctx, o)
 	k.report(ctx, start, o)
 	return loopResponse, nil
 }
@@ -155,7 +154,7 @@ func (k *call) ready(ctx context.Context) (key Secret, end *outcome) {
 const maxRepeatedWaits = 10
 
 // nextKey gets the access key from its source. If the source returns the rejected key
-// again, the call ends with its last failure.
+// again, the call ends with its last failure, which is not retried for this reason.
 func (k *call) nextKey(ctx context.Context) (key Secret, end *outcome) {
 	if ctx.Err() != nil {
 		return "", k.stopped(ctx, "", nil)
@@ -169,13 +168,14 @@ func (k *call) nextKey(ctx context.Context) (key Secret, end *outcome) {
 		return "", k.stopped(ctx, "access key: ", err)
 	}
 	if key = Secret(got); key == k.rejectedKey {
+		k.lastFailure.remarks = append(k.lastFailure.remarks, "the key source returned the rejected key again")
 		return "", k.lastFailure
 	}
 	return key, nil
 }
 
-// send sends the request, reads the response and decodes it, within the timeout of an
-// attempt.
+// send sends the request and reads the response, within the timeout of an attempt, and decodes
+// the response.
 func (k *call) send(ctx context.Context, req *http.Request) *outcome {
 	c := k.client
 	if timeLeft(ctx) > c.timeout { // otherwise the context ends before the timeout
@@ -184,7 +184,7 @@ func (k *call) send(ctx context.Context, req *http.Request) *outcome {
 		defer cancel()
 		req = req.WithContext(ctx)
 	}
-	var connected *atomic.Bool // net/http had a connection for the request, even if it dialed again; only for requests that are not idempotent
+	var connected *atomic.Bool // net/http had a connection, so the request may have been sent; nil for an idempotent request
 	if !k.request.Idempotent {
 		connected = new(atomic.Bool)
 		trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
@@ -193,9 +193,9 @@ func (k *call) send(ctx context.Context, req *http.Request) *outcome {
 	req.Header = c.newHeader(k.request, k.key)
 	o := &outcome{attempts: k.attempts}
 	responsesBefore := c.responses.Load()
-	resp, err := c.roundTrip(req)
+	resp, err := c.roundTripWithCookies(req)
 	if err != nil {
-		// If no attempt got a response meanwhile, a balancer may have forgotten the connection,
+		// If the client got no response meanwhile, a balancer may have forgotten the connection,
 		// and the idle ones too. Otherwise the service is slow, and its connections are kept.
 		if is(ctx.Err(), context.DeadlineExceeded) && c.responses.Load() == responsesBefore {
 			closeIdleConnections(c.transport)
@@ -208,7 +208,7 @@ func (k *call) send(ctx context.Context, req *http.Request) *outcome {
 	o.status, o.header = resp.StatusCode, resp.Header
 	body, err := c.readBody(ctx, resp)
 	if err == nil && !c.keepsInput {
-		defer buffers.Put(body) // not after an error: the reader may still write behind its end
+		defer buffers.Put(body) // not after an error: the reader of the body may still write to it
 	}
 	o.size = body.Len()
 	if err != nil && o.status == http.StatusOK {
@@ -225,20 +225,16 @@ func (k *call) send(ctx context.Context, req *http.Request) *outcome {
 	return o
 }
 
-// next decides what follows an attempt. It returns how the call ends, which is o or the end of
-// the context, or nil if another attempt follows after k.wait.
-func (k *call) next(ctx context.Context, o *outcome) (end *outcome) {
+// decide returns how the call ends after an attempt, which is o or the end of the context, or nil
+// if another attempt follows after k.wait.
+func (k *call) decide(ctx context.Context, o *outcome) (end *outcome) {
 	ended := o.kind != success && contextEnded(ctx)
 	if ended && o.kind == noResponse && (is(o.cause, context.Cause(ctx)) || is(o.cause, cmp.Or(ctx.Err(), context.DeadlineExceeded))) {
 		o.transient = false // not a failure of the service: it is not retried, and the quota gets its tokens back
 	} else if o.kind != success {
 		k.lastFailure = o
 	}
-	if o.transient {
-		k.borrowed = 0 // the failed retry keeps its tokens
-	} else if k.attempts == 1 && !ended {
-		k.client.quota.earn()
-	}
+	k.settleQuota(o, ended)
 	k.wait = 0
 	counted := k.attempts
 	if k.rejectedKey != "" {
@@ -251,20 +247,32 @@ func (k *call) next(ctx context.Context, o *outcome) (end *outcome) {
 		return k.stopped(ctx, "", nil)
 	case replaceKey: // independent of the policy: a rejected request is treated as not processed
 		k.rejectedKey = k.key
-		k.client.quota.add(0, k.borrowed)
-		k.borrowed = 0
 		return nil
-	case mayRetry:
-		if end = k.reserveRetry(ctx, o, counted); ended && end == nil { // a response that is not retried is returned all the same
-			k.wait, end = 0, k.stopped(ctx, "", nil)
-		}
-		return end
+	case !mayRetry:
+		return o
 	}
-	return o
+	end = k.reserveRetry(ctx, o, counted)
+	if end == nil && ended { // only a response that would be retried becomes the error of the context
+		k.wait = 0
+		return k.stopped(ctx, "", nil)
+	}
+	return end
 }
 
-// reserveRetry takes a retry from the quota and sets the wait before it. If there is no retry,
-// it returns o, with the reason. counted is the number of attempts that count.
+// settleQuota gives back the tokens of a retry unless it failed transiently. A first attempt that
+// did not fail transiently earns tokens, unless the context ended.
+func (k *call) settleQuota(o *outcome, ended bool) {
+	quota := k.client.quota
+	if k.attempts > 1 && !o.transient {
+		quota.add(0, k.borrowed)
+	} else if !o.transient && !ended {
+		quota.earn()
+	}
+	k.borrowed = 0
+}
+
+// reserveRetry takes a retry from the quota and sets the wait before it. Otherwise, it returns o,
+// with the reason as a remark. counted is the number of attempts, as MaxAttempts counts them.
 func (k *call) reserveRetry(ctx context.Context, o *outcome, counted int) (end *outcome) {
 	policy := k.client.retry
 	wait := o.requestedWait + min(policy.backoff(counted), math.MaxInt64-o.requestedWait)

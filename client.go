@@ -22,8 +22,8 @@ const Version = "0.1.0"
 type Client struct {
 	base       *url.URL // without a trailing slash
 	quota      *retryQuota
-	responses  *atomic.Int64   // so far
-	redactor   func() redactor // knows the static key; a function, so that fmt cannot print it
+	responses  *atomic.Int64   // number so far
+	redactor   func() redactor // of the accessKey of NewClient (none with a source); a function, because fmt would print a struct
 	timeoutErr error           // of an attempt that took longer than its timeout
 	settings
 }
@@ -39,16 +39,15 @@ func (c Client) Format(f fmt.State, _ rune) {
 }
 
 // NewClient returns a client for the service at baseURL that sends accessKey with
-// every request (part 5 of the API document). NewClient itself sends nothing.
+// every request (part 5 of the API document). NewClient sends no request.
 //
 // The base URL begins with http:// or https:// and may have a path, such as
 // https://gateway.example.com/push, to which the paths of the operations are
 // added. It must not contain user information, a query or a fragment. The access
 // key must be empty if [WithAccessKeySource] is used.
 //
-// With the default options, an attempt takes at most 10 s, and a call to a service that never
-// responds at most 1 min 36 s: pass a context with a deadline to bound a call, and see
-// [WithTimeout] and [RetryPolicy].
+// A call to a service that never responds is retried for more than a minute by default: pass a
+// context with a deadline to bound it. See [WithTimeout] and [RetryPolicy].
 func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	base, err := parseBaseURL(baseURL)
 	if err != nil {
@@ -74,7 +73,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	s.timeout = cmp.Or(s.timeout, s.httpTimeout, DefaultTimeout)
 	var r redactor
 	r.add(accessKey)
-	_ = r.replace("") // makes the forms of the key
+	_ = r.replace("") // makes the forms of the key, which calls share
 	timeoutErr := &opaqueError{fmt.Sprintf("no complete response within %v (see WithTimeout)", s.timeout), context.DeadlineExceeded}
 	return &Client{base: base, quota: newRetryQuota(s.retry.Quota), responses: new(atomic.Int64), redactor: func() redactor { return r }, timeoutErr: timeoutErr, settings: s}, nil
 }

@@ -53,6 +53,7 @@ func TestNewClientRejectsInvalidBaseURL(t *testing.T) {
 func TestNewClientRejectsInvalidAccessKey(t *testing.T) {
 	tests := []struct{ name, key, want string }{
 		{"empty", "", "is empty"},
+		{"line break at the start", "\n" + testKey, "control character"},
 		{"line break at the end", testKey + "\n", "control character"},
 		{"second header", testKey + "\r\nX-Evil: 1", "control character"},
 		{"DEL", testKey + "\x7f", "control character"},

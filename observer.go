@@ -11,8 +11,7 @@ import (
 // An Attempt describes one attempt of a call; see [WithObserver]. Access keys are redacted as
 // in an [APIError].
 type Attempt struct {
-	// Operation is the name of the method of [Client], such as "ForwardLogList", or the
-	// method and path of a [Call].
+	// Operation is the operation, as in [APIError].
 	Operation string
 	// Number is 1 for the first attempt of a call.
 	Number int
@@ -28,14 +27,15 @@ type Attempt struct {
 	Header http.Header
 	// Bytes is the number of bytes of the body that were read, after decompression.
 	Bytes int
-	// Err is nil for a success. Otherwise it is the error that the call returns if it ends
-	// after this attempt.
+	// Err is nil for a success. Otherwise it is the failure of the attempt or, if Retry is
+	// false, the error of the call.
 	Err error
 	// Retry reports whether another attempt follows after Wait. It is not made if the context
-	// ends before, if the rate limiter or the key source fails, or if the source has no other
-	// key in place of a rejected one.
+	// ends before, if the rate limiter or the key source fails, or if the source returns the
+	// rejected key again.
 	Retry bool
-	// Wait is the wait before the next attempt, without the wait for the rate limiter.
+	// Wait is the wait before the next attempt, without the waits for the access key and the
+	// rate limiter.
 	Wait time.Duration
 }
 
@@ -54,7 +54,7 @@ func (k *call) report(ctx context.Context, start time.Time, o *outcome) {
 		k.log(ctx, a, o)
 	}
 	if observe != nil {
-		a.Header = k.redactor.header(o.header.Clone()) // others may hold the map
+		a.Header = k.redactor.header(o.header.Clone()) // errors share the map, and the receiver may change its copy
 		observe(ctx, a)
 	}
 }

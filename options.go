@@ -44,7 +44,7 @@ type settings struct {
 	// source is a function, since fmt would print the fields of an AccessKeySource. Of
 	// a function, it prints the address.
 	source    func(ctx context.Context, rejected string) (string, error)
-	hasSource bool // of WithAccessKeySource, which may replace a key
+	hasSource bool // source is from WithAccessKeySource and may replace a key
 }
 
 // isNil reports whether v is nil or holds a nil pointer or function, which may have methods.
@@ -113,8 +113,8 @@ func WithUserAgent(userAgent string) Option {
 }
 
 // WithTimeout sets the timeout of one attempt, from dialing the connection to
-// reading the last byte of the body. It must be positive. The default is
-// [DefaultTimeout].
+// reading the last byte of the body. It must be positive. The default is the Timeout of the
+// client given to [WithHTTPClient] or, if there is none, [DefaultTimeout].
 //
 // To bound a whole call, give its context a deadline. Without one, a call with the
 // defaults to a service that never responds takes at most 1 min 36 s: 7 attempts of
@@ -136,8 +136,8 @@ func WithRetry(policy RetryPolicy) Option {
 // an error, the call fails with a [*RequestError] that wraps it, without a retry. The
 // limiter must be safe for concurrent use, as [golang.org/x/time/rate.Limiter] is. The
 // client gets the access key before Wait and again after it. If that is another key, the
-// attempt calls Wait again, at most ten times: otherwise, all calls that waited for the key
-// would be sent at the same time.
+// attempt calls Wait again (at most ten times), since otherwise all calls that waited for the
+// key would be sent at the same time.
 //
 // net/http may send a request a second time without another call of Wait; see
 // [Request].
@@ -184,9 +184,10 @@ func WithRejectedKeyCodes(codes ...int) Option {
 }
 
 // WithLogger makes the client log each attempt at level Debug and each retry, with
-// its reason, at level Warn. A rejected key is logged at the rejection. No query or body is
-// logged, and access keys are redacted; see [APIError]. The durations are [slog.Duration]
-// values, which a [slog.JSONHandler] writes in nanoseconds. The default is no logging.
+// its reason, at level Warn. With a key source, the first rejection of a key in a call is logged
+// as a retry, even if the source then has no other key. No query or body is logged, and access
+// keys are redacted; see [APIError]. The durations are [slog.Duration] values, which a
+// [slog.JSONHandler] writes in nanoseconds. The default is no logging.
 func WithLogger(logger *slog.Logger) Option {
 	return option(logger != nil, func(s *settings) { s.logger = logger }, "WithLogger: the logger is nil")
 }
@@ -198,10 +199,10 @@ func WithLogger(logger *slog.Logger) Option {
 // observe is called in the goroutine of the call, with the context of the call, before the wait
 // for the next attempt and before the call returns, so its time is part of the call. The
 // attempts of one call come in order. Calls may run at the same time, so observe must be safe
-// for concurrent use. If it panics, the caller panics. The receiver may keep and change a.
+// for concurrent use. If it panics, the caller panics. It may keep a, and change a.Header.
 //
-// An attempt begins when the request is handed to the transport. A call that ends before that
-// has no attempt: invalid arguments, an error of the key source or of the rate limiter.
+// An attempt begins when the request is handed to the transport, so observe does not get errors
+// of the arguments, of the key source or of the rate limiter.
 func WithObserver(observe func(ctx context.Context, a Attempt)) Option {
 	return option(observe != nil, func(s *settings) { s.observe = observe }, "WithObserver: the function is nil")
 }

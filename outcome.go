@@ -19,29 +19,29 @@ import (
 )
 
 // An outcome is how an attempt, or a call, ended. Its texts are raw: they may contain access
-// keys. Only err makes texts of them for the caller, with all keys that are known by then.
+// keys. err and report redact them, with the keys that are known by then.
 type outcome struct {
 	kind      outcomeKind
 	attempts  int  // of the call so far
 	transient bool // another attempt may succeed
-	notSent   bool // the request provably was not sent
+	notSent   bool // for certain, the request was not sent; not set for an idempotent request
 
 	// Of the response. status is 0 if there was none.
 	status        int
 	header        http.Header
 	size          int    // of the body, as far as it was read
-	body          []byte // of an *APIError, the beginning
+	body          []byte // of a *DecodeError, or the beginning for an *APIError without an envelope
 	data          any    // of a success, decoded
 	isEnvelope    bool   // the body is an envelope with a code
 	code          int
 	msg, rawData  json.RawMessage
 	keyRejected   bool
 	retryAfter    time.Duration // of the header
-	requestedWait time.Duration // before a retry
+	requestedWait time.Duration // before a retry, in addition to the backoff
 
-	step     string   // that failed, to be followed by the cause; may be empty
+	step     string   // that failed, the beginning of the error text; may be empty
 	cause    error    // why there is no complete response, or why it cannot be decoded
-	remarks  []string // for the end of the error text: a hint, and why a transient failure is not retried
+	remarks  []string // for the end of the error text: a hint, or why the call was not retried
 	previous *outcome // RequestError.Last; may be nil
 }
 
@@ -85,7 +85,7 @@ func (o *outcome) setLost(step string, err error) {
 }
 
 // setFailure completes o, the outcome of a response that is not a success. decodeErr is the
-// error of the decoder, nil if the body was not decoded.
+// error of the decoder; it is not used unless the HTTP status is 200.
 func (c *Client) setFailure(o *outcome, body []byte, decodeErr error) {
 	var env struct {
 		Code      *int
@@ -106,11 +106,11 @@ func (c *Client) setFailure(o *outcome, body []byte, decodeErr error) {
 	o.kind = errorResponse
 	if !o.isEnvelope {
 		o.body = bytes.Clone(body[:min(len(body), maxRedactedText+1)])
-	} else if o.code != codeSuccess { // otherwise the data may be a mail channel
+	} else if o.code != codeSuccess { // with code 200, the data may be a mail channel and its password
 		o.msg, o.rawData = env.Msg, env.Data
 	}
-	retryAfter, ok := retryAfter(o.header)
-	o.retryAfter, o.requestedWait = retryAfter, retryAfter
+	wait, ok := retryAfter(o.header)
+	o.retryAfter, o.requestedWait = wait, wait
 	if o.status == http.StatusTooManyRequests && !ok {
 		o.requestedWait = min(time.Second, c.retry.MaxWait)
 	}
@@ -121,7 +121,7 @@ func (c *Client) setFailure(o *outcome, body []byte, decodeErr error) {
 	}
 }
 
-// err returns the error for the caller, nil for a success. name is the operation.
+// err returns the error for the caller: nil for a success or a nil outcome. name is the operation.
 func (o *outcome) err(name string, r *redactor) error {
 	if o == nil || o.kind == success {
 		return nil
@@ -139,7 +139,7 @@ func (o *outcome) err(name string, r *redactor) error {
 		return &DecodeError{Operation: name, HTTPStatus: o.status, Header: r.header(o.header), Body: o.body, Attempts: o.attempts, Err: err, stopReason: stopReason}
 	}
 	text := r.cause(o.cause)
-	// Errors such as "malformed HTTP response" quote it; network errors do not.
+	// An error such as "malformed HTTP response" quotes the response; network errors do not.
 	if !matches[*net.OpError](o.cause) && !matches[*tls.CertificateVerificationError](o.cause) {
 		text = blankPasswords(text)
 	}
@@ -178,8 +178,8 @@ func endOfContext(ctx context.Context, operation string) error {
 	return &opaqueError{operation + cmp.Or(ctx.Err(), context.DeadlineExceeded).Error(), contextError(ctx)}
 }
 
-// contextEnded reports whether ctx has ended. An operation that observes the deadline
-// itself, such as dialing, may fail before the timer of ctx fires.
+// contextEnded reports whether ctx has ended or its deadline has passed. An operation that
+// observes the deadline itself, such as dialing, may fail before the timer of ctx fires.
 func contextEnded(ctx context.Context) bool {
 	return ctx.Err() != nil || timeLeft(ctx) <= 0
 }

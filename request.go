@@ -29,30 +29,32 @@ type Request struct {
 	// Method is the HTTP method. It must not be HEAD, whose response has no envelope.
 	Method string
 	// Path is added to the base URL. It begins with one slash and contains no query, no
-	// fragment, and no control character, "." segment or ".." segment, even escaped. Escapes
-	// such as %2F are sent unchanged.
+	// fragment, no invalid escape, and no control character, "." segment or ".." segment, even
+	// escaped. Escapes such as %2F are sent unchanged.
 	Path string
 	// Query is a struct with url tags as go-querystring defines them, a pointer to
-	// such a struct, or [url.Values]. If nil, there is no query. The value of a
-	// [Secret] in a field is sent. A Secret in a slice or a map is an error.
+	// such a struct, or [url.Values]. If nil, there is no query. A field of type [Secret] or
+	// *Secret sends its value. A query that contains "[redacted]" is an error: that is how a
+	// Secret in a slice, a map or a field of type any encodes.
 	Query any
-	// Body is encoded to JSON. If nil, there is no body. It must be nil for a GET. JSON is
-	// sent as a [json.RawMessage]; a []byte and an [io.Reader] are errors.
-	// A body that contains "[redacted]" is an error, since that is how a [Secret]
+	// Body is encoded with [json.Marshal]. If nil, there is no body. It must be nil for a GET.
+	// To send JSON, use a [json.RawMessage], which is compacted. A []byte and an [io.Reader]
+	// are errors. A body that contains "[redacted]" is an error, since that is how a [Secret]
 	// encodes: use string(s) to send its value.
 	Body any
 	// Idempotent states that sending the request twice has the same effect as sending it
-	// once, so that the call may be retried according to the [RetryPolicy]. A request that
-	// is not idempotent is retried only if dialing the service or a proxy failed and net/http
-	// had no connection for the request before, or once with another key if the service
-	// rejected the access key. A transport of your own that sends the request must report its
-	// connection to net/http/httptrace (GotConn), as net/http does.
+	// once, so that the call may be retried according to the [RetryPolicy].
+	//
+	// A request that is not idempotent is retried only if it was certainly not sent: dialing
+	// the service or a proxy failed, and net/http had no connection for the request before. In
+	// addition, it is sent once with another key if the service rejected the access key. A
+	// transport of your own that sends the request must report its connection to
+	// net/http/httptrace (GotConn), as net/http does.
 	Idempotent bool
 }
 
-// check returns an error for a request that cannot be sent, or that a server or
-// proxy could resolve to a URL outside the base URL. The error quotes nothing of the
-// request, which may contain a secret.
+// check returns an error if the method, the path or the type of the body is invalid. The error
+// quotes nothing of the request, which may contain a secret.
 func (r Request) check() error {
 	_, err := http.NewRequestWithContext(context.Background(), r.Method, "/", nil)
 	switch {
@@ -83,8 +85,8 @@ func isRaw(body any) bool {
 	return (isBytes || isReader) && !encodesItself
 }
 
-// checkPath returns an error for the path of a URL that a server or proxy could resolve
-// to another directory or host.
+// checkPath returns an error for a path that has an invalid escape or a control character, or
+// that a server or proxy could resolve to another directory or host. It decodes escapes once.
 func checkPath(path string) error {
 	decoded, err := url.PathUnescape(path)
 	switch {
@@ -110,7 +112,7 @@ func escapePath(path string) string { return notInPath.ReplaceAllStringFunc(path
 
 var notInPath = regexp.MustCompile("[^!-~]|[\"<>\\\\^`{|}]")
 
-// newRequest builds the HTTP request for r, without its header.
+// newRequest returns the HTTP request for r, without its header.
 func (c *Client) newRequest(ctx context.Context, r Request) (*retryablehttp.Request, error) {
 	if ctx == nil {
 		return nil, errors.New("the context is nil")
@@ -154,8 +156,8 @@ func (c *Client) newHeader(r Request, key Secret) http.Header {
 	return h
 }
 
-// checkHeaderValue returns an error if v is empty or cannot be sent unchanged in a
-// header. The error does not quote v.
+// checkHeaderValue returns an error if v is empty or not UTF-8, has a control character, even a
+// tab, or begins or ends with a space. The error does not quote v.
 func checkHeaderValue(name, v string) error {
 	control := strings.IndexFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f })
 	switch {
@@ -164,7 +166,7 @@ func checkHeaderValue(name, v string) error {
 	case !utf8.ValidString(v):
 		return fmt.Errorf("%s is not valid UTF-8", name)
 	case control >= 0:
-		return fmt.Errorf("%s has a control character at byte %d, such as a line break, which is not allowed in a header", name, control)
+		return fmt.Errorf("%s has a control character at byte %d, such as a line break or a tab", name, control)
 	case strings.Trim(v, " ") != v:
 		return fmt.Errorf("%s begins or ends with a space, which HTTP removes from a header", name)
 	}

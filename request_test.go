@@ -149,6 +149,7 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 	for name, query := range map[string]any{
 		"slice of secrets":   struct{ Passwords []msgpush.Secret }{[]msgpush.Secret{mail.Password}},
 		"map of secrets":     struct{ Passwords map[string]msgpush.Secret }{map[string]msgpush.Secret{"a": mail.Password}},
+		"field of type any":  struct{ Password any }{mail.Password},
 		"String of a Secret": url.Values{"password": {"x", mail.Password.String()}},
 	} {
 		check(name, msgpush.Request{Method: "GET", Path: "/x", Query: query})

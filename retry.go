@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -33,8 +32,9 @@ import (
 // response ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or 504. The
 // following are not retryable:
 //
+//   - responses that reject the access key, which may be replaced; see [AccessKeySource]
 //   - untrusted certificates, and TLS alerts that reject a certificate or that a setting of
-//     TLS explains
+//     TLS can cause
 //   - HTTP responses to HTTPS requests
 //   - redirects, which a browser hides
 //   - HTTP 200 responses that are too large or badly compressed
@@ -57,19 +57,22 @@ type RetryPolicy struct {
 	// Quota is the number of failed retries after which the client stops retrying, so
 	// that retries do not multiply the load of an outage. The default is 8 × the
 	// highest number of calls of the client that ran at the same time, but at least 1,000.
-	// A positive Quota is a fixed number; a negative Quota means no limit.
+	// A positive Quota is a fixed number; a negative Quota means no limit. All calls of a client
+	// share the quota:
 	//
-	// All calls of a client share the quota. A retry takes one from it, and gives it back
-	// if it succeeds, if its failure is not retryable, or if it is cancelled. Every ten
-	// calls that need no retry give one more back. Each second with such a call gives back
-	// a twentieth of the quota, rounded down, so the default is full 20 s after an outage. When
-	// nothing is left, a call returns its failure immediately, and the error text says so.
+	//   - A retry takes one.
+	//   - The retry gives it back unless it ends with a retryable failure.
+	//   - Every ten calls whose first attempt has no retryable failure give one back.
+	//   - Each second with such a call gives back a twentieth of the quota, rounded down, so
+	//     the default is full 20 s after an outage.
+	//   - When nothing is left, a call returns its failure immediately, and the error text
+	//     says so.
 	Quota int
 }
 
 var defaultRetryPolicy = RetryPolicy{MaxAttempts: 7, MinWait: 400 * time.Millisecond, MaxWait: 30 * time.Second}
 
-// withDefaults returns the policy without zero fields.
+// withDefaults returns the policy with the defaults of MaxAttempts, MinWait and MaxWait.
 func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 	if p.MaxAttempts < 0 || p.MinWait < 0 || p.MaxWait < 0 {
 		return p, fmt.Errorf("%+v has a negative MaxAttempts, MinWait or MaxWait", p)
@@ -106,13 +109,12 @@ func isPermanent(err error) bool {
 		matches[x509.HostnameError](err) || matches[x509.CertificateInvalidError](err)
 }
 
-// permanentSOCKSErrors end the errors of net/http if a SOCKS5 proxy rejects the client or,
-// by a rule, the request.
+// permanentSOCKSErrors are the ends of the error texts of net/http if a SOCKS5 proxy rejects the
+// client or, by a rule, the request.
 var permanentSOCKSErrors = []string{"invalid username/password", "authentication failed", "no acceptable authentication methods", "connection not allowed by ruleset"}
 
-// permanentAlerts are the TLS alerts of a peer that rejects a certificate, or that shares no
-// version, cipher, name or protocol with the client. No setting explains any other alert,
-// such as internal_error.
+// permanentAlerts are TLS alerts about certificates, versions, ciphers, names, protocols and
+// parameters. After others, such as internal_error, a retry may help.
 var permanentAlerts = []tls.AlertError{40, 42, 43, 44, 45, 46, 47, 48, 49, 70, 71, 86, 112, 116, 120}
 
 // dialFailed reports whether err means that a connection could not be opened, to the
@@ -122,9 +124,9 @@ func dialFailed(err error) bool {
 	return ok && slices.Contains([]string{"dial", "proxyconnect", "socks connect"}, opErr.Op) || matches[*proxyError](err)
 }
 
-// backoff returns a random wait between half of a bound and the bound, which doubles with
-// each attempt. It is random so that callers do not retry at the same time, and at least
-// half, so that the waits of a call cannot all be close to 0.
+// backoff returns a random wait between half of a bound and the bound. The bound doubles with
+// each attempt, up to MaxWait. The wait is random so that callers do not retry at the same time,
+// and at least half, so that the waits of a call cannot all be close to 0.
 func (p RetryPolicy) backoff(attempts int) time.Duration {
 	bound := p.MaxWait
 	if doublings := attempts - 1; p.MinWait <= p.MaxWait>>doublings { // shifting MaxWait right cannot overflow
@@ -133,10 +135,10 @@ func (p RetryPolicy) backoff(attempts int) time.Duration {
 	return bound/2 + rand.N(bound-bound/2) // bound is positive, as MinWait and MaxWait are
 }
 
-// pollWait returns how long to wait after a poll of a list that is followed. failures counts the
-// failed polls in a row, and err is the error of the poll. limit is the longest Retry-After.
-// goesOn means that a complete iteration is in progress: after a success, the next poll follows at
-// once.
+// pollWait returns how long to wait after a poll of a list that is followed: the interval ±10 %.
+// Each of the failures in a row doubles the wait, up to a minute. err is the error of the poll: a
+// longer Retry-After with a retryable status is honoured, up to limit. goesOn means that a complete
+// iteration is in progress: after a success, the next poll follows at once.
 func pollWait(interval, limit time.Duration, failures int, err error, goesOn bool) time.Duration {
 	if failures == 0 && goesOn {
 		return 0
@@ -165,70 +167,4 @@ func retryAfter(header http.Header) (time.Duration, bool) {
 	}
 	date, err := http.ParseTime(v)
 	return max(0, time.Until(date)), err == nil
-}
-
-// A retryQuota is a bucket of tokens for the retries of all calls of a client.
-type retryQuota struct {
-	mu          sync.Mutex
-	tokens, max int
-	perCall     int   // max grows to this number of tokens per concurrent call; 0: max is fixed
-	calls       int   // that run now
-	refilled    int64 // the Unix second in which one of refillSeconds parts was added
-}
-
-// A retry takes tokensPerRetry, and returns them unless its failure is transient. A call
-// whose first attempt has no transient failure adds tokensPerCall and, once a second, one
-// of refillSeconds parts of max. In a lasting outage, no call adds any.
-const tokensPerRetry, tokensPerCall, refillSeconds = 10, 1, 20
-
-// The default quota. Fewer retries per concurrent call would not outlast a short outage;
-// more would multiply the load of a long one.
-const minQuota, quotaPerCall = 1000, 8
-
-// newRetryQuota returns a full bucket for a number of retries. If the number is 0, the
-// bucket has the default size, which grows with the number of concurrent calls.
-func newRetryQuota(retries int) *retryQuota {
-	q := &retryQuota{}
-	if retries == 0 {
-		retries, q.perCall = minQuota, quotaPerCall*tokensPerRetry
-	}
-	q.max = int(min(uint(retries), math.MaxInt/tokensPerRetry-1)) * tokensPerRetry // as a uint, a negative number is huge
-	q.tokens = q.max
-	return q
-}
-
-// add adds n calls that run, and returns tokens that were taken. A negative n means that calls
-// have ended.
-func (q *retryQuota) add(n, tokens int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.calls += n
-	growth := max(0, q.calls*q.perCall-q.max)
-	q.max += growth
-	q.tokens = min(q.tokens+growth+tokens, q.max)
-}
-
-// take takes n tokens if there are that many, and reports whether it did.
-func (q *retryQuota) take(n int) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	enough := q.tokens >= n
-	if enough {
-		q.tokens -= n
-	}
-	return enough
-}
-
-// earn adds the tokens of a call whose first attempt had no transient failure.
-func (q *retryQuota) earn() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := tokensPerCall
-	if q.tokens < q.max {
-		if second := time.Now().Unix(); second != q.refilled {
-			q.refilled = second
-			n += q.max / tokensPerRetry / refillSeconds * tokensPerRetry // whole retries
-		}
-	}
-	q.tokens += min(n, q.max-q.tokens)
 }

@@ -16,23 +16,22 @@ import (
 )
 
 // NewTransport returns a new transport with the settings of the one that the clients of
-// this package share by default. Wrap it for metrics and traces, or
-// change its settings, and pass it to [WithHTTPClient]. Call its CloseIdleConnections
-// when it is no longer needed.
+// this package share by default. Wrap it for metrics and traces, or change its settings, and
+// pass it to [WithHTTPClient]. Call its CloseIdleConnections when it is no longer needed.
 //
 // It differs from [http.DefaultTransport] in five ways:
 //
 //   - It keeps an idle connection for each of many concurrent callers.
 //   - It pings an HTTP/2 connection that is silent for 5 s, and closes the connection
 //     after 5 s without a reply. Otherwise, calls would time out on a dead connection.
-//   - It reports the status with which a proxy rejects CONNECT, which decides about
-//     retries.
+//   - It reports the status with which a proxy rejects CONNECT. The status decides whether the
+//     call is retried.
 //   - It closes a connection that was idle for 55 s, before balancers with a timeout of 60 s
 //     do.
-//   - A [Client] closes its idle connections, which other clients may share, after an attempt
-//     that timed out while the client got no response at all: a balancer may have forgotten
-//     them. This applies to the returned transport, also after changes, but not to its Clone
-//     or within a wrapper.
+//   - A [Client] closes the idle connections of the transport, which other clients may share,
+//     after an attempt that timed out while the client got no response to any attempt: a
+//     balancer may have forgotten them. This applies to the returned transport, also after
+//     changes, but not to its Clone or within a wrapper.
 //
 // Under js, the transport has no dial function, so that net/http uses fetch.
 func NewTransport() *http.Transport {
@@ -52,7 +51,7 @@ func NewTransport() *http.Transport {
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
 	}
-	if runtime.GOOS != "js" { // there, net/http uses fetch only for a transport without a dial function
+	if runtime.GOOS != "js" {
 		t.DialContext = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
 	p := weak.Make(t)
@@ -87,15 +86,15 @@ func (e *proxyError) Error() string {
 
 var errHiddenRedirect = errors.New("the response is a redirect, which the browser hides and which is not followed")
 
-// roundTrip sends a request with the cookies of the jar. Unlike http.Client, it follows
-// no redirect, and accepts a redirect without a valid Location.
-func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
+// roundTripWithCookies sends a request with the cookies of the jar. Unlike http.Client, it
+// follows no redirect, and accepts a redirect without a valid Location.
+func (c *Client) roundTripWithCookies(req *http.Request) (*http.Response, error) {
 	if c.jar != nil {
 		for _, cookie := range c.jar.Cookies(req.URL) {
 			req.AddCookie(cookie)
 		}
 	}
-	resp, err := roundTrip(c.transport, req)
+	resp, err := roundTripWithoutRedirect(c.transport, req)
 	if e, ok := as[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:]) == "HTTP/" {
 		err = http.ErrSchemeMismatch // as http.Client does
 	} else if err == nil && resp == nil {
@@ -107,8 +106,8 @@ func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// timeoutOr returns the error of an attempt that failed after its timeout, and err otherwise.
-// Not every transport returns the cause of a context.
+// timeoutOr returns c.timeoutErr if err is not nil and ctx ended by the timeout of the attempt,
+// and err otherwise. Not every transport returns the cause of a context.
 func (c *Client) timeoutOr(ctx context.Context, err error) error {
 	if err != nil && context.Cause(ctx) == c.timeoutErr { //nolint:errorlint // the cause itself
 		return c.timeoutErr

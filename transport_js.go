@@ -10,22 +10,22 @@ import (
 	"syscall/js"
 )
 
-// fetchEnabled repeats a condition of net/http, which sends requests with the function fetch of
-// the host, but in a program whose name begins with node connects them to servers in the same
-// process.
+// fetchEnabled repeats two conditions of net/http. It uses the fetch function of the host, if
+// there is one, but not under Node.js (process.argv0 begins with "node"), where it uses a network
+// inside the process.
 var fetchEnabled = !js.Global().Get("fetch").IsUndefined() &&
 	!(js.Global().Get("process").Type() == js.TypeObject && strings.HasPrefix(js.Global().Get("process").Get("argv0").String(), "node"))
 
-// usesFetch reports whether a transport may use fetch. A transport of net/http does unless it
-// has a dial function. A transport of another type may wrap one that does.
+// usesFetch reports whether a transport may use fetch. An *http.Transport does unless it has a
+// dial function. A transport of another type may wrap one that does.
 func usesFetch(rt http.RoundTripper) bool {
 	t, ok := rt.(*http.Transport)
 	return fetchEnabled && !(ok && (t.Dial != nil || t.DialContext != nil || t.DialTLS != nil || t.DialTLSContext != nil))
 }
 
-// roundTrip sends a request through a transport. By default, fetch would follow a redirect, and
+// roundTripWithoutRedirect calls rt.RoundTrip. By default, fetch would follow a redirect, and
 // send the access key to another host.
-func roundTrip(rt http.RoundTripper, req *http.Request) (*http.Response, error) {
+func roundTripWithoutRedirect(rt http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if !usesFetch(rt) {
 		return rt.RoundTrip(req)
 	}

@@ -4,7 +4,7 @@ package msgpush
 
 import "net/http"
 
-// roundTrip sends a request through a transport, which follows no redirect.
-func roundTrip(rt http.RoundTripper, req *http.Request) (*http.Response, error) {
+// roundTripWithoutRedirect calls rt.RoundTrip, which follows no redirect on this platform.
+func roundTripWithoutRedirect(rt http.RoundTripper, req *http.Request) (*http.Response, error) {
 	return rt.RoundTrip(req)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -121,9 +122,30 @@ func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
 
 func TestTimeoutsOfDefaultTransport(t *testing.T) {
 	transport, netHTTP := msgpush.NewTransport(), http.DefaultTransport.(*http.Transport)
-	assert.Less(t, transport.IdleConnTimeout, time.Minute, "balancers close connections that were idle for longer")
+	assert.Equal(t, 55*time.Second, transport.IdleConnTimeout, "many balancers close a connection after 60 s")
 	assert.Equal(t, netHTTP.TLSHandshakeTimeout, transport.TLSHandshakeTimeout)
 	assert.Equal(t, netHTTP.ExpectContinueTimeout, transport.ExpectContinueTimeout)
+}
+
+// The package records the transports of NewTransport, without keeping them in memory.
+func TestDiscardedTransportsUseNoMemory(t *testing.T) {
+	const transports = 10_000
+	used := func() int64 {
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	runtime.GC()
+	before := used()
+	for range transports {
+		msgpush.NewTransport()
+	}
+	for range 100 { // cleanups run after a collection, in another goroutine
+		if runtime.GC(); used()-before < 20*transports {
+			return
+		}
+	}
+	assert.Less(t, used()-before, int64(20*transports), "bytes")
 }
 
 func TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter(t *testing.T) {
