@@ -619,7 +619,7 @@ func ExampleErrorResponse() {
 
 func ExampleRejectKey() {
 	callWith(msgpushtest.RejectKey())
-	// Output: msgpush: MPList: HTTP 200, code 401: the access-key header is missing, or the server does not accept its key (1 attempt)
+	// Output: msgpush: MPList: HTTP 200, code 401: the access-key header is missing, or the server does not accept its key (1 attempt; the key source returned the rejected key again)
 }
 
 func ExampleDelay() {
