@@ -12,12 +12,10 @@ import (
 // not specify how to obtain a key or how long a key is valid. A source must be safe
 // for concurrent use.
 type AccessKeySource interface {
-	// AccessKey returns the key to send. It is called before each attempt. With a rate
-	// limiter, it is called before the wait for the limiter, so that the source learns of a
-	// rejection immediately, and after each wait, since the key may have been replaced; see
-	// [WithRateLimiter].
-	//
-	// So a slow source should cache the key, as [CachedAccessKey] does.
+	// AccessKey returns the key to send. It is called before each attempt, so a slow source
+	// should cache the key, as [CachedAccessKey] does. With a rate limiter, it is called
+	// before the wait for the limiter, so that the source learns of a rejection immediately,
+	// and again after the wait, since the key may have been replaced; see [WithRateLimiter].
 	//
 	// rejected is the key that the service has rejected in this call, or empty if
 	// it has rejected none. A source that already has another key should return it
@@ -40,32 +38,34 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 	return f(ctx, rejected)
 }
 
-// AccessKeyTimeout is the timeout of the fetch of [CachedAccessKey].
+// AccessKeyTimeout is the timeout of each fetch of [CachedAccessKey].
 const AccessKeyTimeout = 30 * time.Second
 
 // CachedAccessKey returns a source that caches the key that fetch returns, until the
 // key expires or is rejected. A zero expiry means that the key does not expire. The
 // source is safe for concurrent use; concurrent callers share one call of fetch.
 //
-// early is how long before its expiry a key is renewed: the first call in that time starts
-// fetch in the background. Until fetch returns or the old key expires, calls get the old
-// key. If fetch fails, the next call starts it again. There is no timer: early should be
-// longer than the time between two calls. A negative early means 0. early should also be
-// shorter than the validity of a key: otherwise every call starts a fetch.
+// early is how long before its expiry a key is renewed: if early is a minute, then in the last
+// minute of a key, the next call starts fetch in the background. Until fetch returns or the
+// old key expires, calls get the old key. If fetch fails, the next call starts it again. There
+// is no timer: early should be longer than the time between two calls. early should also be
+// shorter than the validity of a key: otherwise, a call starts fetch whenever it is not
+// running. A negative early means 0.
 //
-// A rejection causes at most one call of fetch. Callers whose key is rejected while fetch
-// runs wait for its result. A fetch that returns the rejected key again is not repeated
-// until the next rejection. If fetch returns an error, all waiting callers return it, and
-// the next caller causes another fetch: fetch itself should retry transient failures. If
-// fetch panics, all waiting callers panic; if no caller waits, the next caller panics.
+// A rejection causes at most one call of fetch. The caller waits for a fetch, unless another
+// key is cached already. If fetch returns the rejected key again, the key is cached like any
+// other. If fetch returns an error, all waiting callers return it, and the next caller
+// without a valid key causes another fetch: fetch itself should retry transient failures. If
+// fetch panics, all waiting callers panic; if no caller waits, the next caller panics, even
+// if the old key is valid.
 //
-// While calls get the old key, no call waits for a renewal, so its error is returned to no
-// call: fetch should log or count its errors.
+// If no caller waits, an error is returned to nobody: fetch should log or count its errors.
 //
-// The context of fetch ends after [AccessKeyTimeout]. Then the waiting callers return an
-// error that says so, even if fetch does not return, and so do later callers that need a
-// new key, until fetch returns. The context does not end with the context of a caller,
-// since the fetch is shared.
+// The context of fetch ends after [AccessKeyTimeout], or when fetch returns. After the timeout,
+// the waiting callers return an error that says so, even if fetch does not return. So do
+// later callers that need a new key, until fetch returns. The context has the values of the
+// caller that starts fetch, but does not end with the context of a caller, since the fetch is
+// shared.
 func CachedAccessKey(fetch func(context.Context) (key string, expires time.Time, err error), early time.Duration) AccessKeySource {
 	return AccessKeyFunc((&keyCache{fetch: fetch, early: early}).accessKey) // a function, so that fmt cannot print the key
 }
@@ -82,7 +82,7 @@ type keyCache struct {
 
 // A keyFetch is one call of fetch, for which several callers may wait.
 type keyFetch struct {
-	rejected string          // the rejected key that caused the fetch, if any
+	rejected string          // of the caller that started the fetch
 	ctx      context.Context // of fetch
 
 	done  chan struct{} // closed when the fields below are set

@@ -17,8 +17,8 @@ func (d DateTime) Time(loc *time.Location) (time.Time, error) {
 		return time.Time{}, errors.New("msgpush: DateTime.Time: the location is nil: pass the time zone of the service")
 	}
 	t, err := time.ParseInLocation(time.DateTime, string(d), loc)
-	// Package time also accepts one-digit hours and fractions of a second. They are
-	// detected in UTC, since in another time zone a clock change may skip d.
+	// Package time also accepts other formats, such as one-digit hours or fractions of a
+	// second. They are detected in UTC, since in another time zone a clock change may skip d.
 	utc, _ := time.Parse(time.DateTime, string(d))
 	if err != nil || utc.Format(time.DateTime) != string(d) {
 		return time.Time{}, fmt.Errorf("msgpush: DateTime.Time: %q is not in the format YYYY-MM-DD HH:MM:SS", shorten(string(d), maxExcerpt))

@@ -11,7 +11,7 @@
 // not part of this module; this documentation refers to its part numbers. Each
 // operation that it specifies has a method named after its path. It also names
 // operations without a path. Their methods send nothing and return an
-// [*UnimplementedError]; [Call] sends any request.
+// [*UnimplementedError]; [Call] sends a request to any path.
 //
 // # Lists
 //
@@ -37,9 +37,9 @@
 //
 // # Retries
 //
-// The methods of Client treat the specified operations as reads, so they are retried according
-// to the [RetryPolicy]. A [Call] is retried if its [Request] is Idempotent, or if no connection
-// could be dialed for it. If the service rejects the access key, any call is retried once
+// The methods of Client that read a record or a list are retried according to the
+// [RetryPolicy]. So is a [Call] if its [Request] is Idempotent, or if no connection could be
+// dialed for it. If the service rejects the access key, any call is retried once
 // with another key of the [AccessKeySource]. All calls of a client share a retry quota,
 // so that retries do not multiply the load of an outage. No redirect is followed.
 //

@@ -33,7 +33,7 @@ var (
 
 // decode decodes the body of an HTTP 200 response and returns its data, a *T. If required is
 // set, T is a type of this package, and data that is missing or has no member of T is an error.
-// Otherwise, the result is a nil *T if the data is missing, unless T is a page.
+// Otherwise, the result is a nil *T if the data is missing or null, unless T is a page.
 func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool) (any, error) {
 	var env struct { // an Envelope that distinguishes a null code from 200
 		Code *int   `json:"code"`
@@ -70,7 +70,7 @@ func isZero(v reflect.Value) bool {
 // hasMember reports whether the data in a body, which has been decoded before, has a member of t.
 func hasMember(body []byte, t reflect.Type) bool {
 	var env struct{ Data json.RawMessage }
-	_ = json.Unmarshal(body, &env) // cannot fail, as below: the body has been decoded before
+	_ = json.Unmarshal(body, &env) // cannot fail, nor can the one below: the body has been decoded before
 	members := reflect.New(membersOf(t))
 	_ = json.Unmarshal(env.Data, members.Interface())
 	return !isZero(members)
@@ -106,8 +106,8 @@ func (p *presence) UnmarshalJSON([]byte) error {
 	return nil
 }
 
-// check returns an error if, in body, from which p was decoded, p has none of its members, or has no
-// list and does not report a total of 0, or a record has none of the members of its type.
+// check returns an error if p has none of its members, if a record has none of the members of its
+// type, or if p has no list, unless it reports a total of 0. p was decoded from body.
 func (p *Page[T]) check(body []byte) error {
 	suspect := len(p.List) == 0
 	for i := range p.List {
@@ -119,7 +119,7 @@ func (p *Page[T]) check(body []byte) error {
 	var env struct {
 		Data struct{ PageNum, PageSize, Total, Pages, List json.RawMessage }
 	}
-	_ = json.Unmarshal(body, &env) // cannot fail, as below: the body has been decoded before
+	_ = json.Unmarshal(body, &env) // cannot fail, nor can the one below: the body has been decoded before
 	page := env.Data
 	if isZero(reflect.ValueOf(page)) {
 		return errNoMember
@@ -165,7 +165,7 @@ func redactDecodeError(err error, nameFields bool) error {
 		kind, _, _ := strings.Cut(typeErr.Value, " ") // Value may be "number 5": the text must not quote the 5
 		text = strings.TrimPrefix(fmt.Sprintf("%s: expected %s, found %s", field, typeErr.Type.Kind(), kind), ": ")
 	} else if _, ok := as[*json.SyntaxError](err); ok {
-		text = "expected a JSON envelope, found invalid JSON" // the offset depends on the version of encoding/json
+		text = "expected a JSON envelope, found invalid JSON" // without the offset, which depends on the version of encoding/json
 	}
 	return &opaqueError{text, err}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // A callError is an *APIError, a *DecodeError or a *RequestError.
@@ -18,10 +19,12 @@ type callError interface {
 // An APIError is an error response: its HTTP status or the code of its envelope is
 // not 200. The API document does not list the statuses and codes of errors (part 7).
 //
-// The access key is redacted in Msg, Data and Header where it appears verbatim, quoted as
-// in Go or JSON, also with \/ for a slash, or escaped as in the query or path of a URL. It
-// is not recognised if it is in another encoding, such as base64 or HTML entities, is
-// escaped twice or has fewer than 6 bytes. SECURITY.md lists all limits.
+// The access key is redacted in Msg, Data and Header where it appears verbatim, as the
+// packages strconv and encoding/json escape it, also with \/ for a slash, or as net/url
+// escapes it for a query or path. A string in Data, and a msg that is a string, are decoded
+// first. The key is not recognised in another encoding, such as base64, HTML entities or %2f
+// for a slash, or if it has fewer than 6 bytes. SECURITY.md lists the limits. Msg and each
+// value of Header are cut after 64 KiB.
 type APIError struct {
 	// Operation is the name of the method of [Client], such as "ForwardLogList", or the
 	// method and path of a [Call], shortened if they are long.
@@ -31,9 +34,9 @@ type APIError struct {
 	// Code is the code of the envelope. It is 0 if the body is not an envelope.
 	Code int
 	// Msg is the msg of the envelope. If the body is not an envelope, Msg is a short excerpt
-	// of the body. It is empty if the code is 200. In Msg and in error texts, the values of
-	// JSON members whose name contains "password", and of pairs such as password=value, are
-	// replaced.
+	// of the body. It is empty if the code is 200. In Msg, and where Error quotes the
+	// response, the values of JSON members whose name contains "password", and of pairs such
+	// as password=value, are replaced.
 	Msg string
 	// Data is the data of the envelope, which may be any JSON value. It is nil if
 	// there is none, or if the code is 200.
@@ -58,7 +61,7 @@ type APIError struct {
 // retries stopped.
 func (e *APIError) Error() string {
 	details, data := []string(nil), ""
-	if len(e.Data) <= 4*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
+	if len(e.Data) <= utf8.UTFMax*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
 		details = append(details, fmt.Sprintf("data %.*q", maxExcerpt, blankPasswords(data)))
 	}
 	if location, _, _ := strings.Cut(e.Header.Get("Location"), "?"); location != "" && e.HTTPStatus/100 == 3 {
@@ -82,12 +85,11 @@ func (e *APIError) summary() string {
 	return text
 }
 
-// Format writes the text of the error for every verb.
+// Format formats the text of Error like a string, so that %d and %#v print no fields.
 func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
-// A DecodeError is a complete HTTP 200 response that cannot be understood: it is not
-// an envelope with a code, or its code is 200 but its data is not what the operation
-// returns. That is the case if the data
+// A DecodeError is a complete HTTP 200 response that cannot be understood. It is not an
+// envelope with a code, or the code is 200, but the msg is not a string, or the data
 //
 //   - is missing or null, or cannot be decoded, such as a string for a number,
 //   - has none of the members of its type,
@@ -108,16 +110,16 @@ type DecodeError struct {
 	Body []byte `json:"-"`
 	// Attempts is the number of attempts that were made.
 	Attempts int
-	// Err names the expected and the actual JSON. It wraps the error of the
-	// decoder. If the JSON ends too early, it wraps [io.ErrUnexpectedEOF] or, for an
-	// empty body, [io.EOF].
+	// Err says what is wrong with the JSON. It wraps the error of the decoder, if the decoder
+	// failed. If the JSON ends too early, it wraps [io.ErrUnexpectedEOF] or, for an empty
+	// body, [io.EOF].
 	Err error
 
 	stopReason string
 }
 
-// Error returns the operation, the status, the expected and the actual JSON, the
-// content type, the number of attempts and why retries stopped.
+// Error returns the operation, the status, the text of Err, the content type, the number of
+// attempts and why retries stopped.
 func (e *DecodeError) Error() string {
 	var details []string
 	if v := e.Header.Get("Content-Type"); v != "" {
@@ -130,10 +132,10 @@ func (e *DecodeError) summary() string {
 	return fmt.Sprintf("%s: cannot decode the response: %v", statusText(e.HTTPStatus), e.Err)
 }
 
-// Unwrap returns Err.
+// Unwrap returns Err, in which [errors.Is] and [errors.As] search.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Format writes the text of the error for every verb.
+// Format formats the text of Error like a string, so that %d and %#v print no fields.
 func (e DecodeError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
 // A RequestError means that the last attempt got no complete response, or that the
@@ -145,8 +147,8 @@ type RequestError struct {
 	Operation string
 	// Attempts is the number of attempts that were made.
 	Attempts int
-	// Err is the reason. It wraps the error and cause of the context, or the error of
-	// net/http, the rate limiter or the key source.
+	// Err is the reason. An error of the transport, the rate limiter or the key source is
+	// wrapped, and the error of the context with its cause.
 	Err error
 	// Last is the failure of the previous attempt, an [*APIError], a [*DecodeError]
 	// or a [*RequestError], if the context, the rate limiter or the key source
@@ -169,16 +171,16 @@ func (e *RequestError) Error() string {
 
 func (e *RequestError) summary() string { return fmt.Sprint(e.Err) }
 
-// Unwrap returns Err.
+// Unwrap returns Err, in which [errors.Is] and [errors.As] search.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// Format writes the text of the error for every verb.
+// Format formats the text of Error like a string, so that %d and %#v print no fields.
 func (e RequestError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
 
 // An UnimplementedError is returned by the methods of operations that the API
 // document only names (parts 4.5 and 5). It wraps [errors.ErrUnsupported].
 type UnimplementedError struct {
-	// Operation is the operation.
+	// Operation has the name of the method, and the words of the API document as its Title.
 	Operation Operation
 }
 
@@ -187,7 +189,7 @@ func (e *UnimplementedError) Error() string {
 	return fmt.Sprintf("msgpush: %s: not implemented, since the API document only names it (%q): use msgpush.Call if you know its path", e.Operation, e.Operation.Title)
 }
 
-// Unwrap returns [errors.ErrUnsupported].
+// Unwrap returns [errors.ErrUnsupported], which a program can check without the type.
 func (e *UnimplementedError) Unwrap() error { return errors.ErrUnsupported }
 
 func errorText(operation, summary string, details []string, attempts int, stopReason string) string {
@@ -210,7 +212,7 @@ func statusText(status int) string {
 	return strings.TrimSuffix(strings.TrimSpace(fmt.Sprintf("HTTP %d %s", status, http.StatusText(status))), " OK")
 }
 
-// A pageError names the page at which iteration ended.
+// A pageError names the page at which iteration failed.
 type pageError struct {
 	number int64
 	err    error

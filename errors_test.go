@@ -166,4 +166,9 @@ func TestErrorTextQuotesBeginningOfLongText(t *testing.T) {
 	assert.ErrorContains(t, err, "code 7: "+long[:2*160]+"… (1 attempt)")
 	_, err = newClient(t, fail(errors.New(long))).MPList(t.Context(), msgpush.PageRequest{})
 	assert.ErrorContains(t, err, " failed: "+long[:2*400]+"… (1 attempt)")
+	for characters, shown := range map[int]bool{159: true, 160: false} { // of four bytes, and two quotes
+		data := `"` + strings.Repeat("🔑", characters) + `"`
+		_, err = newClient(t, respond(200, `{"code":7,"data":`+data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
+		assert.Equal(t, shown, strings.Contains(err.Error(), data), "%d characters", characters)
+	}
 }

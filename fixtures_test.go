@@ -97,7 +97,7 @@ type kindOfCall struct {
 	do         func(context.Context, *msgpush.Client) (any, error)
 }
 
-// kindsOfCalls returns a call of each operation, a Call with an idempotent request
+// kindsOfCalls returns a call of each specified operation, a Call with an idempotent request
 // and a Call with a request that is not idempotent.
 func kindsOfCalls() []kindOfCall {
 	var kinds []kindOfCall
@@ -186,20 +186,20 @@ func respondFrom(status int, body func(*http.Request) io.Reader, headers ...stri
 	}
 }
 
-// cutBody is a body that returns text and then io.ErrUnexpectedEOF.
+// cutBody returns a body, for respondFrom, of text and then io.ErrUnexpectedEOF.
 func cutBody(text string) func(*http.Request) io.Reader {
 	return failingBody(text, io.ErrUnexpectedEOF)
 }
 
-// failingBody is a body that returns text and then err.
+// failingBody returns a body, for respondFrom, of text and then err.
 func failingBody(text string, err error) func(*http.Request) io.Reader {
 	return func(*http.Request) io.Reader {
 		return io.MultiReader(strings.NewReader(text), readerFunc(func([]byte) (int, error) { return 0, err }))
 	}
 }
 
-// stalledBody is a body that does not arrive before the attempt ends. It returns the
-// cause of the context, as net/http does with HTTP/1.
+// stalledBody returns a body that does not arrive before the attempt ends. Reading it
+// returns the cause of the context, as net/http does with HTTP/1.
 func stalledBody(r *http.Request) io.Reader {
 	return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, context.Cause(r.Context()) })
 }
@@ -209,8 +209,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// status responds with an HTTP status and an envelope whose code is 10 times the
-// status.
+// status returns a transport that responds with an HTTP status and an envelope whose code
+// is 10 times the status.
 func status(code int, headers ...string) roundTripFunc {
 	return respond(code, fmt.Sprintf(`{"code":%d,"msg":"busy"}`, code*10), headers...)
 }
@@ -220,7 +220,7 @@ var redirectStatuses = []int{300, 301, 302, 303, 304, 305, 307, 308}
 // succeed responds to every request with success.
 var succeed = respond(http.StatusOK, success)
 
-// fail returns err in place of a response.
+// fail returns a transport that returns err in place of a response.
 func fail(err error) roundTripFunc {
 	return func(*http.Request) (*http.Response, error) { return nil, err }
 }
@@ -232,7 +232,7 @@ var noResponse = roundTripFunc(func(r *http.Request) (*http.Response, error) {
 	return nil, context.Cause(r.Context())
 })
 
-// late is a transport that waits, and then responds as step does. A context that ends at the
+// late returns a transport that waits, and then responds as step does. A context that ends at the
 // end of the wait has ended by then.
 func late(wait time.Duration, step roundTripFunc) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
@@ -258,7 +258,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return step(r)
 }
 
-// acceptOnly accepts one key and calls reject for other keys.
+// acceptOnly returns a transport that accepts one key and calls reject for other keys.
 func acceptOnly(key string, reject roundTripFunc) roundTripFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		if r.Header.Get("access-key") != key {
@@ -525,7 +525,7 @@ func logTo(w io.Writer, level slog.Level) msgpush.Option {
 	return msgpush.WithLogger(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 }
 
-// observed returns an option and the attempts that it will have observed.
+// observed returns an option with an observer, and the attempts that the observer records.
 func observed() (msgpush.Option, *[]msgpush.Attempt) {
 	attempts := new([]msgpush.Attempt)
 	return msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) { *attempts = append(*attempts, a) }), attempts

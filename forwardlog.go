@@ -78,8 +78,8 @@ func (c *Client) ForwardLogFollowPages(ctx context.Context, r ForwardLogRequest,
 	return c.forwardLogs(r).FollowPages(ctx, r.PageRequest, opts...)
 }
 
-// forwardLogs returns a Lister for the records that r.Params selects now, whatever its
-// pointers point to later. The Lister sets the page of each request.
+// forwardLogs returns a Lister with the filter of r. It copies the filter, since the caller may
+// change what its pointers point to.
 func (c *Client) forwardLogs(r ForwardLogRequest) Lister[ForwardLog] {
 	if r.Params.RuleID != nil {
 		r.Params.RuleID = new(*r.Params.RuleID)

@@ -8,9 +8,8 @@ import (
 )
 
 // A MailChannel is a mail channel (part 2.3 of the API document). A field that is
-// missing in a response is zero. According to the API document, smtpSsl is always present;
-// for the other fields, this is not shown. A response without smtpSsl is not an error
-// nevertheless: its SMTPSSL is 0.
+// missing in a response is zero, even smtpSsl, which according to the API document is always
+// present.
 type MailChannel struct {
 	ID         int64  `json:"id"`
 	MailName   string `json:"mailName"`
@@ -24,9 +23,9 @@ type MailChannel struct {
 	CreateTime DateTime `json:"createTime"`
 }
 
-// Format writes the channel as fmt does for a struct, with its password redacted.
-// Without Format, fmt.Sprintf("%s", []*MailChannel{&m}) would show the password:
-// %s is no verb for a pointer, and fmt then calls no methods of the fields.
+// Format formats the channel like a struct, with its password redacted. Without Format,
+// fmt.Sprintf("%s", []*MailChannel{&m}) would show the password: %s is no verb for a pointer
+// in a slice, and fmt then calls no methods of the fields.
 func (m MailChannel) Format(f fmt.State, verb rune) {
 	type channel MailChannel // without this method
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), channel(m))

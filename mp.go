@@ -31,7 +31,7 @@ func (r MPChannel) recordID() int64 { return r.ID }
 // commas, with a trailing comma, such as "1,2,15,".
 type FuncInfo string
 
-// IDs returns the function ids in order, and an empty slice for an empty list. The
+// IDs returns the function ids in order, and nil for an empty list. The
 // trailing comma may be missing. IDs returns an error if an element is not an integer.
 func (f FuncInfo) IDs() ([]int, error) {
 	if f == "" {

@@ -65,10 +65,6 @@ func countCallGoroutines() (n int) {
 }
 
 func TestRetriesIfNoConnectionIsMade(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	unused := "http://" + listener.Addr().String()
-	listener.Close()
 	withoutNameServer := msgpush.NewTransport()
 	withoutNameServer.Proxy = nil
 	withoutNameServer.DialContext = (&net.Dialer{Resolver: &net.Resolver{
@@ -77,7 +73,7 @@ func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 			return nil, errors.New("no name server")
 		},
 	}}).DialContext
-	for name, baseURL := range map[string]string{"connection refused": unused, "unknown host": "http://push.invalid"} {
+	for name, baseURL := range map[string]string{"connection refused": nobodyListens, "unknown host": "http://push.invalid"} {
 		t.Run(name, func(t *testing.T) {
 			assertNothingLeft(t, func() {
 				want := faults.Failure{Kind: "RequestError", NotSent: true, Text: "the request to " + baseURL + " failed: dial"}
@@ -134,8 +130,6 @@ func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 	}
 	found := httptest.NewServer(http.NotFoundHandler())
 	defer found.Close()
-	missing := httptest.NewServer(nil)
-	missing.Close()
 	users := []string{"nobody", "key source", "limiter"}
 	usersInAttempt := []string{"dialer", "transport before it sends", "transport after it has sent", "transport that drops the trace"}
 	for _, tt := range tests {
@@ -146,7 +140,7 @@ func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 			if tt.stale && tt.refused > 0 && user == "transport that drops the trace" {
 				continue // the client cannot know that there was a connection
 			}
-			for elsewhere, url := range map[string]string{"finds a server": found.URL, "finds no server": missing.URL} {
+			for elsewhere, url := range map[string]string{"finds a server": found.URL, "finds no server": nobodyListens} {
 				t.Run(tt.name+"/"+user+" "+elsewhere, func(t *testing.T) {
 					use := func(by string, ctx context.Context) {
 						if by == user {
@@ -212,7 +206,7 @@ func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 	}
 }
 
-// The service fails one request in five.
+// The service fails about one request in five.
 func TestConcurrentCallsReturnTheirOwnDataDespiteFaults(t *testing.T) {
 	const callers, calls = 64, 2000
 	lost := faults.Network(testKey)

@@ -21,9 +21,9 @@ import (
 )
 
 // newProxy starts a proxy that responds to CONNECT with a status. If the status is 200,
-// it tunnels to target. It returns the URL of the proxy, which contains a password, the
-// proxy itself, and the requests that arrived.
-func newProxy(t *testing.T, target string, status *int) (*url.URL, *httptest.Server, *[]string) {
+// it tunnels to target. It returns the URL of the proxy, which contains a password, and the
+// requests that arrived.
+func newProxy(t *testing.T, target string, status *int) (*url.URL, *[]string) {
 	t.Helper()
 	var requests []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func newProxy(t *testing.T, target string, status *int) (*url.URL, *httptest.Ser
 	proxyURL, err := url.Parse(proxy.URL)
 	require.NoError(t, err)
 	proxyURL.User = url.UserPassword("user", "proxy-password")
-	return proxyURL, proxy, &requests
+	return proxyURL, &requests
 }
 
 func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
@@ -67,7 +67,7 @@ func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
 		serveJSON(success)(w, r)
 	})
 	var status int
-	proxyURL, proxy, requests := newProxy(t, server.Listener.Addr().String(), &status)
+	proxyURL, requests := newProxy(t, server.Listener.Addr().String(), &status)
 	transport := msgpush.NewTransport()
 	transport.Proxy = http.ProxyURL(proxyURL)
 	transport.TLSClientConfig = trusting.TLSClientConfig
@@ -110,8 +110,7 @@ func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
 	}
 	assert.Equal(t, []string{"CONNECT example.com:443"}, *requests)
 
-	proxy.Config.SetKeepAlivesEnabled(false)
-	proxy.Listener.Close()
+	transport.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(nobodyListens) }
 	assertEveryCallFails(t, clientAt("https://push.example.com", threeAttempts),
 		faults.Failure{Kind: "RequestError", NotSent: true, Text: "failed: proxyconnect tcp: dial tcp "})
 }
@@ -120,7 +119,7 @@ func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
 // whether a retry may succeed.
 func TestOtherTransportsRetryRejectedCONNECT(t *testing.T) {
 	status := http.StatusProxyAuthRequired
-	proxyURL, _, _ := newProxy(t, "", &status)
+	proxyURL, _ := newProxy(t, "", &status)
 	transport := &http.Transport{Proxy: http.ProxyURL(proxyURL)}
 	client := newClientAt(t, "https://push.example.com", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 	assertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", Transient: true, Text: "Proxy Authentication Required"})
@@ -143,7 +142,7 @@ func TestDefaultTransportUsesProxyFromEnvironment(t *testing.T) {
 		return
 	}
 	status := http.StatusForbidden
-	proxyURL, _, requests := newProxy(t, "", &status)
+	proxyURL, requests := newProxy(t, "", &status)
 	for _, name := range []string{"http_proxy", "https_proxy", "NO_PROXY", "no_proxy", "REQUEST_METHOD"} {
 		t.Setenv(name, "")
 	}

@@ -32,6 +32,10 @@ func newTLSService(t *testing.T, http2 bool, h http.HandlerFunc, configure ...fu
 	return server, transport
 }
 
+// nobodyListens is the URL of a port that the system gives to no test server. The port of a
+// server that was closed may be given to the next one.
+const nobodyListens = "http://127.0.0.1:1"
+
 // countConnections starts a service and returns its URL and the number of connections
 // made to it.
 func countConnections(t *testing.T, h http.HandlerFunc) (url string, connections *atomic.Int32) {
@@ -83,7 +87,7 @@ func (c silentConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A pipeListener accepts one connection.
+// A pipeListener accepts the connections in a channel.
 type pipeListener chan net.Conn
 
 func (l pipeListener) Accept() (net.Conn, error) {

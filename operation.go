@@ -13,11 +13,11 @@ type Operation struct {
 	// attempts show it.
 	Name string
 	// Title is the name in the API document: the heading of part 4, such as "Rule trigger
-	// record list", the row of part 4.5, such as "message rule: detail", or the group.
+	// record list", the name in part 4.5 or 5, such as "message rule: detail", or the group.
 	Title string
-	// Method is the HTTP method.
+	// Method is the HTTP method, such as "GET". An operation without a Path may have one.
 	Method string
-	// Path is the path relative to the base URL.
+	// Path is added to the base URL, such as "/api/open/mp/list".
 	Path string
 }
 
@@ -45,6 +45,7 @@ func Operations() []Operation {
 		{Title: "preprocessing"}, {Title: "image management"},
 		{Title: "companion form product"}, {Title: "companion document product"}, {Title: "companion table product"},
 	}
+	// An operation that gets a path, in the file of its resource, moves to the specified ones.
 	slices.SortStableFunc(all, func(a, b Operation) int { return min(1, len(b.Path)) - min(1, len(a.Path)) })
 	return all
 }

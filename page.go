@@ -27,9 +27,9 @@ type Page[T any] struct {
 	List []T `json:"list"`
 }
 
-// UnmarshalJSON decodes a page. If the list is null or missing, List is empty, not nil.
+// UnmarshalJSON decodes a page. List is not nil afterwards.
 func (p *Page[T]) UnmarshalJSON(data []byte) error {
-	if p == nil { // a struct embeds a *Page
+	if p == nil { // the promoted method of a struct that embeds a nil *Page
 		return errors.New("msgpush: Page.UnmarshalJSON: the page is nil")
 	}
 	defer p.fillList()
@@ -43,7 +43,6 @@ func (p *Page[T]) fillList() *Page[T] {
 	return p
 }
 
-// withList returns a copy of the page with another list.
 func (p Page[T]) withList(list []T) *Page[T] {
 	p.List = list
 	return &p
@@ -65,7 +64,7 @@ type PageRequest struct {
 }
 
 // withDefaults checks r and returns it with defaults for the fields that are 0.
-// Errors start with operation.
+// Errors name the operation.
 func (r PageRequest) withDefaults(operation string) (PageRequest, error) {
 	if r.Current < 0 || r.PageSize < 0 {
 		return r, fmt.Errorf("msgpush: %s: Current (%d) and PageSize (%d) must not be negative", operation, r.Current, r.PageSize)

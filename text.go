@@ -1,7 +1,6 @@
 package msgpush
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,18 +13,16 @@ import (
 	"unicode"
 )
 
-// Texts that this package did not write come from a response, or from an error of another
-// package. They pass the redactor first, since any other change could alter a key, and then
-// shorten or blankPasswords.
+const (
+	maxExcerpt      = 160      // characters of a value of a response
+	maxCause        = 400      // characters of an error of another package, or of the name of a Call
+	minRedactedKey  = 6        // bytes: a shorter key would match parts of words
+	maxRedactedText = 64 << 10 // bytes: the rest of a longer text is dropped
+)
 
-const maxExcerpt, maxCause = 160, 400 // characters of a text of the service, and of another error or a name
-
-// A shorter key is not redacted: it would match parts of words. The rest of a longer text
-// is dropped.
-const minRedactedKey, maxRedactedText = 6, 64 << 10 // bytes
-
-// A redactor redacts access keys in foreign text, which this package did not write. It
-// must see the text before any other change, which could alter a key.
+// A redactor redacts access keys in foreign text: a response, an error of another package, or
+// the path of a Call. It must see the text before shorten and blankPasswords, which could leave
+// a part of a key.
 type redactor struct {
 	query string // of the request, which may contain secrets
 	keys  []string
@@ -53,7 +50,7 @@ func (r *redactor) replace(text string) string {
 	return text
 }
 
-// appendForms appends the forms of a key that are redacted.
+// appendForms appends the forms in which a key is redacted; see APIError.
 func appendForms(forms []string, key string) []string {
 	forms = append(forms, key)
 	if !strings.ContainsFunc(key, isEncoded) {
@@ -83,7 +80,8 @@ func (r *redactor) text(foreign string) string {
 	return clean
 }
 
-// name returns the name of an operation, redacted if it is the method and path of a Call.
+// name returns the name of an operation. The method and path of a Call are redacted and
+// shortened.
 func (r *redactor) name(operation string) string {
 	if !strings.Contains(operation, " ") {
 		return operation
@@ -110,23 +108,29 @@ func (r *redactor) argumentError(operation string, err error) error {
 	return &opaqueError{"msgpush: " + r.name(operation) + ": " + r.cause(err), err}
 }
 
-// json returns a copy of raw with the keys redacted. The copy is still JSON. A string
-// is decoded before it is redacted, since APIError.Error shows it decoded.
+// json returns a copy of raw with the keys redacted. The copy is still JSON. Strings are
+// decoded before they are redacted, since other encoders escape other characters.
 func (r *redactor) json(raw json.RawMessage) json.RawMessage {
-	text := string(raw)
-	isString := strings.HasPrefix(text, `"`) && json.Unmarshal(raw, &text) == nil
-	clean := r.replace(text)
-	if clean == text {
-		return bytes.Clone(raw)
+	clean := escapedString.ReplaceAllFunc(raw, func(quoted []byte) []byte {
+		var text string
+		_ = json.Unmarshal(quoted, &text) // cannot fail: raw is JSON
+		if clean := r.replace(text); clean != text {
+			quoted, _ = json.Marshal(clean) // cannot fail for a string
+		}
+		return quoted
+	})
+	if text := r.replace(string(clean)); text != string(clean) { // a key may also be a number
+		if clean = []byte(text); !json.Valid(clean) {
+			clean, _ = json.Marshal(text)
+		}
 	}
-	if !isString && json.Valid([]byte(clean)) {
-		return json.RawMessage(clean)
-	}
-	quoted, _ := json.Marshal(clean) // cannot fail for a string
-	return quoted
+	return clean
 }
 
-// header returns h with the keys in its values redacted: a copy if there are any.
+// An escapedString is a JSON string with a backslash. Outside its strings, JSON has none.
+var escapedString = regexp.MustCompile(`"[^"\\]*\\(?:[^"\\]|\\.)*"`)
+
+// header returns h with the keys in its values redacted. It copies h before the first change.
 func (r *redactor) header(h http.Header) http.Header {
 	clean := h
 	for name, values := range h {
@@ -177,15 +181,14 @@ func blankPasswords(text string) string {
 	return passwordPair.ReplaceAllString(blanked.String()+text, "${1}"+redacted)
 }
 
-// The quotes of a pair may be escaped, as in JSON that is a string of other JSON. The first kind
-// of value is one that has been replaced before.
+// The quotes of a pair may be escaped, as in JSON that is a string of other JSON. The first
+// alternative of a value is one that is replaced already.
 var (
 	memberName   = regexp.MustCompile(`(?s)("(?:[^"\\]|\\.)*")\s*:\s*`)
 	passwordPair = regexp.MustCompile(`(?i)(password\w*\\*["']?\s*[:=]\s*)(?:\[redacted\]|\\*"[^"]*|\\*'[^']*|[^\s&,;"']*)`)
 )
 
-// An opaqueError replaces the text of its cause, which may contain a secret. No verb
-// prints the cause.
+// An opaqueError replaces the text of its cause, which may contain a secret.
 type opaqueError struct {
 	text  string
 	cause error
@@ -193,7 +196,7 @@ type opaqueError struct {
 
 func (e *opaqueError) Error() string { return e.text }
 
-// Format writes the text for every verb.
+// Format formats the text like a string, so that %d and %#v do not print the cause.
 func (e *opaqueError) Format(f fmt.State, verb rune) { formatText(f, verb, e.text) }
 
 // Is reports whether the cause matches target.
@@ -226,11 +229,11 @@ func as[E error](err error) (match E, ok bool) {
 	return match, ok && !isNil(match)
 }
 
-// matches reports whether as finds an E.
+// matches reports whether err is or wraps an E; see as.
 func matches[E error](err error) bool {
 	_, ok := as[E](err)
 	return ok
 }
 
-// formatText writes text for every verb.
+// formatText formats text with the verb and the flags that an error is printed with.
 func formatText(f fmt.State, verb rune, text string) { fmt.Fprintf(f, fmt.FormatString(f, verb), text) }

@@ -309,7 +309,7 @@ func TestCutTextShowsNoPartOfKey(t *testing.T) {
 	t.Parallel()
 	key, more := oddKeys[2], strings.Repeat(" more", 100)
 	forms := formsOf(key)
-	for _, text := range []string{key, forms["JSON"], forms["query"]} { // the shortest, the longest, and one with backslashes
+	for _, text := range []string{key, forms["JSON"], forms["query"]} { // the shortest, one with more backslashes, and the longest
 		inJSON, err := json.Marshal(text)
 		require.NoError(t, err)
 		for _, limit := range []int{160, 400, 64 << 10} {
@@ -358,6 +358,10 @@ func TestRedactedDataIsJSON(t *testing.T) {
 		{"escaped hyphen", escaped, `"Zq7x4\u002dpassword-Wk9v2="`, `"[redacted]"`},
 		{"escaped sign, lower case", escaped, `"Zq7x4-password-Wk9v2\u003d"`, `"[redacted]"`},
 		{"escaped sign, upper case", escaped, `"Zq7x4-password-Wk9v2\u003D"`, `"[redacted]"`},
+		{"escapes in an object", "é+/=🔑 key", `{"a":["x","\u00e9\u002B\/\u003d\ud83d\udd11 key"]}`, `{"a":["x","[redacted]"]}`},
+		{"escapes in a member name", escaped, `{"\u005aq7x4-password-Wk9v2\u003d":1}`, `{"[redacted]":1}`},
+		{"escapes next to a number", "12345678", `[12345678,"1\u0032345678"]`, `"[[redacted],\"[redacted]\"]"`},
+		{"other values are unchanged", "short-key", `{"b":1.50,"a":"\u003c\"<\\","c":"short-key"}`, `{"b":1.50,"a":"\u003c\"<\\","c":"[redacted]"}`},
 		{"many keys", "short-key", `["` + strings.Repeat("short-key,", 100_000) + `"]`, `["` + strings.Repeat("[redacted],", 100_000) + `"]`},
 	}
 	for _, tt := range tests {
