@@ -59,7 +59,7 @@ const AccessKeyTimeout = 30 * time.Second
 // fetch panics, all waiting callers panic; if no caller waits, the next caller panics, even
 // if the old key is valid.
 //
-// If no caller waits, an error is returned to nobody: fetch should log or count its errors.
+// If no caller waits, no caller gets the error of fetch: log or count errors in fetch itself.
 //
 // The context of fetch ends after [AccessKeyTimeout], or when fetch returns. After the timeout,
 // the waiting callers return an error that says so, even if fetch does not return. So do

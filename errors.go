@@ -110,8 +110,8 @@ type DecodeError struct {
 	Body []byte `json:"-"`
 	// Attempts is the number of attempts that were made.
 	Attempts int
-	// Err says what is wrong with the JSON. It wraps the error of the decoder, if the decoder
-	// failed. If the JSON ends too early, it wraps [io.ErrUnexpectedEOF] or, for an empty
+	// Err names the expected and the actual JSON. It wraps the error of the decoder, if the
+	// decoder failed. If the JSON ends too early, it wraps [io.ErrUnexpectedEOF] or, for an empty
 	// body, [io.EOF].
 	Err error
 

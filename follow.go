@@ -307,7 +307,7 @@ func (l Lister[T]) newFollower(ctx context.Context, r PageRequest, opts []Follow
 	return f, nil
 }
 
-// poll delivers the new records at an end of the list, and those that the complete iteration
+// poll delivers the new records at an end of the list, and the records that the complete iteration
 // finds until PollInterval has passed. If a read of an end has failed in the latest poll, the
 // complete iteration comes first.
 func (f *follower[T]) poll(ctx context.Context) error {
@@ -445,7 +445,7 @@ func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
 		if err != nil {
 			return err
 		}
-		f.credit += f.complete.number - f.number // the next page takes no credit, a step back that of the pages that are read again
+		f.credit += f.complete.number - f.number // the next page takes no credit; a step back takes it for the pages that are read again
 		if f.credit < -maxRepeatPages-2*f.last && f.complete.cursor.stepBack {
 			f.complete.cursor.goForward()
 		}

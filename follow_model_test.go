@@ -484,8 +484,8 @@ func TestFromNowOfAnyHistoryDeliversOnlyLaterRecords(t *testing.T) {
 }
 
 // For any reported total, a follower sends no more than the pages of a complete iteration
-// in each ReconcileInterval, two requests a poll, and the pages of new records, apart from a debt that
-// it has at the end.
+// in each ReconcileInterval, two requests a poll, and the pages of new records, apart from its debt at
+// the end.
 func TestWrongTotalsOfAnyHistoryCostLittle(t *testing.T) {
 	t.Parallel()
 	const interval, reconcile, polls = 10 * time.Second, 300 * time.Second, 300

@@ -185,8 +185,8 @@ type LimiterConfig struct {
 // A Limiter is safe for concurrent use.
 //
 // Besides probes, a Limiter sends one command to the store at a time, in a goroutine that ends with
-// the command. The command takes slots for all calls that wait for one. The slot of a call that is
-// cancelled, or of a replica that dies, stays unused, and so does one whose reply is lost.
+// the command. The command takes slots for all calls that wait for one. The slot of a cancelled
+// call, of a replica that dies, or of a lost reply stays unused.
 //
 // If the store loses its data, the next slots of each replica begin no earlier than about 100 ms
 // before the last slot that this replica took.
