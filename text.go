@@ -210,21 +210,21 @@ func (e *opaqueError) As(target any) (ok bool) {
 	case **APIError, **DecodeError, **RequestError, **UnimplementedError:
 		return false
 	}
-	defer func() { ok = recover() == nil && ok }()
+	defer func() { _ = recover() }()
 	return errors.As(e.cause, target)
 }
 
 // is is errors.Is, but if a method of a foreign error or a comparison with it panics, the
 // errors do not match.
 func is(err, target error) (ok bool) {
-	defer func() { ok = recover() == nil && ok }()
+	defer func() { _ = recover() }()
 	return errors.Is(err, target)
 }
 
 // as is errors.AsType, but if a method of a foreign error panics, or sets nothing, there is no
 // match.
 func as[E error](err error) (match E, ok bool) {
-	defer func() { ok = recover() == nil && ok }()
+	defer func() { _ = recover() }()
 	match, ok = errors.AsType[E](err)
 	return match, ok && !isNil(match)
 }
