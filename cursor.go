@@ -249,5 +249,5 @@ func (cur *cursor) lastPage(p pageInfo) int64 {
 	return last
 }
 
-// pagesFor returns total ÷ size, rounded up.
+// pagesFor returns total ÷ size, rounded up. Both are limited, so the sum cannot overflow.
 func pagesFor(total, size int64) int64 { return (total + size - 1) / size }

@@ -53,12 +53,12 @@ type APIError struct {
 	Attempts int
 
 	isEnvelope bool   // the body is an envelope with a code
-	stopReason string // why the call was not retried
+	remarks    string // a hint, or why the call was not retried; may be empty
 }
 
 // Error returns the operation, the status, the code, the msg, the data if it is a
-// short string, the redirect, the requested wait, the number of attempts and why
-// retries stopped.
+// short string, the redirect, the requested wait, the number of attempts and a remark: a
+// hint, or why retries stopped.
 func (e *APIError) Error() string {
 	details, data := []string(nil), ""
 	if len(e.Data) <= utf8.UTFMax*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
@@ -70,7 +70,7 @@ func (e *APIError) Error() string {
 	if e.RetryAfter > 0 {
 		details = append(details, fmt.Sprintf("retry after %v", e.RetryAfter))
 	}
-	return errorText(e.Operation, e.summary(), details, e.Attempts, e.stopReason)
+	return errorText(e.Operation, e.summary(), details, e.Attempts, e.remarks)
 }
 
 // summary returns the status, the code and an excerpt of the msg.
@@ -115,7 +115,7 @@ type DecodeError struct {
 	// body, [io.EOF].
 	Err error
 
-	stopReason string
+	remarks string
 }
 
 // Error returns the operation, the status, the text of Err, the content type, the number of
@@ -125,7 +125,7 @@ func (e *DecodeError) Error() string {
 	if v := e.Header.Get("Content-Type"); v != "" {
 		details = append(details, fmt.Sprintf("content type %q", shorten(blankPasswords(v), maxExcerpt)))
 	}
-	return errorText(e.Operation, e.summary(), details, e.Attempts, e.stopReason)
+	return errorText(e.Operation, e.summary(), details, e.Attempts, e.remarks)
 }
 
 func (e *DecodeError) summary() string {
@@ -147,8 +147,9 @@ type RequestError struct {
 	Operation string
 	// Attempts is the number of attempts that were made.
 	Attempts int
-	// Err is the reason. An error of the transport, the rate limiter or the key source is
-	// wrapped, and the error of the context with its cause.
+	// Err is the reason. [errors.Is] and [errors.As] find the error of the transport, the rate
+	// limiter or the key source in it. If the context ended, they find its error and its cause;
+	// after the timeout of an attempt, [context.DeadlineExceeded].
 	Err error
 	// Last is the failure of the previous attempt, an [*APIError], a [*DecodeError]
 	// or a [*RequestError], if the context, the rate limiter or the key source
@@ -156,7 +157,7 @@ type RequestError struct {
 	// [errors.As] do not find it.
 	Last error
 
-	stopReason string
+	remarks string
 }
 
 // Error returns the operation, the reason, the failure of the previous attempt, the
@@ -166,7 +167,7 @@ func (e *RequestError) Error() string {
 	if last, ok := errors.AsType[callError](e.Last); ok {
 		text += "; previous attempt failed: " + last.summary()
 	}
-	return errorText(e.Operation, text, nil, e.Attempts, e.stopReason)
+	return errorText(e.Operation, text, nil, e.Attempts, e.remarks)
 }
 
 func (e *RequestError) summary() string { return fmt.Sprint(e.Err) }
@@ -192,14 +193,14 @@ func (e *UnimplementedError) Error() string {
 // Unwrap returns [errors.ErrUnsupported], which a program can check without the type.
 func (e *UnimplementedError) Unwrap() error { return errors.ErrUnsupported }
 
-func errorText(operation, summary string, details []string, attempts int, stopReason string) string {
+func errorText(operation, summary string, details []string, attempts int, remarks string) string {
 	if attempts == 1 {
 		details = append(details, "1 attempt")
 	} else if attempts > 1 {
 		details = append(details, fmt.Sprintf("%d attempts", attempts))
 	}
-	if stopReason != "" {
-		details = append(details, stopReason)
+	if remarks != "" {
+		details = append(details, remarks)
 	}
 	text := "msgpush: " + operation + ": " + summary
 	if len(details) > 0 {

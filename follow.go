@@ -135,10 +135,11 @@ func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSett
 func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true } }
 
 // Known passes the ids of records that count as delivered, such as those in the database of a
-// program that restarts. Then the ends of the list are read first. The whole list is read next
-// if it has more than twice as many records as there are ids, or if the ends do not explain its
-// growth; otherwise after a [ReconcileInterval]. Ids that are no longer in the list do no harm.
-// Without any id, Known has no effect.
+// program that restarts. Then page 1 is read first and, if that does not explain the growth of
+// the list, the last page. The whole list is read next if it has more than twice as many records
+// as there are ids, or if the ends do not explain its growth; otherwise after a
+// [ReconcileInterval]. Ids that are no longer in the list do no harm. Without any id, Known has no
+// effect.
 //
 // With ids, the first poll that succeeds ends with an empty page, although the whole list may not
 // have been read. Each range statement reads ids once, before its first request. Collect them
@@ -244,18 +245,18 @@ type follower[T any] struct {
 	yield func(*Page[T], error) bool
 
 	pageSize      int64    // of the requests
-	size          int64    // the length of the longest page
+	size          int64    // the length of the longest page so far
 	number        int64    // the page of the latest request
 	last          int64    // the last page
-	total         int64    // the latest reported one
+	total         int64    // the latest reported one; at first, the number of known ids
 	response      *Page[T] // the latest one, without records
 	contradiction error    // to be yielded at the end of the poll
 
 	seen    idSet // the ids of all records that were found, skipped or known
 	recent  idSet // the ids of the records found since an end was read successfully
-	found   int64 // the number of recent records
+	found   int64 // the number of ids in recent
 	missing int64 // the number of records still to be found
-	credit  int64 // how many requests may be sent that the promise does not need
+	credit  int64 // a poll adds 2 requests, and a request takes one; see Credit above
 
 	complete  *iteration[T] // the complete iteration in progress, or nil
 	started   time.Time     // the next one is due an interval later: when the latest one began or, with Known, the follower
@@ -360,7 +361,7 @@ func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
 	return nil
 }
 
-// An endRead is the read of an end of the list. If a request fails, a later poll goes on.
+// An endRead is the read of an end of the list. If a request fails, a later poll resumes it.
 type endRead[T any] struct {
 	it       *iteration[T] // at the tail, of the next page only
 	atTail   bool
@@ -411,11 +412,12 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 				}
 			}
 		}
-		if n > 0 && !moved { // before the list is known, only its growth shows that a record is new
+		if n > 0 && !moved {
 			farthest := page.List[n-1]
 			if e.atTail {
 				farthest = page.List[0]
 			}
+			// Before the list is known, an unseen record may be old: only growth shows that one is new.
 			isNew = f.recent.has(f.ID(farthest)) && (f.listKnown || f.missing > 0)
 		}
 		if inDebt && isNew && f.found > found {

@@ -53,8 +53,8 @@ func isNil(v any) bool {
 	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }
 
-// option returns an Option that calls set if valid is true, and otherwise returns the
-// formatted error.
+// option makes an Option of a check and an assignment: an invalid argument is an error of
+// NewClient.
 func option(valid bool, set func(*settings), format string, args ...any) Option {
 	return func(s *settings) error {
 		if !valid {

@@ -127,16 +127,16 @@ func (o *outcome) err(name string, r *redactor) error {
 		return nil
 	}
 	name = r.name(name)
-	stopReason := strings.Join(o.remarks, "; ")
+	remarks := strings.Join(o.remarks, "; ")
 	switch o.kind {
 	case errorResponse:
 		return &APIError{
 			Operation: name, HTTPStatus: o.status, Code: o.code, Msg: o.message(r), Data: r.json(o.rawData), Header: r.header(o.header),
-			RetryAfter: o.retryAfter, KeyRejected: o.keyRejected, Attempts: o.attempts, isEnvelope: o.isEnvelope, stopReason: stopReason,
+			RetryAfter: o.retryAfter, KeyRejected: o.keyRejected, Attempts: o.attempts, isEnvelope: o.isEnvelope, remarks: remarks,
 		}
 	case undecodable:
 		err := &opaqueError{r.text(o.cause.Error()), o.cause}
-		return &DecodeError{Operation: name, HTTPStatus: o.status, Header: r.header(o.header), Body: o.body, Attempts: o.attempts, Err: err, stopReason: stopReason}
+		return &DecodeError{Operation: name, HTTPStatus: o.status, Header: r.header(o.header), Body: o.body, Attempts: o.attempts, Err: err, remarks: remarks}
 	}
 	text := r.cause(o.cause)
 	// An error such as "malformed HTTP response" quotes the response; network errors do not.
@@ -144,7 +144,7 @@ func (o *outcome) err(name string, r *redactor) error {
 		text = blankPasswords(text)
 	}
 	err := &opaqueError{r.text(o.step) + text, o.cause}
-	return &RequestError{Operation: name, Attempts: o.attempts, Err: err, Last: o.previous.err(name, r), stopReason: stopReason}
+	return &RequestError{Operation: name, Attempts: o.attempts, Err: err, Last: o.previous.err(name, r), remarks: remarks}
 }
 
 // message returns the msg of an error response, or an excerpt if the msg is not a string or the

@@ -15,9 +15,10 @@ type retryQuota struct {
 	refilled    int64 // the Unix second of the last refill; see refillSeconds
 }
 
-// A retry takes tokensPerRetry, and returns them unless it fails transiently. A call whose first
-// attempt does not fail transiently adds tokensPerCall. The first such call of a second also adds
-// max/refillSeconds. While all attempts fail transiently, nothing is added.
+// A retry takes tokensPerRetry, and returns them unless it fails transiently. A call adds
+// tokensPerCall, unless its first attempt fails transiently or its context ends. The first such
+// call of a second also adds a part of max, 1/refillSeconds, in whole retries. While all attempts
+// fail transiently, only a higher number of concurrent calls adds tokens, since it raises max.
 const tokensPerRetry, tokensPerCall, refillSeconds = 10, 1, 20
 
 // The default quota. Fewer retries per concurrent call would not outlast a short outage;

@@ -29,7 +29,7 @@ type redactor struct {
 	forms []string // of keys, the longest first: a form may contain another
 }
 
-// add adds a key, unless it is known or too short.
+// add adds a key to redact, unless it is known or too short.
 func (r *redactor) add(key string) {
 	if len(key) >= minRedactedKey && !slices.Contains(r.keys, key) {
 		r.keys, r.forms = append(slices.Clip(r.keys), key), nil // calls share the keys of their client

@@ -23,8 +23,8 @@
 //
 // An operation of the store takes at most one second. After a failed operation or probe,
 // the store is considered unavailable, and operations fail immediately until a
-// probe succeeds. These operations, and StoreErr, start the probes: one at a time,
-// at most every 100 ms. A KeySource also probes an unavailable store when it connects to it
+// probe succeeds. These operations, and StoreErr, start the probes, at most one each
+// 100 ms. A KeySource also probes an unavailable store when it connects to it
 // or gets an announcement. No call waits for a probe of an unavailable store.
 package fleet
 
@@ -91,7 +91,7 @@ func (s *store) init(rdb redis.UniversalClient, kind, name string) error {
 			(ring == nil || ring.Options().ContextTimeoutEnabled), "the Redis client ignores deadlines; set ContextTimeoutEnabled in its options"))
 }
 
-// check returns nil if ok, otherwise an error.
+// check makes a condition an argument of cmp.Or, which returns the first error.
 func check(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
@@ -101,8 +101,8 @@ func check(ok bool, format string, args ...any) error {
 
 // StoreErr returns why the store is unavailable, or nil, for metrics and readiness checks. It
 // returns the last known state immediately. If that is older than half a second, or than 100 ms
-// if the store is unavailable, StoreErr starts a probe unless one is running: a call of StoreErr
-// one second later returns the result.
+// if the store is unavailable, StoreErr starts a probe: a call of StoreErr one second later returns
+// the result.
 func (s *store) StoreErr() error { return s.state(true) }
 
 // state returns why the store is unavailable, or nil. It starts a probe if one is due and the
@@ -111,7 +111,7 @@ func (s *store) state(probeIdle bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if (probeIdle || s.failure != nil) && time.Now().After(s.nextProbe) {
-		s.nextProbe = time.Now().Add(storeTimeout + probeInterval) // by then, this probe has ended
+		s.nextProbe = time.Now().Add(storeTimeout + probeInterval) // unless an operation fails before
 		go s.probe()
 	}
 	return s.failure

@@ -99,11 +99,13 @@ const minPoll, maxPoll, noExpiry, sealed = 10 * time.Millisecond, 250 * time.Mil
 // greater generation. A generation is the time of the claim in milliseconds, or the last
 // generation + 1 if that is greater. So generations increase even if the store loses its data.
 type record struct {
-	state, key, claimer string // for the states, see claim and fetch; claimer is the replica that fetches
-	generation          int64
-	expires             time.Time // zero for never
-	err                 error
-	panic               any // of Fetch
+	state      string // see claim and fetch
+	key        string
+	claimer    string // the replica that claimed the fetch, and its generation before
+	generation int64
+	expires    time.Time // zero for never
+	err        error
+	panic      any // of Fetch
 }
 
 // load returns the pointer in p or, if it is nil, a pointer to a zero value.

@@ -171,7 +171,7 @@ func neverUsed(f Fault, queue []*queuedFault) bool {
 	})
 }
 
-// ClearFaults removes all faults.
+// ClearFaults removes all faults, also those that were never used.
 func (s *Server) ClearFaults() {
 	s.lock()
 	defer s.mu.Unlock()

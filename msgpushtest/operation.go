@@ -240,7 +240,7 @@ func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejec
 		PageNum:  current,
 		PageSize: size,
 		Total:    int64(len(records)),
-		Pages:    len(records)/size + min(1, len(records)%size), // size may be the greatest int
+		Pages:    len(records)/size + min(1, len(records)%size), // rounded up; on 32 bits, len+size-1 could overflow
 		List:     []any{},
 	}
 	plain := plainType(reflect.TypeFor[T]())
