@@ -43,8 +43,8 @@
 // with another key of the [AccessKeySource]. All calls of a client share a retry quota,
 // so that retries do not multiply the load of an outage. No redirect is followed.
 //
-// A call honours its context, but a response that is not retried is returned even if the
-// context has ended since. In addition, each attempt has a timeout ([WithTimeout], whose
+// A call honours its context, but a response that needs no retry is returned even if the
+// context has ended in the meantime. In addition, each attempt has a timeout ([WithTimeout], whose
 // documentation states how long a call can take) and each response body a size limit
 // ([WithMaxResponseBytes]).
 //

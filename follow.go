@@ -127,8 +127,8 @@ func PollInterval(d time.Duration) FollowOption { return func(s *followSettings)
 // may be read earlier if its total has grown by more records than the polls have found.
 func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
 
-// FromNow skips the records that are in the list when the first poll has read both of its ends.
-// Later records are delivered, with one exception: until the whole list has been read once, which
+// FromNow makes the first poll read both ends of the list, and skips the records that are in the
+// list by then. Later records are delivered, with one exception: until the whole list has been read once, which
 // takes one request per page, an inserted record may be skipped, too. That is rare at the end of
 // the list at which polls have seen new records. A program that restarts with FromNow never gets
 // the records that were inserted while it did not run.
@@ -172,7 +172,7 @@ func Known(ids iter.Seq[int64]) FollowOption { return func(s *followSettings) { 
 //
 // The error of a failed poll is yielded with a zero record. If the range statement
 // continues, a later poll goes on at the page that failed. The wait doubles with each failure in
-// a row, up to a minute. A Retry-After of an [*APIError] with a retryable status makes it longer,
+// a row, up to a minute, or PollInterval if that is longer. A Retry-After of an [*APIError] with a retryable status makes it longer,
 // up to a ReconcileInterval. A rejected access key does not end the iteration either; leave the
 // range statement if the program should end.
 //

@@ -27,8 +27,8 @@ type Attempt struct {
 	Header http.Header
 	// Bytes is the number of bytes of the body that were read, after decompression.
 	Bytes int
-	// Err is nil for a success. Otherwise it is the failure of the attempt or, if Retry is
-	// false, the error of the call.
+	// Err is nil for a success. Otherwise it is the failure of this attempt or, if Retry is
+	// false, the error that the call returns.
 	Err error
 	// Retry reports whether another attempt follows after Wait. It is not made if the context
 	// ends before, if the rate limiter or the key source fails, or if the source returns the

@@ -46,9 +46,9 @@ type Request struct {
 	// once, so that the call may be retried according to the [RetryPolicy].
 	//
 	// A request that is not idempotent is retried only if it was certainly not sent: dialing
-	// the service or a proxy failed, and net/http had no connection for the request before. In
-	// addition, it is sent once with another key if the service rejected the access key. A
-	// transport of your own that sends the request must report its connection to
+	// the service or a proxy failed, and net/http had got no connection before, in the same
+	// attempt. In addition, it is sent once with another key if the service rejected the access
+	// key. A transport of your own that sends the request must report its connection to
 	// net/http/httptrace (GotConn), as net/http does.
 	Idempotent bool
 }

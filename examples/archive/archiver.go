@@ -26,6 +26,7 @@ type archiver struct {
 
 	filter      string    // params as the database stores them
 	started     bool      // a page was stored or a poll was completed
+	reread      bool      // the first reading contradicted itself
 	complete    bool      // the list was read completely, by this or an earlier run
 	outage      time.Time // when it began; zero if there is none
 	rulesRead   time.Time
@@ -51,6 +52,12 @@ func (a *archiver) run(ctx context.Context) error {
 			err = a.store(ctx, page)
 		default: // an empty page ends a poll
 			err = a.completePoll(ctx)
+		}
+		if errors.Is(err, msgpush.ErrInconsistentList) && !a.complete && !a.once && !a.reread {
+			a.reread = true // old records may be missing: read the list once more before they count as new
+			a.failed(err)
+			pause(ctx, a.interval)
+			return a.run(ctx)
 		}
 		switch {
 		case err == nil:

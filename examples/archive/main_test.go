@@ -316,6 +316,17 @@ func TestHistoryIsNotInTheOutbox(t *testing.T) {
 	})
 }
 
+func TestHistoryIsNotInTheOutboxAfterReadingThatContradictsItself(t *testing.T) {
+	db := newSQLite(t)
+	srv, env := newService(t, logs(200, 1))
+	emptyPage2 := clitest.EmptyPage(2, 50, 200)
+	srv.Inject(emptyPage2, emptyPage2) // the second request would show that page 2 has records
+	follow(t, env, "-db", db.dsn)
+	db.waitForCount(t, "first_reading", 1)
+	assert.Len(t, db.logs(t), 200)
+	assert.Empty(t, db.query(t, "SELECT * FROM outbox"))
+}
+
 func TestRestartReadsAnEndOfTheList(t *testing.T) {
 	db := newSQLite(t)
 	srv, env := newService(t, logs(1000, 1))

@@ -30,6 +30,7 @@ type service struct {
 	requests    *prometheus.HistogramVec
 
 	ready    atomic.Bool // the list was read completely, so failures found from now on are new
+	reread   bool        // the first reading contradicted itself
 	mu       sync.Mutex
 	failures []msgpush.ForwardLog // the newest first
 }
@@ -66,6 +67,12 @@ func (s *service) follow(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case errors.Is(err, msgpush.ErrInconsistentList) && !s.ready.Load() && !s.reread:
+			s.reread = true // old failures may be missing: read the list once more before they count as new
+			s.logger.WarnContext(ctx, "reading the list again", "error", err)
+			s.forget()
+			s.follow(ctx)
+			return
 		case err != nil: // a later poll delivers what this one did not
 			level := slog.LevelWarn
 			if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok && apiErr.KeyRejected {
@@ -81,6 +88,12 @@ func (s *service) follow(ctx context.Context) {
 			}
 		}
 	}
+}
+
+func (s *service) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = nil
 }
 
 // remember adds the failures among new records.

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/examples/internal/clitest"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -196,6 +197,21 @@ func TestLogsEachNewFailureOnce(t *testing.T) {
 		assert.EqualValues(t, 9100, f.logged(t, "failure")[0]["record_id"])
 		assert.Equal(t, append([]int64{9100}, known...), f.failureIDs(t))
 		assert.Contains(t, f.get(t.Context(), "/metrics").Body.String(), "\nservice_failures_total 1\n")
+	})
+}
+
+func TestHistoryIsNotLoggedAfterReadingThatContradictsItself(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		var records msgpushtest.Records
+		for i := range int64(300) {
+			records.ForwardLogs = append(records.ForwardLogs, msgpush.ForwardLog{ID: i, ErrorMessage: "refused"})
+		}
+		f.push.SetRecords(records)
+		emptyPage2 := clitest.EmptyPage(2, 100, 300)
+		f.push.Inject(emptyPage2, emptyPage2) // the second request would show that page 2 has records
+		time.Sleep(3 * time.Hour)
+		assert.Empty(t, f.logged(t, "failure"))
+		assert.Len(t, f.failureIDs(t), 300)
 	})
 }
 
