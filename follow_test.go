@@ -1304,3 +1304,21 @@ func TestOutageOfADay(t *testing.T) {
 		assert.LessOrEqual(t, during, errs+100)
 	})
 }
+
+// Each response of the first reading loses a record, so that pages are read again.
+func TestReadingOfShrinkingListStepsBackAsOftenAsNeeded(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		l := newFollowedList(5000, newestFirst)
+		l.respond = func(r msgpush.PageRequest) (*page, error) {
+			l.ids = l.ids[1:]
+			return pageOf(l.ids, r), nil
+		}
+		l.follow(t, 1, func(_ int, poll pollResult) {
+			lost := slices.DeleteFunc(slices.Clone(l.ids), func(id int64) bool {
+				_, found := slices.BinarySearch(poll.got, id)
+				return found
+			})
+			assert.Empty(t, lost)
+		})
+	})
+}
