@@ -251,12 +251,7 @@ func (k *call) decide(ctx context.Context, o *outcome) (end *outcome) {
 	case !mayRetry:
 		return o
 	}
-	end = k.reserveRetry(ctx, o, counted)
-	if end == nil && ended { // only a response that would be retried becomes the error of the context
-		k.wait = 0
-		return k.stopped(ctx, "", nil)
-	}
-	return end
+	return k.reserveRetry(ctx, o, counted, ended)
 }
 
 // settleQuota gives back the tokens of a retry unless it failed transiently. A first attempt that
@@ -272,8 +267,9 @@ func (k *call) settleQuota(o *outcome, ended bool) {
 }
 
 // reserveRetry takes a retry from the quota and sets the wait before it. Otherwise, it returns o,
-// with the reason as a remark. counted is the number of attempts, as MaxAttempts counts them.
-func (k *call) reserveRetry(ctx context.Context, o *outcome, counted int) (end *outcome) {
+// with the reason as a remark, or the end of the context. counted is the number of attempts, as
+// MaxAttempts counts them.
+func (k *call) reserveRetry(ctx context.Context, o *outcome, counted int, ended bool) (end *outcome) {
 	policy := k.client.retry
 	wait := o.requestedWait + min(policy.backoff(counted), math.MaxInt64-o.requestedWait)
 	deadline, hasDeadline := ctx.Deadline()
@@ -281,7 +277,9 @@ func (k *call) reserveRetry(ctx context.Context, o *outcome, counted int) (end *
 	switch {
 	case o.requestedWait > policy.MaxWait:
 		stopReason = fmt.Sprintf("Retry-After is longer than MaxWait, %v", policy.MaxWait)
-	case hasDeadline && time.Until(deadline) <= wait && !contextEnded(ctx):
+	case ended: // only a response that would be retried becomes the error of the context
+		return k.stopped(ctx, "", nil)
+	case hasDeadline && time.Until(deadline) <= wait:
 		stopReason = "no time for a retry before the deadline"
 	case !k.client.quota.take(tokensPerRetry):
 		stopReason = "the retry quota is used up"

@@ -113,19 +113,23 @@ import (
 type FollowOption func(*followSettings)
 
 type followSettings struct {
-	interval, full time.Duration
-	fromNow        bool
-	known          *iter.Seq[int64]
+	pollInterval, reconcileInterval time.Duration
+	fromNow                         bool
+	known                           *iter.Seq[int64]
 }
 
 // PollInterval sets the wait after a poll, which must be positive. The wait is up to 10 %
 // shorter or longer, at random. The default is 10 s.
-func PollInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.interval = d } }
+func PollInterval(d time.Duration) FollowOption {
+	return func(s *followSettings) { s.pollInterval = d }
+}
 
 // ReconcileInterval sets how often the whole list is read, which delivers the records that the
 // polls cannot find at the ends of the list. It must be positive. The default is 1 h. The list
 // may be read earlier if its total has grown by more records than the polls have found.
-func ReconcileInterval(d time.Duration) FollowOption { return func(s *followSettings) { s.full = d } }
+func ReconcileInterval(d time.Duration) FollowOption {
+	return func(s *followSettings) { s.reconcileInterval = d }
+}
 
 // FromNow makes the first poll read both ends of the list, and skips the records that are in the
 // list by then. Later records are delivered, with one exception: until the whole list has been read once, which
@@ -203,12 +207,12 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 			return
 		}
 		f.yield = yield
-		for failures := 1; !contextEnded(ctx); failures++ {
+		for failures := 1; !contextEnded(ctx); failures++ { // in a row, if this poll fails
 			err := f.poll(ctx)
 			if err == nil { // a contradiction is no failure of the poll
 				err, f.contradiction, failures = f.contradiction, nil, 0
 			}
-			wait := pollWait(f.interval, f.full, failures, err, f.complete != nil)
+			wait := pollWait(f.pollInterval, f.reconcileInterval, failures, err, f.complete != nil)
 			left := errors.Is(err, errLeft)
 			if err == nil && f.ready {
 				left = !yield(f.response, nil)
@@ -246,7 +250,7 @@ type follower[T any] struct {
 
 	pageSize      int64    // of the requests
 	size          int64    // the length of the longest page so far
-	number        int64    // the page of the latest request
+	requestedPage int64    // that of the latest request
 	last          int64    // the last page
 	total         int64    // the latest reported one; at first, the number of known ids
 	response      *Page[T] // the latest one, without records
@@ -255,11 +259,11 @@ type follower[T any] struct {
 	seen    idSet // the ids of all records that were found, skipped or known
 	recent  idSet // the ids of the records found since an end was read successfully
 	found   int64 // the number of ids in recent
-	missing int64 // the number of records still to be found
+	missing int64 // the growth of the total that found records do not explain; see Growth above
 	credit  int64 // a poll adds 2 requests, and a request takes one; see Credit above
 
 	complete  *iteration[T] // the complete iteration in progress, or nil
-	started   time.Time     // the next one is due an interval later: when the latest one began or, with Known, the follower
+	started   time.Time     // of the latest one, or of the follower with Known; zero: the next one is due
 	listKnown bool          // the whole list was read, or is known
 	ready     bool          // a poll that succeeds ends with an empty page
 
@@ -275,7 +279,7 @@ type follower[T any] struct {
 }
 
 func (l Lister[T]) newFollower(ctx context.Context, r PageRequest, opts []FollowOption) (*follower[T], error) {
-	f := &follower[T]{Lister: l, followSettings: followSettings{interval: 10 * time.Second, full: time.Hour}, pageSize: int64(cmp.Or(r.PageSize, DefaultPageSize)), seen: idSet{}, recent: idSet{}, former: idSet{}, last: 1, beganAtTail: true}
+	f := &follower[T]{Lister: l, followSettings: followSettings{pollInterval: 10 * time.Second, reconcileInterval: time.Hour}, pageSize: int64(cmp.Or(r.PageSize, DefaultPageSize)), seen: idSet{}, recent: idSet{}, former: idSet{}, last: 1, beganAtTail: true}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: following a list: option %d of %d is nil", i+1, len(opts))
@@ -287,8 +291,8 @@ func (l Lister[T]) newFollower(ctx context.Context, r PageRequest, opts []Follow
 		return nil, errors.New("msgpush: following a list: ID is nil")
 	case r.Current > 1:
 		return nil, fmt.Errorf("msgpush: following a list: Current is %d, but following starts at page 1", r.Current)
-	case f.interval <= 0 || f.full <= 0:
-		return nil, fmt.Errorf("msgpush: following a list: PollInterval, %v, and ReconcileInterval, %v, must be positive", f.interval, f.full)
+	case f.pollInterval <= 0 || f.reconcileInterval <= 0:
+		return nil, fmt.Errorf("msgpush: following a list: PollInterval, %v, and ReconcileInterval, %v, must be positive", f.pollInterval, f.reconcileInterval)
 	case f.known != nil && (*f.known == nil || f.fromNow):
 		return nil, errors.New("msgpush: following a list: the ids of Known are nil, or Known is combined with FromNow")
 	}
@@ -312,25 +316,27 @@ func (l Lister[T]) newFollower(ctx context.Context, r PageRequest, opts []Follow
 // finds until PollInterval has passed. If a read of an end has failed in the latest poll, the
 // complete iteration comes first.
 func (f *follower[T]) poll(ctx context.Context) error {
-	start, first, second := time.Now(), f.readEnds, f.readOn
-	if f.failed {
-		first, second = second, first
-	}
+	start, endsLast := time.Now(), f.failed
 	f.credit, f.missing, f.failed = f.credit+2, max(0, f.missing), false
-	if err := first(ctx, start); err != nil {
+	if !endsLast {
+		if err := f.readEnds(ctx); err != nil {
+			return err
+		}
+	}
+	if err := f.readList(ctx, start); err != nil || !endsLast {
 		return err
 	}
-	return second(ctx, start)
+	return f.readEnds(ctx)
 }
 
 // readEnds reads an end of the list. If that does not explain the growth of the total, it reads
 // the other end, and then further pages from the end where records are inserted. The first poll
 // with FromNow reads both ends.
-func (f *follower[T]) readEnds(ctx context.Context, _ time.Time) error {
+func (f *follower[T]) readEnds(ctx context.Context) error {
 	if f.response == nil && !f.listKnown && !f.fromNow {
 		return nil // the complete iteration begins
 	}
-	if f.endRead == nil || f.endRead.it.number > f.last {
+	if f.endRead == nil || f.endRead.it.nextPage > f.last {
 		f.beganAtTail = f.last > 1 && (f.side > 0 || f.side == 0 && !f.beganAtTail)
 		f.endRead = f.newEndRead(f.beganAtTail)
 	}
@@ -391,7 +397,7 @@ func (f *follower[T]) iterationFrom(number int64, ignoreNumbers bool) *iteration
 // iteration only. So readEnd limits the number of pages.
 func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 	for again, isNew := true, true; again; {
-		number := e.it.number
+		number := e.it.nextPage
 		page, err := f.request(ctx, e.it)
 		if err != nil {
 			return err
@@ -423,8 +429,8 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 		if inDebt && isNew && f.found > found {
 			f.credit, inDebt = f.credit+1, false // a page of new records
 		}
-		hasNext := e.it.more() && e.it.number != number // the same: an empty page to request once more, or page 1 of a read of the tail
-		steppedBack := !e.atTail && e.it.number < number
+		hasNext := e.it.more() && e.it.nextPage != number // the same: an empty page to request once more, or page 1 of a read of the tail
+		steppedBack := !e.atTail && e.it.nextPage < number
 		goesOn := hasNext && (moved || steppedBack || isNew && (n > 0 || f.total > 0))
 		e.paused = goesOn && inDebt
 		tooMany := e.requests >= f.found+3 // a page of new records has one or more
@@ -433,21 +439,21 @@ func (f *follower[T]) readEnd(ctx context.Context, e *endRead[T]) error {
 	return nil
 }
 
-// readOn starts a complete iteration if one is due, or if records are missing and there is credit
+// readList starts a complete iteration if one is due, or if records are missing and there is credit
 // for it. It reads the next pages: at least one, and more until PollInterval has passed.
-func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
+func (f *follower[T]) readList(ctx context.Context, start time.Time) error {
 	if f.complete == nil {
-		if f.listKnown && start.Sub(f.started) < f.full && (f.missing <= 0 || f.credit < f.last) {
+		if f.listKnown && start.Sub(f.started) < f.reconcileInterval && (f.missing <= 0 || f.credit < f.last) {
 			return nil
 		}
 		f.complete, f.started, f.missing, f.credit = f.iterationFrom(1, false), start, 0, min(f.credit, 0)
 	}
-	for again := true; again && f.complete.more(); again = time.Since(start) < f.interval {
+	for again := true; again && f.complete.more(); again = time.Since(start) < f.pollInterval {
 		page, err := f.request(ctx, f.complete)
 		if err != nil {
 			return err
 		}
-		f.credit += f.complete.number - f.number // the next page takes no credit; a step back takes it for the pages that are read again
+		f.credit += f.complete.nextPage - f.requestedPage // the next page takes no credit; a step back takes it for the pages that are read again
 		if f.credit < -maxRepeatPages-2*f.last && f.complete.cursor.stepBack {
 			f.complete.cursor.goForward()
 		}
@@ -465,18 +471,22 @@ func (f *follower[T]) readOn(ctx context.Context, start time.Time) error {
 // deliver yields the records of a page that have not been found before. e is nil if the
 // complete iteration has read the page.
 func (f *follower[T]) deliver(page *Page[T], e *endRead[T]) error {
-	i, skipped := -1, f.skipped(page.List, e)
-	fresh := page.withList(slices.DeleteFunc(slices.Clone(page.List), func(record T) bool {
-		if i++; !f.seen.add(f.ID(record)) {
-			return true
+	skipped, fresh := f.skipped(page.List, e), []T(nil)
+	for i, record := range page.List {
+		if !f.seen.add(f.ID(record)) {
+			continue
 		}
-		if f.missing--; e != nil && i >= skipped {
+		f.missing--
+		if i < skipped {
+			continue
+		}
+		fresh = append(fresh, record)
+		if e != nil {
 			f.found++
 			f.recent.add(f.ID(record))
 		}
-		return i < skipped
-	}))
-	if len(fresh.List) > 0 && !f.yield(fresh, nil) {
+	}
+	if len(fresh) > 0 && !f.yield(page.withList(fresh), nil) {
 		return errLeft
 	}
 	return nil
@@ -494,11 +504,11 @@ func (f *follower[T]) skipped(list []T, e *endRead[T]) int {
 	}
 	for i, record := range slices.Backward(list) {
 		if f.former.has(f.ID(record)) {
-			f.formerPage = f.number
+			f.formerPage = f.requestedPage
 			return i // the record itself has been seen
 		}
 	}
-	if e != nil || f.number > f.formerPage {
+	if e != nil || f.requestedPage > f.formerPage {
 		return 0
 	}
 	return len(list)
@@ -506,7 +516,7 @@ func (f *follower[T]) skipped(list []T, e *endRead[T]) int {
 
 // request requests the next page of an iteration.
 func (f *follower[T]) request(ctx context.Context, it *iteration[T]) (*Page[T], error) {
-	f.credit, f.number = f.credit-1, it.number
+	f.credit, f.requestedPage = f.credit-1, it.nextPage
 	page, err := it.next(ctx)
 	if err == nil {
 		f.observe(page)
@@ -526,11 +536,11 @@ func (f *follower[T]) observe(page *Page[T]) {
 	}
 	f.response = page.withList([]T{})
 	f.total, f.missing, f.size = total, f.missing+total-f.total, max(f.size, int64(n), 1)
-	f.last = min(max(1, cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, f.number-1))), maxPages)
+	f.last = min(max(1, cmp.Or(int64(max(page.Pages, 0)), pagesFor(total, f.size), max(f.last, f.requestedPage-1))), maxPages)
 	if n > 0 && f.last > 1 && (f.listKnown || f.formerPage > 0) {
-		if f.number == 1 && !f.seen.has(f.ID(page.List[0])) {
+		if f.requestedPage == 1 && !f.seen.has(f.ID(page.List[0])) {
 			f.side = max(f.side-1, -1)
-		} else if f.number == f.last && !f.seen.has(f.ID(page.List[n-1])) {
+		} else if f.requestedPage == f.last && !f.seen.has(f.ID(page.List[n-1])) {
 			f.side = min(f.side+1, 1)
 		}
 	}

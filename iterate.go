@@ -9,9 +9,10 @@ import (
 	"slices"
 )
 
-// ErrInconsistentList is wrapped by the error of an iteration that ended because
-// the responses contradict themselves or each other. The error names the page. Another
-// iteration may succeed, since the list changes. The contradictions are:
+// ErrInconsistentList is wrapped by the error of an iteration whose responses contradict
+// themselves or each other. The error names the page. [Lister.All] ends with it, and
+// [Lister.Follow] goes on. Another iteration may succeed, since the list changes. The
+// contradictions are:
 //   - A response reports that the requested page exists, but has the number of an
 //     earlier page.
 //   - A page is empty in two responses that report that it exists.
@@ -149,15 +150,15 @@ func (l Lister[T]) Pages(ctx context.Context, r PageRequest, opts ...ListOption)
 type iteration[T any] struct {
 	Lister[T]
 	listSettings
-	// The page size of the requests, and the numbers of the next page and of the last one.
-	pageSize, number, last int64
-	cursor                 cursor
-	seen                   idSet
-	contradiction          error // the first one
-	// pending holds the prefetched pages, from number on. depth is how many to prefetch now. calm
-	// is the number of pages since prefetched pages were discarded: 0 halves depth.
-	pending     []pendingPage[T]
-	depth, calm int
+	pageSize           int64 // of the requests
+	nextPage, lastPage int64
+	cursor             cursor
+	seen               idSet
+	contradiction      error // the first one
+
+	pending []pendingPage[T] // the prefetched pages, from nextPage on
+	depth   int              // how many pages to prefetch now
+	calm    int              // the number of pages since prefetched pages were discarded
 }
 
 func (l Lister[T]) newIteration(ctx context.Context, r PageRequest, opts []ListOption) (*iteration[T], error) {
@@ -165,7 +166,7 @@ func (l Lister[T]) newIteration(ctx context.Context, r PageRequest, opts []ListO
 	if err != nil {
 		return nil, err
 	}
-	it := &iteration[T]{Lister: l, pageSize: int64(r.PageSize), number: int64(r.Current), last: int64(r.Current), seen: idSet{}, calm: 1}
+	it := &iteration[T]{Lister: l, pageSize: int64(r.PageSize), nextPage: int64(r.Current), lastPage: int64(r.Current), seen: idSet{}, calm: 1}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("msgpush: list iteration: option %d of %d is nil", i+1, len(opts))
@@ -185,25 +186,25 @@ func (l Lister[T]) newIteration(ctx context.Context, r PageRequest, opts []ListO
 }
 
 // more reports whether there is a page to request.
-func (it *iteration[T]) more() bool { return it.number <= it.last }
+func (it *iteration[T]) more() bool { return it.nextPage <= it.lastPage }
 
 // next requests a page and returns it with its new records. After an error, which is the error
 // of Fetch, it requests the same page again. After a contradiction, iteration may go on.
 func (it *iteration[T]) next(ctx context.Context) (*Page[T], error) {
-	number := it.number
+	number := it.nextPage
 	page, err := it.response(ctx)
 	if err != nil {
 		it.discard()
 		return nil, &pageError{number, err}
 	}
 	page = it.advance(page)
-	it.startPrefetch(ctx, it.number == number+1)
+	it.startPrefetch(ctx, it.nextPage == number+1)
 	return page, nil
 }
 
 // advance reduces a page to its new records and determines the next and the last page.
 func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
-	p := it.cursor.inspect(pageInfo{number: it.number, pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))})
+	p := it.cursor.inspect(pageInfo{number: it.nextPage, pageNum: int64(page.PageNum), pageSize: int64(page.PageSize), pages: int64(page.Pages), total: page.Total, records: int64(len(page.List))})
 	list, err := page.List, error(nil)
 	if p.absent && (it.cursor.size == 0 || it.ID == nil) {
 		list = []T{} // empty, or another page; with ids, newRecords drops seen records
@@ -220,9 +221,9 @@ func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
 		err = contradiction
 	}
 	if err != nil && it.contradiction == nil {
-		it.contradiction = &pageError{it.number, err}
+		it.contradiction = &pageError{it.nextPage, err}
 	}
-	it.number, it.last = next, last
+	it.nextPage, it.lastPage = next, last
 	return page
 }
 
@@ -256,7 +257,7 @@ func (it *iteration[T]) response(ctx context.Context) (*Page[T], error) {
 		}
 		it.discard()
 	}
-	return it.fetch(ctx, it.number)
+	return it.fetch(ctx, it.nextPage)
 }
 
 func (it *iteration[T]) fetch(ctx context.Context, number int64) (*Page[T], error) {
@@ -291,9 +292,9 @@ func (it *iteration[T]) startPrefetch(ctx context.Context, follows bool) {
 		it.depth = min(max(1, 2*it.depth), it.prefetch)
 	}
 	it.calm++
-	for len(it.pending) < it.depth && int64(len(it.pending)) <= it.last-it.number {
+	for len(it.pending) < it.depth && int64(len(it.pending)) <= it.lastPage-it.nextPage {
 		ctx, cancel := context.WithCancel(ctx)
-		number, done, panicked := it.number+int64(len(it.pending)), make(chan struct{}), any(nil)
+		number, done, panicked := it.nextPage+int64(len(it.pending)), make(chan struct{}), any(nil)
 		page, err := (*Page[T])(nil), errors.New("fetch did not return")
 		go func() {
 			defer close(done) // even if Fetch panics or calls runtime.Goexit

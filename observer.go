@@ -39,7 +39,7 @@ type Attempt struct {
 	Wait time.Duration
 }
 
-// report passes an attempt to the observer and to the logger.
+// report passes an attempt to the logger and to the observer.
 func (k *call) report(ctx context.Context, start time.Time, o *outcome) {
 	observe, logger := k.client.observe, k.client.logger
 	if observe == nil && logger == nil {
