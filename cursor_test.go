@@ -437,27 +437,22 @@ func TestIterationToleratesUnusualServices(t *testing.T) {
 
 func TestIterationFailsForInconsistentServices(t *testing.T) {
 	list, long := numbers(25), numbers(500)
+	emptyPage3 := func(r msgpush.PageRequest, p *page) {
+		if r.Current == 3 {
+			p.List = nil
+		}
+	}
 	for _, tt := range []serviceTest{
-		{"empty page in the middle", changed(long, func(r msgpush.PageRequest, p *page) {
-			if r.Current == 3 {
-				p.List = nil
-			}
-		}), long[:20], "page 3: inconsistent list: the list ends after page 2, but the response reports pages=50 and total=500", 4},
+		{"empty page in the middle", changed(long, emptyPage3), long[:20], "page 3: inconsistent list: the list ends after page 2, but the response reports pages=50 and total=500", 4},
 		{"empty page in the middle, total only", changed(long, func(r msgpush.PageRequest, p *page) {
-			if p.Pages = 0; r.Current == 3 {
-				p.List = nil
-			}
+			p.Pages = 0
+			emptyPage3(r, p)
 		}), long[:20], "page 3: ", 4},
 		{"empty page in the middle, pages only", changed(long, func(r msgpush.PageRequest, p *page) {
-			if p.Total = 0; r.Current == 3 {
-				p.List = nil
-			}
+			p.Total = 0
+			emptyPage3(r, p)
 		}), long[:20], "page 3: ", 4},
-		{"empty last page", changed(list, func(r msgpush.PageRequest, p *page) {
-			if r.Current == 3 {
-				p.List = nil
-			}
-		}), list[:20], "page 3: ", 4},
+		{"empty last page", changed(list, emptyPage3), list[:20], "page 3: ", 4},
 		{"empty first page", changed(list, func(_ msgpush.PageRequest, p *page) { p.List = nil }), nil, "page 1: ", 2},
 		{"page number always 1", changed(long, func(_ msgpush.PageRequest, p *page) { p.PageNum = 1 }), long[:20], "page 2: ", 2},
 		{"pages always 1", changed(long, func(_ msgpush.PageRequest, p *page) { p.Pages = 1 }), long[:10], "page 1: ", 1},
