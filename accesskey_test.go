@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/msgpushtest"
 )
 
 func respondWithCode(status, code int) roundTripFunc {
@@ -128,26 +127,6 @@ func TestKeyReplacementIsNotCountedAsRetry(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestKeyReplacementNeedsNoQuota(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		service := msgpushtest.New(t, msgpushtest.InMemory())
-		service.SetAccessKey(testKey + testKey)
-		service.Inject(msgpushtest.Status(503).Always())
-		client := service.Client(msgpush.WithAccessKeySource(growingSource), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 2}))
-		for range 2 {
-			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-			assert.ErrorContains(t, err, "the retry quota is used up")
-		}
-		service.ClearFaults()
-		for range 5 { // 10 calls would give a retry back: the quota stays used up
-			service.ClearRequests()
-			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-			require.NoError(t, err)
-			assert.Len(t, service.Requests(), 2)
-		}
-	})
 }
 
 func TestCallFailsIfNoKeyIsAccepted(t *testing.T) {

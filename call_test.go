@@ -361,7 +361,6 @@ func TestListAllocatesNoMoreBytesThanProgramWithoutThisPackage(t *testing.T) {
 	assert.LessOrEqual(t, used, withoutPackage)
 }
 
-// bytesPerCall returns the average number of bytes that f allocates.
 func bytesPerCall(f func()) float64 {
 	const calls = 10
 	f() // fills the pools

@@ -352,7 +352,6 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 	onlyError[*msgpush.DecodeError](t, err)
 }
 
-// callFor returns a Call for data of a type.
 func callFor[T any](t *testing.T) func(*msgpush.Client) error {
 	return func(c *msgpush.Client) error {
 		_, err := msgpush.Call[T](t.Context(), c, get)

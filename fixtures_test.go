@@ -164,7 +164,6 @@ func failOnRequest(t testing.TB) http.HandlerFunc {
 	}
 }
 
-// A roundTripFunc is a function used as a transport.
 type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -204,7 +203,6 @@ func stalledBody(r *http.Request) io.Reader {
 	return readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, context.Cause(r.Context()) })
 }
 
-// A readerFunc is a function used as an io.Reader.
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
@@ -217,7 +215,6 @@ func status(code int, headers ...string) roundTripFunc {
 
 var redirectStatuses = []int{300, 301, 302, 303, 304, 305, 307, 308}
 
-// succeed responds to every request with success.
 var succeed = respond(http.StatusOK, success)
 
 // fail returns a transport that returns err in place of a response.
@@ -324,7 +321,6 @@ func (v *vault) fetch(ctx context.Context) (string, time.Time, error) {
 	return key, expires, nil
 }
 
-// A limiterFunc is a function used as a rate limiter.
 type limiterFunc func(context.Context) error
 
 func (f limiterFunc) Wait(ctx context.Context) error { return f(ctx) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -25,6 +24,7 @@ type followedList struct {
 	ids         []int64
 	newestFirst bool
 	lastID      int64
+	latency     time.Duration                              // of each request
 	respond     func(r msgpush.PageRequest) (*page, error) // nil: pageOf(ids, r)
 	pages       []int                                      // requested in the current poll
 }
@@ -33,6 +33,15 @@ func newFollowedList(n int, newestFirst bool) *followedList {
 	l := &followedList{newestFirst: newestFirst}
 	l.insert(n)
 	return l
+}
+
+// adjust makes f change each response.
+func (l *followedList) adjust(f func(p *page)) {
+	l.respond = func(r msgpush.PageRequest) (*page, error) {
+		p := pageOf(l.ids, r)
+		f(p)
+		return p, nil
+	}
 }
 
 // insert inserts n records: at the start if the newest are first, otherwise at the end.
@@ -80,6 +89,7 @@ func (l *followedList) oldest() int {
 
 func (l *followedList) fetch(_ context.Context, r msgpush.PageRequest) (*page, error) {
 	l.pages = append(l.pages, r.Current)
+	time.Sleep(l.latency)
 	if l.respond != nil {
 		return l.respond(r)
 	}
@@ -152,25 +162,6 @@ func TestFollowDeliversListAndThenNewRecords(t *testing.T) {
 			}
 			assert.Equal(t, want, got)
 		})
-	})
-}
-
-func TestIdlePollIsOneRequest(t *testing.T) {
-	bothOrders(t, func(t *testing.T, newestFirst bool) {
-		for _, n := range []int{0, 1, 9, 10, 11, 95, 100, 2000} {
-			l := newFollowedList(n, newestFirst)
-			l.follow(t, 20, func(i int, poll pollResult) {
-				switch {
-				case i == 1:
-					assert.Len(t, poll.pages, max(1, (n+9)/10), "the first poll iterates completely")
-				case len(poll.got) == 0:
-					assert.Len(t, poll.pages, 1, "poll %d of a list of %d records", i, n)
-				}
-				if i == 8 || i == 12 { // until the first insertion, polls alternate between the ends
-					l.insert(1)
-				}
-			}, never)
-		}
 	})
 }
 
@@ -409,11 +400,7 @@ func TestTotalMayBeAheadOfRecords(t *testing.T) {
 		for _, n := range []int{3, 25} {
 			l := newFollowedList(n, newestFirst)
 			ahead := 0
-			l.respond = func(r msgpush.PageRequest) (*page, error) {
-				p := pageOf(l.ids, r)
-				p.Total += int64(ahead)
-				return p, nil
-			}
+			l.adjust(func(p *page) { p.Total += int64(ahead) })
 			var want []int64
 			l.follow(t, 7, func(i int, poll pollResult) {
 				if i > 1 {
@@ -439,11 +426,7 @@ func TestWrongTotalCostsOneCompleteIteration(t *testing.T) {
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		l := newFollowedList(45, newestFirst)
 		ahead, requests := 0, 0
-		l.respond = func(r msgpush.PageRequest) (*page, error) {
-			p := pageOf(l.ids, r)
-			p.Total += int64(ahead)
-			return p, nil
-		}
+		l.adjust(func(p *page) { p.Total += int64(ahead) })
 		l.follow(t, 60, func(i int, poll pollResult) {
 			requests += len(poll.pages)
 			ahead = 3 * count(i > 5)
@@ -544,11 +527,7 @@ func TestFollowsEndOfListWithUnreportedPageSize(t *testing.T) {
 // records that this test inserts fit on the last page.
 func TestFollowsEndOfListWithoutTotals(t *testing.T) {
 	l := newFollowedList(42, false)
-	l.respond = func(r msgpush.PageRequest) (*page, error) {
-		p := pageOf(l.ids, r)
-		p.Pages, p.Total = 0, 0
-		return p, nil
-	}
+	l.adjust(noTotals)
 	var waiting []int64
 	l.follow(t, 9, func(i int, poll pollResult) {
 		if i > 3 {
@@ -828,36 +807,6 @@ func TestEndOfContextInLoopIsLastError(t *testing.T) {
 	}
 }
 
-func TestInvalidFollowingYieldsOneErrorAndSendsNoRequest(t *testing.T) {
-	list := lister{ID: identity, Fetch: func(context.Context, msgpush.PageRequest) (*page, error) {
-		t.Error("a request was sent")
-		return nil, errOutage
-	}}
-	ctx := t.Context()
-	var none context.Context
-	tests := []struct {
-		want    string
-		records iter.Seq2[int64, error]
-	}{
-		{"PollInterval, 0s,", list.Follow(ctx, pagesOf(1), msgpush.PollInterval(0))},
-		{"PollInterval, -1s,", list.Follow(ctx, pagesOf(1), msgpush.PollInterval(-time.Second))},
-		{"ReconcileInterval, 0s,", list.Follow(ctx, pagesOf(1), msgpush.ReconcileInterval(0))},
-		{"ReconcileInterval, -1ns,", list.Follow(ctx, pagesOf(1), msgpush.FromNow(), msgpush.ReconcileInterval(-1))},
-		{"the ids of Known are nil", list.Follow(ctx, pagesOf(1), msgpush.Known(nil))},
-		{"Known is combined with FromNow", list.Follow(ctx, pagesOf(1), msgpush.Known(slices.Values(numbers(3))), msgpush.FromNow())},
-		{"option 2 of 3 is nil", list.Follow(ctx, pagesOf(1), msgpush.FromNow(), nil, msgpush.FromNow())},
-		{"ID is nil", lister{Fetch: list.Fetch}.Follow(ctx, pagesOf(1))},
-		{"Fetch is nil", lister{ID: identity}.Follow(ctx, pagesOf(1))},
-		{"Current is 2", list.Follow(ctx, msgpush.PageRequest{Current: 2})},
-		{"Current (-1) and PageSize (0) must not be negative", list.Follow(ctx, msgpush.PageRequest{Current: -1})},
-		{"Current (0) and PageSize (-1) must not be negative", list.Follow(ctx, pagesOf(-1))},
-		{"the context is nil", list.Follow(none, pagesOf(1))},
-	}
-	for _, tt := range tests {
-		t.Run(tt.want, func(t *testing.T) { assertOnlyError(t, tt.want, tt.records) })
-	}
-}
-
 // The bubble reports a goroutine that outlives the loop.
 func TestLeavingTheLoopEndsFollowing(t *testing.T) {
 	tests := []struct {
@@ -954,6 +903,7 @@ func TestEachSuccessfulPollEndsWithEmptyPage(t *testing.T) {
 // While the list is read, records are deleted, the end is read, and as many records are inserted.
 func TestChangesBetweenPollsDoNotHideRecordsFromReadingTheList(t *testing.T) {
 	l := newFollowedList(100, false)
+	l.latency = 3 * time.Second
 	requests := 0
 	l.respond = func(r msgpush.PageRequest) (*page, error) {
 		switch requests++; requests {
@@ -962,29 +912,11 @@ func TestChangesBetweenPollsDoNotHideRecordsFromReadingTheList(t *testing.T) {
 		case 6:
 			l.insert(10)
 		}
-		time.Sleep(3 * time.Second)
 		return pageOf(l.ids, r), nil
 	}
 	l.follow(t, 1, func(_ int, poll pollResult) {
 		assert.Subset(t, poll.got, l.ids[:90], "the records that stay in the list")
 	}, never)
-}
-
-func TestFromNowSkipsRecordsThatAreThere(t *testing.T) {
-	bothOrders(t, func(t *testing.T, newestFirst bool) {
-		for _, n := range []int{0, 1, 25} {
-			l := newFollowedList(n, newestFirst)
-			var want []int64
-			l.follow(t, 20, func(i int, poll pollResult) {
-				assert.NoError(t, poll.err)
-				assert.Equal(t, want, poll.got, "poll %d", i)
-				want = l.insert(i % 3)
-				if len(want) == 0 {
-					want = nil
-				}
-			}, msgpush.FromNow(), msgpush.ReconcileInterval(time.Minute))
-		}
-	})
 }
 
 // Page 4 cannot be read for five polls. With the newest records first, larger batches would reach it.
@@ -1047,10 +979,7 @@ func TestKnownRecordsWithGapMakePollReadWholeList(t *testing.T) {
 		// as many known records have been deleted.
 		for _, missing := range [][3]int{{40, 45, 0}, {20, 90, 0}, {80, 90, 110}} {
 			l := newFollowedList(100, newestFirst)
-			l.respond = func(r msgpush.PageRequest) (*page, error) {
-				time.Sleep(3 * time.Second)
-				return pageOf(l.ids, r), nil
-			}
+			l.latency = 3 * time.Second
 			want := slices.Clone(l.ids[missing[0]:missing[1]])
 			known := slices.Delete(slices.Clone(l.ids), missing[0], missing[1])
 			if missing[2] > 0 {
@@ -1071,13 +1000,10 @@ func TestKnownRecordsWithGapMakePollReadWholeList(t *testing.T) {
 
 func TestKnownWithoutIDsReadsWholeListFirst(t *testing.T) {
 	l := newFollowedList(100, true)
-	l.respond = func(r msgpush.PageRequest) (*page, error) {
-		time.Sleep(3 * time.Second)
-		return pageOf(l.ids, r), nil
-	}
+	l.latency = 3 * time.Second
 	l.follow(t, 1, func(_ int, poll pollResult) { assert.Len(t, poll.got, 100) }, msgpush.Known(slices.Values([]int64{})))
 
-	l.respond = nil
+	l.latency = 0
 	l.follow(t, 2, func(_ int, poll pollResult) {
 		assert.LessOrEqual(t, len(poll.pages), 10, "the list is not read again for one record that the ends do not show")
 		l.insertLate(50)
@@ -1163,11 +1089,7 @@ func TestContradictionIsYieldedOncePerReadingOfTheList(t *testing.T) {
 			},
 		} {
 			l := newFollowedList(95, newestFirst)
-			l.respond = func(r msgpush.PageRequest) (*page, error) {
-				p := pageOf(l.ids, r)
-				wrong(p)
-				return p, nil
-			}
+			l.adjust(wrong)
 			errs, requests, end := 0, 0, time.Duration(0)
 			l.follow(t, 1000, func(_ int, poll pollResult) {
 				errs, requests, end = errs+count(poll.err != nil), requests+len(poll.pages), poll.at
@@ -1182,20 +1104,11 @@ func TestContradictionIsYieldedOncePerReadingOfTheList(t *testing.T) {
 	})
 }
 
-// An endlessContext has a deadline but never ends.
-type endlessContext struct{ context.Context }
-
-func (endlessContext) Done() <-chan struct{} { return nil }
-func (endlessContext) Err() error            { return nil }
-
 func TestFollowingEndsAtDeadlineOfContextThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
 		start, errs := time.Now(), 0
-		for _, err := range (lister{Fetch: func(context.Context, msgpush.PageRequest) (*page, error) {
-			return pageOf(numbers(5), msgpush.PageRequest{Current: 1, PageSize: 10}), nil
-		}, ID: identity}).Follow(endlessContext{ctx}, pagesOf(10)) {
+		ctx := overdueContext{t.Context(), start.Add(5 * time.Second)}
+		for _, err := range (lister{Fetch: static(numbers(5)), ID: identity}).Follow(ctx, pagesOf(10)) {
 			if err != nil {
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 				errs++
@@ -1211,13 +1124,11 @@ func TestRepeatedIDOnPageFailsPoll(t *testing.T) {
 		l := newFollowedList(25, true)
 		repeating := false
 		delivered := 0
-		l.respond = func(r msgpush.PageRequest) (*page, error) {
-			p := pageOf(l.ids, r)
-			if repeating && r.Current == 1 {
+		l.adjust(func(p *page) {
+			if repeating && p.PageNum == 1 {
 				p.List[1] = p.List[0]
 			}
-			return p, nil
-		}
+		})
 		l.follow(t, 9, func(i int, poll pollResult) {
 			delivered += len(poll.got)
 			if repeating {
@@ -1241,10 +1152,7 @@ func TestCompleteIterationFindsTheRest(t *testing.T) {
 	const interval, latency = 5 * time.Minute, 2 * time.Second
 	bothOrders(t, func(t *testing.T, newestFirst bool) {
 		l := newFollowedList(500, newestFirst)
-		l.respond = func(r msgpush.PageRequest) (*page, error) {
-			time.Sleep(latency)
-			return pageOf(l.ids, r), nil
-		}
+		l.latency = latency
 		inserted, requests, end := map[int64]time.Duration{}, 0, time.Duration(0)
 		l.follow(t, 300, func(i int, poll pollResult) {
 			end, requests = poll.at, requests+len(poll.pages)-1

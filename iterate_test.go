@@ -44,17 +44,13 @@ func TestIteratorIsReusableAndSafeForConcurrentUse(t *testing.T) {
 	for range records {
 		break
 	}
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 2 {
-				got, err := collect(records)
-				assert.NoError(t, err)
-				assert.Equal(t, numbers(95), got)
-			}
-		})
-	}
-	wg.Wait()
+	concurrently(8, func() {
+		for range 2 {
+			got, err := collect(records)
+			assert.NoError(t, err)
+			assert.Equal(t, numbers(95), got)
+		}
+	})
 	assert.Equal(t, pagesOf(10), request)
 }
 
@@ -125,12 +121,11 @@ func TestContextEndsIteration(t *testing.T) {
 }
 
 func TestInvalidIterationYieldsOneError(t *testing.T) {
-	never := func(context.Context, msgpush.PageRequest) (*page, error) {
+	list := lister{ID: identity, Fetch: func(context.Context, msgpush.PageRequest) (*page, error) {
 		t.Error("a request was sent")
 		return nil, nil
-	}
+	}}
 	noPage := func(context.Context, msgpush.PageRequest) (*page, error) { return nil, nil }
-	list := lister{Fetch: never, ID: identity}
 	ctx := t.Context()
 	var none context.Context
 	tests := []struct {
@@ -148,6 +143,20 @@ func TestInvalidIterationYieldsOneError(t *testing.T) {
 			_, err := collect((*msgpush.Client)(nil).MPAll(ctx, pagesOf(1)))
 			yield(0, err)
 		}},
+
+		{"PollInterval, 0s,", list.Follow(ctx, pagesOf(1), msgpush.PollInterval(0))},
+		{"PollInterval, -1s,", list.Follow(ctx, pagesOf(1), msgpush.PollInterval(-time.Second))},
+		{"ReconcileInterval, 0s,", list.Follow(ctx, pagesOf(1), msgpush.ReconcileInterval(0))},
+		{"ReconcileInterval, -1ns,", list.Follow(ctx, pagesOf(1), msgpush.FromNow(), msgpush.ReconcileInterval(-1))},
+		{"the ids of Known are nil", list.Follow(ctx, pagesOf(1), msgpush.Known(nil))},
+		{"Known is combined with FromNow", list.Follow(ctx, pagesOf(1), msgpush.Known(slices.Values(numbers(3))), msgpush.FromNow())},
+		{"option 2 of 3 is nil", list.Follow(ctx, pagesOf(1), msgpush.FromNow(), nil, msgpush.FromNow())},
+		{"ID is nil", lister{Fetch: list.Fetch}.Follow(ctx, pagesOf(1))},
+		{"Fetch is nil", lister{ID: identity}.Follow(ctx, pagesOf(1))},
+		{"Current is 2", list.Follow(ctx, msgpush.PageRequest{Current: 2})},
+		{"Current (-1) and PageSize (0) must not be negative", list.Follow(ctx, msgpush.PageRequest{Current: -1})},
+		{"Current (0) and PageSize (-1) must not be negative", list.Follow(ctx, pagesOf(-1))},
+		{"the context is nil", list.Follow(none, pagesOf(1))},
 	}
 	for _, tt := range tests {
 		t.Run(tt.want, func(t *testing.T) { assertOnlyError(t, tt.want, tt.records) })

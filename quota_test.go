@@ -139,22 +139,26 @@ func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
 	}
 }
 
-func TestRetryWhoseKeyIsRejectedReturnsQuotaOnce(t *testing.T) {
+func TestRetriedCallReturnsNoMoreQuotaThanItTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := newScript()
 		call := callsOf(newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(growingSource), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 2, MaxAttempts: 2})), transport)
 		busy := status(503)
 		for i, tt := range []struct {
+			calls    int
 			steps    []roundTripFunc
 			requests int
 		}{
-			{[]roundTripFunc{busy, busy}, 2}, // costs one of two retries
-			{[]roundTripFunc{busy, status(401), succeed}, 3},
-			{[]roundTripFunc{busy, busy}, 2}, // costs the other one
-			{[]roundTripFunc{busy}, 1},
+			{1, []roundTripFunc{busy, busy}, 2}, // costs one of two retries
+			{20, []roundTripFunc{busy, succeed}, 2},
+			{20, []roundTripFunc{busy, status(401), succeed}, 3},
+			{1, []roundTripFunc{busy, busy}, 2}, // costs the other one
+			{1, []roundTripFunc{busy}, 1},
 		} {
-			requests, _ := call(t.Context(), tt.steps...)
-			assert.Equal(t, tt.requests, requests, "call %d", i+1)
+			for range tt.calls {
+				requests, _ := call(t.Context(), tt.steps...)
+				assert.Equal(t, tt.requests, requests, "row %d", i+1)
+			}
 		}
 	})
 }
@@ -272,23 +276,6 @@ func TestEachSecondWithCallThatNeedsNoRetryReturnsTwentiethOfQuota(t *testing.T)
 			require.NoError(t, err)
 		}
 		assert.Equal(t, 100, retries(), "the quota is full")
-	})
-}
-
-func TestRetriedCallReturnsNoMoreQuotaThanItTook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 2, MaxAttempts: 2})
-		requests, _ := call(t.Context(), status(503))
-		require.Equal(t, 2, requests)
-		for range 20 { // the quota has one retry left
-			requests, err := call(t.Context(), status(503), succeed)
-			require.NoError(t, err)
-			require.Equal(t, 2, requests)
-		}
-		requests, _ = call(t.Context(), status(503))
-		assert.Equal(t, 2, requests)
-		requests, _ = call(t.Context(), status(503))
-		assert.Equal(t, 1, requests)
 	})
 }
 
