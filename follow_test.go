@@ -165,6 +165,25 @@ func TestFollowDeliversListAndThenNewRecords(t *testing.T) {
 	})
 }
 
+func TestIdlePollIsOneRequest(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, n := range []int{0, 1, 9, 10, 11, 95, 100, 2000} {
+			l := newFollowedList(n, newestFirst)
+			l.follow(t, 20, func(i int, poll pollResult) {
+				switch {
+				case i == 1:
+					assert.Len(t, poll.pages, max(1, (n+9)/10), "the first poll iterates completely")
+				case len(poll.got) == 0:
+					assert.Len(t, poll.pages, 1, "poll %d of a list of %d records", i, n)
+				}
+				if i == 8 || i == 12 { // until the first insertion, polls alternate between the ends
+					l.insert(1)
+				}
+			}, never)
+		}
+	})
+}
+
 // Batches of records are inserted at one end of the list. As many are deleted at the
 // other end, or none. A poll that finds a batch shows the later ones at which end records
 // are inserted, if the list had several pages and not all of its records were deleted.
@@ -917,6 +936,23 @@ func TestChangesBetweenPollsDoNotHideRecordsFromReadingTheList(t *testing.T) {
 	l.follow(t, 1, func(_ int, poll pollResult) {
 		assert.Subset(t, poll.got, l.ids[:90], "the records that stay in the list")
 	}, never)
+}
+
+func TestFromNowSkipsRecordsThatAreThere(t *testing.T) {
+	bothOrders(t, func(t *testing.T, newestFirst bool) {
+		for _, n := range []int{0, 1, 25} {
+			l := newFollowedList(n, newestFirst)
+			var want []int64
+			l.follow(t, 20, func(i int, poll pollResult) {
+				assert.NoError(t, poll.err)
+				assert.Equal(t, want, poll.got, "poll %d", i)
+				want = l.insert(i % 3)
+				if len(want) == 0 {
+					want = nil
+				}
+			}, msgpush.FromNow(), msgpush.ReconcileInterval(time.Minute))
+		}
+	})
 }
 
 // Page 4 cannot be read for five polls. With the newest records first, larger batches would reach it.
