@@ -75,6 +75,17 @@ func TestEveryOperationIsServed(t *testing.T) {
 	}
 }
 
+// The recipes add operations that change something.
+func TestCallsThatAreNotReadOnlyChangeRecords(t *testing.T) {
+	for _, call := range operations.All {
+		server, client := newServer(t)
+		before := server.Records()
+		_, err := call.Do(t.Context(), client)
+		require.NoError(t, err)
+		assert.Equal(t, call.ReadOnly, reflect.DeepEqual(before, server.Records()), "ReadOnly of %s in internal/calls/calls.go", call.Operation)
+	}
+}
+
 func TestSampleRecordsHaveEveryKindOfRecord(t *testing.T) {
 	for kind, records := range reflect.ValueOf(msgpushtest.SampleRecords()).Fields() {
 		assert.NotZero(t, records.Len(), "add sample records for %s to msgpushtest/records.go", kind.Name)
