@@ -349,7 +349,7 @@ func (f *follower[T]) readEnds(ctx context.Context) error {
 		f.endRead = f.newEndRead(!first.atTail)
 		err = f.readEnd(ctx, f.endRead)
 	}
-	if err == nil && f.endRead != first && f.side != 0 && f.listKnown && unexplained() {
+	if err == nil && f.side != 0 && f.listKnown && unexplained() {
 		if first.atTail == (f.side > 0) {
 			f.endRead = first
 		}
