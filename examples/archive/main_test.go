@@ -480,6 +480,7 @@ func TestListThatContradictsItselfIsNoOutage(t *testing.T) {
 	}).Always())
 	p := follow(t, env, "-db", db.dsn)
 	p.waitFor("^archive: the list contradicts itself, .*: msgpush: .*")
+	p.waitFor("^archive: the list contradicts itself, .*: msgpush: .*") // the second reading
 	p.waitFor("^archive: the list contradicts itself, .*: message rules: msgpush: .*")
 	_, err := srv.WaitForRequest(t.Context(), 30)
 	require.NoError(t, err)
