@@ -225,8 +225,8 @@ func (k *call) send(ctx context.Context, req *http.Request) *outcome {
 	return o
 }
 
-// decide returns how the call ends after an attempt, which is o or the end of the context, or nil
-// if another attempt follows after k.wait.
+// decide returns how the call ends after the attempt o: with o, or with the end of the context. It
+// returns nil if another attempt follows after k.wait.
 func (k *call) decide(ctx context.Context, o *outcome) (end *outcome) {
 	ended := o.kind != success && contextEnded(ctx)
 	if ended && o.kind == noResponse && (is(o.cause, context.Cause(ctx)) || is(o.cause, cmp.Or(ctx.Err(), context.DeadlineExceeded))) {

@@ -18,7 +18,7 @@ const Version = "0.1.0"
 
 // A Client calls the operations of one service. [NewClient] creates a Client; the
 // methods of a zero Client return an error. A Client is safe for concurrent use and
-// should be shared: its calls share connections and the retry quota.
+// should be shared: its calls share one retry quota.
 type Client struct {
 	base       *url.URL // without a trailing slash
 	quota      *retryQuota

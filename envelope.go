@@ -35,7 +35,7 @@ var (
 // set, T is a type of this package, and data that is missing or has no member of T is an error.
 // Otherwise, the result is a nil *T if the data is missing or null, unless T is a page.
 func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool) (any, error) {
-	var env struct { // an Envelope that distinguishes a null code from 200
+	var env struct { // an Envelope whose pointers are nil if code or data is missing, or null at last
 		Code *int   `json:"code"`
 		Msg  string `json:"msg"`
 		Data *T     `json:"data"`
@@ -76,8 +76,8 @@ func hasMember(body []byte, t reflect.Type) bool {
 	return !isZero(members)
 }
 
-// membersOf returns a type that decodes JSON to its zero value, or to null, if the JSON is null
-// or is an object without a member of t.
+// membersOf returns a type to decode JSON into. The result is zero if the JSON is null or, if t is a
+// struct with fields that does not decode itself, an object without a member of t.
 func membersOf(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

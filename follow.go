@@ -360,7 +360,7 @@ func (f *follower[T]) readEnds(ctx context.Context) error {
 		return err
 	}
 	if f.known != nil && f.missing > 0 {
-		f.started = time.Time{} // the list has more records that are not known
+		f.started = time.Time{} // so that a complete iteration is due
 	}
 	f.endRead, f.known, f.found = nil, nil, 0
 	clear(f.recent)
@@ -374,7 +374,7 @@ type endRead[T any] struct {
 	last     int64 // at the tail, the last page when the read began; 0 if that has moved
 	requests int64
 	deep     bool // go on while records are missing and there is credit
-	paused   bool // in debt: the next poll goes on, with one page or more
+	paused   bool // in debt, see Credit above: the next poll continues this read by at least one page
 }
 
 func (f *follower[T]) newEndRead(atTail bool) *endRead[T] {

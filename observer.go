@@ -54,7 +54,7 @@ func (k *call) report(ctx context.Context, start time.Time, o *outcome) {
 		k.log(ctx, a, o)
 	}
 	if observe != nil {
-		a.Header = k.redactor.header(o.header.Clone()) // errors share the map, and the receiver may change its copy
+		a.Header = k.redactor.header(o.header.Clone()) // errors share the map, and the observer may change its copy
 		observe(ctx, a)
 	}
 }

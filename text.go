@@ -58,10 +58,10 @@ func appendForms(forms []string, key string) []string {
 	}
 	quoted := strconv.Quote(key)
 	quoted = quoted[1 : len(quoted)-1]
-	inJSON, _ := json.Marshal(key) // cannot fail for a string
-	inQuery := url.QueryEscape(key)
+	encoded, _ := json.Marshal(key) // cannot fail for a string
+	inJSON, inQuery := string(encoded[1:len(encoded)-1]), url.QueryEscape(key)
 	return append(forms,
-		quoted, strings.ReplaceAll(quoted, "/", `\/`), string(inJSON[1:len(inJSON)-1]),
+		quoted, strings.ReplaceAll(quoted, "/", `\/`), inJSON, strings.ReplaceAll(inJSON, "/", `\/`),
 		inQuery, strings.ReplaceAll(inQuery, "+", "%20"), url.PathEscape(key), (&url.URL{Path: key}).EscapedPath(), escapePath(key))
 }
 

@@ -221,6 +221,7 @@ func formsOf(key string) map[string]string {
 		"raw":           key,
 		"quoted":        quoted[1 : len(quoted)-1],
 		"JSON":          string(inJSON[1 : len(inJSON)-1]),
+		"JSON, slash":   strings.ReplaceAll(string(inJSON[1:len(inJSON)-1]), "/", `\/`),
 		"short JSON":    strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key),
 		"slash-escaped": strings.ReplaceAll(quoted[1:len(quoted)-1], "/", `\/`),
 		"query":         url.QueryEscape(key),

@@ -109,7 +109,7 @@ func (c *Client) roundTripWithCookies(req *http.Request) (*http.Response, error)
 // timeoutOr returns c.timeoutErr if err is not nil and ctx ended by the timeout of the attempt,
 // and err otherwise. Not every transport returns the cause of a context.
 func (c *Client) timeoutOr(ctx context.Context, err error) error {
-	if err != nil && context.Cause(ctx) == c.timeoutErr { //nolint:errorlint // the cause itself
+	if err != nil && context.Cause(ctx) == c.timeoutErr { //nolint:errorlint // not an error that wraps it
 		return c.timeoutErr
 	}
 	return err

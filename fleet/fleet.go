@@ -292,7 +292,8 @@ func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 	return b.received.Add(max(wait, 0)), nil
 }
 
-// join adds a call to the next batch.
+// join adds a call to the batch that is sent next, and starts one if there is none. index is its
+// position in the batch.
 func (l *Limiter) join(latest time.Time) (b *batch, index int) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

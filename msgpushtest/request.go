@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// A Request is a request that arrived at a [Server]. The access-key header is redacted. So are,
-// in other headers, Path, Query and Body, the keys that the server has had, if they have at
-// least 6 bytes and are not escaped in JSON or in the name of a query parameter. Header, Query
-// and Body are shared with other copies of the Request and must not be changed.
+// A Request is a request that arrived at a [Server]. The access-key header is redacted. In the
+// other headers, Path, Query and Body, each key of at least 6 bytes that the server has had is
+// redacted where it appears verbatim. Only Path and the values of Query are decoded first. Header,
+// Query and Body are shared with other copies of the Request and must not be changed.
 type Request struct {
 	// Time is the time of arrival, after the server has read the body or its first MiB.
 	Time time.Time
@@ -90,7 +90,7 @@ func (s *Server) record(r *http.Request) Request {
 	s.lock()
 	defer s.mu.Unlock()
 	var keys []string
-	for _, key := range s.keys {
+	for _, key := range slices.SortedFunc(slices.Values(s.keys), func(a, b string) int { return len(b) - len(a) }) { // a key may contain another
 		if len(key) >= 6 { // a shorter key would match parts of words
 			keys = append(keys, key, redacted)
 		}

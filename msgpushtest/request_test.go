@@ -50,6 +50,15 @@ func TestStoresRequests(t *testing.T) {
 	assert.Empty(t, server.Requests())
 }
 
+func TestKeyThatContainsAnEarlierKeyIsRedacted(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.SetAccessKey("abcdef")
+	server.SetAccessKey("abcdefghijkl")
+	exchange(t, "POST", server.URL+"/abcdefghijkl?q=abcdefghijkl", nil, `"abcdefghijkl"`)
+	r := server.Requests()[0]
+	assert.Equal(t, []any{"/[redacted]", url.Values{"q": {"[redacted]"}}, "[redacted]"}, []any{r.Path, r.Query, r.Body})
+}
+
 func TestStoresNumbersExactly(t *testing.T) {
 	server := msgpushtest.New(t)
 	for _, id := range []int64{1<<53 + 1, math.MaxInt64, math.MinInt64} {

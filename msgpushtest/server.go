@@ -93,7 +93,7 @@ func NewServer(opts ...Option) *Server {
 	}
 	_, s.bubble = caller()
 	// Proxy is only a hook: net/http calls it for each request, in the goroutine of RoundTrip,
-	// even if an idle connection is used. A check in the dial function would miss those.
+	// even if an idle connection is used. A check in the dial function would miss requests on idle connections.
 	s.transport.Proxy = func(*http.Request) (*url.URL, error) {
 		s.checkRoundTrip()
 		return nil, nil
