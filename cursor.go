@@ -103,9 +103,11 @@ type cursor struct {
 	covered     int64
 	readAhead   struct{ from, to int64 } // empty if from >= to
 
-	// Numbers of records: delivered; that the totals allow; since the last new record; and by
-	// which the latter may be larger after changes of the total.
-	delivered, maxExpected, repeats, allowedRepeats int64
+	// Numbers of records; see Progress above.
+	delivered      int64
+	maxExpected    int64 // the first total and its later growth
+	repeats        int64 // on the pages since the last page with a new record
+	allowedRepeats int64 // tolerance of both limits, for changes of the total
 }
 
 // A pageInfo describes a response. A reported number that is not positive counts

@@ -238,7 +238,7 @@ func (l Lister[T]) FollowPages(ctx context.Context, r PageRequest, opts ...Follo
 // maxDebt is how far reads of an end may overdraw the credit.
 const maxDebt = 10
 
-// errLeft is the error of a poll if the range statement was left.
+// errLeft ends a poll if yield returned false. The caller does not get it.
 var errLeft = errors.New("the range statement was left")
 
 // A follower holds the state of one range statement. Its rules are at the top of this
@@ -249,7 +249,7 @@ type follower[T any] struct {
 	yield func(*Page[T], error) bool
 
 	pageSize      int64    // of the requests
-	size          int64    // the length of the longest page so far
+	size          int64    // the page size of the service, estimated by the longest page
 	requestedPage int64    // that of the latest request
 	last          int64    // the last page
 	total         int64    // the latest reported one; at first, the number of known ids
@@ -334,7 +334,7 @@ func (f *follower[T]) poll(ctx context.Context) error {
 // with FromNow reads both ends.
 func (f *follower[T]) readEnds(ctx context.Context) error {
 	if f.response == nil && !f.listKnown && !f.fromNow {
-		return nil // the complete iteration begins
+		return nil // readList begins with page 1
 	}
 	if f.endRead == nil || f.endRead.it.nextPage > f.last {
 		f.beganAtTail = f.last > 1 && (f.side > 0 || f.side == 0 && !f.beganAtTail)
@@ -528,7 +528,7 @@ func (f *follower[T]) request(ctx context.Context, it *iteration[T]) (*Page[T], 
 // records are inserted.
 func (f *follower[T]) observe(page *Page[T]) {
 	n, total := len(page.List), min(max(page.Total, 0), maxTotal)
-	if f.complete != nil { // there may be drift between the responses of the complete iteration
+	if f.complete != nil { // this response may be of another read, between two of the complete iteration
 		f.complete.cursor.updateTotal(pageInfo{total: total, pages: int64(max(page.Pages, 0))})
 	}
 	if f.response == nil && total > 2*f.total { // nothing, or less than half of the list, is known

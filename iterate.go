@@ -228,7 +228,7 @@ func (it *iteration[T]) advance(page *Page[T]) *Page[T] {
 }
 
 // newRecords returns the records that have not been seen, and remembers their ids. It
-// returns list itself if all records are new.
+// returns list itself if all records are new, and an error if two records of list have the same id.
 func (it *iteration[T]) newRecords(list []T) ([]T, error) {
 	isOld := func(record T) bool { return !it.seen.add(it.ID(record)) }
 	first := slices.IndexFunc(list, isOld)

@@ -36,7 +36,7 @@ type outcome struct {
 	code          int
 	msg, rawData  json.RawMessage
 	keyRejected   bool
-	retryAfter    time.Duration // of the header
+	retryAfter    time.Duration // 0 if the header is missing or invalid
 	requestedWait time.Duration // before a retry, in addition to the backoff
 
 	step     string   // that failed, the beginning of the error text; may be empty

@@ -48,8 +48,8 @@ type Request struct {
 	// A request that is not idempotent is retried only if it was certainly not sent: dialing
 	// the service or a proxy failed, and net/http had got no connection before, in the same
 	// attempt. In addition, it is sent once with another key if the service rejected the access
-	// key. A transport of your own that sends the request must report its connection to
-	// net/http/httptrace (GotConn), as net/http does.
+	// key and there is an [AccessKeySource]. A transport of your own that sends the request
+	// must report its connection to net/http/httptrace (GotConn), as net/http does.
 	Idempotent bool
 }
 
@@ -86,7 +86,7 @@ func isRaw(body any) bool {
 }
 
 // checkPath returns an error for a path that has an invalid escape or a control character, or
-// that a server or proxy could resolve to another directory or host. It decodes escapes once.
+// that a server or proxy may resolve to another directory or host. It decodes escapes once.
 func checkPath(path string) error {
 	decoded, err := url.PathUnescape(path)
 	switch {

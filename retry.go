@@ -40,7 +40,8 @@ import (
 //   - HTTP 200 responses that are too large or badly compressed
 //   - with a transport of [NewTransport], a CONNECT that a proxy rejects with a status other
 //     than 408, 425, 429 or 5xx
-//   - a SOCKS5 proxy that rejects the password, or the request by a rule
+//   - a SOCKS5 proxy that rejects the password, or the request by a rule, and a password that
+//     SOCKS5 cannot send
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call. The default is 7; 1
 	// disables retries. It must not be negative.
@@ -109,8 +110,8 @@ func isPermanent(err error) bool {
 		matches[x509.HostnameError](err) || matches[x509.CertificateInvalidError](err)
 }
 
-// permanentSOCKSErrors are the ends of the error texts of net/http if a SOCKS5 proxy rejects the
-// client or, by a rule, the request.
+// permanentSOCKSErrors are the ends of net/http's error texts if the length of the user name or
+// password is invalid, or if a SOCKS5 proxy rejects the client or, by a rule, the request.
 var permanentSOCKSErrors = []string{"invalid username/password", "authentication failed", "no acceptable authentication methods", "connection not allowed by ruleset"}
 
 // permanentAlerts are TLS alerts about certificates, versions, ciphers, names, protocols and

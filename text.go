@@ -171,7 +171,7 @@ func blankPasswords(text string) string {
 			if value.Decode(new(json.RawMessage)) == nil {
 				blanked.WriteString(redacted)
 				rest = rest[value.InputOffset():]
-			} else if rest != "" && strings.Contains(`"{[`, rest[:1]) { // the value is cut
+			} else if rest != "" && strings.Contains(`"{[`, rest[:1]) { // cut or malformed: its end is unknown
 				blanked.WriteString(redacted)
 				rest = ""
 			}

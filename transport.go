@@ -87,7 +87,7 @@ func (e *proxyError) Error() string {
 var errHiddenRedirect = errors.New("the response is a redirect, which the browser hides and which is not followed")
 
 // roundTripWithCookies sends a request with the cookies of the jar. Unlike http.Client, it
-// follows no redirect, and accepts a redirect without a valid Location.
+// follows no redirect, and accepts a redirect with a malformed Location.
 func (c *Client) roundTripWithCookies(req *http.Request) (*http.Response, error) {
 	if c.jar != nil {
 		for _, cookie := range c.jar.Cookies(req.URL) {

@@ -62,10 +62,12 @@ var keyScript, takeScript = redis.NewScript(keyLua), redis.NewScript(takeLua)
 // store during an upgrade.
 const prefix = "msgpush:1:"
 
-// probeTimeout is shorter than one second, so that a call of StoreErr one second later returns
-// the result of the probe. probeInterval is the minimum time from a failure to the next probe
-// that state starts. StoreErr does not probe a store that responded less than idleInterval ago.
-const storeTimeout, probeTimeout, probeInterval, idleInterval = time.Second, 800 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond
+const (
+	storeTimeout  = time.Second            // of an operation
+	probeTimeout  = 800 * time.Millisecond // of a probe: StoreErr has its result one second later
+	probeInterval = 100 * time.Millisecond // from a failure to the next probe that state starts
+	idleInterval  = 500 * time.Millisecond // from a success to the next probe that StoreErr starts
+)
 
 // A store runs scripts on one Redis key.
 type store struct {

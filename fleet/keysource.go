@@ -141,7 +141,7 @@ func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, err
 	if current != nil && rejected == current.key {
 		s.rejected.Store(current.generation)
 	} else if current != nil && next != nil && next.valid() && rejected != next.key && next.key != current.key && next.generation > current.generation {
-		rejected = current.key // then s.cached drops it and calls obtain, which returns next
+		rejected = current.key // not rejected, but s.cached drops it and calls obtain, which returns next
 	}
 	return s.cached.AccessKey(ctx, rejected)
 }
