@@ -49,7 +49,7 @@ const AccessKeyTimeout = 30 * time.Second
 // minute of a key, the next call starts fetch in the background. Until fetch returns or the
 // old key expires, calls get the old key. If fetch fails, the next call starts it again. There
 // is no timer: early should be longer than the time between two calls. early should also be
-// shorter than the validity of a key: otherwise, a call starts fetch whenever it is not
+// shorter than the validity of a key: otherwise, a call starts fetch whenever no fetch is
 // running. A negative early means 0.
 //
 // A rejection causes at most one call of fetch. The caller waits for a fetch, unless another

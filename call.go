@@ -257,10 +257,11 @@ func (k *call) decide(ctx context.Context, o *outcome) (end *outcome) {
 // settleQuota gives back the tokens of a retry unless it failed transiently. A first attempt that
 // did not fail transiently earns tokens, unless the context ended.
 func (k *call) settleQuota(o *outcome, ended bool) {
-	quota := k.client.quota
-	if k.attempts > 1 && !o.transient {
+	switch quota := k.client.quota; {
+	case o.transient: // the failed retry keeps its tokens
+	case k.attempts > 1:
 		quota.add(0, k.borrowed)
-	} else if !o.transient && !ended {
+	case !ended:
 		quota.earn()
 	}
 	k.borrowed = 0

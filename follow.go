@@ -132,18 +132,19 @@ func ReconcileInterval(d time.Duration) FollowOption {
 }
 
 // FromNow makes the first poll read both ends of the list, and skips the records that are in the
-// list by then. Later records are delivered, with one exception: until the whole list has been read once, which
-// takes one request per page, an inserted record may be skipped, too. That is rare at the end of
-// the list at which polls have seen new records. A program that restarts with FromNow never gets
-// the records that were inserted while it did not run.
+// list by then. Later records are delivered, with one exception: until the whole list has been
+// read once, which takes one request per page, an inserted record may be skipped, too. That is
+// rare where polls have found new records before, at the start or at the end of the list. A
+// program that restarts with FromNow never gets the records that were inserted while it did not
+// run.
 func FromNow() FollowOption { return func(s *followSettings) { s.fromNow = true } }
 
 // Known passes the ids of records that count as delivered, such as those in the database of a
-// program that restarts. Then page 1 is read first and, if that does not explain the growth of
-// the list, the last page. The whole list is read next if it has more than twice as many records
-// as there are ids, or if the ends do not explain its growth; otherwise after a
-// [ReconcileInterval]. Ids that are no longer in the list do no harm. Without any id, Known has no
-// effect.
+// program that restarts. The first poll reads page 1. If the list has more records than there are
+// ids and new records on that page, the poll reads the last page, too. If it still has more, or
+// more than twice as many as there are ids, the whole list is read next; otherwise after a
+// [ReconcileInterval]. Each id that is no longer in the list may hide a new record until then,
+// unless page 1 or the last page shows it. Without any id, Known has no effect.
 //
 // With ids, the first poll that succeeds ends with an empty page, although the whole list may not
 // have been read. Each range statement reads ids once, before its first request. Collect them

@@ -15,7 +15,7 @@ import (
 // contradictions are:
 //   - A response reports that the requested page exists, but has the number of an
 //     earlier page.
-//   - A page is empty in two responses that report that it exists.
+//   - A page that exists by the reported numbers is empty twice in a row.
 //   - Iteration reached the last page, but the reported total extends beyond it.
 //   - Two records of a page have the same id.
 //   - The response reports further pages, but too many records in a row are repeated,

@@ -46,6 +46,6 @@ func Operations() []Operation {
 		{Title: "companion form product"}, {Title: "companion document product"}, {Title: "companion table product"},
 	}
 	// An operation that gets a path, in the file of its resource, moves to the specified ones.
-	slices.SortStableFunc(all, func(a, b Operation) int { return min(1, len(b.Path)) - min(1, len(a.Path)) })
-	return all
+	specified := slices.DeleteFunc(slices.Clone(all), func(o Operation) bool { return !o.Specified() })
+	return append(specified, slices.DeleteFunc(all, Operation.Specified)...)
 }

@@ -136,8 +136,8 @@ func WithRetry(policy RetryPolicy) Option {
 // an error, the call fails with a [*RequestError] that wraps it, without a retry. The
 // limiter must be safe for concurrent use, as [golang.org/x/time/rate.Limiter] is. The
 // client gets the access key before Wait and again after it. If that is another key, the
-// attempt calls Wait again (at most ten times), since otherwise all calls that waited for the
-// key would be sent at the same time.
+// attempt calls Wait again, at most ten times. Without this, all calls that waited for the new
+// key would be sent when it arrives.
 //
 // net/http may send a request a second time without another call of Wait; see
 // [Request].

@@ -18,7 +18,7 @@ const redacted = "[redacted]"
 //   - a pointer to a struct, slice, array or map without a Format method, inside another
 //     value that is printed with a verb such as %s
 //   - an unexported field of a struct
-//   - encoding/gob, a comment of encoding/xml, and the key of a map in encoding/json
+//   - encoding/gob, a comment of encoding/xml, and the key of a map in encoding/json of Go 1.26
 type Secret string
 
 // String returns "[redacted]", for code that does not print with fmt.

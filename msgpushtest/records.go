@@ -147,8 +147,8 @@ func (s *Server) update(name string, f func(*Records)) {
 
 // UpdateBetweenPages sets a function that changes the server's records while a
 // client reads a list. f is called, as by [Server.Update], before each response with a page
-// after page 1. If the list has at most one page, f is called before each response with
-// page 1, except the first one for each list and filter. With
+// after page 1. If the list has one page or none, f is called before each response but the
+// first for each list and filter. With
 // [msgpush.Prefetch], several pages are requested at the same time, so several calls
 // may precede one response. If f is nil, no function is called. A panic of f is handled
 // as for [Server.OnRequest].
