@@ -17,10 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/fixtures"
 )
 
-func respondWithCode(status, code int) roundTripFunc {
-	return respond(status, fmt.Sprintf(`{"code":%d,"msg":"key?"}`, code))
+func respondWithCode(status, code int) fixtures.RoundTripFunc {
+	return fixtures.Respond(status, fmt.Sprintf(`{"code":%d,"msg":"key?"}`, code))
 }
 
 var errNoKey = errors.New("the vault is sealed")
@@ -28,25 +29,25 @@ var errNoKey = errors.New("the vault is sealed")
 func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 	tests := []struct {
 		name     string
-		reject   roundTripFunc
+		reject   fixtures.RoundTripFunc
 		rejected bool
 	}{
-		{"HTTP 401", status(401), true},
-		{"HTTP 401 without an envelope", respond(401, "<html>"), true},
-		{"HTTP 401 with a truncated body", respondFrom(401, cutBody(`{"code":200,`)), true},
-		{"HTTP 401 with Retry-After", status(401, "Retry-After", "9"), true},
+		{"HTTP 401", fixtures.Status(401), true},
+		{"HTTP 401 without an envelope", fixtures.Respond(401, "<html>"), true},
+		{"HTTP 401 with a truncated body", fixtures.RespondFrom(401, fixtures.CutBody(`{"code":200,`)), true},
+		{"HTTP 401 with Retry-After", fixtures.Status(401, "Retry-After", "9"), true},
 		{"rejection code", respondWithCode(200, 4010), true},
 		{"rejection code with HTTP 403", respondWithCode(403, 4010), true},
 		{"rejection code with HTTP 500", respondWithCode(500, 4010), true},
 		{"rejection code 0", respondWithCode(200, 0), true},
 		{"code that is not a rejection code", respondWithCode(200, 4011), false},
-		{"HTTP 403", status(403), false},
-		{"HTTP 502 without a code", respond(502, "<html>"), false},
-		{"success whose data contains a rejection code", respond(200, successOf(`{"code":4010,"id":1,"list":[]}`)), false},
+		{"HTTP 403", fixtures.Status(403), false},
+		{"HTTP 502 without a code", fixtures.Respond(502, "<html>"), false},
+		{"success whose data contains a rejection code", fixtures.Respond(200, fixtures.SuccessOf(`{"code":4010,"id":1,"list":[]}`)), false},
 	}
 	for _, tt := range tests {
-		for _, kind := range kindsOfCalls() {
-			runInBubble(t, tt.name+"/"+kind.name, func(t *testing.T) {
+		for _, kind := range fixtures.KindsOfCalls() {
+			fixtures.RunInBubble(t, tt.name+"/"+kind.Name, func(t *testing.T) {
 				var rejections []string
 				source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
 					rejections = append(rejections, rejected)
@@ -55,18 +56,18 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 					}
 					return "old-key", nil
 				})
-				transport := newScript(acceptOnly("new-key", tt.reject))
-				_, err := kind.do(t.Context(), newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(4010, 0)))
+				transport := fixtures.NewScript(acceptOnly("new-key", tt.reject))
+				_, err := kind.Do(t.Context(), fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(4010, 0)))
 				if tt.rejected {
 					require.NoError(t, err)
 					assert.Equal(t, []string{"", "old-key"}, rejections)
-					assert.Equal(t, []time.Duration{0, 0}, transport.times)
+					assert.Equal(t, []time.Duration{0, 0}, transport.Times)
 				} else {
 					assert.Equal(t, []string{""}, rejections)
-					assert.Len(t, transport.times, 1)
+					assert.Len(t, transport.Times, 1)
 				}
 
-				_, err = kind.do(t.Context(), newClientWithKey(t, "", newScript(tt.reject), msgpush.WithAccessKeySource(fixedSource), msgpush.WithRejectedKeyCodes(4010, 0)))
+				_, err = kind.Do(t.Context(), fixtures.NewClientWithKey(t, "", fixtures.NewScript(tt.reject), msgpush.WithAccessKeySource(fixtures.FixedSource), msgpush.WithRejectedKeyCodes(4010, 0)))
 				apiErr, _ := errors.AsType[*msgpush.APIError](err)
 				assert.Equal(t, tt.rejected, apiErr != nil && apiErr.KeyRejected, "%v", err)
 			})
@@ -76,27 +77,27 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 
 // The API document does not say which code means a rejected key: users must find it out.
 func TestErrorSuggestsRejectedKeyCodes(t *testing.T) {
-	source := msgpush.WithAccessKeySource(fixedSource)
+	source := msgpush.WithAccessKeySource(fixtures.FixedSource)
 	tests := []struct {
 		name     string
 		key      string
 		opts     []msgpush.Option
-		response roundTripFunc
+		response fixtures.RoundTripFunc
 		suggests bool
 	}{
 		{"code 401", "", []msgpush.Option{source}, respondWithCode(200, 401), true},
 		{"code 403", "", []msgpush.Option{source}, respondWithCode(200, 403), true},
 		{"code 403 with HTTP 403", "", []msgpush.Option{source}, respondWithCode(403, 403), true},
 		{"another code", "", []msgpush.Option{source}, respondWithCode(200, 404), false},
-		{"HTTP 403 without a code", "", []msgpush.Option{source}, respond(403, "<html>"), false},
+		{"HTTP 403 without a code", "", []msgpush.Option{source}, fixtures.Respond(403, "<html>"), false},
 		{"code 401 with HTTP 401, which means a rejected key", "", []msgpush.Option{source}, respondWithCode(401, 401), false},
 		{"WithRejectedKeyCodes is given", "", []msgpush.Option{source, msgpush.WithRejectedKeyCodes(4010)}, respondWithCode(200, 401), false},
-		{"static key, which cannot be replaced", testKey, nil, respondWithCode(200, 401), false},
+		{"static key, which cannot be replaced", fixtures.TestKey, nil, respondWithCode(200, 401), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := newClientWithKey(t, tt.key, tt.response, tt.opts...).MPList(t.Context(), msgpush.PageRequest{})
-			onlyError[*msgpush.APIError](t, err)
+			_, err := fixtures.NewClientWithKey(t, tt.key, tt.response, tt.opts...).MPList(t.Context(), msgpush.PageRequest{})
+			fixtures.OnlyError[*msgpush.APIError](t, err)
 			assert.Equal(t, tt.suggests, strings.Contains(err.Error(), "pass it to WithRejectedKeyCodes"), err.Error())
 		})
 	}
@@ -105,25 +106,25 @@ func TestErrorSuggestsRejectedKeyCodes(t *testing.T) {
 func TestKeyReplacementIsNotCountedAsRetry(t *testing.T) {
 	tests := []struct {
 		name    string
-		steps   []roundTripFunc
+		steps   []fixtures.RoundTripFunc
 		success bool
 	}{
-		{"rejection first", []roundTripFunc{status(401), status(503), succeed}, true},
-		{"rejection in the last attempt", []roundTripFunc{status(503), status(401), succeed}, true},
-		{"rejection first, then only failures", []roundTripFunc{status(401), status(503)}, false},
-		{"rejection in the last attempt, then a failure", []roundTripFunc{status(503), status(401), status(503)}, false},
+		{"rejection first", []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed}, true},
+		{"rejection in the last attempt", []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Status(401), fixtures.Succeed}, true},
+		{"rejection first, then only failures", []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503)}, false},
+		{"rejection in the last attempt, then a failure", []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Status(401), fixtures.Status(503)}, false},
 	}
 	for _, tt := range tests {
-		runInBubble(t, tt.name, func(t *testing.T) {
-			transport := newScript(tt.steps...)
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
+			transport := fixtures.NewScript(tt.steps...)
 			twoAttempts := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})
-			_, err := newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(growingSource), twoAttempts).MPList(t.Context(), msgpush.PageRequest{})
-			assert.Len(t, transport.times, 3)
+			_, err := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource), twoAttempts).MPList(t.Context(), msgpush.PageRequest{})
+			assert.Len(t, transport.Times, 3)
 			if tt.success {
 				require.NoError(t, err)
 			} else {
-				assert.Equal(t, 503, onlyError[*msgpush.APIError](t, err).HTTPStatus)
-				assertAttempts(t, 3, err)
+				assert.Equal(t, 503, fixtures.OnlyError[*msgpush.APIError](t, err).HTTPStatus)
+				fixtures.AssertAttempts(t, 3, err)
 			}
 		})
 	}
@@ -132,34 +133,34 @@ func TestKeyReplacementIsNotCountedAsRetry(t *testing.T) {
 func TestCallFailsIfNoKeyIsAccepted(t *testing.T) {
 	tests := []struct {
 		name     string
-		reject   roundTripFunc
+		reject   fixtures.RoundTripFunc
 		source   msgpush.AccessKeySource // nil: a static key
 		attempts int
 		err      string // of the source; empty: the call returns the rejection
 	}{
-		{"static key", status(401), nil, 1, ""},
+		{"static key", fixtures.Status(401), nil, 1, ""},
 		{"static key, retryable status", respondWithCode(503, 4010), nil, 1, ""},
-		{"source that has no other key", status(401), fixedSource, 1, ""},
-		{"source that has no other key, retryable status", respondWithCode(503, 4010), fixedSource, 1, ""},
-		{"source that returns another rejected key", status(401), growingSource, 2, ""},
-		{"source that fails", status(401), sourceWithOneKey(errNoKey), 1, "the vault is sealed"},
-		{"source that returns an empty key", status(401), sourceWithOneKey(nil), 1, "the key is empty"},
+		{"source that has no other key", fixtures.Status(401), fixtures.FixedSource, 1, ""},
+		{"source that has no other key, retryable status", respondWithCode(503, 4010), fixtures.FixedSource, 1, ""},
+		{"source that returns another rejected key", fixtures.Status(401), fixtures.GrowingSource, 2, ""},
+		{"source that fails", fixtures.Status(401), fixtures.SourceWithOneKey(errNoKey), 1, "the vault is sealed"},
+		{"source that returns an empty key", fixtures.Status(401), fixtures.SourceWithOneKey(nil), 1, "the key is empty"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			transport := newScript(tt.reject)
-			key, opts := testKey, []msgpush.Option{defaultRetries, msgpush.WithRejectedKeyCodes(4010)}
+			transport := fixtures.NewScript(tt.reject)
+			key, opts := fixtures.TestKey, []msgpush.Option{fixtures.DefaultRetries, msgpush.WithRejectedKeyCodes(4010)}
 			if tt.source != nil {
 				key, opts = "", append(opts, msgpush.WithAccessKeySource(tt.source))
 			}
-			_, err := newClientWithKey(t, key, transport, opts...).MPList(t.Context(), msgpush.PageRequest{})
-			assertAttempts(t, tt.attempts, err)
-			assert.Len(t, transport.times, tt.attempts)
+			_, err := fixtures.NewClientWithKey(t, key, transport, opts...).MPList(t.Context(), msgpush.PageRequest{})
+			fixtures.AssertAttempts(t, tt.attempts, err)
+			assert.Len(t, transport.Times, tt.attempts)
 			if tt.err != "" {
 				assert.ErrorContains(t, err, "access key: "+tt.err)
-				err = onlyError[*msgpush.RequestError](t, err).Last
+				err = fixtures.OnlyError[*msgpush.RequestError](t, err).Last
 			}
-			assert.True(t, onlyError[*msgpush.APIError](t, err).KeyRejected)
+			assert.True(t, fixtures.OnlyError[*msgpush.APIError](t, err).KeyRejected)
 		})
 	}
 }
@@ -168,22 +169,22 @@ func TestErrorSaysThatSourceReturnedRejectedKeyAgain(t *testing.T) {
 	tests := []struct {
 		name  string
 		keys  []string // returned by the source; the last key repeats
-		steps []roundTripFunc
+		steps []fixtures.RoundTripFunc
 		want  string
 	}{
-		{"at once", []string{"key-1"}, []roundTripFunc{status(401)}, "HTTP 401 Unauthorized"},
-		{"after an attempt with another key", []string{"key-1", "key-2", "key-1"}, []roundTripFunc{status(401), status(503)}, "HTTP 503 Service Unavailable"},
+		{"at once", []string{"key-1"}, []fixtures.RoundTripFunc{fixtures.Status(401)}, "HTTP 401 Unauthorized"},
+		{"after an attempt with another key", []string{"key-1", "key-2", "key-1"}, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503)}, "HTTP 503 Service Unavailable"},
 	}
 	for _, tt := range tests {
-		runInBubble(t, tt.name, func(t *testing.T) {
-			keys := &vault{keys: tt.keys}
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
+			keys := &fixtures.Vault{Keys: tt.keys}
 			source := msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
-				key, _, err := keys.fetch(ctx)
+				key, _, err := keys.Fetch(ctx)
 				return key, err
 			})
-			client := newClientWithKey(t, "", newScript(tt.steps...), msgpush.WithAccessKeySource(source), defaultRetries)
+			client := fixtures.NewClientWithKey(t, "", fixtures.NewScript(tt.steps...), msgpush.WithAccessKeySource(source), fixtures.DefaultRetries)
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-			assertAttempts(t, len(tt.steps), err)
+			fixtures.AssertAttempts(t, len(tt.steps), err)
 			assert.ErrorContains(t, err, tt.want)
 			assert.Equal(t, 1, strings.Count(err.Error(), "; the key source returned the rejected key again)"), err.Error())
 		})
@@ -197,16 +198,16 @@ func TestCallWithoutKeySendsNothing(t *testing.T) {
 		want   string
 		wraps  error
 	}{
-		{"error", sourceOf("", errNoKey), "the vault is sealed", errNoKey},
-		{"empty key", sourceOf("", nil), "the key is empty", nil},
-		{"key with a line break", sourceOf(testKey+"\n", nil), "control character", nil},
+		{"error", fixtures.SourceOf("", errNoKey), "the vault is sealed", errNoKey},
+		{"empty key", fixtures.SourceOf("", nil), "the key is empty", nil},
+		{"key with a line break", fixtures.SourceOf(fixtures.TestKey+"\n", nil), "control character", nil},
 		{"CachedAccessKey without a function", msgpush.CachedAccessKey(nil, 0), "CachedAccessKey: fetch is nil", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			transport := newScript(succeed)
-			_, err := newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(tt.source)).MailDetail(t.Context(), "1")
-			requestErr := onlyError[*msgpush.RequestError](t, err)
+			transport := fixtures.NewScript(fixtures.Succeed)
+			_, err := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(tt.source)).MailDetail(t.Context(), "1")
+			requestErr := fixtures.OnlyError[*msgpush.RequestError](t, err)
 			assert.Zero(t, requestErr.Attempts)
 			assert.NoError(t, requestErr.Last)
 			assert.ErrorContains(t, err, "msgpush: MailDetail: access key: ")
@@ -214,7 +215,7 @@ func TestCallWithoutKeySendsNothing(t *testing.T) {
 			if tt.wraps != nil {
 				assert.ErrorIs(t, err, tt.wraps)
 			}
-			assert.Empty(t, transport.times)
+			assert.Empty(t, transport.Times)
 		})
 	}
 }
@@ -231,16 +232,16 @@ func assertKey(t *testing.T, source msgpush.AccessKeySource, rejected, want stri
 
 func TestConcurrentCallersShareOneFetch(t *testing.T) {
 	for name, rejected := range map[string]string{"first key": "", "rejected key": "key-1"} {
-		runInBubble(t, name, func(t *testing.T) {
-			v := &vault{delay: time.Second}
-			source := msgpush.CachedAccessKey(v.fetch, time.Minute)
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			v := &fixtures.Vault{Delay: time.Second}
+			source := msgpush.CachedAccessKey(v.Fetch, time.Minute)
 			fetches := int32(1)
 			if rejected != "" {
 				assertKey(t, source, "", "key-1", time.Second)
 				fetches = 2
 			}
-			concurrently(100, func() { assertKey(t, source, rejected, fmt.Sprint("key-", fetches), time.Second) })
-			assert.Equal(t, fetches, v.fetches.Load())
+			fixtures.Concurrently(100, func() { assertKey(t, source, rejected, fmt.Sprint("key-", fetches), time.Second) })
+			assert.Equal(t, fetches, v.Fetches.Load())
 			assertKey(t, source, rejected, fmt.Sprint("key-", fetches), 0)
 			time.Sleep(1000 * time.Hour)
 			assertKey(t, source, "", fmt.Sprint("key-", fetches), 0)
@@ -249,7 +250,7 @@ func TestConcurrentCallersShareOneFetch(t *testing.T) {
 }
 
 func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
-	useOneThread(t)
+	fixtures.UseOneThread(t)
 	tests := []struct {
 		name    string
 		callers int
@@ -263,53 +264,53 @@ func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 		{"many callers, background renewal", 100, []string{"rejected-1"}, 10 * time.Minute, false},
 	}
 	for _, tt := range tests {
-		runInBubble(t, tt.name, func(t *testing.T) {
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
 			var rejections atomic.Int32
-			v := &vault{keys: tt.keys, delay: 7 * time.Millisecond, life: time.Hour}
-			opts := []msgpush.Option{msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.fetch, tt.early)), defaultRetries}
+			v := &fixtures.Vault{Keys: tt.keys, Delay: 7 * time.Millisecond, Life: time.Hour}
+			opts := []msgpush.Option{msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.Fetch, tt.early)), fixtures.DefaultRetries}
 			if tt.limited {
-				opts = append(opts, msgpush.WithRateLimiter(pacedLimiter(time.Millisecond)))
+				opts = append(opts, msgpush.WithRateLimiter(fixtures.PacedLimiter(time.Millisecond)))
 			}
-			client := newClientWithKey(t, "", roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			client := fixtures.NewClientWithKey(t, "", fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 				rejections.Add(1)
 				time.Sleep(time.Duration(rejections.Load()%5) * time.Millisecond)
-				return status(401)(r)
+				return fixtures.Status(401)(r)
 			}), opts...)
-			concurrently(tt.callers, func() {
+			fixtures.Concurrently(tt.callers, func() {
 				for range 10 {
 					_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-					onlyError[*msgpush.APIError](t, err)
+					fixtures.OnlyError[*msgpush.APIError](t, err)
 				}
 			})
-			assert.LessOrEqual(t, v.fetches.Load(), 1+rejections.Load(), "plus one fetch for the first key")
+			assert.LessOrEqual(t, v.Fetches.Load(), 1+rejections.Load(), "plus one fetch for the first key")
 		})
 	}
-	runInBubble(t, "concurrent callers without a client", func(t *testing.T) {
-		v := &vault{keys: []string{"rejected-key"}, delay: time.Second}
-		source := msgpush.CachedAccessKey(v.fetch, 0)
+	fixtures.RunInBubble(t, "concurrent callers without a client", func(t *testing.T) {
+		v := &fixtures.Vault{Keys: []string{"rejected-key"}, Delay: time.Second}
+		source := msgpush.CachedAccessKey(v.Fetch, 0)
 		assertKey(t, source, "", "rejected-key", time.Second)
 		for range 3 {
-			concurrently(100, func() { assertKey(t, source, "rejected-key", "rejected-key", time.Second) })
+			fixtures.Concurrently(100, func() { assertKey(t, source, "rejected-key", "rejected-key", time.Second) })
 		}
-		assert.Equal(t, int32(1+3), v.fetches.Load())
+		assert.Equal(t, int32(1+3), v.Fetches.Load())
 	})
 }
 
 func TestRenewsCachedKeyInBackgroundBeforeExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &vault{delay: time.Second, life: time.Minute}
-		source := msgpush.CachedAccessKey(v.fetch, 10*time.Second)
+		v := &fixtures.Vault{Delay: time.Second, Life: time.Minute}
+		source := msgpush.CachedAccessKey(v.Fetch, 10*time.Second)
 		assertKey(t, source, "", "key-1", time.Second)
 		time.Sleep(49 * time.Second)
 		assertKey(t, source, "", "key-1", 0)
-		assert.Equal(t, int32(1), v.fetches.Load())
+		assert.Equal(t, int32(1), v.Fetches.Load())
 		time.Sleep(time.Second)
 		for range 10 {
 			assertKey(t, source, "", "key-1", 0)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Equal(t, int32(2), v.fetches.Load())
+		assert.Equal(t, int32(2), v.Fetches.Load())
 		assertKey(t, source, "", "key-2", 0)
 	})
 }
@@ -317,7 +318,7 @@ func TestRenewsCachedKeyInBackgroundBeforeExpiry(t *testing.T) {
 func TestDoesNotReturnExpiredKey(t *testing.T) {
 	for _, early := range []time.Duration{0, -time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			source := msgpush.CachedAccessKey((&vault{delay: time.Second, life: time.Minute}).fetch, early)
+			source := msgpush.CachedAccessKey((&fixtures.Vault{Delay: time.Second, Life: time.Minute}).Fetch, early)
 			assertKey(t, source, "", "key-1", time.Second)
 			time.Sleep(time.Minute - 1)
 			assertKey(t, source, "", "key-1", 0)
@@ -328,16 +329,16 @@ func TestDoesNotReturnExpiredKey(t *testing.T) {
 }
 
 func TestDoesNotReturnRejectedKeyToOtherCallers(t *testing.T) {
-	v := &vault{}
-	source := msgpush.CachedAccessKey(v.fetch, 0)
+	v := &fixtures.Vault{}
+	source := msgpush.CachedAccessKey(v.Fetch, 0)
 	key, err := source.AccessKey(t.Context(), "")
 	require.NoError(t, err)
-	v.err.Store(&errNoKey)
+	v.Err.Store(&errNoKey)
 	for _, rejected := range []string{key, ""} {
 		_, err = source.AccessKey(t.Context(), rejected)
 		assert.ErrorIs(t, err, errNoKey)
 	}
-	v.err.Store(nil)
+	v.Err.Store(nil)
 	another, err := source.AccessKey(t.Context(), "")
 	require.NoError(t, err)
 	assert.NotEqual(t, key, another)
@@ -345,8 +346,8 @@ func TestDoesNotReturnRejectedKeyToOtherCallers(t *testing.T) {
 
 func TestFetchesAgainIfEarlierFetchReturnsRejectedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &vault{keys: []string{"key-1", "key-1", "key-2"}, delay: time.Second, life: time.Minute}
-		source := msgpush.CachedAccessKey(v.fetch, 59*time.Second)
+		v := &fixtures.Vault{Keys: []string{"key-1", "key-1", "key-2"}, Delay: time.Second, Life: time.Minute}
+		source := msgpush.CachedAccessKey(v.Fetch, 59*time.Second)
 		assertKey(t, source, "", "key-1", time.Second)
 		time.Sleep(2 * time.Second)
 		assertKey(t, source, "", "key-1", 0) // starts the renewal
@@ -357,9 +358,9 @@ func TestFetchesAgainIfEarlierFetchReturnsRejectedKey(t *testing.T) {
 
 func TestFailedFetchFailsAllWaitingCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &vault{delay: time.Second}
-		v.err.Store(&errNoKey)
-		source := msgpush.CachedAccessKey(v.fetch, 0)
+		v := &fixtures.Vault{Delay: time.Second}
+		v.Err.Store(&errNoKey)
+		source := msgpush.CachedAccessKey(v.Fetch, 0)
 		var wg sync.WaitGroup
 		for _, rejected := range []string{"rejected-key", "", "", "another-key"} {
 			wg.Go(func() {
@@ -369,24 +370,24 @@ func TestFailedFetchFailsAllWaitingCallers(t *testing.T) {
 			synctest.Wait() // so that the first caller starts the fetch
 		}
 		wg.Wait()
-		assert.Equal(t, int32(1), v.fetches.Load())
-		v.err.Store(nil)
+		assert.Equal(t, int32(1), v.Fetches.Load())
+		v.Err.Store(nil)
 		assertKey(t, source, "", "key-2", time.Second)
 	})
 }
 
 func TestFailedRenewalKeepsKeyUntilExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &vault{life: time.Minute}
-		source := msgpush.CachedAccessKey(v.fetch, 30*time.Second)
+		v := &fixtures.Vault{Life: time.Minute}
+		source := msgpush.CachedAccessKey(v.Fetch, 30*time.Second)
 		assertKey(t, source, "", "key-1", 0)
-		v.err.Store(&errNoKey)
+		v.Err.Store(&errNoKey)
 		time.Sleep(40 * time.Second)
 		assertKey(t, source, "", "key-1", 0)
 		synctest.Wait()
 		assertKey(t, source, "", "key-1", 0)
 		synctest.Wait()
-		assert.Equal(t, int32(3), v.fetches.Load())
+		assert.Equal(t, int32(3), v.Fetches.Load())
 		time.Sleep(20 * time.Second)
 		_, err := source.AccessKey(t.Context(), "")
 		assert.ErrorIs(t, err, errNoKey)
@@ -395,8 +396,8 @@ func TestFailedRenewalKeepsKeyUntilExpiry(t *testing.T) {
 
 func TestCallerContextEndsOnlyItsOwnWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &vault{delay: 10 * time.Second}
-		source := msgpush.CachedAccessKey(v.fetch, 0)
+		v := &fixtures.Vault{Delay: 10 * time.Second}
+		source := msgpush.CachedAccessKey(v.Fetch, 0)
 		first, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var wg sync.WaitGroup
@@ -407,7 +408,7 @@ func TestCallerContextEndsOnlyItsOwnWait(t *testing.T) {
 		synctest.Wait()
 		wg.Go(func() { assertKey(t, source, "", "key-1", 10*time.Second) })
 		wg.Wait()
-		assert.Equal(t, int32(1), v.fetches.Load())
+		assert.Equal(t, int32(1), v.Fetches.Load())
 	})
 }
 
@@ -416,9 +417,9 @@ func TestContextOfFetchEndsWithFetch(t *testing.T) {
 		var ctx context.Context
 		source := msgpush.CachedAccessKey(func(c context.Context) (string, time.Time, error) {
 			ctx = c
-			return testKey, time.Time{}, nil
+			return fixtures.TestKey, time.Time{}, nil
 		}, 0)
-		assertKey(t, source, "", testKey, 0)
+		assertKey(t, source, "", fixtures.TestKey, 0)
 		synctest.Wait()
 		assert.ErrorIs(t, ctx.Err(), context.Canceled)
 	})
@@ -437,9 +438,9 @@ func TestFetchThatCallsGoexitFails(t *testing.T) {
 
 func TestPanicOfFetchReachesEveryWaitingCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &vault{delay: time.Second, panics: 1}
-		source := msgpush.CachedAccessKey(v.fetch, 0)
-		client := newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(source))
+		v := &fixtures.Vault{Delay: time.Second, Panics: 1}
+		source := msgpush.CachedAccessKey(v.Fetch, 0)
+		client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(source))
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {
@@ -476,11 +477,11 @@ func TestPanicOfFetchWithoutWaitingCallerReachesNextCaller(t *testing.T) {
 		}},
 	}
 	for _, tt := range tests {
-		runInBubble(t, tt.name, func(t *testing.T) {
-			v := &vault{delay: time.Second, life: time.Minute, panics: 2}
-			source := msgpush.CachedAccessKey(v.fetch, 30*time.Second)
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
+			v := &fixtures.Vault{Delay: time.Second, Life: time.Minute, Panics: 2}
+			source := msgpush.CachedAccessKey(v.Fetch, 30*time.Second)
 			tt.prepare(t, source)
-			assert.Equal(t, int32(2), v.fetches.Load())
+			assert.Equal(t, int32(2), v.Fetches.Load())
 			assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
 			assertKey(t, source, "key-1", "key-3", time.Second)
 		})
@@ -488,15 +489,15 @@ func TestPanicOfFetchWithoutWaitingCallerReachesNextCaller(t *testing.T) {
 }
 
 func TestDoesNotCacheKeyInvalidInHeader(t *testing.T) {
-	v := &vault{keys: []string{testKey + "\n", "", testKey}}
-	source := msgpush.CachedAccessKey(v.fetch, 0)
+	v := &fixtures.Vault{Keys: []string{fixtures.TestKey + "\n", "", fixtures.TestKey}}
+	source := msgpush.CachedAccessKey(v.Fetch, 0)
 	for _, want := range []string{"control character", "empty"} {
 		_, err := source.AccessKey(t.Context(), "")
 		assert.ErrorContains(t, err, want)
 	}
 	key, err := source.AccessKey(t.Context(), "")
 	require.NoError(t, err)
-	assert.Equal(t, testKey, key)
+	assert.Equal(t, fixtures.TestKey, key)
 }
 
 // A fetch may ignore its context. Its callers must not wait for it without end.
@@ -509,17 +510,17 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 		},
 		"ignores its context": func(context.Context) (string, time.Time, error) {
 			time.Sleep(time.Hour)
-			return testKey, time.Time{}, nil
+			return fixtures.TestKey, time.Time{}, nil
 		},
 	} {
-		runInBubble(t, name, func(t *testing.T) {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			source := msgpush.CachedAccessKey(fetch, 0)
-			client := newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(source))
-			concurrently(3, func() {
+			client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(source))
+			fixtures.Concurrently(3, func() {
 				start := time.Now()
 				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 				assert.Equal(t, 30*time.Second, time.Since(start))
-				onlyError[*msgpush.RequestError](t, err)
+				fixtures.OnlyError[*msgpush.RequestError](t, err)
 				assert.ErrorContains(t, err, "access key: "+limit)
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			})
@@ -529,7 +530,7 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 				assert.ErrorContains(t, err, limit)
 				assert.Zero(t, time.Since(start), "later callers do not wait, and no second fetch starts")
 				time.Sleep(time.Hour)
-				assertKey(t, source, "", testKey, 0)
+				assertKey(t, source, "", fixtures.TestKey, 0)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/fixtures"
 )
 
 func TestNewClientRejectsInvalidBaseURL(t *testing.T) {
@@ -33,19 +34,19 @@ func TestNewClientRejectsInvalidBaseURL(t *testing.T) {
 		{"dot-dot segment", "https://" + host + "/a/../b", `has an invalid path: it must not have a "." or ".." segment`},
 		{"two slashes before the path", "https://" + host + "//evil.example", "has an invalid path: it must not begin with two slashes"},
 		{"escaped line break in the path", "https://" + host + "/a%0A", "has an invalid path: it must not have control characters"},
-		{"user and password", "https://user:" + testKey + "@" + host, "must not have user information: pass the access key as the second argument of NewClient"},
+		{"user and password", "https://user:" + fixtures.TestKey + "@" + host, "must not have user information: pass the access key as the second argument of NewClient"},
 		{"empty user", "https://@" + host, "must not have user information"},
 		{"empty query", "https://" + host + "/?", "must not have a query or a fragment"},
 		{"empty fragment", "https://" + host + "/#", "must not have a query or a fragment"},
-		{"access key in place of the URL", testKey, "must begin with http:// or https://"},
+		{"access key in place of the URL", fixtures.TestKey, "must begin with http:// or https://"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client, err := msgpush.NewClient(tt.baseURL, testKey)
+			client, err := msgpush.NewClient(tt.baseURL, fixtures.TestKey)
 			assert.Nil(t, client)
 			require.ErrorContains(t, err, "msgpush: the base URL "+tt.want)
 			assert.NotContains(t, err.Error(), "gateway", "the error quotes the base URL")
-			assertHidden(t, testKey, err)
+			fixtures.AssertHidden(t, fixtures.TestKey, err)
 		})
 	}
 }
@@ -53,14 +54,14 @@ func TestNewClientRejectsInvalidBaseURL(t *testing.T) {
 func TestNewClientRejectsInvalidAccessKey(t *testing.T) {
 	tests := []struct{ name, key, want string }{
 		{"empty", "", "is empty"},
-		{"line break at the start", "\n" + testKey, "control character"},
-		{"line break at the end", testKey + "\n", "control character"},
-		{"second header", testKey + "\r\nX-Evil: 1", "control character"},
-		{"DEL", testKey + "\x7f", "control character"},
-		{"tab", testKey + "\tx", "control character"},
-		{"space before", " " + testKey, "space"},
-		{"space after", testKey + " ", "space"},
-		{"bytes that are not UTF-8", testKey + "\xff", "is not valid UTF-8"},
+		{"line break at the start", "\n" + fixtures.TestKey, "control character"},
+		{"line break at the end", fixtures.TestKey + "\n", "control character"},
+		{"second header", fixtures.TestKey + "\r\nX-Evil: 1", "control character"},
+		{"DEL", fixtures.TestKey + "\x7f", "control character"},
+		{"tab", fixtures.TestKey + "\tx", "control character"},
+		{"space before", " " + fixtures.TestKey, "space"},
+		{"space after", fixtures.TestKey + " ", "space"},
+		{"bytes that are not UTF-8", fixtures.TestKey + "\xff", "is not valid UTF-8"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -68,7 +69,7 @@ func TestNewClientRejectsInvalidAccessKey(t *testing.T) {
 			assert.Nil(t, client)
 			require.ErrorContains(t, err, "msgpush: the access key ")
 			assert.ErrorContains(t, err, tt.want)
-			assertHidden(t, testKey, err)
+			fixtures.AssertHidden(t, fixtures.TestKey, err)
 		})
 	}
 }
@@ -78,7 +79,7 @@ func TestNewClientAcceptsValidBaseURL(t *testing.T) {
 		"http://push.example.com", "HTTPS://push.example.com", "https://push.example.com:65535", "https://push.example.com:",
 		"http://127.0.0.1:8080/", "http://[::1]:8080/push", "https://grüße.example/推送",
 	} {
-		_, err := msgpush.NewClient(baseURL, testKey)
+		_, err := msgpush.NewClient(baseURL, fixtures.TestKey)
 		assert.NoError(t, err, baseURL)
 	}
 }
@@ -97,12 +98,12 @@ func TestBaseURLPrecedesOperationPath(t *testing.T) {
 		":/a":              "/a", // no port
 	} {
 		t.Run(suffix, func(t *testing.T) {
-			transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			transport := fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 				assert.Equal(t, host+want+path, r.URL.String())
 				assert.Equal(t, "push.example.com", r.Host)
-				return succeed(r)
+				return fixtures.Succeed(r)
 			})
-			_, err := newClientAt(t, host+suffix, msgpush.WithHTTPClient(&http.Client{Transport: transport})).MailDetail(t.Context(), "5")
+			_, err := fixtures.NewClientAt(t, host+suffix, msgpush.WithHTTPClient(&http.Client{Transport: transport})).MailDetail(t.Context(), "5")
 			require.NoError(t, err)
 		})
 	}
@@ -111,9 +112,9 @@ func TestBaseURLPrecedesOperationPath(t *testing.T) {
 func TestZeroClientReturnsErrors(t *testing.T) {
 	for name, client := range map[string]*msgpush.Client{"nil": nil, "zero": {}} {
 		t.Run(name, func(t *testing.T) {
-			for _, kind := range kindsOfCalls() {
-				_, err := kind.do(t.Context(), client)
-				assert.ErrorContains(t, err, "msgpush: "+kind.name+": the client was not made by NewClient")
+			for _, kind := range fixtures.KindsOfCalls() {
+				_, err := kind.Do(t.Context(), client)
+				assert.ErrorContains(t, err, "msgpush: "+kind.Name+": the client was not made by NewClient")
 			}
 		})
 	}

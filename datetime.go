@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"example.com/msgpush/internal/redact"
 )
 
 // A DateTime is a date and time as the service sends it, in the format
@@ -21,7 +23,8 @@ func (d DateTime) Time(loc *time.Location) (time.Time, error) {
 	// second. They are detected in UTC, since in another time zone a clock change may skip d.
 	utc, _ := time.Parse(time.DateTime, string(d))
 	if err != nil || utc.Format(time.DateTime) != string(d) {
-		return time.Time{}, fmt.Errorf("msgpush: DateTime.Time: %q is not in the format YYYY-MM-DD HH:MM:SS", shorten(string(d), maxExcerpt))
+		excerpt := redact.Shorten(string(d), maxExcerpt)
+		return time.Time{}, fmt.Errorf("msgpush: DateTime.Time: %q is not in the format YYYY-MM-DD HH:MM:SS", excerpt)
 	}
 	return t, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/fixtures"
 )
 
 func TestDateTimeTime(t *testing.T) {
@@ -27,7 +28,7 @@ func TestDateTimeTime(t *testing.T) {
 	} {
 		_, err := d.Time(time.UTC)
 		assert.ErrorContains(t, err, "YYYY-MM-DD HH:MM:SS", d)
-		assertOneLine(t, err.Error())
+		fixtures.AssertOneLine(t, err.Error())
 	}
 	_, err = msgpush.DateTime("2026-02-26 23:02:12").Time(nil)
 	assert.ErrorContains(t, err, "location is nil")
@@ -40,7 +41,7 @@ func FuzzDateTimeTime(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got, err := msgpush.DateTime(s).Time(time.UTC)
 		if err != nil {
-			assertOneLine(t, err.Error())
+			fixtures.AssertOneLine(t, err.Error())
 			return
 		}
 		assert.Equal(t, s, got.Format("2006-01-02 15:04:05"))

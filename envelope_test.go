@@ -1,6 +1,7 @@
 package msgpush_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/calls"
+	"example.com/msgpush/internal/fixtures"
 )
 
 func TestDecodesSuccessfulResponses(t *testing.T) {
@@ -36,13 +38,14 @@ func TestDecodesSuccessfulResponses(t *testing.T) {
 			msgpush.MailChannel{ID: 7, MailName: "a", Account: "b"},
 		},
 		{"other letter case", `{"Code":200,"DATA":{"ID":7}}`, msgpush.MailChannel{ID: 7}},
-		{"member with a zero value in other letter case", `{"code":200,"data":{"SMTPPORT":0}}`, msgpush.MailChannel{}},
-		{"only a null member", `{"code":200,"data":{"mailName":null}}`, msgpush.MailChannel{}},
+		{"id 0 in other letter case", `{"code":200,"data":{"ID":0}}`, msgpush.MailChannel{}},
+		{"only a null id", `{"code":200,"data":{"id":null}}`, msgpush.MailChannel{}},
+		{"a value and no id", `{"code":200,"data":{"smtpPort":25}}`, msgpush.MailChannel{SMTPPort: 25}},
 		{"data that is null and then an object", `{"code":200,"data":null,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			mail, err := newClient(t, respond(200, tt.body, "Content-Type", "text/plain")).MailDetail(t.Context(), "7")
+			mail, err := fixtures.NewClient(t, fixtures.Respond(200, tt.body, "Content-Type", "text/plain")).MailDetail(t.Context(), "7")
 			require.NoError(t, err)
 			assert.Equal(t, &tt.want, mail)
 
@@ -68,7 +71,6 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 		{"string", "application/json", `"` + secret + `"`, []string{"expected struct, found string"}},
 		{"no code", "application/json", `{"msg":"` + secret + `","data":{}}`, []string{"expected an envelope with a code, found none"}},
 		{"null code", "application/json", `{"code":null,"data":{}}`, []string{"expected an envelope with a code, found none"}},
-		{"code and then a null code", "application/json", `{"code":200,"code":null,"data":{}}`, []string{"expected an envelope with a code, found none"}},
 		{"code is a string", "application/json", `{"code":"` + secret + `","data":{}}`, []string{"code: expected int, found string"}},
 		{"code is a fraction", "application/json", `{"code":200.5,"data":{}}`, []string{"code: expected int, found number"}},
 		{"msg is a number", "application/json", `{"code":200,"msg":5,"data":{}}`, []string{"msg: expected string, found number"}},
@@ -76,17 +78,17 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 		{"data is null", "application/json", `{"code":200,"data":null}`, []string{"data: expected a value, found none"}},
 		{"data is an object and then null", "application/json", `{"code":200,"data":{},"data":null}`, []string{"data: expected a value, found none"}},
 		{"data is a string", "application/json", `{"code":200,"data":"` + secret + `"}`, []string{"data: expected struct, found string"}},
-		{"data is an empty object", "application/json", `{"code":200,"data":{}}`, []string{"data: expected members of its type, found none"}},
-		{"data has only unknown members", "application/json", `{"code":200,"data":{"` + secret + `":1}}`, []string{"data: expected members of its type, found none"}},
+		{"data is an empty object", "application/json", `{"code":200,"data":{}}`, []string{", found none"}},
+		{"data has only unknown members", "application/json", `{"code":200,"data":{"` + secret + `":1}}`, []string{", found none"}},
 		{"data is an array", "application/json", `{"code":200,"data":["` + secret + `"]}`, []string{"data: expected struct, found array"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client := newClient(t, respond(http.StatusOK, tt.body, "Content-Type", tt.contentType))
+			client := fixtures.NewClient(t, fixtures.Respond(http.StatusOK, tt.body, "Content-Type", tt.contentType))
 			for _, c := range calls.WithData() {
 				data, err := c.Do(t.Context(), client)
 				assert.Nil(t, data)
-				decodeErr := onlyError[*msgpush.DecodeError](t, err)
+				decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
 				assert.Equal(t, c.Operation, decodeErr.Operation)
 				assert.Equal(t, http.StatusOK, decodeErr.HTTPStatus)
 				assert.Equal(t, tt.contentType, decodeErr.Header.Get("Content-Type"))
@@ -94,7 +96,7 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 				for _, want := range tt.want {
 					assert.ErrorContains(t, err, want)
 				}
-				assertHidden(t, secret, err, *decodeErr)
+				fixtures.AssertHidden(t, secret, err, *decodeErr)
 			}
 		})
 	}
@@ -109,7 +111,7 @@ func TestDecodeErrorNamesFieldOfOperationOnly(t *testing.T) {
 	}
 	detail := func(c *msgpush.Client) error { _, err := c.MailDetail(t.Context(), "1"); return err }
 	list := func(c *msgpush.Client) error { _, err := c.MPList(t.Context(), msgpush.PageRequest{}); return err }
-	maps, structs := callFor[map[string]map[string]int](t), callFor[map[string]record](t)
+	maps, structs := fixtures.CallFor[map[string]map[string]int](t), fixtures.CallFor[map[string]record](t)
 	tests := []struct {
 		name       string
 		call       func(*msgpush.Client) error
@@ -125,18 +127,18 @@ func TestDecodeErrorNamesFieldOfOperationOnly(t *testing.T) {
 		{"map in a map", maps, `{"hunter2":{"hunter2":"x"}}`, ": data: expected int, found string"},
 		{"struct in a map", structs, `{"hunter2":{"id":"hunter2"}}`, ": data: expected int, found string"},
 		{"maps in a struct in a map", structs, `{"a":{"keys":{"hunter2":{"hunter2":true}}}}`, ": data: expected int, found bool"},
-		{"struct", callFor[record](t), `{"id":"hunter2"}`, ": data: expected int, found string"},
-		{"map in a struct", callFor[record](t), `{"keys":{"hunter2":5}}`, ": data: expected map, found number"},
-		{"page", callFor[msgpush.Page[map[string]int]](t), `{"list":[{"hunter2":"x"}]}`, ": data: expected int, found string"},
-		{"type that decodes itself", callFor[ownMap](t), `{"hunter2":"x"}`, ": data: expected int, found string"},
+		{"struct", fixtures.CallFor[record](t), `{"id":"hunter2"}`, ": data: expected int, found string"},
+		{"map in a struct", fixtures.CallFor[record](t), `{"keys":{"hunter2":5}}`, ": data: expected map, found number"},
+		{"page", fixtures.CallFor[msgpush.Page[map[string]int]](t), `{"list":[{"hunter2":"x"}]}`, ": data: expected int, found string"},
+		{"type that decodes itself", fixtures.CallFor[ownMap](t), `{"hunter2":"x"}`, ": data: expected int, found string"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := tt.call(newClient(t, respond(200, successOf(tt.data))))
-			decodeErr := onlyError[*msgpush.DecodeError](t, err)
+			err := tt.call(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data))))
+			decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
 			assert.ErrorContains(t, err, tt.want)
-			assertHidden(t, "hunter2", err, decodeErr.Err)
-			assertHidden(t, "737373", err, decodeErr.Err)
+			fixtures.AssertHidden(t, "hunter2", err, decodeErr.Err)
+			fixtures.AssertHidden(t, "737373", err, decodeErr.Err)
 			assert.ErrorAs(t, err, new(*json.UnmarshalTypeError), "the error of the decoder is wrapped")
 		})
 	}
@@ -144,15 +146,15 @@ func TestDecodeErrorNamesFieldOfOperationOnly(t *testing.T) {
 
 func TestWithUnmarshalDecodesEverySuccess(t *testing.T) {
 	var got []string
-	client := newClient(t, succeed, msgpush.WithUnmarshal(func(data []byte, v any) error {
+	client := fixtures.NewClient(t, fixtures.Succeed, msgpush.WithUnmarshal(func(data []byte, v any) error {
 		got = append(got, string(data))
 		return json.Unmarshal([]byte(`{"code":200,"data":{"id":7,"list":[]}}`), v)
 	}))
-	for _, kind := range kindsOfCalls() {
+	for _, kind := range fixtures.KindsOfCalls() {
 		got = nil
-		_, err := kind.do(t.Context(), client)
+		_, err := kind.Do(t.Context(), client)
 		require.NoError(t, err)
-		assert.Equal(t, []string{success}, got, "%s is decoded once", kind.name)
+		assert.Equal(t, []string{fixtures.Success}, got, "%s is decoded once", kind.Name)
 	}
 	mail, err := client.MailDetail(t.Context(), "1")
 	require.NoError(t, err)
@@ -178,8 +180,8 @@ func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 		`{"code":200,"data":{"id":"x","list":5}}`, `{"code":200,"data":{}}`, `{"code":200,"data":{"id":1,"list":[{}]}}`, `{"code":500,"msg":"no","data":"x"}`, `{"code":500,"msg":"no","data":{"id":"x"}}`, `{"code":0}`,
 	} {
 		for _, status := range []int{200, 201, 400, 502} {
-			response := respond(status, body)
-			standard, other := newClient(t, response), newClient(t, response, msgpush.WithUnmarshal(otherDecoder))
+			response := fixtures.Respond(status, body)
+			standard, other := fixtures.NewClient(t, response), fixtures.NewClient(t, response, msgpush.WithUnmarshal(otherDecoder))
 			for _, c := range calls.All {
 				_, want := c.Do(t.Context(), standard)
 				_, got := c.Do(t.Context(), other)
@@ -187,7 +189,7 @@ func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 				if _, ok := errors.AsType[*msgpush.APIError](got); ok {
 					assert.EqualError(t, got, want.Error(), c.Operation)
 				} else {
-					assertHidden(t, "hunter2", got)
+					fixtures.AssertHidden(t, "hunter2", got)
 				}
 			}
 		}
@@ -196,18 +198,18 @@ func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 
 func TestErrorOfDecoderIsWrapped(t *testing.T) {
 	reject := func([]byte, any) error { return errOther }
-	for _, body := range []string{success, `<html>`, `{"code":200,`} {
-		_, err := newClient(t, respond(200, body), msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
-		onlyError[*msgpush.DecodeError](t, err)
+	for _, body := range []string{fixtures.Success, `<html>`, `{"code":200,`} {
+		_, err := fixtures.NewClient(t, fixtures.Respond(200, body), msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
+		fixtures.OnlyError[*msgpush.DecodeError](t, err)
 		assert.ErrorIs(t, err, errOther, body)
-		assertHidden(t, "hunter2", err)
+		fixtures.AssertHidden(t, "hunter2", err)
 	}
-	_, err := newClient(t, succeed, msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
+	_, err := fixtures.NewClient(t, fixtures.Succeed, msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
 	assert.ErrorContains(t, err, "the decoder returned an error")
-	_, err = newClient(t, respond(200, `{"code":500,"msg":"no"}`), msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
-	onlyError[*msgpush.APIError](t, err) // an error response is decoded with encoding/json
-	_, err = newClient(t, succeed, msgpush.WithUnmarshal(func([]byte, any) error { return nil })).MailDetail(t.Context(), "1")
-	onlyError[*msgpush.DecodeError](t, err) // the function has set nothing
+	_, err = fixtures.NewClient(t, fixtures.Respond(200, `{"code":500,"msg":"no"}`), msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
+	fixtures.OnlyError[*msgpush.APIError](t, err) // an error response is decoded with encoding/json
+	_, err = fixtures.NewClient(t, fixtures.Succeed, msgpush.WithUnmarshal(func([]byte, any) error { return nil })).MailDetail(t.Context(), "1")
+	fixtures.OnlyError[*msgpush.DecodeError](t, err) // the function has set nothing
 }
 
 func FuzzEnvelope(f *testing.F) {
@@ -221,18 +223,18 @@ func FuzzEnvelope(f *testing.F) {
 		f.Add(502, "text/html", []byte(body))
 	}
 	f.Fuzz(func(t *testing.T, status int, contentType string, body []byte) {
-		client := newClient(t, respond(status, string(body), "Content-Type", contentType))
-		for _, kind := range kindsOfCalls() {
-			value, err := kind.do(t.Context(), client)
+		client := fixtures.NewClient(t, fixtures.Respond(status, string(body), "Content-Type", contentType))
+		for _, kind := range fixtures.KindsOfCalls() {
+			value, err := kind.Do(t.Context(), client)
 			if err == nil {
 				assert.Equal(t, 200, status)
-				if kind.hasData && value == nil {
+				if kind.HasData && value == nil {
 					t.Error("neither data nor an error")
 				}
 				continue
 			}
-			assertOneLine(t, err.Error())
-			types := errorTypes(err)
+			fixtures.AssertOneLine(t, err.Error())
+			types := fixtures.ErrorTypes(err)
 			require.Len(t, types, 1)
 			switch match := types[0].(type) { //nolint:errorlint // errorTypes has unwrapped it
 			case *msgpush.APIError:
@@ -250,59 +252,67 @@ func FuzzEnvelope(f *testing.F) {
 // Data without a member of its type has another schema. Call must not return such data
 // as an empty page.
 func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
+	const noList = "data.list: expected a list, found none"
 	tests := []struct {
 		name, data string
 		wrong      string // text of the error of a list; empty if the data is a page
 	}{
-		{"no member", `{}`, "data: expected members of its type, found none"},
-		{"members of another page", `{"records":[{"id":1}],"totalCount":1}`, "data: expected members"},
-		{"null record", `{"list":[null]}`, "data.list[0]: expected members of a record, found none"},
-		{"null record after another", `{"total":2,"list":[{"id":1},null]}`, "data.list[1]: expected members"},
-		{"record without members", `{"list":[{}]}`, "data.list[0]: expected members"},
-		{"record with other members", `{"list":[{"ID_":1,"hunter2":"hunter2"}]}`, "data.list[0]: expected members"},
+		{"no member", `{}`, noList},
+		{"members of another page", `{"records":[{"id":1}],"totalCount":1}`, noList},
+		{"no list", `{"pageNum":1,"total":7}`, noList},
+		{"null list", `{"total":7,"list":null}`, noList},
+		{"null list and no total", `{"list":null}`, noList},
+		{"null total and no list", `{"total":null}`, noList},
+		{"other name of the list", `{"pages":0,"records":[1]}`, noList},
+		{"null record", `{"list":[null]}`, "data.list[0]: expected the member id, found none"},
+		{"null record after another", `{"total":2,"list":[{"id":1},null]}`, "data.list[1]: expected the member id"},
+		{"record without members", `{"list":[{}]}`, "data.list[0]: expected the member id"},
+		{"record with other members", `{"list":[{"ID_":1,"hunter2":"hunter2"}]}`, "data.list[0]: expected the member id"},
+		{"record without a value and without id", `{"list":[{"id":1},{"createTime":"","sourceType":0}]}`, "data.list[1]: expected the member id"},
 
 		{"list", `{"list":[]}`, ""},
-		{"null list", `{"list":null}`, ""},
-		{"no list", `{"pageNum":1,"total":7}`, "data.list: expected a list, found none"},
-		{"other name of the list", `{"pages":0,"records":[1]}`, "data.list: expected a list"},
-		{"null total and no list", `{"total":null}`, "data.list: expected a list"},
 		{"only a total of 0", `{"total":0}`, ""},
-		{"member in another letter case", `{"LIST":null}`, ""},
+		{"total of 0 and a null list", `{"total":0,"list":null}`, ""},
+		{"members in another letter case", `{"TOTAL":0,"LIST":null}`, ""},
 		{"total of 0 and unknown members", `{"total":0,"records":[]}`, ""},
-		{"record with a zero member", `{"list":[{"id":0}]}`, ""},
-		{"record with a null member", `{"list":[{"id":null}]}`, ""},
+		{"record with a zero id", `{"list":[{"id":0}]}`, ""},
+		{"record with a null id", `{"list":[{"ID":null}]}`, ""},
 		{"record with one more member", `{"list":[{"id":1,"more":{}}]}`, ""},
+		{"record with a value and no id", `{"list":[{"alias":"x","sort":1,"ruleId":1}]}`, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			lists := map[string]func(*msgpush.Client) error{
-				"Page of structs":  callFor[msgpush.Page[msgpush.ForwardLog]](t),
-				"Page of pointers": callFor[msgpush.Page[*msgpush.ForwardRule]](t),
+				"Page of structs":           fixtures.CallFor[msgpush.Page[msgpush.ForwardLog]](t),
+				"Page of pointers":          fixtures.CallFor[msgpush.Page[*msgpush.ForwardRule]](t),
+				"pointer to a Page":         fixtures.CallFor[*msgpush.Page[msgpush.ForwardLog]](t),
+				"three pointers to a Page":  fixtures.CallFor[***msgpush.Page[msgpush.ForwardLog]](t),
+				"Lister with Call of *Page": iterateWithCall(t),
 			}
 			for _, call := range calls.Lists() {
 				lists[call.Operation] = func(c *msgpush.Client) error { _, err := call.Do(t.Context(), c); return err }
 				lists[call.Operation+", iterated"] = func(c *msgpush.Client) error {
-					_, err := collect(call.Pages(t.Context(), c, msgpush.PageRequest{}))
+					_, err := fixtures.Collect(call.Pages(t.Context(), c))
 					return err
 				}
 			}
-			client := newClient(t, respond(200, successOf(tt.data)), threeAttempts)
+			client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data)), fixtures.ThreeAttempts)
 			for name, list := range lists {
 				err := list(client)
 				if tt.wrong == "" {
 					assert.NoError(t, err, name)
-				} else if decodeErr := onlyError[*msgpush.DecodeError](t, err); assert.ErrorContains(t, decodeErr, tt.wrong, name) {
-					assertAttempts(t, 1, err)
-					assertNotIn(t, "hunter2", err.Error())
+				} else if decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err); assert.ErrorContains(t, decodeErr, tt.wrong, name) {
+					fixtures.AssertAttempts(t, 1, err)
+					fixtures.AssertNotIn(t, "hunter2", err.Error())
 				}
 			}
-			assert.NoError(t, callFor[struct{ ID int64 }](t)(client), "other types of Call are not checked")
+			assert.NoError(t, fixtures.CallFor[struct{ ID int64 }](t)(client), "other types of Call are not checked")
 		})
 	}
 }
 
-// Records of any type are rejected only if they cannot be decoded, are null or have none of
-// the members of their type.
+// Records of any type are rejected only if they cannot be decoded, or have no value and no id or,
+// if their type has none, no member of their type.
 func TestCallChecksRecordsOfPage(t *testing.T) {
 	type inner struct{ A int }
 	type record struct {
@@ -310,8 +320,12 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		B int `json:"b"`
 		C int `json:"-"`
 	}
-	structs, pointers, ints, maps := callFor[msgpush.Page[record]](t), callFor[msgpush.Page[*record]](t), callFor[msgpush.Page[int]](t), callFor[msgpush.Page[map[string]int]](t)
-	values, raws, empty, times := callFor[msgpush.Page[any]](t), callFor[msgpush.Page[json.RawMessage]](t), callFor[msgpush.Page[struct{}]](t), callFor[msgpush.Page[time.Time]](t)
+	named := fixtures.CallFor[msgpush.Page[struct {
+		Name string
+		ID   int `json:"id"`
+	}]](t)
+	structs, pointers, ints, maps := fixtures.CallFor[msgpush.Page[record]](t), fixtures.CallFor[msgpush.Page[*record]](t), fixtures.CallFor[msgpush.Page[int]](t), fixtures.CallFor[msgpush.Page[map[string]int]](t)
+	values, raws, empty, times := fixtures.CallFor[msgpush.Page[any]](t), fixtures.CallFor[msgpush.Page[json.RawMessage]](t), fixtures.CallFor[msgpush.Page[struct{}]](t), fixtures.CallFor[msgpush.Page[time.Time]](t)
 	for _, tt := range []struct {
 		data string
 		call func(*msgpush.Client) error
@@ -321,6 +335,8 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		{`{"list":[{"b":0}]}`, structs, true},
 		{`{"list":[{"C":0}]}`, structs, false},
 		{`{"list":[{"inner":{}}]}`, structs, false},
+		{`{"list":[{"name":""}]}`, named, false},
+		{`{"list":[{"Id":0}]}`, named, true},
 		{`{"list":[{"b":1},{}]}`, structs, false},
 		{`{"list":[{},{"b":0}]}`, pointers, false},
 		{`{"list":[{"b":0}]}`, pointers, true},
@@ -340,21 +356,43 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		{`{}`, ints, false},
 	} {
 		t.Run(tt.data, func(t *testing.T) {
-			err := tt.call(newClient(t, respond(200, successOf(tt.data))))
+			err := tt.call(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data))))
 			if tt.ok {
 				assert.NoError(t, err)
 			} else {
-				onlyError[*msgpush.DecodeError](t, err)
+				fixtures.OnlyError[*msgpush.DecodeError](t, err)
 			}
 		})
 	}
-	err := ints(newClient(t, respond(200, `{"code":200}`)))
-	onlyError[*msgpush.DecodeError](t, err)
+	for name, call := range map[string]func(*msgpush.Client) error{
+		"page": ints, "pointer": fixtures.CallFor[*msgpush.Page[int]](t), "two pointers": fixtures.CallFor[**msgpush.Page[int]](t),
+	} {
+		for _, body := range []string{`{"code":200}`, `{"code":200,"data":null}`, `{"code":200,"data":{"list":[1]},"data":null}`} {
+			t.Run(name+body, func(t *testing.T) {
+				fixtures.OnlyError[*msgpush.DecodeError](t, call(fixtures.NewClient(t, fixtures.Respond(200, body))))
+			})
+		}
+	}
 }
 
-func callFor[T any](t *testing.T) func(*msgpush.Client) error {
+// An idle poll of a list that has no record matching its filter gets such a page.
+func TestEmptyPageIsDecodedOnce(t *testing.T) {
+	fixtures.SkipIfRace(t)
+	client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"pageNum":1,"pageSize":20,"total":0,"pages":0,"list":[]}`)))
+	allocations := testing.AllocsPerRun(100, func() { _, _ = client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{}) })
+	assert.LessOrEqual(t, allocations, 60.0)
+}
+
+// iterateWithCall iterates over a list for which Client has no method.
+func iterateWithCall(t *testing.T) func(*msgpush.Client) error {
 	return func(c *msgpush.Client) error {
-		_, err := msgpush.Call[T](t.Context(), c, get)
+		list := msgpush.Lister[msgpush.ForwardLog]{
+			ID: func(r msgpush.ForwardLog) int64 { return r.ID },
+			Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+				return msgpush.Call[*msgpush.Page[msgpush.ForwardLog]](ctx, c, msgpush.Request{Method: "POST", Path: "/x", Body: r, Idempotent: true})
+			},
+		}
+		_, err := fixtures.Collect(list.All(t.Context()))
 		return err
 	}
 }
@@ -364,15 +402,15 @@ type ownMap map[string]int
 func (m *ownMap) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*map[string]int)(m)) }
 
 func TestErrorOfTruncatedJSONMatchesEOF(t *testing.T) {
-	body := successOf(`{"id":1,"mailName":"\u00e4\"","smtpPort":25,"x":[true,null,-1.5e3]}`)
+	body := fixtures.SuccessOf(`{"id":1,"mailName":"\u00e4\"","smtpPort":25,"x":[true,null,-1.5e3]}`)
 	for cut := range len(body) {
 		want := io.ErrUnexpectedEOF
 		if cut == 0 {
 			want = io.EOF
 		}
 		for _, unmarshal := range []func([]byte, any) error{json.Unmarshal, otherDecoder} {
-			_, err := newClient(t, respond(200, body[:cut]), msgpush.WithUnmarshal(unmarshal)).MailDetail(t.Context(), "1")
-			onlyError[*msgpush.DecodeError](t, err)
+			_, err := fixtures.NewClient(t, fixtures.Respond(200, body[:cut]), msgpush.WithUnmarshal(unmarshal)).MailDetail(t.Context(), "1")
+			fixtures.OnlyError[*msgpush.DecodeError](t, err)
 			assert.ErrorIs(t, err, want, body[:cut])
 		}
 	}

@@ -1,53 +1,53 @@
 package msgpush
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"example.com/msgpush/internal/call"
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/redact"
+	"example.com/msgpush/internal/wire"
 )
 
-// A callError is an *APIError, a *DecodeError or a *RequestError.
-type callError interface {
-	error
-	summary() string // the text without the operation, the attempts and the details
-}
+const (
+	maxExcerpt = 160 // characters of a value of a response
+	maxCause   = 400 // characters of an error of another package, or of the name of a Call
+)
 
-// An APIError is an error response: its HTTP status or the code of its envelope is
-// not 200. The API document does not list the statuses and codes of errors (part 7).
+// An APIError is an error response: its HTTP status or the code of its envelope is not 200. The API
+// document does not list the statuses and codes of errors (docs/interface.md#errors).
 //
-// The access key is redacted in Msg, Data and Header where it appears verbatim, as the
-// packages strconv and encoding/json escape it, also with \/ for a slash, or as net/url
-// escapes it for a query or path. A string in Data, and a msg that is a string, are decoded
-// first. The key is not recognised in another encoding, such as base64, HTML entities or %2f
-// for a slash, or if it has fewer than 6 bytes. SECURITY.md lists the limits. Msg and each
-// value of Header are cut after 64 KiB.
+// The access key is redacted in Msg, Data and Header, verbatim or in the escapes of JSON strings,
+// Go strings and URLs. A key of fewer than 6 bytes, or in another encoding, is not recognised;
+// SECURITY.md lists the limits. Msg and each value of Header are cut after 64 KiB.
 type APIError struct {
 	// Operation is the name of the method of [Client], such as "ForwardLogList", or the
 	// method and path of a [Call], shortened if they are long.
 	Operation string
 	// HTTPStatus is the HTTP status. An error response may have status 200.
 	HTTPStatus int
-	// Code is the code of the envelope. It is 0 if the body is not an envelope.
+	// Code is the code of the envelope, or 0 if the body is not an envelope.
 	Code int
-	// Msg is the msg of the envelope. If the body is not an envelope, Msg is a short excerpt
-	// of the body. It is empty if the code is 200. In Msg, and where Error quotes the
-	// response, the values of JSON members whose name contains "password", and of pairs such
-	// as password=value, are replaced.
+	// Msg is the msg of the envelope or, if the body is not an envelope, a short excerpt of the
+	// body. It is empty if the code is 200. The values of JSON members whose name contains
+	// "password", and of pairs such as password=value, are redacted in it.
 	Msg string
-	// Data is the data of the envelope, which may be any JSON value. It is nil if
-	// there is none, or if the code is 200.
+	// Data is the data of the envelope, which may be any JSON value. It is nil if there is none, or
+	// if the code is 200.
 	Data json.RawMessage `json:"-"`
 	// Header is the header of the response.
 	Header http.Header `json:"-"`
-	// RetryAfter is the wait that the Retry-After header requests. It is 0 if the
-	// header is missing or invalid.
+	// RetryAfter is the wait that the Retry-After header requests, or 0.
 	RetryAfter time.Duration
-	// KeyRejected means that the response is treated as a rejection of the access key: the
-	// HTTP status is 401, or the code of the envelope is one of [WithRejectedKeyCodes].
+	// KeyRejected means that the HTTP status is 401, or that Code is one of [WithRejectedKeyCodes].
 	KeyRejected bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
@@ -56,16 +56,14 @@ type APIError struct {
 	remarks    string // a hint, or why the call was not retried; may be empty
 }
 
-// Error returns the operation, the status, the code, the msg, the data if it is a
-// short string, the redirect, the requested wait, the number of attempts and a remark: a
-// hint, or why retries stopped.
+// Error returns the operation, the response and the number of attempts.
 func (e *APIError) Error() string {
 	details, data := []string(nil), ""
 	if len(e.Data) <= utf8.UTFMax*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
-		details = append(details, fmt.Sprintf("data %.*q", maxExcerpt, blankPasswords(data)))
+		details = append(details, fmt.Sprintf("data %.*q", maxExcerpt, redact.Passwords(data)))
 	}
 	if location, _, _ := strings.Cut(e.Header.Get("Location"), "?"); location != "" && e.HTTPStatus/100 == 3 {
-		details = append(details, "redirect to "+shorten(blankPasswords(location), maxExcerpt)+", not followed")
+		details = append(details, "redirect to "+redact.Shorten(redact.Passwords(location), maxExcerpt)+", not followed")
 	}
 	if e.RetryAfter > 0 {
 		details = append(details, fmt.Sprintf("retry after %v", e.RetryAfter))
@@ -75,30 +73,23 @@ func (e *APIError) Error() string {
 
 // summary returns the status, the code and an excerpt of the msg.
 func (e *APIError) summary() string {
-	text := statusText(e.HTTPStatus)
+	text := wire.StatusText(e.HTTPStatus)
 	if e.isEnvelope || e.Code != 0 {
 		text += fmt.Sprintf(", code %d", e.Code)
 	}
 	if e.Msg != "" {
-		text += ": " + shorten(e.Msg, maxExcerpt)
+		text += ": " + redact.Shorten(e.Msg, maxExcerpt)
 	}
 	return text
 }
 
-// Format formats the text of Error like a string, so that %d and %#v print no fields.
-func (e APIError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
+// Format formats the text of Error for every verb.
+func (e APIError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
-// A DecodeError is a complete HTTP 200 response that cannot be understood. It is not an
-// envelope with a code, or the code is 200, but the msg is not a string, or the data
-//
-//   - is missing or null, or cannot be decoded, such as a string for a number,
-//   - has none of the members of its type,
-//   - is a page without the member list, unless it reports a total of 0, or
-//   - is a page with a record that is null or has none of the members of its type.
-//
-// A member with a zero value or null counts as a member; other members may be missing
-// or unknown. For other types of [Call] than a [Page], only data that cannot be
-// decoded is an error.
+// A DecodeError is a complete HTTP 200 response that cannot be understood: it is not an envelope
+// with a code, its msg is not a string, or its data is missing, cannot be decoded, is a page
+// without a list although the total is not 0, or is a record that has neither a value nor an id.
+// For a [Call] with another type than a [Page], only data that cannot be decoded is an error.
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
@@ -118,30 +109,27 @@ type DecodeError struct {
 	remarks string
 }
 
-// Error returns the operation, the status, the text of Err, the content type, the number of
-// attempts and why retries stopped.
+// Error returns the operation, the text of Err and the number of attempts.
 func (e *DecodeError) Error() string {
 	var details []string
 	if v := e.Header.Get("Content-Type"); v != "" {
-		details = append(details, fmt.Sprintf("content type %q", shorten(blankPasswords(v), maxExcerpt)))
+		details = append(details, fmt.Sprintf("content type %q", redact.Shorten(redact.Passwords(v), maxExcerpt)))
 	}
 	return errorText(e.Operation, e.summary(), details, e.Attempts, e.remarks)
 }
 
 func (e *DecodeError) summary() string {
-	return fmt.Sprintf("%s: cannot decode the response: %v", statusText(e.HTTPStatus), e.Err)
+	return fmt.Sprintf("%s: cannot decode the response: %v", wire.StatusText(e.HTTPStatus), e.Err)
 }
 
 // Unwrap returns Err, in which [errors.Is] and [errors.As] search.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Format formats the text of Error like a string, so that %d and %#v print no fields.
-func (e DecodeError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
+// Format formats the text of Error for every verb.
+func (e DecodeError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
-// A RequestError means that the last attempt got no complete response, or that the
-// context, the rate limiter or the access key source ended the call. There is no
-// complete response if, for example, the connection fails, no header arrives in time, or
-// the body of an HTTP 200 response is truncated, late or too large.
+// A RequestError means that the last attempt got no complete response, such as after a connection
+// failure or a timeout, or that the context, the rate limiter or the key source ended the call.
 type RequestError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
@@ -151,17 +139,15 @@ type RequestError struct {
 	// limiter or the key source in it. If the context ended, they find its error and its cause;
 	// after the timeout of an attempt, [context.DeadlineExceeded].
 	Err error
-	// Last is the failure of the previous attempt, an [*APIError], a [*DecodeError]
-	// or a [*RequestError], if the context, the rate limiter or the key source
-	// ended the call after that failure. Otherwise Last is nil. [errors.Is] and
-	// [errors.As] do not find it.
+	// Last is the failure of the previous attempt, if the context, the rate limiter or the key
+	// source ended the call after it, and nil otherwise. [errors.Is] and [errors.As] do not find
+	// it.
 	Last error
 
 	remarks string
 }
 
-// Error returns the operation, the reason, the failure of the previous attempt, the
-// number of attempts and why retries stopped.
+// Error returns the operation, the reason and the number of attempts.
 func (e *RequestError) Error() string {
 	text := e.summary()
 	if last, ok := errors.AsType[callError](e.Last); ok {
@@ -175,23 +161,156 @@ func (e *RequestError) summary() string { return fmt.Sprint(e.Err) }
 // Unwrap returns Err, in which [errors.Is] and [errors.As] search.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// Format formats the text of Error like a string, so that %d and %#v print no fields.
-func (e RequestError) Format(f fmt.State, verb rune) { formatText(f, verb, e.Error()) }
+// Format formats the text of Error for every verb.
+func (e RequestError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
-// An UnimplementedError is returned by the methods of operations that the API
-// document only names (parts 4.5 and 5). It wraps [errors.ErrUnsupported].
+// An UnimplementedError is returned by the methods of operations that the API document only names
+// (docs/interface.md#named-operations). It wraps [errors.ErrUnsupported].
 type UnimplementedError struct {
-	// Operation has the name of the method, and the words of the API document as its Title.
+	// Operation has the name of the method, and its Title.
 	Operation Operation
 }
 
 // Error returns the operation and a hint to use [Call].
 func (e *UnimplementedError) Error() string {
-	return fmt.Sprintf("msgpush: %s: not implemented, since the API document only names it (%q): use msgpush.Call if you know its path", e.Operation, e.Operation.Title)
+	const text = "msgpush: %s: not implemented, since the API document only names it (%q): " +
+		"use msgpush.Call if you know its path"
+	return fmt.Sprintf(text, e.Operation, e.Operation.Title)
 }
 
-// Unwrap returns [errors.ErrUnsupported], which a program can check without the type.
+// Unwrap returns [errors.ErrUnsupported].
 func (e *UnimplementedError) Unwrap() error { return errors.ErrUnsupported }
+
+// textsOfCall returns the text and the summary of the error of a call in err, or empty texts if there
+// is none, or if it panics: a type of the caller may embed one that is nil.
+func textsOfCall(err error) (whole, summary string) {
+	defer func() {
+		if recover() != nil {
+			whole, summary = "", ""
+		}
+	}()
+	if other, ok := errs.As[callError](err); ok {
+		return other.Error(), other.summary()
+	}
+	return "", ""
+}
+
+// newError returns the error for the caller, or nil for a success or a nil outcome.
+func newError(o *call.Outcome) error {
+	if o == nil {
+		return nil
+	}
+	name := operationName(o.Operation, o.Keys)
+	remarks := strings.Join(o.Remarks, "; ")
+	switch o.Kind {
+	case call.ErrorResponse:
+		return &APIError{
+			Operation:   name,
+			HTTPStatus:  o.Status,
+			Code:        o.Code,
+			Msg:         message(o),
+			Data:        o.Keys.JSON(o.RawData),
+			Header:      o.Keys.Header(o.Header),
+			RetryAfter:  o.RetryAfter,
+			KeyRejected: o.KeyRejected,
+			Attempts:    o.Attempts,
+			isEnvelope:  o.IsEnvelope,
+			remarks:     remarks,
+		}
+	case call.Undecodable:
+		return &DecodeError{
+			Operation:  name,
+			HTTPStatus: o.Status,
+			Header:     o.Keys.Header(o.Header),
+			Body:       o.Body,
+			Attempts:   o.Attempts,
+			Err:        errs.Hide(o.Keys.Text(errs.Text(o.Cause)), o.Cause, isOwnError),
+			remarks:    remarks,
+		}
+	case call.NoResponse:
+		return &RequestError{
+			Operation: name,
+			Attempts:  o.Attempts,
+			Err:       errs.Hide(o.Keys.Text(o.Step)+reason(o), o.Cause, isOwnError),
+			Last:      newError(o.Previous),
+			remarks:   remarks,
+		}
+	}
+	return nil
+}
+
+// isOwnError reports whether target, of [errors.As], is for an error type of this package. The error
+// of a key source may come from another client, and must not match as the error of this call.
+func isOwnError(target any) bool {
+	switch target.(type) {
+	case **APIError, **DecodeError, **RequestError, **UnimplementedError:
+		return true
+	}
+	return false
+}
+
+// A callError is an *APIError, a *DecodeError or a *RequestError.
+type callError interface {
+	error
+	summary() string // the text without the operation, the attempts and the details
+}
+
+// operationName returns the name of an operation. The method and path of a Call are redacted and
+// shortened.
+func operationName(operation string, keys *redact.Keys) string {
+	if !strings.Contains(operation, " ") {
+		return operation
+	}
+	return redact.Shorten(keys.Text(operation), maxCause)
+}
+
+// argumentError returns the error of a call whose request cannot be sent.
+func argumentError(operation string, keys redact.Keys, err error) error {
+	text := "msgpush: " + operationName(operation, &keys) + ": " + causeText(err, "", &keys)
+	return errs.Hide(text, err, isOwnError)
+}
+
+// message returns the msg of an error response, or an excerpt if the msg is not a string or the
+// body is not an envelope.
+func message(o *call.Outcome) string {
+	if !o.IsEnvelope {
+		return excerpt(string(o.Body), o.Keys)
+	}
+	var msg string
+	if json.Unmarshal(o.Msg, &msg) != nil {
+		return excerpt(string(o.Msg), o.Keys) // empty if there is none
+	}
+	return redact.Passwords(o.Keys.Text(msg))
+}
+
+func excerpt(text string, keys *redact.Keys) string {
+	return redact.Passwords(redact.Shorten(keys.Text(text), maxExcerpt))
+}
+
+// reason returns the text of why there is no complete response. An error such as "malformed HTTP
+// response" quotes the response, which may have a password; network errors do not.
+func reason(o *call.Outcome) string {
+	text := causeText(o.Cause, o.Query, o.Keys)
+	if errs.Matches[*net.OpError](o.Cause) || errs.Matches[*tls.CertificateVerificationError](o.Cause) {
+		return text
+	}
+	return redact.Passwords(text)
+}
+
+// causeText returns the text of the error of another package, redacted and shortened. It omits the
+// query, if a transport quotes the URL. If err wraps the error of another call, such as the cause of
+// the context of an errgroup, it omits the operation and the attempts of that call.
+func causeText(err error, query string, keys *redact.Keys) string {
+	text := keys.Text(errs.Text(err))
+	if whole, summary := textsOfCall(err); whole != "" {
+		text = strings.Replace(text, keys.Text(whole), keys.Text(summary), 1)
+	}
+	if query != "" {
+		text = strings.ReplaceAll(text, "?"+keys.Text(query), "")
+	}
+	text = strings.ReplaceAll(text, "msgpush: ", "")
+	return redact.Shorten(keys.Text(text), maxCause)
+}
 
 func errorText(operation, summary string, details []string, attempts int, remarks string) string {
 	if attempts == 1 {
@@ -208,19 +327,3 @@ func errorText(operation, summary string, details []string, attempts int, remark
 	}
 	return text
 }
-
-func statusText(status int) string {
-	return strings.TrimSuffix(strings.TrimSpace(fmt.Sprintf("HTTP %d %s", status, http.StatusText(status))), " OK")
-}
-
-// A pageError names the page at which iteration failed.
-type pageError struct {
-	number int64
-	err    error
-}
-
-func (e *pageError) Error() string {
-	return fmt.Sprintf("msgpush: page %d: %s", e.number, strings.TrimPrefix(e.err.Error(), "msgpush: "))
-}
-
-func (e *pageError) Unwrap() error { return e.err }

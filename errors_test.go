@@ -16,16 +16,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/fixtures"
 )
 
 // Users read and search for these texts, so a change of a text must be intended.
 func TestErrorTexts(t *testing.T) {
 	const noRoute = "the request to http://push.example.com failed: no route"
 	const tooEarly = "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes"
-	limiterFails := limiterAfter(0, func(context.Context) error { return errors.New("no budget left") })
-	keys := newClient(t, respond(403, `{"code":7,"msg":"no key for you"}`))
+	limiterFails := fixtures.LimiterAfter(0, func(context.Context) error { return errors.New("no budget left") })
+	keys := fixtures.NewClient(t, fixtures.Respond(403, `{"code":7,"msg":"no key for you"}`))
 	sourceFails := msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
-		return msgpush.Call[string](ctx, keys, get)
+		return msgpush.Call[string](ctx, keys, fixtures.Get)
 	}))
 	tests := []struct {
 		name      string
@@ -33,78 +34,78 @@ func TestErrorTexts(t *testing.T) {
 		opt       msgpush.Option // may be nil
 		want      string
 	}{
-		{"code and msg", respond(200, `{"code":404,"msg":"no such channel"}`), nil, "HTTP 200, code 404: no such channel (1 attempt)"},
-		{"code, msg and data", respond(400, `{"code":7,"msg":"no","data":"mailId"}`), nil, `HTTP 400 Bad Request, code 7: no (data "mailId"; 1 attempt)`},
-		{"code of a rejected key", respond(200, `{"code":401,"msg":"no"}`), nil, "HTTP 200, code 401: no (1 attempt; if code 401 means a rejected access key, pass it to WithRejectedKeyCodes)"},
-		{"only a status", respond(403, ""), nil, "HTTP 403 Forbidden (1 attempt)"},
-		{"status without a name", respond(599, ""), nil, "HTTP 599 (1 attempt)"},
-		{"status and body", respond(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt)"},
-		{"redirect", respond(302, "", "Location", "/login"), nil, "HTTP 302 Found (redirect to /login, not followed; 1 attempt)"},
-		{"all attempts", respond(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts)"},
-		{"Retry-After within MaxWait", respond(503, "", "Retry-After", "2"), nil, "HTTP 503 Service Unavailable (retry after 2s; 3 attempts)"},
+		{"code and msg", fixtures.Respond(200, `{"code":404,"msg":"no such channel"}`), nil, "HTTP 200, code 404: no such channel (1 attempt)"},
+		{"code, msg and data", fixtures.Respond(400, `{"code":7,"msg":"no","data":"mailId"}`), nil, `HTTP 400 Bad Request, code 7: no (data "mailId"; 1 attempt)`},
+		{"code of a rejected key", fixtures.Respond(200, `{"code":401,"msg":"no"}`), nil, "HTTP 200, code 401: no (1 attempt; if code 401 means a rejected access key, pass it to WithRejectedKeyCodes)"},
+		{"only a status", fixtures.Respond(403, ""), nil, "HTTP 403 Forbidden (1 attempt)"},
+		{"status without a name", fixtures.Respond(599, ""), nil, "HTTP 599 (1 attempt)"},
+		{"status and body", fixtures.Respond(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt)"},
+		{"redirect", fixtures.Respond(302, "", "Location", "/login"), nil, "HTTP 302 Found (redirect to /login, not followed; 1 attempt)"},
+		{"all attempts", fixtures.Respond(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts)"},
+		{"Retry-After within MaxWait", fixtures.Respond(503, "", "Retry-After", "2"), nil, "HTTP 503 Service Unavailable (retry after 2s; 3 attempts)"},
 		{
-			"Retry-After longer than MaxWait", respond(503, "", "Retry-After", "11"), nil,
+			"Retry-After longer than MaxWait", fixtures.Respond(503, "", "Retry-After", "11"), nil,
 			"HTTP 503 Service Unavailable (retry after 11s; 1 attempt; Retry-After is longer than MaxWait, 10s)",
 		},
 		{
-			"Retry-After beyond the deadline", respond(503, "", "Retry-After", "9"), nil,
+			"Retry-After beyond the deadline", fixtures.Respond(503, "", "Retry-After", "9"), nil,
 			"HTTP 503 Service Unavailable (retry after 9s; 1 attempt; no time for a retry before the deadline)",
 		},
 		{
-			"quota used up", respond(503, ""), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1}),
+			"quota used up", fixtures.Respond(503, ""), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1}),
 			"HTTP 503 Service Unavailable (2 attempts; the retry quota is used up)",
 		},
 		{
-			"HTML", respond(200, "<html>", "Content-Type", "text/html"), nil,
+			"HTML", fixtures.Respond(200, "<html>", "Content-Type", "text/html"), nil,
 			`HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "text/html"; 1 attempt)`,
 		},
-		{"empty body", respond(200, ""), nil, tooEarly + " (3 attempts)"},
-		{"no connection", fail(errors.New("no route")), nil, noRoute + " (3 attempts)"},
-		{"truncated body", respondFrom(200, cutBody("{")), nil, "reading the response from http://push.example.com: unexpected EOF (3 attempts)"},
+		{"empty body", fixtures.Respond(200, ""), nil, tooEarly + " (3 attempts)"},
+		{"no connection", fixtures.Fail(errors.New("no route")), nil, noRoute + " (3 attempts)"},
+		{"truncated body", fixtures.RespondFrom(200, fixtures.CutBody("{")), nil, "reading the response from http://push.example.com: unexpected EOF (3 attempts)"},
 		{
-			"body over the limit", respond(200, strings.Repeat(" ", 2000)), nil,
+			"body over the limit", fixtures.Respond(200, strings.Repeat(" ", 2000)), nil,
 			"reading the response from http://push.example.com: the body is too large: the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt)",
 		},
-		{"limiter", succeed, limiterFails, "waiting for the rate limiter: no budget left"},
-		{"key source that uses another client", succeed, sourceFails, "access key: HTTP 403 Forbidden, code 7: no key for you"},
-		{"timeout", noResponse, msgpush.WithTimeout(time.Second), "the request to http://push.example.com failed: no complete response within 1s (see WithTimeout) (3 attempts)"},
-		{"deadline", noResponse, nil, "context deadline exceeded (1 attempt)"},
+		{"limiter", fixtures.Succeed, limiterFails, "waiting for the rate limiter: no budget left"},
+		{"key source that uses another client", fixtures.Succeed, sourceFails, "access key: HTTP 403 Forbidden, code 7: no key for you"},
+		{"timeout", fixtures.NoResponse, msgpush.WithTimeout(time.Second), "the request to http://push.example.com failed: no complete response within 1s (see WithTimeout) (3 attempts)"},
+		{"deadline", fixtures.NoResponse, nil, "context deadline exceeded (1 attempt)"},
 		{
-			"deadline after an error response", newScript(status(503, "Retry-After", "1"), noResponse), nil,
+			"deadline after an error response", fixtures.NewScript(fixtures.Status(503, "Retry-After", "1"), fixtures.NoResponse), nil,
 			"context deadline exceeded; previous attempt failed: HTTP 503 Service Unavailable, code 5030: busy (2 attempts)",
 		},
 		{
-			"deadline after an empty body", newScript(respond(200, ""), noResponse), nil,
+			"deadline after an empty body", fixtures.NewScript(fixtures.Respond(200, ""), fixtures.NoResponse), nil,
 			"context deadline exceeded; previous attempt failed: " + tooEarly + " (2 attempts)",
 		},
 		{
-			"deadline after a failed connection", newScript(fail(errors.New("no route")), noResponse), nil,
+			"deadline after a failed connection", fixtures.NewScript(fixtures.Fail(errors.New("no route")), fixtures.NoResponse), nil,
 			"context deadline exceeded; previous attempt failed: " + noRoute + " (2 attempts)",
 		},
 	}
 	for _, tt := range tests {
-		runInBubble(t, tt.name, func(t *testing.T) {
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 			defer cancel()
 			opts := []msgpush.Option{
-				msgpush.WithAccessKeySource(fixedSource),
+				msgpush.WithAccessKeySource(fixtures.FixedSource),
 				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 10 * time.Second}), msgpush.WithMaxResponseBytes(1000),
 			}
 			if tt.opt != nil {
 				opts = append(opts, tt.opt)
 			}
-			_, err := newClientWithKey(t, "", tt.transport, opts...).MailDetail(ctx, "1")
+			_, err := fixtures.NewClientWithKey(t, "", tt.transport, opts...).MailDetail(ctx, "1")
 			assert.EqualError(t, err, "msgpush: MailDetail: "+tt.want)
-			inspectError(t, err)
+			fixtures.InspectError(t, err)
 		})
 	}
 }
 
 func TestAPIErrorDoesNotShowHeaderOrData(t *testing.T) {
 	const secret = "correct-horse"
-	_, err := newClient(t, respond(200, `{"code":7,"msg":"no","data":{"password":"`+secret+`"}}`, "X-Password", secret)).MailDetail(t.Context(), "1")
-	apiErr := onlyError[*msgpush.APIError](t, err)
-	assertHidden(t, secret, err, *apiErr, &msgpush.RequestError{Err: io.EOF, Last: err})
+	_, err := fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"msg":"no","data":{"password":"`+secret+`"}}`, "X-Password", secret)).MailDetail(t.Context(), "1")
+	apiErr := fixtures.OnlyError[*msgpush.APIError](t, err)
+	fixtures.AssertHidden(t, secret, err, *apiErr, &msgpush.RequestError{Err: io.EOF, Last: err})
 	assert.JSONEq(t, `{"password":"`+secret+`"}`, string(apiErr.Data))
 	assert.Equal(t, secret, apiErr.Header.Get("X-Password"))
 }
@@ -150,25 +151,50 @@ func TestErrorsAreEncodedToJSON(t *testing.T) {
 	}
 }
 
+// A loudError has an exported field, which encoding/json writes.
+type loudError struct{ Password string }
+
+func (loudError) Error() string { return "loud" }
+
+func TestJSONOfErrorsShowsNoCause(t *testing.T) {
+	secret := "correct-horse"
+	client := fixtures.NewClient(t, fixtures.Fail(loudError{secret}))
+	_, requestErr := client.MailDetail(t.Context(), "1")
+	_, decodeErr := fixtures.NewClient(t, fixtures.Respond(200, "{}"), msgpush.WithUnmarshal(func([]byte, any) error {
+		return loudError{secret}
+	})).MailDetail(t.Context(), "1")
+	var pageErr error
+	for _, err := range client.MPChannels().All(t.Context()) {
+		pageErr = err
+	}
+	for _, err := range []error{requestErr, decodeErr, pageErr} {
+		assert.ErrorAs(t, err, new(loudError))
+		b, jsonErr := json.Marshal(err)
+		require.NoError(t, jsonErr)
+		assert.NotContains(t, string(b), secret)
+		assert.NotContains(t, string(b), "loud")
+	}
+}
+
 // The error text shows data only if it is a short string, so long data is not decoded.
 func TestErrorTextDoesNotDecodeLongData(t *testing.T) {
 	apiErr := &msgpush.APIError{HTTPStatus: 200, Code: 7, Data: append(append([]byte{'"'}, bytes.Repeat([]byte(`\n`), 2<<20)...), '"')}
 	var text string
-	allocated := bytesAllocated(func() { text = apiErr.Error() })
-	assertOneLine(t, text)
+	allocated := fixtures.BytesAllocated(func() { text = apiErr.Error() })
+	fixtures.AssertOneLine(t, text)
 	assert.Less(t, allocated, uint64(len(apiErr.Data)/10))
 }
 
 // SECURITY.md states the limits, 160 and 400 characters.
 func TestErrorTextQuotesBeginningOfLongText(t *testing.T) {
 	long := strings.Repeat("é", 1000)
-	_, err := newClient(t, respond(200, `{"code":7,"msg":"`+long+`"}`)).MPList(t.Context(), msgpush.PageRequest{})
+	_, err := fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"msg":"`+long+`"}`)).MPList(t.Context(), msgpush.PageRequest{})
 	assert.ErrorContains(t, err, "code 7: "+long[:2*160]+"… (1 attempt)")
-	_, err = newClient(t, fail(errors.New(long))).MPList(t.Context(), msgpush.PageRequest{})
+	_, err = fixtures.NewClient(t, fixtures.Fail(errors.New(long))).MPList(t.Context(), msgpush.PageRequest{})
 	assert.ErrorContains(t, err, " failed: "+long[:2*400]+"… (1 attempt)")
 	for characters, shown := range map[int]bool{159: true, 160: false} { // of four bytes, and two quotes
 		data := `"` + strings.Repeat("🔑", characters) + `"`
-		_, err = newClient(t, respond(200, `{"code":7,"data":`+data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
+		_, err = fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"data":`+data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
 		assert.Equal(t, shown, strings.Contains(err.Error(), data), "%d characters", characters)
 	}
 }

@@ -124,13 +124,13 @@ func ExampleClient_ForwardLogList() {
 	// Output: 9044 2026-11-04T19:40:00Z 未匹配
 }
 
-func ExampleClient_ForwardLogAll() {
+func ExampleClient_ForwardLogs() {
 	client, done := exampleClient()
 	defer done()
 
 	failed := 0
-	request := msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: new(int64(301))}}
-	for record, err := range client.ForwardLogAll(context.Background(), request, msgpush.Prefetch(4)) {
+	records := client.ForwardLogs(msgpush.ForwardLogParams{RuleID: new(int64(301))})
+	for record, err := range records.All(context.Background(), msgpush.Prefetch(4)) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -142,11 +142,11 @@ func ExampleClient_ForwardLogAll() {
 	// Output: 3 records of the rule have an error
 }
 
-func ExampleClient_ForwardRuleAll() {
+func ExampleClient_ForwardRules() {
 	client, done := exampleClient()
 	defer done()
 
-	for rule, err := range client.ForwardRuleAll(context.Background(), msgpush.PageRequest{PageSize: 2}) {
+	for rule, err := range client.ForwardRules().All(context.Background(), msgpush.PageSize(2)) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -160,11 +160,11 @@ func ExampleClient_ForwardRuleAll() {
 	// 305 退款 (旧)
 }
 
-func ExampleClient_MPAll() {
+func ExampleClient_MPChannels() {
 	client, done := exampleClient()
 	defer done()
 
-	for channel, err := range client.MPAll(context.Background(), msgpush.PageRequest{}) {
+	for channel, err := range client.MPChannels().All(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -176,82 +176,13 @@ func ExampleClient_MPAll() {
 	// Output: 203 Météo du jour
 }
 
-// followedService returns a fake server whose list gets a record with an error when ten
-// requests have arrived, and a client of it.
-func followedService() (*msgpush.Client, *msgpushtest.Server) {
-	service := msgpushtest.NewServer()
-	service.SetRecords(msgpushtest.SampleRecords())
-	requests := 0
-	service.OnRequest(func(msgpushtest.Request) {
-		if requests++; requests != 10 {
-			return
-		}
-		service.Update(func(r *msgpushtest.Records) {
-			record := msgpush.ForwardLog{ID: 9065, RuleName: "night shift", ErrorMessage: "target 1: timeout"}
-			r.ForwardLogs = append([]msgpush.ForwardLog{record}, r.ForwardLogs...)
-		})
-	})
-	return service.Client(), service
-}
-
-// A program that sends alerts skips the records that are in the list at the start.
-func ExampleClient_ForwardLogFollow() {
-	client, service := followedService()
-	defer service.Close()
-	ctx := context.Background() // a program would use a context that it can cancel
-
-	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
-	options := []msgpush.FollowOption{msgpush.FromNow(), msgpush.PollInterval(time.Millisecond)} // for the example: the default is 10 s
-	for record, err := range client.ForwardLogFollow(ctx, request, options...) {
-		if err != nil {
-			log.Print(err) // a later poll delivers the missing records
-			continue
-		}
-		if record.ErrorMessage != "" {
-			fmt.Printf("alert: %s: %s\n", record.RuleName, record.ErrorMessage)
-			break // so that the example ends
-		}
-	}
-	// Output: alert: night shift: target 1: timeout
-}
-
-// An archive stores the records by id, page by page. After a restart, known records are
-// stored once more, which changes nothing, so the program may be restarted at any time.
-func ExampleClient_ForwardLogFollowPages() {
-	client, service := followedService()
-	defer service.Close()
-	ctx := context.Background() // a program would use a context that it can cancel
-
-	archive := map[int64]msgpush.ForwardLog{} // a program would use a database
-	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
-	for restart := range 2 {
-		before := len(archive)
-		for page, err := range client.ForwardLogFollowPages(ctx, request, msgpush.PollInterval(time.Millisecond)) {
-			if err != nil {
-				log.Print(err) // a later poll delivers the missing records
-				continue
-			}
-			for _, record := range page.List { // a program would store a page in one transaction
-				archive[record.ID] = record
-			}
-			if pollEnded := len(page.List) == 0; pollEnded && len(archive) == 64+restart {
-				break // so that the example ends
-			}
-		}
-		fmt.Println(len(archive)-before, "new records")
-	}
-	// Output:
-	// 64 new records
-	// 1 new records
-}
-
 // The total of each page lets a program report its progress.
-func ExampleClient_ForwardLogPages() {
+func ExampleLister_Pages() {
 	client, done := exampleClient()
 	defer done()
 
 	read := 0
-	for page, err := range client.ForwardLogPages(context.Background(), msgpush.ForwardLogRequest{}) {
+	for page, err := range client.ForwardLogs(msgpush.ForwardLogParams{}).Pages(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -265,46 +196,12 @@ func ExampleClient_ForwardLogPages() {
 	// 64 of 64 records, 100 %
 }
 
-func ExampleClient_ForwardRulePages() {
-	client, done := exampleClient()
-	defer done()
-
-	for page, err := range client.ForwardRulePages(context.Background(), msgpush.PageRequest{PageSize: 2}) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Printf("page %d of %d: %d of %d rules\n", page.PageNum, page.Pages, len(page.List), page.Total)
-	}
-	// Output:
-	// page 1 of 3: 2 of 5 rules
-	// page 2 of 3: 2 of 5 rules
-	// page 3 of 3: 1 of 5 rules
-}
-
-func ExampleClient_MPPages() {
-	client, done := exampleClient()
-	defer done()
-
-	for page, err := range client.MPPages(context.Background(), msgpush.PageRequest{PageSize: 2}) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		for _, channel := range page.List {
-			fmt.Println(page.PageNum, channel.NickName)
-		}
-	}
-	// Output:
-	// 1 运维通知
-	// 1 订单助手
-	// 2 Météo du jour
-}
-
 func ExamplePrefetch() {
 	client, done := exampleClient()
 	defer done()
 
 	records := 0
-	for _, err := range client.ForwardLogAll(context.Background(), msgpush.ForwardLogRequest{}, msgpush.Prefetch(4)) {
+	for _, err := range client.ForwardLogs(msgpush.ForwardLogParams{}).All(context.Background(), msgpush.Prefetch(4)) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -332,7 +229,7 @@ func ExampleLister_All() {
 		ID: func(r rule) int64 { return r.ID },
 	}
 	n := 0
-	for _, err := range rules.All(context.Background(), msgpush.PageRequest{PageSize: 2}) {
+	for _, err := range rules.All(context.Background(), msgpush.PageSize(2)) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -340,28 +237,6 @@ func ExampleLister_All() {
 	}
 	fmt.Println(n, "rules")
 	// Output: 5 rules
-}
-
-func ExampleLister_Pages() {
-	numbers := msgpush.Lister[int64]{
-		Fetch: func(_ context.Context, r msgpush.PageRequest) (*msgpush.Page[int64], error) {
-			page := msgpush.Page[int64]{PageNum: r.Current, PageSize: 2, Total: 3, Pages: 2, List: []int64{1, 2}}
-			if r.Current == 2 {
-				page.Total, page.List = 4, []int64{2, 3} // a number was inserted before 1
-			}
-			return &page, nil
-		},
-		ID: func(n int64) int64 { return n },
-	}
-	for page, err := range numbers.Pages(context.Background(), msgpush.PageRequest{PageSize: 2}) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(page.PageNum, page.List)
-	}
-	// Output:
-	// 1 [1 2]
-	// 2 [3]
 }
 
 func ExampleCall() {
@@ -408,7 +283,7 @@ func ExampleCall_otherOperations() {
 		},
 		ID: func(w webhook) int64 { return w.ID },
 	}
-	for w, err := range webhooks.All(ctx, msgpush.PageRequest{}) {
+	for w, err := range webhooks.All(ctx) {
 		fmt.Println(w.Name, err)
 	}
 

@@ -2,12 +2,11 @@ package msgpush
 
 import (
 	"context"
-	"iter"
 	"net/http"
 )
 
 // A ForwardLog is a trigger record: the evaluation of a message rule
-// (part 2.6 of the API document).
+// (docs/interface.md#trigger-record).
 type ForwardLog struct {
 	ID       int64  `json:"id"`
 	RuleID   int64  `json:"ruleId"`
@@ -27,18 +26,14 @@ type ForwardLog struct {
 	CreateTime   DateTime `json:"createTime"`
 }
 
-func (r ForwardLog) recordID() int64 { return r.ID }
-
-// A ForwardLogRequest requests one page of the trigger records that match
-// Params.
+// A ForwardLogRequest requests one page of the trigger records that match Params.
 type ForwardLogRequest struct {
 	PageRequest
 	Params ForwardLogParams `json:"params"`
 }
 
-// ForwardLogParams filters the trigger records. A nil field does not filter,
-// and a pointer to 0 filters for 0: write &rule.ID or new(int64(7)) for RuleID,
-// new(0) for MatchResult.
+// ForwardLogParams filters the trigger records. A nil field does not filter, and a pointer to 0
+// filters for 0: write &rule.ID or new(int64(7)).
 type ForwardLogParams struct {
 	// RuleID selects the records of one rule.
 	RuleID *int64 `json:"ruleId,omitempty"`
@@ -46,51 +41,36 @@ type ForwardLogParams struct {
 	MatchResult *int `json:"matchResult,omitempty"`
 }
 
-var opForwardLogList = Operation{Name: "ForwardLogList", Title: "Rule trigger record list", Method: http.MethodPost, Path: "/api/open/forwardLog/list"}
+var opForwardLogList = Operation{
+	Name:   "ForwardLogList",
+	Title:  "Rule trigger record list",
+	Method: http.MethodPost,
+	Path:   "/api/open/forwardLog/list",
+}
 
-// ForwardLogList returns one page of the trigger records (part 4.4 of the API
-// document).
+// ForwardLogList returns one page of the trigger records.
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
-	return list[ForwardLog](ctx, c, opForwardLogList, &r.PageRequest, &r)
+	return readPage[ForwardLog](ctx, c, opForwardLogList, &r.PageRequest, &r)
 }
 
-// ForwardLogAll returns an iterator over the records of all pages of
-// ForwardLogList. See [Lister.All].
-func (c *Client) ForwardLogAll(ctx context.Context, r ForwardLogRequest, opts ...ListOption) iter.Seq2[ForwardLog, error] {
-	return c.forwardLogs(r).All(ctx, r.PageRequest, opts...)
-}
-
-// ForwardLogPages returns an iterator over all pages of ForwardLogList. See
-// [Lister.Pages].
-func (c *Client) ForwardLogPages(ctx context.Context, r ForwardLogRequest, opts ...ListOption) iter.Seq2[*Page[ForwardLog], error] {
-	return c.forwardLogs(r).Pages(ctx, r.PageRequest, opts...)
-}
-
-// ForwardLogFollow returns an iterator over the records of ForwardLogList and then over
-// each new record. See [Lister.Follow].
-func (c *Client) ForwardLogFollow(ctx context.Context, r ForwardLogRequest, opts ...FollowOption) iter.Seq2[ForwardLog, error] {
-	return c.forwardLogs(r).Follow(ctx, r.PageRequest, opts...)
-}
-
-// ForwardLogFollowPages is like ForwardLogFollow, but yields pages. See
-// [Lister.FollowPages].
-func (c *Client) ForwardLogFollowPages(ctx context.Context, r ForwardLogRequest, opts ...FollowOption) iter.Seq2[*Page[ForwardLog], error] {
-	return c.forwardLogs(r).FollowPages(ctx, r.PageRequest, opts...)
-}
-
-// forwardLogs returns a Lister with the filter of r. It copies the filter, since the caller may
-// change what its pointers point to.
-func (c *Client) forwardLogs(r ForwardLogRequest) Lister[ForwardLog] {
-	if r.Params.RuleID != nil {
-		r.Params.RuleID = new(*r.Params.RuleID)
+// ForwardLogs returns the list of the trigger records that match params.
+func (c *Client) ForwardLogs(params ForwardLogParams) Lister[ForwardLog] {
+	if params.RuleID != nil { // a copy, since the caller may change the value
+		params.RuleID = new(*params.RuleID)
 	}
-	if r.Params.MatchResult != nil {
-		r.Params.MatchResult = new(*r.Params.MatchResult)
+	if params.MatchResult != nil {
+		params.MatchResult = new(*params.MatchResult)
 	}
-	fetch := func(ctx context.Context, page PageRequest) (*Page[ForwardLog], error) {
-		r := r
-		r.PageRequest = page
-		return c.ForwardLogList(ctx, r)
+	return Lister[ForwardLog]{
+		Fetch: func(ctx context.Context, r PageRequest) (*Page[ForwardLog], error) {
+			return c.ForwardLogList(ctx, ForwardLogRequest{r, params})
+		},
+		ID:      func(record ForwardLog) int64 { return record.ID },
+		Created: func(record ForwardLog) DateTime { return record.CreateTime },
 	}
-	return Lister[ForwardLog]{Fetch: fetch, ID: ForwardLog.recordID}
 }
+
+var opForwardLogDetail = Operation{Name: "ForwardLogDetail", Title: "trigger record: detail", Method: http.MethodGet}
+
+// ForwardLogDetail is not implemented. Experimental: will change.
+func (c *Client) ForwardLogDetail(context.Context) error { return opForwardLogDetail.stub() }

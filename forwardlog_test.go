@@ -2,20 +2,18 @@ package msgpush_test
 
 import (
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/msgpushtest"
+	"example.com/msgpush/internal/fixtures"
 )
 
 func TestForwardLogList(t *testing.T) {
-	body := readFile(t, "responses", "forward_log_list_large_total.json")
+	body := fixtures.ReadFile(t, "responses", "forward_log_list_large_total.json")
 	handler, requests := recordRequests(body)
-	page, err := newClient(t, handle(handler)).ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
+	page, err := fixtures.NewClient(t, handle(handler)).ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, int64(5000000000), page.Total)
 	require.Len(t, page.List, 2)
@@ -24,7 +22,7 @@ func TestForwardLogList(t *testing.T) {
 		MatchResult: 1, MatchResultName: "已转发", ShortCodes: "a1b2****,c3d4****", ErrorMessage: "", CreateTime: "2026-11-01 12:00:01",
 	}, page.List[0])
 	assertEncodesTo(t, body, page)
-	assert.Equal(t, readFile(t, "requests", "forward_log_list_empty_params.json"), (*requests)[0].Body)
+	assert.Equal(t, fixtures.ReadFile(t, "requests", "forward_log_list_empty_params.json"), (*requests)[0].Body)
 }
 
 func TestForwardLogListOmitsNilParams(t *testing.T) {
@@ -36,7 +34,7 @@ func TestForwardLogListOmitsNilParams(t *testing.T) {
 		{"both", msgpush.ForwardLogRequest{
 			PageRequest: msgpush.PageRequest{Current: 2, PageSize: 5},
 			Params:      msgpush.ForwardLogParams{RuleID: new(int64(9007199254740993)), MatchResult: new(0)},
-		}, readFile(t, "requests", "forward_log_list_large_id_and_zero_code.json")},
+		}, fixtures.ReadFile(t, "requests", "forward_log_list_large_id_and_zero_code.json")},
 		{"rule 0", msgpush.ForwardLogRequest{
 			Params: msgpush.ForwardLogParams{RuleID: new(int64(0))},
 		}, `{"current":1,"pageSize":20,"params":{"ruleId":0}}`},
@@ -47,8 +45,8 @@ func TestForwardLogListOmitsNilParams(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before := tt.request
-			handler, requests := recordRequests(readFile(t, "responses", "empty_page.json"))
-			_, err := newClient(t, handle(handler)).ForwardLogList(t.Context(), tt.request)
+			handler, requests := recordRequests(fixtures.ReadFile(t, "responses", "empty_page.json"))
+			_, err := fixtures.NewClient(t, handle(handler)).ForwardLogList(t.Context(), tt.request)
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, (*requests)[0].Body)
 			assert.Equal(t, before, tt.request)
@@ -56,18 +54,19 @@ func TestForwardLogListOmitsNilParams(t *testing.T) {
 	}
 }
 
-func TestForwardLogAllAndForwardLogPagesIterate(t *testing.T) {
-	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 2}, Params: msgpush.ForwardLogParams{RuleID: new(int64(3))}}
-	assertIterates(t, "/api/open/forwardLog/list", `,"params":{"ruleId":3}`, request, []msgpush.ForwardLog{{ID: 7}, {ID: 8}, {ID: 9}},
-		(*msgpush.Client).ForwardLogAll, (*msgpush.Client).ForwardLogPages)
+func TestForwardLogs(t *testing.T) {
+	list := func(c *msgpush.Client) msgpush.Lister[msgpush.ForwardLog] {
+		return c.ForwardLogs(msgpush.ForwardLogParams{RuleID: new(int64(3))})
+	}
+	assertIterates(t, "/api/open/forwardLog/list", `,"params":{"ruleId":3}`, []msgpush.ForwardLog{{ID: 7}, {ID: 8}, {ID: 9}}, list)
 }
 
 // A pointer of the caller may be set again while the list is read.
 func TestFilterOfIterationDoesNotChange(t *testing.T) {
 	rule, match := int64(301), 7
-	r := msgpush.ForwardLogRequest{PageRequest: pagesOf(1), Params: msgpush.ForwardLogParams{RuleID: &rule, MatchResult: &match}}
-	handler, requests := recordRequests(successOf(`{"total":3,"pages":3,"list":[{"id":1}]}`))
-	for range newClient(t, handle(handler)).ForwardLogPages(t.Context(), r) {
+	params := msgpush.ForwardLogParams{RuleID: &rule, MatchResult: &match}
+	handler, requests := recordRequests(fixtures.SuccessOf(`{"total":3,"pages":3,"list":[{"id":1}]}`))
+	for range fixtures.NewClient(t, handle(handler)).ForwardLogs(params).Pages(t.Context(), msgpush.PageSize(1)) {
 		rule++
 		match++
 	}
@@ -75,37 +74,4 @@ func TestFilterOfIterationDoesNotChange(t *testing.T) {
 	for _, request := range *requests {
 		assert.Contains(t, request.Body, `"params":{"ruleId":301,"matchResult":7}`)
 	}
-}
-
-func TestForwardLogFollowUsesFilterAndPageSize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := msgpushtest.New(t, msgpushtest.InMemory())
-		srv.SetRecords(msgpushtest.SampleRecords())
-		request := msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: new(int64(301))}}
-		request.PageSize = 7
-		time.AfterFunc(time.Minute, func() {
-			srv.Update(func(r *msgpushtest.Records) {
-				logs := []msgpush.ForwardLog{{ID: 9101, RuleID: 302}, {ID: 9100, RuleID: 301}}
-				r.ForwardLogs = append(logs, r.ForwardLogs...)
-			})
-		})
-		started := time.Now()
-		for record, err := range srv.Client().ForwardLogFollow(t.Context(), request) {
-			require.NoError(t, err)
-			assert.EqualValues(t, 301, record.RuleID)
-			if record.ID == 9100 {
-				break
-			}
-		}
-		assert.LessOrEqual(t, time.Since(started), 71*time.Second)
-		for page, err := range srv.Client().ForwardLogFollowPages(t.Context(), request, msgpush.FromNow()) {
-			require.NoError(t, err)
-			assert.Empty(t, page.List)
-			assert.Equal(t, 7, page.PageSize)
-			break
-		}
-		for _, r := range srv.Requests() {
-			assert.Contains(t, r.String(), `"pageSize":7,"params":{"ruleId":301}`)
-		}
-	})
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 )
 
-// A MailChannel is a mail channel (part 2.3 of the API document). A field that is
-// missing in a response is zero, even smtpSsl, which according to the API document is always
-// present.
+// A MailChannel is a mail channel (docs/interface.md#mail-channel). A field that is missing in a
+// response is zero.
 type MailChannel struct {
 	ID         int64  `json:"id"`
 	MailName   string `json:"mailName"`
@@ -23,21 +21,34 @@ type MailChannel struct {
 	CreateTime DateTime `json:"createTime"`
 }
 
-// Format formats the channel like a struct, with its password redacted. Without Format,
-// fmt.Sprintf("%s", []*MailChannel{&m}) would show the password: %s is no verb for a pointer
-// in a slice, and fmt then calls no methods of the fields.
+// Format formats the channel like a struct, with its password redacted.
 func (m MailChannel) Format(f fmt.State, verb rune) {
-	type channel MailChannel // without this method
+	// Without this method, fmt.Sprintf("%s", []*MailChannel{&m}) would show the password: %s is no
+	// verb for a pointer in a slice, and fmt then calls no methods of the fields.
+	type channel MailChannel
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), channel(m))
 }
 
-var opMailDetail = Operation{Name: "MailDetail", Title: "Mail channel detail", Method: http.MethodGet, Path: "/api/open/mail/detail"}
+var opMailDetail = Operation{
+	Name:   "MailDetail",
+	Title:  "Mail channel detail",
+	Method: http.MethodGet,
+	Path:   "/api/open/mail/detail",
+}
 
-// MailDetail returns the mail channel with the given id (part 4.1 of the API
-// document, where the id is a string). An empty mailID is an error.
+type mailDetailQuery struct {
+	MailID string `url:"mailId"`
+}
+
+// MailDetail returns the mail channel with the given id. An empty mailID is an error.
 func (c *Client) MailDetail(ctx context.Context, mailID string) (*MailChannel, error) {
 	if mailID == "" {
 		return nil, fmt.Errorf("msgpush: %s: mailID is empty", opMailDetail)
 	}
-	return callOperation[MailChannel](ctx, c, opMailDetail, url.Values{"mailId": {mailID}}, nil)
+	return read[MailChannel](ctx, c, opMailDetail, mailDetailQuery{mailID}, nil)
 }
+
+var opMailList = Operation{Name: "MailList", Title: "mail channel: list", Method: http.MethodPost}
+
+// MailList is not implemented. Experimental: will change.
+func (c *Client) MailList(context.Context) error { return opMailList.stub() }

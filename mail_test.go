@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/fixtures"
 )
 
 func TestMailDetail(t *testing.T) {
-	body := readFile(t, "responses", "mail_detail_non_ascii_password.json")
+	body := fixtures.ReadFile(t, "responses", "mail_detail_non_ascii_password.json")
 	handler, requests := recordRequests(body)
-	mail, err := newClient(t, handle(handler)).MailDetail(t.Context(), "5")
+	mail, err := fixtures.NewClient(t, handle(handler)).MailDetail(t.Context(), "5")
 	require.NoError(t, err)
 	assert.Equal(t, &msgpush.MailChannel{
 		ID: 5, MailName: "客户通知邮箱", MailCode: "notice", Account: "notice@example.com", Password: "pä55wörd-密码",
@@ -31,16 +32,16 @@ func TestMailDetailEscapesTheID(t *testing.T) {
 		"a b&c=d/é?#%":           "mailId=a%20b%26c%3Dd%2F%C3%A9%3F%23%25",
 		"1&mailId=2;x\r\nX-Y: z": "mailId=1%26mailId%3D2%3Bx%0D%0AX-Y%3A%20z",
 	} {
-		handler, requests := recordRequests(success)
-		_, err := newClient(t, handle(handler)).MailDetail(t.Context(), id)
+		handler, requests := recordRequests(fixtures.Success)
+		_, err := fixtures.NewClient(t, handle(handler)).MailDetail(t.Context(), id)
 		require.NoError(t, err)
 		assert.Equal(t, want, (*requests)[0].Query)
 	}
 }
 
 func TestMailDetailRejectsEmptyID(t *testing.T) {
-	mail, err := newClient(t, handle(failOnRequest(t))).MailDetail(t.Context(), "")
+	mail, err := fixtures.NewClient(t, handle(fixtures.FailOnRequest(t))).MailDetail(t.Context(), "")
 	assert.ErrorContains(t, err, "mailID is empty")
-	assert.Empty(t, errorTypes(err))
+	assert.Empty(t, fixtures.ErrorTypes(err))
 	assert.Nil(t, mail)
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/fixtures"
 )
 
 func TestMPList(t *testing.T) {
-	body := readFile(t, "responses", "mp_list_large_id_and_empty_values.json")
+	body := fixtures.ReadFile(t, "responses", "mp_list_large_id_and_empty_values.json")
 	handler, requests := recordRequests(body)
-	page, err := newClient(t, handle(handler)).MPList(t.Context(), msgpush.PageRequest{})
+	page, err := fixtures.NewClient(t, handle(handler)).MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, 2, page.PageNum+page.Pages)
 	require.Len(t, page.List, 2)
@@ -23,12 +24,11 @@ func TestMPList(t *testing.T) {
 	}, page.List[0])
 	assert.Equal(t, int64(9007199254740993), page.List[1].ID)
 	assertEncodesTo(t, body, page)
-	assert.Equal(t, readFile(t, "requests", "mp_list_default_page.json"), (*requests)[0].Body)
+	assert.Equal(t, fixtures.ReadFile(t, "requests", "mp_list_default_page.json"), (*requests)[0].Body)
 }
 
-func TestMPAllAndMPPagesIterate(t *testing.T) {
-	assertIterates(t, "/api/open/mp/list", "", msgpush.PageRequest{PageSize: 2}, []msgpush.MPChannel{{ID: 7}, {ID: 8}, {ID: 9}},
-		(*msgpush.Client).MPAll, (*msgpush.Client).MPPages)
+func TestMPChannels(t *testing.T) {
+	assertIterates(t, "/api/open/mp/list", "", []msgpush.MPChannel{{ID: 7}, {ID: 8}, {ID: 9}}, (*msgpush.Client).MPChannels)
 }
 
 func TestFuncInfoIDs(t *testing.T) {
@@ -51,6 +51,6 @@ func TestFuncInfoIDs(t *testing.T) {
 		ids, err := info.IDs()
 		assert.ErrorContains(t, err, "not an integer", info)
 		assert.Nil(t, ids)
-		assertOneLine(t, err.Error())
+		fixtures.AssertOneLine(t, err.Error())
 	}
 }

@@ -19,39 +19,40 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/fixtures"
 )
 
 const busyBody, cutJSON = `{"code":5030,"msg":"busy"}`, `{"code":200,`
 
 // failThrice returns a transport that fails in three ways and then succeeds after a second.
-func failThrice() *script {
-	return newScript(respond(503, busyBody, "Retry-After", "2"), fail(errors.New("no route")), respond(200, cutJSON),
-		late(time.Second, respond(200, success, "X-Request-Id", "7")))
+func failThrice() *fixtures.Script {
+	return fixtures.NewScript(fixtures.Respond(503, busyBody, "Retry-After", "2"), fixtures.Fail(errors.New("no route")), fixtures.Respond(200, cutJSON),
+		fixtures.Late(time.Second, fixtures.Respond(200, fixtures.Success, "X-Request-Id", "7")))
 }
 
 func TestObserverSeesEachAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		option, attempts := observed()
+		option, attempts := fixtures.Observed()
 		start, transport := time.Now(), failThrice()
-		_, err := newClient(t, transport, option, defaultRetries).MailDetail(t.Context(), "5")
+		_, err := fixtures.NewClient(t, transport, option, fixtures.DefaultRetries).MailDetail(t.Context(), "5")
 		require.NoError(t, err)
 		got := *attempts
 		require.Len(t, got, 4)
 		for i, a := range got {
 			assert.Equal(t, "MailDetail", a.Operation)
 			assert.Equal(t, i+1, a.Number)
-			assert.Equal(t, transport.times[i], a.Start.Sub(start))
+			assert.Equal(t, transport.Times[i], a.Start.Sub(start))
 			assert.Equal(t, i < 3, a.Retry)
 			if a.Retry {
-				assert.Equal(t, transport.times[i+1]-transport.times[i], a.Wait, "the responses took no time")
+				assert.Equal(t, transport.Times[i+1]-transport.Times[i], a.Wait, "the responses took no time")
 			}
 		}
-		onlyError[*msgpush.APIError](t, got[0].Err)
-		onlyError[*msgpush.RequestError](t, got[1].Err)
-		onlyError[*msgpush.DecodeError](t, got[2].Err)
-		assertAttempts(t, 3, got[2].Err)
+		fixtures.OnlyError[*msgpush.APIError](t, got[0].Err)
+		fixtures.OnlyError[*msgpush.RequestError](t, got[1].Err)
+		fixtures.OnlyError[*msgpush.DecodeError](t, got[2].Err)
+		fixtures.AssertAttempts(t, 3, got[2].Err)
 		assert.Equal(t, []int{503, 0, 200, 200}, []int{got[0].HTTPStatus, got[1].HTTPStatus, got[2].HTTPStatus, got[3].HTTPStatus})
-		assert.Equal(t, []int{len(busyBody), 0, len(cutJSON), len(success)}, []int{got[0].Bytes, got[1].Bytes, got[2].Bytes, got[3].Bytes})
+		assert.Equal(t, []int{len(busyBody), 0, len(cutJSON), len(fixtures.Success)}, []int{got[0].Bytes, got[1].Bytes, got[2].Bytes, got[3].Bytes})
 		assert.Equal(t, "2", got[0].Header.Get("Retry-After"))
 		assert.Nil(t, got[1].Header)
 		assert.Equal(t, "7", got[3].Header.Get("X-Request-Id"))
@@ -63,30 +64,30 @@ func TestObserverSeesEachAttempt(t *testing.T) {
 
 // The last attempt has the error text of the call. Each retry is logged once.
 func TestErrorOfLastObservedAttemptIsThatOfTheCall(t *testing.T) {
-	for name, steps := range map[string][]roundTripFunc{
-		"HTTP 404":                     {status(404)},
-		"HTTP 503":                     {status(503)},
-		"Retry-After beyond MaxWait":   {status(503, "Retry-After", "31")},
-		"Retry-After beyond deadline":  {status(503, "Retry-After", "20")},
-		"not JSON":                     {respond(200, "<html>")},
-		"connection lost":              {fail(io.EOF)},
-		"context ends in the attempt":  {func(r *http.Request) (*http.Response, error) { return nil, untilEnd(r.Context()) }},
-		"context ends in a retry":      {status(503), noResponse},
-		"context ends in the response": {respondFrom(200, stalledBody)},
+	for name, steps := range map[string][]fixtures.RoundTripFunc{
+		"HTTP 404":                     {fixtures.Status(404)},
+		"HTTP 503":                     {fixtures.Status(503)},
+		"Retry-After beyond MaxWait":   {fixtures.Status(503, "Retry-After", "31")},
+		"Retry-After beyond deadline":  {fixtures.Status(503, "Retry-After", "20")},
+		"not JSON":                     {fixtures.Respond(200, "<html>")},
+		"connection lost":              {fixtures.Fail(io.EOF)},
+		"context ends in the attempt":  {func(r *http.Request) (*http.Response, error) { return nil, fixtures.UntilEnd(r.Context()) }},
+		"context ends in a retry":      {fixtures.Status(503), fixtures.NoResponse},
+		"context ends in the response": {fixtures.RespondFrom(200, fixtures.StalledBody)},
 	} {
-		for _, kind := range kindsOfCalls() {
-			runInBubble(t, name+"/"+kind.name, func(t *testing.T) {
+		for _, kind := range fixtures.KindsOfCalls() {
+			fixtures.RunInBubble(t, name+"/"+kind.Name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
 				defer cancel()
-				option, attempts := observed()
+				option, attempts := fixtures.Observed()
 				var log bytes.Buffer
-				_, err := kind.do(ctx, newClient(t, newScript(steps...), option, threeAttempts, msgpush.WithTimeout(time.Minute), logTo(&log, slog.LevelInfo)))
+				_, err := kind.Do(ctx, fixtures.NewClient(t, fixtures.NewScript(steps...), option, fixtures.ThreeAttempts, msgpush.WithTimeout(time.Minute), fixtures.LogTo(&log, slog.LevelInfo)))
 				require.Error(t, err)
 				last := (*attempts)[len(*attempts)-1]
 				assert.EqualError(t, last.Err, err.Error())
-				assert.Equal(t, kind.name, last.Operation)
+				assert.Equal(t, kind.Name, last.Operation)
 				assert.False(t, last.Retry)
-				assertAttempts(t, last.Number, err)
+				fixtures.AssertAttempts(t, last.Number, err)
 				assert.Len(t, recordsOf(t, &log), last.Number-1)
 			})
 		}
@@ -95,22 +96,22 @@ func TestErrorOfLastObservedAttemptIsThatOfTheCall(t *testing.T) {
 
 func TestRejectedKeyIsObservedAndLoggedAtTheRejection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		option, attempts := observed()
+		option, attempts := fixtures.Observed()
 		var log bytes.Buffer
-		limiter := msgpush.WithRateLimiter(limiterFunc(func(context.Context) error {
+		limiter := msgpush.WithRateLimiter(fixtures.LimiterFunc(func(context.Context) error {
 			time.Sleep(time.Minute)
 			if len(*attempts) == 1 {
 				assert.Contains(t, log.String(), "the access key was rejected", "logged before the wait for the limiter")
 			}
 			return nil
 		}))
-		transport := newScript(status(401), status(503), acceptOnly(testKey+testKey, status(401)))
-		client := newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(growingSource), option, limiter, threeAttempts, logTo(&log, slog.LevelInfo))
+		transport := fixtures.NewScript(fixtures.Status(401), fixtures.Status(503), acceptOnly(fixtures.TestKey+fixtures.TestKey, fixtures.Status(401)))
+		client := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource), option, limiter, fixtures.ThreeAttempts, fixtures.LogTo(&log, slog.LevelInfo))
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		require.NoError(t, err)
 		require.Len(t, *attempts, 3)
 		first := (*attempts)[0]
-		assert.True(t, onlyError[*msgpush.APIError](t, first.Err).KeyRejected)
+		assert.True(t, fixtures.OnlyError[*msgpush.APIError](t, first.Err).KeyRejected)
 		assert.True(t, first.Retry)
 		assert.Zero(t, first.Wait)
 
@@ -121,17 +122,17 @@ func TestRejectedKeyIsObservedAndLoggedAtTheRejection(t *testing.T) {
 		assert.Equal(t, "the access key was rejected", records[0]["reason"])
 		assert.Zero(t, records[0]["wait"])
 		assert.Equal(t, "HTTP 503 Service Unavailable", records[1]["reason"])
-		assert.NotContains(t, log.String(), testKey)
+		assert.NotContains(t, log.String(), fixtures.TestKey)
 	})
 }
 
 // An attempt begins when the request is handed to the transport.
 func TestObserverSeesNoCallWithoutAttempt(t *testing.T) {
 	unexpected := msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) { t.Errorf("observed %+v", a) })
-	noKey := sourceOf("", errors.New("no key"))
-	noSlot := msgpush.WithRateLimiter(limiterFunc(func(context.Context) error { return errors.New("no slot") }))
+	noKey := fixtures.SourceOf("", errors.New("no key"))
+	noSlot := msgpush.WithRateLimiter(fixtures.LimiterFunc(func(context.Context) error { return errors.New("no slot") }))
 	for _, client := range []*msgpush.Client{
-		newClientWithKey(t, "", succeed, msgpush.WithAccessKeySource(noKey), unexpected), newClient(t, succeed, unexpected, noSlot),
+		fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(noKey), unexpected), fixtures.NewClient(t, fixtures.Succeed, unexpected, noSlot),
 	} {
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		require.Error(t, err)
@@ -144,36 +145,36 @@ func TestObserverSeesNoCallWithoutAttempt(t *testing.T) {
 }
 
 func TestObservedAttemptShowsNoKey(t *testing.T) {
-	option, attempts := observed()
-	client := newClient(t, respond(502, "the key "+testKey, "X-Key", testKey), option)
-	_, _ = msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "GET", Path: "/" + testKey})
+	option, attempts := fixtures.Observed()
+	client := fixtures.NewClient(t, fixtures.Respond(502, "the key "+fixtures.TestKey, "X-Key", fixtures.TestKey), option)
+	_, _ = msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "GET", Path: "/" + fixtures.TestKey})
 	require.Len(t, *attempts, 1)
 	assert.Equal(t, "GET /[redacted]", (*attempts)[0].Operation)
 	assert.Equal(t, "[redacted]", (*attempts)[0].Header.Get("X-Key"))
-	assertHidden(t, testKey, (*attempts)[0], (*attempts)[0].Err)
+	fixtures.AssertHidden(t, fixtures.TestKey, (*attempts)[0], (*attempts)[0].Err)
 }
 
 func TestObserverMayChangeHeader(t *testing.T) {
 	shared := http.Header{"X-Request-Id": {"7"}}
-	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
-		resp, err := status(404)(r)
+	transport := fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+		resp, err := fixtures.Status(404)(r)
 		resp.Header = shared
 		return resp, err
 	})
-	client := newClient(t, transport, msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) {
+	client := fixtures.NewClient(t, transport, msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) {
 		a.Header["X-Request-Id"][0] = "changed"
 		a.Header.Set("X-More", "more")
 	}))
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-	assert.Equal(t, http.Header{"X-Request-Id": {"7"}}, onlyError[*msgpush.APIError](t, err).Header)
+	assert.Equal(t, http.Header{"X-Request-Id": {"7"}}, fixtures.OnlyError[*msgpush.APIError](t, err).Header)
 	assert.Equal(t, http.Header{"X-Request-Id": {"7"}}, shared)
 }
 
 func TestLastObserverCountsAndLoggerIsIndependent(t *testing.T) {
 	var log bytes.Buffer
-	first, firstAttempts := observed()
-	second, secondAttempts := observed()
-	_, err := newClient(t, succeed, first, logTo(&log, slog.LevelDebug), second).MPList(t.Context(), msgpush.PageRequest{})
+	first, firstAttempts := fixtures.Observed()
+	second, secondAttempts := fixtures.Observed()
+	_, err := fixtures.NewClient(t, fixtures.Succeed, first, fixtures.LogTo(&log, slog.LevelDebug), second).MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
 	assert.Empty(t, *firstAttempts)
 	assert.Len(t, *secondAttempts, 1)
@@ -181,7 +182,7 @@ func TestLastObserverCountsAndLoggerIsIndependent(t *testing.T) {
 }
 
 func TestPanicOfObserverReachesCaller(t *testing.T) {
-	client := newClient(t, succeed, msgpush.WithObserver(func(context.Context, msgpush.Attempt) { panic("broken observer") }))
+	client := fixtures.NewClient(t, fixtures.Succeed, msgpush.WithObserver(func(context.Context, msgpush.Attempt) { panic("broken observer") }))
 	assert.PanicsWithValue(t, "broken observer", func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
 }
 
@@ -202,7 +203,7 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		transport := failThrice()
-		_, err := newClient(t, transport, logTo(&log, slog.LevelDebug), defaultRetries).MailDetail(t.Context(), "5")
+		_, err := fixtures.NewClient(t, transport, fixtures.LogTo(&log, slog.LevelDebug), fixtures.DefaultRetries).MailDetail(t.Context(), "5")
 		require.NoError(t, err)
 
 		attempt := func(n int, more map[string]any) map[string]any {
@@ -216,7 +217,7 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 		retry := func(n int, reason any) map[string]any {
 			record := attempt(n, map[string]any{
 				"level": "WARN", "msg": "msgpush: retry", "reason": reason,
-				"wait": float64(transport.times[n] - transport.times[n-1]), // the responses took no time
+				"wait": float64(transport.Times[n] - transport.Times[n-1]), // the responses took no time
 			})
 			delete(record, "duration")
 			return record
@@ -233,7 +234,7 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 			retry(2, noRoute),
 			attempt(3, map[string]any{"status": 200.0, "bytes": float64(len(cutJSON)), "error": tooEarly}),
 			retry(3, tooEarly),
-			attempt(4, map[string]any{"status": 200.0, "code": 200.0, "bytes": float64(len(success)), "duration": float64(time.Second)}),
+			attempt(4, map[string]any{"status": 200.0, "code": 200.0, "bytes": float64(len(fixtures.Success)), "duration": float64(time.Second)}),
 		}, records)
 		assert.GreaterOrEqual(t, records[1]["wait"], float64(2*time.Second))
 	})
@@ -243,12 +244,12 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 // the other responses.
 func TestLogsNoKeyQueryBodyOrMsg(t *testing.T) {
 	const secret = "hunter2-in-the-request"
-	for _, step := range []roundTripFunc{
-		respond(503, `{"code":1,"msg":"`+secret+" "+testKey+`","data":"`+secret+`"}`), respond(500, secret), status(302, "Location", "/"+secret),
+	for _, step := range []fixtures.RoundTripFunc{
+		fixtures.Respond(503, `{"code":1,"msg":"`+secret+" "+fixtures.TestKey+`","data":"`+secret+`"}`), fixtures.Respond(500, secret), fixtures.Status(302, "Location", "/"+secret),
 	} {
 		var log bytes.Buffer
-		_, err := msgpush.Call[int](t.Context(), newClient(t, step, threeAttempts, logTo(&log, slog.LevelDebug-4)), msgpush.Request{
-			Method: "POST", Path: "/api/open/" + testKey, Query: url.Values{"a": {secret}}, Body: secret, Idempotent: true,
+		_, err := msgpush.Call[int](t.Context(), fixtures.NewClient(t, step, fixtures.ThreeAttempts, fixtures.LogTo(&log, slog.LevelDebug-4)), msgpush.Request{
+			Method: "POST", Path: "/api/open/" + fixtures.TestKey, Query: url.Values{"a": {secret}}, Body: secret, Idempotent: true,
 		})
 		require.Error(t, err)
 		records := recordsOf(t, &log)
@@ -257,13 +258,26 @@ func TestLogsNoKeyQueryBodyOrMsg(t *testing.T) {
 			assert.Equal(t, "/api/open/[redacted]", record["path"])
 		}
 		assert.NotContains(t, log.String(), secret)
-		assert.NotContains(t, log.String(), testKey)
+		assert.NotContains(t, log.String(), fixtures.TestKey)
+	}
+}
+
+func TestLogsBeginningOfLongMethodAndPath(t *testing.T) {
+	var log bytes.Buffer
+	long := strings.Repeat("a", 1<<20)
+	_, err := msgpush.Call[int](t.Context(), fixtures.NewClient(t, fixtures.Status(503), fixtures.ThreeAttempts, fixtures.LogTo(&log, slog.LevelDebug)), msgpush.Request{
+		Method: long, Path: "/" + long, Idempotent: true,
+	})
+	require.Error(t, err)
+	for _, record := range recordsOf(t, &log) {
+		assert.Equal(t, "/"+long[:399]+"…", record["path"])
+		assert.Equal(t, long[:400]+"…", record["method"])
 	}
 }
 
 func TestLogsErrorOfEnvelopeWhoseDataCannotBeDecoded(t *testing.T) {
 	var log bytes.Buffer
-	_, err := newClient(t, respond(200, successOf(`"text"`)), logTo(&log, slog.LevelDebug)).MailDetail(t.Context(), "1")
+	_, err := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`"text"`)), fixtures.LogTo(&log, slog.LevelDebug)).MailDetail(t.Context(), "1")
 	require.Error(t, err)
 	assert.Contains(t, recordsOf(t, &log)[0]["error"], "cannot decode the response")
 }

@@ -5,31 +5,33 @@ import (
 	"slices"
 )
 
-// An Operation is an operation of the service or, without a Name, a group of
-// operations that the API document lists as a whole. A field is empty if the API
-// document does not specify it.
+// An Operation is an operation of the service, or a group of operations that the API document lists
+// as a whole. A field is empty if the API document does not specify it.
 type Operation struct {
-	// Name is the name of the method of [Client], such as "ForwardLogList". Errors, logs and
-	// attempts show it.
+	// Name is the name of the method of [Client], such as "ForwardLogList". It is empty for a
+	// group.
 	Name string
-	// Title is the name in the API document: the heading of part 4, such as "Rule trigger
-	// record list", the name in part 4.5 or 5, such as "message rule: detail", or the group.
+	// Title is the name in the API document, such as "Rule trigger record list" or "message rule:
+	// detail".
 	Title string
-	// Method is the HTTP method, such as "GET". An operation without a Path may have one.
+	// Method is the HTTP method, such as "GET".
 	Method string
 	// Path is added to the base URL, such as "/api/open/mp/list".
 	Path string
 }
 
 // Specified reports whether the API document specifies how to call the operation.
-// This package implements the specified operations.
 func (o Operation) Specified() bool { return o.Path != "" }
+
+// stub returns the error of the method of an operation that is named only.
+func (o Operation) stub() error { return &UnimplementedError{o} }
 
 // String returns the name, or the title of a group.
 func (o Operation) String() string { return cmp.Or(o.Name, o.Title) }
 
-// Operations returns the specified operations, then the operations that are named only, then
-// the groups that part 4.5 lists without their operations. The caller may change the slice.
+// Operations returns the specified operations, the operations that are named only, and the groups
+// whose operations are not named (docs/interface.md#named-operations). The caller may change the
+// slice.
 func Operations() []Operation {
 	all := []Operation{
 		opMailDetail, opMPList, opForwardRuleList, opForwardLogList,

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/fixtures"
 )
 
 func TestNewClientRejectsInvalidOption(t *testing.T) {
@@ -25,7 +26,7 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 		{"nil option", nil, "option 2 of 2 is nil"},
 		{"nil HTTP client", msgpush.WithHTTPClient(nil), "WithHTTPClient: the client is nil"},
 		{"nil transport in an interface", msgpush.WithHTTPClient(&http.Client{Transport: (*http.Transport)(nil)}), "or its transport is nil"},
-		{"nil function as a transport", msgpush.WithHTTPClient(&http.Client{Transport: roundTripFunc(nil)}), "or its transport is nil"},
+		{"nil function as a transport", msgpush.WithHTTPClient(&http.Client{Transport: fixtures.RoundTripFunc(nil)}), "or its transport is nil"},
 		{"HTTP client of go-retryablehttp", msgpush.WithHTTPClient(retryingClient), "follows redirects: use a plain transport, and WithRetry for retries"},
 		{"empty user agent", msgpush.WithUserAgent(""), "WithUserAgent: the user agent is empty"},
 		{"line break in the user agent", msgpush.WithUserAgent("a\nb"), "WithUserAgent: the user agent has a control character"},
@@ -46,32 +47,32 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 		{"negative MinWait", msgpush.WithRetry(msgpush.RetryPolicy{MinWait: -1}), "has a negative MaxAttempts, MinWait or MaxWait"},
 		{"negative MaxWait", msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: -1}), "has a negative MaxAttempts, MinWait or MaxWait"},
 		{"MinWait greater than MaxWait", msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 2, MaxWait: 1}), "WithRetry: MinWait, 2ns, is greater than MaxWait, 1ns"},
-		{"access key source and an access key", msgpush.WithAccessKeySource(fixedSource), "WithAccessKeySource are given: leave the access key empty"},
+		{"access key source and an access key", msgpush.WithAccessKeySource(fixtures.FixedSource), "WithAccessKeySource are given: leave the access key empty"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client, err := msgpush.NewClient("https://push.example.com", testKey, msgpush.WithTimeout(time.Second), tt.option)
+			client, err := msgpush.NewClient("https://push.example.com", fixtures.TestKey, msgpush.WithTimeout(time.Second), tt.option)
 			assert.Nil(t, client)
 			require.ErrorContains(t, err, "msgpush: ")
 			assert.ErrorContains(t, err, tt.want)
-			assertHidden(t, testKey, err)
+			fixtures.AssertHidden(t, fixtures.TestKey, err)
 		})
 	}
 }
 
 func TestLaterOptionOverridesEarlierOption(t *testing.T) {
-	handler, requests := recordRequests(success)
-	client := newClient(t, handle(handler), msgpush.WithUserAgent("billing/1.0"), msgpush.WithUserAgent("billing/2.1"))
+	handler, requests := recordRequests(fixtures.Success)
+	client := fixtures.NewClient(t, handle(handler), msgpush.WithUserAgent("billing/1.0"), msgpush.WithUserAgent("billing/2.1"))
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"billing/2.1"}, (*requests)[0].Header.Values("User-Agent"))
 }
 
 func TestWithHTTPClientUsesCopy(t *testing.T) {
-	h := &http.Client{Transport: succeed, Timeout: time.Minute}
-	client := newClientAt(t, "http://push.example.com", msgpush.WithTimeout(time.Hour), msgpush.WithHTTPClient(h))
+	h := &http.Client{Transport: fixtures.Succeed, Timeout: time.Minute}
+	client := fixtures.NewClientAt(t, "http://push.example.com", msgpush.WithTimeout(time.Hour), msgpush.WithHTTPClient(h))
 	assert.Equal(t, time.Minute, h.Timeout, "the client is not changed")
-	h.Transport, h.Timeout = fail(io.EOF), 1
+	h.Transport, h.Timeout = fixtures.Fail(io.EOF), 1
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	assert.NoError(t, err, "a later change has no effect")
 }
@@ -80,11 +81,11 @@ func TestWithHTTPClientUsesCookieJar(t *testing.T) {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	var cookies []string
-	client := newClientAt(t, "http://push.example.com", msgpush.WithHTTPClient(&http.Client{
+	client := fixtures.NewClientAt(t, "http://push.example.com", msgpush.WithHTTPClient(&http.Client{
 		Jar: jar,
-		Transport: roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		Transport: fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			cookies = append(cookies, r.Header.Get("Cookie"))
-			return respond(200, success, "Set-Cookie", "session=1")(r)
+			return fixtures.Respond(200, fixtures.Success, "Set-Cookie", "session=1")(r)
 		}),
 	}))
 	for range 2 {
@@ -96,13 +97,16 @@ func TestWithHTTPClientUsesCookieJar(t *testing.T) {
 
 func TestWithRejectedKeyCodesCopiesCodes(t *testing.T) {
 	codes := []int{4010}
-	client := newClient(t, respond(200, `{"code":4010}`), msgpush.WithRejectedKeyCodes(codes...))
+	client := fixtures.NewClient(t, fixtures.Respond(200, `{"code":4010}`), msgpush.WithRejectedKeyCodes(codes...))
 	codes[0] = 1
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-	assert.True(t, onlyError[*msgpush.APIError](t, err).KeyRejected)
+	assert.True(t, fixtures.OnlyError[*msgpush.APIError](t, err).KeyRejected)
 }
 
 type limiterAndSource struct{}
 
-func (*limiterAndSource) Wait(context.Context) error                        { return nil }
-func (*limiterAndSource) AccessKey(context.Context, string) (string, error) { return testKey, nil }
+func (*limiterAndSource) Wait(context.Context) error { return nil }
+
+func (*limiterAndSource) AccessKey(context.Context, string) (string, error) {
+	return fixtures.TestKey, nil
+}

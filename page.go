@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 )
 
-// DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0. The API
-// document specifies no default and no maximum: 20 is a choice of this package.
+// DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0, a choice of this package.
 const DefaultPageSize = 20
 
-// A Page is one page of a list (part 2.2 of the API document).
+// A Page is one page of a list (docs/interface.md#page).
 type Page[T any] struct {
 	// PageNum is the number of this page.
 	PageNum int `json:"pageNum"`
@@ -22,39 +22,46 @@ type Page[T any] struct {
 	Total int64 `json:"total"`
 	// Pages is the number of pages of the whole list.
 	Pages int `json:"pages"`
-	// List holds the records of this page. It is not nil on a decoded page, even if the
-	// service sent null.
+	// List holds the records of this page. It is not nil on a page that a method of [Client]
+	// or [Call] returns.
 	List []T `json:"list"`
 }
 
-// UnmarshalJSON decodes a page. List is not nil afterwards.
-func (p *Page[T]) UnmarshalJSON(data []byte) error {
-	if p == nil { // the promoted method of a struct that embeds a nil *Page
-		return errors.New("msgpush: Page.UnmarshalJSON: the page is nil")
+// check returns an error if p has no list, unless it reports a total of 0, or if a record has none
+// of the members of its type. p was decoded from body. If there is no error, p has a list.
+func (p *Page[T]) check(body []byte) error {
+	isSuspect := p.List == nil
+	for i := range p.List {
+		isSuspect = isSuspect || isZero(reflect.ValueOf(&p.List[i]))
 	}
-	defer p.fillList()
-	return json.Unmarshal(data, (*plainPage[T])(p))
-}
-
-func (p *Page[T]) fillList() *Page[T] {
+	if !isSuspect {
+		return nil
+	}
+	var env Envelope[struct {
+		Total *int64
+		List  []json.RawMessage
+	}]
+	_ = json.Unmarshal(body, &env) // cannot fail: the body has been decoded before
+	isEmptyList := env.Data.Total != nil && *env.Data.Total == 0
+	if env.Data.List == nil && !isEmptyList {
+		return errNoList
+	}
+	members := membersOf(reflect.TypeFor[T]())
+	for i, record := range env.Data.List[:min(len(env.Data.List), len(p.List))] {
+		if isZero(reflect.ValueOf(&p.List[i])) && !hasMember(record, members) {
+			return fmt.Errorf("data.list[%d]: expected %s, found none", i, describeMembers(members))
+		}
+	}
 	if p.List == nil {
 		p.List = []T{}
 	}
-	return p
+	return nil
 }
 
-func (p Page[T]) withList(list []T) *Page[T] {
-	p.List = list
-	return &p
-}
+var errNoList = errors.New("data.list: expected a list, found none")
 
-// A plainPage is a Page without UnmarshalJSON. Decoding into it is faster, since
-// encoding/json scans the input of an UnmarshalJSON method twice.
-type plainPage[T any] Page[T]
-
-// A PageRequest requests one page of a list. The methods of [Client] replace a
-// field that is 0 with its default. A PageRequest that is the Body of a [Call] is
-// sent unchanged.
+// A PageRequest requests one page of a list. The methods of Client replace a field that is 0 with
+// its default.
 type PageRequest struct {
 	// Current is the page number. 0 means page 1.
 	Current int `json:"current"`
@@ -63,25 +70,13 @@ type PageRequest struct {
 	PageSize int `json:"pageSize"`
 }
 
-// withDefaults checks r and returns it with defaults for the fields that are 0.
-// Errors name the operation.
-func (r PageRequest) withDefaults(operation string) (PageRequest, error) {
-	if r.Current < 0 || r.PageSize < 0 {
-		return r, fmt.Errorf("msgpush: %s: Current (%d) and PageSize (%d) must not be negative", operation, r.Current, r.PageSize)
-	}
-	return PageRequest{Current: cmp.Or(r.Current, 1), PageSize: cmp.Or(r.PageSize, DefaultPageSize)}, nil
-}
-
-// list calls a list operation. r is part of body, so that the defaults that list sets in r
+// readPage calls a list operation. r is part of body, so that the defaults that readPage sets in r
 // are sent. Both must be copies of the caller's request.
-func list[T any](ctx context.Context, c *Client, op Operation, r *PageRequest, body any) (*Page[T], error) {
-	var err error
-	if *r, err = r.withDefaults(op.String()); err != nil {
-		return nil, err
+func readPage[T any](ctx context.Context, c *Client, op Operation, r *PageRequest, body any) (*Page[T], error) {
+	if r.Current < 0 || r.PageSize < 0 {
+		return nil, fmt.Errorf("msgpush: %s: Current (%d) and PageSize (%d) must not be negative", op, r.Current, r.PageSize)
 	}
-	page, err := callOperation[plainPage[T]](ctx, c, op, nil, body)
-	if err != nil {
-		return nil, err
-	}
-	return (*Page[T])(page).fillList(), nil
+	r.Current = cmp.Or(r.Current, 1)
+	r.PageSize = cmp.Or(r.PageSize, DefaultPageSize)
+	return read[Page[T]](ctx, c, op, nil, body)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/fixtures"
 )
 
 func TestCallSendsRequest(t *testing.T) {
@@ -49,11 +50,11 @@ func TestCallSendsRequest(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			handler, requests := recordRequests(`{"code":200}`)
-			_, err := msgpush.Call[any](t.Context(), newClient(t, handle(handler)), tt.r)
+			_, err := msgpush.Call[any](t.Context(), fixtures.NewClient(t, handle(handler)), tt.r)
 			require.NoError(t, err)
 			require.Len(t, *requests, 1)
 			got := (*requests)[0]
-			assert.Equal(t, testKey, got.Header.Get("access-key"))
+			assert.Equal(t, fixtures.TestKey, got.Header.Get("access-key"))
 			if tt.want.Method == http.MethodPost || tt.want.Body != "" {
 				assert.Equal(t, "application/json", got.Header.Get("Content-Type"))
 			} else {
@@ -107,13 +108,13 @@ func TestCallRejectsRequest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := msgpush.Call[any](t.Context(), newClient(t, handle(failOnRequest(t))), tt.r)
+			_, err := msgpush.Call[any](t.Context(), fixtures.NewClient(t, handle(fixtures.FailOnRequest(t))), tt.r)
 			assert.ErrorContains(t, err, "msgpush: ")
 			assert.ErrorContains(t, err, tt.want)
-			assert.Empty(t, errorTypes(err))
+			assert.Empty(t, fixtures.ErrorTypes(err))
 			assert.NotContains(t, err.Error(), "hunter2")
 			assert.NotContains(t, err.Error(), "evil.example")
-			assertOneLine(t, err.Error())
+			fixtures.AssertOneLine(t, err.Error())
 		})
 	}
 }
@@ -125,12 +126,12 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 		Name     string         `json:"name"`
 		Password msgpush.Secret `json:"password,omitempty"`
 	}
-	client := newClient(t, handle(failOnRequest(t)))
+	client := fixtures.NewClient(t, handle(fixtures.FailOnRequest(t)))
 	check := func(name string, r msgpush.Request) {
 		_, err := msgpush.Call[any](t.Context(), client, r)
-		assert.ErrorContains(t, err, "msgpush: "+r.Method+` /x: the query or the body contains "[redacted]" in place of a secret`, name)
-		assert.Empty(t, errorTypes(err), name)
-		assertHidden(t, "correct-horse", err)
+		assert.ErrorContains(t, err, "msgpush: "+r.Method+" "+r.Path+`: the path, the query or the body contains "[redacted]" in place of a secret`, name)
+		assert.Empty(t, fixtures.ErrorTypes(err), name)
+		fixtures.AssertHidden(t, "correct-horse", err)
 	}
 	for name, body := range map[string]any{
 		"MailChannel":                    mail,
@@ -154,13 +155,16 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 	} {
 		check(name, msgpush.Request{Method: "GET", Path: "/x", Query: query})
 	}
+	for _, path := range []string{fmt.Sprintf("/x/%s/y", mail.Password), "/x/" + mail.Password.String(), "/x/%5Bredacted%5D"} {
+		check("path", msgpush.Request{Method: "GET", Path: path})
+	}
 
 	for want, body := range map[string]any{
 		`{"password":"correct-horse"}`: map[string]string{"password": string(mail.Password)},
 		`{"name":"a"}`:                 update{Name: "a"},
 	} {
 		handler, requests := recordRequests(`{"code":200}`)
-		_, err := msgpush.Call[any](t.Context(), newClient(t, handle(handler)), msgpush.Request{Method: "POST", Path: "/x", Body: body})
+		_, err := msgpush.Call[any](t.Context(), fixtures.NewClient(t, handle(handler)), msgpush.Request{Method: "POST", Path: "/x", Body: body})
 		require.NoError(t, err)
 		assert.Equal(t, want, (*requests)[0].Body)
 	}
@@ -168,39 +172,39 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 
 func TestCallDoesNotChangeItsArguments(t *testing.T) {
 	query, body := url.Values{"b": {"2", "1"}, "a": {"0"}}, map[string]int{"x": 1}
-	_, err := msgpush.Call[any](t.Context(), newClient(t, succeed), msgpush.Request{Method: "POST", Path: "/a", Query: query, Body: body})
+	_, err := msgpush.Call[any](t.Context(), fixtures.NewClient(t, fixtures.Succeed), msgpush.Request{Method: "POST", Path: "/a", Query: query, Body: body})
 	require.NoError(t, err)
 	assert.Equal(t, url.Values{"b": {"2", "1"}, "a": {"0"}}, query)
 	assert.Equal(t, map[string]int{"x": 1}, body)
 }
 
 func TestNilContextIsError(t *testing.T) {
-	client := newClient(t, handle(failOnRequest(t)))
+	client := fixtures.NewClient(t, handle(fixtures.FailOnRequest(t)))
 	var none context.Context
-	for _, kind := range kindsOfCalls() {
-		_, err := kind.do(none, client)
-		assert.ErrorContains(t, err, "msgpush: "+kind.name+": the context is nil")
+	for _, kind := range fixtures.KindsOfCalls() {
+		_, err := kind.Do(none, client)
+		assert.ErrorContains(t, err, "msgpush: "+kind.Name+": the context is nil")
 	}
 }
 
 // net/http may read the header of a failed attempt later, so attempts share no header.
 func TestEachAttemptSendsCompleteRequest(t *testing.T) {
-	for _, kind := range kindsOfCalls() {
-		t.Run(kind.name, func(t *testing.T) {
+	for _, kind := range fixtures.KindsOfCalls() {
+		t.Run(kind.Name, func(t *testing.T) {
 			var sent []*http.Request
 			var bodies []string
-			transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			transport := fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 				var body []byte
 				if r.Body != nil {
 					body, _ = io.ReadAll(r.Body)
 				}
 				bodies, sent = append(bodies, string(body)), append(sent, r)
-				return status(503)(r)
+				return fixtures.Status(503)(r)
 			})
 			n := 0
 			source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { n++; return fmt.Sprint("key-", n), nil })
-			_, err := kind.do(t.Context(), newClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), threeAttempts))
-			assertAttempts(t, len(sent), err)
+			_, err := kind.Do(t.Context(), fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), fixtures.ThreeAttempts))
+			fixtures.AssertAttempts(t, len(sent), err)
 			for i, r := range sent {
 				want := http.Header{"Access-Key": {fmt.Sprint("key-", i+1)}, "Accept": {"application/json"}, "User-Agent": {"msgpush-go/" + msgpush.Version}}
 				if r.Method == http.MethodPost {

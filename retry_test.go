@@ -24,43 +24,44 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/faults"
+	"example.com/msgpush/internal/fixtures"
 )
 
 func TestRetryThatSucceedsReturnsData(t *testing.T) {
 	const body = `{"code":200,"msg":"ok","data":{"id":7,"list":[]}}`
-	failures := map[string]roundTripFunc{
-		"HTTP 503": status(503), "connection closed": fail(io.EOF), "body cut": respondFrom(200, cutBody(body[:9])), "timeout": noResponse,
+	failures := map[string]fixtures.RoundTripFunc{
+		"HTTP 503": fixtures.Status(503), "connection closed": fixtures.Fail(io.EOF), "body cut": fixtures.RespondFrom(200, fixtures.CutBody(body[:9])), "timeout": fixtures.NoResponse,
 	}
 	for cut := range len(body) { // a gateway that uses HTTP/1.0 to the service forwards a cut response as a complete one
-		failures["complete response "+body[:cut]] = respond(200, body[:cut])
+		failures["complete response "+body[:cut]] = fixtures.Respond(200, body[:cut])
 	}
 	for name, failure := range failures {
-		runInBubble(t, name, func(t *testing.T) {
-			transport := newScript(failure, failure, respond(200, body))
-			mail, err := newClient(t, transport, defaultRetries).MailDetail(t.Context(), "7")
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			transport := fixtures.NewScript(failure, failure, fixtures.Respond(200, body))
+			mail, err := fixtures.NewClient(t, transport, fixtures.DefaultRetries).MailDetail(t.Context(), "7")
 			require.NoError(t, err)
 			assert.EqualValues(t, 7, mail.ID)
-			assert.Len(t, transport.times, 3)
+			assert.Len(t, transport.Times, 3)
 		})
 	}
 }
 
 // drawWaits makes calls that fail with step. It returns the waits before the first
 // retry of each call, the waits before the second retry, and so on.
-func drawWaits(t *testing.T, policy msgpush.RetryPolicy, draws int, step roundTripFunc) [][]time.Duration {
+func drawWaits(t *testing.T, policy msgpush.RetryPolicy, draws int, step fixtures.RoundTripFunc) [][]time.Duration {
 	t.Helper()
 	var waits [][]time.Duration
 	policy.Quota = -1
 	for range draws {
-		transport := newScript(step)
-		_, err := newClient(t, transport, msgpush.WithRetry(policy)).MPList(t.Context(), msgpush.PageRequest{})
+		transport := fixtures.NewScript(step)
+		_, err := fixtures.NewClient(t, transport, msgpush.WithRetry(policy)).MPList(t.Context(), msgpush.PageRequest{})
 		require.Error(t, err)
-		require.Greater(t, len(transport.times), 1, "retries")
+		require.Greater(t, len(transport.Times), 1, "retries")
 		if waits == nil {
-			waits = make([][]time.Duration, len(transport.times)-1)
+			waits = make([][]time.Duration, len(transport.Times)-1)
 		}
 		for i := range waits {
-			waits[i] = append(waits[i], transport.times[i+1]-transport.times[i])
+			waits[i] = append(waits[i], transport.Times[i+1]-transport.Times[i])
 		}
 	}
 	return waits
@@ -96,8 +97,8 @@ func TestWaitsGrowExponentiallyWithEqualJitter(t *testing.T) {
 		{"only MinWait, longer than the default MaxWait", msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Hour}, []time.Duration{time.Hour, time.Hour}},
 	}
 	for _, tt := range tests {
-		runInBubble(t, tt.name, func(t *testing.T) {
-			waits := drawWaits(t, tt.policy, 400, status(500))
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
+			waits := drawWaits(t, tt.policy, 400, fixtures.Status(500))
 			require.Len(t, waits, len(tt.bounds))
 			for i, bound := range tt.bounds {
 				assertUniform(t, bound/2, bound, waits[i])
@@ -111,14 +112,14 @@ func TestLongestWaitsDoNotOverflow(t *testing.T) {
 	longest := msgpush.RetryPolicy{MaxAttempts: 2, MinWait: math.MaxInt64, MaxWait: math.MaxInt64}
 	for name, tt := range map[string]struct {
 		policy msgpush.RetryPolicy
-		step   roundTripFunc
+		step   fixtures.RoundTripFunc
 		min    time.Duration // of the last wait
 	}{
-		"backoff":                   {longest, status(500), century},
-		"backoff after Retry-After": {longest, status(503, "Retry-After", "9223372036"), century},
-		"70 attempts":               {msgpush.RetryPolicy{MaxAttempts: 70, MinWait: 1, MaxWait: time.Minute}, fail(io.EOF), 30 * time.Second},
+		"backoff":                   {longest, fixtures.Status(500), century},
+		"backoff after Retry-After": {longest, fixtures.Status(503, "Retry-After", "9223372036"), century},
+		"70 attempts":               {msgpush.RetryPolicy{MaxAttempts: 70, MinWait: 1, MaxWait: time.Minute}, fixtures.Fail(io.EOF), 30 * time.Second},
 	} {
-		runInBubble(t, name, func(t *testing.T) {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			waits := drawWaits(t, tt.policy, 1, tt.step)
 			require.Len(t, waits, tt.policy.MaxAttempts-1)
 			last := waits[len(waits)-1][0]
@@ -148,10 +149,10 @@ func TestWaitIsRetryAfterPlusJitter(t *testing.T) {
 		{429, "", 300 * time.Millisecond, 300 * time.Millisecond},
 	}
 	for _, tt := range tests {
-		runInBubble(t, fmt.Sprintf("%d %q, MaxWait %v", tt.status, tt.header, tt.maxWait), func(t *testing.T) {
-			step := status(tt.status)
+		fixtures.RunInBubble(t, fmt.Sprintf("%d %q, MaxWait %v", tt.status, tt.header, tt.maxWait), func(t *testing.T) {
+			step := fixtures.Status(tt.status)
 			if tt.header != "" {
-				step = status(tt.status, "Retry-After", tt.header)
+				step = fixtures.Status(tt.status, "Retry-After", tt.header)
 			}
 			bound := 400 * time.Millisecond
 			if tt.maxWait > 0 {
@@ -167,18 +168,18 @@ func TestRetryAfterLongerThanMaxWaitFailsImmediately(t *testing.T) {
 	for header, want := range map[string]time.Duration{
 		"31": 31 * time.Second, "86400": 24 * time.Hour, "99999999999999999999": math.MaxInt64, "9223372036": 9223372036 * time.Second,
 	} {
-		for name, step := range map[string]roundTripFunc{
-			"429": status(429, "Retry-After", header), "503": status(503, "Retry-After", header), "503 with a truncated body": respondFrom(503, cutBody(`{"code":200,`), "Retry-After", header),
+		for name, step := range map[string]fixtures.RoundTripFunc{
+			"429": fixtures.Status(429, "Retry-After", header), "503": fixtures.Status(503, "Retry-After", header), "503 with a truncated body": fixtures.RespondFrom(503, fixtures.CutBody(`{"code":200,`), "Retry-After", header),
 		} {
-			runInBubble(t, name+" "+header, func(t *testing.T) {
-				transport := newScript(step)
-				_, err := newClient(t, transport, defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
-				assert.Equal(t, want, onlyError[*msgpush.APIError](t, err).RetryAfter)
-				assertAttempts(t, 1, err)
+			fixtures.RunInBubble(t, name+" "+header, func(t *testing.T) {
+				transport := fixtures.NewScript(step)
+				_, err := fixtures.NewClient(t, transport, fixtures.DefaultRetries).MPList(t.Context(), msgpush.PageRequest{})
+				assert.Equal(t, want, fixtures.OnlyError[*msgpush.APIError](t, err).RetryAfter)
+				fixtures.AssertAttempts(t, 1, err)
 				assert.ErrorContains(t, err, "retry after "+want.String())
 				assert.ErrorContains(t, err, "Retry-After is longer than MaxWait, 30s")
-				assert.Equal(t, []time.Duration{0}, transport.times)
-				assert.Zero(t, time.Since(transport.start))
+				assert.Equal(t, []time.Duration{0}, transport.Times)
+				assert.Zero(t, time.Since(transport.Start))
 			})
 		}
 	}
@@ -188,34 +189,34 @@ func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 	ms, longest := time.Millisecond, msgpush.RetryPolicy{MinWait: math.MaxInt64, MaxWait: math.MaxInt64}
 	tests := []struct {
 		name    string
-		step    roundTripFunc
+		step    fixtures.RoundTripFunc
 		timeout time.Duration
 		policy  msgpush.RetryPolicy
 		fits    bool
 	}{
-		{"Retry-After of 5s, 5s left", status(503, "Retry-After", "5"), 5 * time.Second, msgpush.RetryPolicy{}, false},
-		{"Retry-After of 5s, 5.4s left", status(503, "Retry-After", "5"), 5400*ms + 1, msgpush.RetryPolicy{}, true},
-		{"429 without Retry-After, 1s left", status(429), time.Second, msgpush.RetryPolicy{}, false},
-		{"429 without Retry-After, 1.4s left", status(429), 1400*ms + 1, msgpush.RetryPolicy{}, true},
-		{"connection closed, 400ms left", fail(io.EOF), 400*ms + 1, msgpush.RetryPolicy{}, true},
-		{"truncated JSON, 400ms left", respond(200, `{"code":2`), 400*ms + 1, msgpush.RetryPolicy{}, true},
-		{"connection closed, 1ns left", fail(io.EOF), 1, longest, false},
-		{"truncated JSON, 1ns left", respond(200, `{"code":2`), 1, longest, false},
-		{"truncated body, 1ns left", respondFrom(200, cutBody("{")), 1, longest, false},
+		{"Retry-After of 5s, 5s left", fixtures.Status(503, "Retry-After", "5"), 5 * time.Second, msgpush.RetryPolicy{}, false},
+		{"Retry-After of 5s, 5.4s left", fixtures.Status(503, "Retry-After", "5"), 5400*ms + 1, msgpush.RetryPolicy{}, true},
+		{"429 without Retry-After, 1s left", fixtures.Status(429), time.Second, msgpush.RetryPolicy{}, false},
+		{"429 without Retry-After, 1.4s left", fixtures.Status(429), 1400*ms + 1, msgpush.RetryPolicy{}, true},
+		{"connection closed, 400ms left", fixtures.Fail(io.EOF), 400*ms + 1, msgpush.RetryPolicy{}, true},
+		{"truncated JSON, 400ms left", fixtures.Respond(200, `{"code":2`), 400*ms + 1, msgpush.RetryPolicy{}, true},
+		{"connection closed, 1ns left", fixtures.Fail(io.EOF), 1, longest, false},
+		{"truncated JSON, 1ns left", fixtures.Respond(200, `{"code":2`), 1, longest, false},
+		{"truncated body, 1ns left", fixtures.RespondFrom(200, fixtures.CutBody("{")), 1, longest, false},
 	}
 	for _, tt := range tests {
-		runInBubble(t, tt.name, func(t *testing.T) {
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
 			defer cancel()
-			transport := newScript(tt.step, succeed)
-			_, err := newClient(t, transport, msgpush.WithRetry(tt.policy)).MPList(ctx, msgpush.PageRequest{})
+			transport := fixtures.NewScript(tt.step, fixtures.Succeed)
+			_, err := fixtures.NewClient(t, transport, msgpush.WithRetry(tt.policy)).MPList(ctx, msgpush.PageRequest{})
 			if tt.fits {
 				require.NoError(t, err)
 				return
 			}
-			assert.Zero(t, time.Since(transport.start))
+			assert.Zero(t, time.Since(transport.Start))
 			assert.NotErrorIs(t, err, context.DeadlineExceeded, "no deadline has passed")
-			assertAttempts(t, 1, err)
+			fixtures.AssertAttempts(t, 1, err)
 			assert.ErrorContains(t, err, "no time for a retry before the deadline")
 		})
 	}
@@ -224,19 +225,19 @@ func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 func TestReturnsLastFailure(t *testing.T) {
 	tests := []struct {
 		name     string
-		steps    []roundTripFunc
+		steps    []fixtures.RoundTripFunc
 		attempts int
 		want     faults.Failure
 	}{
-		{"HTTP 503", []roundTripFunc{fail(io.EOF), status(500), status(503)}, 7, faults.Failure{Kind: "APIError", Text: "code 5030"}},
-		{"connection closed", []roundTripFunc{status(500), respond(200, ""), fail(io.EOF)}, 7, faults.Failure{Kind: "RequestError", Is: io.EOF}},
-		{"JSON that ends too early", []roundTripFunc{status(500), respond(200, `{"code":2`)}, 7, faults.Failure{Kind: "DecodeError", Is: io.ErrUnexpectedEOF}},
-		{"permanent failure after transient ones", []roundTripFunc{status(500), fail(io.EOF), status(404)}, 3, faults.Failure{Kind: "APIError", Text: "code 4040"}},
+		{"HTTP 503", []fixtures.RoundTripFunc{fixtures.Fail(io.EOF), fixtures.Status(500), fixtures.Status(503)}, 7, faults.Failure{Kind: "APIError", Text: "code 5030"}},
+		{"connection closed", []fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Respond(200, ""), fixtures.Fail(io.EOF)}, 7, faults.Failure{Kind: "RequestError", Is: io.EOF}},
+		{"JSON that ends too early", []fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Respond(200, `{"code":2`)}, 7, faults.Failure{Kind: "DecodeError", Is: io.ErrUnexpectedEOF}},
+		{"permanent failure after transient ones", []fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Fail(io.EOF), fixtures.Status(404)}, 3, faults.Failure{Kind: "APIError", Text: "code 4040"}},
 	}
 	for _, tt := range tests {
-		runInBubble(t, tt.name, func(t *testing.T) {
-			_, err := newClient(t, newScript(tt.steps...), defaultRetries).MPList(t.Context(), msgpush.PageRequest{})
-			assertFailure(t, err, tt.want, tt.attempts)
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
+			_, err := fixtures.NewClient(t, fixtures.NewScript(tt.steps...), fixtures.DefaultRetries).MPList(t.Context(), msgpush.PageRequest{})
+			fixtures.AssertFailure(t, err, tt.want, tt.attempts)
 			if requestErr, ok := errors.AsType[*msgpush.RequestError](err); ok {
 				assert.NoError(t, requestErr.Last, "the context has not ended")
 			}
@@ -246,18 +247,18 @@ func TestReturnsLastFailure(t *testing.T) {
 
 func TestRetriesOnlyTransientStatuses(t *testing.T) {
 	transient := []int{408, 425, 429, 500, 502, 503, 504}
-	for most, policy := range map[int]msgpush.Option{1: noRetries, 3: threeAttempts} {
+	for most, policy := range map[int]msgpush.Option{1: fixtures.NoRetries, 3: fixtures.ThreeAttempts} {
 		synctest.Test(t, func(t *testing.T) {
 			for code := 201; code < 600; code++ {
 				attempts := 1
 				if slices.Contains(transient, code) {
 					attempts = most
 				}
-				transport := newScript(status(code))
-				_, err := newClient(t, transport, policy).MPList(t.Context(), msgpush.PageRequest{})
-				assert.Equal(t, code, onlyError[*msgpush.APIError](t, err).HTTPStatus)
-				assertAttempts(t, attempts, err)
-				assert.Len(t, transport.times, attempts, "HTTP %d", code)
+				transport := fixtures.NewScript(fixtures.Status(code))
+				_, err := fixtures.NewClient(t, transport, policy).MPList(t.Context(), msgpush.PageRequest{})
+				assert.Equal(t, code, fixtures.OnlyError[*msgpush.APIError](t, err).HTTPStatus)
+				fixtures.AssertAttempts(t, attempts, err)
+				assert.Len(t, transport.Times, attempts, "HTTP %d", code)
 			}
 		})
 	}
@@ -273,44 +274,65 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 	errExpired := x509.CertificateInvalidError{Reason: x509.Expired}
 	tests := []struct {
 		name      string
-		transport roundTripFunc
+		transport fixtures.RoundTripFunc
 		want      faults.Failure
 	}{
-		{"dialing fails", fail(&net.OpError{Op: "dial", Err: errCable}), faults.Failure{Kind: request, NotSent: true, Is: errCable}},
-		{"dialing fails with an untyped error", fail(errCable), faults.Failure{Kind: request, Transient: true, Is: errCable}},
-		{"writing fails", fail(&net.OpError{Op: "write", Err: errCable}), faults.Failure{Kind: request, Transient: true, Is: errCable}},
-		{"neither a response nor an error", fail(nil), faults.Failure{Kind: request, Transient: true, Text: "returned neither a response nor an error"}},
-		{"no response before the timeout", noResponse, faults.Failure{Kind: request, Transient: true, Is: context.DeadlineExceeded}},
-		{"no body before the timeout", respondFrom(200, stalledBody), faults.Failure{Kind: request, Transient: true, Is: context.DeadlineExceeded}},
-		{"body that fails", respondFrom(200, failingBody(`{"code":200,`, errCable)), faults.Failure{Kind: request, Transient: true, Is: errCable}},
-		{"body that fails after an envelope with an error code", respondFrom(200, failingBody(`{"code":500,"msg":"no"}`, errCable)), faults.Failure{Kind: request, Transient: true, Is: errCable}},
+		{"dialing fails", fixtures.Fail(&net.OpError{Op: "dial", Err: errCable}), faults.Failure{Kind: request, NotSent: true, Is: errCable}},
+		{"dialing fails with an untyped error", fixtures.Fail(errCable), faults.Failure{Kind: request, Transient: true, Is: errCable}},
+		{"writing fails", fixtures.Fail(&net.OpError{Op: "write", Err: errCable}), faults.Failure{Kind: request, Transient: true, Is: errCable}},
+		{"neither a response nor an error", fixtures.Fail(nil), faults.Failure{Kind: request, Transient: true, Text: "returned neither a response nor an error"}},
+		{"no response before the timeout", fixtures.NoResponse, faults.Failure{Kind: request, Transient: true, Is: context.DeadlineExceeded}},
+		{"no body before the timeout", fixtures.RespondFrom(200, fixtures.StalledBody), faults.Failure{Kind: request, Transient: true, Is: context.DeadlineExceeded}},
+		{"body that fails", fixtures.RespondFrom(200, fixtures.FailingBody(`{"code":200,`, errCable)), faults.Failure{Kind: request, Transient: true, Is: errCable}},
+		{"body that fails after an envelope with an error code", fixtures.RespondFrom(200, fixtures.FailingBody(`{"code":500,"msg":"no"}`, errCable)), faults.Failure{Kind: request, Transient: true, Is: errCable}},
 
-		{"checksum of gzip differs", respondFrom(200, failingBody("", gzip.ErrChecksum)), faults.Failure{Kind: request, Is: gzip.ErrChecksum}},
-		{"deflate is malformed", respondFrom(200, failingBody("", flate.CorruptInputError(1))), faults.Failure{Kind: request, Is: flate.CorruptInputError(1)}},
-		{"certificate not verified", fail(errCertificate), faults.Failure{Kind: request, Is: errCertificate}},
-		{"certificate of an unknown authority", fail(x509.UnknownAuthorityError{}), faults.Failure{Kind: request, Is: x509.UnknownAuthorityError{}}},
-		{"certificate of another host", fail(errHost), faults.Failure{Kind: request, Is: errHost}},
-		{"expired certificate", fail(errExpired), faults.Failure{Kind: request, Is: errExpired}},
+		{"checksum of gzip differs", fixtures.RespondFrom(200, fixtures.FailingBody("", gzip.ErrChecksum)), faults.Failure{Kind: request, Is: gzip.ErrChecksum}},
+		{"deflate is malformed", fixtures.RespondFrom(200, fixtures.FailingBody("", flate.CorruptInputError(1))), faults.Failure{Kind: request, Is: flate.CorruptInputError(1)}},
+		{"certificate not verified", fixtures.Fail(errCertificate), faults.Failure{Kind: request, Is: errCertificate}},
+		{"certificate of an unknown authority", fixtures.Fail(x509.UnknownAuthorityError{}), faults.Failure{Kind: request, Is: x509.UnknownAuthorityError{}}},
+		{"certificate of another host", fixtures.Fail(errHost), faults.Failure{Kind: request, Is: errHost}},
+		{"expired certificate", fixtures.Fail(errExpired), faults.Failure{Kind: request, Is: errExpired}},
 
-		{"no code", respond(200, `{"data":{}}`), faults.Failure{Kind: "DecodeError"}},
-		{"error code", respond(200, `{"code":500,"msg":"no","data":"why"}`), faults.Failure{Kind: api}},
-		{"error code that is a transient status", respond(200, `{"code":503,"msg":"busy"}`), faults.Failure{Kind: api}},
-		{"HTTP 503", status(503), faults.Failure{Kind: api, Transient: true}},
+		{"no code", fixtures.Respond(200, `{"data":{}}`), faults.Failure{Kind: "DecodeError"}},
+		{"error code", fixtures.Respond(200, `{"code":500,"msg":"no","data":"why"}`), faults.Failure{Kind: api}},
+		{"error code that is a transient status", fixtures.Respond(200, `{"code":503,"msg":"busy"}`), faults.Failure{Kind: api}},
+		{"HTTP 503", fixtures.Status(503), faults.Failure{Kind: api, Transient: true}},
 		{"HTTP 503 of a transport that sets no header and no body", func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusServiceUnavailable}, nil
 		}, faults.Failure{Kind: api, Transient: true}},
-		{"HTTP 503 whose body does not arrive", respondFrom(503, stalledBody), faults.Failure{Kind: api, Transient: true}},
+		{"HTTP 503 whose body does not arrive", fixtures.RespondFrom(503, fixtures.StalledBody), faults.Failure{Kind: api, Transient: true}},
 	}
 	for _, tt := range tests {
-		runInBubble(t, tt.name, func(t *testing.T) {
-			transport := newScript(tt.transport)
-			attempts := assertEveryCallFails(t, newClient(t, transport, threeAttempts), tt.want)
-			assert.Len(t, transport.times, attempts, "requests")
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
+			transport := fixtures.NewScript(tt.transport)
+			attempts := fixtures.AssertEveryCallFails(t, fixtures.NewClient(t, transport, fixtures.ThreeAttempts), tt.want)
+			assert.Len(t, transport.Times, attempts, "requests")
 		})
 	}
 }
 
 // The response arrives at 2000-01-01 00:00:09, since virtual time begins at 00:00:00.
+func TestErrorSaysThatRequestIsNotRetriedSinceItIsNotIdempotent(t *testing.T) {
+	const reason = "(1 attempt; not retried, since the request is not idempotent)"
+	for _, tt := range []struct {
+		name      string
+		opt       msgpush.Option
+		transport fixtures.RoundTripFunc
+		says      bool
+	}{
+		{"HTTP 503", fixtures.ThreeAttempts, fixtures.Status(503), true},
+		{"broken connection", fixtures.ThreeAttempts, fixtures.Fail(io.EOF), true},
+		{"truncated JSON", fixtures.ThreeAttempts, fixtures.Respond(200, `{"code":2`), true},
+		{"permanent status", fixtures.ThreeAttempts, fixtures.Status(404), false},
+		{"retries are disabled", fixtures.NoRetries, fixtures.Status(503), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := msgpush.Call[int](t.Context(), fixtures.NewClient(t, tt.transport, tt.opt), fixtures.Post)
+			assert.Equal(t, tt.says, strings.HasSuffix(err.Error(), reason), err.Error())
+		})
+	}
+}
+
 func TestParsesRetryAfter(t *testing.T) {
 	for header, want := range map[string]time.Duration{
 		"120":                           2 * time.Minute,
@@ -324,9 +346,9 @@ func TestParsesRetryAfter(t *testing.T) {
 		"10000000000":                   math.MaxInt64, // more seconds than a Duration holds
 		strings.Repeat("9", 40):         math.MaxInt64, // more seconds than an integer holds
 	} {
-		runInBubble(t, header, func(t *testing.T) {
-			_, err := newClient(t, late(9*time.Second, status(409, "Retry-After", header))).MPList(t.Context(), msgpush.PageRequest{})
-			assert.Equal(t, want, onlyError[*msgpush.APIError](t, err).RetryAfter)
+		fixtures.RunInBubble(t, header, func(t *testing.T) {
+			_, err := fixtures.NewClient(t, fixtures.Late(9*time.Second, fixtures.Status(409, "Retry-After", header))).MPList(t.Context(), msgpush.PageRequest{})
+			assert.Equal(t, want, fixtures.OnlyError[*msgpush.APIError](t, err).RetryAfter)
 		})
 	}
 }
@@ -336,15 +358,15 @@ func TestRetriesIfTLSHandshakeFails(t *testing.T) {
 		"connection closed": func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) },
 		"timeout":           faults.Stall(""),
 	} {
-		runInBubble(t, name, func(t *testing.T) {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			var dials atomic.Int32
-			transport := pipeTransport(func(c net.Conn) {
+			transport := fixtures.PipeTransport(func(c net.Conn) {
 				dials.Add(1)
 				serve(c)
 			})
 			transport.TLSHandshakeTimeout = time.Second
-			client := newClientAt(t, "https://push.example.com", threeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-			attempts := assertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", Transient: true})
+			client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			attempts := fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", Transient: true})
 			assert.EqualValues(t, attempts, dials.Load())
 		})
 	}
@@ -362,32 +384,32 @@ func TestAlertsAboutCertificatesAndProtocolsArePermanent(t *testing.T) {
 	for code := range 256 {
 		alert := tls.AlertError(code)
 		err := &net.OpError{Op: "remote error", Err: alert}
-		for where, step := range map[string]roundTripFunc{
-			"request":               fail(err),
-			"wrapped by net/http":   fail(fmt.Errorf("net/http: connection broken: %w", err)),
-			"handshake with proxy":  fail(&net.OpError{Op: "proxyconnect", Err: err}),
-			"body of the response":  respondFrom(200, failingBody(`{"code":`, err)),
-			"one layer of a caller": fail(fmt.Errorf("tracing: %w", err)),
+		for where, step := range map[string]fixtures.RoundTripFunc{
+			"request":               fixtures.Fail(err),
+			"wrapped by net/http":   fixtures.Fail(fmt.Errorf("net/http: connection broken: %w", err)),
+			"handshake with proxy":  fixtures.Fail(&net.OpError{Op: "proxyconnect", Err: err}),
+			"body of the response":  fixtures.RespondFrom(200, fixtures.FailingBody(`{"code":`, err)),
+			"one layer of a caller": fixtures.Fail(fmt.Errorf("tracing: %w", err)),
 		} {
-			transport := newScript(step)
-			_, callErr := newClient(t, transport, threeAttempts).MPList(t.Context(), msgpush.PageRequest{})
+			transport := fixtures.NewScript(step)
+			_, callErr := fixtures.NewClient(t, transport, fixtures.ThreeAttempts).MPList(t.Context(), msgpush.PageRequest{})
 			attempts := 3
 			if permanent[alert] != "" {
 				attempts = 1
 			}
-			assertAttempts(t, attempts, callErr)
-			assert.Len(t, transport.times, attempts, "%d %s: %s", code, permanent[alert], where)
+			fixtures.AssertAttempts(t, attempts, callErr)
+			assert.Len(t, transport.Times, attempts, "%d %s: %s", code, permanent[alert], where)
 		}
 	}
 }
 
 func TestRedirectIsPermanentAPIError(t *testing.T) {
 	for _, location := range []string{"/api/open/other", "https://push.example.com/a?b=c", "/" + strings.Repeat("a", 10_000), "", "http://[broken", "::", "http://push.example.com/%zz"} {
-		for _, status := range redirectStatuses {
-			client := newClient(t, respond(status, "", "Location", location), threeAttempts)
-			assertEveryCallFails(t, client, faults.Failure{Kind: "APIError", Text: fmt.Sprint("HTTP ", status)})
+		for _, status := range fixtures.RedirectStatuses {
+			client := fixtures.NewClient(t, fixtures.Respond(status, "", "Location", location), fixtures.ThreeAttempts)
+			fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "APIError", Text: fmt.Sprint("HTTP ", status)})
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-			assert.Equal(t, location, onlyError[*msgpush.APIError](t, err).Header.Get("Location"))
+			assert.Equal(t, location, fixtures.OnlyError[*msgpush.APIError](t, err).Header.Get("Location"))
 		}
 	}
 }

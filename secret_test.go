@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/fixtures"
 )
 
 func TestSecretIsNotPrinted(t *testing.T) {
 	const secret = "correct-horse"
 	s, mail := msgpush.Secret(secret), msgpush.MailChannel{ID: 1, Password: secret}
 	page := msgpush.Page[msgpush.MailChannel]{List: []msgpush.MailChannel{mail}}
-	assertHidden(t, secret,
+	fixtures.AssertHidden(t, secret,
 		s, &s, []msgpush.Secret{s}, []*msgpush.Secret{&s}, map[string]msgpush.Secret{"a": s}, struct{ Password msgpush.Secret }{s},
 		mail, &mail, []msgpush.MailChannel{mail}, []*msgpush.MailChannel{&mail}, map[int]msgpush.MailChannel{1: mail},
 		struct{ Mail *msgpush.MailChannel }{&mail}, page, msgpush.Page[*msgpush.MailChannel]{List: []*msgpush.MailChannel{&mail}},
@@ -29,7 +30,7 @@ func TestSecretIsNotPrinted(t *testing.T) {
 	assert.Equal(t, "[redacted]", s.String())
 	assert.Equal(t, "[redacted] [redacted] [redacted]", fmt.Sprintf("%s %#v %x", s, s, s))
 	assert.Equal(t, "{1    [redacted]  0 0 }", fmt.Sprint(mail))
-	assert.Contains(t, logged(page), `"password":"[redacted]"`)
+	assert.Contains(t, fixtures.Logged(page), `"password":"[redacted]"`)
 	assert.Equal(t, fmt.Sprint(msgpush.Secret("")), fmt.Sprint(s), "the length is not shown")
 }
 

@@ -10,10 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/fixtures"
 )
 
 func TestUnimplementedOperationsSendNothing(t *testing.T) {
-	client := reflect.ValueOf(newClient(t, handle(failOnRequest(t))))
+	client := reflect.ValueOf(fixtures.NewClient(t, handle(fixtures.FailOnRequest(t))))
 	var want, got []msgpush.Operation
 	for _, op := range msgpush.Operations() {
 		if op.Name != "" && !op.Specified() {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -448,78 +449,104 @@ func TestKeyExpiresAfterTheClockWasSetBack(t *testing.T) {
 	require.Equal(t, "secret-key-2", key())
 }
 
-// The test reads the interval in the store, which a loaded machine does not change, unless it
-// delays the rejection of a new key by half a second.
 func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
 	for _, tt := range []struct {
-		name        string
-		minInterval time.Duration
-		want        []string // milliseconds before each fetch
-		fetch       func(n int) (string, time.Time, error)
+		name  string
+		want  []string // milliseconds before each fetch
+		fetch func(n int) (string, time.Time, error)
 	}{
 		{
-			"error", 20 * time.Millisecond, []string{"0", "20", "40", "80", "160", "200", "200"},
+			"error", []string{"0", "1000", "2000", "4000", "8000", "10000", "10000"},
 			func(int) (string, time.Time, error) { return "", time.Time{}, errors.New("no key") },
 		},
 		{
-			"expired key", 20 * time.Millisecond, []string{"0", "20", "40", "80", "160", "200", "200"},
+			"expired key", []string{"0", "1000", "2000", "4000", "8000", "10000", "10000"},
 			func(int) (string, time.Time, error) { return "key", time.Now().Add(-time.Hour), nil },
 		},
 		{
-			"rejected key issued again", 500 * time.Millisecond, []string{"0", "500", "1000"},
+			"rejected key issued again", []string{"0", "1000", "2000", "4000", "4000", "4000"},
 			func(int) (string, time.Time, error) { return "key", time.Time{}, nil },
 		},
 		{
-			"new keys, rejected soon", 500 * time.Millisecond, []string{"0", "500", "1000"},
+			"new keys, rejected soon", []string{"0", "1000", "2000", "4000", "4000", "4000"},
 			func(n int) (string, time.Time, error) { return fmt.Sprint("key-", n), time.Time{}, nil },
+		},
+		{
+			"errors, then keys that are rejected soon", []string{"0", "1000", "2000", "4000", "8000", "4000", "4000"},
+			func(n int) (string, time.Time, error) {
+				if n < 5 {
+					return "", time.Time{}, errors.New("no key")
+				}
+				return fmt.Sprint("key-", n), time.Time{}, nil
+			},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			rdb := newMiniredis(t)
-			pause := func() string { return rdb.HGet(t.Context(), "msgpush:1:key:{acme}", "pause").Val() }
-			var mu sync.Mutex
-			var pauses []string // before each fetch
-			c := fleet.KeyConfig{Name: "acme", MinInterval: tt.minInterval, Fetch: func(context.Context) (string, time.Time, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				pauses = append(pauses, pause())
-				if len(pauses) >= len(tt.want) {
-					return "useful-key", time.Time{}, nil
-				}
-				return tt.fetch(len(pauses))
-			}}
-			var sources []*fleet.KeySource
-			for range 2 { // replicas
-				source, err := fleet.NewKeySource(rdb, c)
-				require.NoError(t, err)
-				defer source.Close()
-				sources = append(sources, source)
-			}
-			keys := make([]string, len(sources))
-			useful := func() bool {
-				for i, source := range sources {
-					if key, err := source.AccessKey(t.Context(), keys[i]); err == nil {
-						keys[i] = key
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(t)
+				rdb := connect(t, store)
+				var pauses []string // before each fetch
+				c := fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
+					pauses = append(pauses, store.HGet("msgpush:1:key:{acme}", "pause"))
+					if len(pauses) >= len(tt.want) {
+						return "useful-key", time.Time{}, nil
 					}
-					if keys[i] == "useful-key" {
-						return true
+					return tt.fetch(len(pauses))
+				}}
+				sources := newSources(t, 2, rdb, c)
+				keys := make([]string, len(sources))
+				for !slices.Contains(keys, "useful-key") {
+					for i, source := range sources {
+						if key, err := source.AccessKey(t.Context(), keys[i]); err == nil {
+							keys[i] = key
+						}
 					}
+					time.Sleep(10 * time.Millisecond)
 				}
-				return false
-			}
-			require.Eventually(t, useful, 20*time.Second, time.Millisecond)
-			assert.Equal(t, tt.want, pauses)
-			time.Sleep(2 * tt.minInterval) // so that the key is not rejected soon after its arrival
-			for len(pauses) == len(tt.want) {
+				assert.Equal(t, tt.want, pauses)
+
+				time.Sleep(time.Minute) // so that the key is not rejected soon after its arrival
 				for _, source := range sources {
 					_, err := source.AccessKey(t.Context(), "useful-key")
 					require.NoError(t, err)
 				}
-			}
-			assert.Equal(t, "0", pauses[len(tt.want)], "the fetch before helped")
+				assert.Equal(t, "0", pauses[len(tt.want)], "the fetch before helped")
+			})
 		})
 	}
+}
+
+// If the claims stayed as short, each fetch would end after another replica had begun the next one,
+// and all keys would be discarded.
+func TestFetchThatIgnoresItsContextIsBackedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := connect(t, newStore(t))
+		start := time.Now()
+		var mu sync.Mutex
+		var begun []time.Duration
+		c := fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
+			mu.Lock()
+			begun = append(begun, time.Since(start).Round(time.Second))
+			key := fmt.Sprint("key-", len(begun))
+			mu.Unlock()
+			time.Sleep(14 * time.Second) // more than FetchTimeout + 1 s
+			return key, time.Time{}, nil
+		}}
+		var callers sync.WaitGroup
+		for _, source := range newSources(t, 4, rdb, c) {
+			callers.Go(func() {
+				var key string
+				for key == "" && time.Since(start) < 5*time.Minute {
+					key, _ = source.AccessKey(t.Context(), "")
+					time.Sleep(time.Millisecond)
+				}
+				assert.Equal(t, "key-4", key)
+			})
+		}
+		callers.Wait()
+		assert.Equal(t, []time.Duration{0, 11 * time.Second, 23 * time.Second, 36 * time.Second}, begun)
+		time.Sleep(time.Minute) // until the fetches have returned
+	})
 }
 
 func TestErrorOfAFetchInAnotherReplicaNamesThatReplica(t *testing.T) {
@@ -580,6 +607,36 @@ func TestUnexpectedReplyOfTheStoreIsAnError(t *testing.T) {
 			}
 		})
 	}
+}
+
+// go-redis dials such an address again and again until the context ends.
+func TestRefusedConnectionIsNamed(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	rdb := redis.NewClient(&redis.Options{Addr: address, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
+	require.NoError(t, err)
+	err = limiter.Wait(t.Context())
+	assert.ErrorIs(t, err, fleet.ErrStoreUnavailable)
+	assert.ErrorContains(t, err, "connection refused")
+	assert.NotErrorIs(t, err, context.DeadlineExceeded)
+}
+
+type silentError struct{}
+
+func (silentError) Error() string { panic(silentError{}) } // fmt panics when it prints this panic
+
+func TestErrorOfFetchWhoseTextPanicsIsReturned(t *testing.T) {
+	source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
+		return "", time.Time{}, silentError{}
+	}})
+	require.NoError(t, err)
+	defer source.Close()
+	_, err = source.AccessKey(t.Context(), "")
+	assert.ErrorIs(t, err, silentError{})
 }
 
 func TestPanicOfFetchReachesTheCaller(t *testing.T) {

@@ -38,7 +38,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -65,15 +64,15 @@ const prefix = "msgpush:1:"
 const (
 	storeTimeout  = time.Second            // of an operation
 	probeTimeout  = 800 * time.Millisecond // of a probe: StoreErr has its result one second later
+	dialAfter     = 300 * time.Millisecond // from a command to a test of the address
 	probeInterval = 100 * time.Millisecond // from a failure to the next probe that state starts
 	idleInterval  = 500 * time.Millisecond // from a success to the next probe that StoreErr starts
 )
 
 // A store runs scripts on one Redis key.
 type store struct {
-	rdb  redis.UniversalClient
-	key  string
-	turn sync.Mutex // held while a script other than a probe runs, so that scripts share a connection
+	rdb redis.UniversalClient
+	key string
 
 	mu        sync.Mutex
 	failure   error     // why the store is unavailable; nil if it is available
@@ -139,7 +138,12 @@ func (s *store) run(script *redis.Script, want []any, args ...any) ([]any, error
 func (s *store) runBounded(timeout time.Duration, script *redis.Script, want []any, args ...any) ([]any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer time.AfterFunc(dialAfter, func() { s.testAddress(ctx, fail) }).Stop()
 	reply, err := script.Run(ctx, s.rdb, []string{s.key}, args...).Slice()
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	sameType := func(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 	err = cmp.Or(err, check(slices.EqualFunc(reply, want, sameType), "a script returned %d elements, not %d of the expected types", len(reply), len(want)))
 	s.mu.Lock()
@@ -153,6 +157,22 @@ func (s *store) runBounded(timeout time.Duration, script *redis.Script, want []a
 		}
 	}
 	return reply, s.failure
+}
+
+// testAddress calls fail if the address of the store cannot be dialed, such as because the connection
+// is refused. go-redis dials again until the context ends, and then returns the error of the context.
+func (s *store) testAddress(ctx context.Context, fail func(error)) {
+	client, ok := s.rdb.(interface{ Options() *redis.Options })
+	if !ok {
+		return
+	}
+	options := client.Options()
+	conn, err := options.Dialer(ctx, options.Network, options.Addr)
+	if err != nil {
+		fail(err)
+		return
+	}
+	_ = conn.Close()
 }
 
 // ErrBudgetExceeded is wrapped by the error of [Limiter.Wait] if the next free
@@ -186,34 +206,56 @@ type LimiterConfig struct {
 // the network delay after the slot, or later if the call has missed four slots.
 // A Limiter is safe for concurrent use.
 //
-// Besides probes, a Limiter sends one command to the store at a time, in a goroutine that ends with
-// the command. The command takes slots for all calls that wait for one. The slot of a cancelled
-// call, of a replica that dies, or of a lost reply stays unused.
+// Besides probes, a Limiter sends one command to the store at a time, in a goroutine that ends
+// when no call waits for a command. The command takes slots for up to 10,000 calls. The calls of a
+// replica get its slots in their order: if a call is cancelled, the calls after it move up. The slots
+// of a replica that dies, or of a lost reply, stay unused.
 //
 // If the store loses its data, the next slots of each replica begin no earlier than about 100 ms
 // before the last slot that this replica took.
 type Limiter struct {
 	store
-	cfg  LimiterConfig
-	last atomic.Pointer[time.Time] // the latest slot of this replica
+	cfg LimiterConfig
 
-	mutex sync.Mutex
-	next  *batch // not sent yet; nil if no call has joined it
+	mutex   sync.Mutex
+	pending []*call // wait for a command that takes slots for them
+	sending bool    // a goroutine sends such commands
+
+	queued  []*call     // get the slots of this replica, in this order; some may be cancelled
+	waiting int         // the number of queued calls that are not cancelled
+	slots   []time.Time // of this replica that have not begun, ascending
+	timer   *time.Timer // fires when the first slot begins; nil: no call waits for it
+	last    time.Time   // the latest slot of this replica
 }
 
-// A batch is a command that takes slots for calls of Wait.
-type batch struct {
-	latest []time.Time   // for each call, the latest time at which its slot may begin
-	done   chan struct{} // closed when the fields below are set
+// A call waits for a slot. The mutex of its limiter guards its fields.
+type call struct {
+	latest    time.Time // its slot must not begin later
+	queued    bool
+	cancelled bool
 
-	sent, received time.Time
-	waits          []any // how long each call must wait for its slot, in microseconds
-	err            error
+	done  chan struct{} // closed when begin or err is set
+	begin time.Time
+	err   error
 }
 
-// slotLifetime is how late a slot may be used. A call takes at most maxSlots
-// slots, and uses the last one however late it is.
-const slotLifetime, maxSlots = 250 * time.Millisecond, 5
+func (c *call) end(err error) {
+	c.err = err
+	close(c.done)
+}
+
+// maxWait returns how long a call can wait, at the time when its command is sent.
+func (c *call) maxWait(sent time.Time) time.Duration { return max(c.latest.Sub(sent), 0) }
+
+const (
+	// slotLifetime is how late a slot may be used. A call takes at most maxSlots slots, and uses
+	// the last one however late it is.
+	slotLifetime = 250 * time.Millisecond
+	maxSlots     = 5
+
+	// maxCalls is the maximum number of calls of a command, which blocks the store while it runs.
+	maxCalls = 10_000
+)
 
 // NewLimiter returns a limiter for [msgpush.WithRateLimiter]. NewLimiter sends
 // nothing to the store, and the limiter needs no Close.
@@ -249,15 +291,24 @@ func (l *Limiter) Wait(ctx context.Context) error {
 		if errors.Is(err, ErrStoreUnavailable) && l.cfg.Fallback != nil {
 			return l.waitWithoutStore(ctx)
 		}
-		if err = cmp.Or(err, sleepUntil(ctx, begin)); err != nil || n == maxSlots || time.Since(begin) < slotLifetime {
+		if err != nil {
 			return err
+		}
+		if n == maxSlots || time.Since(begin) < slotLifetime {
+			return nil
 		}
 	}
 }
 
 // Queue returns the time until the latest slot that this replica has taken. While this replica
 // sends requests, that is about the length of the queue of all replicas.
-func (l *Limiter) Queue() time.Duration { return max(time.Until(*load(&l.last)), 0) }
+func (l *Limiter) Queue() time.Duration { return max(time.Until(l.lastSlot()), 0) }
+
+func (l *Limiter) lastSlot() time.Time {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.last
+}
 
 func sleepUntil(ctx context.Context, t time.Time) error {
 	wait, cancel := context.WithDeadline(ctx, t)
@@ -266,7 +317,7 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	return ctx.Err()
 }
 
-// take takes the next free slot, unless it begins too late for the deadline of ctx.
+// take waits until a slot of the call begins.
 func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, err
@@ -275,53 +326,180 @@ func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		latest = time.Now().Add(time.Until(deadline) / 2)
 	}
-	b, i := l.join(latest)
+	c := &call{latest: latest, done: make(chan struct{})}
+	l.join(c)
 	select {
-	case <-b.done:
-	case <-ctx.Done(): // the slot stays unused
+	case <-c.done:
+		return c.begin, c.err
+	case <-ctx.Done():
+		l.cancel(c)
 		return time.Time{}, ctx.Err()
 	}
-	if b.err != nil {
-		return time.Time{}, b.err
-	}
-	wait, maxWait := time.Duration(b.waits[i].(int64))*time.Microsecond, max(latest.Sub(b.sent), 0) //nolint:durationcheck // waits are numbers
-	if wait.Microseconds() > maxWait.Microseconds() {
-		return time.Time{}, fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait", ErrBudgetExceeded, wait.Round(time.Millisecond), maxWait.Round(time.Millisecond))
-	}
-	for old, last := l.last.Load(), b.sent.Add(wait); last.After(*load(&l.last)) && !l.last.CompareAndSwap(old, &last); {
-		old = l.last.Load()
-	}
-	return b.received.Add(max(wait, 0)), nil
 }
 
-// join adds a call to the batch that is sent next, and starts one if there is none. index is its
-// position in the batch.
-func (l *Limiter) join(latest time.Time) (b *batch, index int) {
+// join queues a call if there is a slot for it, such as that of a cancelled call. Otherwise, a
+// command takes one.
+func (l *Limiter) join(c *call) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if l.next == nil {
-		l.next = &batch{done: make(chan struct{})}
-		go l.send(l.next)
+	l.serve() // drops the slots that have begun while no call waited
+	if l.waiting < len(l.slots) {
+		l.queue(c)
+		l.serve()
+		return
 	}
-	l.next.latest = append(l.next.latest, latest)
-	return l.next, len(l.next.latest) - 1
+	l.pending = append(l.pending, c)
+	if !l.sending {
+		l.sending = true
+		go l.send()
+	}
 }
 
-// send sends a batch when the command before it has ended. Until then, calls join the batch.
-func (l *Limiter) send(b *batch) {
-	l.turn.Lock()
-	defer l.turn.Unlock()
-	l.mutex.Lock()
-	l.next = nil
-	l.mutex.Unlock()
-	b.sent = time.Now()
-	args := []any{float64(l.cfg.Per) / float64(time.Microsecond), l.cfg.Rate, l.cfg.Burst, load(&l.last).Sub(b.sent).Microseconds()}
-	for _, latest := range b.latest {
-		args = append(args, max(latest.Sub(b.sent), 0).Microseconds())
+// queue lets a call wait for the first slot that no call waits for, unless it begins too late. It is
+// called with mutex held.
+func (l *Limiter) queue(c *call) {
+	if slot := l.slots[l.waiting]; slot.After(c.latest) {
+		c.end(budgetError(time.Until(slot), time.Until(c.latest)))
+		return
 	}
-	b.waits, b.err = l.run(takeScript, slices.Repeat([]any{int64(0)}, len(b.latest)), args...)
-	b.received = time.Now()
-	close(b.done)
+	c.queued = true
+	l.queued = append(l.queued, c)
+	l.waiting++
+}
+
+func budgetError(wait, maxWait time.Duration) error {
+	return fmt.Errorf("%w: the next free slot is in %v, but the deadline leaves %v for the wait",
+		ErrBudgetExceeded, wait.Round(time.Millisecond), max(maxWait, 0).Round(time.Millisecond))
+}
+
+// cancel removes a call, so that the calls after it move up.
+func (l *Limiter) cancel(c *call) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	c.cancelled = true
+	if !c.begin.IsZero() { // its slot has begun
+		l.insert(c.begin)
+	} else if c.queued {
+		l.waiting--
+	}
+	if len(l.queued) > 2*l.waiting+100 { // otherwise, they are removed when their slots begin
+		l.queued = slices.DeleteFunc(l.queued, func(c *call) bool { return c.cancelled })
+	}
+	l.promote()
+	l.serve()
+}
+
+// promote queues pending calls while there are slots for them. It is called with mutex held.
+func (l *Limiter) promote() {
+	for len(l.pending) > 0 && l.waiting < len(l.slots) {
+		c := l.pending[0]
+		l.pending = l.pending[1:]
+		if !c.cancelled {
+			l.queue(c)
+		}
+	}
+}
+
+// insert adds a slot. It is called with mutex held.
+func (l *Limiter) insert(slot time.Time) {
+	i, _ := slices.BinarySearchFunc(l.slots, slot, time.Time.Compare)
+	l.slots = slices.Insert(l.slots, i, slot)
+}
+
+// serve gives the slots that have begun to the first calls. A slot that no call waits for is
+// dropped: used later, it would exceed the budget. serve is called with mutex held.
+func (l *Limiter) serve() {
+	for len(l.slots) > 0 && time.Until(l.slots[0]) <= 0 {
+		if c := l.nextQueued(); c != nil {
+			c.begin = l.slots[0]
+			c.end(nil)
+		}
+		l.slots = l.slots[1:]
+	}
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	if l.waiting > 0 {
+		l.timer = time.AfterFunc(time.Until(l.slots[0]), func() {
+			l.mutex.Lock()
+			defer l.mutex.Unlock()
+			l.serve()
+		})
+	}
+}
+
+// nextQueued removes and returns the first queued call, or nil if there is none. It is called with
+// mutex held.
+func (l *Limiter) nextQueued() *call {
+	for len(l.queued) > 0 {
+		c := l.queued[0]
+		l.queued = l.queued[1:]
+		if !c.cancelled {
+			l.waiting--
+			return c
+		}
+	}
+	return nil
+}
+
+// send takes slots for pending calls, one command after another, until no call is pending.
+func (l *Limiter) send() {
+	for {
+		calls, last := l.nextPending()
+		if len(calls) == 0 {
+			return
+		}
+		sent := time.Now()
+		args := []any{float64(l.cfg.Per) / float64(time.Microsecond), l.cfg.Rate, l.cfg.Burst, last.Sub(sent).Microseconds()}
+		for _, c := range calls {
+			args = append(args, c.maxWait(sent).Microseconds())
+		}
+		waits, err := l.run(takeScript, slices.Repeat([]any{int64(0)}, len(calls)), args...)
+		l.assign(calls, sent, waits, err)
+	}
+}
+
+// nextPending removes and returns the calls of the next command, and the latest slot of this
+// replica.
+func (l *Limiter) nextPending() (calls []*call, last time.Time) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.pending = slices.DeleteFunc(l.pending, func(c *call) bool { return c.cancelled })
+	n := min(len(l.pending), maxCalls)
+	calls = slices.Clone(l.pending[:n])
+	l.pending = slices.Delete(l.pending, 0, n)
+	l.sending = n > 0
+	return calls, l.last
+}
+
+// assign adds the slots that a command took for calls, and queues the calls.
+func (l *Limiter) assign(calls []*call, sent time.Time, waits []any, err error) {
+	received := time.Now()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for i, c := range calls {
+		if err != nil {
+			c.end(err)
+			continue
+		}
+		wait := time.Duration(waits[i].(int64)) * time.Microsecond //nolint:durationcheck // waits are numbers
+		if maxWait := c.maxWait(sent); wait.Microseconds() > maxWait.Microseconds() {
+			c.end(budgetError(wait, maxWait))
+			continue
+		}
+		if last := sent.Add(wait); last.After(l.last) {
+			l.last = last
+		}
+		l.insert(received.Add(max(wait, 0)))
+		if !c.cancelled {
+			c.queued = true
+			l.queued = append(l.queued, c)
+			l.waiting++
+		}
+	}
+	l.promote()
+	l.serve()
 }
 
 // waitWithoutStore waits for Fallback, or for a slot if the store becomes available first.
@@ -334,7 +512,7 @@ func (l *Limiter) waitWithoutStore(ctx context.Context) error {
 			_ = sleepUntil(outage, time.Now().Add(probeInterval))
 		}
 	}()
-	err := sleepUntil(outage, *load(&l.last)) // until then, other calls of this replica use their slots
+	err := sleepUntil(outage, l.lastSlot()) // until then, other calls of this replica use their slots
 	if err == nil {
 		err = l.cfg.Fallback.Wait(outage)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode"
@@ -23,7 +24,8 @@ type KeyConfig struct {
 	// Name is the name of the account. Replicas with the same Name share a key.
 	Name string
 	// Fetch obtains a new key, as for [msgpush.CachedAccessKey]. Its context ends
-	// after FetchTimeout, not when a call ends.
+	// after FetchTimeout, not when a call ends. Fetch must return a key only once the service
+	// accepts it, and nothing but the replicas may fetch keys of the account.
 	Fetch func(context.Context) (key string, expires time.Time, err error)
 	// Early is how long before its expiry a key is replaced. The old key is
 	// returned until the new key is available or the old key expires. Early must not be
@@ -37,8 +39,10 @@ type KeyConfig struct {
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s.
 	// If several fetches in a row do not help, the intervals after them are 1, 2, 4, 8, 10,
-	// 10 and so on × MinInterval, for all replicas. A fetch did not help if it failed, or if its key
-	// had expired, was the rejected key, or was rejected within MinInterval of its arrival.
+	// 10 and so on × MinInterval, for all replicas. A fetch did not help if it failed or took longer
+	// than FetchTimeout + 1 s, or if its key had expired. It did not help either if its key was the
+	// rejected key, or was rejected within MinInterval of its arrival: then the interval is at
+	// most 4 × MinInterval.
 	// Until the interval has passed, replicas without a key return an error if the last
 	// fetch failed, and otherwise wait. The interval is not kept if the store lost its data, if its
 	// clock jumped ahead, or if replicas fetch without the store.
@@ -65,7 +69,7 @@ type KeyConfig struct {
 // without a fetch. A KeySource is safe for concurrent use.
 //
 // Each KeySource keeps the key in memory: a call that returns this key sends nothing to the
-// store. A connection to the store waits for announcements of new keys; while it is idle, it is
+// store. Its own connection to the store waits for announcements of new keys; while it is idle, it is
 // pinged every 3 s. When it is re-established, the KeySource writes its key back to a store
 // that lost it or has an older one. While the store is unavailable, the key is returned until
 // it expires or is rejected.
@@ -77,6 +81,7 @@ type KeySource struct {
 	cfg     KeyConfig
 	cached  msgpush.AccessKeySource // caches the key; calls obtain for another one
 	changed chan struct{}           // signals an announcement, or a connect to the store
+	turn    sync.Mutex              // held while a script other than a probe runs, so that scripts share a connection
 	close   context.CancelFunc
 
 	// current is the record in cached. next is an announced record that is not in cached
@@ -217,7 +222,7 @@ func (s *KeySource) fetch(ctx context.Context, claim *record, result chan<- *rec
 		r.panic = recover()
 		if r.err != nil || !r.valid() || strings.Trim(r.key, " ") != r.key || strings.ContainsFunc(r.key, unicode.IsControl) {
 			err := cmp.Or(r.err, fmt.Errorf("the returned key is empty, cannot be sent in a header, or has expired (the clock of this replica shows %s)", time.Now().UTC().Format(time.RFC3339)))
-			r.state, r.key, r.expires, r.err = "failed", "", time.Time{}, fmt.Errorf("fleet: Fetch: %w", err)
+			r.state, r.key, r.expires, r.err = "failed", "", time.Time{}, fetchError{err}
 		} else if current := load(&s.current); r.key == current.key && current.generation == s.rejected.Load() {
 			r.state = "rejected"
 		}
@@ -236,6 +241,14 @@ func (s *KeySource) fetch(ctx context.Context, claim *record, result chan<- *rec
 	}()
 	r.key, r.expires, r.err = s.cfg.Fetch(ctx)
 }
+
+// A fetchError wraps the error of Fetch. It calls the Error method of the error, which may panic, in
+// the goroutine of a caller.
+type fetchError struct{ err error }
+
+func (e fetchError) Error() string { return "fleet: Fetch: " + e.err.Error() }
+
+func (e fetchError) Unwrap() error { return e.err }
 
 // watchStore puts announced keys into next. After each connect, it first writes the
 // current key, if it is valid, to the store, which may have lost it.

@@ -419,7 +419,7 @@ func ExampleServer_UpdateBetweenPages() {
 	})
 
 	n := 0
-	for _, err := range srv.Client().ForwardLogAll(context.Background(), msgpush.ForwardLogRequest{}) {
+	for _, err := range srv.Client().ForwardLogs(msgpush.ForwardLogParams{}).All(context.Background()) {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -505,7 +505,8 @@ func ExampleFault_If() {
 	srv.Inject(msgpushtest.Status(404).If(func(r msgpushtest.Request) bool { return r.Has("current", 2) }))
 
 	n := 0
-	for _, err := range srv.Client().ForwardLogAll(context.Background(), msgpush.ForwardLogRequest{}, msgpush.Prefetch(4)) {
+	records := srv.Client().ForwardLogs(msgpush.ForwardLogParams{})
+	for _, err := range records.All(context.Background(), msgpush.Prefetch(4)) {
 		if err != nil {
 			fmt.Println(err)
 			break

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,14 +100,36 @@ func checkStatus(name string, status int) {
 }
 
 // WithHeader returns a copy of f that sets a header of the response, such as
-// Retry-After. It has no effect on [Reset].
+// Retry-After. It has no effect on [Reset]. It panics if HTTP does not allow the name or the
+// value.
 func (f Fault) WithHeader(name, value string) Fault {
+	checkHeader("Fault.WithHeader", name, value)
 	f.header = maps.Clone(f.header)
 	if f.header == nil {
 		f.header = http.Header{}
 	}
 	f.header.Set(name, value)
 	return f
+}
+
+// checkHeader panics if HTTP does not allow the name or the value of a header: net/http would
+// change it, or leave it out.
+func checkHeader(caller, name, value string) {
+	if !headerName.MatchString(name) || !headerValue.MatchString(value) {
+		panic(fmt.Sprintf("msgpushtest: %s: HTTP allows no header %q: %q", caller, name, value))
+	}
+}
+
+var (
+	headerName  = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
+	headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
+)
+
+// checkWait panics if a wait is negative.
+func checkWait(caller string, d time.Duration) {
+	if d < 0 {
+		panic(fmt.Sprintf("msgpushtest: %s: the duration %v is negative", caller, d))
+	}
 }
 
 // describe returns the text of f in the error about a fault that was never used.
@@ -171,7 +194,7 @@ func neverUsed(f Fault, queue []*queuedFault) bool {
 	})
 }
 
-// ClearFaults removes all faults, also those that were never used.
+// ClearFaults removes all faults, used or not.
 func (s *Server) ClearFaults() {
 	s.lock()
 	defer s.mu.Unlock()
@@ -331,8 +354,9 @@ func rateLimited(d time.Duration) Fault {
 		WithStatus(http.StatusTooManyRequests).WithHeader("Retry-After", strconv.Itoa(int(seconds)))
 }
 
-// Delay returns a fault that waits for d and then responds as usual.
+// Delay returns a fault that waits for d and then responds as usual. It panics if d is negative.
 func Delay(d time.Duration) Fault {
+	checkWait("Delay", d)
 	return Fault{kind: fmt.Sprintf("Delay(%v)", d), respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		s.wait(r, d)
 		s.respond(w, r)

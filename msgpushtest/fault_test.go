@@ -472,6 +472,25 @@ func TestErrorResponseHasDataOnlyIfItIsGiven(t *testing.T) {
 	}
 }
 
+func TestValuesThatCannotWorkPanic(t *testing.T) {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	for want, f := range map[string]func(){
+		"msgpushtest: SetLatency: the duration -1s is negative":                   func() { srv.SetLatency(-time.Second) },
+		"msgpushtest: Delay: the duration -1ns is negative":                       func() { msgpushtest.Delay(-1) },
+		`msgpushtest: Fault.WithHeader: HTTP allows no header "Retry After": "1"`: func() { msgpushtest.Status(503).WithHeader("Retry After", "1") },
+		`msgpushtest: Fault.WithHeader: HTTP allows no header "": "1"`:            func() { msgpushtest.Status(503).WithHeader("", "1") },
+		`msgpushtest: Fault.WithHeader: HTTP allows no header "A": "a\nb"`:        func() { msgpushtest.Status(503).WithHeader("A", "a\nb") },
+		`msgpushtest: Fault.WithHeader: HTTP allows no header "Location": "\x00"`: func() { msgpushtest.Redirect("\x00") },
+	} {
+		assert.PanicsWithValue(t, want, f)
+	}
+	srv.SetLatency(0)
+	msgpushtest.Delay(0)
+	msgpushtest.Status(503).WithHeader("X-Name_1", "")
+	msgpushtest.Status(503).WithHeader("x", "tab\t, ünïcode, \xff")
+}
+
 func TestErrorResponsePanicsIfDataCannotBeEncoded(t *testing.T) {
 	for name, data := range map[string]any{"function": func() {}, "channel": make(chan int), "NaN": map[string]float64{"rate": math.NaN()}} {
 		t.Run(name, func(t *testing.T) {

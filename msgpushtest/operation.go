@@ -296,7 +296,7 @@ func (o object) integer(name string) (*int64, *rejection) {
 	}
 	var n int64
 	if bytes.Equal(raw, []byte("null")) || json.Unmarshal(raw, &n) != nil {
-		return nil, reject(CodeBadRequest, "%s is not an integer", name)
+		return nil, reject(CodeBadRequest, "%s is not an integer of at most 64 bits", name)
 	}
 	return &n, nil
 }

@@ -105,8 +105,8 @@ func TestUpdateBetweenPages(t *testing.T) {
 			server.SetRecords(msgpushtest.SampleRecords())
 			server.UpdateBetweenPages(tt.update)
 			times := map[int64]int{}
-			request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 7}}
-			for record, err := range server.Client().ForwardLogAll(ctx, request) {
+			records := server.Client().ForwardLogs(msgpush.ForwardLogParams{})
+			for record, err := range records.All(ctx, msgpush.PageSize(7)) {
 				require.NoError(t, err)
 				times[record.ID]++
 			}
@@ -145,7 +145,7 @@ func TestUpdateBetweenPagesOnListOfOnePage(t *testing.T) {
 		}
 	}
 	iterate := func(c *msgpush.Client) error {
-		for _, err := range c.MPAll(ctx, msgpush.PageRequest{}) {
+		for _, err := range c.MPChannels().All(ctx) {
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,8 @@ type settings struct{ inMemory bool }
 
 // InMemory makes the server use [net.Pipe] instead of a socket. Such a server also
 // works inside a [testing/synctest] bubble, if it is made there. Its URL can be reached only
-// through [Server.Client] and [Server.HTTPClient].
+// through [Server.Client] and [Server.HTTPClient]: with another client, a call fails with
+// "lookup msgpush.test: no such host".
 func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
 // A Server is a fake server of the message push service. Make it with [New] or
@@ -162,7 +163,6 @@ func (s *Server) Close() {
 	_ = s.http.Shutdown(ctx) // if ctx ends first, s.http.Close aborts the rest
 	_ = s.http.Close()
 	s.waitForFunctions()
-	s.transport.CloseIdleConnections()
 }
 
 // waitForFunctions waits for running: outside a synctest bubble for at most closeLimit, and not
@@ -306,8 +306,10 @@ func (s *Server) acceptKey(key string) bool {
 	return true
 }
 
-// SetLatency delays every response by d. If d is 0, the default, there is no delay.
+// SetLatency delays every response by d. If d is 0, the default, there is no delay. It panics if
+// d is negative.
 func (s *Server) SetLatency(d time.Duration) {
+	checkWait("SetLatency", d)
 	s.lock()
 	defer s.mu.Unlock()
 	s.latency = d

@@ -75,7 +75,6 @@ func TestEveryOperationIsServed(t *testing.T) {
 	}
 }
 
-// The recipes add operations that change something.
 func TestCallsThatAreNotReadOnlyChangeRecords(t *testing.T) {
 	for _, call := range operations.All {
 		server, client := newServer(t)
@@ -232,6 +231,7 @@ func TestRejectsInvalidRequests(t *testing.T) {
 		{"page 0", "POST", list, good, `{"current":0}`, msgpushtest.CodeBadRequest, "current"},
 		{"negative page size", "POST", list, good, `{"pageSize":-1}`, msgpushtest.CodeBadRequest, "pageSize"},
 		{"huge page size", "POST", list, good, `{"pageSize":9223372036854775807}`, msgpushtest.CodeBadRequest, "pageSize"},
+		{"page 10³⁰", "POST", list, good, `{"current":1000000000000000000000000000000}`, msgpushtest.CodeBadRequest, "current is not an integer of at most 64 bits"},
 		{"page as a string", "POST", list, good, `{"current":"1"}`, msgpushtest.CodeBadRequest, "current"},
 		{"null as page", "POST", list, good, `{"current":null}`, msgpushtest.CodeBadRequest, "current"},
 		{"array as params", "POST", logs, good, `{"params":[]}`, msgpushtest.CodeBadRequest, "params"},

@@ -2,22 +2,25 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"example.com/msgpush"
+	"example.com/msgpush/follow"
 )
 
 const (
 	requestsPerPoll = "requests per idle poll"
-	followName      = "msgpush, Follow"
+	timePerPoll     = "time per poll"
+	followName      = "msgpush, follow"
 )
 
-// follow compares polls of a list that does not change.
-func follow(cfg config) (*experiment, error) {
+// following compares polls of a list that does not change.
+func following(cfg config) (*experiment, error) {
 	e := &experiment{
 		title:   fmt.Sprintf("Following: idle polls of %d × 50 records", cfg.followPages),
-		metrics: []metric{{requestsPerPoll, hundredths}, {"time per poll", duration}},
+		metrics: []metric{{requestsPerPoll, hundredths}, {timePerPoll, duration}},
 	}
 	s, err := newFakeService(cfg.followPages, 50, 0)
 	if err != nil {
@@ -27,43 +30,71 @@ func follow(cfg config) (*experiment, error) {
 	if err != nil {
 		return nil, err
 	}
-	var requests int
-	list := msgpush.Lister[msgpush.ForwardLog]{ID: recordID, Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+	list := client.ForwardLogs(msgpush.ForwardLogParams{})
+	fetch, requests := list.Fetch, 0
+	list.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
 		requests++
-		return client.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: r})
-	}}
-	request := msgpush.PageRequest{PageSize: s.pageSize}
+		return fetch(ctx, r)
+	}
+	o := follow.Options{PageSize: s.pageSize, PollInterval: time.Nanosecond, ReadInterval: 10_000 * time.Hour}
+	for record, err := range list.All(context.Background(), msgpush.PageSize(s.pageSize)) {
+		if err != nil {
+			return nil, err
+		}
+		o.Known = append(o.Known, record.ID)
+		o.Since = max(o.Since, record.CreateTime)
+	}
 	e.entries = []*entry{
 		{name: "msgpush, complete iteration", run: func() (measurement, error) {
 			requests = 0
 			start := time.Now()
-			for _, err := range list.All(context.Background(), request) {
+			for _, err := range list.All(context.Background(), msgpush.PageSize(s.pageSize)) {
 				if err != nil {
 					return nil, err
 				}
 			}
-			return measurement{requestsPerPoll: float64(requests), "time per poll": time.Since(start).Seconds()}, nil
+			return measurement{requestsPerPoll: float64(requests), timePerPoll: time.Since(start).Seconds()}, nil
 		}},
-		{name: followName, run: func() (measurement, error) {
-			polls := float64(cfg.idlePolls)
-			var start time.Time
-			var done float64
-			for page, err := range list.FollowPages(context.Background(), request, msgpush.PollInterval(time.Nanosecond)) {
-				switch {
-				case err != nil:
-					return nil, err
-				case len(page.List) > 0:
-					continue // of the first poll, which reads the complete list
-				case start.IsZero():
-					requests, start = 0, time.Now()
-					continue
-				}
-				if done++; done == polls {
-					break
-				}
-			}
-			return measurement{requestsPerPoll: float64(requests) / polls, "time per poll": time.Since(start).Seconds() / polls}, nil
-		}},
+		{name: followName, run: func() (measurement, error) { return measurePolls(list, o, cfg.idlePolls) }},
 	}
 	return e, nil
+}
+
+// measurePolls measures polls of a list that does not change, after a first one.
+func measurePolls(list msgpush.Lister[msgpush.ForwardLog], o follow.Options, polls int) (measurement, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var f *follow.Follower[msgpush.ForwardLog]
+	var lastPoll, start time.Time
+	var elapsed time.Duration
+	requests, done := 0, -1
+	fetch := list.Fetch
+	list.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+		if latest := f.Status().LastPoll; !latest.Equal(lastPoll) {
+			lastPoll = latest
+			if done++; done == 0 {
+				requests, start = 0, time.Now()
+			}
+			if done == polls {
+				elapsed = time.Since(start)
+				cancel()
+				return nil, ctx.Err()
+			}
+		}
+		requests++
+		return fetch(ctx, r)
+	}
+	f = follow.New(list, o)
+	for batch, err := range f.Batches(ctx) {
+		switch {
+		case ctx.Err() != nil:
+			n := float64(polls)
+			return measurement{requestsPerPoll: float64(requests) / n, timePerPoll: elapsed.Seconds() / n}, nil
+		case err != nil:
+			return nil, err
+		default:
+			return nil, fmt.Errorf("following: a poll found %d records", len(batch.New)+len(batch.History))
+		}
+	}
+	return nil, errors.New("following: the iteration ended")
 }

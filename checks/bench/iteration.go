@@ -62,7 +62,7 @@ func msgpushIterator(name string, id func(msgpush.ForwardLog) int64, opts ...msg
 		}
 		return func() iter.Seq2[msgpush.ForwardLog, error] {
 			list := msgpush.Lister[msgpush.ForwardLog]{Fetch: fetch, ID: id}
-			return list.All(context.Background(), msgpush.PageRequest{PageSize: s.pageSize}, opts...)
+			return list.All(context.Background(), append([]msgpush.ListOption{msgpush.PageSize(s.pageSize)}, opts...)...)
 		}, err
 	}}
 }

@@ -116,7 +116,7 @@ func addLine(p *plot.Plot, name string, points plotter.XYs, i int) error {
 }
 
 // logTicks returns ticks at 1, 2 and 5 times the powers of ten. [plot.LogTicks] labels only
-// the powers of ten, of which there may be none.
+// the powers of ten, if there are any.
 func logTicks(lowest, highest float64) []plot.Tick {
 	var ticks []plot.Tick
 	for power := math.Pow10(int(math.Floor(math.Log10(lowest)))); power <= highest; power *= 10 {

@@ -60,7 +60,7 @@ func newSuite(cfg config) (*suite, error) {
 	if s.iteration, err = iteration(cfg); err != nil {
 		return nil, err
 	}
-	if s.follow, err = follow(cfg); err != nil {
+	if s.follow, err = following(cfg); err != nil {
 		return nil, err
 	}
 	s.memory, err = memory(cfg)

@@ -423,7 +423,7 @@ func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
 		min  int // exchanges
 	}
 	var tests []test
-	page := msgpush.PageRequest{PageSize: 2}
+	page := msgpush.PageSize(2)
 	for _, op := range operations(load(t)) {
 		call := op.call(t)
 		tests = append(tests, test{call.Operation, func(ctx context.Context, c *msgpush.Client) error { _, err := call.Do(ctx, c); return err }, 1})
@@ -456,7 +456,7 @@ func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
 			return err
 		}, 1},
 		test{"all filtered trigger records", func(ctx context.Context, c *msgpush.Client) error {
-			_, err := drain(c.ForwardLogAll(ctx, logs))
+			_, err := drain(c.ForwardLogs(logs.Params).All(ctx, msgpush.PageSize(9)))
 			return err
 		}, 1},
 		test{"Lister", func(ctx context.Context, c *msgpush.Client) error {

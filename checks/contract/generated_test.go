@@ -165,7 +165,7 @@ func TestGeneratedClientReadsTheSameRecords(t *testing.T) {
 				}
 			} else {
 				pages := 0
-				for want, err := range call.Pages(t.Context(), client, msgpush.PageRequest{PageSize: size}) {
+				for want, err := range call.Pages(t.Context(), client, msgpush.PageSize(size)) {
 					require.NoError(t, err)
 					pages++
 					assertSame(t, want, dataOf(t, op, callGenerated(t, other, op, encode(t, msgpush.PageRequest{Current: pages, PageSize: size}))))
@@ -333,7 +333,7 @@ func TestClientReadsGeneratedServer(t *testing.T) {
 			}
 			const size = 2
 			var records []any
-			for page, err := range call.Pages(t.Context(), client, msgpush.PageRequest{PageSize: size}) {
+			for page, err := range call.Pages(t.Context(), client, msgpush.PageSize(size)) {
 				require.NoError(t, err)
 				records = append(records, plain(t, reflect.ValueOf(page)).(map[string]any)["list"].([]any)...)
 			}

@@ -130,7 +130,7 @@ func TestClientReadsPrism(t *testing.T) {
 			assertData(t, firstExample(op), data)
 			if call.Pages != nil {
 				for _, prefetch := range []int{0, 4} {
-					pages, err := drain(call.Pages(t.Context(), client, msgpush.PageRequest{PageSize: 2}, msgpush.Prefetch(prefetch)))
+					pages, err := drain(call.Pages(t.Context(), client, msgpush.PageSize(2), msgpush.Prefetch(prefetch)))
 					require.NoError(t, err)
 					assert.Equal(t, 1, pages)
 				}
@@ -159,14 +159,12 @@ func TestPrismFindsNoViolations(t *testing.T) {
 		require.NoError(t, err, op.OperationID)
 		if call.Pages != nil {
 			for _, prefetch := range []int{0, 4} {
-				_, err := drain(call.Pages(t.Context(), client, msgpush.PageRequest{PageSize: 2}, msgpush.Prefetch(prefetch)))
+				_, err := drain(call.Pages(t.Context(), client, msgpush.PageSize(2), msgpush.Prefetch(prefetch)))
 				require.NoError(t, err, op.OperationID)
 			}
 		}
 	}
-	_, err := drain(client.ForwardLogAll(t.Context(), msgpush.ForwardLogRequest{
-		Params: msgpush.ForwardLogParams{RuleID: new(int64(301)), MatchResult: new(0)},
-	}))
+	_, err := drain(client.ForwardLogs(msgpush.ForwardLogParams{RuleID: new(int64(301)), MatchResult: new(0)}).All(t.Context()))
 	require.NoError(t, err)
 	for _, tt := range rejectedRequests {
 		if tt.isValid {

@@ -35,10 +35,12 @@ import (
 	"time"
 
 	"example.com/msgpush"
+	"example.com/msgpush/follow"
 	"example.com/msgpush/msgpushtest"
 )
 
 var (
+	_ follow.Options
 	_ = errors.Is
 	_ = fmt.Println
 	_ time.Duration

@@ -53,8 +53,8 @@ func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int)
 
 	times := map[int64]int{}
 	start := time.Now()
-	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: min(100, n/(5*phase))}}
-	for record, err := range client.ForwardLogAll(s.Context(), request, msgpush.Prefetch(prefetch)) {
+	records := client.ForwardLogs(msgpush.ForwardLogParams{})
+	for record, err := range records.All(s.Context(), msgpush.PageSize(min(100, n/(5*phase))), msgpush.Prefetch(prefetch)) {
 		if !assert.NoError(s, err) {
 			break
 		}
@@ -122,14 +122,14 @@ func TestShortIterationsThroughCuts(t *testing.T) {
 	cutAtRandom(s, 100_000)
 	client := newClient(t, s.url, s.server, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
 	want := s.records.ForwardLogs
-	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 50}}
+	records := client.ForwardLogs(msgpush.ForwardLogParams{})
 	concurrently(300, func(i int) {
 		limit := len(want)
 		if i%2 == 1 {
 			limit = 1 + rand.IntN(len(want))
 		}
 		var got []msgpush.ForwardLog
-		for record, err := range client.ForwardLogAll(t.Context(), request, msgpush.Prefetch(i%9)) {
+		for record, err := range records.All(t.Context(), msgpush.PageSize(50), msgpush.Prefetch(i%9)) {
 			if !assert.NoError(t, err) {
 				break
 			}

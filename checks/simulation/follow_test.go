@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/follow"
 )
 
 var compared = flag.Uint64("compare", 2, "histories in each row of the table")
@@ -30,6 +31,7 @@ const (
 // A record is in the list from born to died. visible is the first poll that may find it.
 type record struct {
 	id, number         int64 // numbers ascend, ids may be random
+	created            msgpush.DateTime
 	visible            int
 	born, died, got    time.Time
 	bornIn, gotIn      int // polls
@@ -56,7 +58,8 @@ type history struct {
 
 func newHistory(seed uint64, set func(*history)) *history {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	h := &history{rng: rng, oldestFirst: rng.IntN(2) == 0, quiet: []int{0, 50, 90}[rng.IntN(3)], all: map[int64]*record{}}
+	h := &history{rng: rng, oldestFirst: rng.IntN(2) == 0, all: map[int64]*record{}}
+	h.quiet = []int{0, 50, 90}[rng.IntN(3)]
 	set(h)
 	for range rng.IntN(300) {
 		h.insert(h.newRecord())
@@ -65,9 +68,12 @@ func newHistory(seed uint64, set func(*history)) *history {
 }
 
 func (h *history) newRecord() *record {
-	r := &record{number: int64(len(h.all)), baseline: h.polls == 0}
+	r := &record{number: int64(len(h.all)), baseline: h.polls == 0, created: dateTime(time.Now())}
 	if r.id = r.number; h.randomIDs {
 		r.id = h.rng.Int64()
+	}
+	if r.baseline {
+		r.created = dateTime(time.Now().Add(time.Duration(r.number-1000) * time.Second))
 	}
 	h.all[r.id] = r
 	return r
@@ -123,9 +129,10 @@ func (h *history) fetch(_ context.Context, r msgpush.PageRequest) (*msgpush.Page
 		}
 	}
 	h.requests++
-	p := &msgpush.Page[int64]{PageNum: r.Current, PageSize: pageSize, Total: int64(len(h.list)), Pages: (len(h.list) + pageSize - 1) / pageSize}
-	from := min((r.Current-1)*pageSize, len(h.list))
-	for _, r := range h.list[from:min(from+pageSize, len(h.list))] {
+	n := len(h.list)
+	p := &msgpush.Page[int64]{PageSize: pageSize, Total: int64(n), Pages: (n + pageSize - 1) / pageSize}
+	from := min((r.Current-1)*pageSize, n)
+	for _, r := range h.list[from:min(from+pageSize, n)] {
 		p.List = append(p.List, r.id)
 	}
 	return p, nil
@@ -137,20 +144,41 @@ func (h *history) deliver(ids []int64) {
 	}
 }
 
-// follow polls with Follow. after is called with the number of records that a poll found.
+// follow polls with a follower. after is called with the number of records that were found since the
+// poll before.
 func (h *history) follow(t *testing.T, after func(found int)) {
-	list := msgpush.Lister[int64]{Fetch: h.fetch, ID: func(id int64) int64 { return id }}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var f *follow.Follower[int64]
+	var lastPoll time.Time
 	found := 0
-	for p, err := range list.FollowPages(t.Context(), msgpush.PageRequest{PageSize: pageSize}, msgpush.PollInterval(interval), msgpush.ReconcileInterval(complete)) {
-		require.NoError(t, err)
-		if found += len(p.List); len(p.List) > 0 {
-			h.deliver(p.List)
-			continue
+	fetch := func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[int64], error) {
+		if latest := f.Status().LastPoll; latest != lastPoll {
+			after(found)
+			lastPoll, found, h.begun = latest, 0, false
+			if h.polls >= polls {
+				cancel()
+				return nil, ctx.Err()
+			}
 		}
-		after(found)
-		if found, h.begun = 0, false; h.polls >= polls {
+		return h.fetch(ctx, r)
+	}
+	list := msgpush.Lister[int64]{
+		Fetch:   fetch,
+		ID:      func(id int64) int64 { return id },
+		Created: func(id int64) msgpush.DateTime { return h.all[id].created },
+	}
+	f = follow.New(list, follow.Options{PageSize: pageSize, PollInterval: interval, ReadInterval: complete})
+	for batch, err := range f.Batches(ctx) {
+		if ctx.Err() != nil {
 			return
 		}
+		require.NoError(t, err)
+		isOld := func(id int64) bool { return h.all[id].baseline }
+		assert.False(t, !h.anywhere && slices.ContainsFunc(batch.New, isOld), "an old record is new")
+		ids := slices.Concat(batch.New, batch.History)
+		found += len(ids)
+		h.deliver(ids)
 	}
 }
 
@@ -234,14 +262,17 @@ func (w *lookBack) newestPage() (*msgpush.Page[int64], int) {
 	if w.orderKnown || first.Pages < 2 {
 		return first, 1
 	}
-	highest := func(p *msgpush.Page[int64]) int64 { return slices.Max(append([]int64{math.MinInt64}, p.List...)) }
 	last := w.page(first.Pages)
 	w.orderKnown = true
-	if highest(last) <= highest(first) {
+	if highestID(last) <= highestID(first) {
 		return first, 1
 	}
 	w.oldestFirst, w.lastPage = true, first.Pages
 	return last, w.lastPage
+}
+
+func highestID(p *msgpush.Page[int64]) int64 {
+	return slices.Max(append([]int64{math.MinInt64}, p.List...))
 }
 
 // A row sums up the histories of one kind of list.
@@ -277,11 +308,12 @@ func (r row) perRecord() float64 {
 	return float64(r.requests-r.idleRequests) / float64(max(1, r.delivered))
 }
 
-// TestFollowBesideLookBack prints a table that compares Follow with a look-back:
+// TestFollowBesideLookBack prints a table that compares package follow with a look-back:
 //
 //	go -C checks test -run BesideLookBack -v ./simulation -compare 100
 func TestFollowBesideLookBack(t *testing.T) {
-	table := "| list | new records | missed | requests per idle poll | requests per new record | worst delay |\n| --- | --- | --- | --- | --- | --- |\n"
+	table := "| list | new records | missed | requests per idle poll | requests per new record | worst delay |\n"
+	table += "| --- | --- | --- | --- | --- | --- |\n"
 	for _, list := range []struct {
 		name string
 		set  func(h *history)
@@ -293,14 +325,16 @@ func TestFollowBesideLookBack(t *testing.T) {
 		{"as many deleted as inserted", func(h *history) { h.steady = true }},
 		{"inserted anywhere", func(h *history) { h.anywhere = true }},
 	} {
-		var lookBack, follow row
+		var lookBack, following row
 		for seed := uint64(1); seed <= *compared; seed++ {
 			synctest.Test(t, func(t *testing.T) { lookBack.add(t, newHistory(seed, list.set), false) })
-			synctest.Test(t, func(t *testing.T) { follow.add(t, newHistory(seed, list.set), true) })
+			synctest.Test(t, func(t *testing.T) { following.add(t, newHistory(seed, list.set), true) })
 		}
-		assert.Zero(t, follow.missed, list.name)
-		table += fmt.Sprintf("| %s | %d | %d / %d | %.2f / %.2f | %.2f / %.2f | %d / %d |\n", list.name, follow.fresh, lookBack.missed, follow.missed,
-			lookBack.perIdlePoll(), follow.perIdlePoll(), lookBack.perRecord(), follow.perRecord(), lookBack.worst, follow.worst)
+		assert.Zero(t, following.missed, list.name)
+		table += fmt.Sprintf("| %s | %d | %d / %d | ", list.name, following.fresh, lookBack.missed, following.missed)
+		table += fmt.Sprintf("%.2f / %.2f | ", lookBack.perIdlePoll(), following.perIdlePoll())
+		table += fmt.Sprintf("%.2f / %.2f | ", lookBack.perRecord(), following.perRecord())
+		table += fmt.Sprintf("%d / %d |\n", lookBack.worst, following.worst)
 	}
-	t.Logf("look-back / Follow\n%s", table)
+	t.Logf("look-back / follow\n%s", table)
 }

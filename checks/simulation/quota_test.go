@@ -146,3 +146,35 @@ func TestDefaultQuotaSufficesForServiceThatLimitsItsRate(t *testing.T) {
 		assert.LessOrEqual(t, failed, int64(load.callers*load.calls/100))
 	})
 }
+
+// At 80 %, most calls fail: the price for not multiplying a lasting partial outage.
+func TestDefaultQuotaLimitsLoadOfLastingPartialOutage(t *testing.T) {
+	for _, tt := range []struct {
+		percent     int
+		maxRequests float64 // a call
+	}{
+		{10, 1.2},
+		{50, 2.1},
+		{60, 2.1},
+		{70, 1.5},
+		{80, 1.3},
+		{90, 1.3},
+		{95, 1.2},
+		{99, 1.2},
+	} {
+		t.Run(fmt.Sprint(tt.percent, " % of the requests fail"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				load := loadOfCallers{callers: 64, calls: 600, interval: time.Second}
+				failed, requests := load.run(t, func(r *http.Request) (*http.Response, error) {
+					if rand.N(100) < tt.percent {
+						return respond(20*time.Millisecond, http.StatusServiceUnavailable, "")(r)
+					}
+					return succeed(r)
+				})
+				calls := float64(load.callers * load.calls)
+				t.Logf("| %d %% | %.2f | %.1f %% |", tt.percent, float64(requests)/calls, 100*float64(failed)/calls)
+				assert.LessOrEqual(t, float64(requests)/calls, tt.maxRequests)
+			})
+		})
+	}
+}

@@ -5,203 +5,186 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/term"
 
 	"example.com/msgpush"
 	"example.com/msgpush/examples/internal/cli"
+	"example.com/msgpush/follow"
 )
-
-const maxRetryWait = time.Minute
 
 // An archiver copies records from the service to the database.
 type archiver struct {
 	*settings
 	client *msgpush.Client
+	list   msgpush.Lister[msgpush.ForwardLog]
 
-	filter      string    // params as the database stores them
-	started     bool      // a page was stored or a poll was completed
-	reread      bool      // the first reading contradicted itself
-	complete    bool      // the list was read completely, by this or an earlier run
-	outage      time.Time // when it began; zero if there is none
-	rulesRead   time.Time
 	read, added int64
 	terminal    bool // standard error is one
 }
 
 func newArchiver(s *settings, client *msgpush.Client) *archiver {
-	return &archiver{settings: s, client: client, terminal: term.IsTerminal(int(os.Stderr.Fd()))}
+	return &archiver{
+		settings: s,
+		client:   client,
+		list:     client.ForwardLogs(s.params),
+		terminal: term.IsTerminal(int(os.Stderr.Fd())),
+	}
 }
 
-// run stores records until the context ends, a failure is final or, with -once, the list
-// was read completely.
+// run stores records until the context ends, a failure is final or, with -once, the list was read.
 func (a *archiver) run(ctx context.Context) error {
-	pages, err := a.follow(ctx)
+	f, since, err := a.start(ctx)
 	if err != nil {
 		return err
 	}
-	for page, err := range pages {
-		switch {
-		case err != nil:
-		case len(page.List) > 0:
-			err = a.store(ctx, page)
-		default: // an empty page ends a poll
-			err = a.completePoll(ctx)
-		}
-		if errors.Is(err, msgpush.ErrInconsistentList) && !a.complete && !a.once && !a.reread {
-			a.reread = true // old records may be missing: read the list once more before they count as new
-			a.failed(err)
-			pause(ctx, a.interval)
-			return a.run(ctx)
-		}
-		switch {
-		case err == nil:
-			a.started = true
-			if len(page.List) == 0 || !a.complete { // the first reading may take many polls
-				a.recovered()
-			}
-		case a.final(ctx, err):
+	if a.once {
+		return a.readOnce(ctx, since)
+	}
+	if f == nil { // a restart
+		ids, err := a.db.known(ctx, a.params)
+		if err != nil {
 			return err
-		default:
-			a.failed(err) // the next poll is a retry
 		}
-		if a.complete && a.once {
-			return nil
+		f = a.newFollower(ids, since)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go a.updateRules(ctx)
+	return a.follow(ctx, f)
+}
+
+// start returns the Since of the filter and, at the very first start, the follower that found it. Since is
+// stored before any record: archives that start together have the same one.
+func (a *archiver) start(ctx context.Context) (*follow.Follower[msgpush.ForwardLog], msgpush.DateTime, error) {
+	filter, err := json.Marshal(a.params)
+	if err != nil {
+		return nil, "", err
+	}
+	since, err := a.db.since(ctx, string(filter))
+	if err != nil || since != "" {
+		return nil, since, err
+	}
+	f := a.newFollower(nil, "")
+	for batch, err := range f.Batches(ctx) {
+		if err != nil {
+			return nil, "", err
 		}
+		since, err = a.db.insertSince(ctx, string(filter), batch.Since)
+		if err != nil || since != batch.Since { // another archive was first
+			return nil, since, err
+		}
+		break // the next Batches yields the batch again
+	}
+	return f, since, nil
+}
+
+func (a *archiver) newFollower(known []int64, since msgpush.DateTime) *follow.Follower[msgpush.ForwardLog] {
+	return follow.New(a.list, follow.Options{
+		PageSize:     a.pageSize,
+		PollInterval: a.interval,
+		ReadInterval: a.readInterval,
+		Known:        known,
+		Since:        since,
+	})
+}
+
+// follow stores batches until the context ends or a failure is final.
+func (a *archiver) follow(ctx context.Context, f *follow.Follower[msgpush.ForwardLog]) error {
+	wait := a.interval
+	for ctx.Err() == nil {
+		for batch, err := range f.Batches(ctx) {
+			if err != nil {
+				if ctx.Err() != nil || isFinal(f.Status(), err) {
+					return err
+				}
+				a.log(err) // the follower goes on
+				continue
+			}
+			if err := a.store(ctx, batch, f.Status().Total); err != nil {
+				if ctx.Err() != nil || !isTemporary(err) {
+					return err
+				}
+				a.log(err)
+				break // the next Batches yields the batch again
+			}
+			wait = a.interval
+		}
+		pause(ctx, wait)
+		wait = min(2*wait, max(time.Minute, a.interval))
 	}
 	return ctx.Err()
 }
 
-// follow returns the pages of the records to store. With -once, or if the list was never
-// read completely, these are all records. Otherwise the follower knows those in the database.
-func (a *archiver) follow(ctx context.Context) (iter.Seq2[*msgpush.Page[msgpush.ForwardLog], error], error) {
-	filter, err := json.Marshal(a.params)
+// readOnce stores the complete list. As in a batch, the records that were created after since are new.
+func (a *archiver) readOnce(ctx context.Context, since msgpush.DateTime) error {
+	for page, err := range a.list.Pages(ctx, msgpush.PageSize(a.pageSize)) {
+		if err != nil {
+			return err
+		}
+		batch := follow.Batch[msgpush.ForwardLog]{Since: since}
+		for _, r := range page.List {
+			_, err := r.CreateTime.Time(time.UTC)
+			if err == nil && r.CreateTime > since {
+				batch.New = append(batch.New, r)
+			} else {
+				batch.History = append(batch.History, r)
+			}
+		}
+		if err := a.store(ctx, batch, page.Total); err != nil {
+			return err
+		}
+	}
+	return a.storeRules(ctx)
+}
+
+// store stores a batch, and shows how many records of the list were read.
+func (a *archiver) store(ctx context.Context, batch follow.Batch[msgpush.ForwardLog], total int64) error {
+	added, err := a.db.insertBatch(ctx, batch)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	a.filter = string(filter)
-	options := []msgpush.FollowOption{msgpush.PollInterval(a.interval), msgpush.ReconcileInterval(a.reconcile)}
-	if !a.once {
-		ids, err := a.db.known(ctx, a.filter)
-		if err != nil {
-			return nil, err
-		}
-		if a.complete = len(ids) > 0; a.complete {
-			options = append(options, msgpush.Known(slices.Values(ids)))
-		}
-	}
-	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: a.pageSize}, Params: a.params}
-	return a.client.ForwardLogFollowPages(ctx, request, options...), nil
+	a.read += int64(len(batch.New) + len(batch.History))
+	a.added += added
+	a.show(fmt.Sprintf("%d of %d records read, %d of them new", a.read, max(a.read, total), a.added))
+	return nil
 }
 
-// store stores the records of a page, which is not delivered again.
-func (a *archiver) store(ctx context.Context, page *msgpush.Page[msgpush.ForwardLog]) error {
-	return a.retry(ctx, func() error {
-		added, err := a.db.insertLogs(ctx, a.filter, page.List)
+// updateRules stores the message rules, and then again every readInterval, until the context ends.
+func (a *archiver) updateRules(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := a.storeRules(ctx); err != nil && ctx.Err() == nil {
+			a.log(err)
+		}
+		pause(ctx, a.readInterval)
+	}
+}
+
+func (a *archiver) storeRules(ctx context.Context) error {
+	var rules []msgpush.ForwardRule
+	for rule, err := range a.client.ForwardRules().All(ctx, msgpush.PageSize(a.pageSize)) {
 		if err != nil {
 			return err
-		}
-		a.read += int64(len(page.List))
-		a.added += added
-		if a.complete {
-			a.show(a.counts())
-		} else {
-			a.show(fmt.Sprintf("%d of %d records read, %d of them new", a.read, max(a.read, page.Total), a.added))
-		}
-		return nil
-	})
-}
-
-// completePoll marks the first complete reading in the database. So the history of the
-// account is not in the outbox, also if the run that began to read it was killed.
-func (a *archiver) completePoll(ctx context.Context) error {
-	if !a.complete {
-		if err := a.retry(ctx, func() error { return a.db.markRead(ctx, a.filter) }); err != nil {
-			return err
-		}
-		a.complete = true
-	}
-	return a.updateRules(ctx)
-}
-
-// updateRules stores the current rules after the first poll and then as often as the
-// list is read completely.
-func (a *archiver) updateRules(ctx context.Context) error {
-	if !a.rulesRead.IsZero() && time.Since(a.rulesRead) < a.reconcile {
-		return nil
-	}
-	rules := []msgpush.ForwardRule{} // nil would be null in JSON
-	for rule, err := range a.client.ForwardRuleAll(ctx, msgpush.PageRequest{PageSize: a.pageSize}) {
-		if errors.Is(err, msgpush.ErrInconsistentList) {
-			a.rulesRead = time.Now() // another read would not help
-		}
-		if err != nil {
-			return fmt.Errorf("message rules: %w", err)
 		}
 		rules = append(rules, rule)
 	}
-	if err := a.retry(ctx, func() error { return a.db.replaceRules(ctx, rules) }); err != nil {
-		return err
-	}
-	a.rulesRead = time.Now()
-	return nil
+	return a.db.replaceRules(ctx, rules)
 }
 
-// retry calls a function that writes to the database until it succeeds or its failure
-// is final.
-func (a *archiver) retry(ctx context.Context, write func() error) error {
-	err := write()
-	for wait := time.Second; err != nil; wait = min(2*wait, maxRetryWait) {
-		if a.final(ctx, err) {
-			return err
-		}
-		a.failed(err)
-		pause(ctx, wait)
-		err = write()
-	}
-	return nil
-}
-
-// final reports whether a failure ends the program.
-func (a *archiver) final(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || a.once {
-		return true
-	}
-	if errors.Is(err, msgpush.ErrInconsistentList) {
-		return false
-	}
-	if dbErr, ok := errors.AsType[*databaseError](err); ok {
-		return !dbErr.temporary
-	}
+// isFinal reports whether a failure of the service ends the program. Before the first response, it is more
+// likely a wrong setting than an outage.
+func isFinal(s follow.Status, err error) bool {
 	apiErr, ok := errors.AsType[*msgpush.APIError](err)
-	return !a.started || ok && apiErr.KeyRejected // a failure at the start is more likely a wrong setting than an outage
+	return s.LastResponse.IsZero() || ok && apiErr.KeyRejected
 }
 
-func (a *archiver) failed(err error) {
-	text := cli.Printable(err.Error())
-	switch {
-	case errors.Is(err, msgpush.ErrInconsistentList):
-		a.show("")
-		log.Printf("the list contradicts itself, records may be missing until the next complete read: %s", text)
-	case a.outage.IsZero():
-		a.outage = time.Now()
-		a.show("")
-		log.Printf("outage, retrying less often: %s", text)
-	}
-}
-
-func (a *archiver) recovered() {
-	if a.outage.IsZero() {
-		return
-	}
+// log logs a failure in place of the progress on the terminal.
+func (a *archiver) log(err error) {
 	a.show("")
-	log.Printf("the outage ended after %v", time.Since(a.outage).Round(time.Second))
-	a.outage = time.Time{}
+	log.Print(cli.Printable(err.Error()))
 }
 
 // show replaces the progress on the terminal.
@@ -211,14 +194,10 @@ func (a *archiver) show(text string) {
 	}
 }
 
-func (a *archiver) counts() string {
-	return fmt.Sprintf("%d records read, %d of them new in %s", a.read, a.added, a.db.name)
-}
-
 func (a *archiver) summarize() {
-	if a.started {
+	if a.read > 0 {
 		a.show("")
-		fmt.Fprintln(os.Stderr, a.counts())
+		fmt.Fprintf(os.Stderr, "%d records read, %d of them new in %s\n", a.read, a.added, a.db.name)
 	}
 }
 

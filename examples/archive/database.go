@@ -21,13 +21,13 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/examples/internal/cli"
+	"example.com/msgpush/follow"
 )
 
 // The columns have the values that the service sends: codes are numbers, and times are
 // texts without a time zone.
 //
-// Until first_reading has the filter of an archive, no record goes to the outbox. A
-// database of an earlier version has no filter there, so the next run counts as its first.
+// A database of an earlier version has no row in follow_since, so the next run counts as its first.
 const schema = `
 CREATE TABLE IF NOT EXISTS forward_log (
 	id                BIGINT NOT NULL PRIMARY KEY,
@@ -50,24 +50,25 @@ CREATE TABLE IF NOT EXISTS forward_rule (
 CREATE TABLE IF NOT EXISTS outbox (
 	id BIGINT NOT NULL PRIMARY KEY
 );
-CREATE TABLE IF NOT EXISTS first_reading (
-	filter TEXT NOT NULL PRIMARY KEY
+CREATE TABLE IF NOT EXISTS follow_since (
+	filter TEXT NOT NULL PRIMARY KEY,
+	since  TEXT NOT NULL
 );`
 
-// The scripts take records as JSON, so that PostgreSQL gets a page in one message. The
+// The scripts take records as JSON, so that PostgreSQL gets a batch in one message. The
 // function %[1]s returns the elements of an array.
 const (
-	insertLogs = `
+	// $1 are the new records, and $2 all records of the batch.
+	insertBatch = `
 INSERT INTO outbox (id) SELECT CAST(value->>'id' AS BIGINT) FROM %[1]s($1) AS record
-	WHERE EXISTS (SELECT 1 FROM first_reading WHERE filter = $2)
-	AND NOT EXISTS (SELECT 1 FROM forward_log WHERE id = CAST(value->>'id' AS BIGINT));
+	WHERE NOT EXISTS (SELECT 1 FROM forward_log WHERE id = CAST(value->>'id' AS BIGINT));
 INSERT INTO forward_log (id, rule_id, rule_name, source_type, source_type_name, request_ip,
 	match_result, match_result_name, short_codes, error_message, create_time)
 	SELECT CAST(value->>'id' AS BIGINT), CAST(value->>'ruleId' AS BIGINT), value->>'ruleName',
 	CAST(value->>'sourceType' AS BIGINT), value->>'sourceTypeName', value->>'requestIp',
 	CAST(value->>'matchResult' AS BIGINT), value->>'matchResultName', value->>'shortCodes',
 	value->>'errorMessage', value->>'createTime'
-	FROM %[1]s($1) AS record WHERE true ON CONFLICT (id) DO NOTHING`
+	FROM %[1]s($2) AS record WHERE true ON CONFLICT (id) DO NOTHING`
 
 	replaceRules = `
 DELETE FROM forward_rule;
@@ -75,9 +76,11 @@ INSERT INTO forward_rule (id, rule_name, condition_expr)
 	SELECT CAST(value->>'id' AS BIGINT), value->>'ruleName', value->>'conditionExpr'
 	FROM %[1]s($1) AS record`
 
-	insertReading = `INSERT INTO first_reading (filter) VALUES ($1) ON CONFLICT (filter) DO NOTHING`
+	insertSince = `INSERT INTO follow_since (filter, since) VALUES ($1, $2) ON CONFLICT (filter) DO NOTHING`
+	selectSince = `SELECT since FROM follow_since WHERE filter = $1`
 
-	selectKnown = `SELECT id FROM forward_log WHERE EXISTS (SELECT 1 FROM first_reading WHERE filter = $1)`
+	selectKnown = `SELECT id FROM forward_log
+	WHERE rule_id = coalesce($1, rule_id) AND match_result = coalesce($2, match_result)`
 )
 
 // withoutNUL replaces U+0000 in JSON, which PostgreSQL cannot store. The first pair skips
@@ -92,7 +95,8 @@ const (
 // lockPostgres makes the transactions of all archives take turns, as SQLite does:
 // CREATE TABLE IF NOT EXISTS can fail if two transactions run it at the same time, and
 // two that insert the same records in a different order could wait for each other.
-var lockPostgres = fmt.Sprintf("SET LOCAL lock_timeout = %d; SELECT pg_advisory_xact_lock(hashtext('forward_log'));", lockTimeout.Milliseconds())
+var lockPostgres = fmt.Sprintf("SET LOCAL lock_timeout = %d; "+
+	"SELECT pg_advisory_xact_lock(hashtext('forward_log'));", lockTimeout.Milliseconds())
 
 // A database is the destination of the records.
 type database struct {
@@ -127,8 +131,8 @@ func newDatabase(dsn string) (*database, error) {
 	default:
 		path := url.URL{Path: filepath.ToSlash(dsn)}
 		// With a write-ahead log, queries do not block the archive.
-		db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)&_pragma=journal_mode(wal)&_txlock=immediate",
-			path.EscapedPath(), lockTimeout.Milliseconds()))
+		const options = "_pragma=busy_timeout(%d)&_pragma=journal_mode(wal)&_txlock=immediate"
+		db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?"+options, path.EscapedPath(), lockTimeout.Milliseconds()))
 		if err != nil {
 			return nil, err
 		}
@@ -156,10 +160,33 @@ func (d *database) prepare(ctx context.Context) error {
 	return err
 }
 
-// known returns the ids of the stored records, but none if the list of the filter was never
-// read completely: the archive then needs the complete list.
-func (d *database) known(ctx context.Context, filter string) (ids []int64, err error) {
-	rows, err := d.QueryContext(ctx, selectKnown, filter)
+// since returns the Since of a filter, or "" if none was stored.
+func (d *database) since(ctx context.Context, filter string) (since msgpush.DateTime, err error) {
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
+	defer cancel()
+	err = d.QueryRowContext(ctx, selectSince, filter).Scan(&since)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", d.newError(ctx, err)
+	}
+	return since, nil
+}
+
+// insertSince stores the Since of a filter, unless one was stored before. It returns the stored one.
+func (d *database) insertSince(ctx context.Context, filter string, since msgpush.DateTime) (msgpush.DateTime, error) {
+	if _, err := d.write(ctx, insertSince, filter, string(since)); err != nil {
+		return "", err
+	}
+	return d.since(ctx, filter)
+}
+
+// known returns the ids of the stored records that match params.
+func (d *database) known(ctx context.Context, params msgpush.ForwardLogParams) (ids []int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
+	defer cancel()
+	rows, err := d.QueryContext(ctx, selectKnown, params.RuleID, params.MatchResult)
 	if err != nil {
 		return nil, d.newError(ctx, err)
 	}
@@ -177,16 +204,10 @@ func (d *database) known(ctx context.Context, filter string) (ids []int64, err e
 	return ids, nil
 }
 
-// markRead stores that the list of the filter was read completely.
-func (d *database) markRead(ctx context.Context, filter string) error {
-	_, err := d.write(ctx, insertReading, filter)
-	return err
-}
-
-// insertLogs stores records and, if markRead was called for the filter, adds the ids of those
-// that were not stored before to the outbox. It returns their number.
-func (d *database) insertLogs(ctx context.Context, filter string, records []msgpush.ForwardLog) (added int64, err error) {
-	return d.writeJSON(ctx, insertLogs, records, filter)
+// insertBatch stores the records of a batch, and adds the ids of the new ones to the outbox. It ignores
+// records that were stored before, and returns the number of the others.
+func (d *database) insertBatch(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) (added int64, err error) {
+	return d.writeJSON(ctx, insertBatch, batch.New, slices.Concat(batch.New, batch.History))
 }
 
 // replaceRules stores the current rules.
@@ -195,17 +216,28 @@ func (d *database) replaceRules(ctx context.Context, rules []msgpush.ForwardRule
 	return err
 }
 
-// writeJSON runs a script whose first parameter is the JSON array of records.
-func (d *database) writeJSON(ctx context.Context, script string, records any, args ...any) (int64, error) {
-	content, err := json.Marshal(records)
-	if err != nil {
-		return 0, err
-	}
-	array, elements := string(content), "json_each"
+// writeJSON runs a script whose parameters are JSON arrays. It returns what write returns.
+func (d *database) writeJSON(ctx context.Context, script string, lists ...any) (int64, error) {
+	elements := "json_each"
 	if d.postgres {
-		array, elements = withoutNUL.Replace(array), "jsonb_array_elements"
+		elements = "jsonb_array_elements"
 	}
-	return d.write(ctx, fmt.Sprintf(script, elements), append([]any{array}, args...)...)
+	var arrays []any
+	for _, list := range lists {
+		content, err := json.Marshal(list)
+		if err != nil {
+			return 0, err
+		}
+		array := string(content)
+		if array == "null" { // a nil slice
+			array = "[]"
+		}
+		if d.postgres {
+			array = withoutNUL.Replace(array)
+		}
+		arrays = append(arrays, array)
+	}
+	return d.write(ctx, fmt.Sprintf(script, elements), arrays...)
 }
 
 // write runs a script in one transaction and returns the number of rows that its last
@@ -271,7 +303,8 @@ func (d *database) newError(ctx context.Context, err error) error {
 	}
 	if d.postgres {
 		pgErr, ok := errors.AsType[*pgconn.PgError](err)
-		e.temporary = !ok || slices.ContainsFunc(temporaryStates, func(state string) bool { return strings.HasPrefix(pgErr.Code, state) })
+		isOfCode := func(state string) bool { return strings.HasPrefix(pgErr.Code, state) }
+		e.temporary = !ok || slices.ContainsFunc(temporaryStates, isOfCode)
 		return e
 	}
 	switch sqliteCode(err) {
@@ -291,6 +324,12 @@ func (e *databaseError) Error() string {
 }
 
 func (e *databaseError) Unwrap() error { return e.cause }
+
+// isTemporary reports whether a retry after err may succeed.
+func isTemporary(err error) bool {
+	dbErr, ok := errors.AsType[*databaseError](err)
+	return ok && dbErr.temporary
+}
 
 // sqliteCode returns the primary result code of an error of SQLite, otherwise 0.
 func sqliteCode(err error) int {

@@ -18,7 +18,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"example.com/msgpush"
 	"example.com/msgpush/examples/internal/clitest"
+	"example.com/msgpush/follow"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -27,11 +29,12 @@ import (
 func (d testDatabase) rejectInsertions(t *testing.T, id int64, state string) {
 	t.Helper()
 	if !d.postgres {
-		d.exec(t, fmt.Sprintf("CREATE TRIGGER reject BEFORE INSERT ON forward_log WHEN NEW.id = %d BEGIN SELECT RAISE(ABORT, 'rejected'); END", id))
+		d.exec(t, fmt.Sprintf(`CREATE TRIGGER reject BEFORE INSERT ON forward_log WHEN NEW.id = %d
+			BEGIN SELECT RAISE(ABORT, 'rejected'); END`, id))
 		return
 	}
-	d.exec(t, fmt.Sprintf(`CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql
-		AS $$BEGIN IF NEW.id = %d THEN RAISE EXCEPTION 'rejected' USING ERRCODE = '%s'; END IF; RETURN NEW; END$$`, id, state))
+	d.exec(t, fmt.Sprintf(`CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+		IF NEW.id = %d THEN RAISE EXCEPTION 'rejected' USING ERRCODE = '%s'; END IF; RETURN NEW; END$$`, id, state))
 	d.exec(t, "CREATE TRIGGER reject BEFORE INSERT ON forward_log FOR EACH ROW EXECUTE FUNCTION reject()")
 }
 
@@ -91,7 +94,7 @@ func TestLockedDatabaseIsRetried(t *testing.T) {
 		t.Parallel()
 		db := newDB(t)
 		srv, env := newService(t, logs(1, 1))
-		p := follow(t, env, "-db", db.dsn)
+		p := start(t, env, "-db", db.dsn)
 		db.waitForLogs(t, 1)
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
@@ -105,9 +108,8 @@ func TestLockedDatabaseIsRetried(t *testing.T) {
 		assert.Equal(t, 1, status)
 		assert.Contains(t, stderr, "archive: "+db.name+": ")
 		assert.Contains(t, stderr, "lock")
-		p.waitFor("^archive: outage, retrying less often: .*lock")
+		p.waitFor("^archive: .*lock")
 		require.NoError(t, tx.Rollback())
-		p.waitFor("^archive: the outage ended after")
 		db.waitForLogs(t, 2)
 		p.interrupt()
 	})
@@ -138,13 +140,14 @@ func TestReadOnlyServerIsRetried(t *testing.T) {
 	}
 	alter("SET default_transaction_read_only = on")
 	db := openTestDatabase(t, admin.dsn)
-	_, err := db.insertLogs(t.Context(), "{}", logs(1, 1))
+	batch := follow.Batch[msgpush.ForwardLog]{New: logs(1, 1)}
+	_, err := db.insertBatch(t.Context(), batch)
 	dbErr, ok := errors.AsType[*databaseError](err)
 	require.True(t, ok, err)
 	assert.Contains(t, err.Error(), "SQLSTATE 25006")
 	assert.True(t, dbErr.temporary, err)
 	alter("RESET default_transaction_read_only")
-	_, err = db.insertLogs(t.Context(), "{}", logs(1, 1))
+	_, err = db.insertBatch(t.Context(), batch)
 	assert.NoError(t, err)
 }
 
@@ -155,37 +158,64 @@ func TestFullDiskIsRetried(t *testing.T) {
 		defer log.SetOutput(os.Stderr)
 		synctest.Test(t, func(t *testing.T) {
 			srv := msgpushtest.New(t, msgpushtest.InMemory())
-			srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(2000, 1)})
+			srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(100, 1)})
 			db := newSQLite(t)
 			require.NoError(t, db.prepare(t.Context()))
-			db.exec(t, "PRAGMA max_page_count = 1")
 			ctx, cancel := context.WithCancel(t.Context())
-			s := &settings{db: db.database, interval: 10 * time.Second, reconcile: time.Hour, pageSize: 100}
-			a := newArchiver(s, srv.Client())
+			s := &settings{db: db.database, interval: 10 * time.Second, readInterval: 24 * time.Hour, pageSize: 100}
 			ended := make(chan error)
-			go func() { ended <- a.run(ctx) }()
-			time.Sleep(time.Hour)
-			db.exec(t, "PRAGMA max_page_count = 1000000")
-			time.Sleep(2 * maxRetryWait)
-			assert.Len(t, db.logs(t), 2000)
+			go func() { ended <- newArchiver(s, srv.Client()).run(ctx) }()
+			time.Sleep(time.Minute)
+			for high := int64(2000); high <= 6000; high += 2000 {
+				db.exec(t, "PRAGMA max_page_count = 1")
+				srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(high, 1)})
+				time.Sleep(10 * time.Minute)
+				assert.Len(t, db.logs(t), int(max(100, high-2000)))
+				db.exec(t, "PRAGMA max_page_count = 1000000")
+				time.Sleep(2 * time.Minute)
+				assert.Len(t, db.logs(t), int(high))
+			}
+			assert.Equal(t, idsFrom(101, 6000), db.outbox(t))
 			cancel()
 			<-ended
 		})
-		assert.Regexp(t, `^.*outage, retrying less often: .*archive.db: database or disk is full .*\n.*the outage ended after 1h.*\n$`, output.String())
+		assert.Regexp(t, `^(.*archive.db: database or disk is full .*\n)+$`, output.String())
+		assert.InDelta(t, 3*12, strings.Count(output.String(), "\n"), 6, "at most one a minute")
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		db := sharedPostgres(t).newDatabase(t)
 		srv, env := newService(t, logs(1, 1))
-		p := follow(t, env, "-db", db.dsn)
+		p := start(t, env, "-db", db.dsn)
 		db.waitForLogs(t, 1)
 		db.rejectInsertions(t, 2, "53100") // disk_full
 		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(3, 1)})
-		p.waitFor("^archive: outage, retrying less often: .*rejected")
+		p.waitFor("^archive: .*rejected")
 		db.exec(t, "DROP TRIGGER reject ON forward_log")
-		p.waitFor("^archive: the outage ended after")
 		db.waitForLogs(t, 3)
 		p.interrupt()
 	})
+}
+
+// A sequence counts the batches, also if they are rolled back.
+func TestErrorInEachThirdBatchIsRetried(t *testing.T) {
+	db := sharedPostgres(t).newDatabase(t)
+	require.NoError(t, db.prepare(t.Context()))
+	db.countInsertions(t)
+	db.exec(t, "CREATE SEQUENCE batch")
+	db.exec(t, `CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+		IF nextval('batch') % 3 = 0 THEN RAISE EXCEPTION 'rejected' USING ERRCODE = '53100'; END IF; RETURN NULL; END$$`)
+	db.exec(t, "CREATE TRIGGER reject AFTER INSERT ON forward_log EXECUTE FUNCTION reject()")
+	srv, env := newService(t, logs(1000, 1))
+	start(t, env, "-db", db.dsn)
+	db.waitForCount(t, "follow_since", 1)
+	for high := int64(1001); high <= 1020; high++ {
+		srv.Update(func(r *msgpushtest.Records) { r.ForwardLogs = logs(high, 1) })
+		db.waitForCount(t, "outbox", int(high-1000))
+	}
+	db.waitForLogs(t, 1020)
+	assert.Equal(t, [][]string{{"1"}}, db.query(t, "SELECT count(*) FROM batch WHERE last_value > 30"))
+	assert.Equal(t, idsFrom(1001, 1020), db.outbox(t))
+	assert.Empty(t, db.query(t, "SELECT id FROM insertion GROUP BY id HAVING count(*) > 1"), "stored twice")
 }
 
 func TestLostConnectionIsRetried(t *testing.T) {
@@ -194,16 +224,15 @@ func TestLostConnectionIsRetried(t *testing.T) {
 	t.Cleanup(server.remove)
 	db := server.newDatabase(t)
 	srv, env := newService(t, logs(1, 1))
-	p := follow(t, env, "-db", db.dsn)
+	p := start(t, env, "-db", db.dsn)
 	db.waitForLogs(t, 1)
 	server.stop()
 	srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(1000, 1)})
-	p.waitFor("^archive: outage, retrying less often: " + db.name)
+	p.waitFor("^archive: " + db.name)
 	_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn)
 	assert.Equal(t, 1, status)
 	assert.Regexp(t, "^archive: "+db.name+": failed to connect .*\n$", stderr)
 	server.start()
-	p.waitFor("^archive: the outage ended after")
 	db.waitForLogs(t, 1000)
 	p.interrupt()
 }
@@ -232,9 +261,10 @@ func TestSQLiteFailures(t *testing.T) {
 	}
 	damaged := filepath.Join(dir, "damaged.db")
 	damage(t, env, damaged)
+	text := write("text", strings.Repeat("text ", 1000))
 	tests := map[string]struct{ file, want string }{
 		"damaged file":         {damaged, "malformed (11): restore it, or use another file"},
-		"not a database":       {write("text", strings.Repeat("text ", 1000)), "file is not a database (26): restore it, or use another file"},
+		"not a database":       {text, "file is not a database (26): restore it, or use another file"},
 		"directory":            {dir, "unable to open database file"},
 		"directory is missing": {filepath.Join(dir, "none", "archive.db"), "unable to open database file"},
 	}
@@ -254,10 +284,12 @@ func TestPostgreSQLFailures(t *testing.T) {
 	db := server.newDatabase(t)
 	db.exec(t, "CREATE TABLE forward_log (name TEXT)")
 	_, env := newService(t, logs(3, 1))
+	const noServer = "postgres://tester:sesame@127.0.0.1:1/archive"
+	noUser := strings.Replace(db.dsn, "tester", "nobody", 1)
 	tests := map[string]struct{ dsn, want string }{
 		"no such database":       {server.dsn("none"), `database "none" does not exist (SQLSTATE 3D000)`},
-		"no such user":           {strings.Replace(db.dsn, "tester", "nobody", 1), `role "nobody" does not exist (SQLSTATE 28000)`},
-		"no server":              {"postgres://tester:sesame@127.0.0.1:1/archive", "database archive on 127.0.0.1: failed to connect"},
+		"no such user":           {noUser, `role "nobody" does not exist (SQLSTATE 28000)`},
+		"no server":              {noServer, "database archive on 127.0.0.1: failed to connect"},
 		"table of other columns": {db.dsn, "does not exist (SQLSTATE 42703)"},
 	}
 	for name, tt := range tests {

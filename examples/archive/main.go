@@ -19,30 +19,28 @@ const about = `Archive stores trigger records in a database: first those in the 
 new one until it is interrupted or, with -once, none. Several archives may use the
 same database. It creates four tables:
 
-  forward_log    the records, with a column for each of their members
-  forward_rule   the message rules
-  outbox         the ids of new records, for programs that send alerts
-  first_reading  the filters (-rule and -match-result) whose list was read completely
+  forward_log   the records, with a column for each of their members
+  forward_rule  the message rules
+  outbox        the ids of new records, for programs that send alerts
+  follow_since  when the history ends, for each filter (-rule and -match-result)
 
-A record is new if it is stored after its list was read completely for the first
-time, by any run. So the outbox has no record of the history of the account. A
-program that sends alerts reads the outbox, and deletes the rows that it has sent.
+A record is new if it was created after the newest record in the list at the very
+first start with its filter. So the outbox has no record of the history of the
+account. A program that sends alerts reads the outbox, and deletes the rows that it
+has sent. Of several filters, the one that stores a record first decides.
 
-If the program is interrupted or killed, no record is lost or repeated: a page is
-one transaction. The next run reads the complete list if none has read it before,
-or with -once. Otherwise it takes the ids of the stored records from the database,
-and reads the ends of the list. A record that was inserted elsewhere while no archive
-ran is stored when the complete list is read, at the latest after -reconcile. A
-record that the service deletes stays in the archive, unless it was deleted before
-it was read.
+If the program is interrupted or killed, no record is lost or repeated: a batch of
+records is one transaction. The next run takes the ids of the stored records from
+the database, and stores those that are missing: at the latest when the complete
+list is read, which takes place every -read-interval. A record that the service
+deletes stays in the archive, unless it was deleted before it was read.
 
-If the database cannot be opened or fails permanently, if the first page cannot be
-read, or if the access key is rejected, the program ends; with -once, at every
-failure. Other failures are an outage: the program reports the start and the end of
-the outage on standard error, and retries less often during the outage. A list that
-contradicts itself is reported, too, but is no outage.
+If the database cannot be opened or fails permanently, if the first request fails,
+or if the access key is rejected, the program ends; with -once, at every failure.
+It reports other failures on standard error, and retries less and less often, but at
+least once a minute unless -interval or Retry-After is longer.
 
-PostgreSQL takes a password from PGPASSWORD or ~/.pgpass, too. A page of records is
+PostgreSQL takes a password from PGPASSWORD or ~/.pgpass, too. A batch of records is
 one round trip to PostgreSQL.
 
 Queries, for both databases:
@@ -78,11 +76,12 @@ const (
 
 // settings are the values of the flags.
 type settings struct {
-	params              msgpush.ForwardLogParams
-	db                  *database
-	interval, reconcile time.Duration
-	pageSize            int
-	once                bool
+	params       msgpush.ForwardLogParams
+	db           *database
+	interval     time.Duration
+	readInterval time.Duration
+	pageSize     int
+	once         bool
 }
 
 // minInterval is shorter in the tests.
@@ -94,14 +93,15 @@ func main() {
 	db := flag.String("db", "archive.db", "`DATABASE`: the name of an SQLite file, or postgres://USER@HOST/NAME")
 	flag.BoolVar(&s.once, "once", false, "read the complete list once, and end")
 	flag.DurationVar(&s.interval, "interval", 10*time.Second, "time between two polls, at least 1s")
-	flag.DurationVar(&s.reconcile, "reconcile", time.Hour, "time between two complete reads, which find the records that became\nvisible late and the current rules, at least 1s")
+	flag.DurationVar(&s.readInterval, "read-interval", time.Hour,
+		"time between two reads of the complete list and of the rules, at least 1s")
 	flag.IntVar(&s.pageSize, "page-size", 100, "records per page, at least 1")
 	cli.Parse("archive", about)
 	switch {
 	case s.interval < minInterval:
 		cli.UsageError("-interval must be at least 1s")
-	case s.reconcile < minInterval:
-		cli.UsageError("-reconcile must be at least 1s")
+	case s.readInterval < minInterval:
+		cli.UsageError("-read-interval must be at least 1s")
 	case s.pageSize < 1:
 		cli.UsageError("-page-size must be at least 1")
 	}

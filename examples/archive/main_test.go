@@ -2,7 +2,7 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,8 +41,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestUsage(t *testing.T) {
-	clitest.TestUsage(t, "archive", []string{"-match-result CODE", "-db DATABASE", failuresQuery, errorsQuery, outboxQuery, unmatchedQuery},
-		[]string{"-rule", "x"}, []string{"-interval", "999ms"}, []string{"-reconcile", "0s"}, []string{"-page-size", "0"},
+	want := []string{"-match-result CODE", "-db DATABASE", failuresQuery, errorsQuery, outboxQuery, unmatchedQuery}
+	clitest.TestUsage(t, "archive", want,
+		[]string{"-rule", "x"}, []string{"-interval", "999ms"}, []string{"-read-interval", "0s"}, []string{"-page-size", "0"},
 		[]string{"-db", ""}, []string{"-db", "mysql://localhost/db"}, []string{"-db", "postgres://localhost:port/db"},
 		[]string{"-db", ":memory:"}, []string{"-db", "host=localhost dbname=archive"})
 }
@@ -142,20 +145,32 @@ func (d testDatabase) logs(t *testing.T) map[int64]msgpush.ForwardLog {
 	return logs
 }
 
-// logs returns records with descending ids.
+// logs returns records with descending ids. Record n was created n seconds after epoch.
 func logs(high, low int64) []msgpush.ForwardLog {
 	var records []msgpush.ForwardLog
 	for id := high; id >= low; id-- {
-		records = append(records, msgpush.ForwardLog{ID: id, RuleID: id % 2, RuleName: strings.Repeat("r", int(id%50)), MatchResult: int(id % 3)})
+		records = append(records, msgpush.ForwardLog{
+			ID:          id,
+			RuleID:      id % 2,
+			RuleName:    strings.Repeat("r", int(id%50)),
+			MatchResult: int(id % 3),
+			CreateTime:  createTime(id),
+		})
 	}
 	return records
 }
 
-// newService returns a fake server with records, and its environment.
+var epoch = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func createTime(n int64) msgpush.DateTime {
+	return msgpush.DateTime(epoch.Add(time.Duration(n) * time.Second).Format(time.DateTime))
+}
+
+// newService returns a fake server with records and a rule, and its environment.
 func newService(t *testing.T, records []msgpush.ForwardLog) (*msgpushtest.Server, []string) {
 	t.Helper()
 	srv := msgpushtest.New(t)
-	srv.SetRecords(msgpushtest.Records{ForwardLogs: records})
+	srv.SetRecords(msgpushtest.Records{ForwardLogs: records, ForwardRules: []msgpush.ForwardRule{{ID: 1}}})
 	return srv, append(clitest.Environment(srv.URL, srv.AccessKey()), shortIntervals)
 }
 
@@ -167,8 +182,8 @@ type process struct {
 	lines  *bufio.Scanner // of standard error
 }
 
-// follow starts the program, which is killed at the end of the test.
-func follow(t *testing.T, env []string, args ...string) *process {
+// start starts the program, which is killed at the end of the test.
+func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	cmd := clitest.Command(env, append([]string{"-interval", "5ms", "-page-size", "50"}, args...)...)
 	stderr, err := cmd.StderrPipe()
@@ -201,8 +216,7 @@ func (p *process) end() (stderr string, status int) {
 	return rest.String(), p.cmd.ProcessState.ExitCode()
 }
 
-// interrupt ends the program and asserts that it prints at most its summary and that it
-// was interrupted.
+// interrupt ends the program and asserts that it was interrupted.
 func (p *process) interrupt() {
 	p.t.Helper()
 	if runtime.GOOS == "windows" {
@@ -211,13 +225,34 @@ func (p *process) interrupt() {
 	require.NoError(p.t, p.cmd.Process.Signal(os.Interrupt))
 	stderr, status := p.end()
 	assert.Equal(p.t, 130, status)
-	assert.Regexp(p.t, `^(\d+ records read, \d+ of them new in .*\n)?archive: interrupted\n$`, stderr)
+	assert.Regexp(p.t, `(^|\n)(\d+ records read, \d+ of them new in .*\n)?archive: interrupted\n$`, stderr)
 }
 
-// waitForLogs waits until n records are stored.
+// waitForLogs waits until n records are stored, and the rule.
 func (d testDatabase) waitForLogs(t *testing.T, n int) {
 	t.Helper()
 	d.waitForCount(t, "forward_log", n)
+	d.waitForCount(t, "forward_rule", 1)
+}
+
+// outbox returns the ids in the outbox.
+func (d testDatabase) outbox(t *testing.T) []int64 {
+	t.Helper()
+	var ids []int64
+	for _, row := range d.query(t, "SELECT id FROM outbox ORDER BY id") {
+		id, err := strconv.ParseInt(row[0], 10, 64)
+		require.NoError(t, err)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// idsFrom returns the ids from low to high.
+func idsFrom(low, high int64) (ids []int64) {
+	for id := low; id <= high; id++ {
+		ids = append(ids, id)
+	}
+	return ids
 }
 
 // waitForCount waits until a table has n rows.
@@ -281,50 +316,104 @@ func TestRecordsAreStoredUnchanged(t *testing.T) {
 	})
 }
 
-func TestHistoryIsNotInTheOutbox(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
-		db := newDB(t)
-		require.NoError(t, db.prepare(t.Context()))
-		srv, env := newService(t, logs(200, 1))
-		stopped := make(chan bool, 100)
-		srv.OnRequest(func(r msgpushtest.Request) {
-			if strings.Contains(r.String(), `"current":3`) {
-				srv.Inject(msgpushtest.Delay(time.Hour))
-				stopped <- true
-			}
+func TestOnlyNewRecordsAreInTheOutbox(t *testing.T) {
+	tests := map[string]struct {
+		reverse func(records []msgpush.ForwardLog)
+	}{
+		"newest first": {func([]msgpush.ForwardLog) {}},
+		"oldest first": {slices.Reverse[[]msgpush.ForwardLog]},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
+				db := newDB(t)
+				require.NoError(t, db.prepare(t.Context()))
+				srv, env := newService(t, nil)
+				set := func(high int64) {
+					records := logs(high, 1)
+					tt.reverse(records)
+					srv.Update(func(r *msgpushtest.Records) { r.ForwardLogs = records })
+				}
+				set(1000)
+				reading := make(chan bool, 100)
+				srv.OnRequest(func(r msgpushtest.Request) {
+					if r.Has("current", 10) {
+						srv.Inject(msgpushtest.Delay(time.Hour))
+						reading <- true
+					}
+				})
+				p := start(t, env, "-db", db.dsn)
+				<-reading
+				p.kill() // during the first reading
+				assert.NotEmpty(t, db.logs(t))
+				assert.Empty(t, db.outbox(t))
+
+				srv.OnRequest(nil)
+				srv.ClearFaults()
+				set(1010) // while it is down
+				p = start(t, env, "-db", db.dsn)
+				db.waitForLogs(t, 1010)
+				set(1011) // while it runs
+				db.waitForLogs(t, 1011)
+				p.kill()
+				set(1012)
+				start(t, env, "-db", db.dsn)
+				db.waitForLogs(t, 1012)
+				assert.Equal(t, idsFrom(1001, 1012), db.outbox(t))
+			})
 		})
-		p := follow(t, env, "-db", db.dsn)
-		<-stopped
-		p.kill()
-		assert.NotEmpty(t, db.logs(t))
-		assert.Empty(t, db.query(t, "SELECT * FROM first_reading"))
-
-		srv.OnRequest(nil)
-		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(210, 1)})
-		p = follow(t, env, "-db", db.dsn)
-		db.waitForCount(t, "first_reading", 1)
-		assert.Len(t, db.logs(t), 210)
-		assert.Empty(t, db.query(t, "SELECT * FROM outbox"), "the history")
-
-		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(211, 1)})
-		db.waitForLogs(t, 211)
-		p.kill()
-		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(212, 1)})
-		follow(t, env, "-db", db.dsn)
-		db.waitForLogs(t, 212)
-		assert.Equal(t, [][]string{{"211"}, {"212"}}, db.query(t, "SELECT id FROM outbox ORDER BY id"))
-	})
+	}
 }
 
-func TestHistoryIsNotInTheOutboxAfterReadingThatContradictsItself(t *testing.T) {
+func TestHistoryThatIsFoundLaterIsNotInTheOutbox(t *testing.T) {
 	db := newSQLite(t)
-	srv, env := newService(t, logs(200, 1))
-	emptyPage2 := clitest.EmptyPage(2, 50, 200)
-	srv.Inject(emptyPage2, emptyPage2) // the second request would show that page 2 has records
-	follow(t, env, "-db", db.dsn)
-	db.waitForCount(t, "first_reading", 1)
-	assert.Len(t, db.logs(t), 200)
-	assert.Empty(t, db.query(t, "SELECT * FROM outbox"))
+	srv, env := newService(t, logs(1000, 1))
+	srv.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"code": 200, "data": {"pageNum": 2, "pageSize": 50, "total": 1000, "pages": 20, "list": []}}`)
+	}).If(func(r msgpushtest.Request) bool { return r.Has("current", 2) }).Always())
+	p := start(t, env, "-db", db.dsn, "-read-interval", "100ms")
+	p.waitFor("^archive: msgpush: .*inconsistent list")
+	srv.ClearFaults()
+	db.waitForLogs(t, 1000)
+	assert.Empty(t, db.outbox(t))
+	p.interrupt()
+}
+
+func TestHistoryWithoutTimeIsNotInTheOutbox(t *testing.T) {
+	for _, invalid := range []msgpush.DateTime{"", "yesterday"} {
+		for _, args := range [][]string{{"-read-interval", "1h"}, {"-once"}} {
+			db := newSQLite(t)
+			records := logs(1000, 1)
+			records[500].CreateTime = invalid
+			_, env := newService(t, records)
+			start(t, env, append(args, "-db", db.dsn)...)
+			db.waitForLogs(t, 1000)
+			assert.Empty(t, db.outbox(t))
+		}
+	}
+}
+
+// Another archive stores its Since between the first request of an archive and the response.
+func TestArchivesThatStartTogetherHaveTheSameSince(t *testing.T) {
+	for name, once := range map[string]bool{"once": true, "following": false} {
+		t.Run(name, func(t *testing.T) {
+			db := newSQLite(t)
+			require.NoError(t, db.prepare(t.Context()))
+			srv, _ := newService(t, logs(10, 1))
+			srv.OnRequest(func(msgpushtest.Request) {
+				_, err := db.insertSince(t.Context(), "{}", createTime(5))
+				assert.NoError(t, err)
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			s := &settings{db: db.database, interval: time.Second, readInterval: time.Hour, pageSize: 100, once: once}
+			ended := make(chan error)
+			go func() { ended <- newArchiver(s, srv.Client()).run(ctx) }()
+			db.waitForLogs(t, 10)
+			cancel()
+			<-ended
+			assert.Equal(t, idsFrom(6, 10), db.outbox(t))
+		})
+	}
 }
 
 func TestRestartReadsAnEndOfTheList(t *testing.T) {
@@ -334,15 +423,14 @@ func TestRestartReadsAnEndOfTheList(t *testing.T) {
 	require.Zero(t, status, stderr)
 	srv.ClearRequests()
 	srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(1060, 1)})
-	follow(t, env, "-db", db.dsn)
-	operation := ""
-	for n := 1; operation != msgpushtest.ForwardRuleList; n++ { // after the first poll
-		r, err := srv.WaitForRequest(t.Context(), n)
-		require.NoError(t, err)
-		assert.NotContains(t, r.String(), `"current":10,`)
-		operation = r.Operation
+	start(t, env, "-db", db.dsn, "-read-interval", "100000h") // the first reading is at a random time
+	db.waitForCount(t, "forward_log", 1060)
+	assert.Equal(t, idsFrom(1001, 1060), db.outbox(t))
+	_, err := srv.WaitForRequest(t.Context(), 100)
+	require.NoError(t, err)
+	for _, r := range srv.Requests() {
+		assert.False(t, r.Has("current", 10), r)
 	}
-	assert.Len(t, db.query(t, "SELECT id FROM outbox"), 60)
 }
 
 func TestEachFilterHasItsOwnHistory(t *testing.T) {
@@ -354,11 +442,43 @@ func TestEachFilterHasItsOwnHistory(t *testing.T) {
 	}
 	archive("-rule", "1")
 	archive()
-	assert.Empty(t, db.query(t, "SELECT * FROM outbox"))
+	assert.Empty(t, db.outbox(t))
 	srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(12, 1)})
 	archive("-rule", "0")
 	archive("-rule", "1")
-	assert.Equal(t, [][]string{{"11"}}, db.query(t, "SELECT id FROM outbox"))
+	assert.Equal(t, []int64{11}, db.outbox(t))
+}
+
+// An archive that was killed at the very first start of its filter reads the complete list at the next start,
+// although the database has as many records of another filter.
+func TestKnownRecordsAreThoseOfTheFilter(t *testing.T) {
+	db := newSQLite(t)
+	_, env := newService(t, logs(1000, 1))
+	_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn, "-rule", "1")
+	require.Zero(t, status, stderr)
+	_, err := db.insertSince(t.Context(), `{"ruleId":0}`, createTime(1000))
+	require.NoError(t, err)
+	start(t, env, "-db", db.dsn, "-rule", "0", "-read-interval", "100000h")
+	db.waitForLogs(t, 1000)
+	assert.Empty(t, db.outbox(t))
+}
+
+func TestSentRecordsDoNotReturnToTheOutbox(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, newDB func(*testing.T) testDatabase) {
+		db := newDB(t)
+		srv, env := newService(t, logs(10, 1))
+		archive := func() {
+			_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn)
+			require.Zero(t, status, stderr)
+		}
+		archive()
+		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(12, 1)})
+		archive()
+		assert.Equal(t, idsFrom(11, 12), db.outbox(t))
+		db.exec(t, "DELETE FROM outbox")
+		archive()
+		assert.Empty(t, db.outbox(t))
+	})
 }
 
 func TestRecordsAreFiltered(t *testing.T) {
@@ -375,7 +495,8 @@ func TestQueriesOfTheUsage(t *testing.T) {
 		srv := msgpushtest.New(t)
 		sample := msgpushtest.SampleRecords()
 		sample.ForwardLogs = append(sample.ForwardLogs, msgpush.ForwardLog{ID: 1, RuleID: 306, MatchResult: 0})
-		sample.ForwardRules = append(sample.ForwardRules, msgpush.ForwardRule{ID: 306, RuleName: "never matches", ConditionExpr: "false"})
+		neverMatches := msgpush.ForwardRule{ID: 306, RuleName: "never matches", ConditionExpr: "false"}
+		sample.ForwardRules = append(sample.ForwardRules, neverMatches)
 		srv.SetRecords(sample)
 		_, stderr, status := clitest.Run(t, clitest.Environment(srv.URL, srv.AccessKey()), "-once", "-db", db.dsn)
 		require.Zero(t, status, stderr)
@@ -401,16 +522,22 @@ func TestQueriesOfTheUsage(t *testing.T) {
 			assert.Equal(t, []string{string(log.CreateTime), fmt.Sprint(log.ID), log.RuleName, log.ErrorMessage}, row)
 		}
 
-		assert.Equal(t, [][]string{{"305", "退款 (旧)", `type == "refund"`}, {"306", "never matches", "false"}}, db.query(t, unmatchedQuery))
+		unmatched := [][]string{{"305", "退款 (旧)", `type == "refund"`}, {"306", "never matches", "false"}}
+		assert.Equal(t, unmatched, db.query(t, unmatchedQuery))
 
 		sample.ForwardRules = sample.ForwardRules[:4]
-		sample.ForwardLogs = append(sample.ForwardLogs, msgpush.ForwardLog{ID: 2, RuleName: "new", ErrorMessage: "refused"}, msgpush.ForwardLog{ID: 3})
+		sample.ForwardLogs = append(sample.ForwardLogs, newRecord(2, "refused"), newRecord(3, ""))
 		srv.SetRecords(sample)
 		_, stderr, status = clitest.Run(t, clitest.Environment(srv.URL, srv.AccessKey()), "-once", "-db", db.dsn)
 		require.Zero(t, status, stderr)
 		assert.Empty(t, db.query(t, unmatchedQuery), "deleted rules are removed")
 		assert.Equal(t, [][]string{{"2", "new", "refused"}}, db.query(t, outboxQuery))
 	})
+}
+
+// newRecord returns a record that is newer than SampleRecords.
+func newRecord(id int64, errorMessage string) msgpush.ForwardLog {
+	return msgpush.ForwardLog{ID: id, RuleName: "new", ErrorMessage: errorMessage, CreateTime: "2026-12-01 00:00:00"}
 }
 
 func TestFileNamesAreNotParsed(t *testing.T) {
@@ -426,88 +553,83 @@ func TestFileNamesAreNotParsed(t *testing.T) {
 	}
 }
 
-func TestOutageOfTheService(t *testing.T) {
+func TestFailureOfTheService(t *testing.T) {
 	db := newSQLite(t)
 	srv, env := newService(t, logs(1, 1))
-	p := follow(t, env, "-db", db.dsn)
-	srv.WaitForRequest(t.Context(), 3)
+	p := start(t, env, "-db", db.dsn)
 	db.waitForLogs(t, 1)
-	srv.Inject(msgpushtest.Status(http.StatusForbidden))
+	srv.Inject(msgpushtest.Status(http.StatusForbidden).Always())
 	srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(2, 1)})
-	p.waitFor("^archive: outage, retrying less often: .*403")
-	p.waitFor("^archive: the outage ended after")
+	p.waitFor("^archive: msgpush: .*403")
+	p.waitFor("^archive: msgpush: .*403")
+	srv.ClearFaults()
 	db.waitForLogs(t, 2)
 	p.interrupt()
 }
 
-func TestOutageInTheFirstReadingEndsWithTheNextPage(t *testing.T) {
+func TestFailureOfTheFirstRequestEndsTheProgram(t *testing.T) {
 	db := newSQLite(t)
-	srv, env := newService(t, logs(150, 1))
-	failed := false
-	srv.OnRequest(func(r msgpushtest.Request) {
-		second, third := strings.Contains(r.String(), `"current":2`), strings.Contains(r.String(), `"current":3`)
-		if second && !failed || third {
-			failed = true
-			srv.Inject(msgpushtest.Status(http.StatusForbidden))
-		}
-	})
-	p := follow(t, env, "-db", db.dsn)
-	p.waitFor("^archive: outage, retrying less often: .*page 2")
-	p.waitFor("^archive: the outage ended after")
-	p.waitFor("^archive: outage, retrying less often: .*page 3")
+	srv, env := newService(t, logs(1, 1))
+	fails := func() {
+		srv.Inject(msgpushtest.Status(http.StatusForbidden).For(msgpushtest.ForwardLogList))
+		stderr, status := start(t, env, "-db", db.dsn).end()
+		assert.Equal(t, 1, status)
+		assert.Regexp(t, `^archive: msgpush: .*403.*\n$`, stderr)
+	}
+	fails()
+	_, stderr, status := clitest.Run(t, env, "-once", "-db", db.dsn)
+	require.Zero(t, status, stderr)
+	fails() // a restart
+}
+
+func TestPageThatFailsDelaysNoNewRecord(t *testing.T) {
+	db := newSQLite(t)
+	srv, env := newService(t, logs(1000, 1))
+	isPage10 := func(r msgpushtest.Request) bool { return r.Has("current", 10) }
+	srv.Inject(msgpushtest.Status(http.StatusForbidden).If(isPage10).Always())
+	p := start(t, env, "-db", db.dsn)
+	p.waitFor("^archive: msgpush: page 10: ")
+	for id := int64(1001); id <= 1005; id++ {
+		srv.Update(func(r *msgpushtest.Records) { r.ForwardLogs = logs(id, 1) })
+		db.waitForCount(t, "outbox", int(id-1000))
+	}
+	srv.ClearFaults()
+	db.waitForLogs(t, 1005)
 	p.interrupt()
 }
 
-func TestRulesThatCannotBeReadAreOneOutage(t *testing.T) {
+func TestRulesThatCannotBeReadAreReported(t *testing.T) {
 	db := newSQLite(t)
 	srv, env := newService(t, logs(1, 1))
 	srv.Inject(msgpushtest.Status(http.StatusForbidden).For(msgpushtest.ForwardRuleList).Always())
-	p := follow(t, env, "-db", db.dsn)
-	p.waitFor("^archive: outage, retrying less often: message rules: .*403")
-	for n := range int64(5) {
-		srv.SetRecords(msgpushtest.Records{ForwardLogs: logs(n+2, 1)})
-		db.waitForLogs(t, int(n)+2)
-	}
-	p.interrupt()
-}
-
-func TestListThatContradictsItselfIsNoOutage(t *testing.T) {
-	db := newSQLite(t)
-	srv, env := newService(t, nil)
-	srv.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
-		page := msgpush.Page[msgpush.ForwardLog]{PageNum: 1, PageSize: 50, Pages: 1, Total: 60, List: logs(10, 1)}
-		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"code": 200, "data": page}))
-	}).Always())
-	p := follow(t, env, "-db", db.dsn)
-	p.waitFor("^archive: the list contradicts itself, .*: msgpush: .*")
-	p.waitFor("^archive: the list contradicts itself, .*: msgpush: .*") // the second reading
-	p.waitFor("^archive: the list contradicts itself, .*: message rules: msgpush: .*")
-	_, err := srv.WaitForRequest(t.Context(), 30)
-	require.NoError(t, err)
-	assert.Len(t, db.query(t, "SELECT * FROM first_reading"), 1)
-	assert.Len(t, db.logs(t), 10)
-	p.interrupt()
+	p := start(t, env, "-db", db.dsn, "-read-interval", "100ms")
+	p.waitFor("^archive: msgpush: .*ForwardRuleList: .*403")
+	srv.Update(func(r *msgpushtest.Records) { r.ForwardLogs = logs(2, 1) })
+	db.waitForCount(t, "forward_log", 2)
+	srv.ClearFaults()
+	db.waitForLogs(t, 2)
 }
 
 func TestKeyRejectedLater(t *testing.T) {
 	db := newSQLite(t)
 	srv, env := newService(t, logs(1, 1))
-	p := follow(t, env, "-db", db.dsn)
-	srv.WaitForRequest(t.Context(), 4)
+	p := start(t, env, "-db", db.dsn)
+	db.waitForLogs(t, 1)
 	srv.SetAccessKey("the-second-key")
 	stderr, status := p.end()
 	assert.Equal(t, 1, status)
 	assert.Regexp(t, `^1 records read, 1 of them new in .*\narchive: msgpush: .*code 401.*\n$`, stderr)
 }
 
-func TestOnceFailsIfAPollFails(t *testing.T) {
+func TestOnceFailsIfARequestFails(t *testing.T) {
 	db := newSQLite(t)
 	srv, env := newService(t, logs(30, 1))
-	failed := false
+	requests := 0 // for page 3: the first one is for the Since
 	srv.OnRequest(func(r msgpushtest.Request) {
-		if strings.Contains(r.String(), `"current":3`) && !failed {
-			failed = true
-			srv.Inject(msgpushtest.Status(http.StatusForbidden))
+		if r.Has("current", 3) {
+			if requests++; requests == 2 {
+				srv.Inject(msgpushtest.Status(http.StatusForbidden))
+			}
 		}
 	})
 	args := []string{"-once", "-db", db.dsn, "-page-size", "10"}
@@ -534,6 +656,8 @@ func TestProgressOnATerminal(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 	lines := strings.Split(string(shown), "\r\x1b[K")
 	require.Len(t, lines, 5, "%q", shown)
-	assert.Equal(t, []string{"", "2 of 5 records read, 2 of them new", "4 of 5 records read, 4 of them new", "5 of 5 records read, 5 of them new"}, lines[:4])
+	assert.Equal(t, "2 of 5 records read, 2 of them new", lines[1])
+	assert.Equal(t, "4 of 5 records read, 4 of them new", lines[2])
+	assert.Equal(t, "5 of 5 records read, 5 of them new", lines[3])
 	assert.Regexp(t, `^5 records read, 5 of them new in .*archive.db\r\n$`, lines[4])
 }

@@ -83,7 +83,9 @@ func startPostgres() (*postgres, error) {
 			return nil, err
 		}
 	}
-	out, err := p.command("initdb", "-D", p.dir+"/data", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync").CombinedOutput()
+	initdb := p.command("initdb", "-D", p.dir+"/data", "-U", "tester", "-A", "trust", "-E", "UTF8",
+		"--no-locale", "--no-sync")
+	out, err := initdb.CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}

@@ -125,11 +125,8 @@ func (s *settings) fillPart(ctx context.Context, client *msgpush.Client, part *o
 // copyRecords writes the records that are not present yet and returns their number.
 func (s *settings) copyRecords(ctx context.Context, client *msgpush.Client, out encoder, present map[int64]struct{}, bar *progressBar) (added int, err error) {
 	defer bar.clear()
-	request := msgpush.ForwardLogRequest{
-		PageRequest: msgpush.PageRequest{PageSize: s.pageSize},
-		Params:      s.params,
-	}
-	for page, err := range client.ForwardLogPages(ctx, request, msgpush.Prefetch(s.prefetch)) {
+	records := client.ForwardLogs(s.params)
+	for page, err := range records.Pages(ctx, msgpush.PageSize(s.pageSize), msgpush.Prefetch(s.prefetch)) {
 		if ctx.Err() != nil {
 			return added, cli.ErrInterrupted
 		}

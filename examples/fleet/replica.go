@@ -148,7 +148,7 @@ func (r *replica) fetch(ctx context.Context) (key string, expires time.Time, err
 // plan queues one task for each rule. The task ID makes it idempotent: all
 // replicas plan, and a rule is queued once for this export.
 func (r *replica) plan(ctx context.Context) error {
-	for rule, err := range r.client.ForwardRuleAll(ctx, msgpush.PageRequest{PageSize: 100}) {
+	for rule, err := range r.client.ForwardRules().All(ctx, msgpush.PageSize(100)) {
 		if err != nil {
 			return err
 		}
@@ -179,8 +179,7 @@ func (r *replica) export(ctx context.Context, task *asynq.Task) (err error) {
 	buffer := bufio.NewWriter(file)
 	lines := json.NewEncoder(buffer)
 	records := int64(0)
-	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 20}, Params: msgpush.ForwardLogParams{RuleID: &rule}}
-	for record, err := range r.client.ForwardLogAll(ctx, request) {
+	for record, err := range r.client.ForwardLogs(msgpush.ForwardLogParams{RuleID: &rule}).All(ctx) {
 		if err != nil {
 			return err
 		}

@@ -54,14 +54,14 @@ func newTally() *tally {
 // order of the records, so gather cannot stop at the first record that is too old.
 func gather(ctx context.Context, client *msgpush.Client, zone *time.Location) ([]msgpush.ForwardRule, *tally, error) {
 	var rules []msgpush.ForwardRule
-	for rule, err := range client.ForwardRuleAll(ctx, msgpush.PageRequest{}) {
+	for rule, err := range client.ForwardRules().All(ctx) {
 		if err != nil {
 			return nil, nil, err
 		}
 		rules = append(rules, rule)
 	}
 	t := newTally()
-	for record, err := range client.ForwardLogAll(ctx, msgpush.ForwardLogRequest{}, msgpush.Prefetch(4)) {
+	for record, err := range client.ForwardLogs(msgpush.ForwardLogParams{}).All(ctx, msgpush.Prefetch(4)) {
 		if err != nil {
 			return nil, nil, err
 		}

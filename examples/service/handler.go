@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,14 +22,14 @@ import (
 func (s *service) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /failures", s.respond(func(context.Context) (any, error) {
-		if !s.ready.Load() {
+		if !s.isReady() {
 			return nil, errNotReady // some failures are not known yet
 		}
 		return map[string]any{"failures": s.newest()}, nil
 	}))
 	mux.Handle("GET /rules", s.respond(func(ctx context.Context) (any, error) {
 		rules := []msgpush.ForwardRule{}
-		for rule, err := range s.client.ForwardRuleAll(ctx, msgpush.PageRequest{PageSize: 100}) {
+		for rule, err := range s.client.ForwardRules().All(ctx, msgpush.PageSize(100)) {
 			if err != nil {
 				return nil, err
 			}
@@ -37,11 +38,13 @@ func (s *service) handler() http.Handler {
 		return map[string]any{"rules": rules}, nil
 	}))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {}) // 200
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if s.isStuck() {
+			http.Error(w, "the loop that follows the trigger records is stuck", http.StatusServiceUnavailable)
+		}
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		// The service stays ready during an outage: it still has the failures, and if all
-		// replicas became unready together, there would be no response at all.
-		if !s.ready.Load() {
+		if !s.isReady() {
 			http.Error(w, errNotReady.Error(), http.StatusServiceUnavailable)
 		}
 	})
@@ -60,7 +63,8 @@ func (s *service) respond(data func(context.Context) (any, error)) http.Handler 
 		if err != nil {
 			var text string
 			status, text = describe(err)
-			response = map[string]any{"error": text, "request_id": id} // the error itself is only logged, since it may reveal internals
+			// The error itself is only logged, since it may reveal internals.
+			response = map[string]any{"error": text, "request_id": id}
 			if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok && apiErr.RetryAfter > 0 {
 				w.Header().Set("Retry-After", fmt.Sprintf("%.0f", math.Ceil(apiErr.RetryAfter.Seconds())))
 			}
@@ -75,7 +79,12 @@ func (s *service) respond(data func(context.Context) (any, error)) http.Handler 
 
 		duration := time.Since(start)
 		s.requests.WithLabelValues(r.Pattern, strconv.Itoa(status)).Observe(duration.Seconds())
-		attrs := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", status), slog.Duration("duration", duration)}
+		attrs := []slog.Attr{
+			slog.String("method", r.Method),
+			slog.String("path", r.URL.Path),
+			slog.Int("status", status),
+			slog.Duration("duration", duration),
+		}
 		if err != nil {
 			attrs = append(attrs, slog.Any("error", err))
 		}
@@ -84,6 +93,8 @@ func (s *service) respond(data func(context.Context) (any, error)) http.Handler 
 }
 
 var errNotReady = errors.New("the trigger records have not been read yet")
+
+var busyStatuses = []int{http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
 // describe returns the status and the text of an error response.
 func describe(err error) (status int, text string) {
@@ -96,7 +107,7 @@ func describe(err error) (status int, text string) {
 		return http.StatusServiceUnavailable, errNotReady.Error()
 	case errors.Is(err, context.Canceled):
 		return 499, "the client closed the connection" // no client receives it; nginx logs this status, too
-	case isAPIError && (apiErr.HTTPStatus == http.StatusTooManyRequests || apiErr.HTTPStatus == http.StatusServiceUnavailable):
+	case isAPIError && slices.Contains(busyStatuses, apiErr.HTTPStatus):
 		return http.StatusServiceUnavailable, "the message push service is busy"
 	case isAPIError:
 		return http.StatusBadGateway, "the message push service returned an error"
@@ -104,8 +115,8 @@ func describe(err error) (status int, text string) {
 		return http.StatusBadGateway, "the message push service returned an invalid response"
 	case isNetError && netErr.Timeout():
 		return http.StatusGatewayTimeout, "the message push service did not respond in time"
-	case isRequestError:
-		return http.StatusServiceUnavailable, "the message push service is not available" // such as no connection, no key, or -rate reached
+	case isRequestError: // such as no connection, no key, or -rate reached
+		return http.StatusServiceUnavailable, "the message push service is not available"
 	default: // such as ErrInconsistentList
 		return http.StatusInternalServerError, "internal error"
 	}

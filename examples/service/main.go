@@ -23,12 +23,11 @@ Service is an HTTP server:
   GET /failures  the newest trigger records that have an error
   GET /rules     the message rules
   GET /metrics   metrics for Prometheus
-  GET /healthz   200 while the process runs
+  GET /healthz   200, or 503 if the loop that follows the records is stuck
   GET /readyz    200 after the list of trigger records was read once
 
-It follows the trigger records, and logs each new one that has an error. The
-failures that are found before the list was read once are served, but not logged,
-also if the service is killed and started again.
+It logs each failure once: a trigger record that has an error and was created
+after the start. It has no database, so those from while it was down are not logged.
 
 The log is JSON on standard error, one object per line. An interrupt or SIGTERM
 shuts the service down: it accepts no more requests and completes those in

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -18,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/examples/internal/clitest"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -30,17 +30,21 @@ const testKey = "key-of-the-test"
 // A fixture is a service under test, with its fake server and its log.
 type fixture struct {
 	*service
-	push    *msgpushtest.Server
-	log     *logBuffer
-	key     atomic.Value // the key to fetch; if it is "", fetching fails
-	fetches atomic.Int32
+	push *msgpushtest.Server
+	log  *logBuffer
+
+	oldestFirst bool         // the order of the list
+	key         atomic.Value // the key to fetch; if it is "", fetching fails
+	fetches     atomic.Int32
 }
 
-func newFixture(t *testing.T, opts ...msgpushtest.Option) *fixture {
+func newFixture(t *testing.T, interval time.Duration, opts ...msgpushtest.Option) *fixture {
 	t.Helper()
 	f := &fixture{push: msgpushtest.New(t, opts...), log: &logBuffer{}}
 	f.push.SetAccessKey(testKey)
-	f.push.SetRecords(msgpushtest.SampleRecords())
+	sample := msgpushtest.SampleRecords()
+	sample.ForwardLogs = history(64).ForwardLogs
+	f.push.SetRecords(sample)
 	f.key.Store(testKey)
 	acc := &account{baseURL: f.push.URL, transport: f.push.HTTPClient().Transport}
 	acc.fetchKey = func(context.Context) (string, error) {
@@ -51,21 +55,37 @@ func newFixture(t *testing.T, opts ...msgpushtest.Option) *fixture {
 		return "", errors.New("no key file")
 	}
 	var err error
-	f.service, err = newService(settings{timeout: 10 * time.Second, interval: 10 * time.Second, rate: 10}, acc, newLogger(f.log))
+	set := settings{timeout: 10 * time.Second, interval: interval, rate: 10}
+	f.service, err = newService(set, acc, newLogger(f.log))
 	require.NoError(t, err)
 	return f
 }
 
 // A logBuffer holds a log that is read while it is written.
 type logBuffer struct {
-	mu  sync.Mutex
-	log strings.Builder
+	mu   sync.Mutex
+	log  strings.Builder
+	full chan struct{} // if it is not nil, writes block until it is closed
 }
 
 func (b *logBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
+	full := b.full
+	b.mu.Unlock()
+	if full != nil {
+		<-full
+	}
+	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.log.Write(p)
+}
+
+// block makes writes block until the returned function is called.
+func (b *logBuffer) block() (unblock func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.full = make(chan struct{})
+	return func() { close(b.full) }
 }
 
 func (b *logBuffer) String() string {
@@ -77,8 +97,14 @@ func (b *logBuffer) String() string {
 // inBubble runs a test in a bubble. The service follows until the test ends.
 func inBubble(t *testing.T, test func(*testing.T, *fixture)) {
 	t.Helper()
+	inBubbleWith(t, 10*time.Second, test)
+}
+
+// inBubbleWith is like inBubble, with another poll interval.
+func inBubbleWith(t *testing.T, interval time.Duration, test func(*testing.T, *fixture)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, msgpushtest.InMemory())
+		f := newFixture(t, interval, msgpushtest.InMemory())
 		ctx, stop := context.WithCancel(t.Context())
 		followed := make(chan struct{})
 		go func() {
@@ -116,9 +142,45 @@ func (f *fixture) logged(t *testing.T, message string) []map[string]any {
 	return found
 }
 
-// insert inserts a record at the start of the list.
+// insert inserts a record, which is created now, at the end of the list where the newest one is.
 func (f *fixture) insert(record msgpush.ForwardLog) {
-	f.push.Update(func(r *msgpushtest.Records) { r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, record) })
+	record.CreateTime = dateTime(time.Now())
+	f.push.Update(func(r *msgpushtest.Records) {
+		if f.oldestFirst {
+			r.ForwardLogs = append(r.ForwardLogs, record)
+		} else {
+			r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, record)
+		}
+	})
+}
+
+// reverse makes the oldest record the first one.
+func (f *fixture) reverse() {
+	f.oldestFirst = true
+	f.push.Update(func(r *msgpushtest.Records) { slices.Reverse(r.ForwardLogs) })
+}
+
+func dateTime(t time.Time) msgpush.DateTime { return msgpush.DateTime(t.Format(time.DateTime)) }
+
+// history returns n failures of the last n minutes, the newest first.
+func history(n int64) msgpushtest.Records {
+	var records msgpushtest.Records
+	for i := range n {
+		at := time.Now().Add(-time.Duration(i+1) * time.Minute)
+		failure := msgpush.ForwardLog{ID: n - i, ErrorMessage: "refused", CreateTime: dateTime(at)}
+		records.ForwardLogs = append(records.ForwardLogs, failure)
+	}
+	return records
+}
+
+// alerted returns the ids of the failures that were logged.
+func (f *fixture) alerted(t *testing.T) []int64 {
+	t.Helper()
+	var ids []int64
+	for _, record := range f.logged(t, "failure") {
+		ids = append(ids, int64(record["record_id"].(float64)))
+	}
+	return ids
 }
 
 func (f *fixture) failureIDs(t *testing.T) []int64 {
@@ -147,7 +209,7 @@ func TestIsReadyOnceTheListWasRead(t *testing.T) {
 		"push service fails after the first page": {
 			func(f *fixture) {
 				for id := range int64(200) {
-					f.insert(msgpush.ForwardLog{ID: id})
+					f.insert(msgpush.ForwardLog{ID: 1000 + id})
 				}
 				f.push.Inject(msgpushtest.Delay(0), msgpushtest.Status(503).Always())
 			},
@@ -171,7 +233,7 @@ func TestIsReadyOnceTheListWasRead(t *testing.T) {
 				assert.Equal(t, 503, f.status(t, "/readyz"))
 				assert.Equal(t, 503, f.status(t, "/failures"))
 				assert.Equal(t, 200, f.status(t, "/healthz"))
-				assert.NotEmpty(t, f.logged(t, "poll failed"))
+				assert.NotEmpty(t, f.logged(t, "following failed"))
 				tt.repair(f)
 				time.Sleep(6 * time.Minute)
 				assert.Equal(t, 200, f.status(t, "/readyz"))
@@ -183,54 +245,122 @@ func TestIsReadyOnceTheListWasRead(t *testing.T) {
 }
 
 func TestLogsEachNewFailureOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		time.Sleep(time.Minute)
-		known := f.failureIDs(t)
-		assert.NotEmpty(t, known)
-		assert.Empty(t, f.logged(t, "failure"), "failures that were in the list at the start")
-
-		f.push.Inject(msgpushtest.Status(500), msgpushtest.Truncate()) // retried
-		f.insert(msgpush.ForwardLog{ID: 9100, RuleID: 301, ErrorMessage: "HTTP 503", CreateTime: "2026-12-01 00:00:00"})
-		f.insert(msgpush.ForwardLog{ID: 9101, RuleID: 301})
-		time.Sleep(3 * time.Hour)
-		require.Len(t, f.logged(t, "failure"), 1)
-		assert.EqualValues(t, 9100, f.logged(t, "failure")[0]["record_id"])
-		assert.Equal(t, append([]int64{9100}, known...), f.failureIDs(t))
-		assert.Contains(t, f.get(t.Context(), "/metrics").Body.String(), "\nservice_failures_total 1\n")
-	})
+	const old = 1500 // failures: 15 pages
+	emptyPage2 := msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"code": 200, "data": {"pageNum": 2, "pageSize": 100, "total": 1500, "pages": 15, "list": []}}`)
+	}).If(func(r msgpushtest.Request) bool { return r.Has("current", 2) })
+	isThirdSecond := func(msgpushtest.Request) bool { return time.Now().Second()%3 == 0 }
+	failsInThirdSecond := msgpushtest.Status(403).If(isThirdSecond).Always() // not retried by the client
+	tests := map[string]struct {
+		faults      []msgpushtest.Fault
+		oldestFirst bool
+	}{
+		"newest first":                    {},
+		"oldest first":                    {oldestFirst: true},
+		"requests that fail":              {faults: []msgpushtest.Fault{failsInThirdSecond}},
+		"reading that contradicts itself": {faults: []msgpushtest.Fault{emptyPage2, emptyPage2}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fixture) {
+				f.push.SetRecords(history(old))
+				if tt.oldestFirst {
+					f.reverse()
+				}
+				f.push.SetLatency(8 * time.Second) // so that the first reading takes minutes
+				f.push.Inject(tt.faults...)
+				var want []int64
+				insert := func() {
+					id := int64(old + 1 + len(want))
+					want = append(want, id)
+					f.insert(msgpush.ForwardLog{ID: id, ErrorMessage: "HTTP 503"})
+					f.insert(msgpush.ForwardLog{ID: -id}) // without an error
+				}
+				for f.follower.Status().Since == "" { // before the first batch
+					time.Sleep(time.Second)
+				}
+				for !f.isReady() {
+					insert()
+					time.Sleep(10 * time.Second)
+				}
+				assert.NotEmpty(t, want, "failures during the first reading")
+				f.push.SetLatency(0)
+				for range 20 {
+					insert()
+					time.Sleep(time.Minute)
+				}
+				f.push.ClearFaults()
+				time.Sleep(70 * time.Minute) // until the list has been read again
+				assert.NoError(t, f.follower.Status().Err)
+				assert.ElementsMatch(t, want, f.alerted(t))
+				assert.Len(t, f.failureIDs(t), maxFailures)
+				metrics := f.get(t.Context(), "/metrics").Body.String()
+				assert.Contains(t, metrics, fmt.Sprintf("\nservice_failures_total %d\n", len(want)))
+			})
+		})
+	}
 }
 
-func TestHistoryIsNotLoggedAfterReadingThatContradictsItself(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		var records msgpushtest.Records
-		for i := range int64(300) {
-			records.ForwardLogs = append(records.ForwardLogs, msgpush.ForwardLog{ID: i, ErrorMessage: "refused"})
+func TestHealthzFailsOnlyIfTheLoopIsStuck(t *testing.T) {
+	inject := func(fault msgpushtest.Fault) func(*fixture) func() {
+		return func(f *fixture) (undo func()) {
+			f.push.Inject(fault.Always())
+			return f.push.ClearFaults
 		}
-		f.push.SetRecords(records)
-		emptyPage2 := clitest.EmptyPage(2, 100, 300)
-		f.push.Inject(emptyPage2, emptyPage2) // the second request would show that page 2 has records
-		time.Sleep(3 * time.Hour)
-		assert.Empty(t, f.logged(t, "failure"))
-		assert.Len(t, f.failureIDs(t), 300)
-	})
+	}
+	tests := map[string]struct {
+		interval time.Duration
+		change   func(*fixture) (undo func())
+		want     int
+	}{
+		"no change":              {10 * time.Second, func(*fixture) func() { return func() {} }, 200},
+		"poll interval of a day": {24 * time.Hour, func(*fixture) func() { return func() {} }, 200},
+		"outage":                 {10 * time.Second, inject(msgpushtest.Reset()), 200},
+		"no response":            {10 * time.Second, inject(msgpushtest.Delay(24 * time.Hour)), 200},
+		"rejected key":           {10 * time.Second, inject(msgpushtest.RejectKey()), 200},
+		"Retry-After of an hour": {10 * time.Second, inject(msgpushtest.Status(429).WithHeader("Retry-After", "3600")), 200},
+		"loop that is stuck": {10 * time.Second, func(f *fixture) func() {
+			unblock := f.log.block() // such as a pipe that is not read
+			f.insert(msgpush.ForwardLog{ID: 9100, ErrorMessage: "HTTP 503"})
+			return unblock
+		}, 503},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubbleWith(t, tt.interval, func(t *testing.T, f *fixture) {
+				assert.Equal(t, 200, f.status(t, "/healthz"), "before the first request")
+				time.Sleep(maxSilence + time.Minute)
+				assert.Equal(t, 200, f.status(t, "/healthz"))
+				undo := tt.change(f)
+				for range 90 {
+					time.Sleep(time.Minute)
+					if tt.want == 200 {
+						assert.Equal(t, 200, f.status(t, "/healthz"))
+					}
+				}
+				assert.Equal(t, tt.want, f.status(t, "/healthz"))
+				undo()
+				time.Sleep(maxSilence)
+				assert.Equal(t, 200, f.status(t, "/healthz"))
+			})
+		})
+	}
 }
 
 func TestServesTheNewestFailures(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		var records msgpushtest.Records
-		for i := range int64(2*maxFailures + 10) { // the oldest first
-			at := time.Date(2026, 11, 1, 0, 0, int(i), 0, time.UTC)
-			record := msgpush.ForwardLog{ID: i, CreateTime: msgpush.DateTime(at.Format(time.DateTime))}
-			if i%2 == 0 {
-				record.ErrorMessage = "refused"
+		records := history(2*maxFailures + 10)
+		for i := range records.ForwardLogs {
+			if records.ForwardLogs[i].ID%2 != 0 {
+				records.ForwardLogs[i].ErrorMessage = ""
 			}
-			records.ForwardLogs = append(records.ForwardLogs, record)
 		}
+		slices.Reverse(records.ForwardLogs)
 		f.push.SetRecords(records)
 		time.Sleep(time.Minute)
 		ids := f.failureIDs(t)
 		assert.Len(t, ids, maxFailures)
-		assert.Equal(t, []int64{2*maxFailures + 8, 2*maxFailures + 6}, ids[:2])
+		assert.Equal(t, []int64{2*maxFailures + 10, 2*maxFailures + 8}, ids[:2])
 	})
 }
 
@@ -242,7 +372,7 @@ func TestOutage(t *testing.T) {
 		assert.Equal(t, 200, f.status(t, "/readyz"))
 		assert.Equal(t, 200, f.status(t, "/failures"))
 		assert.Equal(t, 503, f.status(t, "/rules"))
-		failed := f.logged(t, "poll failed")
+		failed := f.logged(t, "following failed")
 		assert.InDelta(t, 60, len(failed), 20, "polls that failed")
 		assert.Equal(t, "WARN", failed[0]["level"])
 
@@ -269,7 +399,7 @@ func TestKeyIsRenewed(t *testing.T) {
 		f.key.Store("")
 		time.Sleep(keyValidity - time.Minute)
 		assert.Equal(t, 200, f.status(t, "/rules"))
-		assert.Empty(t, f.logged(t, "poll failed"))
+		assert.Empty(t, f.logged(t, "following failed"))
 		assert.NotEmpty(t, f.logged(t, "access key not renewed"))
 
 		f.key.Store("the-second-key")
@@ -284,7 +414,7 @@ func TestRejectedKeyIsLoggedAtLevelError(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.key.Store("a-wrong-key")
 		time.Sleep(time.Minute)
-		assert.Equal(t, "ERROR", f.logged(t, "poll failed")[0]["level"])
+		assert.Equal(t, "ERROR", f.logged(t, "following failed")[0]["level"])
 	})
 }
 
@@ -313,7 +443,7 @@ func TestMetricsNameTheOperations(t *testing.T) {
 		assert.Error(t, err)
 		metrics := f.get(t.Context(), "/metrics").Body.String()
 		for _, want := range []string{
-			`msgpush_request_duration_seconds_count{operation="ForwardLogList",status="200"} 1`,
+			`msgpush_request_duration_seconds_count{operation="ForwardLogList",status="200"} 2`,
 			`msgpush_request_duration_seconds_count{operation="ForwardRuleList",status="200"} 1`,
 			`msgpush_request_duration_seconds_count{operation="ForwardRuleList",status="500"} 1`,
 			`msgpush_request_duration_seconds_count{operation="ForwardRuleList",status="none"} 1`,
@@ -322,7 +452,10 @@ func TestMetricsNameTheOperations(t *testing.T) {
 		} {
 			assert.Contains(t, metrics, want)
 		}
-		assert.NotContains(t, metrics, "service_last_poll_timestamp_seconds 0")
+		assert.Contains(t, metrics, "\nservice_last_poll_timestamp_seconds 0\n")
+		time.Sleep(time.Minute)
+		metrics = f.get(t.Context(), "/metrics").Body.String()
+		assert.NotContains(t, metrics, "\nservice_last_poll_timestamp_seconds 0\n")
 	})
 }
 
@@ -394,7 +527,7 @@ func TestLogHasOneNamingAndReadableDurations(t *testing.T) {
 		assert.NoError(t, err)
 		assert.NotEmpty(t, retries[0]["request_id"])
 		assert.NotEqual(t, w.Header().Get("X-Request-Id"), retries[0]["request_id"])
-		for _, record := range slices.Concat(retries, f.logged(t, "request"), f.logged(t, "ready")) {
+		for _, record := range slices.Concat(retries, f.logged(t, "request")) {
 			for name := range record {
 				assert.Regexp(t, "^[a-z]+(_[a-z]+)*$", name)
 			}

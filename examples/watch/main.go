@@ -18,14 +18,10 @@ import (
 
 const about = `Watch prints the last trigger records and then each new one, one line each:
 time, id, rule, match result, request IP, short codes and error. An empty field is
-printed as "-". The records of one poll are sorted by id. On a terminal, records
-with an error are red unless NO_COLOR is set. The program reads the complete list
-at the start and then once an hour, so that it misses no record.
+printed as "-". On a terminal, records with an error are red unless NO_COLOR is set.
 
-If the first poll fails, or if the access key is rejected, the program ends.
-Other failures are an outage: the program reports the start and the end of the
-outage on standard error, and polls less often during the outage, but at least once
-a minute unless -interval or Retry-After is longer.
+The program ends if a request fails before the last records are printed, or if the
+access key is rejected. It reports other failures on standard error.
 
 The fake server adds a record every second.
 `
@@ -72,8 +68,14 @@ func (s *settings) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := &watcher{client: client, interval: s.interval, last: s.last, stdout: os.Stdout, failure: color.New(color.FgRed)}
-	w.request = msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}, Params: s.params}
+	w := &watcher{
+		list:     client.ForwardLogs(s.params),
+		pageSize: 100,
+		interval: s.interval,
+		last:     s.last,
+		stdout:   os.Stdout,
+		failure:  color.New(color.FgRed),
+	}
 	return w.run(ctx)
 }
 

@@ -15,54 +15,66 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/examples/internal/cli"
+	"example.com/msgpush/follow"
 )
 
 // A watcher prints the last records of a list and then each new one.
 type watcher struct {
-	client   *msgpush.Client
-	request  msgpush.ForwardLogRequest
+	list     msgpush.Lister[msgpush.ForwardLog]
+	pageSize int
 	interval time.Duration
 	last     int // number of records to begin with
 	stdout   io.Writer
 	failure  *color.Color // of records with an error
 }
 
-// run prints records until the context ends, the first poll fails, writing fails or the
-// access key is rejected.
+// run prints records until the context ends or a failure is final.
 func (w *watcher) run(ctx context.Context) error {
-	var records []msgpush.ForwardLog // found since the latest poll that succeeded
-	var outage time.Time             // when it began; zero if there is none
+	f := follow.New(w.list, follow.Options{PageSize: w.pageSize, PollInterval: w.interval})
 	started := false
-	for page, err := range w.client.ForwardLogFollowPages(ctx, w.request, msgpush.PollInterval(w.interval)) {
-		apiErr, ok := errors.AsType[*msgpush.APIError](err)
-		switch {
-		case err != nil && (!started || ctx.Err() != nil || ok && apiErr.KeyRejected):
-			return err // a failure of the first poll is more likely a wrong setting than an outage
-		case err != nil:
-			if outage.IsZero() {
-				outage = time.Now()
-				log.Printf("outage, polling less often: %s", cli.Printable(err.Error()))
+	for batch, err := range f.Batches(ctx) {
+		if err != nil {
+			if ctx.Err() != nil || isFinal(f.Status(), err) {
+				return err
 			}
+			log.Print(cli.Printable(err.Error())) // the follower goes on
 			continue
-		case len(page.List) > 0:
-			records = append(records, page.List...)
-			slices.SortFunc(records, func(a, b msgpush.ForwardLog) int { return cmp.Compare(a.ID, b.ID) })
-			if !started {
-				records = slices.Delete(records, 0, max(0, len(records)-w.last))
-			}
-			continue
-		case !outage.IsZero():
-			log.Printf("the outage ended after %v", time.Since(outage).Round(time.Second))
 		}
-		if err := w.print(records); err != nil {
+		if !started {
+			if err := w.printLast(ctx, batch.Since); err != nil {
+				return err
+			}
+			started = true
+		}
+		if err := w.print(batch.New); err != nil {
 			return err
 		}
-		records, outage, started = nil, time.Time{}, true
 	}
 	return nil
 }
 
+// printLast reads the list, whose order is not specified, and prints the last records of the history.
+func (w *watcher) printLast(ctx context.Context, since msgpush.DateTime) error {
+	var last []msgpush.ForwardLog
+	for r, err := range w.list.All(ctx, msgpush.PageSize(w.pageSize)) {
+		if err != nil {
+			return err
+		}
+		if r.CreateTime <= since { // a batch has the others
+			i, _ := slices.BinarySearchFunc(last, r, byTime)
+			last = slices.Insert(last, i, r)
+			last = last[max(0, len(last)-w.last):]
+		}
+	}
+	return w.print(last)
+}
+
+func byTime(a, b msgpush.ForwardLog) int {
+	return cmp.Or(cmp.Compare(a.CreateTime, b.CreateTime), cmp.Compare(a.ID, b.ID))
+}
+
 func (w *watcher) print(records []msgpush.ForwardLog) error {
+	slices.SortFunc(records, byTime)
 	for _, r := range records {
 		text := line(r)
 		if r.ErrorMessage != "" {
@@ -73,6 +85,13 @@ func (w *watcher) print(records []msgpush.ForwardLog) error {
 		}
 	}
 	return nil
+}
+
+// isFinal reports whether a failure ends the program. Before the first batch, it is more likely a wrong
+// setting than an outage.
+func isFinal(s follow.Status, err error) bool {
+	apiErr, ok := errors.AsType[*msgpush.APIError](err)
+	return s.Since == "" || ok && apiErr.KeyRejected
 }
 
 func line(r msgpush.ForwardLog) string {

@@ -21,9 +21,9 @@ type Call struct {
 	HasData bool
 	// Do calls the operation. Of a list, it returns the first page.
 	Do func(context.Context, *msgpush.Client) (any, error)
-	// List and Pages call the operation of a list. They are nil for other operations.
+	// List requests a page of a list, and Pages iterates over it. They are nil for other operations.
 	List  func(context.Context, *msgpush.Client, msgpush.PageRequest) (any, error)
-	Pages func(context.Context, *msgpush.Client, msgpush.PageRequest, ...msgpush.ListOption) iter.Seq2[any, error]
+	Pages func(context.Context, *msgpush.Client, ...msgpush.ListOption) iter.Seq2[any, error]
 }
 
 // All lists one Call for each specified operation. A test checks that none is missing. A test
@@ -33,16 +33,11 @@ var All = []Call{
 	record("MailDetail", func(c *msgpush.Client, ctx context.Context) (*msgpush.MailChannel, error) {
 		return c.MailDetail(ctx, "101")
 	}),
-	list("MPList", (*msgpush.Client).MPList, (*msgpush.Client).MPPages),
-	list("ForwardRuleList", (*msgpush.Client).ForwardRuleList, (*msgpush.Client).ForwardRulePages),
-	list("ForwardLogList",
-		func(c *msgpush.Client, ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
-			return c.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: r})
-		},
-		func(c *msgpush.Client, ctx context.Context, r msgpush.PageRequest, opts ...msgpush.ListOption) iter.Seq2[*msgpush.Page[msgpush.ForwardLog], error] {
-			return c.ForwardLogPages(ctx, msgpush.ForwardLogRequest{PageRequest: r}, opts...)
-		},
-	),
+	list("MPList", (*msgpush.Client).MPChannels),
+	list("ForwardRuleList", (*msgpush.Client).ForwardRules),
+	list("ForwardLogList", func(c *msgpush.Client) msgpush.Lister[msgpush.ForwardLog] {
+		return c.ForwardLogs(msgpush.ForwardLogParams{})
+	}),
 }
 
 // ReadOnly returns the calls that change nothing.
@@ -68,26 +63,21 @@ func record[T any](operation string, do func(*msgpush.Client, context.Context) (
 	}
 }
 
-// list returns a Call of an operation that reads pages: fetch requests one page, and pages
-// iterates over all of them.
-func list[T any](
-	operation string,
-	fetch func(*msgpush.Client, context.Context, msgpush.PageRequest) (*msgpush.Page[T], error),
-	pages func(*msgpush.Client, context.Context, msgpush.PageRequest, ...msgpush.ListOption) iter.Seq2[*msgpush.Page[T], error],
-) Call {
+// list returns a Call of an operation that reads pages. The Fetch function of a Lister calls it.
+func list[T any](operation string, lister func(*msgpush.Client) msgpush.Lister[T]) Call {
 	return Call{
 		Operation: operation,
 		ReadOnly:  true,
 		HasData:   true,
 		Do: func(ctx context.Context, c *msgpush.Client) (any, error) {
-			return fetch(c, ctx, msgpush.PageRequest{})
+			return lister(c).Fetch(ctx, msgpush.PageRequest{})
 		},
 		List: func(ctx context.Context, c *msgpush.Client, r msgpush.PageRequest) (any, error) {
-			return fetch(c, ctx, r)
+			return lister(c).Fetch(ctx, r)
 		},
-		Pages: func(ctx context.Context, c *msgpush.Client, r msgpush.PageRequest, opts ...msgpush.ListOption) iter.Seq2[any, error] {
+		Pages: func(ctx context.Context, c *msgpush.Client, opts ...msgpush.ListOption) iter.Seq2[any, error] {
 			return func(yield func(any, error) bool) {
-				for page, err := range pages(c, ctx, r, opts...) {
+				for page, err := range lister(c).Pages(ctx, opts...) {
 					if !yield(page, err) {
 						return
 					}

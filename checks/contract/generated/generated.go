@@ -19,7 +19,7 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
-// AnyValue any JSON. The shape of the data depends on the operation; for failures, it is not shown.
+// AnyValue response payload; shape depends on the operation
 type AnyValue struct {
 	union json.RawMessage
 }
@@ -64,7 +64,7 @@ type Envelope struct {
 	// Code response code; 200 denotes success
 	Code *int `json:"code,omitempty"`
 
-	// Data any JSON. The shape of the data depends on the operation; for failures, it is not shown.
+	// Data response payload; shape depends on the operation
 	Data *AnyValue `json:"data,omitempty"`
 
 	// Msg human-readable description of the response
@@ -76,7 +76,7 @@ type FailureEnvelope struct {
 	// Code response code; 200 denotes success
 	Code int `json:"code"`
 
-	// Data any JSON. The shape of the data depends on the operation; for failures, it is not shown.
+	// Data response payload; shape depends on the operation
 	Data *AnyValue `json:"data,omitempty"`
 
 	// Msg human-readable description of the response
@@ -347,7 +347,7 @@ type TriggerRecordPageResponse struct {
 	union json.RawMessage
 }
 
-// TriggerRecordParams params of the rule trigger record list
+// TriggerRecordParams filters of the list
 type TriggerRecordParams struct {
 	// MatchResult filter by match result code
 	MatchResult *int `json:"matchResult,omitempty"`
@@ -361,7 +361,7 @@ type TriggerRecordRequest struct {
 	Current  *int `json:"current,omitempty"`
 	PageSize *int `json:"pageSize,omitempty"`
 
-	// Params params of the rule trigger record list
+	// Params filters of the list
 	Params *TriggerRecordParams `json:"params,omitempty"`
 }
 

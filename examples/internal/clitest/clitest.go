@@ -4,9 +4,7 @@ package clitest
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
-	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -15,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"example.com/msgpush"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -169,13 +166,4 @@ func TestInterrupt(t *testing.T, name string, args ...string) {
 			t.Errorf("%v: exit status %d and %q, want 130 and one line", signal, status, stderr.String())
 		}
 	}
-}
-
-// EmptyPage returns a fault: one response for a page has no records, although its total says that
-// it has some.
-func EmptyPage(number, size int, total int64) msgpushtest.Fault {
-	page := msgpush.Page[any]{PageNum: number, PageSize: size, Total: total, Pages: int(total) / size}
-	return msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(msgpush.Envelope[any]{Code: 200, Msg: "success", Data: page})
-	}).If(func(r msgpushtest.Request) bool { return r.Has("current", number) })
 }

@@ -1,0 +1,174 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/fleet"
+)
+
+// newStore returns a store in memory, for a synctest bubble.
+func newStore(t *testing.T) *miniredis.Miniredis {
+	t.Helper()
+	if strconv.IntSize == 32 {
+		t.Skip("miniredis computes wrongly on 32-bit systems")
+	}
+	store := miniredis.NewMiniRedis()
+	t.Cleanup(store.Close)
+	return store
+}
+
+// newSources returns the key sources of n replicas.
+func newSources(t *testing.T, n int, rdb *redis.Client, c fleet.KeyConfig) []*fleet.KeySource {
+	t.Helper()
+	var sources []*fleet.KeySource
+	for range n {
+		source, err := fleet.NewKeySource(rdb, c)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, source.Close()) })
+		sources = append(sources, source)
+	}
+	return sources
+}
+
+// connect returns a client of a store in memory, for a synctest bubble.
+func connect(t *testing.T, store *miniredis.Miniredis) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{
+		Addr:                  "192.0.2.1:6379", // an IP address: go-redis looks up others, outside of virtual time
+		Dialer:                func(context.Context, string, string) (net.Conn, error) { return store.Dial() },
+		ContextTimeoutEnabled: true,
+	})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	return rdb
+}
+
+// Callers whose HTTP request ends have no deadline, but a context that is cancelled. If the slots
+// of such calls stayed unused, a queue that is longer than their patience would never serve anybody.
+func TestSlotsOfCancelledCallsAreUsedByOthers(t *testing.T) {
+	const (
+		replicas = 5
+		patience = time.Second
+		peak     = 5 * time.Second
+	)
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		var limiters []*fleet.Limiter
+		for range replicas {
+			limiter, err := fleet.NewLimiter(connect(t, store), fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
+			require.NoError(t, err)
+			limiters = append(limiters, limiter)
+		}
+		var calls sync.WaitGroup
+		var served [30]atomic.Int64 // in each second
+		start := time.Now()
+		arrivals := 0
+		for time.Since(start) < 25*time.Second {
+			limiter := limiters[arrivals%replicas]
+			arrivals++
+			calls.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer time.AfterFunc(patience, cancel).Stop()
+				if limiter.Wait(ctx) == nil {
+					served[time.Since(start)/time.Second].Add(1)
+				}
+				cancel()
+			})
+			if time.Since(start) < peak {
+				time.Sleep(time.Second / 300)
+			} else {
+				time.Sleep(time.Second / 50)
+			}
+		}
+		calls.Wait()
+		total := int64(0)
+		var text string
+		for second := range served {
+			n := served[second].Load()
+			total += n
+			text += fmt.Sprint(n, " ")
+			assert.LessOrEqual(t, n, int64(101), "second %d", second)
+			if second > 5 && second < 25 {
+				assert.GreaterOrEqual(t, n, int64(45), "second %d, in which 50 calls arrive", second)
+			}
+		}
+		t.Logf("%d of %d calls served: %s", total, arrivals, text)
+		assert.GreaterOrEqual(t, total, int64(1400))
+	})
+}
+
+func TestCallsMoveUpWhenOthersAreCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, err := fleet.NewLimiter(connect(t, newStore(t)), fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
+		require.NoError(t, err)
+		var served atomic.Int64
+		var calls sync.WaitGroup
+		for i := range 100 {
+			patience := 50 * time.Millisecond
+			if i >= 50 {
+				patience = 5 * time.Second
+			}
+			calls.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer time.AfterFunc(patience, cancel).Stop()
+				if limiter.Wait(ctx) == nil && i >= 50 {
+					served.Add(1)
+				}
+				cancel()
+			})
+			synctest.Wait() // so that the calls come in order
+		}
+		calls.Wait()
+		assert.GreaterOrEqual(t, served.Load(), int64(49))
+	})
+}
+
+// A command blocks the store while it runs.
+func TestCommandTakesSlotsOfAtMost10000Calls(t *testing.T) {
+	const calls = 25_000
+	synctest.Test(t, func(t *testing.T) {
+		rdb := connect(t, newStore(t))
+		sizes := &commandSizes{}
+		rdb.AddHook(sizes)
+		limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 10_000, Per: time.Second})
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		for i := range calls {
+			all.Go(func() { assert.NoError(t, limiter.Wait(t.Context())) })
+			if i == 0 {
+				synctest.Wait() // so that the other calls wait for the first command
+			}
+		}
+		all.Wait()
+		assert.Equal(t, []int{1, 10_000, 10_000, 4_999}, sizes.calls)
+	})
+}
+
+// commandSizes records the number of calls of each command.
+type commandSizes struct {
+	countingHook
+	calls []int
+}
+
+func (h *commandSizes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			time.Sleep(time.Millisecond)
+			const others = 3 + 4 // evalsha, digest and the number of keys with the key; Per, Rate, Burst and the last slot
+			h.calls = append(h.calls, len(cmd.Args())-1-others)
+		}
+		return next(ctx, cmd)
+	}
+}

@@ -1,0 +1,274 @@
+// Package follow delivers the records of a list, and then each new record, to a program that stores
+// them. This loop is all that the program needs:
+//
+//	f := follow.New(client.ForwardLogs(msgpush.ForwardLogParams{}), follow.Options{Known: ids, Since: since})
+//	for ctx.Err() == nil {
+//		for batch, err := range f.Batches(ctx) {
+//			if err != nil {
+//				log.Print(err) // the follower goes on
+//			} else if err := store(batch); err != nil {
+//				log.Print(err)
+//				break // the next Batches yields the batch again
+//			}
+//		}
+//		time.Sleep(time.Second)
+//	}
+//
+// In one transaction, store stores the ids of batch.New and batch.History, what batch.New causes, such
+// as alerts, and batch.Since. At the next start, ids and since are what it has stored; at the very
+// first start, they are empty.
+package follow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/paging"
+)
+
+// Options configure a [Follower]. The zero value is a first start with the defaults.
+type Options struct {
+	// PageSize is the number of records that are requested per page. 0 means
+	// [msgpush.DefaultPageSize].
+	PageSize int
+	// PollInterval is the wait after a poll, which looks for new records at an end of the list. It
+	// is up to 10 % shorter or longer, at random. 0 means 10 s.
+	PollInterval time.Duration
+	// ReadInterval is how often the whole list is read, which delivers the records that no poll has
+	// found. 0 means 1 h.
+	ReadInterval time.Duration
+	// Known holds the ids of the records that were delivered before, in any order.
+	Known []int64
+	// Since is the stored Since of the batches. If it is empty, but Known is not, there is no history:
+	// each unknown record is new.
+	Since msgpush.DateTime
+}
+
+// A Batch holds the records to store in one transaction. No record is in two batches.
+type Batch[T any] struct {
+	// New holds the records that were created after Since, and all records of a list without the
+	// function Created.
+	New []T
+	// History holds the others: store their ids, but send no alert for them.
+	History []T
+	// Since is the newest creation time in the list at the very first start, or 0001-01-01
+	// 00:00:00 if the list was empty. It is the same in all batches. Store it for [Options.Since]. Since
+	// is empty if the list has no function Created.
+	Since msgpush.DateTime
+}
+
+func (b Batch[T]) clone() Batch[T] {
+	return Batch[T]{
+		New:     slices.Clone(b.New),
+		History: slices.Clone(b.History),
+		Since:   b.Since,
+	}
+}
+
+// A Status is the state of a [Follower]. A zero time stands for never.
+type Status struct {
+	// Since is the Since of the batches. At the very first start, it is empty until the first batch.
+	Since msgpush.DateTime
+	// Complete reports whether this follower has read the whole list once, or until responses
+	// contradicted each other, which is then in Err. The last batch may not be delivered yet.
+	Complete bool
+	// Read and Total count records of the reading in progress, or of the latest one: the found ones,
+	// and all of the list.
+	Read, Total int64
+	// LastPoll is when a poll last succeeded, and LastResponse when a request last did.
+	LastPoll, LastResponse time.Time
+	// NextRequest is when the next request is due. It is in the past while a request is in progress,
+	// and when the loop handles a batch or an error for longer.
+	NextRequest time.Time
+	// Err is the error of the first start, of polls or of readings that have failed since FailingSince,
+	// even while the other ones succeed. It is nil if none fails.
+	Err          error
+	FailingSince time.Time
+}
+
+// A Follower delivers the records of a list, and then each new record.
+type Follower[T any] struct {
+	list    msgpush.Lister[T]
+	options Options // without Known
+	invalid error   // of the arguments of New
+
+	state[T]
+	failing [contradiction + 1]failure // by step
+
+	mu      sync.Mutex // guards the fields below
+	running bool       // a loop over Batches
+	status  Status
+}
+
+// New returns a follower of a list, such as that of [msgpush.Client.ForwardLogs]. It sends no request.
+// Invalid arguments are an error of [Follower.Batches]: a list without Fetch or ID, a negative number,
+// and a Since that is not a date and time. Without Created of the list, every record is New, and new
+// records are looked for after the first reading.
+//
+// A follower remembers the ids of all records, also of deleted ones. That takes less than 1 byte a
+// record if the ids are consecutive, up to 48 bytes if they are random, and twice as much while the
+// whole list is read.
+func New[T any](list msgpush.Lister[T], o Options) *Follower[T] {
+	f := &Follower[T]{list: list, options: o, invalid: check(list, o)}
+	f.seen = paging.IDSet{}
+	if f.invalid != nil {
+		return f
+	}
+	f.options.PageSize = cmp.Or(o.PageSize, msgpush.DefaultPageSize)
+	f.options.PollInterval = min(cmp.Or(o.PollInterval, 10*time.Second), maxInterval)
+	f.options.ReadInterval = min(cmp.Or(o.ReadInterval, time.Hour), maxInterval)
+	f.options.Known = nil
+	f.lastPage = 1
+	for _, id := range o.Known {
+		if f.seen.Add(id) {
+			f.polledTotal++
+		}
+	}
+	hasKnown := f.polledTotal > 0
+	if hasKnown {
+		f.nextReading = time.Now().Add(rand.N(f.options.ReadInterval))
+	}
+	if list.Created != nil {
+		f.since = o.Since
+		if hasKnown && f.since == "" {
+			f.since = noHistory
+		}
+	}
+	f.pastFirstReading = hasKnown || f.since != ""
+	f.status.Since = f.since
+	f.status.NextRequest = time.Now()
+	return f
+}
+
+// maxInterval is a century, so that no sum of times overflows.
+const maxInterval = 100 * 365 * 24 * time.Hour
+
+func check[T any](list msgpush.Lister[T], o Options) error {
+	switch {
+	case list.Fetch == nil || list.ID == nil:
+		return errors.New("msgpush: following a list: the function Fetch or ID of the list is nil")
+	case o.PageSize < 0:
+		return fmt.Errorf("msgpush: following a list: PageSize, %d, is negative", o.PageSize)
+	case o.PollInterval < 0:
+		return fmt.Errorf("msgpush: following a list: PollInterval, %v, is negative", o.PollInterval)
+	case o.ReadInterval < 0:
+		return fmt.Errorf("msgpush: following a list: ReadInterval, %v, is negative", o.ReadInterval)
+	case o.Since == "":
+		return nil
+	}
+	if _, err := o.Since.Time(time.UTC); err != nil {
+		return fmt.Errorf("msgpush: following a list: Since: %w", err)
+	}
+	return nil
+}
+
+// Batches returns an iterator over the batches. It requests pages until the context ends or the loop is
+// left, in the goroutine of the loop, one after another. Only one loop may run at a time.
+//
+// A batch counts as delivered when the loop requests the next one. If the loop is left during a batch,
+// by break, return or a panic, the next Batches yields the batch again. It goes on where the loop was
+// left, and never starts anew. So leave the loop if a batch could not be stored.
+//
+// Each record is in one batch. Only the first batch, of an empty list, may have no record.
+//
+// # Errors
+//
+// An error is yielded with a zero Batch. If the loop goes on, so does the follower: a failed request is
+// sent again later. The wait is twice PollInterval, and doubles with each further failure in a row, up to
+// a minute, or to PollInterval if that is longer. RetryAfter of an [msgpush.APIError] with a retryable
+// status makes it longer, up to ReadInterval. A rejected access key does not end the iteration either.
+//
+// These errors are yielded once and cause no wait: the first record without a valid creation time, the
+// first one that was created more than a day after the local time, and, at the end of a reading, an
+// [msgpush.ErrInconsistentList] that names a page whose response contradicted others.
+//
+// The iteration ends with an error if the arguments are invalid, or if the context ends. That error
+// wraps the error of the context and its cause.
+func (f *Follower[T]) Batches(ctx context.Context) iter.Seq2[Batch[T], error] {
+	return func(yield func(Batch[T], error) bool) {
+		var none Batch[T]
+		if err := f.begin(ctx); err != nil {
+			yield(none, err)
+			return
+		}
+		defer f.end()
+		for !errs.ContextEnded(ctx) {
+			switch {
+			case f.batch != nil:
+				if !yield(f.batch.clone(), nil) { // the loop may change its copy
+					return
+				}
+				f.batch = nil
+			case len(f.problems) > 0:
+				err := f.problems[0]
+				f.problems = f.problems[1:]
+				if !yield(none, err) {
+					return
+				}
+			case f.pause(ctx):
+				f.makeStep(ctx)
+			}
+		}
+		yield(none, errs.EndOfContext(ctx, "msgpush: following a list: ", nil))
+	}
+}
+
+// Status returns the state of the follower. It may be called at any time, from any goroutine.
+func (f *Follower[T]) Status() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status
+}
+
+func (f *Follower[T]) updateStatus(change func(*Status)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.status)
+}
+
+func (f *Follower[T]) begin(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.invalid != nil:
+		return f.invalid
+	case ctx == nil:
+		return errors.New("msgpush: following a list: the context is nil")
+	case f.running:
+		return errors.New("msgpush: following a list: another loop over Batches is running")
+	}
+	f.running = true
+	return nil
+}
+
+func (f *Follower[T]) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running = false
+}
+
+// pause waits until the next request is due. It reports false if the context ended before.
+func (f *Follower[T]) pause(ctx context.Context) bool {
+	wait := max(0, time.Until(f.Status().NextRequest))
+	// Some contexts have a deadline and do not end. The timer is 1 ms late, so that one that does end has
+	// ended.
+	if left := errs.TimeLeft(ctx); left < wait {
+		wait = left + time.Millisecond
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return !errs.ContextEnded(ctx)
+}

@@ -1,0 +1,219 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/paging"
+	"example.com/msgpush/internal/wire"
+)
+
+// This file separates new records from history by the rules 2 and 3 of steps.go.
+
+// noHistory is the Since of an empty list: every record is new.
+const noHistory msgpush.DateTime = "0001-01-01 00:00:00"
+
+// maxAhead is how far a creation time may be ahead of the clock. The time zone of the service, which is
+// unknown, is at most 14 hours from UTC.
+const maxAhead = 24 * time.Hour
+
+// mark determines since.
+func (f *Follower[T]) mark(ctx context.Context) error {
+	list, err := f.readBothEnds(ctx)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 && f.total > 0 { // with noHistory, all its records would later be new
+		return inconsistent(1, fmt.Sprintf("no page has a record, but the total is %d", f.total))
+	}
+	since := f.newest(list)
+	f.findEnd(list, since)
+	f.since = since
+	f.failedPage = 0
+	f.polledTotal = f.total
+	f.updateStatus(func(s *Status) { s.Since = f.since })
+	f.add(list)
+	if len(list) == 0 {
+		f.batch = &Batch[T]{Since: f.since}
+	}
+	return nil
+}
+
+// findEnd determines where polls begin: at the end whose outermost record is the newest one.
+func (f *Follower[T]) findEnd(list []T, newest msgpush.DateTime) {
+	if len(list) == 0 {
+		return
+	}
+	firstIsNewest := f.list.Created(list[0]) == newest
+	lastIsNewest := f.list.Created(list[len(list)-1]) == newest
+	if firstIsNewest != lastIsNewest {
+		f.endKnown = true
+		f.pollTail = lastIsNewest
+	}
+}
+
+// readBothEnds returns the records of the first and of the last page that have records, and, if the last
+// page is full, of pages behind it.
+func (f *Follower[T]) readBothEnds(ctx context.Context) ([]T, error) {
+	page, number, err := f.readNonEmpty(ctx, 1, 1)
+	if err != nil {
+		return nil, err
+	}
+	list := page.List
+	if f.lastPage > number {
+		page, number, err = f.readNonEmpty(ctx, f.lastPage, -1)
+		if err != nil {
+			return nil, err
+		}
+		list = slices.Concat(list, page.List)
+	}
+	behind, err := f.readBehind(ctx, number, page)
+	return slices.Concat(list, behind), err
+}
+
+// readBehind looks for the last page behind a full page, since a total that is too low hides pages. The
+// steps double until one leads behind the end, and then halve. It returns all records that it meets.
+func (f *Follower[T]) readBehind(ctx context.Context, number int64, page *paging.Page[T]) (list []T, err error) {
+	step, endFound := int64(1), false
+	for step > 0 && step < maxStep && f.isFull(number, page) {
+		next, err := f.request(ctx, number+step)
+		if err != nil && !pageIsAbsent(err) {
+			return nil, err
+		}
+		// Some services repeat the last page.
+		isBehindEnd := err != nil || len(next.List) == 0 || f.list.ID(next.List[0]) == f.list.ID(page.List[0])
+		if !isBehindEnd {
+			number += step
+			page = next
+			list = append(list, page.List...)
+		}
+		endFound = endFound || isBehindEnd
+		if endFound {
+			step /= 2
+		} else {
+			step *= 2
+		}
+	}
+	return list, nil
+}
+
+const maxStep = 1 << 20
+
+// pageIsAbsent reports whether err is an error response that a retry would not change, by which some
+// services say that a page does not exist.
+func pageIsAbsent(err error) bool {
+	apiErr, ok := errs.As[*msgpush.APIError](err)
+	return ok && !apiErr.KeyRejected && !wire.IsRetryable(apiErr.HTTPStatus)
+}
+
+// readNonEmpty returns the first page that has records, from a page on in steps of 1 or -1. If none of
+// maxEndPages has any, it returns the last one it has read. It requests an empty page once more, as
+// Lister.All does: a service may count and select in two queries.
+func (f *Follower[T]) readNonEmpty(ctx context.Context, number, step int64) (*paging.Page[T], int64, error) {
+	for requests := 1; ; requests++ {
+		page, err := f.request(ctx, number)
+		if err == nil && len(page.List) == 0 {
+			page, err = f.request(ctx, number)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		next := min(number+step, f.lastPage)
+		isLast := requests == maxEndPages || next < 1 || next == number
+		if len(page.List) > 0 || isLast {
+			return page, number, nil
+		}
+		number = next
+	}
+}
+
+// isFull reports whether a page has as many records as a page can have. Such a page has records.
+func (f *Follower[T]) isFull(number int64, page *paging.Page[T]) bool {
+	size := f.options.PageSize
+	if page.PageSize > 0 {
+		size = min(size, page.PageSize)
+	}
+	if number > 1 { // so the list has longer pages
+		size = min(size, int(f.pageSize))
+	}
+	return len(page.List) >= size
+}
+
+// newest returns the newest creation time of records, or noHistory if there is none. A time that is
+// ahead counts only if all valid ones are: then the clock is wrong.
+func (f *Follower[T]) newest(list []T) msgpush.DateTime {
+	var newest, newestAhead msgpush.DateTime
+	limit := newestTime()
+	for _, record := range list {
+		created := f.list.Created(record)
+		switch {
+		case !isValid(created):
+		case created > limit:
+			newestAhead = max(newestAhead, created)
+		default:
+			newest = max(newest, created)
+		}
+	}
+	return cmp.Or(newest, newestAhead, noHistory)
+}
+
+// newestTime returns the newest time that is not ahead.
+func newestTime() msgpush.DateTime {
+	return msgpush.DateTime(time.Now().UTC().Add(maxAhead).Format(time.DateTime))
+}
+
+// isValid reports whether a time is one, and not the zero time, which some services send for none.
+func isValid(created msgpush.DateTime) bool {
+	_, err := created.Time(time.UTC)
+	return err == nil && created > noHistory
+}
+
+// isNew reports whether a record is new by its time.
+func (f *Follower[T]) isNew(record T) bool {
+	if f.list.Created == nil {
+		return true
+	}
+	created := f.list.Created(record)
+	if !isValid(created) || f.isAhead(created) {
+		return f.pastFirstReading
+	}
+	return created > f.since
+}
+
+func (f *Follower[T]) isAhead(created msgpush.DateTime) bool {
+	limit := newestTime()
+	return created > limit && f.since <= limit
+}
+
+// reportInvalidTime adds a problem for the first record whose time is missing or in another format, and for
+// the first one whose time is ahead.
+func (f *Follower[T]) reportInvalidTime(record T) {
+	if f.list.Created == nil {
+		return
+	}
+	created := f.list.Created(record)
+	switch {
+	case !isValid(created):
+		f.reportOnce(&f.namedInvalid, record, "has no valid creation time")
+	case f.isAhead(created):
+		f.reportOnce(&f.namedAhead, record, fmt.Sprintf("was created at %s, more than a day after the local time", created))
+	}
+}
+
+func (f *Follower[T]) reportOnce(named *bool, record T, problem string) {
+	if *named {
+		return
+	}
+	*named = true
+	kind := "history until the list has been read once, and as new afterwards"
+	if f.pastFirstReading {
+		kind = "new"
+	}
+	const format = "msgpush: following a list: record %d %s: such records count as %s"
+	f.problems = append(f.problems, fmt.Errorf(format, f.list.ID(record), problem, kind))
+}

@@ -1,0 +1,266 @@
+package follow_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+// million is a list whose first reading takes 200 s.
+const million = 1_000_000
+
+// inEachOrder runs a test with lists of n records, the newest first and the oldest first.
+func inEachOrder(t *testing.T, n int64, test func(t *testing.T, s *service)) {
+	t.Helper()
+	inBubble(t, "newest first", func(t *testing.T) { test(t, &service{list: downFrom(n)}) })
+	inBubble(t, "oldest first", func(t *testing.T) { test(t, &service{list: upTo(n)}) })
+}
+
+// skipIfShort skips a test that takes long in an emulator.
+func skipIfShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("lists of a million records")
+	}
+}
+
+// deleteOldest deletes as many records as were inserted.
+func (s *service) deleteOldest() {
+	s.change(func(list []int64) []int64 {
+		if list[0] < list[1] {
+			return list[1:]
+		}
+		return list[:len(list)-1]
+	})
+}
+
+func TestFailuresDuringTheFirstReadingAreNew(t *testing.T) {
+	skipIfShort(t)
+	for _, retention := range []bool{false, true} {
+		t.Run(fmt.Sprint("retention ", retention), func(t *testing.T) {
+			inEachOrder(t, million, func(t *testing.T, s *service) {
+				epochIsBeforeTheClock(s)
+				var inserted [10]time.Duration
+				for i := range inserted {
+					inserted[i] = time.Duration(5+20*i) * time.Second
+					time.AfterFunc(inserted[i], func() {
+						s.insert(million + 1 + int64(i))
+						if retention {
+							s.deleteOldest()
+						}
+					})
+				}
+				f := follow.New(s.lister(), follow.Options{PageSize: 100})
+				p := runFollower(t, f, 205*time.Second, nil)
+				assert.True(t, f.Status().Complete, "the first reading takes at most 3 min 25 s")
+				require.Len(t, p.fresh, 10)
+				for i, n := range sorted(p.fresh) {
+					assert.EqualValues(t, million+1+i, n)
+					assert.LessOrEqual(t, p.delays[n]-inserted[i], 15*time.Second)
+				}
+				assert.GreaterOrEqual(t, len(p.history), million-10)
+				assert.Empty(t, p.errs)
+			})
+		})
+	}
+}
+
+// epochIsBeforeTheClock gives a million records times that are not ahead of the clock.
+func epochIsBeforeTheClock(s *service) {
+	s.created = func(n int64) msgpush.DateTime { return created(n - million) }
+}
+
+func TestEmptyPagesMakeNoOldRecordNew(t *testing.T) {
+	const heals = 90 * time.Minute
+	for _, number := range []int{2, 3, 5, 6} {
+		for _, kind := range []string{"stays empty", "heals", "drifts"} {
+			inBubble(t, fmt.Sprintf("page %d %s", number, kind), func(t *testing.T) {
+				start := time.Now()
+				s := &service{list: downFrom(60), edit: func(n int, p *page) {
+					if kind == "heals" && time.Since(start) > heals {
+						return
+					}
+					emptyPage(p, n == number)
+				}}
+				inserted := int64(0)
+				if kind == "drifts" {
+					inserted = 20
+				}
+				for i := range inserted {
+					time.AfterFunc(time.Duration(i)*time.Minute+time.Second, func() { s.insert(61 + i) })
+				}
+				p := run(t, s.lister(), follow.Options{PageSize: 10}, 3*time.Hour, nil)
+				assert.Equal(t, upTo(60 + inserted)[60:], sorted(p.fresh))
+				if kind == "heals" {
+					assert.Len(t, p.history, 60)
+				}
+				assert.NotEmpty(t, p.errs)
+				for _, err := range p.errs {
+					assert.ErrorIs(t, err, msgpush.ErrInconsistentList)
+					assert.ErrorContains(t, err, fmt.Sprint("page ", number))
+				}
+			})
+		}
+	}
+}
+
+// A record is inserted and one is deleted between two responses, so the total never changes.
+func TestMovingWindowMakesNoOldRecordNew(t *testing.T) {
+	inEachOrder(t, 2000, func(t *testing.T, s *service) {
+		last := int64(2000)
+		oldestFirst := s.list[0] == 1
+		s.edit = func(int, *page) {
+			historyIsMarked := len(s.requests) > 3
+			if historyIsMarked && last < 2500 {
+				last++
+				s.list = append(slices.DeleteFunc(s.list, func(n int64) bool { return n == last-2000 }), last)
+				if !oldestFirst {
+					slices.SortFunc(s.list, func(a, b int64) int { return cmp.Compare(b, a) })
+				}
+			}
+		}
+		p := run(t, s.lister(), follow.Options{PageSize: 10}, 3*time.Hour, nil)
+		assert.Equal(t, upTo(2500)[2000:], sorted(p.fresh))
+		assert.Len(t, p.known(), len(p.delays), "each record once")
+	})
+}
+
+func TestKilledDuringTheFirstReading(t *testing.T) {
+	inEachOrder(t, 10_000, func(t *testing.T, s *service) {
+		p := &program{}
+		next := int64(10_001)
+		for kills := range 6 {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			if kills == 5 {
+				ctx, cancel = context.WithTimeout(t.Context(), 2*time.Hour)
+			}
+			for b, err := range follow.New(s.lister(), follow.Options{Known: p.known(), Since: p.since}).Batches(ctx) {
+				if err == nil {
+					p.store(b)
+				}
+			}
+			cancel()
+			if kills < 5 { // while the program is down
+				s.insert(next)
+				next++
+				time.Sleep(time.Minute)
+			}
+		}
+		assert.Equal(t, upTo(10_005)[10_000:], sorted(p.fresh))
+		assert.Equal(t, upTo(10_000), sorted(p.history))
+	})
+}
+
+func TestDatabaseErrorInEveryThirdBatch(t *testing.T) {
+	inEachOrder(t, 2000, func(t *testing.T, s *service) {
+		for i := range int64(20) {
+			time.AfterFunc(time.Duration(i+1)*3*time.Second, func() { s.insert(2001 + i) })
+		}
+		f := follow.New(s.lister(), follow.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		p, batches := &program{}, 0
+		for ctx.Err() == nil {
+			for b, err := range f.Batches(ctx) {
+				if err != nil {
+					continue
+				}
+				if batches++; batches%3 == 0 {
+					break
+				}
+				p.store(b)
+			}
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, upTo(2020)[2000:], sorted(p.fresh))
+		assert.Equal(t, upTo(2000), sorted(p.history))
+	})
+}
+
+func TestEmptyAccountAndRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := &service{}, &program{}
+		for restart := range int64(4) {
+			stored := run(t, s.lister(), follow.Options{Known: p.known(), Since: p.since}, time.Minute, nil)
+			p.fresh = append(p.fresh, stored.fresh...)
+			if stored.since != "" {
+				p.since = stored.since
+			}
+			assert.Empty(t, stored.history)
+			if restart < 3 {
+				s.insert(restart + 1) // while the program is down
+			}
+		}
+		assert.Equal(t, upTo(3), p.fresh)
+		assert.EqualValues(t, "0001-01-01 00:00:00", p.since)
+	})
+}
+
+func TestRestartWithAMillionKnownRecords(t *testing.T) {
+	skipIfShort(t)
+	for _, tt := range []struct{ missing, requests int }{{20, 5}, {500, 20}} {
+		t.Run(fmt.Sprint(tt.missing, " records were inserted"), func(t *testing.T) {
+			inEachOrder(t, million, func(t *testing.T, s *service) {
+				epochIsBeforeTheClock(s)
+				o := follow.Options{
+					PageSize: 100,
+					Known:    upTo(int64(million - tt.missing)),
+					Since:    s.lister().Created(1000),
+				}
+				found := 0
+				for b, err := range follow.New(s.lister(), o).Batches(t.Context()) {
+					require.NoError(t, err)
+					assert.Empty(t, b.History)
+					if found += len(b.New); found == tt.missing {
+						break
+					}
+				}
+				assert.LessOrEqual(t, len(s.sent()), tt.requests)
+			})
+		})
+	}
+}
+
+// A poll cannot read all records that are inserted together. A reading delivers the rest.
+func TestReadingFollowsPollOfTooManyPages(t *testing.T) {
+	inEachOrder(t, 1000, func(t *testing.T, s *service) {
+		time.AfterFunc(time.Minute, func() { s.insert(upTo(3000)[1000:]...) })
+		p := run(t, s.lister(), follow.Options{}, 3*time.Minute, nil)
+		assert.Equal(t, upTo(3000)[1000:], sorted(p.fresh))
+	})
+}
+
+func TestOutageOfADay(t *testing.T) {
+	inEachOrder(t, 500, func(t *testing.T, s *service) {
+		down := false
+		requests := 0
+		s.fail = func(int) error {
+			if down {
+				requests++
+			}
+			return errIf(down)
+		}
+		set := func(v bool) func() {
+			return func() { s.change(func(list []int64) []int64 { down = v; return list }) }
+		}
+		time.AfterFunc(time.Hour, set(true))
+		time.AfterFunc(12*time.Hour, func() { s.insert(501, 502) })
+		time.AfterFunc(25*time.Hour, set(false))
+		p := run(t, s.lister(), follow.Options{}, 26*time.Hour, nil)
+		assert.Equal(t, []int64{501, 502}, sorted(p.fresh))
+		assert.LessOrEqual(t, p.delays[501], 25*time.Hour+time.Minute+15*time.Second)
+		assert.LessOrEqual(t, requests, 24*60*11/10, "one a minute")
+		assert.False(t, slices.ContainsFunc(p.errs, func(err error) bool { return !errors.Is(err, errUnavailable) }))
+	})
+}

@@ -1,0 +1,168 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+// The tests follow lists of numbers. Record n was created n seconds after epoch, unless a test says
+// otherwise. The clock of a bubble begins later.
+type (
+	page   = msgpush.Page[int64]
+	lister = msgpush.Lister[int64]
+	batch  = follow.Batch[int64]
+)
+
+var epoch = time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC)
+
+const requestTime = 20 * time.Millisecond
+
+func created(n int64) msgpush.DateTime { return dateTime(epoch.Add(time.Duration(n) * time.Second)) }
+
+func dateTime(t time.Time) msgpush.DateTime { return msgpush.DateTime(t.Format(time.DateTime)) }
+
+// upTo returns the numbers from 1 to n, the oldest first.
+func upTo(n int64) (list []int64) {
+	for i := range n {
+		list = append(list, i+1)
+	}
+	return list
+}
+
+// downFrom returns the numbers from n to 1, the newest first.
+func downFrom(n int64) []int64 {
+	list := upTo(n)
+	slices.Reverse(list)
+	return list
+}
+
+// A service has a list and responds to requests. Its functions may be nil.
+type service struct {
+	created func(int64) msgpush.DateTime
+	fail    func(number int) error
+	edit    func(number int, p *page) // changes a response
+	latency time.Duration             // 0: requestTime
+
+	mu       sync.Mutex
+	list     []int64
+	requests []int // the requested pages
+}
+
+func (s *service) lister() lister {
+	if s.created == nil {
+		s.created = created
+	}
+	return lister{Fetch: s.fetch, ID: func(n int64) int64 { return n }, Created: s.created}
+}
+
+func (s *service) fetch(_ context.Context, r msgpush.PageRequest) (*page, error) {
+	time.Sleep(max(s.latency, requestTime))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, r.Current)
+	if s.fail != nil {
+		if err := s.fail(r.Current); err != nil {
+			return nil, err
+		}
+	}
+	n := len(s.list)
+	p := &page{PageNum: r.Current, PageSize: r.PageSize, Total: int64(n), Pages: (n + r.PageSize - 1) / r.PageSize}
+	from, to := min((r.Current-1)*r.PageSize, n), min(r.Current*r.PageSize, n)
+	p.List = slices.Clone(s.list[from:to])
+	if s.edit != nil {
+		s.edit(r.Current, p)
+	}
+	return p, nil
+}
+
+// change changes the list.
+func (s *service) change(f func(list []int64) []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = f(slices.Clone(s.list))
+}
+
+// insert inserts records at the start, or at the tail if that has newer records.
+func (s *service) insert(records ...int64) {
+	s.change(func(list []int64) []int64 {
+		if len(list) > 1 && list[0] < list[len(list)-1] {
+			return append(list, records...)
+		}
+		for _, n := range records {
+			list = slices.Insert(list, 0, n)
+		}
+		return list
+	})
+}
+
+// sent returns the pages that were requested since the latest call.
+func (s *service) sent() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sent := s.requests
+	s.requests = nil
+	return sent
+}
+
+// A program stores batches.
+type program struct {
+	fresh, history []int64
+	since          msgpush.DateTime
+	errs           []error
+	delays         map[int64]time.Duration // from the start of the program to the delivery of each record
+}
+
+// run follows the list for a time. each, which may be nil, is called after each batch and each error.
+func run(t *testing.T, l lister, o follow.Options, d time.Duration, each func()) *program {
+	t.Helper()
+	return runFollower(t, follow.New(l, o), d, each)
+}
+
+func runFollower(t *testing.T, f *follow.Follower[int64], d time.Duration, each func()) *program {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	start := time.Now()
+	p := &program{delays: map[int64]time.Duration{}}
+	for batch, err := range f.Batches(ctx) {
+		if err != nil {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				p.errs = append(p.errs, err)
+			}
+		} else {
+			p.store(batch)
+			for _, n := range slices.Concat(batch.New, batch.History) {
+				p.delays[n] = time.Since(start)
+			}
+		}
+		if each != nil {
+			each()
+		}
+	}
+	return p
+}
+
+func (p *program) store(b batch) {
+	p.since = b.Since
+	p.fresh = append(p.fresh, b.New...)
+	p.history = append(p.history, b.History...)
+}
+
+// known returns the ids that the program has stored.
+func (p *program) known() []int64 { return slices.Concat(p.history, p.fresh) }
+
+// sorted returns a sorted copy of records, which is not nil.
+func sorted(records []int64) []int64 {
+	records = append([]int64{}, records...)
+	slices.Sort(records)
+	return records
+}
+
+var errUnavailable = errors.New("unavailable")

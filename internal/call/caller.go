@@ -1,0 +1,177 @@
+// Package call makes a call: attempts, each with an access key and a slot of the rate limiter, until
+// one needs no retry or may have none. It knows no type of package msgpush, which makes its errors of
+// an [Outcome], plain data.
+package call
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/redact"
+)
+
+// A Config has the settings of a client. They have been checked.
+type Config struct {
+	Base             *url.URL // without a trailing slash
+	Transport        http.RoundTripper
+	Jar              http.CookieJar // nil: none
+	Timeout          time.Duration  // of an attempt
+	UserAgent        string
+	Policy           Policy
+	Limiter          interface{ Wait(context.Context) error } // nil: none
+	MaxResponseBytes int64
+	Unmarshal        func([]byte, any) error
+	KeepsInput       bool // Unmarshal may keep references to its input
+	RejectedKeyCodes []int
+	Source           func(ctx context.Context, rejected string) (key string, err error)
+	CanReplaceKey    bool                           // Source may return another key for a rejected one
+	Report           func(context.Context, Attempt) // called after each attempt; nil: not called
+}
+
+// A Caller makes the calls of a client, which share its retry quota. It is safe for concurrent use.
+type Caller struct {
+	Config
+	// Keys holds the key of a client without a key source. It must not change.
+	Keys redact.Keys
+
+	quota      *retryQuota
+	timeoutErr error        // of an attempt that took longer than its timeout
+	responses  atomic.Int64 // number so far
+	closedAt   atomic.Int64 // the number of responses when idle connections were last closed
+}
+
+// NewCaller returns a caller.
+func NewCaller(config Config, keys redact.Keys) *Caller {
+	timeoutText := fmt.Sprintf("no complete response within %v (see WithTimeout)", config.Timeout)
+	return &Caller{
+		Config:     config,
+		Keys:       keys,
+		quota:      newRetryQuota(config.Policy.Quota),
+		timeoutErr: errs.Hide(timeoutText, context.DeadlineExceeded, nil),
+	}
+}
+
+// A Request has the content of an HTTP request, and the decoder of its response.
+type Request struct {
+	Operation  string // the name for errors and logs
+	Method     string
+	Path       string // escaped
+	Query      any    // as in msgpush.Request
+	Body       any    // as in msgpush.Request
+	Idempotent bool
+	// Decode decodes the body of an HTTP 200 response, and returns an error unless it is a success.
+	Decode       func(body []byte, unmarshal func([]byte, any) error, dataRequired bool) (data any, err error)
+	DataRequired bool
+}
+
+// An Attempt is an attempt that has ended.
+type Attempt struct {
+	Request  Request
+	Number   int
+	Start    time.Time
+	Duration time.Duration
+	Outcome  *Outcome
+	End      *Outcome      // how the call ends; nil if another attempt follows after Wait
+	Wait     time.Duration // without the waits for the access key and the rate limiter
+}
+
+// Do makes a call and returns how it ended. An error means that the request cannot be sent; its text
+// may contain a secret.
+func (c *Caller) Do(ctx context.Context, r Request) (*Outcome, error) {
+	req, err := c.newRequest(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	s := &state{Caller: c, request: r, query: req.URL.RawQuery, keys: c.Keys}
+	s.client.Transport = s
+	s.loop.HTTPClient = &s.client
+	s.loop.CheckRetry = s.checkRetry
+	s.loop.RetryMax = math.MaxInt // checkRetry ends the loop
+	s.loop.Backoff = s.backoff
+	s.loop.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	c.quota.begin()
+	defer func() { c.quota.end(s.borrowed) }()
+	if _, err := s.loop.Do(req); err != nil { //nolint:bodyclose // RoundTrip returns no body
+		return s.stop(ctx, "", err), nil // the context ended while the loop waited
+	}
+	return s.end, nil
+}
+
+// A state is that of one call. The attempts share it. It is the transport of the loop of
+// go-retryablehttp: RoundTrip makes an attempt, and decides whether and when the loop calls it
+// again.
+type state struct {
+	*Caller
+	loop    retryablehttp.Client
+	client  http.Client // of the loop
+	request Request
+	query   string      // of the request, which may contain secrets
+	keys    redact.Keys // that the call got
+
+	attempts    int           // that began
+	key         string        // of the current attempt
+	rejectedKey string        // the key that the source had to replace; empty: none
+	lastFailure *Outcome      // the latest failure that was not caused by the end of the context
+	borrowed    int           // tokens that the quota gets back unless the retry fails transiently
+	wait        time.Duration // before the next attempt; 0 if it begins immediately
+	end         *Outcome      // how the call ends; nil if another attempt follows
+}
+
+// RoundTrip makes one attempt. req has no header yet. The loop always gets the same response.
+func (s *state) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	s.key, s.end = s.ready(ctx)
+	if s.end != nil {
+		return loopResponse, nil
+	}
+	s.attempts++
+	start := time.Now()
+	o := s.send(ctx, req)
+	s.end = s.decide(ctx, o)
+	if s.Report != nil {
+		s.Report(ctx, Attempt{
+			Request:  s.request,
+			Number:   s.attempts,
+			Start:    start,
+			Duration: time.Since(start),
+			Outcome:  o,
+			End:      s.end,
+			Wait:     s.wait,
+		})
+	}
+	return loopResponse, nil
+}
+
+var loopResponse = &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
+
+func (s *state) checkRetry(context.Context, *http.Response, error) (bool, error) {
+	return s.end == nil, nil
+}
+
+func (s *state) backoff(time.Duration, time.Duration, int, *http.Response) time.Duration {
+	return s.wait
+}
+
+// outcome returns an outcome of the call.
+func (s *state) outcome() *Outcome {
+	return &Outcome{Operation: s.request.Operation, Attempts: s.attempts, Query: s.query, Keys: &s.keys}
+}
+
+// stop returns how the call ends without another attempt, because of err or because its context has
+// ended. step, which may be empty, names the step of the call.
+func (s *state) stop(ctx context.Context, step string, err error) *Outcome {
+	o := s.outcome()
+	o.Kind, o.Step, o.Cause, o.Previous = NoResponse, step, err, s.lastFailure
+	if errs.ContextEnded(ctx) {
+		o.Cause = errs.WithCause(ctx)
+	}
+	return o
+}

@@ -1,0 +1,155 @@
+package call
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/redact"
+	"example.com/msgpush/internal/transport"
+	"example.com/msgpush/internal/wire"
+)
+
+// CodeSuccess is the code of an envelope that denotes success.
+const CodeSuccess = 200
+
+// An Outcome is how an attempt, or a call, ended. Its texts may contain secrets: Keys redacts those
+// that are known by then.
+type Outcome struct {
+	Kind      Kind
+	Operation string
+	Attempts  int          // of the call so far
+	Query     string       // of the request
+	Keys      *redact.Keys // that the call got, also later ones
+	Transient bool         // another attempt may succeed
+	NotSent   bool         // for certain, the request was not sent
+
+	// Of the response. Status is 0 if there was none.
+	Status        int
+	Header        http.Header
+	Size          int    // of the body, as far as it was read
+	Body          []byte // if it is undecodable; its beginning if it is an error response without an envelope
+	Data          any    // of a success
+	IsEnvelope    bool   // the body is an envelope with a code
+	Code          int
+	Msg, RawData  json.RawMessage
+	KeyRejected   bool
+	RetryAfter    time.Duration // 0 if the header is missing or invalid
+	RequestedWait time.Duration // before a retry, in addition to the backoff
+
+	Step     string   // that failed, the beginning of the error text; may be empty
+	Cause    error    // why there is no complete response, or why it cannot be decoded
+	Remarks  []string // for the end of the error text: a hint, or why the call was not retried
+	Previous *Outcome // the last failure before the call was stopped; may be nil
+}
+
+// A Kind determines the error that a call returns.
+type Kind int
+
+// The kinds of outcomes.
+const (
+	Success       Kind = iota
+	ErrorResponse      // an *APIError
+	Undecodable        // a *DecodeError
+	NoResponse         // a *RequestError
+)
+
+func (o *Outcome) remark(text string) { o.Remarks = append(o.Remarks, text) }
+
+// buffers holds buffers for response bodies. Results of calls do not refer to them.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+var errBodyTooLarge = errors.New("the body is too large")
+
+// readBody reads the body of a response, up to the limit, and closes it. ctx has the timeout of
+// the attempt.
+func (c *Caller) readBody(ctx context.Context, resp *http.Response) (*bytes.Buffer, error) {
+	buffer := buffers.Get().(*bytes.Buffer)
+	buffer.Reset()
+	body := cmp.Or[io.ReadCloser](resp.Body, http.NoBody) // a custom transport may leave it nil
+	defer body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return buffer, nil // the body is the connection, which does not end
+	}
+	_, err := buffer.ReadFrom(io.LimitReader(body, c.MaxResponseBytes+1))
+	if int64(buffer.Len()) > c.MaxResponseBytes {
+		return buffer, fmt.Errorf("%w: the limit is %d bytes (see WithMaxResponseBytes)", errBodyTooLarge, c.MaxResponseBytes)
+	}
+	return buffer, c.timeoutOr(ctx, err)
+}
+
+// setLost completes o, the outcome of an attempt without a complete response.
+func (o *Outcome) setLost(step string, err error) {
+	o.Kind, o.Step, o.Cause = NoResponse, step, err
+	o.Transient = !errs.Is(err, errBodyTooLarge) && !transport.IsPermanent(err)
+	o.RequestedWait = transport.ProxyRetryAfter(err)
+}
+
+// setFailure completes o, the outcome of a response that is not a success. decodeErr is the error of
+// the decoder if the HTTP status is 200.
+func (c *Caller) setFailure(o *Outcome, body []byte, decodeErr error) {
+	var env struct {
+		Code      *int
+		Msg, Data json.RawMessage
+	}
+	err := json.NewDecoder(bytes.NewReader(body)).Decode(&env)
+	if err == nil && env.Code != nil {
+		o.IsEnvelope, o.Code = true, *env.Code
+	}
+	isError := o.IsEnvelope && o.Code != CodeSuccess
+	if o.Status == http.StatusOK && !isError {
+		o.setUndecodable(body, err, decodeErr)
+		return
+	}
+	o.Kind = ErrorResponse
+	if isError { // with code 200, the data may be a mail channel and its password
+		o.Msg, o.RawData = env.Msg, env.Data
+	}
+	if !o.IsEnvelope {
+		o.Body = bytes.Clone(body[:min(len(body), redact.MaxText+1)])
+	}
+	c.setWait(o)
+	hasRejectedCode := o.IsEnvelope && slices.Contains(c.RejectedKeyCodes, o.Code)
+	o.KeyRejected = o.Status == http.StatusUnauthorized || hasRejectedCode
+	o.Transient = wire.IsRetryable(o.Status) && !o.KeyRejected
+	if c.CanReplaceKey && len(c.RejectedKeyCodes) == 0 && !o.KeyRejected {
+		o.hintAtRejectedKey()
+	}
+}
+
+// setUndecodable completes o, the outcome of an HTTP 200 response that cannot be understood. jsonErr
+// is the error of encoding/json, if there is one.
+func (o *Outcome) setUndecodable(body []byte, jsonErr, decodeErr error) {
+	o.Kind, o.Body, o.Cause = Undecodable, bytes.Clone(body), decodeErr
+	endsEarly := errors.Is(jsonErr, io.EOF) || errors.Is(jsonErr, io.ErrUnexpectedEOF)
+	if endsEarly { // a gateway may forward a truncated response as a complete one
+		o.Transient = true
+		text := fmt.Sprintf("the JSON ends too early, after %d bytes", len(body))
+		o.Cause = errs.Hide(text, errors.Join(jsonErr, decodeErr), nil)
+	}
+}
+
+// setWait sets the wait that an error response requests before a retry.
+func (c *Caller) setWait(o *Outcome) {
+	wait, ok := wire.RetryAfter(o.Header)
+	o.RetryAfter, o.RequestedWait = wait, wait
+	if o.Status == http.StatusTooManyRequests && !ok {
+		o.RequestedWait = min(time.Second, c.Policy.MaxWait)
+	}
+}
+
+// hintAtRejectedKey adds a remark if the code of the envelope may mean a rejected key.
+func (o *Outcome) hintAtRejectedKey() {
+	if o.Code == http.StatusUnauthorized || o.Code == http.StatusForbidden {
+		o.remark(fmt.Sprintf("if code %d means a rejected access key, pass it to WithRejectedKeyCodes", o.Code))
+	}
+}

@@ -1,0 +1,156 @@
+// Package keycache caches one access key for concurrent callers, and replaces it when it expires or
+// is rejected. It knows neither calls nor where keys come from.
+package keycache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/wire"
+)
+
+// A Cache implements msgpush.CachedAccessKey, whose documentation states its behaviour.
+type Cache struct {
+	fetch   func(context.Context) (key string, expires time.Time, err error)
+	early   time.Duration
+	timeout time.Duration
+
+	mu      sync.Mutex
+	key     string // empty: none
+	expires time.Time
+	current *call // in progress, or with a panic that no caller has seen
+}
+
+// New returns a cache of the keys that fetch returns. timeout is that of each call of fetch.
+func New(
+	fetch func(context.Context) (key string, expires time.Time, err error),
+	early, timeout time.Duration,
+) *Cache {
+	return &Cache{fetch: fetch, early: early, timeout: timeout}
+}
+
+// A call is one call of fetch, for which several callers may wait.
+type call struct {
+	rejected string          // of the caller that started the fetch
+	ctx      context.Context // of fetch
+
+	done  chan struct{} // closed when the fields below are set
+	key   string
+	err   error
+	panic any // not nil if fetch panicked
+}
+
+// AccessKey implements msgpush.AccessKeySource.
+func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) {
+	if c.fetch == nil {
+		return "", errors.New("CachedAccessKey: fetch is nil")
+	}
+	for {
+		key, fetching := c.get(ctx, rejected)
+		if fetching == nil {
+			return key, nil
+		}
+		if err := c.wait(ctx, fetching); err != nil {
+			return "", err
+		}
+		if fetching.panic != nil {
+			c.forget(fetching)
+			panic(fetching.panic)
+		}
+		// A fetch that began before the rejection may return the rejected key: fetch again.
+		isOutdated := fetching.key == rejected && fetching.rejected != rejected
+		if fetching.err != nil || !isOutdated {
+			return fetching.key, fetching.err
+		}
+	}
+}
+
+// wait waits until f is done, or returns an error: of ctx, or of the timeout of fetch, which may
+// ignore its context.
+func (c *Cache) wait(ctx context.Context, f *call) error {
+	select {
+	case <-f.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-f.ctx.Done():
+	}
+	if err := f.ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+		return c.timeoutError(err)
+	}
+	<-f.done // fetch has returned
+	return nil
+}
+
+// forget removes a call with a panic, which its first caller re-raises.
+func (c *Cache) forget(f *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == f {
+		c.current = nil
+	}
+}
+
+// get returns the key, or the call of fetch to wait for. It starts one if one is needed.
+func (c *Cache) get(ctx context.Context, rejected string) (string, *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.key == rejected {
+		c.key = "" // other callers must not get it either
+	}
+	valid := c.key != "" && !c.expiresWithin(0)
+	if c.current == nil && (!valid || c.expiresWithin(c.early)) {
+		c.start(ctx, rejected)
+	}
+	panicked := c.current != nil && c.current.panic != nil
+	if valid && !panicked {
+		return c.key, nil
+	}
+	return "", c.current
+}
+
+func (c *Cache) expiresWithin(d time.Duration) bool {
+	return !c.expires.IsZero() && time.Until(c.expires) <= d
+}
+
+// start starts a call of fetch in the background. Its context does not end with the caller's,
+// since other callers wait for it, too.
+func (c *Cache) start(ctx context.Context, rejected string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
+	c.current = &call{rejected: rejected, ctx: ctx, done: make(chan struct{}), err: errors.New("fetch did not return")}
+	go c.run(c.current, cancel)
+}
+
+// run calls fetch. It stores the result in f and, unless it is an error, in the cache.
+func (c *Cache) run(f *call, cancel context.CancelFunc) {
+	defer cancel()
+	var expires time.Time
+	defer func() { // runs even if fetch panics or calls runtime.Goexit
+		value := recover()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		f.panic = value
+		if value == nil {
+			c.current = nil
+		}
+		if f.err == nil {
+			c.key, c.expires = f.key, expires
+		}
+		close(f.done)
+	}()
+	f.key, expires, f.err = c.fetch(f.ctx)
+	if f.err == nil {
+		f.err = wire.CheckHeaderValue("the key", f.key)
+	} else if errors.Is(f.ctx.Err(), context.DeadlineExceeded) {
+		f.err = c.timeoutError(f.err)
+	}
+}
+
+// timeoutError wraps cause, which by its text would look like the timeout of a caller.
+func (c *Cache) timeoutError(cause error) error {
+	return errs.Wrap(fmt.Sprintf("fetch did not return within %v, the timeout of CachedAccessKey", c.timeout), cause)
+}

@@ -1,0 +1,291 @@
+// Package paging decides which page of a list to request next, while the list changes. It knows
+// neither HTTP nor the types of records, and imports no other package of the module.
+package paging
+
+import "fmt"
+
+// This file computes which page to request next, and when to stop. It uses no network
+// and sees no record.
+//
+// # Model
+//
+// Page n holds the records at the offsets from (n-1)·S up to, but not including,
+// n·S. Offsets count from 0 and are valid at the moment of the response. S is
+// the page size. The response also reports the total, which is the length of the
+// list at that moment, and the number of pages. The list changes between
+// responses, so records drift to other offsets.
+//
+// A record is stable if it is in the list at the moment of every response.
+//
+// # Promise
+//
+// Every stable record is delivered exactly once, if the responses report the total and, between two
+// consecutive responses, records are only inserted or only deleted. Consecutive means
+// in the order of use. The iterator remembers ids and never delivers a record twice.
+// The rules below ensure that it delivers each of these records at least once.
+//
+// # Invariant
+//
+// At the moment of the latest response, every stable record at an offset in
+// [0, covered) or in readAhead has been delivered.
+//
+// # Rules
+//
+// Drift. Let d be the change of the total. If records were only inserted, a stable
+// record that is now at offset x was at an offset in [x-d, x]. If records were only
+// deleted, d is negative and the record was at an offset in [x, x-d]. So the record
+// was covered before if x < covered (insertions) or x < covered+d (deletions).
+// Likewise, readAhead shrinks by d at its start after insertions and by -d at its
+// end after deletions. Where in the list the records are inserted or deleted does
+// not matter. The order of the two responses does not matter either: reversed in
+// time, an insertion is a deletion. So the rule also holds for prefetched responses
+// that arrive out of order.
+//
+// Cover. After a response, all stable records on its page have been delivered,
+// so its offsets are covered. If the page does not exist, it holds no record and
+// its offsets are covered too. If drift has left a gap before the page, the page
+// becomes readAhead until the gap is filled; an earlier readAhead is forgotten.
+// Without readAhead, a list that loses a record per response would have a gap
+// before each page, and iteration would never advance.
+//
+// Next page. It is covered/S + 1, which holds the first uncovered offset.
+//
+// Last page. It is the reported number of pages or, without one, the total divided
+// by S and rounded up. If page n does not exist, the last page is at most n-1. A
+// total above last·S is a contradiction. Iteration ends if the next page is after
+// the last page, that is, if covered ≥ last·S ≥ total. Then every stable record is
+// at a covered offset, so the invariant implies the promise. If neither number is
+// known, iteration ends with the first page that has no new record.
+//
+// Page size. The service may cap the requested page size and report a wrong one. It
+// is assumed that every page except the last has S records, so S is the length of
+// the longest page. If the first response is a short last page, S cannot be
+// inferred. The smaller of the requested and the reported page size then serves only to
+// check the reported pages against the total.
+//
+// Without ids, iteration does not step back: the next page is always the
+// following one.
+//
+// # Contradictions
+//
+// A page must exist if its response reports that the list ends on that page or
+// later. A service may run count and select as two queries, so an empty page is
+// requested once more before it is an error. When iteration ends, the last page must
+// cover the reported total.
+//
+// A reading of package follow may go on after a contradiction. After iteration without progress, it no
+// longer steps back: it reads every further page once, up to a page without a new record.
+//
+// Progress. Iteration without progress fails. Drift can repeat delivered records,
+// so iteration fails only if the repeats since the last new record exceed
+// 2·delivered + allowedRepeats. It also fails if a total is known and delivered >
+// maxExpected + S + allowedRepeats. Each change of the total adds its size and one
+// page to allowedRepeats. In the first limit, allowedRepeats counts as at most
+// maxRepeatPages·S, so that a total that changes with every response does not keep
+// iteration going. In the second limit, it counts as at most maxExpected.
+//
+// Both limits grow with the square of the list, if each new record allows further repeats. So a reading
+// also fails if its pages without a new record exceed twice those with one by more than
+// maxRepeatPages. For any responses, it sends at most 3 requests for each page with a new record, and
+// 2·maxRepeatPages + 4.
+
+// A cursor is the state of the pagination.
+type cursor struct {
+	requested int64 // page size of the requests
+	stepBack  bool  // step back after deletions; requires ids
+	repeated  bool  // the latest page was unexpectedly empty and is requested once more
+
+	isReading bool  // of package follow
+	wasted    int64 // pages without a new record, less two for each page with one
+
+	size, total int64 // page size of the service, and latest total; 0 if unknown
+	hasTotal    bool  // a response reported a total
+	covered     int64
+	readAhead   struct{ from, to int64 } // empty if from >= to
+
+	// Numbers of records; see Progress above.
+	delivered      int64
+	maxExpected    int64 // the first total and its later growth
+	repeats        int64 // on the pages since the last page with a new record
+	allowedRepeats int64 // tolerance of both limits, for changes of the total
+}
+
+// A pageInfo describes a response. A reported number that is not positive counts
+// as not reported.
+type pageInfo struct {
+	pageNum, pageSize, pages, total int64 // reported
+	number, records, newRecords     int64 // number is the requested page
+	absent                          bool  // set by inspect: the page does not exist
+}
+
+// Larger numbers are clamped to these limits, so that no sum overflows. On 32-bit systems,
+// maxPages+1 is still an int.
+const maxPages, maxTotal = 1<<31 - 2, 1 << 40
+
+// maxRepeatPages is the maximum number of pages without a new record that iteration
+// tolerates in a changing list, in addition to two for each page delivered.
+const maxRepeatPages = 100
+
+// inspect clamps the reported numbers and determines whether the page exists. It does not
+// exist if the response is empty or has the number of an earlier page.
+func (cur *cursor) inspect(p pageInfo) pageInfo {
+	p.total = min(max(p.total, 0), maxTotal)
+	p.pages = max(p.pages, 0)
+	if p.records == 0 && p.total == 0 && p.pages == 1 {
+		p.pages = 0 // an empty list may have one page
+	}
+	isEarlierPage := 0 < p.pageNum && p.pageNum < p.number
+	p.absent = p.records == 0 || isEarlierPage
+	return p
+}
+
+// advance takes the response for a page and returns the next and the last page to
+// request, and a contradiction, if there is one. Iteration ends if next > last. If next is the page
+// itself, the response is not used and the page is requested once more.
+func (cur *cursor) advance(p pageInfo) (next, last int64, contradiction string) {
+	n := min(p.number, maxPages)
+	cur.countPage(p)
+	size := cur.pageSize(n, p)
+	end := max(p.pages, pagesFor(p.total, size))
+	cur.repeated = !cur.repeated && p.records == 0 && end >= p.number
+	if cur.repeated {
+		return p.number, p.number, ""
+	}
+	cur.size = size
+	cur.updateTotal(p)
+	cur.cover((n-1)*size, n*size)
+	cur.countRecords(p)
+	next, last = n+1, cur.lastPage(p)
+	if cur.stepBack {
+		next = cur.covered/size + 1
+	}
+	isCut := end > last && (p.absent || next > last)
+	isWasteful := cur.isReading && cur.wasted > maxRepeatPages
+	switch {
+	case isCut:
+		const format = "the list ends after page %d, but the response reports pages=%d and total=%d"
+		return n + 1, 0, fmt.Sprintf(format, last, p.pages, p.total)
+	case next > last:
+		return next, last, ""
+	case isWasteful || cur.repeats > cur.maxRepeats():
+		contradiction = fmt.Sprintf("no progress: the last %d records were delivered before", cur.repeats)
+		if isWasteful {
+			contradiction = "no progress: too many pages had no record that was not delivered before"
+		}
+		if cur.stepBack {
+			cur.stepBack = false
+			cur.repeats, cur.wasted = 0, 0
+			return n + 1, last, contradiction
+		}
+		return n + 1, 0, contradiction
+	case cur.maxExpected > 0 && cur.delivered > cur.maxDelivered():
+		const format = "%d records were delivered, but the reported totals allow %d"
+		return n + 1, 0, fmt.Sprintf(format, cur.delivered, cur.maxExpected)
+	}
+	return next, last, ""
+}
+
+// countRecords counts the delivered and the repeated records.
+func (cur *cursor) countRecords(p pageInfo) {
+	cur.delivered += p.newRecords
+	cur.repeats += p.records
+	if p.newRecords > 0 {
+		cur.repeats = 0
+	}
+}
+
+// maxRepeats and maxDelivered are the limits of Progress.
+func (cur *cursor) maxRepeats() int64 {
+	return 2*cur.delivered + min(cur.allowedRepeats, maxRepeatPages*cur.size)
+}
+
+func (cur *cursor) maxDelivered() int64 {
+	return cur.maxExpected + min(cur.allowedRepeats, cur.maxExpected) + cur.size
+}
+
+func (cur *cursor) countPage(p pageInfo) {
+	cur.wasted++
+	if p.newRecords > 0 {
+		cur.wasted -= 3
+	}
+}
+
+// pageSize infers the page size of the service from the response for page n.
+func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
+	requested := cur.requested
+	if p.pageSize > 0 {
+		requested = min(requested, p.pageSize)
+	}
+	isLast := p.total == (n-1)*requested+p.records
+	if p.pages > 0 {
+		isLast = n >= p.pages
+	}
+	isLast = isLast || p.absent
+	if cur.size == 0 && isLast {
+		return max(requested, p.records)
+	}
+	return max(cur.size, p.records)
+}
+
+// updateTotal applies the drift rule. If no response has reported a total, the
+// reported pages count as full.
+func (cur *cursor) updateTotal(p pageInfo) {
+	total := p.total
+	cur.hasTotal = cur.hasTotal || total > 0
+	if !cur.hasTotal {
+		total = min(p.pages, maxPages) * cur.size
+	}
+	if total == 0 {
+		return
+	}
+	d := total - cur.total
+	if cur.total > 0 && d != 0 {
+		cur.allowedRepeats += max(d, -d) + cur.size
+	}
+	cur.total = total
+	cur.maxExpected += max(0, d)
+	cur.covered = max(0, cur.covered+min(0, d))
+	cur.readAhead.from += max(0, d)
+	cur.readAhead.to += min(0, d)
+}
+
+// cover marks the offsets of a page as covered, or as readAhead after a gap. A
+// readAhead that drift has emptied adds nothing.
+func (cur *cursor) cover(from, to int64) {
+	if from > cur.covered {
+		cur.readAhead.from, cur.readAhead.to = from, to
+		return
+	}
+	cur.covered = to
+	if cur.readAhead.from <= cur.covered {
+		cur.covered = max(cur.covered, cur.readAhead.to)
+	}
+}
+
+// lastPage returns the last page, or maxPages if it is unknown.
+func (cur *cursor) lastPage(p pageInfo) int64 {
+	goesForward := cur.isReading && !cur.stepBack
+	if (cur.total == 0 || goesForward) && p.newRecords > 0 {
+		return maxPages
+	}
+	last := min(p.pages, maxPages)
+	if p.pages == 0 {
+		last = min(pagesFor(cur.total, cur.size), maxPages)
+	}
+	if p.absent {
+		last = min(last, p.number-1)
+	}
+	return last
+}
+
+// LastPage returns the last page by the reported numbers, or 0 if there are none.
+func LastPage(pages int, total, size int64) int64 {
+	if pages > 0 {
+		return min(int64(pages), maxPages)
+	}
+	total = min(max(total, 0), maxTotal)
+	return min(pagesFor(total, size), maxPages)
+}
+
+// pagesFor returns total ÷ size, rounded up. Both are limited, so the sum cannot overflow.
+func pagesFor(total, size int64) int64 { return (total + size - 1) / size }

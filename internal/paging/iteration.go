@@ -1,0 +1,293 @@
+package paging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A Page is a msgpush.Page: a pointer to one is converted to a pointer to the other.
+type Page[T any] struct {
+	PageNum  int
+	PageSize int
+	Total    int64
+	Pages    int
+	List     []T
+}
+
+// withList returns a copy of p with other records.
+func (p Page[T]) withList(list []T) *Page[T] {
+	p.List = list
+	return &p
+}
+
+// A Source is where an iteration gets its pages.
+type Source[T any] struct {
+	// Fetch returns a page. It is called concurrently if pages are prefetched.
+	Fetch func(ctx context.Context, number, size int) (*Page[T], error)
+	// ID returns the id of a record. If it is nil, iteration does not recognize records.
+	ID func(T) int64
+}
+
+// A Contradiction is what responses report that cannot be true.
+type Contradiction struct {
+	Page int64 // whose response showed it
+	Text string
+}
+
+// An Iteration requests the pages of a list, one after another. It is not safe for concurrent use.
+type Iteration[T any] struct {
+	source   Source[T]
+	pageSize int // of the requests
+
+	nextPage, lastPage int64
+	cursor             cursor
+	seen               IDSet
+	contradiction      *Contradiction // the first one
+
+	prefetch int               // the maximum of depth
+	pending  []*pendingPage[T] // the prefetched pages, from nextPage on
+	depth    int               // how many pages to prefetch now
+	calm     int               // the number of pages since prefetched pages were discarded
+}
+
+// calmPages is the number of pages without an outdated response after which twice as
+// many pages are prefetched. A smaller number costs more requests while the list grows; a
+// larger one costs time when the growth stops.
+const calmPages = 6
+
+// New returns an iteration that prefetches up to a number of pages. pageSize is positive, and
+// prefetch is not negative.
+func New[T any](source Source[T], pageSize, prefetch int) *Iteration[T] {
+	return &Iteration[T]{
+		source:   source,
+		pageSize: pageSize,
+		nextPage: 1,
+		lastPage: 1,
+		cursor:   cursor{requested: min(int64(pageSize), maxPages), stepBack: source.ID != nil},
+		seen:     IDSet{},
+		prefetch: prefetch,
+		depth:    prefetch,
+		calm:     1,
+	}
+}
+
+// NewReading returns an iteration that goes on after a contradiction if there is a further page, and
+// whose requests are limited for any responses.
+func NewReading[T any](source Source[T], pageSize int) *Iteration[T] {
+	it := New(source, pageSize, 0)
+	it.cursor.isReading = true
+	return it
+}
+
+// UpdateTotal takes the numbers of a response that another request got in between.
+func (it *Iteration[T]) UpdateTotal(page *Page[T]) {
+	it.cursor.updateTotal(pageInfo{
+		pages: max(int64(page.Pages), 0),
+		total: min(max(page.Total, 0), maxTotal),
+	})
+}
+
+// More reports whether there is a page to request.
+func (it *Iteration[T]) More() bool { return it.nextPage <= it.lastPage }
+
+// NextPage returns the number of the page that Next requests.
+func (it *Iteration[T]) NextPage() int64 { return it.nextPage }
+
+// Delivered returns the number of records that Next has returned.
+func (it *Iteration[T]) Delivered() int64 { return it.cursor.delivered }
+
+// Contradiction returns the first contradiction, or nil. Iteration may go on after it.
+func (it *Iteration[T]) Contradiction() *Contradiction { return it.contradiction }
+
+// Next requests a page and returns it with the records that no page had before. After an error,
+// which is that of Fetch, Next requests the same page again.
+func (it *Iteration[T]) Next(ctx context.Context) (*Page[T], error) {
+	number := it.nextPage
+	page, err := it.response(ctx)
+	if err != nil {
+		it.Close()
+		return nil, err
+	}
+	page = it.advance(page)
+	if it.nextPage != number+1 { // a step back, for which the prefetched pages are the wrong ones
+		it.Close()
+	}
+	it.startPrefetch(ctx)
+	return page, nil
+}
+
+// advance reduces a page to its new records and determines the next and the last page.
+func (it *Iteration[T]) advance(page *Page[T]) *Page[T] {
+	p := it.cursor.inspect(pageInfo{
+		number:   it.nextPage,
+		pageNum:  int64(page.PageNum),
+		pageSize: int64(page.PageSize),
+		pages:    int64(page.Pages),
+		total:    page.Total,
+		records:  int64(len(page.List)),
+	})
+	list, duplicate := page.List, ""
+	if p.absent && it.source.ID == nil {
+		list = []T{} // another page; with ids, newRecords drops seen records
+	} else if it.source.ID != nil {
+		list, duplicate = it.newRecords(list)
+	}
+	if len(list) < len(page.List) {
+		page = page.withList(list)
+	}
+	p.newRecords = int64(len(list))
+	next, last, contradiction := it.cursor.advance(p)
+	it.report(duplicate)
+	it.report(contradiction)
+	it.nextPage, it.lastPage = next, last
+	return page
+}
+
+// report records the first contradiction of the iteration. An empty text is none.
+func (it *Iteration[T]) report(text string) {
+	if text != "" && it.contradiction == nil {
+		it.contradiction = &Contradiction{it.nextPage, text}
+	}
+}
+
+// newRecords returns the records that have not been seen, and remembers their ids. It returns list
+// itself if all records are new, and a contradiction if two records of list have the same id.
+func (it *Iteration[T]) newRecords(list []T) (fresh []T, contradiction string) {
+	isOld := func(record T) bool { return !it.seen.Add(it.source.ID(record)) }
+	first := slices.IndexFunc(list, isOld)
+	if first < 0 {
+		return list, ""
+	}
+	fresh = slices.Concat(list[:first], slices.DeleteFunc(slices.Clone(list[first+1:]), isOld))
+	ids := IDSet{}
+	for _, record := range list {
+		if id := it.source.ID(record); !ids.Add(id) {
+			return fresh, fmt.Sprintf("two records have the id %d", id)
+		}
+	}
+	return fresh, ""
+}
+
+// response returns the response for the next page, which may have been prefetched. A
+// prefetched response is outdated if its total is smaller than the latest one although
+// nothing was deleted since the request: it is older than the latest response and would
+// cause a step back.
+func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
+	if len(it.pending) == 0 {
+		return it.fetch(ctx, it.nextPage)
+	}
+	first := it.pending[0]
+	page, err := first.wait() // if it panics, Close waits for the other pages, and re-raises the panic
+	it.pending = it.pending[1:]
+	if err != nil {
+		return nil, err
+	}
+	isOutdated := page.Total < it.cursor.total && page.Total >= first.total
+	if isOutdated {
+		it.Close()
+		return it.fetch(ctx, it.nextPage)
+	}
+	return page, nil
+}
+
+func (it *Iteration[T]) fetch(ctx context.Context, number int64) (*Page[T], error) {
+	page, err := it.source.Fetch(ctx, int(number), it.pageSize)
+	if err != nil {
+		return nil, err
+	}
+	if page == nil {
+		return nil, errors.New("the Fetch function returned neither a page nor an error")
+	}
+	return page, nil
+}
+
+// A pendingPage was requested when the latest total was total. Its other fields are set when done is
+// closed.
+type pendingPage[T any] struct {
+	total  int64
+	cancel context.CancelFunc
+
+	done     chan struct{}
+	page     *Page[T]
+	err      error
+	panicked any // by Fetch; nil: it did not panic
+}
+
+// wait returns the response, or re-raises the panic of Fetch.
+func (p *pendingPage[T]) wait() (*Page[T], error) {
+	<-p.done
+	if p.panicked != nil {
+		panic(p.panicked)
+	}
+	return p.page, p.err
+}
+
+// startPrefetch decides how many pages to prefetch, and prefetches them.
+func (it *Iteration[T]) startPrefetch(ctx context.Context) {
+	if it.calm == 0 {
+		it.depth /= 2
+	} else if it.calm%calmPages == 0 {
+		it.depth = min(max(1, 2*it.depth), it.prefetch)
+	}
+	it.calm++
+	for len(it.pending) < it.depth {
+		number := it.nextPage + int64(len(it.pending))
+		if number > it.lastPage {
+			return
+		}
+		it.pending = append(it.pending, it.begin(ctx, number))
+	}
+}
+
+// begin begins to fetch a page in another goroutine.
+func (it *Iteration[T]) begin(ctx context.Context, number int64) *pendingPage[T] {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &pendingPage[T]{
+		total:  it.cursor.total,
+		cancel: cancel,
+		done:   make(chan struct{}),
+		err:    errors.New("fetch did not return"), // unless it does
+	}
+	go func() {
+		defer close(p.done) // even if Fetch panics or calls runtime.Goexit
+		defer func() { p.panicked = recover() }()
+		defer cancel()
+		p.page, p.err = it.fetch(ctx, number)
+	}()
+	return p
+}
+
+// Close cancels all prefetches and waits for them, even if one of them panicked, and re-raises the
+// panic of the first such page.
+func (it *Iteration[T]) Close() {
+	for _, p := range it.pending {
+		p.cancel()
+		defer func() { _, _ = p.wait() }()
+	}
+	it.pending, it.calm = nil, 0
+}
+
+// An IDSet holds ids, one bit each: the bits of 64 consecutive ids share a word.
+type IDSet map[int64]uint64
+
+// Add adds an id and reports whether it is new.
+func (s IDSet) Add(id int64) bool {
+	word, bit := s[id>>6], uint64(1)<<(id&63)
+	s[id>>6] = word | bit
+	return word&bit == 0
+}
+
+// AddAll adds the ids of another set.
+func (s IDSet) AddAll(other IDSet) {
+	for word, bits := range other {
+		s[word] |= bits
+	}
+}
+
+// Has reports whether an id was added.
+func (s IDSet) Has(id int64) bool {
+	bit := uint64(1) << (id & 63)
+	return s[id>>6]&bit != 0
+}

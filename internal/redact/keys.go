@@ -1,0 +1,193 @@
+// Package redact removes access keys and passwords from texts of others, such as a response or the
+// error of another package. It knows neither calls nor responses.
+package redact
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Placeholder replaces a key or a password.
+const Placeholder = "[redacted]"
+
+// MaxText is the number of bytes of a text that Text keeps.
+const MaxText = 64 << 10
+
+// minKey is the length in bytes of the shortest key that is redacted: a shorter one would match
+// parts of words.
+const minKey = 6
+
+// Keys are access keys to redact. Texts must be redacted before [Shorten] or [Passwords] changes
+// them, which could leave a part of a key. The zero value has no keys. A copy may be changed
+// independently of the original.
+type Keys struct {
+	// EscapePath returns a key as it appears in the path of a request. If it is nil, this form is
+	// not redacted.
+	EscapePath func(string) string
+
+	keys  []string
+	forms []string // of keys, the longest first, since a form may contain another; nil: not made yet
+}
+
+// Add adds a key, unless it is known or too short.
+func (k *Keys) Add(key string) {
+	if len(key) < minKey || slices.Contains(k.keys, key) {
+		return
+	}
+	k.keys = append(slices.Clip(k.keys), key)
+	k.forms = nil
+}
+
+// Text returns the first MaxText bytes of a text, redacted. If it cuts the text, it also drops the
+// last bytes, which may be part of a key.
+func (k *Keys) Text(foreign string) string {
+	if len(foreign) <= MaxText {
+		return k.replace(foreign)
+	}
+	clean := k.replace(foreign[:MaxText])
+	longest := 0
+	if len(k.forms) > 0 {
+		longest = len(k.forms[0])
+	}
+	return clean[:max(0, len(clean)-longest)]
+}
+
+// JSON returns a copy of raw, which may be nil, with the keys in its strings and numbers redacted.
+// The copy is still JSON.
+func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return nil
+	}
+	return stringOrNumber.ReplaceAllFunc(raw, func(token []byte) []byte {
+		if token[0] == '"' {
+			return []byte(k.replaceInString(string(token)))
+		}
+		number := k.replace(string(token))
+		if number == string(token) {
+			return token
+		}
+		encoded, _ := json.Marshal(number) // cannot fail for a string
+		return encoded
+	})
+}
+
+// A stringOrNumber is a string or a number in JSON.
+var stringOrNumber = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*`)
+
+// Header returns h with its values redacted. It returns h itself if there is nothing to redact, and
+// a copy otherwise.
+func (k *Keys) Header(h http.Header) http.Header {
+	clean := h
+	isCopy := false
+	for name, values := range h {
+		for i, v := range values {
+			text := k.Text(v)
+			if text == v {
+				continue
+			}
+			if !isCopy {
+				clean, isCopy = h.Clone(), true
+			}
+			clean[name][i] = text
+		}
+	}
+	return clean
+}
+
+// replace returns text with the keys redacted. JSON strings with escapes are also decoded, since
+// encoders escape different characters. That comes last: it could change the form of another key.
+func (k *Keys) replace(text string) string {
+	if k.forms == nil {
+		k.forms = k.allForms()
+	}
+	for _, form := range k.forms {
+		text = strings.ReplaceAll(text, form, Placeholder)
+	}
+	if strings.Contains(text, `\`) {
+		text = escapedString.ReplaceAllStringFunc(text, k.replaceInString)
+	}
+	return text
+}
+
+// An escapedString is a JSON string with a backslash, which may be cut at the end of the text.
+// Outside its strings, JSON has no backslash.
+var escapedString = regexp.MustCompile(`"[^"\\]*\\.(?:[^"\\]|\\.)*(?:"|\\?$)`)
+
+// replaceInString returns a JSON string redacted. It returns a string without a key, or a text that
+// is no JSON string, unchanged.
+func (k *Keys) replaceInString(quoted string) string {
+	text, ok := unquote(quoted)
+	if !ok {
+		return quoted
+	}
+	clean := k.replace(text)
+	if clean == text {
+		return quoted
+	}
+	encoded, _ := json.Marshal(clean) // cannot fail for a string
+	return string(encoded)
+}
+
+// unquote decodes a JSON string. If its end was cut off, it may end with a part of an escape.
+func unquote(quoted string) (text string, ok bool) {
+	if json.Unmarshal([]byte(quoted), &text) == nil {
+		return text, true
+	}
+	const longestPart = len(`\ud83d\udd1`)
+	for cut := range min(longestPart+1, len(quoted)) {
+		if json.Unmarshal([]byte(quoted[:len(quoted)-cut]+`"`), &text) == nil {
+			return text, true
+		}
+	}
+	return "", false
+}
+
+// allForms returns the forms in which the keys are redacted, the longest first.
+func (k *Keys) allForms() []string {
+	var forms []string
+	for _, key := range k.keys {
+		forms = append(forms, formsOf(key)...)
+		if k.EscapePath != nil {
+			forms = append(forms, k.EscapePath(key))
+		}
+	}
+	slices.SortFunc(forms, func(a, b string) int {
+		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
+	})
+	return slices.Compact(forms)
+}
+
+// formsOf returns a key as it is, as the packages strconv and encoding/json escape it, also with \/
+// for a slash, and as net/url escapes it for a query or a path.
+func formsOf(key string) []string {
+	if !strings.ContainsFunc(key, mayBeEscaped) {
+		return []string{key}
+	}
+	quoted := strconv.Quote(key)
+	quoted = quoted[1 : len(quoted)-1]
+	encoded, _ := json.Marshal(key) // cannot fail for a string
+	inJSON := string(encoded[1 : len(encoded)-1])
+	inQuery := url.QueryEscape(key)
+	inPath := url.URL{Path: key}
+	return []string{
+		key,
+		quoted, strings.ReplaceAll(quoted, "/", `\/`),
+		inJSON, strings.ReplaceAll(inJSON, "/", `\/`),
+		inQuery, strings.ReplaceAll(inQuery, "+", "%20"),
+		url.PathEscape(key), inPath.EscapedPath(),
+	}
+}
+
+// mayBeEscaped reports whether a character of a key may have another form in JSON or in a URL.
+func mayBeEscaped(c rune) bool {
+	isLetter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+	isDigit := '0' <= c && c <= '9'
+	isUnescaped := isLetter || isDigit || strings.ContainsRune("-_", c)
+	return !isUnescaped
+}

@@ -1,0 +1,65 @@
+package redact
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// Shorten returns the beginning of text on one line, in printable characters.
+func Shorten(text string, length int) string {
+	isGap := func(c rune) bool {
+		return c == ' ' || c == unicode.ReplacementChar || !unicode.IsPrint(c)
+	}
+	line := strings.Join(strings.FieldsFunc(text, isGap), " ")
+	if characters := []rune(line); len(characters) > length {
+		return string(characters[:length]) + "…"
+	}
+	return line
+}
+
+// Passwords replaces the values of JSON members whose name contains "password", and of pairs such
+// as password=value, in a text that may contain a mail channel.
+func Passwords(text string) string {
+	var blanked strings.Builder
+	for {
+		member := memberName.FindStringSubmatchIndex(text)
+		if member == nil {
+			break
+		}
+		name, rest := text[member[2]:member[3]], text[member[1]:]
+		blanked.WriteString(text[:member[1]])
+		_ = json.Unmarshal([]byte(name), &name) // the name may have escapes
+		if strings.Contains(strings.ToLower(name), "password") {
+			var value string
+			value, rest = cutValue(rest)
+			blanked.WriteString(value)
+		}
+		text = rest
+	}
+	return passwordPair.ReplaceAllString(blanked.String()+text, "${1}"+Placeholder)
+}
+
+// cutValue cuts the JSON value at the start of text, and returns what replaces it, and the rest.
+// The end of a value that is cut or malformed is unknown: there is no rest.
+func cutValue(text string) (replacement, rest string) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	if decoder.Decode(new(json.RawMessage)) == nil {
+		return Placeholder, text[decoder.InputOffset():]
+	}
+	if text != "" && strings.Contains(`"{[`, text[:1]) {
+		return Placeholder, ""
+	}
+	return "", text
+}
+
+// The quotes of a pair may be escaped, as in JSON that is a string of other JSON.
+var (
+	memberName   = regexp.MustCompile(`(?s)("(?:[^"\\]|\\.)*")\s*:\s*`)
+	passwordPair = regexp.MustCompile(`(?i)(password\w*\\*["']?\s*(?:[:=]+>?|->)\s*)` +
+		`(?:\[redacted\]` + // replaced already
+		`|"(?:[^"\\]|\\.)*|\\+"[^"]*|\\*'[^']*` + // quoted
+		`|[\[{][^\]}]*` + // a list or an object
+		`|[^\s&,;"']*)`)
+)

@@ -1,0 +1,195 @@
+package tests_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/faults"
+	"example.com/msgpush/internal/fixtures"
+)
+
+// newProxy starts a proxy that responds to CONNECT with a status. If the status is 200,
+// it tunnels to target. It returns the URL of the proxy, which contains a password, and the
+// requests that arrived.
+func newProxy(t *testing.T, target string, status *int) (*url.URL, *[]string) {
+	t.Helper()
+	var requests []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests = append(requests, r.Method+" "+r.RequestURI)
+		if r.Method != http.MethodConnect {
+			fixtures.ServeJSON(fixtures.Success)(w, r)
+			return
+		}
+		assert.Empty(t, r.Header.Get("access-key"), "CONNECT is not encrypted")
+		w.WriteHeader(*status)
+		if *status != http.StatusOK {
+			return
+		}
+		client, received, err := http.NewResponseController(w).Hijack()
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer client.Close()
+		server, err := net.Dial("tcp", target)
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer server.Close()
+		go func() {
+			_, _ = io.Copy(server, received)
+			server.Close()
+		}()
+		_, _ = io.Copy(client, server)
+	}))
+	t.Cleanup(proxy.Close)
+	proxyURL, err := url.Parse(proxy.URL)
+	require.NoError(t, err)
+	proxyURL.User = url.UserPassword("user", "proxy-password")
+	return proxyURL, &requests
+}
+
+func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
+	server, trusting := newTLSService(t, true, func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, 2, r.ProtoMajor)
+		assert.Equal(t, fixtures.TestKey, r.Header.Get("access-key"))
+		fixtures.ServeJSON(fixtures.Success)(w, r)
+	})
+	var status int
+	proxyURL, requests := newProxy(t, server.Listener.Addr().String(), &status)
+	transport := msgpush.NewTransport()
+	transport.Proxy = http.ProxyURL(proxyURL)
+	transport.TLSClientConfig = trusting.TLSClientConfig
+	t.Cleanup(transport.CloseIdleConnections)
+	clientAt := func(baseURL string, policy msgpush.Option) *msgpush.Client {
+		return fixtures.NewClientAt(t, baseURL, policy, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	}
+	for _, tt := range []struct {
+		status    int
+		transient bool
+		text      string
+	}{
+		{201, false, "HTTP 201 Created"},
+		{403, false, "HTTP 403 Forbidden"},
+		{407, false, "HTTP 407 Proxy Authentication Required"},
+		{408, true, "HTTP 408 Request Timeout"},
+		{425, true, "HTTP 425 Too Early"},
+		{429, true, "HTTP 429 Too Many Requests"},
+		{500, true, "HTTP 500 Internal Server Error"},
+		{503, true, "HTTP 503 Service Unavailable"},
+		{599, true, "HTTP 599"},
+	} {
+		*requests, status = nil, tt.status
+		client := clientAt("https://push.example.com", fixtures.ThreeAttempts)
+		attempts := fixtures.AssertEveryCallFails(t, client, faults.Failure{
+			Kind:    "RequestError",
+			NotSent: tt.transient,
+			Text:    "the proxy " + proxyURL.Host + " rejected CONNECT: " + tt.text,
+		})
+		assert.Len(t, *requests, attempts)
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		assert.NotContains(t, fmt.Sprintf("%+v", err), "proxy-password")
+	}
+
+	*requests, status = nil, http.StatusOK
+	client := clientAt("https://example.com", fixtures.NoRetries) // the host name in the certificate
+	for range 2 {
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, []string{"CONNECT example.com:443"}, *requests)
+
+	transport.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(nobodyListens) }
+	fixtures.AssertEveryCallFails(t, clientAt("https://push.example.com", fixtures.ThreeAttempts),
+		faults.Failure{Kind: "RequestError", NotSent: true, Text: "failed: proxyconnect tcp: dial tcp "})
+}
+
+// Without the status of the proxy, the client knows neither that the request was not sent nor
+// whether a retry may succeed.
+func TestOtherTransportsRetryRejectedCONNECT(t *testing.T) {
+	status := http.StatusProxyAuthRequired
+	proxyURL, _ := newProxy(t, "", &status)
+	transport := &http.Transport{Proxy: http.ProxyURL(proxyURL)}
+	client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", Transient: true, Text: "Proxy Authentication Required"})
+}
+
+// net/http reads the environment once, so the test runs in a child process.
+func TestDefaultTransportUsesProxyFromEnvironment(t *testing.T) {
+	const childProcess = "MSGPUSH_TEST_CHILD_PROCESS"
+	if runtime.GOOS == "js" {
+		t.Skip("js starts no processes")
+	}
+	if os.Getenv(childProcess) == "" {
+		executable, err := os.Executable()
+		require.NoError(t, err)
+		cmd := exec.CommandContext(t.Context(), executable, "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), childProcess+"=1")
+		output, err := cmd.CombinedOutput()
+		assert.NoError(t, err, "%s", output)
+		assert.Contains(t, string(output), "--- PASS: "+t.Name())
+		return
+	}
+	status := http.StatusForbidden
+	proxyURL, requests := newProxy(t, "", &status)
+	for _, name := range []string{"http_proxy", "https_proxy", "NO_PROXY", "no_proxy", "REQUEST_METHOD"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HTTP_PROXY", proxyURL.String())
+	t.Setenv("HTTPS_PROXY", proxyURL.String())
+
+	_, err := fixtures.NewClientAt(t, "http://push.example.com").MPList(t.Context(), msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"POST http://push.example.com/api/open/mp/list"}, *requests)
+	_, err = fixtures.NewClientAt(t, "https://push.example.com").MPList(t.Context(), msgpush.PageRequest{})
+	fixtures.AssertFailure(t, err, faults.Failure{Kind: "RequestError", Text: "rejected CONNECT: HTTP 403 Forbidden"}, 1)
+}
+
+// The redirects are to another port, host or scheme.
+func TestDoesNotFollowRedirects(t *testing.T) {
+	other, connections := countConnections(t, fixtures.FailOnRequest(t))
+	elsewhere := strings.TrimPrefix(other, "http://")
+	locations := []string{
+		"http://" + elsewhere + "/port",
+		"http://" + strings.Replace(elsewhere, "127.0.0.1", "localhost", 1) + "/host",
+		"https://" + elsewhere + "/scheme",
+		"//" + elsewhere + "/no-scheme",
+		"http://127.0.0.1@" + elsewhere + "/user",
+	}
+	var status int
+	var location string
+	redirect := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", location)
+		w.WriteHeader(status)
+	}
+	follow := func(*http.Request, []*http.Request) error { return nil }
+	plain := httptest.NewServer(http.HandlerFunc(redirect))
+	defer plain.Close()
+	secure, transport := newTLSService(t, true, redirect)
+	for name, client := range map[string]*msgpush.Client{
+		"default client":                       fixtures.NewClientAt(t, plain.URL, fixtures.ThreeAttempts),
+		"HTTP client that follows redirects":   fixtures.NewClientAt(t, plain.URL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{CheckRedirect: follow})),
+		"HTTP/2 client that follows redirects": fixtures.NewClientAt(t, secure.URL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: follow})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, location = range locations {
+				for _, status = range fixtures.RedirectStatuses {
+					fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "APIError", Text: "redirect to " + location + ", not followed"})
+				}
+			}
+		})
+	}
+	assert.Zero(t, connections.Load(), "connections to the other service")
+}

@@ -1,0 +1,312 @@
+package tests_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/faults"
+	"example.com/msgpush/internal/fixtures"
+)
+
+func TestTLSFailuresArePermanent(t *testing.T) {
+	server, trusting := newTLSService(t, false, fixtures.FailOnRequest(t))
+	plain := httptest.NewServer(fixtures.FailOnRequest(t))
+	defer plain.Close()
+	tests := []struct {
+		name      string
+		baseURL   string
+		configure func(*tls.Config)
+		want      faults.Failure
+	}{
+		{"unknown authority", server.URL, func(c *tls.Config) { c.RootCAs = x509.NewCertPool() }, faults.Failure{Text: "certificate signed by unknown authority"}},
+		{"certificate of another host", strings.Replace(server.URL, "127.0.0.1", "localhost", 1), nil, faults.Failure{Text: "not localhost"}},
+		{"certificate rejected by the caller", server.URL, func(c *tls.Config) {
+			c.VerifyConnection = func(tls.ConnectionState) error { return x509.UnknownAuthorityError{} }
+		}, faults.Failure{Text: "certificate signed by unknown authority"}},
+		{"alert protocol_version", server.URL, func(c *tls.Config) { c.MinVersion = tls.VersionTLS13 }, faults.Failure{Text: "remote error: tls: protocol version not supported"}},
+		{"HTTP in place of HTTPS", strings.Replace(plain.URL, "http:", "https:", 1), nil, faults.Failure{Is: http.ErrSchemeMismatch}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var dials atomic.Int32
+			transport := trusting.Clone()
+			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dials.Add(1)
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}
+			if tt.configure != nil {
+				tt.configure(transport.TLSClientConfig)
+			}
+			tt.want.Kind = "RequestError"
+			client := fixtures.NewClientAt(t, tt.baseURL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			attempts := fixtures.AssertEveryCallFails(t, client, tt.want)
+			assert.EqualValues(t, attempts, dials.Load())
+		})
+	}
+}
+
+// A damagedConn changes the last byte of each TLS record with application data, if
+// damaged is set.
+type damagedConn struct {
+	net.Conn
+	damaged *atomic.Bool
+}
+
+func (c damagedConn) Write(p []byte) (int, error) {
+	const applicationData = 23
+	if c.damaged.Load() && p[0] == applicationData {
+		p = slices.Clone(p)
+		p[len(p)-1] ^= 1
+	}
+	return c.Conn.Write(p)
+}
+
+func TestRetriesRequestDamagedOnEstablishedTLSConnection(t *testing.T) {
+	for proto, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(proto, func(t *testing.T) {
+			var requests, dials atomic.Int32
+			var damaged atomic.Bool
+			server, transport := newTLSService(t, http2, func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, proto, r.Proto)
+				requests.Add(1)
+				fixtures.ServeJSON(fixtures.Success)(w, r)
+			})
+			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				if dials.Add(1) > 1 {
+					return conn, err
+				}
+				return damagedConn{conn, &damaged}, err
+			}
+			client := fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			require.NoError(t, err)
+			damaged.Store(true)
+			_, err = client.MPList(t.Context(), msgpush.PageRequest{}) // a POST, which net/http does not resend
+			require.NoError(t, err)
+			assert.EqualValues(t, 2, requests.Load())
+			assert.EqualValues(t, 2, dials.Load())
+		})
+	}
+}
+
+func TestHTTP2FaultsCauseExpectedErrors(t *testing.T) {
+	connKey := new(int)
+	tests := []struct {
+		name  string
+		serve http.HandlerFunc
+		want  faults.Failure
+	}{
+		{"stream reset before the header", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			faults.Failure{Kind: "RequestError", Transient: true, Text: "INTERNAL_ERROR"}},
+		{"stream reset mid-body", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"code":200,`)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, faults.Failure{Kind: "RequestError", Transient: true, Text: "INTERNAL_ERROR"}},
+		{"connection closed before the header", func(_ http.ResponseWriter, r *http.Request) {
+			r.Context().Value(connKey).(net.Conn).Close()
+		}, faults.Failure{Kind: "RequestError", Transient: true}},
+		{"permanent status, stream reset mid-body", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, faults.Failure{Kind: "APIError", Text: "HTTP 403"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server, transport := newTLSService(t, true, func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, 2, r.ProtoMajor)
+				tt.serve(w, r)
+			}, func(s *http.Server) {
+				s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey, c) }
+			})
+			fixtures.AssertEveryCallFails(t, fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport})), tt.want)
+		})
+	}
+}
+
+// If an empty body has an unknown length, a gateway may forward it as a chunked body,
+// which some servers reject for a GET.
+func TestRequestWithoutBodyIsNotChunked(t *testing.T) {
+	for proto, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(proto, func(t *testing.T) {
+			var methods []string
+			server, transport := newTLSService(t, http2, func(w http.ResponseWriter, r *http.Request) {
+				methods = append(methods, r.Method)
+				assert.Equal(t, proto, r.Proto)
+				assert.Zero(t, r.ContentLength, "%s: -1 is a body of unknown length", r.Method)
+				assert.Empty(t, r.TransferEncoding, r.Method)
+				fixtures.ServeJSON(fixtures.Success)(w, r)
+			})
+			client := fixtures.NewClientAt(t, server.URL, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			want := []string{"GET", "DELETE", "OPTIONS", "POST", "PUT"}
+			for _, method := range want {
+				_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: method, Path: "/x"})
+				require.NoError(t, err, method)
+			}
+			assert.Equal(t, want, methods)
+		})
+	}
+}
+
+// A GOAWAY names the last stream that the server processes. net/http resends the
+// requests of later streams on another connection.
+func TestGracefullyClosedHTTP2ConnectionsFailNoCall(t *testing.T) {
+	const callers, calls, perConnection = 16, 20, 20
+	var requests, connections atomic.Int32
+	server, transport := newTLSService(t, true, func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, 2, r.ProtoMajor)
+		if requests.Add(1)%perConnection == 0 {
+			w.Header().Set("Connection", "close") // net/http sends GOAWAY
+		}
+		fixtures.ServeJSON(fixtures.Success)(w, r)
+	}, func(s *http.Server) {
+		s.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				connections.Add(1)
+			}
+		}
+	})
+	client := fixtures.NewClientAt(t, server.URL, fixtures.NoRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	fixtures.Concurrently(callers, func() {
+		for range calls {
+			_, err := msgpush.Call[any](t.Context(), client, fixtures.Post)
+			assert.NoError(t, err)
+		}
+	})
+	assert.EqualValues(t, callers*calls, requests.Load(), "each call is processed once")
+	assert.Greater(t, connections.Load(), int32(1))
+}
+
+// http2InMemory returns a transport of NewTransport that connects in memory to a service
+// with the certificate of certified, and for each connection the flag that makes it silent.
+func http2InMemory(certified *httptest.Server, h http.HandlerFunc) (*http.Transport, *[]*atomic.Bool) {
+	var flags []*atomic.Bool
+	transport := msgpush.NewTransport()
+	transport.Proxy = nil
+	transport.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
+	transport.TLSClientConfig.RootCAs.AddCert(certified.Certificate())
+	transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		listener := make(pipeListener, 1)
+		listener <- server
+		close(listener)
+		service := &http.Server{
+			Handler:           h,
+			TLSConfig:         &tls.Config{Certificates: certified.TLS.Certificates},
+			ReadHeaderTimeout: time.Minute,
+			ErrorLog:          log.New(io.Discard, "", 0),
+		}
+		go func() { _ = service.ServeTLS(listener, "", "") }()
+		silent := new(atomic.Bool)
+		flags = append(flags, silent)
+		return silentConn{client, silent}, nil
+	}
+	return transport, &flags
+}
+
+// Without pings, an attempt would wait until its timeout, and the next attempt would
+// use the same connection.
+func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
+	certified, _ := newTLSService(t, true, fixtures.FailOnRequest(t)) // only its certificate is used
+	for _, timeout := range []time.Duration{5 * time.Second, msgpush.DefaultTimeout, time.Hour} {
+		fixtures.RunInBubble(t, timeout.String(), func(t *testing.T) {
+			transport, silent := http2InMemory(certified, func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, 2, r.ProtoMajor)
+				fixtures.ServeJSON(fixtures.Success)(w, r)
+			})
+			defer stop(transport)
+			option, attempts := fixtures.Observed()
+			client := fixtures.NewClientAt(t, "https://example.com", option, fixtures.DefaultRetries, msgpush.WithTimeout(timeout), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			for range 2 {
+				_, err := client.MailDetail(t.Context(), "7")
+				require.NoError(t, err)
+			}
+			require.Len(t, *silent, 1, "connections")
+
+			(*silent)[0].Store(true)
+			start := time.Now()
+			_, err := client.MailDetail(t.Context(), "7")
+			require.NoError(t, err)
+			assert.Len(t, *silent, 2, "connections")
+			assert.Less(t, time.Since(start), 11*time.Second)
+			first := (*attempts)[2] // of the last call
+			assert.Equal(t, min(timeout, 10*time.Second), first.Duration.Truncate(time.Second), "5 s until the ping, 5 s until its timeout")
+		})
+	}
+}
+
+// serveHTTP2Frames serves a connection in frames. It processes the first request, then resets
+// its stream and closes the connection, and responds to each later request.
+func serveHTTP2Frames(conn net.Conn, processed *atomic.Int32) {
+	const data, headers, rstStream, settings, goAway, endStream, endHeaders = 0, 1, 3, 4, 7, 1, 4
+	write := func(kind, flags byte, stream uint32, payload string) {
+		frame := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))[1:]
+		frame = binary.BigEndian.AppendUint32(append(frame, kind, flags), stream)
+		_, _ = conn.Write(append(frame, payload...))
+	}
+	number := func(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }
+	_, _ = io.CopyN(io.Discard, conn, int64(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")))
+	write(settings, 0, 0, "")
+	for {
+		var header [9]byte
+		if _, err := io.ReadFull(conn, header[:]); err != nil {
+			return
+		}
+		length := int64(header[0])<<16 | int64(header[1])<<8 | int64(header[2])
+		kind, flags, stream := header[3], header[4], binary.BigEndian.Uint32(header[5:])
+		_, _ = io.CopyN(io.Discard, conn, length)
+		switch {
+		case kind == settings && flags == 0:
+			write(settings, 1, 0, "")
+		case kind > headers || flags&endStream == 0:
+		case processed.Add(1) == 1:
+			const protocolError, noError = 1, 0
+			write(rstStream, 0, stream, number(protocolError))
+			write(goAway, 0, 0, number(stream)+number(noError))
+			return
+		default:
+			const status200 = "\x88" // in HPACK
+			write(headers, endHeaders, stream, status200)
+			write(data, endStream, stream, fixtures.Success)
+		}
+	}
+}
+
+// If a stream is reset after the service has processed its request, net/http may dial again. It
+// reports that dial as refused, if the service is restarting.
+func TestRequestThatIsNotIdempotentIsNotAddedAfterResetStream(t *testing.T) {
+	var processed, dials atomic.Int32
+	server, transport := newTLSService(t, true, fixtures.FailOnRequest(t), func(s *http.Server) {
+		s.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){
+			"h2": func(_ *http.Server, conn *tls.Conn, _ http.Handler) { serveHTTP2Frames(conn, &processed) },
+		}
+	})
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1) == 2 {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+	_, err := msgpush.Call[any](t.Context(), fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport})), fixtures.Post)
+	fixtures.OnlyError[*msgpush.RequestError](t, err)
+	assert.EqualValues(t, 1, processed.Load())
+}

@@ -1,0 +1,454 @@
+package tests_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/faults"
+	"example.com/msgpush/internal/fixtures"
+)
+
+// afterRequest returns a function for pipeTransport that reads a request and then
+// calls serve.
+func afterRequest(serve func(net.Conn)) func(net.Conn) {
+	return func(c net.Conn) {
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		serve(c)
+	}
+}
+
+// stalledTransports returns transports that stall at each stage of an attempt. The last
+// six are not of net/http: they return the error of the context, its cause or another
+// error.
+func stalledTransports() map[string]http.RoundTripper {
+	errGone := errors.New("gone")
+	header := func(err func(context.Context) error) fixtures.RoundTripFunc {
+		return func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, err(r.Context())
+		}
+	}
+	body := func(err func(context.Context) error) fixtures.RoundTripFunc {
+		return fixtures.RespondFrom(200, func(r *http.Request) io.Reader {
+			return fixtures.ReaderFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, err(r.Context()) })
+		})
+	}
+	another := func(context.Context) error { return errGone }
+	return map[string]http.RoundTripper{
+		"dialing": &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}},
+		"sending the request":    fixtures.PipeTransport(func(net.Conn) { time.Sleep(time.Hour) }),
+		"waiting for the header": fixtures.PipeTransport(faults.Stall("")),
+		"reading the header":     fixtures.PipeTransport(afterRequest(faults.Stall("HTTP/1.1 200 OK\r\nContent-"))),
+		"reading the body":       fixtures.PipeTransport(afterRequest(faults.Stall(faults.OK + "Content-Length: 100\r\n\r\n{"))),
+		"reading a slow body": fixtures.PipeTransport(afterRequest(func(c net.Conn) {
+			_, err := io.WriteString(c, faults.OK+"Content-Length: 10000000\r\n\r\n")
+			for err == nil {
+				time.Sleep(time.Second)
+				_, err = io.WriteString(c, " ")
+			}
+		})),
+		"header, transport returns the error": header(context.Context.Err),
+		"header, transport returns the cause": header(context.Cause),
+		"header, transport hides both":        header(another),
+		"body, transport returns the error":   body(context.Context.Err),
+		"body, transport returns the cause":   body(context.Cause),
+		"body, transport hides both":          body(another),
+	}
+}
+
+func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
+	for name, tt := range map[string]struct {
+		client   time.Duration // Timeout of the http.Client
+		opts     []msgpush.Option
+		deadline time.Duration // of the context; 0: none
+		want     time.Duration
+	}{
+		"default":                       {0, nil, 0, msgpush.DefaultTimeout},
+		"WithTimeout":                   {0, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 0, 3 * time.Second},
+		"Timeout of the http.Client":    {5 * time.Second, nil, 0, 5 * time.Second},
+		"WithTimeout overrides Timeout": {time.Second, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 0, 3 * time.Second},
+		"negative Timeout":              {-1, nil, 0, msgpush.DefaultTimeout},
+		"deadline before the timeout":   {0, nil, 10 * time.Second, 10 * time.Second},
+	} {
+		for stage := range stalledTransports() {
+			fixtures.RunInBubble(t, name+"/"+stage, func(t *testing.T) {
+				h := &http.Client{Transport: stalledTransports()[stage], Timeout: tt.client}
+				defer h.CloseIdleConnections()
+				ctx, attempts, text := t.Context(), 3, fmt.Sprintf("no complete response within %v (see WithTimeout)", tt.want)
+				if tt.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+					defer cancel()
+					attempts, text = 1, "MPList: context deadline exceeded"
+				}
+				start := time.Now()
+				opts := append([]msgpush.Option{
+					msgpush.WithHTTPClient(h), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1}),
+				}, tt.opts...)
+				_, err := fixtures.NewClientAt(t, "http://push.example.com", opts...).MPList(ctx, msgpush.PageRequest{})
+				assert.Equal(t, time.Duration(attempts)*tt.want, time.Since(start).Truncate(time.Microsecond))
+				fixtures.AssertFailure(t, err, faults.Failure{Kind: "RequestError", Is: context.DeadlineExceeded, Text: text}, attempts)
+				var netErr net.Error
+				require.ErrorAs(t, err, &netErr)
+				assert.True(t, netErr.Timeout())
+				time.Sleep(time.Hour) // until the service has stopped
+			})
+		}
+	}
+}
+
+func TestTimeoutsOfDefaultTransport(t *testing.T) {
+	transport, netHTTP := msgpush.NewTransport(), http.DefaultTransport.(*http.Transport)
+	assert.Equal(t, 55*time.Second, transport.IdleConnTimeout, "many balancers close a connection after 60 s")
+	assert.Equal(t, netHTTP.TLSHandshakeTimeout, transport.TLSHandshakeTimeout)
+	assert.Equal(t, netHTTP.ExpectContinueTimeout, transport.ExpectContinueTimeout)
+}
+
+func TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter(t *testing.T) {
+	for name, tt := range map[string]struct {
+		response       string
+		attempts       int
+		shortest, text string
+	}{
+		"429 with Retry-After":                             {"429 Too Many Requests\r\nRetry-After: 7", 3, "14s", ""},
+		"503 with Retry-After":                             {"503 Service Unavailable\r\nRetry-After: 7", 3, "14s", ""},
+		"503 without Retry-After":                          {"503 Service Unavailable", 3, "0s", ""},
+		"503 with Retry-After that is longer than MaxWait": {"503 Service Unavailable\r\nRetry-After: 31", 1, "0s", "Retry-After is longer than MaxWait"},
+		"407 with Retry-After":                             {"407 Proxy Authentication Required\r\nRetry-After: 7", 1, "0s", ""},
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			transport := msgpush.NewTransport()
+			transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.example.com:3128"})
+			transport.DialContext = fixtures.PipeTransport(afterRequest(faults.Write("HTTP/1.1 " + tt.response + "\r\nContent-Length: 0\r\n\r\n"))).DialContext
+			client := fixtures.NewClientAt(t, "https://push.example.com", msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1}))
+			shortest, _ := time.ParseDuration(tt.shortest)
+			for _, kind := range fixtures.KindsOfCalls() {
+				start := time.Now()
+				_, err := kind.Do(t.Context(), client)
+				fixtures.AssertFailure(t, err, faults.Failure{Kind: "RequestError", Text: tt.text}, tt.attempts)
+				assert.Equal(t, shortest, time.Since(start).Truncate(time.Millisecond), "idempotent: %v", kind.Idempotent)
+			}
+		})
+	}
+}
+
+// socksProxy serves a connection as a SOCKS5 proxy that chooses an authentication method,
+// and responds to a password and to a request with a status.
+func socksProxy(method, passwordStatus, requestStatus byte) func(net.Conn) {
+	return func(c net.Conn) {
+		message := make([]byte, 512)
+		for _, response := range [][]byte{{5, method}, {1, passwordStatus}, {5, requestStatus, 0, 1, 0, 0, 0, 0, 0, 0}} {
+			if response[0] == 1 && method != 2 {
+				continue // no password is sent
+			}
+			if _, err := c.Read(message); err != nil {
+				return
+			}
+			if _, err := c.Write(response); err != nil {
+				return
+			}
+		}
+		_, _ = io.Copy(io.Discard, c)
+	}
+}
+
+func TestRejectionOfSOCKSProxyIsPermanent(t *testing.T) {
+	const noAuthentication, password, noneAcceptable = 0, 2, 0xff
+	for name, tt := range map[string]struct {
+		serve     func(net.Conn)
+		permanent bool
+		text      string
+	}{
+		"wrong password":          {socksProxy(password, 1, 0), true, "username/password authentication failed"},
+		"password is required":    {socksProxy(noneAcceptable, 0, 0), true, "no acceptable authentication methods"},
+		"rule of the proxy":       {socksProxy(noAuthentication, 0, 2), true, "connection not allowed by ruleset"},
+		"failure of the proxy":    {socksProxy(noAuthentication, 0, 1), false, "general SOCKS server failure"},
+		"network unreachable":     {socksProxy(password, 0, 3), false, "network unreachable"},
+		"service does not listen": {socksProxy(noAuthentication, 0, 5), false, "connection refused"},
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			transport := fixtures.PipeTransport(tt.serve)
+			transport.Proxy = http.ProxyURL(&url.URL{Scheme: "socks5", User: url.UserPassword("user", "proxy-password"), Host: "proxy.example.com:1080"})
+			client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", NotSent: !tt.permanent, Text: tt.text})
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			assert.NotContains(t, err.Error(), "proxy-password")
+		})
+	}
+}
+
+// A balancer forwards connections in memory, until it forgets them: it then drops what
+// either side sends, and closes nothing.
+type balancer struct {
+	service http.Handler
+	silent  *atomic.Bool // of the connections since the last forget
+	dials   atomic.Int32
+	open    atomic.Int32 // connections that the client has not closed
+}
+
+// newBalancer makes a transport connect to the service through a balancer, and returns a client
+// with the transport.
+func newBalancer(t *testing.T, transport *http.Transport, service http.HandlerFunc, opts ...msgpush.Option) (*balancer, *msgpush.Client) {
+	t.Helper()
+	b := &balancer{service: service, silent: new(atomic.Bool)}
+	transport.Proxy = nil
+	transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		listener := make(pipeListener, 1)
+		listener <- server
+		close(listener)
+		go func() { _ = (&http.Server{Handler: b.service, ReadHeaderTimeout: time.Hour}).Serve(listener) }()
+		b.dials.Add(1)
+		b.open.Add(1)
+		return &balancedConn{silentConn: silentConn{client, b.silent}, open: &b.open}, nil
+	}
+	t.Cleanup(func() { stop(transport) })
+	return b, fixtures.NewClientAt(t, "http://push.example.com", append(opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))...)
+}
+
+func (b *balancer) forget() {
+	b.silent.Store(true)
+	b.silent = new(atomic.Bool)
+}
+
+type balancedConn struct {
+	silentConn
+	open *atomic.Int32
+	once sync.Once
+}
+
+func (c *balancedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.silentConn.Close()
+}
+
+// burst makes 16 calls at the same time, and returns when their connections are idle.
+func burst(t *testing.T, client *msgpush.Client) {
+	t.Helper()
+	fixtures.Concurrently(16, func() {
+		_, err := client.MailDetail(t.Context(), "7")
+		assert.NoError(t, err)
+	})
+	synctest.Wait()
+}
+
+// respondAfterOneSecond responds so late that calls of a burst need a connection each.
+func respondAfterOneSecond(w http.ResponseWriter, r *http.Request) {
+	time.Sleep(time.Second)
+	fixtures.ServeJSON(fixtures.SuccessOf(`{"id":7}`))(w, r)
+}
+
+func TestOnlyOneAttemptFailsIfBalancerForgetsIdleConnections(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts     []msgpush.Option
+		deadline time.Duration
+		longest  time.Duration
+	}{
+		"defaults":                        {[]msgpush.Option{fixtures.DefaultRetries}, time.Hour, msgpush.DefaultTimeout + 400*time.Millisecond + time.Second},
+		"settings of docs/reliability.md": {[]msgpush.Option{fixtures.DefaultRetries, msgpush.WithTimeout(5 * time.Second)}, 30 * time.Second, 5400*time.Millisecond + time.Second},
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			b, client := newBalancer(t, msgpush.NewTransport(), respondAfterOneSecond, tt.opts...)
+			burst(t, client)
+			require.EqualValues(t, 16, b.dials.Load())
+
+			b.forget()
+			ctx, cancel := context.WithTimeout(t.Context(), tt.deadline)
+			defer cancel()
+			start := time.Now()
+			_, err := client.MailDetail(ctx, "7")
+			require.NoError(t, err)
+			assert.LessOrEqual(t, time.Since(start), tt.longest)
+			assert.EqualValues(t, 17, b.dials.Load())
+			assert.EqualValues(t, 1, b.open.Load(), "the forgotten connections are closed")
+		})
+	}
+}
+
+func TestCallAfterDeadlineOnForgottenConnectionSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, client := newBalancer(t, msgpush.NewTransport(), respondAfterOneSecond)
+		burst(t, client)
+		b.forget()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // ends before the timeout of the attempt
+		defer cancel()
+		_, err := client.MailDetail(ctx, "7")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = client.MailDetail(t.Context(), "7")
+		assert.NoError(t, err)
+	})
+}
+
+func TestCancelledCallClosesNoIdleConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, client := newBalancer(t, msgpush.NewTransport(), respondAfterOneSecond)
+		burst(t, client)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		_, err := client.MailDetail(ctx, "7")
+		require.ErrorIs(t, err, context.Canceled)
+		synctest.Wait()
+		assert.EqualValues(t, 15, b.open.Load())
+	})
+}
+
+func TestForgottenConnectionsOfAnyTransportAreClosed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		transport *http.Transport
+		wrap      func(http.RoundTripper) http.RoundTripper
+		attempts  int // of a call after the connections were forgotten
+	}{
+		"clone of NewTransport":                      {msgpush.NewTransport().Clone(), nil, 2},
+		"another transport":                          {&http.Transport{MaxIdleConnsPerHost: 16}, nil, 2},
+		"wrapper that forwards CloseIdleConnections": {msgpush.NewTransport(), forwardAll, 2},
+		"wrapper without the method":                 {msgpush.NewTransport(), forwardRoundTrip, 3},
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			b, client := newBalancer(t, tt.transport, respondAfterOneSecond, fixtures.ThreeAttempts)
+			if tt.wrap != nil {
+				client = fixtures.NewClientAt(t, "http://push.example.com", fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: tt.wrap(tt.transport)}))
+			}
+			burst(t, client)
+			b.forget()
+			attempts := 0
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { attempts++ }})
+			_, err := client.MailDetail(ctx, "7")
+			assert.Equal(t, tt.attempts, attempts)
+			assert.Equal(t, tt.attempts == 2, err == nil)
+		})
+	}
+}
+
+func forwardRoundTrip(rt http.RoundTripper) http.RoundTripper {
+	return fixtures.RoundTripFunc(rt.RoundTrip)
+}
+
+func forwardAll(rt http.RoundTripper) http.RoundTripper {
+	return struct{ *http.Transport }{rt.(*http.Transport)}
+}
+
+// Clients may share a transport, as they do by default. Calls to a service that does not respond
+// must not close the connections to another.
+func TestSilentServiceCostsFewConnectionsOfAnother(t *testing.T) {
+	const healthyCallers = 8
+	for name, tt := range map[string]struct {
+		callers        int
+		respondedFirst bool          // the connections of the callers were used before
+		dialing        time.Duration // time of a dial
+		dials          int32
+	}{
+		"20 callers":                           {20, false, 0, healthyCallers},
+		"100 callers":                          {100, false, 0, healthyCallers},
+		"100 callers with reused connections":  {100, true, 0, 2 * healthyCallers},
+		"1000 callers with reused connections": {1000, true, 0, 2 * healthyCallers},
+		"connections that come too late":       {20, false, 1300 * time.Millisecond, healthyCallers}, // net/http keeps them
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			transport := msgpush.NewTransport()
+			var isSilent atomic.Bool
+			b, healthy := newBalancer(t, transport, func(w http.ResponseWriter, r *http.Request) {
+				if r.Host == "silent.example.com" && isSilent.Load() {
+					<-r.Context().Done()
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+				fixtures.ServeJSON(fixtures.SuccessOf(`{"id":7}`))(w, r)
+			})
+			dial := transport.DialContext
+			transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+				if address == "silent.example.com:80" {
+					b.dials.Add(-1)
+					time.Sleep(tt.dialing)
+				}
+				conn, err := dial(ctx, network, address)
+				return conn, err
+			}
+			silent := fixtures.NewClientAt(t, "http://silent.example.com", fixtures.DefaultRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			if tt.respondedFirst {
+				fixtures.Concurrently(tt.callers, func() {
+					_, err := silent.MailDetail(t.Context(), "7")
+					assert.NoError(t, err)
+				})
+			}
+			isSilent.Store(true)
+
+			end := time.Now().Add(10 * time.Second)
+			var all sync.WaitGroup
+			for range tt.callers {
+				all.Go(func() {
+					time.Sleep(rand.N(time.Second))
+					for time.Now().Before(end) {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+						_, err := silent.MailDetail(ctx, "7")
+						assert.ErrorIs(t, err, context.DeadlineExceeded)
+						cancel()
+					}
+				})
+			}
+			for range healthyCallers {
+				all.Go(func() {
+					for time.Now().Before(end) {
+						_, err := healthy.MailDetail(t.Context(), "7")
+						assert.NoError(t, err)
+						time.Sleep(50 * time.Millisecond)
+					}
+				})
+			}
+			all.Wait()
+			assert.LessOrEqual(t, b.dials.Load(), tt.dials)
+		})
+	}
+}
+
+// net/http closes the connection of an attempt that timed out. If the client closed the idle
+// connections too, a slow service would have to accept many more connections.
+func TestTimeoutsOfSlowServiceCloseNoIdleConnections(t *testing.T) {
+	const callers, calls = 100, 20
+	synctest.Test(t, func(t *testing.T) {
+		var timeouts atomic.Int32
+		b, client := newBalancer(t, msgpush.NewTransport(), func(w http.ResponseWriter, r *http.Request) {
+			if rand.N(20) == 0 {
+				timeouts.Add(1)
+				<-r.Context().Done()
+				return
+			}
+			time.Sleep(rand.N(500 * time.Millisecond))
+			fixtures.ServeJSON(fixtures.SuccessOf(`{"id":7}`))(w, r)
+		}, fixtures.DefaultRetries)
+		fixtures.Concurrently(callers, func() {
+			time.Sleep(rand.N(time.Second))
+			for range calls {
+				_, err := client.MailDetail(t.Context(), "7")
+				assert.NoError(t, err)
+				time.Sleep(time.Second)
+			}
+		})
+		t.Logf("%d dials, %d timeouts", b.dials.Load(), timeouts.Load())
+		assert.LessOrEqual(t, b.dials.Load(), callers+timeouts.Load())
+	})
+}

@@ -1,0 +1,101 @@
+// Package transport sends one HTTP request: it has the default transport, cookies, fetch under js,
+// and the failures that a retry cannot change. It follows no redirect, and knows neither access keys
+// nor what a response means.
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime"
+	"time"
+
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/wire"
+)
+
+// Default is the transport of clients without a transport of their own.
+var Default = New()
+
+// New returns the transport that msgpush.NewTransport documents.
+func New() *http.Transport {
+	t := &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		OnProxyConnectResponse: checkConnect,
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
+		MaxIdleConnsPerHost:    math.MaxInt,
+		IdleConnTimeout:        55 * time.Second,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ExpectContinueTimeout:  time.Second,
+	}
+	if runtime.GOOS != "js" { // a dial function would keep net/http from using fetch
+		t.DialContext = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	return t
+}
+
+// checkConnect returns an error if a proxy rejects CONNECT.
+func checkConnect(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	wait, _ := wire.RetryAfter(resp.Header)
+	return &proxyError{host: proxy.Host, status: resp.StatusCode, retryAfter: wait}
+}
+
+// A proxyError means that a proxy rejected CONNECT.
+type proxyError struct {
+	host       string
+	status     int
+	retryAfter time.Duration
+}
+
+func (e *proxyError) Error() string {
+	return fmt.Sprintf("the proxy %s rejected CONNECT: %s", e.host, wire.StatusText(e.status))
+}
+
+// ProxyRetryAfter returns the wait that a proxy requested when it rejected CONNECT, or 0.
+func ProxyRetryAfter(err error) time.Duration {
+	if proxyErr, ok := errs.As[*proxyError](err); ok {
+		return proxyErr.retryAfter
+	}
+	return 0
+}
+
+var errHiddenRedirect = errors.New("the response is a redirect, which the browser hides and which is not followed")
+
+// RoundTrip sends a request with the cookies of jar, which may be nil. Unlike http.Client, it
+// accepts a redirect with a malformed Location.
+func RoundTrip(rt http.RoundTripper, jar http.CookieJar, req *http.Request) (*http.Response, error) {
+	if jar != nil {
+		for _, cookie := range jar.Cookies(req.URL) {
+			req.AddCookie(cookie)
+		}
+	}
+	resp, err := roundTripWithoutRedirect(rt, req)
+	if err != nil {
+		return nil, schemeError(err)
+	}
+	if resp == nil {
+		return nil, fmt.Errorf("the transport %T returned neither a response nor an error", rt)
+	}
+	if jar != nil && len(resp.Cookies()) > 0 {
+		jar.SetCookies(req.URL, resp.Cookies())
+	}
+	return resp, nil
+}
+
+// schemeError returns [http.ErrSchemeMismatch] in place of the error of an HTTP response to an HTTPS
+// request, as http.Client does, and any other error unchanged.
+func schemeError(err error) error {
+	if e, ok := errs.As[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:]) == "HTTP/" {
+		return http.ErrSchemeMismatch
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+// Package wire has the syntax of HTTP that other packages share: paths, header values, statuses and
+// Retry-After. It knows neither requests nor responses.
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// CheckPath returns an error for a path that has an invalid escape or a control character, or
+// that a server or proxy may resolve to another directory or host. It decodes escapes once.
+func CheckPath(path string) error {
+	decoded, err := url.PathUnescape(path)
+	switch {
+	case err != nil:
+		return errors.New("has an invalid percent escape")
+	case strings.ContainsFunc(decoded, unicode.IsControl):
+		return errors.New("must not have control characters")
+	case hostPrefix.MatchString(decoded):
+		return errors.New("must not begin with two slashes, after which some servers expect a host")
+	case dotSegment.MatchString(decoded):
+		return errors.New(`must not have a "." or ".." segment`)
+	}
+	return nil
+}
+
+// Some servers also split segments at a backslash, and cut them at a semicolon or at an escaped
+// question mark or number sign.
+var (
+	hostPrefix = regexp.MustCompile(`^[/\\]{2}`)
+	dotSegment = regexp.MustCompile(`(^|[/\\])\.\.?([/\\;?#]|$)`)
+)
+
+// EscapePath escapes the characters that a URL path cannot contain and keeps existing
+// escapes. net/url would decode all escapes of a path that has such a character.
+func EscapePath(path string) string {
+	return notInPath.ReplaceAllStringFunc(path, url.PathEscape)
+}
+
+var notInPath = regexp.MustCompile("[^!-~]|[\"<>\\\\^`{|}]")
+
+// CheckHeaderValue returns an error if v is empty or not UTF-8, has a control character, even a
+// tab, or begins or ends with a space. The error does not quote v.
+func CheckHeaderValue(name, v string) error {
+	control := strings.IndexFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f })
+	switch {
+	case v == "":
+		return fmt.Errorf("%s is empty", name)
+	case !utf8.ValidString(v):
+		return fmt.Errorf("%s is not valid UTF-8", name)
+	case control >= 0:
+		return fmt.Errorf("%s has a control character at byte %d, such as a line break or a tab", name, control)
+	case strings.Trim(v, " ") != v:
+		return fmt.Errorf("%s begins or ends with a space, which HTTP removes from a header", name)
+	}
+	return nil
+}
+
+// StatusText returns an HTTP status as error texts show it.
+func StatusText(status int) string {
+	text := fmt.Sprintf("HTTP %d", status)
+	if name := http.StatusText(status); name != "" && status != http.StatusOK {
+		text += " " + name
+	}
+	return text
+}
+
+// IsRetryable reports whether a response with an HTTP status is worth a retry.
+func IsRetryable(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// RetryAfter parses the Retry-After header, which holds seconds or an HTTP date.
+// A date in the past is 0. It also reports whether the value is valid.
+func RetryAfter(header http.Header) (time.Duration, bool) {
+	v := header.Get("Retry-After")
+	if v == "" {
+		return 0, false
+	}
+	seconds, err := strconv.ParseUint(v, 10, 64)
+	if seconds > uint64(math.MaxInt64/time.Second) { // also if v overflows
+		return math.MaxInt64, true
+	}
+	if err == nil {
+		return time.Duration(seconds) * time.Second, true
+	}
+	date, err := http.ParseTime(v)
+	return max(0, time.Until(date)), err == nil
+}

@@ -1,0 +1,171 @@
+package msgpush
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/paging"
+)
+
+// ErrInconsistentList is wrapped by the error of an iteration whose responses contradict each other:
+// a page that exists by the reported numbers is empty or another one, two records of a page have the
+// same id, or pages repeat too many records. The error names the page.
+var ErrInconsistentList = errors.New("msgpush: inconsistent list")
+
+// A Lister is a list of the service: [Client.MPChannels], [Client.ForwardRules] and
+// [Client.ForwardLogs] return one. It also iterates over other lists: Fetch may use [Call].
+type Lister[T any] struct {
+	// Fetch returns one page. With [Prefetch], it is called concurrently.
+	Fetch func(context.Context, PageRequest) (*Page[T], error)
+	// ID returns the id of a record. If ID is nil, iteration cannot recognize records:
+	// if the list changes, records may be missed or repeated.
+	ID func(T) int64
+	// Created returns when a record was created, for package follow. It may be nil.
+	Created func(T) DateTime
+}
+
+// A ListOption configures an iteration over a list. A later option overrides an earlier one. An
+// invalid option is an error of the iteration.
+type ListOption func(*listSettings) error
+
+type listSettings struct {
+	pageSize int
+	prefetch int
+}
+
+// PageSize sets the number of records that are requested per page. It must be positive. The default
+// is [DefaultPageSize].
+func PageSize(n int) ListOption {
+	return func(s *listSettings) error {
+		if n <= 0 {
+			return fmt.Errorf("PageSize: %d is not positive", n)
+		}
+		s.pageSize = n
+		return nil
+	}
+}
+
+// Prefetch fetches up to n pages concurrently, ahead of the page whose records are being delivered,
+// and fewer while the list changes. The order of the records does not change. The default is 0. If
+// the service reports no total, prefetching a list that changes may miss records.
+func Prefetch(n int) ListOption {
+	return func(s *listSettings) error {
+		if n < 0 {
+			return fmt.Errorf("Prefetch: %d is negative", n)
+		}
+		s.prefetch = n
+		return nil
+	}
+}
+
+// All returns an iterator over the records of the list. Each range statement iterates anew. The
+// iterator is safe for concurrent use if Fetch is.
+//
+// An error is yielded once, with a zero record, after the records of all pages before it, and ends
+// the iteration. Unless the arguments are invalid, it names the page and wraps
+// [ErrInconsistentList], the error of Fetch, or the error of the context and its cause. Leaving the
+// range statement cancels all prefetches and waits for them. A panic in Fetch is re-raised in the
+// goroutine of the range statement.
+//
+// With an ID function, every record that is in the list throughout is delivered exactly once, if the
+// service reports the total and if, between two consecutive responses, records are only inserted or
+// only deleted. If both happen, records may be missed. A record that is inserted or deleted meanwhile
+// is delivered once or not at all. The ids take less than 1 byte of memory per record if they are
+// consecutive, and up to 48 if random.
+//
+// Iteration ends after the last page, by the latest Pages or, if that is 0, by the last reported Total.
+// If the service reports neither, it ends with the first page without a new record.
+func (l Lister[T]) All(ctx context.Context, opts ...ListOption) iter.Seq2[T, error] {
+	return recordsOf(l.Pages(ctx, opts...))
+}
+
+// recordsOf returns an iterator over the records of pages.
+func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for page, err := range pages {
+			if err != nil {
+				var none T
+				if !yield(none, err) {
+					return
+				}
+				continue
+			}
+			for _, record := range page.List {
+				if !yield(record, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Pages is like [Lister.All], but yields pages. The List of a page holds the records that have not
+// been yielded before; the other fields are as the service sent them. A page without such records
+// is not yielded, except once if no page has a record. With an error, the page is nil.
+func (l Lister[T]) Pages(ctx context.Context, opts ...ListOption) iter.Seq2[*Page[T], error] {
+	return func(yield func(*Page[T], error) bool) {
+		s, err := l.apply(ctx, opts)
+		if err != nil {
+			yield(nil, fmt.Errorf("msgpush: list iteration: %w", err))
+			return
+		}
+		it := paging.New(l.source(), s.pageSize, s.prefetch)
+		defer it.Close()
+		for it.More() {
+			number := it.NextPage()
+			page, err := it.Next(ctx)
+			if err != nil {
+				yield(nil, errs.AtPage(number, err))
+				return
+			}
+			contradiction := it.Contradiction()
+			isEmptyList := contradiction == nil && !it.More() && it.Delivered() == 0
+			if (len(page.List) > 0 || isEmptyList) && !yield((*Page[T])(page), nil) {
+				return
+			}
+			if contradiction != nil {
+				yield(nil, inconsistent(contradiction))
+				return
+			}
+		}
+	}
+}
+
+// apply returns the settings, or an error if an argument is invalid.
+func (l Lister[T]) apply(ctx context.Context, opts []ListOption) (listSettings, error) {
+	s := listSettings{pageSize: DefaultPageSize}
+	if ctx == nil {
+		return s, errors.New("the context is nil")
+	}
+	if l.Fetch == nil {
+		return s, errors.New("the function Fetch is nil")
+	}
+	for i, opt := range opts {
+		if opt == nil {
+			return s, fmt.Errorf("option %d of %d is nil", i+1, len(opts))
+		}
+		if err := opt(&s); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// source returns the list for package paging. The types of a page have the same fields.
+func (l Lister[T]) source() paging.Source[T] {
+	fetch := func(ctx context.Context, number, size int) (*paging.Page[T], error) {
+		if errs.ContextEnded(ctx) {
+			return nil, errs.EndOfContext(ctx, "", isOwnError)
+		}
+		page, err := l.Fetch(ctx, PageRequest{Current: number, PageSize: size})
+		return (*paging.Page[T])(page), err
+	}
+	return paging.Source[T]{Fetch: fetch, ID: l.ID}
+}
+
+func inconsistent(c *paging.Contradiction) error {
+	return errs.AtPage(c.Page, fmt.Errorf("%w: %s", ErrInconsistentList, c.Text))
+}
