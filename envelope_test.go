@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/calls"
 	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/testcalls"
 )
 
 func TestDecodesSuccessfulResponses(t *testing.T) {
@@ -85,7 +85,7 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			client := fixtures.NewClient(t, fixtures.Respond(http.StatusOK, tt.body, "Content-Type", tt.contentType))
-			for _, c := range calls.WithData() {
+			for _, c := range testcalls.WithData() {
 				data, err := c.Do(t.Context(), client)
 				assert.Nil(t, data)
 				decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
@@ -182,7 +182,7 @@ func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 		for _, status := range []int{200, 201, 400, 502} {
 			response := fixtures.Respond(status, body)
 			standard, other := fixtures.NewClient(t, response), fixtures.NewClient(t, response, msgpush.WithUnmarshal(otherDecoder))
-			for _, c := range calls.All {
+			for _, c := range testcalls.All() {
 				_, want := c.Do(t.Context(), standard)
 				_, got := c.Do(t.Context(), other)
 				require.IsType(t, want, got, "%s: %d %s", c.Operation, status, body)
@@ -289,7 +289,7 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 				"three pointers to a Page":  fixtures.CallFor[***msgpush.Page[msgpush.ForwardLog]](t),
 				"Lister with Call of *Page": iterateWithCall(t),
 			}
-			for _, call := range calls.Lists() {
+			for _, call := range testcalls.Lists() {
 				lists[call.Operation] = func(c *msgpush.Client) error { _, err := call.Do(t.Context(), c); return err }
 				lists[call.Operation+", iterated"] = func(c *msgpush.Client) error {
 					_, err := fixtures.Collect(call.Pages(t.Context(), c))

@@ -1,9 +1,14 @@
 package msgpush_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/calls"
+	"example.com/msgpush/internal/testcalls"
 )
 
 func TestOperationsMatchOpenAPI(t *testing.T) {
@@ -40,15 +45,18 @@ func TestOperationsMatchOpenAPI(t *testing.T) {
 	for _, op := range all[:first] {
 		documented, ok := doc.Paths[op.Path][strings.ToLower(op.Method)]
 		if !ok {
-			t.Errorf("openapi.json has no %s %s: move the %v from x-named-only to paths", op.Method, op.Path, op)
+			t.Errorf("openapi.json has no %s %s for the %v: run go test ./internal/recorded -update", op.Method, op.Path, op)
 			continue
 		}
 		assert.Equal(t, documented.Summary, op.Title, op.Path)
 		assert.True(t, strings.EqualFold(documented.OperationID, op.Name), "%s: the operationId is %q", op.Path, documented.OperationID)
-		delete(doc.Paths, op.Path)
+		delete(doc.Paths[op.Path], strings.ToLower(op.Method))
 	}
-	for path := range doc.Paths {
-		t.Errorf("no Operation has the path %s of openapi.json: give the path to the Operation, write its method", path)
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			t.Errorf("no Operation has the path and the method of %s %s in openapi.json: correct the Operation, or remove them there",
+				strings.ToUpper(method), path)
+		}
 	}
 	for i, op := range all[first:] {
 		if strings.Contains(op.Title, ":") {
@@ -62,16 +70,59 @@ func TestOperationsMatchOpenAPI(t *testing.T) {
 	assert.Equal(t, namedOnly, all[first:], "the operations without a path, and x-named-only of openapi.json")
 }
 
-func TestEverySpecifiedOperationHasACall(t *testing.T) {
-	var names []string
-	for _, call := range calls.All {
-		names = append(names, call.Operation)
-	}
+func TestEverySpecifiedOperationHasItsMethod(t *testing.T) {
 	for _, op := range msgpush.Operations() {
 		if op.Specified() {
-			assert.Contains(t, names, op.String(), "add a call of the %v to internal/calls/calls.go", op)
+			_, err := testcalls.Of(op)
+			assert.NoError(t, err)
 		}
 	}
+}
+
+func TestEveryCallBelongsToAnOperation(t *testing.T) {
+	names := map[string]bool{}
+	for _, op := range msgpush.Operations() {
+		names[op.Name] = true
+	}
+	for method := range reflect.TypeFor[*msgpush.Client]().Methods() {
+		takesContext := method.Type.NumIn() > 1 && method.Type.In(1) == reflect.TypeFor[context.Context]()
+		if takesContext && !names[method.Name] {
+			t.Errorf("no Operation has the name of the method %s: add it to Operations in operation.go", method.Name)
+		}
+	}
+}
+
+// Other tests call every operation with the same arguments, and know nothing of its parameters and
+// its data.
+func TestEverySpecifiedOperationHasATestOfItsOwn(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	tested := map[string]bool{}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Test") {
+				addSelectors(tested, f)
+			}
+		}
+	}
+	for _, op := range msgpush.Operations() {
+		if op.Specified() && !tested[op.Name] {
+			t.Errorf("no test of this package calls %s: test the request that it sends and the data that it returns, "+
+				"in the _test.go file of its resource", op)
+		}
+	}
+}
+
+// addSelectors adds the names of the methods that a function uses.
+func addSelectors(names map[string]bool, f *ast.FuncDecl) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if selector, ok := n.(*ast.SelectorExpr); ok {
+			names[selector.Sel.Name] = true
+		}
+		return true
+	})
 }
 
 func TestOperationString(t *testing.T) {

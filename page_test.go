@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/calls"
 	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/testcalls"
 )
 
 func TestDecodesEmptyPage(t *testing.T) {
@@ -30,7 +30,7 @@ func TestListOperationsSendPageNumberAndSize(t *testing.T) {
 		{msgpush.PageRequest{PageSize: 1}, `"current":1,"pageSize":1`},
 		{msgpush.PageRequest{Current: 1 << 30, PageSize: 1 << 30}, `"current":1073741824,"pageSize":1073741824`},
 	}
-	for _, c := range calls.Lists() {
+	for _, c := range testcalls.Lists() {
 		for _, tt := range tests {
 			t.Run(c.Operation+tt.want, func(t *testing.T) {
 				handler, requests := recordRequests(fixtures.ReadFile(t, "responses", "empty_page.json"))
@@ -46,7 +46,7 @@ func TestListOperationsSendPageNumberAndSize(t *testing.T) {
 
 func TestListOperationsRejectNegativePageNumberAndSize(t *testing.T) {
 	client := fixtures.NewClient(t, handle(fixtures.FailOnRequest(t)))
-	for _, c := range calls.Lists() {
+	for _, c := range testcalls.Lists() {
 		_, err := c.List(t.Context(), client, msgpush.PageRequest{Current: -1})
 		assert.ErrorContains(t, err, c.Operation+": Current (-1) and PageSize (0) must not be negative")
 		_, err = c.List(t.Context(), client, msgpush.PageRequest{PageSize: -20})

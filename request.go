@@ -108,18 +108,26 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 // read calls an operation that reads a record or a page: it is idempotent, and its successes have
 // data. T is a type of this package.
 func read[T any](ctx context.Context, c *Client, op Operation, query, body any) (*T, error) {
-	return send[T](ctx, c, call.Request{
-		Operation:    op.Name,
-		Method:       op.Method,
-		Path:         op.Path,
-		Query:        query,
-		Body:         body,
-		Idempotent:   true,
-		DataRequired: true,
-	})
+	r := op.request(query, body)
+	r.Idempotent, r.DataRequired = true, true
+	return send[T](ctx, c, r)
 }
 
-// send makes a call. If r does not require data, the result is nil if the data is missing.
+// request returns a request of the operation, for send. It is not idempotent, and its successes need
+// no data. Even then, net/http may send a GET twice: the method of an operation that changes
+// something with a GET says so.
+func (o Operation) request(query, body any) call.Request {
+	return call.Request{
+		Operation: o.Name,
+		Method:    o.Method,
+		Path:      o.Path,
+		Query:     query,
+		Body:      body,
+	}
+}
+
+// send makes a call. If r does not require data, the result is nil if the data is missing, and T is
+// [json.RawMessage] if a success has none.
 func send[T any](ctx context.Context, c *Client, r call.Request) (*T, error) {
 	if c == nil || c.caller == nil {
 		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", r.Operation)

@@ -34,5 +34,5 @@ func TestUnimplementedOperationsSendNothing(t *testing.T) {
 		assert.ErrorContains(t, err, unimplemented.Operation.Title)
 		got = append(got, unimplemented.Operation)
 	}
-	assert.ElementsMatch(t, want, got, "the methods in unimplemented.go, and the operations without a path")
+	assert.ElementsMatch(t, want, got, "the stubs, and the operations without a path")
 }

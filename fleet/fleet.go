@@ -67,6 +67,7 @@ const (
 	dialAfter     = 300 * time.Millisecond // from a command to a test of the address
 	probeInterval = 100 * time.Millisecond // from a failure to the next probe that state starts
 	idleInterval  = 500 * time.Millisecond // from a success to the next probe that StoreErr starts
+	suspension    = 250 * time.Millisecond // how much longer than its timeout an operation takes only if its process was suspended
 )
 
 // A store runs scripts on one Redis key.
@@ -124,12 +125,18 @@ func (s *store) probe() { _, _ = s.runBounded(probeTimeout, probeScript, []any{i
 
 var probeScript = redis.NewScript("if KEYS[1]:find('^" + prefix + "rate') then redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), 1000)) end return {redis.call('EXISTS', KEYS[1])}")
 
-// run runs a script, or fails immediately if the store is unavailable.
+// run runs a script, or fails immediately if the store is unavailable. A script whose timeout ended
+// while this process was suspended runs once more: the store may have replied in time.
 func (s *store) run(script *redis.Script, want []any, args ...any) ([]any, error) {
 	if err := s.state(false); err != nil {
 		return nil, err
 	}
-	return s.runBounded(storeTimeout, script, want, args...)
+	begin := time.Now()
+	reply, err := s.runBounded(storeTimeout, script, want, args...)
+	if wasSuspended := time.Since(begin) > storeTimeout+suspension; err != nil && wasSuspended {
+		return s.runBounded(storeTimeout, script, want, args...)
+	}
+	return reply, err
 }
 
 // runBounded runs a script, whose reply must have the types of want, and records whether the

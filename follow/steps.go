@@ -270,11 +270,12 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	}
 	hasFound := len(found.records) > 0 || f.hasGrownBeyond(found) // otherwise the first request failed
 	failsAgain := err != nil && f.failedPage == failedBefore && !errs.ContextEnded(ctx)
-	if err != nil && !(failsAgain && hasFound) {
+	deliversLess := failsAgain && hasFound
+	if err != nil && !deliversLess {
 		return err
 	}
 	notReadYet := f.reading == nil && !f.Status().Complete
-	if failsAgain || notReadYet && f.hasGrownBeyond(found) {
+	if deliversLess || notReadYet && f.hasGrownBeyond(found) {
 		f.nextReading = time.Time{}
 	}
 	f.polledTotal = f.total

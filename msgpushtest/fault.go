@@ -51,14 +51,7 @@ func (f Fault) For(operations ...string) Fault {
 }
 
 // operationNames sorts the names, since For prints them when it panics.
-func operationNames() []string {
-	var names []string
-	for _, op := range operations {
-		names = append(names, op.name)
-	}
-	slices.Sort(names)
-	return names
-}
+func operationNames() []string { return slices.Sorted(maps.Keys(operations)) }
 
 // If returns a copy of f that applies only to requests for which match returns true, such as
 // those for page 2. Other requests leave the fault in the queue. With several conditions, all

@@ -23,9 +23,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	operations "example.com/msgpush/internal/calls"
 	"example.com/msgpush/internal/errno"
 	"example.com/msgpush/internal/faults"
+	"example.com/msgpush/internal/testcalls"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -102,10 +102,10 @@ func TestDelayDelaysTheUsualResponse(t *testing.T) {
 	})
 }
 
-// calls holds a call of each operation that only reads, by the name of the operation.
-var calls = byOperation(operations.ReadOnly())
+// calls holds a call of each operation that may be repeated, by the name of the operation.
+var calls = byOperation(testcalls.Idempotent())
 
-func byOperation(all []operations.Call) map[string]func(*msgpush.Client) error {
+func byOperation(all []testcalls.Call) map[string]func(*msgpush.Client) error {
 	byOperation := map[string]func(*msgpush.Client) error{}
 	for _, call := range all {
 		byOperation[call.Operation] = func(c *msgpush.Client) error {
@@ -117,7 +117,7 @@ func byOperation(all []operations.Call) map[string]func(*msgpush.Client) error {
 }
 
 // operationNames returns the names of all operations, sorted.
-func operationNames() []string { return slices.Sorted(maps.Keys(byOperation(operations.All))) }
+func operationNames() []string { return slices.Sorted(maps.Keys(byOperation(testcalls.All()))) }
 
 // status returns the HTTP status of an APIError, and 200 for nil or any other error.
 func status(err error) int {

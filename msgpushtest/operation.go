@@ -27,29 +27,25 @@ const (
 	CodeRateLimit        = 429 // the limit of SetRateLimit is exceeded
 )
 
-// The operations that the server implements, named as [msgpush.Operation.String]
-// returns them.
-const (
-	MailDetail      = "MailDetail"
-	MPList          = "MPList"
-	ForwardRuleList = "ForwardRuleList"
-	ForwardLogList  = "ForwardLogList"
-)
-
-// An operation holds what its requests must have. data returns the data of the response.
+// An operation holds what its requests may have. data returns the data of the response, or nil. It is
+// called without the lock.
 type operation struct {
-	name   string
-	method string
-	query  []string // the names of the query parameters
-	data   func(*Server, *http.Request) (any, *rejection)
+	query []string // the names of the query parameters
+	body  []string // the names of the members of the body; nil: the request has no body
+	data  func(*Server, url.Values, object) (any, *rejection)
 }
 
-// The keys of operations are paths.
-var operations = map[string]operation{
-	"/api/open/mail/detail":      {MailDetail, http.MethodGet, []string{"mailId"}, (*Server).mailDetail},
-	"/api/open/mp/list":          {MPList, http.MethodPost, nil, (*Server).mpList},
-	"/api/open/forwardRule/list": {ForwardRuleList, http.MethodPost, nil, (*Server).forwardRuleList},
-	"/api/open/forwardLog/list":  {ForwardLogList, http.MethodPost, nil, (*Server).forwardLogList},
+// specified has the operations by path.
+var specified = byPath()
+
+func byPath() map[string]msgpush.Operation {
+	all := map[string]msgpush.Operation{}
+	for _, op := range msgpush.Operations() {
+		if op.Specified() {
+			all[op.Path] = op
+		}
+	}
+	return all
 }
 
 // A rejection is the content of an error response.
@@ -95,12 +91,13 @@ func (s *Server) data(w http.ResponseWriter, r *http.Request) (any, *rejection) 
 	if !s.acceptKey(r.Header.Get("access-key")) {
 		return nil, errAccessKey
 	}
-	op, ok := operations[r.URL.Path]
+	requested := specified[r.URL.Path]
+	op, ok := operations[requested.Name]
 	if !ok {
 		return nil, reject(CodeNotFound, "there is no operation at %s", r.URL.Path)
 	}
-	if r.Method != op.method {
-		return nil, reject(CodeMethodNotAllowed, "the method of %s is %s, not %s", r.URL.Path, op.method, r.Method)
+	if r.Method != requested.Method {
+		return nil, reject(CodeMethodNotAllowed, "the method of %s is %s, not %s", r.URL.Path, requested.Method, r.Method)
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -114,42 +111,56 @@ func (s *Server) data(w http.ResponseWriter, r *http.Request) (any, *rejection) 
 			return nil, reject(CodeBadRequest, "the query parameter %q occurs %d times", name, len(values))
 		}
 	}
+	if op.body == nil {
+		if r.ContentLength != 0 {
+			return nil, reject(CodeBadRequest, "the operation has no body")
+		}
+		return op.data(s, query, nil)
+	}
 	contentType := r.Header.Get("Content-Type")
-	if mediaType, _, _ := mime.ParseMediaType(contentType); op.method == http.MethodPost && mediaType != "application/json" {
+	if mediaType, _, _ := mime.ParseMediaType(contentType); mediaType != "application/json" {
 		return nil, reject(CodeContentType, "the Content-Type header is %q, not application/json", contentType)
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
-	return op.data(s, r)
+	body, rejected := readObject(http.MaxBytesReader(w, r.Body, maxRequestBytes), op.body...)
+	if rejected != nil {
+		return nil, rejected
+	}
+	return op.data(s, query, body)
 }
 
-func (s *Server) mailDetail(r *http.Request) (any, *rejection) {
-	if r.ContentLength != 0 {
-		return nil, reject(CodeBadRequest, "the operation has no body")
+// parameter returns a query parameter that must not be empty.
+func parameter(query url.Values, name string) (string, *rejection) {
+	value := query.Get(name)
+	if value == "" {
+		return "", reject(CodeBadRequest, "the query has no %s", name)
 	}
-	id := r.URL.Query().Get("mailId")
-	if id == "" {
-		return nil, reject(CodeBadRequest, "the query has no mailId")
-	}
-	return recordOf(s, "mail channel", id, func(r *Records) []msgpush.MailChannel { return r.MailChannels },
-		func(channel msgpush.MailChannel) int64 { return channel.ID })
+	return value, nil
 }
 
-// recordOf returns the record of list with this id, in decimal.
-func recordOf[T any](s *Server, kind, id string, list func(*Records) []T, idOf func(T) int64) (any, *rejection) {
+// mailDetail returns the mail channel with an id.
+func mailDetail(s *Server, query url.Values, _ object) (any, *rejection) {
+	id, rejected := parameter(query, "mailId")
+	if rejected != nil {
+		return nil, rejected
+	}
 	s.lock()
 	defer s.mu.Unlock()
-	for _, record := range list(&s.records) {
-		if strconv.FormatInt(idOf(record), 10) == id {
-			return convert(record, plainType(reflect.TypeFor[T]())), nil
+	for _, channel := range s.records.MailChannels {
+		if strconv.FormatInt(channel.ID, 10) == id {
+			return plain(channel), nil
 		}
 	}
-	return nil, reject(CodeNotFound, "there is no %s with the id %q", kind, id)
+	return nil, reject(CodeNotFound, "there is no mail channel with the id %q", id)
 }
 
-// plainType returns the type of a record, with strings in place of secrets: a [msgpush.Secret]
-// encodes to "[redacted]".
-func plainType(record reflect.Type) reflect.Type {
-	fields, hasSecret := reflect.VisibleFields(record), false
+// plain returns a record with strings in place of its secrets: a [msgpush.Secret] encodes to
+// "[redacted]".
+func plain(record any) any {
+	v := reflect.ValueOf(record)
+	if v.Kind() != reflect.Struct {
+		return record
+	}
+	fields, hasSecret := reflect.VisibleFields(v.Type()), false
 	for i, field := range fields {
 		if field.Type == reflect.TypeFor[msgpush.Secret]() {
 			fields[i].Type, hasSecret = reflect.TypeFor[string](), true
@@ -158,43 +169,22 @@ func plainType(record reflect.Type) reflect.Type {
 	if !hasSecret {
 		return record
 	}
-	return reflect.StructOf(fields)
-}
-
-// convert returns a record as a value of its plainType.
-func convert(record any, plain reflect.Type) any {
-	from := reflect.ValueOf(record)
-	if from.Type() == plain {
-		return record
-	}
-	to := reflect.New(plain).Elem()
+	to := reflect.New(reflect.StructOf(fields)).Elem()
 	for i, field := range to.Fields() {
-		to.FieldByIndex(i.Index).Set(from.FieldByIndex(i.Index).Convert(field.Type()))
+		to.FieldByIndex(i.Index).Set(v.FieldByIndex(i.Index).Convert(field.Type()))
 	}
 	return to.Interface()
 }
 
-func (s *Server) mpList(r *http.Request) (any, *rejection) {
-	body, rejected := readObject(r.Body, "current", "pageSize")
-	if rejected != nil {
-		return nil, rejected
+// list returns an operation that returns a page of a list, without filters.
+func list[T any](records func(*Records) []T) operation {
+	return operation{
+		body: []string{"current", "pageSize"},
+		data: func(s *Server, _ url.Values, body object) (any, *rejection) { return pageOf(s, body, records) },
 	}
-	return pageOf(s, body, func(r *Records) []msgpush.MPChannel { return r.MPChannels })
 }
 
-func (s *Server) forwardRuleList(r *http.Request) (any, *rejection) {
-	body, rejected := readObject(r.Body, "current", "pageSize")
-	if rejected != nil {
-		return nil, rejected
-	}
-	return pageOf(s, body, func(r *Records) []msgpush.ForwardRule { return r.ForwardRules })
-}
-
-func (s *Server) forwardLogList(r *http.Request) (any, *rejection) {
-	body, rejected := readObject(r.Body, "current", "pageSize", "params")
-	if rejected != nil {
-		return nil, rejected
-	}
+func forwardLogList(s *Server, _ url.Values, body object) (any, *rejection) {
 	params, rejected := body.member("params", "ruleId", "matchResult")
 	if rejected != nil {
 		return nil, rejected
@@ -243,11 +233,10 @@ func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejec
 		Pages:    len(records)/size + min(1, len(records)%size), // rounded up; on 32 bits, len+size-1 could overflow
 		List:     []any{},
 	}
-	plain := plainType(reflect.TypeFor[T]())
 	if current <= page.Pages {
 		start := (current - 1) * size
 		for _, record := range records[start:min(start+size, len(records))] {
-			page.List = append(page.List, convert(record, plain))
+			page.List = append(page.List, plain(record))
 		}
 	}
 	return page, nil

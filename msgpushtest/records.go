@@ -3,10 +3,28 @@ package msgpushtest
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"example.com/msgpush"
 )
+
+// The operations that the server implements, named as [msgpush.Operation.String]
+// returns them.
+const (
+	MailDetail      = "MailDetail"
+	MPList          = "MPList"
+	ForwardRuleList = "ForwardRuleList"
+	ForwardLogList  = "ForwardLogList"
+)
+
+// The keys of operations are names. Methods and paths are those of [msgpush.Operations].
+var operations = map[string]operation{
+	MailDetail:      {query: []string{"mailId"}, data: mailDetail},
+	MPList:          list(func(r *Records) []msgpush.MPChannel { return r.MPChannels }),
+	ForwardRuleList: list(func(r *Records) []msgpush.ForwardRule { return r.ForwardRules }),
+	ForwardLogList:  {body: []string{"current", "pageSize", "params"}, data: forwardLogList},
+}
 
 // Records holds the records of a [Server]. The zero value is an account without
 // records.
@@ -19,44 +37,10 @@ type Records struct {
 
 // clone returns a copy of r with copies of its slices.
 func (r Records) clone() Records {
-	for _, list := range reflect.ValueOf(&r).Elem().Fields() {
-		list.Set(reflect.AppendSlice(reflect.Zero(list.Type()), list))
-	}
-	return r
-}
-
-// copyTo returns a copy of r that uses the memory of dst, and new memory for a list that does
-// not fit. A list that is not empty has room for at least one more record, so that
-// inserting it does not allocate a copy of the list.
-func (r Records) copyTo(dst Records) Records {
-	to := reflect.ValueOf(&dst).Elem()
-	for i, list := range reflect.ValueOf(r).Fields() {
-		copyList(to.FieldByIndex(i.Index), list)
-	}
-	return dst
-}
-
-func copyList(to, from reflect.Value) {
-	n := from.Len()
-	if to.Cap() <= n && n > 0 {
-		to.Set(reflect.MakeSlice(to.Type(), n, n+n/4+16))
-	}
-	to.Set(to.Slice(0, n))
-	reflect.Copy(to, from)
-}
-
-// ownedBy returns r with copies of the lists that are not in the memory of owner. The caller
-// of Update may keep those, and change them later.
-func (r Records) ownedBy(owner Records) Records {
-	own := reflect.ValueOf(&owner).Elem()
-	lists := reflect.ValueOf(&r).Elem()
-	for i, list := range lists.Fields() {
-		memory := own.FieldByIndex(i.Index)
-		if offset := memory.Cap() - list.Cap(); offset < 0 || memory.Slice(offset, memory.Cap()).UnsafePointer() != list.UnsafePointer() {
-			copyList(memory, list)
-			list.Set(memory)
-		}
-	}
+	r.MailChannels = slices.Clone(r.MailChannels)
+	r.MPChannels = slices.Clone(r.MPChannels)
+	r.ForwardRules = slices.Clone(r.ForwardRules)
+	r.ForwardLogs = slices.Clone(r.ForwardLogs)
 	return r
 }
 
@@ -127,21 +111,17 @@ func (s *Server) Update(f func(*Records)) {
 	s.update("Update", f)
 }
 
-// update lets f change spare, exchanges records and spare, and copies the records back, so that
-// both are the same again. Thus it does not allocate a copy of a list that still fits.
+// update lets f change a copy of the records, and copies it again: the caller may keep its slices.
 func (s *Server) update(name string, f func(*Records)) {
 	s.updateSem <- struct{}{}
-	defer func() {
-		s.spare = s.records.copyTo(s.spare) // neither changes without updateSem
-		<-s.updateSem
-	}()
+	defer func() { <-s.updateSem }()
 	defer s.calls(name)()
-	changed := s.spare
+	changed := s.Records()
 	f(&changed)
-	changed = changed.ownedBy(s.spare)
+	changed = changed.clone()
 	s.lock()
 	defer s.mu.Unlock()
-	s.records, s.spare = changed, s.records
+	s.records = changed
 	s.updates++
 }
 

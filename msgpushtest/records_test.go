@@ -241,32 +241,6 @@ func TestPageOfLongListCopiesNoOtherRecords(t *testing.T) {
 	}
 }
 
-// As above: an update of a long list takes no memory for a copy of the list.
-func TestUpdateOfLongListAllocatesNoCopy(t *testing.T) {
-	const count = 20_000
-	server := msgpushtest.New(t, msgpushtest.InMemory())
-	server.SetRecords(msgpushtest.Records{ForwardLogs: make([]msgpush.ForwardLog, count)})
-	for name, update := range map[string]func(*msgpushtest.Records){
-		"inserted at the start": func(r *msgpushtest.Records) {
-			r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, msgpush.ForwardLog{ID: 1})
-		},
-		"inserted at the end": func(r *msgpushtest.Records) { r.ForwardLogs = append(r.ForwardLogs, msgpush.ForwardLog{ID: 1}) },
-		"changed":             func(r *msgpushtest.Records) { r.ForwardLogs[7].RuleName = "changed" },
-		"deleted":             func(r *msgpushtest.Records) { r.ForwardLogs = slices.Delete(r.ForwardLogs, 5, 6) },
-		"another list":        func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels, msgpush.MPChannel{ID: 1}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			for range 10 {
-				server.Update(update)
-			}
-			runtime.ReadMemStats(&after)
-			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(count*unsafe.Sizeof(msgpush.ForwardLog{})), "bytes of ten updates")
-		})
-	}
-}
-
 // The records that the server shows must not change when a slice of the caller changes.
 func TestUpdateCopiesSlicesOfTheCaller(t *testing.T) {
 	own := func() []msgpush.MPChannel { return []msgpush.MPChannel{{ID: 1}, {ID: 2}, {ID: 3}} }
@@ -384,6 +358,9 @@ func TestDocOfSampleRecordsNamesEveryCode(t *testing.T) {
 	}
 	codes := map[string]bool{"SMTPSSL": true, "Status": true, "ServiceType": true, "VerifyType": true} // without a Name field
 	for _, list := range reflect.ValueOf(msgpushtest.SampleRecords()).Fields() {
+		if list.Kind() != reflect.Slice {
+			continue
+		}
 		for i := range list.Len() {
 			record := list.Index(i)
 			for field, value := range record.Fields() {

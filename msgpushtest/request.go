@@ -99,7 +99,7 @@ func (s *Server) record(r *http.Request) Request {
 	query, _ := url.ParseQuery(redact(r.URL.RawQuery)) // the valid part of a malformed query
 	request := Request{
 		Time:      time.Now(),
-		Operation: operations[r.URL.Path].name,
+		Operation: specified[r.URL.Path].Name,
 		Method:    r.Method,
 		Path:      redact(r.URL.Path),
 		Query:     query,

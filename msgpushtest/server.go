@@ -58,8 +58,7 @@ type Server struct {
 	limit        rateLimit
 	latency      time.Duration
 	records      Records
-	spare        Records // a copy of records, which the next update changes
-	updates      int     // of records
+	updates      int // of records
 	filtered     map[logFilter]filteredList
 	betweenPages func(*Records)
 	onlyPages    map[listKey]bool // lists of at most one page that were served since UpdateBetweenPages

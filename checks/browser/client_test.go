@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/calls"
+	"example.com/msgpush/internal/testcalls"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -48,7 +48,7 @@ func newClient(t *testing.T, path string, opts ...msgpush.Option) *msgpush.Clien
 func TestEveryTransportReachesTheService(t *testing.T) {
 	for name, h := range transports() {
 		t.Run(name, func(t *testing.T) {
-			for _, call := range calls.All {
+			for _, call := range testcalls.Idempotent() {
 				_, err := call.Do(t.Context(), newClient(t, "", msgpush.WithHTTPClient(h)))
 				assert.NoError(t, err, call.Operation)
 			}
@@ -76,7 +76,7 @@ func TestNoRedirectIsFollowed(t *testing.T) {
 						assert.Equal(t, 1, apiErr.Attempts)
 					}
 				}
-				for _, call := range calls.All { // a GET, and POSTs
+				for _, call := range testcalls.All() { // a GET, and POSTs
 					_, err := call.Do(t.Context(), client)
 					check(err)
 				}
@@ -118,16 +118,16 @@ func TestFakeServerWorks(t *testing.T) {
 	for name, opts := range map[string][]msgpushtest.Option{"socket": nil, "in memory": {msgpushtest.InMemory()}} {
 		t.Run(name, func(t *testing.T) {
 			srv := msgpushtest.New(t, opts...)
-			srv.SetRecords(msgpushtest.SampleRecords())
 			client := srv.Client()
-			for _, call := range calls.All {
+			for _, call := range testcalls.All() {
+				srv.SetRecords(msgpushtest.SampleRecords()) // a call may change them
 				_, err := call.Do(t.Context(), client)
 				assert.NoError(t, err, call.Operation)
 			}
 			srv.Inject(msgpushtest.Status(503), msgpushtest.Reset(), msgpushtest.ResetInBody(), msgpushtest.Truncate())
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			assert.NoError(t, err)
-			assert.Len(t, srv.Requests(), len(calls.All)+5)
+			assert.Len(t, srv.Requests(), len(testcalls.All())+5)
 		})
 	}
 }

@@ -2,5 +2,3 @@
 // testdata, the client and the fake server against each other. They use kin-openapi,
 // and a client and a server that oapi-codegen generates from openapi.json.
 package contract
-
-//go:generate go tool oapi-codegen -config generated/oapi-codegen.yaml -o generated/generated.go ../../openapi.json
