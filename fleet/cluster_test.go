@@ -67,6 +67,7 @@ func masterOf(t *testing.T, nodes []*redisServer, key string) *redisServer {
 }
 
 func TestClusterMasterIsKilled(t *testing.T) {
+	skipUnlessAll(t)
 	nodes, service := startCluster(t), newService(t)
 	replicas := startReplicas(t, 5, config{Redis: nodes[0].addr, Cluster: true, Service: service.URL, Rate: 200, Burst: 10, MinInterval: 100 * time.Millisecond})
 	doAll(replicas, "call 2 0s")
@@ -108,6 +109,7 @@ func TestPermissionsOfTheREADMESufficeForClusters(t *testing.T) {
 }
 
 func TestClusterSlotsAreMoved(t *testing.T) {
+	skipUnlessAll(t)
 	nodes, service := startCluster(t), newService(t)
 	replicas := startReplicas(t, 5, config{Redis: nodes[0].addr, Cluster: true, Service: service.URL, Rate: 200, Burst: 10, MinInterval: 100 * time.Millisecond})
 	doAll(replicas, "call 2 0s")
@@ -140,6 +142,7 @@ func TestClusterSlotsAreMoved(t *testing.T) {
 }
 
 func TestSentinelFailover(t *testing.T) {
+	skipUnlessAll(t)
 	master, service := startRedis(t, "--repl-diskless-sync-delay", "0"), newService(t)
 	host, port, _ := net.SplitHostPort(master.addr)
 	replica := startRedis(t, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")

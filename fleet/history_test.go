@@ -22,6 +22,7 @@ var histories = flag.Int("histories", 4, "number of random histories of TestRand
 // paused, the store restarts empty, and keys are rejected, while all replicas make calls.
 // Two histories run at a time.
 func TestRandomHistories(t *testing.T) {
+	skipUnlessAll(t)
 	for first := 0; first < *histories; first += 2 {
 		t.Run(fmt.Sprint("from ", first), func(t *testing.T) {
 			for n := range min(2, *histories-first) {

@@ -92,6 +92,7 @@ func TestCloseWithoutAFetchChangesNothing(t *testing.T) {
 }
 
 func TestCallersRecoverSoonAfterEveryReplyWasLost(t *testing.T) {
+	skipUnlessAll(t)
 	const duration = 10 * time.Second
 	rdb, service := startRedis(t), newService(t)
 	via := startRelay(t, rdb.addr)
@@ -127,6 +128,7 @@ func TestRejectionWhileStoreHangs(t *testing.T) {
 }
 
 func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
+	skipUnlessAll(t)
 	for _, tt := range []struct {
 		name          string
 		refuse, allow func(*testing.T, *redisServer)
@@ -223,6 +225,7 @@ func TestFullMemoryIsNoOutage(t *testing.T) {
 }
 
 func TestBudgetIsKeptWhileAKeyIsFetched(t *testing.T) {
+	skipUnlessAll(t)
 	for _, fetchTime := range []time.Duration{500 * time.Millisecond, 2 * time.Second} {
 		t.Run(fetchTime.String(), func(t *testing.T) {
 			rdb, service := startRedis(t), newService(t)
@@ -248,6 +251,7 @@ func TestBudgetIsKeptWhileAKeyIsFetched(t *testing.T) {
 // replicas use slots that they took before. After the outage, a replica that has not noticed
 // yet that the store is back uses its fallback while others take slots.
 func TestBudgetThroughAnOutageAndAnEmptyRestart(t *testing.T) {
+	skipUnlessAll(t)
 	const replicas, budget, bound = 20, 100, 2*100 + 1 + 20
 	rdb, service := startRedis(t), newService(t)
 	all := startReplicas(t, replicas, config{Redis: rdb.addr, Service: service.URL, Rate: budget, Burst: 1, Fallback: budget / replicas})
@@ -276,6 +280,7 @@ func TestBudgetThroughAnOutageAndAnEmptyRestart(t *testing.T) {
 
 // One replica knows all slots, so it keeps the budget.
 func TestOneReplicaKeepsItsBudgetWhenTheStoreFails(t *testing.T) {
+	skipUnlessAll(t)
 	for name, fault := range map[string]func(*redisServer){
 		"loses its data": func(r *redisServer) { r.FlushAll(context.Background()) },
 		"is down for 4 s": func(r *redisServer) {

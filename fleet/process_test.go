@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -34,6 +35,15 @@ import (
 	"example.com/msgpush"
 	"example.com/msgpush/fleet"
 )
+
+var all = flag.Bool("all", false, "also run the tests that take more than ten seconds")
+
+func skipUnlessAll(t *testing.T) {
+	t.Helper()
+	if !*all {
+		t.Skip("takes more than ten seconds: run it with -all")
+	}
+}
 
 // TestMain runs the tests, or a replica or the reaper if a test started the binary
 // as one.

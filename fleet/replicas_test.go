@@ -261,6 +261,7 @@ func TestRejectedKeysOfOneReplicaDoNotAffectOthers(t *testing.T) {
 }
 
 func TestStoreOutageWithCachedKeyFailsNoCall(t *testing.T) {
+	skipUnlessAll(t)
 	for name, outage := range map[string]func(*redisServer){
 		"killed":  func(r *redisServer) { r.kill() },
 		"hanging": func(r *redisServer) { r.signal(syscall.SIGSTOP) },

@@ -51,10 +51,10 @@ func (s *state) nextKey(ctx context.Context) (key string, end *Outcome) {
 		return "", s.stop(ctx, "", nil)
 	}
 	key, err := s.Source(ctx, s.rejectedKey)
-	s.keys.Add(key)
-	if err == nil {
+	if err == nil && !s.keys.Has(key) {
 		err = wire.CheckHeaderValue("the key", key)
 	}
+	s.keys.Add(key)
 	if err != nil || errs.ContextEnded(ctx) {
 		return "", s.stop(ctx, "access key: ", err)
 	}

@@ -42,6 +42,7 @@ type Caller struct {
 	// Keys holds the key of a client without a key source. It must not change.
 	Keys redact.Keys
 
+	userAgent  []string
 	quota      *retryQuota
 	timeoutErr error        // of an attempt that took longer than its timeout
 	responses  atomic.Int64 // number so far
@@ -50,10 +51,12 @@ type Caller struct {
 
 // NewCaller returns a caller.
 func NewCaller(config Config, keys redact.Keys) *Caller {
+	keys.Text("") // makes the forms of the key, which the calls share
 	timeoutText := fmt.Sprintf("no complete response within %v (see WithTimeout)", config.Timeout)
 	return &Caller{
 		Config:     config,
 		Keys:       keys,
+		userAgent:  []string{config.UserAgent},
 		quota:      newRetryQuota(config.Policy.Quota),
 		timeoutErr: errs.Hide(timeoutText, context.DeadlineExceeded, nil),
 	}
@@ -133,20 +136,22 @@ func (s *state) RoundTrip(req *http.Request) (*http.Response, error) {
 		return loopResponse, nil
 	}
 	s.attempts++
+	if s.Report == nil {
+		s.end = s.decide(ctx, s.send(ctx, req))
+		return loopResponse, nil
+	}
 	start := time.Now()
 	o := s.send(ctx, req)
 	s.end = s.decide(ctx, o)
-	if s.Report != nil {
-		s.Report(ctx, Attempt{
-			Request:  s.request,
-			Number:   s.attempts,
-			Start:    start,
-			Duration: time.Since(start),
-			Outcome:  o,
-			End:      s.end,
-			Wait:     s.wait,
-		})
-	}
+	s.Report(ctx, Attempt{
+		Request:  s.request,
+		Number:   s.attempts,
+		Start:    start,
+		Duration: time.Since(start),
+		Outcome:  o,
+		End:      s.end,
+		Wait:     s.wait,
+	})
 	return loopResponse, nil
 }
 

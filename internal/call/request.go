@@ -71,16 +71,18 @@ func hasPlaceholder(u *url.URL, body []byte) bool {
 
 var placeholderInQuery = url.QueryEscape(redact.Placeholder)
 
-// newHeader returns the header of an attempt. Attempts share no header: net/http may still read the
-// header of an attempt that has failed.
+// newHeader returns the header of an attempt. Attempts share no map: net/http may still read the
+// header of an attempt that has failed. They share the values that never change.
 func (c *Caller) newHeader(r Request, key string) http.Header {
 	h := http.Header{
 		"Access-Key": {key},
-		"User-Agent": {c.UserAgent},
-		"Accept":     {"application/json"},
+		"User-Agent": c.userAgent,
+		"Accept":     applicationJSON,
 	}
 	if r.Method == http.MethodPost || r.Body != nil {
-		h["Content-Type"] = []string{"application/json"}
+		h["Content-Type"] = applicationJSON
 	}
 	return h
 }
+
+var applicationJSON = []string{"application/json"}

@@ -35,9 +35,12 @@ type Keys struct {
 	forms []string // of keys, the longest first, since a form may contain another; nil: not made yet
 }
 
+// Has reports whether a key was added.
+func (k *Keys) Has(key string) bool { return slices.Contains(k.keys, key) }
+
 // Add adds a key, unless it is known or too short.
 func (k *Keys) Add(key string) {
-	if len(key) < minKey || slices.Contains(k.keys, key) {
+	if len(key) < minKey || k.Has(key) {
 		return
 	}
 	k.keys = append(slices.Clip(k.keys), key)
