@@ -28,7 +28,7 @@
 //
 // A test with a server of [New] fails if a fault was neither used nor cleared. Otherwise, a
 // test whose fault had no effect could pass. The test also fails if a function that the server
-// calls panics or does not return.
+// calls panics, and if something waits for five seconds; see [New].
 //
 // # Access keys
 //
@@ -63,7 +63,7 @@
 //	})
 //
 // Make the server inside the bubble, with the bubble's t, and use it only there: elsewhere,
-// requests and most methods panic. After the bubble has ended, [Server.Requests] and
+// [Server.Client] and [Server.HTTPClient] panic. After the bubble has ended, [Server.Requests] and
 // [Server.Records] still work. Code that calls [msgpush.NewClient] itself must pass the result of
 // [Server.HTTPClient] to [msgpush.WithHTTPClient].
 //

@@ -46,6 +46,15 @@ func ExampleNew() {
 	// Output: 5 <nil>
 }
 
+func ExampleFailOnRejection() {
+	t := new(printTB) // tests use a *testing.T
+	srv := msgpushtest.New(t, msgpushtest.FailOnRejection())
+	defer srv.Close()
+
+	_, _ = srv.Client().MailDetail(context.Background(), "7") // such as code under test that ignores the error
+	// Output: msgpushtest: the server rejected GET /api/open/mail/detail: code 404: there is no mail channel with the id "7"
+}
+
 // If the test has failed, New logs the requests when the test ends.
 func ExampleTB() {
 	tb := &printTB{failed: true} // tests use a *testing.T
@@ -596,6 +605,19 @@ func ExampleFault_Always() {
 	// Output:
 	// msgpush: MPList: HTTP 404 Not Found (1 attempt)
 	// msgpush: MPList: HTTP 404 Not Found (1 attempt)
+}
+
+func ExampleFault_Times() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Status(503).Times(2)) // an outage of two requests
+
+	page, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(page.Total, err)
+	fmt.Println(len(srv.Requests()), "requests")
+	// Output:
+	// 0 <nil>
+	// 3 requests
 }
 
 func ExampleFault_WithStatus() {

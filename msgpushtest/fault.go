@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// A Fault changes the response of a [Server], once or, with [Fault.Always], until it is
-// cleared. It applies to any request, unless [Fault.For] names operations or [Fault.If] has a
+// A Fault changes the response of a [Server], once or, with [Fault.Times] or [Fault.Always], more
+// often. It applies to any request, unless [Fault.For] names operations or [Fault.If] has a
 // condition. Functions such as [Status] and [Reset] return faults. The zero Fault is the
 // usual response.
 type Fault struct {
@@ -28,6 +28,7 @@ type Fault struct {
 	operations []string // empty: any request
 	conditions []func(Request) bool
 	always     bool
+	more       int // how many more requests it applies to after the next one
 }
 
 // A queuedFault is a fault that was injected.
@@ -42,8 +43,8 @@ type queuedFault struct {
 func (f Fault) For(operations ...string) Fault {
 	for _, name := range operations {
 		if !slices.Contains(operationNames(), name) {
-			panic(fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation: use a constant such as msgpushtest.MailDetail; the operations are %q",
-				name, operationNames()))
+			panic(fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation: "+
+				"use a constant such as msgpushtest.MailDetail; the operations are %q", name, operationNames()))
 		}
 	}
 	f.operations = slices.Clone(operations)
@@ -72,6 +73,15 @@ func (f Fault) If(match func(Request) bool) Fault {
 // [Server.ClearFaults].
 func (f Fault) Always() Fault {
 	f.always = true
+	return f
+}
+
+// Times returns a copy of f that applies to n requests. It panics if n is below 1.
+func (f Fault) Times(n int) Fault {
+	if n < 1 {
+		panic(fmt.Sprintf("msgpushtest: Fault.Times: n is %d, not at least 1", n))
+	}
+	f.more = n - 1
 	return f
 }
 
@@ -135,6 +145,9 @@ func (f Fault) describe() string {
 	if f.always {
 		text += ".Always()"
 	}
+	if f.more > 0 {
+		text += fmt.Sprintf(".Times(%d)", f.more+1)
+	}
 	if len(f.operations) == 0 {
 		return text + " for every operation"
 	}
@@ -165,8 +178,8 @@ func (s *Server) Inject(faults ...Fault) {
 	queue := slices.Clone(s.faults)
 	for i, f := range faults {
 		if neverUsed(f, queue) {
-			panic(fmt.Sprintf("msgpushtest: Inject: fault %d of %d can never be used, because a fault with Always is queued before it: call ClearFaults first",
-				i+1, len(faults)))
+			panic(fmt.Sprintf("msgpushtest: Inject: fault %d of %d can never be used, "+
+				"because a fault with Always is queued before it: call ClearFaults first", i+1, len(faults)))
 		}
 		queue = append(queue, &queuedFault{Fault: f})
 	}
@@ -217,8 +230,8 @@ func (s *Server) matches(f Fault, request Request) bool {
 }
 
 func (s *Server) callIf(match func(Request) bool, request Request) bool {
-	defer s.acquire(s.ifSem)()
-	defer s.calls("If")()
+	defer s.acquireInHandler(s.ifSem, "If")()
+	defer s.runs("If")()
 	defer s.handlePanic("If")
 	return match(request)
 }
@@ -231,9 +244,12 @@ func (s *Server) use(f *queuedFault) bool {
 	if i < 0 { // another request has used it, or ClearFaults has removed it
 		return false
 	}
-	if f.always {
+	switch {
+	case f.always:
 		f.used = true
-	} else {
+	case f.more > 0:
+		f.more--
+	default:
 		s.faults = slices.Delete(s.faults, i, i+1)
 	}
 	return true
@@ -293,7 +309,7 @@ func (w *faultWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // for [Server.OnRequest].
 func Respond(h http.HandlerFunc) Fault {
 	return Fault{kind: "Respond", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
-		defer s.calls("Respond")()
+		defer s.runs("Respond")()
 		defer s.handlePanic("Respond")
 		h(w, r)
 	}}
@@ -303,9 +319,8 @@ func Respond(h http.HandlerFunc) Fault {
 // status is not from 200 to 599.
 func Status(status int) Fault {
 	checkStatus("Status", status)
-	return Fault{kind: fmt.Sprintf("Status(%d)", status), respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(status)
-	}}
+	respond := func(_ *Server, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+	return Fault{kind: fmt.Sprintf("Status(%d)", status), respond: respond}
 }
 
 // ErrorResponse returns a fault that responds with an envelope and HTTP status 200. If data

@@ -2,9 +2,7 @@ package msgpushtest_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"sync"
 	"testing"
@@ -51,72 +49,27 @@ func inMemoryAndOnSocket(t *testing.T, f func(*testing.T, *msgpushtest.Server)) 
 	t.Run("on a socket", func(t *testing.T) { f(t, msgpushtest.New(t)) })
 }
 
-func TestServerMadeOutsideBubblePanicsInside(t *testing.T) {
+func TestClientOfServerMadeOutsideBubblePanicsInside(t *testing.T) {
 	inMemoryAndOnSocket(t, func(t *testing.T, server *msgpushtest.Server) {
-		client, httpClient := clientOf(t, server), server.HTTPClient()
-		require.NoError(t, calls[msgpushtest.MPList](client), "leaves an idle connection")
 		synctest.Test(t, func(t *testing.T) {
-			for method, use := range map[string]func(){
-				"HTTPClient: ": func() { _ = calls[msgpushtest.MPList](client) },
-				"HTTPClient:":  func() { _, _ = httpClient.Get(server.URL) }, //nolint:bodyclose // there is no response
-				"HTTPClient":   func() { server.HTTPClient() },
-				"Client":       func() { server.Client() },
-				"AccessKey":    func() { server.AccessKey() },
-				"Update":       func() { server.SetRecords(msgpushtest.SampleRecords()) },
-				"Close":        server.Close,
-				"WaitForRequest": func() {
-					_, _ = server.WaitForRequest(t.Context(), 99)
-				},
-			} {
-				assertPanics(t, method, madeOutside, use)
-			}
+			assert.PanicsWithValue(t, "msgpushtest: HTTPClient: "+madeOutside, func() { server.HTTPClient() })
+			assert.PanicsWithValue(t, "msgpushtest: Client: "+madeOutside, func() { server.Client() })
 		})
-		assert.NoError(t, calls[msgpushtest.MPList](client))
+		assert.NoError(t, calls[msgpushtest.MPList](server.Client()))
 	})
 }
 
-func assertPanics(t *testing.T, method, text string, f func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		got := fmt.Sprint(recover())
-		assert.Contains(t, got, "msgpushtest: "+method)
-		assert.Contains(t, got, text)
-	}()
-	f()
-}
-
-func TestServerMadeInsideBubblePanicsOutside(t *testing.T) {
-	type made struct {
-		server *msgpushtest.Server
-		client *msgpush.Client
-	}
-	servers, done := make(chan made), make(chan struct{})
+func TestClientOfServerMadeInsideBubblePanicsOutside(t *testing.T) {
+	servers, done := make(chan *msgpushtest.Server), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { // outside the bubble
-		m := <-servers
+		server := <-servers
 		defer close(done)
-		for method, use := range map[string]func(){
-			"HTTPClient":     func() { _ = calls[msgpushtest.MPList](m.client) },
-			"Client":         func() { m.server.Client() },
-			"AccessKey":      func() { m.server.AccessKey() },
-			"Update":         func() { m.server.Update(func(*msgpushtest.Records) {}) },
-			"Close":          m.server.Close,
-			"WaitForRequest": func() { _, _ = m.server.WaitForRequest(ctx, 99) },
-			"ServeHTTP":      func() { m.server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)) },
-		} {
-			assertPanics(t, method, madeInside, use)
-		}
-		m.server.Inject(msgpushtest.Status(404)) // these need no channel
-		m.server.ClearFaults()
-		assert.Len(t, m.server.Requests(), 1)
-		assert.Empty(t, m.server.Records())
+		assert.PanicsWithValue(t, "msgpushtest: HTTPClient: "+madeInside, func() { server.HTTPClient() })
+		assert.PanicsWithValue(t, "msgpushtest: Client: "+madeInside, func() { server.Client() })
 	})
 	synctest.Test(t, func(t *testing.T) {
-		server := msgpushtest.New(t, msgpushtest.InMemory())
-		client := server.Client()
-		require.NoError(t, calls[msgpushtest.MPList](client), "leaves an idle connection")
-		servers <- made{server, client}
+		servers <- msgpushtest.New(t, msgpushtest.InMemory())
 		<-done
 	})
 	wg.Wait()
@@ -139,28 +92,6 @@ func TestNewWithTheTestOutsideTheBubblePanics(t *testing.T) {
 	})
 }
 
-func TestFunctionsOfUpdateMustNotUpdate(t *testing.T) {
-	const text = "msgpushtest: Update: the function given to %s must not call Update or SetRecords: change the records that it gets"
-	for name, update := range map[string]func(*msgpushtest.Server){
-		"Update":     func(s *msgpushtest.Server) { s.Update(func(*msgpushtest.Records) {}) },
-		"SetRecords": func(s *msgpushtest.Server) { s.SetRecords(msgpushtest.Records{}) },
-	} {
-		for _, outer := range []string{"Update", "UpdateBetweenPages"} {
-			t.Run(name+" in "+outer, func(t *testing.T) {
-				test := &tb{}
-				server := msgpushtest.New(test)
-				assert.Error(t, userFunctions[outer](server, func() { update(server) }))
-				server.UpdateBetweenPages(nil)
-				server.Update(func(r *msgpushtest.Records) { r.ForwardRules = msgpushtest.SampleRecords().ForwardRules })
-				assert.Len(t, server.Records().ForwardRules, 5, "the server can be used afterwards")
-				test.end()
-				require.Len(t, test.errors, 1)
-				assert.Contains(t, test.errors[0], fmt.Sprintf(text, outer))
-			})
-		}
-	}
-}
-
 func TestUpdateInAnotherFunctionWorks(t *testing.T) {
 	server := msgpushtest.New(t)
 	add := func() {
@@ -174,97 +105,171 @@ func TestUpdateInAnotherFunctionWorks(t *testing.T) {
 	server.ClearFaults()
 }
 
-func TestCloseInAFunctionPanics(t *testing.T) {
-	for _, name := range []string{"OnRequest", "UpdateBetweenPages", "Respond", "If"} {
-		t.Run(name, func(t *testing.T) {
-			test := &tb{}
-			server := msgpushtest.New(test)
-			_ = userFunctions[name](server, server.Close)
-			server.ClearFaults()
-			test.end()
-			require.Len(t, test.errors, 1)
-			assert.Contains(t, test.errors[0], "msgpushtest: Close: it waits for the function given to "+name+", which must not call it: call Close elsewhere")
-		})
-	}
-	t.Run("Update", func(t *testing.T) {
-		server := msgpushtest.New(t)
-		server.Update(func(*msgpushtest.Records) { server.Close() })
-	})
+// A wait is a mistake of a test: without an end of the wait, the test would hang.
+type wait struct {
+	name string
+	do   func(*msgpushtest.Server)
+	want string // in the error
 }
 
-func TestRequestInAFunctionPanics(t *testing.T) {
-	const text = "msgpushtest: the function given to %s sends a request, but the server calls the function for one request at a time: send the request elsewhere, or in another goroutine"
-	for _, name := range []string{"OnRequest", "UpdateBetweenPages", "If"} {
-		t.Run(name, func(t *testing.T) {
-			test := &tb{}
-			server := msgpushtest.New(test)
-			client := clientOf(t, server)
-			_ = userFunctions[name](server, func() { _ = calls[msgpushtest.ForwardRuleList](client) })
-			server.ClearFaults()
-			test.end()
-			require.Len(t, test.errors, 1)
-			assert.Contains(t, test.errors[0], fmt.Sprintf(text, name))
+const inFunction = "has not returned: the function must not wait for another request or another update"
+
+var waits = []wait{
+	{"Update in Update", func(s *msgpushtest.Server) {
+		s.Update(func(*msgpushtest.Records) { s.Update(func(*msgpushtest.Records) {}) })
+	}, "Update has waited 5s for the function given to Update or UpdateBetweenPages, which " + inFunction},
+	{"SetRecords in Update", func(s *msgpushtest.Server) {
+		s.Update(func(*msgpushtest.Records) { s.SetRecords(msgpushtest.Records{}) })
+	}, inFunction},
+	{"Update in UpdateBetweenPages", func(s *msgpushtest.Server) {
+		_ = userFunctions["UpdateBetweenPages"](s, func() { s.Update(func(*msgpushtest.Records) {}) })
+	}, inFunction},
+	{"Update that waits for an Update in another goroutine", func(s *msgpushtest.Server) {
+		s.Update(func(*msgpushtest.Records) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				defer func() { _ = recover() }()
+				s.Update(func(*msgpushtest.Records) {})
+			}()
+			<-done
 		})
+	}, inFunction},
+	{"Update that iterates while UpdateBetweenPages is set", func(s *msgpushtest.Server) {
+		s.SetRecords(msgpushtest.SampleRecords())
+		s.UpdateBetweenPages(func(*msgpushtest.Records) {})
+		client := s.Client()
+		s.Update(func(*msgpushtest.Records) {
+			for _, err := range client.ForwardLogs(msgpush.ForwardLogParams{}).All(ctx) {
+				if err != nil {
+					return
+				}
+			}
+		})
+	}, "a request has waited 5s for the function given to Update or UpdateBetweenPages"},
+	{"request in OnRequest", func(s *msgpushtest.Server) {
+		_ = userFunctions["OnRequest"](s, func() { _ = calls[msgpushtest.ForwardRuleList](s.Client()) })
+	}, "a request has waited 5s for the function given to OnRequest, which " + inFunction},
+	{"request of another client in OnRequest", func(s *msgpushtest.Server) {
+		other, _ := msgpush.NewClient(s.URL, s.AccessKey())
+		_ = userFunctions["OnRequest"](s, func() { _ = calls[msgpushtest.ForwardRuleList](other) })
+	}, "a request has waited 5s for the function given to OnRequest"},
+	{"request in If", func(s *msgpushtest.Server) {
+		_ = userFunctions["If"](s, func() { _ = calls[msgpushtest.ForwardRuleList](s.Client()) })
+	}, "a request has waited 5s for the function given to If"},
+	{"page in UpdateBetweenPages", func(s *msgpushtest.Server) {
+		client := s.Client()
+		_ = userFunctions["UpdateBetweenPages"](s, func() {
+			_, _ = client.MPList(ctx, msgpush.PageRequest{Current: 2})
+		})
+	}, "a request has waited 5s for the function given to Update or UpdateBetweenPages"},
+	{"Close in OnRequest", func(s *msgpushtest.Server) {
+		_ = userFunctions["OnRequest"](s, s.Close)
+	}, "Close has waited 5s for the function given to OnRequest, which has not returned, or has called Close"},
+	{"function that never returns", func(s *msgpushtest.Server) {
+		s.Inject(msgpushtest.Respond(func(http.ResponseWriter, *http.Request) { select {} }))
+		client := s.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}), msgpush.WithTimeout(10*time.Millisecond))
+		_, _ = client.MPList(ctx, msgpush.PageRequest{})
+		s.Close()
+	}, "Close has waited 5s for the function given to Respond"},
+	{"WaitForRequest without a request", func(s *msgpushtest.Server) {
+		_ = calls[msgpushtest.MPList](s.Client())
+		_, _ = s.WaitForRequest(ctx, 2)
+	}, "WaitForRequest has waited 5s for request 2 (1 so far): send it, or give WaitForRequest the number of the one that arrives"},
+}
+
+// In real time: in a bubble, the runtime reports the deadlock.
+func TestWaitOfFiveSecondsFailsTheTest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for five seconds")
 	}
-	for _, name := range []string{"Respond", "Update"} {
-		t.Run(name+" works", func(t *testing.T) {
-			server := msgpushtest.New(t)
-			var err error
-			_ = userFunctions[name](server, func() { err = calls[msgpushtest.ForwardRuleList](clientOf(t, server)) })
-			assert.NoError(t, err)
-		})
+	t.Parallel()
+	tests := make([]tb, len(waits))
+	var wg sync.WaitGroup
+	for i, tt := range waits {
+		wg.Go(func() { tt.inTest(&tests[i]) })
+	}
+	wg.Wait()
+	for i, tt := range waits {
+		require.NotEmpty(t, tests[i].errors, tt.name)
+		assert.Contains(t, tests[i].errors[0], tt.want, tt.name)
 	}
 }
 
-func TestCloseLogsTheFunctionThatItWaitsFor(t *testing.T) {
+func (w wait) inTest(test *tb) {
+	server := msgpushtest.New(test)
+	func() {
+		defer func() { _ = recover() }() // Update panics
+		w.do(server)
+	}()
+	server.ClearFaults()
+	server.OnRequest(nil)
+	test.end()
+}
+
+func TestWaitForRequestWithDeadlineLogsAndGoesOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for five seconds")
+	}
+	t.Parallel()
+	test := &tb{}
+	server := msgpushtest.New(test)
+	bounded, cancel := context.WithTimeout(ctx, 5500*time.Millisecond)
+	defer cancel()
+	_, err := server.WaitForRequest(bounded, 1)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	test.end()
+	assert.Empty(t, test.errors)
+	require.Len(t, test.logs, 1)
+	assert.Contains(t, test.logs[0], "WaitForRequest has waited 5s for request 1 (0 so far)")
+}
+
+func TestFunctionMaySleepInABubble(t *testing.T) {
 	for _, name := range []string{"OnRequest", "UpdateBetweenPages", "Respond", "If"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				test := &tb{}
-				server := msgpushtest.New(test, msgpushtest.InMemory())
+				server := msgpushtest.New(t, msgpushtest.InMemory())
 				var wg sync.WaitGroup
 				wg.Go(func() { _ = userFunctions[name](server, func() { time.Sleep(time.Hour) }) })
 				synctest.Wait()
 				start := time.Now()
-				wg.Go(server.Close)
-				time.Sleep(6 * time.Second)
-				synctest.Wait()
-				assert.Equal(t, []string{"msgpushtest: Close waits for the function given to " + name + ", which has not returned"}, test.logs)
-				wg.Wait()
+				server.Close()
 				assert.Equal(t, time.Hour, time.Since(start))
+				wg.Wait()
 				server.ClearFaults()
-				test.end()
-				assert.Empty(t, test.errors)
 			})
 		})
 	}
 }
 
-// In real time: in a bubble, the runtime reports the deadlock.
-func TestFunctionThatNeverReturnsFailsTheTest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for 7 seconds")
+func TestRequestInRespondOrUpdateWorks(t *testing.T) {
+	for _, name := range []string{"Respond", "Update"} {
+		server := msgpushtest.New(t)
+		var err error
+		_ = userFunctions[name](server, func() { err = calls[msgpushtest.ForwardRuleList](clientOf(t, server)) })
+		assert.NoError(t, err, name)
 	}
-	t.Parallel()
-	const text = "msgpushtest: Close waits for the function given to OnRequest, which has not returned"
-	test := &tb{}
-	server := msgpushtest.New(test)
-	block := make(chan struct{})
-	defer close(block)
-	server.OnRequest(func(msgpushtest.Request) { <-block })
-	client := clientOf(t, server)
-	canceled, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = client.MPList(canceled, msgpush.PageRequest{})
-	}()
-	_, err := server.WaitForRequest(ctx, 1)
-	require.NoError(t, err)
-	cancel()
-	<-done
-	server.Close()
-	test.end() // calls Close again, which does not wait again
-	assert.Equal(t, []string{text + " after 7s: end it before the test ends"}, test.errors)
-	assert.Equal(t, []string{text, "msgpushtest: 1 requests arrived"}, test.logs[:2])
+}
+
+func TestRejectedRequestFailsTheTestIfAsked(t *testing.T) {
+	send := func(opts ...msgpushtest.Option) []string {
+		test := &tb{}
+		server := msgpushtest.New(test, opts...)
+		client := server.Client()
+		_ = calls[msgpushtest.MPList](client)
+		_, _ = client.MailDetail(ctx, "no")
+		_, _ = msgpush.Call[any](ctx, client, msgpush.Request{Method: http.MethodPost, Path: "/api/open/" + server.AccessKey()})
+		server.Inject(msgpushtest.RejectKey())
+		_ = calls[msgpushtest.MPList](client)
+		server.SetRateLimit(1, time.Hour)
+		_ = calls[msgpushtest.MPList](client)
+		test.end()
+		return test.errors
+	}
+	assert.Empty(t, send())
+	assert.Equal(t, []string{
+		`msgpushtest: the server rejected GET /api/open/mail/detail: code 404: there is no mail channel with the id "no"`,
+		"msgpushtest: the server rejected POST /api/open/[redacted]: code 404: there is no operation at /api/open/[redacted]",
+	}, send(msgpushtest.FailOnRejection()))
+	assert.Panics(t, func() { msgpushtest.NewServer(msgpushtest.FailOnRejection()) })
 }

@@ -74,12 +74,24 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	data, rejected := s.data(w, r)
 	if rejected != nil {
 		e.Code, e.Msg = rejected.code, rejected.msg
+		s.reportRejection(r, rejected)
 	} else {
 		e.Data = data
 	}
 	body, _ := json.Marshal(e) // the records have no field that cannot be encoded
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body) // fails if the connection has ended or the status allows no body
+}
+
+// reportRejection fails the test if it has the option FailOnRejection.
+func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
+	if !s.failOnRejection {
+		return
+	}
+	s.lock()
+	defer s.mu.Unlock()
+	s.fail(s.redact(fmt.Sprintf("msgpushtest: the server rejected %s %s: code %d: %s",
+		r.Method, r.URL.Path, rejected.code, rejected.msg)))
 }
 
 // maxRequestBytes limits the body that an operation accepts. Of any body, record stores at most
@@ -147,33 +159,38 @@ func mailDetail(s *Server, query url.Values, _ object) (any, *rejection) {
 	defer s.mu.Unlock()
 	for _, channel := range s.records.MailChannels {
 		if strconv.FormatInt(channel.ID, 10) == id {
-			return plain(channel), nil
+			return withPassword(channel), nil
 		}
 	}
 	return nil, reject(CodeNotFound, "there is no mail channel with the id %q", id)
 }
 
-// plain returns a record with strings in place of its secrets: a [msgpush.Secret] encodes to
+// A mailChannel encodes like a [msgpush.MailChannel], with its password: a [msgpush.Secret] encodes to
 // "[redacted]".
-func plain(record any) any {
-	v := reflect.ValueOf(record)
-	if v.Kind() != reflect.Struct {
-		return record
+type mailChannel struct {
+	ID         int64            `json:"id"`
+	MailName   string           `json:"mailName"`
+	MailCode   string           `json:"mailCode"`
+	Account    string           `json:"account"`
+	Password   string           `json:"password"`
+	SMTPServer string           `json:"smtpServer"`
+	SMTPSSL    int              `json:"smtpSsl"`
+	SMTPPort   int              `json:"smtpPort"`
+	CreateTime msgpush.DateTime `json:"createTime"`
+}
+
+func withPassword(c msgpush.MailChannel) mailChannel {
+	return mailChannel{
+		ID:         c.ID,
+		MailName:   c.MailName,
+		MailCode:   c.MailCode,
+		Account:    c.Account,
+		Password:   string(c.Password),
+		SMTPServer: c.SMTPServer,
+		SMTPSSL:    c.SMTPSSL,
+		SMTPPort:   c.SMTPPort,
+		CreateTime: c.CreateTime,
 	}
-	fields, hasSecret := reflect.VisibleFields(v.Type()), false
-	for i, field := range fields {
-		if field.Type == reflect.TypeFor[msgpush.Secret]() {
-			fields[i].Type, hasSecret = reflect.TypeFor[string](), true
-		}
-	}
-	if !hasSecret {
-		return record
-	}
-	to := reflect.New(reflect.StructOf(fields)).Elem()
-	for i, field := range to.Fields() {
-		to.FieldByIndex(i.Index).Set(v.FieldByIndex(i.Index).Convert(field.Type()))
-	}
-	return to.Interface()
 }
 
 // list returns an operation that returns a page of a list, without filters.
@@ -226,18 +243,16 @@ func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejec
 	s.lock()
 	defer s.mu.Unlock()
 	records := list(&s.records)
-	page := msgpush.Page[any]{
+	page := msgpush.Page[T]{
 		PageNum:  current,
 		PageSize: size,
 		Total:    int64(len(records)),
 		Pages:    len(records)/size + min(1, len(records)%size), // rounded up; on 32 bits, len+size-1 could overflow
-		List:     []any{},
+		List:     []T{},
 	}
 	if current <= page.Pages {
 		start := (current - 1) * size
-		for _, record := range records[start:min(start+size, len(records))] {
-			page.List = append(page.List, plain(record))
-		}
+		page.List = slices.Clone(records[start:min(start+size, len(records))])
 	}
 	return page, nil
 }

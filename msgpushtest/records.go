@@ -69,7 +69,9 @@ func (s *Server) matching(filter logFilter) []msgpush.ForwardLog {
 	}
 	logs := list.logs[:0]
 	for _, log := range s.records.ForwardLogs {
-		if (!filter.byRule || log.RuleID == filter.ruleID) && (!filter.byResult || int64(log.MatchResult) == filter.matchResult) {
+		hasRule := !filter.byRule || log.RuleID == filter.ruleID
+		hasResult := !filter.byResult || int64(log.MatchResult) == filter.matchResult
+		if hasRule && hasResult {
 			logs = append(logs, log)
 		}
 	}
@@ -92,16 +94,17 @@ func (s *Server) SetRecords(r Records) {
 // Update calls f to change the server's records. f may change the records and the slices that
 // it gets, but must not use them after it has returned. The change is atomic: a response has
 // the records from before or from after the change. The server runs the functions of Update
-// and [Server.UpdateBetweenPages] one at a time, so Update panics if f calls Update or
-// SetRecords. If f panics, the records do not change, and the test of a server that [New]
+// and [Server.UpdateBetweenPages] one at a time, so f must not call Update or SetRecords, or wait for
+// a page: see [New]. If f panics, the records do not change, and the test of a server that [New]
 // returned fails even if the panic is recovered.
 func (s *Server) Update(f func(*Records)) {
-	s.check("Update")
-	for _, name := range s.calledIn() {
-		if name == "Update" || name == "UpdateBetweenPages" {
-			panic(fmt.Sprintf("msgpushtest: Update: the function given to %s must not call Update or SetRecords: change the records that it gets", name))
-		}
+	s.lock()
+	s.mu.Unlock()
+	if !s.acquire(s.updateSem, "Update or UpdateBetweenPages", "Update") {
+		panic("msgpushtest: Update: the server was closed, or the wait was too long, " +
+			"while another function changed its records")
 	}
+	defer func() { <-s.updateSem }()
 	defer func() {
 		if value := recover(); value != nil {
 			s.storePanic("Update", value)
@@ -112,10 +115,9 @@ func (s *Server) Update(f func(*Records)) {
 }
 
 // update lets f change a copy of the records, and copies it again: the caller may keep its slices.
+// It is called with updateSem held.
 func (s *Server) update(name string, f func(*Records)) {
-	s.updateSem <- struct{}{}
-	defer func() { <-s.updateSem }()
-	defer s.calls(name)()
+	defer s.runs(name)()
 	changed := s.Records()
 	f(&changed)
 	changed = changed.clone()
@@ -154,6 +156,7 @@ func (s *Server) updateBeforePage(list listKey, page int, onlyPage bool) {
 	}
 	s.mu.Unlock()
 	if f != nil && next {
+		defer s.acquireInHandler(s.updateSem, "Update or UpdateBetweenPages")()
 		defer s.handlePanic("UpdateBetweenPages")
 		s.update("UpdateBetweenPages", f)
 	}
@@ -184,13 +187,66 @@ func SampleRecords() Records {
 	rules := sampleRules()
 	return Records{
 		MailChannels: []msgpush.MailChannel{
-			{ID: 101, MailName: "告警邮箱", MailCode: "alert-mail", Account: "alert@example.com", Password: "correct-horse-battery", SMTPServer: "smtp.example.com", SMTPSSL: 1, SMTPPort: 465, CreateTime: "2026-03-02 09:15:00"},
-			{ID: 102, MailName: "Rapports d'équipe", MailCode: "report-mail", Account: "report@example.com", Password: "staple-of-the-day", SMTPServer: "smtp.example.com", SMTPSSL: 0, SMTPPort: 25, CreateTime: "2026-05-18 16:40:21"},
+			{
+				ID:         101,
+				MailName:   "告警邮箱",
+				MailCode:   "alert-mail",
+				Account:    "alert@example.com",
+				Password:   "correct-horse-battery",
+				SMTPServer: "smtp.example.com",
+				SMTPSSL:    1,
+				SMTPPort:   465,
+				CreateTime: "2026-03-02 09:15:00",
+			},
+			{
+				ID:         102,
+				MailName:   "Rapports d'équipe",
+				MailCode:   "report-mail",
+				Account:    "report@example.com",
+				Password:   "staple-of-the-day",
+				SMTPServer: "smtp.example.com",
+				SMTPSSL:    0,
+				SMTPPort:   25,
+				CreateTime: "2026-05-18 16:40:21",
+			},
 		},
 		MPChannels: []msgpush.MPChannel{
-			{ID: 201, NickName: "运维通知", HeadImg: "https://img.example.com/ops.png", PrincipalName: "示例科技有限公司", AuthorizationAppID: "wx0000000000000201", FuncInfo: "1,15,4,7,", ServiceType: 2, VerifyType: 0, Alias: "ops-notice", UpdateTime: "2026-10-30 08:00:12"},
-			{ID: 202, NickName: "订单助手", HeadImg: "https://img.example.com/orders.png", PrincipalName: "示例商贸有限公司", AuthorizationAppID: "wx0000000000000202", FuncInfo: "1,2,", ServiceType: 1, VerifyType: 0, Alias: "", UpdateTime: "2026-09-11 13:27:45"},
-			{ID: 203, NickName: "Météo du jour", HeadImg: "https://img.example.com/weather.png", PrincipalName: "示例科技有限公司", AuthorizationAppID: "wx0000000000000203", FuncInfo: "", ServiceType: 0, VerifyType: -1, Alias: "weather", UpdateTime: "2026-11-02 21:05:33"},
+			{
+				ID:                 201,
+				NickName:           "运维通知",
+				HeadImg:            "https://img.example.com/ops.png",
+				PrincipalName:      "示例科技有限公司",
+				AuthorizationAppID: "wx0000000000000201",
+				FuncInfo:           "1,15,4,7,",
+				ServiceType:        2,
+				VerifyType:         0,
+				Alias:              "ops-notice",
+				UpdateTime:         "2026-10-30 08:00:12",
+			},
+			{
+				ID:                 202,
+				NickName:           "订单助手",
+				HeadImg:            "https://img.example.com/orders.png",
+				PrincipalName:      "示例商贸有限公司",
+				AuthorizationAppID: "wx0000000000000202",
+				FuncInfo:           "1,2,",
+				ServiceType:        1,
+				VerifyType:         0,
+				Alias:              "",
+				UpdateTime:         "2026-09-11 13:27:45",
+			},
+			{
+				ID:                 203,
+				NickName:           "Météo du jour",
+				HeadImg:            "https://img.example.com/weather.png",
+				PrincipalName:      "示例科技有限公司",
+				AuthorizationAppID: "wx0000000000000203",
+				FuncInfo:           "",
+				ServiceType:        0,
+				VerifyType:         -1,
+				Alias:              "weather",
+				UpdateTime:         "2026-11-02 21:05:33",
+			},
 		},
 		ForwardRules: rules,
 		ForwardLogs:  sampleLogs(rules),
@@ -199,11 +255,71 @@ func SampleRecords() Records {
 
 func sampleRules() []msgpush.ForwardRule {
 	return []msgpush.ForwardRule{
-		{ID: 301, TokenID: msgpush.AllTokensID, TokenName: "全部令牌", RuleName: "严重告警转值班", SourceType: 1, SourceTypeName: "消息", Status: 1, Sort: 1, ConditionExpr: `title contains "严重"`, TargetCount: 3, CreateTime: "2026-03-02 10:00:00"},
-		{ID: 302, TokenID: 11, TokenName: "监控", RuleName: "CPU > 90 %", SourceType: 1, SourceTypeName: "消息", Status: 1, Sort: 2, ConditionExpr: `content matches "cpu=9[0-9]"`, TargetCount: 1, CreateTime: "2026-03-09 11:20:05"},
-		{ID: 303, TokenID: 12, TokenName: "订单", RuleName: "大额订单", SourceType: 1, SourceTypeName: "消息", Status: 1, Sort: 3, ConditionExpr: `amount >= 10000 && currency == "CNY"`, TargetCount: 2, CreateTime: "2026-04-21 15:02:48"},
-		{ID: 304, TokenID: 13, TokenName: "短信", RuleName: "验证码", SourceType: 2, SourceTypeName: "短信", Status: 1, Sort: 4, ConditionExpr: `content contains "验证码"`, TargetCount: 1, CreateTime: "2026-06-01 08:30:00"},
-		{ID: 305, TokenID: 12, TokenName: "订单", RuleName: "退款 (旧)", SourceType: 1, SourceTypeName: "消息", Status: 0, Sort: 5, ConditionExpr: `type == "refund"`, TargetCount: 0, CreateTime: "2026-02-14 19:45:10"},
+		{
+			ID:             301,
+			TokenID:        msgpush.AllTokensID,
+			TokenName:      "全部令牌",
+			RuleName:       "严重告警转值班",
+			SourceType:     1,
+			SourceTypeName: "消息",
+			Status:         1,
+			Sort:           1,
+			ConditionExpr:  `title contains "严重"`,
+			TargetCount:    3,
+			CreateTime:     "2026-03-02 10:00:00",
+		},
+		{
+			ID:             302,
+			TokenID:        11,
+			TokenName:      "监控",
+			RuleName:       "CPU > 90 %",
+			SourceType:     1,
+			SourceTypeName: "消息",
+			Status:         1,
+			Sort:           2,
+			ConditionExpr:  `content matches "cpu=9[0-9]"`,
+			TargetCount:    1,
+			CreateTime:     "2026-03-09 11:20:05",
+		},
+		{
+			ID:             303,
+			TokenID:        12,
+			TokenName:      "订单",
+			RuleName:       "大额订单",
+			SourceType:     1,
+			SourceTypeName: "消息",
+			Status:         1,
+			Sort:           3,
+			ConditionExpr:  `amount >= 10000 && currency == "CNY"`,
+			TargetCount:    2,
+			CreateTime:     "2026-04-21 15:02:48",
+		},
+		{
+			ID:             304,
+			TokenID:        13,
+			TokenName:      "短信",
+			RuleName:       "验证码",
+			SourceType:     2,
+			SourceTypeName: "短信",
+			Status:         1,
+			Sort:           4,
+			ConditionExpr:  `content contains "验证码"`,
+			TargetCount:    1,
+			CreateTime:     "2026-06-01 08:30:00",
+		},
+		{
+			ID:             305,
+			TokenID:        12,
+			TokenName:      "订单",
+			RuleName:       "退款 (旧)",
+			SourceType:     1,
+			SourceTypeName: "消息",
+			Status:         0,
+			Sort:           5,
+			ConditionExpr:  `type == "refund"`,
+			TargetCount:    0,
+			CreateTime:     "2026-02-14 19:45:10",
+		},
 	}
 }
 

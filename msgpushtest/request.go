@@ -89,13 +89,7 @@ func (s *Server) record(r *http.Request) Request {
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), rest))
 	s.lock()
 	defer s.mu.Unlock()
-	var keys []string
-	for _, key := range slices.SortedFunc(slices.Values(s.keys), func(a, b string) int { return len(b) - len(a) }) { // a key may contain another
-		if len(key) >= 6 { // a shorter key would match parts of words
-			keys = append(keys, key, redacted)
-		}
-	}
-	redact := strings.NewReplacer(keys...).Replace
+	redact := s.redact
 	query, _ := url.ParseQuery(redact(r.URL.RawQuery)) // the valid part of a malformed query
 	request := Request{
 		Time:      time.Now(),
@@ -122,6 +116,18 @@ func (s *Server) record(r *http.Request) Request {
 	close(s.arrival)
 	s.arrival = make(chan struct{})
 	return request
+}
+
+// redact removes the keys of the server from a text. It is called with mu held.
+func (s *Server) redact(text string) string {
+	longestFirst := func(a, b string) int { return len(b) - len(a) } // a key may contain another
+	var keys []string
+	for _, key := range slices.SortedFunc(slices.Values(s.keys), longestFirst) {
+		if len(key) >= 6 { // a shorter key would match parts of words
+			keys = append(keys, key, redacted)
+		}
+	}
+	return strings.NewReplacer(keys...).Replace(text)
 }
 
 // decode returns a JSON value, or text itself if it is not JSON.
@@ -151,9 +157,12 @@ func (s *Server) ClearRequests() {
 }
 
 // WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It
-// returns an error if n is below 1, or if ctx ends or the server is closed before that.
+// returns an error if n is below 1, or if ctx ends or the server is closed before that. After 5
+// seconds, it logs what it waits for; if ctx has no deadline, the test of [New] fails then.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
-	s.check("WaitForRequest")
+	s.lock()
+	s.mu.Unlock()
+	noPatience := s.noPatience()
 	if n < 1 {
 		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: n is %d, but the first request is number 1", n)
 	}
@@ -172,7 +181,27 @@ func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 			err = ctx.Err()
 		case <-s.closed:
 			err = http.ErrServerClosed
+		case <-noPatience:
+			noPatience = nil
+			if !s.waitsForEver(ctx, n, len(requests)) {
+				continue
+			}
+			err = errWaitsForEver
 		}
-		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d has not arrived (%d so far): %w", n, len(requests), err)
+		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d has not arrived (%d so far): %w",
+			n, len(requests), err)
 	}
+}
+
+var errWaitsForEver = fmt.Errorf("after %v, and the context has no deadline", patience)
+
+// waitsForEver says that WaitForRequest waits, and reports whether it must end.
+func (s *Server) waitsForEver(ctx context.Context, n, arrived int) bool {
+	text := fmt.Sprintf("msgpushtest: WaitForRequest has waited %v for request %d (%d so far): "+
+		"send it, or give WaitForRequest the number of the one that arrives", patience, n, arrived)
+	if _, hasDeadline := ctx.Deadline(); hasDeadline {
+		s.log(text)
+		return false
+	}
+	return s.complain(text)
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -21,7 +19,15 @@ import (
 // An Option configures a [Server].
 type Option func(*settings)
 
-type settings struct{ inMemory bool }
+type settings struct {
+	inMemory        bool
+	failOnRejection bool
+}
+
+// FailOnRejection makes the test of [New] fail for each request that the server itself rejects, such
+// as one with an unknown path, method or member, or with an access key that is not accepted. Faults
+// and the rate limit do not count. [NewServer] panics with this option.
+func FailOnRejection() Option { return func(s *settings) { s.failOnRejection = true } }
 
 // InMemory makes the server use [net.Pipe] instead of a socket. Such a server also
 // works inside a [testing/synctest] bubble, if it is made there. Its URL can be reached only
@@ -41,9 +47,10 @@ type Server struct {
 	bubble    string // the synctest bubble in which the server was made, or ""
 	http      http.Server
 	transport *http.Transport
-	running   sync.WaitGroup // the goroutines that Close waits for
-	closed    chan struct{}  // closed, with mu held, when Close begins
-	close     func()         // closes closed; may be called more than once
+	closed    chan struct{} // closed, with mu held, when Close begins
+	close     func()        // closes closed; may be called more than once
+
+	goroutines sync.WaitGroup // that Close waits for
 
 	// These are channels: a mutex would block a synctest bubble while a user's function
 	// sleeps.
@@ -65,20 +72,32 @@ type Server struct {
 	onRequest    func(Request)
 	faults       []*queuedFault
 	requests     []Request
-	called       []*calledFunction
-	tb           TB            // set by New
-	failures     []string      // for the end of the test: panics of its functions, Close giving up
-	gaveUp       bool          // Close has waited for closeLimit
-	arrival      chan struct{} // closed when the next request arrives
+	running      map[string]int // functions of the test, by the method that they were given to
+	arrival      chan struct{}  // closed when the next request arrives
+	tb           TB             // of New, or nil
+	panics       []string       // of functions of the test, for its end
+	gaveUp       bool           // the test has failed for a wait
+	testEnded    bool
 }
 
 // NewServer starts a server without records. The caller must call [Server.Close].
 // It panics if it cannot listen, or if it is called inside a [testing/synctest]
 // bubble without [InMemory].
 func NewServer(opts ...Option) *Server {
+	s := newServer(nil, opts...)
+	if s.failOnRejection {
+		s.Close()
+		panic("msgpushtest: NewServer: there is no test that FailOnRejection could fail: use New")
+	}
+	return s
+}
+
+func newServer(tb TB, opts ...Option) *Server {
 	closed := make(chan struct{})
 	s := &Server{
-		transport:    &http.Transport{MaxIdleConnsPerHost: 1000, DialContext: new(net.Dialer).DialContext}, // with a dial function, net/http does not use fetch in a browser
+		tb:           tb,
+		bubble:       currentBubble(),
+		transport:    newTransport(),
 		closed:       closed,
 		close:        sync.OnceFunc(func() { close(closed) }),
 		onRequestSem: make(chan struct{}, 1),
@@ -86,35 +105,36 @@ func NewServer(opts ...Option) *Server {
 		updateSem:    make(chan struct{}, 1),
 		keys:         []string{newKey()},
 		filtered:     map[logFilter]filteredList{},
+		running:      map[string]int{},
 		arrival:      make(chan struct{}),
 	}
 	for _, opt := range opts {
 		opt(&s.settings)
 	}
-	_, s.bubble = caller()
-	// Proxy is only a hook: net/http calls it for each request, in the goroutine of RoundTrip,
-	// even if an idle connection is used. A check in the dial function would miss requests on idle connections.
-	s.transport.Proxy = func(*http.Request) (*url.URL, error) {
-		s.checkRoundTrip()
-		return nil, nil
-	}
 	s.http.Handler = s
 	s.http.DisableGeneralOptionsHandler = true // so that the response to OPTIONS * is an envelope, too
 	s.http.ConnState = s.trackConn
 	var listener net.Listener
-	if s.inMemory {
+	switch {
+	case s.inMemory:
 		pipes := newPipeListener()
 		s.transport.DialContext = pipes.dialContext
 		listener = pipes
-	} else {
-		if s.bubble != "" {
-			panic("msgpushtest: time does not pass in a synctest bubble while a server listens on a socket: use the option InMemory()")
-		}
+	case s.bubble != "":
+		panic("msgpushtest: time does not pass in a synctest bubble while a server listens on a socket: " +
+			"use the option InMemory()")
+	default:
 		listener = httptest.NewUnstartedServer(nil).Listener
 	}
 	s.URL = "http://" + strings.TrimSuffix(listener.Addr().String(), ":80")
-	s.running.Go(func() { _ = s.http.Serve(listener) }) // until Close
+	s.goroutines.Go(func() { _ = s.http.Serve(listener) }) // until Close
 	return s
+}
+
+// newTransport returns a transport without a proxy. With its dial function, net/http does not use fetch
+// in a browser.
+func newTransport() *http.Transport {
+	return &http.Transport{MaxIdleConnsPerHost: 1000, DialContext: new(net.Dialer).DialContext}
 }
 
 func newKey() string { return "test-" + rand.Text() }
@@ -124,17 +144,14 @@ func newKey() string { return "test-" + rand.Text() }
 func (s *Server) trackConn(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		s.running.Add(1)
+		s.goroutines.Add(1)
 	case http.StateHijacked, http.StateClosed:
-		s.running.Done()
+		s.goroutines.Done()
 	}
 }
 
-const (
-	closeGrace = 200 * time.Millisecond // how long Close waits for responses in progress before it aborts them
-	closeNote  = 5 * time.Second        // how long Close then waits for functions before it logs that it waits
-	closeLimit = 7 * time.Second        // how long Close then waits for functions at most, outside a synctest bubble
-)
+// closeGrace is how long Close waits for responses in progress before it aborts them.
+const closeGrace = 200 * time.Millisecond
 
 // Close stops the server and waits until the goroutines that the server started have ended.
 // Responses in progress are completed, or aborted after a short time. Close ends the
@@ -142,17 +159,10 @@ const (
 // called more than once.
 //
 // Close waits for the functions of [Server.OnRequest], [Server.UpdateBetweenPages], [Fault.If]
-// and [Respond], and does not interrupt them. So Close panics if such a function calls it.
-// After about 5 seconds, Close logs which function it waits for. After about 7 seconds, it
-// returns and the test of [New] fails; with a server of [NewServer], Close panics. In a synctest
-// bubble, Close waits until the function returns.
+// and [Respond], which must not call it, and does not interrupt them. After 5 seconds, it returns and
+// the test of [New] fails; with a server of [NewServer], it panics. In a synctest bubble, it waits
+// until they return.
 func (s *Server) Close() {
-	s.check("Close")
-	for _, name := range s.calledIn() {
-		if name != "Update" {
-			panic(fmt.Sprintf("msgpushtest: Close: it waits for the function given to %s, which must not call it: call Close elsewhere", name))
-		}
-	}
 	s.lock()
 	s.close()
 	s.mu.Unlock()
@@ -164,66 +174,12 @@ func (s *Server) Close() {
 	s.waitForFunctions()
 }
 
-// waitForFunctions waits for running: outside a synctest bubble for at most closeLimit, and not
-// at all if gaveUp is set.
-func (s *Server) waitForFunctions() {
-	s.lock()
-	gaveUp := s.gaveUp
-	s.mu.Unlock()
-	if gaveUp {
-		return
-	}
-	ended := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return
-	case <-time.After(closeNote):
-		s.log(s.waitText())
-	}
-	if s.bubble != "" { // time is virtual: the function may sleep for hours
-		<-ended
-		return
-	}
-	select {
-	case <-ended:
-	case <-time.After(closeLimit - closeNote):
-		s.giveUp(s.waitText() + fmt.Sprintf(" after %v: end it before the test ends", closeLimit))
-	}
-}
-
-// log writes to the log of the test, or of the program.
-func (s *Server) log(text string) {
-	s.lock()
-	tb := s.tb
-	s.mu.Unlock()
-	if tb == nil {
-		log.Print(text)
-		return
-	}
-	tb.Logf("%s", text)
-}
-
-// giveUp lets Close return although a function still runs. It stores text, which fails the test
-// when the test ends. Without a test, it panics.
-func (s *Server) giveUp(text string) {
-	s.lock()
-	defer s.mu.Unlock()
-	if s.tb == nil {
-		panic(text)
-	}
-	s.failures, s.gaveUp = append(s.failures, text), true
-}
-
 // HTTPClient returns an HTTP client whose connections are closed when the server is
 // closed. It is for code that calls [msgpush.NewClient] itself, with
 // [msgpush.WithHTTPClient]. The URL of a server with the option [InMemory], or in a browser, can
 // be reached only through this client.
 func (s *Server) HTTPClient() *http.Client {
-	s.check("HTTPClient")
+	s.checkBubble("HTTPClient")
 	return &http.Client{Transport: s.transport}
 }
 
@@ -240,7 +196,7 @@ func (s *Server) HTTPClient() *http.Client {
 // opts override these defaults: with [msgpush.WithAccessKeySource], the client takes
 // its key from the source. Client panics if an option is invalid.
 func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
-	s.check("Client")
+	s.checkBubble("Client")
 	key := s.AccessKey()
 	fixedKey := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return key, nil })
 	defaults := []msgpush.Option{
@@ -258,7 +214,6 @@ func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 
 // AccessKey returns the key that the server accepts. At first it is a random key.
 func (s *Server) AccessKey() string {
-	s.check("AccessKey")
 	s.lock()
 	defer s.mu.Unlock()
 	return s.keys[len(s.keys)-1]
@@ -320,7 +275,8 @@ func (s *Server) SetLatency(d time.Duration) {
 // do not use up an injected fault. If n is 0, the default, there is no limit.
 func (s *Server) SetRateLimit(n int, window time.Duration) {
 	if n < 0 || n > 0 && window <= 0 {
-		panic(fmt.Sprintf("msgpushtest: SetRateLimit: %d requests in %v: n must not be negative, and window must be positive unless n is 0", n, window))
+		panic(fmt.Sprintf("msgpushtest: SetRateLimit: %d requests in %v: n must not be negative, "+
+			"and window must be positive unless n is 0", n, window))
 	}
 	s.lock()
 	defer s.mu.Unlock()
@@ -351,8 +307,7 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 // OnRequest sets a function that is called with each request before the response. It
 // replaces the previous function. If f is nil, no function is called. Calls do not overlap.
 // f may change the server, for example its records, and it may sleep. A fault that f
-// injects can already apply to this request. f must not close the server or call it through
-// a client.
+// injects can already apply to this request. f must not close the server or call it: see [New].
 //
 // A panic of f aborts the response. The test of a server that [New] returned then fails
 // when it ends; with a server of [NewServer], the panic ends the program. A panic with
@@ -363,23 +318,13 @@ func (s *Server) OnRequest(f func(Request)) {
 	s.onRequest = f
 }
 
-// acquire waits for a semaphore. It aborts the response if the server is closed meanwhile.
-func (s *Server) acquire(sem chan struct{}) (release func()) {
-	select {
-	case sem <- struct{}{}:
-		return func() { <-sem }
-	case <-s.closed:
-		panic(http.ErrAbortHandler)
-	}
-}
-
 func (s *Server) callOnRequest(request Request) {
-	defer s.acquire(s.onRequestSem)()
+	defer s.acquireInHandler(s.onRequestSem, "OnRequest")()
 	s.lock()
 	f := s.onRequest
 	s.mu.Unlock()
 	if f != nil {
-		defer s.calls("OnRequest")()
+		defer s.runs("OnRequest")()
 		defer s.handlePanic("OnRequest")
 		f(request)
 	}
@@ -411,8 +356,9 @@ func (s *Server) storePanic(name string, value any) bool {
 		return false
 	}
 	// The function may panic again when the client retries. This is reported once.
-	if !slices.ContainsFunc(s.failures, func(stored string) bool { return strings.HasPrefix(stored, text+"\n\n") }) {
-		s.failures = append(s.failures, text+"\n\n"+string(debug.Stack()))
+	isStored := func(stored string) bool { return strings.HasPrefix(stored, text+"\n\n") }
+	if !slices.ContainsFunc(s.panics, isStored) {
+		s.panics = append(s.panics, text+"\n\n"+string(debug.Stack()))
 	}
 	return true
 }
@@ -424,11 +370,10 @@ func panicText(name string, value any) string {
 // ServeHTTP responds to a request. To abort the response, it panics with
 // [http.ErrAbortHandler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.check("ServeHTTP")
 	if !s.begin() { // so that Close also waits after a hijack
 		panic(http.ErrAbortHandler)
 	}
-	defer s.running.Done()
+	defer s.goroutines.Done()
 	request := s.record(r)
 	s.callOnRequest(request)
 
@@ -444,7 +389,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response.serve(s, w, r)
 }
 
-// begin adds to running, unless the server is closed.
+// begin adds to goroutines, unless the server is closed.
 func (s *Server) begin() bool {
 	s.lock()
 	defer s.mu.Unlock()
@@ -452,7 +397,7 @@ func (s *Server) begin() bool {
 	case <-s.closed:
 		return false
 	default:
-		s.running.Add(1)
+		s.goroutines.Add(1)
 		return true
 	}
 }

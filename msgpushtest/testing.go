@@ -1,7 +1,5 @@
 package msgpushtest
 
-import "slices"
-
 // A TB is the part of [testing.TB] that [New] uses. It is implemented by *testing.T,
 // *testing.B and *testing.F.
 type TB interface {
@@ -22,7 +20,11 @@ const maxReported = 50
 //   - if a function panicked that was given to [Server.OnRequest], [Server.Update],
 //     [Server.UpdateBetweenPages], [Fault.If] or [Respond]; a panic with
 //     [http.ErrAbortHandler] counts only in Update;
-//   - if [Server.Close] has stopped waiting for a function.
+//   - if something has waited for 5 seconds: [Server.Close], [Server.Update] or a request for a
+//     function that has not returned, or [Server.WaitForRequest] without a deadline. The wait
+//     then ends, with an error if it can return one; Update panics. In a synctest bubble, the wait
+//     goes on, and the runtime reports a deadlock;
+//   - for each request that the server rejects, with the option [FailOnRejection].
 //
 // If the test has failed, the last 50 requests are logged.
 //
@@ -30,19 +32,14 @@ const maxReported = 50
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	if isOutsideBubble(tb) {
-		panic("msgpushtest: New: the test is the one outside the synctest bubble: give New the t of the function of synctest.Test")
+		panic("msgpushtest: New: the test is the one outside the synctest bubble: " +
+			"give New the t of the function of synctest.Test")
 	}
-	s := NewServer(opts...)
-	s.lock()
-	s.tb = tb
-	s.mu.Unlock()
+	s := newServer(tb, opts...)
 	tb.Cleanup(func() {
 		tb.Helper()
 		s.Close() // no request is accepted afterwards
-		s.lock()
-		failures := slices.Clone(s.failures)
-		s.mu.Unlock()
-		for _, text := range failures {
+		for _, text := range s.endTest() {
 			tb.Errorf("%s", text)
 		}
 		for _, f := range s.unused() {
@@ -58,4 +55,12 @@ func New(tb TB, opts ...Option) *Server {
 		}
 	})
 	return s
+}
+
+// endTest returns the panics of the functions of the test. Afterwards, the test is not used.
+func (s *Server) endTest() []string {
+	s.lock()
+	defer s.mu.Unlock()
+	s.testEnded = true
+	return s.panics
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 // A tb stands for a test. It stores the reports of the server.
 type tb struct {
+	mu      sync.Mutex
 	failed  bool
 	errors  []string
 	logs    []string
@@ -28,12 +30,20 @@ type tb struct {
 
 func (tb *tb) Helper()          {}
 func (tb *tb) Cleanup(f func()) { tb.cleanup = append(tb.cleanup, f) }
-func (tb *tb) Failed() bool     { return tb.failed }
+func (tb *tb) Failed() bool {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	return tb.failed
+}
 func (tb *tb) Errorf(format string, args ...any) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
 	tb.failed = true
 	tb.errors = append(tb.errors, fmt.Sprintf(format, args...))
 }
 func (tb *tb) Logf(format string, args ...any) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
 	tb.logs = append(tb.logs, fmt.Sprintf(format, args...))
 }
 

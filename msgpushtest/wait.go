@@ -1,0 +1,153 @@
+package msgpushtest
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// patience is how long something waits before the server says what it waits for. It is real time: in
+// a synctest bubble, a function may sleep for hours, and the runtime reports a deadlock.
+const patience = 5 * time.Second
+
+// noPatience returns a channel that receives when patience has ended: at once if the test has failed
+// for a wait before, and never in a bubble.
+func (s *Server) noPatience() <-chan time.Time {
+	s.lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.bubble != "":
+		return nil
+	case s.gaveUp:
+		return time.After(0)
+	default:
+		return time.After(patience)
+	}
+}
+
+// complain says that something waits. With a server of New, the test fails and the wait must end: it
+// could last for ever.
+func (s *Server) complain(text string) (mustEnd bool) {
+	s.lock()
+	defer s.mu.Unlock()
+	if s.tb == nil {
+		log.Print(text)
+		return false
+	}
+	if !s.gaveUp {
+		s.fail(text)
+	}
+	s.gaveUp = true
+	return true
+}
+
+// log writes to the log of the test, or of the program.
+func (s *Server) log(text string) {
+	s.lock()
+	defer s.mu.Unlock()
+	if s.tb == nil {
+		log.Print(text)
+	} else if !s.testEnded {
+		s.tb.Logf("%s", text)
+	}
+}
+
+// fail fails the test, unless it has ended. It is called with mu held.
+func (s *Server) fail(text string) {
+	if !s.testEnded {
+		s.tb.Errorf("%s", text)
+	}
+}
+
+// lock locks s.mu. It panics if s was not made by New or NewServer.
+func (s *Server) lock() {
+	if s == nil || s.closed == nil {
+		panic("msgpushtest: the Server was not made by New or NewServer, which start it")
+	}
+	s.mu.Lock()
+}
+
+// acquire waits for a semaphore that is held while the function given to name runs. It returns false
+// if the wait must end.
+func (s *Server) acquire(sem chan struct{}, name, who string) bool {
+	select {
+	case sem <- struct{}{}:
+		return true
+	default:
+	}
+	for noPatience := s.noPatience(); ; noPatience = nil {
+		select {
+		case sem <- struct{}{}:
+			return true
+		case <-s.closed:
+			return false
+		case <-noPatience:
+			text := fmt.Sprintf("msgpushtest: %s has waited %v for the function given to %s, which has not returned: "+
+				"the function must not wait for another request or another update", who, patience, name)
+			if s.complain(text) {
+				return false
+			}
+		}
+	}
+}
+
+// acquireInHandler is acquire for a request. It aborts the response if the wait must end.
+func (s *Server) acquireInHandler(sem chan struct{}, name string) (release func()) {
+	if !s.acquire(sem, name, "a request") {
+		panic(http.ErrAbortHandler)
+	}
+	return func() { <-sem }
+}
+
+// runs records that a function runs that the test passed to name, such as "OnRequest". The caller
+// calls returned when it has ended.
+func (s *Server) runs(name string) (returned func()) {
+	s.lock()
+	defer s.mu.Unlock()
+	s.running[name]++
+	return func() {
+		s.lock()
+		defer s.mu.Unlock()
+		s.running[name]--
+	}
+}
+
+// waitForFunctions waits until the goroutines that the server started have ended, or patience has.
+func (s *Server) waitForFunctions() {
+	ended := make(chan struct{})
+	go func() {
+		s.goroutines.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return
+	case <-s.noPatience():
+	}
+	text := fmt.Sprintf("msgpushtest: Close has waited %v for %s: end it before the server is closed",
+		patience, s.unfinished())
+	if !s.complain(text) {
+		panic(text)
+	}
+}
+
+// unfinished says what Close waits for. The function of Update is left out: it runs in the goroutine
+// that called Update.
+func (s *Server) unfinished() string {
+	s.lock()
+	defer s.mu.Unlock()
+	var names []string
+	for name, n := range s.running {
+		if n > 0 && name != "Update" {
+			names = append(names, name)
+		}
+	}
+	if names == nil {
+		return "a response that is in progress"
+	}
+	slices.Sort(names)
+	return "the function given to " + strings.Join(names, " and ") + ", which has not returned, or has called Close"
+}
