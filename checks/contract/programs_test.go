@@ -139,6 +139,20 @@ func TestExampleProgramsMatchOpenAPI(t *testing.T) {
 	}
 }
 
+func TestProgramsInOtherLanguagesAskForFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds fakeserver")
+	}
+	t.Parallel()
+	url, key := startFakeServer(t)
+	for _, command := range [][]string{{"python3", "faults.py"}, {"node", "faults.mjs"}} {
+		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+		cmd.Env = append(os.Environ(), "MSGPUSH_BASE_URL="+url, "MSGPUSH_ACCESS_KEY="+key)
+		out, err := cmd.CombinedOutput()
+		assert.NoError(t, err, "%s: %s", command[1], out)
+	}
+}
+
 // startFakeServer starts the program fakeserver until the test ends, and returns its URL and
 // access key.
 func startFakeServer(t *testing.T, args ...string) (url, key string) {

@@ -40,6 +40,15 @@ that is missing has no records:
     "forwardLogs":  [{"id": 4, "ruleId": 3}]
   }
 
+A request with a header "Fakeserver-Fault" gets a fault:
+
+  status:503     an HTTP status without a body; status:503:2 also sends Retry-After: 2
+  delay:2s       the usual response, later
+  reset          the connection is reset before the response
+  truncate       the connection ends in the middle of the body
+  html           a page in HTML with HTTP status 200
+  rejected-key   the access key is rejected
+
 Environment:
   MSGPUSH_ACCESS_KEY  access key to accept; the default is a random one
 
@@ -56,6 +65,8 @@ type settings struct {
 	records string // a file; empty for the sample records
 	latency time.Duration
 	fail    failure
+	fault   faultOf
+	cors    string // the origin of pages that may send requests
 }
 
 // A failure is the HTTP status of a share of the responses.
@@ -96,6 +107,8 @@ func main() {
 	flag.StringVar(&set.records, "records", "", "JSON `FILE` with the records, instead of the sample records")
 	flag.DurationVar(&set.latency, "latency", 0, "delay of each response, at least 0s")
 	flag.Var(&set.fail, "fail", "respond to a share of the requests with an HTTP status: `STATUS:SHARE`, such as 503:0.1")
+	flag.Var(&set.fault, "fault", "fault of every request for an operation or a page: `FAULT@OPERATION[:PAGE]`, such as reset@ForwardLogList:2")
+	flag.StringVar(&set.cors, "cors", "", "`ORIGIN` of web pages that may send requests, such as http://localhost:3000 or *")
 	flag.Parse()
 	if set.latency < 0 || flag.NArg() > 0 {
 		flag.CommandLine.Usage()
@@ -126,7 +139,11 @@ func run(ctx context.Context, set settings, key string, stdout, stderr io.Writer
 	fake.SetLatency(set.latency)
 	fake.OnRequest(func(msgpushtest.Request) { fake.ClearRequests() }) // otherwise they take more and more memory
 	if set.fail.share > 0 {
-		fake.Inject(msgpushtest.Status(set.fail.status).Always().If(func(msgpushtest.Request) bool { return rand.Float64() < set.fail.share }))
+		isChosen := func(msgpushtest.Request) bool { return rand.Float64() < set.fail.share }
+		fake.Inject(msgpushtest.Status(set.fail.status).Always().If(isChosen))
+	}
+	if set.fault.text != "" {
+		fake.Inject(set.fault.fault)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", set.addr)
 	if err != nil {
@@ -136,7 +153,11 @@ func run(ctx context.Context, set settings, key string, stdout, stderr io.Writer
 	if key == "" {
 		fmt.Fprintf(stdout, "MSGPUSH_ACCESS_KEY=%s\n", fake.AccessKey())
 	}
-	return serve(ctx, listener, logRequests(fake, stderr))
+	handler := logRequests(injectFaults(fake), fake.AccessKey(), stderr)
+	if set.cors != "" {
+		handler = allowOrigin(set.cors, handler)
+	}
+	return serve(ctx, listener, handler)
 }
 
 // serve serves until ctx ends, and then completes the responses in progress.
@@ -173,9 +194,8 @@ func readRecords(name string) (records msgpushtest.Records, err error) {
 
 // logRequests writes a line for each response. It omits what may contain a key or a
 // password: the header, the query and the body.
-func logRequests(fake *msgpushtest.Server, w io.Writer) http.Handler {
+func logRequests(next http.Handler, key string, w io.Writer) http.Handler {
 	logger := log.New(w, "", log.LstdFlags)
-	key := fake.AccessKey()
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		recorder := &statusRecorder{ResponseWriter: rw, status: http.StatusOK}
@@ -183,7 +203,7 @@ func logRequests(fake *msgpushtest.Server, w io.Writer) http.Handler {
 		defer func() { // also if the handler aborts the response
 			logger.Printf("%s %q %d %v", r.Method, path, recorder.status, time.Since(start).Round(time.Microsecond))
 		}()
-		fake.ServeHTTP(recorder, r)
+		next.ServeHTTP(recorder, r)
 	})
 }
 

@@ -30,7 +30,9 @@ func TestMain(m *testing.M) { clitest.Main(m, main) }
 func TestUsage(t *testing.T) {
 	clitest.TestUsage(t, "fakeserver", []string{"-addr ADDRESS", "-fail STATUS:SHARE", "0 if interrupted"},
 		[]string{"-latency", "-1s"}, []string{"-latency", "1"}, []string{"-fail", "503"}, []string{"-fail", "503:1.1"},
-		[]string{"-fail", "503:-1"}, []string{"-fail", "503:NaN"}, []string{"-fail", "0.1"}, []string{"-fail", "199:0.1"}, []string{"-fail", "x:1"})
+		[]string{"-fail", "503:-1"}, []string{"-fail", "503:NaN"}, []string{"-fail", "0.1"}, []string{"-fail", "199:0.1"}, []string{"-fail", "x:1"},
+		[]string{"-fault", "reset"}, []string{"-fault", "boom@MPList"}, []string{"-fault", "reset@Nothing"},
+		[]string{"-fault", "reset@MPList:0"}, []string{"-fault", "status:99@MPList"}, []string{"-fault", "delay:-1s@MPList"})
 }
 
 func recordsFile(t *testing.T, text string) string {
