@@ -168,36 +168,12 @@ func (f Fault) appliesTo(operation string) bool {
 //
 // The test of a server that [New] returned fails if a fault was never used and not
 // removed by [Server.ClearFaults].
-//
-// Inject panics if a fault can never be used, because earlier Always faults match every
-// request that it could match. Call [Server.ClearFaults] first. An earlier fault with
-// [Fault.If] does not count, since its condition may not match.
 func (s *Server) Inject(faults ...Fault) {
 	s.lock()
 	defer s.mu.Unlock()
-	queue := slices.Clone(s.faults)
-	for i, f := range faults {
-		if neverUsed(f, queue) {
-			panic(fmt.Sprintf("msgpushtest: Inject: fault %d of %d can never be used, "+
-				"because a fault with Always is queued before it: call ClearFaults first", i+1, len(faults)))
-		}
-		queue = append(queue, &queuedFault{Fault: f})
+	for _, f := range faults {
+		s.faults = append(s.faults, &queuedFault{Fault: f})
 	}
-	s.faults = queue
-}
-
-// neverUsed reports whether the queue has faults with Always, and without If, for all requests
-// that f could apply to.
-func neverUsed(f Fault, queue []*queuedFault) bool {
-	names := f.operations
-	if len(names) == 0 {
-		names = append(operationNames(), "") // "": a path without an operation
-	}
-	return !slices.ContainsFunc(names, func(name string) bool {
-		return !slices.ContainsFunc(queue, func(before *queuedFault) bool {
-			return before.always && len(before.conditions) == 0 && before.appliesTo(name)
-		})
-	})
 }
 
 // ClearFaults removes all faults, used or not.

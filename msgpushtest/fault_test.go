@@ -184,53 +184,6 @@ func TestForPanicsIfNameIsNotAnOperation(t *testing.T) {
 	}
 }
 
-func TestInjectPanicsIfFaultCanNeverBeUsed(t *testing.T) {
-	fault := msgpushtest.Status(500)
-	all := operationNames()
-	tests := []struct {
-		name   string
-		faults []msgpushtest.Fault
-		panics bool
-	}{
-		{"after Always for all", []msgpushtest.Fault{fault.Always(), fault}, true},
-		{"for an operation after Always for all", []msgpushtest.Fault{fault.Always(), fault.For(msgpushtest.MPList)}, true},
-		{"after Always for the same operation", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault.For(msgpushtest.MPList)}, true},
-		{"after two Always for the same operations", []msgpushtest.Fault{
-			fault.For(msgpushtest.MPList).Always(), fault.For(msgpushtest.MailDetail).Always(), fault.For(msgpushtest.MPList, msgpushtest.MailDetail),
-		}, true},
-		{"Always after Always", []msgpushtest.Fault{fault.Always(), fault.Always()}, true},
-		{"after a fault and Always", []msgpushtest.Fault{fault, fault.Always(), fault}, true},
-		{"for another operation", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault.For(msgpushtest.MailDetail)}, false},
-		{"for one more operation", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault.For(msgpushtest.MPList, msgpushtest.MailDetail)}, false},
-		{"for all after Always for one", []msgpushtest.Fault{fault.For(msgpushtest.MPList).Always(), fault}, false},
-		{"for unknown paths", []msgpushtest.Fault{fault.For(all...).Always(), fault}, false},
-		{"Always last", []msgpushtest.Fault{fault, fault.Always()}, false},
-		{"after If and Always", []msgpushtest.Fault{fault.If(anyRequest).Always(), fault}, false},
-		{"with If after If and Always", []msgpushtest.Fault{fault.If(anyRequest).Always(), fault.If(anyRequest)}, false},
-		{"with If after Always", []msgpushtest.Fault{fault.Always(), fault.If(anyRequest)}, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			const text = "msgpushtest: Inject: fault %d of %d can never be used, because a fault with Always is queued before it: call ClearFaults first"
-			last := len(tt.faults) - 1
-			together, one := msgpushtest.NewServer(), msgpushtest.NewServer()
-			defer together.Close()
-			defer one.Close()
-			one.Inject(tt.faults[:last]...)
-			if !tt.panics {
-				assert.NotPanics(t, func() { together.Inject(tt.faults...) })
-				assert.NotPanics(t, func() { one.Inject(tt.faults[last]) })
-				return
-			}
-			assert.PanicsWithValue(t, fmt.Sprintf(text, last+1, last+1), func() { together.Inject(tt.faults...) })
-			assert.NoError(t, calls[msgpushtest.MPList](together.Client()), "nothing was injected")
-			assert.PanicsWithValue(t, fmt.Sprintf(text, 1, 1), func() { one.Inject(tt.faults[last]) })
-			one.ClearFaults()
-			assert.NotPanics(t, func() { one.Inject(tt.faults[last]) })
-		})
-	}
-}
-
 func anyRequest(msgpushtest.Request) bool { return true }
 
 // isPage returns a condition for the requests for a page.
@@ -252,6 +205,7 @@ func TestFaultWithIfAppliesToMatchingRequests(t *testing.T) {
 	}{
 		{"once", []msgpushtest.Fault{fault.If(isPage(2))}, []int{1, 2, 2, 3}, []int{200, 404, 200, 200}},
 		{"always", []msgpushtest.Fault{fault.If(isPage(2)).Always()}, []int{2, 1, 2}, []int{404, 200, 404}},
+		{"twice", []msgpushtest.Fault{fault.If(isPage(2)).Times(2)}, []int{2, 1, 2, 2}, []int{404, 200, 404, 200}},
 		{"Always first", []msgpushtest.Fault{fault.Always().If(isPage(2))}, []int{2, 1, 2}, []int{404, 200, 404}},
 		{"with For", []msgpushtest.Fault{fault.If(isPage(2)).For(msgpushtest.ForwardRuleList)}, []int{2}, []int{404}},
 		{"both conditions", []msgpushtest.Fault{fault.If(isPage(2)).If(rule(msgpushtest.ForwardRuleList))}, []int{1, 2}, []int{200, 404}},

@@ -90,8 +90,10 @@ func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	s.fail(s.redact(fmt.Sprintf("msgpushtest: the server rejected %s %s: code %d: %s",
-		r.Method, r.URL.Path, rejected.code, rejected.msg)))
+	text := fmt.Sprintf("the server rejected %s %s: code %d: %s", r.Method, r.URL.Path, rejected.code, rejected.msg)
+	if !s.testEnded {
+		s.tb.Errorf("msgpushtest: %s", s.redact(text))
+	}
 }
 
 // maxRequestBytes limits the body that an operation accepts. Of any body, record stores at most
@@ -159,38 +161,16 @@ func mailDetail(s *Server, query url.Values, _ object) (any, *rejection) {
 	defer s.mu.Unlock()
 	for _, channel := range s.records.MailChannels {
 		if strconv.FormatInt(channel.ID, 10) == id {
-			return withPassword(channel), nil
+			return mailChannel{channel, string(channel.Password)}, nil
 		}
 	}
 	return nil, reject(CodeNotFound, "there is no mail channel with the id %q", id)
 }
 
-// A mailChannel encodes like a [msgpush.MailChannel], with its password: a [msgpush.Secret] encodes to
-// "[redacted]".
+// A mailChannel encodes with its password: a [msgpush.Secret] encodes to "[redacted]".
 type mailChannel struct {
-	ID         int64            `json:"id"`
-	MailName   string           `json:"mailName"`
-	MailCode   string           `json:"mailCode"`
-	Account    string           `json:"account"`
-	Password   string           `json:"password"`
-	SMTPServer string           `json:"smtpServer"`
-	SMTPSSL    int              `json:"smtpSsl"`
-	SMTPPort   int              `json:"smtpPort"`
-	CreateTime msgpush.DateTime `json:"createTime"`
-}
-
-func withPassword(c msgpush.MailChannel) mailChannel {
-	return mailChannel{
-		ID:         c.ID,
-		MailName:   c.MailName,
-		MailCode:   c.MailCode,
-		Account:    c.Account,
-		Password:   string(c.Password),
-		SMTPServer: c.SMTPServer,
-		SMTPSSL:    c.SMTPSSL,
-		SMTPPort:   c.SMTPPort,
-		CreateTime: c.CreateTime,
-	}
+	msgpush.MailChannel
+	Password string `json:"password"`
 }
 
 // list returns an operation that returns a page of a list, without filters.

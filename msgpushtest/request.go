@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -183,25 +184,14 @@ func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 			err = http.ErrServerClosed
 		case <-noPatience:
 			noPatience = nil
-			if !s.waitsForEver(ctx, n, len(requests)) {
+			_, hasDeadline := ctx.Deadline()
+			if !s.complain(!hasDeadline, "WaitForRequest has waited %v for request %d (%d so far): send it, "+
+				"or give WaitForRequest the number of the one that arrives", patience, n, len(requests)) {
 				continue
 			}
-			err = errWaitsForEver
+			err = errors.New("the context has no deadline")
 		}
 		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d has not arrived (%d so far): %w",
 			n, len(requests), err)
 	}
-}
-
-var errWaitsForEver = fmt.Errorf("after %v, and the context has no deadline", patience)
-
-// waitsForEver says that WaitForRequest waits, and reports whether it must end.
-func (s *Server) waitsForEver(ctx context.Context, n, arrived int) bool {
-	text := fmt.Sprintf("msgpushtest: WaitForRequest has waited %v for request %d (%d so far): "+
-		"send it, or give WaitForRequest the number of the one that arrives", patience, n, arrived)
-	if _, hasDeadline := ctx.Deadline(); hasDeadline {
-		s.log(text)
-		return false
-	}
-	return s.complain(text)
 }

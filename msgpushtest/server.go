@@ -97,7 +97,7 @@ func newServer(tb TB, opts ...Option) *Server {
 	s := &Server{
 		tb:           tb,
 		bubble:       currentBubble(),
-		transport:    newTransport(),
+		transport:    &http.Transport{MaxIdleConnsPerHost: 1000},
 		closed:       closed,
 		close:        sync.OnceFunc(func() { close(closed) }),
 		onRequestSem: make(chan struct{}, 1),
@@ -115,6 +115,7 @@ func newServer(tb TB, opts ...Option) *Server {
 	s.http.DisableGeneralOptionsHandler = true // so that the response to OPTIONS * is an envelope, too
 	s.http.ConnState = s.trackConn
 	var listener net.Listener
+	s.transport.DialContext = new(net.Dialer).DialContext // with a dial function, net/http does not use fetch
 	switch {
 	case s.inMemory:
 		pipes := newPipeListener()
@@ -129,12 +130,6 @@ func newServer(tb TB, opts ...Option) *Server {
 	s.URL = "http://" + strings.TrimSuffix(listener.Addr().String(), ":80")
 	s.goroutines.Go(func() { _ = s.http.Serve(listener) }) // until Close
 	return s
-}
-
-// newTransport returns a transport without a proxy. With its dial function, net/http does not use fetch
-// in a browser.
-func newTransport() *http.Transport {
-	return &http.Transport{MaxIdleConnsPerHost: 1000, DialContext: new(net.Dialer).DialContext}
 }
 
 func newKey() string { return "test-" + rand.Text() }

@@ -28,38 +28,24 @@ func (s *Server) noPatience() <-chan time.Time {
 	}
 }
 
-// complain says that something waits. With a server of New, the test fails and the wait must end: it
-// could last for ever.
-func (s *Server) complain(text string) (mustEnd bool) {
+// complain says that something waits. With a server of New, the test fails if the wait could last for
+// ever, and the wait must end.
+func (s *Server) complain(forEver bool, format string, args ...any) (mustEnd bool) {
+	text := fmt.Sprintf("msgpushtest: "+format, args...)
 	s.lock()
 	defer s.mu.Unlock()
-	if s.tb == nil {
+	switch {
+	case s.tb == nil:
 		log.Print(text)
 		return false
-	}
-	if !s.gaveUp {
-		s.fail(text)
-	}
-	s.gaveUp = true
-	return true
-}
-
-// log writes to the log of the test, or of the program.
-func (s *Server) log(text string) {
-	s.lock()
-	defer s.mu.Unlock()
-	if s.tb == nil {
-		log.Print(text)
-	} else if !s.testEnded {
+	case s.testEnded:
+	case !forEver:
 		s.tb.Logf("%s", text)
-	}
-}
-
-// fail fails the test, unless it has ended. It is called with mu held.
-func (s *Server) fail(text string) {
-	if !s.testEnded {
+	case !s.gaveUp:
+		s.gaveUp = true
 		s.tb.Errorf("%s", text)
 	}
+	return forEver
 }
 
 // lock locks s.mu. It panics if s was not made by New or NewServer.
@@ -85,9 +71,8 @@ func (s *Server) acquire(sem chan struct{}, name, who string) bool {
 		case <-s.closed:
 			return false
 		case <-noPatience:
-			text := fmt.Sprintf("msgpushtest: %s has waited %v for the function given to %s, which has not returned: "+
-				"the function must not wait for another request or another update", who, patience, name)
-			if s.complain(text) {
+			if s.complain(true, "%s has waited %v for the function given to %s, which has not returned: "+
+				"the function must not wait for another request or another update", who, patience, name) {
 				return false
 			}
 		}
@@ -127,10 +112,8 @@ func (s *Server) waitForFunctions() {
 		return
 	case <-s.noPatience():
 	}
-	text := fmt.Sprintf("msgpushtest: Close has waited %v for %s: end it before the server is closed",
-		patience, s.unfinished())
-	if !s.complain(text) {
-		panic(text)
+	if !s.complain(true, "Close has waited %v for %s: end it before the server is closed", patience, s.unfinished()) {
+		panic("msgpushtest: Close has waited too long: see the log")
 	}
 }
 

@@ -29,4 +29,5 @@ func runGo(t *testing.T, args ...string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
 	require.NoError(t, err, string(out))
+	require.NotContains(t, string(out), "no tests to run")
 }
