@@ -534,4 +534,10 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 			}
 		})
 	}
+	fixtures.RunInBubble(t, "fails in time", func(t *testing.T) {
+		fetch := func(context.Context) (string, time.Time, error) { return "", time.Time{}, errors.New("sealed") }
+		client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(msgpush.CachedAccessKey(fetch, 0)))
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		assert.ErrorContains(t, err, "access key: sealed")
+	})
 }

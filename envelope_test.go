@@ -278,7 +278,7 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 		{"record with a zero id", `{"list":[{"id":0}]}`, ""},
 		{"record with a null id", `{"list":[{"ID":null}]}`, ""},
 		{"record with one more member", `{"list":[{"id":1,"more":{}}]}`, ""},
-		{"record with a value and no id", `{"list":[{"alias":"x","sort":1,"ruleId":1}]}`, ""},
+		{"record with a value and no id", `{"list":[{"alias":"x","sort":1,"ruleId":1,"createTime":"x"}]}`, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -320,6 +320,11 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		B int `json:"b"`
 		C int `json:"-"`
 	}
+	type Inner struct{ A int }
+	embedding := fixtures.CallFor[msgpush.Page[struct {
+		Inner
+		B int `json:"b"`
+	}]](t)
 	named := fixtures.CallFor[msgpush.Page[struct {
 		Name string
 		ID   int `json:"id"`
@@ -335,6 +340,8 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		{`{"list":[{"b":0}]}`, structs, true},
 		{`{"list":[{"C":0}]}`, structs, false},
 		{`{"list":[{"inner":{}}]}`, structs, false},
+		{`{"list":[{"Inner":{}}]}`, embedding, false},
+		{`{"list":[{"a":0}]}`, embedding, true},
 		{`{"list":[{"name":""}]}`, named, false},
 		{`{"list":[{"Id":0}]}`, named, true},
 		{`{"list":[{"b":1},{}]}`, structs, false},

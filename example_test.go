@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -305,13 +304,12 @@ func ExampleCall_otherOperations() {
 
 func ExampleOperations() {
 	for _, op := range msgpush.Operations() {
-		if strings.HasPrefix(op.Name, "Mail") {
-			fmt.Printf("%v (%s): specified: %t\n", op, op.Title, op.Specified())
+		if op.Specified() {
+			fmt.Printf("%v (%s): %s %s\n", op, op.Title, op.Method, op.Path)
+			break
 		}
 	}
-	// Output:
-	// MailDetail (Mail channel detail): specified: true
-	// MailList (mail channel: list): specified: false
+	// Output: MailDetail (Mail channel detail): GET /api/open/mail/detail
 }
 
 // At most one error type matches, so the order of the types does not matter.

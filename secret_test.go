@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-querystring/query"
@@ -13,6 +15,7 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/testcalls"
 )
 
 func TestSecretIsNotPrinted(t *testing.T) {
@@ -84,5 +87,26 @@ func TestLimitsOfSecret(t *testing.T) {
 		"pointer to a slice":  fmt.Sprintf(verbs[2], []*[]msgpush.Secret{{s}}),
 	} {
 		assert.Contains(t, shown, secret, limit)
+	}
+}
+
+// Without a Format method, fmt.Sprintf("%s", []*T{record}) would show the secrets of a record. See
+// MailChannel.Format.
+func TestEveryRecordWithASecretFormatsItself(t *testing.T) {
+	for _, call := range testcalls.WithData() {
+		record := call.Data
+		if call.Pages != nil {
+			list, _ := record.FieldByName("List")
+			record = list.Type.Elem()
+		}
+		for _, field := range reflect.VisibleFields(record) {
+			isSecret := field.Type == reflect.TypeFor[msgpush.Secret]()
+			if strings.Contains(strings.ToLower(field.Name), "password") {
+				assert.True(t, isSecret, "%v.%s: make it a Secret", record, field.Name)
+			}
+			if isSecret {
+				assert.True(t, record.Implements(reflect.TypeFor[fmt.Formatter]()), "%v: add a method Format, as MailChannel has", record)
+			}
+		}
 	}
 }

@@ -3,6 +3,7 @@ package msgpushtest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -27,8 +28,8 @@ const (
 	CodeRateLimit        = 429 // the limit of SetRateLimit is exceeded
 )
 
-// An operation holds what its requests may have. data returns the data of the response, or nil. It is
-// called without the lock.
+// An operation holds what its requests may have. data returns the data of the response, and may change
+// records with [Server.Update]: it is called without the lock. If it is nil, a success has no data.
 type operation struct {
 	query []string // the names of the query parameters
 	body  []string // the names of the members of the body; nil: the request has no body
@@ -129,7 +130,7 @@ func (s *Server) data(w http.ResponseWriter, r *http.Request) (any, *rejection) 
 		if r.ContentLength != 0 {
 			return nil, reject(CodeBadRequest, "the operation has no body")
 		}
-		return op.data(s, query, nil)
+		return op.dataOf(s, query, nil)
 	}
 	contentType := r.Header.Get("Content-Type")
 	if mediaType, _, _ := mime.ParseMediaType(contentType); mediaType != "application/json" {
@@ -138,6 +139,13 @@ func (s *Server) data(w http.ResponseWriter, r *http.Request) (any, *rejection) 
 	body, rejected := readObject(http.MaxBytesReader(w, r.Body, maxRequestBytes), op.body...)
 	if rejected != nil {
 		return nil, rejected
+	}
+	return op.dataOf(s, query, body)
+}
+
+func (op operation) dataOf(s *Server, query url.Values, body object) (any, *rejection) {
+	if op.data == nil {
+		return nil, nil
 	}
 	return op.data(s, query, body)
 }
@@ -186,20 +194,16 @@ func forwardLogList(s *Server, _ url.Values, body object) (any, *rejection) {
 	if rejected != nil {
 		return nil, rejected
 	}
-	ruleID, rejected := params.integer("ruleId")
-	if rejected != nil {
-		return nil, rejected
-	}
-	matchResult, rejected := params.integer("matchResult")
-	if rejected != nil {
+	var want msgpush.ForwardLogParams
+	if rejected := params.decode(&want); rejected != nil {
 		return nil, rejected
 	}
 	var filter logFilter
-	if ruleID != nil {
-		filter.byRule, filter.ruleID = true, *ruleID
+	if want.RuleID != nil {
+		filter.byRule, filter.ruleID = true, *want.RuleID
 	}
-	if matchResult != nil {
-		filter.byResult, filter.matchResult = true, *matchResult
+	if want.MatchResult != nil {
+		filter.byResult, filter.matchResult = true, *want.MatchResult
 	}
 	return pageOf(s, body, func(*Records) []msgpush.ForwardLog { return s.matching(filter) })
 }
@@ -270,6 +274,20 @@ func (o object) member(name string, names ...string) (object, *rejection) {
 		return nil, nil
 	}
 	return parseObject(name, raw, names...)
+}
+
+// decode decodes o into a struct. No member may be null.
+func (o object) decode(to any) *rejection {
+	for name, raw := range o {
+		if string(raw) == "null" {
+			return reject(CodeBadRequest, "%s is null", name)
+		}
+	}
+	raw, _ := json.Marshal(o) // o has been decoded before
+	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(raw, to)); ok {
+		return reject(CodeBadRequest, "%s is a %s, not of the type %v", typeErr.Field, typeErr.Value, typeErr.Type)
+	}
+	return nil
 }
 
 // integer returns the named member, which must be an integer, or nil if it is missing.

@@ -46,8 +46,9 @@ func (r Records) clone() Records {
 
 // A logFilter selects trigger records. The zero value selects all.
 type logFilter struct {
-	byRule, byResult    bool
-	ruleID, matchResult int64
+	byRule, byResult bool
+	ruleID           int64
+	matchResult      int
 }
 
 // A filteredList holds the trigger records that a filter selects.
@@ -70,7 +71,7 @@ func (s *Server) matching(filter logFilter) []msgpush.ForwardLog {
 	logs := list.logs[:0]
 	for _, log := range s.records.ForwardLogs {
 		hasRule := !filter.byRule || log.RuleID == filter.ruleID
-		hasResult := !filter.byResult || int64(log.MatchResult) == filter.matchResult
+		hasResult := !filter.byResult || log.MatchResult == filter.matchResult
 		if hasRule && hasResult {
 			logs = append(logs, log)
 		}

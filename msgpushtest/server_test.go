@@ -68,7 +68,7 @@ func TestEveryOperationIsServed(t *testing.T) {
 	for _, call := range testcalls.All() {
 		_, client := newServer(t) // the operation may change its records
 		_, err := call.Do(t.Context(), client)
-		assert.NoError(t, err, "serve %s: add it to the constants and to operations in msgpushtest/records.go", call.Operation)
+		assert.NoError(t, err, "serve %s: add it to operations in msgpushtest/records.go, or correct it there", call.Operation)
 		assert.NotPanics(t, func() { msgpushtest.Status(500).For(call.Operation) },
 			"add %s to operations in msgpushtest/records.go", call.Operation)
 		assert.Contains(t, operationConstants(t), call.Operation, "add the constant %s to msgpushtest/records.go", call.Operation)
@@ -97,11 +97,15 @@ func TestRecordsAreCopied(t *testing.T) {
 	server.SetRecords(set)
 	for _, copied := range []msgpushtest.Records{set, server.Records()} {
 		for _, records := range reflect.ValueOf(copied).Fields() {
-			if records.Kind() == reflect.Slice {
+			if records.Kind() == reflect.Slice && records.Len() > 0 {
 				records.Index(0).SetZero()
 			}
 		}
-		assert.Equal(t, msgpushtest.SampleRecords(), server.Records())
+		want := reflect.ValueOf(msgpushtest.SampleRecords())
+		for field, got := range reflect.ValueOf(server.Records()).Fields() {
+			isSame := reflect.DeepEqual(want.FieldByName(field.Name).Interface(), got.Interface())
+			assert.True(t, isSame, "%s: add a line to clone in msgpushtest/records.go", field.Name)
+		}
 	}
 }
 

@@ -194,6 +194,16 @@ func (g *generator) json(schema *openapi3.Schema, invalid bool) string {
 		return one(g, "1", "2", "3", "20", "0", "-1", "301", "2147483647", "2147483648", "9007199254740993", "9223372036854775807", "-9223372036854775808",
 			"9223372036854775808", strconv.FormatInt(g.Int64N(1<<40), 10))
 	}
+	switch {
+	case schema.Type.Is("string"):
+		return one(g, `""`, `"x"`, `"é ☕"`, `"301"`)
+	case schema.Type.Is("boolean"):
+		return one(g, "true", "false")
+	case schema.Type.Is("number"):
+		return one(g, "0", "1.5", "-2e3")
+	case schema.Type.Is("array"):
+		return "[" + g.json(schema.Items.Value, invalid) + "]"
+	}
 	var members []string
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		if g.IntN(4) > 0 {

@@ -24,22 +24,21 @@ const lastSection = "## Not shown at all\n"
 // addTables adds a section for each parameter list, record and body whose table the text lacks.
 func addTables(text string, doc *object) string {
 	var added strings.Builder
-	add := func(heading, intro, name string) {
+	add := func(heading, name string) {
 		if comment := "<!-- " + name + " -->\n"; !strings.Contains(text, comment) {
-			fmt.Fprintf(&added, "## %s\n\n%s\n\n%s\n", heading, intro, comment)
+			fmt.Fprintf(&added, "## %s\n\n%s\n", heading, comment)
 		}
 	}
 	for _, op := range operations(doc) {
 		if op.has("parameters") {
-			add(op.text("summary"), "Its query parameters:", "parameters of "+op.text("operationId"))
+			add("Parameters of "+op.text("summary"), "parameters of "+op.text("operationId"))
 		}
 	}
 	schemas := doc.object("components", "schemas")
 	for _, name := range schemas.names {
 		if isRecorded := !regexp.MustCompile("^AnyValue$|.(Page|Envelope|Response)$").MatchString(name); isRecorded {
 			words := strings.ToLower(regexp.MustCompile("(.)([A-Z])").ReplaceAllString(name, "$1 $2"))
-			description := schemas.object(name).text("description")
-			add(upperFirst(words), upperFirst(description)+".", name)
+			add(upperFirst(words), name)
 		}
 	}
 	return strings.Replace(text, lastSection, added.String()+lastSection, 1)

@@ -62,12 +62,14 @@ type recorder struct {
 func openAPI(t *testing.T) *object {
 	t.Helper()
 	doc := parse(t, openAPIFile.read(t))
+	server := msgpushtest.NewServer(msgpushtest.InMemory())
+	t.Cleanup(server.Close)
 	r := recorder{
 		t:        t,
 		paths:    doc.object("paths"),
 		schemas:  doc.object("components", "schemas"),
 		examples: doc.object("components", "examples"),
-		server:   msgpushtest.New(t, msgpushtest.InMemory()),
+		server:   server,
 	}
 	var namedOnly, groups []any
 	for _, op := range msgpush.Operations() {
@@ -163,6 +165,9 @@ func (r recorder) requestBody(op msgpush.Operation, call testcalls.Call, item *o
 		content.set("schema", r.sent(op.Name+"Request", parse(r.t, body)))
 	}
 	if !r.examples.has(name) {
+		if call.Pages != nil { // otherwise the example would have no filter
+			body = string(call.FilteredRequest())
+		}
 		r.examples.set(name, objectOf("summary", "a request (invented values)", "value", parse(r.t, body)))
 	}
 	content.object("examples").set(exampleName(op), reference("examples", name))
@@ -334,7 +339,8 @@ func (r recorder) tags(doc *object) {
 			tag := r.paths.object(item, method).values["tags"].([]any)[0].(string)
 			if !described[tag] {
 				described[tag] = true
-				doc.set("tags", append(doc.values["tags"].([]any), objectOf("name", tag, "description", fillIn)))
+				description := upperFirst(tag) + "s."
+				doc.set("tags", append(doc.values["tags"].([]any), objectOf("name", tag, "description", description)))
 			}
 		}
 	}

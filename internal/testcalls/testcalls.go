@@ -5,6 +5,7 @@ package testcalls
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -165,69 +166,95 @@ func result(values []reflect.Value) (data any, err error) {
 
 // requestOf returns the request of a page: r, or a struct that embeds r.
 func requestOf(typ reflect.Type, r msgpush.PageRequest) reflect.Value {
-	if typ == pageRequest {
-		return reflect.ValueOf(r)
-	}
 	v := reflect.New(typ).Elem()
+	if typ == pageRequest {
+		v.Set(reflect.ValueOf(r))
+		return v
+	}
 	v.FieldByName(pageRequest.Name()).Set(reflect.ValueOf(r))
 	return v
 }
 
-// arguments returns the arguments of a method after its context. A string, an int64 or a field
-// named ID is the id of the first sample record of the resource that begins the name of the method,
-// such as 101 for MailDetail. The request of a list is zero, and the fields of other structs are not.
+// arguments returns the arguments of a method after its context. A string or an int64 is the id of the
+// sample record of the method, such as 101 for MailDetail. The request of a list is zero, and other
+// structs are filled.
 func arguments(m reflect.Method) []reflect.Value {
-	id := sampleID(m.Name)
+	sample := sampleRecord(m.Name)
 	var all []reflect.Value
 	for i := 2; i < m.Type.NumIn(); i++ {
 		v := reflect.New(m.Type.In(i)).Elem()
 		switch {
 		case v.Kind() == reflect.String:
-			v.SetString(fmt.Sprint(id))
+			v.SetString(fmt.Sprint(idOf(sample)))
 		case v.Kind() == reflect.Int64:
-			v.SetInt(id)
+			v.SetInt(idOf(sample))
 		case v.Kind() == reflect.Struct && !hasPageRequest(v.Type()):
-			fill(v, id)
+			fill(v, sample)
 		}
 		all = append(all, v)
 	}
 	return all
 }
 
-// fill sets the fields of a struct to values that are not zero.
-func fill(v reflect.Value, id int64) {
+// fill sets the fields of a struct to those of a sample record, which may be invalid, or to values
+// that are not zero.
+func fill(v, sample reflect.Value) {
 	for field, value := range v.Fields() {
-		switch value.Kind() {
-		case reflect.Pointer:
+		if value.Kind() == reflect.Pointer {
 			value.Set(reflect.New(field.Type.Elem()))
+			value = value.Elem()
+		}
+		if sample.IsValid() {
+			if same := sample.FieldByName(field.Name); same.IsValid() && same.Type().ConvertibleTo(value.Type()) {
+				value.Set(same.Convert(value.Type()))
+				continue
+			}
+		}
+		switch value.Kind() {
 		case reflect.Struct:
-			fill(value, id)
+			fill(value, sample)
 		case reflect.String:
 			value.SetString("text")
 		case reflect.Bool:
 			value.SetBool(true)
 		case reflect.Int, reflect.Int32, reflect.Int64:
 			value.SetInt(1)
-			if field.Name == "ID" {
-				value.SetInt(id)
-			}
 		}
 	}
 }
 
-// sampleID returns the id of the first sample record of the resource that begins the name of a
-// method, or 1.
-func sampleID(method string) int64 {
+// sampleRecord returns the first sample record of the resource that begins the name of a method. It is
+// invalid if there is none.
+func sampleRecord(method string) reflect.Value {
 	for field, list := range reflect.ValueOf(msgpushtest.SampleRecords()).Fields() {
 		resource := strings.TrimSuffix(strings.TrimSuffix(field.Name, "s"), "Channel")
-		if list.Kind() != reflect.Slice || list.Len() == 0 || !strings.HasPrefix(method, resource) {
-			continue
+		if list.Kind() == reflect.Slice && list.Len() > 0 && strings.HasPrefix(method, resource) {
+			return list.Index(0)
 		}
-		if id := list.Index(0).FieldByName("ID"); id.CanInt() {
+	}
+	return reflect.Value{}
+}
+
+// idOf returns the id of a sample record, or 1.
+func idOf(sample reflect.Value) int64 {
+	if sample.IsValid() {
+		if id := sample.FieldByName("ID"); id.IsValid() && id.CanInt() {
 			return id.Int()
 		}
 	}
 	return 1
+}
+
+// FilteredRequest returns the body of a request for the first page of a list, with every filter.
+func (c Call) FilteredRequest() []byte {
+	v := requestOf(c.Body, msgpush.PageRequest{Current: 1, PageSize: msgpush.DefaultPageSize})
+	for field, value := range v.Fields() {
+		if !field.Anonymous && value.Kind() == reflect.Struct {
+			fill(value, sampleRecord(strings.TrimSuffix(c.Operation, "List")))
+		}
+	}
+	body, _ := json.Marshal(v.Interface()) // the requests have no field that cannot be encoded
+	return body
 }
 
 // IsIdempotent reports whether the client sends the request of a call again after a failure that may
