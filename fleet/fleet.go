@@ -67,7 +67,7 @@ const (
 	dialAfter     = 300 * time.Millisecond // from a command to a test of the address
 	probeInterval = 100 * time.Millisecond // from a failure to the next probe that state starts
 	idleInterval  = 500 * time.Millisecond // from a success to the next probe that StoreErr starts
-	suspension    = 250 * time.Millisecond // how much longer than its timeout an operation takes only if its process was suspended
+	suspension    = 250 * time.Millisecond // an operation is that late only if its process was suspended
 )
 
 // A store runs scripts on one Redis key.

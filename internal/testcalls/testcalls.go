@@ -92,7 +92,8 @@ func Of(op msgpush.Operation) (Call, error) {
 	}
 	lister, ok := listerOf(c.Data)
 	if !ok {
-		return Call{}, fmt.Errorf("msgpush.Client has no method that returns a Lister for %s, such as MPChannels: add it", op.Name)
+		return Call{}, fmt.Errorf("msgpush.Client has no method that returns a Lister for %s, "+
+			"such as MPChannels: add it", op.Name)
 	}
 	c.List = func(ctx context.Context, client *msgpush.Client, r msgpush.PageRequest) (any, error) {
 		return result(m.Func.Call([]reflect.Value{reflect.ValueOf(client), contextOf(ctx), requestOf(c.Body, r)}))
