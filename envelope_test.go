@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"reflect"
 	"testing"
 	"time"
 
@@ -278,7 +279,7 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 		{"record with a zero id", `{"list":[{"id":0}]}`, ""},
 		{"record with a null id", `{"list":[{"ID":null}]}`, ""},
 		{"record with one more member", `{"list":[{"id":1,"more":{}}]}`, ""},
-		{"record with a value and no id", `{"list":[{"alias":"x","sort":1,"ruleId":1,"createTime":"x"}]}`, ""},
+		{"record with a value and no id", `{"list":[` + recordWithoutID(t) + `]}`, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -421,4 +422,21 @@ func TestErrorOfTruncatedJSONMatchesEOF(t *testing.T) {
 			assert.ErrorIs(t, err, want, body[:cut])
 		}
 	}
+}
+
+// recordWithoutID returns a record that has a value for the second field of the records of every list.
+func recordWithoutID(t *testing.T) string {
+	t.Helper()
+	record := map[string]any{"alias": "x", "createTime": "x"}
+	for _, c := range testcalls.Lists() {
+		list, _ := c.Data.FieldByName("List")
+		field := list.Type.Elem().Field(1)
+		record[field.Tag.Get("json")] = "x"
+		if field.Type.Kind() != reflect.String {
+			record[field.Tag.Get("json")] = 1
+		}
+	}
+	text, err := json.Marshal(record)
+	require.NoError(t, err)
+	return string(text)
 }
