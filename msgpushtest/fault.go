@@ -16,10 +16,8 @@ import (
 	"time"
 )
 
-// A Fault changes the response of a [Server], once or, with [Fault.Times] or [Fault.Always], more
-// often. It applies to any request, unless [Fault.For] names operations or [Fault.If] has a
-// condition. Functions such as [Status] and [Reset] return faults. The zero Fault is the
-// usual response.
+// A Fault changes the response of a [Server] to one request or, with [Fault.Times] or [Fault.Always],
+// to more. The zero Fault is the usual response.
 type Fault struct {
 	kind       string                                            // such as "Status(503)", for describe
 	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
@@ -37,9 +35,8 @@ type queuedFault struct {
 	used bool // only for Always: any other fault leaves the queue when used
 }
 
-// For returns a copy of f that applies only to the operations with these names, such
-// as [MPList]. It panics if a name does not belong to an operation of the server.
-// Without names, the copy applies to any request.
+// For returns a copy of f that applies only to the operations with these names, such as [MPList]. It
+// panics for another name.
 func (f Fault) For(operations ...string) Fault {
 	for _, name := range operations {
 		if !slices.Contains(operationNames(), name) {
@@ -54,13 +51,9 @@ func (f Fault) For(operations ...string) Fault {
 // operationNames sorts the names, since For prints them when it panics.
 func operationNames() []string { return slices.Sorted(maps.Keys(operations)) }
 
-// If returns a copy of f that applies only to requests for which match returns true, such as
-// those for page 2. Other requests leave the fault in the queue. With several conditions, all
-// must match. If panics if match is nil.
-//
-// A server calls the conditions of its faults one at a time. match may call methods of the
-// server, but it must not close the server, send it a request, or change the Request. A panic
-// of match is handled as for [Server.OnRequest].
+// If returns a copy of f that applies only to requests for which match returns true, such as those for
+// page 2. With several conditions, all must match. match is called for one request at a time, and must
+// not close the server or send it a request. If panics if match is nil.
 func (f Fault) If(match func(Request) bool) Fault {
 	if match == nil {
 		panic("msgpushtest: Fault.If: match is nil: give it a function of the request")
@@ -69,8 +62,7 @@ func (f Fault) If(match func(Request) bool) Fault {
 	return f
 }
 
-// Always returns a copy of f that is not removed when it is used. It applies until
-// [Server.ClearFaults].
+// Always returns a copy of f that applies until [Server.ClearFaults].
 func (f Fault) Always() Fault {
 	f.always = true
 	return f
@@ -85,8 +77,7 @@ func (f Fault) Times(n int) Fault {
 	return f
 }
 
-// WithStatus returns a copy of f with another HTTP status. It has no effect on
-// [Reset]. It panics if the status is not from 200 to 599.
+// WithStatus returns a copy of f with another HTTP status, from 200 to 599.
 func (f Fault) WithStatus(status int) Fault {
 	checkStatus("Fault.WithStatus", status)
 	f.status = status
@@ -102,9 +93,8 @@ func checkStatus(name string, status int) {
 	}
 }
 
-// WithHeader returns a copy of f that sets a header of the response, such as
-// Retry-After. It has no effect on [Reset]. It panics if HTTP does not allow the name or the
-// value.
+// WithHeader returns a copy of f that sets a header of the response, such as Retry-After. It panics if
+// HTTP does not allow the name or the value.
 func (f Fault) WithHeader(name, value string) Fault {
 	checkHeader("Fault.WithHeader", name, value)
 	f.header = maps.Clone(f.header)
@@ -160,14 +150,9 @@ func (f Fault) appliesTo(operation string) bool {
 	return len(f.operations) == 0 || slices.Contains(f.operations, operation)
 }
 
-// Inject queues faults. A request within the rate limit uses the first fault that applies,
-// which is then removed unless it was made by [Fault.Always]. The server checks the request
-// and its access key only for faults that use the usual response: the zero Fault,
-// [Delay], [ResetInBody] and [Truncate]. With another fault, such as [Status], a request
-// with a wrong key gets the fault, too.
-//
-// The test of a server that [New] returned fails if a fault was never used and not
-// removed by [Server.ClearFaults].
+// Inject queues faults. A request uses the first fault that applies, which is then removed unless it
+// was made by [Fault.Always]. The zero Fault, [Delay], [ResetInBody] and [Truncate] use the usual
+// response; with another fault, the server checks neither the request nor its key.
 func (s *Server) Inject(faults ...Fault) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -206,7 +191,7 @@ func (s *Server) matches(f Fault, request Request) bool {
 }
 
 func (s *Server) callIf(match func(Request) bool, request Request) bool {
-	defer s.acquireInHandler(s.ifSem, "If")()
+	defer s.acquireInHandler(s.ifSem)()
 	defer s.runs("If")()
 	defer s.handlePanic("If")
 	return match(request)
@@ -281,8 +266,7 @@ func (w *faultWriter) FlushError() error {
 // Unwrap is used by [http.ResponseController].
 func (w *faultWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Respond returns a fault that calls h, which writes the response. A panic of h is handled as
-// for [Server.OnRequest].
+// Respond returns a fault that calls h, which writes the response.
 func Respond(h http.HandlerFunc) Fault {
 	return Fault{kind: "Respond", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		defer s.runs("Respond")()
@@ -291,17 +275,15 @@ func Respond(h http.HandlerFunc) Fault {
 	}}
 }
 
-// Status returns a fault that responds with an HTTP status and no body. It panics if the
-// status is not from 200 to 599.
+// Status returns a fault that responds with an HTTP status, from 200 to 599, and no body.
 func Status(status int) Fault {
 	checkStatus("Status", status)
 	respond := func(_ *Server, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 	return Fault{kind: fmt.Sprintf("Status(%d)", status), respond: respond}
 }
 
-// ErrorResponse returns a fault that responds with an envelope and HTTP status 200. If data
-// encodes to null, such as a nil map, the envelope has no data member, unless data is a
-// [json.RawMessage]. ErrorResponse panics if data cannot be encoded to JSON.
+// ErrorResponse returns a fault that responds with an envelope and HTTP status 200. It panics if data
+// cannot be encoded to JSON.
 func ErrorResponse(code int, msg string, data any) Fault {
 	_, isJSON := data.(json.RawMessage)
 	if raw, _ := json.Marshal(data); !isJSON && string(raw) == "null" {
@@ -323,8 +305,7 @@ func static(kind, contentType, body string) Fault {
 	}}
 }
 
-// RejectKey returns a fault that rejects the access key of a request, also an accepted one,
-// with the code [CodeAccessKey].
+// RejectKey returns a fault that rejects any access key, with the code [CodeAccessKey].
 func RejectKey() Fault {
 	f := ErrorResponse(errAccessKey.code, errAccessKey.msg, nil)
 	f.kind = "RejectKey"
@@ -338,7 +319,7 @@ func rateLimited(d time.Duration) Fault {
 		WithStatus(http.StatusTooManyRequests).WithHeader("Retry-After", strconv.Itoa(int(seconds)))
 }
 
-// Delay returns a fault that waits for d and then responds as usual. It panics if d is negative.
+// Delay returns a fault that delays the response by d, which is not negative.
 func Delay(d time.Duration) Fault {
 	checkWait("Delay", d)
 	return Fault{kind: fmt.Sprintf("Delay(%v)", d), respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
@@ -347,26 +328,24 @@ func Delay(d time.Duration) Fault {
 	}}
 }
 
-// HTML returns a fault that responds with an HTML page and HTTP status 200, as some gateways
-// do.
+// HTML returns a fault that responds with a page and HTTP status 200.
 func HTML() Fault {
 	return static("HTML", "text/html; charset=utf-8",
 		"<!DOCTYPE html>\n<html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html>\n")
 }
 
-// Garbage returns a fault that responds with HTTP status 200, the content type of JSON, and
-// bytes that are not JSON.
+// Garbage returns a fault that responds with bytes that are not JSON.
 func Garbage() Fault { return static("Garbage", "application/json", "\x00\xff{]garbage\n") }
 
-// Redirect returns a fault that responds with HTTP status 302 and a Location header.
+// Redirect returns a fault that responds with HTTP status 302 and a location.
 func Redirect(location string) Fault {
 	f := Status(http.StatusFound).WithHeader("Location", location)
 	f.kind = fmt.Sprintf("Redirect(%q)", location)
 	return f
 }
 
-// Endless returns a fault that responds with a body that ends only when the client closes the
-// connection or the server is closed. It sends at most 64 KiB a millisecond.
+// Endless returns a fault whose body ends only when the client closes the connection or the server is
+// closed. It sends at most 64 KiB a millisecond.
 func Endless() Fault {
 	return Fault{kind: "Endless", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -382,16 +361,14 @@ func Endless() Fault {
 	}}
 }
 
-// Reset returns a fault that resets the connection before the response.
-//
-// After a reset of a reused connection, net/http itself resends a GET. The caller then does
-// not see the reset, and two requests arrive. To prevent this, call CloseIdleConnections of
-// [Server.HTTPClient] before the request.
+// Reset returns a fault that resets the connection before the response. On a reused connection,
+// net/http itself resends a GET: the caller does not see the reset. To prevent this, call
+// CloseIdleConnections of [Server.HTTPClient] before the request.
 func Reset() Fault {
 	return Fault{kind: "Reset", respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) { reset(w) }}
 }
 
-// ResetInBody returns a fault that sends half of the usual body and resets the connection.
+// ResetInBody returns a fault that resets the connection in the middle of the body.
 func ResetInBody() Fault {
 	return Fault{kind: "ResetInBody", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		s.respondHalf(w, r)
@@ -400,7 +377,7 @@ func ResetInBody() Fault {
 	}}
 }
 
-// Truncate returns a fault that sends half of the usual body and closes the connection.
+// Truncate returns a fault that closes the connection in the middle of the body.
 func Truncate() Fault { return Fault{kind: "Truncate", respond: (*Server).respondHalf} }
 
 // respondHalf sends half of the usual body. When the handler returns, net/http closes

@@ -112,12 +112,12 @@ type wait struct {
 	want string // in the error
 }
 
-const inFunction = "has not returned: the function must not wait for another request or another update"
+const inFunction = "has not returned after 5s: it must not call Close, or wait for another request or another update"
 
 var waits = []wait{
 	{"Update in Update", func(s *msgpushtest.Server) {
 		s.Update(func(*msgpushtest.Records) { s.Update(func(*msgpushtest.Records) {}) })
-	}, "Update has waited 5s for the function given to Update or UpdateBetweenPages, which " + inFunction},
+	}, "the function given to Update " + inFunction},
 	{"SetRecords in Update", func(s *msgpushtest.Server) {
 		s.Update(func(*msgpushtest.Records) { s.SetRecords(msgpushtest.Records{}) })
 	}, inFunction},
@@ -146,27 +146,33 @@ var waits = []wait{
 				}
 			}
 		})
-	}, "a request has waited 5s for the function given to Update or UpdateBetweenPages"},
+	}, inFunction},
 	{"request in OnRequest", func(s *msgpushtest.Server) {
 		_ = userFunctions["OnRequest"](s, func() { _ = calls[msgpushtest.ForwardRuleList](s.Client()) })
-	}, "a request has waited 5s for the function given to OnRequest, which " + inFunction},
+	}, "the function given to OnRequest " + inFunction},
 	{"request of another client in OnRequest", func(s *msgpushtest.Server) {
 		other, _ := msgpush.NewClient(s.URL, s.AccessKey())
 		_ = userFunctions["OnRequest"](s, func() { _ = calls[msgpushtest.ForwardRuleList](other) })
-	}, "a request has waited 5s for the function given to OnRequest"},
+	}, inFunction},
 	{"request in If", func(s *msgpushtest.Server) {
 		_ = userFunctions["If"](s, func() { _ = calls[msgpushtest.ForwardRuleList](s.Client()) })
-	}, "a request has waited 5s for the function given to If"},
+	}, "the function given to If " + inFunction},
 	{"page in UpdateBetweenPages", func(s *msgpushtest.Server) {
 		client := s.Client()
 		_ = userFunctions["UpdateBetweenPages"](s, func() {
 			_, _ = client.MPList(ctx, msgpush.PageRequest{Current: 2})
 		})
-	}, "a request has waited 5s for the function given to Update or UpdateBetweenPages"},
+	}, "the function given to UpdateBetweenPages " + inFunction},
 	{"Close in OnRequest", func(s *msgpushtest.Server) {
 		_ = userFunctions["OnRequest"](s, s.Close)
-	}, "Close has waited 5s for the function given to OnRequest, which has not returned, or has called Close"},
-	{"function that never returns", func(s *msgpushtest.Server) {
+	}, inFunction},
+	{"OnRequest that never returns", func(s *msgpushtest.Server) {
+		_ = userFunctions["OnRequest"](s, func() { select {} })
+	}, inFunction},
+	{"UpdateBetweenPages that never returns", func(s *msgpushtest.Server) {
+		_ = userFunctions["UpdateBetweenPages"](s, func() { select {} })
+	}, inFunction},
+	{"Respond that never returns", func(s *msgpushtest.Server) {
 		s.Inject(msgpushtest.Respond(func(http.ResponseWriter, *http.Request) { select {} }))
 		client := s.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}), msgpush.WithTimeout(10*time.Millisecond))
 		_, _ = client.MPList(ctx, msgpush.PageRequest{})

@@ -1,7 +1,6 @@
 package msgpushtest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +16,7 @@ import (
 	"example.com/msgpush"
 )
 
-// The codes of the server's error responses. They are choices of the fake server:
-// the API document shows only 200, for success.
+// The codes of error responses. The API document shows only 200, for success.
 const (
 	CodeBadRequest       = 400 // the query or the body is invalid
 	CodeAccessKey        = 401 // the access key is missing or not accepted
@@ -136,7 +134,11 @@ func (s *Server) data(w http.ResponseWriter, r *http.Request) (any, *rejection) 
 	if mediaType, _, _ := mime.ParseMediaType(contentType); mediaType != "application/json" {
 		return nil, reject(CodeContentType, "the Content-Type header is %q, not application/json", contentType)
 	}
-	body, rejected := readObject(http.MaxBytesReader(w, r.Body, maxRequestBytes), op.body...)
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
+	if err != nil {
+		return nil, reject(CodeBadRequest, "the body cannot be read: %v", err)
+	}
+	body, rejected := readObject("the body", raw, op.body...)
 	if rejected != nil {
 		return nil, rejected
 	}
@@ -198,14 +200,8 @@ func forwardLogList(s *Server, _ url.Values, body object) (any, *rejection) {
 	if rejected := params.decode(&want); rejected != nil {
 		return nil, rejected
 	}
-	var filter logFilter
-	if want.RuleID != nil {
-		filter.byRule, filter.ruleID = true, *want.RuleID
-	}
-	if want.MatchResult != nil {
-		filter.byResult, filter.matchResult = true, *want.MatchResult
-	}
-	return pageOf(s, body, func(*Records) []msgpush.ForwardLog { return s.matching(filter) })
+	filter := string(body["params"])
+	return pageOf(s, body, func(*Records) []msgpush.ForwardLog { return s.matching(filter, want) })
 }
 
 // pageOf returns the requested page of list. Before, it calls the function of
@@ -245,15 +241,7 @@ func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejec
 type object map[string]json.RawMessage
 
 // readObject reads an object that has only members with these names.
-func readObject(r io.Reader, names ...string) (object, *rejection) {
-	body, err := io.ReadAll(r)
-	if err != nil {
-		return nil, reject(CodeBadRequest, "the body cannot be read: %v", err)
-	}
-	return parseObject("the body", body, names...)
-}
-
-func parseObject(what string, raw []byte, names ...string) (object, *rejection) {
+func readObject(what string, raw []byte, names ...string) (object, *rejection) {
 	var o object
 	if json.Unmarshal(raw, &o) != nil || o == nil {
 		return nil, reject(CodeBadRequest, "%s is not a JSON object", what)
@@ -273,7 +261,7 @@ func (o object) member(name string, names ...string) (object, *rejection) {
 	if !ok {
 		return nil, nil
 	}
-	return parseObject(name, raw, names...)
+	return readObject(name, raw, names...)
 }
 
 // decode decodes o into a struct. No member may be null.
@@ -290,31 +278,20 @@ func (o object) decode(to any) *rejection {
 	return nil
 }
 
-// integer returns the named member, which must be an integer, or nil if it is missing.
-func (o object) integer(name string) (*int64, *rejection) {
-	raw, ok := o[name]
-	if !ok {
-		return nil, nil
-	}
-	var n int64
-	if bytes.Equal(raw, []byte("null")) || json.Unmarshal(raw, &n) != nil {
-		return nil, reject(CodeBadRequest, "%s is not an integer of at most 64 bits", name)
-	}
-	return &n, nil
-}
-
 // positive returns the named member, which must be from 1 to math.MaxInt32, or def if it is
 // missing.
 func (o object) positive(name string, def int) (int, *rejection) {
-	n, rejected := o.integer(name)
-	switch {
-	case rejected != nil:
-		return 0, rejected
-	case n == nil:
+	raw, ok := o[name]
+	if !ok {
 		return def, nil
-	case *n < 1 || *n > math.MaxInt32:
-		return 0, reject(CodeBadRequest, "%s is %d, not between 1 and %d", name, *n, math.MaxInt32)
-	default:
-		return int(*n), nil
 	}
+	var n int64
+	err := json.Unmarshal(raw, &n)
+	switch {
+	case err != nil || string(raw) == "null":
+		return 0, reject(CodeBadRequest, "%s is not an integer of at most 64 bits", name)
+	case n < 1 || n > math.MaxInt32:
+		return 0, reject(CodeBadRequest, "%s is %d, not between 1 and %d", name, n, math.MaxInt32)
+	}
+	return int(n), nil
 }

@@ -9,8 +9,7 @@ import (
 	"example.com/msgpush"
 )
 
-// The operations that the server implements, named as [msgpush.Operation.String]
-// returns them.
+// The names of the operations that the server implements.
 const (
 	MailDetail      = "MailDetail"
 	MPList          = "MPList"
@@ -18,7 +17,7 @@ const (
 	ForwardLogList  = "ForwardLogList"
 )
 
-// The keys of operations are names. Methods and paths are those of [msgpush.Operations].
+// The keys of operations are names. [msgpush.Operations] has their methods and paths.
 var operations = map[string]operation{
 	MailDetail:      {query: []string{"mailId"}, data: mailDetail},
 	MPList:          list(func(r *Records) []msgpush.MPChannel { return r.MPChannels }),
@@ -44,24 +43,17 @@ func (r Records) clone() Records {
 	return r
 }
 
-// A logFilter selects trigger records. The zero value selects all.
-type logFilter struct {
-	byRule, byResult bool
-	ruleID           int64
-	matchResult      int
-}
-
 // A filteredList holds the trigger records that a filter selects.
 type filteredList struct {
 	logs    []msgpush.ForwardLog
 	updates int // Server.updates when logs was made; if it differs now, logs is stale
 }
 
-// matching returns the trigger records that a filter selects. It stores the selected records,
-// since an iteration requests many pages with the same filter. It is called with mu held, and
+// matching returns the trigger records that a filter, as it was sent, selects. It stores the selected
+// records, since an iteration requests many pages with the same filter. It is called with mu held, and
 // the result is valid while mu is held.
-func (s *Server) matching(filter logFilter) []msgpush.ForwardLog {
-	if filter == (logFilter{}) {
+func (s *Server) matching(filter string, want msgpush.ForwardLogParams) []msgpush.ForwardLog {
+	if want == (msgpush.ForwardLogParams{}) {
 		return s.records.ForwardLogs
 	}
 	list, ok := s.filtered[filter]
@@ -70,8 +62,8 @@ func (s *Server) matching(filter logFilter) []msgpush.ForwardLog {
 	}
 	logs := list.logs[:0]
 	for _, log := range s.records.ForwardLogs {
-		hasRule := !filter.byRule || log.RuleID == filter.ruleID
-		hasResult := !filter.byResult || log.MatchResult == filter.matchResult
+		hasRule := want.RuleID == nil || log.RuleID == *want.RuleID
+		hasResult := want.MatchResult == nil || log.MatchResult == *want.MatchResult
 		if hasRule && hasResult {
 			logs = append(logs, log)
 		}
@@ -92,16 +84,13 @@ func (s *Server) SetRecords(r Records) {
 	s.Update(func(records *Records) { *records = r })
 }
 
-// Update calls f to change the server's records. f may change the records and the slices that
-// it gets, but must not use them after it has returned. The change is atomic: a response has
-// the records from before or from after the change. The server runs the functions of Update
-// and [Server.UpdateBetweenPages] one at a time, so f must not call Update or SetRecords, or wait for
-// a page: see [New]. If f panics, the records do not change, and the test of a server that [New]
-// returned fails even if the panic is recovered.
+// Update calls f to change the server's records, in one step. f must not use the records after it has
+// returned, call Update or SetRecords, or wait for a page. If f panics, the records do not change, and
+// the test of [New] fails even if the panic is recovered.
 func (s *Server) Update(f func(*Records)) {
 	s.lock()
 	s.mu.Unlock()
-	if !s.acquire(s.updateSem, "Update or UpdateBetweenPages", "Update") {
+	if !s.acquire(s.updateSem) {
 		panic("msgpushtest: Update: the server was closed, or the wait was too long, " +
 			"while another function changed its records")
 	}
@@ -128,13 +117,9 @@ func (s *Server) update(name string, f func(*Records)) {
 	s.updates++
 }
 
-// UpdateBetweenPages sets a function that changes the server's records while a
-// client reads a list. f is called, as by [Server.Update], before each response with a page
-// after page 1. If the list has one page or none, f is called before each response but the
-// first for each list and filter. With
-// [msgpush.Prefetch], several pages are requested at the same time, so several calls
-// may precede one response. If f is nil, no function is called. A panic of f is handled
-// as for [Server.OnRequest].
+// UpdateBetweenPages sets a function that changes the server's records while a client reads a list, or
+// none if f is nil. f is called, as by [Server.Update], before each response with a page after page 1.
+// If the list has one page or none, f is called before each response but the first.
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -157,22 +142,19 @@ func (s *Server) updateBeforePage(list listKey, page int, onlyPage bool) {
 	}
 	s.mu.Unlock()
 	if f != nil && next {
-		defer s.acquireInHandler(s.updateSem, "Update or UpdateBetweenPages")()
+		defer s.acquireInHandler(s.updateSem)()
 		defer s.handlePanic("UpdateBetweenPages")
 		s.update("UpdateBetweenPages", f)
 	}
 }
 
-// SampleMailID is the id of the first mail channel of [SampleRecords], a parameter of
-// [msgpush.Client.MailDetail].
+// SampleMailID is the id of the first mail channel of [SampleRecords].
 const SampleMailID = "101"
 
-// SampleRecords returns the records of a small account: 2 mail channels, 3 official-account
-// channels, 5 message rules, and 64 trigger records of the rules, newest first. Each call
-// returns a new copy, which the caller may change.
-//
-// The API document shows only the TokenID -1. The other codes and the names are choices of
-// the fake server.
+// SampleRecords returns the records of a small account, which the caller may change: mail channels
+// 101 and 102, official-account channels 201 to 203, message rules 301 to 305 and, newest first,
+// trigger records 9001 to 9064. The API document shows only the TokenID -1. The other codes and
+// the names are choices of the fake server:
 //
 //	MatchResult  0 未匹配 (no match), 1 已转发 (forwarded), 2 转发失败 (failed, with an ErrorMessage)
 //	SourceType   1 消息 (message), 2 短信 (SMS)
@@ -181,9 +163,6 @@ const SampleMailID = "101"
 //	SMTPSSL      1 (with SMTPPort 465), 0 (with SMTPPort 25)
 //	ServiceType  0, 1, 2
 //	VerifyType   -1, 0
-//
-// The ids are 101 and 102 (mail channels), 201 to 203 (official-account channels), 301
-// to 305 (message rules) and 9001 to 9064 (trigger records).
 func SampleRecords() Records {
 	rules := sampleRules()
 	return Records{

@@ -12,27 +12,21 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"testing/iotest"
 	"time"
 )
 
-// A Request is a request that arrived at a [Server]. The access-key header is redacted. In the
-// other headers, Path, Query and Body, each key of at least 6 bytes that the server has had is
-// redacted where it appears verbatim. Only Path and the values of Query are decoded first. Header,
-// Query and Body are shared with other copies of the Request and must not be changed.
+// A Request is a request that arrived at a [Server]. The keys of the server are redacted in it, where
+// they appear verbatim. Header, Query and Body are shared with other copies and must not be changed.
 type Request struct {
-	// Time is the time of arrival, after the server has read the body or its first MiB.
-	Time time.Time
-	// Operation is the name of the operation, such as [MPList]. It is empty if
-	// there is no operation at the path.
-	Operation string
+	Time      time.Time // of arrival
+	Operation string    // such as [MPList]; empty if there is none at the path
 	Method    string
 	Path      string
 	Query     url.Values
 	Header    http.Header
-	// Body is the body as encoding/json decodes it into an any, with each number as
-	// a [json.Number]. It is a string if the body is not JSON, and nil if there is no
-	// body or the body is null. Of a body above 1 MiB, only the beginning is stored. Compare
-	// members with Has: no json.Number is equal to an integer.
+	// Body is decoded JSON, with each number as a [json.Number]: compare members with Has. It is a
+	// string if the body is not JSON. Of a body above 1 MiB, only the beginning is stored.
 	Body any
 }
 
@@ -43,19 +37,14 @@ func (r Request) String() string {
 		text += "?" + r.Query.Encode()
 	}
 	if r.Body != nil {
-		body, err := json.Marshal(r.Body)
-		if err != nil {
-			return text
-		}
+		body, _ := json.Marshal(r.Body) // cannot fail: it was decoded from JSON
 		text += " " + string(body)
 	}
 	return text
 }
 
-// Has reports whether the JSON body has a member at a path, such as "current" or
-// "params.ruleId", that is equal to the JSON encoding of value. A number may be of any type: 2
-// is equal to [json.Number] "2", but not to "2.0". Has panics if value cannot be encoded to
-// JSON.
+// Has reports whether the JSON body has a member at a path, such as "current" or "params.ruleId", that
+// is equal to the JSON encoding of value. It panics if value cannot be encoded to JSON.
 func (r Request) Has(path string, value any) bool {
 	want, err := json.Marshal(value)
 	if err != nil {
@@ -74,18 +63,13 @@ func (r Request) Has(path string, value any) bool {
 
 const redacted = "[redacted]"
 
-// A brokenBody fails like the body of a request whose connection broke.
-type brokenBody struct{ err error }
-
-func (b brokenBody) Read([]byte) (int, error) { return 0, b.err }
-
 // record stores a request and leaves its body readable. A read error is repeated after the
 // bytes that were read.
 func (s *Server) record(r *http.Request) Request {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
 	rest := io.Reader(r.Body)
 	if err != nil {
-		rest = brokenBody{err}
+		rest = iotest.ErrReader(err)
 	}
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), rest))
 	s.lock()
@@ -157,9 +141,9 @@ func (s *Server) ClearRequests() {
 	s.requests = nil
 }
 
-// WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It
-// returns an error if n is below 1, or if ctx ends or the server is closed before that. After 5
-// seconds, it logs what it waits for; if ctx has no deadline, the test of [New] fails then.
+// WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It returns
+// an error if n is below 1, if ctx ends or if the server is closed before. Without a deadline of ctx,
+// it waits for 5 seconds, and the test of [New] fails.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 	s.lock()
 	s.mu.Unlock()

@@ -25,20 +25,16 @@ type settings struct {
 }
 
 // FailOnRejection makes the test of [New] fail for each request that the server itself rejects, such
-// as one with an unknown path, method or member, or with an access key that is not accepted. Faults
-// and the rate limit do not count. [NewServer] panics with this option.
+// as one with an unknown path or member. Faults and the rate limit do not count. [NewServer] panics
+// with this option.
 func FailOnRejection() Option { return func(s *settings) { s.failOnRejection = true } }
 
-// InMemory makes the server use [net.Pipe] instead of a socket. Such a server also
-// works inside a [testing/synctest] bubble, if it is made there. Its URL can be reached only
-// through [Server.Client] and [Server.HTTPClient]: with another client, a call fails with
-// "lookup msgpush.test: no such host".
+// InMemory makes the server use [net.Pipe] instead of a socket, as a [testing/synctest] bubble
+// requires. Its URL can be reached only through [Server.Client] and [Server.HTTPClient].
 func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
-// A Server is a fake server of the message push service. Make it with [New] or
-// [NewServer]. It is safe for concurrent use. It is also an [http.Handler], so that another
-// HTTP server can serve it, at another address or with TLS. With HTTP/2, a fault that closes
-// or resets the connection ends only the response.
+// A Server is a fake server of the message push service, made by [New] or [NewServer]. It is safe for
+// concurrent use. Another HTTP server can serve it as an [http.Handler].
 type Server struct {
 	// URL is the base URL, without a trailing slash.
 	URL string
@@ -65,8 +61,8 @@ type Server struct {
 	limit        rateLimit
 	latency      time.Duration
 	records      Records
-	updates      int // of records
-	filtered     map[logFilter]filteredList
+	updates      int                     // of records
+	filtered     map[string]filteredList // by the filter, as it was sent
 	betweenPages func(*Records)
 	onlyPages    map[listKey]bool // lists of at most one page that were served since UpdateBetweenPages
 	onRequest    func(Request)
@@ -77,12 +73,12 @@ type Server struct {
 	tb           TB             // of New, or nil
 	panics       []string       // of functions of the test, for its end
 	gaveUp       bool           // the test has failed for a wait
+	failed       chan struct{}  // closed when gaveUp is set
 	testEnded    bool
 }
 
-// NewServer starts a server without records. The caller must call [Server.Close].
-// It panics if it cannot listen, or if it is called inside a [testing/synctest]
-// bubble without [InMemory].
+// NewServer starts a server without records, for a program, which must call [Server.Close]. It panics
+// if it cannot listen.
 func NewServer(opts ...Option) *Server {
 	s := newServer(nil, opts...)
 	if s.failOnRejection {
@@ -104,9 +100,10 @@ func newServer(tb TB, opts ...Option) *Server {
 		ifSem:        make(chan struct{}, 1),
 		updateSem:    make(chan struct{}, 1),
 		keys:         []string{newKey()},
-		filtered:     map[logFilter]filteredList{},
+		filtered:     map[string]filteredList{},
 		running:      map[string]int{},
 		arrival:      make(chan struct{}),
+		failed:       make(chan struct{}),
 	}
 	for _, opt := range opts {
 		opt(&s.settings)
@@ -148,15 +145,12 @@ func (s *Server) trackConn(_ net.Conn, state http.ConnState) {
 // closeGrace is how long Close waits for responses in progress before it aborts them.
 const closeGrace = 200 * time.Millisecond
 
-// Close stops the server and waits until the goroutines that the server started have ended.
-// Responses in progress are completed, or aborted after a short time. Close ends the
-// waits of [Delay], [Endless], [Server.SetLatency] and [Server.WaitForRequest]. It may be
-// called more than once.
+// Close stops the server and waits until the goroutines that the server started have ended. Responses
+// in progress are completed, or aborted after a short time. Close ends the waits of [Delay],
+// [Endless], [Server.SetLatency] and [Server.WaitForRequest]. It may be called more than once.
 //
-// Close waits for the functions of [Server.OnRequest], [Server.UpdateBetweenPages], [Fault.If]
-// and [Respond], which must not call it, and does not interrupt them. After 5 seconds, it returns and
-// the test of [New] fails; with a server of [NewServer], it panics. In a synctest bubble, it waits
-// until they return.
+// Close waits for 5 seconds for the functions that the test passed to the server, which must not call
+// it. Then the test of [New] fails; with a server of [NewServer], Close panics.
 func (s *Server) Close() {
 	s.lock()
 	s.close()
@@ -169,10 +163,8 @@ func (s *Server) Close() {
 	s.waitForFunctions()
 }
 
-// HTTPClient returns an HTTP client whose connections are closed when the server is
-// closed. It is for code that calls [msgpush.NewClient] itself, with
-// [msgpush.WithHTTPClient]. The URL of a server with the option [InMemory], or in a browser, can
-// be reached only through this client.
+// HTTPClient returns an HTTP client for code that calls [msgpush.NewClient] itself, with
+// [msgpush.WithHTTPClient]. Its connections are closed when the server is closed.
 func (s *Server) HTTPClient() *http.Client {
 	s.checkBubble("HTTPClient")
 	return &http.Client{Transport: s.transport}
@@ -180,16 +172,13 @@ func (s *Server) HTTPClient() *http.Client {
 
 // Client returns a new client of the server. By default
 //
-//   - its access key is fixed: the one that the server accepts when Client is called,
+//   - its access key is the one that the server accepts when Client is called,
 //     even after SetAccessKey has replaced it;
 //   - it treats [CodeAccessKey] as a rejected key;
-//   - its retries wait for milliseconds, so that a call during an outage fails
-//     within about 0.1 s, but it honours a Retry-After header of at most 30 s and waits a
-//     second after a 429 without the header;
-//   - it uses [Server.HTTPClient].
+//   - its retries wait for milliseconds, but it honours Retry-After, and waits a second after
+//     a 429 without it.
 //
-// opts override these defaults: with [msgpush.WithAccessKeySource], the client takes
-// its key from the source. Client panics if an option is invalid.
+// opts override these defaults. Client panics if an option is invalid.
 func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 	s.checkBubble("Client")
 	key := s.AccessKey()
@@ -222,11 +211,9 @@ func (s *Server) SetAccessKey(key string) {
 	s.setKey(key)
 }
 
-// SetKeyLifetime makes access keys expire: after the server has accepted a key n
-// times, it replaces the key with a new one, which AccessKey returns. Requests before
-// the call do not count, nor those whose key is not checked; see [Server.Inject]. If n is 0,
-// the default, keys do not expire. For keys that expire after a time, call
-// [Server.SetAccessKey] from [time.AfterFunc].
+// SetKeyLifetime makes access keys expire: after the server has accepted a key n times, it replaces
+// the key with a new one, which AccessKey returns. If n is 0, the default, keys do not expire. For
+// keys that expire after a time, call [Server.SetAccessKey] from [time.AfterFunc].
 func (s *Server) SetKeyLifetime(n int) {
 	if n < 0 {
 		panic(fmt.Sprintf("msgpushtest: SetKeyLifetime: %d requests: n must not be negative", n))
@@ -255,8 +242,7 @@ func (s *Server) acceptKey(key string) bool {
 	return true
 }
 
-// SetLatency delays every response by d. If d is 0, the default, there is no delay. It panics if
-// d is negative.
+// SetLatency delays every response by d. It panics if d is negative.
 func (s *Server) SetLatency(d time.Duration) {
 	checkWait("SetLatency", d)
 	s.lock()
@@ -264,10 +250,9 @@ func (s *Server) SetLatency(d time.Duration) {
 	s.latency = d
 }
 
-// SetRateLimit limits the requests to n in each window of time. A window begins with the first
-// request after the last window. Further requests get HTTP status 429, the code [CodeRateLimit]
-// and a Retry-After header with the seconds until the window ends, rounded up. They
-// do not use up an injected fault. If n is 0, the default, there is no limit.
+// SetRateLimit limits the requests to n in each window of time. A window begins with the first request
+// after the last window. Further requests get HTTP status 429, the code [CodeRateLimit] and a
+// Retry-After header, and use up no fault. If n is 0, the default, there is no limit.
 func (s *Server) SetRateLimit(n int, window time.Duration) {
 	if n < 0 || n > 0 && window <= 0 {
 		panic(fmt.Sprintf("msgpushtest: SetRateLimit: %d requests in %v: n must not be negative, "+
@@ -299,14 +284,12 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 	return l.start.Add(l.window).Sub(now), false
 }
 
-// OnRequest sets a function that is called with each request before the response. It
-// replaces the previous function. If f is nil, no function is called. Calls do not overlap.
-// f may change the server, for example its records, and it may sleep. A fault that f
-// injects can already apply to this request. f must not close the server or call it: see [New].
+// OnRequest sets a function that is called with each request before the response, or none if f is nil.
+// Calls do not overlap. f may change the server, and it may sleep for less than 5 s. A fault that f injects can already
+// apply to this request. f must not close the server or send it a request.
 //
-// A panic of f aborts the response. The test of a server that [New] returned then fails
-// when it ends; with a server of [NewServer], the panic ends the program. A panic with
-// [http.ErrAbortHandler] only aborts the response.
+// A panic of f, except with [http.ErrAbortHandler], fails the test of [New] when it ends; with a
+// server of [NewServer], it ends the program.
 func (s *Server) OnRequest(f func(Request)) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -314,7 +297,7 @@ func (s *Server) OnRequest(f func(Request)) {
 }
 
 func (s *Server) callOnRequest(request Request) {
-	defer s.acquireInHandler(s.onRequestSem, "OnRequest")()
+	defer s.acquireInHandler(s.onRequestSem)()
 	s.lock()
 	f := s.onRequest
 	s.mu.Unlock()
@@ -362,8 +345,7 @@ func panicText(name string, value any) string {
 	return fmt.Sprintf("msgpushtest: the function given to %s panicked: %v", name, value)
 }
 
-// ServeHTTP responds to a request. To abort the response, it panics with
-// [http.ErrAbortHandler].
+// ServeHTTP responds to a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.begin() { // so that Close also waits after a hijack
 		panic(http.ErrAbortHandler)

@@ -1,7 +1,6 @@
 package msgpushtest
 
-// A TB is the part of [testing.TB] that [New] uses. It is implemented by *testing.T,
-// *testing.B and *testing.F.
+// A TB is a *testing.T, *testing.B or *testing.F.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -17,18 +16,15 @@ const maxReported = 50
 //
 //   - for each fault of [Server.Inject] that was never used and not removed by
 //     [Server.ClearFaults];
-//   - if a function panicked that was given to [Server.OnRequest], [Server.Update],
-//     [Server.UpdateBetweenPages], [Fault.If] or [Respond]; a panic with
-//     [http.ErrAbortHandler] counts only in Update;
-//   - if something has waited for 5 seconds: [Server.Close], [Server.Update] or a request for a
-//     function that has not returned, or [Server.WaitForRequest] without a deadline. The wait
-//     then ends, with an error if it can return one; Update panics. In a synctest bubble, the wait
-//     goes on, and the runtime reports a deadlock;
+//   - if a function panicked that the test passed to the server; a panic with
+//     [http.ErrAbortHandler] counts only in [Server.Update];
+//   - if something has waited for 5 seconds: [Server.Close], [Server.WaitForRequest] without a
+//     deadline, or the server for the return of a function, except that of [Respond]. The server
+//     then closes its connections. In a synctest bubble the wait goes on, and the runtime reports
+//     a deadlock;
 //   - for each request that the server rejects, with the option [FailOnRejection].
 //
 // If the test has failed, the last 50 requests are logged.
-//
-// In a synctest bubble, New panics if tb is the test outside the bubble.
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	if isOutsideBubble(tb) {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// patience is how long something waits before the server says what it waits for. It is real time: in
+// patience is how long something waits before the server reports it. It is real time: in
 // a synctest bubble, a function may sleep for hours, and the runtime reports a deadlock.
 const patience = 5 * time.Second
 
-// noPatience returns a channel that receives when patience has ended: at once if the test has failed
+// noPatience returns a channel that receives when patience has ended: immediately if the test has failed
 // for a wait before, and never in a bubble.
 func (s *Server) noPatience() <-chan time.Time {
 	s.lock()
@@ -43,7 +43,9 @@ func (s *Server) complain(forEver bool, format string, args ...any) (mustEnd boo
 		s.tb.Logf("%s", text)
 	case !s.gaveUp:
 		s.gaveUp = true
+		close(s.failed)
 		s.tb.Errorf("%s", text)
+		_ = s.http.Close() // so that no client waits for a response
 	}
 	return forEver
 }
@@ -56,44 +58,42 @@ func (s *Server) lock() {
 	s.mu.Lock()
 }
 
-// acquire waits for a semaphore that is held while the function given to name runs. It returns false
-// if the wait must end.
-func (s *Server) acquire(sem chan struct{}, name, who string) bool {
+// acquire waits for a semaphore that is held while a function of the test runs. It returns false if
+// the wait must end.
+func (s *Server) acquire(sem chan struct{}) bool {
 	select {
 	case sem <- struct{}{}:
 		return true
-	default:
-	}
-	for noPatience := s.noPatience(); ; noPatience = nil {
-		select {
-		case sem <- struct{}{}:
-			return true
-		case <-s.closed:
-			return false
-		case <-noPatience:
-			if s.complain(true, "%s has waited %v for the function given to %s, which has not returned: "+
-				"the function must not wait for another request or another update", who, patience, name) {
-				return false
-			}
-		}
+	case <-s.closed:
+		return false
+	case <-s.failed:
+		return false
 	}
 }
 
 // acquireInHandler is acquire for a request. It aborts the response if the wait must end.
-func (s *Server) acquireInHandler(sem chan struct{}, name string) (release func()) {
-	if !s.acquire(sem, name, "a request") {
+func (s *Server) acquireInHandler(sem chan struct{}) (release func()) {
+	if !s.acquire(sem) {
 		panic(http.ErrAbortHandler)
 	}
 	return func() { <-sem }
 }
 
 // runs records that a function runs that the test passed to name, such as "OnRequest". The caller
-// calls returned when it has ended.
+// calls returned when it has ended. Except for Respond, others wait for the function: it has patience.
 func (s *Server) runs(name string) (returned func()) {
+	stop := func() bool { return true }
+	if s.bubble == "" && name != "Respond" {
+		stop = time.AfterFunc(patience, func() {
+			s.complain(true, "the function given to %s has not returned after %v: "+
+				"it must not call Close, or wait for another request or another update", name, patience)
+		}).Stop
+	}
 	s.lock()
 	defer s.mu.Unlock()
 	s.running[name]++
 	return func() {
+		stop()
 		s.lock()
 		defer s.mu.Unlock()
 		s.running[name]--

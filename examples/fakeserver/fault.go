@@ -14,7 +14,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// faultHeader is the header with which a client asks for a fault of its own request.
+// faultHeader is the header with which a client selects a fault for its request.
 const faultHeader = "Fakeserver-Fault"
 
 // parseFault returns the fault of a text such as "status:503:2", which usage explains.
