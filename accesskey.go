@@ -15,10 +15,9 @@ type AccessKeySource interface {
 	// the wait; see [WithRateLimiter].
 	//
 	// rejected is the key that the service has rejected in this call, or empty. A source that
-	// already has another key should return it without a new fetch. If the source returns the
-	// rejected key again, the call returns the error of its last attempt. If the source returns an
-	// error, the call fails with a [*RequestError] that wraps the error. If it also returns a key,
-	// the key is redacted in the text of the error.
+	// already has another key should return it without a new fetch. If it returns the rejected key
+	// again, the call returns the error of its last attempt. If it returns an error, the call
+	// fails with a [*RequestError] that wraps it. A key that is returned with an error is redacted.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 
@@ -36,28 +35,47 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // AccessKeyTimeout is the timeout of each fetch of [CachedAccessKey].
 const AccessKeyTimeout = 30 * time.Second
 
-// CachedAccessKey returns a source that caches the key that fetch returns, until the key expires or
-// is rejected. A zero expiry means that the key does not expire. The source is safe for concurrent
-// use; concurrent callers share one call of fetch.
+// CachedAccessKey returns a source that caches the key that fetch returns, until the key expires or is
+// rejected. A zero expiry means that the key does not expire.
 //
-// early is how long before its expiry a key is renewed: with a minute, the next call in the last
-// minute of a key starts fetch in the background, while calls get the old key. It should be longer
-// than the time between two calls, and shorter than the validity of a key. A negative early means
-// 0.
+// early is how long before its expiry a key is renewed: then, the next call starts fetch in the
+// background, while calls get the old key. It should be longer than the time between two calls, and
+// shorter than the validity of a key.
 //
-// If fetch fails, the waiting callers get its error, and the next caller that needs a key starts
-// fetch again: fetch itself should retry transient failures, and log them, since perhaps no caller
-// waits. If fetch panics, the waiting callers panic or, if there are none, the next caller.
+// If fetch fails, the waiting callers get its error, and the next caller that needs a key starts fetch
+// again: fetch itself should retry transient failures. If it panics, the waiting callers panic or, if
+// there are none, the next caller.
 //
-// The context of fetch has the values of the caller that starts it, and ends after
-// [AccessKeyTimeout], not with a caller. From then on, callers that need a key get an error, until
-// fetch returns.
+// The context of fetch has the values of the caller that starts it, but ends only after
+// [AccessKeyTimeout]. From then on, callers that need a key get an error, until fetch returns.
 func CachedAccessKey(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	early time.Duration,
-) AccessKeySource {
+) *AccessKeyCache {
 	cache := keycache.New(fetch, early, AccessKeyTimeout)
-	return AccessKeyFunc(cache.AccessKey) // a function: fmt would print the fields of the cache
+	return &AccessKeyCache{func() *keycache.Cache { return cache }}
+}
+
+// An AccessKeyCache is the [AccessKeySource] that [CachedAccessKey] returns. It is safe for concurrent
+// use; concurrent callers share one call of fetch.
+type AccessKeyCache struct {
+	cache func() *keycache.Cache // a function: fmt would print the fields of the cache, also behind a pointer
+}
+
+// AccessKey returns the cached key. Without a valid one, it waits for fetch.
+func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string, error) {
+	if c == nil || c.cache == nil {
+		return "", errors.New("the AccessKeyCache was not made by CachedAccessKey")
+	}
+	return c.cache().AccessKey(ctx, rejected)
+}
+
+// Set replaces the cached key, for example by one that another process has fetched. A zero expiry
+// means that it does not expire. The result of a fetch in progress is then not cached.
+func (c *AccessKeyCache) Set(key string, expires time.Time) {
+	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error
+		c.cache().Set(key, expires)
+	}
 }
 
 var opAccessKeyObtain = Operation{Name: "AccessKeyObtain", Title: "access key: obtain"}

@@ -541,3 +541,48 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 		assert.ErrorContains(t, err, "access key: sealed")
 	})
 }
+
+func TestKeyThatWasSetIsReturnedWithoutFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetches := 0
+		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+			fetches++
+			return "fetched", time.Time{}, nil
+		}, 0)
+		source.Set("set", time.Now().Add(time.Minute))
+		for _, want := range []string{"set", "set"} {
+			key, err := source.AccessKey(t.Context(), "other")
+			require.NoError(t, err)
+			assert.Equal(t, want, key)
+		}
+		assert.Zero(t, fetches)
+		time.Sleep(time.Minute)
+		key, err := source.AccessKey(t.Context(), "")
+		require.NoError(t, err)
+		assert.Equal(t, "fetched", key, "the key that was set has expired")
+	})
+}
+
+// A key that was set is newer than the key of a fetch which began before.
+func TestFetchInProgressDoesNotReplaceKeyThatWasSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+			time.Sleep(2 * time.Second)
+			return "fetched", time.Time{}, nil
+		}, 0)
+		time.AfterFunc(time.Second, func() { source.Set("set", time.Time{}) })
+		key, err := source.AccessKey(t.Context(), "")
+		require.NoError(t, err)
+		assert.Equal(t, "fetched", key, "the caller has waited for it")
+		key, err = source.AccessKey(t.Context(), "fetched")
+		require.NoError(t, err)
+		assert.Equal(t, "set", key)
+	})
+}
+
+func TestAccessKeyCacheOfNoConstructorReturnsError(t *testing.T) {
+	var source msgpush.AccessKeyCache
+	source.Set("key", time.Time{})
+	_, err := source.AccessKey(t.Context(), "")
+	require.EqualError(t, err, "the AccessKeyCache was not made by CachedAccessKey")
+}

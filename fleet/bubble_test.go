@@ -172,3 +172,59 @@ func (h *commandSizes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		return next(ctx, cmd)
 	}
 }
+
+// A slowStore replies late to scripts.
+type slowStore struct{ countingHook }
+
+func (*slowStore) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			time.Sleep(200 * time.Millisecond)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestStoreErrEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := connect(t, newStore(t))
+		rdb.AddHook(new(slowStore))
+		limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		err = limiter.StoreErr(ctx)
+		require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 50*time.Millisecond, time.Since(begin))
+		require.NoError(t, limiter.Wait(t.Context()), "the store is available for others")
+		require.NoError(t, limiter.StoreErr(t.Context()))
+	})
+}
+
+// While a fetch hangs, its replica polls the store for the key of another one.
+func TestHangingFetchPollsTheStoreSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := connect(t, newStore(t))
+		hook := new(countingHook)
+		rdb.AddHook(hook)
+		sources := newSources(t, 1, rdb, fleet.KeyConfig{
+			Name:         "acme",
+			FetchTimeout: time.Second,
+			Fetch: func(context.Context) (string, time.Time, error) {
+				time.Sleep(20 * time.Second) // ignores its context
+				return "late-key", time.Time{}, nil
+			},
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := sources[0].AccessKey(ctx, "")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Less(t, hook.total.Load(), int64(60), "scripts in 10 s")
+		time.Sleep(time.Minute) // until the fetch has ended
+		key, err := sources[0].AccessKey(t.Context(), "")
+		require.NoError(t, err)
+		assert.Equal(t, "late-key", key)
+	})
+}

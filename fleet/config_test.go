@@ -681,45 +681,6 @@ func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 	}
 }
 
-// A hangingStore does not reply.
-type hangingStore struct{ countingHook }
-
-func (*hangingStore) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		<-ctx.Done()
-		cmd.SetErr(ctx.Err())
-		return ctx.Err()
-	}
-}
-
-// The first operation takes one second, as long as MinInterval.
-func TestFetchesWithoutStoreAreMinIntervalApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dial := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no connection") }
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial, ContextTimeoutEnabled: true})
-		rdb.AddHook(&hangingStore{})
-		var fetched []time.Time
-		source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
-			Name: "acme", MinInterval: time.Second, FetchWithoutStore: true,
-			Fetch: func(context.Context) (string, time.Time, error) {
-				fetched = append(fetched, time.Now())
-				return fmt.Sprint("key-", len(fetched)), time.Time{}, nil
-			},
-		})
-		require.NoError(t, err)
-		for len(fetched) < 4 {
-			_, _ = source.AccessKey(t.Context(), fmt.Sprint("key-", len(fetched))) // the newest key is rejected
-			time.Sleep(time.Millisecond)
-		}
-		for n := range fetched[1:] {
-			assert.GreaterOrEqual(t, fetched[n+1].Sub(fetched[n]), time.Second)
-		}
-		require.NoError(t, source.Close())
-		require.NoError(t, rdb.Close())
-		time.Sleep(time.Minute) // until the goroutines of the source and the client end
-	})
-}
-
 func TestFetchThatCallsGoexitFails(t *testing.T) {
 	source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{
 		Name: "acme",
@@ -848,14 +809,14 @@ func TestCancelledCallDoesNotAffectTheOthersOfItsCommand(t *testing.T) {
 	}
 	close(g.opened)
 	wg.Wait()
-	require.NoError(t, limiter.StoreErr())
+	require.NoError(t, limiter.StoreErr(t.Context()))
 }
 
 // The deadline of one call must not affect the slots of others that share a command.
 func TestCallThatWouldMissItsDeadlineTakesNoSlotOfItsCommand(t *testing.T) {
 	limiter, g, rdb := newGate(t, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Minute})
 	next := func() (free float64) {
-		_, err := fmt.Sscan(rdb.Get(context.Background(), "msgpush:1:rate:{acme}").Val(), &free)
+		_, err := fmt.Sscan(rdb.Get(context.Background(), rateKey).Val(), &free)
 		require.NoError(t, err)
 		return free / 60e6 // in minutes
 	}

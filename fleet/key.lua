@@ -1,76 +1,124 @@
--- Claims a fetch, or stores its result, in the record of an access key. The record is a hash:
+-- Claims a fetch of an access key, or stores its result. The record of the account is a hash:
 --
 --   gen, key, exp    generation, value and expiry of the stored key
 --   claim, claimer   generation of the last fetch, and the replica that claimed it
 --   state, until     state of the last fetch, and when it ends
---   pause            interval after the last fetch that did not help; set to 0 when the next
---                    fetch after one that helped begins. A fetch that took too long does not help
---                    either: the claim after it is longer by the interval
+--   pause            interval after the last fetch that did not help; 0 if that is over
 --   since            time of the last write
 --
--- All times are milliseconds on the clock of the store. If that clock is set back to before since,
--- exp and until are set back by the difference.
-local operation, generation, claimer, minInterval = ARGV[1], tonumber(ARGV[2]), ARGV[3], math.max(tonumber(ARGV[4]), 1)
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local h = redis.call('HMGET', KEYS[1], 'gen', 'exp', 'claim', 'until', 'state', 'key', 'claimer', 'since', 'pause')
-local back = math.max((h[8] or now) - now, 0)
-local gen, exp, claim, stateEnd, state = tonumber(h[1] or 0), (h[2] or 0) - back, tonumber(h[3] or 0), (h[4] or 0) - back, h[5]
-local lastClaimer, pause = h[7] or '', tonumber(h[9] or 0)
+-- All times are milliseconds on the clock of the store.
+local operation, generation, claimer = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local minInterval = math.max(tonumber(ARGV[4]), 1)
 
--- Other programs that fetch keys for the account make new keys be rejected: the fleet would hardly
--- ever have a valid key if it waited longer for the next one.
-local function longerPause(outcome)
-	local limit = outcome == 'rejected' and 4 or 10
-	return math.min(math.max(2 * pause, minInterval), limit * minInterval)
-end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- The first PEXPIRE needs no memory. If the first write of a script needs none, Redis permits the
--- other ones even if its memory is full.
+local fields = redis.call('HMGET', KEYS[1],
+	'gen', 'key', 'exp', 'claim', 'claimer', 'state', 'until', 'pause', 'since')
+local gen, key, exp = tonumber(fields[1] or 0), fields[2], tonumber(fields[3] or 0)
+local claim, lastClaimer = tonumber(fields[4] or 0), fields[5] or ''
+local lastState, stateEnd = fields[6], tonumber(fields[7] or 0)
+local pause, since = tonumber(fields[8] or 0), tonumber(fields[9] or now)
+
+-- Redis accepts all writes of a script, even if its memory is full, if the first one needs no memory,
+-- as PEXPIRE does. The second PEXPIRE is for a hash that HSET creates.
 local function write(...)
 	redis.call('PEXPIRE', KEYS[1], 2592000000)
 	redis.call('HSET', KEYS[1], 'since', now, ...)
 	redis.call('PEXPIRE', KEYS[1], 2592000000)
 end
 
-if back > 0 then write('exp', exp, 'until', stateEnd) end
+-- Protects the service from fetch after fetch. The limit is lower after rejected keys: if another
+-- program fetches keys for the account, it makes new keys be rejected, and with longer intervals the
+-- fleet would hardly ever have a valid key.
+local function longerPause(outcome)
+	local limit = 10
+	if outcome == 'rejected' then limit = 4 end
+	return math.min(math.max(2 * pause, minInterval), limit * minInterval)
+end
+
+-- The clock of the store was set back: otherwise, a key would seem valid for longer, and a claim would
+-- keep replicas from a fetch for longer.
+if since > now then
+	exp, stateEnd = exp - (since - now), stateEnd - (since - now)
+	write('exp', exp, 'until', stateEnd)
+end
+
+local state = lastState
 if stateEnd <= now then state = '' end
 
--- The reply is a state, its generation, its remaining time in milliseconds, the key if the state is
--- "stored", and the claimer. KeySource.claim explains the states.
+-- The reply is a state, its generation, its remaining time, the key if the state is "stored", and the
+-- claimer.
 if operation == 'claim' then
-	local mayFetch, rejected, lease = ARGV[5] == '1', ARGV[6] == '1', tonumber(ARGV[7])
-	if gen > generation and exp > now then return {'stored', gen, exp - now, h[6], lastClaimer} end
-	if rejected and state == 'done' and gen == claim and gen == generation then -- within MinInterval of its arrival
+	local mayFetch, isRejected, lease = ARGV[5] == '1', ARGV[6] == '1', tonumber(ARGV[7])
+
+	-- The replica does not have the stored key yet. A fetch could invalidate it.
+	if gen > generation and exp > now then
+		return {'stored', gen, exp - now, key, lastClaimer}
+	end
+
+	-- The stored key was rejected within minInterval of its arrival. Another fetch would probably not
+	-- help either: the replicas wait for longer.
+	if isRejected and state == 'done' and gen == claim and gen == generation then
 		pause = longerPause('rejected')
 		state, stateEnd = 'rejected', stateEnd - minInterval + pause
 		write('state', state, 'until', stateEnd, 'pause', pause)
 	end
-	local repeated = state == 'busy' and lastClaimer == claimer -- the reply to this claim was lost
-	if not mayFetch or (state ~= '' and not repeated) then return {state, claim, math.max(stateEnd - now, 0), '', lastClaimer} end
-	if h[5] == 'done' and gen == claim then pause = 0 end -- the last fetch helped
-	if h[5] == 'busy' and not repeated then -- it took too long
-		pause = longerPause('failed')
-		lease = lease + pause
+
+	-- The reply to this claim was lost, so the replica claims again. Without this, it would wait for
+	-- itself until the end of the lease.
+	local isRepeated = state == 'busy' and lastClaimer == claimer
+
+	-- One replica fetches at a time, and the interval after the last fetch is kept.
+	local mustWait = state ~= '' and not isRepeated
+	if mustWait or not mayFetch then
+		return {state, claim, math.max(stateEnd - now, 0), '', lastClaimer}
 	end
-	if not repeated then claim = math.max(now, claim + 1, gen + 1, generation + 1) end
+
+	-- The last fetch helped: the next failure begins with the shortest interval.
+	if lastState == 'done' and gen == claim then pause = 0 end
+
+	if not isRepeated then
+		-- The last fetch took too long, as if its replica had died. If the next ones do too, each lease is
+		-- longer, as an interval after a failure would be.
+		if lastState == 'busy' then
+			pause = longerPause('failed')
+			lease = lease + pause
+		end
+		claim = math.max(now, claim + 1, gen + 1, generation + 1)
+	end
 	write('claim', claim, 'claimer', claimer, 'until', now + lease, 'state', 'busy', 'pause', pause)
 	return {'granted', claim, lease, '', claimer}
 end
 
--- A put stores only a record that is newer than the stored key, and nothing while another replica
--- fetches. The reply is how long no replica may fetch, or 0 if nothing is stored.
-local key, validity, outcome, wait = ARGV[5], ARGV[6], ARGV[7], minInterval
-if gen >= generation or (state == 'busy' and claim ~= generation and lastClaimer ~= claimer) then return {0} end
-if outcome == 'failed' and state == 'failed' and claim == generation then return {stateEnd - now} end -- the reply to this put was lost
+-- The operation is put. The reply is how long no replica may fetch, or 0 if nothing is stored.
+local newKey, validity, outcome = ARGV[5], tonumber(ARGV[6]), ARGV[7]
+
+-- The result is late, such as that of a suspended replica, or is stored already. The stored key may
+-- have invalidated this one.
+if gen >= generation then return {0} end
+
+-- Another replica fetches, and its key may invalidate this one.
+if state == 'busy' and claim ~= generation then return {0} end
+
+-- The reply to this put was lost. One failure must not make the interval longer twice.
+if outcome == 'failed' and state == 'failed' and claim == generation then return {stateEnd - now} end
+
+local wait = minInterval
 if outcome == 'failed' or outcome == 'rejected' then
 	pause = longerPause(outcome)
 	wait = pause
 else
 	outcome = 'done'
 end
-if key == '' and outcome == 'done' and state ~= 'busy' then return {0} end -- there is no claim to release
-write('claim', math.max(generation, claim), 'claimer', claimer ~= '' and claimer or lastClaimer, 'until', now + wait, 'state', outcome, 'pause', pause)
-if key ~= '' then redis.call('HSET', KEYS[1], 'gen', generation, 'key', key, 'exp', now + validity) end
+
+-- A replica that is closed releases its claim: without a claim, there is nothing to release.
+if newKey == '' and outcome == 'done' and state ~= 'busy' then return {0} end
+
+if claimer == '' then claimer = lastClaimer end
+write('claim', math.max(generation, claim), 'claimer', claimer, 'until', now + wait, 'state', outcome, 'pause', pause)
+if newKey ~= '' then
+	redis.call('HSET', KEYS[1], 'gen', generation, 'key', newKey, 'exp', now + validity)
+end
 redis.call('PUBLISH', KEYS[1], generation)
 return {wait}

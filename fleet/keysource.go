@@ -5,12 +5,12 @@ import (
 	"context"
 	"crypto/cipher"
 	"crypto/rand"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -18,6 +18,11 @@ import (
 
 	"example.com/msgpush"
 )
+
+//go:embed key.lua
+var keyLua string
+
+var keyScript = redis.NewScript(keyLua)
 
 // A KeyConfig configures a [KeySource]. Name and Fetch are required.
 type KeyConfig struct {
@@ -44,8 +49,8 @@ type KeyConfig struct {
 	// rejected key, or was rejected within MinInterval of its arrival: then the interval is at
 	// most 4 × MinInterval.
 	// Until the interval has passed, replicas without a key return an error if the last
-	// fetch failed, and otherwise wait. The interval is not kept if the store lost its data, if its
-	// clock jumped ahead, or if replicas fetch without the store.
+	// fetch failed, and otherwise wait. The interval is not kept if the store lost its data, or if
+	// its clock jumped ahead.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
 	// that all replicas have. A stored key that was copied from another Name, or
@@ -56,12 +61,20 @@ type KeyConfig struct {
 	// keys that are not encrypted. To change the secret of AEAD, first deploy the new AEAD
 	// in OpenAEADs, then exchange the two.
 	OpenAEADs []cipher.AEAD
-	// FetchWithoutStore lets a replica that needs a new key call Fetch while the store is
-	// unavailable, at most once per MinInterval and replica. A replica needs a new key if it
-	// has none, if its key was rejected, or if its key expires within Early. It must not be
-	// set if a new key invalidates the one before it, since replicas would
-	// invalidate each other's keys.
-	FetchWithoutStore bool
+}
+
+// check returns an error if c is invalid.
+func (c KeyConfig) check() error {
+	switch {
+	case c.Fetch == nil:
+		return errors.New("fleet: Fetch is nil; set it to a function that obtains a new access key")
+	case c.Early < 0 || c.MinInterval < 0:
+		return fmt.Errorf("fleet: Early is %v and MinInterval is %v; neither may be negative", c.Early, c.MinInterval)
+	case c.FetchTimeout < 0 || c.FetchTimeout >= msgpush.AccessKeyTimeout:
+		return fmt.Errorf("fleet: FetchTimeout is %v; set it to a positive time of less than %v, or to 0 for 10s",
+			c.FetchTimeout, msgpush.AccessKeyTimeout)
+	}
+	return nil
 }
 
 // A KeySource returns an access key that replicas share. One replica fetches it for all of
@@ -77,34 +90,35 @@ type KeyConfig struct {
 // A key that was fetched too late, because its replica was suspended and another
 // one took over, is discarded. The store deletes the Redis key 30 days after it was last written.
 type KeySource struct {
-	store
+	store   *store
 	cfg     KeyConfig
-	cached  msgpush.AccessKeySource // caches the key; calls obtain for another one
+	replica string                  // host name, process id and a random suffix
+	cache   *msgpush.AccessKeyCache // has the key of current; calls obtain for another one
 	changed chan struct{}           // signals an announcement, or a connect to the store
 	turn    sync.Mutex              // held while a script other than a probe runs, so that scripts share a connection
 	close   context.CancelFunc
 
-	// current is the record in cached. next is an announced record that is not in cached
-	// yet. blocked is the last failure of a fetch or, with FetchWithoutStore, of the store.
-	// Until it expires, a call of newer that would claim a fetch returns blocked.err instead,
-	// unless next is newer.
-	current, next, blocked atomic.Pointer[record]
-
-	replica  string       // host name, process id and a random suffix
-	latest   atomic.Int64 // generation of the last fetch of this replica; 0 if it has fetched none since Close
-	rejected atomic.Int64 // generation of the key that was last reported as rejected
+	mu       sync.Mutex
+	current  record // the newest record with a key; the zero record if there is none
+	failed   record // of the last fetch that failed: until it expires, this replica claims no fetch
+	claimed  int64  // generation of the last fetch of this replica; 0 if it has fetched none since Close
+	rejected int64  // generation of the key that was last reported as rejected
 }
 
-// A replica that waits for a fetch polls the store on each announcement and, since one may be
-// lost, after minPoll to maxPoll. noExpiry stands for never. sealed is the prefix of an
-// encrypted key in the store; no access key has it.
-const minPoll, maxPoll, noExpiry, sealed = 10 * time.Millisecond, 250 * time.Millisecond, 50 * 365 * 24 * time.Hour, "\x00"
+const (
+	// A replica that waits for a fetch polls the store on each announcement and, since one may be
+	// lost, after minPoll to maxPoll.
+	minPoll = 10 * time.Millisecond
+	maxPoll = 250 * time.Millisecond
+
+	noExpiry = 50 * 365 * 24 * time.Hour // stands for never
+)
 
 // A record is a key, the claim for fetching one, or an error. A newer record has a
 // greater generation. A generation is the time of the claim in milliseconds, or the last
 // generation + 1 if that is greater. So generations increase even if the store loses its data.
 type record struct {
-	state      string // see claim and fetch
+	state      string
 	key        string
 	claimer    string // the replica that claimed the fetch, and its generation before
 	generation int64
@@ -113,10 +127,19 @@ type record struct {
 	panic      any // of Fetch
 }
 
-// load returns the pointer in p or, if it is nil, a pointer to a zero value.
-func load[T any](p *atomic.Pointer[T]) *T { return cmp.Or(p.Load(), new(T)) }
+// The states of a record that claim returns, valid until the record expires, and of the result of a
+// fetch. The script returns all but the last one.
+const (
+	stored     = "stored"     // the record is newer
+	granted    = "granted"    // this replica must fetch a key with the generation of the record
+	busy       = "busy"       // a replica fetches, perhaps this one
+	failed     = "failed"     // the last fetch failed, and the next one must wait
+	rejected   = "rejected"   // the key of the last fetch was rejected early, or was the rejected one; the next must wait
+	done       = "done"       // the last fetch succeeded or was released, and the next one must wait
+	superseded = "superseded" // the result was not stored, such as when another replica has taken over
+)
 
-func (r *record) valid() bool {
+func (r record) valid() bool {
 	return r.key != "" && (r.expires.IsZero() || time.Until(r.expires) > 0)
 }
 
@@ -124,17 +147,25 @@ func (r *record) valid() bool {
 // close it. NewKeySource does not wait for the store, and no key is fetched before
 // the first call of AccessKey.
 func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) {
-	cfg.FetchTimeout, cfg.MinInterval = cmp.Or(cfg.FetchTimeout, 10*time.Second), cmp.Or(cfg.MinInterval, time.Second)
-	ctx, cancel := context.WithCancel(context.Background())
-	host, _ := os.Hostname()
-	s := &KeySource{cfg: cfg, changed: make(chan struct{}, 1), close: cancel, replica: fmt.Sprintf("%s pid %d, %s", host, os.Getpid(), rand.Text())}
-	if err := cmp.Or(s.init(rdb, "key", cfg.Name),
-		check(cfg.Fetch != nil, "Fetch is nil; set it to a function that obtains a new access key"),
-		check(cfg.Early >= 0 && cfg.MinInterval > 0, "Early is %v and MinInterval is %v; neither may be negative", cfg.Early, cfg.MinInterval),
-		check(cfg.FetchTimeout > 0 && cfg.FetchTimeout < msgpush.AccessKeyTimeout, "FetchTimeout is %v; set it to a positive time of less than %v, or to 0 for 10s", cfg.FetchTimeout, msgpush.AccessKeyTimeout)); err != nil {
-		return nil, fmt.Errorf("fleet: %w", err)
+	store, err := newStore(rdb, "key", cfg.Name)
+	if err != nil {
+		return nil, err
 	}
-	s.cached = msgpush.CachedAccessKey(s.obtain, cfg.Early)
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg.FetchTimeout = cmp.Or(cfg.FetchTimeout, 10*time.Second)
+	cfg.MinInterval = cmp.Or(cfg.MinInterval, time.Second)
+	host, _ := os.Hostname()
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &KeySource{
+		store:   store,
+		cfg:     cfg,
+		replica: fmt.Sprintf("%s pid %d, %s", host, os.Getpid(), rand.Text()),
+		changed: make(chan struct{}, 1),
+		close:   cancel,
+	}
+	s.cache = msgpush.CachedAccessKey(s.obtain, cfg.Early)
 	go s.watchStore(ctx)
 	return s, nil
 }
@@ -142,14 +173,24 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 // AccessKey returns the shared key, or a newer key if the shared key is the rejected one.
 // It implements [msgpush.AccessKeySource].
 func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
-	current, next := s.current.Load(), s.next.Load()
-	if current != nil && rejected == current.key {
-		s.rejected.Store(current.generation)
-	} else if current != nil && next != nil && next.valid() && rejected != next.key && next.key != current.key && next.generation > current.generation {
-		rejected = current.key // not rejected, but s.cached drops it and calls obtain, which returns next
+	if rejected != "" {
+		s.reject(rejected)
 	}
-	return s.cached.AccessKey(ctx, rejected)
+	return s.cache.AccessKey(ctx, rejected)
 }
+
+// reject records that the service rejected a key.
+func (s *KeySource) reject(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key == s.current.key {
+		s.rejected = s.current.generation
+	}
+}
+
+// StoreErr tests the store, and returns why it is unavailable, or nil, for a readiness check. It takes
+// at most one second, and returns an error when ctx ends. The error wraps [ErrStoreUnavailable].
+func (s *KeySource) StoreErr(ctx context.Context) error { return s.store.probeWithin(ctx) }
 
 // Close ends the subscription to the store. If a fetch is in progress, another replica may
 // fetch MinInterval after Close. If the store is unavailable, the others wait as if this
@@ -158,88 +199,163 @@ func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, err
 // always returns nil.
 func (s *KeySource) Close() error {
 	s.close()
-	_, _ = s.put(&record{generation: s.latest.Swap(0)})
+	s.mu.Lock()
+	generation := s.claimed
+	s.claimed = 0
+	s.mu.Unlock()
+	_, _ = s.put(record{generation: generation})
 	return nil
 }
 
 // Format writes the name of the account for every verb, never the key.
 func (s *KeySource) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "fleet.KeySource(%s)", s.cfg.Name) }
 
-// obtain returns a key newer than the current one.
+// obtain returns a key newer than the current one. The cache calls it.
 func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
-	r := s.newer(ctx, load(&s.current).generation)
+	current, _ := s.currentRecord()
+	r := s.newer(ctx, current.generation)
 	if r.panic != nil {
 		panic(r.panic)
 	}
-	if r.err == nil {
-		s.current.Store(r)
+	if r.err != nil {
+		return r.key, r.expires, r.err
 	}
-	return r.key, r.expires, r.err
+	r = s.adopt(r)
+	return r.key, r.expires, nil
+}
+
+// currentRecord returns the current record, and whether its key was rejected.
+func (s *KeySource) currentRecord() (r record, isRejected bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current, s.rejected == s.current.generation
+}
+
+// adopt makes r the current record, and puts its key into the cache, unless the current record is
+// newer. It returns the current record.
+func (s *KeySource) adopt(r record) record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.generation > s.current.generation {
+		s.current = r
+		s.cache.Set(r.key, r.expires)
+	}
+	return s.current
 }
 
 // newer returns a record with a greater generation: from another replica if one
 // has it or fetches it, otherwise by a fetch. On failure, the record has an err and no key.
-func (s *KeySource) newer(ctx context.Context, generation int64) *record {
-	var fetched chan *record // nil unless this replica fetches
+func (s *KeySource) newer(ctx context.Context, generation int64) record {
+	var fetched chan record // nil unless this replica fetches
 	for {
-		if r := s.next.Swap(nil); r != nil && r.generation > generation && r.valid() {
-			return r
+		current, _ := s.currentRecord() // watchStore may have adopted it
+		if current.generation > generation && current.valid() {
+			return current
 		}
 		// claim comes before the check of ctx: a suspension of this process may have ended
 		// ctx, and the store may then have a newer record.
 		r := s.claim(generation, fetched == nil && ctx.Err() == nil)
 		switch {
-		case r.state == "stored":
+		case r.state == stored:
 			return r
-		case r.state == "granted":
-			fetched = make(chan *record, 1)
-			s.latest.Store(r.generation)
+		case r.state == granted:
+			fetched = make(chan record, 1)
 			go s.fetch(ctx, r, fetched)
 		case ctx.Err() != nil:
-			return &record{err: ctx.Err()}
+			return record{err: ctx.Err()}
 		case fetched == nil && r.err != nil:
 			return r
 		}
+		nextPoll := maxPoll
+		if r.err == nil && r.state != "" { // otherwise, r has no time
+			nextPoll = min(max(time.Until(r.expires), minPoll), maxPoll)
+		}
 		select {
 		case r := <-fetched:
-			if r.state != "superseded" || r.panic != nil {
+			if r.state != superseded || r.panic != nil {
 				return r
 			}
 			fetched = nil
 		case <-s.changed:
-		case <-time.After(max(min(time.Until(r.expires), maxPoll), minPoll)):
+		case <-time.After(nextPoll):
 		}
 	}
 }
 
-// fetch calls Fetch, and stores the key or the failure. The state of the result is
-// "superseded" if nothing was stored, such as when another replica has taken over.
-func (s *KeySource) fetch(ctx context.Context, claim *record, result chan<- *record) {
+// fetch calls Fetch, stores the key or the failure, and sends it to result.
+func (s *KeySource) fetch(ctx context.Context, claim record, result chan<- record) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()
-	r := &record{state: "done", claimer: claim.claimer, generation: claim.generation, err: errors.New("it did not return")}
+	r := record{
+		claimer:    claim.claimer,
+		generation: claim.generation,
+		err:        errors.New("it did not return"),
+	}
 	defer func() { // runs even if Fetch panics or calls runtime.Goexit
 		r.panic = recover()
-		if r.err != nil || !r.valid() || strings.Trim(r.key, " ") != r.key || strings.ContainsFunc(r.key, unicode.IsControl) {
-			err := cmp.Or(r.err, fmt.Errorf("the returned key is empty, cannot be sent in a header, or has expired (the clock of this replica shows %s)", time.Now().UTC().Format(time.RFC3339)))
-			r.state, r.key, r.expires, r.err = "failed", "", time.Time{}, fetchError{err}
-		} else if current := load(&s.current); r.key == current.key && current.generation == s.rejected.Load() {
-			r.state = "rejected"
-		}
-		wait, err := s.put(r)
-		if wait == 0 {
-			r.state = "superseded"
-		} else if r.err != nil {
-			s.blocked.Store(&record{err: r.err, expires: time.Now().Add(wait)}) // without r.panic: later calls return err
-		}
-		result <- r
-		// Other replicas wait for r, so retry until the store responds. Close or a newer fetch ends this.
-		for err != nil && s.latest.Load() == r.generation {
-			time.Sleep(maxPoll)
-			_, err = s.put(r)
-		}
+		s.complete(r, result)
 	}()
 	r.key, r.expires, r.err = s.cfg.Fetch(ctx)
+}
+
+// complete stores the result of a fetch, and sends it to result.
+func (s *KeySource) complete(r record, result chan<- record) {
+	r = s.withState(r)
+	wait, err := s.put(r)
+	switch {
+	case wait == 0:
+		r.state = superseded
+	case r.state == failed:
+		s.setFailed(record{err: r.err, expires: time.Now().Add(wait)}) // without r.panic: later calls return err
+	default:
+		s.adopt(r) // also if no caller waits for r any more
+	}
+	result <- r
+	// Other replicas wait for r, so retry until the store responds. Close or a newer fetch ends this.
+	for err != nil && s.isLastClaim(r.generation) {
+		time.Sleep(maxPoll)
+		_, err = s.put(r)
+	}
+}
+
+// withState returns the result of a fetch with its state, and without a key if the key cannot be used.
+func (s *KeySource) withState(r record) record {
+	hasSpace := strings.Trim(r.key, " ") != r.key
+	hasControl := strings.ContainsFunc(r.key, unicode.IsControl)
+	if r.err == nil && (!r.valid() || hasSpace || hasControl) {
+		r.err = fmt.Errorf("the returned key is empty, cannot be sent in a header, or has expired "+
+			"(the clock of this replica shows %s)", time.Now().UTC().Format(time.RFC3339))
+	}
+	if r.err != nil {
+		return record{
+			state:      failed,
+			claimer:    r.claimer,
+			generation: r.generation,
+			err:        fetchError{r.err},
+			panic:      r.panic,
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.state = done
+	if r.key == s.current.key && s.current.generation == s.rejected {
+		r.state = rejected
+	}
+	return r
+}
+
+func (s *KeySource) setFailed(r record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = r
+}
+
+// isLastClaim reports whether this replica has claimed no fetch after a generation, and has not been
+// closed.
+func (s *KeySource) isLastClaim(generation int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.claimed == generation
 }
 
 // A fetchError wraps the error of Fetch. It calls the Error method of the error, which may panic, in
@@ -250,21 +366,23 @@ func (e fetchError) Error() string { return "fleet: Fetch: " + e.err.Error() }
 
 func (e fetchError) Unwrap() error { return e.err }
 
-// watchStore puts announced keys into next. After each connect, it first writes the
-// current key, if it is valid, to the store, which may have lost it.
+// watchStore adopts announced keys. After each connect, it first writes the current key, if it is
+// valid and was not rejected, to the store, which may have lost it.
 func (s *KeySource) watchStore(ctx context.Context) {
-	sub := s.rdb.Subscribe(ctx, s.key)
+	sub := s.store.rdb.Subscribe(ctx, s.store.key)
 	context.AfterFunc(ctx, func() { _ = sub.Close() })
 	for message := range sub.ChannelWithSubscriptions() {
-		if s.state(false) != nil {
-			s.probe() // the store may be available again
+		if s.store.unavailable() != nil {
+			_ = s.store.probe() // the store may be available again
 		}
-		current := load(&s.current)
-		if _, connected := message.(*redis.Subscription); connected && current.valid() {
+		current, isRejected := s.currentRecord()
+		_, hasConnected := message.(*redis.Subscription)
+		if hasConnected && current.valid() && !isRejected {
 			_, _ = s.put(current)
 		}
-		if r := s.claim(current.generation, false); r.valid() {
-			s.next.Store(r)
+		r := s.claim(current.generation, false)
+		if r.valid() {
+			s.adopt(r)
 		}
 		if len(s.changed) == 0 { // only this goroutine sends, so the send cannot block
 			s.changed <- struct{}{}
@@ -272,40 +390,49 @@ func (s *KeySource) watchStore(ctx context.Context) {
 	}
 }
 
-// claim returns a newer record from the store. If there is none and mayFetch is
-// set, it tries to claim the fetch. The state of the record, valid until the record
-// expires, is one of
-//
-//	"stored"    the record is newer
-//	"granted"   this replica must fetch a key with the generation of the record
-//	"busy"      a replica fetches, perhaps this one
-//	"failed"    the last fetch failed, and the next one must wait
-//	"rejected"  the key of the last fetch was rejected within MinInterval, or is the rejected one; the next fetch must wait
-//	"done"      the last fetch succeeded or was released, and the next one must wait
-//	""          none of these: err is set, or mayFetch is not set
-func (s *KeySource) claim(generation int64, mayFetch bool) *record {
+// claim returns a newer record from the store. If there is none and mayFetch is set, it tries to claim
+// the fetch. Without a state that is an error, err is set only if mayFetch is.
+func (s *KeySource) claim(generation int64, mayFetch bool) record {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
-	if blocked := load(&s.blocked); mayFetch && now.Before(blocked.expires) {
-		return blocked
+	s.mu.Lock()
+	last, claimed := s.failed, s.claimed
+	isRejected := generation > 0 && s.rejected == generation
+	s.mu.Unlock()
+	if mayFetch && now.Before(last.expires) {
+		return last
 	}
-	claimer := fmt.Sprintf("%s %d", s.replica, s.latest.Load()) // the same if the claim is repeated because its reply was lost
-	s.turn.Lock()
-	reply, err := s.run(keyScript, []any{"", int64(0), int64(0), "", ""}, "claim", generation, claimer, s.cfg.MinInterval.Milliseconds(),
-		mayFetch, mayFetch && generation > 0 && s.rejected.Load() == generation, max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval).Milliseconds())
-	s.turn.Unlock()
-	if err != nil && mayFetch && s.cfg.FetchWithoutStore {
-		s.blocked.Store(&record{err: err, expires: time.Now().Add(s.cfg.MinInterval)}) // from the end of the command, which may take a second
-		return &record{state: "granted", claimer: claimer, generation: max(now.UnixMilli(), generation+1)}
-	}
+	claimer := fmt.Sprintf("%s %d", s.replica, claimed) // the same if the claim is repeated because its reply was lost
+	lease := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)
+	reply, err := s.run(
+		[]any{"", int64(0), int64(0), "", ""},
+		"claim",
+		generation,
+		claimer,
+		s.cfg.MinInterval.Milliseconds(),
+		mayFetch,
+		mayFetch && isRejected,
+		lease.Milliseconds(),
+	)
 	if err != nil {
-		return &record{err: err}
+		return record{err: err}
 	}
-	r := &record{state: reply[0].(string), generation: reply[1].(int64), expires: now.Add(milliseconds(reply[2])), claimer: reply[4].(string)}
-	if r.state == "stored" {
+	r := record{
+		state:      reply[0].(string),
+		generation: reply[1].(int64),
+		expires:    now.Add(milliseconds(reply[2])),
+		claimer:    reply[4].(string),
+	}
+	switch {
+	case r.state == stored:
 		r.key, r.err = s.open(reply[3].(string), r.generation)
-	} else if r.state == "failed" && mayFetch { // without mayFetch, s.blocked may have the error of this replica's own Fetch
-		r.err = fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", strings.Split(r.claimer, ",")[0])
-		s.blocked.Store(r)
+	case r.state == granted:
+		s.mu.Lock()
+		s.claimed = r.generation
+		s.mu.Unlock()
+	case r.state == failed && mayFetch: // without mayFetch, s.failed may have the error of this replica's own Fetch
+		replica, _, _ := strings.Cut(r.claimer, ",")
+		r.err = fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
+		s.setFailed(r)
 	}
 	return r
 }
@@ -314,39 +441,72 @@ func (s *KeySource) claim(generation int64, mayFetch bool) *record {
 // long no replica may fetch then, or 0 if nothing was stored: the stored key is this one or a
 // newer one, another replica is fetching, or there is no claim to release. If the store
 // fails, put returns MinInterval and the error.
-func (s *KeySource) put(r *record) (wait time.Duration, err error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	validity := time.Until(cmp.Or(r.expires.UTC(), time.Now().Add(noExpiry)))
-	reply, err := s.run(keyScript, []any{int64(0)}, "put", r.generation, r.claimer, s.cfg.MinInterval.Milliseconds(), s.seal(r), validity.Milliseconds(), r.state)
+func (s *KeySource) put(r record) (wait time.Duration, err error) {
+	validity := noExpiry
+	if !r.expires.IsZero() {
+		validity = time.Until(r.expires)
+	}
+	reply, err := s.run(
+		[]any{int64(0)},
+		"put",
+		r.generation,
+		r.claimer,
+		s.cfg.MinInterval.Milliseconds(),
+		s.seal(r),
+		validity.Milliseconds(),
+		r.state,
+	)
 	if err != nil {
 		return s.cfg.MinInterval, err
 	}
 	return milliseconds(reply[0]), nil
 }
 
-func milliseconds(n any) time.Duration { return time.Duration(n.(int64)) * time.Millisecond } //nolint:durationcheck // n is a number
-
-func (s *KeySource) seal(r *record) string {
-	if s.cfg.AEAD == nil || r.key == "" {
-		return r.key
-	}
-	nonce := make([]byte, s.cfg.AEAD.NonceSize())
-	_, _ = rand.Read(nonce) // never fails
-	return sealed + string(s.cfg.AEAD.Seal(nonce, nonce, []byte(r.key), fmt.Append(nil, s.key, r.generation)))
+func (s *KeySource) run(want []any, args ...any) ([]any, error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	return s.store.run(keyScript, want, args...)
 }
 
-func (s *KeySource) open(stored string, generation int64) (string, error) {
-	data, isSealed := strings.CutPrefix(stored, sealed)
+func milliseconds(n any) time.Duration {
+	return time.Duration(n.(int64)) * time.Millisecond //nolint:durationcheck // n is a number
+}
+
+// sealed is the prefix of an encrypted key in the store. No access key has it.
+const sealed = "\x00"
+
+// seal returns the text to store for the key of r. It is encrypted with the name of the Redis key and the
+// generation, so that it cannot be copied to another account, or stored again as a newer key.
+func (s *KeySource) seal(r record) string {
+	aead := s.cfg.AEAD
+	if aead == nil || r.key == "" {
+		return r.key
+	}
+	nonce := make([]byte, aead.NonceSize())
+	_, _ = rand.Read(nonce) // never fails
+	return sealed + string(aead.Seal(nonce, nonce, []byte(r.key), s.bound(r.generation)))
+}
+
+// bound returns the data that an encrypted key is bound to.
+func (s *KeySource) bound(generation int64) []byte { return fmt.Append(nil, s.store.key, generation) }
+
+// open returns the key of a stored text.
+func (s *KeySource) open(text string, generation int64) (string, error) {
+	data, isSealed := strings.CutPrefix(text, sealed)
 	for _, aead := range append([]cipher.AEAD{s.cfg.AEAD}, s.cfg.OpenAEADs...) {
-		if aead == nil && !isSealed {
+		acceptsPlain := aead == nil
+		if acceptsPlain && !isSealed {
 			return data, nil
 		}
-		if isSealed && aead != nil && len(data) >= aead.NonceSize() {
-			if key, err := aead.Open(nil, []byte(data[:aead.NonceSize()]), []byte(data[aead.NonceSize():]), fmt.Append(nil, s.key, generation)); err == nil {
-				return string(key), nil
-			}
+		if acceptsPlain || !isSealed || len(data) < aead.NonceSize() {
+			continue
+		}
+		nonce, ciphertext := data[:aead.NonceSize()], data[aead.NonceSize():]
+		key, err := aead.Open(nil, []byte(nonce), []byte(ciphertext), s.bound(generation))
+		if err == nil {
+			return string(key), nil
 		}
 	}
-	return "", fmt.Errorf("fleet: the access key in the store was not encrypted with this AEAD or one of OpenAEADs; set the same AEAD in all replicas, or delete the Redis key %s", s.key)
+	return "", fmt.Errorf("fleet: the access key in the store was not encrypted with this AEAD or one of OpenAEADs; "+
+		"set the same AEAD in all replicas, or delete the Redis key %s", s.store.key)
 }

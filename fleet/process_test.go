@@ -179,7 +179,10 @@ func (r *redisServer) commands(name string) (n int) {
 	return n
 }
 
-const redisKey = "msgpush:1:key:{acme}"
+const (
+	redisKey = "msgpush:1:key:{acme}"
+	rateKey  = "msgpush:1:rate:{acme}"
+)
 
 // await polls a condition, since most conditions change in another process.
 func await(t testing.TB, timeout time.Duration, what string, condition func() bool) {
@@ -289,7 +292,7 @@ type config struct {
 	FetchTimeout, MinInterval time.Duration
 	Early, Validity           time.Duration // of a key
 	Hold                      string        // a fetch ignores its context and lasts until this file exists
-	Encrypt, WithoutStore     bool
+	Encrypt                   bool
 	Rate, Burst               int // Rate is per second; 0 for no limiter
 	Fallback                  float64
 	CallTimeout               time.Duration
@@ -436,7 +439,7 @@ func runReplica(text string) {
 	rdb := c.newClient()
 	cfg := fleet.KeyConfig{
 		Name: "acme", Fetch: c.fetch, Early: c.Early, FetchTimeout: c.FetchTimeout,
-		MinInterval: c.MinInterval, FetchWithoutStore: c.WithoutStore,
+		MinInterval: c.MinInterval,
 	}
 	if c.Encrypt {
 		cfg.AEAD = newAEAD("0123456789abcdef")
@@ -579,7 +582,7 @@ func readmeLine(t testing.TB, prefix string) string {
 // The function that it returns ends the recording and returns the begins of the slots.
 func monitorSlots(t testing.TB, rdb *redisServer, perSecond int) func() []time.Time {
 	t.Helper()
-	const rateKey = `"msgpush:1:rate:{acme}" "`
+	const argument = `"` + rateKey + `" "`
 	conn, err := net.Dial("tcp", rdb.addr)
 	require.NoError(t, err)
 	_, err = io.WriteString(conn, "MONITOR\r\n")
@@ -592,7 +595,7 @@ func monitorSlots(t testing.TB, rdb *redisServer, perSecond int) func() []time.T
 		calls := 0
 		var all []time.Time
 		for in.Scan() {
-			command, args, found := strings.Cut(in.Text(), rateKey)
+			command, args, found := strings.Cut(in.Text(), argument)
 			switch {
 			case !found:
 			case strings.Contains(command, `] "eval`):

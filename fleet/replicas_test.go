@@ -23,8 +23,7 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-// The tests of this file use a real redis-server. In most of them, replicas are processes. Some
-// log figures of the README.
+// The tests of this file use a real redis-server. In most of them, replicas are processes.
 
 func TestReplicasWithTheirOwnKeysInvalidateEachOther(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
@@ -317,24 +316,6 @@ func TestStoreOutageWithoutKeyIsAnError(t *testing.T) {
 	}
 }
 
-func TestFetchesWithoutStoreAreLimited(t *testing.T) {
-	rdb, service := startRedis(t), newService(t)
-	rdb.kill()
-	replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL, WithoutStore: true})
-	assert.Equal(t, "secret-key-1", replica.do("key").Key)
-	begin := time.Now()
-	for time.Since(begin) < 1500*time.Millisecond { // reports each key as rejected
-		if key := replica.do("key").Key; key != "" {
-			replica.do("key %s", key)
-		}
-	}
-	assert.LessOrEqual(t, service.issues(), 3, "one fetch per MinInterval")
-	rdb.start()
-	await(t, 5*time.Second, "the key is written to the store", func() bool {
-		return rdb.HGet(t.Context(), redisKey, "key").Val() == service.currentKey()
-	})
-}
-
 // After a failover, the store may have an older key.
 func TestNewerKeyIsWrittenBackAfterAFailover(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
@@ -525,7 +506,7 @@ func TestSlotsOfSuspendedReplicaAreDiscarded(t *testing.T) {
 	assert.Zero(t, sum.Failed, sum.Errors)
 }
 
-// The test logs a figure of the README and checks only that no call fails.
+// The test logs a figure, and checks only that no call fails.
 func TestCostOfLimitedCall(t *testing.T) {
 	rdb := startRedis(t)
 	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1_000_000})
@@ -583,18 +564,11 @@ func TestEncryptedKeyIsNotReadable(t *testing.T) {
 // Redis quotes the arguments of a command that is disabled.
 func TestErrorOfDisabledCommandHasNoKey(t *testing.T) {
 	rdb := startRedis(t, "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
-	for range 2 {
-		source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", FetchWithoutStore: true, MinInterval: time.Millisecond,
-			Fetch: func(context.Context) (string, time.Time, error) { return "secret-key", time.Time{}, nil }})
-		require.NoError(t, err)
-		defer source.Close()
-		key, err := source.AccessKey(t.Context(), "")
-		require.NoError(t, err)
-		assert.Equal(t, "secret-key", key)
-		time.Sleep(2 * time.Millisecond)
-		_, err = source.AccessKey(t.Context(), "other")
-		require.NoError(t, err)
-	}
+	source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+	require.NoError(t, err)
+	defer source.Close()
+	_, err = source.AccessKey(t.Context(), "")
+	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
 	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 	require.NoError(t, err)
 	err = limiter.Wait(t.Context())

@@ -1,20 +1,38 @@
 -- Takes slots for calls, and returns how long each call must wait for its slot. The arguments are
 -- Per, Rate, Burst, the time until the last slot of this replica, and for each call how long it
--- can wait: if its slot is later, the call takes none. All times are in microseconds.
+-- can wait. All times are in microseconds.
 --
 -- Stores the time of the next free slot and the time of the last script. After an idle time, the
 -- next free slot is up to Burst - 1 intervals in the past.
-local t = redis.call('TIME')
-local now, interval, burst, lastSlot, waits = t[1] * 1000000 + t[2], ARGV[1] / ARGV[2], ARGV[3], ARGV[4], {}
+local interval, burst = ARGV[1] / ARGV[2], tonumber(ARGV[3])
+local lastSlot = tonumber(ARGV[4])
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
 local free, last = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) (%S+)$')
-free = (free or 0) - math.max((last or now) - now, 0) -- the clock of the store may have been set back
--- Even if the store lost its data, the next free slot is at most 100 ms before the last slot of
--- this replica. The 100 ms allow for network delays, which differ between scripts.
-free = math.max(free, now - (burst - 1) * interval, now + lastSlot - 100000)
+free, last = tonumber(free or 0), tonumber(last or now)
+
+-- The clock of the store was set back: otherwise, all calls would wait for that time.
+if last > now then free = free - (last - now) end
+
+-- The slots of an idle time are lost, except for the burst.
+free = math.max(free, now - (burst - 1) * interval)
+
+-- The store may have lost its data: the slots that this replica has taken are not given again. Network
+-- delays differ by up to 100 ms between scripts, so lastSlot may be too late by that.
+free = math.max(free, now + lastSlot - 100000)
+
+local waits = {}
 for i = 5, #ARGV do
-	waits[i - 4] = math.ceil(free - now)
-	if waits[i - 4] <= tonumber(ARGV[i]) then free = free + interval end
+	local wait, longest = math.ceil(free - now), tonumber(ARGV[i])
+	waits[i - 4] = wait
+	if wait <= longest then free = free + interval end -- a slot that is too late for a call stays free
 end
-redis.call('PEXPIRE', KEYS[1], 1000) -- a first write that needs no memory: then Redis permits SET even if its memory is full
-redis.call('SET', KEYS[1], string.format('%.3f %.0f', free, now), 'PX', string.format('%.0f', (free - now + burst * interval) / 1000 + 1000))
+
+-- Redis accepts all writes of a script, even if its memory is full, if the first one needs no memory,
+-- as PEXPIRE does. The value may be deleted when a burst has become free again.
+local expiry = (free - now + burst * interval) / 1000 + 1000
+redis.call('PEXPIRE', KEYS[1], 1000)
+redis.call('SET', KEYS[1], string.format('%.3f %.0f', free, now), 'PX', string.format('%.0f', expiry))
 return waits

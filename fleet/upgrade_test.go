@@ -4,8 +4,10 @@ package fleet_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,9 +18,8 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-// The scripts in testdata come from an earlier version, which used these Redis keys.
-const earlierKey, earlierRate = "msgpush:key:{acme}", "msgpush:rate:{acme}"
-
+// The scripts in testdata come from an earlier version with the same data. During a rolling upgrade,
+// the scripts of both versions run on the same Redis keys.
 func earlierScript(t *testing.T, name string) *redis.Script {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name + ".lua")
@@ -26,75 +27,81 @@ func earlierScript(t *testing.T, name string) *redis.Script {
 	return redis.NewScript(string(text))
 }
 
-// During a rolling upgrade, the scripts of both versions run on one store. They must not share
-// Redis keys.
-func TestScriptsOfAnEarlierVersionRunBesideThePresentOnes(t *testing.T) {
-	rdb := startRedis(t)
-	const rounds = 50
+func TestKeysAreSharedWithAnEarlierVersion(t *testing.T) {
+	rdb, script := startRedis(t), earlierScript(t, "key")
+	var fetches atomic.Int64
+	source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
+		Name:        "acme",
+		MinInterval: time.Millisecond,
+		Fetch: func(context.Context) (string, time.Time, error) {
+			return fmt.Sprintf("key-%d", fetches.Add(1)), time.Now().Add(time.Minute), nil
+		},
+	})
+	require.NoError(t, err)
+	defer source.Close()
+	const earlier, minInterval, lease, validity = "earlier", 1, 11_000, 60_000
+	claim := func(generation int64, mayFetch, rejected bool) []any {
+		reply, err := script.Run(t.Context(), rdb, []string{redisKey},
+			"claim", generation, earlier, minInterval, mayFetch, rejected, lease).Slice()
+		require.NoError(t, err)
+		return reply
+	}
+	rejected := ""
+	for round := range 20 {
+		key, err := source.AccessKey(t.Context(), rejected)
+		require.NoError(t, err)
+		reply := claim(0, true, false)
+		require.Equal(t, []any{"stored", key}, []any{reply[0], reply[3]}, "the earlier version gets the key")
+
+		generation := reply[1].(int64)
+		await(t, 5*time.Second, "the earlier version may fetch", func() bool {
+			reply = claim(generation, true, true)
+			return reply[0] == "granted"
+		})
+		earlierKey := fmt.Sprintf("earlier-key-%d", round)
+		wait, err := script.Run(t.Context(), rdb, []string{redisKey},
+			"put", reply[1], earlier, minInterval, earlierKey, validity, "done").Int64Slice()
+		require.NoError(t, err)
+		require.Equal(t, []int64{minInterval}, wait)
+		next, err := source.AccessKey(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, earlierKey, next, "the present version gets the key of the earlier one")
+		rejected = next
+	}
+	assert.EqualValues(t, 20, fetches.Load(), "one fetch a round")
+}
+
+func TestBudgetIsSharedWithAnEarlierVersion(t *testing.T) {
+	const (
+		rounds, limiters = 50, 4
+		interval, burst  = 1000.0, 10 // µs
+		earlierLast      = -1_000_000_000
+	)
+	rdb, script := startRedis(t), earlierScript(t, "take")
+	begin := rdb.Time(t.Context()).Val()
 	var wg sync.WaitGroup
-	wg.Go(func() { earlierLimiter(t, rdb.Client, rounds) })
-	wg.Go(func() { earlierKeySource(t, rdb.Client, rounds) })
-	for range 4 {
+	wg.Go(func() {
+		for range rounds {
+			const maxWait = 1_000_000
+			waits, err := script.Run(t.Context(), rdb, []string{rateKey}, 1e6, 1000, burst, earlierLast, maxWait).Int64Slice()
+			if assert.NoError(t, err) && assert.Len(t, waits, 1) {
+				assert.LessOrEqual(t, waits[0], int64(maxWait))
+			}
+		}
+	})
+	for range limiters {
 		wg.Go(func() {
-			limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second, Burst: 10})
+			limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second, Burst: burst})
 			assert.NoError(t, err)
 			for range rounds {
 				assert.NoError(t, limiter.Wait(t.Context()))
 			}
 		})
 	}
-	fetches := 0
-	source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", MinInterval: time.Millisecond, Fetch: func(context.Context) (string, time.Time, error) {
-		fetches++
-		return "key-" + string(rune('a'+fetches)), time.Now().Add(time.Minute), nil
-	}})
-	require.NoError(t, err)
-	defer source.Close()
-	rejected := ""
-	for n := range rounds / 10 {
-		key, err := source.AccessKey(t.Context(), rejected)
-		require.NoError(t, err)
-		assert.Equal(t, "key-"+string(rune('b'+n)), key)
-		rejected = key
-	}
 	wg.Wait()
-	assert.Positive(t, rdb.Exists(t.Context(), earlierKey).Val())
-	assert.Positive(t, rdb.Exists(t.Context(), earlierRate).Val())
-	assert.ElementsMatch(t, []string{earlierKey, earlierRate, redisKey, "msgpush:1:rate:{acme}"}, rdb.Keys(t.Context(), "*").Val())
-}
-
-func earlierLimiter(t *testing.T, rdb *redis.Client, rounds int) {
-	take := earlierScript(t, "take")
-	for range rounds {
-		const perMicroseconds, rate, burst, maxWait, last = 1e6, 1000, 10, 1_000_000, -1_000_000_000
-		reply, err := take.Run(t.Context(), rdb, []string{earlierRate}, perMicroseconds, rate, burst, maxWait, last).Int64Slice()
-		if assert.NoError(t, err) && assert.Len(t, reply, 1) {
-			assert.Less(t, reply[0], int64(maxWait), "microseconds until the slot")
-		}
-	}
-}
-
-// earlierKeySource fetches a key in each round.
-func earlierKeySource(t *testing.T, rdb *redis.Client, rounds int) {
-	claim, put := earlierScript(t, "claim"), earlierScript(t, "put")
-	generation := int64(0)
-	for range rounds {
-		const mayFetch, lease, minInterval, validity = true, 11_000, 0, 60_000
-		reply, err := claim.Run(t.Context(), rdb, []string{earlierKey}, generation, mayFetch, lease, "earlier").Slice()
-		if !assert.NoError(t, err) || !assert.Equal(t, "granted", reply[0]) {
-			return
-		}
-		granted := reply[1].(int64)
-		assert.Greater(t, granted, generation)
-		const failed, claimer = false, ""
-		stored, err := put.Run(t.Context(), rdb, []string{earlierKey}, granted, "earlier-key", validity, minInterval, failed, claimer).Int64Slice()
-		assert.NoError(t, err)
-		assert.Equal(t, []int64{1}, stored)
-		reply, err = claim.Run(t.Context(), rdb, []string{earlierKey}, generation, false, lease, "earlier").Slice()
-		if !assert.NoError(t, err) {
-			return
-		}
-		assert.Equal(t, []any{"stored", granted, reply[2], "earlier-key"}, reply)
-		generation = granted
-	}
+	var free float64
+	_, err := fmt.Sscan(rdb.Get(t.Context(), rateKey).Val(), &free)
+	require.NoError(t, err)
+	const taken = rounds * (limiters + 1)
+	assert.GreaterOrEqual(t, free-float64(begin.UnixMicro()), (taken-burst)*interval, "no slot was given twice")
 }

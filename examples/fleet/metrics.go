@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -73,33 +72,40 @@ func countWaits(registry prometheus.Registerer, limiter *fleet.Limiter) waitFunc
 	}
 }
 
-// observe adds metrics of the store and of the queue for the request budget.
-func observe(registry prometheus.Registerer, keys *fleet.KeySource, limiter *fleet.Limiter) {
-	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "msgpush_store_available", Help: "1 if Redis is available for this replica, otherwise 0.",
-	}, func() float64 {
-		if storeErr(keys, limiter) != nil {
-			return 0
-		}
-		return 1
-	})
+// observe adds a metric of the queue for the request budget.
+func observe(registry prometheus.Registerer, limiter *fleet.Limiter) {
 	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "msgpush_queue_seconds", Help: "How long the queue for the request budget is.",
 	}, func() float64 { return limiter.Queue().Seconds() })
 }
 
-func storeErr(keys *fleet.KeySource, limiter *fleet.Limiter) error {
-	return cmp.Or(keys.StoreErr(), limiter.StoreErr())
+// checkStore returns a readiness check of Redis, and a metric of its last result.
+func checkStore(registry prometheus.Registerer, keys *fleet.KeySource, limiter *fleet.Limiter) func(context.Context) error {
+	available := promauto.With(registry).NewGauge(prometheus.GaugeOpts{
+		Name: "msgpush_store_available", Help: "1 if Redis was available at the last readiness check, otherwise 0.",
+	})
+	return func(ctx context.Context) error {
+		err := keys.StoreErr(ctx)
+		if err == nil {
+			err = limiter.StoreErr(ctx)
+		}
+		available.Set(0)
+		if err == nil {
+			available.Set(1)
+		}
+		return err
+	}
 }
 
 // serve starts a server for /metrics and /readyz, and returns its base URL. The server stops
 // when ctx ends. /readyz fails while Redis is unavailable. Do not use /readyz as a liveness
 // check: a restart does not repair Redis.
 func serve(ctx context.Context, registry *prometheus.Registry, keys *fleet.KeySource, limiter *fleet.Limiter) (url string, err error) {
+	check := checkStore(registry, keys, limiter)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := storeErr(keys, limiter); err != nil {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := check(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})

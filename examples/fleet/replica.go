@@ -105,7 +105,7 @@ func runReplica(text string, input io.Reader, output io.Writer) error {
 	defer server.Shutdown()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	observe(registry, keys, limiter)
+	observe(registry, limiter)
 	url, err := serve(ctx, registry, keys, limiter)
 	if err != nil {
 		return err

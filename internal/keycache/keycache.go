@@ -38,6 +38,8 @@ type call struct {
 	rejected string          // of the caller that started the fetch
 	ctx      context.Context // of fetch
 
+	replaced bool // Set was called since: its key is not cached; guarded by mu of the cache
+
 	done  chan struct{} // closed when the fields below are set
 	key   string
 	err   error
@@ -66,6 +68,16 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 		if fetching.err != nil || !isOutdated {
 			return fetching.key, fetching.err
 		}
+	}
+}
+
+// Set implements msgpush.AccessKeyCache.Set.
+func (c *Cache) Set(key string, expires time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.key, c.expires = key, expires
+	if c.current != nil {
+		c.current.replaced = true
 	}
 }
 
@@ -137,7 +149,7 @@ func (c *Cache) run(f *call, cancel context.CancelFunc) {
 		if value == nil {
 			c.current = nil
 		}
-		if f.err == nil {
+		if f.err == nil && !f.replaced {
 			c.key, c.expires = f.key, expires
 		}
 		close(f.done)

@@ -1,0 +1,184 @@
+package fleet
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or StoreErr whose cause is that
+// the store could not be reached, did not respond in time, or returned an error or an
+// unexpected reply.
+var ErrStoreUnavailable = errors.New("fleet: store unavailable")
+
+// prefix begins the names of Redis keys and channels. Its number is the version of what is
+// stored there. If that changes, so must the number, since replicas of two releases use one
+// store during an upgrade.
+const prefix = "msgpush:1:"
+
+const (
+	storeTimeout  = time.Second            // of an operation
+	dialAfter     = 300 * time.Millisecond // from the start of an operation to a test of the address
+	probeInterval = 100 * time.Millisecond // from a failure to the next probe
+	suspension    = 250 * time.Millisecond // an operation is that late only if its process was suspended
+)
+
+//go:embed probe.lua
+var probeLua string
+
+var probeScript = redis.NewScript(probeLua)
+
+// A store runs scripts on one Redis key.
+type store struct {
+	rdb  redis.UniversalClient
+	kind string
+	key  string
+
+	mu        sync.Mutex
+	failure   error     // why the store is unavailable; nil if it is available
+	nextProbe time.Time // when unavailable may start a probe
+}
+
+// newStore returns a store for the Redis key of an account. kind is "key" or "rate".
+func newStore(rdb redis.UniversalClient, kind, name string) (*store, error) {
+	if isNil(rdb) {
+		return nil, errors.New("fleet: the Redis client is nil; pass one made by redis.NewClient or redis.NewUniversalClient")
+	}
+	if name == "" {
+		return nil, errors.New("fleet: Name is empty; set it to the name of the account, the same in all replicas")
+	}
+	if ignoresDeadlines(rdb) {
+		return nil, errors.New("fleet: the Redis client ignores deadlines; set ContextTimeoutEnabled in its options")
+	}
+	hashTag := "{" + name + "}" // Redis Cluster stores all keys of an account on one node
+	return &store{rdb: rdb, kind: kind, key: prefix + kind + ":" + hashTag}, nil
+}
+
+func isNil(rdb redis.UniversalClient) bool {
+	v := reflect.ValueOf(rdb)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// ignoresDeadlines reports whether rdb ignores the deadlines of contexts, the default of go-redis. rdb
+// may also be a struct that embeds a client.
+func ignoresDeadlines(rdb redis.UniversalClient) bool {
+	switch client := rdb.(type) {
+	case interface{ Options() *redis.Options }:
+		return !client.Options().ContextTimeoutEnabled
+	case interface{ Options() *redis.ClusterOptions }:
+		return !client.Options().ContextTimeoutEnabled
+	case interface{ Options() *redis.RingOptions }:
+		return !client.Options().ContextTimeoutEnabled
+	}
+	return false
+}
+
+// unavailable returns why the store is unavailable, or nil. While it is unavailable, unavailable
+// starts a probe each probeInterval.
+func (s *store) unavailable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure != nil && time.Now().After(s.nextProbe) {
+		s.nextProbe = time.Now().Add(storeTimeout + probeInterval) // unless the probe fails before
+		go func() { _ = s.probe() }()
+	}
+	return s.failure
+}
+
+// probe tests whether the store responds. For the Redis key of a limiter, it also tests whether the
+// store accepts writes: a key source can read the stored key without them.
+func (s *store) probe() error {
+	_, err := s.runOnce(probeScript, []any{int64(0)}, s.kind)
+	return err
+}
+
+// probeWithin returns the result of a probe, or an error when ctx ends. The probe has its own timeout, so
+// that the context of one caller has no effect on what other callers learn of the store.
+func (s *store) probeWithin(ctx context.Context) error {
+	result := make(chan error, 1)
+	go func() { result <- s.probe() }()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: it has not responded yet: %w", ErrStoreUnavailable, ctx.Err())
+	}
+}
+
+// run runs a script, or fails immediately if the store is unavailable. A script whose timeout ended
+// while this process was suspended runs once more: the store may have replied in time.
+func (s *store) run(script *redis.Script, want []any, args ...any) ([]any, error) {
+	if err := s.unavailable(); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	reply, err := s.runOnce(script, want, args...)
+	wasSuspended := time.Since(begin) > storeTimeout+suspension
+	if err != nil && wasSuspended {
+		return s.runOnce(script, want, args...)
+	}
+	return reply, err
+}
+
+// runOnce runs a script, whose reply must have the types of want, and records whether the store is
+// available.
+func (s *store) runOnce(script *redis.Script, want []any, args ...any) ([]any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	test := time.AfterFunc(dialAfter, func() { s.testAddress(ctx, fail) })
+	defer test.Stop()
+	reply, err := script.Run(ctx, s.rdb, []string{s.key}, args...).Slice()
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil && !slices.EqualFunc(reply, want, sameType) {
+		err = fmt.Errorf("a script returned %d elements, not %d of the expected types", len(reply), len(want))
+	}
+	if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok && err != nil {
+		cluster.ReloadState(ctx) // otherwise, go-redis replaces a failed node only after ClusterStateReloadInterval
+	}
+	return reply, s.record(err)
+}
+
+func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
+
+// record records how an operation of the store ended, and returns its error. The error does not wrap
+// err, so that a timeout of the store does not match context.DeadlineExceeded.
+func (s *store) record(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.failure = nil
+		return nil
+	}
+	// The error text of a disabled command quotes its arguments, such as an access key.
+	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
+	s.failure = fmt.Errorf("%w: %s", ErrStoreUnavailable, text)
+	s.nextProbe = time.Now().Add(probeInterval)
+	return s.failure
+}
+
+// testAddress calls fail if the address of the store cannot be dialed, such as because the connection
+// is refused. go-redis dials again until the context ends, and then returns the error of the context.
+func (s *store) testAddress(ctx context.Context, fail func(error)) {
+	client, ok := s.rdb.(interface{ Options() *redis.Options })
+	if !ok {
+		return
+	}
+	options := client.Options()
+	conn, err := options.Dialer(ctx, options.Network, options.Addr)
+	if err != nil {
+		fail(err)
+		return
+	}
+	_ = conn.Close()
+}
