@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+	"time"
 
 	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/transport"
@@ -55,7 +56,7 @@ func (s *state) nextKey(ctx context.Context) (key string, end *Outcome) {
 		err = wire.CheckHeaderValue("the key", key)
 	}
 	s.keys.Add(key)
-	if err != nil || errs.ContextEnded(ctx) {
+	if err != nil || ctx.Err() != nil {
 		return "", s.stop(ctx, "access key: ", err)
 	}
 	if key == s.rejectedKey {
@@ -66,9 +67,9 @@ func (s *state) nextKey(ctx context.Context) (key string, end *Outcome) {
 }
 
 // send sends the request and reads the response, within the timeout of an attempt, and decodes
-// the response.
-func (s *state) send(ctx context.Context, req *http.Request) *Outcome {
-	if errs.TimeLeft(ctx) > s.Timeout { // otherwise the context ends before the timeout
+// the response. timeLeft is that of ctx.
+func (s *state) send(ctx context.Context, req *http.Request, timeLeft time.Duration) *Outcome {
+	if timeLeft > s.Timeout { // otherwise the context ends before the timeout
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.Timeout, s.timeoutErr)
 		defer cancel()

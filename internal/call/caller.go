@@ -135,13 +135,18 @@ func (s *state) RoundTrip(req *http.Request) (*http.Response, error) {
 	if s.end != nil {
 		return loopResponse, nil
 	}
+	timeLeft := errs.TimeLeft(ctx)
+	if timeLeft <= 0 {
+		s.end = s.stop(ctx, "", nil)
+		return loopResponse, nil
+	}
 	s.attempts++
 	if s.Report == nil {
-		s.end = s.decide(ctx, s.send(ctx, req))
+		s.end = s.decide(ctx, s.send(ctx, req, timeLeft))
 		return loopResponse, nil
 	}
 	start := time.Now()
-	o := s.send(ctx, req)
+	o := s.send(ctx, req, timeLeft)
 	s.end = s.decide(ctx, o)
 	s.Report(ctx, Attempt{
 		Request:  s.request,

@@ -42,12 +42,16 @@ func (c *Caller) newRequest(ctx context.Context, r Request) (*retryablehttp.Requ
 			"use string(s) to send the value of a Secret s", redact.Placeholder)
 	}
 	req := &retryablehttp.Request{Request: new(http.Request).WithContext(ctx)}
-	req.Method, req.URL, req.Host, req.Header = r.Method, &u, u.Host, http.Header{}
+	req.Method, req.URL, req.Host, req.Header = r.Method, &u, u.Host, noHeader
 	if r.Body == nil {
 		return req, nil
 	}
 	return req, req.SetBody(body)
 }
+
+// noHeader is the header of the request of the loop, which nothing changes; without one, http.Client
+// would copy the request.
+var noHeader = http.Header{}
 
 // encodeQuery encodes a query with go-querystring, unless it is a url.Values.
 func encodeQuery(q any) (string, error) {

@@ -70,7 +70,7 @@ var (
 	pageRequest = reflect.TypeFor[msgpush.PageRequest]()
 )
 
-// Of returns the call of an operation, or an error that says what is missing.
+// Of returns the call of an operation, or an error that names the missing part.
 func Of(op msgpush.Operation) (Call, error) {
 	m, ok := clientType.MethodByName(op.Name)
 	if !ok {

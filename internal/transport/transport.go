@@ -1,6 +1,6 @@
 // Package transport sends one HTTP request: it has the default transport, cookies, fetch under js,
 // and the failures that a retry cannot change. It follows no redirect, and knows neither access keys
-// nor what a response means.
+// nor the meaning of a response.
 package transport
 
 import (
