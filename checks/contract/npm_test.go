@@ -203,8 +203,10 @@ func TestPrismForwardsFaults(t *testing.T) {
 		name    string
 		fault   msgpushtest.Fault
 		isValid bool   // the response matches openapi.json
-		want    string // in the error
+		want    string // a regular expression for the error
 	}
+	// By the time at which the connection breaks, Prism responds with HTTP 500, or never.
+	const brokenBody = "HTTP 500|no complete response within 1s"
 	tests := []test{
 		{"none", msgpushtest.Fault{}, true, ""},
 		{"delay", msgpushtest.Delay(time.Millisecond), true, ""},
@@ -215,8 +217,8 @@ func TestPrismForwardsFaults(t *testing.T) {
 		{"garbage", msgpushtest.Garbage(), true, "HTTP 500"}, // Prism fails before it checks the response
 		{"redirect", msgpushtest.Redirect("/x"), true, "HTTP 500"},
 		{"reset", msgpushtest.Reset(), true, "HTTP 500"},
-		{"reset in the body", msgpushtest.ResetInBody(), true, "no complete response within 1s"},
-		{"truncated", msgpushtest.Truncate(), true, "no complete response within 1s"},
+		{"reset in the body", msgpushtest.ResetInBody(), true, brokenBody},
+		{"truncated", msgpushtest.Truncate(), true, brokenBody},
 	}
 	for name, body := range failures {
 		tests = append(tests, test{"failure, " + name, msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
@@ -234,8 +236,8 @@ func TestPrismForwardsFaults(t *testing.T) {
 			_, err := client.MailDetail(t.Context(), msgpushtest.SampleMailID)
 			if tt.want == "" {
 				assert.NoError(t, err)
-			} else {
-				assert.ErrorContains(t, err, tt.want)
+			} else if assert.Error(t, err) {
+				assert.Regexp(t, tt.want, err.Error())
 			}
 			assert.Equal(t, tt.isValid, len(violations()) == 0, violations())
 			server.ClearFaults()
