@@ -20,8 +20,8 @@ import (
 // Version is the version of this package, sent in the User-Agent header.
 const Version = "0.1.0"
 
-// A Client calls the operations of one service. [NewClient] creates a Client; the methods of a zero
-// Client return an error. A Client is safe for concurrent use and should be shared.
+// A Client calls the operations of one service. [NewClient] creates a Client. A Client is safe for
+// concurrent use and should be shared.
 type Client struct {
 	// caller is a function: of a copied Client, fmt would print the key in the fields of a struct,
 	// also behind a pointer.

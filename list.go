@@ -10,9 +10,8 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// ErrInconsistentList is wrapped by the error of an iteration whose responses contradict each other:
-// a page that exists by the reported numbers is empty or another one, two records of a page have the
-// same id, or pages repeat too many records. The error names the page.
+// ErrInconsistentList is wrapped by the error of an iteration whose responses contradict each other.
+// The error names the page and the contradiction.
 var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 
 // A Lister is a list of the service: [Client.MPChannels], [Client.ForwardRules] and
@@ -75,9 +74,6 @@ func Prefetch(n int) ListOption {
 // only deleted. If both happen, records may be missed. A record that is inserted or deleted meanwhile
 // is delivered once or not at all. The ids take less than 1 byte of memory per record if they are
 // consecutive, and up to 48 if random.
-//
-// Iteration ends after the last page, by the latest Pages or, if that is 0, by the last reported Total.
-// If the service reports neither, it ends with the first page without a new record.
 func (l Lister[T]) All(ctx context.Context, opts ...ListOption) iter.Seq2[T, error] {
 	return recordsOf(l.Pages(ctx, opts...))
 }

@@ -28,8 +28,7 @@ type MPChannel struct {
 // FuncInfo is a comma-separated list of function ids, with a trailing comma, such as "1,2,15,".
 type FuncInfo string
 
-// IDs returns the function ids in order. The trailing comma may be missing. An element that is not
-// an integer is an error.
+// IDs returns the function ids in order, or an error if one is not an integer.
 func (f FuncInfo) IDs() ([]int, error) {
 	if f == "" {
 		return nil, nil

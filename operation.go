@@ -20,7 +20,7 @@ type Operation struct {
 	Path string
 }
 
-// Specified reports whether the API document specifies how to call the operation.
+// Specified reports whether the API document specifies the operation.
 func (o Operation) Specified() bool { return o.Path != "" }
 
 // stub returns the error of the method of an operation that is named only.

@@ -321,7 +321,7 @@ func eachHistory(t *testing.T, kind string, test func(t *testing.T, h *history))
 	}
 }
 
-// The table of docs/lists.md is that of 4000 histories of each kind:
+// With -v, the test logs how many records are of the wrong kind:
 //
 //	go test -run EachRecordOfAnyHistory -v ./follow -histories 4000
 func TestEachRecordOfAnyHistoryIsStoredOnceAsWhatItIs(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"example.com/msgpush"
 )
 
-// These simulations of outages in virtual time print the tables of docs/reliability.md:
+// These simulations of outages in virtual time print tables, for the choice of the default waits:
 //
 //	go -C checks test -v -run 'OutlastsOutage|SecondOutage|BrokenConnection' ./simulation -outages | grep -o '| .* |$'
 var (
