@@ -32,9 +32,9 @@ type RetryPolicy struct {
 	// default is 8 × the highest number of calls of the client that ran at the same time, but at
 	// least 1,000. A negative Quota means no limit. All calls of a client share the quota.
 	//
-	// A retry takes one, and gives it back unless it ends with a retryable failure. Calls without a
-	// retry give some back, and so does each second in which most first attempts succeed: the
-	// default is full 20 s after an outage. docs/reliability.md has the figures.
+	// A retry that ends with a retryable failure uses up one. Every ten calls without a retry give
+	// one back, and each second in which at least half of the first attempts need none gives back a
+	// twentieth of the Quota, at least one.
 	Quota int
 }
 

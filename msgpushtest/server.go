@@ -285,8 +285,8 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 }
 
 // OnRequest sets a function that is called with each request before the response, or none if f is nil.
-// Calls do not overlap. f may change the server, and it may sleep for less than 5 s. A fault that f injects can already
-// apply to this request. f must not close the server or send it a request.
+// Calls do not overlap. f may change the server, and it may sleep for less than 5 s. A fault that f
+// injects can already apply to this request. f must not close the server or send it a request.
 //
 // A panic of f, except with [http.ErrAbortHandler], fails the test of [New] when it ends; with a
 // server of [NewServer], it ends the program.

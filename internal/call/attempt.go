@@ -121,7 +121,8 @@ func (c *Caller) closeForgotten(ctx context.Context, conn *connection, responses
 	if !timedOut || !isSilent || !conn.reused.Load() {
 		return
 	}
-	if c.closedAt.Swap(responsesBefore) != responsesBefore {
+	alreadyClosed := c.closedAt.Swap(responsesBefore) == responsesBefore
+	if !alreadyClosed {
 		(&http.Client{Transport: c.Transport}).CloseIdleConnections()
 	}
 }

@@ -46,20 +46,22 @@ type Caller struct {
 	quota      *retryQuota
 	timeoutErr error        // of an attempt that took longer than its timeout
 	responses  atomic.Int64 // number so far
-	closedAt   atomic.Int64 // the number of responses when idle connections were last closed
+	closedAt   atomic.Int64 // the number of responses when idle connections were last closed; -1: never
 }
 
 // NewCaller returns a caller.
 func NewCaller(config Config, keys redact.Keys) *Caller {
-	keys.Text("") // makes the forms of the key, which the calls share
+	keys.Prepare() // the calls share the forms of the key
 	timeoutText := fmt.Sprintf("no complete response within %v (see WithTimeout)", config.Timeout)
-	return &Caller{
+	c := &Caller{
 		Config:     config,
 		Keys:       keys,
 		userAgent:  []string{config.UserAgent},
 		quota:      newRetryQuota(config.Policy.Quota),
 		timeoutErr: errs.Hide(timeoutText, context.DeadlineExceeded, nil),
 	}
+	c.closedAt.Store(-1)
+	return c
 }
 
 // A Request has the content of an HTTP request, and the decoder of its response.

@@ -10,9 +10,9 @@ import (
 //
 // A retry takes tokensPerRetry, and gives them back unless it fails transiently. A call adds
 // tokensPerCall, unless its first attempt fails transiently or its context ends. A second in which
-// at least as many first attempts succeeded as failed transiently adds a part of max,
-// 1/refillSeconds, in whole retries. Without this condition, the bucket would be refilled in a
-// lasting partial outage. While all attempts fail transiently, only a higher number of concurrent
+// at least half of the first attempts did not fail transiently adds a part of max, 1/refillSeconds,
+// but at least one retry. Without this condition, the bucket would be refilled in a lasting partial
+// outage. While all attempts fail transiently, only a higher number of concurrent
 // calls adds tokens, since it raises max.
 type retryQuota struct {
 	mu          sync.Mutex
@@ -114,8 +114,7 @@ func (q *retryQuota) refill() {
 		return
 	}
 	if q.succeeded > 0 && q.succeeded >= q.failed {
-		retries := q.max / tokensPerRetry / refillSeconds
-		q.add(retries * tokensPerRetry)
+		q.add(max(tokensPerRetry, q.max/refillSeconds))
 	}
 	q.second, q.succeeded, q.failed = now, 0, 0
 }

@@ -38,7 +38,7 @@ type call struct {
 	rejected string          // of the caller that started the fetch
 	ctx      context.Context // of fetch
 
-	replaced bool // Set was called since: its key is not cached; guarded by mu of the cache
+	replaced bool // Set was called since: the result is discarded; guarded by mu of the cache
 
 	done  chan struct{} // closed when the fields below are set
 	key   string
@@ -63,6 +63,9 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 			c.forget(fetching)
 			panic(fetching.panic)
 		}
+		if c.isReplaced(fetching) {
+			continue
+		}
 		// A fetch that began before the rejection may return the rejected key: fetch again.
 		isOutdated := fetching.key == rejected && fetching.rejected != rejected
 		if fetching.err != nil || !isOutdated {
@@ -79,6 +82,12 @@ func (c *Cache) Set(key string, expires time.Time) {
 	if c.current != nil {
 		c.current.replaced = true
 	}
+}
+
+func (c *Cache) isReplaced(f *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return f.replaced
 }
 
 // wait waits until f is done, or returns an error: of ctx, or of the timeout of fetch, which may

@@ -47,6 +47,13 @@ func (k *Keys) Add(key string) {
 	k.forms = nil
 }
 
+// Prepare makes the forms of the keys, which copies then share.
+func (k *Keys) Prepare() {
+	if k.forms == nil {
+		k.forms = k.allForms()
+	}
+}
+
 // Text returns the first MaxText bytes of a text, redacted. If it cuts the text, it also drops the
 // last bytes, which may be part of a key.
 func (k *Keys) Text(foreign string) string {
@@ -106,9 +113,7 @@ func (k *Keys) Header(h http.Header) http.Header {
 // replace returns text with the keys redacted. JSON strings with escapes are also decoded, since
 // encoders escape different characters. That comes last: it could change the form of another key.
 func (k *Keys) replace(text string) string {
-	if k.forms == nil {
-		k.forms = k.allForms()
-	}
+	k.Prepare()
 	for _, form := range k.forms {
 		text = strings.ReplaceAll(text, form, Placeholder)
 	}

@@ -213,7 +213,7 @@ func TestTenCallsWithoutRetryReturnOneUnitOfQuota(t *testing.T) {
 		"successes": {fixtures.Succeed}, "permanent failures": {fixtures.Status(404)}, "HTML pages": {fixtures.Respond(200, "<html>")},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 3})
+			call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 3, MinWait: 1, MaxWait: 1})
 			retries := func() int {
 				requests, err := call(t.Context(), fixtures.Status(503))
 				require.Error(t, err)
@@ -286,6 +286,21 @@ func TestTwentySecondsOfSuccessesFillQuota(t *testing.T) {
 				_, err := call(t.Context(), fixtures.Succeed)
 				require.NoError(t, err)
 			}
+		}
+	})
+}
+
+func TestSmallQuotaIsRefilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 2, MinWait: 1, MaxWait: 1})
+		for _, want := range []int{1 + 2, 1 + 1, 1 + 1} {
+			requests, err := call(t.Context(), fixtures.Status(503))
+			require.ErrorContains(t, err, quotaUsedUp)
+			assert.Equal(t, want, requests)
+			time.Sleep(time.Second)
+			_, err = call(t.Context(), fixtures.Succeed)
+			require.NoError(t, err)
+			time.Sleep(time.Second)
 		}
 	})
 }

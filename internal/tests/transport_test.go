@@ -344,6 +344,21 @@ func TestForgottenConnectionsOfAnyTransportAreClosed(t *testing.T) {
 	}
 }
 
+// Clients may share a transport: the connections that a client finds may be forgotten before its first
+// response.
+func TestNewClientClosesForgottenConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := msgpush.NewTransport()
+		b, other := newBalancer(t, transport, respondAfterOneSecond)
+		burst(t, other)
+		b.forget()
+		client := fixtures.NewClientAt(t, "http://push.example.com", fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+		_, err := client.MailDetail(t.Context(), "7")
+		require.NoError(t, err)
+		assert.EqualValues(t, 16+1, b.dials.Load())
+	})
+}
+
 func forwardRoundTrip(rt http.RoundTripper) http.RoundTripper {
 	return fixtures.RoundTripFunc(rt.RoundTrip)
 }
@@ -366,7 +381,7 @@ func TestSilentServiceCostsFewConnectionsOfAnother(t *testing.T) {
 		"100 callers":                          {100, false, 0, healthyCallers},
 		"100 callers with reused connections":  {100, true, 0, 2 * healthyCallers},
 		"1000 callers with reused connections": {1000, true, 0, 2 * healthyCallers},
-		"connections that come too late":       {20, false, 1300 * time.Millisecond, healthyCallers}, // net/http keeps them
+		"connections that come too late":       {20, false, 1300 * time.Millisecond, 2 * healthyCallers}, // net/http keeps them
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := msgpush.NewTransport()
