@@ -96,7 +96,7 @@ type cursor struct {
 	repeated  bool  // the latest page was unexpectedly empty and is requested once more
 
 	isReading bool  // of package follow
-	wasted    int64 // pages without a new record, less two for each page with one
+	wasted    int64 // pages without a new record, minus two for each page with one
 
 	size, total int64 // page size of the service, and latest total; 0 if unknown
 	hasTotal    bool  // a response reported a total
@@ -128,7 +128,7 @@ const maxRepeatPages = 100
 
 // inspect clamps the reported numbers and determines whether the page exists. It does not
 // exist if the response is empty or has the number of an earlier page.
-func (cur *cursor) inspect(p pageInfo) pageInfo {
+func inspect(p pageInfo) pageInfo {
 	p.total = min(max(p.total, 0), maxTotal)
 	p.pages = max(p.pages, 0)
 	if p.records == 0 && p.total == 0 && p.pages == 1 {
@@ -139,50 +139,70 @@ func (cur *cursor) inspect(p pageInfo) pageInfo {
 	return p
 }
 
-// advance takes the response for a page and returns the next and the last page to
-// request, and a contradiction, if there is one. Iteration ends if next > last. If next is the page
-// itself, the response is not used and the page is requested once more.
-func (cur *cursor) advance(p pageInfo) (next, last int64, contradiction string) {
+// A direction is where an iteration goes after a response: to the page next, or to its end if next >
+// last.
+type direction struct {
+	next, last    int64
+	contradiction string // of the response; empty: none
+}
+
+// endsAfter returns the direction of an iteration that ends after page n because of a contradiction.
+func endsAfter(n int64, contradiction string) direction {
+	return direction{next: n + 1, last: n, contradiction: contradiction}
+}
+
+// advance takes the response for a page. If the direction is the page itself, the response is not
+// used, and the page is requested once more.
+func (cur *cursor) advance(p pageInfo) direction {
 	n := min(p.number, maxPages)
 	cur.countPage(p)
 	size := cur.pageSize(n, p)
 	end := max(p.pages, pagesFor(p.total, size))
-	cur.repeated = !cur.repeated && p.records == 0 && end >= p.number
+	isUnexpectedlyEmpty := p.records == 0 && end >= p.number
+	cur.repeated = isUnexpectedlyEmpty && !cur.repeated
 	if cur.repeated {
-		return p.number, p.number, ""
+		return direction{next: p.number, last: p.number}
 	}
 	cur.size = size
 	cur.updateTotal(p)
 	cur.cover((n-1)*size, n*size)
 	cur.countRecords(p)
-	next, last = n+1, cur.lastPage(p)
+	next, last := n+1, cur.lastPage(p)
 	if cur.stepBack {
 		next = cur.covered/size + 1
 	}
-	isCut := end > last && (p.absent || next > last)
-	isWasteful := cur.isReading && cur.wasted > maxRepeatPages
-	switch {
-	case isCut:
+	listEnds := p.absent || next > last
+	if listEnds && end > last {
 		const format = "the list ends after page %d, but the response reports pages=%d and total=%d"
-		return n + 1, 0, fmt.Sprintf(format, last, p.pages, p.total)
-	case next > last:
-		return next, last, ""
-	case isWasteful || cur.repeats > cur.maxRepeats():
-		contradiction = fmt.Sprintf("no progress: the last %d records were delivered before", cur.repeats)
-		if isWasteful {
-			contradiction = "no progress: too many pages had no record that was not delivered before"
-		}
-		if cur.stepBack {
-			cur.stepBack = false
-			cur.repeats, cur.wasted = 0, 0
-			return n + 1, last, contradiction
-		}
-		return n + 1, 0, contradiction
-	case cur.maxExpected > 0 && cur.delivered > cur.maxDelivered():
-		const format = "%d records were delivered, but the reported totals allow %d"
-		return n + 1, 0, fmt.Sprintf(format, cur.delivered, cur.maxExpected)
+		return endsAfter(n, fmt.Sprintf(format, last, p.pages, p.total))
 	}
-	return next, last, ""
+	if next > last {
+		return direction{next: next, last: last}
+	}
+	if text := cur.noProgress(); text != "" {
+		if !cur.stepBack {
+			return endsAfter(n, text)
+		}
+		cur.stepBack = false // only a reading goes on
+		cur.repeats, cur.wasted = 0, 0
+		return direction{next: n + 1, last: last, contradiction: text}
+	}
+	if cur.maxExpected > 0 && cur.delivered > cur.maxDelivered() {
+		const format = "%d records were delivered, but the reported totals allow %d"
+		return endsAfter(n, fmt.Sprintf(format, cur.delivered, cur.maxExpected))
+	}
+	return direction{next: next, last: last}
+}
+
+// noProgress returns a text if the iteration makes no progress.
+func (cur *cursor) noProgress() string {
+	switch {
+	case cur.isReading && cur.wasted > maxRepeatPages:
+		return "no progress: too many pages had no record that was not delivered before"
+	case cur.repeats > cur.maxRepeats():
+		return fmt.Sprintf("no progress: the last %d records were delivered before", cur.repeats)
+	}
+	return ""
 }
 
 // countRecords counts the delivered and the repeated records.
@@ -204,9 +224,10 @@ func (cur *cursor) maxDelivered() int64 {
 }
 
 func (cur *cursor) countPage(p pageInfo) {
-	cur.wasted++
 	if p.newRecords > 0 {
-		cur.wasted -= 3
+		cur.wasted -= 2
+	} else {
+		cur.wasted++
 	}
 }
 

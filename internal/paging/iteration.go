@@ -111,7 +111,7 @@ func (it *Iteration[T]) Next(ctx context.Context) (*Page[T], error) {
 		return nil, err
 	}
 	page = it.advance(page)
-	if it.nextPage != number+1 { // a step back, for which the prefetched pages are the wrong ones
+	if it.nextPage != number+1 { // a step back, or an empty page once more: the prefetched pages are the wrong ones
 		it.Close()
 	}
 	it.startPrefetch(ctx)
@@ -120,7 +120,7 @@ func (it *Iteration[T]) Next(ctx context.Context) (*Page[T], error) {
 
 // advance reduces a page to its new records and determines the next and the last page.
 func (it *Iteration[T]) advance(page *Page[T]) *Page[T] {
-	p := it.cursor.inspect(pageInfo{
+	p := inspect(pageInfo{
 		number:   it.nextPage,
 		pageNum:  int64(page.PageNum),
 		pageSize: int64(page.PageSize),
@@ -138,17 +138,17 @@ func (it *Iteration[T]) advance(page *Page[T]) *Page[T] {
 		page = page.withList(list)
 	}
 	p.newRecords = int64(len(list))
-	next, last, contradiction := it.cursor.advance(p)
-	it.report(duplicate)
-	it.report(contradiction)
-	it.nextPage, it.lastPage = next, last
+	to := it.cursor.advance(p)
+	it.report(p.number, duplicate)
+	it.report(p.number, to.contradiction)
+	it.nextPage, it.lastPage = to.next, to.last
 	return page
 }
 
 // report records the first contradiction of the iteration. An empty text is none.
-func (it *Iteration[T]) report(text string) {
+func (it *Iteration[T]) report(page int64, text string) {
 	if text != "" && it.contradiction == nil {
-		it.contradiction = &Contradiction{it.nextPage, text}
+		it.contradiction = &Contradiction{page, text}
 	}
 }
 
@@ -264,7 +264,7 @@ func (it *Iteration[T]) begin(ctx context.Context, number int64) *pendingPage[T]
 func (it *Iteration[T]) Close() {
 	for _, p := range it.pending {
 		p.cancel()
-		defer func() { _, _ = p.wait() }()
+		defer func() { _, _ = p.wait() }() // deferred, so that a panic does not skip the others
 	}
 	it.pending, it.calm = nil, 0
 }
