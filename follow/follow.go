@@ -101,12 +101,40 @@ type Follower[T any] struct {
 	options Options // without Known
 	invalid error   // of the arguments of New
 
-	state[T]
-	failing [contradiction + 1]failure // by step
-
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards running and status
 	running bool       // a loop over Batches
 	status  Status
+
+	// Only the goroutine of the loop uses the fields below.
+
+	seen  paging.IDSet     // ids of the known and of the found records
+	since msgpush.DateTime // empty: the history is not marked, or the list has no function Created
+
+	pastFirstReading bool // the first reading has ended, or the program has restarted
+
+	batch    *Batch[T] // found and not delivered, or nil
+	problems []error   // to be yielded
+
+	namedInvalid bool // a problem has named a record without a time
+	namedAhead   bool // a problem has named a record whose time is ahead
+
+	reading     *paging.Iteration[T] // in progress, or nil
+	nextReading time.Time            // when it is due
+
+	nextPoll    time.Time // when it is due
+	pollTail    bool      // the next poll begins at the tail
+	endKnown    bool      // polls begin at the end of pollTail, not at both ends in turn
+	polledTotal int64     // the total after the latest poll; at first, the number of known ids
+
+	failures      int                   // in a row
+	failing       [readStep + 1]failure // by step
+	contradicting failure               // of the latest reading
+	lastStep      step                  // the latest one
+	failedPage    int64                 // at which the latest poll failed, or 0
+
+	total    int64 // that the latest response reported
+	lastPage int64
+	pageSize int64 // the length of the longest page
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogs]. It sends no request.
@@ -214,8 +242,10 @@ func (f *Follower[T]) Batches(ctx context.Context) iter.Seq2[Batch[T], error] {
 				if !yield(none, err) {
 					return
 				}
-			case f.pause(ctx):
-				f.makeStep(ctx)
+			default:
+				if f.pause(ctx) {
+					f.makeStep(ctx)
+				}
 			}
 		}
 		yield(none, errs.EndOfContext(ctx, "msgpush: following a list: ", nil))

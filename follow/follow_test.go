@@ -675,6 +675,40 @@ func TestWaitAfterFailures(t *testing.T) {
 	}
 }
 
+// A poll that the end of the context interrupts is no failure: a single failure afterwards does not count
+// as the second one.
+func TestInterruptedPollIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: downFrom(100)}
+		f := follow.New(s.lister(), follow.Options{PageSize: 10, ReadInterval: 24 * time.Hour, Known: upTo(100), Since: created(100)})
+		p := &program{}
+		loop := func(ctx context.Context) {
+			for b, err := range f.Batches(ctx) {
+				if err == nil {
+					p.store(b)
+				}
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		loop(ctx)
+		s.change(func([]int64) []int64 { return downFrom(120) })
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			s.fail = func(page int) error {
+				if page == 2 {
+					cancel()
+					return errUnavailable
+				}
+				return nil
+			}
+			loop(ctx)
+		}
+		assert.Empty(t, p.fresh)
+	})
+}
+
 func TestRejectedKeyDoesNotEndFollowing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(10)}

@@ -44,36 +44,6 @@ const (
 	maxTailPages = 3
 )
 
-// The state of a follower. Only the goroutine of the loop uses it.
-type state[T any] struct {
-	seen  paging.IDSet     // ids of the known and of the found records
-	since msgpush.DateTime // empty: the history is not marked, or the list has no function Created
-
-	pastFirstReading bool // the first reading has ended, or the program has restarted
-
-	batch    *Batch[T] // found and not delivered, or nil
-	problems []error   // to be yielded
-
-	namedInvalid bool // a problem has named a record without a time
-	namedAhead   bool // a problem has named a record whose time is ahead
-
-	reading     *paging.Iteration[T] // in progress, or nil
-	nextReading time.Time            // when it is due
-
-	nextPoll    time.Time // when it is due
-	pollTail    bool      // the next poll begins at the tail
-	endKnown    bool      // so do the polls after it
-	polledTotal int64     // the total after the latest poll; at first, the number of known ids
-
-	failures   int   // in a row
-	lastStep   step  // the latest one
-	failedPage int64 // at which the latest poll failed, or 0
-
-	total    int64 // that the latest response reported
-	lastPage int64
-	pageSize int64 // the length of the longest page
-}
-
 type step int
 
 const (
@@ -81,7 +51,6 @@ const (
 	markStep
 	pollStep
 	readStep
-	contradiction // no step, but a failure that Status shows
 )
 
 // A failure is an error that stands since a time, or none.
@@ -128,7 +97,8 @@ func (f *Follower[T]) makeStep(ctx context.Context) {
 		f.failures++
 		f.problems = append(f.problems, err)
 	}
-	f.setFailure(step, err)
+	f.failing[step] = f.failing[step].next(err)
+	f.updateErr()
 	next := f.nextRequest(err)
 	f.updateStatus(func(s *Status) {
 		s.NextRequest = next
@@ -160,14 +130,12 @@ func (f *Follower[T]) readingIsDue() bool {
 	return f.reading != nil || !time.Now().Before(f.nextReading)
 }
 
-// setFailure updates Err of the status, after a step that returned err.
-func (f *Follower[T]) setFailure(of step, err error) {
-	f.failing[of] = f.failing[of].next(err)
-	var standing failure
-	for _, failing := range f.failing {
+// updateErr updates Err of the status.
+func (f *Follower[T]) updateErr() {
+	standing := f.contradicting
+	for _, failing := range slices.Backward(f.failing[:]) { // the first step takes precedence
 		if failing.err != nil {
 			standing = failing
-			break
 		}
 	}
 	f.updateStatus(func(s *Status) {
@@ -238,7 +206,8 @@ func (f *Follower[T]) endReading() {
 		err = inconsistent(c.Page, c.Text)
 		f.problems = append(f.problems, err)
 	}
-	f.setFailure(contradiction, err)
+	f.contradicting = f.contradicting.next(err)
+	f.updateErr()
 	f.reading = nil
 	f.pastFirstReading = true
 	f.updateStatus(func(s *Status) { s.Complete = true })
@@ -268,8 +237,13 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	if err == nil && f.lastPage > 1 && f.hasGrownBeyond(found) {
 		err = f.readEnd(ctx, !atTail, found)
 	}
-	hasFound := len(found.records) > 0 || f.hasGrownBeyond(found) // otherwise the first request failed
-	failsAgain := err != nil && f.failedPage == failedBefore && !errs.ContextEnded(ctx)
+	if err != nil && errs.ContextEnded(ctx) { // no failure: the next poll is the same one
+		f.pollTail = atTail
+		f.failedPage = failedBefore
+		return err
+	}
+	failsAgain := err != nil && f.failedPage == failedBefore
+	hasFound := len(found.records) > 0 || f.hasGrownBeyond(found) // otherwise, a reading would not help
 	deliversLess := failsAgain && hasFound
 	if err != nil && !deliversLess {
 		return err
@@ -278,8 +252,8 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	if deliversLess || notReadYet && f.hasGrownBeyond(found) {
 		f.nextReading = time.Time{}
 	}
-	f.polledTotal = f.total
 	f.add(found.records)
+	f.polledTotal = f.total
 	return err
 }
 
@@ -396,8 +370,8 @@ func (f *Follower[T]) fetch(ctx context.Context, number, size int) (*paging.Page
 	return (*paging.Page[T])(page), nil
 }
 
-// add makes a batch of the unseen records of a list, if there are any. Functions of the list may panic:
-// then nothing has changed.
+// add makes a batch of the unseen records of a list, if there are any. If a function of the list panics,
+// seen has not changed, so a later step delivers the records.
 func (f *Follower[T]) add(list []T) {
 	batch := &Batch[T]{Since: f.since}
 	ids := paging.IDSet{}
