@@ -39,7 +39,7 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool
 	if env.Code != call.CodeSuccess {
 		return nil, errNoCode // package call makes another code an error response
 	}
-	t := pointedTo(reflect.TypeFor[T]())
+	t := elem(reflect.TypeFor[T]())
 	isPage := isPageType(t)
 	if env.Data == nil && (required || isPage) {
 		return nil, errNoData
@@ -53,24 +53,25 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool
 	return env.Data, nil
 }
 
-// pointedTo returns the type that t is or, through a few pointers, points to.
-func pointedTo(t reflect.Type) reflect.Type {
-	for depth := 0; depth < maxPointers && t.Kind() == reflect.Pointer; depth++ {
+// elem returns the type that t is or, through a few pointers, points to. A type may be a pointer to
+// itself.
+func elem(t reflect.Type) reflect.Type {
+	for depth := 0; depth < 8 && t.Kind() == reflect.Pointer; depth++ {
 		t = t.Elem()
 	}
 	return t
 }
 
-// maxPointers limits the pointers to a page: a type may be a pointer to itself.
-const maxPointers = 8
-
-// A checker is a *Page.
+// A checker is a *Page, or a pointer to a struct that embeds a Page.
 type checker interface{ check(body []byte) error }
 
-// isPageType reports whether t is a Page. A struct that embeds a Page is none, although it has its
-// methods.
+// isPageType reports whether t is a Page, and not a struct that embeds one.
 func isPageType(t reflect.Type) bool {
-	return t.PkgPath() == reflect.TypeFor[Client]().PkgPath() && strings.HasPrefix(t.Name(), "Page[")
+	if !reflect.PointerTo(t).Implements(reflect.TypeFor[checker]()) {
+		return false
+	}
+	isEmbedded := func(f reflect.StructField) bool { return f.Anonymous }
+	return !slices.ContainsFunc(reflect.VisibleFields(t), isEmbedded)
 }
 
 // checkPage checks the page that data points to.
@@ -78,11 +79,12 @@ func checkPage(data any, body []byte) error {
 	v := reflect.ValueOf(data)
 	for v.Elem().Kind() == reflect.Pointer {
 		v = v.Elem()
-		if v.IsNil() { // the decoder has set a pointer to a nil pointer
+		if v.IsNil() { // for null, the function of WithUnmarshal may set a pointer to a nil pointer
 			return errNoData
 		}
 	}
-	return v.Elem().Addr().Interface().(checker).check(body)
+	page := v.Elem().Addr() // a *Page, also if the type of v is a pointer type with a name
+	return page.Interface().(checker).check(body)
 }
 
 // isZero reports whether v, or the value that it points to, may have been decoded from
@@ -111,9 +113,7 @@ func checkRecord(body []byte, t reflect.Type) error {
 // membersOf returns the names of the members that identify a record of type t, which may be a pointer:
 // its id or, if it has none, any. It returns nil if t is not a struct, or decodes itself.
 func membersOf(t reflect.Type) []string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
+	t = elem(t)
 	p := reflect.PointerTo(t)
 	decodesItself := p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
 		p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())

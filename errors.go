@@ -56,7 +56,8 @@ type APIError struct {
 	remarks    string // a hint, or why the call was not retried; may be empty
 }
 
-// Error returns the operation, the response and the number of attempts.
+// Error returns the operation, the status, the code, the msg, a short string in the data, and the
+// number of attempts.
 func (e *APIError) Error() string {
 	details, data := []string(nil), ""
 	if len(e.Data) <= utf8.UTFMax*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
@@ -87,9 +88,9 @@ func (e *APIError) summary() string {
 func (e APIError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
 // A DecodeError is a complete HTTP 200 response that cannot be understood: it is not an envelope
-// with a code, its msg is not a string, or its data is missing, cannot be decoded, is a page
-// without a list although the total is not 0, or is a record that has neither a value nor an id.
-// For a [Call] with another type than a [Page], only data that cannot be decoded is an error.
+// with a code, its msg is not a string, or its data cannot be decoded. For a method of [Client], it is
+// also one whose data is missing or is a record that has neither a value nor an id, and for a [Page],
+// one without a list although the total is not 0.
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
@@ -147,7 +148,7 @@ type RequestError struct {
 	remarks string
 }
 
-// Error returns the operation, the reason and the number of attempts.
+// Error returns the operation, the reason, the Last failure, and the number of attempts.
 func (e *RequestError) Error() string {
 	text := e.summary()
 	if last, ok := errors.AsType[callError](e.Last); ok {

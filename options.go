@@ -42,8 +42,8 @@ type settings struct {
 // package is used.
 //
 // For a transport of your own, such as one with a client certificate or in a wrapper for metrics,
-// start from [NewTransport]. A transport with a TLSClientConfig or a dial function needs
-// ForceAttemptHTTP2, which NewTransport sets, or it uses HTTP/1.
+// start from [NewTransport]. A transport with a TLSClientConfig or a dial function uses HTTP/2 only if
+// its ForceAttemptHTTP2 or its Protocols say so, as those of NewTransport do.
 //
 // If an attempt times out on a reused connection, and the client got no response meanwhile, it
 // calls CloseIdleConnections of the transport: a balancer may have forgotten the connections.

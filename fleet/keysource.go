@@ -101,7 +101,7 @@ type KeySource struct {
 	mu       sync.Mutex
 	current  record // the newest record with a key; the zero record if there is none
 	failed   record // of the last fetch that failed: until it expires, this replica claims no fetch
-	claimed  int64  // generation of the last fetch of this replica; 0 if it has fetched none since Close
+	claimed  int64  // generation of the last fetch of this replica; 0 if there is none, or since Close
 	rejected int64  // generation of the key that was last reported as rejected
 }
 
@@ -475,8 +475,9 @@ func milliseconds(n any) time.Duration {
 // sealed is the prefix of an encrypted key in the store. No access key has it.
 const sealed = "\x00"
 
-// seal returns the text to store for the key of r. It is encrypted with the name of the Redis key and the
-// generation, so that it cannot be copied to another account, or stored again as a newer key.
+// seal returns the text to store for the key of r. With an AEAD, the text is encrypted, and bound to the
+// Redis key and the generation, so that it cannot be copied to another account, or stored again as a newer
+// key.
 func (s *KeySource) seal(r record) string {
 	aead := s.cfg.AEAD
 	if aead == nil || r.key == "" {

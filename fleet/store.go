@@ -167,8 +167,9 @@ func (s *store) record(err error) error {
 	return s.failure
 }
 
-// testAddress calls fail if the address of the store cannot be dialed, such as because the connection
-// is refused. go-redis dials again until the context ends, and then returns the error of the context.
+// testAddress calls fail if the address of a store that is no cluster cannot be dialed, such as because
+// the connection is refused. go-redis dials again until the context ends, and then returns the error of
+// the context.
 func (s *store) testAddress(ctx context.Context, fail func(error)) {
 	client, ok := s.rdb.(interface{ Options() *redis.Options })
 	if !ok {

@@ -2,21 +2,19 @@
 // them. This loop is all that the program needs:
 //
 //	f := follow.New(client.ForwardLogs(msgpush.ForwardLogParams{}), follow.Options{Known: ids, Since: since})
-//	for ctx.Err() == nil {
-//		for batch, err := range f.Batches(ctx) {
-//			if err != nil {
-//				log.Print(err) // the follower goes on
-//			} else if err := store(batch); err != nil {
-//				log.Print(err)
-//				break // the next Batches yields the batch again
-//			}
+//	for batch, err := range f.Batches(ctx) {
+//		if err != nil {
+//			log.Print(err) // the loop goes on, unless ctx has ended or the arguments are invalid
+//			continue
 //		}
-//		time.Sleep(time.Second)
+//		if err := store(batch); err != nil {
+//			return err // the next Batches yields the batch again
+//		}
 //	}
 //
-// In one transaction, store stores the ids of batch.New and batch.History, what batch.New causes, such
-// as alerts, and batch.Since. At the next start, ids and since are what it has stored; at the very
-// first start, they are empty.
+// In one transaction, store stores the ids of batch.New and batch.History, a row of an outbox for each
+// alert of batch.New, and batch.Since. At the next start, ids and since are what it has stored; at the
+// very first start, they are empty.
 package follow
 
 import (
@@ -60,9 +58,9 @@ type Batch[T any] struct {
 	New []T
 	// History holds the others: store their ids, but send no alert for them.
 	History []T
-	// Since is the newest creation time in the list at the very first start, or 0001-01-01
-	// 00:00:00 if the list was empty. It is the same in all batches. Store it for [Options.Since]. Since
-	// is empty if the list has no function Created.
+	// Since is the newest creation time that the very first start found at both ends of the list, or
+	// 0001-01-01 00:00:00 if the list was empty. It is the same in all batches. Store it for
+	// [Options.Since]. Since is empty if the list has no function Created.
 	Since msgpush.DateTime
 }
 
@@ -78,8 +76,9 @@ func (b Batch[T]) clone() Batch[T] {
 type Status struct {
 	// Since is the Since of the batches. At the very first start, it is empty until the first batch.
 	Since msgpush.DateTime
-	// Complete reports whether this follower has read the whole list once, or until responses
-	// contradicted each other, which is then in Err. The last batch may not be delivered yet.
+	// Complete reports whether the first reading of this follower has ended. If responses contradicted
+	// each other, it may have missed records: then Err says so. After a restart, the first reading
+	// comes within ReadInterval.
 	Complete bool
 	// Read and Total count records of the reading in progress, or of the latest one: the found ones,
 	// and all of the list.
@@ -206,17 +205,18 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 // by break, return or a panic, the next Batches yields the batch again. It goes on where the loop was
 // left, and never starts anew. So leave the loop if a batch could not be stored.
 //
-// Each record is in one batch. Only the first batch, of an empty list, may have no record.
+// Each record is in one batch, and a batch has at most the records of a poll or of a page. Only the first
+// batch may have no record: if the list is empty.
 //
 // # Errors
 //
-// An error is yielded with a zero Batch. If the loop goes on, so does the follower: a failed request is
-// sent again later. The wait is twice PollInterval, and doubles with each further failure in a row, up to
-// a minute, or to PollInterval if that is longer. RetryAfter of an [msgpush.APIError] with a retryable
+// An error is yielded with a zero Batch. If the loop goes on, so does the follower: a failed call of
+// Fetch is made again later. The wait is twice PollInterval, and doubles with each further failure in a
+// row, up to a minute, or to PollInterval if that is longer. RetryAfter of an [msgpush.APIError] with a retryable
 // status makes it longer, up to ReadInterval. A rejected access key does not end the iteration either.
 //
 // These errors are yielded once and cause no wait: the first record without a valid creation time, the
-// first one that was created more than a day after the local time, and, at the end of a reading, an
+// first one that was created more than 24 h ahead of UTC by the local clock, and, at the end of a reading, an
 // [msgpush.ErrInconsistentList] that names a page whose response contradicted others.
 //
 // The iteration ends with an error if the arguments are invalid, or if the context ends. That error

@@ -118,7 +118,7 @@ func TestFirstStartIgnoresTimesThatAreAhead(t *testing.T) {
 		err   string
 	}{
 		{"by 23 hours", 23 * time.Hour, "2000-01-01 23:00:00", ""},
-		{"by 25 hours", 25 * time.Hour, created(100), "record 51 was created at 2000-01-02 01:00:00, more than a day after the local time"},
+		{"by 25 hours", 25 * time.Hour, created(100), "record 51 was created at 2000-01-02 01:00:00, more than 24 h ahead of UTC"},
 	}
 	for _, tt := range tests {
 		for _, order := range []func(int64) []int64{upTo, downFrom} {

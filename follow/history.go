@@ -201,7 +201,7 @@ func (f *Follower[T]) reportInvalidTime(record T) {
 	case !isValid(created):
 		f.reportOnce(&f.namedInvalid, record, "has no valid creation time")
 	case f.isAhead(created):
-		f.reportOnce(&f.namedAhead, record, fmt.Sprintf("was created at %s, more than a day after the local time", created))
+		f.reportOnce(&f.namedAhead, record, fmt.Sprintf("was created at %s, more than 24 h ahead of UTC", created))
 	}
 }
 

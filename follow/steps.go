@@ -24,8 +24,8 @@ import (
 //  2. History. The very first step marks the history: since is the newest creation time on the first
 //     and on the last page that is not empty, and on pages behind the last one if that is full. A
 //     record is new if it was created after since, however it is found.
-//  3. Invalid time. A time is invalid if it is missing, in another format, or more than a day ahead of
-//     the clock, unless since is ahead, too. A record with an invalid time is history until the first
+//  3. Invalid time. A time is invalid if it is missing, in another format, or more than 24 h ahead of
+//     UTC, unless since is ahead, too. A record with an invalid time is history until the first
 //     reading has ended, and new afterwards. After a restart, it is new.
 //  4. Reading. A reading iterates over the whole list, as Lister.All does. The first one is due at the
 //     start or, with known ids, at a random time within ReadInterval, or once a poll finds fewer records
@@ -59,7 +59,8 @@ type failure struct {
 	since time.Time
 }
 
-// next returns the failure after another result.
+// next returns what stands after a step that returned err: nothing, or err since the first failure in a
+// row.
 func (f failure) next(err error) failure {
 	if err == nil {
 		return failure{}
@@ -324,7 +325,7 @@ func (f *Follower[T]) collect(list []T, atTail bool, found *find[T]) (nearestIsN
 			continue
 		}
 		found.records = append(found.records, record)
-		if f.pastFirstReading || farthestIsNew { // otherwise it is one that the first reading has not reached
+		if f.pastFirstReading || farthestIsNew { // polledTotal counts those that the first reading has not reached
 			found.growth++
 		}
 	}

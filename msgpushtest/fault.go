@@ -53,7 +53,7 @@ func operationNames() []string { return slices.Sorted(maps.Keys(operations)) }
 
 // If returns a copy of f that applies only to requests for which match returns true, such as those for
 // page 2. With several conditions, all must match. match is called for one request at a time, and must
-// not close the server or send it a request. If panics if match is nil.
+// not close the server or send it a request. A nil match panics.
 func (f Fault) If(match func(Request) bool) Fault {
 	if match == nil {
 		panic("msgpushtest: Fault.If: match is nil: give it a function of the request")
@@ -328,7 +328,7 @@ func Delay(d time.Duration) Fault {
 	}}
 }
 
-// HTML returns a fault that responds with a page and HTTP status 200.
+// HTML returns a fault that responds with an HTML page and HTTP status 200.
 func HTML() Fault {
 	return static("HTML", "text/html; charset=utf-8",
 		"<!DOCTYPE html>\n<html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html>\n")

@@ -45,8 +45,8 @@ func (s *state) ready(ctx context.Context) (key string, end *Outcome) {
 
 const maxRepeatedWaits = 10
 
-// nextKey gets the access key from its source. If the source returns the rejected key
-// again, the call ends with its last failure, which is not retried for this reason.
+// nextKey gets the access key from its source. If the source returns the rejected key again, the call
+// ends with its last failure, and a remark that says so.
 func (s *state) nextKey(ctx context.Context) (key string, end *Outcome) {
 	if ctx.Err() != nil {
 		return "", s.stop(ctx, "", nil)

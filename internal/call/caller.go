@@ -1,6 +1,6 @@
-// Package call makes a call: attempts, each with an access key and a slot of the rate limiter, until
-// one needs no retry or may have none. It knows no type of package msgpush, which makes its errors of
-// an [Outcome], plain data.
+// Package call makes a call: one attempt after another, each with an access key and a slot of the rate
+// limiter, until one succeeds or must not be retried. It knows no type of package msgpush: it returns an
+// [Outcome], plain data, from which that package makes its errors.
 package call
 
 import (

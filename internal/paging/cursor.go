@@ -98,10 +98,11 @@ type cursor struct {
 	isReading bool  // of package follow
 	wasted    int64 // pages without a new record, minus two for each page with one
 
-	size, total int64 // page size of the service, and latest total; 0 if unknown
-	hasTotal    bool  // a response reported a total
-	covered     int64
-	readAhead   struct{ from, to int64 } // empty if from >= to
+	size      int64 // page size of the service; 0 if unknown
+	total     int64 // latest reported total; if none was reported, pages × size; 0 if unknown
+	hasTotal  bool  // a response reported a total
+	covered   int64
+	readAhead struct{ from, to int64 } // empty if from >= to
 
 	// Numbers of records; see Progress above.
 	delivered      int64

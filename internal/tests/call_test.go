@@ -422,6 +422,7 @@ type (
 func TestCallDecodesTypesOfPointers(t *testing.T) {
 	assertCallReturns(t, `null`, pointerToItself(nil))
 	assertCallReturns(t, `{"list":[1]}`, namedPointer(&msgpush.Page[int]{List: []int{1}}))
+	fixtures.OnlyError[*msgpush.DecodeError](t, fixtures.CallFor[msgpush.Page[pointerToItself]](t)(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"list":[null]}`)))))
 	fixtures.OnlyError[*msgpush.DecodeError](t, fixtures.CallFor[namedPointer](t)(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{}`)))))
 }
 

@@ -40,7 +40,7 @@ var (
 	dotSegment = regexp.MustCompile(`(^|[/\\])\.\.?([/\\;?#]|$)`)
 )
 
-// EscapePath escapes the characters that a URL path cannot contain and keeps existing
+// EscapePath escapes the characters that net/url escapes in a path, except ? and #, and keeps existing
 // escapes. net/url would decode all escapes of a path that has such a character.
 func EscapePath(path string) string {
 	return notInPath.ReplaceAllStringFunc(path, url.PathEscape)
