@@ -96,7 +96,7 @@ func ExampleOption() {
 	srv := msgpushtest.NewServer(opts...)
 	defer srv.Close()
 	fmt.Println(srv.URL)
-	// Output: http://msgpush.test
+	// Output: http://use-server-httpclient.test
 }
 
 func ExampleServer() {
@@ -676,7 +676,7 @@ func ExampleRedirect() {
 
 func ExampleEndless() {
 	callWith(msgpushtest.Endless())
-	// Output: msgpush: MPList: reading the response from http://msgpush.test: the body is too large: the limit is 4194304 bytes (see WithMaxResponseBytes) (1 attempt)
+	// Output: msgpush: MPList: reading the response from http://use-server-httpclient.test: the body is too large: the limit is 4194304 bytes (see WithMaxResponseBytes) (1 attempt)
 }
 
 func ExampleReset() {
@@ -693,7 +693,7 @@ func ExampleResetInBody() {
 
 func ExampleTruncate() {
 	callWith(msgpushtest.Truncate())
-	// Output: msgpush: MPList: reading the response from http://msgpush.test: unexpected EOF (1 attempt)
+	// Output: msgpush: MPList: reading the response from http://use-server-httpclient.test: unexpected EOF (1 attempt)
 }
 
 func ExampleRespond() {

@@ -26,13 +26,13 @@ type Fault struct {
 	operations []string // empty: any request
 	conditions []func(Request) bool
 	always     bool
-	more       int // how many more requests it applies to after the next one
+	times      int // 0 means 1
 }
 
 // A queuedFault is a fault that was injected.
 type queuedFault struct {
 	Fault
-	used bool // only for Always: any other fault leaves the queue when used
+	uses int
 }
 
 // For returns a copy of f that applies only to the operations with these names, such as [MPList]. It
@@ -64,7 +64,7 @@ func (f Fault) If(match func(Request) bool) Fault {
 
 // Always returns a copy of f that applies until [Server.ClearFaults].
 func (f Fault) Always() Fault {
-	f.always = true
+	f.always, f.times = true, 0
 	return f
 }
 
@@ -73,7 +73,7 @@ func (f Fault) Times(n int) Fault {
 	if n < 1 {
 		panic(fmt.Sprintf("msgpushtest: Fault.Times: n is %d, not at least 1", n))
 	}
-	f.more = n - 1
+	f.always, f.times = false, n
 	return f
 }
 
@@ -135,8 +135,8 @@ func (f Fault) describe() string {
 	if f.always {
 		text += ".Always()"
 	}
-	if f.more > 0 {
-		text += fmt.Sprintf(".Times(%d)", f.more+1)
+	if f.times > 0 {
+		text += fmt.Sprintf(".Times(%d)", f.times)
 	}
 	if len(f.operations) == 0 {
 		return text + " for every operation"
@@ -197,7 +197,7 @@ func (s *Server) callIf(match func(Request) bool, request Request) bool {
 	return match(request)
 }
 
-// use reports whether f is still queued, and removes it unless it was made by Always.
+// use reports whether f is still queued, and removes it when it applies to no further request.
 func (s *Server) use(f *queuedFault) bool {
 	s.lock()
 	defer s.mu.Unlock()
@@ -205,21 +205,27 @@ func (s *Server) use(f *queuedFault) bool {
 	if i < 0 { // another request has used it, or ClearFaults has removed it
 		return false
 	}
-	switch {
-	case f.always:
-		f.used = true
-	case f.more > 0:
-		f.more--
-	default:
+	f.uses++
+	if !f.always && f.uses >= f.times {
 		s.faults = slices.Delete(s.faults, i, i+1)
 	}
 	return true
 }
 
-func (s *Server) unused() []*queuedFault {
+// unused returns an error text for each fault that was used too seldom.
+func (s *Server) unused() []string {
 	s.lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.faults), func(f *queuedFault) bool { return f.used })
+	var texts []string
+	for _, f := range s.faults {
+		switch {
+		case f.uses == 0:
+			texts = append(texts, f.describe()+" was never used")
+		case !f.always:
+			texts = append(texts, fmt.Sprintf("%s was used by %d of %d requests", f.describe(), f.uses, f.times))
+		}
+	}
+	return texts
 }
 
 func (f Fault) serve(s *Server, w http.ResponseWriter, r *http.Request) {

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -347,6 +348,36 @@ func TestCloseEndsLongResponses(t *testing.T) {
 			assert.ErrorAs(t, <-done, &requestErr, "the response looks complete")
 		})
 	}
+}
+
+func TestCloseCompletesResponsesInProgress(t *testing.T) {
+	for range 10 { // the choice of select is random
+		server := msgpushtest.New(t)
+		arrived := make(chan struct{})
+		server.OnRequest(func(msgpushtest.Request) {
+			close(arrived)
+			_, _ = server.WaitForRequest(ctx, 99) // until Close begins
+		})
+		server.Inject(msgpushtest.Fault{}.If(func(msgpushtest.Request) bool { return true }))
+		result := make(chan error)
+		client := clientOf(t, server)
+		go func() { result <- calls[msgpushtest.MPList](client) }()
+		<-arrived
+		server.Close()
+		require.NoError(t, <-result)
+	}
+}
+
+// The Close of another server waits until the handlers have returned, and comes before that of the fake
+// server.
+func TestDelayEndsWithTheRequestOfAnotherServer(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.Inject(msgpushtest.Delay(time.Hour).Always())
+	front := httptest.NewServer(server)
+	defer front.Close()
+	client, err := msgpush.NewClient(front.URL, server.AccessKey(), msgpush.WithTimeout(10*time.Millisecond), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+	require.NoError(t, err)
+	assert.ErrorIs(t, calls[msgpushtest.MPList](client), context.DeadlineExceeded)
 }
 
 func TestCloseDoesNotWaitForClientThatDoesNotRead(t *testing.T) {

@@ -54,6 +54,8 @@ func TestClientOfServerMadeOutsideBubblePanicsInside(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			assert.PanicsWithValue(t, "msgpushtest: HTTPClient: "+madeOutside, func() { server.HTTPClient() })
 			assert.PanicsWithValue(t, "msgpushtest: Client: "+madeOutside, func() { server.Client() })
+			assert.PanicsWithValue(t, "msgpushtest: Update: "+madeOutside, func() { server.SetRecords(msgpushtest.Records{}) })
+			assert.PanicsWithValue(t, "msgpushtest: WaitForRequest: "+madeOutside, func() { _, _ = server.WaitForRequest(t.Context(), 1) })
 		})
 		assert.NoError(t, calls[msgpushtest.MPList](server.Client()))
 	})
@@ -67,6 +69,7 @@ func TestClientOfServerMadeInsideBubblePanicsOutside(t *testing.T) {
 		defer close(done)
 		assert.PanicsWithValue(t, "msgpushtest: HTTPClient: "+madeInside, func() { server.HTTPClient() })
 		assert.PanicsWithValue(t, "msgpushtest: Client: "+madeInside, func() { server.Client() })
+		assert.PanicsWithValue(t, "msgpushtest: Update: "+madeInside, func() { server.SetRecords(msgpushtest.Records{}) })
 	})
 	synctest.Test(t, func(t *testing.T) {
 		servers <- msgpushtest.New(t, msgpushtest.InMemory())
@@ -112,7 +115,8 @@ type wait struct {
 	want string // in the error
 }
 
-const inFunction = "has not returned after 5s: it must not call Close, or wait for another request or another update"
+const inFunction = "has not returned after 5s: it must return soon, and must not wait for another request, " +
+	"another update, Close, or a lock or channel of the test"
 
 var waits = []wait{
 	{"Update in Update", func(s *msgpushtest.Server) {
@@ -129,7 +133,6 @@ var waits = []wait{
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				defer func() { _ = recover() }()
 				s.Update(func(*msgpushtest.Records) {})
 			}()
 			<-done
@@ -204,13 +207,33 @@ func TestWaitOfFiveSecondsFailsTheTest(t *testing.T) {
 
 func (w wait) inTest(test *tb) {
 	server := msgpushtest.New(test)
-	func() {
-		defer func() { _ = recover() }() // Update panics
-		w.do(server)
-	}()
+	w.do(server)
 	server.ClearFaults()
 	server.OnRequest(nil)
 	test.end()
+}
+
+// After the failure, a client gets a response that it does not retry.
+func TestRequestsFailAfterAWaitOfFiveSeconds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for five seconds")
+	}
+	t.Parallel()
+	server := msgpushtest.New(&tb{})
+	other, err := msgpush.NewClient(server.URL, server.AccessKey())
+	require.NoError(t, err)
+	server.OnRequest(func(msgpushtest.Request) { select {} })
+	assert.ErrorContains(t, calls[msgpushtest.MPList](other), "HTTP 400 Bad Request: msgpushtest: the test has failed: see its log (2 attempts)")
+	server.Close()
+}
+
+func TestUpdateWorksAfterClose(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.Close()
+	for range 20 { // the choice of select is random
+		server.SetRecords(msgpushtest.SampleRecords())
+	}
+	assert.Len(t, server.Records().MPChannels, 3)
 }
 
 func TestWaitForRequestWithDeadlineLogsAndGoesOn(t *testing.T) {

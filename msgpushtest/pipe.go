@@ -12,9 +12,9 @@ import (
 	"example.com/msgpush/internal/errno"
 )
 
-// pipeAddress is the address of every server in memory. Names in the domain test are reserved
-// for tests (RFC 2606), so this is no host of the Internet.
-const pipeAddress = "msgpush.test:80"
+// pipeAddress is the address of every server in memory. Another client cannot look it up: its error shows
+// what to use. Names in the domain test are reserved for tests (RFC 2606).
+const pipeAddress = "use-server-httpclient.test:80"
 
 // A pipeListener accepts connections made by [net.Pipe].
 type pipeListener struct {
@@ -42,7 +42,7 @@ func (l *pipeListener) Close() error {
 	return nil
 }
 
-func (l *pipeListener) Addr() net.Addr { return pipeAddr{} }
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: pipeAddress, Net: "pipe"} }
 
 // dialContext connects to the server and rejects every other address.
 func (l *pipeListener) dialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -63,11 +63,6 @@ func (l *pipeListener) dialContext(ctx context.Context, network, address string)
 		return fail(ctx.Err())
 	}
 }
-
-type pipeAddr struct{}
-
-func (pipeAddr) Network() string { return "pipe" }
-func (pipeAddr) String() string  { return pipeAddress }
 
 // A pipeConn is one end of a connection that can be reset.
 type pipeConn struct {

@@ -1,6 +1,8 @@
 package msgpushtest
 
 import (
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -88,11 +90,9 @@ func (s *Server) SetRecords(r Records) {
 // returned, call Update or SetRecords, or wait for a page. If f panics, the records do not change, and
 // the test of [New] fails even if the panic is recovered.
 func (s *Server) Update(f func(*Records)) {
-	s.lock()
-	s.mu.Unlock()
-	if !s.acquire(s.updateSem) {
-		panic("msgpushtest: Update: the server was closed, or the wait was too long, " +
-			"while another function changed its records")
+	s.checkBubble("Update")
+	if !s.acquire(s.updateSem, nil) {
+		return // the test has failed
 	}
 	defer func() { <-s.updateSem }()
 	defer func() {
@@ -164,75 +164,18 @@ const SampleMailID = "101"
 //	ServiceType  0, 1, 2
 //	VerifyType   -1, 0
 func SampleRecords() Records {
-	rules := sampleRules()
-	return Records{
-		MailChannels: []msgpush.MailChannel{
-			{
-				ID: 101, MailName: "告警邮箱", MailCode: "alert-mail", Account: "alert@example.com",
-				Password: "correct-horse-battery", SMTPServer: "smtp.example.com", SMTPSSL: 1,
-				SMTPPort: 465, CreateTime: "2026-03-02 09:15:00",
-			},
-			{
-				ID: 102, MailName: "Rapports d'équipe", MailCode: "report-mail",
-				Account: "report@example.com", Password: "staple-of-the-day",
-				SMTPServer: "smtp.example.com", SMTPSSL: 0, SMTPPort: 25,
-				CreateTime: "2026-05-18 16:40:21",
-			},
-		},
-		MPChannels: []msgpush.MPChannel{
-			{
-				ID: 201, NickName: "运维通知", HeadImg: "https://img.example.com/ops.png",
-				PrincipalName: "示例科技有限公司", AuthorizationAppID: "wx0000000000000201",
-				FuncInfo: "1,15,4,7,", ServiceType: 2, VerifyType: 0, Alias: "ops-notice",
-				UpdateTime: "2026-10-30 08:00:12",
-			},
-			{
-				ID: 202, NickName: "订单助手", HeadImg: "https://img.example.com/orders.png",
-				PrincipalName: "示例商贸有限公司", AuthorizationAppID: "wx0000000000000202",
-				FuncInfo: "1,2,", ServiceType: 1, VerifyType: 0, Alias: "",
-				UpdateTime: "2026-09-11 13:27:45",
-			},
-			{
-				ID: 203, NickName: "Météo du jour", HeadImg: "https://img.example.com/weather.png",
-				PrincipalName: "示例科技有限公司", AuthorizationAppID: "wx0000000000000203", FuncInfo: "",
-				ServiceType: 0, VerifyType: -1, Alias: "weather", UpdateTime: "2026-11-02 21:05:33",
-			},
-		},
-		ForwardRules: rules,
-		ForwardLogs:  sampleLogs(rules),
+	var r Records
+	if err := json.Unmarshal(sample, &r); err != nil {
+		panic(err) // cannot happen: the tests read the file
 	}
+	r.ForwardLogs = sampleLogs(r.ForwardRules)
+	return r
 }
 
-func sampleRules() []msgpush.ForwardRule {
-	return []msgpush.ForwardRule{
-		{
-			ID: 301, TokenID: msgpush.AllTokensID, TokenName: "全部令牌", RuleName: "严重告警转值班",
-			SourceType: 1, SourceTypeName: "消息", Status: 1, Sort: 1,
-			ConditionExpr: `title contains "严重"`, TargetCount: 3, CreateTime: "2026-03-02 10:00:00",
-		},
-		{
-			ID: 302, TokenID: 11, TokenName: "监控", RuleName: "CPU > 90 %", SourceType: 1,
-			SourceTypeName: "消息", Status: 1, Sort: 2, ConditionExpr: `content matches "cpu=9[0-9]"`,
-			TargetCount: 1, CreateTime: "2026-03-09 11:20:05",
-		},
-		{
-			ID: 303, TokenID: 12, TokenName: "订单", RuleName: "大额订单", SourceType: 1,
-			SourceTypeName: "消息", Status: 1, Sort: 3,
-			ConditionExpr: `amount >= 10000 && currency == "CNY"`, TargetCount: 2,
-			CreateTime: "2026-04-21 15:02:48",
-		},
-		{
-			ID: 304, TokenID: 13, TokenName: "短信", RuleName: "验证码", SourceType: 2,
-			SourceTypeName: "短信", Status: 1, Sort: 4, ConditionExpr: `content contains "验证码"`,
-			TargetCount: 1, CreateTime: "2026-06-01 08:30:00",
-		},
-		{
-			ID: 305, TokenID: 12, TokenName: "订单", RuleName: "退款 (旧)", SourceType: 1,
-			SourceTypeName: "消息", Status: 0, Sort: 5, ConditionExpr: `type == "refund"`,
-			TargetCount: 0, CreateTime: "2026-02-14 19:45:10",
-		},
-	}
-}
+// sample has the records without trigger records, as a file of examples/fakeserver.
+//
+//go:embed sample.json
+var sample []byte
 
 // sampleLogs returns trigger records of the first four rules over almost three days, newest
 // first.

@@ -142,11 +142,10 @@ func (s *Server) ClearRequests() {
 }
 
 // WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It returns
-// an error if n is below 1, if ctx ends or if the server is closed before. Without a deadline of ctx,
-// it waits for 5 seconds, and the test of [New] fails.
+// an error if n is below 1, if ctx ends or if the server is closed before. If ctx has no deadline, the
+// test of [New] fails after 5 seconds, and WaitForRequest returns an error.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
-	s.lock()
-	s.mu.Unlock()
+	s.checkBubble("WaitForRequest")
 	noPatience := s.noPatience()
 	if n < 1 {
 		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: n is %d, but the first request is number 1", n)

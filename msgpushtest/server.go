@@ -72,9 +72,9 @@ type Server struct {
 	arrival      chan struct{}  // closed when the next request arrives
 	tb           TB             // of New, or nil
 	panics       []string       // of functions of the test, for its end
-	gaveUp       bool           // the test has failed for a wait
-	failed       chan struct{}  // closed when gaveUp is set
+	failed       chan struct{}  // closed, with mu held, when the test has failed for a wait
 	testEnded    bool
+	conns        map[net.Conn]struct{}
 }
 
 // NewServer starts a server without records, for a program, which must call [Server.Close]. It panics
@@ -104,6 +104,7 @@ func newServer(tb TB, opts ...Option) *Server {
 		running:      map[string]int{},
 		arrival:      make(chan struct{}),
 		failed:       make(chan struct{}),
+		conns:        map[net.Conn]struct{}{},
 	}
 	for _, opt := range opts {
 		opt(&s.settings)
@@ -133,12 +134,16 @@ func newKey() string { return "test-" + rand.Text() }
 
 // trackConn makes Close wait for the goroutines of connections: time does not pass
 // in a synctest bubble once the test has ended, so nothing may sleep by then.
-func (s *Server) trackConn(_ net.Conn, state http.ConnState) {
+func (s *Server) trackConn(conn net.Conn, state http.ConnState) {
+	s.lock()
+	defer s.mu.Unlock()
 	switch state {
 	case http.StateNew:
 		s.goroutines.Add(1)
+		s.conns[conn] = struct{}{}
 	case http.StateHijacked, http.StateClosed:
 		s.goroutines.Done()
+		delete(s.conns, conn)
 	}
 }
 
@@ -351,6 +356,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer s.goroutines.Done()
+	if s.hasFailed() {
+		http.Error(w, "msgpushtest: the test has failed: see its log", http.StatusBadRequest)
+		return
+	}
 	request := s.record(r)
 	s.callOnRequest(request)
 
@@ -379,16 +388,18 @@ func (s *Server) begin() bool {
 	}
 }
 
-// wait waits for d. It aborts the response if the server is closed or, in memory, if the
-// client is gone. On a socket, net/http cancels the context of a request also if the client
-// closes only its side of the connection and still reads the response.
+// wait waits for d. It aborts the response if the server is closed or, except on its own socket, if the
+// client is gone. On a socket, net/http cancels the context of a request also if the client closes only
+// its side of the connection and still reads the response; but the Close of another server waits until
+// the handlers have returned.
 func (s *Server) wait(r *http.Request, d time.Duration) {
-	var gone <-chan struct{}
-	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && addr.Network() == "pipe" {
-		gone = r.Context().Done()
-	}
 	if d <= 0 {
 		return
+	}
+	isOnSocket := !s.inMemory && r.Context().Value(http.ServerContextKey) == &s.http
+	var gone <-chan struct{}
+	if !isOnSocket {
+		gone = r.Context().Done()
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,6 +1,6 @@
 package msgpushtest
 
-// A TB is a *testing.T, *testing.B or *testing.F.
+// A TB is a *testing.T or *testing.B. In a fuzz test, make the server in the fuzz target, with its t.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -19,9 +19,9 @@ const maxReported = 50
 //   - if a function panicked that the test passed to the server; a panic with
 //     [http.ErrAbortHandler] counts only in [Server.Update];
 //   - if something has waited for 5 seconds: [Server.Close], [Server.WaitForRequest] without a
-//     deadline, or the server for the return of a function, except that of [Respond]. The server
-//     then closes its connections. In a synctest bubble the wait goes on, and the runtime reports
-//     a deadlock;
+//     deadline, or the server for the return of a function, except that of [Respond]. Requests
+//     then fail. In a synctest bubble the wait goes on: the runtime reports a deadlock of channels,
+//     but not of locks;
 //   - for each request that the server rejects, with the option [FailOnRejection].
 //
 // If the test has failed, the last 50 requests are logged.
@@ -38,8 +38,8 @@ func New(tb TB, opts ...Option) *Server {
 		for _, text := range s.endTest() {
 			tb.Errorf("%s", text)
 		}
-		for _, f := range s.unused() {
-			tb.Errorf("msgpushtest: the fault %s was never used: send a request that uses it, or call ClearFaults", f.describe())
+		for _, text := range s.unused() {
+			tb.Errorf("msgpushtest: the fault %s: send a request that uses it, or call ClearFaults", text)
 		}
 		if !tb.Failed() {
 			return

@@ -141,6 +141,19 @@ func TestFaultThatWasNeverUsedFailsTheTest(t *testing.T) {
 			s.Inject(status)
 			call(s, msgpushtest.MPList)
 		}, unused("Status(503) for every operation")},
+		{"Times, one request too few", func(s *msgpushtest.Server) {
+			s.Inject(status.For(msgpushtest.MPList).Times(3))
+			call(s, msgpushtest.MPList)
+		}, []string{"msgpushtest: the fault Status(503).Times(3) for MPList was used by 1 of 3 requests: send a request that uses it, or call ClearFaults"}},
+		{"Always after Times", func(s *msgpushtest.Server) {
+			s.Inject(status.Times(3).Always())
+			call(s, msgpushtest.MPList)
+		}, nil},
+		{"Times after Always", func(s *msgpushtest.Server) {
+			s.Inject(status.Always().Times(1))
+			call(s, msgpushtest.MPList)
+			assert.NoError(t, calls[msgpushtest.MPList](s.Client()))
+		}, nil},
 		{"server closed before the end", func(s *msgpushtest.Server) {
 			s.Inject(status)
 			s.Close()
@@ -256,6 +269,23 @@ func TestAbortedResponseDoesNotFailTheTest(t *testing.T) {
 			assert.Empty(t, test.errors)
 		})
 	}
+}
+
+// In a separate process, since nothing else can end the wait of a test in its own function.
+func TestFunctionOfUpdateThatDoesNotReturnEndsTheProgram(t *testing.T) {
+	const variable = "MSGPUSHTEST_UPDATE"
+	if os.Getenv(variable) != "" {
+		msgpushtest.New(t).Update(func(*msgpushtest.Records) { select {} })
+	}
+	if testing.Short() {
+		t.Skip("waits for seven seconds")
+	}
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), variable+"=1")
+	out, err := cmd.CombinedOutput()
+	assert.Error(t, err)
+	assert.Contains(t, string(out), "panic: msgpushtest: the function given to Update does not return: it must return soon")
 }
 
 // In a separate process, since the panic ends the program.

@@ -13,18 +13,30 @@ import (
 // a synctest bubble, a function may sleep for hours, and the runtime reports a deadlock.
 const patience = 5 * time.Second
 
+// lastPatience is how long a function of Update then has to return. It runs in the goroutine of the test,
+// which nothing else could end.
+const lastPatience = 2 * time.Second
+
 // noPatience returns a channel that receives when patience has ended: immediately if the test has failed
 // for a wait before, and never in a bubble.
 func (s *Server) noPatience() <-chan time.Time {
-	s.lock()
-	defer s.mu.Unlock()
 	switch {
 	case s.bubble != "":
 		return nil
-	case s.gaveUp:
+	case s.hasFailed():
 		return time.After(0)
 	default:
 		return time.After(patience)
+	}
+}
+
+// hasFailed reports whether the test has failed for a wait.
+func (s *Server) hasFailed() bool {
+	select {
+	case <-s.failed:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -41,11 +53,12 @@ func (s *Server) complain(forEver bool, format string, args ...any) (mustEnd boo
 	case s.testEnded:
 	case !forEver:
 		s.tb.Logf("%s", text)
-	case !s.gaveUp:
-		s.gaveUp = true
+	case !s.hasFailed():
 		close(s.failed)
 		s.tb.Errorf("%s", text)
-		_ = s.http.Close() // so that no client waits for a response
+		for conn := range s.conns { // no client waits for a response: it gets an error response to its retry
+			_ = conn.Close()
+		}
 	}
 	return forEver
 }
@@ -59,12 +72,17 @@ func (s *Server) lock() {
 }
 
 // acquire waits for a semaphore that is held while a function of the test runs. It returns false if
-// the wait must end.
-func (s *Server) acquire(sem chan struct{}) bool {
+// the wait must end: if end is closed, or if the test has failed.
+func (s *Server) acquire(sem chan struct{}, end <-chan struct{}) bool {
+	select {
+	case sem <- struct{}{}: // also after the end, if there is no wait
+		return true
+	default:
+	}
 	select {
 	case sem <- struct{}{}:
 		return true
-	case <-s.closed:
+	case <-end:
 		return false
 	case <-s.failed:
 		return false
@@ -73,7 +91,7 @@ func (s *Server) acquire(sem chan struct{}) bool {
 
 // acquireInHandler is acquire for a request. It aborts the response if the wait must end.
 func (s *Server) acquireInHandler(sem chan struct{}) (release func()) {
-	if !s.acquire(sem) {
+	if !s.acquire(sem, s.closed) {
 		panic(http.ErrAbortHandler)
 	}
 	return func() { <-sem }
@@ -84,10 +102,7 @@ func (s *Server) acquireInHandler(sem chan struct{}) (release func()) {
 func (s *Server) runs(name string) (returned func()) {
 	stop := func() bool { return true }
 	if s.bubble == "" && name != "Respond" {
-		stop = time.AfterFunc(patience, func() {
-			s.complain(true, "the function given to %s has not returned after %v: "+
-				"it must not call Close, or wait for another request or another update", name, patience)
-		}).Stop
+		stop = time.AfterFunc(patience, func() { s.reportFunction(name) }).Stop
 	}
 	s.lock()
 	defer s.mu.Unlock()
@@ -97,6 +112,22 @@ func (s *Server) runs(name string) (returned func()) {
 		s.lock()
 		defer s.mu.Unlock()
 		s.running[name]--
+	}
+}
+
+// reportFunction reports a function that has not returned when patience has ended.
+func (s *Server) reportFunction(name string) {
+	const advice = "it must return soon, and must not wait for another request, another update, Close, " +
+		"or a lock or channel of the test"
+	s.complain(true, "the function given to %s has not returned after %v: %s", name, patience, advice)
+	if s.tb == nil || name != "Update" {
+		return
+	}
+	time.Sleep(lastPatience)
+	s.lock()
+	defer s.mu.Unlock()
+	if s.running[name] > 0 && !s.testEnded {
+		panic(fmt.Sprintf("msgpushtest: the function given to Update does not return: %s", advice))
 	}
 }
 
