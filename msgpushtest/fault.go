@@ -212,17 +212,14 @@ func (s *Server) use(f *queuedFault) bool {
 	return true
 }
 
-// unused returns an error text for each fault that was used too seldom.
-func (s *Server) unused() []string {
-	s.lock()
-	defer s.mu.Unlock()
-	var texts []string
+// unusedFaults returns an error text for each fault that was used too seldom. It is called with mu held.
+func (s *Server) unusedFaults() (texts []string) {
+	const format = "the fault %s was %s: send a request that uses it, or call ClearFaults"
 	for _, f := range s.faults {
-		switch {
-		case f.uses == 0:
-			texts = append(texts, f.describe()+" was never used")
-		case !f.always:
-			texts = append(texts, fmt.Sprintf("%s was used by %d of %d requests", f.describe(), f.uses, f.times))
+		if f.uses == 0 {
+			texts = append(texts, fmt.Sprintf(format, f.describe(), "never used"))
+		} else if !f.always {
+			texts = append(texts, fmt.Sprintf(format, f.describe(), fmt.Sprintf("used by %d of %d requests", f.uses, f.times)))
 		}
 	}
 	return texts
@@ -251,7 +248,8 @@ func (w *faultWriter) WriteHeader(status int) {
 	if w.wrote {
 		return
 	}
-	if w.wrote = status >= 200 || status == http.StatusSwitchingProtocols; w.wrote { // other statuses are not final
+	w.wrote = status >= 200 || status == http.StatusSwitchingProtocols // other statuses are not final
+	if w.wrote {
 		maps.Copy(w.Header(), w.fault.header)
 		status = cmp.Or(w.fault.status, status)
 	}

@@ -165,9 +165,7 @@ const SampleMailID = "101"
 //	VerifyType   -1, 0
 func SampleRecords() Records {
 	var r Records
-	if err := json.Unmarshal(sample, &r); err != nil {
-		panic(err) // cannot happen: the tests read the file
-	}
+	_ = json.Unmarshal(sample, &r) // does not fail: the file does not change
 	r.ForwardLogs = sampleLogs(r.ForwardRules)
 	return r
 }

@@ -322,7 +322,7 @@ func (s *Server) handlePanic(name string) {
 	case value == nil: // the function returned, or called runtime.Goexit
 		return
 	case value != http.ErrAbortHandler && !s.storePanic(name, value): //nolint:errorlint // as net/http compares
-		text := panicText(name, value) + "\n\n" + string(debug.Stack())
+		text := "msgpushtest: " + panicText(name, value) + "\n\n" + string(debug.Stack())
 		go func() { panic(text) }() // net/http recovers the panics of this goroutine
 		select {}
 	}
@@ -347,7 +347,7 @@ func (s *Server) storePanic(name string, value any) bool {
 }
 
 func panicText(name string, value any) string {
-	return fmt.Sprintf("msgpushtest: the function given to %s panicked: %v", name, value)
+	return fmt.Sprintf("the function given to %s panicked: %v", name, value)
 }
 
 // ServeHTTP responds to a request.

@@ -1,5 +1,7 @@
 package msgpushtest
 
+import "slices"
+
 // A TB is a *testing.T or *testing.B. In a fuzz test, make the server in the fuzz target, with its t.
 type TB interface {
 	Helper()
@@ -36,10 +38,7 @@ func New(tb TB, opts ...Option) *Server {
 		tb.Helper()
 		s.Close() // no request is accepted afterwards
 		for _, text := range s.endTest() {
-			tb.Errorf("%s", text)
-		}
-		for _, text := range s.unused() {
-			tb.Errorf("msgpushtest: the fault %s: send a request that uses it, or call ClearFaults", text)
+			tb.Errorf("msgpushtest: %s", text)
 		}
 		if !tb.Failed() {
 			return
@@ -53,10 +52,11 @@ func New(tb TB, opts ...Option) *Server {
 	return s
 }
 
-// endTest returns the panics of the functions of the test. Afterwards, the test is not used.
+// endTest returns an error text for each panic of a function of the test, and for each unused fault.
+// Afterwards, the test is not used.
 func (s *Server) endTest() []string {
 	s.lock()
 	defer s.mu.Unlock()
 	s.testEnded = true
-	return s.panics
+	return slices.Concat(s.panics, s.unusedFaults())
 }
