@@ -12,9 +12,9 @@ import (
 	"unicode"
 
 	"example.com/msgpush/internal/call"
+	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/redact"
 	"example.com/msgpush/internal/transport"
-	"example.com/msgpush/internal/wire"
 )
 
 // Version is the version of this package, sent in the User-Agent header.
@@ -74,7 +74,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	if s.logger != nil || s.observe != nil {
 		s.Report = s.report
 	}
-	keys := redact.Keys{EscapePath: wire.EscapePath}
+	keys := redact.Keys{EscapePath: httpspec.EscapePath}
 	keys.Add(accessKey)
 	caller := call.NewCaller(s.Config, keys)
 	return &Client{func() *call.Caller { return caller }}, nil
@@ -88,7 +88,7 @@ func (s *settings) setKey(accessKey string) error {
 		}
 		return nil
 	}
-	if err := wire.CheckHeaderValue("the access key", accessKey); err != nil {
+	if err := httpspec.CheckHeaderValue("the access key", accessKey); err != nil {
 		return err
 	}
 	s.Source = func(context.Context, string) (string, error) { return accessKey, nil }
@@ -102,7 +102,7 @@ func parseBaseURL(raw string) (*url.URL, error) {
 	isHTTP := strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
 	authority, path, _ := strings.Cut(rest, "/")
 	path = strings.TrimRight("/"+path, "/")
-	u, err := url.Parse(scheme + "://" + authority + wire.EscapePath(path))
+	u, err := url.Parse(scheme + "://" + authority + httpspec.EscapePath(path))
 	switch {
 	case !hasScheme || !isHTTP:
 		return nil, errors.New("must begin with http:// or https://, as in https://push.example.com")
@@ -117,7 +117,7 @@ func parseBaseURL(raw string) (*url.URL, error) {
 	case u.Hostname() == "":
 		return nil, errors.New("must have a host, as in https://push.example.com")
 	}
-	if err := wire.CheckPath(path); err != nil {
+	if err := httpspec.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("has an invalid path: it %w", err)
 	}
 	if _, err := strconv.ParseUint(cmp.Or(u.Port(), "0"), 10, 16); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/tests/fixtures"
 )
 
 func TestNewClientRejectsInvalidBaseURL(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/tests/fixtures"
 )
 
 func TestEveryExportedNameIsDocumented(t *testing.T) {

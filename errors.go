@@ -13,8 +13,8 @@ import (
 
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/redact"
-	"example.com/msgpush/internal/wire"
 )
 
 const (
@@ -74,7 +74,7 @@ func (e *APIError) Error() string {
 
 // summary returns the status, the code and an excerpt of the msg.
 func (e *APIError) summary() string {
-	text := wire.StatusText(e.HTTPStatus)
+	text := httpspec.StatusText(e.HTTPStatus)
 	if e.isEnvelope || e.Code != 0 {
 		text += fmt.Sprintf(", code %d", e.Code)
 	}
@@ -120,7 +120,7 @@ func (e *DecodeError) Error() string {
 }
 
 func (e *DecodeError) summary() string {
-	return fmt.Sprintf("%s: cannot decode the response: %v", wire.StatusText(e.HTTPStatus), e.Err)
+	return fmt.Sprintf("%s: cannot decode the response: %v", httpspec.StatusText(e.HTTPStatus), e.Err)
 }
 
 // Unwrap returns Err, in which [errors.Is] and [errors.As] search.

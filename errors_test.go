@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/tests/fixtures"
 )
 
 // Users read and search for these texts, so a change of a text must be intended.

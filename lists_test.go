@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/tests/fixtures"
 )
 
 // static returns a Fetch of a list that does not change.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"example.com/msgpush/internal/call"
+	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/redact"
-	"example.com/msgpush/internal/wire"
 )
 
 // An Attempt describes one attempt of a call; see [WithObserver]. Access keys are redacted as in an
@@ -78,7 +78,7 @@ func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, attempt cal
 	if o.Status != 0 {
 		attrs = append(attrs, slog.Int("status", o.Status), slog.Int("bytes", o.Size))
 	}
-	reason := wire.StatusText(o.Status)
+	reason := httpspec.StatusText(o.Status)
 	if err, ok := a.Err.(callError); ok && o.Kind != call.ErrorResponse { //nolint:errorlint // not wrapped
 		reason = err.summary()
 		attrs = append(attrs, slog.String("error", reason))

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/tests/fixtures"
 )
 
 const busyBody, cutJSON = `{"code":5030,"msg":"busy"}`, `{"code":200,`

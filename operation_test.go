@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/testcalls"
+	"example.com/msgpush/internal/tests/testcalls"
 )
 
 func TestOperationsMatchOpenAPI(t *testing.T) {
@@ -45,7 +45,7 @@ func TestOperationsMatchOpenAPI(t *testing.T) {
 	for _, op := range all[:first] {
 		documented, ok := doc.Paths[op.Path][strings.ToLower(op.Method)]
 		if !ok {
-			t.Errorf("openapi.json has no %s %s for the %v: run go test ./internal/recorded -update", op.Method, op.Path, op)
+			t.Errorf("openapi.json has no %s %s for the %v: run go test ./internal/tests/recorded -update", op.Method, op.Path, op)
 			continue
 		}
 		assert.Equal(t, documented.Summary, op.Title, op.Path)

@@ -15,8 +15,8 @@ import (
 
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/transport"
-	"example.com/msgpush/internal/wire"
 )
 
 // DefaultTimeout is the timeout of one attempt; see [WithTimeout].
@@ -71,7 +71,7 @@ func WithHTTPClient(h *http.Client) Option {
 // by [Version].
 func WithUserAgent(userAgent string) Option {
 	return func(s *settings) error {
-		if err := wire.CheckHeaderValue("the user agent", userAgent); err != nil {
+		if err := httpspec.CheckHeaderValue("the user agent", userAgent); err != nil {
 			return fmt.Errorf("WithUserAgent: %w", err)
 		}
 		s.UserAgent = userAgent

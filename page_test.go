@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/fixtures"
-	"example.com/msgpush/internal/testcalls"
+	"example.com/msgpush/internal/tests/fixtures"
+	"example.com/msgpush/internal/tests/testcalls"
 )
 
 func TestDecodesEmptyPage(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"example.com/msgpush/internal/call"
-	"example.com/msgpush/internal/wire"
+	"example.com/msgpush/internal/httpspec"
 )
 
 // A Request describes a [Call].
@@ -60,7 +60,7 @@ func (r Request) check() error {
 	case strings.ContainsAny(r.Path, "?#"):
 		return errors.New("the path must not have a query or a fragment: use Query")
 	}
-	if err := wire.CheckPath(r.Path); err != nil {
+	if err := httpspec.CheckPath(r.Path); err != nil {
 		return fmt.Errorf("the path %w", err)
 	}
 	return nil
@@ -89,7 +89,7 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 	request := call.Request{
 		Operation:  r.Method + " " + r.Path,
 		Method:     r.Method,
-		Path:       wire.EscapePath(r.Path),
+		Path:       httpspec.EscapePath(r.Path),
 		Query:      r.Query,
 		Body:       r.Body,
 		Idempotent: r.Idempotent,

@@ -9,8 +9,8 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/paging"
-	"example.com/msgpush/internal/wire"
 )
 
 // This file separates new records from history by the rules 2 and 3 of steps.go.
@@ -108,7 +108,7 @@ const maxStep = 1 << 20
 // services say that a page does not exist.
 func pageIsAbsent(err error) bool {
 	apiErr, ok := errs.As[*msgpush.APIError](err)
-	return ok && !apiErr.KeyRejected && !wire.IsRetryable(apiErr.HTTPStatus)
+	return ok && !apiErr.KeyRejected && !httpspec.IsRetryable(apiErr.HTTPStatus)
 }
 
 // readNonEmpty returns the first page that has records, from a page on in steps of 1 or -1. If none of

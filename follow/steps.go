@@ -11,8 +11,8 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/paging"
-	"example.com/msgpush/internal/wire"
 )
 
 // This file decides what a follower requests next. The order of the list and of the ids is unknown. An
@@ -172,7 +172,7 @@ func (f *Follower[T]) retryWait(err error) time.Duration {
 		wait = min(2*wait, longest)
 	}
 	apiErr, ok := errs.As[*msgpush.APIError](err)
-	if ok && wire.IsRetryable(apiErr.HTTPStatus) {
+	if ok && httpspec.IsRetryable(apiErr.HTTPStatus) {
 		wait = max(wait, min(apiErr.RetryAfter, f.options.ReadInterval))
 	}
 	return wait

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/errno"
+	"example.com/msgpush/internal/tests/errno"
 	"example.com/msgpush/msgpushtest"
 )
 

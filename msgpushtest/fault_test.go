@@ -24,9 +24,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/errno"
-	"example.com/msgpush/internal/faults"
-	"example.com/msgpush/internal/testcalls"
+	"example.com/msgpush/internal/tests/errno"
+	"example.com/msgpush/internal/tests/faults"
+	"example.com/msgpush/internal/tests/testcalls"
 	"example.com/msgpush/msgpushtest"
 )
 

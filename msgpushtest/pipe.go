@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"example.com/msgpush/internal/errno"
+	"example.com/msgpush/internal/tests/errno"
 )
 
 // pipeAddress is the address of every server in memory. Another client cannot look it up: its error shows

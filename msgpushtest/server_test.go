@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/testcalls"
+	"example.com/msgpush/internal/tests/testcalls"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -279,7 +279,7 @@ func exchange(t *testing.T, method, url string, header http.Header, body string)
 }
 
 func TestDoesNotImportTesting(t *testing.T) {
-	for _, dir := range []string{".", "..", "../internal/errno"} {
+	for _, dir := range []string{".", "..", "../internal/tests/errno"} {
 		p, err := build.ImportDir(dir, 0)
 		require.NoError(t, err)
 		assert.NotContains(t, p.Imports, "testing") // net/http/httptest, an import, may import it

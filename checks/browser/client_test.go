@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/testcalls"
+	"example.com/msgpush/internal/tests/testcalls"
 	"example.com/msgpush/msgpushtest"
 )
 

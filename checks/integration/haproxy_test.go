@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/faults"
+	"example.com/msgpush/internal/tests/faults"
 )
 
 // startHAProxy starts HAProxy in front of two servers, s1 and s2, which both are the

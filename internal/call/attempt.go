@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/transport"
-	"example.com/msgpush/internal/wire"
 )
 
 // ready returns the access key for an attempt, after a wait for the rate limiter, or how
@@ -53,7 +53,7 @@ func (s *state) nextKey(ctx context.Context) (key string, end *Outcome) {
 	}
 	key, err := s.Source(ctx, s.rejectedKey)
 	if err == nil && !s.keys.Has(key) {
-		err = wire.CheckHeaderValue("the key", key)
+		err = httpspec.CheckHeaderValue("the key", key)
 	}
 	s.keys.Add(key)
 	if err != nil || ctx.Err() != nil {

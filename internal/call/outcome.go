@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/redact"
 	"example.com/msgpush/internal/transport"
-	"example.com/msgpush/internal/wire"
 )
 
 // CodeSuccess is the code of an envelope that denotes success.
@@ -120,7 +120,7 @@ func (c *Caller) setFailure(o *Outcome, body []byte, decodeErr error) {
 	c.setWait(o)
 	hasRejectedCode := o.IsEnvelope && slices.Contains(c.RejectedKeyCodes, o.Code)
 	o.KeyRejected = o.Status == http.StatusUnauthorized || hasRejectedCode
-	o.Transient = wire.IsRetryable(o.Status) && !o.KeyRejected
+	o.Transient = httpspec.IsRetryable(o.Status) && !o.KeyRejected
 	if c.CanReplaceKey && len(c.RejectedKeyCodes) == 0 && !o.KeyRejected {
 		o.hintAtRejectedKey()
 	}
@@ -140,7 +140,7 @@ func (o *Outcome) setUndecodable(body []byte, jsonErr, decodeErr error) {
 
 // setWait sets the wait that an error response requests before a retry.
 func (c *Caller) setWait(o *Outcome) {
-	wait, ok := wire.RetryAfter(o.Header)
+	wait, ok := httpspec.RetryAfter(o.Header)
 	o.RetryAfter, o.RequestedWait = wait, wait
 	if o.Status == http.StatusTooManyRequests && !ok {
 		o.RequestedWait = min(time.Second, c.Policy.MaxWait)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"example.com/msgpush/internal/errs"
-	"example.com/msgpush/internal/wire"
+	"example.com/msgpush/internal/httpspec"
 )
 
 // A Cache implements msgpush.CachedAccessKey, whose documentation states its behaviour.
@@ -165,7 +165,7 @@ func (c *Cache) run(f *call, cancel context.CancelFunc) {
 	}()
 	f.key, expires, f.err = c.fetch(f.ctx)
 	if f.err == nil {
-		f.err = wire.CheckHeaderValue("the key", f.key)
+		f.err = httpspec.CheckHeaderValue("the key", f.key)
 	} else if errors.Is(f.ctx.Err(), context.DeadlineExceeded) {
 		f.err = c.timeoutError(f.err)
 	}

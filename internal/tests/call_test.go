@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/tests/fixtures"
 	"example.com/msgpush/msgpushtest"
 )
 

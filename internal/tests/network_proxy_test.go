@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/faults"
-	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/tests/faults"
+	"example.com/msgpush/internal/tests/fixtures"
 )
 
 // newProxy starts a proxy that responds to CONNECT with a status. If the status is 200,

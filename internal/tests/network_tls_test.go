@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/faults"
-	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/tests/faults"
+	"example.com/msgpush/internal/tests/fixtures"
 )
 
 func TestTLSFailuresArePermanent(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/faults"
-	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/tests/faults"
+	"example.com/msgpush/internal/tests/fixtures"
 )
 
 // quotaUsedUp is in the error text if a retry was not made because the retry quota

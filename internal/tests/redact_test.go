@@ -26,7 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/tests/fixtures"
 )
 
 func TestPasswordsAreBlankedInQuotedResponses(t *testing.T) {

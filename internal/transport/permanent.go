@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"example.com/msgpush/internal/errs"
-	"example.com/msgpush/internal/wire"
+	"example.com/msgpush/internal/httpspec"
 )
 
 // DialFailed reports whether err means that a connection could not be opened, to the
@@ -28,7 +28,7 @@ func DialFailed(err error) bool {
 // fail again; see msgpush.RetryPolicy.
 func IsPermanent(err error) bool {
 	if proxyErr, ok := errs.As[*proxyError](err); ok {
-		return proxyErr.status/100 != 5 && !wire.IsRetryable(proxyErr.status)
+		return proxyErr.status/100 != 5 && !httpspec.IsRetryable(proxyErr.status)
 	}
 	opErr, ok := errs.As[*net.OpError](err)
 	if ok && opErr.Op == "proxyconnect" {

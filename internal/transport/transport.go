@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"example.com/msgpush/internal/errs"
-	"example.com/msgpush/internal/wire"
+	"example.com/msgpush/internal/httpspec"
 )
 
 // Default is the transport of clients without a transport of their own.
@@ -45,7 +45,7 @@ func checkConnect(_ context.Context, proxy *url.URL, _ *http.Request, resp *http
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
-	wait, _ := wire.RetryAfter(resp.Header)
+	wait, _ := httpspec.RetryAfter(resp.Header)
 	return &proxyError{host: proxy.Host, status: resp.StatusCode, retryAfter: wait}
 }
 
@@ -57,7 +57,7 @@ type proxyError struct {
 }
 
 func (e *proxyError) Error() string {
-	return fmt.Sprintf("the proxy %s rejected CONNECT: %s", e.host, wire.StatusText(e.status))
+	return fmt.Sprintf("the proxy %s rejected CONNECT: %s", e.host, httpspec.StatusText(e.status))
 }
 
 // ProxyRetryAfter returns the wait that a proxy requested when it rejected CONNECT, or 0.

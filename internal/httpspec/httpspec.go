@@ -1,6 +1,6 @@
-// Package wire has the syntax of HTTP that other packages share: paths, header values, statuses and
+// Package httpspec has details of HTTP that other packages share: paths, header values, statuses and
 // Retry-After. It knows neither requests nor responses.
-package wire
+package httpspec
 
 import (
 	"errors"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"example.com/msgpush/internal/fixtures"
+	"example.com/msgpush/internal/tests/fixtures"
 )
 
 // A change of the exported API must be recorded, so that it is intended and a reviewer sees it.
@@ -28,7 +28,7 @@ func TestExportedAPIIsRecorded(t *testing.T) {
 // writeAPI writes the exported declarations of a package, without comments.
 func writeAPI(t *testing.T, b *bytes.Buffer, dir string) {
 	t.Helper()
-	fset, p := fixtures.ParsePackage(t, "../../"+dir)
+	fset, p := fixtures.ParsePackage(t, "../../../"+dir)
 	write := func(decl ast.Decl) {
 		require.NoError(t, printer.Fprint(b, fset, withoutComments(decl)))
 		b.WriteString("\n")

@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is recorded")
 
-const command = "run go test ./internal/recorded -update"
+const command = "run go test ./internal/tests/recorded -update"
 
 // A recordedFile is a file of the repository that follows from the code.
 type recordedFile string
@@ -24,7 +24,7 @@ const (
 
 func (f recordedFile) read(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../" + string(f))
+	text, err := os.ReadFile("../../../" + string(f))
 	require.NoError(t, err)
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
@@ -33,7 +33,7 @@ func (f recordedFile) read(t *testing.T) string {
 func (f recordedFile) compare(t *testing.T, want string) {
 	t.Helper()
 	if *update {
-		require.NoError(t, os.WriteFile("../../"+string(f), []byte(want), 0o644))
+		require.NoError(t, os.WriteFile("../../../"+string(f), []byte(want), 0o644))
 		return
 	}
 	got, wanted := strings.Split(f.read(t), "\n"), strings.Split(want, "\n")

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"strings"
 
-	"example.com/msgpush/internal/errno"
+	"example.com/msgpush/internal/tests/errno"
 )
 
 // Limit is the number of bytes to which a client must limit bodies and headers. By
