@@ -143,22 +143,20 @@ func (s *state) RoundTrip(req *http.Request) (*http.Response, error) {
 		return loopResponse, nil
 	}
 	s.attempts++
-	if s.Report == nil {
-		s.end = s.decide(ctx, s.send(ctx, req, timeLeft))
-		return loopResponse, nil
-	}
 	start := time.Now()
 	o := s.send(ctx, req, timeLeft)
 	s.end = s.decide(ctx, o)
-	s.Report(ctx, Attempt{
-		Request:  s.request,
-		Number:   s.attempts,
-		Start:    start,
-		Duration: time.Since(start),
-		Outcome:  o,
-		End:      s.end,
-		Wait:     s.wait,
-	})
+	if s.Report != nil {
+		s.Report(ctx, Attempt{
+			Request:  s.request,
+			Number:   s.attempts,
+			Start:    start,
+			Duration: time.Since(start),
+			Outcome:  o,
+			End:      s.end,
+			Wait:     s.wait,
+		})
+	}
 	return loopResponse, nil
 }
 
