@@ -70,9 +70,8 @@ func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string
 	return c.cache().AccessKey(ctx, rejected)
 }
 
-// Set replaces the cached key, for example by one that another process has fetched. A zero expiry
-// means that it does not expire. The result of a fetch in progress is discarded: callers that wait for
-// the fetch get key when it ends.
+// Set replaces the cached key, such as by one that another process has fetched. With a zero expiry, it
+// does not expire. The result of a fetch in progress is discarded: its callers get key when it ends.
 func (c *AccessKeyCache) Set(key string, expires time.Time) {
 	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error
 		c.cache().Set(key, expires)

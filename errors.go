@@ -56,8 +56,7 @@ type APIError struct {
 	remarks    string // a hint, or why the call was not retried; may be empty
 }
 
-// Error returns the operation, the status, the code, the msg, a short string in the data, and the
-// number of attempts.
+// Error returns the operation, the response and the number of attempts.
 func (e *APIError) Error() string {
 	details, data := []string(nil), ""
 	if len(e.Data) <= utf8.UTFMax*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
@@ -148,7 +147,7 @@ type RequestError struct {
 	remarks string
 }
 
-// Error returns the operation, the reason, the Last failure, and the number of attempts.
+// Error returns the operation, the reason, Last, and the number of attempts.
 func (e *RequestError) Error() string {
 	text := e.summary()
 	if last, ok := errors.AsType[callError](e.Last); ok {

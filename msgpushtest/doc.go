@@ -24,10 +24,7 @@
 // A server with the option [InMemory] works inside a testing/synctest bubble, where a day of
 // waiting takes no real time. Make the server inside the bubble, with the bubble's t, and use it
 // only there: elsewhere, [Server.Client], [Server.HTTPClient], [Server.Update] and
-// [Server.WaitForRequest] panic. A background fetch of
-// [msgpush.CachedAccessKey] must have ended when the test function returns.
-//
-// The file docs/testing.md of the module has tests to copy.
+// [Server.WaitForRequest] panic. docs/testing.md of the module has tests to copy.
 //
 // # Choices of the fake server
 //

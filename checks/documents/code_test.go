@@ -46,6 +46,11 @@ var (
 	_ time.Duration
 )
 
+var (
+	ids   []int64
+	since msgpush.DateTime
+)
+
 type keys struct{ key string }
 
 func (k keys) Key(context.Context) (string, time.Time, error) { return k.key, time.Time{}, nil }
