@@ -42,15 +42,17 @@ type KeyConfig struct {
 	// may fetch when FetchTimeout + 1 s have passed since the first call began, or
 	// MinInterval if that is longer.
 	FetchTimeout time.Duration
-	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s.
-	// If several fetches in a row do not help, the intervals after them are 1, 2, 4, 8, 10,
-	// 10 and so on × MinInterval, for all replicas. A fetch did not help if it failed or took longer
-	// than FetchTimeout + 1 s, or if its key had expired. It did not help either if its key was the
-	// rejected key, or was rejected within MinInterval of its arrival: then the interval is at
-	// most 4 × MinInterval.
-	// Until the interval has passed, replicas without a key return an error if the last
-	// fetch failed, and otherwise wait. The interval is not kept if the store lost its data, or if
-	// its clock jumped ahead.
+	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s. The
+	// intervals after fetches in a row that do not help are 1, 2, 4, 8, 10, 10 and so on ×
+	// MinInterval. A fetch does not help
+	//
+	//   - if it fails, takes longer than FetchTimeout + 1 s, or returns an expired key;
+	//   - if it returns the rejected key, or a key that is rejected within MinInterval. Then, the
+	//     interval is at most 4 × MinInterval.
+	//
+	// Until the interval has passed, replicas without a key return an error if the last fetch
+	// failed, and otherwise wait. The interval is not kept if the store lost its data, or if its
+	// clock jumped ahead.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
 	// that all replicas have. A stored key that was copied from another Name, or
@@ -391,7 +393,8 @@ func (s *KeySource) watchStore(ctx context.Context) {
 }
 
 // claim returns a newer record from the store. If there is none and mayFetch is set, it tries to claim
-// the fetch. Without a state that is an error, err is set only if mayFetch is.
+// the fetch. If the store fails, the record has an err and no state. If the last fetch failed, it has an
+// err only if mayFetch is set.
 func (s *KeySource) claim(generation int64, mayFetch bool) record {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	s.mu.Lock()
