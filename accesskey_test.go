@@ -581,6 +581,17 @@ func TestFetchInProgressDoesNotReplaceKeyThatWasSet(t *testing.T) {
 	}
 }
 
+func TestKeyThatWasSetAndIsRejectedIsNotReturnedAgain(t *testing.T) {
+	var source *msgpush.AccessKeyCache
+	source = msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+		source.Set("rejected", time.Time{})
+		return "rejected", time.Time{}, nil
+	}, 0)
+	key, err := source.AccessKey(t.Context(), "rejected")
+	require.NoError(t, err)
+	assert.Equal(t, "rejected", key, "of one fetch")
+}
+
 func TestAccessKeyCacheOfNoConstructorReturnsError(t *testing.T) {
 	var source msgpush.AccessKeyCache
 	source.Set("key", time.Time{})

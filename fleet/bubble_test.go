@@ -203,6 +203,30 @@ func TestStoreErrEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// The key of another replica may be announced just when a call with the key before it begins.
+func TestAnnouncedKeyIsUsedWithoutAnotherFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetches := 0
+		sources := newSources(t, 2, connect(t, newStore(t)), fleet.KeyConfig{
+			Name: "acme",
+			Fetch: func(context.Context) (string, time.Time, error) {
+				fetches++
+				return fmt.Sprint("key-", fetches), time.Time{}, nil
+			},
+		})
+		const rounds = 500
+		for n := range rounds {
+			for _, source := range sources {
+				key, err := source.AccessKey(t.Context(), fmt.Sprint("key-", n))
+				require.NoError(t, err)
+				require.Equal(t, fmt.Sprint("key-", n+1), key)
+			}
+			time.Sleep(time.Minute) // so that the rejection is not soon after the fetch
+		}
+		assert.Equal(t, rounds, fetches)
+	})
+}
+
 // While a fetch hangs, its replica polls the store for the key of another one.
 func TestHangingFetchPollsTheStoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

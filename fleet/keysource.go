@@ -141,8 +141,11 @@ const (
 	superseded = "superseded" // the result was not stored, such as when another replica has taken over
 )
 
-func (r record) valid() bool {
-	return r.key != "" && (r.expires.IsZero() || time.Until(r.expires) > 0)
+func (r record) valid() bool { return r.validFor(0) }
+
+// validFor reports whether r has a key that is valid for longer than d.
+func (r record) validFor(d time.Duration) bool {
+	return r.key != "" && (r.expires.IsZero() || time.Until(r.expires) > d)
 }
 
 // NewKeySource returns a source for [msgpush.WithAccessKeySource]. The caller must
@@ -212,9 +215,12 @@ func (s *KeySource) Close() error {
 // Format writes the name of the account for every verb, never the key.
 func (s *KeySource) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "fleet.KeySource(%s)", s.cfg.Name) }
 
-// obtain returns a key newer than the current one. The cache calls it.
+// obtain returns a key that the cache does not have. The cache calls it.
 func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
-	current, _ := s.currentRecord()
+	current, isRejected := s.currentRecord()
+	if !isRejected && current.validFor(s.cfg.Early) { // watchStore has just adopted it
+		return current.key, current.expires, nil
+	}
 	r := s.newer(ctx, current.generation)
 	if r.panic != nil {
 		panic(r.panic)

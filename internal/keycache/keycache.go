@@ -63,8 +63,8 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 			c.forget(fetching)
 			panic(fetching.panic)
 		}
-		if c.isReplaced(fetching) {
-			continue
+		if key := c.replacement(fetching, rejected); key != "" {
+			return key, nil
 		}
 		// A fetch that began before the rejection may return the rejected key: fetch again.
 		isOutdated := fetching.key == rejected && fetching.rejected != rejected
@@ -84,10 +84,14 @@ func (c *Cache) Set(key string, expires time.Time) {
 	}
 }
 
-func (c *Cache) isReplaced(f *call) bool {
+// replacement returns the key that was set during f, or "" if there is none, or if it is of no use.
+func (c *Cache) replacement(f *call, rejected string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return f.replaced
+	if !f.replaced || c.key == rejected || c.expiresWithin(0) {
+		return ""
+	}
+	return c.key
 }
 
 // wait waits until f is done, or returns an error: of ctx, or of the timeout of fetch, which may
