@@ -39,8 +39,8 @@ const AccessKeyTimeout = 30 * time.Second
 // rejected. A zero expiry means that the key does not expire.
 //
 // early is how long before its expiry a key is renewed: then, the next call starts fetch in the
-// background, while calls get the old key. It should be longer than the time between two calls, and
-// shorter than the validity of a key.
+// background, at most once a second, and calls get the old key. early should be longer than the time
+// between two calls, and shorter than the validity of a key.
 //
 // If fetch fails, the waiting callers get its error, and the next caller that needs a key starts fetch
 // again: fetch itself should retry transient failures. If it panics, the waiting callers panic or, if

@@ -384,11 +384,11 @@ func TestFailedRenewalKeepsKeyUntilExpiry(t *testing.T) {
 		v.Err.Store(&errNoKey)
 		time.Sleep(40 * time.Second)
 		assertKey(t, source, "", "key-1", 0)
-		synctest.Wait()
+		time.Sleep(time.Second)
 		assertKey(t, source, "", "key-1", 0)
 		synctest.Wait()
 		assert.Equal(t, int32(3), v.Fetches.Load())
-		time.Sleep(20 * time.Second)
+		time.Sleep(19 * time.Second)
 		_, err := source.AccessKey(t.Context(), "")
 		assert.ErrorIs(t, err, errNoKey)
 	})
@@ -539,6 +539,27 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 		client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(msgpush.CachedAccessKey(fetch, 0)))
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		assert.ErrorContains(t, err, "access key: sealed")
+	})
+}
+
+// While a key is valid, an outage of the key service must not cause a fetch for each call.
+func TestFailedRenewalIsRepeatedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetches := 0
+		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+			if fetches++; fetches > 1 {
+				return "", time.Time{}, errors.New("sealed")
+			}
+			return "first", time.Now().Add(time.Hour), nil
+		}, time.Minute)
+		end := time.Now().Add(time.Hour)
+		for time.Now().Before(end) {
+			key, err := source.AccessKey(t.Context(), "")
+			require.NoError(t, err)
+			require.Equal(t, "first", key)
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.InDelta(t, 1+60, fetches, 1)
 	})
 }
 

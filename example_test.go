@@ -585,7 +585,7 @@ func ExampleWithObserver_metrics() {
 	var attempts, retries atomic.Int64
 	client := srv.Client(msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) {
 		attempts.Add(1)
-		if a.Retry {
+		if a.Number > 1 {
 			retries.Add(1)
 		}
 		fmt.Printf("attempts{operation=%q,status=\"%d\"} +1\n", a.Operation, a.HTTPStatus)

@@ -7,8 +7,8 @@
 //			log.Print(err) // the loop goes on, unless ctx has ended or the arguments are invalid
 //			continue
 //		}
-//		if err := store(batch); err != nil {
-//			return err // the next Batches yields the batch again
+//		for store(batch) != nil && ctx.Err() == nil {
+//			time.Sleep(time.Second) // until the database is available again
 //		}
 //	}
 //
@@ -51,15 +51,17 @@ type Options struct {
 	Since msgpush.DateTime
 }
 
-// A Batch holds the records to store in one transaction. No record is in two batches.
+// A Batch holds the records to store in one transaction. Each record is in one batch, which is yielded
+// again only if it was not delivered.
 type Batch[T any] struct {
-	// New holds the records that were created after Since, and all records of a list without the
-	// function Created.
+	// New holds the records that were created after Since, in no particular order, and all records of a
+	// list without the function Created.
 	New []T
-	// History holds the others: store their ids, but send no alert for them.
+	// History holds the others: store their ids, but send no alert for them. Until the very first
+	// reading has ended, a record without a valid creation time is history, and later it is new.
 	History []T
 	// Since is the newest creation time that the very first start found at both ends of the list, or
-	// 0001-01-01 00:00:00 if the list was empty. It is the same in all batches. Store it for
+	// 0001-01-01 00:00:00 if it found none. It is the same in all batches. Store it for
 	// [Options.Since]. Since is empty if the list has no function Created.
 	Since msgpush.DateTime
 }
@@ -76,20 +78,20 @@ func (b Batch[T]) clone() Batch[T] {
 type Status struct {
 	// Since is the Since of the batches. At the very first start, it is empty until the first batch.
 	Since msgpush.DateTime
-	// Complete reports whether the first reading of this follower has ended. If responses contradicted
-	// each other, it may have missed records: then Err says so. After a restart, the first reading
-	// comes within ReadInterval.
+	// Complete reports whether the first reading of this follower has ended. It may have missed
+	// records if responses contradicted each other. After a restart, it begins within ReadInterval.
 	Complete bool
-	// Read and Total count records of the reading in progress, or of the latest one: the found ones,
-	// and all of the list.
+	// Read is the number of records that the reading in progress, or the latest one, has found. Total
+	// is the number of records in the list.
 	Read, Total int64
 	// LastPoll is when a poll last succeeded, and LastResponse when a request last did.
 	LastPoll, LastResponse time.Time
 	// NextRequest is when the next request is due. It is in the past while a request is in progress,
-	// and when the loop handles a batch or an error for longer.
+	// and while the loop handles a batch or an error for longer.
 	NextRequest time.Time
-	// Err is the error of the first start, of polls or of readings that have failed since FailingSince,
-	// even while the other ones succeed. It is nil if none fails.
+	// Err is not nil if the latest attempt of the first start, of a poll or of a reading failed, even
+	// while the others succeed, or if the arguments are invalid. FailingSince is when the first failure
+	// in a row ended.
 	Err          error
 	FailingSince time.Time
 }
@@ -148,6 +150,7 @@ func New[T any](list msgpush.Lister[T], o Options) *Follower[T] {
 	f := &Follower[T]{list: list, options: o, invalid: check(list, o)}
 	f.seen = paging.IDSet{}
 	if f.invalid != nil {
+		f.status.Err = f.invalid
 		return f
 	}
 	f.options.PageSize = cmp.Or(o.PageSize, msgpush.DefaultPageSize)
@@ -205,8 +208,8 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 // by break, return or a panic, the next Batches yields the batch again. It goes on where the loop was
 // left, and never starts anew. So leave the loop if a batch could not be stored.
 //
-// Each record is in one batch, and a batch has at most the records of a poll or of a page. Only the first
-// batch may have no record: if the list is empty.
+// Usually, a batch has the records of one page; after an outage, it has those of up to 100. The first batch
+// of an empty list has no record.
 //
 // # Errors
 //
@@ -215,12 +218,12 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 // row, up to a minute, or to PollInterval if that is longer. RetryAfter of an [msgpush.APIError] with a retryable
 // status makes it longer, up to ReadInterval. A rejected access key does not end the iteration either.
 //
-// These errors are yielded once and cause no wait: the first record without a valid creation time, the
-// first one that was created more than 24 h ahead of UTC by the local clock, and, at the end of a reading, an
+// These errors cause no wait: the first record without a valid creation time, the first one that was
+// created more than 24 h ahead of UTC by the local clock, and, at the end of a reading, an
 // [msgpush.ErrInconsistentList] that names a page whose response contradicted others.
 //
-// The iteration ends with an error if the arguments are invalid, or if the context ends. That error
-// wraps the error of the context and its cause.
+// The iteration ends with an error if the arguments are invalid, if another loop is running, or if the
+// context ends. The last one wraps the error of the context and its cause.
 func (f *Follower[T]) Batches(ctx context.Context) iter.Seq2[Batch[T], error] {
 	return func(yield func(Batch[T], error) bool) {
 		var none Batch[T]

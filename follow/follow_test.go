@@ -411,6 +411,7 @@ func TestInvalidArgumentsAreOneError(t *testing.T) {
 				n++
 			}
 			assert.Equal(t, 1, n)
+			assert.ErrorContains(t, f.Status().Err, want)
 		})
 	}
 	var none context.Context

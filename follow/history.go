@@ -173,7 +173,8 @@ func isValid(created msgpush.DateTime) bool {
 	return err == nil && created > noHistory
 }
 
-// isNew reports whether a record is new by its time.
+// isNew reports whether an unseen record is new: by its time or, if that does not count, by rule 3. Without
+// Created, every record is new.
 func (f *Follower[T]) isNew(record T) bool {
 	if f.list.Created == nil {
 		return true

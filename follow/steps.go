@@ -24,20 +24,22 @@ import (
 //  2. History. The very first step marks the history: since is the newest creation time on the first
 //     and on the last page that is not empty, and on pages behind the last one if that is full. A
 //     record is new if it was created after since, however it is found.
-//  3. Invalid time. A time is invalid if it is missing, in another format, or more than 24 h ahead of
-//     UTC, unless since is ahead, too. A record with an invalid time is history until the first
-//     reading has ended, and new afterwards. After a restart, it is new.
+//  3. Invalid time. A time does not count if it is missing, zero, in another format, or more than 24 h
+//     ahead of UTC while since is not. Its record is history until the very first reading has ended, and
+//     new afterwards.
 //  4. Reading. A reading iterates over the whole list, as Lister.All does. The first one is due at the
 //     start or, with known ids, at a random time within ReadInterval, or once a poll finds fewer records
-//     than the total shows. Each later one is due ReadInterval after the one before began.
-//  5. Poll. A poll reads pages from one end, until the record of a page that is farthest from that end
-//     is known or old. If the total has grown by more than it found, it also reads the other end; at the
-//     tail, up to maxTailPages pages more. After maxEndPages, or the same failure twice, a reading is due.
+//     than the total shows. The next one is due ReadInterval after it began, or earlier by rule 5.
+//  5. Poll. A poll reads pages from one end, and stops at a page whose inner record is known or old. At
+//     the tail, an empty page, or a total that has grown by more, does not stop its first maxTailPages
+//     requests. If the total has still grown by more than it found, it also reads the other end. A
+//     reading is due after maxEndPages, and after two failures in a row at a page if something is missing.
 //  6. End. A poll begins at the end whose outermost record was the newest one when the history was
 //     marked, or was new in the latest poll that found new records. If neither is known, polls begin at
 //     the start and at the tail in turn.
-//  7. Order. Polls begin when the history is marked. A poll that is due comes before the next page of a
-//     reading, but after a poll, a page has its turn. After a page that failed, a poll has its turn.
+//  7. Order. Polls begin when the history is marked, at once with known ids, and after the first reading
+//     without Created. A poll that is due comes before the next page of a reading, but after a poll, a
+//     page has its turn. After a page that failed, a poll has its turn.
 
 const (
 	maxEndPages  = 50
@@ -53,14 +55,13 @@ const (
 	readStep
 )
 
-// A failure is an error that stands since a time, or none.
+// A failure is the latest error of failures in a row, and when the first one ended; or none.
 type failure struct {
 	err   error
 	since time.Time
 }
 
-// next returns what stands after a step that returned err: nothing, or err since the first failure in a
-// row.
+// next returns the failure after a step that returned err.
 func (f failure) next(err error) failure {
 	if err == nil {
 		return failure{}
@@ -117,7 +118,7 @@ func (f *Follower[T]) nextStep() step {
 	switch {
 	case f.list.Created != nil && f.since == "":
 		return markStep
-	case !f.readingIsDue(): // so a poll is due: see nextRequest
+	case !f.readingIsDue(): // the wait was for a poll
 		return pollStep
 	case !pollsHaveBegun || f.lastStep == pollStep:
 		return readStep
@@ -131,10 +132,11 @@ func (f *Follower[T]) readingIsDue() bool {
 	return f.reading != nil || !time.Now().Before(f.nextReading)
 }
 
-// updateErr updates Err of the status.
+// updateErr updates Err and FailingSince of the status: to the failure of the mark, or else of polls, of
+// readings, or of a contradiction.
 func (f *Follower[T]) updateErr() {
 	standing := f.contradicting
-	for _, failing := range slices.Backward(f.failing[:]) { // the first step takes precedence
+	for _, failing := range slices.Backward(f.failing[:]) {
 		if failing.err != nil {
 			standing = failing
 		}
@@ -222,7 +224,7 @@ func inconsistent(page int64, text string) error {
 type find[T any] struct {
 	records []T
 	ids     paging.IDSet
-	growth  int64 // how many of them polledTotal did not count
+	growth  int64 // how many of them were inserted since polledTotal
 }
 
 // poll applies the rules 5 and 6.
@@ -244,7 +246,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return err
 	}
 	failsAgain := err != nil && f.failedPage == failedBefore
-	hasFound := len(found.records) > 0 || f.hasGrownBeyond(found) // otherwise, a reading would not help
+	hasFound := len(found.records) > 0 || f.hasGrownBeyond(found) // otherwise, nothing is known to be missing
 	deliversLess := failsAgain && hasFound
 	if err != nil && !deliversLess {
 		return err
@@ -301,7 +303,7 @@ func (f *Follower[T]) readEnd(ctx context.Context, atTail bool, found *find[T]) 
 			return nil
 		}
 		if requests == maxEndPages {
-			f.nextReading = time.Time{} // delivers the rest
+			f.nextReading = time.Time{} // the reading delivers the rest
 			return nil
 		}
 	}
@@ -325,7 +327,7 @@ func (f *Follower[T]) collect(list []T, atTail bool, found *find[T]) (nearestIsN
 			continue
 		}
 		found.records = append(found.records, record)
-		if f.pastFirstReading || farthestIsNew { // polledTotal counts those that the first reading has not reached
+		if f.pastFirstReading || farthestIsNew { // otherwise, the first reading has not reached it yet
 			found.growth++
 		}
 	}

@@ -19,11 +19,16 @@ type Cache struct {
 	early   time.Duration
 	timeout time.Duration
 
-	mu      sync.Mutex
-	key     string // empty: none
-	expires time.Time
-	current *call // in progress, or with a panic that no caller has seen
+	mu         sync.Mutex
+	key        string // empty: none
+	expires    time.Time
+	renewAfter time.Time // no renewal begins before
+	current    *call     // in progress, or with a panic that no caller has seen
 }
+
+// renewalPause is the time between two renewals of a key that is still valid. Without it, each call
+// would begin one while fetch fails.
+const renewalPause = time.Second
 
 // New returns a cache of the keys that fetch returns. timeout is that of each call of fetch.
 func New(
@@ -128,7 +133,8 @@ func (c *Cache) get(ctx context.Context, rejected string) (string, *call) {
 		c.key = "" // other callers must not get it either
 	}
 	valid := c.key != "" && !c.expiresWithin(0)
-	if c.current == nil && (!valid || c.expiresWithin(c.early)) {
+	isRenewalDue := c.expiresWithin(c.early) && !time.Now().Before(c.renewAfter)
+	if c.current == nil && (!valid || isRenewalDue) {
 		c.start(ctx, rejected)
 	}
 	panicked := c.current != nil && c.current.panic != nil
@@ -165,6 +171,7 @@ func (c *Cache) run(f *call, cancel context.CancelFunc) {
 		if f.err == nil && !f.replaced {
 			c.key, c.expires = f.key, expires
 		}
+		c.renewAfter = time.Now().Add(renewalPause)
 		close(f.done)
 	}()
 	f.key, expires, f.err = c.fetch(f.ctx)
