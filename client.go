@@ -30,7 +30,7 @@ type Client struct {
 
 // Format writes the type and the base URL for every verb.
 func (c Client) Format(f fmt.State, _ rune) {
-	// Without this method, fmt would read the transport, which other goroutines change.
+	// Without this method, fmt would print the address of a function.
 	if c.caller == nil {
 		_, _ = fmt.Fprint(f, "msgpush.Client(<nil>)")
 		return

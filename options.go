@@ -196,8 +196,8 @@ func WithLogger(logger *slog.Logger) Option {
 //
 // observe is called in the goroutine of the call, with its context, before the wait for the next
 // attempt and before the call returns. Calls may run at the same time, so observe must be safe for
-// concurrent use. It may keep a, and change a.Header. It does not get errors that occur before an
-// attempt begins, such as requests of the key source.
+// concurrent use. It may keep a, and change a.Header. It is not called for an error
+// before an attempt begins, such as one of the key source.
 func WithObserver(observe func(ctx context.Context, a Attempt)) Option {
 	return func(s *settings) error {
 		if observe == nil {

@@ -20,8 +20,8 @@
 //
 // # Store failures
 //
-// An operation of the store takes at most one second. After a failed operation, the store is
-// considered unavailable, and operations fail immediately until a probe succeeds. These operations
-// start the probes, at most one each 100 ms, and do not wait for them. A KeySource also probes an
-// unavailable store when it connects to it or gets an announcement.
+// An operation of the store takes at most one second, or two after a suspension of the process. After
+// a failed operation, the store is considered unavailable, and operations fail immediately until it
+// responds again. An operation that fails so starts a probe in the background, at most every 100 ms.
+// A KeySource also probes an unavailable store when it connects to it or gets an announcement.
 package fleet

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,7 +30,7 @@ type KeyConfig struct {
 	// Name is the name of the account. Replicas with the same Name share a key.
 	Name string
 	// Fetch obtains a new key, as for [msgpush.CachedAccessKey]. Its context ends
-	// after FetchTimeout, not when a call ends. Fetch must return a key only once the service
+	// after FetchTimeout, not when a call ends. Fetch must not return a key before the service
 	// accepts it, and nothing but the replicas may fetch keys of the account.
 	Fetch func(context.Context) (key string, expires time.Time, err error)
 	// Early is how long before its expiry a key is replaced. The old key is
@@ -39,14 +40,14 @@ type KeyConfig struct {
 	Early time.Duration
 	// FetchTimeout is the timeout of the context of Fetch. It must be less than
 	// [msgpush.AccessKeyTimeout]; 0 means 10 s. If a replica dies in Fetch, another one
-	// may fetch when FetchTimeout + 1 s have passed since the first call began, or
-	// MinInterval if that is longer.
+	// may fetch when FetchTimeout + 1 s have passed since its Fetch began, or MinInterval
+	// if that is longer; if several die in a row, up to 10 × MinInterval later.
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s. The
 	// intervals after fetches in a row that do not help are 1, 2, 4, 8, 10, 10 and so on ×
 	// MinInterval. A fetch does not help
 	//
-	//   - if it fails, takes longer than FetchTimeout + 1 s, or returns an expired key;
+	//   - if it fails or returns an expired key;
 	//   - if it returns the rejected key, or a key that is rejected within MinInterval. Then, the
 	//     interval is at most 4 × MinInterval.
 	//
@@ -83,14 +84,13 @@ func (c KeyConfig) check() error {
 // them. A replica whose key is rejected gets the key that replaced it, if there is one,
 // without a fetch. A KeySource is safe for concurrent use.
 //
-// Each KeySource keeps the key in memory: a call that returns this key sends nothing to the
-// store. Its own connection to the store waits for announcements of new keys; while it is idle, it is
-// pinged every 3 s. When it is re-established, the KeySource writes its key back to a store
-// that lost it or has an older one. While the store is unavailable, the key is returned until
-// it expires or is rejected.
+// Each KeySource keeps the key in memory: a call that returns this key does not wait for the store.
+// The KeySource has a connection for announcements of new keys, which is pinged every 3 s while it is
+// idle. When it is re-established, the KeySource writes its key back to a store that lost it or has an
+// older one. While the store is unavailable, the key is returned until it expires or is rejected.
 //
-// A key that was fetched too late, because its replica was suspended and another
-// one took over, is discarded. The store deletes the Redis key 30 days after it was last written.
+// The key of a replica that was suspended in Fetch is discarded if another one fetches, or has stored
+// its key. The store deletes the Redis key 30 days after it was last written.
 type KeySource struct {
 	store   *store
 	cfg     KeyConfig
@@ -193,8 +193,8 @@ func (s *KeySource) reject(key string) {
 	}
 }
 
-// StoreErr tests the store, and returns why it is unavailable, or nil, for a readiness check. It takes
-// at most one second, and returns an error when ctx ends. The error wraps [ErrStoreUnavailable].
+// StoreErr is for a readiness check: it tests the store, and returns nil or an error that wraps
+// [ErrStoreUnavailable]. It takes at most one second, or until ctx ends.
 func (s *KeySource) StoreErr(ctx context.Context) error { return s.store.probeWithin(ctx) }
 
 // Close ends the subscription to the store. If a fetch is in progress, another replica may
@@ -275,7 +275,7 @@ func (s *KeySource) newer(ctx context.Context, generation int64) record {
 			return r
 		}
 		nextPoll := maxPoll
-		if r.err == nil && r.state != "" { // otherwise, r has no time
+		if r.err == nil && r.state != "" { // otherwise, r.expires does not say when to claim again
 			nextPoll = min(max(time.Until(r.expires), minPoll), maxPoll)
 		}
 		select {
@@ -330,7 +330,8 @@ func (s *KeySource) complete(r record, result chan<- record) {
 func (s *KeySource) withState(r record) record {
 	hasSpace := strings.Trim(r.key, " ") != r.key
 	hasControl := strings.ContainsFunc(r.key, unicode.IsControl)
-	if r.err == nil && (!r.valid() || hasSpace || hasControl) {
+	cannotBeSent := hasSpace || hasControl || !utf8.ValidString(r.key)
+	if r.err == nil && (cannotBeSent || !r.valid()) {
 		r.err = fmt.Errorf("the returned key is empty, cannot be sent in a header, or has expired "+
 			"(the clock of this replica shows %s)", time.Now().UTC().Format(time.RFC3339))
 	}
@@ -500,7 +501,7 @@ func (s *KeySource) seal(r record) string {
 // bound returns the data that an encrypted key is bound to.
 func (s *KeySource) bound(generation int64) []byte { return fmt.Append(nil, s.store.key, generation) }
 
-// open returns the key of a stored text.
+// open reverses seal, with AEAD or one of OpenAEADs. A nil one accepts only plain text.
 func (s *KeySource) open(text string, generation int64) (string, error) {
 	data, isSealed := strings.CutPrefix(text, sealed)
 	for _, aead := range append([]cipher.AEAD{s.cfg.AEAD}, s.cfg.OpenAEADs...) {

@@ -51,7 +51,7 @@ type LimiterConfig struct {
 //
 // In addition to probes, a Limiter sends one command to the store at a time, in a goroutine that ends
 // when no call waits for a command. The command takes slots for up to 10,000 calls. The calls of a
-// replica get its slots in their order: if a call is cancelled, the calls after it move up. The slots
+// replica get its slots about in their order: if a call is cancelled, the calls after it move up. The slots
 // of a replica that dies, or of a lost reply, stay unused.
 //
 // If the store loses its data, the next slots of each replica begin no earlier than about 100 ms
@@ -133,8 +133,8 @@ func (c LimiterConfig) check() error {
 	return nil
 }
 
-// StoreErr tests the store, and returns why it is unavailable, or nil, for a readiness check. It takes
-// at most one second, and returns an error when ctx ends. The error wraps [ErrStoreUnavailable].
+// StoreErr is for a readiness check: it tests the store, and returns nil or an error that wraps
+// [ErrStoreUnavailable]. It takes at most one second, or until ctx ends.
 func (l *Limiter) StoreErr(ctx context.Context) error { return l.store.probeWithin(ctx) }
 
 // Wait blocks until the request may be sent. If ctx has a deadline, the wait for

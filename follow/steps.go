@@ -183,7 +183,7 @@ func (f *Follower[T]) retryWait(err error) time.Duration {
 // read reads the next page of the list.
 func (f *Follower[T]) read(ctx context.Context) error {
 	if f.reading == nil {
-		f.reading = paging.NewReading(paging.Source[T]{Fetch: f.fetch, ID: f.list.ID}, f.options.PageSize)
+		f.reading = paging.NewTolerant(paging.Source[T]{Fetch: f.fetch, ID: f.list.ID}, f.options.PageSize)
 		f.nextReading = time.Now().Add(f.options.ReadInterval)
 	}
 	number := f.reading.NextPage()

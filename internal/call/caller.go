@@ -77,17 +77,6 @@ type Request struct {
 	DataRequired bool
 }
 
-// An Attempt is an attempt that has ended.
-type Attempt struct {
-	Request  Request
-	Number   int
-	Start    time.Time
-	Duration time.Duration
-	Outcome  *Outcome
-	End      *Outcome      // how the call ends; nil if another attempt follows after Wait
-	Wait     time.Duration // without the waits for the access key and the rate limiter
-}
-
 // Do makes a call and returns how it ended. An error means that the request cannot be sent; its text
 // may contain a secret.
 func (c *Caller) Do(ctx context.Context, r Request) (*Outcome, error) {
@@ -108,80 +97,4 @@ func (c *Caller) Do(ctx context.Context, r Request) (*Outcome, error) {
 		return s.stop(ctx, "", err), nil // the context ended while the loop waited
 	}
 	return s.end, nil
-}
-
-// A state is that of one call. The attempts share it. It is the transport of the loop of
-// go-retryablehttp: RoundTrip makes an attempt, and decides whether and when the loop calls it
-// again.
-type state struct {
-	*Caller
-	loop    retryablehttp.Client
-	client  http.Client // of the loop
-	request Request
-	query   string      // of the request, which may contain secrets
-	keys    redact.Keys // that the call got
-
-	attempts    int           // that began
-	key         string        // of the current attempt
-	rejectedKey string        // the key that the source had to replace; empty: none
-	lastFailure *Outcome      // the latest failure that was not caused by the end of the context
-	borrowed    int           // tokens that the quota gets back unless the retry fails transiently
-	wait        time.Duration // before the next attempt; 0 if it begins immediately
-	end         *Outcome      // how the call ends; nil if another attempt follows
-}
-
-// RoundTrip makes one attempt. req has no header yet. The loop always gets the same response.
-func (s *state) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx := req.Context()
-	s.key, s.end = s.ready(ctx)
-	if s.end != nil {
-		return loopResponse, nil
-	}
-	timeLeft := errs.TimeLeft(ctx)
-	if timeLeft <= 0 {
-		s.end = s.stop(ctx, "", nil)
-		return loopResponse, nil
-	}
-	s.attempts++
-	start := time.Now()
-	o := s.send(ctx, req, timeLeft)
-	s.end = s.decide(ctx, o)
-	if s.Report != nil {
-		s.Report(ctx, Attempt{
-			Request:  s.request,
-			Number:   s.attempts,
-			Start:    start,
-			Duration: time.Since(start),
-			Outcome:  o,
-			End:      s.end,
-			Wait:     s.wait,
-		})
-	}
-	return loopResponse, nil
-}
-
-var loopResponse = &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
-
-func (s *state) checkRetry(context.Context, *http.Response, error) (bool, error) {
-	return s.end == nil, nil
-}
-
-func (s *state) backoff(time.Duration, time.Duration, int, *http.Response) time.Duration {
-	return s.wait
-}
-
-// outcome returns an outcome of the call.
-func (s *state) outcome() *Outcome {
-	return &Outcome{Operation: s.request.Operation, Attempts: s.attempts, Query: s.query, Keys: &s.keys}
-}
-
-// stop returns how the call ends without another attempt, because of err or because its context has
-// ended. step, which may be empty, names the step of the call.
-func (s *state) stop(ctx context.Context, step string, err error) *Outcome {
-	o := s.outcome()
-	o.Kind, o.Step, o.Cause, o.Previous = NoResponse, step, err, s.lastFailure
-	if errs.ContextEnded(ctx) {
-		o.Cause = errs.WithCause(ctx)
-	}
-	return o
 }

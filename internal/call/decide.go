@@ -76,8 +76,8 @@ func (s *state) counted() int {
 	return s.attempts
 }
 
-// settleQuota counts a first attempt, unless the context ended. It gives back the tokens of a retry
-// unless it failed transiently.
+// settleQuota counts a first attempt, unless it failed and the context ended. It gives back the tokens of
+// a retry unless it failed transiently.
 func (s *state) settleQuota(o *Outcome, ended bool) {
 	isFirst := s.attempts == 1
 	if isFirst && !ended {
@@ -99,7 +99,7 @@ func (s *state) retry(ctx context.Context, o *Outcome, ended bool) (end *Outcome
 	case o.RequestedWait > s.Policy.MaxWait:
 		o.remark(fmt.Sprintf("Retry-After is longer than MaxWait, %v", s.Policy.MaxWait))
 		return o
-	case ended: // only a response that would be retried is replaced by the error of the context
+	case ended: // o would be retried; any other response is returned, although the context has ended
 		return s.stop(ctx, "", nil)
 	case hasDeadline && time.Until(deadline) <= wait:
 		o.remark("no time for a retry before the deadline")

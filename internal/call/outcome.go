@@ -22,8 +22,8 @@ import (
 // CodeSuccess is the code of an envelope that denotes success.
 const CodeSuccess = 200
 
-// An Outcome is how an attempt, or a call, ended. Its texts may contain secrets: Keys redacts those
-// that are known by then.
+// An Outcome is how an attempt, or a call, ended. Its texts may contain secrets: redact them with Keys when
+// they are used.
 type Outcome struct {
 	Kind      Kind
 	Operation string
@@ -65,13 +65,12 @@ const (
 
 func (o *Outcome) remark(text string) { o.Remarks = append(o.Remarks, text) }
 
-// buffers holds buffers for response bodies. Results of calls do not refer to them.
+// buffers holds buffers for response bodies. A buffer to which a result may refer is not put back.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 var errBodyTooLarge = errors.New("the body is too large")
 
-// readBody reads the body of a response, up to the limit, and closes it. ctx has the timeout of
-// the attempt.
+// readBody reads the body of a response, up to the limit, and closes it.
 func (c *Caller) readBody(ctx context.Context, resp *http.Response) (*bytes.Buffer, error) {
 	buffer := buffers.Get().(*bytes.Buffer)
 	buffer.Reset()
@@ -95,7 +94,7 @@ func (o *Outcome) setLost(step string, err error) {
 }
 
 // setFailure completes o, the outcome of a response that is not a success. decodeErr is the error of
-// the decoder if the HTTP status is 200.
+// the decoder if the HTTP status is 200; an error response with that status has one too, which is dropped.
 func (c *Caller) setFailure(o *Outcome, body []byte, decodeErr error) {
 	var env struct {
 		Code      *int

@@ -9,7 +9,7 @@ import (
 // A retryQuota is a bucket of tokens for the retries of all calls of a client.
 //
 // A retry takes tokensPerRetry, and gives them back unless it fails transiently. A call adds
-// tokensPerCall, unless its first attempt fails transiently or its context ends. A second in which
+// tokensPerCall, unless its first attempt fails transiently or because its context ends. A second in which
 // at least half of the first attempts did not fail transiently adds a part of max, 1/refillSeconds,
 // but at least one retry. Without this condition, the bucket would be refilled in a lasting partial
 // outage. While all attempts fail transiently, only a higher number of concurrent
@@ -71,7 +71,7 @@ func (q *retryQuota) end(tokens int) {
 	q.add(tokens)
 }
 
-// giveBack returns tokens that were taken.
+// giveBack puts back tokens that were taken.
 func (q *retryQuota) giveBack(tokens int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

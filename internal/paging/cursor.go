@@ -73,8 +73,9 @@ import "fmt"
 // requested once more before it is an error. When iteration ends, the last page must
 // cover the reported total.
 //
-// A reading of package follow may go on after a contradiction. After iteration without progress, it no
-// longer steps back: it reads every further page once, up to a page without a new record.
+// A tolerant iteration goes on after a contradiction if there is a further page. After iteration without
+// progress, it no longer steps back: it reads every further page once, to the last reported one, and from
+// there up to a page without a new record.
 //
 // Progress. Iteration without progress fails. Drift can repeat delivered records,
 // so iteration fails only if the repeats since the last new record exceed
@@ -84,8 +85,8 @@ import "fmt"
 // maxRepeatPages·S, so that a total that changes with every response does not keep
 // iteration going. In the second limit, it counts as at most maxExpected.
 //
-// Both limits grow with the square of the list, if each new record allows further repeats. So a reading
-// also fails if its pages without a new record exceed twice those with one by more than
+// Each new record allows further repeats, so within both limits, the requests may grow with the square of
+// the list. So a tolerant iteration also fails if its pages without a new record exceed twice those with one by more than
 // maxRepeatPages. For any responses, it sends at most 3 requests for each page with a new record, and
 // 2·maxRepeatPages + 4.
 
@@ -95,8 +96,8 @@ type cursor struct {
 	stepBack  bool  // step back after deletions; requires ids
 	repeated  bool  // the latest page was unexpectedly empty and is requested once more
 
-	isReading bool  // of package follow
-	wasted    int64 // pages without a new record, minus two for each page with one
+	tolerant bool  // goes on after a contradiction
+	wasted   int64 // pages without a new record, minus two for each page with one
 
 	size      int64 // page size of the service; 0 if unknown
 	total     int64 // latest reported total; if none was reported, pages × size; 0 if unknown
@@ -158,8 +159,8 @@ func (cur *cursor) advance(p pageInfo) direction {
 	n := min(p.number, maxPages)
 	cur.countPage(p)
 	size := cur.pageSize(n, p)
-	end := max(p.pages, pagesFor(p.total, size))
-	isUnexpectedlyEmpty := p.records == 0 && end >= p.number
+	reportedLast := max(p.pages, pagesFor(p.total, size))
+	isUnexpectedlyEmpty := p.records == 0 && reportedLast >= p.number
 	cur.repeated = isUnexpectedlyEmpty && !cur.repeated
 	if cur.repeated {
 		return direction{next: p.number, last: p.number}
@@ -173,7 +174,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 		next = cur.covered/size + 1
 	}
 	listEnds := p.absent || next > last
-	if listEnds && end > last {
+	if listEnds && reportedLast > last {
 		const format = "the list ends after page %d, but the response reports pages=%d and total=%d"
 		return endsAfter(n, fmt.Sprintf(format, last, p.pages, p.total))
 	}
@@ -184,7 +185,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 		if !cur.stepBack {
 			return endsAfter(n, text)
 		}
-		cur.stepBack = false // only a reading goes on
+		cur.stepBack = false // a tolerant iteration goes on
 		cur.repeats, cur.wasted = 0, 0
 		return direction{next: n + 1, last: last, contradiction: text}
 	}
@@ -198,7 +199,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 // noProgress returns a text if the iteration makes no progress.
 func (cur *cursor) noProgress() string {
 	switch {
-	case cur.isReading && cur.wasted > maxRepeatPages:
+	case cur.tolerant && cur.wasted > maxRepeatPages:
 		return "no progress: too many pages had no record that was not delivered before"
 	case cur.repeats > cur.maxRepeats():
 		return fmt.Sprintf("no progress: the last %d records were delivered before", cur.repeats)
@@ -284,9 +285,9 @@ func (cur *cursor) cover(from, to int64) {
 	}
 }
 
-// lastPage returns the last page, or maxPages if it is unknown.
+// lastPage returns the last page, or maxPages if only a page without a new record shows it.
 func (cur *cursor) lastPage(p pageInfo) int64 {
-	goesForward := cur.isReading && !cur.stepBack
+	goesForward := cur.tolerant && !cur.stepBack
 	if (cur.total == 0 || goesForward) && p.newRecords > 0 {
 		return maxPages
 	}

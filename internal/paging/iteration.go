@@ -73,11 +73,11 @@ func New[T any](source Source[T], pageSize, prefetch int) *Iteration[T] {
 	}
 }
 
-// NewReading returns an iteration that goes on after a contradiction if there is a further page, and
+// NewTolerant returns an iteration that goes on after a contradiction if there is a further page, and
 // whose requests are limited for any responses.
-func NewReading[T any](source Source[T], pageSize int) *Iteration[T] {
+func NewTolerant[T any](source Source[T], pageSize int) *Iteration[T] {
 	it := New(source, pageSize, 0)
-	it.cursor.isReading = true
+	it.cursor.tolerant = true
 	return it
 }
 
@@ -130,7 +130,7 @@ func (it *Iteration[T]) advance(page *Page[T]) *Page[T] {
 	})
 	list, duplicate := page.List, ""
 	if p.absent && it.source.ID == nil {
-		list = []T{} // another page; with ids, newRecords drops seen records
+		list = []T{} // the service sent an earlier page again; with ids, newRecords drops its records
 	} else if it.source.ID != nil {
 		list, duplicate = it.newRecords(list)
 	}

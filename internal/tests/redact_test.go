@@ -54,6 +54,8 @@ func TestPasswordsAreBlankedInQuotedResponses(t *testing.T) {
 		"pair up to a semicolon":   "password=hunter2;kept",
 		"pair with a longer name":  "password_new = hunter2 kept",
 		"pair with an arrow":       "kept [password => hunter2]",
+		"pair in Chinese":          "kept，密码：hunter2",
+		"pair with a wide colon":   "kept，password：hunter2",
 		"pair of quoted strings":   `["password"=>"hunter2", "note"=>"kept"]`,
 		"pair in an assignment":    `kept; password := "a hunter2"`,
 		"pair with a thin arrow":   "password -> hunter2 kept",

@@ -4,20 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
-	"unicode"
 )
-
-// Shorten returns the beginning of text on one line, in printable characters.
-func Shorten(text string, length int) string {
-	isGap := func(c rune) bool {
-		return c == ' ' || c == unicode.ReplacementChar || !unicode.IsPrint(c)
-	}
-	line := strings.Join(strings.FieldsFunc(text, isGap), " ")
-	if characters := []rune(line); len(characters) > length {
-		return string(characters[:length]) + "…"
-	}
-	return line
-}
 
 // Passwords replaces the values of JSON members whose name contains "password", and of pairs such
 // as password=value, in a text that may contain a mail channel.
@@ -57,7 +44,7 @@ func cutValue(text string) (replacement, rest string) {
 // The quotes of a pair may be escaped, as in JSON that is a string of other JSON.
 var (
 	memberName   = regexp.MustCompile(`(?s)("(?:[^"\\]|\\.)*")\s*:\s*`)
-	passwordPair = regexp.MustCompile(`(?i)(password\w*\\*["']?\s*(?:[:=]+>?|->)\s*)` +
+	passwordPair = regexp.MustCompile(`(?i)((?:password\w*|密码)\\*["']?\s*(?:[:=：]+>?|->)\s*)` +
 		`(?:\[redacted\]` + // replaced already
 		`|"(?:[^"\\]|\\.)*|\\+"[^"]*|\\*'[^']*` + // quoted
 		`|[\[{][^\]}]*` + // a list or an object
