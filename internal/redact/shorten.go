@@ -16,4 +16,3 @@ func Shorten(text string, length int) string {
 	}
 	return line
 }
-
