@@ -1,22 +1,19 @@
 package msgpushtest_test
 
 import (
-	"go/ast"
-	"go/doc"
-	"go/parser"
-	"go/token"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/internal/tests/fixtures"
 )
 
 // Each example must have an output: go test compiles an example without one, but does not
 // run it.
-func TestEveryExportedNameHasAnExample(t *testing.T) {
+func TestEveryFunctionHasAnExample(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	require.NoError(t, err)
 	examples := string(source)
@@ -25,8 +22,8 @@ func TestEveryExportedNameHasAnExample(t *testing.T) {
 			t.Errorf("add Example%s to example_test.go", name)
 		}
 	}
-	for _, typ := range exported(t).Types {
-		hasExample(typ.Name)
+	_, pkg := fixtures.ParsePackage(t, ".")
+	for _, typ := range pkg.Types {
 		for _, f := range typ.Funcs {
 			hasExample(f.Name)
 		}
@@ -34,31 +31,11 @@ func TestEveryExportedNameHasAnExample(t *testing.T) {
 			hasExample(typ.Name + "_" + f.Name)
 		}
 	}
-	for _, f := range exported(t).Funcs {
+	for _, f := range pkg.Funcs {
 		hasExample(f.Name)
 	}
 	for _, part := range strings.Split(examples, "\nfunc Example")[1:] {
 		name, body, _ := strings.Cut(part, "(")
 		assert.Regexp(t, `// Output:( |\n\t// )\S`, body, "Example%s has no output", name)
 	}
-}
-
-// exported returns the documentation of the package.
-func exported(t *testing.T) *doc.Package {
-	t.Helper()
-	fset := token.NewFileSet()
-	names, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	var files []*ast.File
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
-		require.NoError(t, err)
-		files = append(files, file)
-	}
-	p, err := doc.NewFromFiles(fset, files, "example.com/msgpush/msgpushtest")
-	require.NoError(t, err)
-	return p
 }

@@ -177,7 +177,7 @@ var waits = []wait{
 	}, inFunction},
 	{"Respond that never returns", func(s *msgpushtest.Server) {
 		s.Inject(msgpushtest.Respond(func(http.ResponseWriter, *http.Request) { select {} }))
-		client := s.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}), msgpush.WithTimeout(10*time.Millisecond))
+		client := s.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}), msgpush.WithTimeout(time.Second))
 		_, _ = client.MPList(ctx, msgpush.PageRequest{})
 		s.Close()
 	}, "Close has waited 5s for the function given to Respond"},

@@ -1,11 +1,8 @@
 package msgpushtest_test
 
 import (
-	"fmt"
-	"reflect"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -339,40 +336,5 @@ func TestFilteredRecordsAreThoseOfTheLastUpdate(t *testing.T) {
 		page, err := server.Client().ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: new(int64(1))}})
 		require.NoError(t, err)
 		assert.Equal(t, n+1, page.Total)
-	}
-}
-
-func TestDocOfSampleRecordsNamesEveryCode(t *testing.T) {
-	var doc string
-	for _, f := range exported(t).Types {
-		for _, f := range f.Funcs {
-			if f.Name == "SampleRecords" {
-				doc = f.Doc
-			}
-		}
-	}
-	line := func(field string) string {
-		_, after, _ := strings.Cut(doc, "\t"+field+" ")
-		text, _, _ := strings.Cut(after, "\n")
-		return " " + text + ","
-	}
-	codes := map[string]bool{"SMTPSSL": true, "Status": true, "ServiceType": true, "VerifyType": true} // without a Name field
-	for _, list := range reflect.ValueOf(msgpushtest.SampleRecords()).Fields() {
-		if list.Kind() != reflect.Slice {
-			continue
-		}
-		for i := range list.Len() {
-			record := list.Index(i)
-			for field, value := range record.Fields() {
-				name := record.FieldByName(strings.TrimSuffix(field.Name, "ID") + "Name")
-				switch {
-				case value.Kind() != reflect.Int && value.Kind() != reflect.Int64:
-				case codes[field.Name]:
-					assert.Regexp(t, fmt.Sprintf("[ ,]%d[ ,]", value.Int()), line(field.Name), field.Name)
-				case name.IsValid() && field.Name != "RuleID":
-					assert.Contains(t, line(field.Name), fmt.Sprintf(" %d %v", value.Int(), name), field.Name)
-				}
-			}
-		}
 	}
 }
