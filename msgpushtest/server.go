@@ -25,8 +25,8 @@ type settings struct {
 }
 
 // FailOnRejection makes the test of [New] fail for each request that the server itself rejects, such
-// as one with an unknown member, or with a key that was replaced. Faults and the rate limit do not count. [NewServer] panics
-// with this option.
+// as one with an unknown member, or with a key that was replaced. Faults and the rate limit do not
+// count. [NewServer] panics with this option.
 func FailOnRejection() Option { return func(s *settings) { s.failOnRejection = true } }
 
 // InMemory makes the server use [net.Pipe] instead of a socket, as a [testing/synctest] bubble

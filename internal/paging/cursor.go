@@ -86,9 +86,9 @@ import "fmt"
 // iteration going. In the second limit, it counts as at most maxExpected.
 //
 // Each new record allows further repeats, so within both limits, the requests may grow with the square of
-// the list. So a tolerant iteration also fails if its pages without a new record exceed twice those with one by more than
-// maxRepeatPages. For any responses, it sends at most 3 requests for each page with a new record, and
-// 2·maxRepeatPages + 4.
+// the list. So a tolerant iteration also fails if its pages without a new record exceed twice those with
+// one by more than maxRepeatPages. For any responses, it sends at most 3 requests for each page with a new
+// record, and 2·maxRepeatPages + 4.
 
 // A cursor is the state of the pagination.
 type cursor struct {
