@@ -22,73 +22,20 @@ import "fmt"
 // Every stable record is delivered exactly once, if the responses report the total and, between two
 // consecutive responses, records are only inserted or only deleted. Consecutive means
 // in the order of use. The iterator remembers ids and never delivers a record twice.
-// The rules below ensure that it delivers each of these records at least once.
+// The cursor ensures that it delivers each of these records at least once.
 //
 // # Invariant
 //
 // At the moment of the latest response, every stable record at an offset in
 // [0, covered) or in readAhead has been delivered.
 //
-// # Rules
+// # Next page
 //
-// Drift. Let d be the change of the total. If records were only inserted, a stable
-// record that is now at offset x was at an offset in [x-d, x]. If records were only
-// deleted, d is negative and the record was at an offset in [x, x-d]. So the record
-// was covered before if x < covered (insertions) or x < covered+d (deletions).
-// Likewise, readAhead shrinks by d at its start after insertions and by -d at its
-// end after deletions. Where in the list the records are inserted or deleted does
-// not matter. The order of the two responses does not matter either: reversed in
-// time, an insertion is a deletion. So the rule also holds for prefetched responses
-// that arrive out of order.
+// It is page covered/S + 1, which holds the first uncovered offset. So after deletions, iteration steps
+// back. Iteration ends if the next page is after the last page, that is, if covered ≥ last·S ≥ total. Then
+// every stable record is at a covered offset, so the invariant implies the promise.
 //
-// Cover. After a response, all stable records on its page have been delivered,
-// so its offsets are covered. If the page does not exist, it holds no record and
-// its offsets are covered too. If drift has left a gap before the page, the page
-// becomes readAhead until the gap is filled; an earlier readAhead is forgotten.
-// Without readAhead, a list that loses a record per response would have a gap
-// before each page, and iteration would never advance.
-//
-// Next page. It is covered/S + 1, which holds the first uncovered offset.
-//
-// Last page. It is the reported number of pages or, without one, the total divided
-// by S and rounded up. If page n does not exist, the last page is at most n-1. A
-// total above last·S is a contradiction. Iteration ends if the next page is after
-// the last page, that is, if covered ≥ last·S ≥ total. Then every stable record is
-// at a covered offset, so the invariant implies the promise. If neither number is
-// known, iteration ends with the first page that has no new record.
-//
-// Page size. The service may cap the requested page size and report a wrong one. It
-// is assumed that every page except the last has S records, so S is the length of
-// the longest page. If the first response is a short last page, S cannot be
-// inferred. The smaller of the requested and the reported page size then serves only to
-// check the reported pages against the total.
-//
-// Without ids, iteration does not step back: the next page is always the
-// following one.
-//
-// # Contradictions
-//
-// A page must exist if its response reports that the list ends on that page or
-// later. A service may run count and select as two queries, so an empty page is
-// requested once more before it is an error. When iteration ends, the last page must
-// cover the reported total.
-//
-// A tolerant iteration goes on after a contradiction if there is a further page. After iteration without
-// progress, it no longer steps back: it reads every further page once, to the last reported one, and from
-// there up to a page without a new record.
-//
-// Progress. Iteration without progress fails. Drift can repeat delivered records,
-// so iteration fails only if the repeats since the last new record exceed
-// 2·delivered + allowedRepeats. It also fails if a total is known and delivered >
-// maxExpected + S + allowedRepeats. Each change of the total adds its size and one
-// page to allowedRepeats. In the first limit, allowedRepeats counts as at most
-// maxRepeatPages·S, so that a total that changes with every response does not keep
-// iteration going. In the second limit, it counts as at most maxExpected.
-//
-// Each new record allows further repeats, so within both limits, the requests may grow with the square of
-// the list. So a tolerant iteration also fails if its pages without a new record exceed twice those with
-// one by more than maxRepeatPages. For any responses, it sends at most 3 requests for each page with a new
-// record, and 2·maxRepeatPages + 4.
+// Without ids, iteration does not step back: the next page is always the following one.
 
 // A cursor is the state of the pagination.
 type cursor struct {
@@ -105,11 +52,11 @@ type cursor struct {
 	covered   int64
 	readAhead struct{ from, to int64 } // empty if from >= to
 
-	// Numbers of records; see Progress above.
+	// Numbers of records.
 	delivered      int64
 	maxExpected    int64 // the first total and its later growth
 	repeats        int64 // on the pages since the last page with a new record
-	allowedRepeats int64 // tolerance of both limits, for changes of the total
+	allowedRepeats int64 // for changes of the total: for each, its size and one page
 }
 
 // A pageInfo describes a response. A reported number that is not positive counts
@@ -161,7 +108,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 	size := cur.pageSize(n, p)
 	reportedLast := max(p.pages, pagesFor(p.total, size))
 	isUnexpectedlyEmpty := p.records == 0 && reportedLast >= p.number
-	cur.repeated = isUnexpectedlyEmpty && !cur.repeated
+	cur.repeated = isUnexpectedlyEmpty && !cur.repeated // a service may count and select in two queries
 	if cur.repeated {
 		return direction{next: p.number, last: p.number}
 	}
@@ -174,7 +121,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 		next = cur.covered/size + 1
 	}
 	listEnds := p.absent || next > last
-	if listEnds && reportedLast > last {
+	if listEnds && reportedLast > last { // the last page must cover the reported total
 		const format = "the list ends after page %d, but the response reports pages=%d and total=%d"
 		return endsAfter(n, fmt.Sprintf(format, last, p.pages, p.total))
 	}
@@ -185,7 +132,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 		if !cur.stepBack {
 			return endsAfter(n, text)
 		}
-		cur.stepBack = false // a tolerant iteration goes on
+		cur.stepBack = false // a tolerant iteration goes on, and requests each further page once
 		cur.repeats, cur.wasted = 0, 0
 		return direction{next: n + 1, last: last, contradiction: text}
 	}
@@ -196,7 +143,11 @@ func (cur *cursor) advance(p pageInfo) direction {
 	return direction{next: next, last: last}
 }
 
-// noProgress returns a text if the iteration makes no progress.
+// noProgress returns a text if the iteration makes no progress. Drift can repeat delivered records, so
+// repeats are tolerated up to a limit. Each new record allows further repeats, so within that limit, the
+// requests may grow with the square of the list: a tolerant iteration also limits its pages without a new
+// record. For any responses, it sends at most 3 requests for each page with a new record, and
+// 2·maxRepeatPages + 4.
 func (cur *cursor) noProgress() string {
 	switch {
 	case cur.tolerant && cur.wasted > maxRepeatPages:
@@ -216,11 +167,13 @@ func (cur *cursor) countRecords(p pageInfo) {
 	}
 }
 
-// maxRepeats and maxDelivered are the limits of Progress.
+// maxRepeats returns how many records may be repeated since the last new one. A total that changes with
+// every response must not keep iteration going, so allowedRepeats counts only up to a limit.
 func (cur *cursor) maxRepeats() int64 {
 	return 2*cur.delivered + min(cur.allowedRepeats, maxRepeatPages*cur.size)
 }
 
+// maxDelivered returns how many records may be delivered by the reported totals.
 func (cur *cursor) maxDelivered() int64 {
 	return cur.maxExpected + min(cur.allowedRepeats, cur.maxExpected) + cur.size
 }
@@ -233,7 +186,10 @@ func (cur *cursor) countPage(p pageInfo) {
 	}
 }
 
-// pageSize infers the page size of the service from the response for page n.
+// pageSize infers the page size S from the response for page n. The service may cap the requested size,
+// and report a wrong one. Every page except the last is assumed to have S records, so S is the length of
+// the longest page. If the first response is a short last page, S cannot be inferred: the smaller of the
+// requested and the reported size then serves only to check the reported pages against the total.
 func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
 	requested := cur.requested
 	if p.pageSize > 0 {
@@ -250,8 +206,17 @@ func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
 	return max(cur.size, p.records)
 }
 
-// updateTotal applies the drift rule. If no response has reported a total, the
-// reported pages count as full.
+// updateTotal takes a new total, from which it follows how far records may have drifted.
+//
+// Let d be its change. If records were only inserted, a stable record that is now at offset x was at an
+// offset in [x-d, x]. If records were only deleted, d is negative, and the record was at an offset in
+// [x, x-d]. So it was covered before if x < covered (insertions) or x < covered+d (deletions). Likewise,
+// readAhead shrinks by d at its start after insertions, and by -d at its end after deletions. Where in
+// the list the records are inserted or deleted does not matter. Nor does the order of the two responses:
+// reversed in time, an insertion is a deletion. So this also holds for prefetched responses that arrive
+// out of order.
+//
+// If no response has reported a total, the reported pages count as full.
 func (cur *cursor) updateTotal(p pageInfo) {
 	total := p.total
 	cur.hasTotal = cur.hasTotal || total > 0
@@ -272,8 +237,10 @@ func (cur *cursor) updateTotal(p pageInfo) {
 	cur.readAhead.to += min(0, d)
 }
 
-// cover marks the offsets of a page as covered, or as readAhead after a gap. A
-// readAhead that drift has emptied adds nothing.
+// cover marks the offsets of a page as covered: its stable records have been delivered or, if the page
+// does not exist, it has none. After a gap, which drift leaves, it marks them as readAhead until the gap
+// is filled, and forgets an earlier readAhead. Without readAhead, a list that loses a record per response
+// would have a gap before each page, and iteration would never advance.
 func (cur *cursor) cover(from, to int64) {
 	if from > cur.covered {
 		cur.readAhead.from, cur.readAhead.to = from, to
@@ -285,7 +252,9 @@ func (cur *cursor) cover(from, to int64) {
 	}
 }
 
-// lastPage returns the last page, or maxPages if only a page without a new record shows it.
+// lastPage returns the last page: the reported number of pages or, without one, the total divided by S and
+// rounded up, but at most n-1 if page n does not exist. It returns maxPages if neither number is known, or
+// if a tolerant iteration goes forward, until a page without a new record.
 func (cur *cursor) lastPage(p pageInfo) int64 {
 	goesForward := cur.tolerant && !cur.stepBack
 	if (cur.total == 0 || goesForward) && p.newRecords > 0 {
