@@ -21,8 +21,8 @@ const maxReported = 50
 //   - if a function panicked that the test passed to the server; a panic with
 //     [http.ErrAbortHandler] counts only in [Server.Update];
 //   - if something has waited for 5 seconds: [Server.Close], [Server.WaitForRequest] without a
-//     deadline, or the server for the return of a function, except that of [Respond]. Requests
-//     then fail. In a synctest bubble the wait goes on: the runtime reports a deadlock of channels,
+//     deadline, or the server for the return of a function (that of [Respond] is only logged).
+//     Requests then fail. In a synctest bubble the wait goes on: the runtime reports a deadlock of channels,
 //     but not of locks;
 //   - for each request that the server rejects, with the option [FailOnRejection].
 //
