@@ -126,8 +126,8 @@ func (o Operation) request(query, body any) call.Request {
 	}
 }
 
-// send makes a call. If r does not require data, the result is nil if the data is missing, and T is
-// [json.RawMessage] if a success has none.
+// send makes a call. If r does not require data, the result may be nil. To ignore the data, use
+// json.RawMessage as T, which accepts any.
 func send[T any](ctx context.Context, c *Client, r call.Request) (*T, error) {
 	if c == nil || c.caller == nil {
 		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", r.Operation)
@@ -136,7 +136,7 @@ func send[T any](ctx context.Context, c *Client, r call.Request) (*T, error) {
 	caller := c.caller()
 	end, err := caller.Do(ctx, r)
 	if err != nil {
-		return nil, argumentError(r.Operation, caller.Keys, err)
+		return nil, argumentError(r.Operation, caller.FixedKeys, err)
 	}
 	if err := newError(end); err != nil {
 		return nil, err

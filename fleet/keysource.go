@@ -132,13 +132,13 @@ type record struct {
 // The states of a record that claim returns, valid until the record expires, and of the result of a
 // fetch. The script returns all but the last one.
 const (
-	stored     = "stored"     // the record is newer
-	granted    = "granted"    // this replica must fetch a key with the generation of the record
-	busy       = "busy"       // a replica fetches, perhaps this one
-	failed     = "failed"     // the last fetch failed, and the next one must wait
-	rejected   = "rejected"   // the key of the last fetch was rejected early, or was the rejected one; the next must wait
-	done       = "done"       // the last fetch succeeded or was released, and the next one must wait
-	superseded = "superseded" // the result was not stored, such as when another replica has taken over
+	stateStored     = "stored"     // the record is newer
+	stateGranted    = "granted"    // this replica must fetch a key with the generation of the record
+	stateBusy       = "busy"       // a replica fetches, perhaps this one
+	stateFailed     = "failed"     // the last fetch failed, and the next one must wait
+	stateRejected   = "rejected"   // the key of the last fetch was rejected early, or was the rejected one; the next must wait
+	stateDone       = "done"       // the last fetch succeeded or was released, and the next one must wait
+	stateSuperseded = "superseded" // the result was not stored, such as when another replica has taken over
 )
 
 func (r record) valid() bool { return r.validFor(0) }
@@ -264,9 +264,9 @@ func (s *KeySource) newer(ctx context.Context, generation int64) record {
 		// ctx, and the store may then have a newer record.
 		r := s.claim(generation, fetched == nil && ctx.Err() == nil)
 		switch {
-		case r.state == stored:
+		case r.state == stateStored:
 			return r
-		case r.state == granted:
+		case r.state == stateGranted:
 			fetched = make(chan record, 1)
 			go s.fetch(ctx, r, fetched)
 		case ctx.Err() != nil:
@@ -280,7 +280,7 @@ func (s *KeySource) newer(ctx context.Context, generation int64) record {
 		}
 		select {
 		case r := <-fetched:
-			if r.state != superseded || r.panic != nil {
+			if r.state != stateSuperseded || r.panic != nil {
 				return r
 			}
 			fetched = nil
@@ -312,8 +312,8 @@ func (s *KeySource) complete(r record, result chan<- record) {
 	wait, err := s.put(r)
 	switch {
 	case wait == 0:
-		r.state = superseded
-	case r.state == failed:
+		r.state = stateSuperseded
+	case r.state == stateFailed:
 		s.setFailed(record{err: r.err, expires: time.Now().Add(wait)}) // without r.panic: later calls return err
 	default:
 		s.adopt(r) // also if no caller waits for r any more
@@ -337,7 +337,7 @@ func (s *KeySource) withState(r record) record {
 	}
 	if r.err != nil {
 		return record{
-			state:      failed,
+			state:      stateFailed,
 			claimer:    r.claimer,
 			generation: r.generation,
 			err:        fetchError{r.err},
@@ -346,9 +346,9 @@ func (s *KeySource) withState(r record) record {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.state = done
+	r.state = stateDone
 	if r.key == s.current.key && s.current.generation == s.rejected {
-		r.state = rejected
+		r.state = stateRejected
 	}
 	return r
 }
@@ -433,13 +433,13 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 		claimer:    reply[4].(string),
 	}
 	switch {
-	case r.state == stored:
+	case r.state == stateStored:
 		r.key, r.err = s.open(reply[3].(string), r.generation)
-	case r.state == granted:
+	case r.state == stateGranted:
 		s.mu.Lock()
 		s.claimed = r.generation
 		s.mu.Unlock()
-	case r.state == failed && mayFetch: // without mayFetch, s.failed may have the error of this replica's own Fetch
+	case r.state == stateFailed && mayFetch: // without mayFetch, s.failed may have the error of this replica's own Fetch
 		replica, _, _ := strings.Cut(r.claimer, ",")
 		r.err = fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
 		s.setFailed(r)

@@ -66,11 +66,15 @@ func ExampleFollower_Status() {
 		log.Fatal(err)
 	}
 	f := follow.New(client.ForwardRules(), follow.Options{})
-	http.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		const limit = 5 * time.Minute // longer than a call and the transaction of a batch
-		s := f.Status()
-		if time.Since(s.LastResponse) > limit && time.Since(s.NextRequest) > limit {
+	const limit = 5 * time.Minute // longer than a call and the transaction of a batch
+	http.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { // restart if it fails
+		if s := f.Status(); time.Since(s.NextRequest) > limit {
 			http.Error(w, fmt.Sprint("no request since ", s.NextRequest), http.StatusServiceUnavailable)
+		}
+	})
+	http.HandleFunc("GET /outage", func(w http.ResponseWriter, _ *http.Request) { // alert if it fails
+		if s := f.Status(); s.Err != nil && time.Since(s.FailingSince) > limit {
+			http.Error(w, s.Err.Error(), http.StatusServiceUnavailable)
 		}
 	})
 }

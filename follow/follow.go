@@ -7,7 +7,10 @@
 //			log.Print(err) // the loop goes on, unless ctx has ended or the arguments are invalid
 //			continue
 //		}
-//		for store(batch) != nil && ctx.Err() == nil {
+//		for store(batch) != nil {
+//			if ctx.Err() != nil {
+//				return // a later loop over Batches begins with this batch
+//			}
 //			time.Sleep(time.Second) // until the database is available again
 //		}
 //	}
@@ -60,8 +63,8 @@ type Batch[T any] struct {
 	// History holds the others: store their ids, but send no alert for them. Until the very first
 	// reading has ended, a record without a valid creation time is history, and later it is new.
 	History []T
-	// Since is the newest creation time that the very first start found at both ends of the list, or
-	// 0001-01-01 00:00:00 if it found none. It is the same in all batches. Store it for
+	// Since is the newest of the creation times that the very first start found at the two ends of the
+	// list, or 0001-01-01 00:00:00 if it found none. It is the same in all batches. Store it for
 	// [Options.Since]. Since is empty if the list has no function Created.
 	Since msgpush.DateTime
 }
@@ -84,7 +87,8 @@ type Status struct {
 	// Read is the number of records that the reading in progress, or the latest one, has found. Total
 	// is the number of records in the list.
 	Read, Total int64
-	// LastPoll is when a poll last succeeded, and LastResponse when a request last did.
+	// LastPoll is when a poll last succeeded, and LastResponse when a request last did. The first poll
+	// follows the first start.
 	LastPoll, LastResponse time.Time
 	// NextRequest is when the next request is due. It is in the past while a request is in progress,
 	// and while the loop handles a batch or an error for longer.
@@ -206,7 +210,7 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 //
 // A batch counts as delivered when the loop requests the next one. If the loop is left during a batch,
 // by break, return or a panic, the next Batches yields the batch again. It goes on where the loop was
-// left, and never starts anew. So leave the loop if a batch could not be stored.
+// left, and never starts anew. So do not request the next batch while one is not stored.
 //
 // Usually, a batch has the records of one page; after an outage, it has those of up to 100. The first batch
 // of an empty list has no record.
@@ -214,8 +218,8 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 // # Errors
 //
 // An error is yielded with a zero Batch. If the loop goes on, so does the follower: a failed call of
-// Fetch is made again later. The wait is twice PollInterval, and doubles with each further failure in a
-// row, up to a minute, or to PollInterval if that is longer. RetryAfter of an [msgpush.APIError] with a retryable
+// Fetch is made again later. The wait is about twice PollInterval, and doubles with each further failure
+// in a row, up to a minute, or to PollInterval if that is longer. RetryAfter of an [msgpush.APIError] with a retryable
 // status makes it longer, up to ReadInterval. A rejected access key does not end the iteration either.
 //
 // These errors cause no wait: the first record without a valid creation time, the first one that was

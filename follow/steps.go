@@ -90,7 +90,7 @@ func (f *Follower[T]) makeStep(ctx context.Context) {
 		return
 	}
 	if step != readStep {
-		f.nextPoll = time.Now().Add(f.pollWait())
+		f.nextPoll = time.Now().Add(jitter(f.options.PollInterval))
 	}
 	f.lastStep = step
 	if err == nil {
@@ -160,19 +160,19 @@ func (f *Follower[T]) nextRequest(err error) time.Time {
 	return f.nextPoll
 }
 
-// pollWait returns PollInterval, up to 10 % shorter or longer.
-func (f *Follower[T]) pollWait() time.Duration {
-	wait := f.options.PollInterval
+// jitter returns a wait that is up to 10 % shorter or longer, so that replicas do not keep in step.
+func jitter(wait time.Duration) time.Duration {
 	return wait - wait/10 + rand.N(wait/5+1)
 }
 
 // retryWait returns the wait after failures in a row. err is the latest.
 func (f *Follower[T]) retryWait(err error) time.Duration {
-	wait := f.pollWait()
+	wait := f.options.PollInterval
 	longest := max(wait, time.Minute)
 	for i := 0; i < f.failures && wait < longest; i++ {
 		wait = min(2*wait, longest)
 	}
+	wait = jitter(wait)
 	apiErr, ok := errs.As[*msgpush.APIError](err)
 	if ok && httpspec.IsRetryable(apiErr.HTTPStatus) {
 		wait = max(wait, min(apiErr.RetryAfter, f.options.ReadInterval))
@@ -195,7 +195,6 @@ func (f *Follower[T]) read(ctx context.Context) error {
 	found := f.reading.Delivered()
 	f.updateStatus(func(s *Status) {
 		s.Read = found
-		s.Total = max(f.total, found)
 	})
 	if !f.reading.More() {
 		f.endReading()
@@ -369,7 +368,10 @@ func (f *Follower[T]) fetch(ctx context.Context, number, size int) (*paging.Page
 		lastSeen = int64(number) - 1
 	}
 	f.lastPage = max(1, cmp.Or(paging.LastPage(page.Pages, page.Total, f.pageSize), lastSeen))
-	f.updateStatus(func(s *Status) { s.LastResponse = time.Now() })
+	f.updateStatus(func(s *Status) {
+		s.LastResponse = time.Now()
+		s.Total = f.total
+	})
 	return (*paging.Page[T])(page), nil
 }
 

@@ -39,8 +39,8 @@ type Config struct {
 // A Caller makes the calls of a client, which share its retry quota. It is safe for concurrent use.
 type Caller struct {
 	Config
-	// Keys holds the key of a client without a key source. It must not change.
-	Keys redact.Keys
+	// FixedKeys holds the key of a client without a key source. It must not change.
+	FixedKeys redact.Keys
 
 	userAgent  []string
 	quota      *retryQuota
@@ -55,7 +55,7 @@ func NewCaller(config Config, keys redact.Keys) *Caller {
 	timeoutText := fmt.Sprintf("no complete response within %v (see WithTimeout)", config.Timeout)
 	c := &Caller{
 		Config:     config,
-		Keys:       keys,
+		FixedKeys:  keys,
 		userAgent:  []string{config.UserAgent},
 		quota:      newRetryQuota(config.Policy.Quota),
 		timeoutErr: errs.Hide(timeoutText, context.DeadlineExceeded, nil),
@@ -84,7 +84,7 @@ func (c *Caller) Do(ctx context.Context, r Request) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &state{Caller: c, request: r, query: req.URL.RawQuery, keys: c.Keys}
+	s := &state{Caller: c, request: r, query: req.URL.RawQuery, keys: c.FixedKeys}
 	s.client.Transport = s
 	s.loop.HTTPClient = &s.client
 	s.loop.CheckRetry = s.checkRetry

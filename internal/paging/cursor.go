@@ -100,8 +100,8 @@ func endsAfter(n int64, contradiction string) direction {
 	return direction{next: n + 1, last: n, contradiction: contradiction}
 }
 
-// advance takes the response for a page. If the direction is the page itself, the response is not
-// used, and the page is requested once more.
+// advance takes the response for a page. If the direction is the page itself, the page is requested once
+// more, and the response is only counted.
 func (cur *cursor) advance(p pageInfo) direction {
 	n := min(p.number, maxPages)
 	cur.countPage(p)
@@ -129,10 +129,10 @@ func (cur *cursor) advance(p pageInfo) direction {
 		return direction{next: next, last: last}
 	}
 	if text := cur.noProgress(); text != "" {
-		if !cur.stepBack {
+		if !cur.tolerant || !cur.stepBack {
 			return endsAfter(n, text)
 		}
-		cur.stepBack = false // a tolerant iteration goes on, and requests each further page once
+		cur.stepBack = false // it requests each further page once
 		cur.repeats, cur.wasted = 0, 0
 		return direction{next: n + 1, last: last, contradiction: text}
 	}
