@@ -70,8 +70,8 @@ func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string
 	return c.cache().AccessKey(ctx, rejected)
 }
 
-// Set replaces the cached key, such as by one that another process has fetched. With a zero expiry, it
-// does not expire. The result of a fetch in progress is discarded: its callers get key when it ends.
+// Set replaces the cached key, such as by one that another process has fetched, also for callers that
+// wait for a fetch. It ignores a key that has expired, that was rejected, or that no header can hold.
 func (c *AccessKeyCache) Set(key string, expires time.Time) {
 	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error
 		c.cache().Set(key, expires)

@@ -593,10 +593,38 @@ func TestFetchInProgressDoesNotReplaceKeyThatWasSet(t *testing.T) {
 				return "fetched", time.Time{}, fetchErr
 			}, 0)
 			time.AfterFunc(time.Second, func() { source.Set("set", time.Time{}) })
+			start := time.Now()
 			for range 2 {
 				key, err := source.AccessKey(t.Context(), "")
 				require.NoError(t, err)
 				assert.Equal(t, "set", key)
+				assert.Equal(t, time.Second, time.Since(start), "before the fetch ends")
+			}
+			time.Sleep(time.Minute)
+			key, err := source.AccessKey(t.Context(), "")
+			require.NoError(t, err)
+			assert.Equal(t, "set", key)
+		})
+	}
+}
+
+func TestSetIgnoresKeyThatIsOfNoUse(t *testing.T) {
+	for name, set := range map[string]func(*msgpush.AccessKeyCache){
+		"rejected":  func(c *msgpush.AccessKeyCache) { c.Set("rejected", time.Time{}) },
+		"expired":   func(c *msgpush.AccessKeyCache) { c.Set("expired", time.Now()) },
+		"no header": func(c *msgpush.AccessKeyCache) { c.Set("line\n", time.Time{}) },
+		"empty":     func(c *msgpush.AccessKeyCache) { c.Set("", time.Time{}) },
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+				time.Sleep(2 * time.Second)
+				return "fetched", time.Time{}, nil
+			}, 0)
+			time.AfterFunc(time.Second, func() { set(source) })
+			for _, rejected := range []string{"rejected", ""} {
+				key, err := source.AccessKey(t.Context(), rejected)
+				require.NoError(t, err)
+				assert.Equal(t, "fetched", key)
 			}
 		})
 	}

@@ -681,6 +681,25 @@ func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 	}
 }
 
+// Fetch may return the key that its error quotes, so that the client redacts it.
+func TestKeyThatIsReturnedWithAnErrorIsRedacted(t *testing.T) {
+	source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{
+		Name: "acme",
+		Fetch: func(context.Context) (string, time.Time, error) {
+			return "secret-key", time.Time{}, errors.New("activation of secret-key failed")
+		},
+	})
+	require.NoError(t, err)
+	defer source.Close()
+	client, err := msgpush.NewClient("http://127.0.0.1:1", "", msgpush.WithAccessKeySource(source))
+	require.NoError(t, err)
+	for range 2 { // the second error is that of the first fetch
+		_, err = client.MailDetail(t.Context(), "101")
+		require.ErrorContains(t, err, "activation of [redacted] failed")
+		assert.NotContains(t, err.Error(), "secret-key")
+	}
+}
+
 func TestFetchThatCallsGoexitFails(t *testing.T) {
 	source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{
 		Name: "acme",

@@ -52,7 +52,7 @@ type KeyConfig struct {
 	//     interval is at most 4 × MinInterval.
 	//
 	// Until the interval has passed, replicas without a key return an error if the last fetch
-	// failed, and otherwise wait. The interval is not kept if the store lost its data, or if its
+	// failed, and otherwise wait, at most 30 s. The interval is not kept if the store lost its data, or if its
 	// clock jumped ahead.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
@@ -126,7 +126,8 @@ type record struct {
 	generation int64
 	expires    time.Time // zero for never
 	err        error
-	panic      any // of Fetch
+	unusable   string // the key that Fetch returned with err: the client redacts it
+	panic      any    // of Fetch
 }
 
 // The states of a record that claim returns, valid until the record expires, and of the result of a
@@ -226,7 +227,7 @@ func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 		panic(r.panic)
 	}
 	if r.err != nil {
-		return r.key, r.expires, r.err
+		return r.unusable, time.Time{}, r.err
 	}
 	r = s.adopt(r)
 	return r.key, r.expires, nil
@@ -314,7 +315,8 @@ func (s *KeySource) complete(r record, result chan<- record) {
 	case wait == 0:
 		r.state = stateSuperseded
 	case r.state == stateFailed:
-		s.setFailed(record{err: r.err, expires: time.Now().Add(wait)}) // without r.panic: later calls return err
+		// Without r.panic: later calls return err.
+		s.setFailed(record{err: r.err, unusable: r.unusable, expires: time.Now().Add(wait)})
 	default:
 		s.adopt(r) // also if no caller waits for r any more
 	}
@@ -341,6 +343,7 @@ func (s *KeySource) withState(r record) record {
 			claimer:    r.claimer,
 			generation: r.generation,
 			err:        fetchError{r.err},
+			unusable:   r.key,
 			panic:      r.panic,
 		}
 	}

@@ -710,6 +710,26 @@ func TestInterruptedPollIsNoFailure(t *testing.T) {
 	})
 }
 
+// A loop may end often: then a reading, which goes on page by page, delivers what no poll does.
+func TestShortLoopsMakeProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: upTo(400)}
+		f := follow.New(s.lister(), follow.Options{PageSize: 10, Known: []int64{1}})
+		p := &program{}
+		for range 2000 {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*requestTime+requestTime/2)
+			for b, err := range f.Batches(ctx) {
+				if err == nil {
+					p.store(b)
+				}
+			}
+			cancel()
+			time.Sleep(10 * time.Second)
+		}
+		assert.Len(t, p.fresh, 399)
+	})
+}
+
 func TestRejectedKeyDoesNotEndFollowing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(10)}

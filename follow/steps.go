@@ -74,7 +74,7 @@ func (f failure) next(err error) failure {
 }
 
 // makeStep makes the next step and decides when the one after it is due. If the context ends, the step is
-// no failure, and is made again.
+// no failure, and is made again, but after an interrupted poll, a reading has its turn.
 func (f *Follower[T]) makeStep(ctx context.Context) {
 	step := f.nextStep()
 	var err error
@@ -86,13 +86,13 @@ func (f *Follower[T]) makeStep(ctx context.Context) {
 	default:
 		err = f.read(ctx)
 	}
+	f.lastStep = step
 	if err != nil && errs.ContextEnded(ctx) {
 		return
 	}
 	if step != readStep {
 		f.nextPoll = time.Now().Add(jitter(f.options.PollInterval))
 	}
-	f.lastStep = step
 	if err == nil {
 		f.failures = 0
 	} else {

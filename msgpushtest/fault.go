@@ -150,8 +150,8 @@ func (f Fault) appliesTo(operation string) bool {
 	return len(f.operations) == 0 || slices.Contains(f.operations, operation)
 }
 
-// Inject queues faults. A request uses the first fault that applies, which is then removed unless it
-// was made by [Fault.Always]. The zero Fault, [Delay], [ResetInBody] and [Truncate] use the usual
+// Inject queues faults. A request uses the first one that applies, which leaves the queue when it has
+// been used once, as often as its Times, or never with Always. The zero Fault, [Delay], [ResetInBody] and [Truncate] use the usual
 // response; with another fault, the server checks neither the request nor its key.
 func (s *Server) Inject(faults ...Fault) {
 	s.lock()

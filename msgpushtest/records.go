@@ -88,7 +88,7 @@ func (s *Server) SetRecords(r Records) {
 
 // Update calls f to change the server's records, in one step. f must not use the records after it has
 // returned, call Update or SetRecords, or wait for a page. If f panics, the records do not change, and
-// the test of [New] fails even if the panic is recovered.
+// the test of [New] fails. If f has not returned after 7 seconds, the program ends.
 func (s *Server) Update(f func(*Records)) {
 	s.checkBubble("Update")
 	if !s.acquire(s.updateSem, nil) {

@@ -16,14 +16,13 @@ const maxReported = 50
 
 // New starts a [Server] that is closed when the test ends. The test then fails
 //
-//   - for each fault of [Server.Inject] that was never used and not removed by
+//   - for each fault of [Server.Inject] that was used too seldom and not removed by
 //     [Server.ClearFaults];
 //   - if a function panicked that the test passed to the server; a panic with
 //     [http.ErrAbortHandler] counts only in [Server.Update];
 //   - if something has waited for 5 seconds: [Server.Close], [Server.WaitForRequest] without a
-//     deadline, or the server for the return of a function (that of [Respond] is only logged).
-//     Requests then fail. In a synctest bubble the wait goes on: the runtime reports a deadlock of channels,
-//     but not of locks;
+//     deadline, or the server for a function (that of [Respond] is only logged). In a synctest
+//     bubble, the wait goes on: the runtime reports a deadlock of channels, but not of locks;
 //   - for each request that the server rejects, with the option [FailOnRejection].
 //
 // If the test has failed, the last 50 requests are logged.

@@ -43,7 +43,8 @@ type call struct {
 	rejected string          // of the caller that started the fetch
 	ctx      context.Context // of fetch
 
-	replaced bool // Set was called since: the result is discarded; guarded by mu of the cache
+	replaced bool          // Set was called since: the result is discarded; guarded by mu of the cache
+	set      chan struct{} // closed when replaced is set
 
 	done  chan struct{} // closed when the fields below are set
 	key   string
@@ -61,15 +62,13 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 		if fetching == nil {
 			return key, nil
 		}
-		if err := c.wait(ctx, fetching); err != nil {
-			return "", err
+		key, err := c.wait(ctx, fetching, rejected)
+		if key != "" || err != nil {
+			return key, err
 		}
 		if fetching.panic != nil {
 			c.forget(fetching)
 			panic(fetching.panic)
-		}
-		if key := c.replacement(fetching, rejected); key != "" {
-			return key, nil
 		}
 		// A fetch that began before the rejection may return the rejected key: fetch again.
 		isOutdated := fetching.key == rejected && fetching.rejected != rejected
@@ -83,9 +82,15 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 func (c *Cache) Set(key string, expires time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	hasExpired := !expires.IsZero() && time.Until(expires) <= 0
+	isRejected := c.current != nil && c.current.rejected == key
+	if hasExpired || isRejected || httpspec.CheckHeaderValue("the key", key) != nil {
+		return
+	}
 	c.key, c.expires = key, expires
-	if c.current != nil {
+	if c.current != nil && !c.current.replaced {
 		c.current.replaced = true
+		close(c.current.set)
 	}
 }
 
@@ -99,21 +104,29 @@ func (c *Cache) replacement(f *call, rejected string) string {
 	return c.key
 }
 
-// wait waits until f is done, or returns an error: of ctx, or of the timeout of fetch, which may
-// ignore its context.
-func (c *Cache) wait(ctx context.Context, f *call) error {
-	select {
-	case <-f.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-f.ctx.Done():
+// wait waits until f is done, or until a key is set, which it returns. It returns an error of ctx, or of
+// the timeout of fetch, which may ignore its context.
+func (c *Cache) wait(ctx context.Context, f *call, rejected string) (key string, err error) {
+	set := f.set
+	for {
+		select {
+		case <-f.done:
+			return c.replacement(f, rejected), nil
+		case <-set:
+			if key := c.replacement(f, rejected); key != "" {
+				return key, nil
+			}
+			set = nil // the key that was set was rejected or has expired meanwhile
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-f.ctx.Done():
+			if err := f.ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+				return "", c.timeoutError(err)
+			}
+			<-f.done // fetch has returned
+			return c.replacement(f, rejected), nil
+		}
 	}
-	if err := f.ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
-		return c.timeoutError(err)
-	}
-	<-f.done // fetch has returned
-	return nil
 }
 
 // forget removes a call with a panic, which its first caller re-raises.
@@ -152,7 +165,13 @@ func (c *Cache) expiresWithin(d time.Duration) bool {
 // since other callers wait for it, too.
 func (c *Cache) start(ctx context.Context, rejected string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
-	c.current = &call{rejected: rejected, ctx: ctx, done: make(chan struct{}), err: errors.New("fetch did not return")}
+	c.current = &call{
+		rejected: rejected,
+		ctx:      ctx,
+		set:      make(chan struct{}),
+		done:     make(chan struct{}),
+		err:      errors.New("fetch did not return"),
+	}
 	go c.run(c.current, cancel)
 }
 

@@ -101,7 +101,7 @@ func endsAfter(n int64, contradiction string) direction {
 }
 
 // advance takes the response for a page. If the direction is the page itself, the page is requested once
-// more, and the response is only counted.
+// more, and of the response only the total is used.
 func (cur *cursor) advance(p pageInfo) direction {
 	n := min(p.number, maxPages)
 	cur.countPage(p)
@@ -110,6 +110,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 	isUnexpectedlyEmpty := p.records == 0 && reportedLast >= p.number
 	cur.repeated = isUnexpectedlyEmpty && !cur.repeated // a service may count and select in two queries
 	if cur.repeated {
+		cur.updateTotal(p)
 		return direction{next: p.number, last: p.number}
 	}
 	cur.size = size

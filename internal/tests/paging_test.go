@@ -466,6 +466,24 @@ func TestRequestsUnexpectedlyEmptyPageOnceMore(t *testing.T) {
 	}
 }
 
+// The total of an empty page counts: otherwise, a deletion and an insertion between three responses
+// cancel out.
+func TestListMayChangeBeforeAndAfterAnEmptyPage(t *testing.T) {
+	lists := [][]int64{{1, 2, 3, 4}, {2, 3, 4}, {2, 3, 4, 5}} // of the first responses, the second of which is empty
+	requests := 0
+	l := fixtures.Lister{ID: fixtures.Identity, Fetch: func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+		p := fixtures.PageOf(lists[min(requests, 2)], r)
+		if requests == 1 {
+			p.List = nil
+		}
+		requests++
+		return p, nil
+	}}
+	got, err := fixtures.Collect(l.All(t.Context(), msgpush.PageSize(2)))
+	require.NoError(t, err)
+	assert.Subset(t, got, []int64{2, 3, 4})
+}
+
 func TestIterationWithoutIDsRequestsEachPageOnce(t *testing.T) {
 	list := fixtures.Numbers(25)
 	tests := []struct {
