@@ -70,8 +70,12 @@ func isPageType(t reflect.Type) bool {
 	if !reflect.PointerTo(t).Implements(reflect.TypeFor[checker]()) {
 		return false
 	}
-	isEmbedded := func(f reflect.StructField) bool { return f.Anonymous }
-	return !slices.ContainsFunc(reflect.VisibleFields(t), isEmbedded)
+	for i := range t.NumField() {
+		if t.Field(i).Anonymous {
+			return false
+		}
+	}
+	return true
 }
 
 // checkPage checks the page that data points to.
