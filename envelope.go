@@ -70,8 +70,8 @@ func isPageType(t reflect.Type) bool {
 	if !reflect.PointerTo(t).Implements(reflect.TypeFor[checker]()) {
 		return false
 	}
-	for i := range t.NumField() {
-		if t.Field(i).Anonymous {
+	for field := range t.Fields() {
+		if field.Anonymous {
 			return false
 		}
 	}

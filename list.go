@@ -82,12 +82,10 @@ func (l Lister[T]) All(ctx context.Context, opts ...ListOption) iter.Seq2[T, err
 func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for page, err := range pages {
-			if err != nil {
+			if err != nil { // the last element
 				var none T
-				if !yield(none, err) {
-					return
-				}
-				continue
+				yield(none, err)
+				return
 			}
 			for _, record := range page.List {
 				if !yield(record, nil) {
