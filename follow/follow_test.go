@@ -768,7 +768,8 @@ func TestEndOfContextIsLastError(t *testing.T) {
 	inBubble(t, "deadline of a context that does not end", func(t *testing.T) {
 		s := &service{list: upTo(5)}
 		start := time.Now()
-		for _, err := range follow.New(s.lister(), follow.Options{}).Batches(overdue{t.Context(), start.Add(time.Minute)}) {
+		o := follow.Options{PollInterval: time.Hour} // so that no request is in progress
+		for _, err := range follow.New(s.lister(), o).Batches(overdue{t.Context(), start.Add(time.Minute)}) {
 			if err != nil {
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			}
