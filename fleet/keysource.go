@@ -137,7 +137,7 @@ const (
 	stateGranted    = "granted"    // this replica must fetch a key with the generation of the record
 	stateBusy       = "busy"       // a replica fetches, perhaps this one
 	stateFailed     = "failed"     // the last fetch failed, and the next one must wait
-	stateRejected   = "rejected"   // the key of the last fetch was rejected early, or was the rejected one; the next must wait
+	stateRejected   = "rejected"   // the last key was rejected early, or was the rejected one; the next fetch must wait
 	stateDone       = "done"       // the last fetch succeeded or was released, and the next one must wait
 	stateSuperseded = "superseded" // the result was not stored, such as when another replica has taken over
 )
