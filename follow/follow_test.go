@@ -483,6 +483,9 @@ func TestStatus(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.NoError(t, f.Status().Err)
 		assert.Zero(t, f.Status().FailingSince)
+		s.change(func(list []int64) []int64 { return downFrom(1001) })
+		time.Sleep(30 * time.Second)
+		assert.EqualValues(t, 1001, f.Status().Total, "of the latest response, also of a poll")
 		cancel()
 		following.Wait()
 	})
@@ -680,8 +683,8 @@ func TestWaitAfterFailures(t *testing.T) {
 // as the second one.
 func TestInterruptedPollIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: downFrom(100)}
-		f := follow.New(s.lister(), follow.Options{PageSize: 10, ReadInterval: 24 * time.Hour, Known: upTo(100), Since: created(100)})
+		s := &service{list: downFrom(101)} // the first poll learns that records are inserted at the start
+		f := follow.New(s.lister(), follow.Options{PageSize: 10, ReadInterval: 10_000 * time.Hour, Known: upTo(100), Since: created(100)})
 		p := &program{}
 		loop := func(ctx context.Context) {
 			for b, err := range f.Batches(ctx) {
@@ -694,19 +697,21 @@ func TestInterruptedPollIsNoFailure(t *testing.T) {
 		defer cancel()
 		loop(ctx)
 		s.change(func([]int64) []int64 { return downFrom(120) })
-		for range 2 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		for _, interrupted := range []bool{true, false} {
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // one poll, and no retry
 			defer cancel()
 			s.fail = func(page int) error {
-				if page == 2 {
-					cancel()
-					return errUnavailable
+				if page < 2 {
+					return nil
 				}
-				return nil
+				if interrupted {
+					cancel()
+				}
+				return errUnavailable
 			}
 			loop(ctx)
 		}
-		assert.Empty(t, p.fresh)
+		assert.Equal(t, []int64{101}, p.fresh)
 	})
 }
 

@@ -172,7 +172,7 @@ func (f *Follower[T]) retryWait(err error) time.Duration {
 	for i := 0; i < f.failures && wait < longest; i++ {
 		wait = min(2*wait, longest)
 	}
-	wait = jitter(wait)
+	wait = min(jitter(wait), longest)
 	apiErr, ok := errs.As[*msgpush.APIError](err)
 	if ok && httpspec.IsRetryable(apiErr.HTTPStatus) {
 		wait = max(wait, min(apiErr.RetryAfter, f.options.ReadInterval))
