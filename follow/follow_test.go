@@ -483,7 +483,7 @@ func TestStatus(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.NoError(t, f.Status().Err)
 		assert.Zero(t, f.Status().FailingSince)
-		s.change(func(list []int64) []int64 { return downFrom(1001) })
+		s.change(func([]int64) []int64 { return downFrom(1001) })
 		time.Sleep(30 * time.Second)
 		assert.EqualValues(t, 1001, f.Status().Total, "of the latest response, also of a poll")
 		cancel()
