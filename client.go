@@ -55,7 +55,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 		Base:             base,
 		Transport:        transport.Default,
 		UserAgent:        "msgpush-go/" + Version,
-		Policy:           call.Policy(defaultRetryPolicy),
+		Retry:            defaultRetryPolicy,
 		MaxResponseBytes: DefaultMaxResponseBytes,
 		Unmarshal:        json.Unmarshal,
 	}}

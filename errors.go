@@ -200,7 +200,7 @@ func newError(o *call.Outcome) error {
 	if o == nil {
 		return nil
 	}
-	name := operationName(o.Operation, o.Keys)
+	name := operationName(o.Request.Operation, o.Keys)
 	remarks := strings.Join(o.Remarks, "; ")
 	switch o.Kind {
 	case call.ErrorResponse:

@@ -41,22 +41,22 @@ type Attempt struct {
 	Wait time.Duration
 }
 
-// report passes an attempt to the logger and to the observer.
-func (s *settings) report(ctx context.Context, attempt call.Attempt) {
-	o := attempt.Outcome
+// report passes the attempt o to the logger and to the observer. end is how the call ends, or nil if
+// another attempt follows.
+func (s *settings) report(ctx context.Context, o, end *call.Outcome) {
 	a := Attempt{
-		Operation:  operationName(o.Operation, o.Keys),
-		Number:     attempt.Number,
-		Start:      attempt.Start,
-		Duration:   attempt.Duration,
+		Operation:  operationName(o.Request.Operation, o.Keys),
+		Number:     o.Attempts,
+		Start:      o.Start,
+		Duration:   o.Duration,
 		HTTPStatus: o.Status,
 		Bytes:      o.Size,
-		Err:        newError(cmp.Or(attempt.End, o)),
-		Retry:      attempt.End == nil,
-		Wait:       attempt.Wait,
+		Err:        newError(cmp.Or(end, o)),
+		Retry:      end == nil,
+		Wait:       o.Wait,
 	}
 	if s.logger != nil {
-		logAttempt(ctx, s.logger, a, attempt)
+		logAttempt(ctx, s.logger, a, o)
 	}
 	if s.observe != nil {
 		a.Header = o.Keys.Header(o.Header.Clone()) // errors share the map, and the observer may change its copy
@@ -66,12 +66,11 @@ func (s *settings) report(ctx context.Context, attempt call.Attempt) {
 
 // logAttempt logs an attempt at level Debug, and a retry, with its reason, at level Warn. No record
 // has the msg of the service.
-func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, attempt call.Attempt) {
-	o := attempt.Outcome
+func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o *call.Outcome) {
 	common := []slog.Attr{
 		slog.String("operation", a.Operation),
-		slog.String("method", redact.Shorten(o.Keys.Text(attempt.Request.Method), maxCause)),
-		slog.String("path", redact.Shorten(o.Keys.Text(attempt.Request.Path), maxCause)),
+		slog.String("method", redact.Shorten(o.Keys.Text(o.Request.Method), maxCause)),
+		slog.String("path", redact.Shorten(o.Keys.Text(o.Request.Path), maxCause)),
 		slog.Int("attempt", a.Number),
 	}
 	attrs := append(slices.Clip(common), slog.Duration("duration", a.Duration))

@@ -103,7 +103,7 @@ func WithRetry(policy RetryPolicy) Option {
 		if err != nil {
 			return fmt.Errorf("WithRetry: %w", err)
 		}
-		s.Policy = call.Policy(p)
+		s.Retry = p
 		return nil
 	}
 }

@@ -95,10 +95,10 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 		Idempotent: r.Idempotent,
 	}
 	if _, ok := any(zero).(struct{}); ok {
-		_, err := send[json.RawMessage](ctx, c, request)
+		_, err := do[json.RawMessage](ctx, c, request)
 		return zero, err
 	}
-	data, err := send[T](ctx, c, request)
+	data, err := do[T](ctx, c, request)
 	if err != nil || data == nil {
 		return zero, err
 	}
@@ -110,10 +110,10 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 func read[T any](ctx context.Context, c *Client, op Operation, query, body any) (*T, error) {
 	r := op.request(query, body)
 	r.Idempotent, r.DataRequired = true, true
-	return send[T](ctx, c, r)
+	return do[T](ctx, c, r)
 }
 
-// request returns a request of the operation, for send. It is not idempotent, and its successes need
+// request returns a request of the operation, for do. It is not idempotent, and its successes need
 // no data. Even then, net/http may send a GET twice: the method of an operation that changes
 // something with a GET says so.
 func (o Operation) request(query, body any) call.Request {
@@ -126,9 +126,9 @@ func (o Operation) request(query, body any) call.Request {
 	}
 }
 
-// send makes a call. If r does not require data, the result may be nil. To ignore the data, use
+// do makes a call. If r does not require data, the result may be nil. To ignore the data, use
 // json.RawMessage as T, which accepts any.
-func send[T any](ctx context.Context, c *Client, r call.Request) (*T, error) {
+func do[T any](ctx context.Context, c *Client, r call.Request) (*T, error) {
 	if c == nil || c.caller == nil {
 		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", r.Operation)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptrace"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -15,21 +14,9 @@ import (
 	"example.com/msgpush/internal/transport"
 )
 
-// An Attempt is an attempt that has ended.
-type Attempt struct {
-	Request  Request
-	Number   int
-	Start    time.Time
-	Duration time.Duration
-	Outcome  *Outcome
-	End      *Outcome      // how the call ends; nil if another attempt follows after Wait
-	Wait     time.Duration // without the waits for the access key and the rate limiter
-}
-
-// A state is that of one call. The attempts share it. It is the transport of the loop of
-// go-retryablehttp: RoundTrip makes an attempt, and decides whether and when the loop calls it
-// again.
-type state struct {
+// A call is a call in progress, which its attempts share. It is the transport of the loop of
+// go-retryablehttp: what the loop takes for a request is an attempt.
+type call struct {
 	*Caller
 	loop    retryablehttp.Client
 	client  http.Client // of the loop
@@ -46,56 +33,52 @@ type state struct {
 	end         *Outcome      // how the call ends; nil if another attempt follows
 }
 
-// RoundTrip makes one attempt. req has no header yet. The loop always gets the same response.
-func (s *state) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx := req.Context()
-	s.key, s.end = s.ready(ctx)
-	if s.end != nil {
-		return loopResponse, nil
-	}
-	timeLeft := errs.TimeLeft(ctx)
-	if timeLeft <= 0 {
-		s.end = s.stop(ctx, "", nil)
-		return loopResponse, nil
-	}
-	s.attempts++
-	start := time.Now()
-	o := s.send(ctx, req, timeLeft)
-	s.end = s.decide(ctx, o)
-	if s.Report != nil {
-		s.Report(ctx, Attempt{
-			Request:  s.request,
-			Number:   s.attempts,
-			Start:    start,
-			Duration: time.Since(start),
-			Outcome:  o,
-			End:      s.end,
-			Wait:     s.wait,
-		})
-	}
+// RoundTrip makes one attempt. The loop always gets the same response: it asks checkRetry and backoff
+// what follows.
+func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
+	c.end = c.attempt(req.Context(), req)
 	return loopResponse, nil
 }
 
 var loopResponse = &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
 
-func (s *state) checkRetry(context.Context, *http.Response, error) (bool, error) {
-	return s.end == nil, nil
+func (c *call) checkRetry(context.Context, *http.Response, error) (bool, error) {
+	return c.end == nil, nil
 }
 
-func (s *state) backoff(time.Duration, time.Duration, int, *http.Response) time.Duration {
-	return s.wait
+func (c *call) backoff(time.Duration, time.Duration, int, *http.Response) time.Duration {
+	return c.wait
 }
 
-// outcome returns the start of an outcome.
-func (s *state) outcome() *Outcome {
-	return &Outcome{Operation: s.request.Operation, Attempts: s.attempts, Query: s.query, Keys: &s.keys}
+// attempt makes one attempt, layer by layer. It returns how the call ends, or nil if another attempt
+// follows after c.wait. req has no header.
+func (c *call) attempt(ctx context.Context, req *http.Request) (end *Outcome) {
+	c.key, end = c.ready(ctx) // access key and rate limiter
+	if end != nil {
+		return end
+	}
+	c.attempts++
+	o := c.newOutcome()
+	o.Start = time.Now()
+	c.exchange(ctx, req, o) // timeout, transport and envelope
+	o.Duration = time.Since(o.Start)
+	end = c.decide(ctx, o) // rejected key, retry policy and quota
+	if c.Report != nil {
+		o.Wait = c.wait
+		c.Report(ctx, o, end) // logger and observer
+	}
+	return end
+}
+
+func (c *call) newOutcome() *Outcome {
+	return &Outcome{Request: &c.request, Attempts: c.attempts, Query: c.query, Keys: &c.keys}
 }
 
 // stop returns how the call ends without another attempt, because of err or because its context has
 // ended. step, which may be empty, names the step of the call.
-func (s *state) stop(ctx context.Context, step string, err error) *Outcome {
-	o := s.outcome()
-	o.Kind, o.Step, o.Cause, o.Previous = NoResponse, step, err, s.lastFailure
+func (c *call) stop(ctx context.Context, step string, err error) *Outcome {
+	o := c.newOutcome()
+	o.Kind, o.Step, o.Cause, o.Previous = NoResponse, step, err, c.lastFailure
 	if errs.ContextEnded(ctx) {
 		o.Cause = errs.WithCause(ctx)
 	}
@@ -113,20 +96,20 @@ func (s *state) stop(ctx context.Context, step string, err error) *Outcome {
 //
 // A source may return another key each time. So after ten repeated waits, ready keeps its slot,
 // and the key that it got before the last wait: getting the key again could take long.
-func (s *state) ready(ctx context.Context) (key string, end *Outcome) {
-	key, end = s.nextKey(ctx)
-	if end != nil || s.Limiter == nil {
+func (c *call) ready(ctx context.Context) (key string, end *Outcome) {
+	key, end = c.nextKey(ctx)
+	if end != nil || c.Limiter == nil {
 		return key, end
 	}
 	for repeats := 0; ; repeats++ {
-		if err := s.Limiter.Wait(ctx); err != nil {
-			return "", s.stop(ctx, "waiting for the rate limiter: ", err)
+		if err := c.Limiter.Wait(ctx); err != nil {
+			return "", c.stop(ctx, "waiting for the rate limiter: ", err)
 		}
 		if repeats == maxRepeatedWaits {
 			return key, nil
 		}
 		before := key
-		key, end = s.nextKey(ctx)
+		key, end = c.nextKey(ctx)
 		if end != nil || key == before {
 			return key, end
 		}
@@ -137,83 +120,78 @@ const maxRepeatedWaits = 10
 
 // nextKey gets the access key from its source. If the source returns the rejected key again, the call
 // ends with its last failure, and a remark that says so.
-func (s *state) nextKey(ctx context.Context) (key string, end *Outcome) {
-	if ctx.Err() != nil {
-		return "", s.stop(ctx, "", nil)
+func (c *call) nextKey(ctx context.Context) (key string, end *Outcome) {
+	if errs.ContextEnded(ctx) {
+		return "", c.stop(ctx, "", nil)
 	}
-	key, err := s.Source(ctx, s.rejectedKey)
-	if err == nil && !s.keys.Has(key) {
+	key, err := c.Source(ctx, c.rejectedKey)
+	if err == nil && !c.keys.Has(key) {
 		err = httpspec.CheckHeaderValue("the key", key)
 	}
-	s.keys.Add(key)
-	if err != nil || ctx.Err() != nil {
-		return "", s.stop(ctx, "access key: ", err)
+	c.keys.Add(key)
+	if err != nil || errs.ContextEnded(ctx) {
+		return "", c.stop(ctx, "access key: ", err)
 	}
-	if key == s.rejectedKey {
-		s.lastFailure.remark("the key source returned the rejected key again")
-		return "", s.lastFailure
+	if key == c.rejectedKey {
+		c.lastFailure.remark("the key source returned the rejected key again")
+		return "", c.lastFailure
 	}
 	return key, nil
 }
 
-// send sends the request and reads the response, within the timeout of an attempt, and decodes
-// the response. timeLeft is that of ctx.
-func (s *state) send(ctx context.Context, req *http.Request, timeLeft time.Duration) *Outcome {
-	if timeLeft > s.Timeout { // otherwise the context ends before the timeout
+// exchange sends the request and reads the response, within the timeout of an attempt. It completes o.
+func (c *call) exchange(ctx context.Context, req *http.Request, o *Outcome) {
+	if errs.TimeLeft(ctx) > c.Timeout { // otherwise the context ends before the timeout
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, s.Timeout, s.timeoutErr)
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, c.timeoutErr)
 		defer cancel()
 	}
+	resp := c.send(ctx, req, o) //nolint:bodyclose // receive closes it
+	if resp != nil {
+		c.receive(ctx, resp, o)
+	}
+}
+
+// send returns the response, or completes o if there is none.
+func (c *call) send(ctx context.Context, req *http.Request, o *Outcome) *http.Response {
 	conn := newConnection()
 	req = req.WithContext(httptrace.WithClientTrace(ctx, &conn.trace))
-	req.Header = s.newHeader(s.request, s.key)
-	o := s.outcome()
-	responsesBefore := s.responses.Load()
-	resp, err := transport.RoundTrip(s.Transport, s.Jar, req) //nolint:bodyclose // read closes it
+	req.Header = c.newHeader(c.request, c.key)
+	responsesBefore := c.responses.Load()
+	resp, err := transport.RoundTrip(c.Transport, c.Jar, req)
 	if err != nil {
-		s.closeForgotten(ctx, conn, responsesBefore)
-		o.setLost("the request to "+s.Base.String()+" failed: ", s.timeoutOr(ctx, err))
+		c.closeForgotten(ctx, conn, responsesBefore)
+		o.setLost("the request to "+c.Base.String()+" failed: ", c.timeoutOr(ctx, err))
 		o.NotSent = !conn.used.Load() && transport.DialFailed(err)
-		return o
+		return nil
 	}
-	s.responses.Add(1)
-	s.read(ctx, resp, o)
-	return o
+	c.responses.Add(1)
+	return resp
 }
 
-// A connection is what net/http/httptrace reports of the connection of an attempt.
-type connection struct {
-	trace  httptrace.ClientTrace
-	used   atomic.Bool // net/http had a connection, so the request may have been sent
-	reused atomic.Bool // it was used for another request before
-}
-
-func newConnection() *connection {
-	c := new(connection)
-	c.trace.GotConn = c.got
-	return c
-}
-
-func (c *connection) got(info httptrace.GotConnInfo) {
-	c.used.Store(true)
-	c.reused.Store(info.Reused)
-}
-
-// closeForgotten closes the idle connections after an attempt that timed out on a reused connection:
-// a balancer may have forgotten the connection, and the idle ones too.
-//
-// If the client got a response since the attempt began, the service is only slow. Until the next response,
-// the connections are closed once only: other clients may share the transport, and would lose theirs.
-func (c *Caller) closeForgotten(ctx context.Context, conn *connection, responsesBefore int64) {
-	timedOut := errs.Is(ctx.Err(), context.DeadlineExceeded)
-	isSilent := c.responses.Load() == responsesBefore
-	if !timedOut || !isSilent || !conn.reused.Load() {
+// receive completes o with the response. ctx ends with the timeout of the attempt, or before. Of a response
+// with another status than 200, what can be read of the body is enough.
+func (c *call) receive(ctx context.Context, resp *http.Response, o *Outcome) {
+	o.Status, o.Header = resp.StatusCode, resp.Header
+	body, err := c.readBody(ctx, resp)
+	if err == nil && !c.KeepsInput {
+		defer buffers.Put(body) // not after an error: the reader of the body may still write to it
+	}
+	o.Size = body.Len()
+	if o.Status != http.StatusOK {
+		c.setFailure(o, body.Bytes(), nil)
 		return
 	}
-	alreadyClosed := c.closedAt.Swap(responsesBefore) == responsesBefore
-	if !alreadyClosed {
-		(&http.Client{Transport: c.Transport}).CloseIdleConnections()
+	if err != nil {
+		o.setLost("reading the response from "+c.Base.String()+": ", err)
+		return
 	}
+	o.Data, err = c.request.Decode(body.Bytes(), c.Unmarshal, c.request.DataRequired)
+	if err != nil {
+		c.setFailure(o, body.Bytes(), err)
+		return
+	}
+	o.Kind, o.IsEnvelope, o.Code = Success, true, CodeSuccess
 }
 
 // timeoutOr returns the error of the timeout if err is not nil and ctx ended by the timeout of the
@@ -223,29 +201,4 @@ func (c *Caller) timeoutOr(ctx context.Context, err error) error {
 		return c.timeoutErr
 	}
 	return err
-}
-
-// read completes o with the response. ctx ends with the timeout of the attempt, or before. Of a response
-// with another status than 200, what can be read of the body is enough.
-func (s *state) read(ctx context.Context, resp *http.Response, o *Outcome) {
-	o.Status, o.Header = resp.StatusCode, resp.Header
-	body, err := s.readBody(ctx, resp)
-	if err == nil && !s.KeepsInput {
-		defer buffers.Put(body) // not after an error: the reader of the body may still write to it
-	}
-	o.Size = body.Len()
-	if o.Status != http.StatusOK {
-		s.setFailure(o, body.Bytes(), nil)
-		return
-	}
-	if err != nil {
-		o.setLost("reading the response from "+s.Base.String()+": ", err)
-		return
-	}
-	o.Data, err = s.request.Decode(body.Bytes(), s.Unmarshal, s.request.DataRequired)
-	if err != nil {
-		s.setFailure(o, body.Bytes(), err)
-		return
-	}
-	o.Kind, o.IsEnvelope, o.Code = Success, true, CodeSuccess
 }

@@ -20,20 +20,25 @@ import (
 
 // A Config has the settings of a client. They have been checked.
 type Config struct {
-	Base             *url.URL // without a trailing slash
-	Transport        http.RoundTripper
-	Jar              http.CookieJar // nil: none
-	Timeout          time.Duration  // of an attempt
-	UserAgent        string
-	Policy           Policy
+	Base      *url.URL // without a trailing slash
+	Transport http.RoundTripper
+	Jar       http.CookieJar // nil: none
+	Timeout   time.Duration  // of an attempt
+	UserAgent string
+	Retry     struct { // a msgpush.RetryPolicy, in which only Quota may be 0
+		MaxAttempts int
+		MinWait     time.Duration
+		MaxWait     time.Duration
+		Quota       int
+	}
 	Limiter          interface{ Wait(context.Context) error } // nil: none
 	MaxResponseBytes int64
 	Unmarshal        func([]byte, any) error
 	KeepsInput       bool // Unmarshal may keep references to its input
 	RejectedKeyCodes []int
 	Source           func(ctx context.Context, rejected string) (key string, err error)
-	CanReplaceKey    bool                           // Source may return another key for a rejected one
-	Report           func(context.Context, Attempt) // called after each attempt; nil: not called
+	CanReplaceKey    bool                                       // Source may return another key for a rejected one
+	Report           func(ctx context.Context, o, end *Outcome) // called after each attempt; nil: not called
 }
 
 // A Caller makes the calls of a client, which share its retry quota. It is safe for concurrent use.
@@ -57,7 +62,7 @@ func NewCaller(config Config, keys redact.Keys) *Caller {
 		Config:     config,
 		FixedKeys:  keys,
 		userAgent:  []string{config.UserAgent},
-		quota:      newRetryQuota(config.Policy.Quota),
+		quota:      newRetryQuota(config.Retry.Quota),
 		timeoutErr: errs.Hide(timeoutText, context.DeadlineExceeded, nil),
 	}
 	c.closedAt.Store(-1)
@@ -84,17 +89,19 @@ func (c *Caller) Do(ctx context.Context, r Request) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &state{Caller: c, request: r, query: req.URL.RawQuery, keys: c.FixedKeys}
-	s.client.Transport = s
-	s.loop.HTTPClient = &s.client
-	s.loop.CheckRetry = s.checkRetry
-	s.loop.RetryMax = math.MaxInt // checkRetry ends the loop
-	s.loop.Backoff = s.backoff
-	s.loop.ErrorHandler = retryablehttp.PassthroughErrorHandler
-	c.quota.begin()
-	defer func() { c.quota.end(s.borrowed) }()
-	if _, err := s.loop.Do(req); err != nil { //nolint:bodyclose // RoundTrip returns no body
-		return s.stop(ctx, "", err), nil // the context ended while the loop waited
+	current := &call{Caller: c, request: r, query: req.URL.RawQuery, keys: c.FixedKeys}
+	current.client.Transport = current
+	current.loop = retryablehttp.Client{
+		HTTPClient:   &current.client,
+		RetryMax:     math.MaxInt, // checkRetry ends the loop
+		CheckRetry:   current.checkRetry,
+		Backoff:      current.backoff,
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
-	return s.end, nil
+	c.quota.begin()
+	defer func() { c.quota.end(current.borrowed) }()
+	if _, err := current.loop.Do(req); err != nil { //nolint:bodyclose // RoundTrip returns no body
+		return current.stop(ctx, "", err), nil // the context ended while the loop waited
+	}
+	return current.end, nil
 }

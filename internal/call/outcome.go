@@ -26,12 +26,15 @@ const CodeSuccess = 200
 // they are used.
 type Outcome struct {
 	Kind      Kind
-	Operation string
-	Attempts  int          // of the call so far
-	Query     string       // of the request
-	Keys      *redact.Keys // that the call got, also later ones
-	Transient bool         // another attempt may succeed
-	NotSent   bool         // for certain, the request was not sent
+	Request   *Request
+	Attempts  int       // of the call so far
+	Start     time.Time // of the attempt
+	Duration  time.Duration
+	Wait      time.Duration // before the next attempt, without those for the access key and the rate limiter
+	Query     string        // of the request
+	Keys      *redact.Keys  // that the call got, also later ones
+	Transient bool          // another attempt may succeed
+	NotSent   bool          // for certain, the request was not sent
 
 	// Of the response. Status is 0 if there was none.
 	Status        int
@@ -142,7 +145,7 @@ func (c *Caller) setWait(o *Outcome) {
 	wait, ok := httpspec.RetryAfter(o.Header)
 	o.RetryAfter, o.RequestedWait = wait, wait
 	if o.Status == http.StatusTooManyRequests && !ok {
-		o.RequestedWait = min(time.Second, c.Policy.MaxWait)
+		o.RequestedWait = min(time.Second, c.Retry.MaxWait)
 	}
 }
 
