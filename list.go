@@ -112,7 +112,7 @@ func (l Lister[T]) Pages(ctx context.Context, opts ...ListOption) iter.Seq2[*Pag
 			number := it.NextPage()
 			page, err := it.Next(ctx)
 			if err != nil {
-				yield(nil, errs.AtPage(number, err))
+				yield(nil, paging.AtPage(number, err))
 				return
 			}
 			contradiction := it.Contradiction()
@@ -121,7 +121,7 @@ func (l Lister[T]) Pages(ctx context.Context, opts ...ListOption) iter.Seq2[*Pag
 				return
 			}
 			if contradiction != nil {
-				yield(nil, inconsistent(contradiction))
+				yield(nil, contradiction.Err(ErrInconsistentList))
 				return
 			}
 		}
@@ -158,8 +158,4 @@ func (l Lister[T]) source() paging.Source[T] {
 		return (*paging.Page[T])(page), err
 	}
 	return paging.Source[T]{Fetch: fetch, ID: l.ID}
-}
-
-func inconsistent(c *paging.Contradiction) error {
-	return errs.AtPage(c.Page, fmt.Errorf("%w: %s", ErrInconsistentList, c.Text))
 }

@@ -115,7 +115,8 @@ type Follower[T any] struct {
 	seen  paging.IDSet     // ids of the known and of the found records
 	since msgpush.DateTime // empty: the history is not marked, or the list has no function Created
 
-	pastFirstReading bool // the first reading has ended, or the program has restarted
+	hasRead          bool // a reading has ended
+	pastFirstReading bool // likewise, or the program has restarted
 
 	batch    *Batch[T] // found and not delivered, or nil
 	problems []error   // to be yielded
@@ -127,14 +128,14 @@ type Follower[T any] struct {
 	nextReading time.Time            // when it is due
 
 	nextPoll    time.Time // when it is due
-	pollTail    bool      // the next poll begins at the tail
-	endKnown    bool      // polls begin at the end of pollTail, not at both ends in turn
+	newestEnd   end       // at which polls begin; unknown: at both ends in turn
+	polledEnd   end       // at which the latest poll began
 	polledTotal int64     // the total after the latest poll; at first, the number of known ids
 
 	failures      int                   // in a row
-	failing       [readStep + 1]failure // by step
+	failing       [readStep + 1]failure // by stepKind
 	contradicting failure               // of the latest reading
-	lastStep      step                  // the latest one
+	lastStep      stepKind              // the latest one
 	failedPage    int64                 // at which the latest poll failed, or 0
 
 	total    int64 // that the latest response reported

@@ -29,7 +29,8 @@ func (f *Follower[T]) mark(ctx context.Context) error {
 		return err
 	}
 	if len(list) == 0 && f.total > 0 { // with noHistory, all its records would later be new
-		return inconsistent(1, fmt.Sprintf("no page has a record, but the total is %d", f.total))
+		text := fmt.Sprintf("no page has a record, but the total is %d", f.total)
+		return paging.Contradiction{Page: 1, Text: text}.Err(msgpush.ErrInconsistentList)
 	}
 	since := f.newest(list)
 	f.findEnd(list, since)
@@ -51,9 +52,11 @@ func (f *Follower[T]) findEnd(list []T, newest msgpush.DateTime) {
 	}
 	firstIsNewest := f.list.Created(list[0]) == newest
 	lastIsNewest := f.list.Created(list[len(list)-1]) == newest
-	if firstIsNewest != lastIsNewest {
-		f.endKnown = true
-		f.pollTail = lastIsNewest
+	switch {
+	case firstIsNewest && !lastIsNewest:
+		f.newestEnd = start
+	case lastIsNewest && !firstIsNewest:
+		f.newestEnd = tail
 	}
 }
 
@@ -77,32 +80,32 @@ func (f *Follower[T]) readBothEnds(ctx context.Context) ([]T, error) {
 }
 
 // readBehind looks for the last page behind a full page, since a total that is too low hides pages. The
-// steps double until one leads behind the end, and then halve. It returns all records that it meets.
+// distances double until one leads behind the end, and then halve. It returns all records that it meets.
 func (f *Follower[T]) readBehind(ctx context.Context, number int64, page *paging.Page[T]) (list []T, err error) {
-	step, endFound := int64(1), false
-	for step > 0 && step < maxStep && f.isFull(number, page) {
-		next, err := f.request(ctx, number+step)
+	distance, endFound := int64(1), false
+	for distance > 0 && distance < maxDistance && f.isFull(number, page) {
+		next, err := f.request(ctx, number+distance)
 		if err != nil && !pageIsAbsent(err) {
 			return nil, err
 		}
 		// Some services repeat the last page.
 		isBehindEnd := err != nil || len(next.List) == 0 || f.list.ID(next.List[0]) == f.list.ID(page.List[0])
 		if !isBehindEnd {
-			number += step
+			number += distance
 			page = next
 			list = append(list, page.List...)
 		}
 		endFound = endFound || isBehindEnd
 		if endFound {
-			step /= 2
+			distance /= 2
 		} else {
-			step *= 2
+			distance *= 2
 		}
 	}
 	return list, nil
 }
 
-const maxStep = 1 << 20
+const maxDistance = 1 << 20
 
 // pageIsAbsent reports whether err is an error response that a retry would not change, by which some
 // services say that a page does not exist.
@@ -111,10 +114,10 @@ func pageIsAbsent(err error) bool {
 	return ok && !apiErr.KeyRejected && !httpspec.IsRetryable(apiErr.HTTPStatus)
 }
 
-// readNonEmpty returns the first page that has records, from a page on in steps of 1 or -1. If none of
+// readNonEmpty returns the first page that has records, from a page on in a direction, 1 or -1. If none of
 // maxEndPages has any, it returns the last one it has read. It requests an empty page once more, as
 // Lister.All does: a service may count and select in two queries.
-func (f *Follower[T]) readNonEmpty(ctx context.Context, number, step int64) (*paging.Page[T], int64, error) {
+func (f *Follower[T]) readNonEmpty(ctx context.Context, number, direction int64) (*paging.Page[T], int64, error) {
 	for requests := 1; ; requests++ {
 		page, err := f.request(ctx, number)
 		if err == nil && len(page.List) == 0 {
@@ -123,7 +126,7 @@ func (f *Follower[T]) readNonEmpty(ctx context.Context, number, step int64) (*pa
 		if err != nil {
 			return nil, 0, err
 		}
-		next := min(number+step, f.lastPage)
+		next := min(number+direction, f.lastPage)
 		isLast := requests == maxEndPages || next < 1 || next == number
 		if len(page.List) > 0 || isLast {
 			return page, number, nil

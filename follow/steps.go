@@ -3,10 +3,7 @@ package follow
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"example.com/msgpush"
@@ -41,15 +38,10 @@ import (
 //     without Created. A poll that is due comes before the next page of a reading, but after a poll, a
 //     page has its turn. After a page that failed, a poll has its turn.
 
-const (
-	maxEndPages  = 50
-	maxTailPages = 3
-)
-
-type step int
+type stepKind int
 
 const (
-	noStep step = iota
+	noStep stepKind = iota
 	markStep
 	pollStep
 	readStep
@@ -76,9 +68,9 @@ func (f failure) next(err error) failure {
 // makeStep makes the next step and decides when the one after it is due. If the context ends, the step is
 // no failure, and is made again, but after an interrupted poll, a reading has its turn.
 func (f *Follower[T]) makeStep(ctx context.Context) {
-	step := f.nextStep()
+	kind := f.nextStep()
 	var err error
-	switch step {
+	switch kind {
 	case markStep:
 		err = f.mark(ctx)
 	case pollStep:
@@ -86,11 +78,11 @@ func (f *Follower[T]) makeStep(ctx context.Context) {
 	default:
 		err = f.read(ctx)
 	}
-	f.lastStep = step
+	f.lastStep = kind
 	if err != nil && errs.ContextEnded(ctx) {
 		return
 	}
-	if step != readStep {
+	if kind != readStep {
 		f.nextPoll = time.Now().Add(jitter(f.options.PollInterval))
 	}
 	if err == nil {
@@ -99,19 +91,19 @@ func (f *Follower[T]) makeStep(ctx context.Context) {
 		f.failures++
 		f.problems = append(f.problems, err)
 	}
-	f.failing[step] = f.failing[step].next(err)
+	f.failing[kind] = f.failing[kind].next(err)
 	f.updateErr()
 	next := f.nextRequest(err)
 	f.updateStatus(func(s *Status) {
 		s.NextRequest = next
-		if step == pollStep && err == nil {
+		if kind == pollStep && err == nil {
 			s.LastPoll = time.Now()
 		}
 	})
 }
 
 // nextStep applies rule 7.
-func (f *Follower[T]) nextStep() step {
+func (f *Follower[T]) nextStep() stepKind {
 	pollsHaveBegun := f.since != "" || f.pastFirstReading
 	pollIsDue := !time.Now().Before(f.nextPoll)
 	latestFailed := f.failures > 0
@@ -135,10 +127,11 @@ func (f *Follower[T]) readingIsDue() bool {
 // updateErr updates Err and FailingSince of the status: to the failure of the mark, or else of polls, of
 // readings, or of a contradiction.
 func (f *Follower[T]) updateErr() {
-	standing := f.contradicting
-	for _, failing := range slices.Backward(f.failing[:]) {
+	var standing failure
+	for _, failing := range []failure{f.failing[markStep], f.failing[pollStep], f.failing[readStep], f.contradicting} {
 		if failing.err != nil {
 			standing = failing
+			break
 		}
 	}
 	f.updateStatus(func(s *Status) {
@@ -183,13 +176,13 @@ func (f *Follower[T]) retryWait(err error) time.Duration {
 // read reads the next page of the list.
 func (f *Follower[T]) read(ctx context.Context) error {
 	if f.reading == nil {
-		f.reading = paging.NewTolerant(paging.Source[T]{Fetch: f.fetch, ID: f.list.ID}, f.options.PageSize)
+		f.reading = paging.NewTolerant(f.source(), f.options.PageSize)
 		f.nextReading = time.Now().Add(f.options.ReadInterval)
 	}
 	number := f.reading.NextPage()
 	page, err := f.reading.Next(ctx)
 	if err != nil {
-		return errs.AtPage(number, err)
+		return paging.AtPage(number, err)
 	}
 	f.add(page.List)
 	found := f.reading.Delivered()
@@ -204,147 +197,35 @@ func (f *Follower[T]) read(ctx context.Context) error {
 
 func (f *Follower[T]) endReading() {
 	var err error
-	if c := f.reading.Contradiction(); c != nil {
-		err = inconsistent(c.Page, c.Text)
+	if contradiction := f.reading.Contradiction(); contradiction != nil {
+		err = contradiction.Err(msgpush.ErrInconsistentList)
 		f.problems = append(f.problems, err)
 	}
 	f.contradicting = f.contradicting.next(err)
 	f.updateErr()
 	f.reading = nil
+	f.hasRead = true
 	f.pastFirstReading = true
 	f.updateStatus(func(s *Status) { s.Complete = true })
 }
 
-func inconsistent(page int64, text string) error {
-	return errs.AtPage(page, fmt.Errorf("%w: %s", msgpush.ErrInconsistentList, text))
-}
-
-// A find holds the unseen records that a poll has found.
-type find[T any] struct {
-	records []T
-	ids     paging.IDSet
-	growth  int64 // how many of them were inserted since polledTotal
-}
-
-// poll applies the rules 5 and 6.
-func (f *Follower[T]) poll(ctx context.Context) error {
-	found := &find[T]{ids: paging.IDSet{}}
-	atTail := f.pollTail
-	if !f.endKnown {
-		f.pollTail = !atTail
-	}
-	failedBefore := f.failedPage
-	f.failedPage = 0
-	err := f.readEnd(ctx, atTail, found)
-	if err == nil && f.lastPage > 1 && f.hasGrownBeyond(found) {
-		err = f.readEnd(ctx, !atTail, found)
-	}
-	if err != nil && errs.ContextEnded(ctx) { // no failure: the next poll is the same one
-		f.pollTail = atTail
-		f.failedPage = failedBefore
-		return err
-	}
-	failsAgain := err != nil && f.failedPage == failedBefore
-	hasFound := len(found.records) > 0 || f.hasGrownBeyond(found) // otherwise, nothing is known to be missing
-	deliversLess := failsAgain && hasFound
-	if err != nil && !deliversLess {
-		return err
-	}
-	notReadYet := f.reading == nil && !f.Status().Complete
-	if deliversLess || notReadYet && f.hasGrownBeyond(found) {
-		f.nextReading = time.Time{}
-	}
-	f.add(found.records)
-	f.polledTotal = f.total
-	return err
-}
-
-// hasGrownBeyond reports whether the total has grown by more than the records that were found.
-func (f *Follower[T]) hasGrownBeyond(found *find[T]) bool {
-	return f.total-f.polledTotal > found.growth
-}
-
-// readEnd reads an end of the list.
-func (f *Follower[T]) readEnd(ctx context.Context, atTail bool, found *find[T]) error {
-	number, direction := int64(1), int64(1)
-	if atTail {
-		number, direction = f.lastPage, -1
-	}
-	isOutermost, outermostIsNew := true, false
-	for requests := 1; ; requests++ {
-		page, err := f.request(ctx, number)
-		if err != nil {
-			return err
-		}
-		tailHasMoved := atTail && requests == 1 && number != f.lastPage
-		if tailHasMoved { // another page is the last one by now: begin there
-			number = f.lastPage
-			continue
-		}
-		nearestIsNew, farthestIsNew := f.collect(page.List, atTail, found)
-		isEmpty := len(page.List) == 0
-		if isOutermost && !isEmpty {
-			isOutermost = false
-			outermostIsNew = nearestIsNew
-		}
-		readsOn := farthestIsNew
-		if atTail && requests <= maxTailPages {
-			// The last page may be short, and the total may count records that are on no page.
-			readsOn = readsOn || isEmpty || f.hasGrownBeyond(found)
-		}
-		reachedOld := !isEmpty && !farthestIsNew
-		if reachedOld && outermostIsNew && f.lastPage > 1 { // a list of one page has both ends on it
-			f.pollTail = atTail
-			f.endKnown = true
-		}
-		number += direction
-		if !readsOn || number < 1 || number > f.lastPage {
-			return nil
-		}
-		if requests == maxEndPages {
-			f.nextReading = time.Time{} // the reading delivers the rest
-			return nil
-		}
-	}
-}
-
-// collect adds the unseen records of a page to found. It reports whether the record nearest to the end of
-// the list and the one farthest from it are new.
-func (f *Follower[T]) collect(list []T, atTail bool, found *find[T]) (nearestIsNew, farthestIsNew bool) {
-	if atTail {
-		list = slices.Clone(list)
-		slices.Reverse(list)
-	}
-	for i, record := range list {
-		id := f.list.ID(record)
-		isUnseen := !f.seen.Has(id)
-		farthestIsNew = isUnseen && f.isNew(record)
-		if i == 0 {
-			nearestIsNew = farthestIsNew
-		}
-		if !isUnseen || !found.ids.Add(id) {
-			continue
-		}
-		found.records = append(found.records, record)
-		if f.pastFirstReading || farthestIsNew { // otherwise, the first reading has not reached it yet
-			found.growth++
-		}
-	}
-	return nearestIsNew, farthestIsNew
-}
-
 // request requests a page for a poll or the mark.
 func (f *Follower[T]) request(ctx context.Context, number int64) (*paging.Page[T], error) {
-	page, err := f.fetch(ctx, int(number), f.options.PageSize)
+	page, err := f.source().Page(ctx, number, f.options.PageSize)
 	if err != nil {
 		f.failedPage = number
 		f.lastPage = 1 // unknown again: page 1 shows which one it is
-		return nil, errs.AtPage(number, err)
+		return nil, paging.AtPage(number, err)
 	}
 	if f.reading != nil {
 		f.reading.UpdateTotal(page) // insertions and deletions shift the pages that it has read
 	}
 	return page, nil
+}
+
+// source returns the list for package paging.
+func (f *Follower[T]) source() paging.Source[T] {
+	return paging.Source[T]{Fetch: f.fetch, ID: f.list.ID}
 }
 
 // fetch requests a page, and records the numbers that the response reports.
@@ -353,11 +234,8 @@ func (f *Follower[T]) fetch(ctx context.Context, number, size int) (*paging.Page
 		return nil, errs.OfContext(ctx)
 	}
 	page, err := f.list.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: size})
-	if err != nil {
+	if err != nil || page == nil { // both are errors of Source.Page
 		return nil, err
-	}
-	if page == nil {
-		return nil, errors.New("the Fetch function returned neither a page nor an error")
 	}
 	records := int64(len(page.List))
 	f.pageSize = max(f.pageSize, records, 1)

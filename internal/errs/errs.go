@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"strings"
 	"time"
 )
 
@@ -83,20 +82,6 @@ func Format(f fmt.State, verb rune, text string) {
 // Wrap returns an error with a prefix in its text that wraps err. Unlike fmt.Errorf, it does not panic
 // if the Error method of err does.
 func Wrap(prefix string, err error) error { return Hide(prefix+": "+Text(err), err, nil) }
-
-// AtPage returns an error that names the page of a list at which an iteration failed.
-func AtPage(number int64, err error) error { return &pageError{number, err} }
-
-type pageError struct {
-	number int64
-	err    error
-}
-
-func (e *pageError) Error() string {
-	return fmt.Sprintf("msgpush: page %d: %s", e.number, strings.TrimPrefix(Text(e.err), "msgpush: "))
-}
-
-func (e *pageError) Unwrap() error { return e.err }
 
 // IsNil reports whether v is nil or holds a nil pointer or function, which may have methods.
 func IsNil(v any) bool {

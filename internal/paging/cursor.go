@@ -1,5 +1,5 @@
 // Package paging decides which page of a list to request next, while the list changes. It knows
-// neither HTTP nor the types of records, and imports no other package of the module.
+// neither HTTP nor the types of records.
 package paging
 
 import "fmt"

@@ -7,35 +7,6 @@ import (
 	"slices"
 )
 
-// A Page is a msgpush.Page: a pointer to one is converted to a pointer to the other.
-type Page[T any] struct {
-	PageNum  int
-	PageSize int
-	Total    int64
-	Pages    int
-	List     []T
-}
-
-// withList returns a copy of p with other records.
-func (p Page[T]) withList(list []T) *Page[T] {
-	p.List = list
-	return &p
-}
-
-// A Source is where an iteration gets its pages.
-type Source[T any] struct {
-	// Fetch returns a page. It is called concurrently if pages are prefetched.
-	Fetch func(ctx context.Context, number, size int) (*Page[T], error)
-	// ID returns the id of a record. If it is nil, iteration does not recognize records.
-	ID func(T) int64
-}
-
-// A Contradiction is what responses report that cannot be true.
-type Contradiction struct {
-	Page int64 // whose response showed it
-	Text string
-}
-
 // An Iteration requests the pages of a list, one after another. It is not safe for concurrent use.
 type Iteration[T any] struct {
 	source   Source[T]
@@ -176,7 +147,7 @@ func (it *Iteration[T]) newRecords(list []T) (fresh []T, contradiction string) {
 // cause a step back.
 func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	if len(it.pending) == 0 {
-		return it.fetch(ctx, it.nextPage)
+		return it.source.Page(ctx, it.nextPage, it.pageSize)
 	}
 	first := it.pending[0]
 	page, err := first.wait() // if it panics, Close waits for the other pages, and re-raises the panic
@@ -187,18 +158,7 @@ func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	isOutdated := page.Total < it.cursor.total && page.Total >= first.total
 	if isOutdated {
 		it.Close()
-		return it.fetch(ctx, it.nextPage)
-	}
-	return page, nil
-}
-
-func (it *Iteration[T]) fetch(ctx context.Context, number int64) (*Page[T], error) {
-	page, err := it.source.Fetch(ctx, int(number), it.pageSize)
-	if err != nil {
-		return nil, err
-	}
-	if page == nil {
-		return nil, errors.New("the Fetch function returned neither a page nor an error")
+		return it.source.Page(ctx, it.nextPage, it.pageSize)
 	}
 	return page, nil
 }
@@ -254,7 +214,7 @@ func (it *Iteration[T]) begin(ctx context.Context, number int64) *pendingPage[T]
 		defer close(p.done) // even if Fetch panics or calls runtime.Goexit
 		defer func() { p.panicked = recover() }()
 		defer cancel()
-		p.page, p.err = it.fetch(ctx, number)
+		p.page, p.err = it.source.Page(ctx, number, it.pageSize)
 	}()
 	return p
 }

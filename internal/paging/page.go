@@ -1,0 +1,70 @@
+package paging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"example.com/msgpush/internal/errs"
+)
+
+// A Page is a msgpush.Page: a pointer to one is converted to a pointer to the other.
+type Page[T any] struct {
+	PageNum  int
+	PageSize int
+	Total    int64
+	Pages    int
+	List     []T
+}
+
+// withList returns a copy of p with other records.
+func (p Page[T]) withList(list []T) *Page[T] {
+	p.List = list
+	return &p
+}
+
+// A Source is where an iteration gets its pages.
+type Source[T any] struct {
+	// Fetch returns a page. It is called concurrently if pages are prefetched.
+	Fetch func(ctx context.Context, number, size int) (*Page[T], error)
+	// ID returns the id of a record. If it is nil, iteration does not recognize records.
+	ID func(T) int64
+}
+
+// Page requests a page.
+func (s Source[T]) Page(ctx context.Context, number int64, size int) (*Page[T], error) {
+	page, err := s.Fetch(ctx, int(number), size)
+	if err != nil {
+		return nil, err
+	}
+	if page == nil {
+		return nil, errors.New("the Fetch function returned neither a page nor an error")
+	}
+	return page, nil
+}
+
+// A Contradiction is what responses report that cannot be true.
+type Contradiction struct {
+	Page int64 // whose response showed it
+	Text string
+}
+
+// Err returns an error that names the page and wraps inconsistentList.
+func (c Contradiction) Err(inconsistentList error) error {
+	return AtPage(c.Page, fmt.Errorf("%w: %s", inconsistentList, c.Text))
+}
+
+// AtPage returns an error that names the page of a list at which an iteration failed.
+func AtPage(number int64, err error) error { return &pageError{number, err} }
+
+type pageError struct {
+	number int64
+	err    error
+}
+
+func (e *pageError) Error() string {
+	return fmt.Sprintf("msgpush: page %d: %s", e.number, strings.TrimPrefix(errs.Text(e.err), "msgpush: "))
+}
+
+func (e *pageError) Unwrap() error { return e.err }
