@@ -16,8 +16,8 @@ type AccessKeySource interface {
 	//
 	// rejected is the key that the service has rejected in this call, or empty. A source that
 	// already has another key should return it without a new fetch. If it returns the rejected key
-	// again, the call returns the error of its last attempt. If it returns an error, the call
-	// fails with a [*RequestError] that wraps it. A key that is returned with an error is redacted.
+	// again, the call returns the error of its last attempt. If it returns an error, the call fails
+	// with a [*RequestError] that wraps it. A key that is returned with an error is redacted.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 
@@ -35,16 +35,16 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 // AccessKeyTimeout is the timeout of each fetch of [CachedAccessKey].
 const AccessKeyTimeout = 30 * time.Second
 
-// CachedAccessKey returns a source that caches the key that fetch returns, until the key expires or is
-// rejected. A zero expiry means that the key does not expire.
+// CachedAccessKey returns a source that caches the key that fetch returns, until the key expires or
+// is rejected. A zero expiry means that the key does not expire.
 //
 // early is how long before its expiry a key is renewed: then, the next call starts fetch in the
-// background, at most once a second, and calls get the old key. early should be longer than the time
-// between two calls, and shorter than the validity of a key.
+// background, at most once a second, and calls get the old key. early should be longer than the
+// time between two calls, and shorter than the validity of a key.
 //
-// If fetch fails, the waiting callers get its error, and the next caller that needs a key starts fetch
-// again: fetch itself should retry transient failures. If it panics, the waiting callers panic or, if
-// there are none, the next caller.
+// If fetch fails, the waiting callers get its error, and the next caller that needs a key starts
+// fetch again: fetch itself should retry transient failures. If it panics, the waiting callers
+// panic or, if there are none, the next caller.
 //
 // The context of fetch has the values of the caller that starts it, but ends only after
 // [AccessKeyTimeout]. From then on, callers that need a key get an error, until fetch returns.
@@ -56,8 +56,8 @@ func CachedAccessKey(
 	return &AccessKeyCache{func() *keycache.Cache { return cache }}
 }
 
-// An AccessKeyCache is the [AccessKeySource] that [CachedAccessKey] returns. It is safe for concurrent
-// use; concurrent callers share one call of fetch.
+// An AccessKeyCache is the [AccessKeySource] that [CachedAccessKey] returns. It is safe for
+// concurrent use; concurrent callers share one call of fetch.
 type AccessKeyCache struct {
 	cache func() *keycache.Cache // a function: fmt would print the fields of the cache, also behind a pointer
 }
@@ -70,8 +70,9 @@ func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string
 	return c.cache().AccessKey(ctx, rejected)
 }
 
-// Set replaces the cached key, such as by one that another process has fetched, also for callers that
-// wait for a fetch. It ignores a key that has expired, that was rejected, or that no header can hold.
+// Set replaces the cached key, such as by one that another process has fetched, also for callers
+// that wait for a fetch. It ignores a key that has expired, that was rejected, or that no header
+// can hold.
 func (c *AccessKeyCache) Set(key string, expires time.Time) {
 	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error
 		c.cache().Set(key, expires)

@@ -28,8 +28,8 @@ var (
 	errNoData = errors.New("data: expected a value, found none")
 )
 
-// decode decodes the body of an HTTP 200 response and returns its data, a *T. If required is set, T is a
-// type of this package, and data that is missing or is no record is an error. Otherwise, the
+// decode decodes the body of an HTTP 200 response and returns its data, a *T. If required is set, T
+// is a type of this package, and data that is missing or is no record is an error. Otherwise, the
 // result is a nil *T if the data is missing or null, unless T is a page.
 func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool) (any, error) {
 	var env Envelope[*T]
@@ -91,9 +91,9 @@ func checkPage(data any, body []byte) error {
 	return page.Interface().(checker).check(body)
 }
 
-// isZero reports whether v, or the value that it points to, may have been decoded from
-// null or from an object without a member of its type. Only such a value is compared
-// with the JSON: an ordinary response is decoded once.
+// isZero reports whether v, or the value that it points to, may have been decoded from null or from
+// an object without a member of its type. Only such a value is compared with the JSON: an ordinary
+// response is decoded once.
 func isZero(v reflect.Value) bool {
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
@@ -114,8 +114,8 @@ func checkRecord(body []byte, t reflect.Type) error {
 	return nil
 }
 
-// membersOf returns the names of the members that identify a record of type t, which may be a pointer:
-// its id or, if it has none, any. It returns nil if t is not a struct, or decodes itself.
+// membersOf returns the names of the members that identify a record of type t, which may be a
+// pointer: its id or, if it has none, any. It returns nil if t is not a struct, or decodes itself.
 func membersOf(t reflect.Type) []string {
 	t = elem(t)
 	p := reflect.PointerTo(t)
@@ -164,9 +164,9 @@ func hasMember(raw json.RawMessage, members []string) bool {
 	return false
 }
 
-// describeDecodeError returns an error that names the expected and the actual JSON, and
-// wraps err, whose own text may quote the body. Without nameFields, it does not name a
-// field inside the data: the name could be the key of a map.
+// describeDecodeError returns an error that names the expected and the actual JSON, and wraps err,
+// whose own text may quote the body. Without nameFields, it does not name a field inside the data:
+// the name could be the key of a map.
 func describeDecodeError(err error, nameFields bool) error {
 	text := fmt.Sprintf("expected a JSON envelope, but the decoder returned an error (%T)", err)
 	if typeErr, ok := errs.As[*json.UnmarshalTypeError](err); ok && typeErr.Type != nil {

@@ -29,8 +29,8 @@ const (
 // Go strings and URLs. A key of fewer than 6 bytes, or in another encoding, is not recognised;
 // SECURITY.md lists the limits. Msg and each value of Header are cut after 64 KiB.
 type APIError struct {
-	// Operation is the name of the method of [Client], such as "ForwardLogList", or the
-	// method and path of a [Call], shortened if they are long.
+	// Operation is the name of the method of [Client], such as "ForwardLogList", or the method and
+	// path of a [Call], shortened if they are long.
 	Operation string
 	// HTTPStatus is the HTTP status. An error response may have status 200.
 	HTTPStatus int
@@ -87,9 +87,9 @@ func (e *APIError) summary() string {
 func (e APIError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
 // A DecodeError is a complete HTTP 200 response that cannot be understood: it is not an envelope
-// with a code, its msg is not a string, or its data cannot be decoded. For a method of [Client], it is
-// also one whose data is missing or is a record that has neither a value nor an id, and for a [Page],
-// one without a list although the total is not 0.
+// with a code, its msg is not a string, or its data cannot be decoded. For a method of [Client], it
+// is also one whose data is missing or is a record that has neither a value nor an id, and for a
+// [Page], one without a list although the total is not 0.
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
@@ -101,9 +101,9 @@ type DecodeError struct {
 	Body []byte `json:"-"`
 	// Attempts is the number of attempts that were made.
 	Attempts int
-	// Err names the expected and the actual JSON. It wraps the error of the decoder, if the
-	// decoder failed. If the JSON ends too early, it wraps [io.ErrUnexpectedEOF] or, for an empty
-	// body, [io.EOF].
+	// Err names the expected and the actual JSON. It wraps the error of the decoder, if the decoder
+	// failed. If the JSON ends too early, it wraps [io.ErrUnexpectedEOF] or, for an empty body,
+	// [io.EOF].
 	Err error
 
 	remarks string
@@ -181,8 +181,8 @@ func (e *UnimplementedError) Error() string {
 // Unwrap returns [errors.ErrUnsupported].
 func (e *UnimplementedError) Unwrap() error { return errors.ErrUnsupported }
 
-// textsOfCall returns the text and the summary of the error of a call in err, or empty texts if there
-// is none, or if it panics: a type of the caller may embed one that is nil.
+// textsOfCall returns the text and the summary of the error of a call in err, or empty texts if
+// there is none, or if it panics: a type of the caller may embed one that is nil.
 func textsOfCall(err error) (whole, summary string) {
 	defer func() {
 		if recover() != nil {
@@ -239,8 +239,8 @@ func newError(o *call.Outcome) error {
 	return nil
 }
 
-// isOwnError reports whether target, of [errors.As], is for an error type of this package. The error
-// of a key source may come from another client, and must not match as the error of this call.
+// isOwnError reports whether target, of [errors.As], is for an error type of this package. The
+// error of a key source may come from another client, and must not match as the error of this call.
 func isOwnError(target any) bool {
 	switch target.(type) {
 	case **APIError, **DecodeError, **RequestError, **UnimplementedError:
@@ -298,8 +298,8 @@ func reason(o *call.Outcome) string {
 }
 
 // causeText returns the text of the error of another package, redacted and shortened. It omits the
-// query, if a transport quotes the URL. If err wraps the error of another call, such as the cause of
-// the context of an errgroup, it omits the operation and the attempts of that call.
+// query, if a transport quotes the URL. If err wraps the error of another call, such as the cause
+// of the context of an errgroup, it omits the operation and the attempts of that call.
 func causeText(err error, query string, keys *redact.Keys) string {
 	text := keys.Text(errs.Text(err))
 	if whole, summary := textsOfCall(err); whole != "" {

@@ -10,8 +10,8 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// ErrInconsistentList is wrapped by the error of an iteration whose responses contradict each other.
-// The error names the page and the contradiction.
+// ErrInconsistentList is wrapped by the error of an iteration whose responses contradict each
+// other. The error names the page and the contradiction.
 var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 
 // A Lister is a list of the service: [Client.MPChannels], [Client.ForwardRules] and
@@ -19,8 +19,8 @@ var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 type Lister[T any] struct {
 	// Fetch returns one page. With [Prefetch], it is called concurrently.
 	Fetch func(context.Context, PageRequest) (*Page[T], error)
-	// ID returns the id of a record. If ID is nil, iteration cannot recognize records:
-	// if the list changes, records may be missed or repeated.
+	// ID returns the id of a record. If ID is nil, iteration cannot recognize records: if the list
+	// changes, records may be missed or repeated.
 	ID func(T) int64
 	// Created returns when a record was created, for package follow. It may be nil.
 	Created func(T) DateTime
@@ -69,11 +69,11 @@ func Prefetch(n int) ListOption {
 // range statement cancels all prefetches and waits for them. A panic in Fetch is re-raised in the
 // goroutine of the range statement.
 //
-// With an ID function, every record that is in the list throughout is delivered exactly once, if the
-// service reports the total and if, between two consecutive responses, records are only inserted or
-// only deleted. If both happen, records may be missed. A record that is inserted or deleted meanwhile
-// is delivered once or not at all. The ids take less than 1 byte of memory per record if they are
-// consecutive, and up to 48 if random.
+// With an ID function, every record that is in the list throughout is delivered exactly once, if
+// the service reports the total and if, between two consecutive responses, records are only
+// inserted or only deleted. If both happen, records may be missed. A record that is inserted or
+// deleted meanwhile is delivered once or not at all. The ids take less than 1 byte of memory per
+// record if they are consecutive, and up to 48 if random.
 func (l Lister[T]) All(ctx context.Context, opts ...ListOption) iter.Seq2[T, error] {
 	return recordsOf(l.Pages(ctx, opts...))
 }

@@ -41,8 +41,8 @@ type Attempt struct {
 	Wait time.Duration
 }
 
-// report passes the attempt o to the logger and to the observer. end is how the call ends, or nil if
-// another attempt follows.
+// report passes the attempt o to the logger and to the observer. end is how the call ends, or nil
+// if another attempt follows.
 func (s *settings) report(ctx context.Context, o, end *call.Outcome) {
 	a := Attempt{
 		Operation:  operationName(o.Request.Operation, o.Keys),

@@ -42,8 +42,8 @@ type settings struct {
 // package is used.
 //
 // For a transport of your own, such as one with a client certificate or in a wrapper for metrics,
-// start from [NewTransport]. A transport with a TLSClientConfig or a dial function uses HTTP/2 only if
-// its ForceAttemptHTTP2 or its Protocols say so, as those of NewTransport do.
+// start from [NewTransport]. A transport with a TLSClientConfig or a dial function uses HTTP/2 only
+// if its ForceAttemptHTTP2 or its Protocols say so, as those of NewTransport do.
 //
 // If an attempt times out on a reused connection, and the client got no response meanwhile, it
 // calls CloseIdleConnections of the transport: a balancer may have forgotten the connections.
@@ -67,8 +67,7 @@ func WithHTTPClient(h *http.Client) Option {
 	}
 }
 
-// WithUserAgent sets the User-Agent header. The default is "msgpush-go/" followed
-// by [Version].
+// WithUserAgent sets the User-Agent header. The default is "msgpush-go/" followed by [Version].
 func WithUserAgent(userAgent string) Option {
 	return func(s *settings) error {
 		if err := httpspec.CheckHeaderValue("the user agent", userAgent); err != nil {
@@ -196,8 +195,8 @@ func WithLogger(logger *slog.Logger) Option {
 //
 // observe is called in the goroutine of the call, with its context, before the wait for the next
 // attempt and before the call returns. Calls may run at the same time, so observe must be safe for
-// concurrent use. It may keep a, and change a.Header. It is not called for an error
-// before an attempt begins, such as one of the key source.
+// concurrent use. It may keep a, and change a.Header. It is not called for an error before an
+// attempt begins, such as one of the key source.
 func WithObserver(observe func(ctx context.Context, a Attempt)) Option {
 	return func(s *settings) error {
 		if observe == nil {

@@ -9,7 +9,8 @@ import (
 	"reflect"
 )
 
-// DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0, a choice of this package.
+// DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0, a choice of this
+// package.
 const DefaultPageSize = 20
 
 // A Page is one page of a list (docs/interface.md#page).
@@ -22,8 +23,8 @@ type Page[T any] struct {
 	Total int64 `json:"total"`
 	// Pages is the number of pages of the whole list.
 	Pages int `json:"pages"`
-	// List holds the records of this page. It is not nil on a page that a method of [Client]
-	// or [Call] returns.
+	// List holds the records of this page. It is not nil on a page that a method of [Client] or
+	// [Call] returns.
 	List []T `json:"list"`
 }
 
@@ -65,8 +66,8 @@ var errNoList = errors.New("data.list: expected a list, found none")
 type PageRequest struct {
 	// Current is the page number. 0 means page 1.
 	Current int `json:"current"`
-	// PageSize is the number of records per page. 0 means [DefaultPageSize]. The
-	// API document specifies no maximum.
+	// PageSize is the number of records per page. 0 means [DefaultPageSize]. The API document
+	// specifies no maximum.
 	PageSize int `json:"pageSize"`
 }
 

@@ -6,9 +6,9 @@ import (
 	"example.com/msgpush/internal/transport"
 )
 
-// NewTransport returns a new transport with the settings of the one that the clients of this package
-// share by default. Wrap it or change its settings, and pass it to [WithHTTPClient]. Call its
-// CloseIdleConnections when it is no longer needed. Under js, it uses fetch. Compared with
+// NewTransport returns a new transport with the settings of the one that the clients of this
+// package share by default. Wrap it or change its settings, and pass it to [WithHTTPClient]. Call
+// its CloseIdleConnections when it is no longer needed. Under js, it uses fetch. Compared with
 // [http.DefaultTransport], it
 //
 //   - keeps an idle connection for each of many concurrent callers,

@@ -29,19 +29,18 @@ var keyScript = redis.NewScript(keyLua)
 type KeyConfig struct {
 	// Name is the name of the account. Replicas with the same Name share a key.
 	Name string
-	// Fetch obtains a new key, as for [msgpush.CachedAccessKey]. Its context ends
-	// after FetchTimeout, not when a call ends. Fetch must not return a key before the service
-	// accepts it, and nothing but the replicas may fetch keys of the account.
+	// Fetch obtains a new key, as for [msgpush.CachedAccessKey]. Its context ends after
+	// FetchTimeout, not when a call ends. Fetch must not return a key before the service accepts
+	// it, and nothing but the replicas may fetch keys of the account.
 	Fetch func(context.Context) (key string, expires time.Time, err error)
-	// Early is how long before its expiry a key is replaced. The old key is
-	// returned until the new key is available or the old key expires. Early must not be
-	// negative, and should be shorter than the validity of a key: otherwise, calls cause a
-	// fetch every MinInterval.
+	// Early is how long before its expiry a key is replaced. The old key is returned until the new
+	// key is available or the old key expires. Early must not be negative, and should be shorter
+	// than the validity of a key: otherwise, calls cause a fetch every MinInterval.
 	Early time.Duration
 	// FetchTimeout is the timeout of the context of Fetch. It must be less than
-	// [msgpush.AccessKeyTimeout]; 0 means 10 s. If a replica dies in Fetch, another one
-	// may fetch when FetchTimeout + 1 s have passed since its Fetch began, or MinInterval
-	// if that is longer; if several die in a row, up to 10 × MinInterval later.
+	// [msgpush.AccessKeyTimeout]; 0 means 10 s. If a replica dies in Fetch, another one may fetch
+	// when FetchTimeout + 1 s have passed since its Fetch began, or MinInterval if that is longer;
+	// if several die in a row, up to 10 × MinInterval later.
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s. The
 	// intervals after fetches in a row that do not help are 1, 2, 4, 8, 10, 10 and so on ×
@@ -52,17 +51,17 @@ type KeyConfig struct {
 	//     interval is at most 4 × MinInterval.
 	//
 	// Until the interval has passed, replicas without a key return an error if the last fetch
-	// failed, and otherwise wait, at most 30 s. The interval is not kept if the store lost its data, or if its
-	// clock jumped ahead.
+	// failed, and otherwise wait, at most 30 s. The interval is not kept if the store lost its
+	// data, or if its clock jumped ahead.
 	MinInterval time.Duration
-	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret
-	// that all replicas have. A stored key that was copied from another Name, or
-	// replayed as a newer key, is an error. If AEAD is nil, the key is readable in
-	// the store, in MONITOR and SLOWLOG, and in traces and backups.
+	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret that all replicas
+	// have. A stored key that was copied from another Name, or replayed as a newer key, is an
+	// error. If AEAD is nil, the key is readable in the store, in MONITOR and SLOWLOG, and in
+	// traces and backups.
 	AEAD cipher.AEAD
-	// OpenAEADs decrypt keys that AEAD cannot decrypt. An element that is nil accepts
-	// keys that are not encrypted. To change the secret of AEAD, first deploy the new AEAD
-	// in OpenAEADs, then exchange the two.
+	// OpenAEADs decrypt keys that AEAD cannot decrypt. An element that is nil accepts keys that are
+	// not encrypted. To change the secret of AEAD, first deploy the new AEAD in OpenAEADs, then
+	// exchange the two.
 	OpenAEADs []cipher.AEAD
 }
 
@@ -80,17 +79,18 @@ func (c KeyConfig) check() error {
 	return nil
 }
 
-// A KeySource returns an access key that replicas share. One replica fetches it for all of
-// them. A replica whose key is rejected gets the key that replaced it, if there is one,
-// without a fetch. A KeySource is safe for concurrent use.
+// A KeySource returns an access key that replicas share. One replica fetches it for all of them. A
+// replica whose key is rejected gets the key that replaced it, if there is one, without a fetch. A
+// KeySource is safe for concurrent use.
 //
 // Each KeySource keeps the key in memory: a call that returns this key does not wait for the store.
-// The KeySource has a connection for announcements of new keys, which is pinged every 3 s while it is
-// idle. When it is re-established, the KeySource writes its key back to a store that lost it or has an
-// older one. While the store is unavailable, the key is returned until it expires or is rejected.
+// The KeySource has a connection for announcements of new keys, which is pinged every 3 s while it
+// is idle. When it is re-established, the KeySource writes its key back to a store that lost it or
+// has an older one. While the store is unavailable, the key is returned until it expires or is
+// rejected.
 //
-// The key of a replica that was suspended in Fetch is discarded if another one fetches, or has stored
-// its key. The store deletes the Redis key 30 days after it was last written.
+// The key of a replica that was suspended in Fetch is discarded if another one fetches, or has
+// stored its key. The store deletes the Redis key 30 days after it was last written.
 type KeySource struct {
 	store   *store
 	cfg     KeyConfig
@@ -116,9 +116,9 @@ const (
 	noExpiry = 50 * 365 * 24 * time.Hour // stands for never
 )
 
-// A record is a key, the claim for fetching one, or an error. A newer record has a
-// greater generation. A generation is the time of the claim in milliseconds, or the last
-// generation + 1 if that is greater. So generations increase even if the store loses its data.
+// A record is a key, the claim for fetching one, or an error. A newer record has a greater
+// generation. A generation is the time of the claim in milliseconds, or the last generation + 1 if
+// that is greater. So generations increase even if the store loses its data.
 type record struct {
 	state      string
 	key        string
@@ -149,9 +149,9 @@ func (r record) validFor(d time.Duration) bool {
 	return r.key != "" && (r.expires.IsZero() || time.Until(r.expires) > d)
 }
 
-// NewKeySource returns a source for [msgpush.WithAccessKeySource]. The caller must
-// close it. NewKeySource does not wait for the store, and no key is fetched before
-// the first call of AccessKey.
+// NewKeySource returns a source for [msgpush.WithAccessKeySource]. The caller must close it.
+// NewKeySource does not wait for the store, and no key is fetched before the first call of
+// AccessKey.
 func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) {
 	store, err := newStore(rdb, "key", cfg.Name)
 	if err != nil {
@@ -176,8 +176,8 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	return s, nil
 }
 
-// AccessKey returns the shared key, or a newer key if the shared key is the rejected one.
-// It implements [msgpush.AccessKeySource].
+// AccessKey returns the shared key, or a newer key if the shared key is the rejected one. It
+// implements [msgpush.AccessKeySource].
 func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
 	if rejected != "" {
 		s.reject(rejected)
@@ -198,11 +198,10 @@ func (s *KeySource) reject(key string) {
 // [ErrStoreUnavailable]. It takes at most one second, or until ctx ends.
 func (s *KeySource) StoreErr(ctx context.Context) error { return s.store.probeWithin(ctx) }
 
-// Close ends the subscription to the store. If a fetch is in progress, another replica may
-// fetch MinInterval after Close. If the store is unavailable, the others wait as if this
-// replica had died; see [KeyConfig]. If the store does not respond, Close takes up to one
-// second. It does not close the Redis client. AccessKey still works after Close. Close
-// always returns nil.
+// Close ends the subscription to the store. If a fetch is in progress, another replica may fetch
+// MinInterval after Close. If the store is unavailable, the others wait as if this replica had
+// died; see [KeyConfig]. If the store does not respond, Close takes up to one second. It does not
+// close the Redis client. AccessKey still works after Close. Close always returns nil.
 func (s *KeySource) Close() error {
 	s.close()
 	s.mu.Lock()
@@ -252,8 +251,8 @@ func (s *KeySource) adopt(r record) record {
 	return s.current
 }
 
-// newer returns a record with a greater generation: from another replica if one
-// has it or fetches it, otherwise by a fetch. On failure, the record has an err and no key.
+// newer returns a record with a greater generation: from another replica if one has it or fetches
+// it, otherwise by a fetch. On failure, the record has an err and no key.
 func (s *KeySource) newer(ctx context.Context, generation int64) record {
 	var fetched chan record // nil unless this replica fetches
 	for {
@@ -261,8 +260,8 @@ func (s *KeySource) newer(ctx context.Context, generation int64) record {
 		if current.generation > generation && current.valid() {
 			return current
 		}
-		// claim comes before the check of ctx: a suspension of this process may have ended
-		// ctx, and the store may then have a newer record.
+		// claim comes before the check of ctx: a suspension of this process may have ended ctx, and
+		// the store may then have a newer record.
 		r := s.claim(generation, fetched == nil && ctx.Err() == nil)
 		switch {
 		case r.state == stateStored:
@@ -321,14 +320,16 @@ func (s *KeySource) complete(r record, result chan<- record) {
 		s.adopt(r) // also if no caller waits for r any more
 	}
 	result <- r
-	// Other replicas wait for r, so retry until the store responds. Close or a newer fetch ends this.
+	// Other replicas wait for r, so retry until the store responds. Close or a newer fetch ends
+	// this.
 	for err != nil && s.isLastClaim(r.generation) {
 		time.Sleep(maxPoll)
 		_, err = s.put(r)
 	}
 }
 
-// withState returns the result of a fetch with its state, and without a key if the key cannot be used.
+// withState returns the result of a fetch with its state, and without a key if the key cannot be
+// used.
 func (s *KeySource) withState(r record) record {
 	hasSpace := strings.Trim(r.key, " ") != r.key
 	hasControl := strings.ContainsFunc(r.key, unicode.IsControl)
@@ -362,16 +363,16 @@ func (s *KeySource) setFailed(r record) {
 	s.failed = r
 }
 
-// isLastClaim reports whether this replica has claimed no fetch after a generation, and has not been
-// closed.
+// isLastClaim reports whether this replica has claimed no fetch after a generation, and has not
+// been closed.
 func (s *KeySource) isLastClaim(generation int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.claimed == generation
 }
 
-// A fetchError wraps the error of Fetch. It calls the Error method of the error, which may panic, in
-// the goroutine of a caller.
+// A fetchError wraps the error of Fetch. It calls the Error method of the error, which may panic,
+// in the goroutine of a caller.
 type fetchError struct{ err error }
 
 func (e fetchError) Error() string { return "fleet: Fetch: " + e.err.Error() }
@@ -402,9 +403,9 @@ func (s *KeySource) watchStore(ctx context.Context) {
 	}
 }
 
-// claim returns a newer record from the store. If there is none and mayFetch is set, it tries to claim
-// the fetch. If the store fails, the record has an err and no state. If the last fetch failed, it has an
-// err only if mayFetch is set.
+// claim returns a newer record from the store. If there is none and mayFetch is set, it tries to
+// claim the fetch. If the store fails, the record has an err and no state. If the last fetch
+// failed, it has an err only if mayFetch is set.
 func (s *KeySource) claim(generation int64, mayFetch bool) record {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	s.mu.Lock()
@@ -450,10 +451,10 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 	return r
 }
 
-// put stores a record: a key, a failure, or neither, which releases the claim. It returns how
-// long no replica may fetch then, or 0 if nothing was stored: the stored key is this one or a
-// newer one, another replica is fetching, or there is no claim to release. If the store
-// fails, put returns MinInterval and the error.
+// put stores a record: a key, a failure, or neither, which releases the claim. It returns how long
+// no replica may fetch then, or 0 if nothing was stored: the stored key is this one or a newer one,
+// another replica is fetching, or there is no claim to release. If the store fails, put returns
+// MinInterval and the error.
 func (s *KeySource) put(r record) (wait time.Duration, err error) {
 	validity := noExpiry
 	if !r.expires.IsZero() {
@@ -488,9 +489,9 @@ func milliseconds(n any) time.Duration {
 // sealed is the prefix of an encrypted key in the store. No access key has it.
 const sealed = "\x00"
 
-// seal returns the text to store for the key of r. With an AEAD, the text is encrypted, and bound to the
-// Redis key and the generation, so that it cannot be copied to another account, or stored again as a newer
-// key.
+// seal returns the text to store for the key of r. With an AEAD, the text is encrypted, and bound
+// to the Redis key and the generation, so that it cannot be copied to another account, or stored
+// again as a newer key.
 func (s *KeySource) seal(r record) string {
 	aead := s.cfg.AEAD
 	if aead == nil || r.key == "" {

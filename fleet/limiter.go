@@ -18,41 +18,39 @@ var takeLua string
 
 var takeScript = redis.NewScript(takeLua)
 
-// ErrBudgetExceeded is wrapped by the error of [Limiter.Wait] if the next free
-// slot is too late for the deadline. The call does not take this slot. The error does not
-// match [context.DeadlineExceeded], since the deadline has not passed.
+// ErrBudgetExceeded is wrapped by the error of [Limiter.Wait] if the next free slot is too late for
+// the deadline. The call does not take this slot. The error does not match
+// [context.DeadlineExceeded], since the deadline has not passed.
 var ErrBudgetExceeded = errors.New("fleet: request budget exceeded")
 
 // A LimiterConfig configures a [Limiter]. Name, Rate and Per are required.
 type LimiterConfig struct {
-	// Name is the name of the account. Replicas with the same Name share a
-	// budget and must have the same Rate, Per and Burst.
+	// Name is the name of the account. Replicas with the same Name share a budget and must have the
+	// same Rate, Per and Burst.
 	Name string
 	// Rate is the number of requests in each Per. Rate / Per must be at most one request per
 	// microsecond.
 	Rate int
 	// Per is the period of Rate. If Burst is 1, slots are at least Per / Rate apart.
 	Per time.Duration
-	// Burst is the number of requests that may be sent without spacing after an
-	// idle time of Burst × Per / Rate. 0 means 1.
+	// Burst is the number of requests that may be sent without spacing after an idle time of Burst
+	// × Per / Rate. 0 means 1.
 	Burst int
-	// Fallback is used while the store is unavailable. Each replica has its own,
-	// so one of 20 replicas needs a 20th of the budget, such as
-	// rate.NewLimiter(5, 1) for 100 requests a second. If Fallback is nil, Wait
-	// returns an error that wraps [ErrStoreUnavailable] instead.
+	// Fallback is used while the store is unavailable. Each replica has its own, so one of 20
+	// replicas needs a 20th of the budget, such as rate.NewLimiter(5, 1) for 100 requests a second.
+	// If Fallback is nil, Wait returns an error that wraps [ErrStoreUnavailable] instead.
 	Fallback interface{ Wait(context.Context) error }
 }
 
-// A Limiter limits the requests of all replicas to one budget: each request takes
-// the next free slot of one queue. In any window of d, at most Burst + Rate × d /
-// Per slots begin, on the clock of the store. Wait returns at most 250 ms plus
-// the network delay after the slot, or later if the call has missed four slots.
-// A Limiter is safe for concurrent use.
+// A Limiter limits the requests of all replicas to one budget: each request takes the next free
+// slot of one queue. In any window of d, at most Burst + Rate × d / Per slots begin, on the clock
+// of the store. Wait returns at most 250 ms plus the network delay after the slot, or later if the
+// call has missed four slots. A Limiter is safe for concurrent use.
 //
-// In addition to probes, a Limiter sends one command to the store at a time, in a goroutine that ends
-// when no call waits for a command. The command takes slots for up to 10,000 calls. The calls of a
-// replica get its slots about in their order: if a call is cancelled, the calls after it move up. The slots
-// of a replica that dies, or of a lost reply, stay unused.
+// In addition to probes, a Limiter sends one command to the store at a time, in a goroutine that
+// ends when no call waits for a command. The command takes slots for up to 10,000 calls. The calls
+// of a replica get its slots about in their order: if a call is cancelled, the calls after it move
+// up. The slots of a replica that dies, or of a lost reply, stay unused.
 //
 // If the store loses its data, the next slots of each replica begin no earlier than about 100 ms
 // before the last slot that this replica took.
@@ -100,8 +98,8 @@ const (
 	maxCalls = 10_000
 )
 
-// NewLimiter returns a limiter for [msgpush.WithRateLimiter]. NewLimiter sends
-// nothing to the store, and the limiter needs no Close.
+// NewLimiter returns a limiter for [msgpush.WithRateLimiter]. NewLimiter sends nothing to the
+// store, and the limiter needs no Close.
 func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) {
 	store, err := newStore(rdb, "rate", cfg.Name)
 	if err != nil {
@@ -137,18 +135,16 @@ func (c LimiterConfig) check() error {
 // [ErrStoreUnavailable]. It takes at most one second, or until ctx ends.
 func (l *Limiter) StoreErr(ctx context.Context) error { return l.store.probeWithin(ctx) }
 
-// Wait blocks until the request may be sent. If ctx has a deadline, the wait for
-// the slot takes at most half of the time left, since the request needs time too;
-// if the next free slot is later, Wait does not wait for it, and returns an error that wraps
-// [ErrBudgetExceeded].
+// Wait blocks until the request may be sent. If ctx has a deadline, the wait for the slot takes at
+// most half of the time left, since the request needs time too; if the next free slot is later,
+// Wait does not wait for it, and returns an error that wraps [ErrBudgetExceeded].
 //
-// A slot that is missed by more than 250 ms, such as by a suspended process, is
-// discarded, and Wait takes another one. A call takes at most 5
-// slots, and uses the fifth however late it is.
+// A slot that is missed by more than 250 ms, such as by a suspended process, is discarded, and Wait
+// takes another one. A call takes at most 5 slots, and uses the fifth however late it is.
 //
 // If Wait cannot take a slot because the store is unavailable, it returns an error that wraps
-// [ErrStoreUnavailable]. With a Fallback, Wait instead waits until the latest slot of this
-// replica, and then for Fallback. If the store becomes available first, Wait takes a slot.
+// [ErrStoreUnavailable]. With a Fallback, Wait instead waits until the latest slot of this replica,
+// and then for Fallback. If the store becomes available first, Wait takes a slot.
 func (l *Limiter) Wait(ctx context.Context) error {
 	for n := 1; ; n++ {
 		begin, err := l.take(ctx)
@@ -219,8 +215,8 @@ func (l *Limiter) join(c *call) {
 	}
 }
 
-// queue lets a call wait for the first slot that no call waits for, unless it begins too late. It is
-// called with mu held.
+// queue lets a call wait for the first slot that no call waits for, unless it begins too late. It
+// is called with mu held.
 func (l *Limiter) queue(c *call) {
 	slot := l.slots[l.waiting]
 	if slot.After(c.latest) {

@@ -14,14 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or StoreErr whose cause is that
-// the store could not be reached, did not respond in time, or returned an error or an
-// unexpected reply.
+// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or StoreErr whose cause is that the
+// store could not be reached, did not respond in time, or returned an error or an unexpected reply.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
-// prefix begins the names of Redis keys and channels. Its number is the version of what is
-// stored there. If that changes, so must the number, since replicas of two releases use one
-// store during an upgrade.
+// prefix begins the names of Redis keys and channels. Its number is the version of what is stored
+// there. If that changes, so must the number, since replicas of two releases use one store during
+// an upgrade.
 const prefix = "msgpush:1:"
 
 const (
@@ -67,8 +66,8 @@ func isNil(rdb redis.UniversalClient) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// ignoresDeadlines reports whether rdb ignores the deadlines of contexts, the default of go-redis. rdb
-// may also be a struct that embeds a client.
+// ignoresDeadlines reports whether rdb ignores the deadlines of contexts, the default of go-redis.
+// rdb may also be a struct that embeds a client.
 func ignoresDeadlines(rdb redis.UniversalClient) bool {
 	switch client := rdb.(type) {
 	case interface{ Options() *redis.Options }:
@@ -100,8 +99,9 @@ func (s *store) probe() error {
 	return err
 }
 
-// probeWithin returns the result of a probe, or an error when ctx ends. The probe has its own timeout, so
-// that the context of one caller has no effect on what other callers learn of the store.
+// probeWithin returns the result of a probe, or an error when ctx ends. The probe has its own
+// timeout, so that the context of one caller has no effect on what other callers learn of the
+// store.
 func (s *store) probeWithin(ctx context.Context) error {
 	result := make(chan error, 1)
 	go func() { result <- s.probe() }()
@@ -151,8 +151,8 @@ func (s *store) runOnce(script *redis.Script, want []any, args ...any) ([]any, e
 
 func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
-// record records how an operation of the store ended, and returns its error. The error does not wrap
-// err, so that a timeout of the store does not match context.DeadlineExceeded.
+// record records how an operation of the store ended, and returns its error. The error does not
+// wrap err, so that a timeout of the store does not match context.DeadlineExceeded.
 func (s *store) record(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,9 +167,9 @@ func (s *store) record(err error) error {
 	return s.failure
 }
 
-// testAddress calls fail if the address of a store that is no cluster cannot be dialed, such as because
-// the connection is refused. go-redis dials again until the context ends, and then returns the error of
-// the context.
+// testAddress calls fail if the address of a store that is no cluster cannot be dialed, such as
+// because the connection is refused. go-redis dials again until the context ends, and then returns
+// the error of the context.
 func (s *store) testAddress(ctx context.Context, fail func(error)) {
 	client, ok := s.rdb.(interface{ Options() *redis.Options })
 	if !ok {

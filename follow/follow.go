@@ -15,9 +15,9 @@
 //		}
 //	}
 //
-// In one transaction, store stores the ids of batch.New and batch.History, a row of an outbox for each
-// alert of batch.New, and batch.Since. At the next start, ids and since are what it has stored; at the
-// very first start, they are empty.
+// In one transaction, store stores the ids of batch.New and batch.History, a row of an outbox for
+// each alert of batch.New, and batch.Since. At the next start, ids and since are what it has
+// stored; at the very first start, they are empty.
 package follow
 
 import (
@@ -49,23 +49,23 @@ type Options struct {
 	ReadInterval time.Duration
 	// Known holds the ids of the records that were delivered before, in any order.
 	Known []int64
-	// Since is the stored Since of the batches. If it is empty, but Known is not, there is no history:
-	// each unknown record is new.
+	// Since is the stored Since of the batches. If it is empty, but Known is not, there is no
+	// history: each unknown record is new.
 	Since msgpush.DateTime
 }
 
-// A Batch holds the records to store in one transaction. Each record is in one batch, which is yielded
-// again only if it was not delivered.
+// A Batch holds the records to store in one transaction. Each record is in one batch, which is
+// yielded again only if it was not delivered.
 type Batch[T any] struct {
-	// New holds the records that were created after Since, in no particular order, and all records of a
-	// list without the function Created.
+	// New holds the records that were created after Since, in no particular order, and all records
+	// of a list without the function Created.
 	New []T
 	// History holds the others: store their ids, but send no alert for them. Until the very first
 	// reading has ended, a record without a valid creation time is history, and later it is new.
 	History []T
-	// Since is the newest of the creation times that the very first start found at the two ends of the
-	// list, or 0001-01-01 00:00:00 if it found none. It is the same in all batches. Store it for
-	// [Options.Since]. Since is empty if the list has no function Created.
+	// Since is the newest of the creation times that the very first start found at the two ends of
+	// the list, or 0001-01-01 00:00:00 if it found none. It is the same in all batches. Store it
+	// for [Options.Since]. Since is empty if the list has no function Created.
 	Since msgpush.DateTime
 }
 
@@ -79,23 +79,24 @@ func (b Batch[T]) clone() Batch[T] {
 
 // A Status is the state of a [Follower]. A zero time stands for never.
 type Status struct {
-	// Since is the Since of the batches. At the very first start, it is empty until the first batch.
+	// Since is the Since of the batches. At the very first start, it is empty until the first
+	// batch.
 	Since msgpush.DateTime
 	// Complete reports whether the first reading of this follower has ended. It may have missed
 	// records if responses contradicted each other. After a restart, it begins within ReadInterval.
 	Complete bool
-	// Read is the number of records that the reading in progress, or the latest one, has found. Total
-	// is the number of records in the list.
+	// Read is the number of records that the reading in progress, or the latest one, has found.
+	// Total is the number of records in the list.
 	Read, Total int64
-	// LastPoll is when a poll last succeeded, and LastResponse when a request last did. The first poll
-	// follows the first start.
+	// LastPoll is when a poll last succeeded, and LastResponse when a request last did. The first
+	// poll follows the first start.
 	LastPoll, LastResponse time.Time
-	// NextRequest is when the next request is due. It is in the past while a request is in progress,
-	// and while the loop handles a batch or an error for longer.
+	// NextRequest is when the next request is due. It is in the past while a request is in
+	// progress, and while the loop handles a batch or an error for longer.
 	NextRequest time.Time
-	// Err is not nil if the latest attempt of the first start, of a poll or of a reading failed, even
-	// while the others succeed, or if the arguments are invalid. FailingSince is when the first failure
-	// in a row ended.
+	// Err is not nil if the latest attempt of the first start, of a poll or of a reading failed,
+	// even while the others succeed, or if the arguments are invalid. FailingSince is when the
+	// first failure in a row ended.
 	Err          error
 	FailingSince time.Time
 }
@@ -143,10 +144,10 @@ type Follower[T any] struct {
 	pageSize int64 // the length of the longest page
 }
 
-// New returns a follower of a list, such as that of [msgpush.Client.ForwardLogs]. It sends no request.
-// Invalid arguments are an error of [Follower.Batches]: a list without Fetch or ID, a negative number,
-// and a Since that is not a date and time. Without Created of the list, every record is New, and new
-// records are looked for after the first reading.
+// New returns a follower of a list, such as that of [msgpush.Client.ForwardLogs]. It sends no
+// request. Invalid arguments are an error of [Follower.Batches]: a list without Fetch or ID, a
+// negative number, and a Since that is not a date and time. Without Created of the list, every
+// record is New, and new records are looked for after the first reading.
 //
 // A follower remembers the ids of all records, also of deleted ones. That takes less than 1 byte a
 // record if the ids are consecutive, up to 48 bytes if they are random, and twice as much while the
@@ -206,29 +207,30 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 	return nil
 }
 
-// Batches returns an iterator over the batches. It requests pages until the context ends or the loop is
-// left, in the goroutine of the loop, one after another. Only one loop may run at a time.
+// Batches returns an iterator over the batches. It requests pages until the context ends or the
+// loop is left, in the goroutine of the loop, one after another. Only one loop may run at a time.
 //
-// A batch counts as delivered when the loop requests the next one. If the loop is left during a batch,
-// by break, return or a panic, the next Batches yields the batch again. It goes on where the loop was
-// left, and never starts anew. So do not request the next batch while one is not stored.
+// A batch counts as delivered when the loop requests the next one. If the loop is left during a
+// batch, by break, return or a panic, the next Batches yields the batch again. It goes on where the
+// loop was left, and never starts anew. So do not request the next batch while one is not stored.
 //
-// Usually, a batch has the records of one page; after an outage, it has those of up to 100. The first batch
-// of an empty list has no record.
+// Usually, a batch has the records of one page; after an outage, it has those of up to 100. The
+// first batch of an empty list has no record.
 //
 // # Errors
 //
-// An error is yielded with a zero Batch. If the loop goes on, so does the follower: a failed call of
-// Fetch is made again later. The wait is about twice PollInterval, and doubles with each further failure
-// in a row, up to a minute, or to PollInterval if that is longer. RetryAfter of an [msgpush.APIError] with a retryable
-// status makes it longer, up to ReadInterval. A rejected access key does not end the iteration either.
+// An error is yielded with a zero Batch. If the loop goes on, so does the follower: a failed call
+// of Fetch is made again later. The wait is about twice PollInterval, and doubles with each further
+// failure in a row, up to a minute, or to PollInterval if that is longer. RetryAfter of an
+// [msgpush.APIError] with a retryable status makes it longer, up to ReadInterval. A rejected access
+// key does not end the iteration either.
 //
-// These errors cause no wait: the first record without a valid creation time, the first one that was
-// created more than 24 h ahead of UTC by the local clock, and, at the end of a reading, an
+// These errors cause no wait: the first record without a valid creation time, the first one that
+// was created more than 24 h ahead of UTC by the local clock, and, at the end of a reading, an
 // [msgpush.ErrInconsistentList] that names a page whose response contradicted others.
 //
-// The iteration ends with an error if the arguments are invalid, if another loop is running, or if the
-// context ends. The last one wraps the error of the context and its cause.
+// The iteration ends with an error if the arguments are invalid, if another loop is running, or if
+// the context ends. The last one wraps the error of the context and its cause.
 func (f *Follower[T]) Batches(ctx context.Context) iter.Seq2[Batch[T], error] {
 	return func(yield func(Batch[T], error) bool) {
 		var none Batch[T]
@@ -297,8 +299,8 @@ func (f *Follower[T]) end() {
 // pause waits until the next request is due. It reports false if the context ended before.
 func (f *Follower[T]) pause(ctx context.Context) bool {
 	wait := max(0, time.Until(f.Status().NextRequest))
-	// Some contexts have a deadline and do not end. The timer is 1 ms late, so that one that does end has
-	// ended.
+	// Some contexts have a deadline and do not end. The timer is 1 ms late, so that one that does
+	// end has ended.
 	if left := errs.TimeLeft(ctx); left < wait {
 		wait = left + time.Millisecond
 	}

@@ -18,8 +18,8 @@ import (
 // noHistory is the Since of an empty list: every record is new.
 const noHistory msgpush.DateTime = "0001-01-01 00:00:00"
 
-// maxAhead is how far a creation time may be ahead of the clock. The time zone of the service, which is
-// unknown, is at most 14 hours from UTC.
+// maxAhead is how far a creation time may be ahead of the clock. The time zone of the service,
+// which is unknown, is at most 14 hours from UTC.
 const maxAhead = 24 * time.Hour
 
 // mark determines since.
@@ -60,8 +60,8 @@ func (f *Follower[T]) findEnd(list []T, newest msgpush.DateTime) {
 	}
 }
 
-// readBothEnds returns the records of the first and of the last page that have records, and, if the last
-// page is full, of pages behind it.
+// readBothEnds returns the records of the first and of the last page that have records, and, if the
+// last page is full, of pages behind it.
 func (f *Follower[T]) readBothEnds(ctx context.Context) ([]T, error) {
 	page, number, err := f.readNonEmpty(ctx, 1, 1)
 	if err != nil {
@@ -79,8 +79,9 @@ func (f *Follower[T]) readBothEnds(ctx context.Context) ([]T, error) {
 	return slices.Concat(list, behind), err
 }
 
-// readBehind looks for the last page behind a full page, since a total that is too low hides pages. The
-// distances double until one leads behind the end, and then halve. It returns all records that it meets.
+// readBehind looks for the last page behind a full page, since a total that is too low hides pages.
+// The distances double until one leads behind the end, and then halve. It returns all records that
+// it meets.
 func (f *Follower[T]) readBehind(ctx context.Context, number int64, page *paging.Page[T]) (list []T, err error) {
 	distance, endFound := int64(1), false
 	for distance > 0 && distance < maxDistance && f.isFull(number, page) {
@@ -107,16 +108,16 @@ func (f *Follower[T]) readBehind(ctx context.Context, number int64, page *paging
 
 const maxDistance = 1 << 20
 
-// pageIsAbsent reports whether err is an error response that a retry would not change, by which some
-// services say that a page does not exist.
+// pageIsAbsent reports whether err is an error response that a retry would not change, by which
+// some services say that a page does not exist.
 func pageIsAbsent(err error) bool {
 	apiErr, ok := errs.As[*msgpush.APIError](err)
 	return ok && !apiErr.KeyRejected && !httpspec.IsRetryable(apiErr.HTTPStatus)
 }
 
-// readNonEmpty returns the first page that has records, from a page on in a direction, 1 or -1. If none of
-// maxEndPages has any, it returns the last one it has read. It requests an empty page once more, as
-// Lister.All does: a service may count and select in two queries.
+// readNonEmpty returns the first page that has records, from a page on in a direction, 1 or -1. If
+// none of maxEndPages has any, it returns the last one it has read. It requests an empty page once
+// more, as Lister.All does: a service may count and select in two queries.
 func (f *Follower[T]) readNonEmpty(ctx context.Context, number, direction int64) (*paging.Page[T], int64, error) {
 	for requests := 1; ; requests++ {
 		page, err := f.request(ctx, number)
@@ -176,8 +177,8 @@ func isValid(created msgpush.DateTime) bool {
 	return err == nil && created > noHistory
 }
 
-// isNew reports whether an unseen record is new: by its time or, if that does not count, by rule 3. Without
-// Created, every record is new.
+// isNew reports whether an unseen record is new: by its time or, if that does not count, by rule 3.
+// Without Created, every record is new.
 func (f *Follower[T]) isNew(record T) bool {
 	if f.list.Created == nil {
 		return true
@@ -194,8 +195,8 @@ func (f *Follower[T]) isAhead(created msgpush.DateTime) bool {
 	return created > limit && f.since <= limit
 }
 
-// reportInvalidTime adds a problem for the first record whose time is missing or in another format, and for
-// the first one whose time is ahead.
+// reportInvalidTime adds a problem for the first record whose time is missing or in another format,
+// and for the first one whose time is ahead.
 func (f *Follower[T]) reportInvalidTime(record T) {
 	if f.list.Created == nil {
 		return

@@ -139,8 +139,8 @@ func (f *Follower[T]) isUnseenNew(record T) bool {
 	return !f.seen.Has(f.list.ID(record)) && f.isNew(record)
 }
 
-// learnNewestEnd takes records from an end of the list on. If the outermost one is new, and another is not,
-// new records are inserted at that end.
+// learnNewestEnd takes records from an end of the list on. If the outermost one is new, and another
+// is not, new records are inserted at that end.
 func (f *Follower[T]) learnNewestEnd(from end, records []T) {
 	if len(records) == 0 || f.lastPage == 1 { // one page has both ends of the list
 		return

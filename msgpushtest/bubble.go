@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// bubbleInTrace matches the first line of a stack trace in a synctest bubble, such as
-// "goroutine 7 [running, synctest bubble 3]:".
+// bubbleInTrace matches the first line of a stack trace in a synctest bubble, such as "goroutine 7
+// [running, synctest bubble 3]:".
 var bubbleInTrace = regexp.MustCompile(`^goroutine \d+ \[[^]\n]*synctest bubble (\d+)`)
 
 // currentBubble returns the number of the synctest bubble of the calling goroutine, or "". Only a
@@ -35,9 +35,9 @@ func isOutsideBubble(tb TB) (outside bool) {
 	return false
 }
 
-// checkBubble panics unless the caller and the server are in the same synctest bubble, or neither is
-// in one. Otherwise the runtime would end the program, or time in the bubble would not pass. method
-// begins the message.
+// checkBubble panics unless the caller and the server are in the same synctest bubble, or neither
+// is in one. Otherwise the runtime would end the program, or time in the bubble would not pass.
+// method begins the message.
 func (s *Server) checkBubble(method string) {
 	s.lock()
 	s.mu.Unlock()

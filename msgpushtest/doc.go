@@ -1,8 +1,8 @@
-// Package msgpushtest provides a fake server of the message push service for tests.
-// It needs no account of the service, and no network except loopback.
+// Package msgpushtest provides a fake server of the message push service for tests. It needs no
+// account of the service, and no network except loopback.
 //
-// A [Server] implements the operations that the API document (see package msgpush)
-// specifies, on the [Records] that a test sets:
+// A [Server] implements the operations that the API document (see package msgpush) specifies, on
+// the [Records] that a test sets:
 //
 //	func TestRules(t *testing.T) {
 //		srv := msgpushtest.New(t) // closed when the test ends
@@ -16,8 +16,8 @@
 // [Server.Inject] makes the server respond to one request, or to all, with a
 // [Fault], such as an error response, a connection that breaks or an HTML page.
 // [Respond] calls a handler, for example for an operation that the server does not know.
-// A test with a server of [New] fails if a fault was neither used nor cleared:
-// otherwise, a test whose fault had no effect could pass.
+// A test with a server of [New] fails if a fault was neither used nor cleared: otherwise, a test
+// whose fault had no effect could pass.
 //
 // # Virtual time
 //
@@ -30,11 +30,11 @@
 //
 // The real service may behave differently.
 //
-//   - An error response has HTTP status 200, or 429 if the rate limit is exceeded. It has
-//     one of the Code constants as its code, and no data.
+//   - An error response has HTTP status 200, or 429 if the rate limit is exceeded. It has one of
+//     the Code constants as its code, and no data.
 //   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize].
 //   - If params is missing, the trigger records are not filtered.
-//   - Members and query parameters that the API document does not show are
-//     rejected, and so are null values and a GET with a body.
+//   - Members and query parameters that the API document does not show are rejected, and so are
+//     null values and a GET with a body.
 //   - A page after the last has an empty list and the requested page number.
 package msgpushtest

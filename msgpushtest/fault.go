@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// A Fault changes the response of a [Server] to one request or, with [Fault.Times] or [Fault.Always],
-// to more. The zero Fault is the usual response.
+// A Fault changes the response of a [Server] to one request or, with [Fault.Times] or
+// [Fault.Always], to more. The zero Fault is the usual response.
 type Fault struct {
 	kind       string                                            // such as "Status(503)", for describe
 	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
@@ -35,8 +35,8 @@ type queuedFault struct {
 	uses int
 }
 
-// For returns a copy of f that applies only to the operations with these names, such as [MPList]. It
-// panics for another name.
+// For returns a copy of f that applies only to the operations with these names, such as [MPList].
+// It panics for another name.
 func (f Fault) For(operations ...string) Fault {
 	for _, name := range operations {
 		if !slices.Contains(operationNames(), name) {
@@ -51,9 +51,9 @@ func (f Fault) For(operations ...string) Fault {
 // operationNames sorts the names, since For prints them when it panics.
 func operationNames() []string { return slices.Sorted(maps.Keys(operations)) }
 
-// If returns a copy of f that applies only to requests for which match returns true, such as those for
-// page 2. With several conditions, all must match. match is called for one request at a time, and must
-// not close the server or send it a request. A nil match panics.
+// If returns a copy of f that applies only to requests for which match returns true, such as those
+// for page 2. With several conditions, all must match. match is called for one request at a time,
+// and must not close the server or send it a request. A nil match panics.
 func (f Fault) If(match func(Request) bool) Fault {
 	if match == nil {
 		panic("msgpushtest: Fault.If: match is nil: give it a function of the request")
@@ -84,17 +84,17 @@ func (f Fault) WithStatus(status int) Fault {
 	return f
 }
 
-// checkStatus panics if a status is not from 200 to 599. A status below 200 is not final or, if
-// it is 101, ends HTTP; one above 599 is invalid. Below 100 or above 999, net/http would panic,
-// but in the server, where the test would not see it.
+// checkStatus panics if a status is not from 200 to 599. A status below 200 is not final or, if it
+// is 101, ends HTTP; one above 599 is invalid. Below 100 or above 999, net/http would panic, but in
+// the server, where the test would not see it.
 func checkStatus(name string, status int) {
 	if status < 200 || status > 599 {
 		panic(fmt.Sprintf("msgpushtest: %s: %d is not an HTTP status from 200 to 599", name, status))
 	}
 }
 
-// WithHeader returns a copy of f that sets a header of the response, such as Retry-After. It panics if
-// HTTP does not allow the name or the value.
+// WithHeader returns a copy of f that sets a header of the response, such as Retry-After. It panics
+// if HTTP does not allow the name or the value.
 func (f Fault) WithHeader(name, value string) Fault {
 	checkHeader("Fault.WithHeader", name, value)
 	f.header = maps.Clone(f.header)

@@ -26,8 +26,9 @@ const (
 	CodeRateLimit        = 429 // the limit of SetRateLimit is exceeded
 )
 
-// An operation holds what its requests may have. data returns the data of the response, and may change
-// records with [Server.Update]: it is called without the lock. If it is nil, a success has no data.
+// An operation holds what its requests may have. data returns the data of the response, and may
+// change records with [Server.Update]: it is called without the lock. If it is nil, a success has
+// no data.
 type operation struct {
 	query []string // the names of the query parameters
 	body  []string // the names of the members of the body; nil: the request has no body
@@ -59,8 +60,8 @@ func reject(code int, format string, args ...any) *rejection {
 
 var errAccessKey = reject(CodeAccessKey, "the access-key header is missing, or the server does not accept its key")
 
-// An envelope is the body of a response. Without data, it has no data member: in the
-// API document, data is an object, and null is not an object.
+// An envelope is the body of a response. Without data, it has no data member: in the API document,
+// data is an object, and null is not an object.
 type envelope struct {
 	Code int    `json:"code"`
 	Msg  string `json:"msg"`
@@ -95,8 +96,8 @@ func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
 	}
 }
 
-// maxRequestBytes limits the body that an operation accepts. Of any body, record stores at most
-// one byte more. A function of [Respond] can read all of it.
+// maxRequestBytes limits the body that an operation accepts. Of any body, record stores at most one
+// byte more. A function of [Respond] can read all of it.
 const maxRequestBytes = 1 << 20
 
 // data checks a request and returns the data of its operation.
@@ -204,9 +205,9 @@ func forwardLogList(s *Server, _ url.Values, body object) (any, *rejection) {
 	return pageOf(s, body, func(*Records) []msgpush.ForwardLog { return s.matching(filter, want) })
 }
 
-// pageOf returns the requested page of list. Before, it calls the function of
-// UpdateBetweenPages if a call is due, so mu must not be held. list is called with mu held,
-// before and after that function.
+// pageOf returns the requested page of list. Before, it calls the function of UpdateBetweenPages if
+// a call is due, so mu must not be held. list is called with mu held, before and after that
+// function.
 func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejection) {
 	current, rejected := body.positive("current", 1)
 	if rejected != nil {
@@ -254,8 +255,8 @@ func readObject(what string, raw []byte, names ...string) (object, *rejection) {
 	return o, nil
 }
 
-// member returns the named member, which must be an object that has only members with
-// these names. It returns nil if the member is missing.
+// member returns the named member, which must be an object that has only members with these names.
+// It returns nil if the member is missing.
 func (o object) member(name string, names ...string) (object, *rejection) {
 	raw, ok := o[name]
 	if !ok {

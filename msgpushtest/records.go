@@ -27,8 +27,7 @@ var operations = map[string]operation{
 	ForwardLogList:  {body: []string{"current", "pageSize", "params"}, data: forwardLogList},
 }
 
-// Records holds the records of a [Server]. The zero value is an account without
-// records.
+// Records holds the records of a [Server]. The zero value is an account without records.
 type Records struct {
 	MailChannels []msgpush.MailChannel
 	MPChannels   []msgpush.MPChannel
@@ -51,9 +50,9 @@ type filteredList struct {
 	updates int // Server.updates when logs was made; if it differs now, logs is stale
 }
 
-// matching returns the trigger records that a filter, as it was sent, selects. It stores the selected
-// records, since an iteration requests many pages with the same filter. It is called with mu held, and
-// the result is valid while mu is held.
+// matching returns the trigger records that a filter, as it was sent, selects. It stores the
+// selected records, since an iteration requests many pages with the same filter. It is called with
+// mu held, and the result is valid while mu is held.
 func (s *Server) matching(filter string, want msgpush.ForwardLogParams) []msgpush.ForwardLog {
 	if want == (msgpush.ForwardLogParams{}) {
 		return s.records.ForwardLogs
@@ -86,9 +85,9 @@ func (s *Server) SetRecords(r Records) {
 	s.Update(func(records *Records) { *records = r })
 }
 
-// Update calls f to change the server's records, in one step. f must not use the records after it has
-// returned, call Update or SetRecords, or wait for a page. If f panics, the records do not change, and
-// the test of [New] fails. If f has not returned after 7 seconds, the program ends.
+// Update calls f to change the server's records, in one step. f must not use the records after it
+// has returned, call Update or SetRecords, or wait for a page. If f panics, the records do not
+// change, and the test of [New] fails. If f has not returned after 7 seconds, the program ends.
 func (s *Server) Update(f func(*Records)) {
 	s.checkBubble("Update")
 	if !s.acquire(s.updateSem, nil) {
@@ -117,9 +116,9 @@ func (s *Server) update(name string, f func(*Records)) {
 	s.updates++
 }
 
-// UpdateBetweenPages sets a function that changes the server's records while a client reads a list, or
-// none if f is nil. f is called, as by [Server.Update], before each response with a page after page 1.
-// If the list has one page or none, f is called before each response but the first.
+// UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
+// or none if f is nil. f is called, as by [Server.Update], before each response with a page after
+// page 1. If the list has one page or none, f is called before each response but the first.
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -132,8 +131,8 @@ type listKey struct {
 	params string
 }
 
-// updateBeforePage calls the function of UpdateBetweenPages if a call is due before this
-// page. onlyPage is set if the list has one page or none.
+// updateBeforePage calls the function of UpdateBetweenPages if a call is due before this page.
+// onlyPage is set if the list has one page or none.
 func (s *Server) updateBeforePage(list listKey, page int, onlyPage bool) {
 	s.lock()
 	f, next := s.betweenPages, page > 1
@@ -153,8 +152,8 @@ const SampleMailID = "101"
 
 // SampleRecords returns the records of a small account, which the caller may change: mail channels
 // 101 and 102, official-account channels 201 to 203, message rules 301 to 305 and, newest first,
-// trigger records 9001 to 9064. The API document shows only the TokenID -1. The other codes and
-// the names are choices of the fake server:
+// trigger records 9001 to 9064. The API document shows only the TokenID -1. The other codes and the
+// names are choices of the fake server:
 //
 //	MatchResult  0 未匹配 (no match), 1 已转发 (forwarded), 2 转发失败 (failed, with an ErrorMessage)
 //	SourceType   1 消息 (message), 2 短信 (SMS)
@@ -175,8 +174,7 @@ func SampleRecords() Records {
 //go:embed sample.json
 var sample []byte
 
-// sampleLogs returns trigger records of the first four rules over almost three days, newest
-// first.
+// sampleLogs returns trigger records of the first four rules over almost three days, newest first.
 func sampleLogs(rules []msgpush.ForwardRule) []msgpush.ForwardLog {
 	results := []struct {
 		code        int

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// A Request is a request that arrived at a [Server]. The keys of the server are redacted in it, where
-// they appear verbatim. Header, Query and Body are shared with other copies and must not be changed.
+// A Request is a request that arrived at a [Server]. The keys of the server are redacted in it,
+// where they appear verbatim. Header, Query and Body are shared with other copies and must not be
+// changed.
 type Request struct {
 	Time      time.Time // of arrival
 	Operation string    // such as [MPList]; empty if there is none at the path
@@ -43,8 +44,8 @@ func (r Request) String() string {
 	return text
 }
 
-// Has reports whether the JSON body has a member at a path, such as "current" or "params.ruleId", that
-// is equal to the JSON encoding of value. It panics if value cannot be encoded to JSON.
+// Has reports whether the JSON body has a member at a path, such as "current" or "params.ruleId",
+// that is equal to the JSON encoding of value. It panics if value cannot be encoded to JSON.
 func (r Request) Has(path string, value any) bool {
 	want, err := json.Marshal(value)
 	if err != nil {
@@ -63,8 +64,8 @@ func (r Request) Has(path string, value any) bool {
 
 const redacted = "[redacted]"
 
-// record stores a request and leaves its body readable. A read error is repeated after the
-// bytes that were read.
+// record stores a request and leaves its body readable. A read error is repeated after the bytes
+// that were read.
 func (s *Server) record(r *http.Request) Request {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
 	rest := io.Reader(r.Body)
@@ -141,9 +142,9 @@ func (s *Server) ClearRequests() {
 	s.requests = nil
 }
 
-// WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It returns
-// an error if n is below 1, if ctx ends or if the server is closed before. If ctx has no deadline, the
-// test of [New] fails after 5 seconds, and WaitForRequest returns an error.
+// WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It
+// returns an error if n is below 1, if ctx ends or if the server is closed before. If ctx has no
+// deadline, the test of [New] fails after 5 seconds, and WaitForRequest returns an error.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 	s.checkBubble("WaitForRequest")
 	noPatience := s.noPatience()

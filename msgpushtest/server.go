@@ -24,17 +24,17 @@ type settings struct {
 	failOnRejection bool
 }
 
-// FailOnRejection makes the test of [New] fail for each request that the server itself rejects, such
-// as one with an unknown member, or with a key that was replaced. Faults and the rate limit do not
-// count. [NewServer] panics with this option.
+// FailOnRejection makes the test of [New] fail for each request that the server itself rejects,
+// such as one with an unknown member, or with a key that was replaced. Faults and the rate limit do
+// not count. [NewServer] panics with this option.
 func FailOnRejection() Option { return func(s *settings) { s.failOnRejection = true } }
 
 // InMemory makes the server use [net.Pipe] instead of a socket, as a [testing/synctest] bubble
 // requires. Its URL can be reached only through [Server.Client] and [Server.HTTPClient].
 func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
-// A Server is a fake server of the message push service, made by [New] or [NewServer]. It is safe for
-// concurrent use. Another HTTP server can serve it as an [http.Handler].
+// A Server is a fake server of the message push service, made by [New] or [NewServer]. It is safe
+// for concurrent use. Another HTTP server can serve it as an [http.Handler].
 type Server struct {
 	// URL is the base URL, without a trailing slash.
 	URL string
@@ -48,8 +48,7 @@ type Server struct {
 
 	goroutines sync.WaitGroup // that Close waits for
 
-	// These are channels: a mutex would block a synctest bubble while a user's function
-	// sleeps.
+	// These are channels: a mutex would block a synctest bubble while a user's function sleeps.
 	onRequestSem chan struct{} // held while the function of OnRequest runs
 	ifSem        chan struct{} // held while a function of If runs
 	updateSem    chan struct{} // held while the function of Update or UpdateBetweenPages runs
@@ -77,8 +76,8 @@ type Server struct {
 	conns        map[net.Conn]struct{}
 }
 
-// NewServer starts a server without records, for a program, which must call [Server.Close]. It panics
-// if it cannot listen.
+// NewServer starts a server without records, for a program, which must call [Server.Close]. It
+// panics if it cannot listen.
 func NewServer(opts ...Option) *Server {
 	s := newServer(nil, opts...)
 	if s.failOnRejection {
@@ -132,8 +131,8 @@ func newServer(tb TB, opts ...Option) *Server {
 
 func newKey() string { return "test-" + rand.Text() }
 
-// trackConn makes Close wait for the goroutines of connections: time does not pass
-// in a synctest bubble once the test has ended, so nothing may sleep by then.
+// trackConn makes Close wait for the goroutines of connections: time does not pass in a synctest
+// bubble once the test has ended, so nothing may sleep by then.
 func (s *Server) trackConn(conn net.Conn, state http.ConnState) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -150,12 +149,13 @@ func (s *Server) trackConn(conn net.Conn, state http.ConnState) {
 // closeGrace is how long Close waits for responses in progress before it aborts them.
 const closeGrace = 200 * time.Millisecond
 
-// Close stops the server and waits until the goroutines that the server started have ended. Responses
-// in progress are completed, or aborted after a short time. Close ends the waits of [Delay],
-// [Endless], [Server.SetLatency] and [Server.WaitForRequest]. It may be called more than once.
+// Close stops the server and waits until the goroutines that the server started have ended.
+// Responses in progress are completed, or aborted after a short time. Close ends the waits of
+// [Delay], [Endless], [Server.SetLatency] and [Server.WaitForRequest]. It may be called more than
+// once.
 //
-// Close waits for 5 seconds for the functions that the test passed to the server, which must not call
-// it. Then the test of [New] fails; with a server of [NewServer], Close panics.
+// Close waits for 5 seconds for the functions that the test passed to the server, which must not
+// call it. Then the test of [New] fails; with a server of [NewServer], Close panics.
 func (s *Server) Close() {
 	s.lock()
 	s.close()
@@ -177,11 +177,11 @@ func (s *Server) HTTPClient() *http.Client {
 
 // Client returns a new client of the server. By default
 //
-//   - its access key is the one that the server accepts when Client is called,
-//     even after SetAccessKey has replaced it;
+//   - its access key is the one that the server accepts when Client is called, even after
+//     SetAccessKey has replaced it;
 //   - it treats [CodeAccessKey] as a rejected key;
-//   - its retries wait for milliseconds, but it honours Retry-After, and waits a second after
-//     a 429 without it.
+//   - its retries wait for milliseconds, but it honours Retry-After, and waits a second after a 429
+//     without it.
 //
 // opts override these defaults. Client panics if an option is invalid.
 func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
@@ -208,8 +208,8 @@ func (s *Server) AccessKey() string {
 	return s.keys[len(s.keys)-1]
 }
 
-// SetAccessKey replaces the accepted key. The old key is rejected immediately. If key
-// is empty, every key is rejected.
+// SetAccessKey replaces the accepted key. The old key is rejected immediately. If key is empty,
+// every key is rejected.
 func (s *Server) SetAccessKey(key string) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -255,9 +255,9 @@ func (s *Server) SetLatency(d time.Duration) {
 	s.latency = d
 }
 
-// SetRateLimit limits the requests to n in each window of time. A window begins with the first request
-// after the last window. Further requests get HTTP status 429, the code [CodeRateLimit] and a
-// Retry-After header, and use up no fault. If n is 0, the default, there is no limit.
+// SetRateLimit limits the requests to n in each window of time. A window begins with the first
+// request after the last window. Further requests get HTTP status 429, the code [CodeRateLimit] and
+// a Retry-After header, and use up no fault. If n is 0, the default, there is no limit.
 func (s *Server) SetRateLimit(n int, window time.Duration) {
 	if n < 0 || n > 0 && window <= 0 {
 		panic(fmt.Sprintf("msgpushtest: SetRateLimit: %d requests in %v: n must not be negative, "+
@@ -276,8 +276,8 @@ type rateLimit struct {
 	count  int       // allowed requests in the current window
 }
 
-// allow reports whether a request is within the limit and, if not, returns the time
-// until the window ends.
+// allow reports whether a request is within the limit and, if not, returns the time until the
+// window ends.
 func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 	if now.Sub(l.start) >= l.window {
 		l.start, l.count = now, 0
@@ -289,9 +289,10 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 	return l.start.Add(l.window).Sub(now), false
 }
 
-// OnRequest sets a function that is called with each request before the response, or none if f is nil.
-// Calls do not overlap. f may change the server, and it may sleep for less than 5 s. A fault that f
-// injects can already apply to this request. f must not close the server or send it a request.
+// OnRequest sets a function that is called with each request before the response, or none if f is
+// nil. Calls do not overlap. f may change the server, and it may sleep for less than 5 s. A fault
+// that f injects can already apply to this request. f must not close the server or send it a
+// request.
 //
 // A panic of f, except with [http.ErrAbortHandler], fails the test of [New] when it ends; with a
 // server of [NewServer], it ends the program.
@@ -313,9 +314,9 @@ func (s *Server) callOnRequest(request Request) {
 	}
 }
 
-// handlePanic, if deferred, handles a panic of a function of the test. name is the API
-// function, such as OnRequest, to which the test passed it. Without handlePanic, net/http would
-// only log the panic and abort the response, and the test could pass, since the client retries.
+// handlePanic, if deferred, handles a panic of a function of the test. name is the API function,
+// such as OnRequest, to which the test passed it. Without handlePanic, net/http would only log the
+// panic and abort the response, and the test could pass, since the client retries.
 func (s *Server) handlePanic(name string) {
 	value := recover()
 	switch {
@@ -329,8 +330,8 @@ func (s *Server) handlePanic(name string) {
 	panic(http.ErrAbortHandler)
 }
 
-// storePanic stores a panic, which fails the test when it ends. It returns false if the
-// server was not made by New.
+// storePanic stores a panic, which fails the test when it ends. It returns false if the server was
+// not made by New.
 func (s *Server) storePanic(name string, value any) bool {
 	text := panicText(name, value)
 	s.lock()
@@ -388,10 +389,10 @@ func (s *Server) begin() bool {
 	}
 }
 
-// wait waits for d. It aborts the response if the server is closed or, except on its own socket, if the
-// client is gone. On a socket, net/http cancels the context of a request also if the client closes only
-// its side of the connection and still reads the response; but the Close of another server waits until
-// the handlers have returned.
+// wait waits for d. It aborts the response if the server is closed or, except on its own socket, if
+// the client is gone. On a socket, net/http cancels the context of a request also if the client
+// closes only its side of the connection and still reads the response; but the Close of another
+// server waits until the handlers have returned.
 func (s *Server) wait(r *http.Request, d time.Duration) {
 	if d <= 0 {
 		return

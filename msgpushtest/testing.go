@@ -2,7 +2,8 @@ package msgpushtest
 
 import "slices"
 
-// A TB is a *testing.T or *testing.B. In a fuzz test, make the server in the fuzz target, with its t.
+// A TB is a *testing.T or *testing.B. In a fuzz test, make the server in the fuzz target, with its
+// t.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -51,8 +52,8 @@ func New(tb TB, opts ...Option) *Server {
 	return s
 }
 
-// endTest returns an error text for each panic of a function of the test, and for each unused fault.
-// Afterwards, the test is not used.
+// endTest returns an error text for each panic of a function of the test, and for each unused
+// fault. Afterwards, the test is not used.
 func (s *Server) endTest() []string {
 	s.lock()
 	defer s.mu.Unlock()

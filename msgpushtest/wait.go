@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// patience is how long something waits before the server reports it. It is real time: in
-// a synctest bubble, a function may sleep for hours, and the runtime reports a deadlock.
+// patience is how long something waits before the server reports it. It is real time: in a synctest
+// bubble, a function may sleep for hours, and the runtime reports a deadlock.
 const patience = 5 * time.Second
 
-// lastPatience is how long a function of Update then has to return. It runs in the goroutine of the test,
-// which nothing else could end.
+// lastPatience is how long a function of Update then has to return. It runs in the goroutine of the
+// test, which nothing else could end.
 const lastPatience = 2 * time.Second
 
-// noPatience returns a channel that receives when patience has ended: immediately if the test has failed
-// for a wait before, and never in a bubble.
+// noPatience returns a channel that receives when patience has ended: immediately if the test has
+// failed for a wait before, and never in a bubble.
 func (s *Server) noPatience() <-chan time.Time {
 	switch {
 	case s.bubble != "":
@@ -40,8 +40,8 @@ func (s *Server) hasFailed() bool {
 	}
 }
 
-// complain says that something waits. With a server of New, the test fails if the wait could last for
-// ever, and the wait must end.
+// complain says that something waits. With a server of New, the test fails if the wait could last
+// for ever, and the wait must end.
 func (s *Server) complain(forEver bool, format string, args ...any) (mustEnd bool) {
 	text := fmt.Sprintf("msgpushtest: "+format, args...)
 	s.lock()
@@ -149,8 +149,8 @@ func (s *Server) waitForFunctions() {
 	}
 }
 
-// unfinished says what Close waits for. The function of Update is left out: it runs in the goroutine
-// that called Update.
+// unfinished says what Close waits for. The function of Update is left out: it runs in the
+// goroutine that called Update.
 func (s *Server) unfinished() string {
 	s.lock()
 	defer s.mu.Unlock()

@@ -33,8 +33,8 @@ type call struct {
 	end         *Outcome      // how the call ends; nil if another attempt follows
 }
 
-// RoundTrip makes one attempt. The loop always gets the same response: it asks checkRetry and backoff
-// what follows.
+// RoundTrip makes one attempt. The loop always gets the same response: it asks checkRetry and
+// backoff what follows.
 func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.end = c.attempt(req.Context(), req)
 	return loopResponse, nil
@@ -50,8 +50,8 @@ func (c *call) backoff(time.Duration, time.Duration, int, *http.Response) time.D
 	return c.wait
 }
 
-// attempt makes one attempt, layer by layer. It returns how the call ends, or nil if another attempt
-// follows after c.wait. req has no header.
+// attempt makes one attempt, layer by layer. It returns how the call ends, or nil if another
+// attempt follows after c.wait. req has no header.
 func (c *call) attempt(ctx context.Context, req *http.Request) (end *Outcome) {
 	c.key, end = c.ready(ctx) // access key and rate limiter
 	if end != nil {
@@ -85,17 +85,16 @@ func (c *call) stop(ctx context.Context, step string, err error) *Outcome {
 	return o
 }
 
-// ready returns the access key for an attempt, after a wait for the rate limiter, or how
-// the call ends.
+// ready returns the access key for an attempt, after a wait for the rate limiter, or how the call
+// ends.
 //
-// It gets the key before the wait, so that a call whose key is being fetched takes no
-// slot of the limiter, and so that the source learns of a rejection immediately. It gets the
-// key again after the wait. If that is another key, the source may have blocked until it was
-// fetched, and then released many calls, which would send together: the call waits for another
-// slot.
+// It gets the key before the wait, so that a call whose key is being fetched takes no slot of the
+// limiter, and so that the source learns of a rejection immediately. It gets the key again after
+// the wait. If that is another key, the source may have blocked until it was fetched, and then
+// released many calls, which would send together: the call waits for another slot.
 //
-// A source may return another key each time. So after ten repeated waits, ready keeps its slot,
-// and the key that it got before the last wait: getting the key again could take long.
+// A source may return another key each time. So after ten repeated waits, ready keeps its slot, and
+// the key that it got before the last wait: getting the key again could take long.
 func (c *call) ready(ctx context.Context) (key string, end *Outcome) {
 	key, end = c.nextKey(ctx)
 	if end != nil || c.Limiter == nil {
@@ -118,8 +117,8 @@ func (c *call) ready(ctx context.Context) (key string, end *Outcome) {
 
 const maxRepeatedWaits = 10
 
-// nextKey gets the access key from its source. If the source returns the rejected key again, the call
-// ends with its last failure, and a remark that says so.
+// nextKey gets the access key from its source. If the source returns the rejected key again, the
+// call ends with its last failure, and a remark that says so.
 func (c *call) nextKey(ctx context.Context) (key string, end *Outcome) {
 	if errs.ContextEnded(ctx) {
 		return "", c.stop(ctx, "", nil)
@@ -139,7 +138,8 @@ func (c *call) nextKey(ctx context.Context) (key string, end *Outcome) {
 	return key, nil
 }
 
-// exchange sends the request and reads the response, within the timeout of an attempt. It completes o.
+// exchange sends the request and reads the response, within the timeout of an attempt. It completes
+// o.
 func (c *call) exchange(ctx context.Context, req *http.Request, o *Outcome) {
 	if errs.TimeLeft(ctx) > c.Timeout { // otherwise the context ends before the timeout
 		var cancel context.CancelFunc
@@ -169,8 +169,8 @@ func (c *call) send(ctx context.Context, req *http.Request, o *Outcome) *http.Re
 	return resp
 }
 
-// receive completes o with the response. ctx ends with the timeout of the attempt, or before. Of a response
-// with another status than 200, what can be read of the body is enough.
+// receive completes o with the response. ctx ends with the timeout of the attempt, or before. Of a
+// response with another status than 200, what can be read of the body is enough.
 func (c *call) receive(ctx context.Context, resp *http.Response, o *Outcome) {
 	o.Status, o.Header = resp.StatusCode, resp.Header
 	body, err := c.readBody(ctx, resp)

@@ -1,6 +1,6 @@
-// Package call makes a call: one attempt after another, each with an access key and a slot of the rate
-// limiter, until one succeeds or must not be retried. It knows no type of package msgpush: it returns an
-// [Outcome], plain data, from which that package makes its errors.
+// Package call makes a call: one attempt after another, each with an access key and a slot of the
+// rate limiter, until one succeeds or must not be retried. It knows no type of package msgpush: it
+// returns an [Outcome], plain data, from which that package makes its errors.
 package call
 
 import (
@@ -82,8 +82,8 @@ type Request struct {
 	DataRequired bool
 }
 
-// Do makes a call and returns how it ended. An error means that the request cannot be sent; its text
-// may contain a secret.
+// Do makes a call and returns how it ended. An error means that the request cannot be sent; its
+// text may contain a secret.
 func (c *Caller) Do(ctx context.Context, r Request) (*Outcome, error) {
 	req, err := c.newRequest(ctx, r)
 	if err != nil {

@@ -27,11 +27,12 @@ func (c *connection) got(info httptrace.GotConnInfo) {
 	c.reused.Store(info.Reused)
 }
 
-// closeForgotten closes the idle connections after an attempt that timed out on a reused connection:
-// a balancer may have forgotten the connection, and the idle ones too.
+// closeForgotten closes the idle connections after an attempt that timed out on a reused
+// connection: a balancer may have forgotten the connection, and the idle ones too.
 //
-// If the client got a response since the attempt began, the service is only slow. Until the next response,
-// the connections are closed once only: other clients may share the transport, and would lose theirs.
+// If the client got a response since the attempt began, the service is only slow. Until the next
+// response, the connections are closed once only: other clients may share the transport, and would
+// lose theirs.
 func (c *Caller) closeForgotten(ctx context.Context, conn *connection, responsesBefore int64) {
 	timedOut := errs.Is(ctx.Err(), context.DeadlineExceeded)
 	isSilent := c.responses.Load() == responsesBefore

@@ -66,8 +66,9 @@ func (c *call) counted() int {
 	return c.attempts
 }
 
-// settleQuota counts a first attempt, and gives back the tokens of a retry, unless it failed transiently.
-// An attempt that the end of the context interrupted is no failure of the service, and no success.
+// settleQuota counts a first attempt, and gives back the tokens of a retry, unless it failed
+// transiently. An attempt that the end of the context interrupted is no failure of the service, and
+// no success.
 func (c *call) settleQuota(o *Outcome, isInterrupted bool) {
 	failed := o.Transient && !isInterrupted
 	isFirst := c.attempts == 1

@@ -22,8 +22,8 @@ import (
 // CodeSuccess is the code of an envelope that denotes success.
 const CodeSuccess = 200
 
-// An Outcome is how an attempt, or a call, ended. Its texts may contain secrets: redact them with Keys when
-// they are used.
+// An Outcome is how an attempt, or a call, ended. Its texts may contain secrets: redact them with
+// Keys when they are used.
 type Outcome struct {
 	Kind      Kind
 	Request   *Request
@@ -96,8 +96,9 @@ func (o *Outcome) setLost(step string, err error) {
 	o.RequestedWait = transport.ProxyRetryAfter(err)
 }
 
-// setFailure completes o, the outcome of a response that is not a success. decodeErr is the error of
-// the decoder if the HTTP status is 200; an error response with that status has one too, which is dropped.
+// setFailure completes o, the outcome of a response that is not a success. decodeErr is the error
+// of the decoder if the HTTP status is 200; an error response with that status has one too, which
+// is dropped.
 func (c *Caller) setFailure(o *Outcome, body []byte, decodeErr error) {
 	var env struct {
 		Code      *int
@@ -128,8 +129,8 @@ func (c *Caller) setFailure(o *Outcome, body []byte, decodeErr error) {
 	}
 }
 
-// setUndecodable completes o, the outcome of an HTTP 200 response that cannot be understood. jsonErr
-// is the error of encoding/json, if there is one.
+// setUndecodable completes o, the outcome of an HTTP 200 response that cannot be understood.
+// jsonErr is the error of encoding/json, if there is one.
 func (o *Outcome) setUndecodable(body []byte, jsonErr, decodeErr error) {
 	o.Kind, o.Body, o.Cause = Undecodable, bytes.Clone(body), decodeErr
 	endsEarly := errors.Is(jsonErr, io.EOF) || errors.Is(jsonErr, io.ErrUnexpectedEOF)

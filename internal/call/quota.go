@@ -9,10 +9,10 @@ import (
 // A retryQuota is a bucket of tokens for the retries of all calls of a client.
 //
 // A retry takes tokensPerRetry, and gives them back unless it fails transiently. A call adds
-// tokensPerCall, unless its first attempt fails transiently or because its context ends. A second in which
-// at least half of the first attempts did not fail transiently adds a part of max, 1/refillSeconds,
-// but at least one retry. Without this condition, the bucket would be refilled in a lasting partial
-// outage. While all attempts fail transiently, only a higher number of concurrent
+// tokensPerCall, unless its first attempt fails transiently or because its context ends. A second
+// in which at least half of the first attempts did not fail transiently adds a part of max,
+// 1/refillSeconds, but at least one retry. Without this condition, the bucket would be refilled in
+// a lasting partial outage. While all attempts fail transiently, only a higher number of concurrent
 // calls adds tokens, since it raises max.
 type retryQuota struct {
 	mu          sync.Mutex
@@ -30,15 +30,15 @@ const (
 	tokensPerCall  = 1
 	refillSeconds  = 20
 
-	// The default quota. Fewer retries per concurrent call would not outlast a short outage;
-	// more would multiply the load of a long one.
+	// The default quota. Fewer retries per concurrent call would not outlast a short outage; more
+	// would multiply the load of a long one.
 	minQuota     = 1000
 	quotaPerCall = 8
 )
 
-// newRetryQuota returns a full bucket for a number of retries. If the number is 0, the
-// bucket has the default size, which grows with the number of concurrent calls. If it is
-// negative, the bucket has the largest possible size.
+// newRetryQuota returns a full bucket for a number of retries. If the number is 0, the bucket has
+// the default size, which grows with the number of concurrent calls. If it is negative, the bucket
+// has the largest possible size.
 func newRetryQuota(retries int) *retryQuota {
 	q := &retryQuota{}
 	if retries == 0 {

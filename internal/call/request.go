@@ -49,8 +49,8 @@ func (c *Caller) newRequest(ctx context.Context, r Request) (*retryablehttp.Requ
 	return req, req.SetBody(body)
 }
 
-// noHeader is the header of the request of the loop, which nothing changes; without one, http.Client
-// would copy the request.
+// noHeader is the header of the request of the loop, which nothing changes; without one,
+// http.Client would copy the request.
 var noHeader = http.Header{}
 
 // encodeQuery encodes a query with go-querystring, unless it is a url.Values.

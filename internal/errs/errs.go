@@ -79,8 +79,8 @@ func Format(f fmt.State, verb rune, text string) {
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), text)
 }
 
-// Wrap returns an error with a prefix in its text that wraps err. Unlike fmt.Errorf, it does not panic
-// if the Error method of err does.
+// Wrap returns an error with a prefix in its text that wraps err. Unlike fmt.Errorf, it does not
+// panic if the Error method of err does.
 func Wrap(prefix string, err error) error { return Hide(prefix+": "+Text(err), err, nil) }
 
 // IsNil reports whether v is nil or holds a nil pointer or function, which may have methods.
@@ -93,8 +93,8 @@ func IsNil(v any) bool {
 	return canBeNil && r.IsNil()
 }
 
-// ContextEnded reports whether ctx has ended or its deadline has passed. An operation that
-// observes the deadline itself, such as dialing, may fail before the timer of ctx fires.
+// ContextEnded reports whether ctx has ended or its deadline has passed. An operation that observes
+// the deadline itself, such as dialing, may fail before the timer of ctx fires.
 func ContextEnded(ctx context.Context) bool {
 	return ctx.Err() != nil || TimeLeft(ctx) <= 0
 }

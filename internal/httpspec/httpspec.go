@@ -1,5 +1,5 @@
-// Package httpspec has details of HTTP that other packages share: paths, header values, statuses and
-// Retry-After. It knows neither requests nor responses.
+// Package httpspec has details of HTTP that other packages share: paths, header values, statuses
+// and Retry-After. It knows neither requests nor responses.
 package httpspec
 
 import (
@@ -16,8 +16,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckPath returns an error for a path that has an invalid escape or a control character, or
-// that a server or proxy may resolve to another directory or host. It decodes escapes once.
+// CheckPath returns an error for a path that has an invalid escape or a control character, or that
+// a server or proxy may resolve to another directory or host. It decodes escapes once.
 func CheckPath(path string) error {
 	decoded, err := url.PathUnescape(path)
 	switch {
@@ -40,8 +40,8 @@ var (
 	dotSegment = regexp.MustCompile(`(^|[/\\])\.\.?([/\\;?#]|$)`)
 )
 
-// EscapePath escapes the characters that net/url escapes in a path, except ? and #, and keeps existing
-// escapes. net/url would decode all escapes of a path that has such a character.
+// EscapePath escapes the characters that net/url escapes in a path, except ? and #, and keeps
+// existing escapes. net/url would decode all escapes of a path that has such a character.
 func EscapePath(path string) string {
 	return notInPath.ReplaceAllStringFunc(path, url.PathEscape)
 }

@@ -104,8 +104,8 @@ func (c *Cache) replacement(f *call, rejected string) string {
 	return c.key
 }
 
-// wait waits until f is done, or until a key is set, which it returns. It returns an error of ctx, or of
-// the timeout of fetch, which may ignore its context.
+// wait waits until f is done, or until a key is set, which it returns. It returns an error of ctx,
+// or of the timeout of fetch, which may ignore its context.
 func (c *Cache) wait(ctx context.Context, f *call, rejected string) (key string, err error) {
 	set := f.set
 	for {
@@ -161,8 +161,8 @@ func (c *Cache) expiresWithin(d time.Duration) bool {
 	return !c.expires.IsZero() && time.Until(c.expires) <= d
 }
 
-// start starts a call of fetch in the background. Its context does not end with the caller's,
-// since other callers wait for it, too.
+// start starts a call of fetch in the background. Its context does not end with the caller's, since
+// other callers wait for it, too.
 func (c *Cache) start(ctx context.Context, rejected string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	c.current = &call{

@@ -4,36 +4,35 @@ package paging
 
 import "fmt"
 
-// This file computes which page to request next, and when to stop. It uses no network
-// and sees no record.
+// This file computes which page to request next, and when to stop. It uses no network and sees no
+// record.
 //
 // # Model
 //
-// Page n holds the records at the offsets from (n-1)·S up to, but not including,
-// n·S. Offsets count from 0 and are valid at the moment of the response. S is
-// the page size. The response also reports the total, which is the length of the
-// list at that moment, and the number of pages. The list changes between
-// responses, so records drift to other offsets.
+// Page n holds the records at the offsets from (n-1)·S up to, but not including, n·S. Offsets count
+// from 0 and are valid at the moment of the response. S is the page size. The response also reports
+// the total, which is the length of the list at that moment, and the number of pages. The list
+// changes between responses, so records drift to other offsets.
 //
 // A record is stable if it is in the list at the moment of every response.
 //
 // # Promise
 //
 // Every stable record is delivered exactly once, if the responses report the total and, between two
-// consecutive responses, records are only inserted or only deleted. Consecutive means
-// in the order of use. The iterator remembers ids and never delivers a record twice.
-// The cursor ensures that it delivers each of these records at least once.
+// consecutive responses, records are only inserted or only deleted. Consecutive means in the order
+// of use. The iterator remembers ids and never delivers a record twice. The cursor ensures that it
+// delivers each of these records at least once.
 //
 // # Invariant
 //
-// At the moment of the latest response, every stable record at an offset in
-// [0, covered) or in readAhead has been delivered.
+// At the moment of the latest response, every stable record at an offset in [0, covered) or in
+// readAhead has been delivered.
 //
 // # Next page
 //
-// It is page covered/S + 1, which holds the first uncovered offset. So after deletions, iteration steps
-// back. Iteration ends if the next page is after the last page, that is, if covered ≥ last·S ≥ total. Then
-// every stable record is at a covered offset, so the invariant implies the promise.
+// It is page covered/S + 1, which holds the first uncovered offset. So after deletions, iteration
+// steps back. Iteration ends if the next page is after the last page, that is, if covered ≥ last·S
+// ≥ total. Then every stable record is at a covered offset, so the invariant implies the promise.
 //
 // Without ids, iteration does not step back: the next page is always the following one.
 
@@ -59,8 +58,7 @@ type cursor struct {
 	allowedRepeats int64 // for changes of the total: for each, its size and one page
 }
 
-// A pageInfo describes a response. A reported number that is not positive counts
-// as not reported.
+// A pageInfo describes a response. A reported number that is not positive counts as not reported.
 type pageInfo struct {
 	pageNum, pageSize, pages, total int64 // reported
 	number, records, newRecords     int64 // number is the requested page
@@ -71,12 +69,12 @@ type pageInfo struct {
 // maxPages+1 is still an int.
 const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 
-// maxRepeatPages is the maximum number of pages without a new record that iteration
-// tolerates in a changing list, in addition to two for each page delivered.
+// maxRepeatPages is the maximum number of pages without a new record that iteration tolerates in a
+// changing list, in addition to two for each page delivered.
 const maxRepeatPages = 100
 
-// inspect clamps the reported numbers and determines whether the page exists. It does not
-// exist if the response is empty or has the number of an earlier page.
+// inspect clamps the reported numbers and determines whether the page exists. It does not exist if
+// the response is empty or has the number of an earlier page.
 func inspect(p pageInfo) pageInfo {
 	p.total = min(max(p.total, 0), maxTotal)
 	p.pages = max(p.pages, 0)
@@ -88,20 +86,21 @@ func inspect(p pageInfo) pageInfo {
 	return p
 }
 
-// A direction is where an iteration goes after a response: to the page next, or to its end if next >
-// last.
+// A direction is where an iteration goes after a response: to the page next, or to its end if next
+// > last.
 type direction struct {
 	next, last    int64
 	contradiction string // of the response; empty: none
 }
 
-// endsAfter returns the direction of an iteration that ends after page n because of a contradiction.
+// endsAfter returns the direction of an iteration that ends after page n because of a
+// contradiction.
 func endsAfter(n int64, contradiction string) direction {
 	return direction{next: n + 1, last: n, contradiction: contradiction}
 }
 
-// advance takes the response for a page. If the direction is the page itself, the page is requested once
-// more, and of the response only the total is used.
+// advance takes the response for a page. If the direction is the page itself, the page is requested
+// once more, and of the response only the total is used.
 func (cur *cursor) advance(p pageInfo) direction {
 	n := min(p.number, maxPages)
 	cur.countPage(p)
@@ -144,11 +143,11 @@ func (cur *cursor) advance(p pageInfo) direction {
 	return direction{next: next, last: last}
 }
 
-// noProgress returns a text if the iteration makes no progress. Drift can repeat delivered records, so
-// repeats are tolerated up to a limit. Each new record allows further repeats, so within that limit, the
-// requests may grow with the square of the list: a tolerant iteration also limits its pages without a new
-// record. For any responses, it sends at most 3 requests for each page with a new record, and
-// 2·maxRepeatPages + 4.
+// noProgress returns a text if the iteration makes no progress. Drift can repeat delivered records,
+// so repeats are tolerated up to a limit. Each new record allows further repeats, so within that
+// limit, the requests may grow with the square of the list: a tolerant iteration also limits its
+// pages without a new record. For any responses, it sends at most 3 requests for each page with a
+// new record, and 2·maxRepeatPages + 4.
 func (cur *cursor) noProgress() string {
 	switch {
 	case cur.tolerant && cur.wasted > maxRepeatPages:
@@ -168,8 +167,8 @@ func (cur *cursor) countRecords(p pageInfo) {
 	}
 }
 
-// maxRepeats returns how many records may be repeated since the last new one. A total that changes with
-// every response must not keep iteration going, so allowedRepeats counts only up to a limit.
+// maxRepeats returns how many records may be repeated since the last new one. A total that changes
+// with every response must not keep iteration going, so allowedRepeats counts only up to a limit.
 func (cur *cursor) maxRepeats() int64 {
 	return 2*cur.delivered + min(cur.allowedRepeats, maxRepeatPages*cur.size)
 }
@@ -187,10 +186,11 @@ func (cur *cursor) countPage(p pageInfo) {
 	}
 }
 
-// pageSize infers the page size S from the response for page n. The service may cap the requested size,
-// and report a wrong one. Every page except the last is assumed to have S records, so S is the length of
-// the longest page. If the first response is a short last page, S cannot be inferred: the smaller of the
-// requested and the reported size then serves only to check the reported pages against the total.
+// pageSize infers the page size S from the response for page n. The service may cap the requested
+// size, and report a wrong one. Every page except the last is assumed to have S records, so S is
+// the length of the longest page. If the first response is a short last page, S cannot be inferred:
+// the smaller of the requested and the reported size then serves only to check the reported pages
+// against the total.
 func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
 	requested := cur.requested
 	if p.pageSize > 0 {
@@ -209,13 +209,13 @@ func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
 
 // updateTotal takes a new total, from which it follows how far records may have drifted.
 //
-// Let d be its change. If records were only inserted, a stable record that is now at offset x was at an
-// offset in [x-d, x]. If records were only deleted, d is negative, and the record was at an offset in
-// [x, x-d]. So it was covered before if x < covered (insertions) or x < covered+d (deletions). Likewise,
-// readAhead shrinks by d at its start after insertions, and by -d at its end after deletions. Where in
-// the list the records are inserted or deleted does not matter. Nor does the order of the two responses:
-// reversed in time, an insertion is a deletion. So this also holds for prefetched responses that arrive
-// out of order.
+// Let d be its change. If records were only inserted, a stable record that is now at offset x was
+// at an offset in [x-d, x]. If records were only deleted, d is negative, and the record was at an
+// offset in [x, x-d]. So it was covered before if x < covered (insertions) or x < covered+d
+// (deletions). Likewise, readAhead shrinks by d at its start after insertions, and by -d at its end
+// after deletions. Where in the list the records are inserted or deleted does not matter. Nor does
+// the order of the two responses: reversed in time, an insertion is a deletion. So this also holds
+// for prefetched responses that arrive out of order.
 //
 // If no response has reported a total, the reported pages count as full.
 func (cur *cursor) updateTotal(p pageInfo) {
@@ -238,10 +238,10 @@ func (cur *cursor) updateTotal(p pageInfo) {
 	cur.readAhead.to += min(0, d)
 }
 
-// cover marks the offsets of a page as covered: its stable records have been delivered or, if the page
-// does not exist, it has none. After a gap, which drift leaves, it marks them as readAhead until the gap
-// is filled, and forgets an earlier readAhead. Without readAhead, a list that loses a record per response
-// would have a gap before each page, and iteration would never advance.
+// cover marks the offsets of a page as covered: its stable records have been delivered or, if the
+// page does not exist, it has none. After a gap, which drift leaves, it marks them as readAhead
+// until the gap is filled, and forgets an earlier readAhead. Without readAhead, a list that loses a
+// record per response would have a gap before each page, and iteration would never advance.
 func (cur *cursor) cover(from, to int64) {
 	if from > cur.covered {
 		cur.readAhead.from, cur.readAhead.to = from, to
@@ -253,9 +253,9 @@ func (cur *cursor) cover(from, to int64) {
 	}
 }
 
-// lastPage returns the last page: the reported number of pages or, without one, the total divided by S and
-// rounded up, but at most n-1 if page n does not exist. It returns maxPages if neither number is known, or
-// if a tolerant iteration goes forward, until a page without a new record.
+// lastPage returns the last page: the reported number of pages or, without one, the total divided
+// by S and rounded up, but at most n-1 if page n does not exist. It returns maxPages if neither
+// number is known, or if a tolerant iteration goes forward, until a page without a new record.
 func (cur *cursor) lastPage(p pageInfo) int64 {
 	goesForward := cur.tolerant && !cur.stepBack
 	if (cur.total == 0 || goesForward) && p.newRecords > 0 {

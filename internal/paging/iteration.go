@@ -23,9 +23,9 @@ type Iteration[T any] struct {
 	calm     int               // the number of pages since prefetched pages were discarded
 }
 
-// calmPages is the number of pages without an outdated response after which twice as
-// many pages are prefetched. A smaller number costs more requests while the list grows; a
-// larger one costs time when the growth stops.
+// calmPages is the number of pages without an outdated response after which twice as many pages are
+// prefetched. A smaller number costs more requests while the list grows; a larger one costs time
+// when the growth stops.
 const calmPages = 6
 
 // New returns an iteration that prefetches up to a number of pages. pageSize is positive, and
@@ -44,8 +44,8 @@ func New[T any](source Source[T], pageSize, prefetch int) *Iteration[T] {
 	}
 }
 
-// NewTolerant returns an iteration that goes on after a contradiction if there is a further page, and
-// whose requests are limited for any responses.
+// NewTolerant returns an iteration that goes on after a contradiction if there is a further page,
+// and whose requests are limited for any responses.
 func NewTolerant[T any](source Source[T], pageSize int) *Iteration[T] {
 	it := New(source, pageSize, 0)
 	it.cursor.tolerant = true
@@ -141,10 +141,9 @@ func (it *Iteration[T]) newRecords(list []T) (fresh []T, contradiction string) {
 	return fresh, ""
 }
 
-// response returns the response for the next page, which may have been prefetched. A
-// prefetched response is outdated if its total is smaller than the latest one although
-// nothing was deleted since the request: it is older than the latest response and would
-// cause a step back.
+// response returns the response for the next page, which may have been prefetched. A prefetched
+// response is outdated if its total is smaller than the latest one although nothing was deleted
+// since the request: it is older than the latest response and would cause a step back.
 func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	if len(it.pending) == 0 {
 		return it.source.Page(ctx, it.nextPage, it.pageSize)
@@ -163,8 +162,8 @@ func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	return page, nil
 }
 
-// A pendingPage was requested when the latest total was total. Its other fields are set when done is
-// closed.
+// A pendingPage was requested when the latest total was total. Its other fields are set when done
+// is closed.
 type pendingPage[T any] struct {
 	total  int64
 	cancel context.CancelFunc

@@ -10,8 +10,8 @@ import (
 	"syscall/js"
 )
 
-// fetchEnabled repeats two conditions of net/http. It uses the fetch function of the host, if
-// there is one, but not under Node.js, where it uses a network inside the process.
+// fetchEnabled repeats two conditions of net/http. It uses the fetch function of the host, if there
+// is one, but not under Node.js, where it uses a network inside the process.
 var fetchEnabled = !js.Global().Get("fetch").IsUndefined() && !isNode()
 
 // isNode reports whether process.argv0 begins with "node".
@@ -20,8 +20,8 @@ func isNode() bool {
 	return process.Type() == js.TypeObject && strings.HasPrefix(process.Get("argv0").String(), "node")
 }
 
-// usesFetch reports whether a transport may use fetch. An *http.Transport does unless it has a
-// dial function. A transport of another type may wrap one that does.
+// usesFetch reports whether a transport may use fetch. An *http.Transport does unless it has a dial
+// function. A transport of another type may wrap one that does.
 func usesFetch(rt http.RoundTripper) bool {
 	if !fetchEnabled {
 		return false
@@ -35,8 +35,8 @@ func usesFetch(rt http.RoundTripper) bool {
 	return !dials && !dialsWithoutContext
 }
 
-// roundTripWithoutRedirect calls rt.RoundTrip. By default, fetch would follow a redirect, and
-// send the access key to another host.
+// roundTripWithoutRedirect calls rt.RoundTrip. By default, fetch would follow a redirect, and send
+// the access key to another host.
 func roundTripWithoutRedirect(rt http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if !usesFetch(rt) {
 		return rt.RoundTrip(req)
@@ -54,8 +54,8 @@ func roundTripWithoutRedirect(rt http.RoundTripper, req *http.Request) (*http.Re
 	return resp, nil
 }
 
-// A fetchBody is the body of a response of fetch. Reading it fails when the context of the
-// request ends, which net/http ignores once it has the header.
+// A fetchBody is the body of a response of fetch. Reading it fails when the context of the request
+// ends, which net/http ignores once it has the header.
 type fetchBody struct {
 	io.ReadCloser
 	ctx context.Context //nolint:containedctx // of the one request

@@ -14,8 +14,8 @@ import (
 	"example.com/msgpush/internal/httpspec"
 )
 
-// DialFailed reports whether err means that a connection could not be opened, to the
-// service or to a proxy.
+// DialFailed reports whether err means that a connection could not be opened, to the service or to
+// a proxy.
 func DialFailed(err error) bool {
 	if errs.Matches[*proxyError](err) {
 		return true
@@ -84,8 +84,9 @@ var permanentAlerts = []tls.AlertError{
 	120, // no_application_protocol
 }
 
-// isPermanentSOCKSError reports whether a SOCKS5 proxy rejected the client or, by a rule, the request,
-// or whether the length of the user name or password is invalid. The errors of net/http have no type.
+// isPermanentSOCKSError reports whether a SOCKS5 proxy rejected the client or, by a rule, the
+// request, or whether the length of the user name or password is invalid. The errors of net/http
+// have no type.
 func isPermanentSOCKSError(err error) bool {
 	return slices.ContainsFunc(permanentSOCKSErrors, func(end string) bool {
 		return strings.HasSuffix(errs.Text(err), end)

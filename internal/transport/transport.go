@@ -1,6 +1,6 @@
 // Package transport sends one HTTP request: it has the default transport, cookies, fetch under js,
-// and the failures that a retry cannot change. It follows no redirect, and knows neither access keys
-// nor the meaning of a response.
+// and the failures that a retry cannot change. It follows no redirect, and knows neither access
+// keys nor the meaning of a response.
 package transport
 
 import (
@@ -91,8 +91,8 @@ func RoundTrip(rt http.RoundTripper, jar http.CookieJar, req *http.Request) (*ht
 	return resp, nil
 }
 
-// schemeError returns [http.ErrSchemeMismatch] in place of the error of an HTTP response to an HTTPS
-// request, as http.Client does, and any other error unchanged.
+// schemeError returns [http.ErrSchemeMismatch] in place of the error of an HTTP response to an
+// HTTPS request, as http.Client does, and any other error unchanged.
 func schemeError(err error) error {
 	if e, ok := errs.As[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:]) == "HTTP/" {
 		return http.ErrSchemeMismatch

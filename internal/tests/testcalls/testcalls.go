@@ -19,8 +19,8 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// A Call holds the methods of one operation behind the same types for all operations, so
-// that a test can loop over them.
+// A Call holds the methods of one operation behind the same types for all operations, so that a
+// test can loop over them.
 type Call struct {
 	// Operation is the name of the operation, as msgpush.Operation.String returns it.
 	Operation string
@@ -29,15 +29,17 @@ type Call struct {
 	Do func(context.Context, *msgpush.Client) (any, error)
 	// Data is the type that a success returns a pointer to, such as msgpush.MailChannel, or nil.
 	Data reflect.Type
-	// Body is the type of the struct that describes the request, such as msgpush.PageRequest, or nil.
+	// Body is the type of the struct that describes the request, such as msgpush.PageRequest, or
+	// nil.
 	Body reflect.Type
-	// List requests a page of a list, and Pages iterates over it. They are nil for other operations.
+	// List requests a page of a list, and Pages iterates over it. They are nil for other
+	// operations.
 	List  func(context.Context, *msgpush.Client, msgpush.PageRequest) (any, error)
 	Pages func(context.Context, *msgpush.Client, ...msgpush.ListOption) iter.Seq2[any, error]
 }
 
-// All returns one Call for each specified operation. An operation without the method of its name, or
-// a list without a method that returns its Lister, is left out: the tests of Operations name it.
+// All returns one Call for each specified operation. An operation without the method of its name,
+// or a list without a method that returns its Lister, is left out: the tests of Operations name it.
 func All() []Call {
 	var all []Call
 	for _, op := range msgpush.Operations() {
@@ -116,8 +118,8 @@ func Of(op msgpush.Operation) (Call, error) {
 	return c, nil
 }
 
-// isCall reports whether a method has a context as its first argument, and returns an error, perhaps
-// after a pointer.
+// isCall reports whether a method has a context as its first argument, and returns an error,
+// perhaps after a pointer.
 func isCall(m reflect.Type) bool {
 	if m.NumIn() < 2 || m.In(1) != contextType || m.NumOut() == 0 || m.NumOut() > 2 {
 		return false
@@ -176,9 +178,9 @@ func requestOf(typ reflect.Type, r msgpush.PageRequest) reflect.Value {
 	return v
 }
 
-// arguments returns the arguments of a method after its context. A string or an int64 is the id of the
-// sample record of the method, such as 101 for MailDetail. The request of a list is zero, and other
-// structs are filled.
+// arguments returns the arguments of a method after its context. A string or an int64 is the id of
+// the sample record of the method, such as 101 for MailDetail. The request of a list is zero, and
+// other structs are filled.
 func arguments(m reflect.Method) []reflect.Value {
 	sample := sampleRecord(m.Name)
 	var all []reflect.Value
@@ -224,8 +226,8 @@ func fill(v, sample reflect.Value) {
 	}
 }
 
-// sampleRecord returns the first sample record of the resource that begins the name of a method. It is
-// invalid if there is none.
+// sampleRecord returns the first sample record of the resource that begins the name of a method. It
+// is invalid if there is none.
 func sampleRecord(method string) reflect.Value {
 	for field, list := range reflect.ValueOf(msgpushtest.SampleRecords()).Fields() {
 		resource := strings.TrimSuffix(strings.TrimSuffix(field.Name, "s"), "Channel")
@@ -258,8 +260,8 @@ func (c Call) FilteredRequest() []byte {
 	return body
 }
 
-// IsIdempotent reports whether the client sends the request of a call again after a failure that may
-// be temporary.
+// IsIdempotent reports whether the client sends the request of a call again after a failure that
+// may be temporary.
 func (c Call) IsIdempotent() bool {
 	attempts := 0
 	c.send(2, func(*http.Request) { attempts++ })
