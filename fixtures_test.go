@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -61,4 +62,41 @@ func assertEncodesTo(t *testing.T, body string, data any) {
 	b, err := json.Marshal(msgpush.Envelope[any]{Code: 200, Msg: "请求成功", Data: data})
 	require.NoError(t, err)
 	assert.JSONEq(t, body, string(b))
+}
+
+// assertIterates checks that a list delivers the records 7, 8 and 9 of a service, in pages of two
+// records. params is the rest of the body of each request, after the page size.
+func assertIterates[T any](t *testing.T, path, params string, want []T, list func(*msgpush.Client) msgpush.Lister[T]) {
+	t.Helper()
+	var requests []string
+	client := fixtures.NewClient(t, fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+		body, _ := io.ReadAll(r.Body)
+		requests = append(requests, r.Method+" "+r.URL.Path+" "+string(body))
+		if strings.Contains(string(body), `"current":1,`) {
+			return fixtures.Respond(200, fixtures.SuccessOf(`{"pageNum":1,"pageSize":2,"total":3,"pages":2,"list":[{"id":7},{"id":8}]}`))(r)
+		}
+		return fixtures.Respond(200, fixtures.SuccessOf(`{"pageNum":2,"pageSize":2,"total":3,"pages":2,"list":[{"id":9}]}`))(r)
+	}))
+	wantRequests := []string{
+		`POST ` + path + ` {"current":1,"pageSize":2` + params + `}`,
+		`POST ` + path + ` {"current":2,"pageSize":2` + params + `}`,
+	}
+	records, err := fixtures.Collect(list(client).All(t.Context(), msgpush.PageSize(2)))
+	require.NoError(t, err)
+	assert.Equal(t, want, records)
+	assert.Equal(t, wantRequests, requests)
+
+	requests = nil
+	delivered, err := fixtures.Collect(list(client).Pages(t.Context(), msgpush.PageSize(2)))
+	require.NoError(t, err)
+	assert.Equal(t, []*msgpush.Page[T]{
+		{PageNum: 1, PageSize: 2, Total: 3, Pages: 2, List: want[:2]},
+		{PageNum: 2, PageSize: 2, Total: 3, Pages: 2, List: want[2:]},
+	}, delivered)
+	assert.Equal(t, wantRequests, requests)
+
+	// Without an ID function, two records with one id would be no error.
+	same := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"pageNum":1,"pageSize":2,"total":2,"pages":1,"list":[{"id":7},{"id":7}]}`)))
+	_, err = fixtures.Collect(list(same).All(t.Context()))
+	assert.ErrorIs(t, err, msgpush.ErrInconsistentList)
 }

@@ -557,3 +557,52 @@ func TestMemoryPerRecordIsLimited(t *testing.T) {
 		})
 	}
 }
+
+// static returns a Fetch of a list that does not change.
+func static(ids []int64) fixtures.Fetch {
+	return func(ctx context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+		return fixtures.PageOf(ids, r), ctx.Err()
+	}
+}
+
+// delayed returns a Fetch that waits before it calls f.
+func delayed(f fixtures.Fetch, delay time.Duration) fixtures.Fetch {
+	return func(ctx context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+		select {
+		case <-time.After(delay):
+			return f(ctx, r)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// inUse returns the number of bytes in use, including values in pools.
+func inUse() uint64 {
+	runtime.GC() // a sync.Pool keeps its values for one collection
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// assertOnlyError checks that an iterator yields one error, which contains a text, and no
+// record.
+func assertOnlyError(t *testing.T, want string, records iter.Seq2[int64, error]) {
+	t.Helper()
+	errs := 0
+	for id, err := range records {
+		errs++
+		assert.Zero(t, id)
+		assert.ErrorContains(t, err, want)
+		assert.ErrorContains(t, err, "msgpush: ")
+	}
+	assert.Equal(t, 1, errs)
+}
+
+// randomID maps ids to distinct random ids.
+func randomID(id int64) int64 {
+	x := uint64(id) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return int64(x ^ x>>31)
+}
