@@ -43,8 +43,8 @@ const AccessKeyTimeout = 30 * time.Second
 // time between two calls, and shorter than the validity of a key.
 //
 // If fetch fails, the waiting callers get its error, and the next caller that needs a key starts
-// fetch again: fetch itself should retry transient failures. If it panics, the waiting callers
-// panic or, if there are none, the next caller.
+// fetch again: fetch itself should retry transient failures. Its panic is re-raised in the waiting
+// callers or, without any, in the next one.
 //
 // The context of fetch has the values of the caller that starts it, but ends only after
 // [AccessKeyTimeout]. From then on, callers that need a key get an error, until fetch returns.
@@ -71,8 +71,8 @@ func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string
 }
 
 // Set replaces the cached key, such as by one that another process has fetched, also for callers
-// that wait for a fetch. It ignores a key that has expired, that was rejected, or that no header
-// can hold.
+// that wait for a fetch. It ignores a key that has expired, that no header can hold, or that was
+// rejected last.
 func (c *AccessKeyCache) Set(key string, expires time.Time) {
 	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error
 		c.cache().Set(key, expires)

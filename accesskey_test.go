@@ -630,6 +630,18 @@ func TestSetIgnoresKeyThatIsOfNoUse(t *testing.T) {
 	}
 }
 
+func TestSetIgnoresKeyThatWasRejectedBefore(t *testing.T) {
+	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+		return "fetched", time.Time{}, nil
+	}, 0)
+	_, err := source.AccessKey(t.Context(), "rejected")
+	require.NoError(t, err)
+	source.Set("rejected", time.Time{}) // another process has not learned of the rejection
+	key, err := source.AccessKey(t.Context(), "")
+	require.NoError(t, err)
+	assert.Equal(t, "fetched", key)
+}
+
 func TestKeyThatWasSetAndIsRejectedIsNotReturnedAgain(t *testing.T) {
 	var source *msgpush.AccessKeyCache
 	source = msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {

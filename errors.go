@@ -19,7 +19,7 @@ import (
 
 const (
 	maxExcerpt = 160 // characters of a value of a response
-	maxCause   = 400 // characters of an error of another package, or of the name of a Call
+	maxForeign = 400 // characters of an error of another package, or of the name of a Call
 )
 
 // An APIError is an error response: its HTTP status or the code of its envelope is not 200. The API
@@ -261,7 +261,7 @@ func operationName(operation string, keys *redact.Keys) string {
 	if !strings.Contains(operation, " ") {
 		return operation
 	}
-	return redact.Shorten(keys.Text(operation), maxCause)
+	return redact.Shorten(keys.Text(operation), maxForeign)
 }
 
 // argumentError returns the error of a call whose request cannot be sent.
@@ -309,7 +309,7 @@ func causeText(err error, query string, keys *redact.Keys) string {
 		text = strings.ReplaceAll(text, "?"+keys.Text(query), "")
 	}
 	text = strings.ReplaceAll(text, "msgpush: ", "")
-	return redact.Shorten(keys.Text(text), maxCause)
+	return redact.Shorten(keys.Text(text), maxForeign)
 }
 
 func errorText(operation, summary string, details []string, attempts int, remarks string) string {

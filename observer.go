@@ -69,8 +69,8 @@ func (s *settings) report(ctx context.Context, o, end *call.Outcome) {
 func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o *call.Outcome) {
 	common := []slog.Attr{
 		slog.String("operation", a.Operation),
-		slog.String("method", redact.Shorten(o.Keys.Text(o.Request.Method), maxCause)),
-		slog.String("path", redact.Shorten(o.Keys.Text(o.Request.Path), maxCause)),
+		slog.String("method", redact.Shorten(o.Keys.Text(o.Request.Method), maxForeign)),
+		slog.String("path", redact.Shorten(o.Keys.Text(o.Request.Path), maxForeign)),
 		slog.Int("attempt", a.Number),
 	}
 	attrs := append(slices.Clip(common), slog.Duration("duration", a.Duration))

@@ -27,7 +27,7 @@ func (c *call) decide(ctx context.Context, o *Outcome) (end *Outcome) {
 	c.wait = 0
 	ended := errs.ContextEnded(ctx)
 	isInterrupted := ended && o.Kind == NoResponse && isEndOf(ctx, o.Cause)
-	c.settleQuota(o, isInterrupted)
+	c.settleQuota(ctx, o, isInterrupted)
 	if o.Kind == Success {
 		return o
 	}
@@ -66,16 +66,16 @@ func (c *call) counted() int {
 	return c.attempts
 }
 
-// settleQuota counts a first attempt, and gives back the tokens of a retry, unless it failed
-// transiently. An attempt that the end of the context interrupted is no failure of the service, and
-// no success.
-func (c *call) settleQuota(o *Outcome, isInterrupted bool) {
-	failed := o.Transient && !isInterrupted
+// settleQuota counts a first attempt, unless the end of the context interrupted it, and gives back the
+// tokens of a retry unless it failed transiently. A canceled retry gives them back, but not one that
+// its deadline interrupted: otherwise, calls to a silent service would be retried without limit.
+func (c *call) settleQuota(ctx context.Context, o *Outcome, isInterrupted bool) {
 	isFirst := c.attempts == 1
-	if isFirst && !isInterrupted {
-		c.quota.count(failed)
-	}
-	if !isFirst && !failed {
+	isCanceled := isInterrupted && errs.Is(ctx.Err(), context.Canceled)
+	switch {
+	case isFirst && !isInterrupted:
+		c.quota.count(o.Transient)
+	case !isFirst && (!o.Transient || isCanceled):
 		c.quota.giveBack(c.borrowed)
 	}
 	c.borrowed = 0

@@ -22,8 +22,9 @@ type Cache struct {
 	mu         sync.Mutex
 	key        string // empty: none
 	expires    time.Time
-	renewAfter time.Time // no renewal begins before
-	current    *call     // in progress, or with a panic that no caller has seen
+	rejected   string        // the key that was rejected last
+	renewAfter time.Time     // no renewal begins before
+	current    *pendingFetch // in progress, or with a panic that no caller has seen
 }
 
 // renewalPause is the time between two renewals of a key that is still valid. Without it, each call
@@ -38,8 +39,8 @@ func New(
 	return &Cache{fetch: fetch, early: early, timeout: timeout}
 }
 
-// A call is one call of fetch, for which several callers may wait.
-type call struct {
+// A pendingFetch is a call of fetch, for which several callers may wait.
+type pendingFetch struct {
 	rejected string          // of the caller that started the fetch
 	ctx      context.Context // of fetch
 
@@ -83,8 +84,7 @@ func (c *Cache) Set(key string, expires time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	hasExpired := !expires.IsZero() && time.Until(expires) <= 0
-	isRejected := c.current != nil && c.current.rejected == key
-	if hasExpired || isRejected || httpspec.CheckHeaderValue("the key", key) != nil {
+	if hasExpired || key == c.rejected || httpspec.CheckHeaderValue("the key", key) != nil {
 		return
 	}
 	c.key, c.expires = key, expires
@@ -95,7 +95,7 @@ func (c *Cache) Set(key string, expires time.Time) {
 }
 
 // replacement returns the key that was set during f, or "" if there is none, or if it is of no use.
-func (c *Cache) replacement(f *call, rejected string) string {
+func (c *Cache) replacement(f *pendingFetch, rejected string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !f.replaced || c.key == rejected || c.expiresWithin(0) {
@@ -106,7 +106,7 @@ func (c *Cache) replacement(f *call, rejected string) string {
 
 // wait waits until f is done, or until a key is set, which it returns. It returns an error of ctx,
 // or of the timeout of fetch, which may ignore its context.
-func (c *Cache) wait(ctx context.Context, f *call, rejected string) (key string, err error) {
+func (c *Cache) wait(ctx context.Context, f *pendingFetch, rejected string) (key string, err error) {
 	set := f.set
 	for {
 		select {
@@ -130,7 +130,7 @@ func (c *Cache) wait(ctx context.Context, f *call, rejected string) (key string,
 }
 
 // forget removes a call with a panic, which its first caller re-raises.
-func (c *Cache) forget(f *call) {
+func (c *Cache) forget(f *pendingFetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current == f {
@@ -139,9 +139,12 @@ func (c *Cache) forget(f *call) {
 }
 
 // get returns the key, or the call of fetch to wait for. It starts one if one is needed.
-func (c *Cache) get(ctx context.Context, rejected string) (string, *call) {
+func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if rejected != "" {
+		c.rejected = rejected
+	}
 	if c.key == rejected {
 		c.key = "" // other callers must not get it either
 	}
@@ -165,7 +168,7 @@ func (c *Cache) expiresWithin(d time.Duration) bool {
 // other callers wait for it, too.
 func (c *Cache) start(ctx context.Context, rejected string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
-	c.current = &call{
+	c.current = &pendingFetch{
 		rejected: rejected,
 		ctx:      ctx,
 		set:      make(chan struct{}),
@@ -176,7 +179,7 @@ func (c *Cache) start(ctx context.Context, rejected string) {
 }
 
 // run calls fetch. It stores the result in f and, unless it is an error, in the cache.
-func (c *Cache) run(f *call, cancel context.CancelFunc) {
+func (c *Cache) run(f *pendingFetch, cancel context.CancelFunc) {
 	defer cancel()
 	var expires time.Time
 	defer func() { // runs even if fetch panics or calls runtime.Goexit

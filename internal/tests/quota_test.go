@@ -373,25 +373,39 @@ func TestDefaultQuotaIsEightRetriesForEachOfTheMostCallsAtATime(t *testing.T) {
 	}
 }
 
-// The service has not failed if the context of the caller ends.
-func TestRetryThatTheContextEndsGivesItsQuotaBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1})
-		silent := func(r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		}
-		for range 5 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			n, err := call(ctx, fixtures.Status(503), silent)
-			cancel()
-			assert.Equal(t, 2, n)
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-		}
-		n, err := call(t.Context(), fixtures.Status(503), fixtures.Succeed)
-		assert.Equal(t, 2, n)
-		assert.NoError(t, err)
-	})
+func TestRetryThatTheContextEndsUsesUpQuotaUnlessItIsCanceled(t *testing.T) {
+	silent := func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	withTimeout := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, time.Second)
+	}
+	withCancel := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(time.Second, cancel)
+		return ctx, cancel
+	}
+	tests := []struct {
+		name     string
+		end      func(context.Context) (context.Context, context.CancelFunc)
+		requests []int // of each call
+	}{
+		{"the deadline passes", withTimeout, []int{2, 1, 1}},
+		{"the caller cancels", withCancel, []int{2, 2, 2}}, // the service has not failed
+	}
+	for _, tt := range tests {
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
+			call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1})
+			for _, want := range tt.requests {
+				ctx, cancel := tt.end(t.Context())
+				n, err := call(ctx, fixtures.Status(503), silent)
+				cancel()
+				assert.Equal(t, want, n)
+				assert.Error(t, err)
+			}
+		})
+	}
 }
 
 // The refill of each second must not overflow.
