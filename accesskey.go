@@ -11,13 +11,14 @@ import (
 // An AccessKeySource returns the access key of each attempt. It must be safe for concurrent use.
 type AccessKeySource interface {
 	// AccessKey returns the key to send. It is called before each attempt, so a slow source should
-	// cache the key, as [CachedAccessKey] does. With a rate limiter, it is called before and after
-	// the wait; see [WithRateLimiter].
+	// cache the key, as [CachedAccessKey] does. With a rate limiter, it is called before the wait
+	// and after it; see [WithRateLimiter].
 	//
 	// rejected is the key that the service has rejected in this call, or empty. A source that
 	// already has another key should return it without a new fetch. If it returns the rejected key
-	// again, the call returns the error of its last attempt. If it returns an error, the call fails
-	// with a [*RequestError] that wraps it. A key that is returned with an error is redacted.
+	// again, the call returns the error of its last attempt. An error ends the call with a
+	// [*RequestError], which wraps it unless the context has ended. A key that is returned with an
+	// error is redacted.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 
@@ -42,12 +43,13 @@ const AccessKeyTimeout = 30 * time.Second
 // background, at most once a second, and calls get the old key. early should be longer than the
 // time between two calls, and shorter than the validity of a key.
 //
-// If fetch fails, the waiting callers get its error, and the next caller that needs a key starts
+// If fetch fails, the callers that wait get its error, and the next caller that needs a key starts
 // fetch again: fetch itself should retry transient failures. Its panic is re-raised in the waiting
 // callers or, without any, in the next one.
 //
-// The context of fetch has the values of the caller that starts it, but ends only after
-// [AccessKeyTimeout]. From then on, callers that need a key get an error, until fetch returns.
+// The context of fetch has the values of the caller that starts it. It ends when fetch returns, or
+// after [AccessKeyTimeout]: from then on, callers that need a key get an error, until fetch
+// returns.
 func CachedAccessKey(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	early time.Duration,

@@ -17,7 +17,7 @@ import (
 	"example.com/msgpush/internal/transport"
 )
 
-// Version is the version of this package, sent in the User-Agent header.
+// Version is the version of this package in the default User-Agent header.
 const Version = "0.1.0"
 
 // A Client calls the operations of one service. [NewClient] creates a Client. A Client is safe for
@@ -28,7 +28,7 @@ type Client struct {
 	caller func() *call.Caller
 }
 
-// Format writes the type and the base URL for every verb.
+// Format writes the type and the base URL.
 func (c Client) Format(f fmt.State, _ rune) {
 	// Without this method, fmt would print the address of a function.
 	if c.caller == nil {
@@ -43,9 +43,9 @@ func (c Client) Format(f fmt.State, _ rune) {
 // (docs/interface.md#authentication). It sends no request.
 //
 // The base URL begins with http:// or https:// and may have a path, but no user information, query
-// or fragment. The access key must be empty if [WithAccessKeySource] is used. By default, a call to
-// a service that never responds is retried for more than a minute: pass a context with a deadline
-// to bound it, or see [WithTimeout] and [RetryPolicy].
+// or fragment. The access key must be empty if [WithAccessKeySource] is used. By default, reading
+// from a service that never responds takes more than a minute: pass a context with a deadline, or
+// see [WithTimeout] and [RetryPolicy].
 func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	base, err := parseBaseURL(baseURL)
 	if err != nil {

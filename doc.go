@@ -10,7 +10,7 @@
 // "The API document" is the service owner's description of the interface; docs/interface.md states
 // what it shows. Each operation that it specifies has a method named after its path. The methods of
 // the operations that it only names send nothing and return an [*UnimplementedError]. [Call] sends
-// a request to any path.
+// requests to other paths.
 //
 // # Lists
 //
@@ -35,8 +35,8 @@
 //
 // The methods of Client that read a record or a list are retried according to the [RetryPolicy],
 // and so is a [Call] whose [Request] is Idempotent. No redirect is followed. A call honours its
-// context, but a response that needs no retry is returned even if the context has ended meanwhile.
-// In addition, each attempt has a timeout ([WithTimeout]), and each response body a size limit
+// context, but returns a response that needs no retry even if its context has ended meanwhile. In
+// addition, each attempt has a timeout ([WithTimeout]), and each response body a size limit
 // ([WithMaxResponseBytes]).
 //
 // # Secrets

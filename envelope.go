@@ -14,9 +14,9 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// Envelope is the body of every response (docs/interface.md#response-envelope). Code 200 denotes
-// success. The methods of [Client] and [Call] return its data; the type is exported for recorded
-// responses and fake servers.
+// Envelope is the body of a response of the service (docs/interface.md#response-envelope). Code 200
+// denotes success. The methods of [Client] and [Call] return its data; the type is exported for
+// recorded responses and fake servers.
 type Envelope[T any] struct {
 	Code int    `json:"code"`
 	Msg  string `json:"msg"`
@@ -30,14 +30,14 @@ var (
 
 // decode decodes the body of an HTTP 200 response and returns its data, a *T. If required is set, T
 // is a type of this package, and data that is missing or is no record is an error. Otherwise, the
-// result is a nil *T if the data is missing or null, unless T is a page.
+// result is a nil *T if the data is missing or null, unless T is, or points to, a page.
 func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool) (any, error) {
 	var env Envelope[*T]
 	if err := unmarshal(body, &env); err != nil {
 		return nil, describeDecodeError(err, required)
 	}
 	if env.Code != call.CodeSuccess {
-		return nil, errNoCode // package call makes another code an error response
+		return nil, errNoCode // package call makes an error response of another code, and drops this error
 	}
 	t := elem(reflect.TypeFor[T]())
 	isPage := isPageType(t)
@@ -53,7 +53,7 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool
 	return env.Data, nil
 }
 
-// elem returns the type that t is or, through a few pointers, points to. A type may be a pointer to
+// elem returns t without its pointers, of which it removes at most 8: type T *T is a pointer to
 // itself.
 func elem(t reflect.Type) reflect.Type {
 	for depth := 0; depth < 8 && t.Kind() == reflect.Pointer; depth++ {
@@ -62,7 +62,7 @@ func elem(t reflect.Type) reflect.Type {
 	return t
 }
 
-// A checker is a *Page, or a pointer to a struct that embeds a Page.
+// A checker is a *Page, or a type that embeds one.
 type checker interface{ check(body []byte) error }
 
 // isPageType reports whether t is a Page, and not a struct that embeds one.
@@ -91,9 +91,8 @@ func checkPage(data any, body []byte) error {
 	return page.Interface().(checker).check(body)
 }
 
-// isZero reports whether v, or the value that it points to, may have been decoded from null or from
-// an object without a member of its type. Only such a value is compared with the JSON: an ordinary
-// response is decoded once.
+// isZero reports whether v, or the value that it points to, is zero or null. Only then is the JSON
+// checked for missing members: an ordinary response is decoded once.
 func isZero(v reflect.Value) bool {
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
@@ -102,8 +101,8 @@ func isZero(v reflect.Value) bool {
 	return v.IsZero() || isNullJSON
 }
 
-// checkRecord returns an error if the data in body is a record of type t without the members that
-// membersOf requires. body has been decoded into an envelope before.
+// checkRecord returns an error if the data in body, of type t, has none of the members that
+// identify it. body has been decoded into an envelope before.
 func checkRecord(body []byte, t reflect.Type) error {
 	var env Envelope[json.RawMessage]
 	_ = json.Unmarshal(body, &env)
@@ -115,7 +114,8 @@ func checkRecord(body []byte, t reflect.Type) error {
 }
 
 // membersOf returns the names of the members that identify a record of type t, which may be a
-// pointer: its id or, if it has none, any. It returns nil if t is not a struct, or decodes itself.
+// pointer: its id or, if it has none, any. It returns nil if t is not a struct with members, or
+// decodes itself.
 func membersOf(t reflect.Type) []string {
 	t = elem(t)
 	p := reflect.PointerTo(t)
@@ -164,9 +164,9 @@ func hasMember(raw json.RawMessage, members []string) bool {
 	return false
 }
 
-// describeDecodeError returns an error that names the expected and the actual JSON, and wraps err,
-// whose own text may quote the body. Without nameFields, it does not name a field inside the data:
-// the name could be the key of a map.
+// describeDecodeError returns an error that says which JSON was expected, and wraps err, whose own
+// text may quote the body. Without nameFields, it does not name a field inside the data: the name
+// could be the key of a map.
 func describeDecodeError(err error, nameFields bool) error {
 	text := fmt.Sprintf("expected a JSON envelope, but the decoder returned an error (%T)", err)
 	if typeErr, ok := errs.As[*json.UnmarshalTypeError](err); ok && typeErr.Type != nil {

@@ -36,9 +36,9 @@ type APIError struct {
 	HTTPStatus int
 	// Code is the code of the envelope, or 0 if the body is not an envelope.
 	Code int
-	// Msg is the msg of the envelope or, if the body is not an envelope, a short excerpt of the
-	// body. It is empty if the code is 200. The values of JSON members whose name contains
-	// "password", and of pairs such as password=value, are redacted in it.
+	// Msg is the msg of the envelope or, if there is no such string, a short excerpt of the body.
+	// It is empty if the code is 200. The values of JSON members whose name contains "password",
+	// and of pairs such as password=value, are redacted in it.
 	Msg string
 	// Data is the data of the envelope, which may be any JSON value. It is nil if there is none, or
 	// if the code is 200.
@@ -87,9 +87,9 @@ func (e *APIError) summary() string {
 func (e APIError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
 // A DecodeError is a complete HTTP 200 response that cannot be understood: it is not an envelope
-// with a code, its msg is not a string, or its data cannot be decoded. For a method of [Client], it
-// is also one whose data is missing or is a record that has neither a value nor an id, and for a
-// [Page], one without a list although the total is not 0.
+// with a code, or its msg or data cannot be decoded. For a method of [Client], it is also one whose
+// data is missing or is a record that has neither a value nor an id, and for a [Page], one without
+// a list although the total is not 0.
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
@@ -101,8 +101,8 @@ type DecodeError struct {
 	Body []byte `json:"-"`
 	// Attempts is the number of attempts that were made.
 	Attempts int
-	// Err names the expected and the actual JSON. It wraps the error of the decoder, if the decoder
-	// failed. If the JSON ends too early, it wraps [io.ErrUnexpectedEOF] or, for an empty body,
+	// Err describes the JSON without quoting it. It wraps the error of the decoder, if the decoder
+	// failed. If the JSON ends too early, it wraps [io.ErrUnexpectedEOF] or, for a blank body,
 	// [io.EOF].
 	Err error
 
@@ -136,8 +136,8 @@ type RequestError struct {
 	// Attempts is the number of attempts that were made.
 	Attempts int
 	// Err is the reason. [errors.Is] and [errors.As] find the error of the transport, the rate
-	// limiter or the key source in it. If the context ended, they find its error and its cause;
-	// after the timeout of an attempt, [context.DeadlineExceeded].
+	// limiter or the key source in it, but no error type of this package. If the context ended,
+	// they find its error and its cause; after an attempt's timeout, [context.DeadlineExceeded].
 	Err error
 	// Last is the failure of the previous attempt, if the context, the rate limiter or the key
 	// source ended the call after it, and nil otherwise. [errors.Is] and [errors.As] do not find
@@ -167,7 +167,7 @@ func (e RequestError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Er
 // An UnimplementedError is returned by the methods of operations that the API document only names
 // (docs/interface.md#named-operations). It wraps [errors.ErrUnsupported].
 type UnimplementedError struct {
-	// Operation has the name of the method, and its Title.
+	// Operation has the name of the method, and the title in the API document.
 	Operation Operation
 }
 
@@ -182,7 +182,7 @@ func (e *UnimplementedError) Error() string {
 func (e *UnimplementedError) Unwrap() error { return errors.ErrUnsupported }
 
 // textsOfCall returns the text and the summary of the error of a call in err, or empty texts if
-// there is none, or if it panics: a type of the caller may embed one that is nil.
+// there is none, or if it panics: a type of the caller may embed a nil *APIError.
 func textsOfCall(err error) (whole, summary string) {
 	defer func() {
 		if recover() != nil {
@@ -249,14 +249,14 @@ func isOwnError(target any) bool {
 	return false
 }
 
-// A callError is an *APIError, a *DecodeError or a *RequestError.
+// A callError is an *APIError, a *DecodeError, a *RequestError, or a type that embeds one.
 type callError interface {
 	error
-	summary() string // the text without the operation, the attempts and the details
+	summary() string // the text without the operation, the attempts and the remarks
 }
 
-// operationName returns the name of an operation. The method and path of a Call are redacted and
-// shortened.
+// operationName returns the name of an operation. That of a Call, its method and path with a space
+// between them, is redacted and shortened.
 func operationName(operation string, keys *redact.Keys) string {
 	if !strings.Contains(operation, " ") {
 		return operation

@@ -10,8 +10,8 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// ErrInconsistentList is wrapped by the error of an iteration whose responses contradict each
-// other. The error names the page and the contradiction.
+// ErrInconsistentList is wrapped by the error of an iteration that found a contradiction in the
+// responses. The error names it and its page.
 var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 
 // A Lister is a list of the service: [Client.MPChannels], [Client.ForwardRules] and
@@ -61,13 +61,13 @@ func Prefetch(n int) ListOption {
 }
 
 // All returns an iterator over the records of the list. Each range statement iterates anew. The
-// iterator is safe for concurrent use if Fetch is.
+// iterator is safe for concurrent use if Fetch and ID are.
 //
 // An error is yielded once, with a zero record, after the records of all pages before it, and ends
-// the iteration. Unless the arguments are invalid, it names the page and wraps
-// [ErrInconsistentList], the error of Fetch, or the error of the context and its cause. Leaving the
-// range statement cancels all prefetches and waits for them. A panic in Fetch is re-raised in the
-// goroutine of the range statement.
+// the iteration. Unless the arguments are invalid, it names the page, and wraps
+// [ErrInconsistentList], the error that Fetch returned, or the error of the context and its cause.
+// Leaving the range statement cancels all prefetches and waits for them. A panic in Fetch is
+// re-raised in the goroutine of the range statement.
 //
 // With an ID function, every record that is in the list throughout is delivered exactly once, if
 // the service reports the total and if, between two consecutive responses, records are only
@@ -96,9 +96,10 @@ func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 	}
 }
 
-// Pages is like [Lister.All], but yields pages. The List of a page holds the records that have not
-// been yielded before; the other fields are as the service sent them. A page without such records
-// is not yielded, except once if no page has a record. With an error, the page is nil.
+// Pages is like [Lister.All], but yields pages. With an ID function, the List of a page holds the
+// records that have not been yielded before; the other fields are as the service sent them. A page
+// without such records is not yielded, but for one of an empty list. With an error, the page is
+// nil.
 func (l Lister[T]) Pages(ctx context.Context, opts ...ListOption) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
 		s, err := l.apply(ctx, opts)
@@ -148,7 +149,8 @@ func (l Lister[T]) apply(ctx context.Context, opts []ListOption) (listSettings, 
 	return s, nil
 }
 
-// source returns the list for package paging. The types of a page have the same fields.
+// source returns the list for package paging. Page and paging.Page have the same fields, so that a
+// pointer to one converts to a pointer to the other.
 func (l Lister[T]) source() paging.Source[T] {
 	fetch := func(ctx context.Context, number, size int) (*paging.Page[T], error) {
 		if errs.ContextEnded(ctx) {

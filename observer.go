@@ -65,7 +65,7 @@ func (s *settings) report(ctx context.Context, o, end *call.Outcome) {
 }
 
 // logAttempt logs an attempt at level Debug, and a retry, with its reason, at level Warn. No record
-// has the msg of the service.
+// has the msg of the response.
 func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o *call.Outcome) {
 	common := []slog.Attr{
 		slog.String("operation", a.Operation),

@@ -47,7 +47,7 @@ func Operations() []Operation {
 		{Title: "preprocessing"}, {Title: "image management"},
 		{Title: "companion form product"}, {Title: "companion document product"}, {Title: "companion table product"},
 	}
-	// An operation that gets a path, in the file of its resource, moves to the specified ones.
+	// An operation counts as specified as soon as it has a path.
 	specified := slices.DeleteFunc(slices.Clone(all), func(o Operation) bool { return !o.Specified() })
 	return append(specified, slices.DeleteFunc(all, Operation.Specified)...)
 }

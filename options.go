@@ -25,8 +25,8 @@ const DefaultTimeout = 10 * time.Second
 // DefaultMaxResponseBytes is the size limit of a response body; see [WithMaxResponseBytes].
 const DefaultMaxResponseBytes = 4 << 20
 
-// An Option configures a [Client]. A later option overrides an earlier one. An invalid option is an
-// error of [NewClient].
+// An Option configures a [Client]. A later call of an option overrides an earlier one. An invalid
+// option is an error of [NewClient].
 type Option func(*settings) error
 
 type settings struct {
@@ -42,11 +42,12 @@ type settings struct {
 // package is used.
 //
 // For a transport of your own, such as one with a client certificate or in a wrapper for metrics,
-// start from [NewTransport]. A transport with a TLSClientConfig or a dial function uses HTTP/2 only
-// if its ForceAttemptHTTP2 or its Protocols say so, as those of NewTransport do.
+// start from [NewTransport]. With a TLSClientConfig or a dial function, a transport uses HTTP/2
+// only if it is configured to, as those of NewTransport are.
 //
 // If an attempt times out on a reused connection, and the client got no response meanwhile, it
-// calls CloseIdleConnections of the transport: a balancer may have forgotten the connections.
+// calls CloseIdleConnections of the transport, once until the next response: a balancer may have
+// forgotten the connections.
 //
 // A transport that wraps another must not retry, and must not follow redirects, which would send
 // the access key to another host. Under js, it must pass on the header js.fetch:redirect, with
@@ -107,13 +108,13 @@ func WithRetry(policy RetryPolicy) Option {
 	}
 }
 
-// WithRateLimiter makes the client call limiter.Wait before every attempt. If Wait returns an
-// error, the call fails with a [*RequestError] that wraps it. The limiter must be safe for
-// concurrent use, as [golang.org/x/time/rate.Limiter] is.
+// WithRateLimiter makes the client call limiter.Wait before every attempt. An error of Wait ends
+// the call with a [*RequestError], which wraps it unless the context has ended. The limiter must be
+// safe for concurrent use, as [golang.org/x/time/rate.Limiter] is.
 //
-// The client gets the access key before Wait and again after it. If that is another key, the
-// attempt calls Wait again: otherwise, all calls that waited for a new key would be sent when it
-// arrives. net/http may send a request a second time without another call of Wait; see [Request].
+// The client gets the access key before Wait and again after it. If that is another key, it calls
+// Wait again, at most ten times: otherwise, all calls that waited for a new key would be sent when
+// it arrives. What net/http itself sends twice takes no slot; see [Request].
 //
 // [golang.org/x/time/rate.Limiter]: https://pkg.go.dev/golang.org/x/time/rate#Limiter
 func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
@@ -164,8 +165,8 @@ func WithAccessKeySource(source AccessKeySource) Option {
 }
 
 // WithRejectedKeyCodes sets the [Envelope] codes that mean that the service rejects the access key.
-// The default is none, since the API document lists no code. The client always treats HTTP status
-// 401 as a rejected key.
+// The default is none, since the API document lists no error code. The client always treats HTTP
+// status 401 as a rejected key.
 func WithRejectedKeyCodes(codes ...int) Option {
 	codes = slices.Clone(codes)
 	return func(s *settings) error {
@@ -178,8 +179,8 @@ func WithRejectedKeyCodes(codes ...int) Option {
 }
 
 // WithLogger makes the client log each attempt at level Debug and each retry, with its reason, at
-// level Warn. No query or body is logged, and access keys are redacted; see [APIError]. The default
-// is no logging.
+// level Warn. No query or body is logged, unless an error of the transport quotes it. Access keys
+// are redacted; see [APIError].
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {

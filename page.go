@@ -24,12 +24,13 @@ type Page[T any] struct {
 	// Pages is the number of pages of the whole list.
 	Pages int `json:"pages"`
 	// List holds the records of this page. It is not nil on a page that a method of [Client] or
-	// [Call] returns.
+	// Call[Page[T]] returns.
 	List []T `json:"list"`
 }
 
-// check returns an error if p has no list, unless it reports a total of 0, or if a record has none
-// of the members of its type. p was decoded from body. If there is no error, p has a list.
+// check returns an error if p has no list, unless it reports a total of 0, or if a record is zero
+// and has no member that identifies it. p was decoded from body. If there is no error, p has a
+// list.
 func (p *Page[T]) check(body []byte) error {
 	isSuspect := p.List == nil
 	for i := range p.List {

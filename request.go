@@ -15,9 +15,9 @@ import (
 
 // A Request describes a [Call].
 //
-// net/http itself may send a request twice, even with MaxAttempts 1: a request that the server,
-// according to HTTP/2, has not processed, and a GET, OPTIONS or TRACE if a reused connection closes
-// before the first byte of the response. docs/reliability.md lists the cases.
+// net/http itself may send a request twice, even with MaxAttempts 1, such as a GET if a reused
+// connection closes before the first byte of the response, or any request after the HTTP/2 error
+// PROTOCOL_ERROR. docs/reliability.md lists the cases.
 type Request struct {
 	// Method is the HTTP method. It must not be HEAD, whose response has no envelope.
 	Method string
@@ -30,14 +30,14 @@ type Request struct {
 	// a query or a body that contains "[redacted]" is an error, since that is how a Secret prints.
 	Query any
 	// Body is encoded with [json.Marshal]. If nil, there is no body. It must be nil for a GET. To
-	// send JSON, use a [json.RawMessage], which is compacted; a []byte and an [io.Reader] are
-	// errors. Use string(s) to send the value of a Secret.
+	// send JSON, use a [json.RawMessage], which is compacted; a []byte or a plain [io.Reader] is an
+	// error. Use string(s) to send the value of a Secret.
 	Body any
 	// Idempotent states that sending the request twice has the same effect as sending it once, so
-	// that the call may be retried according to the [RetryPolicy]. Another request is retried only
-	// if it was certainly not sent: dialing the service or a proxy failed, and net/http had got no
-	// connection before in the same attempt. In addition, it is sent once more with another key if
-	// the service rejected the access key. A transport of your own must report its connection to
+	// that the call may be retried according to the [RetryPolicy]. Otherwise, it is retried only if
+	// the request was certainly not sent: dialing the service or a proxy failed, and the attempt
+	// had got no connection before. Any request whose key was rejected is sent once more if the
+	// source has another key. A transport of your own must report its connection to
 	// net/http/httptrace (GotConn), as net/http does.
 	Idempotent bool
 }
@@ -114,8 +114,8 @@ func read[T any](ctx context.Context, c *Client, op Operation, query, body any) 
 }
 
 // request returns a request of the operation, for do. It is not idempotent, and its successes need
-// no data. Even then, net/http may send a GET twice: the method of an operation that changes
-// something with a GET says so.
+// no data. net/http may still send a GET twice: the method of an operation that changes something
+// with a GET must say so.
 func (o Operation) request(query, body any) call.Request {
 	return call.Request{
 		Operation: o.Name,
@@ -127,7 +127,7 @@ func (o Operation) request(query, body any) call.Request {
 }
 
 // do makes a call. If r does not require data, the result may be nil. To ignore the data, use
-// json.RawMessage as T, which accepts any.
+// json.RawMessage as T, which accepts any data.
 func do[T any](ctx context.Context, c *Client, r call.Request) (*T, error) {
 	if c == nil || c.caller == nil {
 		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", r.Operation)

@@ -11,13 +11,14 @@ import (
 // MinWait and MaxWait is set, the default of the other is adjusted so that MinWait ≤ MaxWait.
 //
 // The bound of the wait before the n-th retry is MinWait·2ⁿ⁻¹, at most MaxWait; the wait is random
-// between half of it and the bound. The wait that a Retry-After header requests is added, and 1 s
-// after a 429 without the header. If the wait would end after the deadline of the context, the call
-// returns its failure immediately.
+// between half of it and the bound. The wait that a Retry-After header requests is added; after a
+// 429 without a valid one, 1 s, at most MaxWait. If the wait would end after the deadline of the
+// context, the call returns its failure immediately.
 //
-// A failure is retryable if there was no complete response, if the JSON of an HTTP 200 response
-// ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or 504. Failures that would
-// recur, such as an untrusted certificate, are not retryable; docs/reliability.md lists them.
+// A failure is retryable if no status or no complete HTTP 200 response was received, if the JSON of
+// the latter ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or 504 and the
+// key was not rejected. Failures that would recur, such as an untrusted certificate, are not
+// retryable; docs/reliability.md lists them.
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call, without the one that follows the
 	// replacement of a rejected access key. The default is 7; 1 disables retries.
@@ -32,9 +33,9 @@ type RetryPolicy struct {
 	// default is 8 × the highest number of calls of the client that ran at the same time, but at
 	// least 1,000. A negative Quota means no limit. All calls of a client share the quota.
 	//
-	// A retry that ends with a retryable failure uses up one. Every ten calls without a retry give
-	// one back, and each second in which at least half of the first attempts need none gives back a
-	// twentieth of the Quota, at least one.
+	// A retry uses up one, and gives it back unless it fails with a retryable failure or at its
+	// deadline. Every ten calls that need no retry give one back, and so does each second in which
+	// at least half of the calls need none: a twentieth of the Quota, at least one.
 	Quota int
 }
 

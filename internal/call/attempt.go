@@ -33,7 +33,7 @@ type call struct {
 	end         *Outcome      // how the call ends; nil if another attempt follows
 }
 
-// RoundTrip makes one attempt. The loop always gets the same response: it asks checkRetry and
+// RoundTrip makes an attempt. The loop always gets the same response: it asks checkRetry and
 // backoff what follows.
 func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.end = c.attempt(req.Context(), req)

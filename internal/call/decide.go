@@ -66,9 +66,10 @@ func (c *call) counted() int {
 	return c.attempts
 }
 
-// settleQuota counts a first attempt, unless the end of the context interrupted it, and gives back the
-// tokens of a retry unless it failed transiently. A canceled retry gives them back, but not one that
-// its deadline interrupted: otherwise, calls to a silent service would be retried without limit.
+// settleQuota counts a first attempt, unless the end of the context interrupted it, and gives back
+// the tokens of a retry unless it failed transiently. A canceled retry gives them back, but not one
+// that its deadline interrupted: otherwise, calls to a silent service would be retried without
+// limit.
 func (c *call) settleQuota(ctx context.Context, o *Outcome, isInterrupted bool) {
 	isFirst := c.attempts == 1
 	isCanceled := isInterrupted && errs.Is(ctx.Err(), context.Canceled)
@@ -91,7 +92,7 @@ func (c *call) retry(ctx context.Context, o *Outcome, ended bool) (end *Outcome)
 	case o.RequestedWait > c.Retry.MaxWait:
 		o.remark(fmt.Sprintf("Retry-After is longer than MaxWait, %v", c.Retry.MaxWait))
 		return o
-	case ended: // o would be retried; any other response is returned, although the context has ended
+	case ended: // o would be retried, but the context has ended
 		return c.stop(ctx, "", nil)
 	case hasDeadline && time.Until(deadline) <= wait:
 		o.remark("no time for a retry before the deadline")

@@ -97,8 +97,7 @@ func (o *Outcome) setLost(step string, err error) {
 }
 
 // setFailure completes o, the outcome of a response that is not a success. decodeErr is the error
-// of the decoder if the HTTP status is 200; an error response with that status has one too, which
-// is dropped.
+// of the decoder, or nil if the HTTP status is not 200. Of an error response, it is dropped.
 func (c *Caller) setFailure(o *Outcome, body []byte, decodeErr error) {
 	var env struct {
 		Code      *int

@@ -8,19 +8,19 @@ import (
 
 // A retryQuota is a bucket of tokens for the retries of all calls of a client.
 //
-// A retry takes tokensPerRetry, and gives them back unless it fails transiently. A call adds
-// tokensPerCall, unless its first attempt fails transiently or because its context ends. A second
-// in which at least half of the first attempts did not fail transiently adds a part of max,
-// 1/refillSeconds, but at least one retry. Without this condition, the bucket would be refilled in
-// a lasting partial outage. While all attempts fail transiently, only a higher number of concurrent
-// calls adds tokens, since it raises max.
+// A retry takes tokensPerRetry, and gives them back unless it fails transiently or at its deadline.
+// A call adds tokensPerCall, unless its first attempt fails transiently or is interrupted by the
+// end of its context. A second in which at least half of the first attempts did not fail
+// transiently adds a part of max, 1/refillSeconds, but at least one retry. Without this condition,
+// the bucket would be refilled in a lasting partial outage. While all attempts fail transiently,
+// only a higher number of concurrent calls adds tokens, since it raises max.
 type retryQuota struct {
 	mu          sync.Mutex
 	tokens, max int
 	perCall     int // max grows to this number of tokens per concurrent call; 0: max is fixed
 	calls       int // that run now
 
-	// Of the current second, the Unix time and the first attempts that ended.
+	// Of the latest second with an attempt, the Unix time and the first attempts that ended.
 	second            int64
 	succeeded, failed int
 }

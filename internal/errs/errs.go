@@ -19,7 +19,8 @@ func Is(err, target error) (ok bool) {
 	return errors.Is(err, target)
 }
 
-// As is [errors.AsType], but if a method of err panics, or sets nothing, there is no match.
+// As is [errors.AsType], but if a method of err panics, or reports a match and sets none, there is
+// no match.
 func As[E error](err error) (match E, ok bool) {
 	defer func() { _ = recover() }()
 	match, ok = errors.AsType[E](err)
@@ -51,8 +52,8 @@ type hidden struct {
 	isExcluded func(target any) bool
 }
 
-// Hide returns an error with a text that wraps cause and hides its text. [errors.As] does not find
-// types in it for whose targets isExcluded, which may be nil, returns true.
+// Hide returns an error with a text that wraps cause and hides its text. [errors.As] finds no
+// target in it for which isExcluded returns true. isExcluded may be nil.
 func Hide(text string, cause error, isExcluded func(target any) bool) error {
 	return &hidden{text, cause, isExcluded}
 }
@@ -79,11 +80,11 @@ func Format(f fmt.State, verb rune, text string) {
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), text)
 }
 
-// Wrap returns an error with a prefix in its text that wraps err. Unlike fmt.Errorf, it does not
-// panic if the Error method of err does.
+// Wrap returns an error with a prefix in its text that wraps err. Its methods do not panic if those
+// of err do.
 func Wrap(prefix string, err error) error { return Hide(prefix+": "+Text(err), err, nil) }
 
-// IsNil reports whether v is nil or holds a nil pointer or function, which may have methods.
+// IsNil reports whether v is nil, or is a nil pointer or function in an interface.
 func IsNil(v any) bool {
 	r := reflect.ValueOf(v)
 	if !r.IsValid() {

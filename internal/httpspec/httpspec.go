@@ -40,16 +40,16 @@ var (
 	dotSegment = regexp.MustCompile(`(^|[/\\])\.\.?([/\\;?#]|$)`)
 )
 
-// EscapePath escapes the characters that net/url escapes in a path, except ? and #, and keeps
-// existing escapes. net/url would decode all escapes of a path that has such a character.
+// EscapePath escapes the characters that net/url does not accept in an escaped path, except ? and
+// #, and keeps existing escapes. net/url would decode all escapes of a path that has such a
+// character.
 func EscapePath(path string) string {
 	return notInPath.ReplaceAllStringFunc(path, url.PathEscape)
 }
 
 var notInPath = regexp.MustCompile("[^!-~]|[\"<>\\\\^`{|}]")
 
-// CheckHeaderValue returns an error if v is empty or not UTF-8, has a control character, even a
-// tab, or begins or ends with a space. The error does not quote v.
+// CheckHeaderValue returns an error if v is empty or not UTF-8, has an ASCII control character, even a tab, or begins or ends with a space. The error does not quote v.
 func CheckHeaderValue(name, v string) error {
 	control := strings.IndexFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f })
 	switch {

@@ -1,5 +1,5 @@
 // Package keycache caches one access key for concurrent callers, and replaces it when it expires or
-// is rejected. It knows neither calls nor where keys come from.
+// is rejected. It knows neither requests nor where keys come from.
 package keycache
 
 import (
@@ -44,7 +44,7 @@ type pendingFetch struct {
 	rejected string          // of the caller that started the fetch
 	ctx      context.Context // of fetch
 
-	replaced bool          // Set was called since: the result is discarded; guarded by mu of the cache
+	replaced bool          // Set was called since: the result is not cached; guarded by mu of the cache
 	set      chan struct{} // closed when replaced is set
 
 	done  chan struct{} // closed when the fields below are set
@@ -94,7 +94,8 @@ func (c *Cache) Set(key string, expires time.Time) {
 	}
 }
 
-// replacement returns the key that was set during f, or "" if there is none, or if it is of no use.
+// replacement returns the key that was set during f, or "" if there is none, or if it is rejected
+// or has expired.
 func (c *Cache) replacement(f *pendingFetch, rejected string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,8 +105,8 @@ func (c *Cache) replacement(f *pendingFetch, rejected string) string {
 	return c.key
 }
 
-// wait waits until f is done, or until a key is set, which it returns. It returns an error of ctx,
-// or of the timeout of fetch, which may ignore its context.
+// wait waits until f is done, or until a key is set, which it returns. It fails if ctx ends, and
+// after the timeout of fetch, even if fetch goes on.
 func (c *Cache) wait(ctx context.Context, f *pendingFetch, rejected string) (key string, err error) {
 	set := f.set
 	for {
@@ -129,7 +130,7 @@ func (c *Cache) wait(ctx context.Context, f *pendingFetch, rejected string) (key
 	}
 }
 
-// forget removes a call with a panic, which its first caller re-raises.
+// forget removes a call with a panic, which its callers re-raise.
 func (c *Cache) forget(f *pendingFetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +179,8 @@ func (c *Cache) start(ctx context.Context, rejected string) {
 	go c.run(c.current, cancel)
 }
 
-// run calls fetch. It stores the result in f and, unless it is an error, in the cache.
+// run calls fetch. It stores the result in f and, unless it is an error or Set was called, in the
+// cache.
 func (c *Cache) run(f *pendingFetch, cancel context.CancelFunc) {
 	defer cancel()
 	var expires time.Time

@@ -20,8 +20,8 @@ import "fmt"
 //
 // Every stable record is delivered exactly once, if the responses report the total and, between two
 // consecutive responses, records are only inserted or only deleted. Consecutive means in the order
-// of use. The iterator remembers ids and never delivers a record twice. The cursor ensures that it
-// delivers each of these records at least once.
+// of use. With ids, the iterator never delivers a record twice. The cursor ensures that it delivers
+// each of these records at least once.
 //
 // # Invariant
 //
@@ -34,7 +34,7 @@ import "fmt"
 // steps back. Iteration ends if the next page is after the last page, that is, if covered ≥ last·S
 // ≥ total. Then every stable record is at a covered offset, so the invariant implies the promise.
 //
-// Without ids, iteration does not step back: the next page is always the following one.
+// Without ids, iteration does not step back.
 
 // A cursor is the state of the pagination.
 type cursor struct {
@@ -42,7 +42,7 @@ type cursor struct {
 	stepBack  bool  // step back after deletions; requires ids
 	repeated  bool  // the latest page was unexpectedly empty and is requested once more
 
-	tolerant bool  // goes on after a contradiction
+	tolerant bool  // goes on after the first lack of progress
 	wasted   int64 // pages without a new record, minus two for each page with one
 
 	size      int64 // page size of the service; 0 if unknown
@@ -73,8 +73,8 @@ const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 // changing list, in addition to two for each page delivered.
 const maxRepeatPages = 100
 
-// inspect clamps the reported numbers and determines whether the page exists. It does not exist if
-// the response is empty or has the number of an earlier page.
+// inspect clamps the reported total and pages, and determines whether the page exists. It does not
+// exist if the response is empty or has the number of an earlier page.
 func inspect(p pageInfo) pageInfo {
 	p.total = min(max(p.total, 0), maxTotal)
 	p.pages = max(p.pages, 0)
@@ -100,14 +100,14 @@ func endsAfter(n int64, contradiction string) direction {
 }
 
 // advance takes the response for a page. If the direction is the page itself, the page is requested
-// once more, and of the response only the total is used.
+// once more, and only the totals of the response are used.
 func (cur *cursor) advance(p pageInfo) direction {
 	n := min(p.number, maxPages)
 	cur.countPage(p)
 	size := cur.pageSize(n, p)
 	reportedLast := max(p.pages, pagesFor(p.total, size))
 	isUnexpectedlyEmpty := p.records == 0 && reportedLast >= p.number
-	cur.repeated = isUnexpectedlyEmpty && !cur.repeated // a service may count and select in two queries
+	cur.repeated = isUnexpectedlyEmpty && !cur.repeated // the total and the records may come from two queries: ask once more
 	if cur.repeated {
 		cur.updateTotal(p)
 		return direction{next: p.number, last: p.number}
@@ -132,7 +132,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 		if !cur.tolerant || !cur.stepBack {
 			return endsAfter(n, text)
 		}
-		cur.stepBack = false // it requests each further page once
+		cur.stepBack = false // from now on, it only goes forward
 		cur.repeats, cur.wasted = 0, 0
 		return direction{next: n + 1, last: last, contradiction: text}
 	}
@@ -144,10 +144,9 @@ func (cur *cursor) advance(p pageInfo) direction {
 }
 
 // noProgress returns a text if the iteration makes no progress. Drift can repeat delivered records,
-// so repeats are tolerated up to a limit. Each new record allows further repeats, so within that
-// limit, the requests may grow with the square of the list: a tolerant iteration also limits its
-// pages without a new record. For any responses, it sends at most 3 requests for each page with a
-// new record, and 2·maxRepeatPages + 4.
+// so repeats are tolerated up to a limit, which grows with each new record: the requests may grow
+// with the square of the list. A tolerant iteration also limits its pages without a new record: it
+// sends at most 3 requests for each page with a new record, and 2·maxRepeatPages + 4 more.
 func (cur *cursor) noProgress() string {
 	switch {
 	case cur.tolerant && cur.wasted > maxRepeatPages:
@@ -207,7 +206,7 @@ func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
 	return max(cur.size, p.records)
 }
 
-// updateTotal takes a new total, from which it follows how far records may have drifted.
+// updateTotal takes a new total. Its change limits how far records may have drifted.
 //
 // Let d be its change. If records were only inserted, a stable record that is now at offset x was
 // at an offset in [x-d, x]. If records were only deleted, d is negative, and the record was at an
@@ -254,8 +253,8 @@ func (cur *cursor) cover(from, to int64) {
 }
 
 // lastPage returns the last page: the reported number of pages or, without one, the total divided
-// by S and rounded up, but at most n-1 if page n does not exist. It returns maxPages if neither
-// number is known, or if a tolerant iteration goes forward, until a page without a new record.
+// by S and rounded up, but at most n-1 if page n does not exist. If neither number is known, or if
+// a tolerant iteration only goes forward, it returns maxPages after a page with a new record.
 func (cur *cursor) lastPage(p pageInfo) int64 {
 	goesForward := cur.tolerant && !cur.stepBack
 	if (cur.total == 0 || goesForward) && p.newRecords > 0 {

@@ -44,8 +44,8 @@ func New[T any](source Source[T], pageSize, prefetch int) *Iteration[T] {
 	}
 }
 
-// NewTolerant returns an iteration that goes on after a contradiction if there is a further page,
-// and whose requests are limited for any responses.
+// NewTolerant returns an iteration that goes on after the first lack of progress, and whose
+// requests are limited for any responses.
 func NewTolerant[T any](source Source[T], pageSize int) *Iteration[T] {
 	it := New(source, pageSize, 0)
 	it.cursor.tolerant = true
@@ -72,8 +72,8 @@ func (it *Iteration[T]) Delivered() int64 { return it.cursor.delivered }
 // Contradiction returns the first contradiction, or nil. Iteration may go on after it.
 func (it *Iteration[T]) Contradiction() *Contradiction { return it.contradiction }
 
-// Next requests a page and returns it with the records that no page had before. After an error,
-// which is that of Fetch, Next requests the same page again.
+// Next requests a page and returns it, with ids only with the records that no page had before.
+// After an error, Next requests the same page again.
 func (it *Iteration[T]) Next(ctx context.Context) (*Page[T], error) {
 	number := it.nextPage
 	page, err := it.response(ctx)
@@ -82,7 +82,7 @@ func (it *Iteration[T]) Next(ctx context.Context) (*Page[T], error) {
 		return nil, err
 	}
 	page = it.advance(page)
-	if it.nextPage != number+1 { // a step back, or an empty page once more: the prefetched pages are the wrong ones
+	if it.nextPage != number+1 { // another page than the following one: the prefetched pages are the wrong ones
 		it.Close()
 	}
 	it.startPrefetch(ctx)
@@ -142,8 +142,8 @@ func (it *Iteration[T]) newRecords(list []T) (fresh []T, contradiction string) {
 }
 
 // response returns the response for the next page, which may have been prefetched. A prefetched
-// response is outdated if its total is smaller than the latest one although nothing was deleted
-// since the request: it is older than the latest response and would cause a step back.
+// response is outdated if its total is below the latest one, but not below the one at its request:
+// then it is older than the latest response, and would cause a step back.
 func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	if len(it.pending) == 0 {
 		return it.source.Page(ctx, it.nextPage, it.pageSize)
@@ -162,8 +162,8 @@ func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	return page, nil
 }
 
-// A pendingPage was requested when the latest total was total. Its other fields are set when done
-// is closed.
+// A pendingPage was requested when the latest total was total. page, err and panicked are set when
+// done is closed.
 type pendingPage[T any] struct {
 	total  int64
 	cancel context.CancelFunc
@@ -228,7 +228,7 @@ func (it *Iteration[T]) Close() {
 	it.pending, it.calm = nil, 0
 }
 
-// An IDSet holds ids, one bit each: the bits of 64 consecutive ids share a word.
+// An IDSet holds ids, one bit each: the ids from 64·n to 64·n+63 share a word.
 type IDSet map[int64]uint64
 
 // Add adds an id and reports whether it is new.

@@ -9,7 +9,7 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// A Page is a msgpush.Page: a pointer to one is converted to a pointer to the other.
+// A Page has the fields of a msgpush.Page, so that pointers convert without a copy.
 type Page[T any] struct {
 	PageNum  int
 	PageSize int
@@ -44,7 +44,7 @@ func (s Source[T]) Page(ctx context.Context, number int64, size int) (*Page[T], 
 	return page, nil
 }
 
-// A Contradiction is what responses report that cannot be true.
+// A Contradiction is a statement of responses that cannot be true.
 type Contradiction struct {
 	Page int64 // whose response showed it
 	Text string

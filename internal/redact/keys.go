@@ -16,7 +16,7 @@ import (
 // Placeholder replaces a key or a password.
 const Placeholder = "[redacted]"
 
-// MaxText is the number of bytes of a text that Text keeps.
+// MaxText is the number of bytes of a text that Text reads.
 const MaxText = 64 << 10
 
 // minKey is the length in bytes of the shortest key that is redacted: a shorter one would match
@@ -32,10 +32,10 @@ type Keys struct {
 	EscapePath func(string) string
 
 	keys  []string
-	forms []string // of keys, the longest first, since a form may contain another; nil: not made yet
+	forms []string // of keys, the longest first, since a form may contain another; nil: none, or not made yet
 }
 
-// Has reports whether a key was added.
+// Has reports whether a key was added. A key that is too short never is.
 func (k *Keys) Has(key string) bool { return slices.Contains(k.keys, key) }
 
 // Add adds a key, unless it is known or too short.
@@ -90,8 +90,8 @@ func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
 // A stringOrNumber is a string or a number in JSON.
 var stringOrNumber = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*`)
 
-// Header returns h with its values redacted. It returns h itself if there is nothing to redact, and
-// a copy otherwise.
+// Header returns h with its values redacted by Text. It returns h itself if no value changes, and a
+// copy otherwise.
 func (k *Keys) Header(h http.Header) http.Header {
 	clean := h
 	isCopy := false
@@ -111,7 +111,8 @@ func (k *Keys) Header(h http.Header) http.Header {
 }
 
 // replace returns text with the keys redacted. JSON strings with escapes are also decoded, since
-// encoders escape different characters. That comes last: it could change the form of another key.
+// encoders escape different characters. Decoding comes last: encoding the string again could change
+// the form of another key.
 func (k *Keys) replace(text string) string {
 	k.Prepare()
 	for _, form := range k.forms {
@@ -123,8 +124,8 @@ func (k *Keys) replace(text string) string {
 	return text
 }
 
-// An escapedString is a JSON string with a backslash, which may be cut at the end of the text.
-// Outside its strings, JSON has no backslash.
+// An escapedString is a JSON string with a backslash, which may be cut at the end of the text. JSON
+// has backslashes only in strings, so that this finds all.
 var escapedString = regexp.MustCompile(`"[^"\\]*\\.(?:[^"\\]|\\.)*(?:"|\\?$)`)
 
 // replaceInString returns a JSON string redacted. It returns a string without a key, or a text that

@@ -29,7 +29,7 @@ func Passwords(text string) string {
 }
 
 // cutValue cuts the JSON value at the start of text, and returns what replaces it, and the rest.
-// The end of a value that is cut or malformed is unknown: there is no rest.
+// The end of a malformed string, list or object is unknown: there is no rest.
 func cutValue(text string) (replacement, rest string) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	if decoder.Decode(new(json.RawMessage)) == nil {

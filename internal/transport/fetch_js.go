@@ -11,7 +11,7 @@ import (
 )
 
 // fetchEnabled repeats two conditions of net/http. It uses the fetch function of the host, if there
-// is one, but not under Node.js, where it uses a network inside the process.
+// is one, but not in a process named node, where it uses a network inside the process.
 var fetchEnabled = !js.Global().Get("fetch").IsUndefined() && !isNode()
 
 // isNode reports whether process.argv0 begins with "node".

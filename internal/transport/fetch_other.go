@@ -4,7 +4,8 @@ package transport
 
 import "net/http"
 
-// roundTripWithoutRedirect calls rt.RoundTrip, which follows no redirect on this platform.
+// roundTripWithoutRedirect calls rt.RoundTrip: an http.Transport follows no redirect on this
+// platform.
 func roundTripWithoutRedirect(rt http.RoundTripper, req *http.Request) (*http.Response, error) {
 	return rt.RoundTrip(req)
 }

@@ -32,7 +32,7 @@ func IsPermanent(err error) bool {
 	}
 	opErr, ok := errs.As[*net.OpError](err)
 	if ok && opErr.Op == "proxyconnect" {
-		opErr, ok = errs.As[*net.OpError](opErr.Err) // of the TLS handshake with a proxy
+		opErr, ok = errs.As[*net.OpError](opErr.Err) // of the TLS handshake with the proxy, or of dialing it
 	}
 	if ok && opErr.Op == "remote error" { // crypto/tls: the peer sent an alert
 		return isPermanentAlert(opErr.Err)
@@ -58,8 +58,8 @@ var permanentTypes = []func(error) bool{
 	errs.Matches[x509.CertificateInvalidError],
 }
 
-// isPermanentAlert reports whether err is a TLS alert about certificates, versions, ciphers, names,
-// protocols or parameters. After others, such as internal_error, a retry may help.
+// isPermanentAlert reports whether err is one of permanentAlerts. After another TLS alert, such as
+// internal_error, a retry may help.
 func isPermanentAlert(err error) bool {
 	return slices.ContainsFunc(permanentAlerts, func(alert tls.AlertError) bool {
 		return errs.Text(err) == alert.Error() // the type of the error is not exported
@@ -84,9 +84,8 @@ var permanentAlerts = []tls.AlertError{
 	120, // no_application_protocol
 }
 
-// isPermanentSOCKSError reports whether a SOCKS5 proxy rejected the client or, by a rule, the
-// request, or whether the length of the user name or password is invalid. The errors of net/http
-// have no type.
+// isPermanentSOCKSError reports whether a SOCKS5 proxy rejected the login or the destination, or
+// whether the login has an invalid length. The errors of net/http have no type.
 func isPermanentSOCKSError(err error) bool {
 	return slices.ContainsFunc(permanentSOCKSErrors, func(end string) bool {
 		return strings.HasSuffix(errs.Text(err), end)
