@@ -35,12 +35,12 @@ type KeyConfig struct {
 	Fetch func(context.Context) (key string, expires time.Time, err error)
 	// Early is how long before its expiry a key is replaced. The old key is returned until the new
 	// key is available or the old key expires. Early must not be negative, and should be shorter
-	// than the validity of a key: otherwise, calls cause a fetch every MinInterval.
+	// than the validity of a key: otherwise, calls cause one fetch after another.
 	Early time.Duration
 	// FetchTimeout is the timeout of the context of Fetch. It must be less than
 	// [msgpush.AccessKeyTimeout]; 0 means 10 s. If a replica dies in Fetch, another one may fetch
-	// when FetchTimeout + 1 s have passed since its Fetch began, or MinInterval if that is longer;
-	// if several die in a row, up to 10 × MinInterval later.
+	// FetchTimeout + 1 s after that Fetch began, or MinInterval if that is longer. Each further
+	// death in a row adds up to 10 × MinInterval.
 	FetchTimeout time.Duration
 	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s. The
 	// intervals after fetches in a row that do not help are 1, 2, 4, 8, 10, 10 and so on ×
@@ -50,12 +50,12 @@ type KeyConfig struct {
 	//   - if it returns the rejected key, or a key that is rejected within MinInterval. Then, the
 	//     interval is at most 4 × MinInterval.
 	//
-	// Until the interval has passed, replicas without a key return an error if the last fetch
-	// failed, and otherwise wait, at most 30 s. The interval is not kept if the store lost its
-	// data, or if its clock jumped ahead.
+	// Until the interval has passed, a replica without a key returns the error of the last fetch
+	// or, if that did not fail, waits for at most [msgpush.AccessKeyTimeout]. The interval is not
+	// kept if the store lost its data, or if its clock jumped ahead.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret that all replicas
-	// have. A stored key that was copied from another Name, or replayed as a newer key, is an
+	// have. An encrypted key that was copied from another Name, or replayed as a newer key, is an
 	// error. If AEAD is nil, the key is readable in the store, in MONITOR and SLOWLOG, and in
 	// traces and backups.
 	AEAD cipher.AEAD
@@ -86,16 +86,16 @@ func (c KeyConfig) check() error {
 // Each KeySource keeps the key in memory: a call that returns this key does not wait for the store.
 // The KeySource has a connection for announcements of new keys, which is pinged every 3 s while it
 // is idle. When it is re-established, the KeySource writes its key back to a store that lost it or
-// has an older one. While the store is unavailable, the key is returned until it expires or is
-// rejected.
+// has an older one, unless a replica fetches. While the store is unavailable, the key is returned
+// until it expires or is rejected.
 //
-// The key of a replica that was suspended in Fetch is discarded if another one fetches, or has
-// stored its key. The store deletes the Redis key 30 days after it was last written.
+// The store discards the key of a replica that was suspended in Fetch if another one fetches, or
+// has stored a newer key. The store deletes the Redis key 30 days after it was last written.
 type KeySource struct {
 	store   *store
 	cfg     KeyConfig
 	replica string                  // host name, process id and a random suffix
-	cache   *msgpush.AccessKeyCache // has the key of current; calls obtain for another one
+	cache   *msgpush.AccessKeyCache // has the key of current, unless it was rejected; calls obtain for another one
 	changed chan struct{}           // signals an announcement, or a connect to the store
 	turn    sync.Mutex              // held while a script other than a probe runs, so that scripts share a connection
 	close   context.CancelFunc
@@ -103,8 +103,8 @@ type KeySource struct {
 	mu       sync.Mutex
 	current  record // the newest record with a key; the zero record if there is none
 	failed   record // of the last fetch that failed: until it expires, this replica claims no fetch
-	claimed  int64  // generation of the last fetch of this replica; 0 if there is none, or since Close
-	rejected int64  // generation of the key that was last reported as rejected
+	claimed  int64  // generation of the last fetch of this replica; 0 if there is none since the start or Close
+	rejected int64  // generation of the last current key that was rejected
 }
 
 const (
@@ -118,28 +118,30 @@ const (
 
 // A record is a key, the claim for fetching one, or an error. A newer record has a greater
 // generation. A generation is the time of the claim in milliseconds, or the last generation + 1 if
-// that is greater. So generations increase even if the store loses its data.
+// that is greater. So generations increase even if the store loses its data, unless its clock is
+// also set back.
 type record struct {
 	state      string
 	key        string
-	claimer    string // the replica that claimed the fetch, and its generation before
+	claimer    string // the replica of the last claim, and the generation of its fetch before that
 	generation int64
 	expires    time.Time // zero for never
 	err        error
-	unusable   string // the key that Fetch returned with err: the client redacts it
+	unusable   string // a key of Fetch that is not used because of err: the client redacts it
 	panic      any    // of Fetch
 }
 
-// The states of a record that claim returns, valid until the record expires, and of the result of a
-// fetch. The script returns all but the last one.
+// The states of a record of claim, until the record expires, and of the result of a fetch. The
+// script returns all but the last one, or an empty state if there is neither a newer record nor a
+// claim.
 const (
 	stateStored     = "stored"     // the record is newer
 	stateGranted    = "granted"    // this replica must fetch a key with the generation of the record
 	stateBusy       = "busy"       // a replica fetches, perhaps this one
 	stateFailed     = "failed"     // the last fetch failed, and the next one must wait
-	stateRejected   = "rejected"   // the last key was rejected early, or was the rejected one; the next fetch must wait
+	stateRejected   = "rejected"   // the last key was rejected within MinInterval, or is the rejected one; the next fetch must wait
 	stateDone       = "done"       // the last fetch succeeded or was released, and the next one must wait
-	stateSuperseded = "superseded" // the result was not stored, such as when another replica has taken over
+	stateSuperseded = "superseded" // put stored nothing: another replica has taken over, or the key is stored already
 )
 
 func (r record) valid() bool { return r.validFor(0) }
@@ -176,8 +178,8 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	return s, nil
 }
 
-// AccessKey returns the shared key, or a newer key if the shared key is the rejected one. It
-// implements [msgpush.AccessKeySource].
+// AccessKey returns the shared key, or the key of a newer fetch if the shared key is the rejected
+// one. It implements [msgpush.AccessKeySource].
 func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
 	if rejected != "" {
 		s.reject(rejected)
@@ -185,7 +187,7 @@ func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, err
 	return s.cache.AccessKey(ctx, rejected)
 }
 
-// reject records that the service rejected a key.
+// reject records that the service rejected the current key. It ignores other keys.
 func (s *KeySource) reject(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +202,7 @@ func (s *KeySource) StoreErr(ctx context.Context) error { return s.store.probeWi
 
 // Close ends the subscription to the store. If a fetch is in progress, another replica may fetch
 // MinInterval after Close. If the store is unavailable, the others wait as if this replica had
-// died; see [KeyConfig]. If the store does not respond, Close takes up to one second. It does not
+// died; see [KeyConfig]. If the store does not respond, Close takes one or two seconds. It does not
 // close the Redis client. AccessKey still works after Close. Close always returns nil.
 func (s *KeySource) Close() error {
 	s.close()
@@ -212,13 +214,13 @@ func (s *KeySource) Close() error {
 	return nil
 }
 
-// Format writes the name of the account for every verb, never the key.
+// Format writes the name of the account, never the key.
 func (s *KeySource) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "fleet.KeySource(%s)", s.cfg.Name) }
 
-// obtain returns a key that the cache does not have. The cache calls it.
+// obtain returns a key for the cache, which calls it.
 func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 	current, isRejected := s.currentRecord()
-	if !isRejected && current.validFor(s.cfg.Early) { // watchStore has just adopted it
+	if !isRejected && current.validFor(s.cfg.Early) { // it was adopted meanwhile
 		return current.key, current.expires, nil
 	}
 	r := s.newer(ctx, current.generation)
@@ -232,7 +234,7 @@ func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 	return r.key, r.expires, nil
 }
 
-// currentRecord returns the current record, and whether its key was rejected.
+// currentRecord returns the current record, and whether its key was rejected, or there is none.
 func (s *KeySource) currentRecord() (r record, isRejected bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,16 +365,16 @@ func (s *KeySource) setFailed(r record) {
 	s.failed = r
 }
 
-// isLastClaim reports whether this replica has claimed no fetch after a generation, and has not
-// been closed.
+// isLastClaim reports whether this replica, since it claimed a generation, has neither claimed
+// another nor been closed.
 func (s *KeySource) isLastClaim(generation int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.claimed == generation
 }
 
-// A fetchError wraps the error of Fetch. It calls the Error method of the error, which may panic,
-// in the goroutine of a caller.
+// A fetchError wraps the error of a fetch. Only a caller calls its Error method: that of the cause
+// may panic, which must not end the goroutine of the fetch.
 type fetchError struct{ err error }
 
 func (e fetchError) Error() string { return "fleet: Fetch: " + e.err.Error() }
@@ -405,7 +407,8 @@ func (s *KeySource) watchStore(ctx context.Context) {
 
 // claim returns a newer record from the store. If there is none and mayFetch is set, it tries to
 // claim the fetch. If the store fails, the record has an err and no state. If the last fetch
-// failed, it has an err only if mayFetch is set.
+// failed, it has an err only if mayFetch is set; then claim may return s.failed instead of asking
+// the store.
 func (s *KeySource) claim(generation int64, mayFetch bool) record {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	s.mu.Lock()
@@ -443,7 +446,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 		s.mu.Lock()
 		s.claimed = r.generation
 		s.mu.Unlock()
-	case r.state == stateFailed && mayFetch: // without mayFetch, s.failed may have the error of this replica's own Fetch
+	case r.state == stateFailed && mayFetch: // otherwise, s.failed may have the error of this replica's own Fetch, which says more
 		replica, _, _ := strings.Cut(r.claimer, ",")
 		r.err = fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
 		s.setFailed(r)
@@ -453,7 +456,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 
 // put stores a record: a key, a failure, or neither, which releases the claim. It returns how long
 // no replica may fetch then, or 0 if nothing was stored: the stored key is this one or a newer one,
-// another replica is fetching, or there is no claim to release. If the store fails, put returns
+// a newer fetch is in progress, or there is no claim to release. If the store fails, put returns
 // MinInterval and the error.
 func (s *KeySource) put(r record) (wait time.Duration, err error) {
 	validity := noExpiry

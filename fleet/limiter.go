@@ -45,7 +45,7 @@ type LimiterConfig struct {
 // A Limiter limits the requests of all replicas to one budget: each request takes the next free
 // slot of one queue. In any window of d, at most Burst + Rate × d / Per slots begin, on the clock
 // of the store. Wait returns at most 250 ms plus the network delay after the slot, or later if the
-// call has missed four slots. A Limiter is safe for concurrent use.
+// call has missed four slots in a row. A Limiter is safe for concurrent use.
 //
 // In addition to probes, a Limiter sends one command to the store at a time, in a goroutine that
 // ends when no call waits for a command. The command takes slots for up to 10,000 calls. The calls
@@ -59,19 +59,20 @@ type Limiter struct {
 	cfg   LimiterConfig
 
 	mu      sync.Mutex
-	pending []*call // wait for a command that takes slots for them
-	sending bool    // a goroutine sends such commands
+	pending []*waiter // wait for a command that takes slots for them
+	sending bool      // a goroutine sends such commands
 
-	queued  []*call     // get the slots of this replica, in this order; some may be cancelled
+	queued  []*waiter   // get the slots of this replica, in this order; some may be cancelled
 	waiting int         // the number of queued calls that are not cancelled
-	slots   []time.Time // of this replica that have not begun, ascending
+	slots   []time.Time // of this replica that were neither used nor dropped, ascending
 	timer   *time.Timer // fires when the first slot begins; nil: no call waits for it
 	last    time.Time   // the latest slot of this replica
 }
 
-// A call waits for a slot. The mu of its limiter guards its fields.
-type call struct {
-	latest    time.Time // its slot must not begin later
+// A waiter is a call of Wait that waits for a slot. The mu of its limiter guards its fields until
+// done is closed.
+type waiter struct {
+	latest    time.Time // its slot must not begin later; the delay of the reply is added
 	queued    bool
 	cancelled bool
 
@@ -80,17 +81,17 @@ type call struct {
 	err   error
 }
 
-func (c *call) end(err error) {
+func (c *waiter) end(err error) {
 	c.err = err
 	close(c.done)
 }
 
 // maxWait returns how long a call can wait, at the time when its command is sent.
-func (c *call) maxWait(sent time.Time) time.Duration { return max(c.latest.Sub(sent), 0) }
+func (c *waiter) maxWait(sent time.Time) time.Duration { return max(c.latest.Sub(sent), 0) }
 
 const (
-	// slotLifetime is how late a slot may be used. A call takes at most maxSlots slots, and uses
-	// the last one however late it is.
+	// slotLifetime is how late a slot may be used. Of maxSlots slots in a row, a call uses the last
+	// one however late it is.
 	slotLifetime = 250 * time.Millisecond
 	maxSlots     = 5
 
@@ -135,12 +136,12 @@ func (c LimiterConfig) check() error {
 // [ErrStoreUnavailable]. It takes at most one second, or until ctx ends.
 func (l *Limiter) StoreErr(ctx context.Context) error { return l.store.probeWithin(ctx) }
 
-// Wait blocks until the request may be sent. If ctx has a deadline, the wait for the slot takes at
-// most half of the time left, since the request needs time too; if the next free slot is later,
-// Wait does not wait for it, and returns an error that wraps [ErrBudgetExceeded].
+// Wait blocks until the request may be sent. If ctx has a deadline, the slot must begin in the
+// first half of the time left, plus the delay of the store, since the request needs time too.
+// Otherwise, Wait does not wait for it, and returns an error that wraps [ErrBudgetExceeded].
 //
-// A slot that is missed by more than 250 ms, such as by a suspended process, is discarded, and Wait
-// takes another one. A call takes at most 5 slots, and uses the fifth however late it is.
+// A slot that is missed by 250 ms, such as by a suspended process, is discarded, and Wait takes
+// another one. It uses the fifth in a row however late it is.
 //
 // If Wait cannot take a slot because the store is unavailable, it returns an error that wraps
 // [ErrStoreUnavailable]. With a Fallback, Wait instead waits until the latest slot of this replica,
@@ -186,7 +187,7 @@ func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		latest = time.Now().Add(time.Until(deadline) / 2)
 	}
-	c := &call{latest: latest, done: make(chan struct{})}
+	c := &waiter{latest: latest, done: make(chan struct{})}
 	l.join(c)
 	select {
 	case <-c.done:
@@ -199,7 +200,7 @@ func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 
 // join queues a call if there is a slot for it, such as the slot of a cancelled call. Otherwise, a
 // command takes one.
-func (l *Limiter) join(c *call) {
+func (l *Limiter) join(c *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.serve() // drops the slots that have begun while no call waited
@@ -217,7 +218,7 @@ func (l *Limiter) join(c *call) {
 
 // queue lets a call wait for the first slot that no call waits for, unless it begins too late. It
 // is called with mu held.
-func (l *Limiter) queue(c *call) {
+func (l *Limiter) queue(c *waiter) {
 	slot := l.slots[l.waiting]
 	if slot.After(c.latest) {
 		c.end(budgetError(time.Until(slot), time.Until(c.latest)))
@@ -227,7 +228,7 @@ func (l *Limiter) queue(c *call) {
 }
 
 // enqueue is called with mu held.
-func (l *Limiter) enqueue(c *call) {
+func (l *Limiter) enqueue(c *waiter) {
 	c.queued = true
 	l.queued = append(l.queued, c)
 	l.waiting++
@@ -239,7 +240,7 @@ func budgetError(wait, maxWait time.Duration) error {
 }
 
 // cancel removes a call, so that the calls after it move up.
-func (l *Limiter) cancel(c *call) {
+func (l *Limiter) cancel(c *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.cancelled = true
@@ -248,8 +249,8 @@ func (l *Limiter) cancel(c *call) {
 	} else if c.queued {
 		l.waiting--
 	}
-	if len(l.queued) > 2*l.waiting+100 { // otherwise, they are removed when their slots begin
-		l.queued = slices.DeleteFunc(l.queued, func(c *call) bool { return c.cancelled })
+	if len(l.queued) > 2*l.waiting+100 { // otherwise, few cancelled calls stay until nextQueued skips them
+		l.queued = slices.DeleteFunc(l.queued, func(c *waiter) bool { return c.cancelled })
 	}
 	l.promote()
 	l.serve()
@@ -295,9 +296,9 @@ func (l *Limiter) serve() {
 	}
 }
 
-// nextQueued removes and returns the first queued call, or nil if there is none. It is called with
-// mu held.
-func (l *Limiter) nextQueued() *call {
+// nextQueued removes and returns the first call that is not cancelled, or nil if there is none. It
+// is called with mu held.
+func (l *Limiter) nextQueued() *waiter {
 	for len(l.queued) > 0 {
 		c := l.queued[0]
 		l.queued = l.queued[1:]
@@ -334,10 +335,10 @@ func (l *Limiter) send() {
 
 // nextPending removes and returns the calls of the next command, and the latest slot of this
 // replica.
-func (l *Limiter) nextPending() (calls []*call, last time.Time) {
+func (l *Limiter) nextPending() (calls []*waiter, last time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pending = slices.DeleteFunc(l.pending, func(c *call) bool { return c.cancelled })
+	l.pending = slices.DeleteFunc(l.pending, func(c *waiter) bool { return c.cancelled })
 	n := min(len(l.pending), maxCalls)
 	calls = slices.Clone(l.pending[:n])
 	l.pending = slices.Delete(l.pending, 0, n)
@@ -346,7 +347,7 @@ func (l *Limiter) nextPending() (calls []*call, last time.Time) {
 }
 
 // assign adds the slots that a command took for calls, and queues the calls.
-func (l *Limiter) assign(calls []*call, sent time.Time, waits []any, err error) {
+func (l *Limiter) assign(calls []*waiter, sent time.Time, waits []any, err error) {
 	received := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or StoreErr whose cause is that the
-// store could not be reached, did not respond in time, or returned an error or an unexpected reply.
+// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or StoreErr if the store could not
+// be reached, did not respond within a second, or returned an error or an unexpected reply.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
 // prefix begins the names of Redis keys and channels. Its number is the version of what is stored
@@ -27,7 +27,7 @@ const (
 	storeTimeout  = time.Second            // of an operation
 	dialAfter     = 300 * time.Millisecond // from the start of an operation to a test of the address
 	probeInterval = 100 * time.Millisecond // from a failure to the next probe
-	suspension    = 250 * time.Millisecond // an operation is that late only if its process was suspended
+	suspension    = 250 * time.Millisecond // an operation is that late if its process was suspended
 )
 
 //go:embed probe.lua
@@ -43,7 +43,7 @@ type store struct {
 
 	mu        sync.Mutex
 	failure   error     // why the store is unavailable; nil if it is available
-	nextProbe time.Time // when unavailable may start a probe
+	nextProbe time.Time // when the method unavailable may start a probe
 }
 
 // newStore returns a store for the Redis key of an account. kind is "key" or "rate".
@@ -57,7 +57,7 @@ func newStore(rdb redis.UniversalClient, kind, name string) (*store, error) {
 	if ignoresDeadlines(rdb) {
 		return nil, errors.New("fleet: the Redis client ignores deadlines; set ContextTimeoutEnabled in its options")
 	}
-	hashTag := "{" + name + "}" // Redis Cluster stores all keys of an account on one node
+	hashTag := "{" + name + "}" // of Redis Cluster
 	return &store{rdb: rdb, kind: kind, key: prefix + kind + ":" + hashTag}, nil
 }
 
@@ -66,8 +66,8 @@ func isNil(rdb redis.UniversalClient) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// ignoresDeadlines reports whether rdb ignores the deadlines of contexts, the default of go-redis.
-// rdb may also be a struct that embeds a client.
+// ignoresDeadlines reports whether rdb is known to ignore the deadlines of contexts, the default of
+// go-redis. rdb may also be a struct that embeds a client.
 func ignoresDeadlines(rdb redis.UniversalClient) bool {
 	switch client := rdb.(type) {
 	case interface{ Options() *redis.Options }:
@@ -80,8 +80,8 @@ func ignoresDeadlines(rdb redis.UniversalClient) bool {
 	return false
 }
 
-// unavailable returns why the store is unavailable, or nil. While it is unavailable, unavailable
-// starts a probe each probeInterval.
+// unavailable returns why the store is unavailable, or nil. It then starts a probe, at most one
+// each probeInterval.
 func (s *store) unavailable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *store) unavailable() error {
 }
 
 // probe tests whether the store responds. For the Redis key of a limiter, it also tests whether the
-// store accepts writes: a key source can read the stored key without them.
+// store accepts writes: a key source can still read the key from a store that accepts none.
 func (s *store) probe() error {
 	_, err := s.runOnce(probeScript, []any{int64(0)}, s.kind)
 	return err
@@ -113,8 +113,9 @@ func (s *store) probeWithin(ctx context.Context) error {
 	}
 }
 
-// run runs a script, or fails immediately if the store is unavailable. A script whose timeout ended
-// while this process was suspended runs once more: the store may have replied in time.
+// run runs a script, or fails immediately if the store is unavailable. A script that fails long
+// after its timeout runs once more: this process was suspended, and the store may have replied in
+// time.
 func (s *store) run(script *redis.Script, want []any, args ...any) ([]any, error) {
 	if err := s.unavailable(); err != nil {
 		return nil, err
@@ -144,7 +145,7 @@ func (s *store) runOnce(script *redis.Script, want []any, args ...any) ([]any, e
 		err = fmt.Errorf("a script returned %d elements, not %d of the expected types", len(reply), len(want))
 	}
 	if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok && err != nil {
-		cluster.ReloadState(ctx) // otherwise, go-redis replaces a failed node only after ClusterStateReloadInterval
+		cluster.ReloadState(ctx) // otherwise, go-redis may replace a failed node only after ClusterStateReloadInterval
 	}
 	return reply, s.record(err)
 }
@@ -167,8 +168,8 @@ func (s *store) record(err error) error {
 	return s.failure
 }
 
-// testAddress calls fail if the address of a store that is no cluster cannot be dialed, such as
-// because the connection is refused. go-redis dials again until the context ends, and then returns
+// testAddress calls fail if the address of a *redis.Client cannot be dialed, such as because the
+// connection is refused. By default, go-redis dials again until the context ends, and then returns
 // the error of the context.
 func (s *store) testAddress(ctx context.Context, fail func(error)) {
 	client, ok := s.rdb.(interface{ Options() *redis.Options })

@@ -23,8 +23,8 @@ func currentBubble() string {
 }
 
 // isOutsideBubble reports whether the caller is in a synctest bubble, and tb is a *testing.T
-// outside it. The bubble ends before such a test closes the server. Only for the t of a bubble,
-// Deadline panics.
+// outside it. A server with that test would outlive the bubble. Deadline panics only for the t of a
+// bubble.
 func isOutsideBubble(tb TB) (outside bool) {
 	t, ok := tb.(interface{ Deadline() (time.Time, bool) })
 	if !ok || currentBubble() == "" {
@@ -36,8 +36,8 @@ func isOutsideBubble(tb TB) (outside bool) {
 }
 
 // checkBubble panics unless the caller and the server are in the same synctest bubble, or neither
-// is in one. Otherwise the runtime would end the program, or time in the bubble would not pass.
-// method begins the message.
+// is in one. Otherwise the runtime would end the program, or time in the bubble would not pass. The
+// message names method.
 func (s *Server) checkBubble(method string) {
 	s.lock()
 	s.mu.Unlock()

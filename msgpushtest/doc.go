@@ -16,15 +16,15 @@
 // [Server.Inject] makes the server respond to one request, or to all, with a
 // [Fault], such as an error response, a connection that breaks or an HTML page.
 // [Respond] calls a handler, for example for an operation that the server does not know.
-// A test with a server of [New] fails if a fault was neither used nor cleared: otherwise, a test
-// whose fault had no effect could pass.
+// A test with a server of [New] fails if a fault was used too seldom and not cleared: otherwise, a
+// test whose fault had no effect could pass.
 //
 // # Virtual time
 //
 // A server with the option [InMemory] works inside a testing/synctest bubble, where a day of
 // waiting takes no real time. Make the server inside the bubble, with the bubble's t, and use it
-// only there: elsewhere, [Server.Client], [Server.HTTPClient], [Server.Update] and
-// [Server.WaitForRequest] panic. docs/testing.md of the module has tests to copy.
+// only there: elsewhere, methods such as [Server.Client] panic. docs/testing.md of the module has
+// tests to copy.
 //
 // # Choices of the fake server
 //

@@ -35,8 +35,8 @@ type queuedFault struct {
 	uses int
 }
 
-// For returns a copy of f that applies only to the operations with these names, such as [MPList].
-// It panics for another name.
+// For returns a copy of f that applies only to some operations, such as [MPList]; without names, to
+// all. It panics for another name.
 func (f Fault) For(operations ...string) Fault {
 	for _, name := range operations {
 		if !slices.Contains(operationNames(), name) {
@@ -105,8 +105,8 @@ func (f Fault) WithHeader(name, value string) Fault {
 	return f
 }
 
-// checkHeader panics if HTTP does not allow the name or the value of a header: net/http would
-// change it, or leave it out.
+// checkHeader panics if HTTP does not allow the name of a header, or a character of its value:
+// net/http might send something else.
 func checkHeader(caller, name, value string) {
 	if !headerName.MatchString(name) || !headerValue.MatchString(value) {
 		panic(fmt.Sprintf("msgpushtest: %s: HTTP allows no header %q: %q", caller, name, value))
@@ -125,7 +125,7 @@ func checkWait(caller string, d time.Duration) {
 	}
 }
 
-// describe returns the text of f in the error about a fault that was never used.
+// describe returns the text of f in the error about a fault that was used too seldom.
 func (f Fault) describe() string {
 	text := cmp.Or(f.kind, "Fault{}")
 	if f.status != 0 {
@@ -144,14 +144,12 @@ func (f Fault) describe() string {
 	return text + " for " + strings.Join(f.operations, " and ")
 }
 
-// appliesTo reports whether f applies to an operation if the conditions of f match. operation
-// is empty for an unknown path.
+// appliesTo reports whether f is for an operation, whatever its conditions. operation is empty for an unknown path.
 func (f Fault) appliesTo(operation string) bool {
 	return len(f.operations) == 0 || slices.Contains(f.operations, operation)
 }
 
-// Inject queues faults. A request uses the first one that applies, which leaves the queue when it has
-// been used once, as often as its Times, or never with Always. The zero Fault, [Delay], [ResetInBody] and [Truncate] use the usual
+// Inject queues faults. A request uses the first one that applies. A fault leaves the queue after one use, after n with Times(n), and never with Always. The zero Fault, [Delay], [ResetInBody] and [Truncate] use the usual
 // response; with another fault, the server checks neither the request nor its key.
 func (s *Server) Inject(faults ...Fault) {
 	s.lock()
@@ -323,7 +321,7 @@ func rateLimited(d time.Duration) Fault {
 		WithStatus(http.StatusTooManyRequests).WithHeader("Retry-After", strconv.Itoa(int(seconds)))
 }
 
-// Delay returns a fault that delays the response by d, which is not negative.
+// Delay returns a fault that delays the response by d. A negative d panics.
 func Delay(d time.Duration) Fault {
 	checkWait("Delay", d)
 	return Fault{kind: fmt.Sprintf("Delay(%v)", d), respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
@@ -348,8 +346,7 @@ func Redirect(location string) Fault {
 	return f
 }
 
-// Endless returns a fault whose body ends only when the client closes the connection or the server is
-// closed. It sends at most 64 KiB a millisecond.
+// Endless returns a fault whose body ends when the client closes the connection or the server is closed. It sends at most 64 KiB a millisecond.
 func Endless() Fault {
 	return Fault{kind: "Endless", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -366,7 +363,7 @@ func Endless() Fault {
 }
 
 // Reset returns a fault that resets the connection before the response. On a reused connection,
-// net/http itself resends a GET: the caller does not see the reset. To prevent this, call
+// net/http itself resends a GET: the caller does not see a single reset. To prevent this, call
 // CloseIdleConnections of [Server.HTTPClient] before the request.
 func Reset() Fault {
 	return Fault{kind: "Reset", respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) { reset(w) }}

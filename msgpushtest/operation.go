@@ -26,9 +26,8 @@ const (
 	CodeRateLimit        = 429 // the limit of SetRateLimit is exceeded
 )
 
-// An operation holds what its requests may have. data returns the data of the response, and may
-// change records with [Server.Update]: it is called without the lock. If it is nil, a success has
-// no data.
+// An operation states what its requests may contain. data returns the data of the response. It is
+// called without mu, so that it may call [Server.Update]. If it is nil, a success has no data.
 type operation struct {
 	query []string // the names of the query parameters
 	body  []string // the names of the members of the body; nil: the request has no body
@@ -83,7 +82,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // fails if the connection has ended or the status allows no body
 }
 
-// reportRejection fails the test if it has the option FailOnRejection.
+// reportRejection fails the test of a server with the option FailOnRejection.
 func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
 	if !s.failOnRejection {
 		return

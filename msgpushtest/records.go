@@ -87,7 +87,8 @@ func (s *Server) SetRecords(r Records) {
 
 // Update calls f to change the server's records, in one step. f must not use the records after it
 // has returned, call Update or SetRecords, or wait for a page. If f panics, the records do not
-// change, and the test of [New] fails. If f has not returned after 7 seconds, the program ends.
+// change, and the test of [New] fails. With a server of [New] outside a bubble, 7 seconds of f end
+// the program.
 func (s *Server) Update(f func(*Records)) {
 	s.checkBubble("Update")
 	if !s.acquire(s.updateSem, nil) {
@@ -118,7 +119,7 @@ func (s *Server) update(name string, f func(*Records)) {
 
 // UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
 // or none if f is nil. f is called, as by [Server.Update], before each response with a page after
-// page 1. If the list has one page or none, f is called before each response but the first.
+// page 1. If the list has one page or none, f is also called before each page 1 but the first.
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.lock()
 	defer s.mu.Unlock()

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// A Request is a request that arrived at a [Server]. The keys of the server are redacted in it,
-// where they appear verbatim. Header, Query and Body are shared with other copies and must not be
-// changed.
+// A Request is a request that arrived at a [Server]. The keys of the server so far, of at least 6
+// bytes, are redacted in it, where they appear verbatim. Header, Query and Body are shared with
+// other copies and must not be changed.
 type Request struct {
 	Time      time.Time // of arrival
 	Operation string    // such as [MPList]; empty if there is none at the path
@@ -38,7 +38,7 @@ func (r Request) String() string {
 		text += "?" + r.Query.Encode()
 	}
 	if r.Body != nil {
-		body, _ := json.Marshal(r.Body) // cannot fail: it was decoded from JSON
+		body, _ := json.Marshal(r.Body) // cannot fail: it was decoded from JSON, or is a string
 		text += " " + string(body)
 	}
 	return text
@@ -144,7 +144,8 @@ func (s *Server) ClearRequests() {
 
 // WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It
 // returns an error if n is below 1, if ctx ends or if the server is closed before. If ctx has no
-// deadline, the test of [New] fails after 5 seconds, and WaitForRequest returns an error.
+// deadline, the test of [New] fails after 5 seconds, except in a bubble, and WaitForRequest returns
+// an error.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 	s.checkBubble("WaitForRequest")
 	noPatience := s.noPatience()

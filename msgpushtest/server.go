@@ -25,8 +25,8 @@ type settings struct {
 }
 
 // FailOnRejection makes the test of [New] fail for each request that the server itself rejects,
-// such as one with an unknown member, or with a key that was replaced. Faults and the rate limit do
-// not count. [NewServer] panics with this option.
+// such as one with an unknown member, or with a key that was replaced. The responses of faults and
+// of the rate limit do not count. [NewServer] panics with this option.
 func FailOnRejection() Option { return func(s *settings) { s.failOnRejection = true } }
 
 // InMemory makes the server use [net.Pipe] instead of a socket, as a [testing/synctest] bubble
@@ -112,7 +112,7 @@ func newServer(tb TB, opts ...Option) *Server {
 	s.http.DisableGeneralOptionsHandler = true // so that the response to OPTIONS * is an envelope, too
 	s.http.ConnState = s.trackConn
 	var listener net.Listener
-	s.transport.DialContext = new(net.Dialer).DialContext // with a dial function, net/http does not use fetch
+	s.transport.DialContext = new(net.Dialer).DialContext // under js, net/http would use the fetch function of the host without a dial function
 	switch {
 	case s.inMemory:
 		pipes := newPipeListener()
@@ -149,13 +149,13 @@ func (s *Server) trackConn(conn net.Conn, state http.ConnState) {
 // closeGrace is how long Close waits for responses in progress before it aborts them.
 const closeGrace = 200 * time.Millisecond
 
-// Close stops the server and waits until the goroutines that the server started have ended.
-// Responses in progress are completed, or aborted after a short time. Close ends the waits of
-// [Delay], [Endless], [Server.SetLatency] and [Server.WaitForRequest]. It may be called more than
-// once.
+// Close stops the server, and may be called more than once. It completes responses in progress, or
+// aborts them after a short time. It ends the waits of [Delay], [Endless], [Server.SetLatency] and
+// [Server.WaitForRequest].
 //
-// Close waits for 5 seconds for the functions that the test passed to the server, which must not
-// call it. Then the test of [New] fails; with a server of [NewServer], Close panics.
+// Close waits until the goroutines of the server have ended. If a function that the test passed to
+// the server, which must not call Close, runs for 5 more seconds, the test of [New] fails; with a
+// server of [NewServer], Close panics. In a bubble, the wait has no limit.
 func (s *Server) Close() {
 	s.lock()
 	s.close()
@@ -290,9 +290,9 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 }
 
 // OnRequest sets a function that is called with each request before the response, or none if f is
-// nil. Calls do not overlap. f may change the server, and it may sleep for less than 5 s. A fault
-// that f injects can already apply to this request. f must not close the server or send it a
-// request.
+// nil. Calls do not overlap. f may change the server, and may sleep, outside a bubble for less than
+// 5 s. A fault that f injects can already apply to this request. f must not close the server or
+// send it a request.
 //
 // A panic of f, except with [http.ErrAbortHandler], fails the test of [New] when it ends; with a
 // server of [NewServer], it ends the program.
@@ -351,7 +351,7 @@ func panicText(name string, value any) string {
 	return fmt.Sprintf("the function given to %s panicked: %v", name, value)
 }
 
-// ServeHTTP responds to a request.
+// ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.begin() { // so that Close also waits after a hijack
 		panic(http.ErrAbortHandler)
@@ -376,7 +376,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response.serve(s, w, r)
 }
 
-// begin adds to goroutines, unless the server is closed.
+// begin adds to goroutines. It returns false if the server is closed.
 func (s *Server) begin() bool {
 	s.lock()
 	defer s.mu.Unlock()
@@ -390,9 +390,9 @@ func (s *Server) begin() bool {
 }
 
 // wait waits for d. It aborts the response if the server is closed or, except on its own socket, if
-// the client is gone. On a socket, net/http cancels the context of a request also if the client
-// closes only its side of the connection and still reads the response; but the Close of another
-// server waits until the handlers have returned.
+// the client is gone. On the socket, that cannot be seen: net/http also cancels the context of a
+// client that closed only its side, and still reads the response. In another server, it must be
+// seen: httptest.Server.Close waits until the handlers have returned.
 func (s *Server) wait(r *http.Request, d time.Duration) {
 	if d <= 0 {
 		return

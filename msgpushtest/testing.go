@@ -2,8 +2,8 @@ package msgpushtest
 
 import "slices"
 
-// A TB is a *testing.T or *testing.B. In a fuzz test, make the server in the fuzz target, with its
-// t.
+// A TB is a [*testing.T] or [*testing.B]. In a fuzz test, make the server in the fuzz target, with
+// its t.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -53,7 +53,7 @@ func New(tb TB, opts ...Option) *Server {
 }
 
 // endTest returns an error text for each panic of a function of the test, and for each unused
-// fault. Afterwards, the test is not used.
+// fault. Afterwards, only New uses the test.
 func (s *Server) endTest() []string {
 	s.lock()
 	defer s.mu.Unlock()

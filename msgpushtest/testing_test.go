@@ -288,6 +288,20 @@ func TestFunctionOfUpdateThatDoesNotReturnEndsTheProgram(t *testing.T) {
 	assert.Contains(t, string(out), "panic: msgpushtest: the function given to Update does not return: it must return soon")
 }
 
+func TestFunctionOfUpdateThatReturnsLateDoesNotEndTheProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for eight seconds")
+	}
+	t.Parallel()
+	test := &tb{}
+	server := msgpushtest.New(test)
+	server.Update(func(*msgpushtest.Records) { <-time.After(6 * time.Second) })
+	server.Update(func(*msgpushtest.Records) { <-time.After(2 * time.Second) })
+	test.end()
+	require.Len(t, test.errors, 1)
+	assert.Contains(t, test.errors[0], "given to Update has not returned")
+}
+
 // In a separate process, since the panic ends the program.
 func TestPanicOfFunctionEndsProgramWithNewServer(t *testing.T) {
 	const variable = "MSGPUSHTEST_PANIC"

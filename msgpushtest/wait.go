@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// patience is how long something waits before the server reports it. It is real time: in a synctest
-// bubble, a function may sleep for hours, and the runtime reports a deadlock.
+// patience is how long something waits before the server reports it. In a synctest bubble, nothing
+// is reported: a function may sleep for hours, and the runtime reports deadlocks.
 const patience = 5 * time.Second
 
-// lastPatience is how long a function of Update then has to return. It runs in the goroutine of the
-// test, which nothing else could end.
+// lastPatience is how long a function of Update may go on after that. Then the program ends: the
+// function runs in the goroutine of the test, which nothing else could end.
 const lastPatience = 2 * time.Second
 
 // noPatience returns a channel that receives when patience has ended: immediately if the test has
@@ -56,7 +56,7 @@ func (s *Server) complain(forEver bool, format string, args ...any) (mustEnd boo
 	case !s.hasFailed():
 		close(s.failed)
 		s.tb.Errorf("%s", text)
-		for conn := range s.conns { // no client waits for a response: it gets an error response to its retry
+		for conn := range s.conns { // so that no client waits for a response: its retry gets an error response
 			_ = conn.Close()
 		}
 	}
@@ -97,18 +97,20 @@ func (s *Server) acquireInHandler(sem chan struct{}) (release func()) {
 	return func() { <-sem }
 }
 
-// runs records that a function runs that the test passed to name, such as "OnRequest". The caller
-// calls returned when it has ended.
+// runs records that a function of the test runs, which was passed to the method name. It is
+// reported unless returned is called before patience has ended.
 func (s *Server) runs(name string) (returned func()) {
+	ended := make(chan struct{})
 	stop := func() bool { return true }
 	if s.bubble == "" {
-		stop = time.AfterFunc(patience, func() { s.reportFunction(name) }).Stop
+		stop = time.AfterFunc(patience, func() { s.reportFunction(name, ended) }).Stop
 	}
 	s.lock()
 	defer s.mu.Unlock()
 	s.running[name]++
 	return func() {
 		stop()
+		close(ended)
 		s.lock()
 		defer s.mu.Unlock()
 		s.running[name]--
@@ -116,7 +118,7 @@ func (s *Server) runs(name string) (returned func()) {
 }
 
 // reportFunction reports a function that has not returned when patience has ended.
-func (s *Server) reportFunction(name string) {
+func (s *Server) reportFunction(name string, ended <-chan struct{}) {
 	const advice = "it must return soon, and must not wait for another request, another update, Close, " +
 		"or a lock or channel of the test"
 	isFailure := name != "Respond" // with which a test may want a request that hangs
@@ -124,10 +126,14 @@ func (s *Server) reportFunction(name string) {
 	if s.tb == nil || name != "Update" {
 		return
 	}
-	time.Sleep(lastPatience)
+	select {
+	case <-ended:
+		return
+	case <-time.After(lastPatience):
+	}
 	s.lock()
 	defer s.mu.Unlock()
-	if s.running[name] > 0 && !s.testEnded {
+	if !s.testEnded {
 		panic(fmt.Sprintf("msgpushtest: the function given to Update does not return: %s", advice))
 	}
 }
