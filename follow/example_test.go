@@ -66,7 +66,8 @@ func ExampleFollower_Status() {
 		log.Fatal(err)
 	}
 	f := follow.New(client.ForwardRules(), follow.Options{})
-	const limit = 5 * time.Minute                                                  // longer than a call and the transaction of a batch
+	const limit = 10 * time.Minute // longer than a call with all retries, and a transaction
+
 	http.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { // restart if it fails
 		if s := f.Status(); time.Since(s.NextRequest) > limit {
 			http.Error(w, fmt.Sprint("no request since ", s.NextRequest), http.StatusServiceUnavailable)
