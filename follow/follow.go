@@ -4,7 +4,7 @@
 //	f := follow.New(client.ForwardLogs(msgpush.ForwardLogParams{}), follow.Options{Known: ids, Since: since})
 //	for batch, err := range f.Batches(ctx) {
 //		if err != nil {
-//			log.Print(err) // the loop goes on, unless ctx has ended or the arguments are invalid
+//			log.Print(err) // unless the iteration has ended, the loop goes on
 //			continue
 //		}
 //		for store(batch) != nil {
@@ -54,18 +54,19 @@ type Options struct {
 	Since msgpush.DateTime
 }
 
-// A Batch holds the records to store in one transaction. Each record is in one batch, which is
+// A Batch holds the records to store in one transaction. No record is in two batches. A batch is
 // yielded again only if it was not delivered.
 type Batch[T any] struct {
 	// New holds the records that were created after Since, in no particular order, and all records
 	// of a list without the function Created.
 	New []T
-	// History holds the others: store their ids, but send no alert for them. Until the very first
-	// reading has ended, a record without a valid creation time is history, and later it is new.
+	// History holds the others: store their ids, but send no alert for them. A record without a
+	// valid creation time is history until the first reading has ended or the program has
+	// restarted. Then it is new.
 	History []T
-	// Since is the newest of the creation times that the very first start found at the two ends of
-	// the list, or 0001-01-01 00:00:00 if it found none. It is the same in all batches. Store it
-	// for [Options.Since]. Since is empty if the list has no function Created.
+	// Since is the newest of the valid creation times that the very first start found at the two
+	// ends of the list, or 0001-01-01 00:00:00. It is the same in all batches. Store it for
+	// [Options.Since]. Since is empty if the list has no function Created.
 	Since msgpush.DateTime
 }
 
@@ -83,7 +84,8 @@ type Status struct {
 	// batch.
 	Since msgpush.DateTime
 	// Complete reports whether the first reading of this follower has ended. It may have missed
-	// records if responses contradicted each other. After a restart, it begins within ReadInterval.
+	// records if responses contradicted each other. After a restart, that reading begins within
+	// ReadInterval.
 	Complete bool
 	// Read is the number of records that the reading in progress, or the latest one, has found.
 	// Total is the number of records in the list.
@@ -91,12 +93,14 @@ type Status struct {
 	// LastPoll is when a poll last succeeded, and LastResponse when a request last did. The first
 	// poll follows the first start.
 	LastPoll, LastResponse time.Time
-	// NextRequest is when the next request is due. It is in the past while a request is in
-	// progress, and while the loop handles a batch or an error for longer.
+	// NextRequest is when the next request is due, at first the time of New. It is in the past
+	// during a request, and while the loop still handles a batch or an error when the request is
+	// due.
 	NextRequest time.Time
-	// Err is not nil if the latest attempt of the first start, of a poll or of a reading failed,
-	// even while the others succeed, or if the arguments are invalid. FailingSince is when the
-	// first failure in a row ended.
+	// Err is not nil while the latest first start, poll or reading has failed, even if the others
+	// succeed, while the latest complete reading contradicts itself, or if the arguments are
+	// invalid. FailingSince is when the first failure in a row was noticed, after the retries of
+	// its call; it is zero if the arguments are invalid.
 	Err          error
 	FailingSince time.Time
 }
@@ -147,7 +151,7 @@ type Follower[T any] struct {
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogs]. It sends no
 // request. Invalid arguments are an error of [Follower.Batches]: a list without Fetch or ID, a
 // negative number, and a Since that is not a date and time. Without Created of the list, every
-// record is New, and new records are looked for after the first reading.
+// record is New and, without Known too, polls follow the first reading.
 //
 // A follower remembers the ids of all records, also of deleted ones. That takes less than 1 byte a
 // record if the ids are consecutive, up to 48 bytes if they are random, and twice as much while the
@@ -212,18 +216,18 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 //
 // A batch counts as delivered when the loop requests the next one. If the loop is left during a
 // batch, by break, return or a panic, the next Batches yields the batch again. It goes on where the
-// loop was left, and never starts anew. So do not request the next batch while one is not stored.
+// loop was left, and never starts anew. So store a batch before the loop goes on.
 //
-// Usually, a batch has the records of one page; after an outage, it has those of up to 100. The
-// first batch of an empty list has no record.
+// Usually, a batch has the records of one page; after an outage, it has those of up to 100. If the
+// list is empty at the very first start, the first batch has no record: store its Since.
 //
 // # Errors
 //
 // An error is yielded with a zero Batch. If the loop goes on, so does the follower: a failed call
-// of Fetch is made again later. The wait is about twice PollInterval, and doubles with each further
-// failure in a row, up to a minute, or to PollInterval if that is longer. RetryAfter of an
-// [msgpush.APIError] with a retryable status makes it longer, up to ReadInterval. A rejected access
-// key does not end the iteration either.
+// of Fetch is made again later. The wait begins with about twice PollInterval, and doubles with
+// each further failure in a row. It is at most a minute, or PollInterval if that is longer.
+// RetryAfter of an [msgpush.APIError] with a retryable status makes it longer, up to ReadInterval.
+// A rejected access key does not end the iteration either.
 //
 // These errors cause no wait: the first record without a valid creation time, the first one that
 // was created more than 24 h ahead of UTC by the local clock, and, at the end of a reading, an

@@ -13,7 +13,14 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// This file separates new records from history by the rules 2 and 3 of steps.go.
+// This file separates new records from history. The rules are:
+//
+//   - History. The very first step marks the history: since is the newest creation time on the
+//     first and on the last page that is not empty, and on pages behind the last one if that is
+//     full. A record is new if it was created after since, however it is found.
+//   - Invalid time. A time does not count if it is missing, zero, in another format, or more than
+//     24 h ahead of UTC while since is not. Its record is history until the first reading has ended
+//     or the program has restarted, and new afterwards.
 
 // noHistory is the Since of an empty list: every record is new.
 const noHistory msgpush.DateTime = "0001-01-01 00:00:00"
@@ -177,8 +184,8 @@ func isValid(created msgpush.DateTime) bool {
 	return err == nil && created > noHistory
 }
 
-// isNew reports whether an unseen record is new: by its time or, if that does not count, by rule 3.
-// Without Created, every record is new.
+// isNew reports whether an unseen record is new: by its time or, if that does not count, by the
+// rule for invalid times. Without Created, every record is new.
 func (f *Follower[T]) isNew(record T) bool {
 	if f.list.Created == nil {
 		return true

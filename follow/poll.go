@@ -9,7 +9,20 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// This file looks for new records at the ends of the list, by the rules 5 and 6 of steps.go.
+// This file looks for new records at the ends of the list, its start and its tail. The order of the
+// list and of the ids is unknown. The rules are:
+//
+//   - Pages. A poll requests pages from one end on, and stops after a page whose last record, seen
+//     from that end, is known or old. At the tail, its first maxTailPages requests do not stop at
+//     an empty page, nor while the total has grown by more than the poll has found. If it still has
+//     at the end, the poll also requests pages from the other end on.
+//   - Limits. A poll that stops after maxEndPages makes a reading due. So does one that finds fewer
+//     records than the total shows before the first reading. A poll that fails twice in a row at a
+//     page, and has found records, or that the total has grown, delivers them and makes a reading
+//     due.
+//   - End. A poll begins at the end where the newest record was when the history was marked, or
+//     where a later poll found the outermost record new and another one old. Until an end is known,
+//     polls begin at the start and at the tail in turn.
 
 const (
 	maxEndPages  = 50
@@ -39,7 +52,7 @@ type pollResult[T any] struct {
 	growth  int64 // how many of them were inserted since polledTotal
 }
 
-// poll looks for new records.
+// poll makes one poll.
 func (f *Follower[T]) poll(ctx context.Context) error {
 	found := &pollResult[T]{ids: paging.IDSet{}}
 	from := f.newestEnd

@@ -12,34 +12,18 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// This file decides what a follower requests next. The order of the list and of the ids is unknown.
-// An end of the list is its start or its tail.
+// This file decides what a follower does next. Its rules are:
 //
-//  1. Step. A follower makes one step at a time: it marks the history, polls, or reads a page of a
-//     reading. A step that fails delivers nothing and is made again; a poll that fails twice at a
-//     page delivers what it found. The records of a step are one batch, kept until the loop wants
-//     the next.
-//  2. History. The very first step marks the history: since is the newest creation time on the
-//     first and on the last page that is not empty, and on pages behind the last one if that is
-//     full. A record is new if it was created after since, however it is found.
-//  3. Invalid time. A time does not count if it is missing, zero, in another format, or more than
-//     24 h ahead of UTC while since is not. Its record is history until the very first reading has
-//     ended, and new afterwards.
-//  4. Reading. A reading iterates over the whole list, as Lister.All does. The first one is due at
-//     the start or, with known ids, at a random time within ReadInterval, or once a poll finds
-//     fewer records than the total shows. The next one is due ReadInterval after it began, or
-//     earlier by rule 5.
-//  5. Poll. A poll reads pages from one end, and stops at a page whose inner record is known or
-//     old. At the tail, an empty page, or a total that has grown by more, does not stop its first
-//     maxTailPages requests. If the total has still grown by more than it found, it also reads the
-//     other end. A reading is due after maxEndPages, and after two failures in a row at a page if
-//     something is missing.
-//  6. End. A poll begins at the end whose outermost record was the newest one when the history was
-//     marked, or was new in the latest poll that found new records. If neither is known, polls
-//     begin at the start and at the tail in turn.
-//  7. Order. Polls begin when the history is marked, at once with known ids, and after the first
-//     reading without Created. A poll that is due comes before the next page of a reading, but
-//     after a poll, a page has its turn. After a page that failed, a poll has its turn.
+//   - Step. A follower makes one step at a time: it marks the history, polls, or reads a page of a
+//     reading. A step that fails delivers nothing and is made again. The records of a step are one
+//     batch, kept until the loop wants the next.
+//   - Reading. A reading iterates over the whole list, as Lister.All does. The first one is due at
+//     the start or, with known ids, at a random time within ReadInterval. The next one is due
+//     ReadInterval after it began. A poll may make a reading due at once.
+//   - Order. The mark comes first. Polls begin after it, at once with known ids, or after the first
+//     reading if the list has no function Created. A poll that is due comes before the next page of
+//     a reading, but after a poll, a page has its turn. After a page that failed, a poll has its
+//     turn.
 
 type stepKind int
 
@@ -105,7 +89,7 @@ func (f *Follower[T]) makeStep(ctx context.Context) {
 	})
 }
 
-// nextStep applies rule 7.
+// nextStep applies the rule of the order.
 func (f *Follower[T]) nextStep() stepKind {
 	pollsHaveBegun := f.since != "" || f.pastFirstReading
 	pollIsDue := !time.Now().Before(f.nextPoll)
