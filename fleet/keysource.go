@@ -139,7 +139,7 @@ const (
 	stateGranted    = "granted"    // this replica must fetch a key with the generation of the record
 	stateBusy       = "busy"       // a replica fetches, perhaps this one
 	stateFailed     = "failed"     // the last fetch failed, and the next one must wait
-	stateRejected   = "rejected"   // the last key was rejected within MinInterval, or is the rejected one; the next fetch must wait
+	stateRejected   = "rejected"   // the last key was rejected early, or is the rejected one; the next fetch must wait
 	stateDone       = "done"       // the last fetch succeeded or was released, and the next one must wait
 	stateSuperseded = "superseded" // put stored nothing: another replica has taken over, or the key is stored already
 )
@@ -446,7 +446,9 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 		s.mu.Lock()
 		s.claimed = r.generation
 		s.mu.Unlock()
-	case r.state == stateFailed && mayFetch: // otherwise, s.failed may have the error of this replica's own Fetch, which says more
+	case r.state == stateFailed && mayFetch:
+		// Without mayFetch, s.failed may have the error of this replica's own Fetch, which says
+		// more.
 		replica, _, _ := strings.Cut(r.claimer, ",")
 		r.err = fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
 		s.setFailed(r)

@@ -144,13 +144,16 @@ func (f Fault) describe() string {
 	return text + " for " + strings.Join(f.operations, " and ")
 }
 
-// appliesTo reports whether f is for an operation, whatever its conditions. operation is empty for an unknown path.
+// appliesTo reports whether f is for an operation, whatever its conditions. operation is empty for
+// an unknown path.
 func (f Fault) appliesTo(operation string) bool {
 	return len(f.operations) == 0 || slices.Contains(f.operations, operation)
 }
 
-// Inject queues faults. A request uses the first one that applies. A fault leaves the queue after one use, after n with Times(n), and never with Always. The zero Fault, [Delay], [ResetInBody] and [Truncate] use the usual
-// response; with another fault, the server checks neither the request nor its key.
+// Inject queues faults. A request uses the first one that applies. A fault leaves the queue after
+// one use, after n with Times(n), and never with Always. The zero Fault, [Delay], [ResetInBody] and
+// [Truncate] use the usual response; with another fault, the server checks neither the request nor
+// its key.
 func (s *Server) Inject(faults ...Fault) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -210,7 +213,8 @@ func (s *Server) use(f *queuedFault) bool {
 	return true
 }
 
-// unusedFaults returns an error text for each fault that was used too seldom. It is called with mu held.
+// unusedFaults returns an error text for each fault that was used too seldom. It is called with mu
+// held.
 func (s *Server) unusedFaults() (texts []string) {
 	const format = "the fault %s was %s: send a request that uses it, or call ClearFaults"
 	for _, f := range s.faults {
@@ -284,8 +288,8 @@ func Status(status int) Fault {
 	return Fault{kind: fmt.Sprintf("Status(%d)", status), respond: respond}
 }
 
-// ErrorResponse returns a fault that responds with an envelope and HTTP status 200. It panics if data
-// cannot be encoded to JSON.
+// ErrorResponse returns a fault that responds with an envelope and HTTP status 200. It panics if
+// data cannot be encoded to JSON.
 func ErrorResponse(code int, msg string, data any) Fault {
 	_, isJSON := data.(json.RawMessage)
 	if raw, _ := json.Marshal(data); !isJSON && string(raw) == "null" {
@@ -298,8 +302,8 @@ func ErrorResponse(code int, msg string, data any) Fault {
 	return static(fmt.Sprintf("ErrorResponse(%d, %q)", code, msg), "application/json", string(body))
 }
 
-// static returns a fault that responds with a body, and with HTTP status 200 unless WithStatus
-// sets another.
+// static returns a fault that responds with a body, and with HTTP status 200 unless WithStatus sets
+// another.
 func static(kind, contentType, body string) Fault {
 	return Fault{kind: kind, respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -346,7 +350,8 @@ func Redirect(location string) Fault {
 	return f
 }
 
-// Endless returns a fault whose body ends when the client closes the connection or the server is closed. It sends at most 64 KiB a millisecond.
+// Endless returns a fault whose body ends when the client closes the connection or the server is
+// closed. It sends at most 64 KiB a millisecond.
 func Endless() Fault {
 	return Fault{kind: "Endless", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -381,8 +386,8 @@ func ResetInBody() Fault {
 // Truncate returns a fault that closes the connection in the middle of the body.
 func Truncate() Fault { return Fault{kind: "Truncate", respond: (*Server).respondHalf} }
 
-// respondHalf sends half of the usual body. When the handler returns, net/http closes
-// the connection, since the body is shorter than its Content-Length.
+// respondHalf sends half of the usual body. When the handler returns, net/http closes the
+// connection, since the body is shorter than its Content-Length.
 func (s *Server) respondHalf(w http.ResponseWriter, r *http.Request) {
 	usual := httptest.NewRecorder()
 	s.respond(usual, r)
@@ -392,8 +397,8 @@ func (s *Server) respondHalf(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body[:len(body)/2])
 }
 
-// reset resets the connection of a response, or aborts only the response if the connection
-// cannot be hijacked, as with HTTP/2.
+// reset resets the connection of a response, or aborts only the response if the connection cannot
+// be hijacked, as with HTTP/2.
 func reset(w http.ResponseWriter) {
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		if c, ok := conn.(interface{ NetConn() net.Conn }); ok { // Close of a *tls.Conn does not reset it

@@ -112,7 +112,7 @@ func newServer(tb TB, opts ...Option) *Server {
 	s.http.DisableGeneralOptionsHandler = true // so that the response to OPTIONS * is an envelope, too
 	s.http.ConnState = s.trackConn
 	var listener net.Listener
-	s.transport.DialContext = new(net.Dialer).DialContext // under js, net/http would use the fetch function of the host without a dial function
+	s.transport.DialContext = new(net.Dialer).DialContext // without it, net/http would use fetch under js
 	switch {
 	case s.inMemory:
 		pipes := newPipeListener()

@@ -57,8 +57,8 @@ func (a *archiver) run(ctx context.Context) error {
 	return a.follow(ctx, f)
 }
 
-// start returns the Since of the filter and, at the very first start, the follower that found it. Since is
-// stored before any record: archives that start together have the same one.
+// start returns the Since of the filter and, at the very first start, the follower that found it.
+// Since is stored before any record: archives that start together have the same one.
 func (a *archiver) start(ctx context.Context) (*follow.Follower[msgpush.ForwardLog], msgpush.DateTime, error) {
 	filter, err := json.Marshal(a.params)
 	if err != nil {
@@ -119,7 +119,8 @@ func (a *archiver) follow(ctx context.Context, f *follow.Follower[msgpush.Forwar
 	return ctx.Err()
 }
 
-// readOnce stores the complete list. As in a batch, the records that were created after since are new.
+// readOnce stores the complete list. As in a batch, the records that were created after since are
+// new.
 func (a *archiver) readOnce(ctx context.Context, since msgpush.DateTime) error {
 	for page, err := range a.list.Pages(ctx, msgpush.PageSize(a.pageSize)) {
 		if err != nil {
@@ -174,8 +175,8 @@ func (a *archiver) storeRules(ctx context.Context) error {
 	return a.db.replaceRules(ctx, rules)
 }
 
-// isFinal reports whether a failure of the service ends the program. Before the first response, it is more
-// likely a wrong setting than an outage.
+// isFinal reports whether a failure of the service ends the program. Before the first response, it
+// is more likely a wrong setting than an outage.
 func isFinal(s follow.Status, err error) bool {
 	apiErr, ok := errors.AsType[*msgpush.APIError](err)
 	return s.LastResponse.IsZero() || ok && apiErr.KeyRejected

@@ -24,8 +24,8 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// The columns have the values that the service sends: codes are numbers, and times are
-// texts without a time zone.
+// The columns have the values that the service sends: codes are numbers, and times are texts
+// without a time zone.
 //
 // A database of an earlier version has no row in follow_since, so the next run counts as its first.
 const schema = `
@@ -55,8 +55,8 @@ CREATE TABLE IF NOT EXISTS follow_since (
 	since  TEXT NOT NULL
 );`
 
-// The scripts take records as JSON, so that PostgreSQL gets a batch in one message. The
-// function %[1]s returns the elements of an array.
+// The scripts take records as JSON, so that PostgreSQL gets a batch in one message. The function
+// %[1]s returns the elements of an array.
 const (
 	// $1 are the new records, and $2 all records of the batch.
 	insertBatch = `
@@ -83,8 +83,8 @@ INSERT INTO forward_rule (id, rule_name, condition_expr)
 	WHERE rule_id = coalesce($1, rule_id) AND match_result = coalesce($2, match_result)`
 )
 
-// withoutNUL replaces U+0000 in JSON, which PostgreSQL cannot store. The first pair skips
-// escaped backslashes.
+// withoutNUL replaces U+0000 in JSON, which PostgreSQL cannot store. The first pair skips escaped
+// backslashes.
 var withoutNUL = strings.NewReplacer(`\\`, `\\`, `\u0000`, "\ufffd")
 
 const (
@@ -92,9 +92,9 @@ const (
 	transactionTimeout = 30 * time.Second
 )
 
-// lockPostgres makes the transactions of all archives take turns, as SQLite does:
-// CREATE TABLE IF NOT EXISTS can fail if two transactions run it at the same time, and
-// two that insert the same records in a different order could wait for each other.
+// lockPostgres makes the transactions of all archives take turns, as SQLite does: CREATE TABLE IF
+// NOT EXISTS can fail if two transactions run it at the same time, and two that insert the same
+// records in a different order could wait for each other.
 var lockPostgres = fmt.Sprintf("SET LOCAL lock_timeout = %d; "+
 	"SELECT pg_advisory_xact_lock(hashtext('forward_log'));", lockTimeout.Milliseconds())
 
@@ -105,8 +105,8 @@ type database struct {
 	postgres bool
 }
 
-// newDatabase returns the PostgreSQL database of a URL or the SQLite database in a
-// file. It does not connect.
+// newDatabase returns the PostgreSQL database of a URL or the SQLite database in a file. It does
+// not connect.
 func newDatabase(dsn string) (*database, error) {
 	d := &database{name: dsn}
 	switch scheme, _, isURL := strings.Cut(dsn, "://"); {
@@ -146,8 +146,8 @@ func newDatabase(dsn string) (*database, error) {
 func (d *database) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
-	// If several processes create an SQLite file at the same time, setting the journal
-	// mode fails without the wait of busy_timeout.
+	// If several processes create an SQLite file at the same time, setting the journal mode fails
+	// without the wait of busy_timeout.
 	begin, err := time.Now(), d.PingContext(ctx)
 	for sqliteCode(err) == sqlite3.SQLITE_BUSY && time.Since(begin) < lockTimeout {
 		pause(ctx, 10*time.Millisecond)
@@ -174,7 +174,8 @@ func (d *database) since(ctx context.Context, filter string) (since msgpush.Date
 	return since, nil
 }
 
-// insertSince stores the Since of a filter, unless one was stored before. It returns the stored one.
+// insertSince stores the Since of a filter, unless one was stored before. It returns the stored
+// one.
 func (d *database) insertSince(ctx context.Context, filter string, since msgpush.DateTime) (msgpush.DateTime, error) {
 	if _, err := d.write(ctx, insertSince, filter, string(since)); err != nil {
 		return "", err
@@ -204,8 +205,8 @@ func (d *database) known(ctx context.Context, params msgpush.ForwardLogParams) (
 	return ids, nil
 }
 
-// insertBatch stores the records of a batch, and adds the ids of the new ones to the outbox. It ignores
-// records that were stored before, and returns the number of the others.
+// insertBatch stores the records of a batch, and adds the ids of the new ones to the outbox. It
+// ignores records that were stored before, and returns the number of the others.
 func (d *database) insertBatch(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) (added int64, err error) {
 	return d.writeJSON(ctx, insertBatch, batch.New, slices.Concat(batch.New, batch.History))
 }
@@ -240,8 +241,8 @@ func (d *database) writeJSON(ctx context.Context, script string, lists ...any) (
 	return d.write(ctx, fmt.Sprintf(script, elements), arrays...)
 }
 
-// write runs a script in one transaction and returns the number of rows that its last
-// statement changed. An error is a *databaseError.
+// write runs a script in one transaction and returns the number of rows that its last statement
+// changed. An error is a *databaseError.
 func (d *database) write(ctx context.Context, script string, args ...any) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
@@ -279,8 +280,8 @@ func (d *database) closeIdle() {
 	d.SetMaxIdleConns(1)
 }
 
-// A databaseError is a failed connection or transaction. The transaction has stored nothing
-// or, if PostgreSQL did not respond, perhaps everything.
+// A databaseError is a failed connection or transaction. The transaction has stored nothing or, if
+// PostgreSQL did not respond, perhaps everything.
 type databaseError struct {
 	database  string
 	advice    string
@@ -288,8 +289,8 @@ type databaseError struct {
 	cause     error
 }
 
-// temporaryStates are the SQLSTATE codes, or the classes of codes, of failures that may
-// pass: failed connections, a server that is read-only, such as after a failover, rolled back
+// temporaryStates are the SQLSTATE codes, or the classes of codes, of failures that may pass:
+// failed connections, a server that is read-only, such as after a failover, rolled back
 // transactions, no disk space or memory, locks, a server that shuts down or starts.
 var temporaryStates = []string{"08", "25006", "40", "53", "55", "57"}
 

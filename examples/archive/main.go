@@ -1,5 +1,5 @@
-// Archive stores the trigger records of an account in a database, each of them once. It
-// shows how the history of an account causes no alerts.
+// Archive stores the trigger records of an account in a database, each of them once. It shows how
+// the history of an account causes no alerts.
 //
 // The first build compiles SQLite, which takes about half a minute of CPU time.
 package main

@@ -29,8 +29,8 @@ func (s *settings) toStdout(ctx context.Context, client *msgpush.Client) error {
 
 // toFile writes the records to FILE.part and renames it to FILE when it is complete.
 func (s *settings) toFile(ctx context.Context, client *msgpush.Client) error {
-	// Checked before the records are read, since the rename at the end would fail for a
-	// directory, and replace a link or a device.
+	// Checked before the records are read, since the rename at the end would fail for a directory,
+	// and replace a link or a device.
 	if info, err := os.Lstat(s.file); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", s.file)
 	}
@@ -71,13 +71,14 @@ func (s *settings) openPart(name string) (*os.File, error) {
 	}
 	part, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("%s exists: another run is writing it or did not complete it; use -resume to continue, or remove it", name)
+		return nil, fmt.Errorf("%s exists: another run is writing it or did not complete it; "+
+			"use -resume to continue, or remove it", name)
 	}
 	return part, err
 }
 
-// readPart returns the ids of the records in FILE.part. It removes an incomplete record
-// at the end and sets the offset to the end.
+// readPart returns the ids of the records in FILE.part. It removes an incomplete record at the end
+// and sets the offset to the end.
 func (s *settings) readPart(part *os.File) (map[int64]struct{}, error) {
 	ids := make(map[int64]struct{})
 	complete, err := s.format.read(part, func(r msgpush.ForwardLog) error {
@@ -85,7 +86,8 @@ func (s *settings) readPart(part *os.File) (map[int64]struct{}, error) {
 			return fmt.Errorf("record %d has rule %d, so the file was not started with -rule %d", r.ID, r.RuleID, *rule)
 		}
 		if result := s.params.MatchResult; result != nil && *result != r.MatchResult {
-			return fmt.Errorf("record %d has match result %d, so the file was not started with -match-result %d", r.ID, r.MatchResult, *result)
+			const format = "record %d has match result %d, so the file was not started with -match-result %d"
+			return fmt.Errorf(format, r.ID, r.MatchResult, *result)
 		}
 		ids[r.ID] = struct{}{}
 		return nil
@@ -100,9 +102,14 @@ func (s *settings) readPart(part *os.File) (map[int64]struct{}, error) {
 	return ids, err
 }
 
-// fillPart adds the missing records to FILE.part and, if that succeeds, closes it. It
-// returns the number of records added.
-func (s *settings) fillPart(ctx context.Context, client *msgpush.Client, part *os.File, present map[int64]struct{}) (added int, err error) {
+// fillPart adds the missing records to FILE.part and, if that succeeds, closes it. It returns the
+// number of records added.
+func (s *settings) fillPart(
+	ctx context.Context,
+	client *msgpush.Client,
+	part *os.File,
+	present map[int64]struct{},
+) (added int, err error) {
 	out := s.format.encoder(part)
 	end, err := part.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -123,7 +130,13 @@ func (s *settings) fillPart(ctx context.Context, client *msgpush.Client, part *o
 }
 
 // copyRecords writes the records that are not present yet and returns their number.
-func (s *settings) copyRecords(ctx context.Context, client *msgpush.Client, out encoder, present map[int64]struct{}, bar *progressBar) (added int, err error) {
+func (s *settings) copyRecords(
+	ctx context.Context,
+	client *msgpush.Client,
+	out encoder,
+	present map[int64]struct{},
+	bar *progressBar,
+) (added int, err error) {
 	defer bar.clear()
 	records := client.ForwardLogs(s.params)
 	for page, err := range records.Pages(ctx, msgpush.PageSize(s.pageSize), msgpush.Prefetch(s.prefetch)) {
@@ -155,7 +168,16 @@ func (s *settings) copyRecords(ctx context.Context, client *msgpush.Client, out 
 type printableEncoder struct{ encoder }
 
 func (e printableEncoder) encode(r msgpush.ForwardLog) error {
-	for _, s := range []*string{&r.RuleName, &r.SourceTypeName, &r.RequestIP, &r.MatchResultName, &r.ShortCodes, &r.ErrorMessage, (*string)(&r.CreateTime)} {
+	texts := []*string{
+		&r.RuleName,
+		&r.SourceTypeName,
+		&r.RequestIP,
+		&r.MatchResultName,
+		&r.ShortCodes,
+		&r.ErrorMessage,
+		(*string)(&r.CreateTime),
+	}
+	for _, s := range texts {
 		*s = cli.Printable(*s)
 	}
 	return e.encoder.encode(r)

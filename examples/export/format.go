@@ -19,9 +19,9 @@ var formats = map[string]format{"csv": csvFormat{}, "jsonl": jsonlFormat{}}
 // A format encodes records, and reads them from FILE.part.
 type format interface {
 	encoder(io.Writer) encoder
-	// read passes every record of a file to each. At least the id, the rule and the
-	// match result of the record are set. read returns the offset where the last
-	// complete record ends. An incomplete record may follow.
+	// read passes every record of a file to each. At least the id, the rule and the match result of
+	// the record are set. read returns the offset where the last complete record ends. An
+	// incomplete record may follow.
 	read(f *os.File, each func(msgpush.ForwardLog) error) (complete int64, err error)
 }
 
@@ -71,8 +71,8 @@ func (csvFormat) read(f *os.File, each func(msgpush.ForwardLog) error) (complete
 		if err == io.EOF {
 			return complete, nil
 		}
-		// The last row is incomplete if it has an error or no newline: an open quote
-		// extends it to the end of the file.
+		// The last row is incomplete if it has an error or no newline: an open quote extends it to
+		// the end of the file.
 		var parseErr *csv.ParseError
 		last := rows.InputOffset() == size
 		if last && (errors.As(err, &parseErr) || err == nil && !hasNewline) {

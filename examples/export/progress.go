@@ -8,8 +8,7 @@ import (
 	"golang.org/x/term"
 )
 
-// A progressBar shows the number of records, the rate and the remaining time on a
-// terminal.
+// A progressBar shows the number of records, the rate and the remaining time on a terminal.
 type progressBar struct {
 	terminal *os.File // nil shows nothing
 	bar      *progressbar.ProgressBar

@@ -107,8 +107,10 @@ func main() {
 	flag.StringVar(&set.records, "records", "", "JSON `FILE` with the records, instead of the sample records")
 	flag.DurationVar(&set.latency, "latency", 0, "delay of each response, at least 0s")
 	flag.Var(&set.fail, "fail", "respond to a share of the requests with an HTTP status: `STATUS:SHARE`, such as 503:0.1")
-	flag.Var(&set.fault, "fault", "fault of every request for an operation or a page: `FAULT@OPERATION[:PAGE]`, such as reset@ForwardLogList:2")
-	flag.StringVar(&set.cors, "cors", "", "`ORIGIN` of web pages that may send requests, such as http://localhost:3000 or *")
+	flag.Var(&set.fault, "fault",
+		"fault of every request for an operation or a page: `FAULT@OPERATION[:PAGE]`, such as reset@ForwardLogList:2")
+	flag.StringVar(&set.cors, "cors", "",
+		"`ORIGIN` of web pages that may send requests, such as http://localhost:3000 or *")
 	flag.Parse()
 	if set.latency < 0 || flag.NArg() > 0 {
 		flag.CommandLine.Usage()
@@ -173,8 +175,8 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	}
 }
 
-// readRecords reads the records of a file. A field that Records or a record does not have is
-// an error, since it is probably misspelled.
+// readRecords reads the records of a file. A field that Records or a record does not have is an
+// error, since it is probably misspelled.
 func readRecords(name string) (records msgpushtest.Records, err error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -192,8 +194,8 @@ func readRecords(name string) (records msgpushtest.Records, err error) {
 	return records, nil
 }
 
-// logRequests writes a line for each response. It omits what may contain a key or a
-// password: the header, the query and the body.
+// logRequests writes a line for each response. It omits what may contain a key or a password: the
+// header, the query and the body.
 func logRequests(next http.Handler, key string, w io.Writer) http.Handler {
 	logger := log.New(w, "", log.LstdFlags)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

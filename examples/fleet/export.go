@@ -111,7 +111,14 @@ func (e *export) run(ctx context.Context, w io.Writer) (err error) {
 
 	begin := time.Now()
 	workers, err := e.start(replicaConfig{
-		RedisURL: redisURL, BaseURL: e.account.BaseURL, IssuerURL: issuer.URL, Dir: e.dir, Export: e.id, Account: name, Rate: e.rate, Secret: newSecret(),
+		RedisURL:  redisURL,
+		BaseURL:   e.account.BaseURL,
+		IssuerURL: issuer.URL,
+		Dir:       e.dir,
+		Export:    e.id,
+		Account:   name,
+		Rate:      e.rate,
+		Secret:    newSecret(),
 	})
 	defer stop(workers)
 	if err != nil {
@@ -157,9 +164,8 @@ func ping(ctx context.Context, rdb *redis.Client) error {
 	return nil
 }
 
-// issueKey issues access keys to replicas. The API document does not show how an
-// access key is obtained, so a program for the real service needs its own Fetch
-// function.
+// issueKey issues access keys to replicas. The API document does not show how an access key is
+// obtained, so a program for the real service needs its own Fetch function.
 func (e *export) issueKey(w http.ResponseWriter, _ *http.Request) {
 	e.issued.Add(1)
 	key := e.account.AccessKey
@@ -186,15 +192,18 @@ func madeUpRecords() msgpushtest.Records {
 	return records
 }
 
-// start starts the replicas. If it returns an error, some replicas may be
-// running.
+// start starts the replicas. If it returns an error, some replicas may be running.
 func (e *export) start(config replicaConfig) (workers []*worker, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	for n := range e.replicas {
-		w := &worker{name: fmt.Sprintf("replica %d", n+1), cmd: exec.Command(program), stopped: make(chan struct{})} //nolint:noctx // closing stdin stops it
+		w := &worker{
+			name:    fmt.Sprintf("replica %d", n+1),
+			cmd:     exec.Command(program), //nolint:noctx // closing stdin stops it
+			stopped: make(chan struct{}),
+		}
 		text, err := json.Marshal(config)
 		if err != nil {
 			return workers, err
@@ -363,7 +372,8 @@ func (e *export) report(w io.Writer, workers []*worker, elapsed time.Duration) e
 		}
 		fmt.Fprintf(w, "requests: %d, at most %d in one second\n", len(requests), worst)
 		// The requests of one second have slots of 1.25 s.
-		fmt.Fprintf(w, "permitted: %d slots in one second (rate %d + burst %d), so up to %d requests, since each starts up to 250 ms after its slot, plus the network delay\n",
+		fmt.Fprintf(w, "permitted: %d slots in one second (rate %d + burst %d), so up to %d requests, "+
+			"since each starts up to 250 ms after its slot, plus the network delay\n",
 			e.rate+burst, e.rate, burst, e.rate*5/4+burst)
 	}
 	return nil

@@ -1,10 +1,9 @@
-// Fleet exports the trigger records of every message rule with several replicas
-// that share a queue, an access key and a request budget.
+// Fleet exports the trigger records of every message rule with several replicas that share a queue,
+// an access key and a request budget.
 //
-// The replicas are processes of this program. The queue is asynq, which uses
-// Redis. Planning is idempotent: each replica plans the whole export, and the
-// task of a rule is queued once. Tasks are idempotent too: a file is written under
-// a temporary name and renamed when it is complete.
+// The replicas are processes of this program. The queue is asynq, which uses Redis. Planning is
+// idempotent: each replica plans the whole export, and the task of a rule is queued once. Tasks are
+// idempotent too: a file is written under a temporary name and renamed when it is complete.
 package main
 
 import (

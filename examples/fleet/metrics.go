@@ -17,8 +17,8 @@ import (
 
 type fetchFunc = func(context.Context) (key string, expires time.Time, err error)
 
-// countFetches returns fetch with metrics: how often this replica called it, and when it
-// last did. Prometheus adds the address of the replica.
+// countFetches returns fetch with metrics: how often this replica called it, and when it last did.
+// Prometheus adds the address of the replica.
 func countFetches(registry prometheus.Registerer, fetch fetchFunc) fetchFunc {
 	fetches := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "msgpush_key_fetches_total", Help: "Fetches of an access key by this replica.",
@@ -80,7 +80,11 @@ func observe(registry prometheus.Registerer, limiter *fleet.Limiter) {
 }
 
 // checkStore returns a readiness check of Redis, and a metric of its last result.
-func checkStore(registry prometheus.Registerer, keys *fleet.KeySource, limiter *fleet.Limiter) func(context.Context) error {
+func checkStore(
+	registry prometheus.Registerer,
+	keys *fleet.KeySource,
+	limiter *fleet.Limiter,
+) func(context.Context) error {
 	available := promauto.With(registry).NewGauge(prometheus.GaugeOpts{
 		Name: "msgpush_store_available", Help: "1 if Redis was available at the last readiness check, otherwise 0.",
 	})
@@ -97,10 +101,15 @@ func checkStore(registry prometheus.Registerer, keys *fleet.KeySource, limiter *
 	}
 }
 
-// serve starts a server for /metrics and /readyz, and returns its base URL. The server stops
-// when ctx ends. /readyz fails while Redis is unavailable. Do not use /readyz as a liveness
-// check: a restart does not repair Redis.
-func serve(ctx context.Context, registry *prometheus.Registry, keys *fleet.KeySource, limiter *fleet.Limiter) (url string, err error) {
+// serve starts a server for /metrics and /readyz, and returns its base URL. The server stops when
+// ctx ends. /readyz fails while Redis is unavailable. Do not use /readyz as a liveness check: a
+// restart does not repair Redis.
+func serve(
+	ctx context.Context,
+	registry *prometheus.Registry,
+	keys *fleet.KeySource,
+	limiter *fleet.Limiter,
+) (url string, err error) {
 	check := checkStore(registry, keys, limiter)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

@@ -26,8 +26,8 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// replicaVariable is the environment variable that makes this program a replica.
-// Its value is a replicaConfig.
+// replicaVariable is the environment variable that makes this program a replica. Its value is a
+// replicaConfig.
 const replicaVariable = "MSGPUSH_FLEET_REPLICA"
 
 // burst is the number of requests that may be sent without spacing.
@@ -78,17 +78,29 @@ func runReplica(text string, input io.Reader, output io.Writer) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	keys, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: r.Account, Fetch: countFetches(registry, r.fetch), Early: time.Minute, AEAD: aead})
+	keys, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
+		Name:  r.Account,
+		Fetch: countFetches(registry, r.fetch),
+		Early: time.Minute,
+		AEAD:  aead,
+	})
 	if err != nil {
 		return err
 	}
 	defer keys.Close() //nolint:errcheck // always nil
-	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: r.Account, Rate: r.Rate, Per: time.Second, Burst: burst})
+	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{
+		Name:  r.Account,
+		Rate:  r.Rate,
+		Per:   time.Second,
+		Burst: burst,
+	})
 	if err != nil {
 		return err
 	}
 	r.client, err = msgpush.NewClient(r.BaseURL, "",
-		msgpush.WithAccessKeySource(keys), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey), msgpush.WithRateLimiter(countWaits(registry, limiter)))
+		msgpush.WithAccessKeySource(keys),
+		msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey),
+		msgpush.WithRateLimiter(countWaits(registry, limiter)))
 	if err != nil {
 		return err
 	}
@@ -145,8 +157,8 @@ func (r *replica) fetch(ctx context.Context) (key string, expires time.Time, err
 	return string(body), time.Time{}, nil
 }
 
-// plan queues one task for each rule. The task ID makes it idempotent: all
-// replicas plan, and a rule is queued once for this export.
+// plan queues one task for each rule. The task ID makes it idempotent: all replicas plan, and a
+// rule is queued once for this export.
 func (r *replica) plan(ctx context.Context) error {
 	for rule, err := range r.client.ForwardRules().All(ctx, msgpush.PageSize(100)) {
 		if err != nil {
@@ -163,8 +175,8 @@ func (r *replica) plan(ctx context.Context) error {
 	return r.write(event{Planned: true})
 }
 
-// export writes the trigger records of one rule. A retried task replaces the file of the
-// previous attempt.
+// export writes the trigger records of one rule. A retried task replaces the file of the previous
+// attempt.
 func (r *replica) export(ctx context.Context, task *asynq.Task) (err error) {
 	rule, err := strconv.ParseInt(string(task.Payload()), 10, 64)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Observability traces each attempt of a client with OpenTelemetry, counts and times it
-// with Prometheus, and logs it with log/slog. The operation is the name of a span and a
-// label of the metric. The program makes two calls and prints log, traces and metrics.
+// Observability traces each attempt of a client with OpenTelemetry, counts and times it with
+// Prometheus, and logs it with log/slog. The operation is the name of a span and a label of the
+// metric. The program makes two calls and prints log, traces and metrics.
 package main
 
 import (
@@ -52,8 +52,8 @@ func observe(metrics prometheus.Registerer) (func(context.Context, msgpush.Attem
 	}, metrics.Register(durations)
 }
 
-// traced returns an HTTP client whose requests are traced by operation, so that the service
-// gets the trace. Each attempt is a span.
+// traced returns an HTTP client whose requests are traced by operation, so that the service gets
+// the trace. Each attempt is a span.
 func traced(tracers trace.TracerProvider) *http.Client {
 	return &http.Client{Transport: otelhttp.NewTransport(msgpush.NewTransport(), // as the client uses by default
 		otelhttp.WithTracerProvider(tracers),

@@ -1,6 +1,5 @@
-// Quickstart prints the contents of an account of the message push service: a mail
-// channel, the official-account channels, the message rules, and the trigger records of
-// one rule.
+// Quickstart prints the contents of an account of the message push service: a mail channel, the
+// official-account channels, the message rules, and the trigger records of one rule.
 package main
 
 import (

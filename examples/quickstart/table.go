@@ -9,8 +9,8 @@ import (
 	"example.com/msgpush/examples/internal/cli"
 )
 
-// A table is written with aligned columns. Unlike text/tabwriter, it counts Chinese,
-// Japanese and Korean characters as two columns of a terminal.
+// A table is written with aligned columns. Unlike text/tabwriter, it counts Chinese, Japanese and
+// Korean characters as two columns of a terminal.
 type table [][]string
 
 func (t *table) row(cells ...any) {

@@ -17,14 +17,14 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// A chart is drawn twice, so that its text is readable on wide and on narrow
-// screens without scrolling. The style of the page shows one of the two.
+// A chart is drawn twice, so that its text is readable on wide and on narrow screens without
+// scrolling. The style of the page shows one of the two.
 type chart struct {
 	Wide, Narrow template.HTML
 }
 
-// A chartSize sets the proportions of a drawing. The page scales the drawing to
-// the width of the screen.
+// A chartSize sets the proportions of a drawing. The page scales the drawing to the width of the
+// screen.
 type chartSize struct {
 	width, height vg.Length
 	ticks         int // maximum number of evenly spaced labels of days
@@ -35,21 +35,21 @@ var (
 	narrowSize = chartSize{width: 340, height: 190, ticks: 5}
 )
 
-// colors are the colours of the match results. Results beyond the last colour
-// share the last colour. Red-green colour-blind readers can distinguish them (grey,
-// and four colours of the palette of Okabe and Ito), and the contrast to the light
-// and to the dark background is at least 3:1.
+// colors are the colours of the match results. Results beyond the last colour share the last
+// colour. Red-green colour-blind readers can distinguish them (grey, and four colours of the
+// palette of Okabe and Ito), and the contrast to the light and to the dark background is at least
+// 3:1.
 var colors = []string{"#888888", "#0072B2", "#D55E00", "#009E73", "#CC79A7"}
 
-// lineStyle is visible on the light and on the dark background. Text needs no
-// colour: vgsvg omits black, so the style of the page sets the colour.
+// lineStyle is visible on the light and on the dark background. Text needs no colour: vgsvg omits
+// black, so the style of the page sets the colour.
 var lineStyle = draw.LineStyle{Color: color.NRGBA{128, 128, 128, 160}, Width: 0.5}
 
 // textFont has the widths of Arial and Helvetica, the fonts of the page.
 var textFont = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 11}
 
-// newChart returns a chart with one bar per day, in which the series are stacked.
-// Each series has one value per day. unit names the values.
+// newChart returns a chart with one bar per day, in which the series are stacked. Each series has
+// one value per day. unit names the values.
 func newChart(unit string, days []day, series [][]int, seriesColors []string) (c chart, err error) {
 	c.Wide, err = drawDays(wideSize, unit, days, series, seriesColors)
 	if err != nil {
@@ -121,9 +121,8 @@ func parseColor(s string) (color.NRGBA, error) {
 	return c, err
 }
 
-// dayTicks returns ticks at the first, the worst and the last day, and at most limit
-// evenly spaced ticks. Evenly spaced ticks near the others are omitted, since their
-// labels might overlap.
+// dayTicks returns ticks at the first, the worst and the last day, and at most limit evenly spaced
+// ticks. Evenly spaced ticks near the others are omitted, since their labels might overlap.
 func dayTicks(days []day, limit int) plot.ConstantTicks {
 	every := (len(days) + limit - 1) / limit
 	worst, last := worstIndex(days), len(days)-1
@@ -144,8 +143,8 @@ func dayTicks(days []day, limit int) plot.ConstantTicks {
 	return ticks
 }
 
-// countTicks returns ticks at whole numbers from 0, and the value of the last
-// tick, which is at least highest.
+// countTicks returns ticks at whole numbers from 0, and the value of the last tick, which is at
+// least highest.
 func countTicks(highest float64) (plot.ConstantTicks, float64) {
 	step := 1.0
 	for i := 0; highest/step > 5; i++ {
@@ -159,8 +158,8 @@ func countTicks(highest float64) (plot.ConstantTicks, float64) {
 	return ticks, last
 }
 
-// drawSVG returns the plot as an HTML element. Its only texts are dates, numbers
-// and the labels of the axes, which need no escaping.
+// drawSVG returns the plot as an HTML element. Its only texts are dates, numbers and the labels of
+// the axes, which need no escaping.
 func drawSVG(p *plot.Plot, size chartSize) (template.HTML, error) {
 	canvas := vgsvg.NewWith(vgsvg.UseWH(size.width, size.height))
 	// The labels at the ends of an axis need room beyond the axis.

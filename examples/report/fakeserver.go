@@ -10,9 +10,9 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// madeUpRecords returns the sample rules of the fake server with six weeks of
-// trigger records, newest first. There are fewer records at weekends, and most of
-// the records of one day have an error. Every call returns the same records.
+// madeUpRecords returns the sample rules of the fake server with six weeks of trigger records,
+// newest first. There are fewer records at weekends, and most of the records of one day have an
+// error. Every call returns the same records.
 func madeUpRecords() msgpushtest.Records {
 	records := msgpushtest.SampleRecords()
 	rules := records.ForwardRules
@@ -64,7 +64,12 @@ func madeUpRecord(random *rand.Rand, id int64, rule msgpush.ForwardRule, at time
 	}
 	switch chance := random.IntN(100); {
 	case chance < failures:
-		texts := []string{"target 2: connection refused", "target 1: HTTP 503 Service Unavailable", "目标 3：请求超时（30 秒）", "target 1: no such host"}
+		texts := []string{
+			"target 2: connection refused",
+			"target 1: HTTP 503 Service Unavailable",
+			"目标 3：请求超时（30 秒）",
+			"target 1: no such host",
+		}
 		log.MatchResult, log.MatchResultName = 2, "转发失败"
 		log.ErrorMessage = texts[min(random.IntN(len(texts)), random.IntN(len(texts)))]
 	case chance >= 70:

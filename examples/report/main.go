@@ -1,5 +1,5 @@
-// Report writes one HTML page with charts of the message rules and their trigger records.
-// The page loads nothing from elsewhere, so it can be opened offline and sent as a file.
+// Report writes one HTML page with charts of the message rules and their trigger records. The page
+// loads nothing from elsewhere, so it can be opened offline and sent as a file.
 package main
 
 import (
@@ -41,7 +41,9 @@ func main() {
 	flag.StringVar(&set.file, "o", "report.html", "write the page to `FILE`, or to standard output if it is -")
 	flag.StringVar(&set.title, "title", "Message rules and trigger records", "title of the page")
 	flag.IntVar(&set.days, "days", 30, "number of days up to the newest record, 1 to 366")
-	flag.Func("zone", "IANA `NAME` of the time zone of the service, which the API document does not\nspecify, such as Asia/Shanghai (default UTC)", func(name string) (err error) {
+	const zone = "IANA `NAME` of the time zone of the service, which the API document does not\n" +
+		"specify, such as Asia/Shanghai (default UTC)"
+	flag.Func("zone", zone, func(name string) (err error) {
 		set.zone, err = time.LoadLocation(name)
 		return err
 	})
@@ -109,8 +111,8 @@ func checkReplaceable(name string) error {
 	return nil
 }
 
-// replaceFile writes a temporary file and renames it, so that the file always has either
-// the old content or all of the new.
+// replaceFile writes a temporary file and renames it, so that the file always has either the old
+// content or all of the new.
 func replaceFile(name string, content []byte) (err error) {
 	// os.CreateTemp would set other permissions.
 	f, err := os.OpenFile(name+"."+rand.Text()+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)

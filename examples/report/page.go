@@ -27,8 +27,7 @@ type page struct {
 	ResultChart, ErrorChart chart
 }
 
-// write draws the charts and writes the page. A page without records has no
-// charts.
+// write draws the charts and writes the page. A page without records has no charts.
 func (p page) write(w io.Writer) (err error) {
 	if p.Records > 0 {
 		p.ResultChart, err = p.dayChart("Records", func(d day) []int { return d.Results })
@@ -45,8 +44,8 @@ func (p page) write(w io.Writer) (err error) {
 	return pageTemplate.Execute(w, p)
 }
 
-// dayChart draws a chart of the counts of each day. unit names the counts. counts
-// returns one count for each match result.
+// dayChart draws a chart of the counts of each day. unit names the counts. counts returns one count
+// for each match result.
 func (r *report) dayChart(unit string, counts func(day) []int) (chart, error) {
 	series := make([][]int, len(r.Results))
 	seriesColors := make([]string, len(r.Results))
@@ -59,8 +58,8 @@ func (r *report) dayChart(unit string, counts func(day) []int) (chart, error) {
 	return newChart(unit, r.Days, series, seriesColors)
 }
 
-// ErrorResults returns the match results of records with an error, with Records
-// set to the number of errors.
+// ErrorResults returns the match results of records with an error, with Records set to the number
+// of errors.
 func (r *report) ErrorResults() []result {
 	var results []result
 	for i, result := range r.Results {
@@ -75,14 +74,14 @@ func (r *report) ErrorResults() []result {
 	return results
 }
 
-// BarWidth returns the width of the bar of a rule in percent. The rule with the
-// most records has the widest bar.
+// BarWidth returns the width of the bar of a rule in percent. The rule with the most records has
+// the widest bar.
 func (r *report) BarWidth(records int) string {
 	return fmt.Sprintf("%.1f", 100*float64(records)/float64(r.Top[0].Records))
 }
 
-// share returns n of total as a percentage. Only shares of exactly 0 and 1 are
-// shown as 0% and 100%.
+// share returns n of total as a percentage. Only shares of exactly 0 and 1 are shown as 0% and
+// 100%.
 func share(n, total int) string {
 	switch percent := 100 * float64(n) / float64(total); {
 	case total == 0:

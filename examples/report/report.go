@@ -16,8 +16,7 @@ const (
 	topErrors = 10 // rows in the table of the error messages
 )
 
-// A report is the part of a tally that the page shows: the days up to the newest
-// record.
+// A report is the part of a tally that the page shows: the days up to the newest record.
 type report struct {
 	Days    []day     // oldest first
 	Results []result  // match results by code; results beyond the colours share one entry
@@ -43,8 +42,8 @@ type day struct {
 	Errors       int
 }
 
-// A worstDay is the day with the most errors, the newest of several such days,
-// with the most frequent rule and message of its errors.
+// A worstDay is the day with the most errors, the newest of several such days, with the most
+// frequent rule and message of its errors.
 type worstDay struct {
 	day
 	RuleID      int64
@@ -110,14 +109,13 @@ func newReport(listed []msgpush.ForwardRule, t *tally, days int) *report {
 	return r
 }
 
-// dayIndex returns the index of a date in r.Days, and whether r.Days contains the
-// date.
+// dayIndex returns the index of a date in r.Days, and whether r.Days contains the date.
 func (r *report) dayIndex(date time.Time) (int, bool) {
 	return slices.BinarySearchFunc(r.Days, date, func(d day, date time.Time) int { return d.Date.Compare(date) })
 }
 
-// addResults fills r.Results, assigns a colour to each match result of the days,
-// and returns the index in r.Results by code.
+// addResults fills r.Results, assigns a colour to each match result of the days, and returns the
+// index in r.Results by code.
 func (r *report) addResults(t *tally) map[int]int {
 	index := map[int]int{}
 	for key := range t.records {
@@ -152,7 +150,12 @@ func (r *report) addRules(listed []msgpush.ForwardRule, t *tally) map[int64]int 
 	index := map[int64]int{}
 	add := func(of msgpush.ForwardRule, isListed bool) {
 		index[of.ID] = len(r.Rules)
-		r.Rules = append(r.Rules, rule{ForwardRule: of, Listed: isListed, Results: make([]int, len(r.Results)), Last: t.last[of.ID]})
+		r.Rules = append(r.Rules, rule{
+			ForwardRule: of,
+			Listed:      isListed,
+			Results:     make([]int, len(r.Results)),
+			Last:        t.last[of.ID],
+		})
 	}
 	for _, of := range listed {
 		add(of, true)
@@ -232,8 +235,7 @@ func (r *report) addWorst(t *tally) {
 	r.Worst = worst
 }
 
-// worstIndex returns the index of the day with the most errors, the newest of
-// several such days.
+// worstIndex returns the index of the day with the most errors, the newest of several such days.
 func worstIndex(days []day) int {
 	worst := 0
 	for i, day := range days {
@@ -258,8 +260,8 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return keys
 }
 
-// clean replaces characters that are not printable, such as characters that change the
-// direction of the surrounding text.
+// clean replaces characters that are not printable, such as characters that change the direction of
+// the surrounding text.
 func clean(s string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

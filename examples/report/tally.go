@@ -7,8 +7,8 @@ import (
 	"example.com/msgpush"
 )
 
-// A tally counts trigger records and does not keep them. Its memory grows with the
-// number of days, rules and error messages, not with the number of records.
+// A tally counts trigger records and does not keep them. Its memory grows with the number of days,
+// rules and error messages, not with the number of records.
 type tally struct {
 	records map[recordKey]int
 	errors  map[errorKey]int
@@ -50,8 +50,8 @@ func newTally() *tally {
 	}
 }
 
-// gather reads all rules and all trigger records. The API document promises no
-// order of the records, so gather cannot stop at the first record that is too old.
+// gather reads all rules and all trigger records. The API document promises no order of the
+// records, so gather cannot stop at the first record that is too old.
 func gather(ctx context.Context, client *msgpush.Client, zone *time.Location) ([]msgpush.ForwardRule, *tally, error) {
 	var rules []msgpush.ForwardRule
 	for rule, err := range client.ForwardRules().All(ctx) {
@@ -98,8 +98,8 @@ func (t *tally) add(record msgpush.ForwardLog, zone *time.Location) {
 	}
 }
 
-// dayOf returns the date of a time in its zone, as midnight UTC. Every day has a
-// midnight and 24 hours in UTC, so AddDate steps from one day to the next.
+// dayOf returns the date of a time in its zone, as midnight UTC. Every day has a midnight and 24
+// hours in UTC, so AddDate steps from one day to the next.
 func dayOf(when time.Time) time.Time {
 	year, month, day := when.Date()
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)

@@ -42,8 +42,8 @@ func openAccount(getenv func(string) string, logger *slog.Logger) (*account, err
 	return acc, nil
 }
 
-// openFake starts a fake server, which ends with the program. A program for a real service
-// needs neither openFake nor addFailures.
+// openFake starts a fake server, which ends with the program. A program for a real service needs
+// neither openFake nor addFailures.
 func openFake(acc *account, logger *slog.Logger) *account {
 	fake := msgpushtest.NewServer()
 	fake.SetRecords(msgpushtest.SampleRecords())

@@ -15,16 +15,15 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// A key is fetched again when the service rejects it, and every renewAfter, in the
-// background. If that renewal fails, calls continue with the old key until keyValidity has
-// passed. If your key service returns an expiry, use it instead of keyValidity.
+// A key is fetched again when the service rejects it, and every renewAfter, in the background. If
+// that renewal fails, calls continue with the old key until keyValidity has passed. If your key
+// service returns an expiry, use it instead of keyValidity.
 const (
 	keyValidity = time.Hour
 	renewAfter  = 5 * time.Minute
 )
 
-// newClient returns a client whose requests are limited to rps per second, counted and
-// timed.
+// newClient returns a client whose requests are limited to rps per second, counted and timed.
 func newClient(acc *account, rps int, logger *slog.Logger, metrics prometheus.Registerer) (*msgpush.Client, error) {
 	fetch := func(ctx context.Context) (string, time.Time, error) {
 		key, err := acc.fetchKey(ctx)

@@ -51,8 +51,7 @@ func (s *service) handler() http.Handler {
 	return mux
 }
 
-// respond returns a handler that writes the result of data as JSON, logs the request and
-// times it.
+// respond returns a handler that writes the result of data as JSON, logs the request and times it.
 func (s *service) respond(data func(context.Context) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start, id := time.Now(), rand.Text()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// newLogger returns a logger that writes JSON. A duration is written as "1.5s"; the
-// default is a number of nanoseconds.
+// newLogger returns a logger that writes JSON. A duration is written as "1.5s"; the default is a
+// number of nanoseconds.
 func newLogger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindDuration {
@@ -21,8 +21,8 @@ func newLogger(w io.Writer) *slog.Logger {
 
 type requestIDKey struct{}
 
-// A requestIDHandler adds the id of a request to each record that is logged with the
-// context of the request, also by the client.
+// A requestIDHandler adds the id of a request to each record that is logged with the context of the
+// request, also by the client.
 type requestIDHandler struct{ slog.Handler }
 
 func (h requestIDHandler) Handle(ctx context.Context, record slog.Record) error {

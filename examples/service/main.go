@@ -1,5 +1,5 @@
-// Service follows the trigger records of an account, and serves its failures and its
-// message rules over HTTP. It is a template for a production service that uses the client.
+// Service follows the trigger records of an account, and serves its failures and its message rules
+// over HTTP. It is a template for a production service that uses the client.
 package main
 
 import (
@@ -103,8 +103,8 @@ func run(ctx context.Context, set settings, getenv func(string) string, logger *
 	return s.serve(ctx, listener)
 }
 
-// serve serves requests until ctx ends. Then it waits until the requests in progress are
-// complete, but not longer than their timeout and the time to write a response.
+// serve serves requests until ctx ends. Then it waits until the requests in progress are complete,
+// but not longer than their timeout and the time to write a response.
 func (s *service) serve(ctx context.Context, listener net.Listener) error {
 	drain := s.timeout + writeGrace
 	server := &http.Server{

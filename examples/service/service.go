@@ -67,8 +67,8 @@ func newService(set settings, acc *account, logger *slog.Logger) (*service, erro
 	}, nil
 }
 
-// follow handles the batches until ctx ends. A program that must not miss the failures from while it was
-// down stores the batches in a database, as examples/archive does.
+// follow handles the batches until ctx ends. A program that must not miss the failures from while
+// it was down stores the batches in a database, as examples/archive does.
 func (s *service) follow(ctx context.Context) {
 	for batch, err := range s.follower.Batches(ctx) {
 		switch {
@@ -122,8 +122,8 @@ func (s *service) newest() []msgpush.ForwardLog {
 	return slices.Clone(s.failures)
 }
 
-// isReady stays true during an outage: the service still has the failures, and if all replicas became
-// unready together, there would be no response at all.
+// isReady stays true during an outage: the service still has the failures, and if all replicas
+// became unready together, there would be no response at all.
 func (s *service) isReady() bool { return s.follower.Status().Complete }
 
 // isStuck is false while the loop waits for the next poll or the end of an outage.

@@ -1,5 +1,5 @@
-// Watch prints the last trigger records of an account and then each new one, as tail -f
-// does for the lines of a file.
+// Watch prints the last trigger records of an account and then each new one, as tail -f does for
+// the lines of a file.
 package main
 
 import (
@@ -79,8 +79,7 @@ func (s *settings) watch(ctx context.Context) error {
 	return w.run(ctx)
 }
 
-// addRecords inserts a record into the list of a fake server every second, and deletes
-// the oldest.
+// addRecords inserts a record into the list of a fake server every second, and deletes the oldest.
 func addRecords(ctx context.Context, fake *msgpushtest.Server) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()

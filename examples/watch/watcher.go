@@ -53,7 +53,8 @@ func (w *watcher) run(ctx context.Context) error {
 	return nil
 }
 
-// printLast reads the list, whose order is not specified, and prints the last records of the history.
+// printLast reads the list, whose order is not specified, and prints the last records of the
+// history.
 func (w *watcher) printLast(ctx context.Context, since msgpush.DateTime) error {
 	var last []msgpush.ForwardLog
 	for r, err := range w.list.All(ctx, msgpush.PageSize(w.pageSize)) {
@@ -87,8 +88,8 @@ func (w *watcher) print(records []msgpush.ForwardLog) error {
 	return nil
 }
 
-// isFinal reports whether a failure ends the program. Before the first batch, it is more likely a wrong
-// setting than an outage.
+// isFinal reports whether a failure ends the program. Before the first batch, it is more likely a
+// wrong setting than an outage.
 func isFinal(s follow.Status, err error) bool {
 	apiErr, ok := errors.AsType[*msgpush.APIError](err)
 	return s.Since == "" || ok && apiErr.KeyRejected

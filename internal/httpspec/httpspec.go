@@ -49,7 +49,8 @@ func EscapePath(path string) string {
 
 var notInPath = regexp.MustCompile("[^!-~]|[\"<>\\\\^`{|}]")
 
-// CheckHeaderValue returns an error if v is empty or not UTF-8, has an ASCII control character, even a tab, or begins or ends with a space. The error does not quote v.
+// CheckHeaderValue returns an error if v is empty or not UTF-8, has an ASCII control character,
+// even a tab, or begins or ends with a space. The error does not quote v.
 func CheckHeaderValue(name, v string) error {
 	control := strings.IndexFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f })
 	switch {
@@ -84,8 +85,8 @@ func IsRetryable(status int) bool {
 	return false
 }
 
-// RetryAfter parses the Retry-After header, which holds seconds or an HTTP date.
-// A date in the past is 0. It also reports whether the value is valid.
+// RetryAfter parses the Retry-After header, which holds seconds or an HTTP date. A date in the past
+// is 0. It also reports whether the value is valid.
 func RetryAfter(header http.Header) (time.Duration, bool) {
 	v := header.Get("Retry-After")
 	if v == "" {

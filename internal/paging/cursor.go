@@ -107,7 +107,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 	size := cur.pageSize(n, p)
 	reportedLast := max(p.pages, pagesFor(p.total, size))
 	isUnexpectedlyEmpty := p.records == 0 && reportedLast >= p.number
-	cur.repeated = isUnexpectedlyEmpty && !cur.repeated // the total and the records may come from two queries: ask once more
+	cur.repeated = isUnexpectedlyEmpty && !cur.repeated // the service may count and select in two queries
 	if cur.repeated {
 		cur.updateTotal(p)
 		return direction{next: p.number, last: p.number}

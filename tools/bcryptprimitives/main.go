@@ -1,6 +1,6 @@
-// Bcryptprimitives writes bcryptprimitives.dll, which wine 8 does not have. Without its
-// function ProcessPrng, no Go program starts. The file forwards the function to
-// SystemFunction036 of advapi32.dll, which fills memory with random bytes, too.
+// Bcryptprimitives writes bcryptprimitives.dll, which wine 8 does not have. Without its function
+// ProcessPrng, no Go program starts. The file forwards the function to SystemFunction036 of
+// advapi32.dll, which fills memory with random bytes, too.
 //
 //	bcryptprimitives FILE
 package main
@@ -35,7 +35,8 @@ func exports(dll, function, target string) []byte {
 	functionRVA := dllRVA + uint32(len(dll)+1)
 	targetRVA := functionRVA + uint32(len(function)+1)
 	var b bytes.Buffer
-	write(&b, [...]uint32{0, 0, 0, dllRVA, 1, 1, 1, functions, names, ordinals}) // one function with one name; the first ordinal is 1
+	// One function with one name. The first ordinal is 1.
+	write(&b, [...]uint32{0, 0, 0, dllRVA, 1, 1, 1, functions, names, ordinals})
 	write(&b, [...]uint32{targetRVA, functionRVA, 0})
 	b.WriteString(dll + "\x00" + function + "\x00" + target + "\x00")
 	return append(b.Bytes(), make([]byte, alignment-b.Len()%alignment)...)
@@ -44,9 +45,18 @@ func exports(dll, function, target string) []byte {
 func headers(section uint32) []byte {
 	const dosHeader, peSignature = 64, "PE\x00\x00"
 	optional := pe.OptionalHeader64{
-		Magic: 0x20b, SizeOfInitializedData: section, ImageBase: 0x6a0000000, SectionAlignment: maxSection, FileAlignment: alignment,
-		MajorOperatingSystemVersion: 6, MajorSubsystemVersion: 6, SizeOfImage: sectionRVA + maxSection, SizeOfHeaders: alignment,
-		Subsystem: pe.IMAGE_SUBSYSTEM_WINDOWS_CUI, DllCharacteristics: pe.IMAGE_DLLCHARACTERISTICS_NX_COMPAT, NumberOfRvaAndSizes: 16,
+		Magic:                       0x20b,
+		SizeOfInitializedData:       section,
+		ImageBase:                   0x6a0000000,
+		SectionAlignment:            maxSection,
+		FileAlignment:               alignment,
+		MajorOperatingSystemVersion: 6,
+		MajorSubsystemVersion:       6,
+		SizeOfImage:                 sectionRVA + maxSection,
+		SizeOfHeaders:               alignment,
+		Subsystem:                   pe.IMAGE_SUBSYSTEM_WINDOWS_CUI,
+		DllCharacteristics:          pe.IMAGE_DLLCHARACTERISTICS_NX_COMPAT,
+		NumberOfRvaAndSizes:         16,
 	}
 	optional.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_EXPORT] = pe.DataDirectory{VirtualAddress: sectionRVA, Size: section}
 	var b bytes.Buffer
@@ -60,8 +70,12 @@ func headers(section uint32) []byte {
 	})
 	write(&b, optional)
 	write(&b, pe.SectionHeader32{
-		Name: [8]uint8([]byte(".edata\x00\x00")), VirtualSize: section, VirtualAddress: sectionRVA, SizeOfRawData: section, PointerToRawData: alignment,
-		Characteristics: pe.IMAGE_SCN_CNT_INITIALIZED_DATA | pe.IMAGE_SCN_MEM_READ,
+		Name:             [8]uint8([]byte(".edata\x00\x00")),
+		VirtualSize:      section,
+		VirtualAddress:   sectionRVA,
+		SizeOfRawData:    section,
+		PointerToRawData: alignment,
+		Characteristics:  pe.IMAGE_SCN_CNT_INITIALIZED_DATA | pe.IMAGE_SCN_MEM_READ,
 	})
 	return append(b.Bytes(), make([]byte, alignment-b.Len())...)
 }

@@ -1,5 +1,5 @@
-// Modproxy writes the modules of tags of a Git repository into a directory that can be a
-// GOPROXY. The tag fleet/v1.2.3 is version v1.2.3 of the module in the directory fleet.
+// Modproxy writes the modules of tags of a Git repository into a directory that can be a GOPROXY.
+// The tag fleet/v1.2.3 is version v1.2.3 of the module in the directory fleet.
 //
 //	modproxy REPOSITORY DIRECTORY TAG...
 package main

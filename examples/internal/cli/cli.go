@@ -1,8 +1,8 @@
-// Package cli contains the code that the example programs share: usage, settings,
-// interrupts and exit statuses.
+// Package cli contains the code that the example programs share: usage, settings, interrupts and
+// exit statuses.
 //
-// Package os handles closed pipes, as in "export | head": a write to standard output then
-// ends the program by SIGPIPE. Windows has no signals; there, the write fails.
+// Package os handles closed pipes, as in "export | head": a write to standard output then ends the
+// program by SIGPIPE. Windows has no signals; there, the write fails.
 package cli
 
 import (
@@ -37,9 +37,8 @@ without a message; on Windows, the program fails.
 var ErrInterrupted = errors.New("interrupted")
 
 // Parse parses the flags. The usage text consists of a synopsis, the parameter about, the
-// environment, the exit status and the flags. It is written to standard error. As usual
-// with package flag, -h ends the program with status 0, and an invalid argument with status
-// 2.
+// environment, the exit status and the flags. It is written to standard error. As usual with
+// package flag, -h ends the program with status 0, and an invalid argument with status 2.
 func Parse(name, about string) {
 	log.SetFlags(0)
 	log.SetPrefix(name + ": ")
@@ -63,8 +62,8 @@ func UsageError(format string, args ...any) {
 	os.Exit(2)
 }
 
-// Run calls run and ends the program if run fails. An interrupt or SIGTERM cancels the
-// context of run; a second one kills the program.
+// Run calls run and ends the program if run fails. An interrupt or SIGTERM cancels the context of
+// run; a second one kills the program.
 func Run(run func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -89,8 +88,8 @@ type Account struct {
 	Fake               *msgpushtest.Server // nil for a real service
 }
 
-// OpenAccount returns the account that the environment sets. With no settings, it
-// starts a fake server with records and logs its URL.
+// OpenAccount returns the account that the environment sets. With no settings, it starts a fake
+// server with records and logs its URL.
 func OpenAccount(getenv func(string) string, records msgpushtest.Records) (*Account, error) {
 	a := &Account{BaseURL: getenv("MSGPUSH_BASE_URL"), AccessKey: getenv("MSGPUSH_ACCESS_KEY")}
 	switch {

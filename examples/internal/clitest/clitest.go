@@ -1,5 +1,5 @@
-// Package clitest runs an example program in its tests, and has the tests that all
-// example programs share.
+// Package clitest runs an example program in its tests, and has the tests that all example programs
+// share.
 package clitest
 
 import (
@@ -61,8 +61,8 @@ func Environment(url, accessKey string) []string {
 	return []string{"MSGPUSH_BASE_URL=" + url, "MSGPUSH_ACCESS_KEY=" + accessKey}
 }
 
-// TestUsage tests that -h and the invalid arguments print the usage text, which must
-// contain the texts in want. Its synopsis must have "[flags]" exactly if it lists flags.
+// TestUsage tests that -h and the invalid arguments print the usage text, which must contain the
+// texts in want. Its synopsis must have "[flags]" exactly if it lists flags.
 func TestUsage(t *testing.T, name string, want []string, invalid ...[]string) {
 	check := func(args []string, wantStatus int) {
 		t.Helper()
@@ -120,8 +120,8 @@ func testFailure(t *testing.T, name, baseURL, accessKey, want string) {
 	}
 }
 
-// TestClosedPipe tests that SIGPIPE ends the program without a message if standard
-// output is closed.
+// TestClosedPipe tests that SIGPIPE ends the program without a message if standard output is
+// closed.
 func TestClosedPipe(t *testing.T, args ...string) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no SIGPIPE")
@@ -142,8 +142,7 @@ func TestClosedPipe(t *testing.T, args ...string) {
 	}
 }
 
-// TestInterrupt tests that an interrupt and SIGTERM end the program while it waits for a
-// response.
+// TestInterrupt tests that an interrupt and SIGTERM end the program while it waits for a response.
 func TestInterrupt(t *testing.T, name string, args ...string) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows processes cannot be sent an interrupt")
