@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,82 +18,86 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// inBubble runs a test of a table in its own bubble.
-func inBubble(t *testing.T, name string, test func(t *testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
-
 func TestRecordIsNewIfItWasCreatedAfterSince(t *testing.T) {
 	none := func(int64) msgpush.DateTime { return "" }
+	future := func(n int64) msgpush.DateTime { return dateTime(time.Date(2026, 1, 1, 0, 0, int(n), 0, time.UTC)) }
+	endsAt := func(at msgpush.DateTime) func(int64) msgpush.DateTime { // the clock is at 2000-01-01
+		return func(n int64) msgpush.DateTime {
+			if n == 1 || n == 100 {
+				return at
+			}
+			return created(n)
+		}
+	}
 	tests := []struct {
-		name     string
-		list     []int64
-		insert   []int64 // after 100 ms, while the list is read for the first time
-		options  follow.Options
-		new      []int64 // in this order
-		history  int
-		since    msgpush.DateTime
-		noTimes  bool // the list has no function Created
-		noValues func(int64) msgpush.DateTime
+		name    string
+		list    []int64
+		created func(int64) msgpush.DateTime
+		noTimes bool    // the list has no function Created
+		first   *page   // the first response, instead of the first page
+		insert  []int64 // after 100 ms, while the list is read for the first time
+		options follow.Options
+
+		new     []int64 // in this order
+		history int
+		since   msgpush.DateTime
+		err     string // the only one
 	}{
-		{name: "first start, newest first", list: downFrom(1000), insert: []int64{1001}, new: []int64{1001}, history: 1000, since: created(1000)},
-		{name: "first start, oldest first", list: upTo(1000), insert: []int64{1001}, new: []int64{1001}, history: 1000, since: created(1000)},
-		{name: "one page", list: upTo(3), insert: []int64{4}, new: []int64{4}, history: 3, since: created(3)},
-		{name: "one record", list: upTo(1), insert: []int64{2, 3}, new: []int64{3, 2}, history: 1, since: created(1)},
-		{name: "old record becomes visible late", list: []int64{9, 8, 1}, insert: []int64{5}, history: 4, since: created(9)},
-		{name: "empty list", insert: []int64{1}, new: []int64{1}, since: "0001-01-01 00:00:00"},
-		{
-			name:    "restart",
-			list:    downFrom(1000),
-			options: follow.Options{Known: downFrom(400), Since: created(900)},
-			new:     downFrom(1000)[:100],
-			history: 500,
-			since:   created(900),
-		},
-		{
-			name:    "restart of an account that was empty",
-			list:    upTo(5),
-			options: follow.Options{Since: "0001-01-01 00:00:00"},
-			new:     upTo(5),
-			since:   "0001-01-01 00:00:00",
-		},
-		{
-			name:    "Known without Since",
-			list:    downFrom(30),
-			options: follow.Options{Known: downFrom(25)},
-			new:     downFrom(30)[:5],
-			since:   "0001-01-01 00:00:00",
-		},
-		{
-			name:    "Since without Known",
-			list:    downFrom(30),
-			options: follow.Options{Since: created(25)},
-			new:     downFrom(30)[:5],
-			history: 25,
-			since:   created(25),
-		},
-		{name: "list without Created", list: upTo(30), insert: []int64{31}, noTimes: true, new: upTo(31)},
-		{
-			name:     "records without times",
-			list:     upTo(30),
-			insert:   []int64{31},
-			noValues: none,
-			history:  31,
-			since:    "0001-01-01 00:00:00",
-		},
-		{
-			name:     "records without times, Known",
-			list:     upTo(30),
-			options:  follow.Options{Known: upTo(25)},
-			noValues: none,
-			new:      []int64{30, 29, 28, 27, 26},
-			since:    "0001-01-01 00:00:00",
-		},
+		{name: "first start, newest first", list: downFrom(1000), insert: []int64{1001},
+			new: []int64{1001}, history: 1000, since: created(1000)},
+		{name: "first start, oldest first", list: upTo(1000), insert: []int64{1001},
+			new: []int64{1001}, history: 1000, since: created(1000)},
+		{name: "one page", list: upTo(3), insert: []int64{4},
+			new: []int64{4}, history: 3, since: created(3)},
+		{name: "one record", list: upTo(1), insert: []int64{2, 3},
+			new: []int64{3, 2}, history: 1, since: created(1)},
+		{name: "old record becomes visible late", list: []int64{9, 8, 1}, insert: []int64{5},
+			history: 4, since: created(9)},
+		{name: "empty list", insert: []int64{1},
+			new: []int64{1}, since: zeroTime},
+		// A service may count and select in two queries.
+		{name: "first response has no records", list: downFrom(60), first: &page{Total: 60},
+			history: 60, since: created(60)},
+		{name: "first response has neither records nor a total", list: downFrom(60), first: &page{},
+			history: 60, since: created(60)},
+		{name: "restart", list: downFrom(1000), options: follow.Options{Known: downFrom(400), Since: created(900)},
+			new: downFrom(1000)[:100], history: 500, since: created(900)},
+		{name: "restart of an account that was empty", list: upTo(5), options: follow.Options{Since: zeroTime},
+			new: upTo(5), since: zeroTime},
+		{name: "Known without Since", list: downFrom(30), options: follow.Options{Known: downFrom(25)},
+			new: downFrom(30)[:5], since: zeroTime},
+		{name: "Since without Known", list: downFrom(30), options: follow.Options{Since: created(25)},
+			new: downFrom(30)[:5], history: 25, since: created(25)},
+		{name: "list without Created", list: upTo(30), noTimes: true, insert: []int64{31},
+			new: upTo(31)},
+		{name: "no record has a time", list: upTo(30), created: none, insert: []int64{31},
+			history: 31, since: zeroTime, err: "record 1 has no valid creation time"},
+		{name: "no record has a time, Known", list: upTo(30), created: none, options: follow.Options{Known: upTo(25)},
+			new: []int64{30, 29, 28, 27, 26}, since: zeroTime, err: "record 30 has no valid creation time"},
+		{name: "both ends are 23 h ahead, newest first", list: downFrom(100), created: endsAt("2000-01-01 23:00:00"),
+			insert: []int64{101}, history: 101, since: "2000-01-01 23:00:00"},
+		{name: "both ends are 23 h ahead, oldest first", list: upTo(100), created: endsAt("2000-01-01 23:00:00"),
+			insert: []int64{101}, history: 101, since: "2000-01-01 23:00:00"},
+		{name: "both ends are 25 h ahead, newest first", list: downFrom(100), created: endsAt("2000-01-02 01:00:00"),
+			insert: []int64{101}, new: []int64{101}, history: 100, since: created(99),
+			err: "record 100 was created at 2000-01-02 01:00:00, more than 24 h ahead of UTC"},
+		{name: "both ends are 25 h ahead, oldest first", list: upTo(100), created: endsAt("2000-01-02 01:00:00"),
+			insert: []int64{101}, new: []int64{101}, history: 100, since: created(99),
+			err: "record 1 was created at 2000-01-02 01:00:00, more than 24 h ahead of UTC"},
+		{name: "all times are ahead", list: downFrom(100), created: future, insert: []int64{101},
+			new: []int64{101}, history: 100, since: future(100)},
+		{name: "all times are ahead, restart", list: downFrom(102), created: future,
+			options: follow.Options{Known: downFrom(101)[:51], Since: future(100)},
+			new:     []int64{102}, history: 50, since: future(100)},
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
-			s := &service{list: tt.list, created: tt.noValues}
+			s := &service{list: tt.list, created: tt.created}
+			s.edit = func(_ int, p *page) {
+				if len(s.requests) == 1 && tt.first != nil {
+					*p = *tt.first
+				}
+			}
 			l := s.lister()
 			if tt.noTimes {
 				l.Created = nil
@@ -105,69 +108,26 @@ func TestRecordIsNewIfItWasCreatedAfterSince(t *testing.T) {
 			assert.Equal(t, tt.new, p.fresh)
 			assert.Len(t, p.history, tt.history)
 			assert.Equal(t, tt.since, p.since)
-			assert.Len(t, sorted(p.known()), len(p.delays), "each record once")
+			assert.Len(t, p.known(), len(p.delivered), "each record once")
+			if tt.err == "" {
+				assert.Empty(t, p.errs)
+				return
+			}
+			require.Len(t, p.errs, 1)
+			assert.ErrorContains(t, p.errs[0], tt.err)
 		})
 	}
 }
 
-func TestFirstStartIgnoresTimesThatAreAhead(t *testing.T) {
-	tests := []struct {
-		name  string
-		ahead time.Duration
-		since msgpush.DateTime
-		err   string
-	}{
-		{"by 23 hours", 23 * time.Hour, "2000-01-01 23:00:00", ""},
-		{"by 25 hours", 25 * time.Hour, created(100), "record 51 was created at 2000-01-02 01:00:00, more than 24 h ahead of UTC"},
-	}
-	for _, tt := range tests {
-		for _, order := range []func(int64) []int64{upTo, downFrom} {
-			inBubble(t, tt.name, func(t *testing.T) {
-				ahead := dateTime(time.Now().UTC().Add(tt.ahead))
-				s := &service{list: order(100), created: func(n int64) msgpush.DateTime {
-					if n == 51 || n == 60 {
-						return ahead
-					}
-					return created(n)
-				}}
-				s.list = append([]int64{51, 60}, slices.DeleteFunc(s.list, func(n int64) bool { return n == 51 || n == 60 })...)
-				time.AfterFunc(time.Minute, func() { s.change(func(list []int64) []int64 { return append(list, 101) }) })
-				p := run(t, s.lister(), follow.Options{PageSize: 10}, 2*time.Hour, nil)
-				assert.Equal(t, tt.since, p.since)
-				if tt.err == "" {
-					assert.Empty(t, p.errs)
-					return
-				}
-				require.Len(t, p.errs, 1, "once")
-				assert.ErrorContains(t, p.errs[0], tt.err)
-				assert.Equal(t, []int64{101}, p.fresh)
-				assert.Len(t, p.history, 100)
-			})
-		}
-	}
-}
-
-func TestTimesDecideIfAllAreAhead(t *testing.T) {
-	future := func(n int64) msgpush.DateTime { return dateTime(time.Date(2026, 1, 1, 0, 0, int(n), 0, time.UTC)) }
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: downFrom(100), created: future}
-		time.AfterFunc(time.Second, func() { s.insert(101) })
-		o := follow.Options{PageSize: 10}
-		p := run(t, s.lister(), o, time.Minute, nil)
-		assert.Empty(t, p.errs)
-		assert.Equal(t, []int64{101}, p.fresh)
-		assert.Equal(t, future(100), p.since)
-		s.insert(102)
-		o.Known, o.Since = p.known()[50:], p.since
-		p = run(t, s.lister(), o, 2*time.Hour, nil)
-		assert.Equal(t, []int64{102}, p.fresh)
-		assert.Len(t, p.history, 50)
-	})
-}
-
 func TestRecordWithoutValidTimeIsNamedOnce(t *testing.T) {
-	for _, invalid := range []msgpush.DateTime{"", "0000-00-00 00:00:00", "yesterday", "2000-01-01T00:00:00Z"} {
-		inBubble(t, string(invalid), func(t *testing.T) {
+	tests := map[string]msgpush.DateTime{
+		"no time":        "",
+		"zero":           "0000-00-00 00:00:00",
+		"a word":         "yesterday",
+		"another format": "2000-01-01T00:00:00Z",
+	}
+	for name, invalid := range tests {
+		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: downFrom(60), created: func(n int64) msgpush.DateTime {
 				if n%10 == 3 {
 					return invalid
@@ -198,54 +158,59 @@ func TestFirstStartReadsBehindFullLastPage(t *testing.T) {
 	tests := []struct {
 		name     string
 		size     int
+		fail     func(number int) error
 		edit     func(number int, p *page)
 		requests []int // before the reading
 	}{
-		{"short last page", 30, nil, []int{1, 4}},
-		{"full last page", 25, nil, []int{1, 4, 5}},
-		{"one short page", 200, nil, []int{1}},
-		{"one full page", 100, nil, []int{1, 2}},
-		{"total is too low", 10, func(_ int, p *page) { p.Total, p.Pages = 60, 6 }, []int{1, 6, 7, 9, 13, 11, 10}},
-		{"page size is limited to 20", 30, func(number int, p *page) {
-			p.PageSize, p.Pages, p.List = 20, 5, downFrom(100)[20*min(number-1, 5):min(20*number, 100)]
-		}, []int{1, 5, 6}},
-		{"last page is repeated", 25, func(number int, p *page) {
-			if number > 4 {
-				p.PageNum, p.List = 4, downFrom(25)
-			}
-		}, []int{1, 4, 5}},
-		{"no numbers", 30, func(_ int, p *page) { *p = page{List: p.List} }, []int{1, 2, 4}},
+		{name: "short last page", size: 30, requests: []int{1, 4}},
+		{name: "full last page", size: 25, requests: []int{1, 4, 5}},
+		{name: "one short page", size: 200, requests: []int{1}},
+		{name: "one full page", size: 100, requests: []int{1, 2}},
+		{
+			name:     "total is too low",
+			size:     10,
+			edit:     func(_ int, p *page) { p.Total, p.Pages = 60, 6 },
+			requests: []int{1, 6, 7, 9, 13, 11, 10},
+		},
+		{
+			name: "page size is limited to 20",
+			size: 30,
+			edit: func(number int, p *page) {
+				p.PageSize, p.Pages, p.List = 20, 5, downFrom(100)[20*min(number-1, 5):min(20*number, 100)]
+			},
+			requests: []int{1, 5, 6},
+		},
+		{
+			name: "last page is repeated",
+			size: 25,
+			edit: func(number int, p *page) {
+				if number > 4 {
+					p.PageNum, p.List = 4, downFrom(25)
+				}
+			},
+			requests: []int{1, 4, 5},
+		},
+		{
+			name:     "page behind the last one is not found",
+			size:     25,
+			fail:     failAt(5, &msgpush.APIError{HTTPStatus: 404}),
+			requests: []int{1, 4, 5},
+		},
+		{
+			name:     "no numbers",
+			size:     30,
+			edit:     func(_ int, p *page) { *p = page{List: p.List} },
+			requests: []int{1, 2, 4},
+		},
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
-			s := &service{list: downFrom(100), edit: tt.edit}
-			for batch, err := range follow.New(s.lister(), follow.Options{PageSize: tt.size}).Batches(t.Context()) {
-				require.NoError(t, err)
-				assert.Equal(t, created(100), batch.Since)
-				break
-			}
+			s := &service{list: downFrom(100), fail: tt.fail, edit: tt.edit}
+			b := nextBatch(t, follow.New(s.lister(), follow.Options{PageSize: tt.size}))
+			assert.Equal(t, created(100), b.Since)
 			assert.Equal(t, tt.requests, s.sent())
 		})
 	}
-	inBubble(t, "page behind the last one is an error", func(t *testing.T) {
-		s := &service{list: downFrom(50)}
-		status := 503
-		s.fail = func(number int) error {
-			if number <= 5 {
-				return nil
-			}
-			if len(s.requests) > 10 {
-				status = 404
-			}
-			return &msgpush.APIError{HTTPStatus: status}
-		}
-		p := run(t, s.lister(), follow.Options{PageSize: 10}, 10*time.Minute, nil)
-		assert.Len(t, p.history, 50)
-		require.NotEmpty(t, p.errs)
-		for _, err := range p.errs {
-			assert.ErrorContains(t, err, "page 6", "the first start is repeated until the end of the list is known")
-		}
-	})
 }
 
 // The first start does not go on without the pages by which old records differ from new ones.
@@ -255,119 +220,95 @@ func TestFirstStartIsRepeatedUntilItSucceeds(t *testing.T) {
 		s    *service
 		err  string
 	}{
-		{"first page fails", &service{fail: func(number int) error { return errIf(number == 1) }}, "page 1: unavailable"},
-		{"last page fails", &service{fail: func(number int) error { return errIf(number == 10) }}, "page 10: unavailable"},
-		{"all pages are empty", &service{edit: func(_ int, p *page) { p.List = nil }}, "page 1: inconsistent list: no page has a record, but the total is 95"},
+		{"first page fails", &service{fail: failAt(1, errUnavailable)}, "page 1: unavailable"},
+		{"last page fails", &service{fail: failAt(10, errUnavailable)}, "page 10: unavailable"},
+		{"page behind the last one fails", &service{fail: failAt(11, &msgpush.APIError{HTTPStatus: 503})}, "page 11: "},
+		{
+			"key is rejected",
+			&service{fail: always(&msgpush.APIError{HTTPStatus: 401, KeyRejected: true})},
+			"page 1: ",
+		},
+		{
+			"all pages are empty",
+			&service{edit: func(_ int, p *page) { p.List = nil }},
+			"page 1: inconsistent list: no page has a record, but the total is 100",
+		},
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
 			s := tt.s
-			s.list = downFrom(95)
+			s.list = downFrom(100)
 			f := follow.New(s.lister(), follow.Options{PageSize: 10})
-			p := runFollower(t, f, 10*time.Minute, nil)
-			assert.Empty(t, p.since)
-			assert.ErrorContains(t, f.Status().Err, tt.err)
-			assert.Empty(t, f.Status().Since)
-			s.fail, s.edit = nil, nil
-			p = runFollower(t, f, 10*time.Minute, nil)
-			assert.Len(t, p.history, 95)
+			time.AfterFunc(10*time.Minute, func() {
+				assert.ErrorContains(t, f.Status().Err, tt.err)
+				assert.Empty(t, f.Status().Since)
+				s.heal()
+			})
+			p := runFollower(t, f, 20*time.Minute, nil)
+			for _, err := range p.errs {
+				assert.ErrorContains(t, err, tt.err)
+			}
+			assert.Len(t, p.history, 100)
 			assert.NoError(t, f.Status().Err)
 		})
 	}
 }
 
-func errIf(fails bool) error {
-	if fails {
-		return errUnavailable
-	}
-	return nil
-}
-
 func TestBatchOfOneRecordPerSecondLosesNone(t *testing.T) {
-	for _, order := range []func(int64) []int64{upTo, downFrom} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &service{list: order(500)}
-			for n := int64(501); n <= 1000; n++ {
-				time.AfterFunc(time.Duration(n-500)*time.Second, func() { s.insert(n) })
-			}
-			p := run(t, s.lister(), follow.Options{}, 10*time.Minute, nil)
-			assert.Equal(t, upTo(1000)[500:], sorted(p.fresh))
-			assert.Len(t, p.history, 500)
-			for _, n := range p.fresh {
-				assert.LessOrEqual(t, p.delays[n]-time.Duration(n-500)*time.Second, 12*time.Second)
-			}
-			assert.Empty(t, p.errs)
-		})
-	}
+	inEachOrder(t, 500, func(t *testing.T, s *service) {
+		s.insertEvery(time.Second, upTo(1000)[500:])
+		p := run(t, s.lister(), follow.Options{}, 10*time.Minute, nil)
+		assert.Equal(t, upTo(1000)[500:], sorted(p.fresh))
+		assert.Len(t, p.history, 500)
+		for _, n := range p.fresh {
+			assert.LessOrEqual(t, p.delivered[n].Sub(s.inserted[n]), 12*time.Second)
+		}
+		assert.Empty(t, p.errs)
+	})
 }
 
 // The loop is left during each batch: of the mark, of a reading, and of a poll.
-func TestBatchThatWasNotStoredComesAgain(t *testing.T) {
-	leave := map[string]func(*testing.T, *follow.Follower[int64]) batch{
-		"break": func(t *testing.T, f *follow.Follower[int64]) batch {
-			for b, err := range f.Batches(t.Context()) {
-				require.NoError(t, err)
-				return b
-			}
-			return batch{}
-		},
-		"panic": func(t *testing.T, f *follow.Follower[int64]) (left batch) {
-			defer func() { assert.Equal(t, "left", recover()) }()
-			for b, err := range f.Batches(t.Context()) {
-				require.NoError(t, err)
-				left = b
-				panic("left")
-			}
-			return left
-		},
-		"end of the context": func(t *testing.T, f *follow.Follower[int64]) (left batch) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			for b, err := range f.Batches(ctx) {
-				require.NoError(t, err)
-				left = b
-				cancel()
-				break
-			}
-			return left
-		},
-		"changed by the loop": func(t *testing.T, f *follow.Follower[int64]) (left batch) {
-			for b := range f.Batches(t.Context()) {
-				left = batch{New: slices.Clone(b.New), History: slices.Clone(b.History), Since: b.Since}
-				clear(b.New)
-				clear(b.History)
-				return left
-			}
-			return left
-		},
+func TestBatchThatWasNotDeliveredIsYieldedOnceMore(t *testing.T) {
+	tests := map[string]func(b batch, cancel func()){ // called before the loop is left
+		"break":               func(batch, func()) {},
+		"panic":               func(batch, func()) { panic("left") },
+		"end of the context":  func(_ batch, cancel func()) { cancel() },
+		"changed by the loop": func(b batch, _ func()) { clear(b.New); clear(b.History) },
 	}
-	for name, leave := range leave {
+	for name, beforeLeaving := range tests {
 		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: downFrom(100)}
 			f := follow.New(s.lister(), follow.Options{PageSize: 10})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // longer than the test
+			defer cancel()
+			leave := func() (left batch) {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				defer func() { assert.Contains(t, []any{nil, "left"}, recover()) }()
+				for b, err := range f.Batches(ctx) {
+					require.NoError(t, err)
+					left = batch{New: slices.Clone(b.New), History: slices.Clone(b.History), Since: b.Since}
+					beforeLeaving(b, cancel)
+					break
+				}
+				return left
+			}
 			p := &program{}
 			for len(p.fresh) < 3 {
-				left := leave(t, f)
-				assert.Equal(t, left, leave(t, f))
-				for b, err := range f.Batches(t.Context()) { // stores one batch
+				left := leave()
+				require.Equal(t, left, leave())
+				isDelivered := false
+				for b, err := range f.Batches(ctx) {
 					require.NoError(t, err)
-					if len(p.known()) > 0 && slices.Contains(p.known(), slices.Concat(b.New, b.History)[0]) {
+					if isDelivered { // by the request for this batch, which is left
 						break
 					}
-					require.Equal(t, left.New, b.New)
-					require.Equal(t, left.History, b.History)
+					require.Equal(t, left, b)
 					p.store(b)
+					isDelivered = true
 					if len(p.known()) == len(s.list) {
 						s.insert(int64(101 + len(p.fresh)))
 					}
-					break
-				}
-				for b, err := range f.Batches(t.Context()) { // the batch before comes again, and counts as delivered now
-					require.NoError(t, err)
-					if slices.Contains(p.known(), slices.Concat(b.New, b.History)[0]) {
-						continue
-					}
-					break
 				}
 			}
 			assert.Equal(t, upTo(100), sorted(p.history))
@@ -379,15 +320,10 @@ func TestBatchThatWasNotStoredComesAgain(t *testing.T) {
 func TestOnlyFirstBatchOfEmptyListIsEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
-		defer cancel()
-		var batches []batch
-		for b, err := range follow.New(s.lister(), follow.Options{}).Batches(ctx) {
-			if err == nil {
-				batches = append(batches, b)
-			}
-		}
-		assert.Equal(t, []batch{{Since: "0001-01-01 00:00:00"}}, batches)
+		p := run(t, s.lister(), follow.Options{}, 3*time.Hour, nil)
+		assert.Equal(t, 1, p.batches)
+		assert.Empty(t, p.known())
+		assert.Equal(t, zeroTime, p.since)
 	})
 }
 
@@ -431,11 +367,7 @@ func TestOneLoopAtATime(t *testing.T) {
 			}
 			break
 		}
-		for b, err := range f.Batches(t.Context()) {
-			require.NoError(t, err)
-			assert.Len(t, b.History, 1)
-			break
-		}
+		assert.Len(t, nextBatch(t, f).History, 1)
 	})
 }
 
@@ -444,12 +376,7 @@ func TestStatus(t *testing.T) {
 		s := &service{list: downFrom(1000)}
 		f := follow.New(s.lister(), follow.Options{PageSize: 10})
 		assert.Equal(t, follow.Status{NextRequest: time.Now()}, f.Status())
-		ctx, cancel := context.WithCancel(t.Context())
-		var following sync.WaitGroup
-		following.Go(func() {
-			for range f.Batches(ctx) {
-			}
-		})
+		loopInBackground(t, f)
 		time.Sleep(time.Second)
 		status := f.Status()
 		assert.Equal(t, created(1000), status.Since)
@@ -467,9 +394,7 @@ func TestStatus(t *testing.T) {
 		assert.Less(t, time.Until(status.NextRequest), 12*time.Second)
 
 		failed := time.Now()
-		s.mu.Lock()
-		s.fail = func(int) error { return errUnavailable }
-		s.mu.Unlock()
+		s.setFail(always(errUnavailable))
 		time.Sleep(10 * time.Minute)
 		status = f.Status()
 		assert.ErrorIs(t, status.Err, errUnavailable)
@@ -477,17 +402,13 @@ func TestStatus(t *testing.T) {
 		assert.Greater(t, time.Since(status.LastResponse), 9*time.Minute)
 		assert.LessOrEqual(t, time.Until(status.NextRequest), time.Minute)
 
-		s.mu.Lock()
-		s.fail = nil
-		s.mu.Unlock()
+		s.heal()
 		time.Sleep(2 * time.Minute)
 		assert.NoError(t, f.Status().Err)
 		assert.Zero(t, f.Status().FailingSince)
 		s.change(func([]int64) []int64 { return downFrom(1001) })
 		time.Sleep(30 * time.Second)
 		assert.EqualValues(t, 1001, f.Status().Total, "of the latest response, also of a poll")
-		cancel()
-		following.Wait()
 	})
 }
 
@@ -498,26 +419,24 @@ func TestStatusNamesPageThatIsNotRead(t *testing.T) {
 		s    *service
 		err  error
 	}{
-		{"error", &service{fail: func(number int) error { return errIf(number == 5) }}, errUnavailable},
-		{"empty page", &service{edit: func(number int, p *page) { emptyPage(p, number == 5) }}, msgpush.ErrInconsistentList},
+		{"error", &service{fail: failAt(5, errUnavailable)}, errUnavailable},
+		{"empty page", &service{edit: emptyAt(5)}, msgpush.ErrInconsistentList},
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
 			s := tt.s
 			s.list = downFrom(100)
-			for n := int64(101); n <= 110; n++ {
-				time.AfterFunc(time.Duration(n-100)*time.Minute, func() { s.insert(n) })
-			}
+			s.insertEvery(time.Minute, upTo(110)[100:])
 			f := follow.New(s.lister(), follow.Options{PageSize: 10})
 			p := runFollower(t, f, 20*time.Minute, nil)
 			assert.Equal(t, upTo(110)[100:], p.fresh)
 			for _, n := range p.fresh {
-				assert.LessOrEqual(t, p.delays[n]-time.Duration(n-100)*time.Minute, 25*time.Second)
+				assert.LessOrEqual(t, p.delivered[n].Sub(s.inserted[n]), 25*time.Second)
 			}
 			assert.ErrorIs(t, f.Status().Err, tt.err)
 			assert.ErrorContains(t, f.Status().Err, "page 5")
 
-			s.fail, s.edit = nil, nil
+			s.heal()
 			rest := runFollower(t, f, 2*time.Hour, nil)
 			assert.Empty(t, rest.fresh)
 			assert.Equal(t, upTo(100), sorted(slices.Concat(p.history, rest.history)))
@@ -526,50 +445,38 @@ func TestStatusNamesPageThatIsNotRead(t *testing.T) {
 	}
 }
 
-func emptyPage(p *page, isEmpty bool) {
-	if isEmpty {
-		p.List = nil
-	}
-}
-
 // A page that always fails stops neither polls that need it nor later alerts.
 func TestPollGoesOnWithoutPageThatAlwaysFails(t *testing.T) {
-	notFound := func(numbers ...int) func(int) error {
-		return func(number int) error {
-			if slices.Contains(numbers, number) {
-				return &msgpush.APIError{HTTPStatus: 404}
-			}
-			return nil
-		}
-	}
 	tests := []struct {
-		name  string
-		list  []int64
-		fail  func(int) error
-		burst []int64 // inserted before the failures begin to matter
-		known []int64
+		name    string
+		list    []int64
+		options follow.Options
+		failing int     // page, after 1 min
+		burst   []int64 // inserted after 2 min
 	}{
-		{name: "a burst reaches the page", list: downFrom(60), fail: notFound(2), burst: upTo(70)[60:]},
-		{name: "last full page", list: upTo(60), fail: notFound(6), burst: []int64{61}},
-		{name: "other end", list: downFrom(60), fail: notFound(6), known: downFrom(60)[:50]},
+		{name: "a burst reaches the page", list: downFrom(60), failing: 2, burst: upTo(70)[60:]},
+		{name: "last full page", list: upTo(60), failing: 6, burst: []int64{61}},
+		{
+			name:    "other end",
+			list:    downFrom(60),
+			options: follow.Options{Known: downFrom(60)[:50], Since: created(60)},
+			failing: 6,
+		},
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
 			s := &service{list: tt.list}
-			time.AfterFunc(time.Minute, func() { s.change(func(list []int64) []int64 { s.fail = tt.fail; return list }) })
-			time.AfterFunc(2*time.Minute, func() { s.insert(tt.burst...) })
-			for i := range int64(20) {
-				time.AfterFunc(time.Duration(3+i)*time.Minute, func() { s.insert(101 + i) })
-			}
-			o := follow.Options{PageSize: 10}
-			if tt.known != nil {
-				o.Known, o.Since = tt.known, created(60)
-			}
-			p := run(t, s.lister(), o, 30*time.Minute, nil)
+			time.AfterFunc(time.Minute, func() { s.setFail(failAt(tt.failing, &msgpush.APIError{HTTPStatus: 404})) })
+			time.AfterFunc(2*time.Minute, func() {
+				s.insert(tt.burst...)
+				s.insertEvery(time.Minute, upTo(120)[100:])
+			})
+			tt.options.PageSize = 10
+			p := run(t, s.lister(), tt.options, 30*time.Minute, nil)
 			alerts := slices.DeleteFunc(p.fresh, func(n int64) bool { return n <= 100 })
 			assert.Equal(t, upTo(120)[100:], sorted(alerts))
 			for _, n := range alerts {
-				assert.LessOrEqual(t, p.delays[n]-time.Duration(3+n-101)*time.Minute, 2*time.Minute, "record %d", n)
+				assert.LessOrEqual(t, p.delivered[n].Sub(s.inserted[n]), 2*time.Minute, "record %d", n)
 			}
 		})
 	}
@@ -579,35 +486,16 @@ func TestPollGoesOnWithoutPageThatAlwaysFails(t *testing.T) {
 func TestOutageCausesNoReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(1000)}
-		setFail := func(fail func(int) error) func() {
-			return func() { s.change(func(list []int64) []int64 { s.fail = fail; s.requests = nil; return list }) }
-		}
-		time.AfterFunc(10*time.Minute, setFail(func(int) error { return errUnavailable }))
+		time.AfterFunc(10*time.Minute, func() { s.setFail(always(errUnavailable)) })
 		time.AfterFunc(20*time.Minute, func() { s.insert(1001) })
-		time.AfterFunc(30*time.Minute, setFail(nil))
+		time.AfterFunc(30*time.Minute, func() {
+			s.heal()
+			s.sent()
+		})
 		p := run(t, s.lister(), follow.Options{PageSize: 10}, 35*time.Minute, nil)
 		assert.Equal(t, []int64{1001}, p.fresh)
 		assert.LessOrEqual(t, len(s.sent()), 40, "after the outage")
 	})
-}
-
-// A service may count and select in two queries.
-func TestFirstStartRequestsEmptyPageOnceMore(t *testing.T) {
-	for _, total := range []int64{0, 60} {
-		synctest.Test(t, func(t *testing.T) {
-			first := true
-			s := &service{list: downFrom(60), edit: func(_ int, p *page) {
-				if first {
-					first = false
-					*p = page{Total: total}
-				}
-			}}
-			p := run(t, s.lister(), follow.Options{PageSize: 10}, time.Hour, nil)
-			assert.Empty(t, p.fresh)
-			assert.Len(t, p.history, 60)
-			assert.Equal(t, created(60), p.since)
-		})
-	}
 }
 
 func TestFirstStartFindsTheEndOfAListWithoutNumbers(t *testing.T) {
@@ -615,11 +503,8 @@ func TestFirstStartFindsTheEndOfAListWithoutNumbers(t *testing.T) {
 	inEachOrder(t, 1_200_000, func(t *testing.T, s *service) {
 		epochIsBeforeTheClock(s)
 		s.edit = func(_ int, p *page) { *p = page{List: p.List} }
-		for b, err := range follow.New(s.lister(), follow.Options{}).Batches(t.Context()) {
-			require.NoError(t, err)
-			assert.Equal(t, s.created(1_200_000), b.Since)
-			break
-		}
+		b := nextBatch(t, follow.New(s.lister(), follow.Options{}))
+		assert.Equal(t, s.created(1_200_000), b.Since)
 		assert.LessOrEqual(t, len(s.sent()), 40)
 	})
 }
@@ -628,9 +513,7 @@ func TestFirstStartFindsTheEndOfAListWithoutNumbers(t *testing.T) {
 func TestSlowLoopDoesNotPreventReadings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(200)}
-		for i := range int64(600) {
-			time.AfterFunc(time.Duration(i+1)*5*time.Second, func() { s.insert(201 + i) })
-		}
+		s.insertEvery(5*time.Second, upTo(800)[200:])
 		p := run(t, s.lister(), follow.Options{PageSize: 10}, 2*time.Hour, func() { time.Sleep(12 * time.Second) })
 		assert.Len(t, p.history, 200)
 		assert.Len(t, p.fresh, 600)
@@ -647,14 +530,21 @@ func TestWaitAfterFailures(t *testing.T) {
 		err   error
 		waits []time.Duration // ± 10 % of the first one
 	}{
-		{"10 s", 10 * time.Second, errUnavailable, []time.Duration{20 * time.Second, 40 * time.Second, time.Minute, time.Minute}},
-		{"90 s", 90 * time.Second, errUnavailable, []time.Duration{90 * time.Second, 90 * time.Second}},
-		{"Retry-After", 10 * time.Second, busy(503, 5*time.Minute), []time.Duration{5 * time.Minute, 5 * time.Minute}},
-		{"Retry-After beyond ReadInterval", 10 * time.Second, busy(429, 24*time.Hour), []time.Duration{time.Hour, time.Hour}},
-		{"Retry-After of a status that is not retryable", 10 * time.Second, busy(400, time.Hour), []time.Duration{20 * time.Second}},
-		{"typed nil", 10 * time.Second, (*url.Error)(nil), []time.Duration{20 * time.Second}},
-		{"typed nil of this module", 10 * time.Second, (*msgpush.APIError)(nil), []time.Duration{20 * time.Second}},
-		{"longest intervals", math.MaxInt64, errUnavailable, nil},
+		{"doubles, up to a minute", 10 * time.Second, errUnavailable,
+			[]time.Duration{20 * time.Second, 40 * time.Second, time.Minute, time.Minute}},
+		{"is PollInterval if that is longer", 90 * time.Second, errUnavailable,
+			[]time.Duration{90 * time.Second, 90 * time.Second}},
+		{"is Retry-After if that is longer", 10 * time.Second, busy(503, 5*time.Minute),
+			[]time.Duration{5 * time.Minute, 5 * time.Minute}},
+		{"is at most ReadInterval", 10 * time.Second, busy(429, 24*time.Hour),
+			[]time.Duration{time.Hour, time.Hour}},
+		{"ignores Retry-After of a status that is not retryable", 10 * time.Second, busy(400, time.Hour),
+			[]time.Duration{20 * time.Second}},
+		{"ignores a typed nil", 10 * time.Second, (*url.Error)(nil),
+			[]time.Duration{20 * time.Second}},
+		{"ignores a typed nil of this module", 10 * time.Second, (*msgpush.APIError)(nil),
+			[]time.Duration{20 * time.Second}},
+		{"is not negative with the longest interval", math.MaxInt64, errUnavailable, nil},
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
@@ -667,7 +557,7 @@ func TestWaitAfterFailures(t *testing.T) {
 				if err != nil {
 					failed = append(failed, time.Now())
 				}
-				s.fail = func(int) error { return tt.err }
+				s.fail = always(tt.err)
 				if len(failed) > len(tt.waits) {
 					break
 				}
@@ -684,19 +574,10 @@ func TestWaitAfterFailures(t *testing.T) {
 func TestInterruptedPollIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(101)} // the first poll learns that records are inserted at the start
-		f := follow.New(s.lister(), follow.Options{PageSize: 10, ReadInterval: 10_000 * time.Hour, Known: upTo(100), Since: created(100)})
-		p := &program{}
-		loop := func(ctx context.Context) {
-			for b, err := range f.Batches(ctx) {
-				if err == nil {
-					p.store(b)
-				}
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		loop(ctx)
-		s.change(func([]int64) []int64 { return downFrom(120) })
+		o := follow.Options{PageSize: 10, ReadInterval: 10_000 * time.Hour, Known: upTo(100), Since: created(100)}
+		f := follow.New(s.lister(), o)
+		p := runFollower(t, f, time.Minute, nil)
+		s.list = downFrom(120)
 		for _, interrupted := range []bool{true, false} {
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // one poll, and no retry
 			defer cancel()
@@ -709,7 +590,7 @@ func TestInterruptedPollIsNoFailure(t *testing.T) {
 				}
 				return errUnavailable
 			}
-			loop(ctx)
+			p.loop(ctx, f)
 		}
 		assert.Equal(t, []int64{101}, p.fresh)
 	})
@@ -723,11 +604,7 @@ func TestShortLoopsMakeProgress(t *testing.T) {
 		p := &program{}
 		for range 2000 {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*requestTime+requestTime/2)
-			for b, err := range f.Batches(ctx) {
-				if err == nil {
-					p.store(b)
-				}
-			}
+			p.loop(ctx, f)
 			cancel()
 			time.Sleep(10 * time.Second)
 		}
@@ -735,20 +612,16 @@ func TestShortLoopsMakeProgress(t *testing.T) {
 	})
 }
 
-func TestRejectedKeyDoesNotEndFollowing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: downFrom(10)}
-		s.fail = func(int) error { return &msgpush.APIError{HTTPStatus: 401, KeyRejected: true} }
-		time.AfterFunc(time.Hour, func() { s.change(func(list []int64) []int64 { s.fail = nil; return list }) })
-		p := run(t, s.lister(), follow.Options{}, 2*time.Hour, nil)
-		assert.Len(t, p.history, 10)
-	})
-}
-
 func TestEndOfContextIsLastError(t *testing.T) {
 	cause := errors.New("cause")
-	for _, after := range []time.Duration{0, 5 * time.Millisecond, time.Second, time.Minute} {
-		inBubble(t, after.String(), func(t *testing.T) {
+	tests := map[string]time.Duration{
+		"before the loop":  0,
+		"during a request": 5 * time.Millisecond,
+		"before a poll":    time.Second,
+		"after some polls": time.Minute,
+	}
+	for name, after := range tests {
+		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: upTo(5)}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
@@ -818,11 +691,7 @@ func TestPanicLosesNoRecord(t *testing.T) {
 					defer func() { _ = recover() }()
 					ctx, cancel := context.WithDeadline(t.Context(), end)
 					defer cancel()
-					for b, err := range f.Batches(ctx) {
-						if err == nil {
-							p.store(b)
-						}
-					}
+					p.loop(ctx, f)
 				}()
 				time.Sleep(time.Second)
 			}
@@ -833,10 +702,8 @@ func TestPanicLosesNoRecord(t *testing.T) {
 
 func TestFetchWithoutPageIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := lister{
-			Fetch: func(context.Context, msgpush.PageRequest) (*page, error) { return nil, nil },
-			ID:    func(n int64) int64 { return n },
-		}
+		l := (&service{}).lister()
+		l.Fetch = func(context.Context, msgpush.PageRequest) (*page, error) { return nil, nil }
 		p := run(t, l, follow.Options{}, time.Minute, nil)
 		assert.ErrorContains(t, p.errs[0], "page 1: the Fetch function returned neither a page nor an error")
 	})
@@ -851,18 +718,11 @@ func TestRestartReadsTheListAtARandomTime(t *testing.T) {
 			s := &service{list: downFrom(100)}
 			f := follow.New(s.lister(), follow.Options{PageSize: 10, Known: upTo(100), Since: created(100)})
 			start := time.Now()
-			ctx, cancel := context.WithCancel(t.Context())
-			var following sync.WaitGroup
-			following.Go(func() {
-				for range f.Batches(ctx) {
-				}
-			})
+			loopInBackground(t, f)
 			for !f.Status().Complete {
 				time.Sleep(time.Minute)
 			}
 			times = append(times, time.Since(start))
-			cancel()
-			following.Wait()
 		})
 	}
 	slices.Sort(times)

@@ -251,7 +251,7 @@ func (h *history) follow(t *testing.T, d time.Duration, o follow.Options) (since
 				}
 			}
 			f = follow.New(h.lister(), o)
-			if since == "" { // the history will be marked again
+			if since == "" { // the history will be marked once more
 				h.begun, h.marked = time.Time{}, time.Time{}
 			}
 		}
@@ -344,7 +344,7 @@ func TestEachRecordOfAnyHistoryIsStoredOnceAsWhatItIs(t *testing.T) {
 					old += count(isOld)
 					missed += count(isMissed)
 					fresh += count(r.storedAsNew)
-					if r.stored > 0 && since != "0001-01-01 00:00:00" {
+					if r.stored > 0 && since != zeroTime {
 						assert.Equal(t, r.created > since, r.storedAsNew, "record %d", r.number)
 					}
 					if isExact {

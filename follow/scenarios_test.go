@@ -51,11 +51,9 @@ func TestFailuresDuringTheFirstReadingAreNew(t *testing.T) {
 		t.Run(fmt.Sprint("retention ", retention), func(t *testing.T) {
 			inEachOrder(t, million, func(t *testing.T, s *service) {
 				epochIsBeforeTheClock(s)
-				var inserted [10]time.Duration
-				for i := range inserted {
-					inserted[i] = time.Duration(5+20*i) * time.Second
-					time.AfterFunc(inserted[i], func() {
-						s.insert(million + 1 + int64(i))
+				for i := range int64(10) {
+					time.AfterFunc(time.Duration(5+20*i)*time.Second, func() {
+						s.insert(million + 1 + i)
 						if retention {
 							s.deleteOldest()
 						}
@@ -67,7 +65,7 @@ func TestFailuresDuringTheFirstReadingAreNew(t *testing.T) {
 				require.Len(t, p.fresh, 10)
 				for i, n := range sorted(p.fresh) {
 					assert.EqualValues(t, million+1+i, n)
-					assert.LessOrEqual(t, p.delays[n]-inserted[i], 15*time.Second)
+					assert.LessOrEqual(t, p.delivered[n].Sub(s.inserted[n]), 15*time.Second)
 				}
 				assert.GreaterOrEqual(t, len(p.history), million-10)
 				assert.Empty(t, p.errs)
@@ -82,26 +80,20 @@ func epochIsBeforeTheClock(s *service) {
 }
 
 func TestEmptyPagesMakeNoOldRecordNew(t *testing.T) {
-	const heals = 90 * time.Minute
 	for _, number := range []int{2, 3, 5, 6} {
 		for _, kind := range []string{"stays empty", "heals", "drifts"} {
 			inBubble(t, fmt.Sprintf("page %d %s", number, kind), func(t *testing.T) {
-				start := time.Now()
-				s := &service{list: downFrom(60), edit: func(n int, p *page) {
-					if kind == "heals" && time.Since(start) > heals {
-						return
-					}
-					emptyPage(p, n == number)
-				}}
-				inserted := int64(0)
-				if kind == "drifts" {
-					inserted = 20
+				s := &service{list: downFrom(60), edit: emptyAt(number)}
+				var inserted []int64
+				switch kind {
+				case "heals":
+					time.AfterFunc(90*time.Minute, s.heal)
+				case "drifts":
+					inserted = upTo(80)[60:]
 				}
-				for i := range inserted {
-					time.AfterFunc(time.Duration(i)*time.Minute+time.Second, func() { s.insert(61 + i) })
-				}
+				s.insertEvery(time.Minute, inserted)
 				p := run(t, s.lister(), follow.Options{PageSize: 10}, 3*time.Hour, nil)
-				assert.Equal(t, upTo(60 + inserted)[60:], sorted(p.fresh))
+				assert.Equal(t, sorted(inserted), sorted(p.fresh))
 				if kind == "heals" {
 					assert.Len(t, p.history, 60)
 				}
@@ -132,7 +124,7 @@ func TestMovingWindowMakesNoOldRecordNew(t *testing.T) {
 		}
 		p := run(t, s.lister(), follow.Options{PageSize: 10}, 3*time.Hour, nil)
 		assert.Equal(t, upTo(2500)[2000:], sorted(p.fresh))
-		assert.Len(t, p.known(), len(p.delays), "each record once")
+		assert.Len(t, p.known(), len(p.delivered), "each record once")
 	})
 }
 
@@ -145,11 +137,7 @@ func TestKilledDuringTheFirstReading(t *testing.T) {
 			if kills == 5 {
 				ctx, cancel = context.WithTimeout(t.Context(), 2*time.Hour)
 			}
-			for b, err := range follow.New(s.lister(), follow.Options{Known: p.known(), Since: p.since}).Batches(ctx) {
-				if err == nil {
-					p.store(b)
-				}
-			}
+			p.loop(ctx, follow.New(s.lister(), follow.Options{Known: p.known(), Since: p.since}))
 			cancel()
 			if kills < 5 { // while the program is down
 				s.insert(next)
@@ -164,9 +152,7 @@ func TestKilledDuringTheFirstReading(t *testing.T) {
 
 func TestDatabaseErrorInEveryThirdBatch(t *testing.T) {
 	inEachOrder(t, 2000, func(t *testing.T, s *service) {
-		for i := range int64(20) {
-			time.AfterFunc(time.Duration(i+1)*3*time.Second, func() { s.insert(2001 + i) })
-		}
+		s.insertEvery(3*time.Second, upTo(2020)[2000:])
 		f := follow.New(s.lister(), follow.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -203,7 +189,7 @@ func TestEmptyAccountAndRestarts(t *testing.T) {
 			}
 		}
 		assert.Equal(t, upTo(3), p.fresh)
-		assert.EqualValues(t, "0001-01-01 00:00:00", p.since)
+		assert.Equal(t, zeroTime, p.since)
 	})
 }
 
@@ -243,23 +229,14 @@ func TestReadingFollowsPollOfTooManyPages(t *testing.T) {
 
 func TestOutageOfADay(t *testing.T) {
 	inEachOrder(t, 500, func(t *testing.T, s *service) {
-		down := false
 		requests := 0
-		s.fail = func(int) error {
-			if down {
-				requests++
-			}
-			return errIf(down)
-		}
-		set := func(v bool) func() {
-			return func() { s.change(func(list []int64) []int64 { down = v; return list }) }
-		}
-		time.AfterFunc(time.Hour, set(true))
+		down := func(int) error { requests++; return errUnavailable }
+		time.AfterFunc(time.Hour, func() { s.setFail(down) })
 		time.AfterFunc(12*time.Hour, func() { s.insert(501, 502) })
-		time.AfterFunc(25*time.Hour, set(false))
+		time.AfterFunc(25*time.Hour, s.heal)
 		p := run(t, s.lister(), follow.Options{}, 26*time.Hour, nil)
 		assert.Equal(t, []int64{501, 502}, sorted(p.fresh))
-		assert.LessOrEqual(t, p.delays[501], 25*time.Hour+time.Minute+15*time.Second)
+		assert.LessOrEqual(t, p.delivered[501].Sub(s.inserted[501]), 13*time.Hour+time.Minute+15*time.Second)
 		assert.LessOrEqual(t, requests, 24*60*11/10, "one a minute")
 		assert.False(t, slices.ContainsFunc(p.errs, func(err error) bool { return !errors.Is(err, errUnavailable) }))
 	})

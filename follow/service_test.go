@@ -6,7 +6,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
 	"example.com/msgpush/follow"
@@ -23,6 +26,15 @@ type (
 var epoch = time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC)
 
 const requestTime = 20 * time.Millisecond
+
+// zeroTime is the Since of an empty list.
+const zeroTime msgpush.DateTime = "0001-01-01 00:00:00"
+
+// inBubble runs a test of a table in its own bubble.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
 
 func created(n int64) msgpush.DateTime { return dateTime(epoch.Add(time.Duration(n) * time.Second)) }
 
@@ -53,6 +65,7 @@ type service struct {
 	mu       sync.Mutex
 	list     []int64
 	requests []int // the requested pages
+	inserted map[int64]time.Time
 }
 
 func (s *service) lister() lister {
@@ -92,6 +105,12 @@ func (s *service) change(f func(list []int64) []int64) {
 // insert inserts records at the start, or at the tail if that has newer records.
 func (s *service) insert(records ...int64) {
 	s.change(func(list []int64) []int64 {
+		if s.inserted == nil {
+			s.inserted = map[int64]time.Time{}
+		}
+		for _, n := range records {
+			s.inserted[n] = time.Now()
+		}
 		if len(list) > 1 && list[0] < list[len(list)-1] {
 			return append(list, records...)
 		}
@@ -100,6 +119,49 @@ func (s *service) insert(records ...int64) {
 		}
 		return list
 	})
+}
+
+// insertEvery inserts one record after each interval.
+func (s *service) insertEvery(interval time.Duration, records []int64) {
+	for i, n := range records {
+		time.AfterFunc(time.Duration(i+1)*interval, func() { s.insert(n) })
+	}
+}
+
+// setFail sets the function fail while requests may be in progress.
+func (s *service) setFail(fail func(number int) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = fail
+}
+
+// heal lets each request succeed from now on.
+func (s *service) heal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail, s.edit = nil, nil
+}
+
+// always returns a function fail by which each request fails.
+func always(err error) func(int) error { return func(int) error { return err } }
+
+// failAt returns a function fail by which a page fails.
+func failAt(page int, err error) func(int) error {
+	return func(number int) error {
+		if number == page {
+			return err
+		}
+		return nil
+	}
+}
+
+// emptyAt returns a function edit by which a page has no records.
+func emptyAt(number int) func(int, *page) {
+	return func(n int, p *page) {
+		if n == number {
+			p.List = nil
+		}
+	}
 }
 
 // sent returns the pages that were requested since the latest call.
@@ -116,7 +178,8 @@ type program struct {
 	fresh, history []int64
 	since          msgpush.DateTime
 	errs           []error
-	delays         map[int64]time.Duration // from the start of the program to the delivery of each record
+	batches        int
+	delivered      map[int64]time.Time // when each record was delivered
 }
 
 // run follows the list for a time. each, which may be nil, is called after each batch and each error.
@@ -127,32 +190,66 @@ func run(t *testing.T, l lister, o follow.Options, d time.Duration, each func())
 
 func runFollower(t *testing.T, f *follow.Follower[int64], d time.Duration, each func()) *program {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+	end := time.Now().Add(d)
+	ctx, cancel := context.WithDeadline(t.Context(), end)
 	defer cancel()
-	start := time.Now()
-	p := &program{delays: map[int64]time.Duration{}}
+	p := &program{}
 	for batch, err := range f.Batches(ctx) {
-		if err != nil {
-			if !errors.Is(err, context.DeadlineExceeded) {
-				p.errs = append(p.errs, err)
-			}
-		} else {
+		switch {
+		case err == nil:
 			p.store(batch)
-			for _, n := range slices.Concat(batch.New, batch.History) {
-				p.delays[n] = time.Since(start)
-			}
+		case !errors.Is(err, context.DeadlineExceeded):
+			p.errs = append(p.errs, err)
 		}
 		if each != nil {
 			each()
 		}
 	}
+	require.False(t, time.Now().Before(end), "the loop goes on until the context ends")
 	return p
 }
 
+// loop stores the batches of a loop.
+func (p *program) loop(ctx context.Context, f *follow.Follower[int64]) {
+	for batch, err := range f.Batches(ctx) {
+		if err == nil {
+			p.store(batch)
+		}
+	}
+}
+
 func (p *program) store(b batch) {
+	if p.delivered == nil {
+		p.delivered = map[int64]time.Time{}
+	}
+	for _, n := range slices.Concat(b.New, b.History) {
+		p.delivered[n] = time.Now()
+	}
+	p.batches++
 	p.since = b.Since
 	p.fresh = append(p.fresh, b.New...)
 	p.history = append(p.history, b.History...)
+}
+
+// loopInBackground runs a loop until the test ends.
+func loopInBackground(t *testing.T, f *follow.Follower[int64]) {
+	t.Helper()
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		for range f.Batches(t.Context()) {
+		}
+	})
+	t.Cleanup(loop.Wait)
+}
+
+// nextBatch returns the next batch. It leaves the loop, so the batch does not count as delivered.
+func nextBatch(t *testing.T, f *follow.Follower[int64]) batch {
+	t.Helper()
+	for batch, err := range f.Batches(t.Context()) {
+		require.NoError(t, err)
+		return batch
+	}
+	return batch{}
 }
 
 // known returns the ids that the program has stored.
