@@ -781,3 +781,100 @@ func inUse() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+func noTotal(_ int, p *page) { p.Total = 0 }
+
+func TestPollsBeginAtTheEndWithTheNewestRecord(t *testing.T) {
+	tests := []struct {
+		name    string
+		options follow.Options
+		insert  []int64
+		edit    func(int, *page)
+	}{
+		{"the first start has seen it", follow.Options{}, nil, nil},
+		{"a poll has found it", follow.Options{Known: upTo(20)}, []int64{21}, nil},
+		{"a poll has found it without a total", follow.Options{Known: upTo(20)}, []int64{21}, noTotal},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inEachOrder(t, 20, func(t *testing.T, s *service) {
+				s.edit = tt.edit
+				tt.options.PageSize, tt.options.ReadInterval = 5, 1000*time.Hour
+				newestPage := 1
+				if s.list[0] == 1 {
+					newestPage = (20 + len(tt.insert) + 4) / 5
+				}
+				time.AfterFunc(15*time.Second, func() { s.insert(tt.insert...) })
+				time.AfterFunc(time.Minute, func() { s.sent() })
+				run(t, s.lister(), tt.options, 5*time.Minute, nil)
+				sent := s.sent()
+				assert.GreaterOrEqual(t, len(sent), 20)
+				assert.Equal(t, slices.Repeat([]int{newestPage}, len(sent)), sent)
+			})
+		})
+	}
+}
+
+func TestPollFindsLateRecordNearTheTail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: upTo(23)}
+		time.AfterFunc(time.Minute, func() {
+			s.change(func(list []int64) []int64 { return slices.Insert(list, 18, 24) }) // on the last page but one
+		})
+		p := run(t, s.lister(), follow.Options{PageSize: 5, ReadInterval: 1000 * time.Hour}, 72*time.Second, nil)
+		assert.Equal(t, []int64{24}, p.fresh)
+	})
+}
+
+func TestEmptyListThatGrowsAtItsTail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{edit: noTotal}
+		inserted := map[int64]time.Time{}
+		for n := range int64(30) {
+			time.AfterFunc(time.Duration(n+1)*30*time.Second, func() {
+				inserted[n] = time.Now()
+				s.change(func(list []int64) []int64 { return append(list, n) })
+			})
+		}
+		p := run(t, s.lister(), follow.Options{PageSize: 5, ReadInterval: 1000 * time.Hour}, 20*time.Minute, nil)
+		assert.Len(t, p.fresh, 30)
+		for n, at := range inserted {
+			assert.LessOrEqual(t, p.delivered[n].Sub(at), 23*time.Second, "polls begin at both ends in turn")
+		}
+	})
+}
+
+func TestPollsAreOnTimeWhileAReadingFails(t *testing.T) {
+	inBubble(t, "newest first", func(t *testing.T) {
+		s := &service{list: downFrom(100), fail: failAt(5, errUnavailable)}
+		s.insertEvery(time.Hour, upTo(110)[100:])
+		p := run(t, s.lister(), follow.Options{PageSize: 10, PollInterval: time.Hour}, 12*time.Hour, nil)
+		for n, inserted := range s.inserted {
+			assert.LessOrEqual(t, p.delivered[n].Sub(inserted), 67*time.Minute)
+		}
+		assert.Len(t, p.fresh, 10)
+	})
+}
+
+func TestInterruptedReadingGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: downFrom(100)}
+		l := s.lister()
+		fetch, isInterrupted := l.Fetch, false
+		l.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+			if r.Current == 4 && !isInterrupted {
+				isInterrupted = true
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return fetch(ctx, r)
+		}
+		f := follow.New(l, follow.Options{PageSize: 10})
+		p := runFollower(t, f, 5*time.Second, nil)
+		assert.Empty(t, p.errs)
+		assert.NoError(t, f.Status().Err)
+		s.sent()
+		runFollower(t, f, time.Second, nil)
+		assert.Equal(t, []int{4, 5, 6, 7, 8, 9, 10}, s.sent())
+	})
+}

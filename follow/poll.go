@@ -155,7 +155,7 @@ func (f *Follower[T]) isUnseenNew(record T) bool {
 // learnNewestEnd takes records from an end of the list on. If the outermost one is new, and another
 // is not, new records are inserted at that end.
 func (f *Follower[T]) learnNewestEnd(from end, records []T) {
-	if len(records) == 0 || f.lastPage == 1 { // one page has both ends of the list
+	if len(records) == 0 {
 		return
 	}
 	outermostIsNew := f.isUnseenNew(records[0])
