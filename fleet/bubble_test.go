@@ -19,11 +19,11 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-// newStore returns a store in memory, for a synctest bubble.
+// newStore returns a store in memory, which a synctest bubble may use. The tests with redis-server run on 32 bits, too.
 func newStore(t *testing.T) *miniredis.Miniredis {
 	t.Helper()
 	if strconv.IntSize == 32 {
-		t.Skip("miniredis computes wrongly on 32-bit systems")
+		t.Skip("miniredis rejects numbers above 2³¹, such as the milliseconds of 50 years")
 	}
 	store := miniredis.NewMiniRedis()
 	t.Cleanup(store.Close)
@@ -35,15 +35,12 @@ func newSources(t *testing.T, n int, rdb *redis.Client, c fleet.KeyConfig) []*fl
 	t.Helper()
 	var sources []*fleet.KeySource
 	for range n {
-		source, err := fleet.NewKeySource(rdb, c)
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, source.Close()) })
-		sources = append(sources, source)
+		sources = append(sources, newSource(t, rdb, c))
 	}
 	return sources
 }
 
-// connect returns a client of a store in memory, for a synctest bubble.
+// connect returns a client of a store in memory, which a synctest bubble may use.
 func connect(t *testing.T, store *miniredis.Miniredis) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{

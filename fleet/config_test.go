@@ -6,18 +6,15 @@ import (
 	"crypto/cipher"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -38,126 +35,160 @@ func newAEAD(secret string) cipher.AEAD {
 	return aead
 }
 
-// runMiniredis skips the test on 32 bits, where miniredis rejects numbers above 2³¹, such as the
-// milliseconds of 50 years. The tests with redis-server run there.
-func runMiniredis(t *testing.T) *miniredis.Miniredis {
+func newSource(t *testing.T, rdb redis.UniversalClient, c fleet.KeyConfig) *fleet.KeySource {
 	t.Helper()
-	if strconv.IntSize == 32 {
-		t.Skip("miniredis stores no numbers of 64 bits")
-	}
-	return miniredis.RunT(t)
+	source, err := fleet.NewKeySource(rdb, c)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, source.Close()) })
+	return source
 }
 
-func newMiniredis(t *testing.T) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: runMiniredis(t).Addr(), ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
+func newLimiter(t *testing.T, rdb redis.UniversalClient, c fleet.LimiterConfig) *fleet.Limiter {
+	t.Helper()
+	limiter, err := fleet.NewLimiter(rdb, c)
+	require.NoError(t, err)
+	return limiter
 }
+
+func accessKey(t *testing.T, source *fleet.KeySource, rejected string) string {
+	t.Helper()
+	key, err := source.AccessKey(t.Context(), rejected)
+	require.NoError(t, err)
+	return key
+}
+
+type fetch = func(context.Context) (string, time.Time, error)
 
 func fetchConstant(context.Context) (string, time.Time, error) {
 	return "secret-key", time.Time{}, nil
 }
 
-func TestInvalidConfigurationIsRejected(t *testing.T) {
-	rdb := newMiniredis(t)
+// fetchOf returns a Fetch with a constant result.
+func fetchOf(key string, expires time.Time, err error) fetch {
+	return func(context.Context) (string, time.Time, error) { return key, expires, err }
+}
+
+// numberedKeys returns a Fetch of key-1, key-2 and so on.
+func numberedKeys(fetches *atomic.Int64, validity time.Duration) fetch {
+	return func(context.Context) (string, time.Time, error) {
+		return fmt.Sprint("key-", fetches.Add(1)), time.Now().Add(validity), nil
+	}
+}
+
+func newNumberedSource(t *testing.T, rdb redis.UniversalClient, fetches *atomic.Int64) *fleet.KeySource {
+	t.Helper()
+	return newSource(t, rdb, fleet.KeyConfig{
+		Name: "acme", MinInterval: time.Millisecond, Fetch: numberedKeys(fetches, time.Hour),
+	})
+}
+
+func TestUnusableRedisClientIsRejected(t *testing.T) {
+	const isNil = "fleet: the Redis client is nil; pass one made by"
+	const ignoresDeadlines = "fleet: the Redis client ignores deadlines; set ContextTimeoutEnabled"
 	var nilClient *redis.Client
-	key := fleet.KeyConfig{Name: "acme", Fetch: fetchConstant}
-	limit := fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second}
-	clients := []struct {
+	for _, tt := range []struct {
 		name string
 		rdb  redis.UniversalClient
 		want string
 	}{
-		{"nil client", nil, "fleet: the Redis client is nil; pass one made by"},
-		{"nil pointer", nilClient, "fleet: the Redis client is nil; pass one made by"},
-		{"client", redis.NewClient(&redis.Options{}), "set ContextTimeoutEnabled"},
-		{"cluster client", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), "set ContextTimeoutEnabled"},
-		{"ring", redis.NewRing(&redis.RingOptions{}), "set ContextTimeoutEnabled"},
-		{"failover client", redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m"}), "set ContextTimeoutEnabled"},
-		{"embedded client", struct{ *redis.Client }{redis.NewClient(&redis.Options{})}, "set ContextTimeoutEnabled"},
-	}
-	for _, tt := range clients {
+		{"nil", nil, isNil},
+		{"nil pointer", nilClient, isNil},
+		{"client", redis.NewClient(&redis.Options{}), ignoresDeadlines},
+		{"cluster client", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"c"}}), ignoresDeadlines},
+		{"ring", redis.NewRing(&redis.RingOptions{}), ignoresDeadlines},
+		{"failover client", redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m"}), ignoresDeadlines},
+		{"embedded client", struct{ *redis.Client }{redis.NewClient(&redis.Options{})}, ignoresDeadlines},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			source, err := fleet.NewKeySource(tt.rdb, key)
+			source, err := fleet.NewKeySource(tt.rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
 			assert.Nil(t, source)
 			require.ErrorContains(t, err, tt.want)
-			limiter, err := fleet.NewLimiter(tt.rdb, limit)
-			assert.Nil(t, limiter)
-			require.ErrorContains(t, err, tt.want)
-			if tt.rdb != nil && tt.name != "nil pointer" {
-				_ = tt.rdb.Close()
-			}
-		})
-	}
-	keys := []struct {
-		name   string
-		change func(*fleet.KeyConfig)
-		want   string
-	}{
-		{"no name", func(c *fleet.KeyConfig) { c.Name = "" }, "fleet: Name is empty; set it"},
-		{"no Fetch", func(c *fleet.KeyConfig) { c.Fetch = nil }, "fleet: Fetch is nil; set it"},
-		{"negative Early", func(c *fleet.KeyConfig) { c.Early = -1 }, "fleet: Early is -1ns"},
-		{"negative MinInterval", func(c *fleet.KeyConfig) { c.MinInterval = -time.Second }, "MinInterval is -1s; neither may be negative"},
-		{"negative FetchTimeout", func(c *fleet.KeyConfig) { c.FetchTimeout = -time.Second }, "fleet: FetchTimeout is -1s; set it"},
-		{"long FetchTimeout", func(c *fleet.KeyConfig) { c.FetchTimeout = msgpush.AccessKeyTimeout }, "fleet: FetchTimeout is 30s; set it to a positive time of less than 30s"},
-	}
-	for _, tt := range keys {
-		t.Run(tt.name, func(t *testing.T) {
-			c := key
-			tt.change(&c)
-			source, err := fleet.NewKeySource(rdb, c)
-			assert.Nil(t, source)
-			require.ErrorContains(t, err, tt.want)
-		})
-	}
-	limits := []struct {
-		name   string
-		change func(*fleet.LimiterConfig)
-		want   string
-	}{
-		{"no name", func(c *fleet.LimiterConfig) { c.Name = "" }, "fleet: Name is empty; set it"},
-		{"no Rate", func(c *fleet.LimiterConfig) { c.Rate = 0 }, "fleet: Rate is 0; set it"},
-		{"negative Rate", func(c *fleet.LimiterConfig) { c.Rate = -1 }, "fleet: Rate is -1; set it"},
-		{"no Per", func(c *fleet.LimiterConfig) { c.Per = 0 }, "fleet: Per is 0s; set it"},
-		{"negative Per", func(c *fleet.LimiterConfig) { c.Per = -time.Second }, "fleet: Per is -1s; set it"},
-		{"neither Rate nor Per", func(c *fleet.LimiterConfig) { c.Rate, c.Per = 0, 0 }, "fleet: Rate is 0; set it"},
-		{"negative Burst", func(c *fleet.LimiterConfig) { c.Burst = -1 }, "fleet: Burst is -1; set it"},
-		{"more than one request per microsecond", func(c *fleet.LimiterConfig) { c.Rate = 1_000_001 }, "set at most one request per microsecond"},
-		{"Burst × Per / Rate of more than 50 years", func(c *fleet.LimiterConfig) { c.Per, c.Burst = 1000*time.Hour, 1<<30 }, "a Burst × Per / Rate of at most 50 years"},
-	}
-	for _, tt := range limits {
-		t.Run(tt.name, func(t *testing.T) {
-			c := limit
-			tt.change(&c)
-			limiter, err := fleet.NewLimiter(rdb, c)
+			limiter, err := fleet.NewLimiter(tt.rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 			assert.Nil(t, limiter)
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
 }
 
+func TestInvalidConfigurationIsRejected(t *testing.T) {
+	type (
+		key   = fleet.KeyConfig
+		limit = fleet.LimiterConfig
+	)
+	rdb := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	for _, tt := range []struct {
+		name   string
+		config any
+		want   string
+	}{
+		{"key source without Name", key{Fetch: fetchConstant}, "Name is empty; set it"},
+		{"key source without Fetch", key{Name: "acme"}, "Fetch is nil; set it"},
+		{
+			"negative Early", key{Name: "acme", Fetch: fetchConstant, Early: -1},
+			"Early is -1ns and MinInterval is 0s; neither may be negative",
+		},
+		{
+			"negative MinInterval", key{Name: "acme", Fetch: fetchConstant, MinInterval: -1},
+			"Early is 0s and MinInterval is -1ns; neither may be negative",
+		},
+		{
+			"negative FetchTimeout", key{Name: "acme", Fetch: fetchConstant, FetchTimeout: -1},
+			"FetchTimeout is -1ns; set it to a positive time",
+		},
+		{
+			"long FetchTimeout", key{Name: "acme", Fetch: fetchConstant, FetchTimeout: msgpush.AccessKeyTimeout},
+			"FetchTimeout is 30s; set it to a positive time of less than 30s",
+		},
+		{"limiter without Name", limit{Rate: 1, Per: time.Second}, "Name is empty; set it"},
+		{"no Rate", limit{Name: "acme", Per: time.Second}, "Rate is 0; set it"},
+		{"negative Rate", limit{Name: "acme", Rate: -1, Per: time.Second}, "Rate is -1; set it"},
+		{"no Per", limit{Name: "acme", Rate: 1}, "Per is 0s; set it"},
+		{"negative Per", limit{Name: "acme", Rate: 1, Per: -time.Second}, "Per is -1s; set it"},
+		{"neither Rate nor Per", limit{Name: "acme"}, "Rate is 0; set it"},
+		{"negative Burst", limit{Name: "acme", Rate: 1, Per: time.Second, Burst: -1}, "Burst is -1; set it"},
+		{
+			"more than one request per microsecond", limit{Name: "acme", Rate: 1_000_001, Per: time.Second},
+			"Rate is 1000001, Per is 1s and Burst is 1; set at most one request per microsecond",
+		},
+		{
+			"Burst of more than 50 years", limit{Name: "acme", Rate: 1, Per: 1000 * time.Hour, Burst: 1 << 30},
+			"Rate is 1, Per is 1000h0m0s and Burst is 1073741824; set at most one request per microsecond, " +
+				"and a Burst × Per / Rate of at most 50 years",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var created any
+			var err error
+			switch c := tt.config.(type) {
+			case key:
+				created, err = fleet.NewKeySource(rdb, c)
+			case limit:
+				created, err = fleet.NewLimiter(rdb, c)
+			}
+			assert.Nil(t, created)
+			require.ErrorContains(t, err, "fleet: "+tt.want)
+		})
+	}
+}
+
 func TestKeyOfAnotherAEADIsAnError(t *testing.T) {
+	aead, otherAEAD := newAEAD("0123456789abcdef"), newAEAD("fedcba9876543210")
 	for _, tt := range []struct {
 		name          string
 		first, second cipher.AEAD
 	}{
-		{"another secret", newAEAD("0123456789abcdef"), newAEAD("fedcba9876543210")},
-		{"no AEAD", newAEAD("0123456789abcdef"), nil},
-		{"first without AEAD", nil, newAEAD("0123456789abcdef")},
+		{"another secret", aead, otherAEAD},
+		{"no AEAD", aead, nil},
+		{"first without AEAD", nil, aead},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rdb := newMiniredis(t)
-			newSource := func(aead cipher.AEAD) *fleet.KeySource {
-				source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant, AEAD: aead})
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = source.Close() })
-				return source
-			}
-			_, err := newSource(tt.first).AccessKey(t.Context(), "")
-			require.NoError(t, err)
-			_, err = newSource(tt.second).AccessKey(t.Context(), "")
-			require.ErrorContains(t, err, "fleet: the access key in the store was not encrypted with this AEAD or one of OpenAEADs; set the same AEAD in all replicas, or delete the Redis key msgpush:1:key:{acme}")
-			assert.NotContains(t, err.Error(), "secret-key")
+			rdb := connect(t, newStore(t))
+			accessKey(t, newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant, AEAD: tt.first}), "")
+			second := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant, AEAD: tt.second})
+			_, err := second.AccessKey(t.Context(), "")
+			require.EqualError(t, err, "fleet: the access key in the store was not encrypted with this AEAD or one of "+
+				"OpenAEADs; set the same AEAD in all replicas, or delete the Redis key msgpush:1:key:{acme}")
 		})
 	}
 }
@@ -165,194 +196,128 @@ func TestKeyOfAnotherAEADIsAnError(t *testing.T) {
 // Two deployments replace the secret. In each of them, replicas of both versions run.
 func TestSecretIsReplacedInTwoDeployments(t *testing.T) {
 	first, second := newAEAD("0123456789abcdef"), newAEAD("fedcba9876543210")
-	t.Run("replaced", func(t *testing.T) { replaceSecret(t, first, second) })
-	t.Run("encryption begins", func(t *testing.T) { replaceSecret(t, nil, first) })
-	t.Run("encryption ends", func(t *testing.T) { replaceSecret(t, first, nil) })
-}
-
-func replaceSecret(t *testing.T, before, after cipher.AEAD) {
-	versions := []fleet.KeyConfig{
-		{AEAD: before},
-		{AEAD: before, OpenAEADs: []cipher.AEAD{after}},
-		{AEAD: after, OpenAEADs: []cipher.AEAD{before}},
-	}
-	rdb := newMiniredis(t)
-	var fetches atomic.Int64
-	current := func() string { return fmt.Sprint("secret-key-", fetches.Load()) }
-	newSource := func(c fleet.KeyConfig) *fleet.KeySource {
-		c.Name, c.MinInterval = "acme", time.Millisecond
-		c.Fetch = func(context.Context) (string, time.Time, error) {
-			fetches.Add(1)
-			return current(), time.Time{}, nil
-		}
-		source, err := fleet.NewKeySource(rdb, c)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = source.Close() })
-		return source
-	}
-	for deployment := 1; deployment < len(versions); deployment++ {
-		mixed := []*fleet.KeySource{newSource(versions[deployment-1]), newSource(versions[deployment])}
-		for _, replica := range mixed {
-			_, err := replica.AccessKey(t.Context(), "")
-			require.NoError(t, err)
-		}
-		for n := range 6 { // each version replaces keys that the other one stored
-			rejected := current()
-			key, err := mixed[n%2].AccessKey(t.Context(), rejected)
-			require.NoError(t, err)
-			require.NotEqual(t, rejected, key)
-			key, err = mixed[1-n%2].AccessKey(t.Context(), rejected)
-			require.NoError(t, err)
-			require.Equal(t, current(), key)
-		}
+	for _, tt := range []struct {
+		name          string
+		before, after cipher.AEAD
+	}{
+		{"replaced", first, second},
+		{"encryption begins", nil, first},
+		{"encryption ends", first, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			versions := []fleet.KeyConfig{
+				{AEAD: tt.before},
+				{AEAD: tt.before, OpenAEADs: []cipher.AEAD{tt.after}},
+				{AEAD: tt.after, OpenAEADs: []cipher.AEAD{tt.before}},
+			}
+			rdb := connect(t, newStore(t))
+			var fetches atomic.Int64
+			newReplica := func(c fleet.KeyConfig) *fleet.KeySource {
+				c.Name, c.MinInterval, c.Fetch = "acme", time.Millisecond, numberedKeys(&fetches, time.Hour)
+				return newSource(t, rdb, c)
+			}
+			current := func() string { return fmt.Sprint("key-", fetches.Load()) }
+			for deployment := 1; deployment < len(versions); deployment++ {
+				mixed := []*fleet.KeySource{newReplica(versions[deployment-1]), newReplica(versions[deployment])}
+				for _, replica := range mixed {
+					accessKey(t, replica, "")
+				}
+				for n := range 6 { // each version replaces keys that the other one stored
+					rejected := current()
+					require.NotEqual(t, rejected, accessKey(t, mixed[n%2], rejected))
+					require.Equal(t, current(), accessKey(t, mixed[1-n%2], rejected))
+				}
+			}
+		})
 	}
 }
 
 // Write access to the store must not suffice to replay an older key, or the key of
 // another account.
 func TestSealedKeyIsBoundToNameAndGeneration(t *testing.T) {
-	for name, move := range map[string]func(context.Context, *redis.Client) string{
-		"generation": func(ctx context.Context, rdb *redis.Client) string {
-			rdb.HIncrBy(ctx, "msgpush:1:key:{acme}", "gen", 1)
-			return "acme"
-		},
-		"name": func(ctx context.Context, rdb *redis.Client) string {
-			rdb.Rename(ctx, "msgpush:1:key:{acme}", "msgpush:1:key:{other}")
-			return "other"
-		},
+	for _, tt := range []struct {
+		name    string
+		command []any
+		account string // that gets the sealed key of acme
+	}{
+		{"generation", []any{"HINCRBY", redisKey, "gen", 1}, "acme"},
+		{"name", []any{"RENAME", redisKey, "msgpush:1:key:{other}"}, "other"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			rdb := newMiniredis(t)
+		t.Run(tt.name, func(t *testing.T) {
+			rdb := connect(t, newStore(t))
 			c := fleet.KeyConfig{Name: "acme", Fetch: fetchConstant, AEAD: newAEAD("0123456789abcdef")}
-			first, err := fleet.NewKeySource(rdb, c)
-			require.NoError(t, err)
-			defer first.Close()
-			_, err = first.AccessKey(t.Context(), "")
-			require.NoError(t, err)
-			c.Name = move(t.Context(), rdb)
-			second, err := fleet.NewKeySource(rdb, c)
-			require.NoError(t, err)
-			defer second.Close()
-			_, err = second.AccessKey(t.Context(), "")
+			accessKey(t, newSource(t, rdb, c), "")
+			require.NoError(t, rdb.Do(t.Context(), tt.command...).Err())
+			c.Name = tt.account
+			_, err := newSource(t, rdb, c).AccessKey(t.Context(), "")
 			require.ErrorContains(t, err, "was not encrypted with this AEAD")
 		})
 	}
 }
 
-func TestFetchOfUnusableKeyIsAnError(t *testing.T) {
-	for name, fetch := range map[string]func(context.Context) (string, time.Time, error){
-		"empty":      func(context.Context) (string, time.Time, error) { return "", time.Time{}, nil },
-		"expired":    func(context.Context) (string, time.Time, error) { return "secret-key", time.Now(), nil },
-		"line break": func(context.Context) (string, time.Time, error) { return "secret-key\n", time.Time{}, nil },
-		"space":      func(context.Context) (string, time.Time, error) { return "secret-key ", time.Time{}, nil },
+// The clock of the store must change neither expiry nor slots.
+func TestClockOfTheStoreMayBeWrong(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		stored, read time.Duration // from the clock of the replicas to that of the store, when a key is stored and read
+	}{
+		{"an hour behind", -time.Hour, -time.Hour},
+		{"an hour ahead", time.Hour, time.Hour},
+		{"set back by an hour after a key was stored", 0, -time.Hour},
 	} {
-		t.Run(name, func(t *testing.T) {
-			source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{Name: "acme", Fetch: fetch})
-			require.NoError(t, err)
-			defer source.Close()
-			_, err = source.AccessKey(t.Context(), "")
-			require.ErrorContains(t, err, "fleet: Fetch: the returned key is empty, cannot be sent in a header, or has expired (the clock of this replica shows 20")
-		})
-	}
-}
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(t)
+				rdb := connect(t, store)
+				var fetches atomic.Int64
+				c := fleet.KeyConfig{Name: "acme", Fetch: numberedKeys(&fetches, 5*time.Second)}
+				now := time.Now()
+				store.SetTime(now.Add(tt.stored))
+				require.Equal(t, "key-1", accessKey(t, newSource(t, rdb, c), ""))
+				store.SetTime(now.Add(tt.read))
+				require.Equal(t, "key-1", accessKey(t, newSource(t, rdb, c), ""))
+				store.SetTime(now.Add(tt.read + 5*time.Second))
+				require.Equal(t, "key-2", accessKey(t, newSource(t, rdb, c), ""), "key-1 has expired")
 
-// A clock of the store that is an hour off must change neither expiry nor slots.
-func TestClockOfTheStoreMayDiffer(t *testing.T) {
-	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
-		t.Run(skew.String(), func(t *testing.T) {
-			server := runMiniredis(t)
-			server.SetTime(time.Now().Add(skew))
-			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-			defer rdb.Close()
-			var fetches atomic.Int64
-			fetch := func(context.Context) (string, time.Time, error) {
-				fetches.Add(1)
-				return "secret-key", time.Now().Add(500 * time.Millisecond), nil
-			}
-			newKey := func() {
-				source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetch, MinInterval: time.Millisecond})
-				require.NoError(t, err)
-				defer source.Close()
-				key, err := source.AccessKey(t.Context(), "")
-				require.NoError(t, err)
-				assert.Equal(t, "secret-key", key)
-			}
-			newKey()
-			newKey()
-			assert.Equal(t, int64(1), fetches.Load())
-			server.SetTime(time.Now().Add(skew + 600*time.Millisecond))
-			newKey()
-			assert.Equal(t, int64(2), fetches.Load(), "the key has expired")
-			limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
-			require.NoError(t, err)
-			begin := time.Now()
-			require.NoError(t, limiter.Wait(t.Context()))
-			require.NoError(t, limiter.Wait(t.Context()))
-			assert.InDelta(t, 1, time.Since(begin).Seconds(), 0.99, "a slot is 0.1 s after another one, not an hour")
+				limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
+				require.NoError(t, limiter.Wait(t.Context()))
+				require.NoError(t, limiter.Wait(t.Context()))
+				assert.Equal(t, 100*time.Millisecond, time.Since(now), "from slot to slot")
+			})
 		})
 	}
 }
 
 // A key that no header can hold must not replace the keys of other replicas.
 func TestUnusableKeyDoesNotReplaceTheOneInUse(t *testing.T) {
-	rdb := newMiniredis(t)
 	fetched := []string{"first-key", "bad-key\n"}
-	newSource := func() *fleet.KeySource {
-		source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
-			Name: "acme", MinInterval: time.Millisecond,
-			Fetch: func(context.Context) (string, time.Time, error) {
-				key := fetched[0]
-				fetched = fetched[1:]
-				return key, time.Time{}, nil
-			},
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = source.Close() })
-		return source
-	}
-	one, other := newSource(), newSource()
-	for _, source := range []*fleet.KeySource{one, other} {
-		key, err := source.AccessKey(t.Context(), "")
-		require.NoError(t, err)
-		require.Equal(t, "first-key", key)
-	}
-	_, err := one.AccessKey(t.Context(), "first-key")
-	require.ErrorContains(t, err, "cannot be sent in a header")
-	time.Sleep(50 * time.Millisecond) // in which an announcement would arrive
-	key, err := other.AccessKey(t.Context(), "")
-	require.NoError(t, err)
-	require.Equal(t, "first-key", key)
-}
-
-// newNumberedSource returns a source that fetches key-1, key-2 and so on.
-func newNumberedSource(t *testing.T, rdb redis.UniversalClient, fetches *atomic.Int64) *fleet.KeySource {
-	t.Helper()
-	source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
+	sources := newSources(t, 2, connect(t, newStore(t)), fleet.KeyConfig{
 		Name: "acme", MinInterval: time.Millisecond,
 		Fetch: func(context.Context) (string, time.Time, error) {
-			return fmt.Sprint("key-", fetches.Add(1)), time.Time{}, nil
+			key := fetched[0]
+			fetched = fetched[1:]
+			return key, time.Time{}, nil
 		},
 	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = source.Close() })
-	return source
+	for _, source := range sources {
+		require.Equal(t, "first-key", accessKey(t, source, ""))
+	}
+	_, err := sources[0].AccessKey(t.Context(), "first-key")
+	require.ErrorContains(t, err, "cannot be sent in a header")
+	time.Sleep(50 * time.Millisecond) // in which an announcement would arrive
+	require.Equal(t, "first-key", accessKey(t, sources[1], ""))
 }
 
 // A call gets the announced key even if it reports the rejection of an older key.
 func TestAnnouncedKeyIsAdoptedAfterARejection(t *testing.T) {
-	rdb := newMiniredis(t)
+	rdb := connect(t, newStore(t))
 	var fetches atomic.Int64
 	one, other := newNumberedSource(t, rdb, &fetches), newNumberedSource(t, rdb, &fetches)
-	rejected := ""
 	for n := range 3 {
-		key, err := one.AccessKey(t.Context(), rejected)
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprint("key-", n+1), key)
-		rejected = key
+		rejected, want := fmt.Sprint("key-", n), fmt.Sprint("key-", n+1)
+		require.Equal(t, want, accessKey(t, one, rejected))
 		if n < 2 {
-			key, err = other.AccessKey(t.Context(), fmt.Sprint("key-", n))
-			require.NoError(t, err)
-			require.Equal(t, fmt.Sprint("key-", n+1), key)
+			require.Equal(t, want, accessKey(t, other, rejected))
 		}
 	}
 	require.Eventually(t, func() bool {
@@ -366,47 +331,32 @@ func TestAnnouncedKeyIsAdoptedAfterARejection(t *testing.T) {
 func TestClockOfTheStoreMayJump(t *testing.T) {
 	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {
-			server := runMiniredis(t)
+			store := newStore(t)
 			var offset atomic.Int64 // of the clock of the store
 			setOffset := func(d time.Duration) {
 				offset.Store(int64(d))
-				server.SetTime(time.Now().Add(d))
+				store.SetTime(time.Now().Add(d))
 			}
 			setOffset(0)
-			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-			defer rdb.Close()
-			fetches := 0
-			c := fleet.KeyConfig{Name: "acme", FetchTimeout: 200 * time.Millisecond, MinInterval: 200 * time.Millisecond}
-			c.Fetch = func(context.Context) (string, time.Time, error) {
-				fetches++
-				return fmt.Sprint("secret-key-", fetches), time.Now().Add(10 * time.Minute), nil
-			}
-			source, err := fleet.NewKeySource(rdb, c)
-			require.NoError(t, err)
-			defer source.Close()
-			first, err := source.AccessKey(t.Context(), "")
-			require.NoError(t, err)
+			rdb := connect(t, store)
+			var fetches atomic.Int64
+			source := newSource(t, rdb, fleet.KeyConfig{
+				Name: "acme", FetchTimeout: 200 * time.Millisecond, MinInterval: 200 * time.Millisecond,
+				Fetch: numberedKeys(&fetches, 10*time.Minute),
+			})
+			require.Equal(t, "key-1", accessKey(t, source, ""))
 			setOffset(jump)
-			stop := make(chan struct{})
-			defer close(stop)
 			go func() { // SetTime stops the clock of miniredis: keep it running
-				for {
-					select {
-					case <-stop:
-						return
-					case <-time.After(5 * time.Millisecond):
-						server.SetTime(time.Now().Add(time.Duration(offset.Load())))
-					}
+				for t.Context().Err() == nil {
+					time.Sleep(5 * time.Millisecond)
+					store.SetTime(time.Now().Add(time.Duration(offset.Load())))
 				}
 			}()
 			begin := time.Now()
-			_, err = source.AccessKey(t.Context(), first)
-			require.NoError(t, err)
-			assert.Less(t, time.Since(begin), c.FetchTimeout+time.Second, "a fetch")
-			assert.Equal(t, 2, fetches)
+			require.Equal(t, "key-2", accessKey(t, source, "key-1"))
+			assert.Less(t, time.Since(begin), 1200*time.Millisecond, "FetchTimeout + 1 s")
 
-			limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 20, Per: time.Second, Burst: 2})
-			require.NoError(t, err)
+			limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 20, Per: time.Second, Burst: 2})
 			setOffset(0)
 			for range 4 {
 				require.NoError(t, limiter.Wait(t.Context()))
@@ -419,34 +369,6 @@ func TestClockOfTheStoreMayJump(t *testing.T) {
 			assert.Less(t, time.Since(begin), 5*time.Second, "slots")
 		})
 	}
-}
-
-// The clock is set back to before the key was stored: its validity must not grow.
-func TestKeyExpiresAfterTheClockWasSetBack(t *testing.T) {
-	server := runMiniredis(t)
-	now := time.Now()
-	server.SetTime(now)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	defer rdb.Close()
-	c := fleet.KeyConfig{Name: "acme", MinInterval: time.Millisecond}
-	fetches := 0
-	c.Fetch = func(context.Context) (string, time.Time, error) {
-		fetches++
-		return fmt.Sprint("secret-key-", fetches), time.Now().Add(300 * time.Millisecond), nil
-	}
-	key := func() string {
-		source, err := fleet.NewKeySource(rdb, c)
-		require.NoError(t, err)
-		defer source.Close()
-		key, err := source.AccessKey(t.Context(), "")
-		require.NoError(t, err)
-		return key
-	}
-	require.Equal(t, "secret-key-1", key())
-	server.SetTime(now.Add(-time.Hour))
-	require.Equal(t, "secret-key-1", key())
-	server.SetTime(now.Add(-time.Hour + 301*time.Millisecond))
-	require.Equal(t, "secret-key-2", key())
 }
 
 func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
@@ -464,7 +386,7 @@ func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
 			func(int) (string, time.Time, error) { return "key", time.Now().Add(-time.Hour), nil },
 		},
 		{
-			"rejected key issued again", []string{"0", "1000", "2000", "4000", "4000", "4000"},
+			"the rejected key is fetched", []string{"0", "1000", "2000", "4000", "4000", "4000"},
 			func(int) (string, time.Time, error) { return "key", time.Time{}, nil },
 		},
 		{
@@ -487,7 +409,7 @@ func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
 				rdb := connect(t, store)
 				var pauses []string // before each fetch
 				c := fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
-					pauses = append(pauses, store.HGet("msgpush:1:key:{acme}", "pause"))
+					pauses = append(pauses, store.HGet(redisKey, "pause"))
 					if len(pauses) >= len(tt.want) {
 						return "useful-key", time.Time{}, nil
 					}
@@ -507,8 +429,7 @@ func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
 
 				time.Sleep(time.Minute) // so that the key is not rejected soon after its arrival
 				for _, source := range sources {
-					_, err := source.AccessKey(t.Context(), "useful-key")
-					require.NoError(t, err)
+					accessKey(t, source, "useful-key")
 				}
 				assert.Equal(t, "0", pauses[len(tt.want)], "the fetch before helped")
 			})
@@ -550,32 +471,26 @@ func TestFetchThatIgnoresItsContextIsBackedOff(t *testing.T) {
 }
 
 func TestErrorOfAFetchInAnotherReplicaNamesThatReplica(t *testing.T) {
-	rdb := newMiniredis(t)
-	newSource := func(fetch func(context.Context) (string, time.Time, error)) *fleet.KeySource {
-		source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", MinInterval: time.Minute, Fetch: fetch})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = source.Close() })
-		return source
-	}
-	wrongClock := newSource(func(context.Context) (string, time.Time, error) { return "key", time.Now().Add(-time.Hour), nil })
+	rdb := connect(t, newStore(t))
+	expired := fetchOf("key", time.Now().Add(-time.Hour), nil)
+	wrongClock := newSource(t, rdb, fleet.KeyConfig{Name: "acme", MinInterval: time.Minute, Fetch: expired})
 	_, err := wrongClock.AccessKey(t.Context(), "")
 	require.ErrorContains(t, err, "has expired (the clock of this replica shows ")
 	host, err := os.Hostname()
 	require.NoError(t, err)
-	_, err = newSource(fetchConstant).AccessKey(t.Context(), "")
-	require.ErrorContains(t, err, fmt.Sprintf("fleet: the last Fetch failed, in the replica %s pid %d, ", host, os.Getpid()))
+	other := newSource(t, rdb, fleet.KeyConfig{Name: "acme", MinInterval: time.Minute, Fetch: fetchConstant})
+	_, err = other.AccessKey(t.Context(), "")
+	want := fmt.Sprintf("fleet: the last Fetch failed, in the replica %s pid %d, ", host, os.Getpid())
+	require.ErrorContains(t, err, want)
 }
 
 // surprisingReplies replaces the replies to scripts.
-type surprisingReplies struct{ reply any }
-
-func (surprisingReplies) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (surprisingReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+type surprisingReplies struct {
+	countingHook
+	reply any
 }
 
-func (s surprisingReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (s *surprisingReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if c, ok := cmd.(*redis.Cmd); ok && cmd.Name() == "evalsha" {
@@ -588,18 +503,25 @@ func (s surprisingReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook
 }
 
 func TestUnexpectedReplyOfTheStoreIsAnError(t *testing.T) {
-	for _, reply := range []any{
-		nil, "secret-key", int64(1), 1.5, []any{}, []any{nil}, []any{"secret-key"}, []any{int64(1), int64(2)}, []any{[]any{int64(1)}},
-		[]any{"stored", "1", int64(1000), "secret-key", ""}, []any{"stored", int64(1), int64(1000), nil, ""}, []any{int64(1), int64(1), int64(1000), "secret-key", ""},
+	for name, reply := range map[string]any{
+		"nil":                               nil,
+		"text":                              "secret-key",
+		"integer":                           int64(1),
+		"fraction":                          1.5,
+		"empty list":                        []any{},
+		"list of nil":                       []any{nil},
+		"list of a text":                    []any{"secret-key"},
+		"list of two integers":              []any{int64(1), int64(2)},
+		"list in a list":                    []any{[]any{int64(1)}},
+		"record whose generation is a text": []any{"stored", "1", int64(1000), "secret-key", ""},
+		"record whose key is nil":           []any{"stored", int64(1), int64(1000), nil, ""},
+		"record whose state is an integer":  []any{int64(1), int64(1), int64(1000), "secret-key", ""},
 	} {
-		t.Run(fmt.Sprintf("%v", reply), func(t *testing.T) {
-			rdb := newMiniredis(t)
-			rdb.AddHook(surprisingReplies{reply})
-			source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
-			require.NoError(t, err)
-			defer source.Close()
-			limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
-			require.NoError(t, err)
+		t.Run(name, func(t *testing.T) {
+			rdb := connect(t, newStore(t))
+			rdb.AddHook(&surprisingReplies{reply: reply})
+			source := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+			limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 			_, keyErr := source.AccessKey(t.Context(), "")
 			for _, err := range []error{keyErr, limiter.Wait(t.Context())} {
 				require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
@@ -609,20 +531,48 @@ func TestUnexpectedReplyOfTheStoreIsAnError(t *testing.T) {
 	}
 }
 
-// go-redis dials such an address again and again until the context ends.
-func TestRefusedConnectionIsNamed(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := listener.Addr().String()
-	require.NoError(t, listener.Close())
-	rdb := redis.NewClient(&redis.Options{Addr: address, ContextTimeoutEnabled: true})
+// go-redis repeats the dial until the context ends.
+func TestErrorOfADialIsReturned(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + freePort(t), ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
-	require.NoError(t, err)
-	err = limiter.Wait(t.Context())
+	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
+	err := limiter.Wait(t.Context())
 	assert.ErrorIs(t, err, fleet.ErrStoreUnavailable)
 	assert.ErrorContains(t, err, "connection refused")
 	assert.NotErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// The announcement of the failure must not replace its error by the error of the store, which
+// does not know the cause.
+func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
+	never := time.Time{}
+	const unusable = `the returned key is empty, cannot be sent in a header, or has expired ` +
+		`\(the clock of this replica shows 20.*Z\)`
+	for _, tt := range []struct {
+		name  string
+		fetch fetch
+		want  string
+	}{
+		{"error", fetchOf("", never, errors.New("the key service is down")), "the key service is down"},
+		{"empty key", fetchOf("", never, nil), unusable},
+		{"expired key", fetchOf("secret-key", time.Unix(0, 0), nil), unusable},
+		{"line break in the key", fetchOf("secret-key\n", never, nil), unusable},
+		{"space after the key", fetchOf("secret-key ", never, nil), unusable},
+		{"call of Goexit, as t.FailNow makes", func(context.Context) (string, time.Time, error) {
+			runtime.Goexit()
+			return "", never, nil
+		}, "it did not return"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{Name: "acme", Fetch: tt.fetch})
+				for begin := time.Now(); time.Since(begin) < time.Second; time.Sleep(10 * time.Millisecond) {
+					_, err := source.AccessKey(t.Context(), "")
+					require.Regexp(t, "^fleet: Fetch: "+tt.want+"$", err)
+				}
+			})
+		})
+	}
 }
 
 type silentError struct{}
@@ -630,67 +580,39 @@ type silentError struct{}
 func (silentError) Error() string { panic(silentError{}) } // fmt panics when it prints this panic
 
 func TestErrorOfFetchWhoseTextPanicsIsReturned(t *testing.T) {
-	source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
-		return "", time.Time{}, silentError{}
-	}})
-	require.NoError(t, err)
-	defer source.Close()
-	_, err = source.AccessKey(t.Context(), "")
+	source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{
+		Name: "acme", Fetch: fetchOf("", time.Time{}, silentError{}),
+	})
+	_, err := source.AccessKey(t.Context(), "")
 	assert.ErrorIs(t, err, silentError{})
 }
 
 func TestPanicOfFetchReachesTheCaller(t *testing.T) {
-	rdb := newMiniredis(t)
-	var panics atomic.Bool
-	panics.Store(true)
-	source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{
-		Name: "acme", MinInterval: time.Second,
-		Fetch: func(context.Context) (string, time.Time, error) {
-			if panics.Load() {
-				panic("fetch panicked")
-			}
-			return "secret-key", time.Time{}, nil
-		},
+	synctest.Test(t, func(t *testing.T) {
+		panics := true
+		source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{
+			Name: "acme",
+			Fetch: func(context.Context) (string, time.Time, error) {
+				if panics {
+					panic("fetch panicked")
+				}
+				return "secret-key", time.Time{}, nil
+			},
+		})
+		assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
+		_, err := source.AccessKey(t.Context(), "")
+		require.EqualError(t, err, "fleet: Fetch: it did not return", "until MinInterval has passed")
+		panics = false
+		time.Sleep(time.Second) // MinInterval
+		assert.Equal(t, "secret-key", accessKey(t, source, ""))
 	})
-	require.NoError(t, err)
-	defer source.Close()
-	assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
-	_, err = source.AccessKey(t.Context(), "")
-	require.EqualError(t, err, "fleet: Fetch: it did not return", "until MinInterval has passed")
-	panics.Store(false)
-	require.Eventually(t, func() bool {
-		key, err := source.AccessKey(t.Context(), "")
-		return err == nil && key == "secret-key"
-	}, 5*time.Second, time.Millisecond)
-}
-
-// The announcement of the failure must not replace its error by the error of the store, which
-// does not know the cause.
-func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
-	source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{
-		Name: "acme", MinInterval: time.Minute,
-		Fetch: func(context.Context) (string, time.Time, error) {
-			return "", time.Time{}, errors.New("the key service is down")
-		},
-	})
-	require.NoError(t, err)
-	defer source.Close()
-	for begin := time.Now(); time.Since(begin) < 200*time.Millisecond; {
-		_, err = source.AccessKey(t.Context(), "")
-		require.EqualError(t, err, "fleet: Fetch: the key service is down")
-	}
 }
 
 // Fetch may return the key that its error quotes, so that the client redacts it.
 func TestKeyThatIsReturnedWithAnErrorIsRedacted(t *testing.T) {
-	source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{
-		Name: "acme",
-		Fetch: func(context.Context) (string, time.Time, error) {
-			return "secret-key", time.Time{}, errors.New("activation of secret-key failed")
-		},
+	source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{
+		Name: "acme", Fetch: fetchOf("secret-key", time.Time{}, errors.New("activation of secret-key failed")),
 	})
-	require.NoError(t, err)
-	defer source.Close()
 	client, err := msgpush.NewClient("http://127.0.0.1:1", "", msgpush.WithAccessKeySource(source))
 	require.NoError(t, err)
 	for range 2 { // the second error is that of the first fetch
@@ -700,40 +622,23 @@ func TestKeyThatIsReturnedWithAnErrorIsRedacted(t *testing.T) {
 	}
 }
 
-func TestFetchThatCallsGoexitFails(t *testing.T) {
-	source, err := fleet.NewKeySource(newMiniredis(t), fleet.KeyConfig{
-		Name: "acme",
-		Fetch: func(context.Context) (string, time.Time, error) {
-			runtime.Goexit() // as t.FailNow does
-			return "", time.Time{}, nil
-		},
-	})
-	require.NoError(t, err)
-	defer source.Close()
-	_, err = source.AccessKey(t.Context(), "")
-	require.EqualError(t, err, "fleet: Fetch: it did not return")
-}
-
 func TestLimiterDoesNotWaitBeyondHalfOfTheDeadline(t *testing.T) {
-	limiter, err := fleet.NewLimiter(newMiniredis(t), fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
-	require.NoError(t, err)
+	limiter := newLimiter(t, connect(t, newStore(t)), fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 	require.NoError(t, limiter.Wait(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
 	for range 3 { // no slot is taken
-		err = limiter.Wait(ctx)
+		err := limiter.Wait(ctx)
 		require.ErrorIs(t, err, fleet.ErrBudgetExceeded)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		assert.Regexp(t, `^fleet: request budget exceeded: `+
+			`the next free slot is in .*, but the deadline leaves .* for the wait$`, err)
 	}
-	assert.Regexp(t, `^fleet: request budget exceeded: the next free slot is in .*, but the deadline leaves .* for the wait$`, err.Error())
 	long, cancelLong := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancelLong()
 	begin := time.Now()
 	require.NoError(t, limiter.Wait(long))
 	assert.Less(t, time.Since(begin), 1900*time.Millisecond, "each slot taken before would cost 1 s")
-	cancelled, cancelNow := context.WithCancel(t.Context())
-	cancelNow()
-	require.ErrorIs(t, limiter.Wait(cancelled), context.Canceled)
 }
 
 // countingHook counts the scripts that are sent to the store.
@@ -780,9 +685,8 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // newGate returns a limiter whose script is loaded and whose further scripts wait at the gate.
 func newGate(t *testing.T, c fleet.LimiterConfig) (*fleet.Limiter, *gate, *redis.Client) {
 	t.Helper()
-	rdb := newMiniredis(t)
-	limiter, err := fleet.NewLimiter(rdb, c)
-	require.NoError(t, err)
+	rdb := connect(t, newStore(t))
+	limiter := newLimiter(t, rdb, c)
 	require.NoError(t, limiter.Wait(t.Context()))
 	g := &gate{entered: make(chan struct{}, 100), opened: make(chan struct{})}
 	rdb.AddHook(g)
@@ -861,8 +765,7 @@ func TestCallThatWouldMissItsDeadlineTakesNoSlotOfItsCommand(t *testing.T) {
 }
 
 func TestCancelledCallTakesNoSlot(t *testing.T) {
-	limiter, err := fleet.NewLimiter(newMiniredis(t), fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour})
-	require.NoError(t, err)
+	limiter := newLimiter(t, connect(t, newStore(t)), fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 100 {
@@ -872,8 +775,8 @@ func TestCancelledCallTakesNoSlot(t *testing.T) {
 }
 
 func TestBurstAfterIdleTime(t *testing.T) {
-	limiter, err := fleet.NewLimiter(newMiniredis(t), fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour, Burst: 3})
-	require.NoError(t, err)
+	c := fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour, Burst: 3}
+	limiter := newLimiter(t, connect(t, newStore(t)), c)
 	for range 3 {
 		require.NoError(t, limiter.Wait(t.Context()))
 	}
@@ -890,20 +793,15 @@ func (f *fallback) Wait(context.Context) error {
 }
 
 func TestFallbackReplacesTheStore(t *testing.T) {
-	server := runMiniredis(t)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	store := newStore(t)
+	require.NoError(t, store.Start())
+	rdb := redis.NewClient(&redis.Options{Addr: store.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	f := &fallback{}
-	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second, Fallback: f})
-	require.NoError(t, err)
+	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second, Fallback: f})
 	require.NoError(t, limiter.Wait(t.Context()))
 	require.Zero(t, f.calls)
-	server.Close()
+	store.Close()
 	require.NoError(t, limiter.Wait(t.Context()))
 	require.Equal(t, 1, f.calls)
-	bare, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
-	require.NoError(t, err)
-	err = bare.Wait(t.Context())
-	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
-	require.NotErrorIs(t, err, context.DeadlineExceeded)
 }
