@@ -19,26 +19,29 @@ func Passwords(text string) string {
 		blanked.WriteString(text[:member[1]])
 		_ = json.Unmarshal([]byte(name), &name) // the name may have escapes
 		if strings.Contains(strings.ToLower(name), "password") {
-			var value string
-			value, rest = cutValue(rest)
-			blanked.WriteString(value)
+			blanked.WriteString(Placeholder)
+			rest = cutValue(rest)
 		}
 		text = rest
 	}
 	return passwordPair.ReplaceAllString(blanked.String()+text, "${1}"+Placeholder)
 }
 
-// cutValue cuts the JSON value at the start of text, and returns what replaces it, and the rest.
-// The end of a malformed string, list or object is unknown: there is no rest.
-func cutValue(text string) (replacement, rest string) {
-	decoder := json.NewDecoder(strings.NewReader(text))
-	if decoder.Decode(new(json.RawMessage)) == nil {
-		return Placeholder, text[decoder.InputOffset():]
-	}
+// cutValue returns what follows the value at the start of text, which may be no valid JSON. The end
+// of a malformed string, list or object is unknown: nothing follows.
+func cutValue(text string) (rest string) {
 	if text != "" && strings.Contains(`"{[`, text[:1]) {
-		return Placeholder, ""
+		decoder := json.NewDecoder(strings.NewReader(text))
+		if decoder.Decode(new(json.RawMessage)) != nil {
+			return ""
+		}
+		return text[decoder.InputOffset():]
 	}
-	return "", text
+	end := strings.IndexAny(text, " \t\r\n,;&\"'}]")
+	if end < 0 {
+		return ""
+	}
+	return text[end:]
 }
 
 // The quotes of a pair may be escaped, as in JSON that is a string of other JSON.
