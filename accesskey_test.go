@@ -43,7 +43,8 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 		{"code that is not a rejection code", respondWithCode(200, 4011), false},
 		{"HTTP 403", fixtures.Status(403), false},
 		{"HTTP 502 without a code", fixtures.Respond(502, "<html>"), false},
-		{"success whose data contains a rejection code", fixtures.Respond(200, fixtures.SuccessOf(`{"code":4010,"id":1,"list":[]}`)), false},
+		{"success whose data contains a rejection code",
+			fixtures.Respond(200, fixtures.SuccessOf(`{"code":4010,"id":1,"list":[]}`)), false},
 	}
 	for _, tt := range tests {
 		for _, kind := range fixtures.KindsOfCalls() {
@@ -57,7 +58,11 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 					return "old-key", nil
 				})
 				transport := fixtures.NewScript(acceptOnly("new-key", tt.reject))
-				_, err := kind.Do(t.Context(), fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(4010, 0)))
+				_, err := kind.Do(
+					t.Context(),
+					fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source),
+						msgpush.WithRejectedKeyCodes(4010, 0)),
+				)
 				if tt.rejected {
 					require.NoError(t, err)
 					assert.Equal(t, []string{"", "old-key"}, rejections)
@@ -67,7 +72,11 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 					assert.Len(t, transport.Times, 1)
 				}
 
-				_, err = kind.Do(t.Context(), fixtures.NewClientWithKey(t, "", fixtures.NewScript(tt.reject), msgpush.WithAccessKeySource(fixtures.FixedSource), msgpush.WithRejectedKeyCodes(4010, 0)))
+				_, err = kind.Do(
+					t.Context(),
+					fixtures.NewClientWithKey(t, "", fixtures.NewScript(tt.reject), msgpush.WithAccessKeySource(fixtures.FixedSource),
+						msgpush.WithRejectedKeyCodes(4010, 0)),
+				)
 				apiErr, _ := errors.AsType[*msgpush.APIError](err)
 				assert.Equal(t, tt.rejected, apiErr != nil && apiErr.KeyRejected, "%v", err)
 			})
@@ -90,8 +99,10 @@ func TestErrorSuggestsRejectedKeyCodes(t *testing.T) {
 		{"code 403 with HTTP 403", "", []msgpush.Option{source}, respondWithCode(403, 403), true},
 		{"another code", "", []msgpush.Option{source}, respondWithCode(200, 404), false},
 		{"HTTP 403 without a code", "", []msgpush.Option{source}, fixtures.Respond(403, "<html>"), false},
-		{"code 401 with HTTP 401, which means a rejected key", "", []msgpush.Option{source}, respondWithCode(401, 401), false},
-		{"WithRejectedKeyCodes is given", "", []msgpush.Option{source, msgpush.WithRejectedKeyCodes(4010)}, respondWithCode(200, 401), false},
+		{"code 401 with HTTP 401, which means a rejected key",
+			"", []msgpush.Option{source}, respondWithCode(401, 401), false},
+		{"WithRejectedKeyCodes is given",
+			"", []msgpush.Option{source, msgpush.WithRejectedKeyCodes(4010)}, respondWithCode(200, 401), false},
 		{"static key, which cannot be replaced", fixtures.TestKey, nil, respondWithCode(200, 401), false},
 	}
 	for _, tt := range tests {
@@ -110,15 +121,18 @@ func TestKeyReplacementIsNotCountedAsRetry(t *testing.T) {
 		success bool
 	}{
 		{"rejection first", []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed}, true},
-		{"rejection in the last attempt", []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Status(401), fixtures.Succeed}, true},
+		{"rejection in the last attempt",
+			[]fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Status(401), fixtures.Succeed}, true},
 		{"rejection first, then only failures", []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503)}, false},
-		{"rejection in the last attempt, then a failure", []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Status(401), fixtures.Status(503)}, false},
+		{"rejection in the last attempt, then a failure",
+			[]fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Status(401), fixtures.Status(503)}, false},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
 			transport := fixtures.NewScript(tt.steps...)
 			twoAttempts := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})
-			_, err := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource), twoAttempts).MPList(t.Context(), msgpush.PageRequest{})
+			_, err := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource), twoAttempts).
+				MPList(t.Context(), msgpush.PageRequest{})
 			assert.Len(t, transport.Times, 3)
 			if tt.success {
 				require.NoError(t, err)
@@ -173,7 +187,9 @@ func TestErrorSaysThatSourceReturnedRejectedKeyAgain(t *testing.T) {
 		want  string
 	}{
 		{"at once", []string{"key-1"}, []fixtures.RoundTripFunc{fixtures.Status(401)}, "HTTP 401 Unauthorized"},
-		{"after an attempt with another key", []string{"key-1", "key-2", "key-1"}, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503)}, "HTTP 503 Service Unavailable"},
+		{"after an attempt with another key",
+			[]string{"key-1", "key-2", "key-1"}, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503)},
+			"HTTP 503 Service Unavailable"},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -182,7 +198,8 @@ func TestErrorSaysThatSourceReturnedRejectedKeyAgain(t *testing.T) {
 				key, _, err := keys.Fetch(ctx)
 				return key, err
 			})
-			client := fixtures.NewClientWithKey(t, "", fixtures.NewScript(tt.steps...), msgpush.WithAccessKeySource(source), fixtures.DefaultRetries)
+			client := fixtures.NewClientWithKey(t, "", fixtures.NewScript(tt.steps...), msgpush.WithAccessKeySource(source),
+				fixtures.DefaultRetries)
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			fixtures.AssertAttempts(t, len(tt.steps), err)
 			assert.ErrorContains(t, err, tt.want)
@@ -206,7 +223,8 @@ func TestCallWithoutKeySendsNothing(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			transport := fixtures.NewScript(fixtures.Succeed)
-			_, err := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(tt.source)).MailDetail(t.Context(), "1")
+			_, err := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(tt.source)).
+				MailDetail(t.Context(), "1")
 			requestErr := fixtures.OnlyError[*msgpush.RequestError](t, err)
 			assert.Zero(t, requestErr.Attempts)
 			assert.NoError(t, requestErr.Last)
@@ -259,7 +277,8 @@ func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 		limited bool
 	}{
 		{"one caller, limiter", 1, []string{"rejected-1"}, 0, true},
-		{"one caller, fetch returns several rejected keys", 1, []string{"rejected-1", "rejected-2", "rejected-1", "rejected-2", "rejected-3"}, 0, false},
+		{"one caller, fetch returns several rejected keys",
+			1, []string{"rejected-1", "rejected-2", "rejected-1", "rejected-2", "rejected-3"}, 0, false},
 		{"many callers, limiter", 100, []string{"rejected-1"}, 0, true},
 		{"many callers, background renewal", 100, []string{"rejected-1"}, 10 * time.Minute, false},
 	}
@@ -267,7 +286,10 @@ func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
 			var rejections atomic.Int32
 			v := &fixtures.Vault{Keys: tt.keys, Delay: 7 * time.Millisecond, Life: time.Hour}
-			opts := []msgpush.Option{msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.Fetch, tt.early)), fixtures.DefaultRetries}
+			opts := []msgpush.Option{
+				msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.Fetch, tt.early)),
+				fixtures.DefaultRetries,
+			}
 			if tt.limited {
 				opts = append(opts, msgpush.WithRateLimiter(fixtures.PacedLimiter(time.Millisecond)))
 			}
@@ -536,7 +558,8 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 	}
 	fixtures.RunInBubble(t, "fails in time", func(t *testing.T) {
 		fetch := func(context.Context) (string, time.Time, error) { return "", time.Time{}, errors.New("sealed") }
-		client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(msgpush.CachedAccessKey(fetch, 0)))
+		client := fixtures.NewClientWithKey(t, "", fixtures.Succeed,
+			msgpush.WithAccessKeySource(msgpush.CachedAccessKey(fetch, 0)))
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		assert.ErrorContains(t, err, "access key: sealed")
 	})

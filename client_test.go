@@ -28,13 +28,18 @@ func TestNewClientRejectsInvalidBaseURL(t *testing.T) {
 		{"port without a host", "http://:8080", "must have a host"},
 		{"port greater than 65535", "https://" + host + ":65536", "has a port greater than 65535"},
 		{"port greater than an integer", "https://" + host + ":99999999999999999999", "has a port greater than 65535"},
-		{"port that is not a number", "https://" + host + ":http", "is not a URL: check its host, its port and its percent signs"},
+		{"port that is not a number",
+			"https://" + host + ":http", "is not a URL: check its host, its port and its percent signs"},
 		{"broken escape", "https://" + host + "/%zz", "is not a URL: check its host, its port and its percent signs"},
 		{"broken escape in the host", "https://%zz" + host, "is not a URL: check its host, its port and its percent signs"},
 		{"dot-dot segment", "https://" + host + "/a/../b", `has an invalid path: it must not have a "." or ".." segment`},
-		{"two slashes before the path", "https://" + host + "//evil.example", "has an invalid path: it must not begin with two slashes"},
-		{"escaped line break in the path", "https://" + host + "/a%0A", "has an invalid path: it must not have control characters"},
-		{"user and password", "https://user:" + fixtures.TestKey + "@" + host, "must not have user information: pass the access key as the second argument of NewClient"},
+		{"two slashes before the path",
+			"https://" + host + "//evil.example", "has an invalid path: it must not begin with two slashes"},
+		{"escaped line break in the path",
+			"https://" + host + "/a%0A", "has an invalid path: it must not have control characters"},
+		{"user and password",
+			"https://user:" + fixtures.TestKey + "@" + host,
+			"must not have user information: pass the access key as the second argument of NewClient"},
 		{"empty user", "https://@" + host, "must not have user information"},
 		{"empty query", "https://" + host + "/?", "must not have a query or a fragment"},
 		{"empty fragment", "https://" + host + "/#", "must not have a query or a fragment"},
@@ -76,8 +81,13 @@ func TestNewClientRejectsInvalidAccessKey(t *testing.T) {
 
 func TestNewClientAcceptsValidBaseURL(t *testing.T) {
 	for _, baseURL := range []string{
-		"http://push.example.com", "HTTPS://push.example.com", "https://push.example.com:65535", "https://push.example.com:",
-		"http://127.0.0.1:8080/", "http://[::1]:8080/push", "https://grüße.example/推送",
+		"http://push.example.com",
+		"HTTPS://push.example.com",
+		"https://push.example.com:65535",
+		"https://push.example.com:",
+		"http://127.0.0.1:8080/",
+		"http://[::1]:8080/push",
+		"https://grüße.example/推送",
 	} {
 		_, err := msgpush.NewClient(baseURL, fixtures.TestKey)
 		assert.NoError(t, err, baseURL)
@@ -103,7 +113,8 @@ func TestBaseURLPrecedesOperationPath(t *testing.T) {
 				assert.Equal(t, "push.example.com", r.Host)
 				return fixtures.Succeed(r)
 			})
-			_, err := fixtures.NewClientAt(t, host+suffix, msgpush.WithHTTPClient(&http.Client{Transport: transport})).MailDetail(t.Context(), "5")
+			_, err := fixtures.NewClientAt(t, host+suffix, msgpush.WithHTTPClient(&http.Client{Transport: transport})).
+				MailDetail(t.Context(), "5")
 			require.NoError(t, err)
 		})
 	}

@@ -27,11 +27,11 @@ func TestDecodesSuccessfulResponses(t *testing.T) {
 		{"only code and data", `{"code":200,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
 		{"data before the code", `{"data":{"id":7},"code":200}`, msgpush.MailChannel{ID: 7}},
 		{"white space", "\r\n { \"code\" : 200 , \"data\" : { \"id\" : 7 } } \n", msgpush.MailChannel{ID: 7}},
-		{"unknown members", `{"traceId":"x","code":200,"extra":{"a":[1]},"data":{"id":7,"owner":{"id":"x"}}}`, msgpush.MailChannel{ID: 7}},
-		{
-			"null members", `{"code":200,"msg":null,"data":{"id":7,"mailName":null,"smtpPort":null,"password":null,"createTime":null}}`,
-			msgpush.MailChannel{ID: 7},
-		},
+		{"unknown members",
+			`{"traceId":"x","code":200,"extra":{"a":[1]},"data":{"id":7,"owner":{"id":"x"}}}`, msgpush.MailChannel{ID: 7}},
+		{"null members",
+			`{"code":200,"msg":null,"data":{"id":7,"mailName":null,"smtpPort":null,"password":null,"createTime":null}}`,
+			msgpush.MailChannel{ID: 7}},
 		{"duplicate members: last wins", `{"code":200,"data":{"id":1,"id":7}}`, msgpush.MailChannel{ID: 7}},
 		{"duplicate code: last wins", `{"code":500,"code":200,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
 		{
@@ -46,7 +46,8 @@ func TestDecodesSuccessfulResponses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			mail, err := fixtures.NewClient(t, fixtures.Respond(200, tt.body, "Content-Type", "text/plain")).MailDetail(t.Context(), "7")
+			mail, err := fixtures.NewClient(t, fixtures.Respond(200, tt.body, "Content-Type", "text/plain")).
+				MailDetail(t.Context(), "7")
 			require.NoError(t, err)
 			assert.Equal(t, &tt.want, mail)
 
@@ -63,25 +64,38 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 		name, contentType, body string
 		want                    []string
 	}{
-		{"HTML", "text/html; charset=utf-8", "<html>" + secret, []string{"expected a JSON envelope, found invalid JSON", `content type "text/html; charset=utf-8"`}},
+		{"HTML",
+			"text/html; charset=utf-8", "<html>" + secret,
+			[]string{"expected a JSON envelope, found invalid JSON", `content type "text/html; charset=utf-8"`}},
 		{"empty", "", "", []string{"the JSON ends too early, after"}},
 		{"cut", "application/json", `{"code":200,"data":{"password":"` + secret, []string{"the JSON ends too early, after"}},
-		{"text after the envelope", "application/json", `{"code":200,"data":{}} ` + secret, []string{"expected a JSON envelope, found invalid JSON"}},
+		{"text after the envelope",
+			"application/json", `{"code":200,"data":{}} ` + secret, []string{"expected a JSON envelope, found invalid JSON"}},
 		{"null", "application/json", `null`, []string{"expected an envelope with a code, found none"}},
-		{"array", "application/json", `["` + secret + `"]`, []string{"cannot decode the response: expected struct, found array"}},
+		{"array",
+			"application/json", `["` + secret + `"]`, []string{"cannot decode the response: expected struct, found array"}},
 		{"string", "application/json", `"` + secret + `"`, []string{"expected struct, found string"}},
-		{"no code", "application/json", `{"msg":"` + secret + `","data":{}}`, []string{"expected an envelope with a code, found none"}},
-		{"null code", "application/json", `{"code":null,"data":{}}`, []string{"expected an envelope with a code, found none"}},
-		{"code is a string", "application/json", `{"code":"` + secret + `","data":{}}`, []string{"code: expected int, found string"}},
+		{"no code",
+			"application/json", `{"msg":"` + secret + `","data":{}}`, []string{"expected an envelope with a code, found none"}},
+		{"null code",
+			"application/json", `{"code":null,"data":{}}`, []string{"expected an envelope with a code, found none"}},
+		{"code is a string",
+			"application/json", `{"code":"` + secret + `","data":{}}`, []string{"code: expected int, found string"}},
 		{"code is a fraction", "application/json", `{"code":200.5,"data":{}}`, []string{"code: expected int, found number"}},
-		{"msg is a number", "application/json", `{"code":200,"msg":5,"data":{}}`, []string{"msg: expected string, found number"}},
-		{"data is missing", "application/json", `{"code":200,"msg":"` + secret + `"}`, []string{"data: expected a value, found none"}},
+		{"msg is a number",
+			"application/json", `{"code":200,"msg":5,"data":{}}`, []string{"msg: expected string, found number"}},
+		{"data is missing",
+			"application/json", `{"code":200,"msg":"` + secret + `"}`, []string{"data: expected a value, found none"}},
 		{"data is null", "application/json", `{"code":200,"data":null}`, []string{"data: expected a value, found none"}},
-		{"data is an object and then null", "application/json", `{"code":200,"data":{},"data":null}`, []string{"data: expected a value, found none"}},
-		{"data is a string", "application/json", `{"code":200,"data":"` + secret + `"}`, []string{"data: expected struct, found string"}},
+		{"data is an object and then null",
+			"application/json", `{"code":200,"data":{},"data":null}`, []string{"data: expected a value, found none"}},
+		{"data is a string",
+			"application/json", `{"code":200,"data":"` + secret + `"}`, []string{"data: expected struct, found string"}},
 		{"data is an empty object", "application/json", `{"code":200,"data":{}}`, []string{", found none"}},
-		{"data has only unknown members", "application/json", `{"code":200,"data":{"` + secret + `":1}}`, []string{", found none"}},
-		{"data is an array", "application/json", `{"code":200,"data":["` + secret + `"]}`, []string{"data: expected struct, found array"}},
+		{"data has only unknown members",
+			"application/json", `{"code":200,"data":{"` + secret + `":1}}`, []string{", found none"}},
+		{"data is an array",
+			"application/json", `{"code":200,"data":["` + secret + `"]}`, []string{"data: expected struct, found array"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -120,17 +134,21 @@ func TestDecodeErrorNamesFieldOfOperationOnly(t *testing.T) {
 	}{
 		{"string of a detail", detail, `{"id":1,"password":737373}`, "data.password: expected string, found number"},
 		{"id of a detail", detail, `{"id":"hunter2"}`, ": data.id: expected int64, found string"},
-		{"number that is too large", detail, `{"smtpPort":73737373737373737373737373}`, ": data.smtpPort: expected int, found number"},
+		{"number that is too large",
+			detail, `{"smtpPort":73737373737373737373737373}`, ": data.smtpPort: expected int, found number"},
 		{"record of a list", list, `{"list":[{"id":1},{"nickName":737373}]}`, "nickName: expected string, found number"},
 		{"list", list, `{"list":{"hunter2":1}}`, ": data.list: expected slice, found object"},
 
 		{"map of maps", maps, `{"hunter2":"x"}`, ": data: expected map, found string"},
 		{"map in a map", maps, `{"hunter2":{"hunter2":"x"}}`, ": data: expected int, found string"},
 		{"struct in a map", structs, `{"hunter2":{"id":"hunter2"}}`, ": data: expected int, found string"},
-		{"maps in a struct in a map", structs, `{"a":{"keys":{"hunter2":{"hunter2":true}}}}`, ": data: expected int, found bool"},
+		{"maps in a struct in a map",
+			structs, `{"a":{"keys":{"hunter2":{"hunter2":true}}}}`, ": data: expected int, found bool"},
 		{"struct", fixtures.CallFor[record](t), `{"id":"hunter2"}`, ": data: expected int, found string"},
 		{"map in a struct", fixtures.CallFor[record](t), `{"keys":{"hunter2":5}}`, ": data: expected map, found number"},
-		{"page", fixtures.CallFor[msgpush.Page[map[string]int]](t), `{"list":[{"hunter2":"x"}]}`, ": data: expected int, found string"},
+		{"page",
+			fixtures.CallFor[msgpush.Page[map[string]int]](t), `{"list":[{"hunter2":"x"}]}`,
+			": data: expected int, found string"},
 		{"type that decodes itself", fixtures.CallFor[ownMap](t), `{"hunter2":"x"}`, ": data: expected int, found string"},
 	}
 	for _, tt := range tests {
@@ -176,9 +194,24 @@ func otherDecoder(data []byte, v any) error {
 
 func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 	for _, body := range []string{
-		``, `<html>hunter2`, `null`, `[1]`, `{"code":200,"data":{}} x`, `{"code":200,"data":{"id":`, `{"msg":"x"}`, `{"code":"200"}`,
-		`{"code":200,"msg":5,"data":{}}`, `{"code":200}`, `{"code":200,"data":null}`, `{"code":200,"data":"x"}`,
-		`{"code":200,"data":{"id":"x","list":5}}`, `{"code":200,"data":{}}`, `{"code":200,"data":{"id":1,"list":[{}]}}`, `{"code":500,"msg":"no","data":"x"}`, `{"code":500,"msg":"no","data":{"id":"x"}}`, `{"code":0}`,
+		``,
+		`<html>hunter2`,
+		`null`,
+		`[1]`,
+		`{"code":200,"data":{}} x`,
+		`{"code":200,"data":{"id":`,
+		`{"msg":"x"}`,
+		`{"code":"200"}`,
+		`{"code":200,"msg":5,"data":{}}`,
+		`{"code":200}`,
+		`{"code":200,"data":null}`,
+		`{"code":200,"data":"x"}`,
+		`{"code":200,"data":{"id":"x","list":5}}`,
+		`{"code":200,"data":{}}`,
+		`{"code":200,"data":{"id":1,"list":[{}]}}`,
+		`{"code":500,"msg":"no","data":"x"}`,
+		`{"code":500,"msg":"no","data":{"id":"x"}}`,
+		`{"code":0}`,
 	} {
 		for _, status := range []int{200, 201, 400, 502} {
 			response := fixtures.Respond(status, body)
@@ -200,16 +233,19 @@ func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 func TestErrorOfDecoderIsWrapped(t *testing.T) {
 	reject := func([]byte, any) error { return errOther }
 	for _, body := range []string{fixtures.Success, `<html>`, `{"code":200,`} {
-		_, err := fixtures.NewClient(t, fixtures.Respond(200, body), msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
+		_, err := fixtures.NewClient(t, fixtures.Respond(200, body), msgpush.WithUnmarshal(reject)).
+			MailDetail(t.Context(), "1")
 		fixtures.OnlyError[*msgpush.DecodeError](t, err)
 		assert.ErrorIs(t, err, errOther, body)
 		fixtures.AssertHidden(t, "hunter2", err)
 	}
 	_, err := fixtures.NewClient(t, fixtures.Succeed, msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
 	assert.ErrorContains(t, err, "the decoder returned an error")
-	_, err = fixtures.NewClient(t, fixtures.Respond(200, `{"code":500,"msg":"no"}`), msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
+	_, err = fixtures.NewClient(t, fixtures.Respond(200, `{"code":500,"msg":"no"}`), msgpush.WithUnmarshal(reject)).
+		MailDetail(t.Context(), "1")
 	fixtures.OnlyError[*msgpush.APIError](t, err) // an error response is decoded with encoding/json
-	_, err = fixtures.NewClient(t, fixtures.Succeed, msgpush.WithUnmarshal(func([]byte, any) error { return nil })).MailDetail(t.Context(), "1")
+	_, err = fixtures.NewClient(t, fixtures.Succeed, msgpush.WithUnmarshal(func([]byte, any) error { return nil })).
+		MailDetail(t.Context(), "1")
 	fixtures.OnlyError[*msgpush.DecodeError](t, err) // the function has set nothing
 }
 
@@ -269,7 +305,8 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 		{"null record after another", `{"total":2,"list":[{"id":1},null]}`, "data.list[1]: expected the member id"},
 		{"record without members", `{"list":[{}]}`, "data.list[0]: expected the member id"},
 		{"record with other members", `{"list":[{"ID_":1,"hunter2":"hunter2"}]}`, "data.list[0]: expected the member id"},
-		{"record without a value and without id", `{"list":[{"id":1},{"createTime":"","sourceType":0}]}`, "data.list[1]: expected the member id"},
+		{"record without a value and without id",
+			`{"list":[{"id":1},{"createTime":"","sourceType":0}]}`, "data.list[1]: expected the member id"},
 
 		{"list", `{"list":[]}`, ""},
 		{"only a total of 0", `{"total":0}`, ""},
@@ -330,8 +367,10 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		Name string
 		ID   int `json:"id"`
 	}]](t)
-	structs, pointers, ints, maps := fixtures.CallFor[msgpush.Page[record]](t), fixtures.CallFor[msgpush.Page[*record]](t), fixtures.CallFor[msgpush.Page[int]](t), fixtures.CallFor[msgpush.Page[map[string]int]](t)
-	values, raws, empty, times := fixtures.CallFor[msgpush.Page[any]](t), fixtures.CallFor[msgpush.Page[json.RawMessage]](t), fixtures.CallFor[msgpush.Page[struct{}]](t), fixtures.CallFor[msgpush.Page[time.Time]](t)
+	structs, pointers, ints, maps := fixtures.CallFor[msgpush.Page[record]](t), fixtures.CallFor[msgpush.Page[*record]](
+		t), fixtures.CallFor[msgpush.Page[int]](t), fixtures.CallFor[msgpush.Page[map[string]int]](t)
+	values, raws, empty, times := fixtures.CallFor[msgpush.Page[any]](t), fixtures.CallFor[msgpush.Page[json.RawMessage]](
+		t), fixtures.CallFor[msgpush.Page[struct{}]](t), fixtures.CallFor[msgpush.Page[time.Time]](t)
 	for _, tt := range []struct {
 		data string
 		call func(*msgpush.Client) error
@@ -373,7 +412,9 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		})
 	}
 	for name, call := range map[string]func(*msgpush.Client) error{
-		"page": ints, "pointer": fixtures.CallFor[*msgpush.Page[int]](t), "two pointers": fixtures.CallFor[**msgpush.Page[int]](t),
+		"page":         ints,
+		"pointer":      fixtures.CallFor[*msgpush.Page[int]](t),
+		"two pointers": fixtures.CallFor[**msgpush.Page[int]](t),
 	} {
 		for _, body := range []string{`{"code":200}`, `{"code":200,"data":null}`, `{"code":200,"data":{"list":[1]},"data":null}`} {
 			t.Run(name+body, func(t *testing.T) {
@@ -386,8 +427,10 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 // An idle poll of a list that has no record matching its filter gets such a page.
 func TestEmptyPageIsDecodedOnce(t *testing.T) {
 	fixtures.SkipIfRace(t)
-	client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"pageNum":1,"pageSize":20,"total":0,"pages":0,"list":[]}`)))
-	allocations := testing.AllocsPerRun(100, func() { _, _ = client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{}) })
+	client := fixtures.NewClient(t,
+		fixtures.Respond(200, fixtures.SuccessOf(`{"pageNum":1,"pageSize":20,"total":0,"pages":0,"list":[]}`)))
+	allocations := testing.AllocsPerRun(100,
+		func() { _, _ = client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{}) })
 	assert.LessOrEqual(t, allocations, 60.0)
 }
 
@@ -397,7 +440,8 @@ func iterateWithCall(t *testing.T) func(*msgpush.Client) error {
 		list := msgpush.Lister[msgpush.ForwardLog]{
 			ID: func(r msgpush.ForwardLog) int64 { return r.ID },
 			Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
-				return msgpush.Call[*msgpush.Page[msgpush.ForwardLog]](ctx, c, msgpush.Request{Method: "POST", Path: "/x", Body: r, Idempotent: true})
+				return msgpush.Call[*msgpush.Page[msgpush.ForwardLog]](ctx, c,
+					msgpush.Request{Method: "POST", Path: "/x", Body: r, Idempotent: true})
 			},
 		}
 		_, err := fixtures.Collect(list.All(t.Context()))
@@ -417,7 +461,8 @@ func TestErrorOfTruncatedJSONMatchesEOF(t *testing.T) {
 			want = io.EOF
 		}
 		for _, unmarshal := range []func([]byte, any) error{json.Unmarshal, otherDecoder} {
-			_, err := fixtures.NewClient(t, fixtures.Respond(200, body[:cut]), msgpush.WithUnmarshal(unmarshal)).MailDetail(t.Context(), "1")
+			_, err := fixtures.NewClient(t, fixtures.Respond(200, body[:cut]), msgpush.WithUnmarshal(unmarshal)).
+				MailDetail(t.Context(), "1")
 			fixtures.OnlyError[*msgpush.DecodeError](t, err)
 			assert.ErrorIs(t, err, want, body[:cut])
 		}

@@ -34,15 +34,24 @@ func TestErrorTexts(t *testing.T) {
 		opt       msgpush.Option // may be nil
 		want      string
 	}{
-		{"code and msg", fixtures.Respond(200, `{"code":404,"msg":"no such channel"}`), nil, "HTTP 200, code 404: no such channel (1 attempt)"},
-		{"code, msg and data", fixtures.Respond(400, `{"code":7,"msg":"no","data":"mailId"}`), nil, `HTTP 400 Bad Request, code 7: no (data "mailId"; 1 attempt)`},
-		{"code of a rejected key", fixtures.Respond(200, `{"code":401,"msg":"no"}`), nil, "HTTP 200, code 401: no (1 attempt; if code 401 means a rejected access key, pass it to WithRejectedKeyCodes)"},
+		{"code and msg",
+			fixtures.Respond(200, `{"code":404,"msg":"no such channel"}`), nil,
+			"HTTP 200, code 404: no such channel (1 attempt)"},
+		{"code, msg and data",
+			fixtures.Respond(400, `{"code":7,"msg":"no","data":"mailId"}`), nil,
+			`HTTP 400 Bad Request, code 7: no (data "mailId"; 1 attempt)`},
+		{"code of a rejected key",
+			fixtures.Respond(200, `{"code":401,"msg":"no"}`), nil,
+			"HTTP 200, code 401: no (1 attempt; if code 401 means a rejected access key, pass it to WithRejectedKeyCodes)"},
 		{"only a status", fixtures.Respond(403, ""), nil, "HTTP 403 Forbidden (1 attempt)"},
 		{"status without a name", fixtures.Respond(599, ""), nil, "HTTP 599 (1 attempt)"},
 		{"status and body", fixtures.Respond(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt)"},
-		{"redirect", fixtures.Respond(302, "", "Location", "/login"), nil, "HTTP 302 Found (redirect to /login, not followed; 1 attempt)"},
+		{"redirect",
+			fixtures.Respond(302, "", "Location", "/login"), nil,
+			"HTTP 302 Found (redirect to /login, not followed; 1 attempt)"},
 		{"all attempts", fixtures.Respond(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts)"},
-		{"Retry-After within MaxWait", fixtures.Respond(503, "", "Retry-After", "2"), nil, "HTTP 503 Service Unavailable (retry after 2s; 3 attempts)"},
+		{"Retry-After within MaxWait",
+			fixtures.Respond(503, "", "Retry-After", "2"), nil, "HTTP 503 Service Unavailable (retry after 2s; 3 attempts)"},
 		{
 			"Retry-After longer than MaxWait", fixtures.Respond(503, "", "Retry-After", "11"), nil,
 			"HTTP 503 Service Unavailable (retry after 11s; 1 attempt; Retry-After is longer than MaxWait, 10s)",
@@ -51,37 +60,39 @@ func TestErrorTexts(t *testing.T) {
 			"Retry-After beyond the deadline", fixtures.Respond(503, "", "Retry-After", "9"), nil,
 			"HTTP 503 Service Unavailable (retry after 9s; 1 attempt; no time for a retry before the deadline)",
 		},
-		{
-			"quota used up", fixtures.Respond(503, ""), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1}),
-			"HTTP 503 Service Unavailable (2 attempts; the retry quota is used up)",
-		},
+		{"quota used up",
+			fixtures.Respond(503, ""), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1}),
+			"HTTP 503 Service Unavailable (2 attempts; the retry quota is used up)"},
 		{
 			"HTML", fixtures.Respond(200, "<html>", "Content-Type", "text/html"), nil,
 			`HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "text/html"; 1 attempt)`,
 		},
 		{"empty body", fixtures.Respond(200, ""), nil, tooEarly + " (3 attempts)"},
 		{"no connection", fixtures.Fail(errors.New("no route")), nil, noRoute + " (3 attempts)"},
-		{"truncated body", fixtures.RespondFrom(200, fixtures.CutBody("{")), nil, "reading the response from http://push.example.com: unexpected EOF (3 attempts)"},
+		{"truncated body",
+			fixtures.RespondFrom(200, fixtures.CutBody("{")), nil,
+			"reading the response from http://push.example.com: unexpected EOF (3 attempts)"},
 		{
 			"body over the limit", fixtures.Respond(200, strings.Repeat(" ", 2000)), nil,
 			"reading the response from http://push.example.com: the body is too large: the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt)",
 		},
 		{"limiter", fixtures.Succeed, limiterFails, "waiting for the rate limiter: no budget left"},
-		{"key source that uses another client", fixtures.Succeed, sourceFails, "access key: HTTP 403 Forbidden, code 7: no key for you"},
-		{"timeout", fixtures.NoResponse, msgpush.WithTimeout(time.Second), "the request to http://push.example.com failed: no complete response within 1s (see WithTimeout) (3 attempts)"},
+		{"key source that uses another client",
+			fixtures.Succeed, sourceFails, "access key: HTTP 403 Forbidden, code 7: no key for you"},
+		{"timeout",
+			fixtures.NoResponse, msgpush.WithTimeout(time.Second),
+			"the request to http://push.example.com failed: no complete response within 1s (see WithTimeout) (3 attempts)"},
 		{"deadline", fixtures.NoResponse, nil, "context deadline exceeded (1 attempt)"},
-		{
-			"deadline after an error response", fixtures.NewScript(fixtures.Status(503, "Retry-After", "1"), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: HTTP 503 Service Unavailable, code 5030: busy (2 attempts)",
-		},
+		{"deadline after an error response",
+			fixtures.NewScript(fixtures.Status(503, "Retry-After", "1"), fixtures.NoResponse), nil,
+			"context deadline exceeded; previous attempt failed: HTTP 503 Service Unavailable, code 5030: busy (2 attempts)"},
 		{
 			"deadline after an empty body", fixtures.NewScript(fixtures.Respond(200, ""), fixtures.NoResponse), nil,
 			"context deadline exceeded; previous attempt failed: " + tooEarly + " (2 attempts)",
 		},
-		{
-			"deadline after a failed connection", fixtures.NewScript(fixtures.Fail(errors.New("no route")), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: " + noRoute + " (2 attempts)",
-		},
+		{"deadline after a failed connection",
+			fixtures.NewScript(fixtures.Fail(errors.New("no route")), fixtures.NoResponse), nil,
+			"context deadline exceeded; previous attempt failed: " + noRoute + " (2 attempts)"},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -89,7 +100,8 @@ func TestErrorTexts(t *testing.T) {
 			defer cancel()
 			opts := []msgpush.Option{
 				msgpush.WithAccessKeySource(fixtures.FixedSource),
-				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 10 * time.Second}), msgpush.WithMaxResponseBytes(1000),
+				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 10 * time.Second}),
+				msgpush.WithMaxResponseBytes(1000),
 			}
 			if tt.opt != nil {
 				opts = append(opts, tt.opt)
@@ -103,7 +115,8 @@ func TestErrorTexts(t *testing.T) {
 
 func TestAPIErrorDoesNotShowHeaderOrData(t *testing.T) {
 	const secret = "correct-horse"
-	_, err := fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"msg":"no","data":{"password":"`+secret+`"}}`, "X-Password", secret)).MailDetail(t.Context(), "1")
+	_, err := fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"msg":"no","data":{"password":"`+secret+`"}}`, "X-Password", secret)).
+		MailDetail(t.Context(), "1")
 	apiErr := fixtures.OnlyError[*msgpush.APIError](t, err)
 	fixtures.AssertHidden(t, secret, err, *apiErr, &msgpush.RequestError{Err: io.EOF, Last: err})
 	assert.JSONEq(t, `{"password":"`+secret+`"}`, string(apiErr.Data))
@@ -140,7 +153,13 @@ func TestZeroErrorsHaveText(t *testing.T) {
 func TestErrorsAreEncodedToJSON(t *testing.T) {
 	for want, err := range map[string]error{
 		`{"Operation":"x","HTTPStatus":503,"Code":9,"Msg":"busy","RetryAfter":1000000000,"KeyRejected":false,"Attempts":2}`: &msgpush.APIError{
-			Operation: "x", HTTPStatus: 503, Code: 9, Msg: "busy", Data: json.RawMessage(`1`), RetryAfter: time.Second, Attempts: 2,
+			Operation:  "x",
+			HTTPStatus: 503,
+			Code:       9,
+			Msg:        "busy",
+			Data:       json.RawMessage(`1`),
+			RetryAfter: time.Second,
+			Attempts:   2,
 		},
 		`{"Operation":"x","HTTPStatus":200,"Attempts":2,"Err":null}`: &msgpush.DecodeError{Operation: "x", HTTPStatus: 200, Body: []byte("secret"), Attempts: 2},
 		`{"Operation":"x","Attempts":2,"Err":null,"Last":null}`:      &msgpush.RequestError{Operation: "x", Attempts: 2},
@@ -178,7 +197,11 @@ func TestJSONOfErrorsShowsNoCause(t *testing.T) {
 
 // The error text shows data only if it is a short string, so long data is not decoded.
 func TestErrorTextDoesNotDecodeLongData(t *testing.T) {
-	apiErr := &msgpush.APIError{HTTPStatus: 200, Code: 7, Data: append(append([]byte{'"'}, bytes.Repeat([]byte(`\n`), 2<<20)...), '"')}
+	apiErr := &msgpush.APIError{
+		HTTPStatus: 200,
+		Code:       7,
+		Data:       append(append([]byte{'"'}, bytes.Repeat([]byte(`\n`), 2<<20)...), '"'),
+	}
 	var text string
 	allocated := fixtures.BytesAllocated(func() { text = apiErr.Error() })
 	fixtures.AssertOneLine(t, text)
@@ -188,13 +211,15 @@ func TestErrorTextDoesNotDecodeLongData(t *testing.T) {
 // SECURITY.md states the limits, 160 and 400 characters.
 func TestErrorTextQuotesBeginningOfLongText(t *testing.T) {
 	long := strings.Repeat("é", 1000)
-	_, err := fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"msg":"`+long+`"}`)).MPList(t.Context(), msgpush.PageRequest{})
+	_, err := fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"msg":"`+long+`"}`)).
+		MPList(t.Context(), msgpush.PageRequest{})
 	assert.ErrorContains(t, err, "code 7: "+long[:2*160]+"… (1 attempt)")
 	_, err = fixtures.NewClient(t, fixtures.Fail(errors.New(long))).MPList(t.Context(), msgpush.PageRequest{})
 	assert.ErrorContains(t, err, " failed: "+long[:2*400]+"… (1 attempt)")
 	for characters, shown := range map[int]bool{159: true, 160: false} { // of four bytes, and two quotes
 		data := `"` + strings.Repeat("🔑", characters) + `"`
-		_, err = fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"data":`+data+`}`)).MPList(t.Context(), msgpush.PageRequest{})
+		_, err = fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"data":`+data+`}`)).
+			MPList(t.Context(), msgpush.PageRequest{})
 		assert.Equal(t, shown, strings.Contains(err.Error(), data), "%d characters", characters)
 	}
 }

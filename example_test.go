@@ -270,7 +270,8 @@ func ExampleCall_otherOperations() {
 		"/your/path/create": webhook{3, "reports"},
 		"/your/path/delete": nil,
 	} {
-		service.Inject(msgpushtest.ErrorResponse(200, "success", data).If(func(r msgpushtest.Request) bool { return r.Path == path }))
+		service.Inject(
+			msgpushtest.ErrorResponse(200, "success", data).If(func(r msgpushtest.Request) bool { return r.Path == path }))
 	}
 	ctx, client := context.Background(), service.Client()
 
@@ -431,7 +432,8 @@ func ExampleWithRetry() {
 	service := msgpushtest.NewServer()
 	service.Close() // no connection can be made
 
-	client := service.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Millisecond, MaxWait: time.Second}))
+	client := service.Client(
+		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Millisecond, MaxWait: time.Second}))
 	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	if requestErr, ok := errors.AsType[*msgpush.RequestError](err); ok {
 		fmt.Println("no response in", requestErr.Attempts, "attempts")

@@ -40,7 +40,8 @@ func recordRequests(body string) (http.HandlerFunc, *[]receivedRequest) {
 	var requests []receivedRequest
 	return func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
-		requests = append(requests, receivedRequest{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Clone(), string(b)})
+		requests = append(requests,
+			receivedRequest{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Clone(), string(b)})
 		fixtures.ServeJSON(body)(w, r)
 	}, &requests
 }
@@ -73,9 +74,11 @@ func assertIterates[T any](t *testing.T, path, params string, want []T, list fun
 		body, _ := io.ReadAll(r.Body)
 		requests = append(requests, r.Method+" "+r.URL.Path+" "+string(body))
 		if strings.Contains(string(body), `"current":1,`) {
-			return fixtures.Respond(200, fixtures.SuccessOf(`{"pageNum":1,"pageSize":2,"total":3,"pages":2,"list":[{"id":7},{"id":8}]}`))(r)
+			return fixtures.Respond(200,
+				fixtures.SuccessOf(`{"pageNum":1,"pageSize":2,"total":3,"pages":2,"list":[{"id":7},{"id":8}]}`))(r)
 		}
-		return fixtures.Respond(200, fixtures.SuccessOf(`{"pageNum":2,"pageSize":2,"total":3,"pages":2,"list":[{"id":9}]}`))(r)
+		return fixtures.Respond(200,
+			fixtures.SuccessOf(`{"pageNum":2,"pageSize":2,"total":3,"pages":2,"list":[{"id":9}]}`))(r)
 	}))
 	wantRequests := []string{
 		`POST ` + path + ` {"current":1,"pageSize":2` + params + `}`,
@@ -96,7 +99,11 @@ func assertIterates[T any](t *testing.T, path, params string, want []T, list fun
 	assert.Equal(t, wantRequests, requests)
 
 	// Without an ID function, two records with one id would be no error.
-	same := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"pageNum":1,"pageSize":2,"total":2,"pages":1,"list":[{"id":7},{"id":7}]}`)))
+	same := fixtures.NewClient(
+		t,
+		fixtures.Respond(200,
+			fixtures.SuccessOf(`{"pageNum":1,"pageSize":2,"total":2,"pages":1,"list":[{"id":7},{"id":7}]}`)),
+	)
 	_, err = fixtures.Collect(list(same).All(t.Context()))
 	assert.ErrorIs(t, err, msgpush.ErrInconsistentList)
 }

@@ -18,8 +18,17 @@ func TestForwardLogList(t *testing.T) {
 	assert.Equal(t, int64(5000000000), page.Total)
 	require.Len(t, page.List, 2)
 	assert.Equal(t, msgpush.ForwardLog{
-		ID: 5000000001, RuleID: 12, RuleName: "告警转发", SourceType: 0, SourceTypeName: "渠道消息", RequestIP: "203.0.*.*",
-		MatchResult: 1, MatchResultName: "已转发", ShortCodes: "a1b2****,c3d4****", ErrorMessage: "", CreateTime: "2026-11-01 12:00:01",
+		ID:              5000000001,
+		RuleID:          12,
+		RuleName:        "告警转发",
+		SourceType:      0,
+		SourceTypeName:  "渠道消息",
+		RequestIP:       "203.0.*.*",
+		MatchResult:     1,
+		MatchResultName: "已转发",
+		ShortCodes:      "a1b2****,c3d4****",
+		ErrorMessage:    "",
+		CreateTime:      "2026-11-01 12:00:01",
 	}, page.List[0])
 	assertEncodesTo(t, body, page)
 	assert.Equal(t, fixtures.ReadFile(t, "requests", "forward_log_list_empty_params.json"), (*requests)[0].Body)
@@ -58,7 +67,8 @@ func TestForwardLogs(t *testing.T) {
 	list := func(c *msgpush.Client) msgpush.Lister[msgpush.ForwardLog] {
 		return c.ForwardLogs(msgpush.ForwardLogParams{RuleID: new(int64(3))})
 	}
-	assertIterates(t, "/api/open/forwardLog/list", `,"params":{"ruleId":3}`, []msgpush.ForwardLog{{ID: 7}, {ID: 8}, {ID: 9}}, list)
+	assertIterates(t, "/api/open/forwardLog/list", `,"params":{"ruleId":3}`,
+		[]msgpush.ForwardLog{{ID: 7}, {ID: 8}, {ID: 9}}, list)
 }
 
 // A pointer of the caller may be set again while the list is read.

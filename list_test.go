@@ -41,7 +41,10 @@ func TestAllDeliversEveryRecordInOrder(t *testing.T) {
 }
 
 func TestIteratorIsReusableAndSafeForConcurrentUse(t *testing.T) {
-	records := fixtures.Lister{Fetch: static(fixtures.Numbers(95)), ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(3))
+	records := fixtures.Lister{
+		Fetch: static(fixtures.Numbers(95)),
+		ID:    fixtures.Identity,
+	}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(3))
 	for range records {
 		break
 	}
@@ -94,7 +97,8 @@ func TestContextEndsIteration(t *testing.T) {
 				}
 				return delayed(static(fixtures.Numbers(95)), time.Second)(ctx, r)
 			}
-			got, err := fixtures.Collect(fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(ctx, msgpush.PageSize(10), msgpush.Prefetch(prefetch)))
+			got, err := fixtures.Collect(
+				fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(ctx, msgpush.PageSize(10), msgpush.Prefetch(prefetch)))
 			assert.Equal(t, fixtures.Numbers(20), got)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.ErrorContains(t, err, "page 3")
@@ -123,10 +127,11 @@ func TestContextEndsIteration(t *testing.T) {
 }
 
 func TestInvalidIterationYieldsOneError(t *testing.T) {
-	list := fixtures.Lister{ID: fixtures.Identity, Fetch: func(context.Context, msgpush.PageRequest) (*fixtures.Page, error) {
-		t.Error("a request was sent")
-		return nil, nil
-	}}
+	list := fixtures.Lister{ID: fixtures.Identity,
+		Fetch: func(context.Context, msgpush.PageRequest) (*fixtures.Page, error) {
+			t.Error("a request was sent")
+			return nil, nil
+		}}
 	noPage := func(context.Context, msgpush.PageRequest) (*fixtures.Page, error) { return nil, nil }
 	failing := func(context.Context, msgpush.PageRequest) (*fixtures.Page, error) { return nil, (*url.Error)(nil) }
 	ctx := t.Context()
@@ -141,8 +146,14 @@ func TestInvalidIterationYieldsOneError(t *testing.T) {
 		{"option 3 of 3 is nil", list.All(ctx, msgpush.PageSize(1), msgpush.Prefetch(1), nil)},
 		{"Fetch is nil", fixtures.Lister{ID: fixtures.Identity}.All(ctx, msgpush.PageSize(1))},
 		{"the context is nil", list.All(none, msgpush.PageSize(1))},
-		{"page 1: the Fetch function returned neither a page nor an error", fixtures.Lister{Fetch: noPage}.All(ctx, msgpush.PageSize(1))},
-		{"page 1: an error without a text: the Error method of a *url.Error panicked", fixtures.Lister{Fetch: failing}.All(ctx, msgpush.PageSize(1))},
+		{
+			"page 1: the Fetch function returned neither a page nor an error",
+			fixtures.Lister{Fetch: noPage}.All(ctx, msgpush.PageSize(1)),
+		},
+		{
+			"page 1: an error without a text: the Error method of a *url.Error panicked",
+			fixtures.Lister{Fetch: failing}.All(ctx, msgpush.PageSize(1)),
+		},
 		{"not made by NewClient", func(yield func(int64, error) bool) {
 			_, err := fixtures.Collect((*msgpush.Client)(nil).MPChannels().All(ctx))
 			yield(0, err)
@@ -181,9 +192,12 @@ func TestPagesYieldsEmptyFirstPage(t *testing.T) {
 		err       error
 	}{
 		{"empty list", []*fixtures.Page{{PageNum: 1, PageSize: 3}}, []*fixtures.Page{{PageNum: 1, PageSize: 3}}, nil},
-		{"empty list with one page", []*fixtures.Page{{PageNum: 1, PageSize: 3, Pages: 1}}, []*fixtures.Page{{PageNum: 1, PageSize: 3, Pages: 1}}, nil},
-		{"empty when requested once more", []*fixtures.Page{{PageNum: 1, Total: 2, Pages: 1}, {PageNum: 1}}, []*fixtures.Page{{PageNum: 1}}, nil},
-		{"inconsistent empty page", slices.Repeat([]*fixtures.Page{{PageNum: 1, Total: 2, Pages: 1}}, 2), nil, msgpush.ErrInconsistentList},
+		{"empty list with one page",
+			[]*fixtures.Page{{PageNum: 1, PageSize: 3, Pages: 1}}, []*fixtures.Page{{PageNum: 1, PageSize: 3, Pages: 1}}, nil},
+		{"empty when requested once more",
+			[]*fixtures.Page{{PageNum: 1, Total: 2, Pages: 1}, {PageNum: 1}}, []*fixtures.Page{{PageNum: 1}}, nil},
+		{"inconsistent empty page",
+			slices.Repeat([]*fixtures.Page{{PageNum: 1, Total: 2, Pages: 1}}, 2), nil, msgpush.ErrInconsistentList},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -192,7 +206,8 @@ func TestPagesYieldsEmptyFirstPage(t *testing.T) {
 				requests++
 				return tt.responses[requests-1], nil
 			}
-			got, err := fixtures.Collect(fixtures.Lister{Fetch: f, ID: fixtures.Identity}.Pages(t.Context(), msgpush.PageSize(3)))
+			got, err := fixtures.Collect(
+				fixtures.Lister{Fetch: f, ID: fixtures.Identity}.Pages(t.Context(), msgpush.PageSize(3)))
 			assert.ErrorIs(t, err, tt.err)
 			assert.Equal(t, tt.want, got)
 		})
@@ -204,7 +219,8 @@ func TestDeliversEachIDOnce(t *testing.T) {
 	f := func(context.Context, msgpush.PageRequest) (*fixtures.Page, error) {
 		return &fixtures.Page{List: slices.Clone(ids)}, nil // page 2 has no new record, which ends the iteration
 	}
-	got, err := fixtures.Collect(fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(len(ids))))
+	got, err := fixtures.Collect(
+		fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(len(ids))))
 	require.NoError(t, err)
 	assert.Equal(t, ids, got)
 }
@@ -220,7 +236,10 @@ func TestSendsNoMoreRequestsThanNeeded(t *testing.T) {
 		t.Run(fmt.Sprintf("%d records, prefetch %d", tt.take, tt.prefetch), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log fixtures.RequestLog
-				records := fixtures.Lister{Fetch: log.Record(static(fixtures.Numbers(95))), ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(tt.prefetch))
+				records := fixtures.Lister{
+					Fetch: log.Record(static(fixtures.Numbers(95))),
+					ID:    fixtures.Identity,
+				}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(tt.prefetch))
 				assert.Empty(t, log.Pages, "before the range statement")
 				got := 0
 				for _, err := range records {
@@ -357,7 +376,12 @@ func TestPrefetchLimitsConcurrentRequests(t *testing.T) {
 					}
 					return fixtures.PageOf(ids, r), nil
 				}
-				_, err := fixtures.Collect(fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(prefetch)))
+				_, err := fixtures.Collect(
+					fixtures.Lister{
+						Fetch: f,
+						ID:    fixtures.Identity,
+					}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(prefetch)),
+				)
 				require.NoError(t, err)
 				assert.Equal(t, int32(max(1, prefetch)), highest.Load())
 			})
@@ -391,7 +415,8 @@ func TestStepBackCancelsPrefetches(t *testing.T) {
 			}
 			return fixtures.PageOf(ids, r), ctx.Err()
 		}
-		got, err := fixtures.Collect(fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(4)))
+		got, err := fixtures.Collect(
+			fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(4)))
 		require.NoError(t, err)
 		assert.ElementsMatch(t, fixtures.Numbers(100), got)
 		assert.Equal(t, 3, cancelled, "pages 4, 5 and 6")
@@ -492,7 +517,8 @@ func TestPrefetchThatCallsGoexitFails(t *testing.T) {
 		}
 		return fixtures.PageOf(fixtures.Numbers(95), r), nil
 	}
-	got, err := fixtures.Collect(fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(2)))
+	got, err := fixtures.Collect(
+		fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(2)))
 	assert.Equal(t, fixtures.Numbers(20), got)
 	assert.ErrorContains(t, err, "page 3: fetch did not return")
 }

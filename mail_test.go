@@ -17,8 +17,15 @@ func TestMailDetail(t *testing.T) {
 	mail, err := fixtures.NewClient(t, handle(handler)).MailDetail(t.Context(), "5")
 	require.NoError(t, err)
 	assert.Equal(t, &msgpush.MailChannel{
-		ID: 5, MailName: "客户通知邮箱", MailCode: "notice", Account: "notice@example.com", Password: "pä55wörd-密码",
-		SMTPServer: "smtp.example.com", SMTPSSL: 0, SMTPPort: 465, CreateTime: "2026-02-26 23:02:12",
+		ID:         5,
+		MailName:   "客户通知邮箱",
+		MailCode:   "notice",
+		Account:    "notice@example.com",
+		Password:   "pä55wörd-密码",
+		SMTPServer: "smtp.example.com",
+		SMTPSSL:    0,
+		SMTPPort:   465,
+		CreateTime: "2026-02-26 23:02:12",
 	}, mail)
 	// A password is encoded as "[redacted]".
 	assertEncodesTo(t, strings.Replace(body, "pä55wörd-密码", "[redacted]", 1), mail)

@@ -18,9 +18,16 @@ func TestMPList(t *testing.T) {
 	assert.Equal(t, 2, page.PageNum+page.Pages)
 	require.Len(t, page.List, 2)
 	assert.Equal(t, msgpush.MPChannel{
-		ID: 1, NickName: "推送小助手", HeadImg: "https://img.example.com/mmopen/head.png?size=132&format=png",
-		PrincipalName: "示例网络科技有限公司", AuthorizationAppID: "wx0123456789abcdef", FuncInfo: "1,15,4,7,2,3,11,6,",
-		ServiceType: 2, VerifyType: 0, Alias: "push-helper", UpdateTime: "2026-08-12 10:11:12",
+		ID:                 1,
+		NickName:           "推送小助手",
+		HeadImg:            "https://img.example.com/mmopen/head.png?size=132&format=png",
+		PrincipalName:      "示例网络科技有限公司",
+		AuthorizationAppID: "wx0123456789abcdef",
+		FuncInfo:           "1,15,4,7,2,3,11,6,",
+		ServiceType:        2,
+		VerifyType:         0,
+		Alias:              "push-helper",
+		UpdateTime:         "2026-08-12 10:11:12",
 	}, page.List[0])
 	assert.Equal(t, int64(9007199254740993), page.List[1].ID)
 	assertEncodesTo(t, body, page)
@@ -28,7 +35,8 @@ func TestMPList(t *testing.T) {
 }
 
 func TestMPChannels(t *testing.T) {
-	assertIterates(t, "/api/open/mp/list", "", []msgpush.MPChannel{{ID: 7}, {ID: 8}, {ID: 9}}, (*msgpush.Client).MPChannels)
+	assertIterates(t, "/api/open/mp/list", "", []msgpush.MPChannel{{ID: 7}, {ID: 8}, {ID: 9}},
+		(*msgpush.Client).MPChannels)
 }
 
 func TestFuncInfoIDs(t *testing.T) {

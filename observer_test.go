@@ -26,7 +26,8 @@ const busyBody, cutJSON = `{"code":5030,"msg":"busy"}`, `{"code":200,`
 
 // failThrice returns a transport that fails in three ways and then succeeds after a second.
 func failThrice() *fixtures.Script {
-	return fixtures.NewScript(fixtures.Respond(503, busyBody, "Retry-After", "2"), fixtures.Fail(errors.New("no route")), fixtures.Respond(200, cutJSON),
+	return fixtures.NewScript(fixtures.Respond(503, busyBody, "Retry-After", "2"), fixtures.Fail(errors.New("no route")),
+		fixtures.Respond(200, cutJSON),
 		fixtures.Late(time.Second, fixtures.Respond(200, fixtures.Success, "X-Request-Id", "7")))
 }
 
@@ -51,8 +52,10 @@ func TestObserverSeesEachAttempt(t *testing.T) {
 		fixtures.OnlyError[*msgpush.RequestError](t, got[1].Err)
 		fixtures.OnlyError[*msgpush.DecodeError](t, got[2].Err)
 		fixtures.AssertAttempts(t, 3, got[2].Err)
-		assert.Equal(t, []int{503, 0, 200, 200}, []int{got[0].HTTPStatus, got[1].HTTPStatus, got[2].HTTPStatus, got[3].HTTPStatus})
-		assert.Equal(t, []int{len(busyBody), 0, len(cutJSON), len(fixtures.Success)}, []int{got[0].Bytes, got[1].Bytes, got[2].Bytes, got[3].Bytes})
+		assert.Equal(t, []int{503, 0, 200, 200},
+			[]int{got[0].HTTPStatus, got[1].HTTPStatus, got[2].HTTPStatus, got[3].HTTPStatus})
+		assert.Equal(t, []int{len(busyBody), 0, len(cutJSON), len(fixtures.Success)},
+			[]int{got[0].Bytes, got[1].Bytes, got[2].Bytes, got[3].Bytes})
 		assert.Equal(t, "2", got[0].Header.Get("Retry-After"))
 		assert.Nil(t, got[1].Header)
 		assert.Equal(t, "7", got[3].Header.Get("X-Request-Id"))
@@ -81,7 +84,11 @@ func TestErrorOfLastObservedAttemptIsThatOfTheCall(t *testing.T) {
 				defer cancel()
 				option, attempts := fixtures.Observed()
 				var log bytes.Buffer
-				_, err := kind.Do(ctx, fixtures.NewClient(t, fixtures.NewScript(steps...), option, fixtures.ThreeAttempts, msgpush.WithTimeout(time.Minute), fixtures.LogTo(&log, slog.LevelInfo)))
+				_, err := kind.Do(
+					ctx,
+					fixtures.NewClient(t, fixtures.NewScript(steps...), option, fixtures.ThreeAttempts,
+						msgpush.WithTimeout(time.Minute), fixtures.LogTo(&log, slog.LevelInfo)),
+				)
 				require.Error(t, err)
 				last := (*attempts)[len(*attempts)-1]
 				assert.EqualError(t, last.Err, err.Error())
@@ -105,8 +112,10 @@ func TestRejectedKeyIsObservedAndLoggedAtTheRejection(t *testing.T) {
 			}
 			return nil
 		}))
-		transport := fixtures.NewScript(fixtures.Status(401), fixtures.Status(503), acceptOnly(fixtures.TestKey+fixtures.TestKey, fixtures.Status(401)))
-		client := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource), option, limiter, fixtures.ThreeAttempts, fixtures.LogTo(&log, slog.LevelInfo))
+		transport := fixtures.NewScript(fixtures.Status(401), fixtures.Status(503),
+			acceptOnly(fixtures.TestKey+fixtures.TestKey, fixtures.Status(401)))
+		client := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource), option,
+			limiter, fixtures.ThreeAttempts, fixtures.LogTo(&log, slog.LevelInfo))
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		require.NoError(t, err)
 		require.Len(t, *attempts, 3)
@@ -132,7 +141,8 @@ func TestObserverSeesNoCallWithoutAttempt(t *testing.T) {
 	noKey := fixtures.SourceOf("", errors.New("no key"))
 	noSlot := msgpush.WithRateLimiter(fixtures.LimiterFunc(func(context.Context) error { return errors.New("no slot") }))
 	for _, client := range []*msgpush.Client{
-		fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(noKey), unexpected), fixtures.NewClient(t, fixtures.Succeed, unexpected, noSlot),
+		fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(noKey), unexpected),
+		fixtures.NewClient(t, fixtures.Succeed, unexpected, noSlot),
 	} {
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		require.Error(t, err)
@@ -173,7 +183,8 @@ func TestLastObserverCountsAndLoggerIsIndependent(t *testing.T) {
 	var log bytes.Buffer
 	first, firstAttempts := fixtures.Observed()
 	second, secondAttempts := fixtures.Observed()
-	_, err := fixtures.NewClient(t, fixtures.Succeed, first, fixtures.LogTo(&log, slog.LevelDebug), second).MPList(t.Context(), msgpush.PageRequest{})
+	_, err := fixtures.NewClient(t, fixtures.Succeed, first, fixtures.LogTo(&log, slog.LevelDebug), second).
+		MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
 	assert.Empty(t, *firstAttempts)
 	assert.Len(t, *secondAttempts, 1)
@@ -181,7 +192,8 @@ func TestLastObserverCountsAndLoggerIsIndependent(t *testing.T) {
 }
 
 func TestPanicOfObserverReachesCaller(t *testing.T) {
-	client := fixtures.NewClient(t, fixtures.Succeed, msgpush.WithObserver(func(context.Context, msgpush.Attempt) { panic("broken observer") }))
+	client := fixtures.NewClient(t, fixtures.Succeed,
+		msgpush.WithObserver(func(context.Context, msgpush.Attempt) { panic("broken observer") }))
 	assert.PanicsWithValue(t, "broken observer", func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
 }
 
@@ -202,7 +214,8 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		transport := failThrice()
-		_, err := fixtures.NewClient(t, transport, fixtures.LogTo(&log, slog.LevelDebug), fixtures.DefaultRetries).MailDetail(t.Context(), "5")
+		_, err := fixtures.NewClient(t, transport, fixtures.LogTo(&log, slog.LevelDebug), fixtures.DefaultRetries).
+			MailDetail(t.Context(), "5")
 		require.NoError(t, err)
 
 		attempt := func(n int, more map[string]any) map[string]any {
@@ -233,7 +246,15 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 			retry(2, noRoute),
 			attempt(3, map[string]any{"status": 200.0, "bytes": float64(len(cutJSON)), "error": tooEarly}),
 			retry(3, tooEarly),
-			attempt(4, map[string]any{"status": 200.0, "code": 200.0, "bytes": float64(len(fixtures.Success)), "duration": float64(time.Second)}),
+			attempt(
+				4,
+				map[string]any{
+					"status":   200.0,
+					"code":     200.0,
+					"bytes":    float64(len(fixtures.Success)),
+					"duration": float64(time.Second),
+				},
+			),
 		}, records)
 		assert.GreaterOrEqual(t, records[1]["wait"], float64(2*time.Second))
 	})
@@ -244,12 +265,22 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 func TestLogsNoKeyQueryBodyOrMsg(t *testing.T) {
 	const secret = "hunter2-in-the-request"
 	for _, step := range []fixtures.RoundTripFunc{
-		fixtures.Respond(503, `{"code":1,"msg":"`+secret+" "+fixtures.TestKey+`","data":"`+secret+`"}`), fixtures.Respond(500, secret), fixtures.Status(302, "Location", "/"+secret),
+		fixtures.Respond(503, `{"code":1,"msg":"`+secret+" "+fixtures.TestKey+`","data":"`+secret+`"}`),
+		fixtures.Respond(500, secret),
+		fixtures.Status(302, "Location", "/"+secret),
 	} {
 		var log bytes.Buffer
-		_, err := msgpush.Call[int](t.Context(), fixtures.NewClient(t, step, fixtures.ThreeAttempts, fixtures.LogTo(&log, slog.LevelDebug-4)), msgpush.Request{
-			Method: "POST", Path: "/api/open/" + fixtures.TestKey, Query: url.Values{"a": {secret}}, Body: secret, Idempotent: true,
-		})
+		_, err := msgpush.Call[int](
+			t.Context(),
+			fixtures.NewClient(t, step, fixtures.ThreeAttempts, fixtures.LogTo(&log, slog.LevelDebug-4)),
+			msgpush.Request{
+				Method:     "POST",
+				Path:       "/api/open/" + fixtures.TestKey,
+				Query:      url.Values{"a": {secret}},
+				Body:       secret,
+				Idempotent: true,
+			},
+		)
 		require.Error(t, err)
 		records := recordsOf(t, &log)
 		require.NotEmpty(t, records)
@@ -264,9 +295,13 @@ func TestLogsNoKeyQueryBodyOrMsg(t *testing.T) {
 func TestLogsBeginningOfLongMethodAndPath(t *testing.T) {
 	var log bytes.Buffer
 	long := strings.Repeat("a", 1<<20)
-	_, err := msgpush.Call[int](t.Context(), fixtures.NewClient(t, fixtures.Status(503), fixtures.ThreeAttempts, fixtures.LogTo(&log, slog.LevelDebug)), msgpush.Request{
-		Method: long, Path: "/" + long, Idempotent: true,
-	})
+	_, err := msgpush.Call[int](
+		t.Context(),
+		fixtures.NewClient(t, fixtures.Status(503), fixtures.ThreeAttempts, fixtures.LogTo(&log, slog.LevelDebug)),
+		msgpush.Request{
+			Method: long, Path: "/" + long, Idempotent: true,
+		},
+	)
 	require.Error(t, err)
 	for _, record := range recordsOf(t, &log) {
 		assert.Equal(t, "/"+long[:399]+"…", record["path"])
@@ -276,7 +311,8 @@ func TestLogsBeginningOfLongMethodAndPath(t *testing.T) {
 
 func TestLogsErrorOfEnvelopeWhoseDataCannotBeDecoded(t *testing.T) {
 	var log bytes.Buffer
-	_, err := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`"text"`)), fixtures.LogTo(&log, slog.LevelDebug)).MailDetail(t.Context(), "1")
+	_, err := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`"text"`)), fixtures.LogTo(&log, slog.LevelDebug)).
+		MailDetail(t.Context(), "1")
 	require.Error(t, err)
 	assert.Contains(t, recordsOf(t, &log)[0]["error"], "cannot decode the response")
 }

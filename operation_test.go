@@ -45,16 +45,19 @@ func TestOperationsMatchOpenAPI(t *testing.T) {
 	for _, op := range all[:first] {
 		documented, ok := doc.Paths[op.Path][strings.ToLower(op.Method)]
 		if !ok {
-			t.Errorf("openapi.json has no %s %s for the %v: run go test ./internal/tests/recorded -update", op.Method, op.Path, op)
+			t.Errorf("openapi.json has no %s %s for the %v: run go test ./internal/tests/recorded -update", op.Method, op.Path,
+				op)
 			continue
 		}
 		assert.Equal(t, documented.Summary, op.Title, op.Path)
-		assert.True(t, strings.EqualFold(documented.OperationID, op.Name), "%s: the operationId is %q", op.Path, documented.OperationID)
+		assert.True(t, strings.EqualFold(documented.OperationID, op.Name), "%s: the operationId is %q", op.Path,
+			documented.OperationID)
 		delete(doc.Paths[op.Path], strings.ToLower(op.Method))
 	}
 	for path, methods := range doc.Paths {
 		for method := range methods {
-			t.Errorf("no Operation has the path and the method of %s %s in openapi.json: correct the Operation, or remove them there",
+			t.Errorf(
+				"no Operation has the path and the method of %s %s in openapi.json: correct the Operation, or remove them there",
 				strings.ToUpper(method), path)
 		}
 	}

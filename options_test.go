@@ -25,33 +25,48 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 	}{
 		{"nil option", nil, "option 2 of 2 is nil"},
 		{"nil HTTP client", msgpush.WithHTTPClient(nil), "WithHTTPClient: the client is nil"},
-		{"nil transport in an interface", msgpush.WithHTTPClient(&http.Client{Transport: (*http.Transport)(nil)}), "or its transport is nil"},
-		{"nil function as a transport", msgpush.WithHTTPClient(&http.Client{Transport: fixtures.RoundTripFunc(nil)}), "or its transport is nil"},
-		{"HTTP client of go-retryablehttp", msgpush.WithHTTPClient(retryingClient), "follows redirects: use a plain transport, and WithRetry for retries"},
+		{"nil transport in an interface",
+			msgpush.WithHTTPClient(&http.Client{Transport: (*http.Transport)(nil)}), "or its transport is nil"},
+		{"nil function as a transport",
+			msgpush.WithHTTPClient(&http.Client{Transport: fixtures.RoundTripFunc(nil)}), "or its transport is nil"},
+		{"HTTP client of go-retryablehttp",
+			msgpush.WithHTTPClient(retryingClient), "follows redirects: use a plain transport, and WithRetry for retries"},
 		{"empty user agent", msgpush.WithUserAgent(""), "WithUserAgent: the user agent is empty"},
-		{"line break in the user agent", msgpush.WithUserAgent("a\nb"), "WithUserAgent: the user agent has a control character"},
+		{"line break in the user agent",
+			msgpush.WithUserAgent("a\nb"), "WithUserAgent: the user agent has a control character"},
 		{"nil decoder", msgpush.WithUnmarshal(nil), "WithUnmarshal: the function is nil"},
 		{"timeout of 0", msgpush.WithTimeout(0), "WithTimeout: 0s is not positive"},
 		{"negative timeout", msgpush.WithTimeout(-1), "WithTimeout: -1ns is not positive"},
 		{"negative size limit", msgpush.WithMaxResponseBytes(-1), "WithMaxResponseBytes: -1 is not positive"},
 		{"size limit of 0", msgpush.WithMaxResponseBytes(0), "WithMaxResponseBytes: 0 is not positive"},
 		{"nil limiter", msgpush.WithRateLimiter(nil), "WithRateLimiter: the limiter is nil"},
-		{"nil limiter in an interface", msgpush.WithRateLimiter((*limiterAndSource)(nil)), "WithRateLimiter: the limiter is nil"},
+		{"nil limiter in an interface",
+			msgpush.WithRateLimiter((*limiterAndSource)(nil)), "WithRateLimiter: the limiter is nil"},
 		{"nil logger", msgpush.WithLogger(nil), "WithLogger: the logger is nil"},
 		{"nil access key source", msgpush.WithAccessKeySource(nil), "WithAccessKeySource: the source is nil"},
-		{"nil access key source in an interface", msgpush.WithAccessKeySource((*limiterAndSource)(nil)), "WithAccessKeySource: the source is nil"},
-		{"nil AccessKeyFunc", msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(nil)), "WithAccessKeySource: the source is nil"},
+		{"nil access key source in an interface",
+			msgpush.WithAccessKeySource((*limiterAndSource)(nil)), "WithAccessKeySource: the source is nil"},
+		{"nil AccessKeyFunc",
+			msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(nil)), "WithAccessKeySource: the source is nil"},
 		{"nil observer", msgpush.WithObserver(nil), "WithObserver: the function is nil"},
-		{"success as the code of a rejected key", msgpush.WithRejectedKeyCodes(401, 200), "WithRejectedKeyCodes: 200 denotes success"},
-		{"negative number of attempts", msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: -1}), "has a negative MaxAttempts, MinWait or MaxWait"},
-		{"negative MinWait", msgpush.WithRetry(msgpush.RetryPolicy{MinWait: -1}), "has a negative MaxAttempts, MinWait or MaxWait"},
-		{"negative MaxWait", msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: -1}), "has a negative MaxAttempts, MinWait or MaxWait"},
-		{"MinWait greater than MaxWait", msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 2, MaxWait: 1}), "WithRetry: MinWait, 2ns, is greater than MaxWait, 1ns"},
-		{"access key source and an access key", msgpush.WithAccessKeySource(fixtures.FixedSource), "WithAccessKeySource are given: leave the access key empty"},
+		{"success as the code of a rejected key",
+			msgpush.WithRejectedKeyCodes(401, 200), "WithRejectedKeyCodes: 200 denotes success"},
+		{"negative number of attempts",
+			msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: -1}), "has a negative MaxAttempts, MinWait or MaxWait"},
+		{"negative MinWait",
+			msgpush.WithRetry(msgpush.RetryPolicy{MinWait: -1}), "has a negative MaxAttempts, MinWait or MaxWait"},
+		{"negative MaxWait",
+			msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: -1}), "has a negative MaxAttempts, MinWait or MaxWait"},
+		{"MinWait greater than MaxWait",
+			msgpush.WithRetry(msgpush.RetryPolicy{MinWait: 2, MaxWait: 1}),
+			"WithRetry: MinWait, 2ns, is greater than MaxWait, 1ns"},
+		{"access key source and an access key",
+			msgpush.WithAccessKeySource(fixtures.FixedSource), "WithAccessKeySource are given: leave the access key empty"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client, err := msgpush.NewClient("https://push.example.com", fixtures.TestKey, msgpush.WithTimeout(time.Second), tt.option)
+			client, err := msgpush.NewClient("https://push.example.com", fixtures.TestKey, msgpush.WithTimeout(time.Second),
+				tt.option)
 			assert.Nil(t, client)
 			require.ErrorContains(t, err, "msgpush: ")
 			assert.ErrorContains(t, err, tt.want)
@@ -62,7 +77,8 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 
 func TestLaterOptionOverridesEarlierOption(t *testing.T) {
 	handler, requests := recordRequests(fixtures.Success)
-	client := fixtures.NewClient(t, handle(handler), msgpush.WithUserAgent("billing/1.0"), msgpush.WithUserAgent("billing/2.1"))
+	client := fixtures.NewClient(t, handle(handler), msgpush.WithUserAgent("billing/1.0"),
+		msgpush.WithUserAgent("billing/2.1"))
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"billing/2.1"}, (*requests)[0].Header.Values("User-Agent"))

@@ -30,22 +30,43 @@ func TestCallSendsRequest(t *testing.T) {
 		want receivedRequest
 	}{
 		{"GET", msgpush.Request{Method: "GET", Path: "/a"}, receivedRequest{Method: "GET", Path: "/a"}},
-		{"DELETE", msgpush.Request{Method: "DELETE", Path: "/a/b%2Fc/"}, receivedRequest{Method: "DELETE", Path: "/a/b%2Fc/"}},
-		{"escapes and a letter that is not ASCII", msgpush.Request{Method: "GET", Path: "/a%2Fb%23c/ü"}, receivedRequest{Method: "GET", Path: "/a%2Fb%23c/%C3%BC"}},
-		{"lower-case escape", msgpush.Request{Method: "GET", Path: "/a%2fb%5Cc/ü"}, receivedRequest{Method: "GET", Path: "/a%2fb%5Cc/%C3%BC"}},
+		{"DELETE",
+			msgpush.Request{Method: "DELETE", Path: "/a/b%2Fc/"}, receivedRequest{Method: "DELETE", Path: "/a/b%2Fc/"}},
+		{"escapes and a letter that is not ASCII",
+			msgpush.Request{Method: "GET", Path: "/a%2Fb%23c/ü"}, receivedRequest{Method: "GET", Path: "/a%2Fb%23c/%C3%BC"}},
+		{"lower-case escape",
+			msgpush.Request{Method: "GET", Path: "/a%2fb%5Cc/ü"}, receivedRequest{Method: "GET", Path: "/a%2fb%5Cc/%C3%BC"}},
 		{"two slashes inside", msgpush.Request{Method: "GET", Path: "/a//b"}, receivedRequest{Method: "GET", Path: "/a//b"}},
-		{"characters that are not allowed in a URL", msgpush.Request{Method: "GET", Path: "/<a>\"{b}|^`;c=d"}, receivedRequest{Method: "GET", Path: "/%3Ca%3E%22%7Bb%7D%7C%5E%60;c=d"}},
+		{"characters that are not allowed in a URL",
+			msgpush.Request{Method: "GET", Path: "/<a>\"{b}|^`;c=d"},
+			receivedRequest{Method: "GET", Path: "/%3Ca%3E%22%7Bb%7D%7C%5E%60;c=d"}},
 		{"other method", msgpush.Request{Method: "X-COPY!", Path: "/"}, receivedRequest{Method: "X-COPY!", Path: "/"}},
-		{"text that is not ASCII", msgpush.Request{Method: "GET", Path: "/推送 a:b"}, receivedRequest{Method: "GET", Path: "/%E6%8E%A8%E9%80%81%20a:b"}},
-		{"dots in the path", msgpush.Request{Method: "GET", Path: "/.well-known/a..b/...//..c/d.."}, receivedRequest{Method: "GET", Path: "/.well-known/a..b/...//..c/d.."}},
-		{"struct as query", msgpush.Request{Method: "GET", Path: "/a", Query: params{Name: "a b", Key: "k"}}, receivedRequest{Method: "GET", Path: "/a", Query: "key=k&name=a%20b"}},
-		{"pointer as query", msgpush.Request{Method: "GET", Path: "/a", Query: &params{}}, receivedRequest{Method: "GET", Path: "/a", Query: "key=&name="}},
-		{"nil pointer as query", msgpush.Request{Method: "GET", Path: "/a", Query: (*params)(nil)}, receivedRequest{Method: "GET", Path: "/a"}},
-		{"values as query", msgpush.Request{Method: "GET", Path: "/a", Query: url.Values{"x": {"1", "2"}}}, receivedRequest{Method: "GET", Path: "/a", Query: "x=1&x=2"}},
+		{"text that is not ASCII",
+			msgpush.Request{Method: "GET", Path: "/推送 a:b"}, receivedRequest{Method: "GET", Path: "/%E6%8E%A8%E9%80%81%20a:b"}},
+		{"dots in the path",
+			msgpush.Request{Method: "GET", Path: "/.well-known/a..b/...//..c/d.."},
+			receivedRequest{Method: "GET", Path: "/.well-known/a..b/...//..c/d.."}},
+		{"struct as query",
+			msgpush.Request{Method: "GET", Path: "/a", Query: params{Name: "a b", Key: "k"}},
+			receivedRequest{Method: "GET", Path: "/a", Query: "key=k&name=a%20b"}},
+		{"pointer as query",
+			msgpush.Request{Method: "GET", Path: "/a", Query: &params{}},
+			receivedRequest{Method: "GET", Path: "/a", Query: "key=&name="}},
+		{"nil pointer as query",
+			msgpush.Request{Method: "GET", Path: "/a", Query: (*params)(nil)}, receivedRequest{Method: "GET", Path: "/a"}},
+		{"values as query",
+			msgpush.Request{Method: "GET", Path: "/a", Query: url.Values{"x": {"1", "2"}}},
+			receivedRequest{Method: "GET", Path: "/a", Query: "x=1&x=2"}},
 		{"POST without body", msgpush.Request{Method: "POST", Path: "/a"}, receivedRequest{Method: "POST", Path: "/a"}},
-		{"POST", msgpush.Request{Method: "POST", Path: "/a", Body: map[string]any{"a": 0}}, receivedRequest{Method: "POST", Path: "/a", Body: `{"a":0}`}},
-		{"raw body", msgpush.Request{Method: "POST", Path: "/a", Body: json.RawMessage(`[1]`)}, receivedRequest{Method: "POST", Path: "/a", Body: `[1]`}},
-		{"query and body", msgpush.Request{Method: "PUT", Path: "/a", Query: url.Values{"q": {"1"}}, Body: "text"}, receivedRequest{Method: "PUT", Path: "/a", Query: "q=1", Body: `"text"`}},
+		{"POST",
+			msgpush.Request{Method: "POST", Path: "/a", Body: map[string]any{"a": 0}},
+			receivedRequest{Method: "POST", Path: "/a", Body: `{"a":0}`}},
+		{"raw body",
+			msgpush.Request{Method: "POST", Path: "/a", Body: json.RawMessage(`[1]`)},
+			receivedRequest{Method: "POST", Path: "/a", Body: `[1]`}},
+		{"query and body",
+			msgpush.Request{Method: "PUT", Path: "/a", Query: url.Values{"q": {"1"}}, Body: "text"},
+			receivedRequest{Method: "PUT", Path: "/a", Query: "q=1", Body: `"text"`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -101,10 +122,13 @@ func TestCallRejectsRequest(t *testing.T) {
 		{"percent sign without an escape", msgpush.Request{Method: "GET", Path: "/a%zz"}, "escape"},
 		{"GET with a body", msgpush.Request{Method: "GET", Path: "/a", Body: 1}, "GET has no body"},
 		{"string as query", msgpush.Request{Method: "GET", Path: "/a", Query: "a=hunter2"}, "query"},
-		{"map as query", msgpush.Request{Method: "GET", Path: "/a", Query: map[string]string{"a": "hunter2"}}, "use url.Values, or a struct with url tags"},
+		{"map as query",
+			msgpush.Request{Method: "GET", Path: "/a", Query: map[string]string{"a": "hunter2"}},
+			"use url.Values, or a struct with url tags"},
 		{"infinity as body", msgpush.Request{Method: "POST", Path: "/a", Body: math.Inf(1)}, "body"},
 		{"bytes as body", msgpush.Request{Method: "POST", Path: "/a", Body: []byte(`{"a":1}`)}, "use json.RawMessage"},
-		{"reader as body", msgpush.Request{Method: "POST", Path: "/a", Body: strings.NewReader(`{"a":1}`)}, "use json.RawMessage"},
+		{"reader as body",
+			msgpush.Request{Method: "POST", Path: "/a", Body: strings.NewReader(`{"a":1}`)}, "use json.RawMessage"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -129,7 +153,8 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 	client := fixtures.NewClient(t, handle(fixtures.FailOnRequest(t)))
 	check := func(name string, r msgpush.Request) {
 		_, err := msgpush.Call[any](t.Context(), client, r)
-		assert.ErrorContains(t, err, "msgpush: "+r.Method+" "+r.Path+`: the path, the query or the body contains "[redacted]" in place of a secret`, name)
+		assert.ErrorContains(t, err,
+			"msgpush: "+r.Method+" "+r.Path+`: the path, the query or the body contains "[redacted]" in place of a secret`, name)
 		assert.Empty(t, fixtures.ErrorTypes(err), name)
 		fixtures.AssertHidden(t, "correct-horse", err)
 	}
@@ -164,7 +189,8 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 		`{"name":"a"}`:                 update{Name: "a"},
 	} {
 		handler, requests := recordRequests(`{"code":200}`)
-		_, err := msgpush.Call[any](t.Context(), fixtures.NewClient(t, handle(handler)), msgpush.Request{Method: "POST", Path: "/x", Body: body})
+		_, err := msgpush.Call[any](t.Context(), fixtures.NewClient(t, handle(handler)),
+			msgpush.Request{Method: "POST", Path: "/x", Body: body})
 		require.NoError(t, err)
 		assert.Equal(t, want, (*requests)[0].Body)
 	}
@@ -172,7 +198,8 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 
 func TestCallDoesNotChangeItsArguments(t *testing.T) {
 	query, body := url.Values{"b": {"2", "1"}, "a": {"0"}}, map[string]int{"x": 1}
-	_, err := msgpush.Call[any](t.Context(), fixtures.NewClient(t, fixtures.Succeed), msgpush.Request{Method: "POST", Path: "/a", Query: query, Body: body})
+	_, err := msgpush.Call[any](t.Context(), fixtures.NewClient(t, fixtures.Succeed),
+		msgpush.Request{Method: "POST", Path: "/a", Query: query, Body: body})
 	require.NoError(t, err)
 	assert.Equal(t, url.Values{"b": {"2", "1"}, "a": {"0"}}, query)
 	assert.Equal(t, map[string]int{"x": 1}, body)
@@ -202,11 +229,17 @@ func TestEachAttemptSendsCompleteRequest(t *testing.T) {
 				return fixtures.Status(503)(r)
 			})
 			n := 0
-			source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { n++; return fmt.Sprint("key-", n), nil })
-			_, err := kind.Do(t.Context(), fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), fixtures.ThreeAttempts))
+			source := msgpush.AccessKeyFunc(
+				func(context.Context, string) (string, error) { n++; return fmt.Sprint("key-", n), nil })
+			_, err := kind.Do(t.Context(),
+				fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source), fixtures.ThreeAttempts))
 			fixtures.AssertAttempts(t, len(sent), err)
 			for i, r := range sent {
-				want := http.Header{"Access-Key": {fmt.Sprint("key-", i+1)}, "Accept": {"application/json"}, "User-Agent": {"msgpush-go/" + msgpush.Version}}
+				want := http.Header{
+					"Access-Key": {fmt.Sprint("key-", i+1)},
+					"Accept":     {"application/json"},
+					"User-Agent": {"msgpush-go/" + msgpush.Version},
+				}
 				if r.Method == http.MethodPost {
 					want["Content-Type"] = []string{"application/json"}
 				} else {

@@ -30,7 +30,10 @@ import (
 func TestRetryThatSucceedsReturnsData(t *testing.T) {
 	const body = `{"code":200,"msg":"ok","data":{"id":7,"list":[]}}`
 	failures := map[string]fixtures.RoundTripFunc{
-		"HTTP 503": fixtures.Status(503), "connection closed": fixtures.Fail(io.EOF), "body cut": fixtures.RespondFrom(200, fixtures.CutBody(body[:9])), "timeout": fixtures.NoResponse,
+		"HTTP 503":          fixtures.Status(503),
+		"connection closed": fixtures.Fail(io.EOF),
+		"body cut":          fixtures.RespondFrom(200, fixtures.CutBody(body[:9])),
+		"timeout":           fixtures.NoResponse,
 	}
 	for cut := range len(body) { // a gateway that uses HTTP/1.0 to the service forwards a cut response as a complete one
 		failures["complete response "+body[:cut]] = fixtures.Respond(200, body[:cut])
@@ -92,9 +95,12 @@ func TestWaitsGrowExponentiallyWithEqualJitter(t *testing.T) {
 	}{
 		{"default", msgpush.RetryPolicy{}, []time.Duration{400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms}},
 		{"default MaxWait", msgpush.RetryPolicy{MaxAttempts: 4, MinWait: 20 * s}, []time.Duration{20 * s, 30 * s, 30 * s}},
-		{"up to MaxWait", msgpush.RetryPolicy{MaxAttempts: 6, MinWait: s, MaxWait: 5 * s}, []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s}},
-		{"only MaxWait, shorter than the default MinWait", msgpush.RetryPolicy{MaxAttempts: 3, MaxWait: 50 * ms}, []time.Duration{50 * ms, 50 * ms}},
-		{"only MinWait, longer than the default MaxWait", msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Hour}, []time.Duration{time.Hour, time.Hour}},
+		{"up to MaxWait",
+			msgpush.RetryPolicy{MaxAttempts: 6, MinWait: s, MaxWait: 5 * s}, []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s}},
+		{"only MaxWait, shorter than the default MinWait",
+			msgpush.RetryPolicy{MaxAttempts: 3, MaxWait: 50 * ms}, []time.Duration{50 * ms, 50 * ms}},
+		{"only MinWait, longer than the default MaxWait",
+			msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Hour}, []time.Duration{time.Hour, time.Hour}},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -166,10 +172,15 @@ func TestWaitIsRetryAfterPlusJitter(t *testing.T) {
 
 func TestRetryAfterLongerThanMaxWaitFailsImmediately(t *testing.T) {
 	for header, want := range map[string]time.Duration{
-		"31": 31 * time.Second, "86400": 24 * time.Hour, "99999999999999999999": math.MaxInt64, "9223372036": 9223372036 * time.Second,
+		"31":                   31 * time.Second,
+		"86400":                24 * time.Hour,
+		"99999999999999999999": math.MaxInt64,
+		"9223372036":           9223372036 * time.Second,
 	} {
 		for name, step := range map[string]fixtures.RoundTripFunc{
-			"429": fixtures.Status(429, "Retry-After", header), "503": fixtures.Status(503, "Retry-After", header), "503 with a truncated body": fixtures.RespondFrom(503, fixtures.CutBody(`{"code":200,`), "Retry-After", header),
+			"429":                       fixtures.Status(429, "Retry-After", header),
+			"503":                       fixtures.Status(503, "Retry-After", header),
+			"503 with a truncated body": fixtures.RespondFrom(503, fixtures.CutBody(`{"code":200,`), "Retry-After", header),
 		} {
 			fixtures.RunInBubble(t, name+" "+header, func(t *testing.T) {
 				transport := fixtures.NewScript(step)
@@ -194,7 +205,8 @@ func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 		policy  msgpush.RetryPolicy
 		fits    bool
 	}{
-		{"Retry-After of 5s, 5s left", fixtures.Status(503, "Retry-After", "5"), 5 * time.Second, msgpush.RetryPolicy{}, false},
+		{"Retry-After of 5s, 5s left",
+			fixtures.Status(503, "Retry-After", "5"), 5 * time.Second, msgpush.RetryPolicy{}, false},
 		{"Retry-After of 5s, 5.4s left", fixtures.Status(503, "Retry-After", "5"), 5400*ms + 1, msgpush.RetryPolicy{}, true},
 		{"429 without Retry-After, 1s left", fixtures.Status(429), time.Second, msgpush.RetryPolicy{}, false},
 		{"429 without Retry-After, 1.4s left", fixtures.Status(429), 1400*ms + 1, msgpush.RetryPolicy{}, true},
@@ -229,14 +241,23 @@ func TestReturnsLastFailure(t *testing.T) {
 		attempts int
 		want     faults.Failure
 	}{
-		{"HTTP 503", []fixtures.RoundTripFunc{fixtures.Fail(io.EOF), fixtures.Status(500), fixtures.Status(503)}, 7, faults.Failure{Kind: "APIError", Text: "code 5030"}},
-		{"connection closed", []fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Respond(200, ""), fixtures.Fail(io.EOF)}, 7, faults.Failure{Kind: "RequestError", Is: io.EOF}},
-		{"JSON that ends too early", []fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Respond(200, `{"code":2`)}, 7, faults.Failure{Kind: "DecodeError", Is: io.ErrUnexpectedEOF}},
-		{"permanent failure after transient ones", []fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Fail(io.EOF), fixtures.Status(404)}, 3, faults.Failure{Kind: "APIError", Text: "code 4040"}},
+		{"HTTP 503",
+			[]fixtures.RoundTripFunc{fixtures.Fail(io.EOF), fixtures.Status(500), fixtures.Status(503)}, 7,
+			faults.Failure{Kind: "APIError", Text: "code 5030"}},
+		{"connection closed",
+			[]fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Respond(200, ""), fixtures.Fail(io.EOF)}, 7,
+			faults.Failure{Kind: "RequestError", Is: io.EOF}},
+		{"JSON that ends too early",
+			[]fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Respond(200, `{"code":2`)}, 7,
+			faults.Failure{Kind: "DecodeError", Is: io.ErrUnexpectedEOF}},
+		{"permanent failure after transient ones",
+			[]fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Fail(io.EOF), fixtures.Status(404)}, 3,
+			faults.Failure{Kind: "APIError", Text: "code 4040"}},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
-			_, err := fixtures.NewClient(t, fixtures.NewScript(tt.steps...), fixtures.DefaultRetries).MPList(t.Context(), msgpush.PageRequest{})
+			_, err := fixtures.NewClient(t, fixtures.NewScript(tt.steps...), fixtures.DefaultRetries).
+				MPList(t.Context(), msgpush.PageRequest{})
 			fixtures.AssertFailure(t, err, tt.want, tt.attempts)
 			if requestErr, ok := errors.AsType[*msgpush.RequestError](err); ok {
 				assert.NoError(t, requestErr.Last, "the context has not ended")
@@ -277,30 +298,50 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 		transport fixtures.RoundTripFunc
 		want      faults.Failure
 	}{
-		{"dialing fails", fixtures.Fail(&net.OpError{Op: "dial", Err: errCable}), faults.Failure{Kind: request, NotSent: true, Is: errCable}},
-		{"dialing fails with an untyped error", fixtures.Fail(errCable), faults.Failure{Kind: request, Transient: true, Is: errCable}},
-		{"writing fails", fixtures.Fail(&net.OpError{Op: "write", Err: errCable}), faults.Failure{Kind: request, Transient: true, Is: errCable}},
-		{"neither a response nor an error", fixtures.Fail(nil), faults.Failure{Kind: request, Transient: true, Text: "returned neither a response nor an error"}},
-		{"no response before the timeout", fixtures.NoResponse, faults.Failure{Kind: request, Transient: true, Is: context.DeadlineExceeded}},
-		{"no body before the timeout", fixtures.RespondFrom(200, fixtures.StalledBody), faults.Failure{Kind: request, Transient: true, Is: context.DeadlineExceeded}},
-		{"body that fails", fixtures.RespondFrom(200, fixtures.FailingBody(`{"code":200,`, errCable)), faults.Failure{Kind: request, Transient: true, Is: errCable}},
-		{"body that fails after an envelope with an error code", fixtures.RespondFrom(200, fixtures.FailingBody(`{"code":500,"msg":"no"}`, errCable)), faults.Failure{Kind: request, Transient: true, Is: errCable}},
+		{"dialing fails",
+			fixtures.Fail(&net.OpError{Op: "dial", Err: errCable}), faults.Failure{Kind: request, NotSent: true, Is: errCable}},
+		{"dialing fails with an untyped error",
+			fixtures.Fail(errCable), faults.Failure{Kind: request, Transient: true, Is: errCable}},
+		{"writing fails",
+			fixtures.Fail(&net.OpError{Op: "write", Err: errCable}),
+			faults.Failure{Kind: request, Transient: true, Is: errCable}},
+		{"neither a response nor an error",
+			fixtures.Fail(nil),
+			faults.Failure{Kind: request, Transient: true, Text: "returned neither a response nor an error"}},
+		{"no response before the timeout",
+			fixtures.NoResponse, faults.Failure{Kind: request, Transient: true, Is: context.DeadlineExceeded}},
+		{"no body before the timeout",
+			fixtures.RespondFrom(200, fixtures.StalledBody),
+			faults.Failure{Kind: request, Transient: true, Is: context.DeadlineExceeded}},
+		{"body that fails",
+			fixtures.RespondFrom(200, fixtures.FailingBody(`{"code":200,`, errCable)),
+			faults.Failure{Kind: request, Transient: true, Is: errCable}},
+		{"body that fails after an envelope with an error code",
+			fixtures.RespondFrom(200, fixtures.FailingBody(`{"code":500,"msg":"no"}`, errCable)),
+			faults.Failure{Kind: request, Transient: true, Is: errCable}},
 
-		{"checksum of gzip differs", fixtures.RespondFrom(200, fixtures.FailingBody("", gzip.ErrChecksum)), faults.Failure{Kind: request, Is: gzip.ErrChecksum}},
-		{"deflate is malformed", fixtures.RespondFrom(200, fixtures.FailingBody("", flate.CorruptInputError(1))), faults.Failure{Kind: request, Is: flate.CorruptInputError(1)}},
+		{"checksum of gzip differs",
+			fixtures.RespondFrom(200, fixtures.FailingBody("", gzip.ErrChecksum)),
+			faults.Failure{Kind: request, Is: gzip.ErrChecksum}},
+		{"deflate is malformed",
+			fixtures.RespondFrom(200, fixtures.FailingBody("", flate.CorruptInputError(1))),
+			faults.Failure{Kind: request, Is: flate.CorruptInputError(1)}},
 		{"certificate not verified", fixtures.Fail(errCertificate), faults.Failure{Kind: request, Is: errCertificate}},
-		{"certificate of an unknown authority", fixtures.Fail(x509.UnknownAuthorityError{}), faults.Failure{Kind: request, Is: x509.UnknownAuthorityError{}}},
+		{"certificate of an unknown authority",
+			fixtures.Fail(x509.UnknownAuthorityError{}), faults.Failure{Kind: request, Is: x509.UnknownAuthorityError{}}},
 		{"certificate of another host", fixtures.Fail(errHost), faults.Failure{Kind: request, Is: errHost}},
 		{"expired certificate", fixtures.Fail(errExpired), faults.Failure{Kind: request, Is: errExpired}},
 
 		{"no code", fixtures.Respond(200, `{"data":{}}`), faults.Failure{Kind: "DecodeError"}},
 		{"error code", fixtures.Respond(200, `{"code":500,"msg":"no","data":"why"}`), faults.Failure{Kind: api}},
-		{"error code that is a transient status", fixtures.Respond(200, `{"code":503,"msg":"busy"}`), faults.Failure{Kind: api}},
+		{"error code that is a transient status",
+			fixtures.Respond(200, `{"code":503,"msg":"busy"}`), faults.Failure{Kind: api}},
 		{"HTTP 503", fixtures.Status(503), faults.Failure{Kind: api, Transient: true}},
 		{"HTTP 503 of a transport that sets no header and no body", func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusServiceUnavailable}, nil
 		}, faults.Failure{Kind: api, Transient: true}},
-		{"HTTP 503 whose body does not arrive", fixtures.RespondFrom(503, fixtures.StalledBody), faults.Failure{Kind: api, Transient: true}},
+		{"HTTP 503 whose body does not arrive",
+			fixtures.RespondFrom(503, fixtures.StalledBody), faults.Failure{Kind: api, Transient: true}},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -347,7 +388,8 @@ func TestParsesRetryAfter(t *testing.T) {
 		strings.Repeat("9", 40):         math.MaxInt64, // more seconds than an integer holds
 	} {
 		fixtures.RunInBubble(t, header, func(t *testing.T) {
-			_, err := fixtures.NewClient(t, fixtures.Late(9*time.Second, fixtures.Status(409, "Retry-After", header))).MPList(t.Context(), msgpush.PageRequest{})
+			_, err := fixtures.NewClient(t, fixtures.Late(9*time.Second, fixtures.Status(409, "Retry-After", header))).
+				MPList(t.Context(), msgpush.PageRequest{})
 			assert.Equal(t, want, fixtures.OnlyError[*msgpush.APIError](t, err).RetryAfter)
 		})
 	}
@@ -365,7 +407,8 @@ func TestRetriesIfTLSHandshakeFails(t *testing.T) {
 				serve(c)
 			})
 			transport.TLSHandshakeTimeout = time.Second
-			client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts,
+				msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 			attempts := fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", Transient: true})
 			assert.EqualValues(t, attempts, dials.Load())
 		})
@@ -376,10 +419,21 @@ func TestRetriesIfTLSHandshakeFails(t *testing.T) {
 // TLS 1.3, a server rejects the certificate of a client after the handshake of the client.
 func TestAlertsAboutCertificatesAndProtocolsArePermanent(t *testing.T) {
 	permanent := map[tls.AlertError]string{
-		40: "handshake_failure", 42: "bad_certificate", 43: "unsupported_certificate", 44: "certificate_revoked",
-		45: "certificate_expired", 46: "certificate_unknown", 47: "illegal_parameter", 48: "unknown_ca", 49: "access_denied",
-		70: "protocol_version", 71: "insufficient_security", 86: "inappropriate_fallback", 112: "unrecognized_name",
-		116: "certificate_required", 120: "no_application_protocol",
+		40:  "handshake_failure",
+		42:  "bad_certificate",
+		43:  "unsupported_certificate",
+		44:  "certificate_revoked",
+		45:  "certificate_expired",
+		46:  "certificate_unknown",
+		47:  "illegal_parameter",
+		48:  "unknown_ca",
+		49:  "access_denied",
+		70:  "protocol_version",
+		71:  "insufficient_security",
+		86:  "inappropriate_fallback",
+		112: "unrecognized_name",
+		116: "certificate_required",
+		120: "no_application_protocol",
 	}
 	for code := range 256 {
 		alert := tls.AlertError(code)

@@ -22,10 +22,25 @@ func TestSecretIsNotPrinted(t *testing.T) {
 	const secret = "correct-horse"
 	s, mail := msgpush.Secret(secret), msgpush.MailChannel{ID: 1, Password: secret}
 	page := msgpush.Page[msgpush.MailChannel]{List: []msgpush.MailChannel{mail}}
-	fixtures.AssertHidden(t, secret,
-		s, &s, []msgpush.Secret{s}, []*msgpush.Secret{&s}, map[string]msgpush.Secret{"a": s}, struct{ Password msgpush.Secret }{s},
-		mail, &mail, []msgpush.MailChannel{mail}, []*msgpush.MailChannel{&mail}, map[int]msgpush.MailChannel{1: mail},
-		struct{ Mail *msgpush.MailChannel }{&mail}, page, msgpush.Page[*msgpush.MailChannel]{List: []*msgpush.MailChannel{&mail}},
+	fixtures.AssertHidden(
+		t,
+		secret,
+		s,
+		&s,
+		[]msgpush.Secret{s},
+		[]*msgpush.Secret{&s},
+		map[string]msgpush.Secret{"a": s},
+		struct{ Password msgpush.Secret }{s},
+		mail,
+		&mail,
+		[]msgpush.MailChannel{mail},
+		[]*msgpush.MailChannel{&mail},
+		map[int]msgpush.MailChannel{1: mail},
+		struct{ Mail *msgpush.MailChannel }{
+			&mail,
+		},
+		page,
+		msgpush.Page[*msgpush.MailChannel]{List: []*msgpush.MailChannel{&mail}},
 		msgpush.Envelope[msgpush.MailChannel]{Code: 200, Data: mail},
 	)
 	assert.Equal(t, msgpush.Secret(secret), mail.Password, "the value is unchanged")
@@ -52,7 +67,8 @@ func TestSecretIsEncodedAsRedacted(t *testing.T) {
 
 	b, err = xml.Marshal(mail)
 	require.NoError(t, err)
-	assert.Equal(t, `<mail attribute="[redacted]"><password>[redacted]</password><pointer>[redacted]</pointer></mail>`, string(b))
+	assert.Equal(t, `<mail attribute="[redacted]"><password>[redacted]</password><pointer>[redacted]</pointer></mail>`,
+		string(b))
 
 	b, err = encoding.TextMarshaler(s).MarshalText() // the interface of encoders of YAML, TOML and others
 	require.NoError(t, err)
@@ -105,7 +121,8 @@ func TestEveryRecordWithASecretFormatsItself(t *testing.T) {
 				assert.True(t, isSecret, "%v.%s: make it a Secret", record, field.Name)
 			}
 			if isSecret {
-				assert.True(t, record.Implements(reflect.TypeFor[fmt.Formatter]()), "%v: add a method Format, as MailChannel has", record)
+				assert.True(t, record.Implements(reflect.TypeFor[fmt.Formatter]()), "%v: add a method Format, as MailChannel has",
+					record)
 			}
 		}
 	}

@@ -108,7 +108,8 @@ func TestSlotsOfCancelledCallsAreUsedByOthers(t *testing.T) {
 
 func TestCallsMoveUpWhenOthersAreCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter, err := fleet.NewLimiter(connect(t, newStore(t)), fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
+		limiter, err := fleet.NewLimiter(connect(t, newStore(t)),
+			fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
 		require.NoError(t, err)
 		var served atomic.Int64
 		var calls sync.WaitGroup

@@ -25,7 +25,8 @@ func startCluster(t *testing.T) []*redisServer {
 	var nodes []*redisServer
 	args := []string{"--cluster", "create"}
 	for range 6 {
-		node := startRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", freePort(t), "--repl-diskless-sync-delay", "0")
+		node := startRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", freePort(t),
+			"--repl-diskless-sync-delay", "0")
 		nodes = append(nodes, node)
 		args = append(args, node.addr)
 	}
@@ -33,10 +34,12 @@ func startCluster(t *testing.T) []*redisServer {
 	require.NoError(t, err, string(out))
 	await(t, 20*time.Second, "the cluster is ready and its replicas are in sync", func() bool {
 		for _, node := range nodes {
-			if replication := node.Info(t.Context(), "replication").Val(); strings.Contains(replication, "role:slave") && !strings.Contains(replication, "master_link_status:up") {
+			if replication := node.Info(t.Context(), "replication").Val(); strings.Contains(replication, "role:slave") &&
+				!strings.Contains(replication, "master_link_status:up") {
 				return false
 			}
-			if !strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_state:ok") || strings.Count(node.ClusterNodes(t.Context()).Val(), "slave ") != 3 {
+			if !strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_state:ok") ||
+				strings.Count(node.ClusterNodes(t.Context()).Val(), "slave ") != 3 {
 				return false
 			}
 		}
@@ -69,7 +72,18 @@ func masterOf(t *testing.T, nodes []*redisServer, key string) *redisServer {
 func TestClusterMasterIsKilled(t *testing.T) {
 	skipUnlessAll(t)
 	nodes, service := startCluster(t), newService(t)
-	replicas := startReplicas(t, 5, config{Redis: nodes[0].addr, Cluster: true, Service: service.URL, Rate: 200, Burst: 10, MinInterval: 100 * time.Millisecond})
+	replicas := startReplicas(
+		t,
+		5,
+		config{
+			Redis:       nodes[0].addr,
+			Cluster:     true,
+			Service:     service.URL,
+			Rate:        200,
+			Burst:       10,
+			MinInterval: 100 * time.Millisecond,
+		},
+	)
 	doAll(replicas, "call 2 0s")
 	load := beginAll(replicas, "call 5 12s")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +104,8 @@ func TestClusterMasterIsKilled(t *testing.T) {
 	time.Sleep(3 * time.Second) // keys still rotate
 	cancel()
 	sum := load()
-	t.Logf("kill -9 of the master of both keys, promoted after %v: the last call failed %v later", promoted.Sub(killed).Round(time.Millisecond), sum.LastFailed.Sub(promoted).Round(time.Millisecond))
+	t.Logf("kill -9 of the master of both keys, promoted after %v: the last call failed %v later",
+		promoted.Sub(killed).Round(time.Millisecond), sum.LastFailed.Sub(promoted).Round(time.Millisecond))
 	assert.Less(t, sum.LastFailed.Sub(promoted), 2*time.Second, sum.Errors)
 	assert.Positive(t, sum.OK)
 }
@@ -100,7 +115,14 @@ func TestPermissionsOfTheREADMESufficeForClusters(t *testing.T) {
 	for _, node := range nodes {
 		createUser(t, node)
 	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].addr}, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
+	client := redis.NewClusterClient(
+		&redis.ClusterOptions{
+			Addrs:                 []string{nodes[0].addr},
+			ContextTimeoutEnabled: true,
+			Username:              "msgpush",
+			Password:              "password",
+		},
+	)
 	defer client.Close()
 	useStore(t, client)
 	for _, node := range nodes {
@@ -111,7 +133,18 @@ func TestPermissionsOfTheREADMESufficeForClusters(t *testing.T) {
 func TestClusterSlotsAreMoved(t *testing.T) {
 	skipUnlessAll(t)
 	nodes, service := startCluster(t), newService(t)
-	replicas := startReplicas(t, 5, config{Redis: nodes[0].addr, Cluster: true, Service: service.URL, Rate: 200, Burst: 10, MinInterval: 100 * time.Millisecond})
+	replicas := startReplicas(
+		t,
+		5,
+		config{
+			Redis:       nodes[0].addr,
+			Cluster:     true,
+			Service:     service.URL,
+			Rate:        200,
+			Burst:       10,
+			MinInterval: 100 * time.Millisecond,
+		},
+	)
 	doAll(replicas, "call 2 0s")
 	load := beginAll(replicas, "call 5 8s")
 	for range 4 {
@@ -137,7 +170,8 @@ func TestClusterSlotsAreMoved(t *testing.T) {
 		time.Sleep(time.Second) // calls between two moves
 	}
 	sum := load()
-	t.Logf("the slot is moved 4 times under load: %d of %d calls failed, %d fetches", sum.Failed, sum.OK+sum.Failed, service.issues())
+	t.Logf("the slot is moved 4 times under load: %d of %d calls failed, %d fetches", sum.Failed, sum.OK+sum.Failed,
+		service.issues())
 	assert.Zero(t, sum.Failed, sum.Errors)
 }
 
@@ -163,7 +197,8 @@ func TestSentinelFailover(t *testing.T) {
 	promoted := time.Since(killed)
 	sum := load()
 	arrivals, _ := service.reset()
-	t.Logf("Sentinel failover after %v: %d of %d calls failed, worst second %d at 100/s, %d fetches", promoted.Round(time.Millisecond), sum.Failed, sum.OK+sum.Failed, worstSecond(arrivals), service.issues())
+	t.Logf("Sentinel failover after %v: %d of %d calls failed, worst second %d at 100/s, %d fetches",
+		promoted.Round(time.Millisecond), sum.Failed, sum.OK+sum.Failed, worstSecond(arrivals), service.issues())
 	assert.Zero(t, sum.Failed, sum.Errors)
 	assert.LessOrEqual(t, worstSecond(arrivals), 2*100+1+10)
 	assert.Equal(t, 1, service.issues())
@@ -174,7 +209,12 @@ func startSentinel(t *testing.T, master string) (addr string) {
 	host, port, _ := net.SplitHostPort(master)
 	own := freePort(t)
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	text := fmt.Sprintf("bind 127.0.0.1\nport %s\nsentinel monitor master %s %s 1\nsentinel down-after-milliseconds master 1000\nsentinel failover-timeout master 3000\n", own, host, port)
+	text := fmt.Sprintf(
+		"bind 127.0.0.1\nport %s\nsentinel monitor master %s %s 1\nsentinel down-after-milliseconds master 1000\nsentinel failover-timeout master 3000\n",
+		own,
+		host,
+		port,
+	)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	startProcess(t, exec.Command("redis-server", file, "--sentinel"))
 	addr = net.JoinHostPort("127.0.0.1", own)

@@ -138,7 +138,8 @@ func (h *history) check() {
 	}
 	wg.Wait()
 	arrivals, _ := h.service.reset()
-	h.t.Logf("%d fetches, worst second %d, last failure %v after the last fault; faults: %v", h.service.issues(), worstSecond(arrivals), last.Sub(h.fault).Round(time.Millisecond), h.faults)
+	h.t.Logf("%d fetches, worst second %d, last failure %v after the last fault; faults: %v", h.service.issues(),
+		worstSecond(arrivals), last.Sub(h.fault).Round(time.Millisecond), h.faults)
 	assert.Less(h.t, last.Sub(h.fault), 2*time.Second, "healing")
 	assert.LessOrEqual(h.t, worstSecond(arrivals), 2*100+1+len(h.waits), "budget")
 	for _, r := range h.running {
@@ -148,7 +149,8 @@ func (h *history) check() {
 	defer h.service.mu.Unlock()
 	for i := range h.service.issued[1:] {
 		begin, next := h.service.issued[i], h.service.issued[i+1]
-		assert.True(h.t, next.Sub(begin) > rotationInterval-10*time.Millisecond || h.restarted(begin, next), "MinInterval: %v after the fetch before", next.Sub(begin))
+		assert.True(h.t, next.Sub(begin) > rotationInterval-10*time.Millisecond || h.restarted(begin, next),
+			"MinInterval: %v after the fetch before", next.Sub(begin))
 	}
 }
 

@@ -82,7 +82,8 @@ func TestCallersRecoverSoonAfterEveryReplyWasLost(t *testing.T) {
 	via.set(0, nil)
 	end := time.Now()
 	sum := load()
-	t.Logf("every reply of the store lost for %v: the last call failed %v after the end, slowest call %v", duration, sum.LastFailed.Sub(end).Round(time.Millisecond), sum.Longest.Round(time.Millisecond))
+	t.Logf("every reply of the store lost for %v: the last call failed %v after the end, slowest call %v", duration,
+		sum.LastFailed.Sub(end).Round(time.Millisecond), sum.Longest.Round(time.Millisecond))
 	assert.Positive(t, sum.OK)
 	assert.Less(t, sum.LastFailed.Sub(end), healing)
 	assert.Less(t, sum.Longest, duration+healing)
@@ -151,7 +152,8 @@ func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
 					service.failing.Store(false)
 				}
 				sum := load()
-				t.Logf("%s: %d fetches, the last call failed %v after the begin", tt.name, service.issues(), sum.LastFailed.Sub(begin).Round(time.Millisecond))
+				t.Logf("%s: %d fetches, the last call failed %v after the begin", tt.name, service.issues(),
+					sum.LastFailed.Sub(begin).Round(time.Millisecond))
 				assert.Positive(t, sum.OK)
 				if failing {
 					assert.LessOrEqual(t, service.issues(), 2)
@@ -168,7 +170,8 @@ func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
 
 func TestFallbackServesWhileWritesAreRejected(t *testing.T) {
 	rdb := startRedis(t)
-	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second, Fallback: rate.NewLimiter(100, 1)})
+	limiter, err := fleet.NewLimiter(rdb,
+		fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second, Fallback: rate.NewLimiter(100, 1)})
 	require.NoError(t, err)
 	require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -217,9 +220,16 @@ func TestBudgetIsKeptWhileAKeyIsFetched(t *testing.T) {
 			sum := load()
 			arrivals, rejected := service.reset()
 			inStore := worstSecond(slots())
-			t.Logf("budget 100/s, fetches of %v at the start and at a rejection: worst second %d, in the store %d, %d requests rejected", fetchTime, worstSecond(arrivals), inStore, rejected)
+			t.Logf(
+				"budget 100/s, fetches of %v at the start and at a rejection: worst second %d, in the store %d, %d requests rejected",
+				fetchTime,
+				worstSecond(arrivals),
+				inStore,
+				rejected,
+			)
 			assert.LessOrEqual(t, inStore, 101)
-			assert.LessOrEqual(t, worstSecond(arrivals), 101+50+10, "a suspended machine delays slots by up to 250 ms, and arrivals too")
+			assert.LessOrEqual(t, worstSecond(arrivals), 101+50+10,
+				"a suspended machine delays slots by up to 250 ms, and arrivals too")
 			assert.Equal(t, 2, service.issues())
 			assert.Zero(t, sum.Failed, sum.Errors)
 		})
@@ -233,7 +243,8 @@ func TestBudgetThroughAnOutageAndAnEmptyRestart(t *testing.T) {
 	skipUnlessAll(t)
 	const replicas, budget, bound = 20, 100, 2*100 + 1 + 20
 	rdb, service := startRedis(t), newService(t)
-	all := startReplicas(t, replicas, config{Redis: rdb.addr, Service: service.URL, Rate: budget, Burst: 1, Fallback: budget / replicas})
+	all := startReplicas(t, replicas,
+		config{Redis: rdb.addr, Service: service.URL, Rate: budget, Burst: 1, Fallback: budget / replicas})
 	doAll(all, "call 1 0s")
 	service.reset()
 	load := beginAll(all, "call 20 14s")
@@ -251,7 +262,9 @@ func TestBudgetThroughAnOutageAndAnEmptyRestart(t *testing.T) {
 			inOutage++
 		}
 	}
-	t.Logf("store killed for 5 s and restarted empty, fallback: worst second %d, %d requests in the outage, %d failed calls", worstSecond(arrivals), inOutage, sum.Failed)
+	t.Logf(
+		"store killed for 5 s and restarted empty, fallback: worst second %d, %d requests in the outage, %d failed calls",
+		worstSecond(arrivals), inOutage, sum.Failed)
 	assert.LessOrEqual(t, worstSecond(arrivals), bound)
 	assert.Zero(t, sum.Failed, sum.Errors)
 	assert.Greater(t, inOutage, 3*budget)
@@ -292,7 +305,8 @@ func TestWaitForAConnectionIsNoOutage(t *testing.T) {
 	via.set(20*time.Millisecond, nil)
 	client := redis.NewClient(&redis.Options{Addr: via.addr, ContextTimeoutEnabled: true, PoolSize: 1})
 	defer client.Close()
-	limiter, err := fleet.NewLimiter(client, fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1_000_000})
+	limiter, err := fleet.NewLimiter(client,
+		fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1_000_000})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for range 1000 {
@@ -315,7 +329,8 @@ func TestSupportedLatency(t *testing.T) {
 func TestPermissionsOfTheREADMESuffice(t *testing.T) {
 	rdb := startRedis(t)
 	createUser(t, rdb)
-	client := redis.NewClient(&redis.Options{Addr: rdb.addr, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
+	client := redis.NewClient(
+		&redis.Options{Addr: rdb.addr, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
 	defer client.Close()
 	useStore(t, client)
 	assert.Empty(t, rdb.Do(t.Context(), "ACL", "LOG").Val(), "commands that were denied")
@@ -380,7 +395,8 @@ func TestMinIntervalFollowsAFetchThatDied(t *testing.T) {
 	require.Equal(t, "secret-key-2", other.do("key").Key)
 	service.mu.Lock()
 	defer service.mu.Unlock()
-	assert.GreaterOrEqual(t, service.issued[1].Sub(service.issued[0]), 2500*time.Millisecond, "arrivals are later than claims, by delays that differ")
+	assert.GreaterOrEqual(t, service.issued[1].Sub(service.issued[0]), 2500*time.Millisecond,
+		"arrivals are later than claims, by delays that differ")
 }
 
 func TestStoreErrTestsTheStore(t *testing.T) {

@@ -158,7 +158,9 @@ func startRedis(t testing.TB, args ...string) *redisServer {
 func (r *redisServer) start() {
 	r.t.Helper()
 	_, port, _ := net.SplitHostPort(r.addr)
-	args := append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", r.t.TempDir()}, r.args...)
+	args := append(
+		[]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", r.t.TempDir()},
+		r.args...)
 	r.process = startProcess(r.t, exec.Command("redis-server", args...))
 	await(r.t, 5*time.Second, "redis-server starts", func() bool {
 		conn, err := net.Dial("tcp", r.addr)
@@ -305,7 +307,8 @@ func (c config) newClient() redis.UniversalClient {
 	case c.Cluster:
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Redis}, ContextTimeoutEnabled: true})
 	case c.Sentinel != "":
-		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "master", SentinelAddrs: []string{c.Sentinel}, ContextTimeoutEnabled: true})
+		return redis.NewFailoverClient(
+			&redis.FailoverOptions{MasterName: "master", SentinelAddrs: []string{c.Sentinel}, ContextTimeoutEnabled: true})
 	}
 	return redis.NewClient(&redis.Options{Addr: c.Redis, ContextTimeoutEnabled: true})
 }
@@ -506,7 +509,8 @@ func runReplica(text string) {
 		case "close":
 			_ = source.Close()
 		case "print":
-			res.Text = fmt.Sprintf("%v %+v %#v %s %x %+v", source, source, source, source, source, struct{ s *fleet.KeySource }{source})
+			res.Text = fmt.Sprintf("%v %+v %#v %s %x %+v", source, source, source, source, source,
+				struct{ s *fleet.KeySource }{source})
 		}
 		res.Elapsed = time.Since(begin)
 		text, _ := json.Marshal(res)

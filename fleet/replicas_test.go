@@ -39,15 +39,19 @@ func TestReplicasWithTheirOwnKeysInvalidateEachOther(t *testing.T) {
 func TestOneFetchForAllReplicas(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	service.fetchTime.Store(int64(100 * time.Millisecond))
-	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, MinInterval: 20 * time.Millisecond}) // the test rejects keys soon after their arrival
+	// The test rejects keys soon after their arrival.
+	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, MinInterval: 20 * time.Millisecond})
 	sum := doAll(replicas, "call 50 0s")
-	assert.Equal(t, result{OK: 50 * 20, Errors: map[string]int{}}, result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
+	assert.Equal(t, result{OK: 50 * 20, Errors: map[string]int{}},
+		result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
 	assert.Equal(t, 1, service.issues(), "fetches at a cold start")
-	t.Logf("%d replicas of 50 callers, cold start: %d fetch, %d failed calls, slowest %v", 20, service.issues(), sum.Failed, sum.Longest)
+	t.Logf("%d replicas of 50 callers, cold start: %d fetch, %d failed calls, slowest %v", 20, service.issues(),
+		sum.Failed, sum.Longest)
 	for n := range 3 {
 		service.reject()
 		sum = doAll(replicas, "call 50 0s")
-		assert.Equal(t, result{OK: 50 * 20, Errors: map[string]int{}}, result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
+		assert.Equal(t, result{OK: 50 * 20, Errors: map[string]int{}},
+			result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
 		assert.Equal(t, n+2, service.issues(), "fetches after rejection %d", n+1)
 	}
 	service.reset()
@@ -84,7 +88,8 @@ func TestAnnouncedKeyIsAdopted(t *testing.T) {
 
 func TestExpiringKeyIsReplacedEarlyByOneFetch(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
-	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL, Validity: 1500 * time.Millisecond, Early: 500 * time.Millisecond})
+	replicas := startReplicas(t, 5,
+		config{Redis: rdb.addr, Service: service.URL, Validity: 1500 * time.Millisecond, Early: 500 * time.Millisecond})
 	sum := doAll(replicas, "call 5 2500ms")
 	_, rejected := service.reset()
 	assert.Zero(t, sum.Failed, sum.Errors)
@@ -111,14 +116,17 @@ func TestReplicaKilledInFetchIsReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb, service := startRedis(t, "--hz", "1"), newService(t)
 			if million {
-				fill := redis.NewScript(`for i = 1, 100000 do redis.call('SET', KEYS[1] .. ARGV[1] .. ':' .. i, 'x', 'PX', 1500 + i % 1000) end return {1}`)
+				fill := redis.NewScript(
+					`for i = 1, 100000 do redis.call('SET', KEYS[1] .. ARGV[1] .. ':' .. i, 'x', 'PX', 1500 + i % 1000) end return {1}`,
+				)
 				filler := redis.NewClient(&redis.Options{Addr: rdb.addr, ReadTimeout: time.Minute})
 				defer filler.Close()
 				for n := range 10 {
 					require.NoError(t, fill.Run(t.Context(), filler, []string{"fill"}, n).Err())
 				}
 			}
-			dead := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: time.Second, Hold: "/nonexistent"})
+			dead := startReplica(t,
+				config{Redis: rdb.addr, Service: service.URL, FetchTimeout: time.Second, Hold: "/nonexistent"})
 			others := startReplicas(t, 3, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: time.Second})
 			dead.begin("key")
 			await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
@@ -138,7 +146,8 @@ func TestReplicaKilledInFetchIsReplaced(t *testing.T) {
 func TestKeyOfSuspendedReplicaIsDiscarded(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	hold := filepath.Join(t.TempDir(), "hold")
-	suspended := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 500 * time.Millisecond, Hold: hold})
+	suspended := startReplica(t,
+		config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 500 * time.Millisecond, Hold: hold})
 	other := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 500 * time.Millisecond})
 	wait := suspended.begin("key")
 	await(t, 5*time.Second, "the fetch begins", func() bool { return service.currentKey() == "secret-key-1" })
@@ -157,7 +166,12 @@ func TestKeyOfSuspendedReplicaIsDiscarded(t *testing.T) {
 func TestKeyThatArrivesDuringAnotherFetchIsDiscarded(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	dir := t.TempDir()
-	c := config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 300 * time.Millisecond, Hold: filepath.Join(dir, "first")}
+	c := config{
+		Redis:        rdb.addr,
+		Service:      service.URL,
+		FetchTimeout: 300 * time.Millisecond,
+		Hold:         filepath.Join(dir, "first"),
+	}
 	first := startReplica(t, c)
 	c.Hold = filepath.Join(dir, "second")
 	second := startReplica(t, c)
@@ -177,7 +191,8 @@ func TestKeyThatArrivesDuringAnotherFetchIsDiscarded(t *testing.T) {
 // has a key.
 func TestHangingFetchIsAbandoned(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
-	hanging := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 300 * time.Millisecond, Hold: "/nonexistent"})
+	hanging := startReplica(t,
+		config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 300 * time.Millisecond, Hold: "/nonexistent"})
 	other := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 300 * time.Millisecond})
 	wait := hanging.begin("key")
 	await(t, 5*time.Second, "the fetch begins", func() bool { return service.currentKey() == "secret-key-1" })
@@ -226,7 +241,8 @@ func TestFailedFetchesAreRetriedAtLongerIntervals(t *testing.T) {
 	assert.LessOrEqual(t, service.issues(), maxFetches(elapsed, time.Second, 10*time.Second))
 	assert.Less(t, rdb.commands("evalsha"), 1000, "the callers do not reach the store")
 	service.failing.Store(false)
-	await(t, 20*time.Second, "the service issues keys again", func() bool { return doAll(replicas[:1], "call 1 0s").OK == 1 })
+	await(t, 20*time.Second, "the service issues keys again",
+		func() bool { return doAll(replicas[:1], "call 1 0s").OK == 1 })
 }
 
 func TestSameKeyIssuedAgainIsFetchedAtLongerIntervals(t *testing.T) {
@@ -234,12 +250,14 @@ func TestSameKeyIssuedAgainIsFetchedAtLongerIntervals(t *testing.T) {
 	service.fixed.Store(true)
 	service.rejectedAgent = "rejected"
 	const minInterval = 200 * time.Millisecond
-	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL, UserAgent: "rejected", MinInterval: minInterval})
+	replicas := startReplicas(t, 5,
+		config{Redis: rdb.addr, Service: service.URL, UserAgent: "rejected", MinInterval: minInterval})
 	begin := time.Now()
 	sum := doAll(replicas, "call 5 2s")
 	elapsed := time.Since(begin)
 	assert.Zero(t, sum.OK)
-	t.Logf("the same key issued again and always rejected, MinInterval %v: %d fetches in %v", minInterval, service.issues(), elapsed)
+	t.Logf("the same key issued again and always rejected, MinInterval %v: %d fetches in %v", minInterval,
+		service.issues(), elapsed)
 	assert.LessOrEqual(t, service.issues(), maxFetches(elapsed, minInterval, 4*minInterval))
 }
 
@@ -248,13 +266,15 @@ func TestRejectedKeysOfOneReplicaDoNotAffectOthers(t *testing.T) {
 	service.rejectedAgent = "rejected"
 	const minInterval = 200 * time.Millisecond
 	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL, MinInterval: minInterval})
-	rejected := startReplica(t, config{Redis: rdb.addr, Service: service.URL, MinInterval: minInterval, UserAgent: "rejected"})
+	rejected := startReplica(t,
+		config{Redis: rdb.addr, Service: service.URL, MinInterval: minInterval, UserAgent: "rejected"})
 	begin := time.Now()
 	wait := rejected.begin("call 5 3s")
 	sum := doAll(replicas, "call 5 3s")
 	assert.Zero(t, wait().OK)
 	elapsed := time.Since(begin)
-	t.Logf("a replica is always rejected, MinInterval %v: %d fetches in %v, %d of %d calls of the others failed", minInterval, service.issues(), elapsed, sum.Failed, sum.OK+sum.Failed)
+	t.Logf("a replica is always rejected, MinInterval %v: %d fetches in %v, %d of %d calls of the others failed",
+		minInterval, service.issues(), elapsed, sum.Failed, sum.OK+sum.Failed)
 	assert.LessOrEqual(t, service.issues(), maxFetches(elapsed, minInterval, 4*minInterval))
 	assert.Zero(t, sum.Failed, sum.Errors)
 }
@@ -274,7 +294,8 @@ func TestStoreOutageWithCachedKeyFailsNoCall(t *testing.T) {
 			sum := load()
 			assert.Zero(t, sum.Failed, sum.Errors)
 			assert.Equal(t, 1, service.issues())
-			t.Logf("store %s for 5 s, valid key: %d of %d calls failed, %d further fetches, slowest call %v", name, sum.Failed, sum.OK, service.issues()-1, sum.Longest)
+			t.Logf("store %s for 5 s, valid key: %d of %d calls failed, %d further fetches, slowest call %v", name, sum.Failed,
+				sum.OK, service.issues()-1, sum.Longest)
 			if name == "hanging" {
 				return
 			}
@@ -310,7 +331,8 @@ func TestStoreOutageWithoutKeyIsAnError(t *testing.T) {
 			begin := time.Now()
 			await(t, 5*time.Second, "a key", func() bool { return replica.do("key").Key != "" })
 			t.Logf("store %s, no key: error after %v, then after %v; a key %v after the store is back", name,
-				first.Elapsed.Round(time.Millisecond), second.Elapsed.Round(time.Microsecond), time.Since(begin).Round(time.Millisecond))
+				first.Elapsed.Round(time.Millisecond), second.Elapsed.Round(time.Microsecond),
+				time.Since(begin).Round(time.Millisecond))
 			assert.Less(t, time.Since(begin), 2500*time.Millisecond)
 		})
 	}
@@ -326,7 +348,8 @@ func TestNewerKeyIsWrittenBackAfterAFailover(t *testing.T) {
 	require.NoError(t, rdb.RestoreReplace(t.Context(), redisKey, 0, older).Err())
 	require.Equal(t, "secret-key-1", rdb.HGet(t.Context(), redisKey, "key").Val())
 	require.NoError(t, rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
-	await(t, 5*time.Second, "the newer key is back", func() bool { return rdb.HGet(t.Context(), redisKey, "key").Val() == "secret-key-2" })
+	await(t, 5*time.Second, "the newer key is back",
+		func() bool { return rdb.HGet(t.Context(), redisKey, "key").Val() == "secret-key-2" })
 	assert.Equal(t, 2, service.issues())
 }
 
@@ -410,7 +433,8 @@ func TestColdStartOf200Replicas(t *testing.T) {
 		source, err := fleet.NewKeySource(client, fleet.KeyConfig{Name: "acme", Fetch: c.fetch})
 		require.NoError(t, err)
 		defer source.Close()
-		limiter, err := fleet.NewLimiter(client, fleet.LimiterConfig{Name: "acme", Rate: perSecond, Per: time.Second, Burst: burst})
+		limiter, err := fleet.NewLimiter(client,
+			fleet.LimiterConfig{Name: "acme", Rate: perSecond, Per: time.Second, Burst: burst})
 		require.NoError(t, err)
 		for range callers {
 			wg.Go(func() {
@@ -435,8 +459,17 @@ func TestColdStartOf200Replicas(t *testing.T) {
 			used++
 		}
 	}
-	t.Logf("%d replicas of %d callers start at once, budget %d/s: %d fetch, %.0f %% of the budget used after 2 s, %d connections, %d commands for %d slots",
-		replicas, callers, perSecond, service.issues(), 100*float64(used)/float64(perSecond)/(duration-2*time.Second).Seconds(), connections()-before, rdb.commands("evalsha"), len(granted))
+	t.Logf(
+		"%d replicas of %d callers start at once, budget %d/s: %d fetch, %.0f %% of the budget used after 2 s, %d connections, %d commands for %d slots",
+		replicas,
+		callers,
+		perSecond,
+		service.issues(),
+		100*float64(used)/float64(perSecond)/(duration-2*time.Second).Seconds(),
+		connections()-before,
+		rdb.commands("evalsha"),
+		len(granted),
+	)
 	assert.Equal(t, 1, service.issues())
 	assert.LessOrEqual(t, connections()-before, 4*replicas)
 }
@@ -466,7 +499,8 @@ func TestReplicasShareOneBudget(t *testing.T) {
 			t.Logf("budget %d/s, burst %d, 20 replicas: mean %.1f/s, worst second %d, in the store %d, %d to %d calls a replica",
 				tt.rate, tt.burst, mean, worst, inStore, slices.Min(each), slices.Max(each))
 			assert.LessOrEqual(t, inStore, tt.rate+tt.burst)
-			assert.LessOrEqual(t, worst, tt.rate+tt.burst+tt.rate/2, "a suspended machine delays slots by up to 250 ms, and arrivals too")
+			assert.LessOrEqual(t, worst, tt.rate+tt.burst+tt.rate/2,
+				"a suspended machine delays slots by up to 250 ms, and arrivals too")
 			assert.Greater(t, mean, 0.5*float64(tt.rate))
 		})
 	}
@@ -474,7 +508,8 @@ func TestReplicasShareOneBudget(t *testing.T) {
 
 func TestCallsThatWouldMissTheirDeadlineTakeNoSlots(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
-	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, Rate: 200, Burst: 1, CallTimeout: 500 * time.Millisecond})
+	replicas := startReplicas(t, 20,
+		config{Redis: rdb.addr, Service: service.URL, Rate: 200, Burst: 1, CallTimeout: 500 * time.Millisecond})
 	doAll(replicas, "call 1 0s")
 	service.reset()
 	begin := time.Now()
@@ -501,7 +536,8 @@ func TestSlotsOfSuspendedReplicaAreDiscarded(t *testing.T) {
 	replicas[0].signal(syscall.SIGCONT)
 	sum := load()
 	arrivals, _ := service.reset()
-	t.Logf("a replica with 100 callers is suspended for 1.5 s, budget 100/s: worst second %d, %d failed calls", worstSecond(arrivals), sum.Failed)
+	t.Logf("a replica with 100 callers is suspended for 1.5 s, budget 100/s: worst second %d, %d failed calls",
+		worstSecond(arrivals), sum.Failed)
 	assert.LessOrEqual(t, worstSecond(arrivals), 101+25+35, "the budget, the slots of 250 ms, and delays that differ")
 	assert.Zero(t, sum.Failed, sum.Errors)
 }
@@ -509,7 +545,8 @@ func TestSlotsOfSuspendedReplicaAreDiscarded(t *testing.T) {
 // The test logs a figure, and checks only that no call fails.
 func TestCostOfLimitedCall(t *testing.T) {
 	rdb := startRedis(t)
-	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1_000_000})
+	limiter, err := fleet.NewLimiter(rdb,
+		fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1_000_000})
 	require.NoError(t, err)
 	const calls = 5000
 	begin := time.Now()
@@ -535,7 +572,8 @@ func TestEncryptedKeyIsNotReadable(t *testing.T) {
 				}
 				seen <- text.String()
 			}()
-			replicas := startReplicas(t, 3, config{Redis: rdb.addr, Service: service.URL, Encrypt: encrypt, MinInterval: 100 * time.Millisecond})
+			replicas := startReplicas(t, 3,
+				config{Redis: rdb.addr, Service: service.URL, Encrypt: encrypt, MinInterval: 100 * time.Millisecond})
 			doAll(replicas, "call 5 0s")
 			service.reject()
 			doAll(replicas, "call 5 0s")

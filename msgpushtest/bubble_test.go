@@ -219,14 +219,16 @@ func TestBubbleHTTPClientConnectsOnlyToServer(t *testing.T) {
 
 func TestBubbleTransfersLargeBodies(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *msgpushtest.Server, client *msgpush.Client) {
-		_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: "POST", Path: "/api/open/mp/list", Body: make([]byte, 3<<20)})
+		_, err := msgpush.Call[any](t.Context(), client,
+			msgpush.Request{Method: "POST", Path: "/api/open/mp/list", Body: make([]byte, 3<<20)})
 		assert.Error(t, err)
 		records := msgpushtest.Records{}
 		for id := range int64(10_000) {
 			records.ForwardLogs = append(records.ForwardLogs, msgpush.ForwardLog{ID: id})
 		}
 		server.SetRecords(records)
-		page, err := client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 10_000}})
+		page, err := client.ForwardLogList(t.Context(),
+			msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 10_000}})
 		require.NoError(t, err)
 		assert.Len(t, page.List, 10_000)
 	})

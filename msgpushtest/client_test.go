@@ -51,7 +51,8 @@ func TestClientOptionsOverrideDefaults(t *testing.T) {
 
 func TestClientPanicsIfOptionIsInvalid(t *testing.T) {
 	server := msgpushtest.New(t)
-	assert.PanicsWithValue(t, "msgpushtest: Client: msgpush: WithTimeout: -1ns is not positive", func() { server.Client(msgpush.WithTimeout(-1)) })
+	assert.PanicsWithValue(t, "msgpushtest: Client: msgpush: WithTimeout: -1ns is not positive",
+		func() { server.Client(msgpush.WithTimeout(-1)) })
 }
 
 func TestCachedKeyIsReplacedAfterRotation(t *testing.T) {
@@ -73,7 +74,8 @@ func TestCachedKeyIsReplacedAfterRotation(t *testing.T) {
 
 // cachedKey returns a source that uses the key of the server until it is rejected.
 func cachedKey(server *msgpushtest.Server) msgpush.AccessKeySource {
-	return msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) { return server.AccessKey(), time.Time{}, nil }, 0)
+	return msgpush.CachedAccessKey(
+		func(context.Context) (string, time.Time, error) { return server.AccessKey(), time.Time{}, nil }, 0)
 }
 
 func TestKeyLifetimeLimitsRequestsPerKey(t *testing.T) {
@@ -140,7 +142,12 @@ func TestRateLimitRejectsRequestsUntilWindowEnds(t *testing.T) {
 
 func TestInvalidLimitsPanic(t *testing.T) {
 	server := msgpushtest.New(t)
-	assert.PanicsWithValue(t, "msgpushtest: SetRateLimit: -1 requests in 1s: n must not be negative, and window must be positive unless n is 0", func() { server.SetRateLimit(-1, time.Second) })
-	assert.PanicsWithValue(t, "msgpushtest: SetRateLimit: 5 requests in 0s: n must not be negative, and window must be positive unless n is 0", func() { server.SetRateLimit(5, 0) })
-	assert.PanicsWithValue(t, "msgpushtest: SetKeyLifetime: -1 requests: n must not be negative", func() { server.SetKeyLifetime(-1) })
+	assert.PanicsWithValue(t,
+		"msgpushtest: SetRateLimit: -1 requests in 1s: n must not be negative, and window must be positive unless n is 0",
+		func() { server.SetRateLimit(-1, time.Second) })
+	assert.PanicsWithValue(t,
+		"msgpushtest: SetRateLimit: 5 requests in 0s: n must not be negative, and window must be positive unless n is 0",
+		func() { server.SetRateLimit(5, 0) })
+	assert.PanicsWithValue(t, "msgpushtest: SetKeyLifetime: -1 requests: n must not be negative",
+		func() { server.SetKeyLifetime(-1) })
 }

@@ -129,7 +129,8 @@ func TestBrokenBodyIsRejected(t *testing.T) {
 	}
 	t.Run("of a GET", func(t *testing.T) {
 		server := msgpushtest.New(t)
-		request := strings.NewReplacer("POST", "GET", "/mp/list", "/mail/detail?mailId=1").Replace(rawRequest(server, chunked, chunk))
+		request := strings.NewReplacer("POST", "GET", "/mp/list", "/mail/detail?mailId=1").
+			Replace(rawRequest(server, chunked, chunk))
 		assert.Equal(t, msgpushtest.CodeBadRequest, readEnvelope(t, dial(t, server, request, true)).Code)
 	})
 }
@@ -143,10 +144,12 @@ func TestHandlerReadsBodyAsSent(t *testing.T) {
 			assert.NoError(t, err)
 			assert.Empty(t, got)
 		}},
-		"larger than the limit of the usual response": {"Content-Length: 3145728", strings.Repeat("x", 3<<20), func(t *testing.T, got string, err error) {
-			assert.NoError(t, err)
-			assert.Len(t, got, 3<<20)
-		}},
+		"larger than the limit of the usual response": {"Content-Length: 3145728",
+			strings.Repeat("x", 3<<20),
+			func(t *testing.T, got string, err error) {
+				assert.NoError(t, err)
+				assert.Len(t, got, 3<<20)
+			}},
 		"broken": {"Content-Length: 9", "{}", func(t *testing.T, got string, err error) {
 			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 			assert.Equal(t, "{}", got)
@@ -196,8 +199,14 @@ func TestFaultsThatEndTheConnectionDiscardTheNextRequest(t *testing.T) {
 		fault msgpushtest.Fault
 		check func(t *testing.T, body string, err error)
 	}{
-		"reset":             {msgpushtest.Reset(), func(t *testing.T, _ string, err error) { assert.ErrorIs(t, err, errno.ConnReset) }},
-		"reset in the body": {msgpushtest.ResetInBody(), func(t *testing.T, _ string, err error) { assert.ErrorIs(t, err, errno.ConnReset) }},
+		"reset": {
+			msgpushtest.Reset(),
+			func(t *testing.T, _ string, err error) { assert.ErrorIs(t, err, errno.ConnReset) },
+		},
+		"reset in the body": {
+			msgpushtest.ResetInBody(),
+			func(t *testing.T, _ string, err error) { assert.ErrorIs(t, err, errno.ConnReset) },
+		},
 		"truncated": {msgpushtest.Truncate(), func(t *testing.T, body string, err error) {
 			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 			assert.Contains(t, body, `{"code":200,`)

@@ -414,10 +414,8 @@ func ExampleServer_UpdateBetweenPages() {
 func ExampleServer_Inject() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
-	srv.Inject(
-		msgpushtest.ErrorResponse(1001, "quota exceeded", nil),
-		msgpushtest.HTML().For(msgpushtest.ForwardRuleList).Always(),
-	)
+	srv.Inject(msgpushtest.ErrorResponse(1001, "quota exceeded", nil),
+		msgpushtest.HTML().For(msgpushtest.ForwardRuleList).Always())
 
 	_, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
 	var apiErr *msgpush.APIError
@@ -531,7 +529,8 @@ func ExampleFault_If_otherOperations() {
 	)
 
 	ctx, client := context.Background(), srv.Client()
-	created, err := msgpush.Call[webhook](ctx, client, msgpush.Request{Method: "POST", Path: "/your/path/create", Body: webhook{Name: "reports"}})
+	created, err := msgpush.Call[webhook](ctx, client,
+		msgpush.Request{Method: "POST", Path: "/your/path/create", Body: webhook{Name: "reports"}})
 	fmt.Println(created, err)
 	page, err := msgpush.Call[msgpush.Page[webhook]](ctx, client, msgpush.Request{
 		Method: "POST", Path: "/your/path/list", Body: msgpush.PageRequest{Current: 1, PageSize: 20}, Idempotent: true,

@@ -48,20 +48,37 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 	}
 	tests := []test{
 		{"none", msgpushtest.Fault{}, faults.Failure{}},
-		{"status without an envelope", msgpushtest.Status(418), faults.Failure{Kind: api, Text: "HTTP 418 I'm a teapot (1 attempt)"}},
-		{"status with an envelope", msgpushtest.ErrorResponse(7, "busy", nil).WithStatus(503), faults.Failure{Kind: api, Text: "HTTP 503 Service Unavailable, code 7: busy"}},
-		{"Retry-After", msgpushtest.Status(429).WithHeader("Retry-After", "9"), faults.Failure{Kind: api, Text: "HTTP 429 Too Many Requests (retry after 9s"}},
-		{"error response", msgpushtest.ErrorResponse(1001, "not yours", "your id is 5"), faults.Failure{Kind: api, Text: `HTTP 200, code 1001: not yours (data "your id is 5"`}},
-		{"rejected key", msgpushtest.RejectKey(), faults.Failure{Kind: api, Text: fmt.Sprintf("HTTP 200, code %d: the access-key", msgpushtest.CodeAccessKey)}},
+		{"status without an envelope",
+			msgpushtest.Status(418), faults.Failure{Kind: api, Text: "HTTP 418 I'm a teapot (1 attempt)"}},
+		{"status with an envelope",
+			msgpushtest.ErrorResponse(7, "busy", nil).WithStatus(503),
+			faults.Failure{Kind: api, Text: "HTTP 503 Service Unavailable, code 7: busy"}},
+		{"Retry-After",
+			msgpushtest.Status(429).WithHeader("Retry-After", "9"),
+			faults.Failure{Kind: api, Text: "HTTP 429 Too Many Requests (retry after 9s"}},
+		{"error response",
+			msgpushtest.ErrorResponse(1001, "not yours", "your id is 5"),
+			faults.Failure{Kind: api, Text: `HTTP 200, code 1001: not yours (data "your id is 5"`}},
+		{"rejected key",
+			msgpushtest.RejectKey(),
+			faults.Failure{Kind: api, Text: fmt.Sprintf("HTTP 200, code %d: the access-key", msgpushtest.CodeAccessKey)}},
 		{"HTML page", msgpushtest.HTML(), faults.Failure{Kind: decode, Text: `content type "text/html; charset=utf-8"`}},
-		{"HTML page of a gateway", msgpushtest.HTML().WithStatus(502), faults.Failure{Kind: api, Text: "HTTP 502 Bad Gateway: <!DOCTYPE html> "}},
+		{"HTML page of a gateway",
+			msgpushtest.HTML().WithStatus(502), faults.Failure{Kind: api, Text: "HTTP 502 Bad Gateway: <!DOCTYPE html> "}},
 		{"garbage", msgpushtest.Garbage(), faults.Failure{Kind: decode, Text: `content type "application/json"`}},
-		{"redirect", msgpushtest.Redirect("https://push.example.com/elsewhere"), faults.Failure{Kind: api, Text: "HTTP 302 Found (redirect to https://push.example.com/elsewhere"}},
-		{"redirect with HTTP 307", msgpushtest.Redirect("/elsewhere").WithStatus(307), faults.Failure{Kind: api, Text: "HTTP 307 Temporary Redirect (redirect to /elsewhere"}},
-		{"endless body", msgpushtest.Endless(), faults.Failure{Kind: request, Text: fmt.Sprintf("the limit is %d bytes", faults.Limit)}},
+		{"redirect",
+			msgpushtest.Redirect("https://push.example.com/elsewhere"),
+			faults.Failure{Kind: api, Text: "HTTP 302 Found (redirect to https://push.example.com/elsewhere"}},
+		{"redirect with HTTP 307",
+			msgpushtest.Redirect("/elsewhere").WithStatus(307),
+			faults.Failure{Kind: api, Text: "HTTP 307 Temporary Redirect (redirect to /elsewhere"}},
+		{"endless body",
+			msgpushtest.Endless(), faults.Failure{Kind: request, Text: fmt.Sprintf("the limit is %d bytes", faults.Limit)}},
 		{"reset", msgpushtest.Reset(), faults.Failure{Kind: request, Is: errno.ConnReset, Text: " failed: "}},
-		{"reset in the body", msgpushtest.ResetInBody(), faults.Failure{Kind: request, Is: errno.ConnReset, Text: "reading the response"}},
-		{"truncated body", msgpushtest.Truncate(), faults.Failure{Kind: request, Is: io.ErrUnexpectedEOF, Text: "reading the response"}},
+		{"reset in the body",
+			msgpushtest.ResetInBody(), faults.Failure{Kind: request, Is: errno.ConnReset, Text: "reading the response"}},
+		{"truncated body",
+			msgpushtest.Truncate(), faults.Failure{Kind: request, Is: io.ErrUnexpectedEOF, Text: "reading the response"}},
 		{"handler", msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, `{"code":9,"msg":"to `+r.Host+`"}`)
 		}), faults.Failure{Kind: api, Text: "HTTP 200, code 9: to "}},
@@ -142,11 +159,8 @@ func status(err error) int {
 func TestFaultsAreUsedInOrder(t *testing.T) {
 	server := msgpushtest.New(t)
 	client := clientOf(t, server)
-	server.Inject(
-		msgpushtest.Status(500),
-		msgpushtest.Status(501).For(msgpushtest.ForwardRuleList, msgpushtest.MailDetail),
-		msgpushtest.Status(502),
-	)
+	server.Inject(msgpushtest.Status(500),
+		msgpushtest.Status(501).For(msgpushtest.ForwardRuleList, msgpushtest.MailDetail), msgpushtest.Status(502))
 	server.Inject(msgpushtest.Status(503))
 	var got []int
 	for range 4 {
@@ -160,7 +174,8 @@ func TestFaultsAreUsedInOrder(t *testing.T) {
 func TestAlwaysFaultStaysUntilCleared(t *testing.T) {
 	server := msgpushtest.New(t)
 	client := clientOf(t, server)
-	server.Inject(msgpushtest.Status(500), msgpushtest.Status(501).Always().For(msgpushtest.MPList), msgpushtest.Status(502))
+	server.Inject(msgpushtest.Status(500), msgpushtest.Status(501).Always().For(msgpushtest.MPList),
+		msgpushtest.Status(502))
 	var got []int
 	for range 3 {
 		got = append(got, status(calls[msgpushtest.MPList](client)))
@@ -190,8 +205,11 @@ func TestClientRetriesFaults(t *testing.T) {
 
 func TestForPanicsIfNameIsNotAnOperation(t *testing.T) {
 	for _, name := range []string{"forwardLogList", "", "message rule detail!", "Trigger record list"} {
-		message := fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation: use a constant such as msgpushtest.MailDetail; the operations are %q",
-			name, operationNames())
+		message := fmt.Sprintf(
+			"msgpushtest: Fault.For: %q is not an operation: use a constant such as msgpushtest.MailDetail; the operations are %q",
+			name,
+			operationNames(),
+		)
 		assert.PanicsWithValue(t, message, func() { msgpushtest.Status(503).For(msgpushtest.MPList, name) })
 	}
 }
@@ -220,9 +238,13 @@ func TestFaultWithIfAppliesToMatchingRequests(t *testing.T) {
 		{"twice", []msgpushtest.Fault{fault.If(isPage(2)).Times(2)}, []int{2, 1, 2, 2}, []int{404, 200, 404, 200}},
 		{"Always first", []msgpushtest.Fault{fault.Always().If(isPage(2))}, []int{2, 1, 2}, []int{404, 200, 404}},
 		{"with For", []msgpushtest.Fault{fault.If(isPage(2)).For(msgpushtest.ForwardRuleList)}, []int{2}, []int{404}},
-		{"both conditions", []msgpushtest.Fault{fault.If(isPage(2)).If(rule(msgpushtest.ForwardRuleList))}, []int{1, 2}, []int{200, 404}},
-		{"waits while later faults are used", []msgpushtest.Fault{fault.If(isPage(3)), msgpushtest.Status(418)}, []int{1, 3}, []int{418, 404}},
-		{"falls through to a later fault", []msgpushtest.Fault{fault.If(isPage(2)).Always(), msgpushtest.Status(418).Always()}, []int{1, 2, 1}, []int{418, 404, 418}},
+		{"both conditions",
+			[]msgpushtest.Fault{fault.If(isPage(2)).If(rule(msgpushtest.ForwardRuleList))}, []int{1, 2}, []int{200, 404}},
+		{"waits while later faults are used",
+			[]msgpushtest.Fault{fault.If(isPage(3)), msgpushtest.Status(418)}, []int{1, 3}, []int{418, 404}},
+		{"falls through to a later fault",
+			[]msgpushtest.Fault{fault.If(isPage(2)).Always(), msgpushtest.Status(418).Always()}, []int{1, 2, 1},
+			[]int{418, 404, 418}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -241,15 +263,19 @@ func TestFaultWithIfAppliesToMatchingRequests(t *testing.T) {
 func TestFaultWithIfOfOtherRequestsIsUnused(t *testing.T) {
 	test := &tb{}
 	server := msgpushtest.New(test)
-	server.Inject(
-		msgpushtest.Status(503).If(isPage(2)).If(anyRequest),
-		msgpushtest.Status(503).If(isPage(2)).For(msgpushtest.ForwardRuleList).Always(),
-	)
+	server.Inject(msgpushtest.Status(503).If(isPage(2)).If(anyRequest),
+		msgpushtest.Status(503).If(isPage(2)).For(msgpushtest.ForwardRuleList).Always())
 	require.NoError(t, calls[msgpushtest.ForwardRuleList](server.Client()))
 	_, err := server.Client().MPList(ctx, msgpush.PageRequest{Current: 2}) // uses the first fault
 	require.NoError(t, err)
 	test.end()
-	assert.Equal(t, []string{"msgpushtest: the fault Status(503).If(match).Always() for ForwardRuleList was never used: send a request that uses it, or call ClearFaults"}, test.errors)
+	assert.Equal(
+		t,
+		[]string{
+			"msgpushtest: the fault Status(503).If(match).Always() for ForwardRuleList was never used: send a request that uses it, or call ClearFaults",
+		},
+		test.errors,
+	)
 }
 
 func TestIfReturnsCopy(t *testing.T) {
@@ -261,7 +287,8 @@ func TestIfReturnsCopy(t *testing.T) {
 }
 
 func TestIfPanicsWithoutAFunction(t *testing.T) {
-	assert.PanicsWithValue(t, "msgpushtest: Fault.If: match is nil: give it a function of the request", func() { msgpushtest.Status(503).If(nil) })
+	assert.PanicsWithValue(t, "msgpushtest: Fault.If: match is nil: give it a function of the request",
+		func() { msgpushtest.Status(503).If(nil) })
 }
 
 // Each fault answers the request that it matches, although all are sent at the same time.
@@ -407,8 +434,14 @@ func TestCloseDoesNotWaitForClientThatDoesNotWrite(t *testing.T) {
 
 func TestWithHeaderOverridesHeader(t *testing.T) {
 	for name, fault := range map[string]msgpushtest.Fault{
-		"none": {}, "HTML": msgpushtest.HTML(), "garbage": msgpushtest.Garbage(), "error response": msgpushtest.ErrorResponse(1, "", nil),
-		"truncated": msgpushtest.Truncate(), "delay": msgpushtest.Delay(1), "endless": msgpushtest.Endless(), "status": msgpushtest.Status(404),
+		"none":           {},
+		"HTML":           msgpushtest.HTML(),
+		"garbage":        msgpushtest.Garbage(),
+		"error response": msgpushtest.ErrorResponse(1, "", nil),
+		"truncated":      msgpushtest.Truncate(),
+		"delay":          msgpushtest.Delay(1),
+		"endless":        msgpushtest.Endless(),
+		"status":         msgpushtest.Status(404),
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := msgpushtest.New(t)
@@ -497,7 +530,8 @@ func TestErrorResponsePanicsIfDataCannotBeEncoded(t *testing.T) {
 	for name, data := range map[string]any{"function": func() {}, "channel": make(chan int), "NaN": map[string]float64{"rate": math.NaN()}} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				assert.Contains(t, fmt.Sprint(recover()), "msgpushtest: ErrorResponse: the data cannot be encoded to JSON: json: unsupported")
+				assert.Contains(t, fmt.Sprint(recover()),
+					"msgpushtest: ErrorResponse: the data cannot be encoded to JSON: json: unsupported")
 			}()
 			msgpushtest.ErrorResponse(1, "", data)
 		})
@@ -508,7 +542,8 @@ func TestStatusThatIsNoStatusPanics(t *testing.T) {
 	for _, status := range []int{-1, 0, 1, 99, 100, 101, 199, 600, 999, 1000} {
 		assert.PanicsWithValue(t, fmt.Sprintf("msgpushtest: Status: %d is not an HTTP status from 200 to 599", status),
 			func() { msgpushtest.Status(status) })
-		assert.PanicsWithValue(t, fmt.Sprintf("msgpushtest: Fault.WithStatus: %d is not an HTTP status from 200 to 599", status),
+		assert.PanicsWithValue(t,
+			fmt.Sprintf("msgpushtest: Fault.WithStatus: %d is not an HTTP status from 200 to 599", status),
 			func() { msgpushtest.HTML().WithStatus(status) })
 	}
 	for _, code := range []int{200, 204, 299, 304, 418, 599} {

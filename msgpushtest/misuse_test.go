@@ -55,7 +55,8 @@ func TestClientOfServerMadeOutsideBubblePanicsInside(t *testing.T) {
 			assert.PanicsWithValue(t, "msgpushtest: HTTPClient: "+madeOutside, func() { server.HTTPClient() })
 			assert.PanicsWithValue(t, "msgpushtest: Client: "+madeOutside, func() { server.Client() })
 			assert.PanicsWithValue(t, "msgpushtest: Update: "+madeOutside, func() { server.SetRecords(msgpushtest.Records{}) })
-			assert.PanicsWithValue(t, "msgpushtest: WaitForRequest: "+madeOutside, func() { _, _ = server.WaitForRequest(t.Context(), 1) })
+			assert.PanicsWithValue(t, "msgpushtest: WaitForRequest: "+madeOutside,
+				func() { _, _ = server.WaitForRequest(t.Context(), 1) })
 		})
 		assert.NoError(t, calls[msgpushtest.MPList](server.Client()))
 	})
@@ -89,7 +90,8 @@ func TestRequestsOfAServerInABubbleCanBeReadAfterwards(t *testing.T) {
 
 func TestNewWithTheTestOutsideTheBubblePanics(t *testing.T) {
 	synctest.Test(t, func(inner *testing.T) {
-		assert.PanicsWithValue(inner, "msgpushtest: New: the test is the one outside the synctest bubble: give New the t of the function of synctest.Test",
+		assert.PanicsWithValue(inner,
+			"msgpushtest: New: the test is the one outside the synctest bubble: give New the t of the function of synctest.Test",
 			func() { msgpushtest.New(t, msgpushtest.InMemory()) })
 		assert.NotPanics(inner, func() { msgpushtest.New(inner, msgpushtest.InMemory()) })
 	})
@@ -181,10 +183,12 @@ var waits = []wait{
 		_, _ = client.MPList(ctx, msgpush.PageRequest{})
 		s.Close()
 	}, "Close has waited 5s for the function given to Respond"},
-	{"WaitForRequest without a request", func(s *msgpushtest.Server) {
-		_ = calls[msgpushtest.MPList](s.Client())
-		_, _ = s.WaitForRequest(ctx, 2)
-	}, "WaitForRequest has waited 5s for request 2 (1 so far): send it, or give WaitForRequest the number of the one that arrives"},
+	{"WaitForRequest without a request",
+		func(s *msgpushtest.Server) {
+			_ = calls[msgpushtest.MPList](s.Client())
+			_, _ = s.WaitForRequest(ctx, 2)
+		},
+		"WaitForRequest has waited 5s for request 2 (1 so far): send it, or give WaitForRequest the number of the one that arrives"},
 }
 
 // In real time: in a bubble, the runtime reports the deadlock.
@@ -223,7 +227,8 @@ func TestRequestsFailAfterAWaitOfFiveSeconds(t *testing.T) {
 	other, err := msgpush.NewClient(server.URL, server.AccessKey())
 	require.NoError(t, err)
 	server.OnRequest(func(msgpushtest.Request) { select {} })
-	assert.ErrorContains(t, calls[msgpushtest.MPList](other), "HTTP 400 Bad Request: msgpushtest: the test has failed: see its log (2 attempts)")
+	assert.ErrorContains(t, calls[msgpushtest.MPList](other),
+		"HTTP 400 Bad Request: msgpushtest: the test has failed: see its log (2 attempts)")
 	server.Close()
 }
 
@@ -287,7 +292,8 @@ func TestRejectedRequestFailsTheTestIfAsked(t *testing.T) {
 		client := server.Client()
 		_ = calls[msgpushtest.MPList](client)
 		_, _ = client.MailDetail(ctx, "no")
-		_, _ = msgpush.Call[any](ctx, client, msgpush.Request{Method: http.MethodPost, Path: "/api/open/" + server.AccessKey()})
+		_, _ = msgpush.Call[any](ctx, client,
+			msgpush.Request{Method: http.MethodPost, Path: "/api/open/" + server.AccessKey()})
 		server.Inject(msgpushtest.RejectKey())
 		_ = calls[msgpushtest.MPList](client)
 		server.SetRateLimit(1, time.Hour)

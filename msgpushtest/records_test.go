@@ -119,7 +119,8 @@ func TestUpdateBetweenPages(t *testing.T) {
 			assert.Greater(t, stayed, 40)
 
 			server.UpdateBetweenPages(nil)
-			_, err := server.Client().ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 2}})
+			_, err := server.Client().
+				ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 2}})
 			require.NoError(t, err)
 			assert.Equal(t, changed, server.Records().ForwardLogs)
 		})
@@ -160,7 +161,15 @@ func TestUpdateBetweenPagesOnListOfOnePage(t *testing.T) {
 		{"before the page is served again", []step{{list(20), 0}, {list(20), 1}, {list(20), 2}}},
 		{"with another page size", []step{{list(20), 0}, {list(3), 1}}},
 		{"before the second iteration", []step{{iterate, 0}, {iterate, 1}}},
-		{"lists of several operations", []step{{list(20), 0}, {calls[msgpushtest.ForwardRuleList], 0}, {list(20), 1}, {calls[msgpushtest.ForwardRuleList], 2}}},
+		{
+			"lists of several operations",
+			[]step{
+				{list(20), 0},
+				{calls[msgpushtest.ForwardRuleList], 0},
+				{list(20), 1},
+				{calls[msgpushtest.ForwardRuleList], 2},
+			},
+		},
 		{"lists of several filters", []step{{logs(301), 0}, {logs(302), 0}, {logs(301), 1}}},
 		{"an empty list", []step{{logs(999), 0}, {logs(999), 1}}},
 		{"page 1 of two pages", []step{{list(2), 0}, {list(2), 0}}},
@@ -178,7 +187,8 @@ func TestUpdateBetweenPagesOnListOfOnePage(t *testing.T) {
 				require.NoError(t, step.call(server.Client()))
 				server.Update(func(*msgpushtest.Records) { assert.Equal(t, step.want, calls, "after step %d", i+1) })
 			}
-			server.UpdateBetweenPages(func(*msgpushtest.Records) { t.Error("no page was served since the function was replaced") })
+			server.UpdateBetweenPages(
+				func(*msgpushtest.Records) { t.Error("no page was served since the function was replaced") })
 			require.NoError(t, tt.steps[0].call(server.Client()))
 		})
 	}
@@ -333,7 +343,8 @@ func TestFilteredRecordsAreThoseOfTheLastUpdate(t *testing.T) {
 		server.Update(func(r *msgpushtest.Records) {
 			r.ForwardLogs = append(r.ForwardLogs, msgpush.ForwardLog{ID: n, RuleID: 1})
 		})
-		page, err := server.Client().ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: new(int64(1))}})
+		page, err := server.Client().
+			ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: new(int64(1))}})
 		require.NoError(t, err)
 		assert.Equal(t, n+1, page.Total)
 	}

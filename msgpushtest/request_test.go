@@ -30,9 +30,15 @@ func TestStoresRequests(t *testing.T) {
 	require.Len(t, requests, 3)
 	for i, want := range []msgpushtest.Request{
 		{Operation: msgpushtest.MailDetail, Method: "GET", Path: "/api/open/mail/detail", Query: url.Values{"mailId": {"7"}}},
-		{Operation: msgpushtest.ForwardLogList, Method: "POST", Path: "/api/open/forwardLog/list", Query: url.Values{}, Body: map[string]any{
-			"current": json.Number("1"), "pageSize": json.Number("20"), "params": map[string]any{"matchResult": json.Number("0")},
-		}},
+		{Operation: msgpushtest.ForwardLogList,
+			Method: "POST",
+			Path:   "/api/open/forwardLog/list",
+			Query:  url.Values{},
+			Body: map[string]any{
+				"current":  json.Number("1"),
+				"pageSize": json.Number("20"),
+				"params":   map[string]any{"matchResult": json.Number("0")},
+			}},
 		{Method: "PUT", Path: "/elsewhere", Query: url.Values{}, Body: []any{json.Number("1")}},
 	} {
 		got := requests[i]
@@ -43,7 +49,8 @@ func TestStoresRequests(t *testing.T) {
 		got.Header, want.Time = nil, got.Time
 		assert.Equal(t, want, got)
 	}
-	assert.Contains(t, requests[1].String(), `POST /api/open/forwardLog/list {"current":1,"pageSize":20,"params":{"matchResult":0}}`)
+	assert.Contains(t, requests[1].String(),
+		`POST /api/open/forwardLog/list {"current":1,"pageSize":20,"params":{"matchResult":0}}`)
 	assert.Contains(t, requests[0].String(), "GET /api/open/mail/detail?mailId=7")
 
 	server.ClearRequests()
@@ -63,7 +70,8 @@ func TestStoresNumbersExactly(t *testing.T) {
 	server := msgpushtest.New(t)
 	for _, id := range []int64{1<<53 + 1, math.MaxInt64, math.MinInt64} {
 		server.ClearRequests()
-		_, err := server.Client().ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: &id}})
+		_, err := server.Client().
+			ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: &id}})
 		require.NoError(t, err)
 		r := server.Requests()[0]
 		params := r.Body.(map[string]any)["params"].(map[string]any)
@@ -76,7 +84,8 @@ func TestStoresNumbersExactly(t *testing.T) {
 
 func TestHasComparesMembersAsJSON(t *testing.T) {
 	server := msgpushtest.New(t)
-	exchange(t, "POST", server.URL, nil, `{"current":2,"id":9007199254740993,"name":"é","on":true,"none":null,"params":{"ruleId":0,"ids":[1,2]}}`)
+	exchange(t, "POST", server.URL, nil,
+		`{"current":2,"id":9007199254740993,"name":"é","on":true,"none":null,"params":{"ruleId":0,"ids":[1,2]}}`)
 	r := server.Requests()[0]
 	type rule int32
 	tests := []struct {
@@ -110,7 +119,9 @@ func TestHasComparesMembersAsJSON(t *testing.T) {
 		assert.Equal(t, tt.want, r.Has(tt.path, tt.value), "%s %v", tt.path, tt.value)
 	}
 	assert.False(t, msgpushtest.Request{}.Has("current", nil), "no body")
-	assert.PanicsWithValue(t, "msgpushtest: Request.Has: the value cannot be encoded to JSON: json: unsupported type: func()", func() { r.Has("current", func() {}) })
+	assert.PanicsWithValue(t,
+		"msgpushtest: Request.Has: the value cannot be encoded to JSON: json: unsupported type: func()",
+		func() { r.Has("current", func() {}) })
 }
 
 func TestStoresBodyThatIsNotJSONAsString(t *testing.T) {
@@ -159,7 +170,8 @@ func TestServerIsSafeForConcurrentClients(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Go(func() {
-			client := clientOf(t, server, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 100, MinWait: 1, MaxWait: time.Millisecond}))
+			client := clientOf(t, server,
+				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 100, MinWait: 1, MaxWait: time.Millisecond}))
 			for range 5 {
 				server.Inject(msgpushtest.Status(503).For(msgpushtest.MPList))
 				for name, call := range calls {

@@ -69,10 +69,12 @@ func TestEveryOperationIsServed(t *testing.T) {
 	for _, call := range testcalls.All() {
 		_, client := newServer(t) // the operation may change its records
 		_, err := call.Do(t.Context(), client)
-		assert.NoError(t, err, "serve %s: add it to operations in msgpushtest/records.go, or correct it there", call.Operation)
+		assert.NoError(t, err, "serve %s: add it to operations in msgpushtest/records.go, or correct it there",
+			call.Operation)
 		assert.NotPanics(t, func() { msgpushtest.Status(500).For(call.Operation) },
 			"add %s to operations in msgpushtest/records.go", call.Operation)
-		assert.Contains(t, operationConstants(t), call.Operation, "add the constant %s to msgpushtest/records.go", call.Operation)
+		assert.Contains(t, operationConstants(t), call.Operation, "add the constant %s to msgpushtest/records.go",
+			call.Operation)
 	}
 }
 
@@ -163,7 +165,8 @@ func TestListsArePaged(t *testing.T) {
 		}
 		assert.Equal(t, tt.want, got)
 		page.List = nil
-		assert.Equal(t, &msgpush.Page[msgpush.ForwardRule]{PageNum: tt.current, PageSize: tt.size, Total: 7, Pages: tt.pages}, page)
+		assert.Equal(t, &msgpush.Page[msgpush.ForwardRule]{PageNum: tt.current, PageSize: tt.size, Total: 7, Pages: tt.pages},
+			page)
 	}
 }
 
@@ -214,20 +217,24 @@ func TestRejectsInvalidRequests(t *testing.T) {
 	}{
 		{"no key", "POST", list, header("access-key", ""), `{}`, msgpushtest.CodeAccessKey, "access-key"},
 		{"other key", "POST", list, header("access-key", "x"), `{}`, msgpushtest.CodeAccessKey, "access-key"},
-		{"rejected key and unknown path", "GET", "/nowhere", header("access-key", "x"), ``, msgpushtest.CodeAccessKey, "access-key"},
+		{"rejected key and unknown path",
+			"GET", "/nowhere", header("access-key", "x"), ``, msgpushtest.CodeAccessKey, "access-key"},
 		{"other path", "GET", "/nowhere", good, ``, msgpushtest.CodeNotFound, "/nowhere"},
-		{"operation that is only named", "POST", "/api/open/mail/list", good, `{}`, msgpushtest.CodeNotFound, "/api/open/mail/list"},
+		{"operation that is only named",
+			"POST", "/api/open/mail/list", good, `{}`, msgpushtest.CodeNotFound, "/api/open/mail/list"},
 		{"other method for a list", "GET", list, good, ``, msgpushtest.CodeMethodNotAllowed, "POST"},
 		{"other method for a detail", "POST", mail + "?mailId=101", good, `{}`, msgpushtest.CodeMethodNotAllowed, "GET"},
 		{"no content type", "POST", list, header("Content-Type", ""), `{}`, msgpushtest.CodeContentType, "Content-Type"},
-		{"other content type", "POST", list, header("Content-Type", "text/plain"), `{}`, msgpushtest.CodeContentType, "text/plain"},
+		{"other content type",
+			"POST", list, header("Content-Type", "text/plain"), `{}`, msgpushtest.CodeContentType, "text/plain"},
 		{"no mail id", "GET", mail, good, ``, msgpushtest.CodeBadRequest, "mailId"},
 		{"other query parameter", "GET", mail + "?mailId=101&x=3", good, ``, msgpushtest.CodeBadRequest, `"x"`},
 		{"two mail ids", "GET", mail + "?mailId=101&mailId=102", good, ``, msgpushtest.CodeBadRequest, "mailId"},
 		{"malformed query", "GET", mail + "?mailId=101;x", good, ``, msgpushtest.CodeBadRequest, "malformed"},
 		{"query for a list", "POST", list + "?current=1", good, `{}`, msgpushtest.CodeBadRequest, "current"},
 		{"path with two slashes", "POST", "//api/open/mp/list", good, `{}`, msgpushtest.CodeNotFound, "no operation"},
-		{"path with a dot-dot segment", "POST", "/api/open/x/../mp/list", good, `{}`, msgpushtest.CodeNotFound, "no operation"},
+		{"path with a dot-dot segment",
+			"POST", "/api/open/x/../mp/list", good, `{}`, msgpushtest.CodeNotFound, "no operation"},
 		{"unknown mail id", "GET", mail + "?mailId=0101", good, ``, msgpushtest.CodeNotFound, "0101"},
 		{"GET with a body", "GET", mail + "?mailId=101", good, `{}`, msgpushtest.CodeBadRequest, "no body"},
 		{"no body", "POST", list, good, ``, msgpushtest.CodeBadRequest, "JSON object"},
@@ -239,16 +246,20 @@ func TestRejectsInvalidRequests(t *testing.T) {
 		{"page 0", "POST", list, good, `{"current":0}`, msgpushtest.CodeBadRequest, "current"},
 		{"negative page size", "POST", list, good, `{"pageSize":-1}`, msgpushtest.CodeBadRequest, "pageSize"},
 		{"huge page size", "POST", list, good, `{"pageSize":9223372036854775807}`, msgpushtest.CodeBadRequest, "pageSize"},
-		{"page 10³⁰", "POST", list, good, `{"current":1000000000000000000000000000000}`, msgpushtest.CodeBadRequest, "current is not an integer of at most 64 bits"},
+		{"page 10³⁰",
+			"POST", list, good, `{"current":1000000000000000000000000000000}`, msgpushtest.CodeBadRequest,
+			"current is not an integer of at most 64 bits"},
 		{"page as a string", "POST", list, good, `{"current":"1"}`, msgpushtest.CodeBadRequest, "current"},
 		{"null as page", "POST", list, good, `{"current":null}`, msgpushtest.CodeBadRequest, "current"},
 		{"array as params", "POST", logs, good, `{"params":[]}`, msgpushtest.CodeBadRequest, "params"},
 		{"unknown param", "POST", logs, good, `{"params":{"rule":1}}`, msgpushtest.CodeBadRequest, "rule"},
 		{"rule id as a string", "POST", logs, good, `{"params":{"ruleId":"1"}}`, msgpushtest.CodeBadRequest, "ruleId"},
-		{"fraction as a match result", "POST", logs, good, `{"params":{"matchResult":0.5}}`, msgpushtest.CodeBadRequest, "matchResult"},
+		{"fraction as a match result",
+			"POST", logs, good, `{"params":{"matchResult":0.5}}`, msgpushtest.CodeBadRequest, "matchResult"},
 		{"page 0 of the trigger records", "POST", logs, good, `{"current":0}`, msgpushtest.CodeBadRequest, "current"},
 		{"member unknown to the trigger records", "POST", logs, good, `{"sort":1}`, msgpushtest.CodeBadRequest, "sort"},
-		{"body too long", "POST", list, good, `{"current":1` + strings.Repeat(" ", 1<<20) + `}`, msgpushtest.CodeBadRequest, "too large"},
+		{"body too long",
+			"POST", list, good, `{"current":1` + strings.Repeat(" ", 1<<20) + `}`, msgpushtest.CodeBadRequest, "too large"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

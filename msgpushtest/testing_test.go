@@ -141,10 +141,14 @@ func TestFaultThatWasNeverUsedFailsTheTest(t *testing.T) {
 			s.Inject(status)
 			call(s, msgpushtest.MPList)
 		}, unused("Status(503) for every operation")},
-		{"Times, one request too few", func(s *msgpushtest.Server) {
-			s.Inject(status.For(msgpushtest.MPList).Times(3))
-			call(s, msgpushtest.MPList)
-		}, []string{"msgpushtest: the fault Status(503).Times(3) for MPList was used by 1 of 3 requests: send a request that uses it, or call ClearFaults"}},
+		{"Times, one request too few",
+			func(s *msgpushtest.Server) {
+				s.Inject(status.For(msgpushtest.MPList).Times(3))
+				call(s, msgpushtest.MPList)
+			},
+			[]string{
+				"msgpushtest: the fault Status(503).Times(3) for MPList was used by 1 of 3 requests: send a request that uses it, or call ClearFaults",
+			}},
 		{"Always after Times", func(s *msgpushtest.Server) {
 			s.Inject(status.Times(3).Always())
 			call(s, msgpushtest.MPList)
@@ -158,14 +162,29 @@ func TestFaultThatWasNeverUsedFailsTheTest(t *testing.T) {
 			s.Inject(status)
 			s.Close()
 		}, unused("Status(503) for every operation")},
-		{"every kind", func(s *msgpushtest.Server) {
-			s.Inject(msgpushtest.Fault{}, msgpushtest.ErrorResponse(1001, "no", nil), msgpushtest.RejectKey(), msgpushtest.Delay(time.Hour),
-				msgpushtest.HTML().WithStatus(502), msgpushtest.Garbage(), msgpushtest.Redirect("/x"), msgpushtest.Endless(), msgpushtest.Reset(),
-				msgpushtest.ResetInBody(), msgpushtest.Truncate(), msgpushtest.Respond(http.NotFound))
-		}, unused("Fault{} for every operation", `ErrorResponse(1001, "no") for every operation`, "RejectKey for every operation",
-			"Delay(1h0m0s) for every operation", "HTML.WithStatus(502) for every operation", "Garbage for every operation",
-			`Redirect("/x") for every operation`, "Endless for every operation", "Reset for every operation",
-			"ResetInBody for every operation", "Truncate for every operation", "Respond for every operation")},
+		{"every kind",
+			func(s *msgpushtest.Server) {
+				s.Inject(
+					msgpushtest.Fault{},
+					msgpushtest.ErrorResponse(1001, "no", nil),
+					msgpushtest.RejectKey(),
+					msgpushtest.Delay(time.Hour),
+					msgpushtest.HTML().
+						WithStatus(502),
+					msgpushtest.Garbage(),
+					msgpushtest.Redirect("/x"),
+					msgpushtest.Endless(),
+					msgpushtest.Reset(),
+					msgpushtest.ResetInBody(),
+					msgpushtest.Truncate(),
+					msgpushtest.Respond(http.NotFound),
+				)
+			},
+			unused("Fault{} for every operation", `ErrorResponse(1001, "no") for every operation`,
+				"RejectKey for every operation", "Delay(1h0m0s) for every operation", "HTML.WithStatus(502) for every operation",
+				"Garbage for every operation", `Redirect("/x") for every operation`, "Endless for every operation",
+				"Reset for every operation", "ResetInBody for every operation", "Truncate for every operation",
+				"Respond for every operation")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -285,7 +304,8 @@ func TestFunctionOfUpdateThatDoesNotReturnEndsTheProgram(t *testing.T) {
 	cmd.Env = append(os.Environ(), variable+"=1")
 	out, err := cmd.CombinedOutput()
 	assert.Error(t, err)
-	assert.Contains(t, string(out), "panic: msgpushtest: the function given to Update does not return: it must return soon")
+	assert.Contains(t, string(out),
+		"panic: msgpushtest: the function given to Update does not return: it must return soon")
 }
 
 func TestFunctionOfUpdateThatReturnsLateDoesNotEndTheProgram(t *testing.T) {

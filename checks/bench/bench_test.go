@@ -59,7 +59,18 @@ func (r *requestRecorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Body = io.NopCloser(strings.NewReader(string(b)))
 	}
 	path := strings.TrimPrefix(req.URL.Path, "/api/v4") // gitlab's client adds it
-	r.requests = append(r.requests, request{req.Method, path, req.URL.RawQuery, req.Header.Get("access-key"), req.Header.Get("Accept"), req.Header.Get("Content-Type"), body})
+	r.requests = append(
+		r.requests,
+		request{
+			req.Method,
+			path,
+			req.URL.RawQuery,
+			req.Header.Get("access-key"),
+			req.Header.Get("Accept"),
+			req.Header.Get("Content-Type"),
+			body,
+		},
+	)
 	return r.service.RoundTrip(req)
 }
 
@@ -109,16 +120,38 @@ func TestClientsReturnErrorResponses(t *testing.T) {
 func TestRunWritesTablesAndPlots(t *testing.T) {
 	dir := t.TempDir()
 	var out strings.Builder
-	quick := config{rounds: 2, duration: time.Microsecond, calls: 64, iterationPages: 3, delay: time.Microsecond, followPages: 2, idlePolls: 3, memoryPages: 2, growthPages: []int{1, 2}}
+	quick := config{
+		rounds:         2,
+		duration:       time.Microsecond,
+		calls:          64,
+		iterationPages: 3,
+		delay:          time.Microsecond,
+		followPages:    2,
+		idlePolls:      3,
+		memoryPages:    2,
+		growthPages:    []int{1, 2},
+	}
 	require.NoError(t, run(quick, dir, &out))
 
 	tables := out.String()
 	assert.NotContains(t, tables, "NaN")
 	assert.NotContains(t, tables, "Inf")
 	for _, want := range []string{
-		"## Goals", "## CPU: mail detail", "## CPU: page of 50", "## CPU: page of 1,000", "## CPU: mail detail, without a deadline",
-		"## Loopback: mail detail, 1 caller", "## Loopback: page of 50, 64 callers", "## HTTP/2 with GOAWAY every 100 requests: mail detail, 16 callers", "## Iteration: 3 × 50 records", "## Following: idle polls of 2 × 50 records", "| following: requests per idle poll | ≤ 1.00 | 1.00 | met |", "## Memory", "## Growth: iteration over 2 × 50 records",
-		"| msgpush, Prefetch(8) |", "github.com/digitalocean/godo v",
+		"## Goals",
+		"## CPU: mail detail",
+		"## CPU: page of 50",
+		"## CPU: page of 1,000",
+		"## CPU: mail detail, without a deadline",
+		"## Loopback: mail detail, 1 caller",
+		"## Loopback: page of 50, 64 callers",
+		"## HTTP/2 with GOAWAY every 100 requests: mail detail, 16 callers",
+		"## Iteration: 3 × 50 records",
+		"## Following: idle polls of 2 × 50 records",
+		"| following: requests per idle poll | ≤ 1.00 | 1.00 | met |",
+		"## Memory",
+		"## Growth: iteration over 2 × 50 records",
+		"| msgpush, Prefetch(8) |",
+		"github.com/digitalocean/godo v",
 	} {
 		assert.Contains(t, tables, want)
 	}

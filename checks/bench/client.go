@@ -63,7 +63,11 @@ func clients() []client {
 		{name: "go-github", new: envelopeClient(newGithub)},
 		{name: "resty", new: envelopeClient(newResty)},
 		{name: nameMsgpush, isMsgpush: true, new: msgpushClient()},
-		{name: nameObserver, isMsgpush: true, new: msgpushClient(msgpush.WithObserver(func(context.Context, msgpush.Attempt) { attempts.Add(1) }))},
+		{
+			name:      nameObserver,
+			isMsgpush: true,
+			new:       msgpushClient(msgpush.WithObserver(func(context.Context, msgpush.Attempt) { attempts.Add(1) })),
+		},
 		{name: nameSonic, isMsgpush: true, new: msgpushClient(msgpush.WithUnmarshal(sonic.ConfigStd.Unmarshal))},
 		{name: nameGoccy, isMsgpush: true, new: msgpushClient(msgpush.WithUnmarshal(goccy.Unmarshal))},
 	}
@@ -96,7 +100,9 @@ type doFunc func(ctx context.Context, method, path string, query, body, v any) e
 
 // envelopeClient returns a function that makes an api, which decodes a response
 // into the envelope and then checks the code.
-func envelopeClient(newDo func(string, http.RoundTripper) (doFunc, error)) func(string, http.RoundTripper) (api, error) {
+func envelopeClient(
+	newDo func(string, http.RoundTripper) (doFunc, error),
+) func(string, http.RoundTripper) (api, error) {
 	return func(baseURL string, transport http.RoundTripper) (api, error) {
 		do, err := newDo(baseURL, transport)
 		return api{

@@ -31,7 +31,11 @@ type canned struct {
 }
 
 func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(c.body))}, nil
+	return &http.Response{
+		StatusCode: c.status,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       io.NopCloser(bytes.NewReader(c.body)),
+	}, nil
 }
 
 // calls decode a response with each method, and with Call into different types.
@@ -73,14 +77,41 @@ func bodies(t *testing.T) map[string][]byte {
 		all[filepath.Base(file)] = body
 	}
 	for _, body := range []string{
-		``, ` `, `null`, `[]`, `"text"`, `7`, `{}`, `<html>`, `{"code":200`, `{"code":200}`, `{"code":200,"data":null}`,
-		`{"code":200,"data":"text"}`, `{"code":200,"data":["text"]}`, `{"code":200,"data":{}}`, `{"code":200,"data":{}} x`, `{"code":200,"data":{}}}`,
-		`{"code":"200","data":{}}`, `{"code":200.5,"data":{}}`, `{"code":null,"data":{}}`, `{"code":200,"msg":5,"data":{}}`,
-		`{"code":200,"data":{"id":"5"}}`, `{"code":200,"data":{"id":5.5}}`, `{"code":200,"data":{"id":99999999999999999999}}`,
-		`{"code":200,"data":{"mailName":5,"password":null}}`, `{"code":200,"data":{"list":{}}}`, `{"code":200,"data":{"list":[{"id":1},{"id":true}]}}`,
-		`{"code":200,"data":{"list":null}}`, `{"code":200,"data":{"mailName":"\ud800 \u00e9"}}`, `{"code":200,"data":{"mailName":"` + "\n" + `"}}`,
-		`{"code":500,"msg":"no","data":{"id":"5"}}`, `{"code":500,"data":"text"}`, `{"code":0}`, `{"CODE":200,"Data":{"ID":7}}`,
-		`{"code":200,"code":500,"data":{}}`, `{"code":200,"data":{"id":1},"data":{"mailName":"x"}}`,
+		``,
+		` `,
+		`null`,
+		`[]`,
+		`"text"`,
+		`7`,
+		`{}`,
+		`<html>`,
+		`{"code":200`,
+		`{"code":200}`,
+		`{"code":200,"data":null}`,
+		`{"code":200,"data":"text"}`,
+		`{"code":200,"data":["text"]}`,
+		`{"code":200,"data":{}}`,
+		`{"code":200,"data":{}} x`,
+		`{"code":200,"data":{}}}`,
+		`{"code":"200","data":{}}`,
+		`{"code":200.5,"data":{}}`,
+		`{"code":null,"data":{}}`,
+		`{"code":200,"msg":5,"data":{}}`,
+		`{"code":200,"data":{"id":"5"}}`,
+		`{"code":200,"data":{"id":5.5}}`,
+		`{"code":200,"data":{"id":99999999999999999999}}`,
+		`{"code":200,"data":{"mailName":5,"password":null}}`,
+		`{"code":200,"data":{"list":{}}}`,
+		`{"code":200,"data":{"list":[{"id":1},{"id":true}]}}`,
+		`{"code":200,"data":{"list":null}}`,
+		`{"code":200,"data":{"mailName":"\ud800 \u00e9"}}`,
+		`{"code":200,"data":{"mailName":"` + "\n" + `"}}`,
+		`{"code":500,"msg":"no","data":{"id":"5"}}`,
+		`{"code":500,"data":"text"}`,
+		`{"code":0}`,
+		`{"CODE":200,"Data":{"ID":7}}`,
+		`{"code":200,"code":500,"data":{}}`,
+		`{"code":200,"data":{"id":1},"data":{"mailName":"x"}}`,
 	} {
 		all[body] = []byte(body)
 	}
@@ -95,7 +126,8 @@ func TestDecodersReturnTheSame(t *testing.T) {
 					t.Run(fmt.Sprint(decoder, "/", call, "/", status, "/", name), func(t *testing.T) {
 						usual, err := newMsgpushClient("http://service.example.com", canned{status, body}, once)
 						require.NoError(t, err)
-						faster, err := newMsgpushClient("http://service.example.com", canned{status, body}, once, msgpush.WithUnmarshal(unmarshal))
+						faster, err := newMsgpushClient("http://service.example.com", canned{status, body}, once,
+							msgpush.WithUnmarshal(unmarshal))
 						require.NoError(t, err)
 
 						want, wantErr := do(usual)
@@ -122,7 +154,8 @@ func TestResultsOutliveTheResponse(t *testing.T) {
 			client, err := newMsgpushClient("http://service.example.com", service, msgpush.WithUnmarshal(unmarshal))
 			require.NoError(t, err)
 			fetch := func(number int) *msgpush.Page[msgpush.ForwardLog] {
-				p, err := client.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: number, PageSize: 50}})
+				p, err := client.ForwardLogList(ctx,
+					msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: number, PageSize: 50}})
 				require.NoError(t, err)
 				return p
 			}

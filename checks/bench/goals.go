@@ -46,7 +46,8 @@ func (s *suite) goals() []goal {
 		{"mail detail: time relative to baseline", false, 1.15, compare(mail, nameMsgpush, "time", nameBaseline)},
 		{"mail detail: time of an observer relative to baseline", false, 0.03,
 			compare(mail, nameObserver, "time", nameBaseline) - compare(mail, nameMsgpush, "time", nameBaseline)},
-		{"mail detail, without a deadline: time relative to baseline", false, 1.25, compare(s.noDeadline, nameMsgpush, "time", nameBaseline)},
+		{"mail detail, without a deadline: time relative to baseline",
+			false, 1.25, compare(s.noDeadline, nameMsgpush, "time", nameBaseline)},
 	}
 	var others []float64
 	for _, c := range clients() {
@@ -54,9 +55,15 @@ func (s *suite) goals() []goal {
 			others = append(others, compare(page, c.name, "time", nameMsgpush))
 		}
 	}
-	goals = append(goals,
+	goals = append(
+		goals,
 		goal{"page of 50: time of the fastest other client relative to msgpush", true, 1, slices.Min(others)},
-		goal{`page of 50: time of "envelope first, data second" relative to msgpush`, true, 1.5, compare(page, nameTwice, "time", nameMsgpush)},
+		goal{
+			`page of 50: time of "envelope first, data second" relative to msgpush`,
+			true,
+			1.5,
+			compare(page, nameTwice, "time", nameMsgpush),
+		},
 		goal{"page of 50: time with the fastest decoder relative to the default decoder", false, 0.40,
 			min(compare(page, nameSonic, "time", nameMsgpush), compare(page, nameGoccy, "time", nameMsgpush))},
 	)
@@ -65,8 +72,14 @@ func (s *suite) goals() []goal {
 	minCalls := []float64{0.95, 1, 1} // by workload
 	for i, many := range s.many {
 		prefix := fmt.Sprintf("%d callers, %s: ", manyCallers, workloads[i].name)
-		goals = append(goals,
-			goal{prefix + "calls per second relative to baseline", true, minCalls[i], compare(many, nameMsgpush, "calls per second", nameBaseline)},
+		goals = append(
+			goals,
+			goal{
+				prefix + "calls per second relative to baseline",
+				true,
+				minCalls[i],
+				compare(many, nameMsgpush, "calls per second", nameBaseline),
+			},
 			goal{prefix + "p99 relative to baseline", false, 1.10, compare(many, nameMsgpush, "p99", nameBaseline)},
 			goal{prefix + "dials relative to baseline", false, 1, compare(many, nameMsgpush, "dials", nameBaseline)},
 		)
@@ -75,11 +88,22 @@ func (s *suite) goals() []goal {
 		fmt.Sprintf("%d callers, GOAWAY every %d requests: p99 relative to baseline", goawayCallers, goawayRequests),
 		false, 1.20, compare(s.goaway, nameMsgpush, "p99", nameBaseline),
 	})
-	return append(goals,
-		goal{"iteration: time with Prefetch(0) relative to Prefetch(8)", true, 6.5, compare(s.iteration, prefetchName(0), "time", prefetchName(8))},
+	return append(
+		goals,
+		goal{
+			"iteration: time with Prefetch(0) relative to Prefetch(8)",
+			true,
+			6.5,
+			compare(s.iteration, prefetchName(0), "time", prefetchName(8)),
+		},
 		goal{"following: " + requestsPerPoll, false, 1, s.follow.entry(followName).median(requestsPerPoll)},
 		goal{"a million records: bytes held per record", false, 1, s.memory.entry(withIDs).median(heldPerRecord)},
-		goal{"a million records without ids: bytes held per record", false, 1, s.memory.entry(withoutIDs).median(heldPerRecord)},
+		goal{
+			"a million records without ids: bytes held per record",
+			false,
+			1,
+			s.memory.entry(withoutIDs).median(heldPerRecord),
+		},
 		goal{"growth: deviation of the time per page between the two longest lists", false, 0.10, s.nonlinearity()},
 	)
 }

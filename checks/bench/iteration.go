@@ -103,7 +103,11 @@ func iteration(cfg config) (*experiment, error) {
 	return e, e.add(s, iterators(), iterationTime)
 }
 
-func (e *experiment) add(s *fakeService, iterators []iterator, measure func(*fakeService, iterateFunc) (measurement, error)) error {
+func (e *experiment) add(
+	s *fakeService,
+	iterators []iterator,
+	measure func(*fakeService, iterateFunc) (measurement, error),
+) error {
 	for _, it := range iterators {
 		iterate, err := it.new(s)
 		if err != nil {
@@ -186,7 +190,12 @@ func growth(pages int, cfg config) (*experiment, error) {
 	if err != nil {
 		return nil, err
 	}
-	iterators := []iterator{pageLoop(clients()[0]), msgpushIterator(withIDs, recordID), msgpushIterator(withoutIDs, nil), prefetchIterator(8)}
+	iterators := []iterator{
+		pageLoop(clients()[0]),
+		msgpushIterator(withIDs, recordID),
+		msgpushIterator(withoutIDs, nil),
+		prefetchIterator(8),
+	}
 	return e, e.add(s, iterators, func(s *fakeService, iterate iterateFunc) (measurement, error) {
 		before, held := heap(), 0.0
 		if err := readAll(s, iterate, func() { held = heap() - before }); err != nil {

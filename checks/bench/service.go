@@ -73,10 +73,16 @@ func records(n int) []msgpush.ForwardLog {
 	newest := time.Date(2026, 11, 5, 18, 0, 0, 0, time.UTC)
 	for i := range list {
 		list[i] = msgpush.ForwardLog{
-			ID: int64(firstID + i), RuleID: int64(300 + i%7), RuleName: "严重告警转值班", SourceType: 1, SourceTypeName: "渠道消息",
-			RequestIP: fmt.Sprintf("203.0.113.%d**", i%9+1), MatchResult: 1, MatchResultName: "已转发",
-			ShortCodes: fmt.Sprintf("%04x****,%04x****", i*7919%0x10000, i*104729%0x10000),
-			CreateTime: msgpush.DateTime(newest.Add(-time.Duration(i) * time.Minute).Format(time.DateTime)),
+			ID:              int64(firstID + i),
+			RuleID:          int64(300 + i%7),
+			RuleName:        "严重告警转值班",
+			SourceType:      1,
+			SourceTypeName:  "渠道消息",
+			RequestIP:       fmt.Sprintf("203.0.113.%d**", i%9+1),
+			MatchResult:     1,
+			MatchResultName: "已转发",
+			ShortCodes:      fmt.Sprintf("%04x****,%04x****", i*7919%0x10000, i*104729%0x10000),
+			CreateTime:      msgpush.DateTime(newest.Add(-time.Duration(i) * time.Minute).Format(time.DateTime)),
 		}
 		if i%10 == 0 {
 			list[i].MatchResult, list[i].MatchResultName, list[i].ErrorMessage = 2, "转发失败", "target 2: connection refused"

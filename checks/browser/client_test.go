@@ -40,7 +40,10 @@ func transports() map[string]*http.Client {
 func newClient(t *testing.T, path string, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	retries := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2, MinWait: time.Millisecond})
-	client, err := msgpush.NewClient(os.Getenv("SERVICE")+path, os.Getenv("ACCESS_KEY"), append([]msgpush.Option{retries}, opts...)...)
+	client, err := msgpush.NewClient(
+		os.Getenv("SERVICE")+path,
+		os.Getenv("ACCESS_KEY"),
+		append([]msgpush.Option{retries}, opts...)...)
 	require.NoError(t, err)
 	return client
 }

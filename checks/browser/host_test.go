@@ -40,7 +40,9 @@ func runInNode(t *testing.T, program string, env map[string]string, args ...stri
 	t.Helper()
 	node := find(t, "node")
 	cmd := exec.CommandContext(t.Context(), node)
-	cmd.Args = append([]string{"program", "--stack-size=8192", filepath.Join(wasmDir(t), "wasm_exec_node.js"), program}, args...)
+	cmd.Args = append(
+		[]string{"program", "--stack-size=8192", filepath.Join(wasmDir(t), "wasm_exec_node.js"), program},
+		args...)
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -93,8 +95,9 @@ func runInChromium(t *testing.T, program string, env map[string]string, args ...
 
 	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer stop()
-	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(), server.URL)
+	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+		"--user-data-dir="+t.TempDir(), server.URL)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	require.NoError(t, cmd.Start())
@@ -230,7 +233,8 @@ func TestClient(t *testing.T) {
 // In a browser, a test reaches the fake server only through its own clients, and has no files.
 func TestFakeServerInChromium(t *testing.T) {
 	program := compile(t, "example.com/msgpush/msgpushtest")
-	got := runInChromium(t, program, map[string]string{}, "-test.short", "-test.timeout=1m", "-test.run=^(TestBubble|TestFaults|TestUpdate)")
+	got := runInChromium(t, program, map[string]string{}, "-test.short", "-test.timeout=1m",
+		"-test.run=^(TestBubble|TestFaults|TestUpdate)")
 	assert.Zero(t, got.Status, "%s", got.Output)
 	assert.Contains(t, got.Output, "PASS")
 }

@@ -136,7 +136,8 @@ func exchanges(t *testing.T, doc *openapi3.T) []exchange {
 			case strings.HasPrefix(name, "requests/"):
 				all = append(all, exchange{name, op, body, http.StatusOK, []byte(`{"code":500,"msg":"no"}`)})
 			case strings.HasPrefix(name, "responses/error_"):
-				all = append(all, exchange{name, op, request, http.StatusOK, body}, exchange{name, op, request, http.StatusServiceUnavailable, body})
+				all = append(all, exchange{name, op, request, http.StatusOK, body},
+					exchange{name, op, request, http.StatusServiceUnavailable, body})
 			default:
 				all = append(all, exchange{name, op, request, http.StatusOK, body})
 			}
@@ -284,7 +285,8 @@ func TestOpenAPIFileIsValid(t *testing.T) {
 		}
 	}
 	for name, example := range doc.Components.Examples {
-		assert.True(t, strings.HasSuffix(example.Value.Summary, "(invented values)"), "openapi.json: the summary of the example %s ends with (invented values)", name)
+		assert.True(t, strings.HasSuffix(example.Value.Summary, "(invented values)"),
+			"openapi.json: the summary of the example %s ends with (invented values)", name)
 	}
 }
 
@@ -331,7 +333,8 @@ func TestClientReadsExamples(t *testing.T) {
 		for name, example := range op.responses() {
 			t.Run(name, func(t *testing.T) {
 				transport := respond(http.StatusOK, "application/json", encode(t, example.Value.Value))
-				client, err := msgpush.NewClient("http://msgpush.test", "test-key", msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+				client, err := msgpush.NewClient("http://msgpush.test", "test-key",
+					msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 				require.NoError(t, err)
 				data, err := op.call(t).Do(t.Context(), client)
 				require.NoError(t, err)
@@ -414,7 +417,8 @@ func TestChangedTypeInOpenAPIIsDetected(t *testing.T) {
 				}
 				doc.Components.Schemas[name].Value.Properties[field].Value.Type = changed
 				assert.NotEmpty(t, append(testdataViolations(t, doc), fieldsNotRepeated(doc)...),
-					"openapi.json: no example has a value for %s.%s: add it to an example of a request, or to the samples", name, field)
+					"openapi.json: no example has a value for %s.%s: add it to an example of a request, or to the samples", name,
+					field)
 			})
 		}
 	}
@@ -452,7 +456,14 @@ func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
 	page := msgpush.PageSize(2)
 	for _, op := range operations(load(t)) {
 		call := op.call(t)
-		tests = append(tests, test{call.Operation, func(ctx context.Context, c *msgpush.Client) error { _, err := call.Do(ctx, c); return err }, 1})
+		tests = append(
+			tests,
+			test{
+				call.Operation,
+				func(ctx context.Context, c *msgpush.Client) error { _, err := call.Do(ctx, c); return err },
+				1,
+			},
+		)
 		if call.List == nil {
 			continue
 		}
@@ -475,8 +486,13 @@ func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
 		PageRequest: msgpush.PageRequest{PageSize: 9},
 		Params:      msgpush.ForwardLogParams{RuleID: new(int64(301)), MatchResult: new(0)},
 	}
-	tests = append(tests,
-		test{"ForwardLogList with both filters", func(ctx context.Context, c *msgpush.Client) error { _, err := c.ForwardLogList(ctx, logs); return err }, 1},
+	tests = append(
+		tests,
+		test{
+			"ForwardLogList with both filters",
+			func(ctx context.Context, c *msgpush.Client) error { _, err := c.ForwardLogList(ctx, logs); return err },
+			1,
+		},
 		test{"ForwardLogList with one filter", func(ctx context.Context, c *msgpush.Client) error {
 			_, err := c.ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{MatchResult: new(1)}})
 			return err
@@ -486,12 +502,16 @@ func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
 			return err
 		}, 1},
 		test{"Lister", func(ctx context.Context, c *msgpush.Client) error {
-			lister := msgpush.Lister[msgpush.ForwardRule]{Fetch: c.ForwardRuleList, ID: func(r msgpush.ForwardRule) int64 { return r.ID }}
+			lister := msgpush.Lister[msgpush.ForwardRule]{
+				Fetch: c.ForwardRuleList,
+				ID:    func(r msgpush.ForwardRule) int64 { return r.ID },
+			}
 			_, err := drain(lister.All(ctx, page))
 			return err
 		}, 3},
 		test{"Call", func(ctx context.Context, c *msgpush.Client) error {
-			_, err := msgpush.Call[json.RawMessage](ctx, c, msgpush.Request{Method: http.MethodPost, Path: mpList, Body: msgpush.PageRequest{Current: 1, PageSize: 5}})
+			_, err := msgpush.Call[json.RawMessage](ctx, c,
+				msgpush.Request{Method: http.MethodPost, Path: mpList, Body: msgpush.PageRequest{Current: 1, PageSize: 5}})
 			return err
 		}, 1},
 	)
@@ -527,14 +547,19 @@ type rejectedRequest struct {
 var rejectedRequests = []rejectedRequest{
 	{"unknown mail channel", msgpushtest.CodeNotFound, http.MethodGet, mailDetail + "?mailId=no", nil, "", true},
 	{"no mail channel", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail, nil, "", true},
-	{"unknown access key", msgpushtest.CodeAccessKey, http.MethodPost, mpList, map[string]string{"access-key": "another key"}, `{}`, true},
+	{"unknown access key",
+		msgpushtest.CodeAccessKey, http.MethodPost, mpList, map[string]string{"access-key": "another key"}, `{}`, true},
 	{"page 0", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{"current":0}`, true},
-	{"page size beyond the maximum of the fake server", msgpushtest.CodeBadRequest, http.MethodPost, forwardRuleList, nil, `{"pageSize":1099511627776}`, true},
-	{"number beyond int64", msgpushtest.CodeBadRequest, http.MethodPost, forwardLogList, nil, `{"params":{"ruleId":9223372036854775808}}`, true},
+	{"page size beyond the maximum of the fake server",
+		msgpushtest.CodeBadRequest, http.MethodPost, forwardRuleList, nil, `{"pageSize":1099511627776}`, true},
+	{"number beyond int64",
+		msgpushtest.CodeBadRequest, http.MethodPost, forwardLogList, nil, `{"params":{"ruleId":9223372036854775808}}`, true},
 	{"unknown member", msgpushtest.CodeBadRequest, http.MethodPost, forwardLogList, nil, `{"params":{"status":1}}`, true},
 	{"unknown query parameter", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail + "?mailId=101&x=1", nil, "", true},
-	{"large body", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{"unknown":"` + strings.Repeat("x", 1<<20) + `"}`, true},
-	{"no access key", msgpushtest.CodeAccessKey, http.MethodPost, mpList, map[string]string{"access-key": ""}, `{}`, false},
+	{"large body",
+		msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{"unknown":"` + strings.Repeat("x", 1<<20) + `"}`, true},
+	{"no access key",
+		msgpushtest.CodeAccessKey, http.MethodPost, mpList, map[string]string{"access-key": ""}, `{}`, false},
 	{"parameter twice", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail + "?mailId=101&mailId=102", nil, "", false},
 	{"malformed query", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail + "?mailId=%zz", nil, "", false},
 	{"body of a GET", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail + "?mailId=101", nil, "{}", false},
@@ -543,12 +568,17 @@ var rejectedRequests = []rejectedRequest{
 	{"member of another type", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{"current":"1"}`, false},
 	{"unknown path", msgpushtest.CodeNotFound, http.MethodPost, "/api/open/mp", nil, `{}`, false},
 	{"wrong method", msgpushtest.CodeMethodNotAllowed, http.MethodDelete, mpList, nil, "", false},
-	{"wrong Content-Type", msgpushtest.CodeContentType, http.MethodPost, mpList, map[string]string{"Content-Type": "text/plain"}, `{}`, false},
+	{"wrong Content-Type",
+		msgpushtest.CodeContentType, http.MethodPost, mpList, map[string]string{"Content-Type": "text/plain"}, `{}`, false},
 }
 
 // send sends the request to a server at url, and returns the body of the response as
 // an envelope.
-func (r rejectedRequest) send(t *testing.T, url, key string, transport http.RoundTripper) msgpush.Envelope[json.RawMessage] {
+func (r rejectedRequest) send(
+	t *testing.T,
+	url, key string,
+	transport http.RoundTripper,
+) msgpush.Envelope[json.RawMessage] {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), r.method, url+r.path, strings.NewReader(r.body))
 	require.NoError(t, err)
@@ -583,7 +613,8 @@ func TestErrorResponsesMatchOpenAPI(t *testing.T) {
 		server.SetRateLimit(1, time.Hour)
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		require.NoError(t, err)
-		_, err = server.Client(msgpush.WithHTTPClient(&http.Client{Transport: v}), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})).MPList(t.Context(), msgpush.PageRequest{})
+		_, err = server.Client(msgpush.WithHTTPClient(&http.Client{Transport: v}), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})).
+			MPList(t.Context(), msgpush.PageRequest{})
 		var apiErr *msgpush.APIError
 		require.ErrorAs(t, err, &apiErr)
 		assert.Equal(t, msgpushtest.CodeRateLimit, apiErr.Code)
@@ -594,7 +625,8 @@ func TestErrorResponsesMatchOpenAPI(t *testing.T) {
 
 func TestRetriedRequestsMatchOpenAPI(t *testing.T) {
 	server, client, v := newServer(t)
-	server.Inject(msgpushtest.ErrorResponse(503, "no", nil).WithStatus(503), msgpushtest.ResetInBody(), msgpushtest.Reset())
+	server.Inject(msgpushtest.ErrorResponse(503, "no", nil).WithStatus(503), msgpushtest.ResetInBody(),
+		msgpushtest.Reset())
 	_, err := client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
 	require.NoError(t, err)
 	assert.Len(t, server.Requests(), 4)
@@ -655,7 +687,9 @@ func TestEveryWrongFieldOfAResponseIsCaught(t *testing.T) {
 				count := 0
 				changes("body", decode(encode(t, example.Value.Value)), func(where string, changed any) {
 					count++
-					assert.NotEmpty(t, violations(t, doc, newRequest(t, doc, op.path), respond(http.StatusOK, "application/json", encode(t, changed))), where)
+					assert.NotEmpty(t,
+						violations(t, doc, newRequest(t, doc, op.path), respond(http.StatusOK, "application/json", encode(t, changed))),
+						where)
 				})
 				if op.call(t).Data != nil {
 					assert.Greater(t, count, 20)
@@ -681,11 +715,13 @@ func TestFailureMayHaveAnyData(t *testing.T) {
 		for name, body := range failures {
 			t.Run(op.OperationID+"/"+name, func(t *testing.T) {
 				for _, status := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusInternalServerError} {
-					assert.Empty(t, violations(t, doc, newRequest(t, doc, op.path), respond(status, "application/json", []byte(body))), status)
+					assert.Empty(t, violations(t, doc, newRequest(t, doc, op.path), respond(status, "application/json", []byte(body))),
+						status)
 				}
 				success := strings.Replace(body, "500", "200", 1)
 				if op.call(t).Data != nil {
-					assert.NotEmpty(t, violations(t, doc, newRequest(t, doc, op.path), respond(http.StatusOK, "application/json", []byte(success))))
+					assert.NotEmpty(t,
+						violations(t, doc, newRequest(t, doc, op.path), respond(http.StatusOK, "application/json", []byte(success))))
 				}
 			})
 		}
@@ -709,13 +745,22 @@ func TestEveryWrongErrorResponseIsCaught(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, status := range []int{http.StatusOK, http.StatusTooManyRequests} {
-				assert.NotEmpty(t, violations(t, load(t), newRequest(t, load(t), mpList), respond(status, "application/json", []byte(body))), status)
+				assert.NotEmpty(t,
+					violations(t, load(t), newRequest(t, load(t), mpList), respond(status, "application/json", []byte(body))), status)
 			}
 		})
 	}
 	t.Run("text/html", func(t *testing.T) {
-		assert.NotEmpty(t, violations(t, load(t), newRequest(t, load(t), mpList), respond(http.StatusOK, "text/html", []byte(`{"code":500,"msg":"no"}`))))
-		assert.NotEmpty(t, violations(t, load(t), newRequest(t, load(t), mpList), respond(http.StatusOK, "text/html", bodiesIn(t, "responses")["mp_list"])))
+		assert.NotEmpty(
+			t,
+			violations(t, load(t), newRequest(t, load(t), mpList),
+				respond(http.StatusOK, "text/html", []byte(`{"code":500,"msg":"no"}`))),
+		)
+		assert.NotEmpty(
+			t,
+			violations(t, load(t), newRequest(t, load(t), mpList),
+				respond(http.StatusOK, "text/html", bodiesIn(t, "responses")["mp_list"])),
+		)
 	})
 }
 
@@ -775,7 +820,8 @@ func TestProxyCatchesWrongFields(t *testing.T) {
 	server, client, v := newServer(t)
 	server.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"code":200,"msg":"","data":{"pageNum":1,"pageSize":20,"total":1,"pages":1,"list":[{"id":"1"}]}}`)
+		_, _ = io.WriteString(w,
+			`{"code":200,"msg":"","data":{"pageNum":1,"pageSize":20,"total":1,"pages":1,"list":[{"id":"1"}]}}`)
 	}))
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	var decodeErr *msgpush.DecodeError

@@ -62,7 +62,8 @@ func startPrism(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, npmProgram(t, "prism"), append(args, "--port", "0")...)
-	cmd.Env = append(os.Environ(), "NODE_OPTIONS=--unhandled-rejections=warn") // otherwise, a response that breaks off could end Prism
+	// Otherwise, a response that breaks off could end Prism.
+	cmd.Env = append(os.Environ(), "NODE_OPTIONS=--unhandled-rejections=warn")
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -96,7 +97,12 @@ func startPrism(t *testing.T, args ...string) string {
 
 // newPrismClient returns a client of Prism that adds header to each request, the HTTP client
 // that it uses, and a function that returns the violations that Prism has reported.
-func newPrismClient(t *testing.T, prismURL, key string, header http.Header, opts ...msgpush.Option) (*msgpush.Client, *http.Client, func() []string) {
+func newPrismClient(
+	t *testing.T,
+	prismURL, key string,
+	header http.Header,
+	opts ...msgpush.Option,
+) (*msgpush.Client, *http.Client, func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var violations []string
@@ -185,7 +191,8 @@ func TestPrismFindsNoViolations(t *testing.T) {
 			}
 		}
 	}
-	_, err := drain(client.ForwardLogs(msgpush.ForwardLogParams{RuleID: new(int64(301)), MatchResult: new(0)}).All(t.Context()))
+	_, err := drain(
+		client.ForwardLogs(msgpush.ForwardLogParams{RuleID: new(int64(301)), MatchResult: new(0)}).All(t.Context()))
 	require.NoError(t, err)
 	for _, tt := range rejectedRequests {
 		if tt.isValid {
@@ -211,7 +218,8 @@ func TestPrismForwardsFaults(t *testing.T) {
 		{"none", msgpushtest.Fault{}, true, ""},
 		{"delay", msgpushtest.Delay(time.Millisecond), true, ""},
 		{"rejected key", msgpushtest.RejectKey(), true, "HTTP 200, code 401"},
-		{"status with an envelope", msgpushtest.ErrorResponse(7, "busy", nil).WithStatus(503), true, "HTTP 503 Service Unavailable, code 7: busy"},
+		{"status with an envelope",
+			msgpushtest.ErrorResponse(7, "busy", nil).WithStatus(503), true, "HTTP 503 Service Unavailable, code 7: busy"},
 		{"status", msgpushtest.Status(503), false, "HTTP 500"},
 		{"HTML", msgpushtest.HTML(), false, "HTTP 500"},
 		{"garbage", msgpushtest.Garbage(), true, "HTTP 500"}, // Prism fails before it checks the response
@@ -338,13 +346,17 @@ func TestTypeScriptTypesAreUsable(t *testing.T) {
 	var program strings.Builder
 	program.WriteString("import type { components, paths } from './openapi';\n")
 	for _, op := range operations(doc) {
-		name := fmt.Sprintf("paths[%q][%q][%q][200][%q][%q]", op.path, strings.ToLower(op.method), "responses", "content", "application/json")
+		name := fmt.Sprintf("paths[%q][%q][%q][200][%q][%q]", op.path, strings.ToLower(op.method), "responses", "content",
+			"application/json")
 		types[name] = op.content().Schema.Value
-		fmt.Fprintf(&program, "{\nconst v: %s = %s;\n((_: number | undefined) => {})(v.code);\n}\n", name, failures["no data"])
+		fmt.Fprintf(&program, "{\nconst v: %s = %s;\n((_: number | undefined) => {})(v.code);\n}\n", name,
+			failures["no data"])
 	}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
-		fmt.Fprintf(&program, "{\nconst v: %s = %s;\n%s", name, typeScriptValue(types[name]), typeScriptReads("v", types[name]))
-		fmt.Fprintf(&program, "// @ts-expect-error: there is no such field\nconst w: %s = { ...v, unknownField: 1 };\n}\n", name)
+		fmt.Fprintf(&program, "{\nconst v: %s = %s;\n%s", name, typeScriptValue(types[name]),
+			typeScriptReads("v", types[name]))
+		fmt.Fprintf(&program, "// @ts-expect-error: there is no such field\nconst w: %s = { ...v, unknownField: 1 };\n}\n",
+			name)
 	}
 	const config = `{
 		"compilerOptions": {
@@ -390,8 +402,9 @@ func typeScriptReads(expression string, schema *openapi3.Schema) string {
 		// A function, since an assignment would narrow the type. No cast is needed.
 		success := fmt.Sprintf("components[%q][%q]", "schemas", path.Base(schema.AnyOf[0].Ref))
 		failure := fmt.Sprintf("components[%q][%q]", "schemas", path.Base(schema.AnyOf[1].Ref))
-		return fmt.Sprintf("((m: %s | %s) => {\nif ('data' in m) {\n%s} else {\n((_: number) => {})(m.code ?? 0);\n}\n})(%s);\n",
-			success, failure, typeScriptReads("m", schema.AnyOf[0].Value), expression)
+		return fmt.Sprintf(
+			"((m: %s | %s) => {\nif ('data' in m) {\n%s} else {\n((_: number) => {})(m.code ?? 0);\n}\n})(%s);\n", success,
+			failure, typeScriptReads("m", schema.AnyOf[0].Value), expression)
 	case schema.Type.Is("integer"):
 		return "((_: number | undefined) => {})(" + expression + ");\n"
 	case schema.Type.Is("string"):
@@ -416,7 +429,8 @@ func TestPostmanCollectionCallsFakeserver(t *testing.T) {
 	target, err := url.Parse(base)
 	require.NoError(t, err)
 	v := newValidator(load(t), http.DefaultTransport)
-	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: v})
+	proxy := httptest.NewServer(
+		&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: v})
 	defer proxy.Close()
 
 	file := filepath.Join(t.TempDir(), "collection.json")

@@ -115,8 +115,8 @@ func TestExampleProgramsMatchOpenAPI(t *testing.T) {
 				addr:   make(chan string, 1),
 				ended:  make(chan struct{}),
 			}
-			p.Env = append(os.Environ(),
-				"MSGPUSH_BASE_URL="+proxy.URL, "MSGPUSH_ACCESS_KEY="+server.AccessKey(), "MSGPUSH_MAIL_ID="+msgpushtest.SampleMailID)
+			p.Env = append(os.Environ(), "MSGPUSH_BASE_URL="+proxy.URL, "MSGPUSH_ACCESS_KEY="+server.AccessKey(),
+				"MSGPUSH_MAIL_ID="+msgpushtest.SampleMailID)
 			stderr, err := p.StderrPipe()
 			require.NoError(t, err)
 			require.NoError(t, p.Start())

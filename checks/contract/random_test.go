@@ -106,7 +106,8 @@ type draft struct {
 }
 
 func (d draft) String() string {
-	return fmt.Sprintf("%s %.1000q %.1000q chunked=%t cut off=%t %.1000q %.1000q", d.method, d.path, d.query, d.chunked, d.isCutOff, d.header, d.body)
+	return fmt.Sprintf("%s %.1000q %.1000q chunked=%t cut off=%t %.1000q %.1000q", d.method, d.path, d.query, d.chunked,
+		d.isCutOff, d.header, d.body)
 }
 
 func (d draft) request(t *testing.T, base string) *http.Request {
@@ -167,7 +168,8 @@ func (g *generator) draft(invalid bool) draft {
 	}
 	d.query = query.Encode()
 	if op.RequestBody != nil {
-		d.header.Set("Content-Type", one(g, "application/json", "application/json; charset=utf-8", "application/json;charset=UTF-8"))
+		d.header.Set("Content-Type",
+			one(g, "application/json", "application/json; charset=utf-8", "application/json;charset=UTF-8"))
 		d.body = g.json(op.RequestBody.Value.Content["application/json"].Schema.Value, invalid && g.IntN(2) == 0)
 	} else {
 		d.chunked = false
@@ -187,12 +189,12 @@ func (g *generator) draft(invalid bool) draft {
 // json returns a value of a schema. If invalid is set, values in it may be invalid.
 func (g *generator) json(schema *openapi3.Schema, invalid bool) string {
 	if invalid && g.IntN(4) == 0 {
-		return one(g, `null`, `true`, `""`, `"1"`, `1.5`, `1.0`, `1e2`, `1e400`, `-0`, `01`, `0x1`, `NaN`, `[]`, `[1]`, `{}`, `{"":null}`,
-			`{"ruleId":{"ruleId":1}}`, `"\ud800"`, "\"\xff\"", "\"\n\"", `undefined`, ``, deepArray, deepObject)
+		return one(g, `null`, `true`, `""`, `"1"`, `1.5`, `1.0`, `1e2`, `1e400`, `-0`, `01`, `0x1`, `NaN`, `[]`, `[1]`, `{}`,
+			`{"":null}`, `{"ruleId":{"ruleId":1}}`, `"\ud800"`, "\"\xff\"", "\"\n\"", `undefined`, ``, deepArray, deepObject)
 	}
 	if schema.Type.Is("integer") {
-		return one(g, "1", "2", "3", "20", "0", "-1", "301", "2147483647", "2147483648", "9007199254740993", "9223372036854775807", "-9223372036854775808",
-			"9223372036854775808", strconv.FormatInt(g.Int64N(1<<40), 10))
+		return one(g, "1", "2", "3", "20", "0", "-1", "301", "2147483647", "2147483648", "9007199254740993",
+			"9223372036854775807", "-9223372036854775808", "9223372036854775808", strconv.FormatInt(g.Int64N(1<<40), 10))
 	}
 	switch {
 	case schema.Type.Is("string"):
@@ -211,7 +213,8 @@ func (g *generator) json(schema *openapi3.Schema, invalid bool) string {
 		}
 	}
 	if invalid && g.IntN(4) == 0 {
-		members = append(members, one(g, `"unknown":1`, `"current":2,"current":3`, `"Current":2`, `"":{}`, `"list":[]`, `,`, `"current"`))
+		members = append(members,
+			one(g, `"unknown":1`, `"current":2,"current":3`, `"Current":2`, `"":{}`, `"list":[]`, `,`, `"current"`))
 	}
 	return "{" + strings.Join(members, one(g, ",", ", ", "\n,\t")) + "}"
 }
@@ -220,28 +223,46 @@ func (g *generator) json(schema *openapi3.Schema, invalid bool) string {
 func (g *generator) spoil(d *draft) {
 	switch g.IntN(9) {
 	case 0:
-		d.header.Set("Access-Key", one(g, "", " ", "x", g.key+"x", strings.ToLower(g.key), "\xff", strings.Repeat("k", 10_000)))
+		d.header.Set("Access-Key",
+			one(g, "", " ", "x", g.key+"x", strings.ToLower(g.key), "\xff", strings.Repeat("k", 10_000)))
 	case 1:
 		d.header.Del("Access-Key")
 	case 2:
-		d.header["Content-Type"] = one(g, nil, []string{""}, []string{"text/plain"}, []string{"application/xml"}, []string{"application/json;"}, []string{"application/json; =x"},
-			[]string{"multipart/form-data"}, []string{"application/x-www-form-urlencoded"}, []string{"application/json", "text/plain"})
+		d.header["Content-Type"] = one(
+			g,
+			nil,
+			[]string{""},
+			[]string{"text/plain"},
+			[]string{"application/xml"},
+			[]string{"application/json;"},
+			[]string{"application/json; =x"},
+			[]string{
+				"multipart/form-data",
+			},
+			[]string{"application/x-www-form-urlencoded"},
+			[]string{"application/json", "text/plain"},
+		)
 	case 3:
 		d.method = one(g, "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "UNKNOWN")
 	case 4:
-		d.path = one(g, "/", "/api", d.path+"/", d.path+"/1", "/"+d.path, strings.ToUpper(d.path), strings.Replace(d.path, "open", "../open", 1), d.path+"\x00", d.path+"?", d.path+"é ",
-			"/api/open/unknown", strings.Repeat("/x", 2000))
+		d.path = one(g, "/", "/api", d.path+"/", d.path+"/1", "/"+d.path, strings.ToUpper(d.path),
+			strings.Replace(d.path, "open", "../open", 1), d.path+"\x00", d.path+"?", d.path+"é ", "/api/open/unknown",
+			strings.Repeat("/x", 2000))
 	case 5:
-		d.query += one(g, "x=1", "&mailId=1&mailId=2", "&mailId", "&mailId=", "&=", "%zz", ";", "&mailid=101", "&access-key="+g.key, "&x="+strings.Repeat("y", 10_000))
+		d.query += one(g, "x=1", "&mailId=1&mailId=2", "&mailId", "&mailId=", "&=", "%zz", ";", "&mailid=101",
+			"&access-key="+g.key, "&x="+strings.Repeat("y", 10_000))
 	case 6:
-		name, value, _ := strings.Cut(one(g, "Accept: text/html", "Accept-Encoding: gzip", "Connection: close", "Cookie: a=b", "Expect: 100-continue", "Range: bytes=0-1",
-			"If-None-Match: *", "X-Http-Method-Override: DELETE", "Content-Encoding: gzip", "Origin: null"), ": ")
+		name, value, _ := strings.Cut(
+			one(g, "Accept: text/html", "Accept-Encoding: gzip", "Connection: close", "Cookie: a=b", "Expect: 100-continue",
+				"Range: bytes=0-1", "If-None-Match: *", "X-Http-Method-Override: DELETE", "Content-Encoding: gzip", "Origin: null"),
+			": ",
+		)
 		d.header.Set(name, value)
 	case 7:
 		d.isCutOff = true
 	default:
 		i := g.IntN(len(d.body) + 1)
-		d.body = one(g, "", "null", "{", d.body[:i], d.body[i:], d.body[:i]+string(byte(g.IntN(256)))+d.body[i:], d.body+d.body, "\ufeff"+d.body, d.body+" x", "<html>",
-			"current=1")
+		d.body = one(g, "", "null", "{", d.body[:i], d.body[i:], d.body[:i]+string(byte(g.IntN(256)))+d.body[i:],
+			d.body+d.body, "\ufeff"+d.body, d.body+" x", "<html>", "current=1")
 	}
 }

@@ -135,7 +135,9 @@ func (v *validator) checkRequest(r *http.Request, body []byte, route *routers.Ro
 		}
 	}
 	if route.Operation.RequestBody != nil {
-		errs = append(errs, checkMembers("body", route.Operation.RequestBody.Value.Content["application/json"].Schema, decode(body), false)...)
+		errs = append(
+			errs,
+			checkMembers("body", route.Operation.RequestBody.Value.Content["application/json"].Schema, decode(body), false)...)
 	}
 	return errs
 }

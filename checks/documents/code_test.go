@@ -18,7 +18,8 @@ import (
 )
 
 var (
-	goBlock      = regexp.MustCompile("(?ms)^```go\n(.*?)^```$(?:[^`]*(?:^```sh\n[^`]*^```$[^`]*)?^```text\n(.*?)^```$)?") // code, and its output
+	goBlock = regexp.MustCompile(
+		"(?ms)^```go\n(.*?)^```$(?:[^`]*(?:^```sh\n[^`]*^```$[^`]*)?^```text\n(.*?)^```$)?") // code, and its output
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	newError     = regexp.MustCompile(`, err := (msgpush|client)\.`)
 )

@@ -59,5 +59,6 @@ func TestREADMENamesTheLicenceOfEveryDependency(t *testing.T) {
 
 func TestChangelogNamesTheVersion(t *testing.T) {
 	heading := regexp.MustCompile(`(?m)^#.* ` + regexp.QuoteMeta(msgpush.Version) + `\b`)
-	assert.True(t, heading.MatchString(read(t, "CHANGELOG.md")), "CHANGELOG.md: add a heading for version %s", msgpush.Version)
+	assert.True(t, heading.MatchString(read(t, "CHANGELOG.md")), "CHANGELOG.md: add a heading for version %s",
+		msgpush.Version)
 }

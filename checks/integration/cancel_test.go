@@ -24,7 +24,8 @@ func TestCancelledCallsDoNotAffectOthers(t *testing.T) {
 			s := newSetup(t)
 			// Without proxy_ignore_client_abort, nginx would close a connection to
 			// the fake server for each cancelled call and run out of ports.
-			startNginx(s, scenario{tls: tls, config: `proxy_http_version 1.1; proxy_set_header Connection ""; proxy_ignore_client_abort on;`})
+			startNginx(s,
+				scenario{tls: tls, config: `proxy_http_version 1.1; proxy_set_header Connection ""; proxy_ignore_client_abort on;`})
 			client := newClient(t, s.url, s.server)
 			s.load = load{calls: 2000, callers: 8}.withDefaults()
 			cancelled := load{calls: 6000, callers: 16}.withDefaults()
@@ -61,7 +62,10 @@ func (c cancellingAPI) MailDetail(ctx context.Context, mailID string) (*msgpush.
 	return mail, err
 }
 
-func (c cancellingAPI) ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+func (c cancellingAPI) ForwardLogList(
+	ctx context.Context,
+	r msgpush.ForwardLogRequest,
+) (*msgpush.Page[msgpush.ForwardLog], error) {
 	ctx, cancel := cancelAtRandom(ctx)
 	defer cancel()
 	page, err := c.client.ForwardLogList(ctx, r)

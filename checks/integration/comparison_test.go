@@ -51,7 +51,8 @@ func (s *setup) contenders() []*contender {
 				_, err := client.MailDetail(ctx, "100")
 				return err
 			}
-			_, err := msgpush.Call[msgpush.Page[msgpush.ForwardLog]](ctx, client, msgpush.Request{Method: method, Path: postPath, Body: body})
+			_, err := msgpush.Call[msgpush.Page[msgpush.ForwardLog]](ctx, client,
+				msgpush.Request{Method: method, Path: postPath, Body: body})
 			return err
 		}},
 		{name: "go-retryablehttp", call: func(ctx context.Context, method string, body any) error {
@@ -139,14 +140,22 @@ func TestOutagesWithOtherClients(t *testing.T) {
 
 // meetOutage lets callers of each contender make a call a second, until three seconds after
 // an outage.
-func (s *setup) meetOutage(contenders []*contender, callers int, method string, signal syscall.Signal, gone time.Duration) {
+func (s *setup) meetOutage(
+	contenders []*contender,
+	callers int,
+	method string,
+	signal syscall.Signal,
+	gone time.Duration,
+) {
 	var running sync.WaitGroup
 	var begun, ended, stopped atomic.Bool // the outage, the outage, the callers
 	for number, c := range contenders {
 		for caller := range callers {
 			running.Go(func() {
 				for call := 0; !stopped.Load(); call++ {
-					body := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 1 + caller + call*callers, PageSize: 1 + number}}
+					body := msgpush.ForwardLogRequest{
+						PageRequest: msgpush.PageRequest{Current: 1 + caller + call*callers, PageSize: 1 + number},
+					}
 					late := ended.Load()
 					err := c.call(s.Context(), method, body)
 					c.mu.Lock()

@@ -33,7 +33,8 @@ func TestDocumentsNameTests(t *testing.T) {
 	for _, name := range named {
 		assert.Contains(t, tests, name, "replace %s by the test that now checks the same", name)
 	}
-	assert.Len(t, testsOfFaults, len(faultRows(t, "../../docs/reliability.md")), "name the tests of each fault in docs/reliability.md, in its order")
+	assert.Len(t, testsOfFaults, len(faultRows(t, "../../docs/reliability.md")),
+		"name the tests of each fault in docs/reliability.md, in its order")
 }
 
 // testsOfFaults names tests of each fault in docs/reliability.md, in the order of its rows.
@@ -53,15 +54,18 @@ var testsOfFaults = [][]string{
 	// any other TLS alert, such as internal_error
 	{"TestRetriesRequestDamagedOnEstablishedTLSConnection", "TestNginxRetriesDamagedByte"},
 	// connection closed or reset before the response or in its header
-	{"TestNetworkFaultsCauseExpectedErrors", "TestHTTP2FaultsCauseExpectedErrors", "TestCutAtEveryOffset", "TestFaultsBehindTCPGateway"},
+	{"TestNetworkFaultsCauseExpectedErrors",
+		"TestHTTP2FaultsCauseExpectedErrors", "TestCutAtEveryOffset", "TestFaultsBehindTCPGateway"},
 	// idle connection that the server closes when a request reuses it
 	{"TestRequestThatIsNotIdempotentIsNotSentTwice", "TestNginx"},
 	// HTTP/2 connection that the server ends with GOAWAY
 	{"TestGracefullyClosedHTTP2ConnectionsFailNoCall", "TestNginxGoaway"},
 	// HTTP/2 connection that has become silent
-	{"TestDefaultTransportReplacesSilentHTTP2Connection", "TestNginxSuspendedWorker", "TestFirstCallAfterBalancerForgetsConnections"},
+	{"TestDefaultTransportReplacesSilentHTTP2Connection",
+		"TestNginxSuspendedWorker", "TestFirstCallAfterBalancerForgetsConnections"},
 	// HTTP/1 connection that has become silent
-	{"TestOnlyOneAttemptFailsIfBalancerForgetsIdleConnections", "TestFirstCallAfterBalancerForgetsConnections", "TestNginxSuspendedWorkerWithHTTP1"},
+	{"TestOnlyOneAttemptFailsIfBalancerForgetsIdleConnections",
+		"TestFirstCallAfterBalancerForgetsConnections", "TestNginxSuspendedWorkerWithHTTP1"},
 	// proxy that rejects CONNECT, transport of NewTransport
 	{"TestDefaultTransportReportsStatusOfProxy", "TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter", "TestTinyproxy"},
 	// proxy that rejects CONNECT, another transport
@@ -69,7 +73,8 @@ var testsOfFaults = [][]string{
 	// SOCKS5 proxy that rejects the password, or the request by a rule
 	{"TestRejectionOfSOCKSProxyIsPermanent", "TestSOCKS5Proxy"},
 	// retryable HTTP status
-	{"TestRetriesOnlyTransientStatuses", "TestWaitIsRetryAfterPlusJitter", "TestHAProxy", "TestNginxRateLimit", "TestNginxHerd"},
+	{"TestRetriesOnlyTransientStatuses",
+		"TestWaitIsRetryAfterPlusJitter", "TestHAProxy", "TestNginxRateLimit", "TestNginxHerd"},
 	// Retry-After longer than MaxWait
 	{"TestRetryAfterLongerThanMaxWaitFailsImmediately"},
 	// any other HTTP status except 200 and 401
@@ -99,7 +104,9 @@ var testsOfFaults = [][]string{
 	// a retry would begin after the deadline
 	{"TestDoesNotRetryIfWaitExceedsDeadline"},
 	// the retry quota is used up
-	{"TestReturnsFailureImmediatelyWithoutQuota", "TestSecondInWhichCallsSucceedReturnsTwentiethOfQuota", "TestDefaultQuotaLimitsLoadOfLastingOutage", "TestNginxOutage"},
+	{"TestReturnsFailureImmediatelyWithoutQuota",
+		"TestSecondInWhichCallsSucceedReturnsTwentiethOfQuota", "TestDefaultQuotaLimitsLoadOfLastingOutage",
+		"TestNginxOutage"},
 	// access key rejected: HTTP 401, or a code of WithRejectedKeyCodes
 	{"TestReplacesRejectedKeyOnceWithoutWaiting", "TestCallFailsIfNoKeyIsAccepted", "TestNginxKeyRotation"},
 	// code 401 or 403 in the envelope, with a key source and without WithRejectedKeyCodes
@@ -117,9 +124,11 @@ var testsOfFaults = [][]string{
 // docs/reliability.md names only options and fields that exist.
 func TestReliabilityNamesExistingAPI(t *testing.T) {
 	api := read(t, "../../testdata/api.txt")
-	named := regexp.MustCompile("`(?:[*]|RetryPolicy[.])?((?:With|New)?[A-Z]\\w+)`").FindAllStringSubmatch(read(t, "../../docs/reliability.md"), -1)
+	named := regexp.MustCompile("`(?:[*]|RetryPolicy[.])?((?:With|New)?[A-Z]\\w+)`").
+		FindAllStringSubmatch(read(t, "../../docs/reliability.md"), -1)
 	assert.NotEmpty(t, named)
-	elsewhere := []string{"TLSClientConfig", "IdleConnTimeout", "CloseIdleConnections", "Authorization", "Cookie"} // of net/http or HTTP
+	// Of net/http or HTTP.
+	elsewhere := []string{"TLSClientConfig", "IdleConnTimeout", "CloseIdleConnections", "Authorization", "Cookie"}
 	for _, match := range named {
 		exists := regexp.MustCompile(`\b` + match[1] + `\b`).MatchString(api)
 		assert.True(t, exists || slices.Contains(elsewhere, match[1]),

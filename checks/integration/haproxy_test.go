@@ -77,12 +77,23 @@ func TestHAProxy(t *testing.T) {
 		{name: "both servers are down for milliseconds", during: down, retry: quick, netHTTP: true},
 		{name: "503 without Retry-After", config: unavailable, retry: quick, netHTTP: true},
 		{name: "503 with Retry-After", config: withRetryAfter, load: load{calls: 1000}},
-		{name: "requests are rejected by closing the connection", config: "http-request reject if { rand(100) eq 0 }", retry: quick, closes: true, netHTTP: true},
+		{
+			name:    "requests are rejected by closing the connection",
+			config:  "http-request reject if { rand(100) eq 0 }",
+			retry:   quick,
+			closes:  true,
+			netHTTP: true,
+		},
 		{
 			name: "requests are dropped without a response", config: "http-request silent-drop if { rand(100) eq 0 }",
 			retry: quick, timeout: 500 * time.Millisecond, closes: true, netHTTP: true,
 		},
-		{name: "5 reloads", during: func(s *setup) { s.repeat(5, func(int) { s.gateway.signal(syscall.SIGUSR2) }) }, retry: patient, closes: true},
+		{
+			name:   "5 reloads",
+			during: func(s *setup) { s.repeat(5, func(int) { s.gateway.signal(syscall.SIGUSR2) }) },
+			retry:  patient,
+			closes: true,
+		},
 		{name: "5 restarts", during: restart, retry: patient, closes: true},
 	}))
 }
@@ -154,7 +165,8 @@ func TestFaultsBehindTCPGateway(t *testing.T) {
 	transport := msgpush.NewTransport()
 	transport.MaxResponseHeaderBytes = faults.Limit
 	t.Cleanup(transport.CloseIdleConnections)
-	client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}), msgpush.WithMaxResponseBytes(faults.Limit),
+	client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+		msgpush.WithMaxResponseBytes(faults.Limit),
 		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2, MinWait: time.Microsecond}))
 	for _, f := range faults.Network(s.server.AccessKey()) {
 		t.Run(f.Name, func(t *testing.T) {

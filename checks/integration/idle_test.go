@@ -39,7 +39,8 @@ func TestFirstCallAfterBalancerForgetsConnections(t *testing.T) {
 					return len(p), nil
 				}}
 			})
-			client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}), msgpush.WithTimeout(2*time.Second))
+			client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+				msgpush.WithTimeout(2*time.Second))
 			s.server.SetLatency(200 * time.Millisecond) // so that no call reuses the connection of another
 			s.succeed(client, load{calls: 16}, nil)
 			s.server.SetLatency(0)

@@ -33,7 +33,8 @@ func TestIterationThroughCuts(t *testing.T) {
 			s := newSetup(t)
 			startNginx(s, scenario{tls: tls})
 			cutAtRandom(s, 400_000)
-			client := newClient(t, s.url, s.server, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
+			client := newClient(t, s.url, s.server,
+				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
 			s.iterateWhileListChanges(client, records, 8)
 		})
 	}
@@ -71,8 +72,8 @@ func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int)
 			repeated++
 		}
 	}
-	s.Logf("%d records delivered, %d lost, %d repeated, %d inserted, %d deleted, %d requests, %v",
-		len(times), lost, repeated, changes.inserted, len(changes.deleted), len(s.server.Requests()), time.Since(start).Round(time.Millisecond))
+	s.Logf("%d records delivered, %d lost, %d repeated, %d inserted, %d deleted, %d requests, %v", len(times), lost,
+		repeated, changes.inserted, len(changes.deleted), len(s.server.Requests()), time.Since(start).Round(time.Millisecond))
 	assert.Zero(s, lost)
 	assert.Zero(s, repeated)
 	assert.NotZero(s, changes.inserted)
@@ -120,7 +121,8 @@ func TestShortIterationsThroughCuts(t *testing.T) {
 	s := newSetup(t)
 	startNginx(s, scenario{})
 	cutAtRandom(s, 100_000)
-	client := newClient(t, s.url, s.server, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
+	client := newClient(t, s.url, s.server,
+		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
 	want := s.records.ForwardLogs
 	records := client.ForwardLogs(msgpush.ForwardLogParams{})
 	concurrently(300, func(i int) {

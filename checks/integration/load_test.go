@@ -67,8 +67,9 @@ type report struct {
 func (r report) failed() int { return r.api + r.decode + r.request + r.untyped }
 
 func (r report) String() string {
-	text := fmt.Sprintf("%d calls, %d succeeded, %d *APIError, %d *DecodeError, %d *RequestError, %d dials, median %v, p99 %v, %v",
-		r.calls, r.succeeded, r.api, r.decode, r.request, r.dials, r.median, r.p99, r.elapsed)
+	text := fmt.Sprintf(
+		"%d calls, %d succeeded, %d *APIError, %d *DecodeError, %d *RequestError, %d dials, median %v, p99 %v, %v", r.calls,
+		r.succeeded, r.api, r.decode, r.request, r.dials, r.median, r.p99, r.elapsed)
 	if r.untyped+r.wrong > 0 {
 		text += fmt.Sprintf(", %d untyped errors, %d wrong results", r.untyped, r.wrong)
 	}
@@ -141,7 +142,8 @@ func (l load) call(ctx context.Context, a api, i int, want msgpushtest.Records) 
 	page := i/2%pages + 1
 	request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: page, PageSize: l.pageSize}}
 	got, err := a.ForwardLogList(ctx, request)
-	return err == nil && got.PageNum == page && slices.Equal(got.List, want.ForwardLogs[(page-1)*l.pageSize:page*l.pageSize]), err
+	return err == nil && got.PageNum == page &&
+		slices.Equal(got.List, want.ForwardLogs[(page-1)*l.pageSize:page*l.pageSize]), err
 }
 
 func (r *report) add(right bool, err error) {
@@ -187,10 +189,22 @@ func (r report) failures() string {
 // row returns a row of a table in README.md: the report of a client and, if they ran, those
 // of net/http with one attempt and with retries.
 func (r report) row(name string, netHTTP []report) string {
-	cells := []string{name, thousands(r.calls), r.failures(), thousands(r.dials), rounded(r.median), rounded(r.p99), "", "", "", ""}
+	cells := []string{
+		name,
+		thousands(r.calls),
+		r.failures(),
+		thousands(r.dials),
+		rounded(r.median),
+		rounded(r.p99),
+		"",
+		"",
+		"",
+		"",
+	}
 	if len(netHTTP) == 2 {
 		once, retried := netHTTP[0], netHTTP[1]
-		cells = append(cells[:6], thousands(once.failed()), thousands(retried.failed()), rounded(retried.median), rounded(retried.p99))
+		cells = append(cells[:6], thousands(once.failed()), thousands(retried.failed()), rounded(retried.median),
+			rounded(retried.p99))
 	}
 	return "| " + strings.Join(cells, " | ") + " |"
 }
@@ -227,8 +241,13 @@ func newServer(t *testing.T) *msgpushtest.Server {
 	var records msgpushtest.Records
 	for i := range int64(64) {
 		records.MailChannels = append(records.MailChannels, msgpush.MailChannel{
-			ID: 100 + i, MailName: fmt.Sprint("mail ", i), Account: fmt.Sprintf("account-%d@example.com", i),
-			Password: msgpush.Secret(fmt.Sprint("password-", i*7919)), SMTPServer: "smtp.example.com", SMTPPort: int(i), CreateTime: "2026-11-01 12:00:00",
+			ID:         100 + i,
+			MailName:   fmt.Sprint("mail ", i),
+			Account:    fmt.Sprintf("account-%d@example.com", i),
+			Password:   msgpush.Secret(fmt.Sprint("password-", i*7919)),
+			SMTPServer: "smtp.example.com",
+			SMTPPort:   int(i),
+			CreateTime: "2026-11-01 12:00:00",
 		})
 	}
 	records.ForwardLogs = newLogs(500)
@@ -247,15 +266,26 @@ func newLogs(n int) []msgpush.ForwardLog {
 
 func newLog(id int64) msgpush.ForwardLog {
 	return msgpush.ForwardLog{
-		ID: id, RuleID: id % 7, RuleName: "告警转发", SourceType: 1, SourceTypeName: "消息", RequestIP: "203.0.113.**",
-		MatchResult: 1, MatchResultName: "已转发", ShortCodes: fmt.Sprintf("%04x****", id), CreateTime: "2026-11-01 12:00:01",
+		ID:              id,
+		RuleID:          id % 7,
+		RuleName:        "告警转发",
+		SourceType:      1,
+		SourceTypeName:  "消息",
+		RequestIP:       "203.0.113.**",
+		MatchResult:     1,
+		MatchResultName: "已转发",
+		ShortCodes:      fmt.Sprintf("%04x****", id),
+		CreateTime:      "2026-11-01 12:00:01",
 	}
 }
 
 // newClient returns a client with the default transport. Its log lines must show no key.
 func newClient(t *testing.T, url string, server *msgpushtest.Server, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
-	client, err := msgpush.NewClient(url, server.AccessKey(), append([]msgpush.Option{msgpush.WithLogger(logger())}, opts...)...)
+	client, err := msgpush.NewClient(
+		url,
+		server.AccessKey(),
+		append([]msgpush.Option{msgpush.WithLogger(logger())}, opts...)...)
 	require.NoError(t, err)
 	return client
 }
@@ -319,7 +349,8 @@ func checkLeaks(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("leak: %d goroutines, before %d; %d file descriptors, before %d\n%s", len(now), before, files, filesBefore, strings.Join(now, "\n\n"))
+		t.Errorf("leak: %d goroutines, before %d; %d file descriptors, before %d\n%s", len(now), before, files, filesBefore,
+			strings.Join(now, "\n\n"))
 	})
 }
 

@@ -36,19 +36,34 @@ type netHTTPAPI struct {
 
 // newNetHTTPAPI returns a netHTTPAPI with the MaxAttempts and the MinWait of a policy and with
 // a timeout of an attempt. Zero values mean the defaults of the client.
-func newNetHTTPAPI(t *testing.T, url string, server *msgpushtest.Server, policy msgpush.RetryPolicy, timeout time.Duration) netHTTPAPI {
+func newNetHTTPAPI(
+	t *testing.T,
+	url string,
+	server *msgpushtest.Server,
+	policy msgpush.RetryPolicy,
+	timeout time.Duration,
+) netHTTPAPI {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = math.MaxInt, 0
 	t.Cleanup(transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport, Timeout: cmp.Or(timeout, msgpush.DefaultTimeout)}
-	return netHTTPAPI{url, server.AccessKey(), client, cmp.Or(policy.MaxAttempts, 7), cmp.Or(policy.MinWait, 400*time.Millisecond)}
+	return netHTTPAPI{
+		url,
+		server.AccessKey(),
+		client,
+		cmp.Or(policy.MaxAttempts, 7),
+		cmp.Or(policy.MinWait, 400*time.Millisecond),
+	}
 }
 
 func (a netHTTPAPI) MailDetail(ctx context.Context, mailID string) (*msgpush.MailChannel, error) {
 	return netHTTPCall[msgpush.MailChannel](ctx, a, http.MethodGet, "/api/open/mail/detail?mailId="+mailID, nil)
 }
 
-func (a netHTTPAPI) ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+func (a netHTTPAPI) ForwardLogList(
+	ctx context.Context,
+	r msgpush.ForwardLogRequest,
+) (*msgpush.Page[msgpush.ForwardLog], error) {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,8 @@ func startNginx(s *setup, sc scenario) {
 		tls = fmt.Sprintf("ssl http2; ssl_certificate %s; ssl_certificate_key %[1]s", cmp.Or(sc.certificate, certificate))
 	}
 	config = strings.NewReplacer("USER", user, "TLS", tls, "HTTP", sc.http, "SERVER", sc.config).Replace(config)
-	s.gateway.args = append(s.gateway.args, "-e", s.gateway.file("error.log"), "-p", s.gateway.dir, "-c", s.gateway.configure(config))
+	s.gateway.args = append(s.gateway.args, "-e", s.gateway.file("error.log"), "-p", s.gateway.dir, "-c",
+		s.gateway.configure(config))
 	s.url = "http://" + s.gateway.addr
 	if sc.tls {
 		s.url = "https://" + s.gateway.addr
@@ -70,14 +71,21 @@ func TestNginx(t *testing.T) {
 		{name: "TLS and HTTP/2", tls: true, netHTTP: true},
 		{name: "gzip", config: "gzip on; gzip_types application/json; gzip_min_length 1;", before: requireGzip},
 		{name: "buffering off", config: "proxy_buffering off;", load: load{calls: 600, pageSize: 500}},
-		{name: "buffering to disk", config: "proxy_buffer_size 4k; proxy_buffers 2 4k; proxy_busy_buffers_size 4k;", load: load{calls: 600, pageSize: 500}},
+		{
+			name:   "buffering to disk",
+			config: "proxy_buffer_size 4k; proxy_buffers 2 4k; proxy_busy_buffers_size 4k;",
+			load:   load{calls: 600, pageSize: 500},
+		},
 		{
 			name: "connections closed after 3 requests", config: "keepalive_requests 3;",
 			netHTTP: true, closes: true,
 		},
 		{
 			name: "connections closed when reused", config: "keepalive_timeout 20ms;",
-			load:    load{calls: 1600, pause: func() time.Duration { return time.Duration(15+rand.IntN(10)) * time.Millisecond }},
+			load: load{
+				calls: 1600,
+				pause: func() time.Duration { return time.Duration(15+rand.IntN(10)) * time.Millisecond },
+			},
 			netHTTP: true, closes: true,
 		},
 		{
@@ -142,8 +150,12 @@ func TestNginxRateLimit(t *testing.T) {
 			}
 			scenarios = append(scenarios, scenario{
 				name: name, http: "limit_req_zone $server_port zone=all:1m rate=200r/s;",
-				config: fmt.Sprintf("limit_req zone=all burst=10 nodelay; limit_req_status %d; error_page %[1]d @limited; location @limited { %s return %[1]d; }", status, header),
-				load:   load{calls: 300, callers: 32}, netHTTP: true,
+				config: fmt.Sprintf(
+					"limit_req zone=all burst=10 nodelay; limit_req_status %d; error_page %[1]d @limited; location @limited { %s return %[1]d; }",
+					status,
+					header,
+				),
+				load: load{calls: 300, callers: 32}, netHTTP: true,
 			})
 		}
 	}
@@ -300,7 +312,8 @@ func TestNginxKeyRotation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSetup(t)
 			startNginx(s, scenario{tls: tls})
-			client, err := msgpush.NewClient(s.url, "", msgpush.WithLogger(logger()), s.rotatingKey(), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
+			client, err := msgpush.NewClient(s.url, "", msgpush.WithLogger(logger()), s.rotatingKey(),
+				msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
 			require.NoError(t, err)
 			const rotations = 5 // few, so that no call meets two
 			s.succeed(client, load{}, func(s *setup) { s.repeat(rotations, s.rotate) })
@@ -328,7 +341,8 @@ func TestNginxCertificateRotation(t *testing.T) {
 	require.NoError(t, os.Link(files[0], current))
 	startNginx(s, scenario{tls: true, certificate: current})
 	transport := trusting(t, trusted)
-	client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}), msgpush.WithRetry(patient))
+	client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+		msgpush.WithRetry(patient))
 	s.succeed(client, load{calls: 2000}, func(s *setup) {
 		s.repeat(rotations, func(i int) {
 			require.NoError(s, os.Rename(files[i+1], current))

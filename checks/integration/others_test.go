@@ -25,7 +25,8 @@ func startApache(s *setup, sc scenario) {
 		tls, scheme = "Protocols h2 http/1.1\nSSLEngine on\nSSLCertificateFile "+certificate, "https://"
 	}
 	// With an AcceptFilter, Apache never closes a connection on which nothing was sent.
-	config := strings.NewReplacer("MODULES", modules.String(), "DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream.addr, "TLS", tls).Replace(`
+	config := strings.NewReplacer("MODULES", modules.String(), "DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream.addr, "TLS", tls).
+		Replace(`
 MODULES
 ServerRoot DIR
 DefaultRuntimeDir DIR
@@ -96,7 +97,8 @@ func startCaddy(s *setup, sc scenario) {
 	if sc.tls {
 		tls, scheme = "tls "+certificate+" "+certificate, "https://"
 	}
-	config := strings.NewReplacer("DIR", s.gateway.dir, "URL", scheme+s.gateway.addr, "UPSTREAM", s.upstream.addr, "TLS", tls).Replace(`
+	config := strings.NewReplacer("DIR", s.gateway.dir, "URL", scheme+s.gateway.addr, "UPSTREAM", s.upstream.addr, "TLS", tls).
+		Replace(`
 {
 	admin off
 	auto_https off
@@ -135,7 +137,12 @@ func TestOtherGateways(t *testing.T) {
 		runScenarios(t, tt.start, []scenario{
 			{name: tt.name, config: tt.config, tls: tt.tls, load: load{calls: 1000}, netHTTP: true},
 			{
-				name: tt.name + ", restart", config: tt.config, tls: tt.tls, load: load{calls: 1000}, retry: patient, closes: true,
+				name:   tt.name + ", restart",
+				config: tt.config,
+				tls:    tt.tls,
+				load:   load{calls: 1000},
+				retry:  patient,
+				closes: true,
 				during: func(s *setup) { s.repeat(1, func(int) { s.gateway.restart() }) },
 			},
 		})

@@ -41,8 +41,10 @@ func TestNginxOutage(t *testing.T) {
 	}{{2 * time.Second, 250, 12}, {2 * time.Second, 800, 8}, {10 * time.Second, 64, 8}} {
 		var gone time.Duration
 		scenarios = append(scenarios, scenario{
-			name: fmt.Sprintf("%v, %d callers", tt.outage, tt.callers),
-			load: load{callers: tt.callers, calls: tt.calls * tt.callers, pageSize: 5, pause: onceASecond}, timeout: time.Minute, closes: true,
+			name:    fmt.Sprintf("%v, %d callers", tt.outage, tt.callers),
+			load:    load{callers: tt.callers, calls: tt.calls * tt.callers, pageSize: 5, pause: onceASecond},
+			timeout: time.Minute,
+			closes:  true,
 			during: func(s *setup) {
 				s.waitFor(0.3)
 				gone = s.outage(syscall.SIGKILL, tt.outage)
@@ -63,8 +65,11 @@ func TestNginxOutage(t *testing.T) {
 	var gone time.Duration
 	var second time.Time // start of the second outage
 	scenarios = append(scenarios, scenario{
-		name: "8s, and 2s after 16s", retry: policy,
-		load: load{callers: callers, calls: callsOfEach * callers, pageSize: 5, pause: onceASecond}, timeout: time.Minute, closes: true,
+		name:    "8s, and 2s after 16s",
+		retry:   policy,
+		load:    load{callers: callers, calls: callsOfEach * callers, pageSize: 5, pause: onceASecond},
+		timeout: time.Minute,
+		closes:  true,
 		during: func(s *setup) {
 			s.waitFor(1. / callsOfEach)
 			s.outage(syscall.SIGKILL, 8*time.Second)
@@ -73,7 +78,8 @@ func TestNginxOutage(t *testing.T) {
 			gone = s.outage(syscall.SIGKILL, 2*time.Second)
 		},
 		expect: func(s *setup, r report) {
-			s.Logf("second outage %v, %d calls failed, the last one started %v before it", gone, r.failed(), second.Sub(r.lastFailed))
+			s.Logf("second outage %v, %d calls failed, the last one started %v before it", gone, r.failed(),
+				second.Sub(r.lastFailed))
 			assert.NotZero(s, r.failed(), "the first outage uses up the quota")
 			if gone < 31*policy.MinWait { // the shortest waits are 31.5 times MinWait
 				assert.True(s, r.lastFailed.Before(second), "a call failed in the second outage: %q", r.firstErrors)

@@ -136,7 +136,9 @@ func (sc scenario) run(s *setup, start func(*setup, scenario)) {
 		}
 	}
 	prepare()
-	options := append([]msgpush.Option{msgpush.WithRetry(sc.retry), msgpush.WithTimeout(cmp.Or(sc.timeout, msgpush.DefaultTimeout))}, sc.options...)
+	options := append(
+		[]msgpush.Option{msgpush.WithRetry(sc.retry), msgpush.WithTimeout(cmp.Or(sc.timeout, msgpush.DefaultTimeout))},
+		sc.options...)
 	r := s.run(newClient(s.T, s.url, s.server, options...), sc.during)
 	s.Logf("%v", r)
 	addRow(s.T, scenarioColumns, r.row(sc.name, netHTTP))
@@ -160,7 +162,12 @@ func newSetup(t *testing.T) *setup {
 // startSetup starts a fake server and a relay to it.
 func startSetup(t *testing.T) *setup {
 	server := newServer(t)
-	return &setup{T: t, server: server, upstream: newRelay(t, strings.TrimPrefix(server.URL, "http://")), records: server.Records()}
+	return &setup{
+		T:        t,
+		server:   server,
+		upstream: newRelay(t, strings.TrimPrefix(server.URL, "http://")),
+		records:  server.Records(),
+	}
 }
 
 // run runs the load and, concurrently, during.

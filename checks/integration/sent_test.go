@@ -74,7 +74,8 @@ func TestNginxRetriesDamagedByte(t *testing.T) {
 						return c.Write(p)
 					}}
 				})
-				client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}), msgpush.WithTimeout(2*time.Second))
+				client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+					msgpush.WithTimeout(2*time.Second))
 				got, err := client.MailDetail(t.Context(), "100")
 				switch {
 				case err == nil:
@@ -88,7 +89,8 @@ func TestNginxRetriesDamagedByte(t *testing.T) {
 				}
 				transport.CloseIdleConnections()
 			})
-			t.Logf("%d bytes damaged, %d of them in a version; %d of %d other calls failed", damaged.Load(), versions.Load(), len(errs), runs-versions.Load())
+			t.Logf("%d bytes damaged, %d of them in a version; %d of %d other calls failed", damaged.Load(), versions.Load(),
+				len(errs), runs-versions.Load())
 			assert.Empty(t, errs)
 			assert.Less(t, int(versions.Load()), runs/4)
 			assert.Greater(t, int(damaged.Load()), runs/2)
@@ -129,7 +131,8 @@ func TestNginxRestartsWithRequestsThatAreNotIdempotent(t *testing.T) {
 // checkSentOnce.
 func (s *setup) post(ctx context.Context, client *msgpush.Client, n int) error {
 	body := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: n + 1, PageSize: 1}}
-	_, err := msgpush.Call[msgpush.Page[msgpush.ForwardLog]](ctx, client, msgpush.Request{Method: "POST", Path: "/api/open/forwardLog/list", Body: body})
+	_, err := msgpush.Call[msgpush.Page[msgpush.ForwardLog]](ctx, client,
+		msgpush.Request{Method: "POST", Path: "/api/open/forwardLog/list", Body: body})
 	return err
 }
 
@@ -200,7 +203,8 @@ func (s *setup) postThroughCut(stream string, offset int64, i int) bool {
 	transport := &http.Transport{ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	client := newClient(s.T, strings.Replace(s.url, address, front.addr, 1), s.server,
-		msgpush.WithHTTPClient(&http.Client{Transport: transport}), msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond, MaxWait: time.Millisecond}))
+		msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+		msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond, MaxWait: time.Millisecond}))
 	err := s.post(ctx, client, i)
 	assert.True(s, err == nil || is[*msgpush.RequestError](err), "%s, offset %d: %v", stream, offset, err)
 	return err == nil
@@ -217,6 +221,7 @@ func (s *setup) postLengths() (sent, received int64) {
 			return c.Write(p)
 		}}
 	})
-	require.NoError(s, s.post(s.Context(), newClient(s.T, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport})), 0))
+	require.NoError(s,
+		s.post(s.Context(), newClient(s.T, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport})), 0))
 	return out.Load(), in.Load()
 }

@@ -49,9 +49,15 @@ func TestSoak(t *testing.T) {
 		} {
 			s := startSetup(t)
 			tt.start(s, scenario{tls: tt.tls})
-			client, err := msgpush.NewClient(s.url, "", s.rotatingKey(), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey), msgpush.WithLogger(logger()))
+			client, err := msgpush.NewClient(s.url, "", s.rotatingKey(), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey),
+				msgpush.WithLogger(logger()))
 			require.NoError(t, err)
-			s.load = load{calls: 1000, callers: 8, timeout: 2 * time.Minute, pause: func() time.Duration { return rand.N(100 * time.Millisecond) }}.withDefaults()
+			s.load = load{
+				calls:   1000,
+				callers: 8,
+				timeout: 2 * time.Minute,
+				pause:   func() time.Duration { return rand.N(100 * time.Millisecond) },
+			}.withDefaults()
 			running.Go(func() {
 				for time.Now().Before(deadline) {
 					if tt.iterate {
@@ -81,13 +87,16 @@ func TestSoak(t *testing.T) {
 		}
 		running.Wait()
 	})
-	eventually(t, "connections are closed", func() bool { return len(goroutines()) <= goroutinesBefore && openFiles(t) <= filesBefore })
-	t.Logf("%d calls, %d succeeded, %d wrong; %d iterations with %d records", total.calls, total.succeeded, total.wrong, iterations, records)
+	eventually(t, "connections are closed",
+		func() bool { return len(goroutines()) <= goroutinesBefore && openFiles(t) <= filesBefore })
+	t.Logf("%d calls, %d succeeded, %d wrong; %d iterations with %d records", total.calls, total.succeeded, total.wrong,
+		iterations, records)
 	for _, fault := range slices.Sorted(maps.Keys(faults)) {
 		t.Logf("%d times: %s", faults[fault], fault)
 	}
 	t.Logf("%d log lines and error texts searched for keys", shown.texts)
-	t.Logf("goroutines: %d before, %d after; file descriptors: %d before, %d after", goroutinesBefore, len(goroutines()), filesBefore, openFiles(t))
+	t.Logf("goroutines: %d before, %d after; file descriptors: %d before, %d after", goroutinesBefore, len(goroutines()),
+		filesBefore, openFiles(t))
 }
 
 // causeFault causes a random fault and ends it. It returns the name of the fault.

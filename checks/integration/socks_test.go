@@ -117,7 +117,8 @@ func TestSOCKS5Proxy(t *testing.T) {
 				s.url = serveTLS(s)
 			}
 			transport := trusting(t, certificate)
-			transport.Proxy = http.ProxyURL(&url.URL{Scheme: "socks5", Host: proxy.Addr().String(), User: url.UserPassword(proxyUser, tt.password)})
+			transport.Proxy = http.ProxyURL(
+				&url.URL{Scheme: "socks5", Host: proxy.Addr().String(), User: url.UserPassword(proxyUser, tt.password)})
 			client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 
 			err := s.post(t.Context(), client, 0)

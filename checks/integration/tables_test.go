@@ -48,7 +48,8 @@ func writeTables(file string) error {
 		tests = append(tests, test)
 	}
 	slices.Sort(tests)
-	text := fmt.Sprintf("# Measurements\n\n%s, %s, %d CPUs\n", time.Now().Format(time.DateOnly), strings.Replace(runtime.Version(), "go", "Go ", 1), runtime.NumCPU())
+	text := fmt.Sprintf("# Measurements\n\n%s, %s, %d CPUs\n", time.Now().Format(time.DateOnly),
+		strings.Replace(runtime.Version(), "go", "Go ", 1), runtime.NumCPU())
 	for _, test := range tests {
 		text += "\n## " + test + "\n\n" + tables.headers[test] + strings.Join(tables.rows[test], "\n") + "\n"
 	}

@@ -41,13 +41,35 @@ func TestTinyproxy(t *testing.T) {
 	runScenarios(t, startTinyproxy, []scenario{
 		{name: "CONNECT", tls: true},
 		{name: "CONNECT with a password", tls: true, config: "BasicAuth " + proxyUser + " " + proxyPassword},
-		{name: "CONNECT with a wrong password", tls: true, config: "BasicAuth " + proxyUser + " another", load: load{calls: 100}, closes: true, expect: rejected("HTTP 401 Unauthorized")},
-		{name: "CONNECT to a port that is not allowed", tls: true, config: "ConnectPort 1", load: load{calls: 100}, closes: true, expect: rejected("HTTP 403 Forbidden")},
+		{
+			name:   "CONNECT with a wrong password",
+			tls:    true,
+			config: "BasicAuth " + proxyUser + " another",
+			load:   load{calls: 100},
+			closes: true,
+			expect: rejected("HTTP 401 Unauthorized"),
+		},
+		{
+			name:   "CONNECT to a port that is not allowed",
+			tls:    true,
+			config: "ConnectPort 1",
+			load:   load{calls: 100},
+			closes: true,
+			expect: rejected("HTTP 403 Forbidden"),
+		},
 		{name: "CONNECT, 5 kills", tls: true, during: kill, retry: patient, closes: true},
 		{name: "plain", load: load{calls: 1000}, closes: true},
-		{name: "plain with a password", config: "BasicAuth " + proxyUser + " " + proxyPassword, load: load{calls: 1000}, closes: true},
 		{
-			name: "plain with a wrong password", config: "BasicAuth " + proxyUser + " another", load: load{calls: 100}, closes: true,
+			name:   "plain with a password",
+			config: "BasicAuth " + proxyUser + " " + proxyPassword,
+			load:   load{calls: 1000},
+			closes: true,
+		},
+		{
+			name:   "plain with a wrong password",
+			config: "BasicAuth " + proxyUser + " another",
+			load:   load{calls: 100},
+			closes: true,
 			expect: func(s *setup, r report) {
 				assert.Equal(s, s.load.calls, r.api)
 				assert.Contains(s, r.firstErrors[0], "HTTP 401 Unauthorized")

@@ -31,25 +31,63 @@ func startRelay(s *setup, sc scenario) {
 
 func TestToxiproxy(t *testing.T) {
 	// A toxicity of 0.1 means one connection in ten, so each call needs a new one.
-	newConnections := []msgpush.Option{msgpush.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true}})}
+	newConnections := []msgpush.Option{
+		msgpush.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true}}),
+	}
 	runInParallel(t, startRelay, withHTTP2([]scenario{
 		// These loads are small: over HTTP/2, all callers share a connection and its delays.
-		{name: "latency", config: `{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`, load: load{calls: 500}, netHTTP: true},
-		{name: "bandwidth of 2 MB/s", config: `{"type": "bandwidth", "attributes": {"rate": 2000}}`, load: load{calls: 200}, netHTTP: true},
-		{name: "small slices", config: `{"type": "slicer", "attributes": {"average_size": 300, "size_variation": 200, "delay": 100}}`, load: load{calls: 100}, netHTTP: true},
-		{name: "slow close", config: `{"type": "slow_close", "attributes": {"delay": 200}}`, load: load{calls: 500}, options: newConnections, retry: quick, closes: true},
 		{
-			name: "one connection in ten is reset", config: `{"type": "reset_peer", "toxicity": 0.1, "attributes": {"timeout": 1}}`,
-			load: load{calls: 500}, options: newConnections, retry: quick, closes: true,
+			name:    "latency",
+			config:  `{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`,
+			load:    load{calls: 500},
+			netHTTP: true,
 		},
 		{
-			name: "one connection in ten loses the response", config: `{"type": "timeout", "toxicity": 0.1, "attributes": {"timeout": 0}}`,
-			load: load{calls: 500}, options: newConnections, retry: quick, timeout: time.Second, closes: true,
+			name:    "bandwidth of 2 MB/s",
+			config:  `{"type": "bandwidth", "attributes": {"rate": 2000}}`,
+			load:    load{calls: 200},
+			netHTTP: true,
+		},
+		{
+			name:    "small slices",
+			config:  `{"type": "slicer", "attributes": {"average_size": 300, "size_variation": 200, "delay": 100}}`,
+			load:    load{calls: 100},
+			netHTTP: true,
+		},
+		{
+			name:    "slow close",
+			config:  `{"type": "slow_close", "attributes": {"delay": 200}}`,
+			load:    load{calls: 500},
+			options: newConnections,
+			retry:   quick,
+			closes:  true,
+		},
+		{
+			name:    "one connection in ten is reset",
+			config:  `{"type": "reset_peer", "toxicity": 0.1, "attributes": {"timeout": 1}}`,
+			load:    load{calls: 500},
+			options: newConnections,
+			retry:   quick,
+			closes:  true,
+		},
+		{
+			name:    "one connection in ten loses the response",
+			config:  `{"type": "timeout", "toxicity": 0.1, "attributes": {"timeout": 0}}`,
+			load:    load{calls: 500},
+			options: newConnections,
+			retry:   quick,
+			timeout: time.Second,
+			closes:  true,
 		},
 		{
 			// The requests get lost: if only the responses did, the end of the service's connection would arrive.
-			name: "every connection is a black hole", config: `{"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`,
-			load: load{calls: 32}, options: newConnections, retry: msgpush.RetryPolicy{MinWait: 10 * time.Millisecond}, timeout: 100 * time.Millisecond, closes: true,
+			name:    "every connection is a black hole",
+			config:  `{"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`,
+			load:    load{calls: 32},
+			options: newConnections,
+			retry:   msgpush.RetryPolicy{MinWait: 10 * time.Millisecond},
+			timeout: 100 * time.Millisecond,
+			closes:  true,
 			expect: func(s *setup, r report) {
 				assert.Equal(s, 32, r.request)
 				assert.Contains(s, r.firstErrors[0], "no complete response within 100ms")
@@ -98,7 +136,8 @@ func TestCutAtEveryOffset(t *testing.T) {
 					failed.Add(1)
 				}
 			})
-			t.Logf("%d offsets of %d bytes: %d calls with one attempt failed, all with retries succeeded", offsets, length, failed.Load())
+			t.Logf("%d offsets of %d bytes: %d calls with one attempt failed, all with retries succeeded", offsets, length,
+				failed.Load())
 			// Over HTTP/2, a cut after the end of the response fails no call.
 			assert.GreaterOrEqual(t, int(failed.Load()), offsets*9/10)
 		})
@@ -123,7 +162,8 @@ func (s *setup) callWithCut(offset int64, call func(context.Context, *setup, *ms
 	assert.True(s, right || is[*msgpush.RequestError](err), "one attempt, offset %d: %v", offset, err)
 	failed := err != nil
 	transport.CloseIdleConnections()
-	right, err = call(ctx, s, newClient(s.T, url, s.server, httpClient, msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Microsecond})))
+	right, err = call(ctx, s,
+		newClient(s.T, url, s.server, httpClient, msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Microsecond})))
 	assert.True(s, right, "offset %d: %v", offset, err)
 	return failed
 }
@@ -135,7 +175,8 @@ func (s *setup) responseLength(call func(context.Context, *setup, *msgpush.Clien
 	transport := &http.Transport{ForceAttemptHTTP2: true}
 	wrapDials(transport, func(conn net.Conn, _ int) net.Conn { return countedConn{conn, &length} })
 	defer transport.CloseIdleConnections()
-	right, err := call(s.Context(), s, newClient(s.T, s.url, s.server, oneAttempt, msgpush.WithHTTPClient(&http.Client{Transport: transport})))
+	right, err := call(s.Context(), s,
+		newClient(s.T, s.url, s.server, oneAttempt, msgpush.WithHTTPClient(&http.Client{Transport: transport})))
 	require.True(s, right, "%v", err)
 	return length.Load()
 }

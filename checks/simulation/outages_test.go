@@ -131,7 +131,8 @@ func TestDefaultPolicyOutlastsOutage(t *testing.T) {
 				var failed, met, requests, highest float64
 				for range runs {
 					r := simulateOutages(t, n, fault, outage{3 * time.Second, time.Duration(3+tt.seconds) * time.Second})
-					failed, met, requests, highest = failed+float64(r.failed), met+float64(r.met), requests+float64(r.requests), max(highest, float64(r.highest)/float64(n))
+					failed, met, requests, highest = failed+float64(r.failed), met+float64(r.met), requests+float64(r.requests), max(
+						highest, float64(r.highest)/float64(n))
 				}
 				rate := requests / float64(runs*n*tt.seconds)
 				name := fmt.Sprintf("%s | %d | %d s", fault, n, tt.seconds)
@@ -148,8 +149,10 @@ func TestDefaultPolicyOutlastsSecondOutage(t *testing.T) {
 	callers, faults, _ := outageCases()
 	for _, fault := range faults {
 		for _, n := range callers {
-			r := simulateOutages(t, n, fault, outage{3 * time.Second, 33 * time.Second}, outage{63 * time.Second, 65 * time.Second})
-			t.Logf("| %s | %d | 2 s, 30 s after 30 s | %.2f %% | %.2f | %.2f |", fault, n, 100*float64(r.failed)/float64(r.met), float64(r.requests)/float64(2*n), float64(r.highest)/float64(n))
+			r := simulateOutages(t, n, fault, outage{3 * time.Second, 33 * time.Second},
+				outage{63 * time.Second, 65 * time.Second})
+			t.Logf("| %s | %d | 2 s, 30 s after 30 s | %.2f %% | %.2f | %.2f |", fault, n, 100*float64(r.failed)/float64(r.met),
+				float64(r.requests)/float64(2*n), float64(r.highest)/float64(n))
 			assert.LessOrEqual(t, float64(r.failed), 0.01*float64(r.met), "%s, %d callers: calls that failed", fault, n)
 		}
 	}
@@ -174,6 +177,7 @@ func TestBrokenConnectionDelaysCallLittle(t *testing.T) {
 		}
 	})
 	slices.Sort(delays)
-	t.Logf("| one connection | median %d ms | p99 %d ms |", delays[calls/2].Milliseconds(), delays[calls*99/100].Milliseconds())
+	t.Logf("| one connection | median %d ms | p99 %d ms |", delays[calls/2].Milliseconds(),
+		delays[calls*99/100].Milliseconds())
 	assert.LessOrEqual(t, delays[calls*99/100], 400*time.Millisecond)
 }

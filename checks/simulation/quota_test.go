@@ -62,7 +62,10 @@ func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { retu
 // newClient returns a client of a service in memory.
 func newClient(t *testing.T, service roundTripFunc, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
-	client, err := msgpush.NewClient("http://push.example.com", "key", append(opts, msgpush.WithHTTPClient(&http.Client{Transport: service}))...)
+	client, err := msgpush.NewClient(
+		"http://push.example.com",
+		"key",
+		append(opts, msgpush.WithHTTPClient(&http.Client{Transport: service}))...)
 	require.NoError(t, err)
 	return client
 }
@@ -124,7 +127,10 @@ func TestDefaultQuotaLimitsLoadOfLastingOutage(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.callers, " callers"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				failed, requests := loadOfCallers{callers: tt.callers, calls: tt.calls / tt.callers}.run(t, respond(20*time.Millisecond, http.StatusServiceUnavailable, ""))
+				failed, requests := loadOfCallers{
+					callers: tt.callers,
+					calls:   tt.calls / tt.callers,
+				}.run(t, respond(20*time.Millisecond, http.StatusServiceUnavailable, ""))
 				t.Logf("%d calls, %d requests", tt.calls, requests)
 				assert.EqualValues(t, tt.calls, failed)
 				assert.EqualValues(t, tt.calls+tt.retries, requests)

@@ -29,9 +29,22 @@ import (
 func TestMain(m *testing.M) { clitest.Main(m, main) }
 
 func TestUsage(t *testing.T) {
-	clitest.TestUsage(t, "export", []string{"-match-result CODE", "-o FILE"},
-		[]string{"-rule", "x"}, []string{"-match-result", ""}, []string{"-format", "xml"}, []string{"-o", ""}, []string{"-resume"},
-		[]string{"-resume", "-o", "-"}, []string{"-page-size", "0"}, []string{"-prefetch", "-1"})
+	clitest.TestUsage(
+		t,
+		"export",
+		[]string{"-match-result CODE", "-o FILE"},
+		[]string{
+			"-rule",
+			"x",
+		},
+		[]string{"-match-result", ""},
+		[]string{"-format", "xml"},
+		[]string{"-o", ""},
+		[]string{"-resume"},
+		[]string{"-resume", "-o", "-"},
+		[]string{"-page-size", "0"},
+		[]string{"-prefetch", "-1"},
+	)
 }
 
 func TestSettings(t *testing.T)    { clitest.TestSettings(t, "export") }
@@ -81,7 +94,8 @@ func forbidden(w http.ResponseWriter, _ *http.Request) {
 func logs(high, low int64) []msgpush.ForwardLog {
 	var records []msgpush.ForwardLog
 	for id := high; id >= low; id-- {
-		records = append(records, msgpush.ForwardLog{ID: id, RuleID: id % 2, MatchResult: int(id % 3), ErrorMessage: "one\n\"two\", three"})
+		records = append(records,
+			msgpush.ForwardLog{ID: id, RuleID: id % 2, MatchResult: int(id % 3), ErrorMessage: "one\n\"two\", three"})
 	}
 	return records
 }
@@ -273,7 +287,8 @@ func TestResumeRejectsAFileOfAnotherKind(t *testing.T) {
 		{"quote in the middle", "csv", header + "1,\"1\"2,,1,,,1,,,,\n1,1,,1,,,1,,,,\n", nil, "quoted-field"},
 		{"CSV as lines of JSON", "jsonl", header, nil, "line 1 is not a record"},
 		{"other rule", "csv", header + "1,1,,1,,,2,,,,\n", []string{"-rule", "0"}, "not started with -rule 0"},
-		{"other match result", "jsonl", "{\"id\":7,\"matchResult\":2}\n", []string{"-match-result", "0"}, "record 7 has match result 2"},
+		{"other match result",
+			"jsonl", "{\"id\":7,\"matchResult\":2}\n", []string{"-match-result", "0"}, "record 7 has match result 2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -310,7 +325,8 @@ func TestInterruptKeepsPartialOutput(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait()
 	assert.Equal(t, 130, cmd.ProcessState.ExitCode())
-	assert.Equal(t, "export: interrupted; partial output is kept in "+file+".part: use -resume to continue\n", stderr.String())
+	assert.Equal(t, "export: interrupted; partial output is kept in "+file+".part: use -resume to continue\n",
+		stderr.String())
 	old, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, "old\n", string(old))

@@ -28,11 +28,29 @@ import (
 func TestMain(m *testing.M) { clitest.Main(m, main) }
 
 func TestUsage(t *testing.T) {
-	clitest.TestUsage(t, "fakeserver", []string{"-addr ADDRESS", "-fail STATUS:SHARE", "0 if interrupted"},
-		[]string{"-latency", "-1s"}, []string{"-latency", "1"}, []string{"-fail", "503"}, []string{"-fail", "503:1.1"},
-		[]string{"-fail", "503:-1"}, []string{"-fail", "503:NaN"}, []string{"-fail", "0.1"}, []string{"-fail", "199:0.1"}, []string{"-fail", "x:1"},
-		[]string{"-fault", "reset"}, []string{"-fault", "boom@MPList"}, []string{"-fault", "reset@Nothing"},
-		[]string{"-fault", "reset@MPList:0"}, []string{"-fault", "status:99@MPList"}, []string{"-fault", "delay:-1s@MPList"})
+	clitest.TestUsage(
+		t,
+		"fakeserver",
+		[]string{"-addr ADDRESS", "-fail STATUS:SHARE", "0 if interrupted"},
+		[]string{"-latency", "-1s"},
+		[]string{"-latency", "1"},
+		[]string{"-fail", "503"},
+		[]string{"-fail", "503:1.1"},
+		[]string{
+			"-fail",
+			"503:-1",
+		},
+		[]string{"-fail", "503:NaN"},
+		[]string{"-fail", "0.1"},
+		[]string{"-fail", "199:0.1"},
+		[]string{"-fail", "x:1"},
+		[]string{"-fault", "reset"},
+		[]string{"-fault", "boom@MPList"},
+		[]string{"-fault", "reset@Nothing"},
+		[]string{"-fault", "reset@MPList:0"},
+		[]string{"-fault", "status:99@MPList"},
+		[]string{"-fault", "delay:-1s@MPList"},
+	)
 }
 
 func recordsFile(t *testing.T, text string) string {
@@ -50,12 +68,15 @@ func TestFailuresAtTheStart(t *testing.T) {
 		args []string
 		want string
 	}{
-		"address in use":            {[]string{"-addr", listener.Addr().String()}, "address already in use"},
-		"invalid address":           {[]string{"-addr", "nowhere"}, "missing port"},
-		"no file":                   {[]string{"-records", "/no/such/file"}, "/no/such/file"},
-		"no JSON":                   {[]string{"-records", recordsFile(t, `{`)}, "records.json: unexpected EOF"},
-		"list of another name":      {[]string{"-records", recordsFile(t, `{"rules":[]}`)}, `unknown field "rules"`},
-		"field of another name":     {[]string{"-records", recordsFile(t, `{"forwardRules":[{"name":"x"}]}`)}, `unknown field "name"`},
+		"address in use":       {[]string{"-addr", listener.Addr().String()}, "address already in use"},
+		"invalid address":      {[]string{"-addr", "nowhere"}, "missing port"},
+		"no file":              {[]string{"-records", "/no/such/file"}, "/no/such/file"},
+		"no JSON":              {[]string{"-records", recordsFile(t, `{`)}, "records.json: unexpected EOF"},
+		"list of another name": {[]string{"-records", recordsFile(t, `{"rules":[]}`)}, `unknown field "rules"`},
+		"field of another name": {
+			[]string{"-records", recordsFile(t, `{"forwardRules":[{"name":"x"}]}`)},
+			`unknown field "name"`,
+		},
 		"more than one JSON object": {[]string{"-records", recordsFile(t, `{} {}`)}, "expected the end of the file"},
 	}
 	for name, tt := range tests {
@@ -153,7 +174,8 @@ func TestAcceptsKeyOfTheEnvironment(t *testing.T) {
 }
 
 func TestServesRecordsOfAFile(t *testing.T) {
-	file := recordsFile(t, `{"mailChannels":[{"id":1,"password":"hunter2","smtpSsl":1}],"forwardLogs":[{"id":4,"ruleId":3},{"id":5}]}`)
+	file := recordsFile(t,
+		`{"mailChannels":[{"id":1,"password":"hunter2","smtpSsl":1}],"forwardLogs":[{"id":4,"ruleId":3},{"id":5}]}`)
 	p := start(t, "", "-records", file)
 	client := p.client(t, p.key)
 	mail, err := client.MailDetail(t.Context(), "1")
@@ -187,7 +209,8 @@ func TestInterruptCompletesResponses(t *testing.T) {
 	p := start(t, "", "-latency", "1s")
 	arrived := make(chan struct{})
 	trace := &httptrace.ClientTrace{Got100Continue: func() { close(arrived) }} // the server reads the body
-	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, p.url+"/api/open/mp/list", strings.NewReader("{}"))
+	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost,
+		p.url+"/api/open/mp/list", strings.NewReader("{}"))
 	require.NoError(t, err)
 	request.Header = http.Header{"Access-Key": {p.key}, "Content-Type": {"application/json"}, "Expect": {"100-continue"}}
 	done := make(chan error)

@@ -64,8 +64,13 @@ func TestExportsAllRecordsWithoutSetUp(t *testing.T) {
 	assert.Contains(t, stdout, "1830 records of 60 rules")
 	assert.Contains(t, stdout, "access keys fetched: 1\n")
 	assert.Contains(t, stdout, "replica 3: ")
-	assert.Regexp(t, `\nrequests: \d+, at most \d+ in one second\npermitted: 201 slots in one second \(rate 200 \+ burst 1\), so up to 251 requests, `, stdout)
-	assert.Regexp(t, `^fleet: using a fake server at .*\nfleet: using an embedded Redis, since MSGPUSH_REDIS_URL is not set\n`, stderr)
+	assert.Regexp(
+		t,
+		`\nrequests: \d+, at most \d+ in one second\npermitted: 201 slots in one second \(rate 200 \+ burst 1\), so up to 251 requests, `,
+		stdout,
+	)
+	assert.Regexp(t,
+		`^fleet: using a fake server at .*\nfleet: using an embedded Redis, since MSGPUSH_REDIS_URL is not set\n`, stderr)
 	assert.Contains(t, stderr, "60 of 60 rules exported")
 }
 
@@ -252,7 +257,8 @@ func TestOthersFinishTasksOfKilledReplica(t *testing.T) {
 
 	dir := t.TempDir()
 	begin := time.Now()
-	stdout, stderr, status := clitest.Run(t, redisEnvironment(listener.Addr().String()), "-kill", "-rate", "100", "-o", dir)
+	stdout, stderr, status := clitest.Run(t, redisEnvironment(listener.Addr().String()), "-kill", "-rate", "100", "-o",
+		dir)
 	require.Zero(t, status, stderr)
 	t.Logf("one of 3 replicas killed: all files complete after %v", time.Since(begin))
 	assert.Contains(t, stderr, "replica 1 was killed")

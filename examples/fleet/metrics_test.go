@@ -33,7 +33,8 @@ func TestMetricsAndReadinessOfAReplica(t *testing.T) {
 	observe(registry, limiter)
 	wait := countWaits(registry, limiter)
 	failure := errors.New("no key")
-	fetch := countFetches(registry, func(context.Context) (string, time.Time, error) { return "secret-key", time.Time{}, failure })
+	fetch := countFetches(registry,
+		func(context.Context) (string, time.Time, error) { return "secret-key", time.Time{}, failure })
 	url, err := serve(t.Context(), registry, keys, limiter)
 	require.NoError(t, err)
 	_, text := get(t, url+"/metrics")
@@ -96,7 +97,13 @@ func TestReplicaIsNotReadyWhileTheStoreIsDownFromTheStart(t *testing.T) {
 	defer rdb.Close()
 	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour})
 	require.NoError(t, err)
-	keys, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) { return "", time.Time{}, nil }})
+	keys, err := fleet.NewKeySource(
+		rdb,
+		fleet.KeyConfig{
+			Name:  "acme",
+			Fetch: func(context.Context) (string, time.Time, error) { return "", time.Time{}, nil },
+		},
+	)
 	require.NoError(t, err)
 	defer keys.Close()
 	url, err := serve(t.Context(), prometheus.NewRegistry(), keys, limiter)

@@ -49,7 +49,12 @@ func TestServiceFromEnvironment(t *testing.T) {
 	stdout, stderr, status = clitest.Run(t, env)
 	assert.Zero(t, status)
 	assert.Empty(t, stderr)
-	assert.True(t, strings.HasPrefix(stdout, "Mail channel skipped, since MSGPUSH_MAIL_ID is not set.\n\nOfficial-account channels (3 of 3)"), stdout)
+	assert.True(
+		t,
+		strings.HasPrefix(stdout,
+			"Mail channel skipped, since MSGPUSH_MAIL_ID is not set.\n\nOfficial-account channels (3 of 3)"),
+		stdout,
+	)
 
 	_, stderr, status = clitest.Run(t, append(env, "MSGPUSH_MAIL_ID=1"))
 	assert.Equal(t, 1, status)

@@ -53,7 +53,8 @@ func TestFakeServer(t *testing.T) {
 	stdout, stderr, status := clitest.Output(t, cmd)
 	assert.Zero(t, status)
 	assert.Empty(t, stdout)
-	assert.Regexp(t, `^report: using a fake server at .*\nreport.html: 5 rules, 1129 records of 30 days, 91 with an error, .*\n$`, stderr)
+	assert.Regexp(t,
+		`^report: using a fake server at .*\nreport.html: 5 rules, 1129 records of 30 days, 91 with an error, .*\n$`, stderr)
 	assert.Equal(t, []string{"report.html"}, files(t, cmd.Dir))
 	doc := parsePage(t, filepath.Join(cmd.Dir, "report.html"))
 	assertSelfContained(t, doc)

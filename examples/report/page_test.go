@@ -147,11 +147,27 @@ const hostile = `</text></svg></title></style>"'><script src=//evil.example>aler
 
 func hostileRecords() msgpushtest.Records {
 	record := func(id int64, when msgpush.DateTime) msgpush.ForwardLog {
-		return msgpush.ForwardLog{ID: id, RuleID: id, RuleName: hostile, SourceTypeName: hostile, RequestIP: hostile, MatchResultName: hostile, ShortCodes: hostile, ErrorMessage: hostile, CreateTime: when}
+		return msgpush.ForwardLog{
+			ID:              id,
+			RuleID:          id,
+			RuleName:        hostile,
+			SourceTypeName:  hostile,
+			RequestIP:       hostile,
+			MatchResultName: hostile,
+			ShortCodes:      hostile,
+			ErrorMessage:    hostile,
+			CreateTime:      when,
+		}
 	}
 	return msgpushtest.Records{
-		ForwardRules: []msgpush.ForwardRule{{ID: 1, RuleName: hostile, TokenName: hostile, SourceTypeName: hostile, ConditionExpr: hostile, CreateTime: hostile}},
-		ForwardLogs:  []msgpush.ForwardLog{record(1, "2026-11-05 12:00:00"), record(2, "2026-11-05 12:00:00"), record(3, hostile)},
+		ForwardRules: []msgpush.ForwardRule{
+			{ID: 1, RuleName: hostile, TokenName: hostile, SourceTypeName: hostile, ConditionExpr: hostile, CreateTime: hostile},
+		},
+		ForwardLogs: []msgpush.ForwardLog{
+			record(1, "2026-11-05 12:00:00"),
+			record(2, "2026-11-05 12:00:00"),
+			record(3, hostile),
+		},
 	}
 }
 
@@ -207,7 +223,15 @@ func TestServerTextIsEscaped(t *testing.T) {
 // nor the last.
 func knownRecords() msgpushtest.Records {
 	records := msgpushtest.Records{ForwardRules: []msgpush.ForwardRule{
-		{ID: 7, RuleName: "seven", TokenName: "token", SourceTypeName: "source", ConditionExpr: "a < b", Status: 4, TargetCount: 5},
+		{
+			ID:             7,
+			RuleName:       "seven",
+			TokenName:      "token",
+			SourceTypeName: "source",
+			ConditionExpr:  "a < b",
+			Status:         4,
+			TargetCount:    5,
+		},
 		{ID: 8, RuleName: "eight"},
 	}}
 	add := func(n int, rule int64, when msgpush.DateTime, result int, name, text string) {
@@ -272,7 +296,9 @@ func TestWorstDay(t *testing.T) {
 	tally := newTally()
 	add := func(n int, rule int64, when msgpush.DateTime, text string) {
 		for range n {
-			tally.add(msgpush.ForwardLog{RuleID: rule, RuleName: fmt.Sprintf("rule %d", rule), ErrorMessage: text, CreateTime: when}, time.UTC)
+			tally.add(
+				msgpush.ForwardLog{RuleID: rule, RuleName: fmt.Sprintf("rule %d", rule), ErrorMessage: text, CreateTime: when},
+				time.UTC)
 		}
 	}
 	add(9, 1, "2026-02-28 00:00:00", "before the days")
@@ -319,7 +345,8 @@ func TestAltTextsMatchRecords(t *testing.T) {
 	doc := pageOf(t, knownRecords(), 3)
 	assert.Contains(t, ariaLabels(byID(doc, "days"))[0], "The day with the most is 2026-03-03 with 6.")
 	assert.Contains(t, ariaLabels(byID(doc, "errors"))[0], "The day with the most is 2026-03-01 with 3.")
-	assert.Equal(t, []string{"yes (code 1): 5; no (code 2): 2", "yes (code 1): 0; no (code 2): 4"}, ariaLabels(byID(doc, "top")))
+	assert.Equal(t, []string{"yes (code 1): 5; no (code 2): 2", "yes (code 1): 0; no (code 2): 4"},
+		ariaLabels(byID(doc, "top")))
 	var captions []string
 	for _, caption := range elements(doc, "caption") {
 		captions = append(captions, textOf(caption))
@@ -465,7 +492,10 @@ func TestTablesShowMostFrequent(t *testing.T) {
 	for i := range 12 {
 		for range i + 1 {
 			records.ForwardLogs = append(records.ForwardLogs, msgpush.ForwardLog{
-				ID: int64(len(records.ForwardLogs) + 1), RuleID: int64(i), ErrorMessage: fmt.Sprintf("error %d.", i), CreateTime: "2026-03-01 00:00:00"})
+				ID:           int64(len(records.ForwardLogs) + 1),
+				RuleID:       int64(i),
+				ErrorMessage: fmt.Sprintf("error %d.", i),
+				CreateTime:   "2026-03-01 00:00:00"})
 		}
 	}
 	doc := pageOf(t, records, 1)
@@ -483,7 +513,14 @@ func TestTablesShowMostFrequent(t *testing.T) {
 
 func TestCountTicks(t *testing.T) {
 	for highest, want := range map[float64]string{
-		0: "0 1", 1: "0 1", 5: "0 1 2 3 4 5", 6: "0 2 4 6", 11: "0 5 10 15", 26: "0 10 20 30", 65: "0 20 40 60 80", 1_234_567: "0 500000 1000000 1500000",
+		0:         "0 1",
+		1:         "0 1",
+		5:         "0 1 2 3 4 5",
+		6:         "0 2 4 6",
+		11:        "0 5 10 15",
+		26:        "0 10 20 30",
+		65:        "0 20 40 60 80",
+		1_234_567: "0 500000 1000000 1500000",
 	} {
 		ticks, last := countTicks(highest)
 		var labels []string

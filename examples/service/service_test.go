@@ -467,8 +467,10 @@ func TestErrorResponses(t *testing.T) {
 		text       string
 		retryAfter string
 	}{
-		"code other than 200":   {msgpushtest.ErrorResponse(4001, internal, nil), 502, "the message push service returned an error", ""},
-		"too many requests":     {msgpushtest.Status(429).WithHeader("Retry-After", "90"), 503, "the message push service is busy", "90"},
+		"code other than 200": {msgpushtest.ErrorResponse(4001, internal, nil),
+			502, "the message push service returned an error", ""},
+		"too many requests": {msgpushtest.Status(429).WithHeader("Retry-After", "90"),
+			503, "the message push service is busy", "90"},
 		"service is overloaded": {msgpushtest.Status(503), 503, "the message push service is busy", ""},
 		"error of a gateway":    {msgpushtest.Status(502), 502, "the message push service returned an error", ""},
 		"invalid response":      {msgpushtest.HTML(), 502, "the message push service returned an invalid response", ""},

@@ -60,22 +60,37 @@ func TestCallReturnsContextError(t *testing.T) {
 	}{
 		{"before the call", 0, []fixtures.RoundTripFunc{fixtures.Succeed}, nil, 0, nil, false},
 		{"during the first attempt", end, []fixtures.RoundTripFunc{fixtures.NoResponse}, nil, 1, nil, false},
-		{"during the first attempt, transport that returns no cause", end, []fixtures.RoundTripFunc{noCause}, nil, 1, nil, false},
-		{"during the first body", end, []fixtures.RoundTripFunc{fixtures.RespondFrom(200, fixtures.StalledBody)}, nil, 1, nil, false},
-		{"during a retry after an error response", end, []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.NoResponse}, nil, 2, apiErr, true},
-		{"during a retry after a truncated response", end, []fixtures.RoundTripFunc{fixtures.Respond(200, `{"code"`), fixtures.NoResponse}, nil, 2, decodeErr, true},
-		{"during a retry after a broken connection", end, []fixtures.RoundTripFunc{fixtures.Fail(io.EOF), fixtures.RespondFrom(200, fixtures.StalledBody)}, nil, 2, requestErr, true},
-		{"between a complete 503 and the retry", end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Status(503))}, nil, 1, apiErr, true},
-		{"between a complete 401 and the retry", end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Status(401))}, nil, 1, apiErr, false},
-		{"between a truncated response and the retry", end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Respond(200, `{"code"`))}, nil, 1, decodeErr, true},
-		{"between a broken connection and the retry", end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Fail(io.EOF))}, nil, 1, requestErr, false},
-		{"while waiting after an error response", end, []fixtures.RoundTripFunc{fixtures.Status(503, "Retry-After", "20")}, nil, 1, apiErr, true},
+		{"during the first attempt, transport that returns no cause",
+			end, []fixtures.RoundTripFunc{noCause}, nil, 1, nil, false},
+		{"during the first body",
+			end, []fixtures.RoundTripFunc{fixtures.RespondFrom(200, fixtures.StalledBody)}, nil, 1, nil, false},
+		{"during a retry after an error response",
+			end, []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.NoResponse}, nil, 2, apiErr, true},
+		{"during a retry after a truncated response",
+			end, []fixtures.RoundTripFunc{fixtures.Respond(200, `{"code"`), fixtures.NoResponse}, nil, 2, decodeErr, true},
+		{"during a retry after a broken connection",
+			end, []fixtures.RoundTripFunc{fixtures.Fail(io.EOF), fixtures.RespondFrom(200, fixtures.StalledBody)}, nil, 2,
+			requestErr, true},
+		{"between a complete 503 and the retry",
+			end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Status(503))}, nil, 1, apiErr, true},
+		{"between a complete 401 and the retry",
+			end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Status(401))}, nil, 1, apiErr, false},
+		{"between a truncated response and the retry",
+			end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Respond(200, `{"code"`))}, nil, 1, decodeErr, true},
+		{"between a broken connection and the retry",
+			end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Fail(io.EOF))}, nil, 1, requestErr, false},
+		{"while waiting after an error response",
+			end, []fixtures.RoundTripFunc{fixtures.Status(503, "Retry-After", "20")}, nil, 1, apiErr, true},
 		{"while waiting for the limiter", end, []fixtures.RoundTripFunc{fixtures.Succeed}, blockedLimiter(0), 0, nil, false},
-		{"while waiting for the limiter before a retry", end, []fixtures.RoundTripFunc{fixtures.Status(503)}, blockedLimiter(1), 1, apiErr, true},
+		{"while waiting for the limiter before a retry",
+			end, []fixtures.RoundTripFunc{fixtures.Status(503)}, blockedLimiter(1), 1, apiErr, true},
 		{"while waiting for a key", end, []fixtures.RoundTripFunc{fixtures.Succeed}, blockedSource(0), 0, nil, false},
-		{"while waiting for a key before a retry", end, []fixtures.RoundTripFunc{fixtures.Fail(io.EOF)}, blockedSource(1), 1, requestErr, true},
-		{"while waiting for another key", end, []fixtures.RoundTripFunc{fixtures.Status(401)}, blockedSource(1), 1, apiErr, false},
-		{"while waiting for another key, source that ignores its context", end, []fixtures.RoundTripFunc{fixtures.Status(401)}, lateSource, 1, apiErr, false},
+		{"while waiting for a key before a retry",
+			end, []fixtures.RoundTripFunc{fixtures.Fail(io.EOF)}, blockedSource(1), 1, requestErr, true},
+		{"while waiting for another key",
+			end, []fixtures.RoundTripFunc{fixtures.Status(401)}, blockedSource(1), 1, apiErr, false},
+		{"while waiting for another key, source that ignores its context",
+			end, []fixtures.RoundTripFunc{fixtures.Status(401)}, lateSource, 1, apiErr, false},
 	}
 	errShutdown := errors.New("shutting down")
 	errForeign := &msgpush.APIError{Operation: "GET /x", HTTPStatus: 503, Attempts: 4} // of another call
@@ -95,7 +110,8 @@ func TestCallReturnsContextError(t *testing.T) {
 	}{
 		{"cancelled", cancelWith(nil), context.Canceled, context.Canceled, "context canceled"},
 		{"cancelled with a cause", cancelWith(errShutdown), context.Canceled, errShutdown, "context canceled: shutting down"},
-		{"cancelled with the error of another call", cancelWith(errForeign), context.Canceled, errForeign, "context canceled: HTTP 503 Service Unavailable"},
+		{"cancelled with the error of another call",
+			cancelWith(errForeign), context.Canceled, errForeign, "context canceled: HTTP 503 Service Unavailable"},
 		{"timeout", context.WithTimeout, context.DeadlineExceeded, context.DeadlineExceeded, "context deadline exceeded"},
 		{"timeout with a cause", func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
 			return context.WithTimeoutCause(ctx, after, errShutdown)
@@ -140,7 +156,12 @@ func TestCallReturnsContextError(t *testing.T) {
 							assert.IsType(t, tt.last, requestErr.Last)
 							assert.NotErrorIs(t, err, requestErr.Last, "Last is not wrapped")
 						}
-						assert.Regexp(t, "^msgpush: "+regexp.QuoteMeta(kind.Name)+": (waiting for the rate limiter: |access key: )?"+regexp.QuoteMeta(ends.text), err.Error())
+						assert.Regexp(
+							t,
+							"^msgpush: "+regexp.QuoteMeta(kind.Name)+": (waiting for the rate limiter: |access key: )?"+regexp.QuoteMeta(
+								ends.text),
+							err.Error(),
+						)
 						assert.Equal(t, 1, strings.Count(err.Error(), ends.text), err.Error())
 					})
 				}
@@ -165,8 +186,10 @@ func TestPassedDeadlineEndsCallBeforeContextDoes(t *testing.T) {
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := fixtures.NewScript(tt.step)
-			client := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource), fixtures.DefaultRetries)
-			_, err := client.MPList(fixtures.OverdueContext{Context: t.Context(), At: time.Now().Add(tt.timeout)}, msgpush.PageRequest{})
+			client := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource),
+				fixtures.DefaultRetries)
+			_, err := client.MPList(fixtures.OverdueContext{Context: t.Context(), At: time.Now().Add(tt.timeout)},
+				msgpush.PageRequest{})
 			requestErr := fixtures.OnlyError[*msgpush.RequestError](t, err)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.Equal(t, tt.attempts, requestErr.Attempts)
@@ -242,12 +265,18 @@ func TestEachAttemptGetsKeyWaitsForLimiterAndGetsKeyAgain(t *testing.T) {
 	}{
 		{"success", same, []fixtures.RoundTripFunc{fixtures.Succeed}, "klkr", false},
 		{"retry", same, []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Succeed}, "klkrklkr", false},
-		{"rejected key, reported to the source before the wait", newForEachAttempt, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Succeed}, "klkrk(key-0)lk(key-0)r", false},
-		{"rejected key, then a retry", newForEachAttempt, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed}, "klkrk(key-0)lk(key-0)rk(key-0)lk(key-0)r", false},
-		{"rejected key, source without another key", same, []fixtures.RoundTripFunc{fixtures.Status(401)}, "klkrk(key-0)", true},
+		{"rejected key, reported to the source before the wait",
+			newForEachAttempt, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Succeed}, "klkrk(key-0)lk(key-0)r",
+			false},
+		{"rejected key, then a retry",
+			newForEachAttempt, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed},
+			"klkrk(key-0)lk(key-0)rk(key-0)lk(key-0)r", false},
+		{"rejected key, source without another key",
+			same, []fixtures.RoundTripFunc{fixtures.Status(401)}, "klkrk(key-0)", true},
 		{"rejected key without a source", nil, []fixtures.RoundTripFunc{fixtures.Status(401)}, "lr", true},
 		{"another key at the second call", newAfter(1), []fixtures.RoundTripFunc{fixtures.Succeed}, "klklkr", false},
-		{"another key at every call", newAfter(1000), []fixtures.RoundTripFunc{fixtures.Succeed}, strings.Repeat("kl", 11) + "r", false},
+		{"another key at every call",
+			newAfter(1000), []fixtures.RoundTripFunc{fixtures.Succeed}, strings.Repeat("kl", 11) + "r", false},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -261,7 +290,10 @@ func TestEachAttemptGetsKeyWaitsForLimiterAndGetsKeyAgain(t *testing.T) {
 				calls++
 				return latest, nil
 			})
-			key, opts := "", []msgpush.Option{fixtures.DefaultRetries, msgpush.WithRateLimiter(fixtures.LimiterFunc(func(context.Context) error { events += "l"; return nil }))}
+			key, opts := "", []msgpush.Option{
+				fixtures.DefaultRetries,
+				msgpush.WithRateLimiter(fixtures.LimiterFunc(func(context.Context) error { events += "l"; return nil })),
+			}
 			if tt.keys == nil {
 				key = latest
 			} else {
@@ -288,8 +320,13 @@ func TestTimeoutExcludesWaitForLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := fixtures.LimiterFunc(func(context.Context) error { time.Sleep(25 * time.Second); return nil })
 		transport := fixtures.NewScript(fixtures.Fail(io.EOF))
-		_, err := fixtures.NewClient(t, transport, msgpush.WithRateLimiter(slow), msgpush.WithTimeout(time.Second),
-			msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1})).MPList(t.Context(), msgpush.PageRequest{})
+		_, err := fixtures.NewClient(
+			t,
+			transport,
+			msgpush.WithRateLimiter(slow),
+			msgpush.WithTimeout(time.Second),
+			msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1}),
+		).MPList(t.Context(), msgpush.PageRequest{})
 		fixtures.AssertAttempts(t, 3, err)
 		for i, at := range transport.Times {
 			assert.InDelta(t, time.Duration(i+1)*25*time.Second, at, 2)
@@ -303,7 +340,8 @@ func TestLimiterErrorEndsCall(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			transport := fixtures.NewScript(fixtures.Status(503))
 			limiter := fixtures.LimiterAfter(attempts, func(context.Context) error { return noTokens })
-			_, err := fixtures.NewClient(t, transport, fixtures.DefaultRetries, limiter).MPList(t.Context(), msgpush.PageRequest{})
+			_, err := fixtures.NewClient(t, transport, fixtures.DefaultRetries, limiter).
+				MPList(t.Context(), msgpush.PageRequest{})
 			requestErr := fixtures.OnlyError[*msgpush.RequestError](t, err)
 			assert.Equal(t, attempts, requestErr.Attempts)
 			assert.Len(t, transport.Times, attempts)
@@ -323,10 +361,12 @@ func TestListAllocatesNoMoreBytesThanProgramWithoutThisPackage(t *testing.T) {
 	fixtures.SkipIfRace(t)
 	const record = `{"id":1,"ruleId":12,"ruleName":"告警转发","sourceType":1,"sourceTypeName":"渠道消息","requestIp":"203.0.*.*",` +
 		`"matchResult":1,"matchResultName":"已转发","shortCodes":"a1b2****","errorMessage":"","createTime":"2026-11-01 12:00:01"}`
-	transport := fixtures.Respond(200, fixtures.SuccessOf(`{"total":1000,"list":[`+strings.Repeat(record+",", 999)+record+`]}`))
+	transport := fixtures.Respond(200,
+		fixtures.SuccessOf(`{"total":1000,"list":[`+strings.Repeat(record+",", 999)+record+`]}`))
 	client := fixtures.NewClient(t, transport)
 	withoutPackage := bytesPerCall(func() {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://push.example.com/api/open/x", strings.NewReader("{}"))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://push.example.com/api/open/x",
+			strings.NewReader("{}"))
 		require.NoError(t, err)
 		resp, err := (&http.Client{Transport: transport}).Do(req)
 		require.NoError(t, err)
@@ -422,8 +462,13 @@ type (
 func TestCallDecodesTypesOfPointers(t *testing.T) {
 	assertCallReturns(t, `null`, pointerToItself(nil))
 	assertCallReturns(t, `{"list":[1]}`, namedPointer(&msgpush.Page[int]{List: []int{1}}))
-	fixtures.OnlyError[*msgpush.DecodeError](t, fixtures.CallFor[msgpush.Page[pointerToItself]](t)(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"list":[null]}`)))))
-	fixtures.OnlyError[*msgpush.DecodeError](t, fixtures.CallFor[namedPointer](t)(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{}`)))))
+	fixtures.OnlyError[*msgpush.DecodeError](
+		t,
+		fixtures.CallFor[msgpush.Page[pointerToItself]](t)(
+			fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"list":[null]}`)))),
+	)
+	fixtures.OnlyError[*msgpush.DecodeError](t,
+		fixtures.CallFor[namedPointer](t)(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{}`)))))
 }
 
 // assertCallReturns checks what Call returns for a success with data. If data is empty,
@@ -457,7 +502,8 @@ func rateLimited(t *testing.T, source msgpush.AccessKeySource) (*msgpushtest.Ser
 	t.Helper()
 	service := msgpushtest.New(t, msgpushtest.InMemory())
 	service.SetLatency(time.Millisecond)
-	return service, service.Client(fixtures.NoRetries, msgpush.WithAccessKeySource(source), msgpush.WithRateLimiter(fixtures.PacedLimiter(10*time.Millisecond)))
+	return service, service.Client(fixtures.NoRetries, msgpush.WithAccessKeySource(source),
+		msgpush.WithRateLimiter(fixtures.PacedLimiter(10*time.Millisecond)))
 }
 
 // Calls that wait for a key must not hold slots of the limiter: when the key arrives, they
@@ -523,7 +569,8 @@ func TestRateLimitHoldsWhileKeysChange(t *testing.T) {
 			defer cancel()
 			fixtures.Concurrently(callers, func() {
 				var err error
-				for !errors.Is(err, context.DeadlineExceeded) { // not ctx.Err: on one thread without preemption, its timer could not fire
+				// Not ctx.Err: on one thread without preemption, its timer could not fire.
+				for !errors.Is(err, context.DeadlineExceeded) {
 					_, err = client.MPList(ctx, msgpush.PageRequest{})
 				}
 			})
@@ -543,10 +590,9 @@ func TestLongestTimeOfCallWithDefaults(t *testing.T) {
 		min, max time.Duration
 	}{
 		{"service that never responds", fixtures.NoResponse, 82 * time.Second, 96 * time.Second},
-		{
-			"service that sends Retry-After just before the timeout", fixtures.Late(9*time.Second, fixtures.Status(503, "Retry-After", "30")),
-			4 * time.Minute, 96*time.Second + 6*30*time.Second,
-		},
+		{"service that sends Retry-After just before the timeout",
+			fixtures.Late(9*time.Second, fixtures.Status(503, "Retry-After", "30")), 4 * time.Minute,
+			96*time.Second + 6*30*time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -574,7 +620,8 @@ func TestNumberOfAllocationsOfSuccessAndFailureIsLimited(t *testing.T) {
 			return testing.AllocsPerRun(100, func() { _, _ = client.MailDetail(t.Context(), "5") })
 		}
 		const limit = 56.0
-		assert.LessOrEqual(t, allocations(200, fixtures.ReadFile(t, "responses", "mail_detail_non_ascii_password.json")), limit, base)
+		assert.LessOrEqual(t, allocations(200, fixtures.ReadFile(t, "responses", "mail_detail_non_ascii_password.json")),
+			limit, base)
 		for name, failure := range map[string]float64{
 			"HTTP 503":             allocations(503, `{"code":503,"msg":"busy"}`),
 			"HTTP 404 with HTML":   allocations(404, "<html>not found</html>"),

@@ -28,7 +28,8 @@ func TestClientsShareConnections(t *testing.T) {
 func TestConcurrentCallersReuseConnections(t *testing.T) {
 	const callers, rounds = 64, 5
 	var arrived atomic.Int32
-	var full atomic.Pointer[chan struct{}] // closed when all calls of a round have arrived, so that each has its own connection
+	// Closed when all calls of a round have arrived, so that each has its own connection.
+	var full atomic.Pointer[chan struct{}]
 	stalled := make(chan struct{})
 	url, connections := countConnections(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Query().Get("mailId") {

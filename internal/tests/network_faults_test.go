@@ -50,7 +50,8 @@ func assertNothingLeft(t *testing.T, f func()) {
 	t.Helper()
 	before := countCallGoroutines()
 	f()
-	assert.Eventually(t, func() bool { return countCallGoroutines() <= before }, time.Minute, time.Millisecond, "a goroutine is still running")
+	assert.Eventually(t, func() bool { return countCallGoroutines() <= before }, time.Minute, time.Millisecond,
+		"a goroutine is still running")
 }
 
 func countCallGoroutines() (n int) {
@@ -78,7 +79,12 @@ func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			assertNothingLeft(t, func() {
 				want := faults.Failure{Kind: "RequestError", NotSent: true, Text: "the request to " + baseURL + " failed: dial"}
-				fixtures.AssertEveryCallFails(t, fixtures.NewClientAt(t, baseURL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: withoutNameServer})), want)
+				fixtures.AssertEveryCallFails(
+					t,
+					fixtures.NewClientAt(t, baseURL, fixtures.ThreeAttempts,
+						msgpush.WithHTTPClient(&http.Client{Transport: withoutNameServer})),
+					want,
+				)
 			})
 		})
 	}
@@ -132,7 +138,12 @@ func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 	found := httptest.NewServer(http.NotFoundHandler())
 	defer found.Close()
 	users := []string{"nobody", "key source", "limiter"}
-	usersInAttempt := []string{"dialer", "transport before it sends", "transport after it has sent", "transport that drops the trace"}
+	usersInAttempt := []string{
+		"dialer",
+		"transport before it sends",
+		"transport after it has sent",
+		"transport that drops the trace",
+	}
 	for _, tt := range tests {
 		for _, user := range slices.Concat(users, usersInAttempt) {
 			if tt.attempts > 1 && slices.Contains(usersInAttempt, user) {
@@ -185,12 +196,18 @@ func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 						use("transport after it has sent", r.Context()) // to report the failure
 						return resp, err
 					})
-					client, err := msgpush.NewClient(server.URL, "", fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+					client, err := msgpush.NewClient(
+						server.URL,
+						"",
+						fixtures.ThreeAttempts,
+						msgpush.WithHTTPClient(&http.Client{Transport: transport}),
 						msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
 							use("key source", ctx)
 							return fixtures.TestKey, nil
 						})),
-						msgpush.WithRateLimiter(fixtures.LimiterFunc(func(ctx context.Context) error { use("limiter", ctx); return nil })))
+						msgpush.WithRateLimiter(
+							fixtures.LimiterFunc(func(ctx context.Context) error { use("limiter", ctx); return nil })),
+					)
 					require.NoError(t, err)
 					if tt.stale {
 						_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: tt.r.Method, Path: "/earlier"})
@@ -223,7 +240,8 @@ func TestConcurrentCallsReturnTheirOwnDataDespiteFaults(t *testing.T) {
 	transport := msgpush.NewTransport()
 	transport.MaxResponseHeaderBytes = faults.Limit
 	defer transport.CloseIdleConnections()
-	client := fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts, msgpush.WithMaxResponseBytes(faults.Limit), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	client := fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts, msgpush.WithMaxResponseBytes(faults.Limit),
+		msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 	var next, succeeded atomic.Int64
 	fixtures.Concurrently(callers, func() {
 		for id := next.Add(1); id <= calls; id = next.Add(1) {

@@ -122,8 +122,10 @@ func TestOtherTransportsRetryRejectedCONNECT(t *testing.T) {
 	status := http.StatusProxyAuthRequired
 	proxyURL, _ := newProxy(t, "", &status)
 	transport := &http.Transport{Proxy: http.ProxyURL(proxyURL)}
-	client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-	fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", Transient: true, Text: "Proxy Authentication Required"})
+	client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts,
+		msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	fixtures.AssertEveryCallFails(t, client,
+		faults.Failure{Kind: "RequestError", Transient: true, Text: "Proxy Authentication Required"})
 }
 
 // net/http reads the environment once, so the test runs in a child process.
@@ -186,7 +188,8 @@ func TestDoesNotFollowRedirects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, location = range locations {
 				for _, status = range fixtures.RedirectStatuses {
-					fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "APIError", Text: "redirect to " + location + ", not followed"})
+					fixtures.AssertEveryCallFails(t, client,
+						faults.Failure{Kind: "APIError", Text: "redirect to " + location + ", not followed"})
 				}
 			}
 		})

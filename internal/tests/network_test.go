@@ -15,7 +15,12 @@ import (
 
 // newTLSService starts a service and returns it with a transport that trusts its
 // certificate.
-func newTLSService(t *testing.T, http2 bool, h http.HandlerFunc, configure ...func(*http.Server)) (*httptest.Server, *http.Transport) {
+func newTLSService(
+	t *testing.T,
+	http2 bool,
+	h http.HandlerFunc,
+	configure ...func(*http.Server),
+) (*httptest.Server, *http.Transport) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)
 	for _, f := range configure {

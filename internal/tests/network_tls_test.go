@@ -35,13 +35,19 @@ func TestTLSFailuresArePermanent(t *testing.T) {
 		configure func(*tls.Config)
 		want      faults.Failure
 	}{
-		{"unknown authority", server.URL, func(c *tls.Config) { c.RootCAs = x509.NewCertPool() }, faults.Failure{Text: "certificate signed by unknown authority"}},
-		{"certificate of another host", strings.Replace(server.URL, "127.0.0.1", "localhost", 1), nil, faults.Failure{Text: "not localhost"}},
+		{"unknown authority",
+			server.URL, func(c *tls.Config) { c.RootCAs = x509.NewCertPool() },
+			faults.Failure{Text: "certificate signed by unknown authority"}},
+		{"certificate of another host",
+			strings.Replace(server.URL, "127.0.0.1", "localhost", 1), nil, faults.Failure{Text: "not localhost"}},
 		{"certificate rejected by the caller", server.URL, func(c *tls.Config) {
 			c.VerifyConnection = func(tls.ConnectionState) error { return x509.UnknownAuthorityError{} }
 		}, faults.Failure{Text: "certificate signed by unknown authority"}},
-		{"alert protocol_version", server.URL, func(c *tls.Config) { c.MinVersion = tls.VersionTLS13 }, faults.Failure{Text: "remote error: tls: protocol version not supported"}},
-		{"HTTP in place of HTTPS", strings.Replace(plain.URL, "http:", "https:", 1), nil, faults.Failure{Is: http.ErrSchemeMismatch}},
+		{"alert protocol_version",
+			server.URL, func(c *tls.Config) { c.MinVersion = tls.VersionTLS13 },
+			faults.Failure{Text: "remote error: tls: protocol version not supported"}},
+		{"HTTP in place of HTTPS",
+			strings.Replace(plain.URL, "http:", "https:", 1), nil, faults.Failure{Is: http.ErrSchemeMismatch}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -55,7 +61,8 @@ func TestTLSFailuresArePermanent(t *testing.T) {
 				tt.configure(transport.TLSClientConfig)
 			}
 			tt.want.Kind = "RequestError"
-			client := fixtures.NewClientAt(t, tt.baseURL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			client := fixtures.NewClientAt(t, tt.baseURL, fixtures.ThreeAttempts,
+				msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 			attempts := fixtures.AssertEveryCallFails(t, client, tt.want)
 			assert.EqualValues(t, attempts, dials.Load())
 		})
@@ -95,7 +102,8 @@ func TestRetriesRequestDamagedOnEstablishedTLSConnection(t *testing.T) {
 				}
 				return damagedConn{conn, &damaged}, err
 			}
-			client := fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			client := fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts,
+				msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			require.NoError(t, err)
 			damaged.Store(true)
@@ -138,7 +146,12 @@ func TestHTTP2FaultsCauseExpectedErrors(t *testing.T) {
 			}, func(s *http.Server) {
 				s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey, c) }
 			})
-			fixtures.AssertEveryCallFails(t, fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport})), tt.want)
+			fixtures.AssertEveryCallFails(
+				t,
+				fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts,
+					msgpush.WithHTTPClient(&http.Client{Transport: transport})),
+				tt.want,
+			)
 		})
 	}
 }
@@ -185,7 +198,8 @@ func TestGracefullyClosedHTTP2ConnectionsFailNoCall(t *testing.T) {
 			}
 		}
 	})
-	client := fixtures.NewClientAt(t, server.URL, fixtures.NoRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	client := fixtures.NewClientAt(t, server.URL, fixtures.NoRetries,
+		msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 	fixtures.Concurrently(callers, func() {
 		for range calls {
 			_, err := msgpush.Call[any](t.Context(), client, fixtures.Post)
@@ -235,7 +249,8 @@ func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
 			})
 			defer stop(transport)
 			option, attempts := fixtures.Observed()
-			client := fixtures.NewClientAt(t, "https://example.com", option, fixtures.DefaultRetries, msgpush.WithTimeout(timeout), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			client := fixtures.NewClientAt(t, "https://example.com", option, fixtures.DefaultRetries,
+				msgpush.WithTimeout(timeout), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 			for range 2 {
 				_, err := client.MailDetail(t.Context(), "7")
 				require.NoError(t, err)
@@ -249,7 +264,8 @@ func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
 			assert.Len(t, *silent, 2, "connections")
 			assert.Less(t, time.Since(start), 11*time.Second)
 			first := (*attempts)[2] // of the last call
-			assert.Equal(t, min(timeout, 10*time.Second), first.Duration.Truncate(time.Second), "5 s until the ping, 5 s until its timeout")
+			assert.Equal(t, min(timeout, 10*time.Second), first.Duration.Truncate(time.Second),
+				"5 s until the ping, 5 s until its timeout")
 		})
 	}
 }
@@ -306,7 +322,12 @@ func TestRequestThatIsNotIdempotentIsNotAddedAfterResetStream(t *testing.T) {
 		}
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
-	_, err := msgpush.Call[any](t.Context(), fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport})), fixtures.Post)
+	_, err := msgpush.Call[any](
+		t.Context(),
+		fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts,
+			msgpush.WithHTTPClient(&http.Client{Transport: transport})),
+		fixtures.Post,
+	)
 	fixtures.OnlyError[*msgpush.RequestError](t, err)
 	assert.EqualValues(t, 1, processed.Load())
 }

@@ -45,7 +45,8 @@ func TestDecoderInputIsNotReused(t *testing.T) {
 		n++
 		return fixtures.Respond(200, bodies[n%len(bodies)])(r)
 	}), keep)
-	other := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"password":"of-another-client"}`))) // shares the pool of buffers
+	// Shares the pool of buffers.
+	other := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"password":"of-another-client"}`)))
 	for range 8 * len(bodies) {
 		_, _ = client.MailDetail(t.Context(), "1")
 		_, err := other.MailDetail(t.Context(), "1")
@@ -60,7 +61,8 @@ func TestDecoderInputIsNotReused(t *testing.T) {
 // A call returns nothing that shares memory with a pooled buffer.
 func TestResultsShareNoPooledMemory(t *testing.T) {
 	status, body := 0, ""
-	client := fixtures.NewClient(t, fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) { return fixtures.Respond(status, body)(r) }))
+	client := fixtures.NewClient(t,
+		fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) { return fixtures.Respond(status, body)(r) }))
 	call := func(s int, text string) (json.RawMessage, error) {
 		status, body = s, text
 		return msgpush.Call[json.RawMessage](t.Context(), client, fixtures.Get)
@@ -122,7 +124,8 @@ func TestLimitsDecompressedBody(t *testing.T) {
 					return
 				}
 				limit := cmp.Or(tt.limit, msgpush.DefaultMaxResponseBytes)
-				fixtures.AssertFailure(t, err, faults.Failure{Kind: "RequestError", Text: fmt.Sprintf("the limit is %d bytes", limit)}, 1)
+				fixtures.AssertFailure(t, err,
+					faults.Failure{Kind: "RequestError", Text: fmt.Sprintf("the limit is %d bytes", limit)}, 1)
 			})
 		}
 	}
@@ -197,7 +200,8 @@ func TestDoesNotModifyResponseOfTransport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := *shared
 			before.Header = shared.Header.Clone()
-			client := fixtures.NewClient(t, fixtures.RoundTripFunc(func(*http.Request) (*http.Response, error) { return shared, nil }))
+			client := fixtures.NewClient(t,
+				fixtures.RoundTripFunc(func(*http.Request) (*http.Response, error) { return shared, nil }))
 			for range 2 {
 				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 				fixtures.AssertFailure(t, err, faults.Failure{Kind: "APIError", Text: fmt.Sprint("HTTP ", shared.StatusCode)}, 1)
@@ -222,13 +226,18 @@ func TestLateWriteOfBodyReaderDoesNotReachAnotherCall(t *testing.T) {
 			})
 		}
 		client := fixtures.NewClient(t, fixtures.NewScript(
-			fixtures.Respond(200, `{"code":200,"data":{"id":1},"more":"`+strings.Repeat(" ", 4096)+`"}`), // leaves a buffer in the pool
+			// Leaves a buffer in the pool.
+			fixtures.Respond(200, `{"code":200,"data":{"id":1},"more":"`+strings.Repeat(" ", 4096)+`"}`),
 			fixtures.RespondFrom(200, late),
 			fixtures.RespondFrom(200, func(*http.Request) io.Reader {
-				return io.MultiReader(strings.NewReader(`{"code":200,"data":{"id":7`), fixtures.ReaderFunc(func([]byte) (int, error) {
-					time.Sleep(2 * time.Second)
-					return 0, io.EOF
-				}), strings.NewReader(`}}`))
+				return io.MultiReader(
+					strings.NewReader(`{"code":200,"data":{"id":7`),
+					fixtures.ReaderFunc(func([]byte) (int, error) {
+						time.Sleep(2 * time.Second)
+						return 0, io.EOF
+					}),
+					strings.NewReader(`}}`),
+				)
 			}),
 		))
 		_, err := client.MailDetail(t.Context(), "1")
@@ -260,12 +269,15 @@ func TestErrorResponseMayHaveAnyMembers(t *testing.T) {
 		{"two codes: last wins", `{"code":200,"msg":"no","data":{},"code":500}`, 500, "no", "{}", ""},
 		{"no msg", `{"code":7}`, 7, "", "", "code 7 (1 attempt)"},
 		{"msg is an object", `{"code":7,"msg":{"en":"no"}}`, 7, `{"en":"no"}`, "", `{"en":"no"}`},
-		{"msg is an object with a password", `{"code":7,"msg":{"password":"hunter2","note":"kept"}}`, 7, `{"password":[redacted],"note":"kept"}`, "", "kept"},
+		{"msg is an object with a password",
+			`{"code":7,"msg":{"password":"hunter2","note":"kept"}}`, 7, `{"password":[redacted],"note":"kept"}`, "", "kept"},
 		{"msg of two lines", `{"code":7,"msg":"one\n\ttwo\u001b[31m"}`, 7, "one\n\ttwo\x1b[31m", "", "one two [31m"},
 		{"long msg", `{"code":7,"msg":"` + long + `"}`, 7, long, "", "很长 很长"},
-		{"data is a long string", `{"code":7,"msg":"no","data":"` + long + `"}`, 7, "no", `"` + long + `"`, "code 7: no (1 attempt)"},
+		{"data is a long string",
+			`{"code":7,"msg":"no","data":"` + long + `"}`, 7, "no", `"` + long + `"`, "code 7: no (1 attempt)"},
 		{"data is an empty string", `{"code":7,"msg":"no","data":""}`, 7, "no", `""`, "code 7: no (1 attempt)"},
-		{"data is a string of two lines", `{"code":7,"msg":"no","data":"one\n  two"}`, 7, "no", `"one\n  two"`, `(data "one\n  two"; 1 attempt)`},
+		{"data is a string of two lines",
+			`{"code":7,"msg":"no","data":"one\n  two"}`, 7, "no", `"one\n  two"`, `(data "one\n  two"; 1 attempt)`},
 		{"data is another record, before the code", `{"data":{"id":"x"},"code":500}`, 500, "", `{"id":"x"}`, ""},
 		{"data is another page", `{"code":500,"data":{"list":{}}}`, 500, "", `{"list":{}}`, ""},
 		{"data with escapes", `{"code":1,"data":"a\/b\u003c"}`, 1, "", `"a\/b\u003c"`, ""},
@@ -306,7 +318,8 @@ func TestNon200StatusWithAnyBodyIsAPIError(t *testing.T) {
 		{"other JSON", `{"status":500,"error":"Oops"}`, 0, `{"status":500,"error":"Oops"}`},
 		{"truncated envelope", `{"code":500,`, 0, `{"code":500,`},
 		{"code 200", `{"code":200,"msg":"ok","data":{"id":1,"password":"hunter2"}}`, 200, ""},
-		{"code 200, truncated", `{"code":200,"data":{"id":1,"password":"hunter2"`, 0, `{"code":200,"data":{"id":1,"password":[redacted]`},
+		{"code 200, truncated",
+			`{"code":200,"data":{"id":1,"password":"hunter2"`, 0, `{"code":200,"data":{"id":1,"password":[redacted]`},
 	}
 	for _, tt := range tests {
 		for _, status := range []int{201, 204, 304, 400, 401, 503, 599} {

@@ -28,7 +28,10 @@ const quotaUsedUp = "the retry quota is used up"
 
 // callsOf returns a function that makes a call whose responses are the steps. The function
 // returns the number of requests and the error.
-func callsOf(client *msgpush.Client, transport *fixtures.Script) func(ctx context.Context, steps ...fixtures.RoundTripFunc) (int, error) {
+func callsOf(
+	client *msgpush.Client,
+	transport *fixtures.Script,
+) func(ctx context.Context, steps ...fixtures.RoundTripFunc) (int, error) {
 	return func(ctx context.Context, steps ...fixtures.RoundTripFunc) (int, error) {
 		transport.Steps, transport.Times = steps, nil
 		_, err := client.MPList(ctx, msgpush.PageRequest{})
@@ -37,7 +40,10 @@ func callsOf(client *msgpush.Client, transport *fixtures.Script) func(ctx contex
 }
 
 // callsWithQuota is callsOf for a new client.
-func callsWithQuota(t *testing.T, policy msgpush.RetryPolicy) func(ctx context.Context, steps ...fixtures.RoundTripFunc) (int, error) {
+func callsWithQuota(
+	t *testing.T,
+	policy msgpush.RetryPolicy,
+) func(ctx context.Context, steps ...fixtures.RoundTripFunc) (int, error) {
 	t.Helper()
 	transport := fixtures.NewScript()
 	return callsOf(fixtures.NewClient(t, transport, msgpush.WithRetry(policy)), transport)
@@ -45,7 +51,9 @@ func callsWithQuota(t *testing.T, policy msgpush.RetryPolicy) func(ctx context.C
 
 func TestEachRetryTakesOneUnitOfQuota(t *testing.T) {
 	policy := func(quota, maxAttempts int) []msgpush.Option {
-		return []msgpush.Option{msgpush.WithRetry(msgpush.RetryPolicy{Quota: quota, MaxAttempts: maxAttempts, MinWait: 1, MaxWait: 1})}
+		return []msgpush.Option{
+			msgpush.WithRetry(msgpush.RetryPolicy{Quota: quota, MaxAttempts: maxAttempts, MinWait: 1, MaxWait: 1}),
+		}
 	}
 	tests := []struct {
 		name                  string
@@ -63,7 +71,10 @@ func TestEachRetryTakesOneUnitOfQuota(t *testing.T) {
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
 			transport := fixtures.NewScript()
-			client, err := msgpush.NewClient("http://push.example.com", fixtures.TestKey, append(tt.opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))...)
+			client, err := msgpush.NewClient(
+				"http://push.example.com",
+				fixtures.TestKey,
+				append(tt.opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))...)
 			require.NoError(t, err)
 			call := callsOf(client, transport)
 			requests, quotaErrors := 0, 0
@@ -127,7 +138,11 @@ func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
 			transport := fixtures.NewScript()
-			call := callsOf(fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})), transport)
+			call := callsOf(
+				fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource),
+					msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})),
+				transport,
+			)
 			for i := range 30 {
 				requests, _ := call(t.Context(), append([]fixtures.RoundTripFunc{fixtures.Status(503)}, tt.retry...)...)
 				if i == 0 || tt.returns {
@@ -143,7 +158,11 @@ func TestRetryReturnsQuotaUnlessItFailsTransiently(t *testing.T) {
 func TestRetriedCallReturnsNoMoreQuotaThanItTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := fixtures.NewScript()
-		call := callsOf(fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 2, MaxAttempts: 2})), transport)
+		call := callsOf(
+			fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource),
+				msgpush.WithRetry(msgpush.RetryPolicy{Quota: 2, MaxAttempts: 2})),
+			transport,
+		)
 		busy := fixtures.Status(503)
 		for i, tt := range []struct {
 			calls    int
@@ -180,13 +199,21 @@ func TestRetryNotMadeReturnsQuota(t *testing.T) {
 				}
 				return nil
 			}
-			client := fixtures.NewClientWithKey(t, "", fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
-				_ = retry("transport")
-				requests++
-				return fixtures.Status(503, "Retry-After", "10")(r)
-			}), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1}),
+			client := fixtures.NewClientWithKey(
+				t,
+				"",
+				fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+					_ = retry("transport")
+					requests++
+					return fixtures.Status(503, "Retry-After", "10")(r)
+				}),
+				msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1}),
 				msgpush.WithRateLimiter(fixtures.LimiterFunc(func(context.Context) error { return retry("limiter") })),
-				msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return fixtures.TestKey, retry("key source") })))
+				msgpush.WithAccessKeySource(
+					msgpush.AccessKeyFunc(
+						func(context.Context, string) (string, error) { return fixtures.TestKey, retry("key source") }),
+				),
+			)
 			for range 5 {
 				requests = 0
 				ctx, cancel := context.WithCancel(t.Context())
@@ -210,7 +237,9 @@ func TestRetryNotMadeReturnsQuota(t *testing.T) {
 
 func TestTenCallsWithoutRetryReturnOneUnitOfQuota(t *testing.T) {
 	for name, good := range map[string][]fixtures.RoundTripFunc{
-		"successes": {fixtures.Succeed}, "permanent failures": {fixtures.Status(404)}, "HTML pages": {fixtures.Respond(200, "<html>")},
+		"successes":          {fixtures.Succeed},
+		"permanent failures": {fixtures.Status(404)},
+		"HTML pages":         {fixtures.Respond(200, "<html>")},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 3, MinWait: 1, MaxWait: 1})

@@ -111,7 +111,8 @@ func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
 				}, tt.opts...)
 				_, err := fixtures.NewClientAt(t, "http://push.example.com", opts...).MPList(ctx, msgpush.PageRequest{})
 				assert.Equal(t, time.Duration(attempts)*tt.want, time.Since(start).Truncate(time.Microsecond))
-				fixtures.AssertFailure(t, err, faults.Failure{Kind: "RequestError", Is: context.DeadlineExceeded, Text: text}, attempts)
+				fixtures.AssertFailure(t, err, faults.Failure{Kind: "RequestError", Is: context.DeadlineExceeded, Text: text},
+					attempts)
 				var netErr net.Error
 				require.ErrorAs(t, err, &netErr)
 				assert.True(t, netErr.Timeout())
@@ -143,8 +144,10 @@ func TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter(t *testing.T) {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := msgpush.NewTransport()
 			transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.example.com:3128"})
-			transport.DialContext = fixtures.PipeTransport(afterRequest(faults.Write("HTTP/1.1 " + tt.response + "\r\nContent-Length: 0\r\n\r\n"))).DialContext
-			client := fixtures.NewClientAt(t, "https://push.example.com", msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+			transport.DialContext = fixtures.PipeTransport(
+				afterRequest(faults.Write("HTTP/1.1 " + tt.response + "\r\nContent-Length: 0\r\n\r\n"))).DialContext
+			client := fixtures.NewClientAt(t, "https://push.example.com",
+				msgpush.WithHTTPClient(&http.Client{Transport: transport}),
 				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1}))
 			shortest, _ := time.ParseDuration(tt.shortest)
 			for _, kind := range fixtures.KindsOfCalls() {
@@ -193,8 +196,10 @@ func TestRejectionOfSOCKSProxyIsPermanent(t *testing.T) {
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := fixtures.PipeTransport(tt.serve)
-			transport.Proxy = http.ProxyURL(&url.URL{Scheme: "socks5", User: url.UserPassword("user", "proxy-password"), Host: "proxy.example.com:1080"})
-			client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			transport.Proxy = http.ProxyURL(
+				&url.URL{Scheme: "socks5", User: url.UserPassword("user", "proxy-password"), Host: "proxy.example.com:1080"})
+			client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts,
+				msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 			fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", NotSent: !tt.permanent, Text: tt.text})
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			assert.NotContains(t, err.Error(), "proxy-password")
@@ -213,7 +218,12 @@ type balancer struct {
 
 // newBalancer makes a transport connect to the service through a balancer, and returns a client
 // with the transport.
-func newBalancer(t *testing.T, transport *http.Transport, service http.HandlerFunc, opts ...msgpush.Option) (*balancer, *msgpush.Client) {
+func newBalancer(
+	t *testing.T,
+	transport *http.Transport,
+	service http.HandlerFunc,
+	opts ...msgpush.Option,
+) (*balancer, *msgpush.Client) {
 	t.Helper()
 	b := &balancer{service: service, silent: new(atomic.Bool)}
 	transport.Proxy = nil
@@ -228,7 +238,10 @@ func newBalancer(t *testing.T, transport *http.Transport, service http.HandlerFu
 		return &balancedConn{silentConn: silentConn{client, b.silent}, open: &b.open}, nil
 	}
 	t.Cleanup(func() { stop(transport) })
-	return b, fixtures.NewClientAt(t, "http://push.example.com", append(opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))...)
+	return b, fixtures.NewClientAt(
+		t,
+		"http://push.example.com",
+		append(opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))...)
 }
 
 func (b *balancer) forget() {
@@ -331,12 +344,14 @@ func TestForgottenConnectionsOfAnyTransportAreClosed(t *testing.T) {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			b, client := newBalancer(t, tt.transport, respondAfterOneSecond, fixtures.ThreeAttempts)
 			if tt.wrap != nil {
-				client = fixtures.NewClientAt(t, "http://push.example.com", fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: tt.wrap(tt.transport)}))
+				client = fixtures.NewClientAt(t, "http://push.example.com", fixtures.ThreeAttempts,
+					msgpush.WithHTTPClient(&http.Client{Transport: tt.wrap(tt.transport)}))
 			}
 			burst(t, client)
 			b.forget()
 			attempts := 0
-			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { attempts++ }})
+			ctx := httptrace.WithClientTrace(t.Context(),
+				&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { attempts++ }})
 			_, err := client.MailDetail(ctx, "7")
 			assert.Equal(t, tt.attempts, attempts)
 			assert.Equal(t, tt.attempts == 2, err == nil)
@@ -352,7 +367,8 @@ func TestNewClientClosesForgottenConnections(t *testing.T) {
 		b, other := newBalancer(t, transport, respondAfterOneSecond)
 		burst(t, other)
 		b.forget()
-		client := fixtures.NewClientAt(t, "http://push.example.com", fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+		client := fixtures.NewClientAt(t, "http://push.example.com", fixtures.ThreeAttempts,
+			msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 		_, err := client.MailDetail(t.Context(), "7")
 		require.NoError(t, err)
 		assert.EqualValues(t, 16+1, b.dials.Load())
@@ -381,7 +397,8 @@ func TestSilentServiceCostsFewConnectionsOfAnother(t *testing.T) {
 		"100 callers":                          {100, false, 0, healthyCallers},
 		"100 callers with reused connections":  {100, true, 0, 2 * healthyCallers},
 		"1000 callers with reused connections": {1000, true, 0, 2 * healthyCallers},
-		"connections that come too late":       {20, false, 1300 * time.Millisecond, 2 * healthyCallers}, // net/http keeps them
+		// Net/http keeps them.
+		"connections that come too late": {20, false, 1300 * time.Millisecond, 2 * healthyCallers},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := msgpush.NewTransport()
@@ -403,7 +420,8 @@ func TestSilentServiceCostsFewConnectionsOfAnother(t *testing.T) {
 				conn, err := dial(ctx, network, address)
 				return conn, err
 			}
-			silent := fixtures.NewClientAt(t, "http://silent.example.com", fixtures.DefaultRetries, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			silent := fixtures.NewClientAt(t, "http://silent.example.com", fixtures.DefaultRetries,
+				msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 			if tt.respondedFirst {
 				fixtures.Concurrently(tt.callers, func() {
 					_, err := silent.MailDetail(t.Context(), "7")

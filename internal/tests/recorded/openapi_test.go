@@ -145,7 +145,8 @@ func (r recorder) parameters(op msgpush.Operation, item *object, query url.Value
 		}
 	}
 	for _, p := range item.list("parameters") {
-		assert.Contains(r.t, query, p.text("name"), "%s: %s does not send this parameter: remove it, or correct the code", openAPIFile, op)
+		assert.Contains(r.t, query, p.text("name"), "%s: %s does not send this parameter: remove it, or correct the code",
+			openAPIFile, op)
 	}
 }
 
@@ -202,15 +203,21 @@ func (r recorder) record(typ reflect.Type) *object {
 		want := r.property(field.Type)
 		properties.add(member, want)
 		property := properties.object(member)
-		assert.Equal(r.t, want.values["type"], property.values["type"], "%s: the type of %s.%s", openAPIFile, typ.Name(), member)
+		assert.Equal(r.t, want.values["type"], property.values["type"], "%s: the type of %s.%s", openAPIFile, typ.Name(),
+			member)
 		for _, key := range property.names {
 			assert.Contains(r.t, []string{"type", "description", "items", "$ref"}, key,
 				"%s: %s.%s has a keyword for a fact that the API document does not show", openAPIFile, typ.Name(), member)
 		}
 	}
-	assert.Equal(r.t, members, properties.names,
+	assert.Equal(
+		r.t,
+		members,
+		properties.names,
 		"%s: %s must have the members of msgpush.%[2]s, in the order of the API document: correct the fields, or remove members here",
-		openAPIFile, typ.Name())
+		openAPIFile,
+		typ.Name(),
+	)
 	return reference("schemas", typ.Name())
 }
 
