@@ -116,36 +116,15 @@ type Follower[T any] struct {
 	status  Status
 
 	// Only the goroutine of the loop uses the fields below.
-
-	seen  paging.IDSet     // ids of the known and of the found records
-	since msgpush.DateTime // empty: the history is not marked, or the list has no function Created
-
-	hasRead          bool // a reading has ended
-	pastFirstReading bool // likewise, or the program has restarted
-
-	batch    *Batch[T] // found and not delivered, or nil
-	problems []error   // to be yielded
-
-	namedInvalid bool // a problem has named a record without a time
-	namedAhead   bool // a problem has named a record whose time is ahead
-
-	reading     *paging.Iteration[T] // in progress, or nil
-	nextReading time.Time            // when it is due
-
-	nextPoll    time.Time // when it is due
-	newestEnd   end       // at which polls begin; unknown: at both ends in turn
-	polledEnd   end       // at which the latest poll began
-	polledTotal int64     // the total after the latest poll; at first, the number of known ids
-
-	failures      int                   // in a row
-	failing       [readStep + 1]failure // by stepKind
-	contradicting failure               // of the latest reading
-	lastStep      stepKind              // the latest one
-	failedPage    int64                 // at which the latest poll failed, or 0
-
-	total    int64 // that the latest response reported
-	lastPage int64
-	pageSize int64 // the length of the longest page
+	seen     paging.IDSet // ids of the known and of the found records
+	batch    *Batch[T]    // found and not delivered, or nil
+	problems []error      // to be yielded
+	history  history
+	polls    polls
+	reading  reading[T]
+	health   health
+	lastStep stepKind // the kind of the latest step
+	reported reported
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogs]. It sends no
@@ -167,24 +146,24 @@ func New[T any](list msgpush.Lister[T], o Options) *Follower[T] {
 	f.options.PollInterval = min(cmp.Or(o.PollInterval, 10*time.Second), maxInterval)
 	f.options.ReadInterval = min(cmp.Or(o.ReadInterval, time.Hour), maxInterval)
 	f.options.Known = nil
-	f.lastPage = 1
+	f.reported.lastPage = 1
 	for _, id := range o.Known {
 		if f.seen.Add(id) {
-			f.polledTotal++
+			f.polls.total++
 		}
 	}
-	hasKnown := f.polledTotal > 0
+	hasKnown := f.polls.total > 0
 	if hasKnown {
-		f.nextReading = time.Now().Add(rand.N(f.options.ReadInterval))
+		f.reading.due = time.Now().Add(rand.N(f.options.ReadInterval))
 	}
 	if list.Created != nil {
-		f.since = o.Since
-		if hasKnown && f.since == "" {
-			f.since = noHistory
+		f.history.since = o.Since
+		if hasKnown && o.Since == "" {
+			f.history.since = noHistory
 		}
 	}
-	f.pastFirstReading = hasKnown || f.since != ""
-	f.status.Since = f.since
+	f.history.isRestart = hasKnown || f.history.since != ""
+	f.status.Since = f.history.since
 	f.status.NextRequest = time.Now()
 	return f
 }
@@ -242,7 +221,7 @@ func (f *Follower[T]) Batches(ctx context.Context) iter.Seq2[Batch[T], error] {
 			yield(none, err)
 			return
 		}
-		defer f.end()
+		defer f.finish()
 		for !errs.ContextEnded(ctx) {
 			switch {
 			case f.batch != nil:
@@ -283,6 +262,8 @@ func (f *Follower[T]) begin(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
+	case f.seen == nil:
+		return errors.New("msgpush: following a list: the Follower was not made by New")
 	case f.invalid != nil:
 		return f.invalid
 	case ctx == nil:
@@ -294,7 +275,7 @@ func (f *Follower[T]) begin(ctx context.Context) error {
 	return nil
 }
 
-func (f *Follower[T]) end() {
+func (f *Follower[T]) finish() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running = false

@@ -878,3 +878,10 @@ func TestInterruptedReadingGoesOn(t *testing.T) {
 		assert.Equal(t, []int{4, 5, 6, 7, 8, 9, 10}, s.sent())
 	})
 }
+
+func TestZeroFollowerIsAnError(t *testing.T) {
+	var f follow.Follower[int64]
+	for _, err := range f.Batches(t.Context()) {
+		require.EqualError(t, err, "msgpush: following a list: the Follower was not made by New")
+	}
+}

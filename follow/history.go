@@ -29,25 +29,34 @@ const noHistory msgpush.DateTime = "0001-01-01 00:00:00"
 // which is unknown, is at most 14 hours from UTC.
 const maxAhead = 24 * time.Hour
 
+// history is what separates new records from history.
+type history struct {
+	since        msgpush.DateTime // empty: not marked, or the list has no function Created
+	isRestart    bool             // an earlier follower has begun the first reading
+	namedInvalid bool             // a problem has named a record without a valid time
+	namedAhead   bool             // a problem has named a record whose time is ahead
+}
+
+// isPastFirstReading reports whether the first reading has ended, or the program has restarted.
+func (f *Follower[T]) isPastFirstReading() bool { return f.reading.hasEnded || f.history.isRestart }
+
 // mark determines since.
 func (f *Follower[T]) mark(ctx context.Context) error {
 	list, err := f.readBothEnds(ctx)
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 && f.total > 0 { // with noHistory, all its records would later be new
-		text := fmt.Sprintf("no page has a record, but the total is %d", f.total)
+	if len(list) == 0 && f.reported.total > 0 { // with noHistory, all its records would later be new
+		text := fmt.Sprintf("no page has a record, but the total is %d", f.reported.total)
 		return paging.Contradiction{Page: 1, Text: text}.Err(msgpush.ErrInconsistentList)
 	}
 	since := f.newest(list)
 	f.findEnd(list, since)
-	f.since = since
-	f.failedPage = 0
-	f.polledTotal = f.total
-	f.updateStatus(func(s *Status) { s.Since = f.since })
+	f.history.since = since
+	f.polls.total = f.reported.total
 	f.add(list)
 	if len(list) == 0 {
-		f.batch = &Batch[T]{Since: f.since}
+		f.batch = &Batch[T]{Since: since}
 	}
 	return nil
 }
@@ -61,9 +70,9 @@ func (f *Follower[T]) findEnd(list []T, newest msgpush.DateTime) {
 	lastIsNewest := f.list.Created(list[len(list)-1]) == newest
 	switch {
 	case firstIsNewest && !lastIsNewest:
-		f.newestEnd = start
+		f.polls.newestEnd = start
 	case lastIsNewest && !firstIsNewest:
-		f.newestEnd = tail
+		f.polls.newestEnd = tail
 	}
 }
 
@@ -75,8 +84,8 @@ func (f *Follower[T]) readBothEnds(ctx context.Context) ([]T, error) {
 		return nil, err
 	}
 	list := page.List
-	if f.lastPage > number {
-		page, number, err = f.readNonEmpty(ctx, f.lastPage, -1)
+	if f.reported.lastPage > number {
+		page, number, err = f.readNonEmpty(ctx, f.reported.lastPage, -1)
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +143,7 @@ func (f *Follower[T]) readNonEmpty(ctx context.Context, number, direction int64)
 		if err != nil {
 			return nil, 0, err
 		}
-		next := min(number+direction, f.lastPage)
+		next := min(number+direction, f.reported.lastPage)
 		isLast := requests == maxEndPages || next < 1 || next == number
 		if len(page.List) > 0 || isLast {
 			return page, number, nil
@@ -150,7 +159,7 @@ func (f *Follower[T]) isFull(number int64, page *paging.Page[T]) bool {
 		size = min(size, page.PageSize)
 	}
 	if number > 1 { // so the list has longer pages
-		size = min(size, int(f.pageSize))
+		size = min(size, int(f.reported.longestPage))
 	}
 	return len(page.List) >= size
 }
@@ -192,14 +201,14 @@ func (f *Follower[T]) isNew(record T) bool {
 	}
 	created := f.list.Created(record)
 	if !isValid(created) || f.isAhead(created) {
-		return f.pastFirstReading
+		return f.isPastFirstReading()
 	}
-	return created > f.since
+	return created > f.history.since
 }
 
 func (f *Follower[T]) isAhead(created msgpush.DateTime) bool {
 	limit := newestTime()
-	return created > limit && f.since <= limit
+	return created > limit && f.history.since <= limit
 }
 
 // reportInvalidTime adds a problem for the first record whose time is missing or in another format,
@@ -211,9 +220,9 @@ func (f *Follower[T]) reportInvalidTime(record T) {
 	created := f.list.Created(record)
 	switch {
 	case !isValid(created):
-		f.reportOnce(&f.namedInvalid, record, "has no valid creation time")
+		f.reportOnce(&f.history.namedInvalid, record, "has no valid creation time")
 	case f.isAhead(created):
-		f.reportOnce(&f.namedAhead, record, fmt.Sprintf("was created at %s, more than 24 h ahead of UTC", created))
+		f.reportOnce(&f.history.namedAhead, record, fmt.Sprintf("was created at %s, more than 24 h ahead of UTC", created))
 	}
 }
 
@@ -223,7 +232,7 @@ func (f *Follower[T]) reportOnce(named *bool, record T, problem string) {
 	}
 	*named = true
 	kind := "history until the list has been read once, and as new afterwards"
-	if f.pastFirstReading {
+	if f.isPastFirstReading() {
 		kind = "new"
 	}
 	const format = "msgpush: following a list: record %d %s: such records count as %s"

@@ -45,69 +45,84 @@ func (e end) other() end {
 	return start
 }
 
+// polls is the state of the polls.
+type polls struct {
+	due        time.Time // when the next one is due
+	newestEnd  end
+	latestEnd  end   // at which the latest one began
+	total      int64 // after the latest one; at first, the number of known ids
+	failedPage int64 // at which the latest one failed, or 0
+}
+
+// nextEnd returns the end at which the next poll begins.
+func (p *polls) nextEnd() end {
+	if p.newestEnd != unknownEnd {
+		return p.newestEnd
+	}
+	return p.latestEnd.other()
+}
+
 // A pollResult holds the unseen records that a poll has found.
 type pollResult[T any] struct {
-	records []T
-	ids     paging.IDSet
-	growth  int64 // how many of them were inserted since polledTotal
+	records    []T
+	ids        paging.IDSet
+	growth     int64 // how many of them were inserted since the latest poll
+	failedPage int64 // or 0
 }
 
 // poll makes one poll.
 func (f *Follower[T]) poll(ctx context.Context) error {
 	found := &pollResult[T]{ids: paging.IDSet{}}
-	from := f.newestEnd
-	if from == unknownEnd {
-		from = f.polledEnd.other()
-	}
-	failedBefore := f.failedPage
-	f.failedPage = 0
+	from := f.polls.nextEnd()
 	err := f.readEnd(ctx, from, found)
-	if err == nil && f.lastPage > 1 && f.hasGrownBeyond(found) {
+	if err == nil && f.reported.lastPage > 1 && f.hasGrownBeyond(found) {
 		err = f.readEnd(ctx, from.other(), found)
 	}
-	if err != nil && errs.ContextEnded(ctx) { // no failure: the next poll is the same one
-		f.failedPage = failedBefore
-		return err
+	if err != nil && errs.ContextEnded(ctx) {
+		return err // no failure: the next poll is the same one
 	}
-	f.polledEnd = from
 	isIncomplete := f.hasGrownBeyond(found)
-	isFirstReadingAhead := !f.hasRead && f.reading == nil
-	failsAgain := err != nil && f.failedPage == failedBefore
+	failsAgain := err != nil && found.failedPage == f.polls.failedPage
+	f.polls.latestEnd = from
+	f.polls.failedPage = found.failedPage
 	switch {
-	case err == nil:
-		if isIncomplete && isFirstReadingAhead {
-			f.nextReading = time.Time{}
-		}
 	case failsAgain && (isIncomplete || len(found.records) > 0):
-		f.nextReading = time.Time{} // it delivers what is behind the page that fails
-	default:
-		return err
+		f.reading.beginSoon() // it delivers what is behind the page that fails
+	case err != nil:
+		return err // the next poll finds these records once more
+	case isIncomplete && f.isFirstReadingAhead():
+		f.reading.beginSoon()
 	}
 	f.add(found.records)
-	f.polledTotal = f.total
+	f.polls.total = f.reported.total
 	return err
+}
+
+func (f *Follower[T]) isFirstReadingAhead() bool {
+	return !f.reading.hasEnded && f.reading.pages == nil
 }
 
 // hasGrownBeyond reports whether the total has grown by more than the records that were found.
 func (f *Follower[T]) hasGrownBeyond(found *pollResult[T]) bool {
-	return f.total-f.polledTotal > found.growth
+	return f.reported.total-f.polls.total > found.growth
 }
 
 // readEnd reads pages from an end of the list on.
 func (f *Follower[T]) readEnd(ctx context.Context, from end, found *pollResult[T]) error {
 	number, direction := int64(1), int64(1)
 	if from == tail {
-		number, direction = f.lastPage, -1
+		number, direction = f.reported.lastPage, -1
 	}
 	var records []T // of all pages, the outermost one first
 	for requests := 1; requests <= maxEndPages; requests++ {
 		page, err := f.request(ctx, number)
 		if err != nil {
+			found.failedPage = number
 			return err
 		}
-		tailHasMoved := from == tail && requests == 1 && number != f.lastPage
+		tailHasMoved := from == tail && requests == 1 && number != f.reported.lastPage
 		if tailHasMoved { // another page is the last one by now: begin there
-			number = f.lastPage
+			number = f.reported.lastPage
 			continue
 		}
 		list := slices.Clone(page.List)
@@ -116,7 +131,7 @@ func (f *Follower[T]) readEnd(ctx context.Context, from end, found *pollResult[T
 		}
 		f.collect(list, found)
 		records = append(records, list...)
-		isAtOtherEnd := number+direction < 1 || number+direction > f.lastPage
+		isAtOtherEnd := number+direction < 1 || number+direction > f.reported.lastPage
 		// The last page may be short, and the total may count records that are on no page.
 		expectsMore := from == tail && requests <= maxTailPages && (len(list) == 0 || f.hasGrownBeyond(found))
 		if isAtOtherEnd || !f.endsWithNew(list) && !expectsMore {
@@ -125,7 +140,7 @@ func (f *Follower[T]) readEnd(ctx context.Context, from end, found *pollResult[T
 		}
 		number += direction
 	}
-	f.nextReading = time.Time{} // it delivers the rest
+	f.reading.beginSoon() // it delivers the rest
 	return nil
 }
 
@@ -137,7 +152,7 @@ func (f *Follower[T]) collect(list []T, found *pollResult[T]) {
 			continue
 		}
 		found.records = append(found.records, record)
-		if f.pastFirstReading || f.isNew(record) { // otherwise, the first reading has not reached it yet
+		if f.isPastFirstReading() || f.isNew(record) { // otherwise, the first reading has not reached it yet
 			found.growth++
 		}
 	}
@@ -155,12 +170,8 @@ func (f *Follower[T]) isUnseenNew(record T) bool {
 // learnNewestEnd takes records from an end of the list on. If the outermost one is new, and another
 // is not, new records are inserted at that end.
 func (f *Follower[T]) learnNewestEnd(from end, records []T) {
-	if len(records) == 0 {
-		return
-	}
-	outermostIsNew := f.isUnseenNew(records[0])
-	allAreNew := !slices.ContainsFunc(records, func(record T) bool { return !f.isUnseenNew(record) })
-	if outermostIsNew && !allAreNew {
-		f.newestEnd = from
+	isOld := func(record T) bool { return !f.isUnseenNew(record) }
+	if len(records) > 0 && !isOld(records[0]) && slices.ContainsFunc(records, isOld) {
+		f.polls.newestEnd = from
 	}
 }

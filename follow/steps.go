@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -34,6 +33,29 @@ const (
 	readStep
 )
 
+// A reading is the state of the readings.
+type reading[T any] struct {
+	pages    *paging.Iteration[T] // in progress, or nil
+	due      time.Time            // when the next one is due
+	found    int64                // the number of records of the one in progress, or of the latest one
+	hasEnded bool                 // at least one
+}
+
+// isDue reports whether a page of a reading is due.
+func (r *reading[T]) isDue() bool { return r.pages != nil || !time.Now().Before(r.due) }
+
+// beginSoon makes a reading due.
+func (r *reading[T]) beginSoon() { r.due = time.Time{} }
+
+// health is which kinds of steps fail.
+type health struct {
+	failures      int // in a row, of any kind
+	mark          failure
+	poll          failure
+	read          failure
+	contradiction failure // of the latest reading that has ended
+}
+
 // A failure is the latest error of failures in a row, and when the first one ended; or none.
 type failure struct {
 	err   error
@@ -50,6 +72,32 @@ func (f failure) next(err error) failure {
 	}
 	f.err = err
 	return f
+}
+
+// update takes the result of a step.
+func (h *health) update(kind stepKind, err error) {
+	h.failures++
+	if err == nil {
+		h.failures = 0
+	}
+	switch kind {
+	case markStep:
+		h.mark = h.mark.next(err)
+	case pollStep:
+		h.poll = h.poll.next(err)
+	default:
+		h.read = h.read.next(err)
+	}
+}
+
+// shown returns the failure that the status shows.
+func (h *health) shown() failure {
+	for _, f := range []failure{h.mark, h.poll, h.read} {
+		if f.err != nil {
+			return f
+		}
+	}
+	return h.contradiction
 }
 
 // makeStep makes the next step and decides when the one after it is due. If the context ends, the
@@ -70,18 +118,24 @@ func (f *Follower[T]) makeStep(ctx context.Context) {
 		return
 	}
 	if kind != readStep {
-		f.nextPoll = time.Now().Add(jitter(f.options.PollInterval))
+		f.polls.due = time.Now().Add(jitter(f.options.PollInterval))
 	}
-	if err == nil {
-		f.failures = 0
-	} else {
-		f.failures++
+	if err != nil {
 		f.problems = append(f.problems, err)
 	}
-	f.failing[kind] = f.failing[kind].next(err)
-	f.updateErr()
-	next := f.nextRequest(err)
+	f.health.update(kind, err)
+	f.publish(kind, err)
+}
+
+// publish updates the status after a step.
+func (f *Follower[T]) publish(kind stepKind, err error) {
+	shown, next := f.health.shown(), f.nextRequest(err)
 	f.updateStatus(func(s *Status) {
+		s.Since = f.history.since
+		s.Complete = f.reading.hasEnded
+		s.Read = f.reading.found
+		s.Err = shown.err
+		s.FailingSince = shown.since
 		s.NextRequest = next
 		if kind == pollStep && err == nil {
 			s.LastPoll = time.Now()
@@ -91,13 +145,13 @@ func (f *Follower[T]) makeStep(ctx context.Context) {
 
 // nextStep applies the rule of the order.
 func (f *Follower[T]) nextStep() stepKind {
-	pollsHaveBegun := f.since != "" || f.pastFirstReading
-	pollIsDue := !time.Now().Before(f.nextPoll)
-	latestFailed := f.failures > 0
+	pollsHaveBegun := f.history.since != "" || f.isPastFirstReading()
+	pollIsDue := !time.Now().Before(f.polls.due)
+	latestFailed := f.health.failures > 0
 	switch {
-	case f.list.Created != nil && f.since == "":
+	case f.list.Created != nil && f.history.since == "":
 		return markStep
-	case !f.readingIsDue(): // the wait was for a poll
+	case !f.reading.isDue(): // the wait was for a poll
 		return pollStep
 	case !pollsHaveBegun || f.lastStep == pollStep:
 		return readStep
@@ -107,37 +161,17 @@ func (f *Follower[T]) nextStep() stepKind {
 	return readStep
 }
 
-func (f *Follower[T]) readingIsDue() bool {
-	return f.reading != nil || !time.Now().Before(f.nextReading)
-}
-
-// updateErr updates Err and FailingSince of the status: to the failure of the mark, or else of
-// polls, of readings, or of a contradiction.
-func (f *Follower[T]) updateErr() {
-	var standing failure
-	for _, failing := range []failure{f.failing[markStep], f.failing[pollStep], f.failing[readStep], f.contradicting} {
-		if failing.err != nil {
-			standing = failing
-			break
-		}
-	}
-	f.updateStatus(func(s *Status) {
-		s.Err = standing.err
-		s.FailingSince = standing.since
-	})
-}
-
 // nextRequest returns when the next step is due, after a step that returned err.
 func (f *Follower[T]) nextRequest(err error) time.Time {
 	switch {
 	case err != nil:
 		return time.Now().Add(f.retryWait(err))
-	case f.readingIsDue():
+	case f.reading.isDue():
 		return time.Now()
-	case f.nextReading.Before(f.nextPoll):
-		return f.nextReading
+	case f.reading.due.Before(f.polls.due):
+		return f.reading.due
 	}
-	return f.nextPoll
+	return f.polls.due
 }
 
 // jitter returns a wait that is up to 10 % shorter or longer, so that replicas do not keep in step.
@@ -149,7 +183,7 @@ func jitter(wait time.Duration) time.Duration {
 func (f *Follower[T]) retryWait(err error) time.Duration {
 	wait := f.options.PollInterval
 	longest := max(wait, time.Minute)
-	for i := 0; i < f.failures && wait < longest; i++ {
+	for i := 0; i < f.health.failures && wait < longest; i++ {
 		wait = min(2*wait, longest)
 	}
 	wait = min(jitter(wait), longest)
@@ -162,21 +196,19 @@ func (f *Follower[T]) retryWait(err error) time.Duration {
 
 // read reads the next page of the list.
 func (f *Follower[T]) read(ctx context.Context) error {
-	if f.reading == nil {
-		f.reading = paging.NewTolerant(f.source(), f.options.PageSize)
-		f.nextReading = time.Now().Add(f.options.ReadInterval)
+	r := &f.reading
+	if r.pages == nil {
+		r.pages = paging.NewTolerant(f.source(), f.options.PageSize)
+		r.due = time.Now().Add(f.options.ReadInterval)
 	}
-	number := f.reading.NextPage()
-	page, err := f.reading.Next(ctx)
+	number := r.pages.NextPage()
+	page, err := r.pages.Next(ctx)
 	if err != nil {
 		return paging.AtPage(number, err)
 	}
 	f.add(page.List)
-	found := f.reading.Delivered()
-	f.updateStatus(func(s *Status) {
-		s.Read = found
-	})
-	if !f.reading.More() {
+	r.found = r.pages.Delivered()
+	if !r.pages.More() {
 		f.endReading()
 	}
 	return nil
@@ -184,66 +216,19 @@ func (f *Follower[T]) read(ctx context.Context) error {
 
 func (f *Follower[T]) endReading() {
 	var err error
-	if contradiction := f.reading.Contradiction(); contradiction != nil {
+	if contradiction := f.reading.pages.Contradiction(); contradiction != nil {
 		err = contradiction.Err(msgpush.ErrInconsistentList)
 		f.problems = append(f.problems, err)
 	}
-	f.contradicting = f.contradicting.next(err)
-	f.updateErr()
-	f.reading = nil
-	f.hasRead = true
-	f.pastFirstReading = true
-	f.updateStatus(func(s *Status) { s.Complete = true })
-}
-
-// request requests a page for a poll or the mark.
-func (f *Follower[T]) request(ctx context.Context, number int64) (*paging.Page[T], error) {
-	page, err := f.source().Page(ctx, number, f.options.PageSize)
-	if err != nil {
-		f.failedPage = number
-		f.lastPage = 1 // unknown again: page 1 shows which one it is
-		return nil, paging.AtPage(number, err)
-	}
-	if f.reading != nil {
-		f.reading.UpdateTotal(page) // insertions and deletions shift the pages that it has read
-	}
-	return page, nil
-}
-
-// source returns the list for package paging.
-func (f *Follower[T]) source() paging.Source[T] {
-	return paging.Source[T]{Fetch: f.fetch, ID: f.list.ID}
-}
-
-// fetch requests a page, and records the numbers that the response reports.
-func (f *Follower[T]) fetch(ctx context.Context, number, size int) (*paging.Page[T], error) {
-	if errs.ContextEnded(ctx) {
-		return nil, errs.OfContext(ctx)
-	}
-	page, err := f.list.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: size})
-	if err != nil || page == nil { // both are errors of Source.Page
-		return nil, err
-	}
-	records := int64(len(page.List))
-	f.pageSize = max(f.pageSize, records, 1)
-	f.total = max(page.Total, 0)
-	// By the reported numbers; without them, the last page that was seen.
-	lastSeen := max(int64(number), f.lastPage)
-	if records == 0 {
-		lastSeen = int64(number) - 1
-	}
-	f.lastPage = max(1, cmp.Or(paging.LastPage(page.Pages, page.Total, f.pageSize), lastSeen))
-	f.updateStatus(func(s *Status) {
-		s.LastResponse = time.Now()
-		s.Total = f.total
-	})
-	return (*paging.Page[T])(page), nil
+	f.health.contradiction = f.health.contradiction.next(err)
+	f.reading.pages = nil
+	f.reading.hasEnded = true
 }
 
 // add makes a batch of the unseen records of a list, if there are any. If a function of the list
 // panics, seen has not changed, so a later step delivers the records.
 func (f *Follower[T]) add(list []T) {
-	batch := &Batch[T]{Since: f.since}
+	batch := &Batch[T]{Since: f.history.since}
 	ids := paging.IDSet{}
 	for _, record := range list {
 		id := f.list.ID(record)
