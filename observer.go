@@ -77,20 +77,32 @@ func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o *call.Out
 	if o.Status != 0 {
 		attrs = append(attrs, slog.Int("status", o.Status), slog.Int("bytes", o.Size))
 	}
-	reason := httpspec.StatusText(o.Status)
-	if err, ok := a.Err.(callError); ok && o.Kind != call.ErrorResponse { //nolint:errorlint // not wrapped
-		reason = err.summary()
-		attrs = append(attrs, slog.String("error", reason))
-	} else if o.IsEnvelope {
+	if o.IsEnvelope {
 		attrs = append(attrs, slog.Int("code", o.Code))
 	}
+	if text := errorWithoutMsg(a, o); text != "" {
+		attrs = append(attrs, slog.String("error", text))
+	}
 	logger.LogAttrs(ctx, slog.LevelDebug, "msgpush: attempt", attrs...)
-	if !a.Retry {
-		return
+	if a.Retry {
+		attrs = append(slices.Clip(common), slog.String("reason", retryReason(a, o)), slog.Duration("wait", a.Wait))
+		logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", attrs...)
 	}
+}
+
+// errorWithoutMsg returns the text of a failure, but for that of an error response, which has its msg.
+func errorWithoutMsg(a Attempt, o *call.Outcome) string {
+	err, isFailure := a.Err.(callError) //nolint:errorlint // not wrapped
+	if !isFailure || o.Kind == call.ErrorResponse {
+		return ""
+	}
+	return err.summary()
+}
+
+// retryReason returns why another attempt follows.
+func retryReason(a Attempt, o *call.Outcome) string {
 	if o.KeyRejected {
-		reason = "the access key was rejected"
+		return "the access key was rejected"
 	}
-	attrs = append(slices.Clip(common), slog.String("reason", reason), slog.Duration("wait", a.Wait))
-	logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", attrs...)
+	return cmp.Or(errorWithoutMsg(a, o), httpspec.StatusText(o.Status))
 }

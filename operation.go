@@ -2,7 +2,6 @@ package msgpush
 
 import (
 	"cmp"
-	"slices"
 )
 
 // An Operation is an operation of the service, or a group of operations that the API document lists
@@ -47,7 +46,13 @@ func Operations() []Operation {
 		{Title: "preprocessing"}, {Title: "image management"},
 		{Title: "companion form product"}, {Title: "companion document product"}, {Title: "companion table product"},
 	}
-	// An operation counts as specified as soon as it has a path.
-	specified := slices.DeleteFunc(slices.Clone(all), func(o Operation) bool { return !o.Specified() })
-	return append(specified, slices.DeleteFunc(all, Operation.Specified)...)
+	var specified, others []Operation
+	for _, op := range all { // an operation moves to the specified ones as soon as it has a path
+		if op.Specified() {
+			specified = append(specified, op)
+		} else {
+			others = append(others, op)
+		}
+	}
+	return append(specified, others...)
 }

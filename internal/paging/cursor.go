@@ -35,15 +35,22 @@ import "fmt"
 // ≥ total. Then every stable record is at a covered offset, so the invariant implies the promise.
 //
 // Without ids, iteration does not step back.
+//
+// # Example
+//
+// The page size is 20, and 20 of 100 records are covered after page 1. Then 5 of them are deleted.
+// The response for page 2 reports the total 95, so only 15 records are still covered. Page 2, from
+// 20 to 40, becomes readAhead, and the next page is 15/20 + 1, page 1. It has the 5 records that
+// drifted across the gap. Now 20 offsets are covered and, with readAhead, 40: page 3 follows.
 
 // A cursor is the state of the pagination.
 type cursor struct {
 	requested int64 // page size of the requests
 	stepBack  bool  // step back after deletions; requires ids
-	repeated  bool  // the latest page was unexpectedly empty and is requested once more
+	onceMore  bool  // the latest page was unexpectedly empty and is requested once more
 
-	tolerant bool  // goes on after the first lack of progress
-	wasted   int64 // pages without a new record, minus two for each page with one
+	tolerant     bool  // goes on after the first lack of progress
+	unproductive int64 // pages without a new record, minus two for each page with one
 
 	size      int64 // page size of the service; 0 if unknown
 	total     int64 // latest reported total; if none was reported, pages × size; 0 if unknown
@@ -104,11 +111,11 @@ func endsAfter(n int64, contradiction string) direction {
 func (cur *cursor) advance(p pageInfo) direction {
 	n := min(p.number, maxPages)
 	cur.countPage(p)
-	size := cur.pageSize(n, p)
+	size := cur.inferSize(n, p)
 	reportedLast := max(p.pages, pagesFor(p.total, size))
 	isUnexpectedlyEmpty := p.records == 0 && reportedLast >= p.number
-	cur.repeated = isUnexpectedlyEmpty && !cur.repeated // the service may count and select in two queries
-	if cur.repeated {
+	cur.onceMore = isUnexpectedlyEmpty && !cur.onceMore // the service may count and select in two queries
+	if cur.onceMore {
 		cur.updateTotal(p)
 		return direction{next: p.number, last: p.number}
 	}
@@ -122,8 +129,8 @@ func (cur *cursor) advance(p pageInfo) direction {
 	}
 	listEnds := p.absent || next > last
 	if listEnds && reportedLast > last { // the last page must cover the reported total
-		const format = "the list ends after page %d, but the response reports pages=%d and total=%d"
-		return endsAfter(n, fmt.Sprintf(format, last, p.pages, p.total))
+		const format = "the list ends before page %d, but the response reports pages=%d and total=%d"
+		return endsAfter(n, fmt.Sprintf(format, last+1, p.pages, p.total))
 	}
 	if next > last {
 		return direction{next: next, last: last}
@@ -133,7 +140,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 			return endsAfter(n, text)
 		}
 		cur.stepBack = false // from now on, it only goes forward
-		cur.repeats, cur.wasted = 0, 0
+		cur.repeats, cur.unproductive = 0, 0
 		return direction{next: n + 1, last: last, contradiction: text}
 	}
 	if cur.maxExpected > 0 && cur.delivered > cur.maxDelivered() {
@@ -149,7 +156,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 // sends at most 3 requests for each page with a new record, and 2·maxRepeatPages + 4 more.
 func (cur *cursor) noProgress() string {
 	switch {
-	case cur.tolerant && cur.wasted > maxRepeatPages:
+	case cur.tolerant && cur.unproductive > maxRepeatPages:
 		return "no progress: too many pages had no record that was not delivered before"
 	case cur.repeats > cur.maxRepeats():
 		return fmt.Sprintf("no progress: the last %d records were delivered before", cur.repeats)
@@ -179,18 +186,18 @@ func (cur *cursor) maxDelivered() int64 {
 
 func (cur *cursor) countPage(p pageInfo) {
 	if p.newRecords > 0 {
-		cur.wasted -= 2
+		cur.unproductive -= 2
 	} else {
-		cur.wasted++
+		cur.unproductive++
 	}
 }
 
-// pageSize infers the page size S from the response for page n. The service may cap the requested
+// inferSize infers the page size S from the response for page n. The service may cap the requested
 // size, and report a wrong one. Every page except the last is assumed to have S records, so S is
 // the length of the longest page. If the first response is a short last page, S cannot be inferred:
 // the smaller of the requested and the reported size then serves only to check the reported pages
 // against the total.
-func (cur *cursor) pageSize(n int64, p pageInfo) int64 {
+func (cur *cursor) inferSize(n int64, p pageInfo) int64 {
 	requested := cur.requested
 	if p.pageSize > 0 {
 		requested = min(requested, p.pageSize)

@@ -20,7 +20,7 @@ type Iteration[T any] struct {
 	prefetch int               // the maximum of depth
 	pending  []*pendingPage[T] // the prefetched pages, from nextPage on
 	depth    int               // how many pages to prefetch now
-	calm     int               // the number of pages since prefetched pages were discarded
+	calm     int               // the number of pages since the start or the latest discard
 }
 
 // calmPages is the number of pages without an outdated response after which twice as many pages are
@@ -40,7 +40,6 @@ func New[T any](source Source[T], pageSize, prefetch int) *Iteration[T] {
 		seen:     IDSet{},
 		prefetch: prefetch,
 		depth:    prefetch,
-		calm:     1,
 	}
 }
 
@@ -83,7 +82,7 @@ func (it *Iteration[T]) Next(ctx context.Context) (*Page[T], error) {
 	}
 	page = it.advance(page)
 	if it.nextPage != number+1 { // another page than the following one: the prefetched pages are the wrong ones
-		it.Close()
+		it.discard()
 	}
 	it.startPrefetch(ctx)
 	return page, nil
@@ -124,17 +123,25 @@ func (it *Iteration[T]) report(page int64, text string) {
 }
 
 // newRecords returns the records that have not been seen, and remembers their ids. It returns list
-// itself if all records are new, and a contradiction if two records of list have the same id.
+// itself if all records are new. It also returns a contradiction if two records of list have the
+// same id.
 func (it *Iteration[T]) newRecords(list []T) (fresh []T, contradiction string) {
-	isOld := func(record T) bool { return !it.seen.Add(it.source.ID(record)) }
-	first := slices.IndexFunc(list, isOld)
-	if first < 0 {
+	firstOld := 0
+	for firstOld < len(list) && it.seen.Add(it.source.ID(list[firstOld])) {
+		firstOld++
+	}
+	if firstOld == len(list) {
 		return list, ""
 	}
-	fresh = slices.Concat(list[:first], slices.DeleteFunc(slices.Clone(list[first+1:]), isOld))
-	ids := IDSet{}
+	fresh = slices.Clone(list[:firstOld])
+	for _, record := range list[firstOld+1:] {
+		if it.seen.Add(it.source.ID(record)) {
+			fresh = append(fresh, record)
+		}
+	}
+	onPage := IDSet{}
 	for _, record := range list {
-		if id := it.source.ID(record); !ids.Add(id) {
+		if id := it.source.ID(record); !onPage.Add(id) {
 			return fresh, fmt.Sprintf("two records have the id %d", id)
 		}
 	}
@@ -156,7 +163,7 @@ func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	}
 	isOutdated := page.Total < it.cursor.total && page.Total >= first.total
 	if isOutdated {
-		it.Close()
+		it.discard()
 		return it.source.Page(ctx, it.nextPage, it.pageSize)
 	}
 	return page, nil
@@ -183,14 +190,13 @@ func (p *pendingPage[T]) wait() (*Page[T], error) {
 	return p.page, p.err
 }
 
-// startPrefetch decides how many pages to prefetch, and prefetches them.
+// startPrefetch prefetches pages, after calmPages pages in a row that were not discarded twice as
+// many.
 func (it *Iteration[T]) startPrefetch(ctx context.Context) {
-	if it.calm == 0 {
-		it.depth /= 2
-	} else if it.calm%calmPages == 0 {
+	it.calm++
+	if it.calm%calmPages == 0 {
 		it.depth = min(max(1, 2*it.depth), it.prefetch)
 	}
-	it.calm++
 	for len(it.pending) < it.depth {
 		number := it.nextPage + int64(len(it.pending))
 		if number > it.lastPage {
@@ -198,6 +204,15 @@ func (it *Iteration[T]) startPrefetch(ctx context.Context) {
 		}
 		it.pending = append(it.pending, it.begin(ctx, number))
 	}
+}
+
+// discard discards the prefetched pages. From now on, half as many are prefetched.
+func (it *Iteration[T]) discard() {
+	it.Close()
+	if it.calm > 0 {
+		it.depth /= 2
+	}
+	it.calm = 0
 }
 
 // begin begins to fetch a page in another goroutine.
@@ -225,7 +240,7 @@ func (it *Iteration[T]) Close() {
 		p.cancel()
 		defer func() { _, _ = p.wait() }() // deferred, so that a panic does not skip the others
 	}
-	it.pending, it.calm = nil, 0
+	it.pending = nil
 }
 
 // An IDSet holds ids, one bit each: the ids from 64·n to 64·n+63 share a word.

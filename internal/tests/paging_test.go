@@ -108,7 +108,8 @@ func TestResponsesDecideNextPage(t *testing.T) {
 		},
 		{"total missing once", "1/45, 2/45 no total, 3/44, 2/44, 4/44, 5/44", ""},
 		{"page deleted between count and select", "1/11, 2/11 empty, 2/10, 1/10 records 1-10", ""},
-		{"page that is empty twice after a gap", "1/45, 2/45, 3/44 empty, 3/44 empty", "the list ends after page 2"},
+		{"page that is empty twice after a gap", "1/45, 2/45, 3/44 empty, 3/44 empty", "the list ends before page 3"},
+		{"first page that is empty twice", "1/45 empty, 1/45 empty", "the list ends before page 1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -312,7 +313,7 @@ func TestIDsShowWhetherPageIsNew(t *testing.T) {
 }
 
 func TestIterationFailsForInconsistentServices(t *testing.T) {
-	const empty3 = "page 3: inconsistent list: the list ends after page 2, but the response reports pages=50 and total=500"
+	const empty3 = "page 3: inconsistent list: the list ends before page 3, but the response reports pages=50 and total=500"
 	for _, tt := range []serviceTest{
 		{500, "page 3: empty", "1-20", 4, empty3},
 		{500, "page 3: empty, no pages", "1-20", 4, "page 3: "},

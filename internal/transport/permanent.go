@@ -40,12 +40,17 @@ func IsPermanent(err error) bool {
 	if ok && opErr.Op == "socks connect" {
 		return isPermanentSOCKSError(opErr.Err)
 	}
-	isPermanent := func(permanent error) bool { return errs.Is(err, permanent) }
-	if slices.ContainsFunc(permanentErrors, isPermanent) {
-		return true
+	for _, permanent := range permanentErrors {
+		if errs.Is(err, permanent) {
+			return true
+		}
 	}
-	hasPermanentType := func(matches func(error) bool) bool { return matches(err) }
-	return slices.ContainsFunc(permanentTypes, hasPermanentType)
+	for _, matches := range permanentTypes {
+		if matches(err) {
+			return true
+		}
+	}
+	return false
 }
 
 var permanentErrors = []error{errHiddenRedirect, http.ErrSchemeMismatch, gzip.ErrHeader, gzip.ErrChecksum}
