@@ -1,13 +1,10 @@
 package msgpush
 
 import (
-	"cmp"
-	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"example.com/msgpush/internal/call"
@@ -39,7 +36,7 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool
 	if env.Code != call.CodeSuccess {
 		return nil, errNoCode // package call makes an error response of another code, and drops this error
 	}
-	t := elem(reflect.TypeFor[T]())
+	t := withoutPointer(reflect.TypeFor[T]())
 	isPage := isPageType(t)
 	if env.Data == nil && (required || isPage) {
 		return nil, errNoData
@@ -51,117 +48,6 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool
 		return env.Data, checkRecord(body, t)
 	}
 	return env.Data, nil
-}
-
-// elem returns t without its pointers, of which it removes at most 8: type T *T is a pointer to
-// itself.
-func elem(t reflect.Type) reflect.Type {
-	for depth := 0; depth < 8 && t.Kind() == reflect.Pointer; depth++ {
-		t = t.Elem()
-	}
-	return t
-}
-
-// A checker is a *Page, or a type that embeds one.
-type checker interface{ check(body []byte) error }
-
-// isPageType reports whether t is a Page, and not a struct that embeds one.
-func isPageType(t reflect.Type) bool {
-	if !reflect.PointerTo(t).Implements(reflect.TypeFor[checker]()) {
-		return false
-	}
-	for field := range t.Fields() {
-		if field.Anonymous {
-			return false
-		}
-	}
-	return true
-}
-
-// checkPage checks the page that data points to.
-func checkPage(data any, body []byte) error {
-	v := reflect.ValueOf(data)
-	for v.Elem().Kind() == reflect.Pointer {
-		v = v.Elem()
-		if v.IsNil() { // for null, the function of WithUnmarshal may set a pointer to a nil pointer
-			return errNoData
-		}
-	}
-	page := v.Elem().Addr() // a *Page, also if the type of v is a pointer type with a name
-	return page.Interface().(checker).check(body)
-}
-
-// isZero reports whether v, or the value that it points to, is zero or null. Only then is the JSON
-// checked for missing members: an ordinary response is decoded once.
-func isZero(v reflect.Value) bool {
-	for v.Kind() == reflect.Pointer && !v.IsNil() {
-		v = v.Elem()
-	}
-	isNullJSON := v.Type() == reflect.TypeFor[json.RawMessage]() && string(v.Bytes()) == "null"
-	return v.IsZero() || isNullJSON
-}
-
-// checkRecord returns an error if the data in body, of type t, has none of the members that
-// identify it. body has been decoded into an envelope before.
-func checkRecord(body []byte, t reflect.Type) error {
-	var env Envelope[json.RawMessage]
-	_ = json.Unmarshal(body, &env)
-	members := membersOf(t)
-	if !hasMember(env.Data, members) {
-		return fmt.Errorf("data: expected %s, found none", describeMembers(members))
-	}
-	return nil
-}
-
-// membersOf returns the names of the members that identify a record of type t, which may be a
-// pointer: its id or, if it has none, any. It returns nil if t is not a struct with members, or
-// decodes itself.
-func membersOf(t reflect.Type) []string {
-	t = elem(t)
-	p := reflect.PointerTo(t)
-	decodesItself := p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
-		p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
-	if t.Kind() != reflect.Struct || decodesItself {
-		return nil
-	}
-	var names []string
-	for _, field := range reflect.VisibleFields(t) {
-		tag := field.Tag.Get("json")
-		name, _, _ := strings.Cut(tag, ",")
-		isEmbedded := field.Anonymous && name == ""
-		if !field.IsExported() || isEmbedded || tag == "-" {
-			continue
-		}
-		name = cmp.Or(name, field.Name)
-		if strings.EqualFold(name, "id") {
-			return []string{name}
-		}
-		names = append(names, name)
-	}
-	return names
-}
-
-func describeMembers(members []string) string {
-	if len(members) == 1 {
-		return "the member " + members[0]
-	}
-	return "a member of its type"
-}
-
-// hasMember reports whether raw is an object with one of the members, in any letter case, as
-// encoding/json compares them. Without members, it reports whether raw is a value other than null.
-func hasMember(raw json.RawMessage, members []string) bool {
-	if members == nil {
-		return string(raw) != "null"
-	}
-	var object map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &object) // cannot fail for a record that has been decoded before
-	for name := range object {
-		if slices.ContainsFunc(members, func(member string) bool { return strings.EqualFold(member, name) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // describeDecodeError returns an error that says which JSON was expected, and wraps err, whose own

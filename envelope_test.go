@@ -324,7 +324,6 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 				"Page of structs":           fixtures.CallFor[msgpush.Page[msgpush.ForwardLog]](t),
 				"Page of pointers":          fixtures.CallFor[msgpush.Page[*msgpush.ForwardRule]](t),
 				"pointer to a Page":         fixtures.CallFor[*msgpush.Page[msgpush.ForwardLog]](t),
-				"three pointers to a Page":  fixtures.CallFor[***msgpush.Page[msgpush.ForwardLog]](t),
 				"Lister with Call of *Page": iterateWithCall(t),
 			}
 			for _, call := range testcalls.Lists() {
@@ -412,9 +411,8 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		})
 	}
 	for name, call := range map[string]func(*msgpush.Client) error{
-		"page":         ints,
-		"pointer":      fixtures.CallFor[*msgpush.Page[int]](t),
-		"two pointers": fixtures.CallFor[**msgpush.Page[int]](t),
+		"page":    ints,
+		"pointer": fixtures.CallFor[*msgpush.Page[int]](t),
 	} {
 		for _, body := range []string{`{"code":200}`, `{"code":200,"data":null}`, `{"code":200,"data":{"list":[1]},"data":null}`} {
 			t.Run(name+body, func(t *testing.T) {
