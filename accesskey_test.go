@@ -131,8 +131,9 @@ func TestKeyReplacementIsNotCountedAsRetry(t *testing.T) {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
 			transport := fixtures.NewScript(tt.steps...)
 			twoAttempts := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 2})
-			_, err := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource), twoAttempts).
-				MPList(t.Context(), msgpush.PageRequest{})
+			source := msgpush.WithAccessKeySource(fixtures.GrowingSource)
+			client := fixtures.NewClientWithKey(t, "", transport, source, twoAttempts)
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			assert.Len(t, transport.Times, 3)
 			if tt.success {
 				require.NoError(t, err)

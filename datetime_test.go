@@ -45,7 +45,14 @@ func TestDateTimeTime(t *testing.T) {
 }
 
 func FuzzDateTimeTime(f *testing.F) {
-	for _, seed := range []string{"", "2026-02-26 23:02:12", "2026-02-26 3:02:12", "2026-02-26 23:02:12.5", "0000-00-00 00:00:00", "0000-01-01  0:00:00"} {
+	for _, seed := range []string{
+		"",
+		"2026-02-26 23:02:12",
+		"2026-02-26 3:02:12",
+		"2026-02-26 23:02:12.5",
+		"0000-00-00 00:00:00",
+		"0000-01-01  0:00:00",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

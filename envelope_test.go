@@ -215,7 +215,8 @@ func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 	} {
 		for _, status := range []int{200, 201, 400, 502} {
 			response := fixtures.Respond(status, body)
-			standard, other := fixtures.NewClient(t, response), fixtures.NewClient(t, response, msgpush.WithUnmarshal(otherDecoder))
+			standard := fixtures.NewClient(t, response)
+			other := fixtures.NewClient(t, response, msgpush.WithUnmarshal(otherDecoder))
 			for _, c := range testcalls.All() {
 				_, want := c.Do(t.Context(), standard)
 				_, got := c.Do(t.Context(), other)
@@ -338,7 +339,10 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 				err := list(client)
 				if tt.wrong == "" {
 					assert.NoError(t, err, name)
-				} else if decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err); assert.ErrorContains(t, decodeErr, tt.wrong, name) {
+					continue
+				}
+				decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
+				if assert.ErrorContains(t, decodeErr, tt.wrong, name) {
 					fixtures.AssertAttempts(t, 1, err)
 					fixtures.AssertNotIn(t, "hunter2", err.Error())
 				}
@@ -414,7 +418,11 @@ func TestCallChecksRecordsOfPage(t *testing.T) {
 		"page":    ints,
 		"pointer": fixtures.CallFor[*msgpush.Page[int]](t),
 	} {
-		for _, body := range []string{`{"code":200}`, `{"code":200,"data":null}`, `{"code":200,"data":{"list":[1]},"data":null}`} {
+		for _, body := range []string{
+			`{"code":200}`,
+			`{"code":200,"data":null}`,
+			`{"code":200,"data":{"list":[1]},"data":null}`,
+		} {
 			t.Run(name+body, func(t *testing.T) {
 				fixtures.OnlyError[*msgpush.DecodeError](t, call(fixtures.NewClient(t, fixtures.Respond(200, body))))
 			})

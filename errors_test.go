@@ -65,7 +65,8 @@ func TestErrorTexts(t *testing.T) {
 			"HTTP 503 Service Unavailable (2 attempts; the retry quota is used up)"},
 		{
 			"HTML", fixtures.Respond(200, "<html>", "Content-Type", "text/html"), nil,
-			`HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON (content type "text/html"; 1 attempt)`,
+			"HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON " +
+				`(content type "text/html"; 1 attempt)`,
 		},
 		{"empty body", fixtures.Respond(200, ""), nil, tooEarly + " (3 attempts)"},
 		{"no connection", fixtures.Fail(errors.New("no route")), nil, noRoute + " (3 attempts)"},
@@ -74,7 +75,8 @@ func TestErrorTexts(t *testing.T) {
 			"reading the response from http://push.example.com: unexpected EOF (3 attempts)"},
 		{
 			"body over the limit", fixtures.Respond(200, strings.Repeat(" ", 2000)), nil,
-			"reading the response from http://push.example.com: the body is too large: the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt)",
+			"reading the response from http://push.example.com: the body is too large: " +
+				"the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt)",
 		},
 		{"limiter", fixtures.Succeed, limiterFails, "waiting for the rate limiter: no budget left"},
 		{"key source that uses another client",
@@ -115,8 +117,9 @@ func TestErrorTexts(t *testing.T) {
 
 func TestAPIErrorDoesNotShowHeaderOrData(t *testing.T) {
 	const secret = "correct-horse"
-	_, err := fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"msg":"no","data":{"password":"`+secret+`"}}`, "X-Password", secret)).
-		MailDetail(t.Context(), "1")
+	const envelope = `{"code":7,"msg":"no","data":{"password":"` + secret + `"}}`
+	client := fixtures.NewClient(t, fixtures.Respond(200, envelope, "X-Password", secret))
+	_, err := client.MailDetail(t.Context(), "1")
 	apiErr := fixtures.OnlyError[*msgpush.APIError](t, err)
 	fixtures.AssertHidden(t, secret, err, *apiErr, &msgpush.RequestError{Err: io.EOF, Last: err})
 	assert.JSONEq(t, `{"password":"`+secret+`"}`, string(apiErr.Data))
@@ -145,14 +148,20 @@ func TestEveryVerbFormatsErrorText(t *testing.T) {
 }
 
 func TestZeroErrorsHaveText(t *testing.T) {
-	for _, err := range []error{&msgpush.APIError{}, &msgpush.DecodeError{}, &msgpush.RequestError{}, &msgpush.UnimplementedError{}} {
+	for _, err := range []error{
+		&msgpush.APIError{},
+		&msgpush.DecodeError{},
+		&msgpush.RequestError{},
+		&msgpush.UnimplementedError{},
+	} {
 		assert.NotPanics(t, func() { assert.Contains(t, err.Error(), "msgpush: ") })
 	}
 }
 
 func TestErrorsAreEncodedToJSON(t *testing.T) {
 	for want, err := range map[string]error{
-		`{"Operation":"x","HTTPStatus":503,"Code":9,"Msg":"busy","RetryAfter":1000000000,"KeyRejected":false,"Attempts":2}`: &msgpush.APIError{
+		`{"Operation":"x","HTTPStatus":503,"Code":9,"Msg":"busy",` +
+			`"RetryAfter":1000000000,"KeyRejected":false,"Attempts":2}`: &msgpush.APIError{
 			Operation:  "x",
 			HTTPStatus: 503,
 			Code:       9,
@@ -161,8 +170,13 @@ func TestErrorsAreEncodedToJSON(t *testing.T) {
 			RetryAfter: time.Second,
 			Attempts:   2,
 		},
-		`{"Operation":"x","HTTPStatus":200,"Attempts":2,"Err":null}`: &msgpush.DecodeError{Operation: "x", HTTPStatus: 200, Body: []byte("secret"), Attempts: 2},
-		`{"Operation":"x","Attempts":2,"Err":null,"Last":null}`:      &msgpush.RequestError{Operation: "x", Attempts: 2},
+		`{"Operation":"x","HTTPStatus":200,"Attempts":2,"Err":null}`: &msgpush.DecodeError{
+			Operation:  "x",
+			HTTPStatus: 200,
+			Body:       []byte("secret"),
+			Attempts:   2,
+		},
+		`{"Operation":"x","Attempts":2,"Err":null,"Last":null}`: &msgpush.RequestError{Operation: "x", Attempts: 2},
 	} {
 		b, jsonErr := json.Marshal(err)
 		require.NoError(t, jsonErr)

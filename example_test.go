@@ -265,8 +265,9 @@ func ExampleCall_otherOperations() {
 	}
 	service := msgpushtest.NewServer()
 	defer service.Close()
+	stored := []webhook{{1, "alerts"}, {2, "orders"}}
 	for path, data := range map[string]any{
-		"/your/path/list":   msgpush.Page[webhook]{PageNum: 1, PageSize: 20, Total: 2, Pages: 1, List: []webhook{{1, "alerts"}, {2, "orders"}}},
+		"/your/path/list":   msgpush.Page[webhook]{PageNum: 1, PageSize: 20, Total: 2, Pages: 1, List: stored},
 		"/your/path/create": webhook{3, "reports"},
 		"/your/path/delete": nil,
 	} {

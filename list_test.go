@@ -69,7 +69,8 @@ func TestYieldsErrorAfterFetchedRecords(t *testing.T) {
 			}
 			var got []int64
 			var errs []error
-			for id, err := range (fixtures.Lister{Fetch: f, ID: fixtures.Identity}).All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(prefetch)) {
+			lister := fixtures.Lister{Fetch: f, ID: fixtures.Identity}
+			for id, err := range lister.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(prefetch)) {
 				if err != nil {
 					assert.Zero(t, id)
 					errs = append(errs, err)
@@ -310,7 +311,8 @@ func listCost(t *testing.T, prefetch int, changes float64, stopAt int) (requests
 			return p, nil
 		}
 		start, delivered := time.Now(), map[int64]bool{}
-		for id, err := range (fixtures.Lister{Fetch: f, ID: fixtures.Identity}).All(t.Context(), msgpush.PageSize(20), msgpush.Prefetch(prefetch)) {
+		lister := fixtures.Lister{Fetch: f, ID: fixtures.Identity}
+		for id, err := range lister.All(t.Context(), msgpush.PageSize(20), msgpush.Prefetch(prefetch)) {
 			require.NoError(t, err)
 			require.False(t, delivered[id], "record %d was delivered twice", id)
 			delivered[id] = true
@@ -439,7 +441,8 @@ func TestLeavingTheLoopCancelsPrefetches(t *testing.T) {
 				}
 				start := time.Now()
 				leave := func() {
-					for range (fixtures.Lister{Fetch: f, ID: fixtures.Identity}).All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(4)) {
+					lister := fixtures.Lister{Fetch: f, ID: fixtures.Identity}
+					for range lister.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(4)) {
 						synctest.Wait()
 						assert.Equal(t, int32(4), running.Load())
 						if panics {
@@ -495,7 +498,8 @@ func TestPanicInFetchReachesTheCaller(t *testing.T) {
 				}
 				got := 0
 				assert.PanicsWithValue(t, tt.first, func() {
-					for _, err := range (fixtures.Lister{Fetch: f, ID: fixtures.Identity}).All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(tt.prefetch)) {
+					lister := fixtures.Lister{Fetch: f, ID: fixtures.Identity}
+					for _, err := range lister.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(tt.prefetch)) {
 						require.NoError(t, err)
 						synctest.Wait()
 						if got++; tt.leave {
@@ -534,7 +538,8 @@ func TestIterationCopiesNoPage(t *testing.T) {
 	fetch := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) { return fetched[r.Current], nil }
 	allocs := testing.AllocsPerRun(3, func() {
 		number := 0
-		for page, err := range (fixtures.Lister{Fetch: fetch, ID: fixtures.Identity}).Pages(t.Context(), msgpush.PageSize(size)) {
+		lister := fixtures.Lister{Fetch: fetch, ID: fixtures.Identity}
+		for page, err := range lister.Pages(t.Context(), msgpush.PageSize(size)) {
 			require.NoError(t, err)
 			number++
 			require.Same(t, fetched[number], page)

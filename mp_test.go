@@ -55,7 +55,19 @@ func TestFuncInfoIDs(t *testing.T) {
 		require.NoError(t, err, tt.info)
 		assert.Equal(t, tt.want, ids, tt.info)
 	}
-	for _, info := range []msgpush.FuncInfo{",", ",,", "1,,2,", "1,2,,", ",1,", "1,x,", "1, 2,", "1.5,", "99999999999999999999,", "1,\n", "１,"} {
+	for _, info := range []msgpush.FuncInfo{
+		",",
+		",,",
+		"1,,2,",
+		"1,2,,",
+		",1,",
+		"1,x,",
+		"1, 2,",
+		"1.5,",
+		"99999999999999999999,",
+		"1,\n",
+		"１,",
+	} {
 		ids, err := info.IDs()
 		assert.ErrorContains(t, err, "not an integer", info)
 		assert.Nil(t, ids)

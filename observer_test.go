@@ -67,6 +67,7 @@ func TestObserverSeesEachAttempt(t *testing.T) {
 
 // The last attempt has the error text of the call. Each retry is logged once.
 func TestErrorOfLastObservedAttemptIsThatOfTheCall(t *testing.T) {
+	untilEnd := func(r *http.Request) (*http.Response, error) { return nil, fixtures.UntilEnd(r.Context()) }
 	for name, steps := range map[string][]fixtures.RoundTripFunc{
 		"HTTP 404":                     {fixtures.Status(404)},
 		"HTTP 503":                     {fixtures.Status(503)},
@@ -74,7 +75,7 @@ func TestErrorOfLastObservedAttemptIsThatOfTheCall(t *testing.T) {
 		"Retry-After beyond deadline":  {fixtures.Status(503, "Retry-After", "20")},
 		"not JSON":                     {fixtures.Respond(200, "<html>")},
 		"connection lost":              {fixtures.Fail(io.EOF)},
-		"context ends in the attempt":  {func(r *http.Request) (*http.Response, error) { return nil, fixtures.UntilEnd(r.Context()) }},
+		"context ends in the attempt":  {untilEnd},
 		"context ends in a retry":      {fixtures.Status(503), fixtures.NoResponse},
 		"context ends in the response": {fixtures.RespondFrom(200, fixtures.StalledBody)},
 	} {
@@ -311,8 +312,9 @@ func TestLogsBeginningOfLongMethodAndPath(t *testing.T) {
 
 func TestLogsErrorOfEnvelopeWhoseDataCannotBeDecoded(t *testing.T) {
 	var log bytes.Buffer
-	_, err := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`"text"`)), fixtures.LogTo(&log, slog.LevelDebug)).
-		MailDetail(t.Context(), "1")
+	response := fixtures.Respond(200, fixtures.SuccessOf(`"text"`))
+	client := fixtures.NewClient(t, response, fixtures.LogTo(&log, slog.LevelDebug))
+	_, err := client.MailDetail(t.Context(), "1")
 	require.Error(t, err)
 	assert.Contains(t, recordsOf(t, &log)[0]["error"], "cannot decode the response")
 }

@@ -180,7 +180,11 @@ func TestCallRejectsRedactedSecret(t *testing.T) {
 	} {
 		check(name, msgpush.Request{Method: "GET", Path: "/x", Query: query})
 	}
-	for _, path := range []string{fmt.Sprintf("/x/%s/y", mail.Password), "/x/" + mail.Password.String(), "/x/%5Bredacted%5D"} {
+	for _, path := range []string{
+		fmt.Sprintf("/x/%s/y", mail.Password),
+		"/x/" + mail.Password.String(),
+		"/x/%5Bredacted%5D",
+	} {
 		check("path", msgpush.Request{Method: "GET", Path: path})
 	}
 

@@ -116,6 +116,7 @@ func TestWaitsGrowExponentiallyWithEqualJitter(t *testing.T) {
 func TestLongestWaitsDoNotOverflow(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	longest := msgpush.RetryPolicy{MaxAttempts: 2, MinWait: math.MaxInt64, MaxWait: math.MaxInt64}
+	many := msgpush.RetryPolicy{MaxAttempts: 70, MinWait: 1, MaxWait: time.Minute}
 	for name, tt := range map[string]struct {
 		policy msgpush.RetryPolicy
 		step   fixtures.RoundTripFunc
@@ -123,7 +124,7 @@ func TestLongestWaitsDoNotOverflow(t *testing.T) {
 	}{
 		"backoff":                   {longest, fixtures.Status(500), century},
 		"backoff after Retry-After": {longest, fixtures.Status(503, "Retry-After", "9223372036"), century},
-		"70 attempts":               {msgpush.RetryPolicy{MaxAttempts: 70, MinWait: 1, MaxWait: time.Minute}, fixtures.Fail(io.EOF), 30 * time.Second},
+		"70 attempts":               {many, fixtures.Fail(io.EOF), 30 * time.Second},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			waits := drawWaits(t, tt.policy, 1, tt.step)
@@ -458,7 +459,15 @@ func TestAlertsAboutCertificatesAndProtocolsArePermanent(t *testing.T) {
 }
 
 func TestRedirectIsPermanentAPIError(t *testing.T) {
-	for _, location := range []string{"/api/open/other", "https://push.example.com/a?b=c", "/" + strings.Repeat("a", 10_000), "", "http://[broken", "::", "http://push.example.com/%zz"} {
+	for _, location := range []string{
+		"/api/open/other",
+		"https://push.example.com/a?b=c",
+		"/" + strings.Repeat("a", 10_000),
+		"",
+		"http://[broken",
+		"::",
+		"http://push.example.com/%zz",
+	} {
 		for _, status := range fixtures.RedirectStatuses {
 			client := fixtures.NewClient(t, fixtures.Respond(status, "", "Location", location), fixtures.ThreeAttempts)
 			fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "APIError", Text: fmt.Sprint("HTTP ", status)})

@@ -155,13 +155,14 @@ func TestClusterSlotsAreMoved(t *testing.T) {
 				to = node
 			}
 		}
-		slot := strconv.FormatInt(from.ClusterKeySlot(t.Context(), redisKey).Val(), 10)
+		slotNumber := from.ClusterKeySlot(t.Context(), redisKey).Val()
+		slot := strconv.FormatInt(slotNumber, 10)
 		fromID, toID := from.ClusterMyID(t.Context()).Val(), to.ClusterMyID(t.Context()).Val()
 		require.NoError(t, to.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err())
 		require.NoError(t, from.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "MIGRATING", toID).Err())
 		service.reject() // a fetch while the slot moves
 		host, port, _ := net.SplitHostPort(to.addr)
-		for _, key := range from.ClusterGetKeysInSlot(t.Context(), int(from.ClusterKeySlot(t.Context(), redisKey).Val()), 100).Val() {
+		for _, key := range from.ClusterGetKeysInSlot(t.Context(), int(slotNumber), 100).Val() {
 			require.NoError(t, from.Migrate(t.Context(), host, port, key, 0, time.Second).Err())
 		}
 		for _, node := range []*redisServer{to, from} {
@@ -210,7 +211,8 @@ func startSentinel(t *testing.T, master string) (addr string) {
 	own := freePort(t)
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := fmt.Sprintf(
-		"bind 127.0.0.1\nport %s\nsentinel monitor master %s %s 1\nsentinel down-after-milliseconds master 1000\nsentinel failover-timeout master 3000\n",
+		"bind 127.0.0.1\nport %s\nsentinel monitor master %s %s 1\n"+
+			"sentinel down-after-milliseconds master 1000\nsentinel failover-timeout master 3000\n",
 		own,
 		host,
 		port,

@@ -221,7 +221,8 @@ func TestBudgetIsKeptWhileAKeyIsFetched(t *testing.T) {
 			arrivals, rejected := service.reset()
 			inStore := worstSecond(slots())
 			t.Logf(
-				"budget 100/s, fetches of %v at the start and at a rejection: worst second %d, in the store %d, %d requests rejected",
+				"budget 100/s, fetches of %v at the start and at a rejection: "+
+					"worst second %d, in the store %d, %d requests rejected",
 				fetchTime,
 				worstSecond(arrivals),
 				inStore,

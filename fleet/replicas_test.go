@@ -117,7 +117,8 @@ func TestReplicaKilledInFetchIsReplaced(t *testing.T) {
 			rdb, service := startRedis(t, "--hz", "1"), newService(t)
 			if million {
 				fill := redis.NewScript(
-					`for i = 1, 100000 do redis.call('SET', KEYS[1] .. ARGV[1] .. ':' .. i, 'x', 'PX', 1500 + i % 1000) end return {1}`,
+					`for i = 1, 100000 do redis.call('SET', KEYS[1] .. ARGV[1] .. ':' .. i, 'x', 'PX', 1500 + i % 1000) end ` +
+						`return {1}`,
 				)
 				filler := redis.NewClient(&redis.Options{Addr: rdb.addr, ReadTimeout: time.Minute})
 				defer filler.Close()
@@ -460,7 +461,8 @@ func TestColdStartOf200Replicas(t *testing.T) {
 		}
 	}
 	t.Logf(
-		"%d replicas of %d callers start at once, budget %d/s: %d fetch, %.0f %% of the budget used after 2 s, %d connections, %d commands for %d slots",
+		"%d replicas of %d callers start at once, budget %d/s: %d fetch, %.0f %% of the budget used after 2 s, "+
+			"%d connections, %d commands for %d slots",
 		replicas,
 		callers,
 		perSecond,

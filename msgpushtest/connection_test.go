@@ -67,7 +67,9 @@ func TestClientThatClosesItsSideGetsTheResponse(t *testing.T) {
 		"usual response": func(*msgpushtest.Server) {},
 		"latency":        func(s *msgpushtest.Server) { s.SetLatency(time.Millisecond) },
 		"delay":          func(s *msgpushtest.Server) { s.Inject(msgpushtest.Delay(time.Millisecond).Always()) },
-		"OnRequest":      func(s *msgpushtest.Server) { s.OnRequest(func(msgpushtest.Request) { time.Sleep(time.Millisecond) }) },
+		"OnRequest": func(s *msgpushtest.Server) {
+			s.OnRequest(func(msgpushtest.Request) { time.Sleep(time.Millisecond) })
+		},
 		"fault": func(s *msgpushtest.Server) {
 			s.Inject(msgpushtest.ErrorResponse(200, "success", []int{}).Always())
 		},
@@ -170,7 +172,10 @@ func TestHandlerReadsBodyAsSent(t *testing.T) {
 }
 
 func TestFaultsResetConnectionsWithTLS(t *testing.T) {
-	for name, fault := range map[string]msgpushtest.Fault{"reset": msgpushtest.Reset(), "reset in the body": msgpushtest.ResetInBody()} {
+	for name, fault := range map[string]msgpushtest.Fault{
+		"reset":             msgpushtest.Reset(),
+		"reset in the body": msgpushtest.ResetInBody(),
+	} {
 		t.Run(name, func(t *testing.T) {
 			for _, http2 := range []bool{false, true} {
 				server := msgpushtest.New(t)

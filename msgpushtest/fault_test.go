@@ -206,7 +206,8 @@ func TestClientRetriesFaults(t *testing.T) {
 func TestForPanicsIfNameIsNotAnOperation(t *testing.T) {
 	for _, name := range []string{"forwardLogList", "", "message rule detail!", "Trigger record list"} {
 		message := fmt.Sprintf(
-			"msgpushtest: Fault.For: %q is not an operation: use a constant such as msgpushtest.MailDetail; the operations are %q",
+			"msgpushtest: Fault.For: %q is not an operation: "+
+				"use a constant such as msgpushtest.MailDetail; the operations are %q",
 			name,
 			operationNames(),
 		)
@@ -272,7 +273,8 @@ func TestFaultWithIfOfOtherRequestsIsUnused(t *testing.T) {
 	assert.Equal(
 		t,
 		[]string{
-			"msgpushtest: the fault Status(503).If(match).Always() for ForwardRuleList was never used: send a request that uses it, or call ClearFaults",
+			"msgpushtest: the fault Status(503).If(match).Always() for ForwardRuleList was never used: " +
+				"send a request that uses it, or call ClearFaults",
 		},
 		test.errors,
 	)
@@ -459,11 +461,12 @@ func TestRespondHasTheStatusOfTheFaultOrOfItsFunction(t *testing.T) {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusNotFound)
 	}
+	nothing := func(http.ResponseWriter, *http.Request) {}
 	for name, tt := range map[string]struct {
 		fault msgpushtest.Fault
 		want  int
 	}{
-		"nothing written":                  {msgpushtest.Respond(func(http.ResponseWriter, *http.Request) {}).WithStatus(503), 503},
+		"nothing written":                  {msgpushtest.Respond(nothing).WithStatus(503), 503},
 		"informational status":             {msgpushtest.Respond(earlyHints), 404},
 		"informational status, overridden": {msgpushtest.Respond(earlyHints).WithStatus(503), 503},
 	} {
@@ -511,11 +514,17 @@ func TestValuesThatCannotWorkPanic(t *testing.T) {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
 	for want, f := range map[string]func(){
-		"msgpushtest: SetLatency: the duration -1s is negative":                   func() { srv.SetLatency(-time.Second) },
-		"msgpushtest: Delay: the duration -1ns is negative":                       func() { msgpushtest.Delay(-1) },
-		`msgpushtest: Fault.WithHeader: HTTP allows no header "Retry After": "1"`: func() { msgpushtest.Status(503).WithHeader("Retry After", "1") },
-		`msgpushtest: Fault.WithHeader: HTTP allows no header "": "1"`:            func() { msgpushtest.Status(503).WithHeader("", "1") },
-		`msgpushtest: Fault.WithHeader: HTTP allows no header "A": "a\nb"`:        func() { msgpushtest.Status(503).WithHeader("A", "a\nb") },
+		"msgpushtest: SetLatency: the duration -1s is negative": func() { srv.SetLatency(-time.Second) },
+		"msgpushtest: Delay: the duration -1ns is negative":     func() { msgpushtest.Delay(-1) },
+		`msgpushtest: Fault.WithHeader: HTTP allows no header "Retry After": "1"`: func() {
+			msgpushtest.Status(503).WithHeader("Retry After", "1")
+		},
+		`msgpushtest: Fault.WithHeader: HTTP allows no header "": "1"`: func() {
+			msgpushtest.Status(503).WithHeader("", "1")
+		},
+		`msgpushtest: Fault.WithHeader: HTTP allows no header "A": "a\nb"`: func() {
+			msgpushtest.Status(503).WithHeader("A", "a\nb")
+		},
 		`msgpushtest: Fault.WithHeader: HTTP allows no header "Location": "\x00"`: func() { msgpushtest.Redirect("\x00") },
 	} {
 		assert.PanicsWithValue(t, want, f)
@@ -527,7 +536,11 @@ func TestValuesThatCannotWorkPanic(t *testing.T) {
 }
 
 func TestErrorResponsePanicsIfDataCannotBeEncoded(t *testing.T) {
-	for name, data := range map[string]any{"function": func() {}, "channel": make(chan int), "NaN": map[string]float64{"rate": math.NaN()}} {
+	for name, data := range map[string]any{
+		"function": func() {},
+		"channel":  make(chan int),
+		"NaN":      map[string]float64{"rate": math.NaN()},
+	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				assert.Contains(t, fmt.Sprint(recover()),
@@ -547,7 +560,11 @@ func TestStatusThatIsNoStatusPanics(t *testing.T) {
 			func() { msgpushtest.HTML().WithStatus(status) })
 	}
 	for _, code := range []int{200, 204, 299, 304, 418, 599} {
-		for _, fault := range []msgpushtest.Fault{msgpushtest.Status(code), msgpushtest.HTML().WithStatus(code), msgpushtest.Truncate().WithStatus(code)} {
+		for _, fault := range []msgpushtest.Fault{
+			msgpushtest.Status(code),
+			msgpushtest.HTML().WithStatus(code),
+			msgpushtest.Truncate().WithStatus(code),
+		} {
 			server := msgpushtest.New(t)
 			server.Inject(fault)
 			resp, err := http.Get(server.URL)

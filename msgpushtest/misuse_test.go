@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	madeOutside = "the server was made outside the synctest bubble that uses it: make it inside, with the t of the bubble and the option InMemory()"
-	madeInside  = "the server was made inside a synctest bubble, and is used outside it: use it only inside"
+	madeOutside = "the server was made outside the synctest bubble that uses it: " +
+		"make it inside, with the t of the bubble and the option InMemory()"
+	madeInside = "the server was made inside a synctest bubble, and is used outside it: use it only inside"
 )
 
 func TestServerThatWasNotMadePanics(t *testing.T) {
@@ -188,7 +189,8 @@ var waits = []wait{
 			_ = calls[msgpushtest.MPList](s.Client())
 			_, _ = s.WaitForRequest(ctx, 2)
 		},
-		"WaitForRequest has waited 5s for request 2 (1 so far): send it, or give WaitForRequest the number of the one that arrives"},
+		"WaitForRequest has waited 5s for request 2 (1 so far): " +
+			"send it, or give WaitForRequest the number of the one that arrives"},
 }
 
 // In real time: in a bubble, the runtime reports the deadlock.

@@ -227,8 +227,14 @@ func TestPageOfLongListCopiesNoOtherRecords(t *testing.T) {
 		}
 	}
 	for name, call := range map[string]func(msgpush.PageRequest) error{
-		"official-account channels":               func(r msgpush.PageRequest) error { _, err := client.MPList(ctx, r); return err },
-		"message rules":                           func(r msgpush.PageRequest) error { _, err := client.ForwardRuleList(ctx, r); return err },
+		"official-account channels": func(r msgpush.PageRequest) error {
+			_, err := client.MPList(ctx, r)
+			return err
+		},
+		"message rules": func(r msgpush.PageRequest) error {
+			_, err := client.ForwardRuleList(ctx, r)
+			return err
+		},
 		"trigger records":                         logs(msgpush.ForwardLogParams{}),
 		"trigger records of a rule":               logs(msgpush.ForwardLogParams{RuleID: new(int64(1))}),
 		"trigger records of a rule with a result": logs(msgpush.ForwardLogParams{RuleID: new(int64(1)), MatchResult: new(2)}),
@@ -253,13 +259,13 @@ func TestUpdateCopiesSlicesOfTheCaller(t *testing.T) {
 	own := func() []msgpush.MPChannel { return []msgpush.MPChannel{{ID: 1}, {ID: 2}, {ID: 3}} }
 	kept := own()
 	for name, update := range map[string]func(*msgpushtest.Records){
-		"a slice":                   func(r *msgpushtest.Records) { r.MPChannels = kept },
-		"a part of a slice":         func(r *msgpushtest.Records) { r.MPChannels = append(kept[:0:3], kept...) },
-		"with a limited capacity":   func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels[:0:0], kept...) },
-		"a part of the server's":    func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels[1:1], kept...) },
-		"the server's, cut off":     func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels, kept...)[2:5:5] },
-		"the server's, in place":    func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels[:0], kept...) },
-		"nothing, then the records": func(r *msgpushtest.Records) { r.MPChannels = append([]msgpush.MPChannel(nil), kept...) },
+		"a slice":                 func(r *msgpushtest.Records) { r.MPChannels = kept },
+		"a part of a slice":       func(r *msgpushtest.Records) { r.MPChannels = append(kept[:0:3], kept...) },
+		"with a limited capacity": func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels[:0:0], kept...) },
+		"a part of the server's":  func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels[1:1], kept...) },
+		"the server's, cut off":   func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels, kept...)[2:5:5] },
+		"the server's, in place":  func(r *msgpushtest.Records) { r.MPChannels = append(r.MPChannels[:0], kept...) },
+		"nothing, then records":   func(r *msgpushtest.Records) { r.MPChannels = append([]msgpush.MPChannel(nil), kept...) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := msgpushtest.New(t)

@@ -147,7 +147,8 @@ func TestFaultThatWasNeverUsedFailsTheTest(t *testing.T) {
 				call(s, msgpushtest.MPList)
 			},
 			[]string{
-				"msgpushtest: the fault Status(503).Times(3) for MPList was used by 1 of 3 requests: send a request that uses it, or call ClearFaults",
+				"msgpushtest: the fault Status(503).Times(3) for MPList was used by 1 of 3 requests: " +
+					"send a request that uses it, or call ClearFaults",
 			}},
 		{"Always after Times", func(s *msgpushtest.Server) {
 			s.Inject(status.Times(3).Always())

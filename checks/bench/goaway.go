@@ -139,12 +139,16 @@ func (g *gateway) serve(conn net.Conn) {
 func (g *gateway) respond(framer *http2.Framer, stream uint32) error {
 	var header bytes.Buffer
 	encoder := hpack.NewEncoder(&header)
-	for _, field := range []hpack.HeaderField{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/json"}} {
+	for _, field := range []hpack.HeaderField{
+		{Name: ":status", Value: "200"},
+		{Name: "content-type", Value: "application/json"},
+	} {
 		if err := encoder.WriteField(field); err != nil {
 			return err
 		}
 	}
-	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: header.Bytes(), EndHeaders: true}); err != nil {
+	headers := http2.HeadersFrameParam{StreamID: stream, BlockFragment: header.Bytes(), EndHeaders: true}
+	if err := framer.WriteHeaders(headers); err != nil {
 		return err
 	}
 	return framer.WriteData(stream, true, g.body)

@@ -258,7 +258,8 @@ func testdataViolations(t *testing.T, doc *openapi3.T) []string {
 	t.Helper()
 	var all []string
 	for _, r := range exchanges(t, doc) {
-		for _, violation := range violations(t, doc, r.op.request(t, r.request), respond(r.status, "application/json", r.response)) {
+		response := respond(r.status, "application/json", r.response)
+		for _, violation := range violations(t, doc, r.op.request(t, r.request), response) {
 			all = append(all, r.name+": "+violation)
 		}
 	}
@@ -613,8 +614,9 @@ func TestErrorResponsesMatchOpenAPI(t *testing.T) {
 		server.SetRateLimit(1, time.Hour)
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		require.NoError(t, err)
-		_, err = server.Client(msgpush.WithHTTPClient(&http.Client{Transport: v}), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})).
-			MPList(t.Context(), msgpush.PageRequest{})
+		validated := msgpush.WithHTTPClient(&http.Client{Transport: v})
+		oneAttempt := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
+		_, err = server.Client(validated, oneAttempt).MPList(t.Context(), msgpush.PageRequest{})
 		var apiErr *msgpush.APIError
 		require.ErrorAs(t, err, &apiErr)
 		assert.Equal(t, msgpushtest.CodeRateLimit, apiErr.Code)

@@ -32,7 +32,12 @@ func assertSame(t *testing.T, want, got any) {
 }
 
 // newGeneratedClient returns a generated client that reaches the fake server through v.
-func newGeneratedClient(t *testing.T, server *msgpushtest.Server, key string, v *validator) *generated.ClientWithResponses {
+func newGeneratedClient(
+	t *testing.T,
+	server *msgpushtest.Server,
+	key string,
+	v *validator,
+) *generated.ClientWithResponses {
 	t.Helper()
 	client, err := generated.NewClientWithResponses(server.URL,
 		generated.WithHTTPClient(&http.Client{Transport: v}),
@@ -48,7 +53,8 @@ func newGeneratedClient(t *testing.T, server *msgpushtest.Server, key string, v 
 // The request is the body or the query parameters as JSON.
 func callGenerated(t *testing.T, client *generated.ClientWithResponses, op operation, request []byte) reflect.Value {
 	t.Helper()
-	method := reflect.ValueOf(client).MethodByName(strings.ToUpper(op.OperationID[:1]) + op.OperationID[1:] + "WithResponse")
+	name := strings.ToUpper(op.OperationID[:1]) + op.OperationID[1:] + "WithResponse"
+	method := reflect.ValueOf(client).MethodByName(name)
 	require.True(t, method.IsValid(), op.OperationID)
 	args := []reflect.Value{reflect.ValueOf(t.Context())}
 	if op.RequestBody != nil || len(op.Parameters) > 0 {
@@ -104,7 +110,8 @@ func TestGeneratedClientReadsTheSameRecords(t *testing.T) {
 				for want, err := range call.Pages(t.Context(), client, msgpush.PageSize(size)) {
 					require.NoError(t, err)
 					pages++
-					assertSame(t, want, dataOf(t, op, callGenerated(t, other, op, encode(t, msgpush.PageRequest{Current: pages, PageSize: size}))))
+					request := encode(t, msgpush.PageRequest{Current: pages, PageSize: size})
+					assertSame(t, want, dataOf(t, op, callGenerated(t, other, op, request)))
 				}
 				assert.Greater(t, pages, 1)
 			}
@@ -118,7 +125,8 @@ func TestGeneratedClientReadsTheSameRecords(t *testing.T) {
 		want, err := client.ForwardLogList(t.Context(), filter)
 		require.NoError(t, err)
 		require.NotEmpty(t, want.List)
-		response, err := newGeneratedClient(t, server, server.AccessKey(), v).ForwardLogListWithResponse(t.Context(), generated.ForwardLogRequest{
+		other := newGeneratedClient(t, server, server.AccessKey(), v)
+		response, err := other.ForwardLogListWithResponse(t.Context(), generated.ForwardLogRequest{
 			Params: &generated.ForwardLogParams{RuleId: new(301), MatchResult: new(0)},
 		})
 		require.NoError(t, err)

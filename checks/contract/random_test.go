@@ -67,7 +67,14 @@ func TestRandomRequestsMatchOpenAPI(t *testing.T) {
 		}
 	}
 	t.Log("responses by code:", codes)
-	for _, code := range []float64{200, msgpushtest.CodeBadRequest, msgpushtest.CodeAccessKey, msgpushtest.CodeNotFound, msgpushtest.CodeMethodNotAllowed, msgpushtest.CodeContentType} {
+	for _, code := range []float64{
+		200,
+		msgpushtest.CodeBadRequest,
+		msgpushtest.CodeAccessKey,
+		msgpushtest.CodeNotFound,
+		msgpushtest.CodeMethodNotAllowed,
+		msgpushtest.CodeContentType,
+	} {
 		assert.Greater(t, codes[code], n/200, "code %v: too few responses", code)
 	}
 }

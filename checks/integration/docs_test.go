@@ -17,7 +17,12 @@ import (
 // README.md names only tests that exist, and each fault in docs/reliability.md has one.
 func TestDocumentsNameTests(t *testing.T) {
 	var tests []string
-	for _, pattern := range []string{"*_test.go", "../simulation/*_test.go", "../../*_test.go", "../../internal/tests/*_test.go"} {
+	for _, pattern := range []string{
+		"*_test.go",
+		"../simulation/*_test.go",
+		"../../*_test.go",
+		"../../internal/tests/*_test.go",
+	} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, file := range files {

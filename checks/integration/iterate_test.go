@@ -55,7 +55,8 @@ func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int)
 	times := map[int64]int{}
 	start := time.Now()
 	records := client.ForwardLogs(msgpush.ForwardLogParams{})
-	for record, err := range records.All(s.Context(), msgpush.PageSize(min(100, n/(5*phase))), msgpush.Prefetch(prefetch)) {
+	pageSize := min(100, n/(5*phase))
+	for record, err := range records.All(s.Context(), msgpush.PageSize(pageSize), msgpush.Prefetch(prefetch)) {
 		if !assert.NoError(s, err) {
 			break
 		}

@@ -39,7 +39,8 @@ func startNginx(s *setup, sc scenario) {
 		events { worker_connections 4096; }
 		http {
 			access_log off;
-			client_body_temp_path DIR/body; proxy_temp_path DIR/proxy; fastcgi_temp_path DIR/fastcgi; uwsgi_temp_path DIR/uwsgi; scgi_temp_path DIR/scgi;
+			client_body_temp_path DIR/body; proxy_temp_path DIR/proxy; fastcgi_temp_path DIR/fastcgi;
+			uwsgi_temp_path DIR/uwsgi; scgi_temp_path DIR/scgi;
 			HTTP
 			upstream service { server UPSTREAM; keepalive 64; }
 			server {
@@ -151,7 +152,8 @@ func TestNginxRateLimit(t *testing.T) {
 			scenarios = append(scenarios, scenario{
 				name: name, http: "limit_req_zone $server_port zone=all:1m rate=200r/s;",
 				config: fmt.Sprintf(
-					"limit_req zone=all burst=10 nodelay; limit_req_status %d; error_page %[1]d @limited; location @limited { %s return %[1]d; }",
+					"limit_req zone=all burst=10 nodelay; limit_req_status %d; "+
+						"error_page %[1]d @limited; location @limited { %s return %[1]d; }",
 					status,
 					header,
 				),

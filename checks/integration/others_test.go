@@ -25,8 +25,13 @@ func startApache(s *setup, sc scenario) {
 		tls, scheme = "Protocols h2 http/1.1\nSSLEngine on\nSSLCertificateFile "+certificate, "https://"
 	}
 	// With an AcceptFilter, Apache never closes a connection on which nothing was sent.
-	config := strings.NewReplacer("MODULES", modules.String(), "DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream.addr, "TLS", tls).
-		Replace(`
+	config := strings.NewReplacer(
+		"MODULES", modules.String(),
+		"DIR", s.gateway.dir,
+		"LISTEN", s.gateway.addr,
+		"UPSTREAM", s.upstream.addr,
+		"TLS", tls,
+	).Replace(`
 MODULES
 ServerRoot DIR
 DefaultRuntimeDir DIR
@@ -97,8 +102,12 @@ func startCaddy(s *setup, sc scenario) {
 	if sc.tls {
 		tls, scheme = "tls "+certificate+" "+certificate, "https://"
 	}
-	config := strings.NewReplacer("DIR", s.gateway.dir, "URL", scheme+s.gateway.addr, "UPSTREAM", s.upstream.addr, "TLS", tls).
-		Replace(`
+	config := strings.NewReplacer(
+		"DIR", s.gateway.dir,
+		"URL", scheme+s.gateway.addr,
+		"UPSTREAM", s.upstream.addr,
+		"TLS", tls,
+	).Replace(`
 {
 	admin off
 	auto_https off

@@ -21,11 +21,15 @@ func quotaSuffices(s *setup, r report) {
 // 600 callers start together, behind a gateway that accepts 200 requests a second.
 func TestNginxHerd(t *testing.T) {
 	var scenarios []scenario
-	for name, header := range map[string]string{"without Retry-After": "", "with Retry-After": "add_header Retry-After 1 always;"} {
+	for name, header := range map[string]string{
+		"without Retry-After": "",
+		"with Retry-After":    "add_header Retry-After 1 always;",
+	} {
 		scenarios = append(scenarios, scenario{
 			name: name, http: "limit_req_zone $server_port zone=all:1m rate=200r/s;",
-			config: "limit_req zone=all burst=20 nodelay; limit_req_status 429; error_page 429 @limited; location @limited { " + header + " return 429; }",
-			load:   load{callers: 600, calls: 1200, pageSize: 5}, closes: true, expect: quotaSuffices,
+			config: "limit_req zone=all burst=20 nodelay; limit_req_status 429; " +
+				"error_page 429 @limited; location @limited { " + header + " return 429; }",
+			load: load{callers: 600, calls: 1200, pageSize: 5}, closes: true, expect: quotaSuffices,
 		})
 	}
 	runInParallel(t, startNginx, scenarios)

@@ -102,7 +102,10 @@ func TestNginxRetriesDamagedByte(t *testing.T) {
 // no connection could be dialed, and never sent twice.
 func TestNginxRestartsWithRequestsThatAreNotIdempotent(t *testing.T) {
 	const callers, calls, restarts = 16, 4000, 10
-	for name, sc := range map[string]scenario{"HTTP/1": {config: "keepalive_requests 5;"}, "HTTP/2": {tls: true, config: "keepalive_requests 50;"}} {
+	for name, sc := range map[string]scenario{
+		"HTTP/1": {config: "keepalive_requests 5;"},
+		"HTTP/2": {tls: true, config: "keepalive_requests 50;"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSetup(t)
 			startNginx(s, sc)

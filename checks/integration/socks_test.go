@@ -107,7 +107,8 @@ func TestSOCKS5Proxy(t *testing.T) {
 		{name: "working proxy, HTTP/2", tls: true, password: proxyPassword, reject: reply(0, 0), requests: 1},
 		{name: "two refused connections", password: proxyPassword, reject: reply(refused, 2), requests: 3},
 		{name: "wrong password", password: "another", reject: reply(0, 0), err: "authentication failed (1 attempt)"},
-		{name: "rule of the proxy", password: proxyPassword, reject: reply(notAllowed, 1000), requests: 1, err: "connection not allowed by ruleset (1 attempt)"},
+		{name: "rule of the proxy", password: proxyPassword, reject: reply(notAllowed, 1000), requests: 1,
+			err: "connection not allowed by ruleset (1 attempt)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSetup(t)

@@ -17,8 +17,12 @@ import (
 var tablesFile = flag.String("tables", "", "the `file` to which the tables of the scenarios are written")
 
 const (
-	scenarioColumns = "| scenario | calls | failed | dials | median | p99 | one attempt: failed | retries: failed | retries: median | retries: p99 |\n| --- | --: | --- | --: | --: | --: | --: | --: | --: | --: |\n"
-	outageColumns   = "| outage | nginx is | callers of each | request | msgpush | go-retryablehttp | resty | twice: msgpush | go-retryablehttp | resty |\n| --- | --- | --: | --- | --- | --- | --- | --: | --: | --: |\n"
+	scenarioColumns = "| scenario | calls | failed | dials | median | p99 | one attempt: failed " +
+		"| retries: failed | retries: median | retries: p99 |\n" +
+		"| --- | --: | --- | --: | --: | --: | --: | --: | --: | --: |\n"
+	outageColumns = "| outage | nginx is | callers of each | request | msgpush | go-retryablehttp | resty " +
+		"| twice: msgpush | go-retryablehttp | resty |\n" +
+		"| --- | --- | --: | --- | --- | --- | --- | --: | --: | --: |\n"
 )
 
 var tables struct {

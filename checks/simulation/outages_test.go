@@ -24,7 +24,8 @@ import (
 //
 //	go -C checks test -v -run 'OutlastsOutage|SecondOutage|BrokenConnection' ./simulation -outages | grep -o '| .* |$'
 var (
-	allOutages  = flag.Bool("outages", false, "simulate outages of all lengths and numbers of callers, which takes minutes")
+	allOutages = flag.Bool("outages", false,
+		"simulate outages of all lengths and numbers of callers, which takes minutes")
 	maxAttempts = flag.Int("attempts", 0, "MaxAttempts in simulated outages; 0 means the default")
 	minWait     = flag.Duration("minwait", 0, "MinWait in simulated outages; 0 means the default")
 )

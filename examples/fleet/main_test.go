@@ -66,7 +66,8 @@ func TestExportsAllRecordsWithoutSetUp(t *testing.T) {
 	assert.Contains(t, stdout, "replica 3: ")
 	assert.Regexp(
 		t,
-		`\nrequests: \d+, at most \d+ in one second\npermitted: 201 slots in one second \(rate 200 \+ burst 1\), so up to 251 requests, `,
+		`\nrequests: \d+, at most \d+ in one second\n`+
+			`permitted: 201 slots in one second \(rate 200 \+ burst 1\), so up to 251 requests, `,
 		stdout,
 	)
 	assert.Regexp(t,
@@ -279,7 +280,8 @@ func TestInvalidRedisSettings(t *testing.T) {
 		env, args  []string
 	}{
 		{"kill without Redis", "fleet: -kill needs a real Redis; set MSGPUSH_REDIS_URL", nil, []string{"-kill"}},
-		{"invalid URL", "fleet: MSGPUSH_REDIS_URL is not valid; set it to a URL such as", []string{"MSGPUSH_REDIS_URL=http://user:password@host"}, nil},
+		{"invalid URL", "fleet: MSGPUSH_REDIS_URL is not valid; set it to a URL such as",
+			[]string{"MSGPUSH_REDIS_URL=http://user:password@host"}, nil},
 		{"no Redis", "fleet: the Redis of MSGPUSH_REDIS_URL does not respond", redisEnvironment("127.0.0.1:1"), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

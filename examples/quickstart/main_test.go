@@ -24,7 +24,14 @@ func TestFakeServer(t *testing.T) {
 	stdout, stderr, status := clitest.Run(t, []string{"MSGPUSH_MAIL_ID=7"})
 	assert.Zero(t, status)
 	assert.Regexp(t, `^quickstart: using a fake server at .*\n$`, stderr)
-	for _, want := range []string{"告警邮箱", "[redacted]", "运维通知", "CPU > 90 %", "Trigger records of rule 301", "connection refused"} {
+	for _, want := range []string{
+		"告警邮箱",
+		"[redacted]",
+		"运维通知",
+		"CPU > 90 %",
+		"Trigger records of rule 301",
+		"connection refused",
+	} {
 		assert.Contains(t, stdout, want)
 	}
 	for _, mail := range msgpushtest.SampleRecords().MailChannels {

@@ -143,7 +143,8 @@ func assertSelfContained(t *testing.T, doc *html.Node) {
 
 // hostile is a text that, unescaped, changes the page: in text, in attributes, in
 // styles and in charts.
-const hostile = `</text></svg></title></style>"'><script src=//evil.example>alert(1)</script><img src="https://evil.example/x" onerror=alert(1)><a href="https://evil.example">x</a>{{.}}<!--`
+const hostile = `</text></svg></title></style>"'><script src=//evil.example>alert(1)</script>` +
+	`<img src="https://evil.example/x" onerror=alert(1)><a href="https://evil.example">x</a>{{.}}<!--`
 
 func hostileRecords() msgpushtest.Records {
 	record := func(id int64, when msgpush.DateTime) msgpush.ForwardLog {

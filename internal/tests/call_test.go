@@ -173,16 +173,17 @@ func TestCallReturnsContextError(t *testing.T) {
 // An operation that observes the deadline itself, such as dialing, may fail before the
 // timer of the context fires.
 func TestPassedDeadlineEndsCallBeforeContextDoes(t *testing.T) {
+	failedDial := fixtures.Fail(&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})
 	for name, tt := range map[string]struct {
 		timeout  time.Duration
 		step     fixtures.RoundTripFunc
 		attempts int
 		last     error // has the type of Last; nil: no Last
 	}{
-		"before the call":          {0, fixtures.Succeed, 0, nil},
-		"while dialing":            {3 * time.Second, fixtures.Late(4*time.Second, fixtures.Fail(&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})), 1, &msgpush.RequestError{}},
-		"before a response":        {3 * time.Second, fixtures.Late(4*time.Second, fixtures.Status(503)), 1, &msgpush.APIError{}},
-		"before a response of 401": {3 * time.Second, fixtures.Late(4*time.Second, fixtures.Status(401)), 1, &msgpush.APIError{}},
+		"before the call":   {0, fixtures.Succeed, 0, nil},
+		"while dialing":     {3 * time.Second, fixtures.Late(4*time.Second, failedDial), 1, &msgpush.RequestError{}},
+		"before a response": {3 * time.Second, fixtures.Late(4*time.Second, fixtures.Status(503)), 1, &msgpush.APIError{}},
+		"before a 401":      {3 * time.Second, fixtures.Late(4*time.Second, fixtures.Status(401)), 1, &msgpush.APIError{}},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := fixtures.NewScript(tt.step)
@@ -203,6 +204,8 @@ func TestPassedDeadlineEndsCallBeforeContextDoes(t *testing.T) {
 // without a response ends the call with the error of the context.
 func TestResponseThatIsNotRetriedIsReturnedAfterContextHasEnded(t *testing.T) {
 	const api, decode, request = "*msgpush.APIError", "*msgpush.DecodeError", "*msgpush.RequestError"
+	stalled200 := fixtures.RespondFrom(200, fixtures.StalledBody)
+	stalled404 := fixtures.RespondFrom(404, fixtures.StalledBody)
 	for name, tt := range map[string]struct {
 		step fixtures.RoundTripFunc
 		opt  msgpush.Option
@@ -210,7 +213,7 @@ func TestResponseThatIsNotRetriedIsReturnedAfterContextHasEnded(t *testing.T) {
 	}{
 		"success":                               {fixtures.Succeed, fixtures.DefaultRetries, "<nil>"},
 		"HTTP 400":                              {fixtures.Status(400), fixtures.DefaultRetries, api},
-		"HTTP 404 whose body does not arrive":   {fixtures.RespondFrom(404, fixtures.StalledBody), fixtures.DefaultRetries, api},
+		"HTTP 404 whose body does not arrive":   {stalled404, fixtures.DefaultRetries, api},
 		"error code":                            {fixtures.Respond(200, `{"code":7}`), fixtures.DefaultRetries, api},
 		"redirect":                              {fixtures.Status(302), fixtures.DefaultRetries, api},
 		"HTML":                                  {fixtures.Respond(200, "<html>"), fixtures.DefaultRetries, decode},
@@ -221,7 +224,7 @@ func TestResponseThatIsNotRetriedIsReturnedAfterContextHasEnded(t *testing.T) {
 		"connection lost":                       {fixtures.Fail(io.EOF), fixtures.DefaultRetries, request},
 		"connection lost, no further attempt":   {fixtures.Fail(io.EOF), fixtures.NoRetries, request},
 		"permanent failure without a response":  {fixtures.Fail(http.ErrSchemeMismatch), fixtures.DefaultRetries, request},
-		"body of HTTP 200 that does not arrive": {fixtures.RespondFrom(200, fixtures.StalledBody), fixtures.DefaultRetries, request},
+		"body of HTTP 200 that does not arrive": {stalled200, fixtures.DefaultRetries, request},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range fixtures.KindsOfCalls() {
@@ -359,8 +362,9 @@ func TestLimiterErrorEndsCall(t *testing.T) {
 // The program uses net/http, io.ReadAll and json.Unmarshal.
 func TestListAllocatesNoMoreBytesThanProgramWithoutThisPackage(t *testing.T) {
 	fixtures.SkipIfRace(t)
-	const record = `{"id":1,"ruleId":12,"ruleName":"告警转发","sourceType":1,"sourceTypeName":"渠道消息","requestIp":"203.0.*.*",` +
-		`"matchResult":1,"matchResultName":"已转发","shortCodes":"a1b2****","errorMessage":"","createTime":"2026-11-01 12:00:01"}`
+	const record = `{"id":1,"ruleId":12,"ruleName":"告警转发","sourceType":1,"sourceTypeName":"渠道消息",` +
+		`"requestIp":"203.0.*.*","matchResult":1,"matchResultName":"已转发","shortCodes":"a1b2****",` +
+		`"errorMessage":"","createTime":"2026-11-01 12:00:01"}`
 	transport := fixtures.Respond(200,
 		fixtures.SuccessOf(`{"total":1000,"list":[`+strings.Repeat(record+",", 999)+record+`]}`))
 	client := fixtures.NewClient(t, transport)

@@ -88,7 +88,15 @@ func TestClientIsPrintedAsItsTypeAndBaseURL(t *testing.T) {
 	}
 	type holder struct{ Client any }
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
-		for _, v := range []any{client, *client, holder{client}, holder{*client}, []any{client, *client}, []*msgpush.Client{client}, []msgpush.Client{*client}} {
+		for _, v := range []any{
+			client,
+			*client,
+			holder{client},
+			holder{*client},
+			[]any{client, *client},
+			[]*msgpush.Client{client},
+			[]msgpush.Client{*client},
+		} {
 			text := fmt.Sprintf(verb, v)
 			assert.Contains(t, text, "msgpush.Client(http://127.0.0.1", verb)
 			assert.NotContains(t, text, "0xc0", verb)

@@ -75,7 +75,10 @@ func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 			return nil, errors.New("no name server")
 		},
 	}}).DialContext
-	for name, baseURL := range map[string]string{"connection refused": nobodyListens, "unknown host": "http://push.invalid"} {
+	for name, baseURL := range map[string]string{
+		"connection refused": nobodyListens,
+		"unknown host":       "http://push.invalid",
+	} {
 		t.Run(name, func(t *testing.T) {
 			assertNothingLeft(t, func() {
 				want := faults.Failure{Kind: "RequestError", NotSent: true, Text: "the request to " + baseURL + " failed: dial"}

@@ -180,10 +180,12 @@ func TestDoesNotFollowRedirects(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(redirect))
 	defer plain.Close()
 	secure, transport := newTLSService(t, true, redirect)
+	following := msgpush.WithHTTPClient(&http.Client{CheckRedirect: follow})
+	followingHTTP2 := msgpush.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: follow})
 	for name, client := range map[string]*msgpush.Client{
 		"default client":                       fixtures.NewClientAt(t, plain.URL, fixtures.ThreeAttempts),
-		"HTTP client that follows redirects":   fixtures.NewClientAt(t, plain.URL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{CheckRedirect: follow})),
-		"HTTP/2 client that follows redirects": fixtures.NewClientAt(t, secure.URL, fixtures.ThreeAttempts, msgpush.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: follow})),
+		"HTTP client that follows redirects":   fixtures.NewClientAt(t, plain.URL, fixtures.ThreeAttempts, following),
+		"HTTP/2 client that follows redirects": fixtures.NewClientAt(t, secure.URL, fixtures.ThreeAttempts, followingHTTP2),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, location = range locations {

@@ -193,8 +193,12 @@ func TestAttemptEndsItsContextAndClosesBody(t *testing.T) {
 
 func TestDoesNotModifyResponseOfTransport(t *testing.T) {
 	for name, shared := range map[string]*http.Response{
-		"no body":   {StatusCode: 204, Header: http.Header{"X-Key": {fixtures.TestKey}}, Body: http.NoBody},
-		"redirect":  {StatusCode: 302, Header: http.Header{"X-Key": {fixtures.TestKey}, "Location": {"/elsewhere"}}, Body: http.NoBody},
+		"no body": {StatusCode: 204, Header: http.Header{"X-Key": {fixtures.TestKey}}, Body: http.NoBody},
+		"redirect": {
+			StatusCode: 302,
+			Header:     http.Header{"X-Key": {fixtures.TestKey}, "Location": {"/elsewhere"}},
+			Body:       http.NoBody,
+		},
 		"no header": {StatusCode: 302, Body: http.NoBody},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -186,7 +186,14 @@ func TestRetriedCallReturnsNoMoreQuotaThanItTook(t *testing.T) {
 // A cancelled wait, and an error or a panic of the caller's own code before the retry, cost no
 // quota. A panic reaches the caller.
 func TestRetryNotMadeReturnsQuota(t *testing.T) {
-	for _, cause := range []string{"cancelled wait", "error of the limiter", "error of the key source", "panic of the limiter", "panic of the key source", "panic of the transport"} {
+	for _, cause := range []string{
+		"cancelled wait",
+		"error of the limiter",
+		"error of the key source",
+		"panic of the limiter",
+		"panic of the key source",
+		"panic of the transport",
+	} {
 		fixtures.RunInBubble(t, cause, func(t *testing.T) {
 			requests := 0 // of a call
 			// retry fails if the call makes a retry.

@@ -55,6 +55,7 @@ func stalledTransports() map[string]http.RoundTripper {
 		})
 	}
 	another := func(context.Context) error { return errGone }
+	const beginning = "Content-Length: 100\r\n\r\n{"
 	return map[string]http.RoundTripper{
 		"dialing": &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
@@ -63,7 +64,7 @@ func stalledTransports() map[string]http.RoundTripper {
 		"sending the request":    fixtures.PipeTransport(func(net.Conn) { time.Sleep(time.Hour) }),
 		"waiting for the header": fixtures.PipeTransport(faults.Stall("")),
 		"reading the header":     fixtures.PipeTransport(afterRequest(faults.Stall("HTTP/1.1 200 OK\r\nContent-"))),
-		"reading the body":       fixtures.PipeTransport(afterRequest(faults.Stall(faults.OK + "Content-Length: 100\r\n\r\n{"))),
+		"reading the body":       fixtures.PipeTransport(afterRequest(faults.Stall(faults.OK + beginning))),
 		"reading a slow body": fixtures.PipeTransport(afterRequest(func(c net.Conn) {
 			_, err := io.WriteString(c, faults.OK+"Content-Length: 10000000\r\n\r\n")
 			for err == nil {
@@ -81,6 +82,7 @@ func stalledTransports() map[string]http.RoundTripper {
 }
 
 func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
+	threeSeconds := []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}
 	for name, tt := range map[string]struct {
 		client   time.Duration // Timeout of the http.Client
 		opts     []msgpush.Option
@@ -88,9 +90,9 @@ func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
 		want     time.Duration
 	}{
 		"default":                       {0, nil, 0, msgpush.DefaultTimeout},
-		"WithTimeout":                   {0, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 0, 3 * time.Second},
+		"WithTimeout":                   {0, threeSeconds, 0, 3 * time.Second},
 		"Timeout of the http.Client":    {5 * time.Second, nil, 0, 5 * time.Second},
-		"WithTimeout overrides Timeout": {time.Second, []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}, 0, 3 * time.Second},
+		"WithTimeout overrides Timeout": {time.Second, threeSeconds, 0, 3 * time.Second},
 		"negative Timeout":              {-1, nil, 0, msgpush.DefaultTimeout},
 		"deadline before the timeout":   {0, nil, 10 * time.Second, 10 * time.Second},
 	} {
@@ -135,11 +137,13 @@ func TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter(t *testing.T) {
 		attempts       int
 		shortest, text string
 	}{
-		"429 with Retry-After":                             {"429 Too Many Requests\r\nRetry-After: 7", 3, "14s", ""},
-		"503 with Retry-After":                             {"503 Service Unavailable\r\nRetry-After: 7", 3, "14s", ""},
-		"503 without Retry-After":                          {"503 Service Unavailable", 3, "0s", ""},
-		"503 with Retry-After that is longer than MaxWait": {"503 Service Unavailable\r\nRetry-After: 31", 1, "0s", "Retry-After is longer than MaxWait"},
-		"407 with Retry-After":                             {"407 Proxy Authentication Required\r\nRetry-After: 7", 1, "0s", ""},
+		"429 with Retry-After":    {"429 Too Many Requests\r\nRetry-After: 7", 3, "14s", ""},
+		"503 with Retry-After":    {"503 Service Unavailable\r\nRetry-After: 7", 3, "14s", ""},
+		"503 without Retry-After": {"503 Service Unavailable", 3, "0s", ""},
+		"503 with Retry-After longer than MaxWait": {
+			"503 Service Unavailable\r\nRetry-After: 31", 1, "0s", "Retry-After is longer than MaxWait",
+		},
+		"407 with Retry-After": {"407 Proxy Authentication Required\r\nRetry-After: 7", 1, "0s", ""},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := msgpush.NewTransport()
@@ -282,8 +286,16 @@ func TestOnlyOneAttemptFailsIfBalancerForgetsIdleConnections(t *testing.T) {
 		deadline time.Duration
 		longest  time.Duration
 	}{
-		"defaults":                        {[]msgpush.Option{fixtures.DefaultRetries}, time.Hour, msgpush.DefaultTimeout + 400*time.Millisecond + time.Second},
-		"settings of docs/reliability.md": {[]msgpush.Option{fixtures.DefaultRetries, msgpush.WithTimeout(5 * time.Second)}, 30 * time.Second, 5400*time.Millisecond + time.Second},
+		"defaults": {
+			[]msgpush.Option{fixtures.DefaultRetries},
+			time.Hour,
+			msgpush.DefaultTimeout + 400*time.Millisecond + time.Second,
+		},
+		"settings of docs/reliability.md": {
+			[]msgpush.Option{fixtures.DefaultRetries, msgpush.WithTimeout(5 * time.Second)},
+			30 * time.Second,
+			5400*time.Millisecond + time.Second,
+		},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			b, client := newBalancer(t, msgpush.NewTransport(), respondAfterOneSecond, tt.opts...)

@@ -214,7 +214,8 @@ func (r recorder) record(typ reflect.Type) *object {
 		r.t,
 		members,
 		properties.names,
-		"%s: %s must have the members of msgpush.%[2]s, in the order of the API document: correct the fields, or remove members here",
+		"%s: %s must have the members of msgpush.%[2]s, in the order of the API document: "+
+			"correct the fields, or remove members here",
 		openAPIFile,
 		typ.Name(),
 	)
@@ -287,7 +288,8 @@ func (r recorder) data(call testcalls.Call, description string) string {
 		items := objectOf("type", "array", "items", r.record(record),
 			"description", r.schemas.object("Page", "properties", "list").text("description"))
 		_, words, _ := strings.Cut(description, "data = ")
-		r.schemas.set(name, objectOf("description", words, "type", "object", "properties", r.withMember("Page", "list", items)))
+		members := r.withMember("Page", "list", items)
+		r.schemas.set(name, objectOf("description", words, "type", "object", "properties", members))
 	}
 	envelope := r.withMember("Envelope", "data", reference("schemas", name))
 	r.schemas.set(name+"Envelope", objectOf("description", description, "type", "object", "properties", envelope))
