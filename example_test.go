@@ -341,7 +341,7 @@ func Example_errors() {
 	fmt.Println(err)
 	// Output:
 	// rejected with code 404
-	// msgpush: MailDetail: HTTP 200, code 404: there is no mail channel with the id "999" (1 attempt)
+	// msgpush: MailDetail: HTTP 200, code 404: there is no record with the mailId "999" (1 attempt)
 }
 
 // If the context ends, Last holds the previous failure, which the error does not

@@ -112,9 +112,8 @@ func WithRetry(policy RetryPolicy) Option {
 // the call with a [*RequestError], which wraps it unless the context has ended. The limiter must be
 // safe for concurrent use, as [golang.org/x/time/rate.Limiter] is.
 //
-// The client gets the access key before Wait and again after it. If that is another key, it calls
-// Wait again, at most ten times: otherwise, all calls that waited for a new key would be sent when
-// it arrives. What net/http itself sends twice takes no slot; see [Request].
+// After a wait for a new access key, the client calls Wait again: otherwise, all calls that waited
+// for the key would be sent at once.
 //
 // [golang.org/x/time/rate.Limiter]: https://pkg.go.dev/golang.org/x/time/rate#Limiter
 func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {

@@ -23,19 +23,15 @@ type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call, without the one that follows the
 	// replacement of a rejected access key. The default is 7; 1 disables retries.
 	MaxAttempts int
-	// MinWait is the bound of the first wait. The default is 400 ms.
+	// MinWait is the bound of the first wait, which is at least half of it. The default is 400 ms.
 	MinWait time.Duration
 	// MaxWait limits the bound of every wait. If Retry-After requests more, the call fails
 	// immediately. The default is 30 s.
 	MaxWait time.Duration
-	// Quota is the number of failed retries after which the client stops retrying, so that retries
-	// do not multiply the load of an outage. A call then returns its failure immediately. The
-	// default is 8 × the highest number of calls of the client that ran at the same time, but at
-	// least 1,000. A negative Quota means no limit. All calls of a client share the quota.
-	//
-	// A retry uses up one, and gives it back unless it fails with a retryable failure or at its
-	// deadline. Every ten calls that need no retry give one back, and so does each second in which
-	// at least half of the calls need none: a twentieth of the Quota, at least one.
+	// Quota limits the failed retries of all calls of the client, so that retries do not multiply
+	// the load of an outage. When it is used up, a call returns its failure immediately. The
+	// default fits most programs: 8 × the highest number of calls that ran at the same time, at
+	// least 1,000. A negative Quota means no limit. docs/reliability.md states how it recovers.
 	Quota int
 }
 

@@ -7,7 +7,8 @@
 //			log.Print(err) // unless the iteration has ended, the loop goes on
 //			continue
 //		}
-//		for store(batch) != nil {
+//		for err := store(batch); err != nil; err = store(batch) {
+//			log.Print(err)
 //			if ctx.Err() != nil {
 //				return // a later loop over Batches begins with this batch
 //			}
@@ -16,8 +17,8 @@
 //	}
 //
 // In one transaction, store stores the ids of batch.New and batch.History, a row of an outbox for
-// each alert of batch.New, and batch.Since. At the next start, ids and since are what it has
-// stored; at the very first start, they are empty.
+// each alert of batch.New, and batch.Since; it skips ids that it has. At the next start, ids and
+// since are what it has stored; at the very first start, they are empty.
 package follow
 
 import (
@@ -57,16 +58,15 @@ type Options struct {
 // A Batch holds the records to store in one transaction. No record is in two batches. A batch is
 // yielded again only if it was not delivered.
 type Batch[T any] struct {
-	// New holds the records that were created after Since, in no particular order, and all records
-	// of a list without the function Created.
+	// New holds the records that were created after Since: send alerts for them. Their order is
+	// random. If the list has no function Created, all its records are new.
 	New []T
-	// History holds the others: store their ids, but send no alert for them. A record without a
-	// valid creation time is history until the first reading has ended or the program has
-	// restarted. Then it is new.
+	// History holds the others, which existed before the first start: store their ids.
+	// docs/lists.md states what happens without a valid creation time.
 	History []T
-	// Since is the newest of the valid creation times that the very first start found at the two
-	// ends of the list, or 0001-01-01 00:00:00. It is the same in all batches. Store it for
-	// [Options.Since]. Since is empty if the list has no function Created.
+	// Since is the time of the first start by the clock of the service: the newest creation time at
+	// the two ends of the list, or 0001-01-01 00:00:00 if it was empty. It is the same in all
+	// batches. Store it for [Options.Since]. It is empty if the list has no function Created.
 	Since msgpush.DateTime
 }
 
@@ -97,10 +97,9 @@ type Status struct {
 	// during a request, and while the loop still handles a batch or an error when the request is
 	// due.
 	NextRequest time.Time
-	// Err is not nil while the latest first start, poll or reading has failed, even if the others
-	// succeed, while the latest complete reading contradicts itself, or if the arguments are
-	// invalid. FailingSince is when the first failure in a row was noticed, after the retries of
-	// its call; it is zero if the arguments are invalid.
+	// Err is not nil if the latest first start, poll or reading failed, also if the others succeed;
+	// if the latest complete reading contradicts itself; or if the arguments are invalid.
+	// FailingSince is when the first failure in a row was noticed, after the retries of its call.
 	Err          error
 	FailingSince time.Time
 }
@@ -129,8 +128,8 @@ type Follower[T any] struct {
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogs]. It sends no
 // request. Invalid arguments are an error of [Follower.Batches]: a list without Fetch or ID, a
-// negative number, and a Since that is not a date and time. Without Created of the list, every
-// record is New and, without Known too, polls follow the first reading.
+// negative number, and a Since that is not a date and time. Without Created, every record is New
+// and, if Known is empty too, polls begin after the first reading.
 //
 // A follower remembers the ids of all records, also of deleted ones. That takes less than 1 byte a
 // record if the ids are consecutive, up to 48 bytes if they are random, and twice as much while the

@@ -52,7 +52,7 @@ func ExampleFailOnRejection() {
 	defer srv.Close()
 
 	_, _ = srv.Client().MailDetail(context.Background(), "7") // such as code under test that ignores the error
-	// Output: msgpushtest: the server rejected GET /api/open/mail/detail: code 404: there is no mail channel with the id "7"
+	// Output: msgpushtest: the server rejected GET /api/open/mail/detail: code 404: there is no record with the mailId "7"
 }
 
 func ExampleNewServer() {
@@ -593,7 +593,7 @@ func ExampleErrorResponse() {
 
 func ExampleRejectKey() {
 	callWith(msgpushtest.RejectKey())
-	// Output: msgpush: MPList: HTTP 200, code 401: the access-key header is missing, or the server does not accept its key (1 attempt; the key source returned the rejected key again)
+	// Output: msgpush: MPList: HTTP 200, code 401: the access-key header is missing, or the server does not accept its key (1 attempt)
 }
 
 func ExampleDelay() {

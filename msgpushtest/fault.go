@@ -94,7 +94,7 @@ func checkStatus(name string, status int) {
 }
 
 // WithHeader returns a copy of f that sets a header of the response, such as Retry-After. It panics
-// if HTTP does not allow the name or the value.
+// if HTTP does not allow a character of them.
 func (f Fault) WithHeader(name, value string) Fault {
 	checkHeader("Fault.WithHeader", name, value)
 	f.header = maps.Clone(f.header)

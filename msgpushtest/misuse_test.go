@@ -305,7 +305,7 @@ func TestRejectedRequestFailsTheTestIfAsked(t *testing.T) {
 	}
 	assert.Empty(t, send())
 	assert.Equal(t, []string{
-		`msgpushtest: the server rejected GET /api/open/mail/detail: code 404: there is no mail channel with the id "no"`,
+		`msgpushtest: the server rejected GET /api/open/mail/detail: code 404: there is no record with the mailId "no"`,
 		"msgpushtest: the server rejected POST /api/open/[redacted]: code 404: there is no operation at /api/open/[redacted]",
 	}, send(msgpushtest.FailOnRejection()))
 	assert.Panics(t, func() { msgpushtest.NewServer(msgpushtest.FailOnRejection()) })

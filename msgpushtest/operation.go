@@ -152,8 +152,8 @@ func (op operation) dataOf(s *Server, query url.Values, body object) (any, *reje
 	return op.data(s, query, body)
 }
 
-// parameter returns a query parameter that must not be empty.
-func parameter(query url.Values, name string) (string, *rejection) {
+// required returns a query parameter that must not be empty.
+func required(query url.Values, name string) (string, *rejection) {
 	value := query.Get(name)
 	if value == "" {
 		return "", reject(CodeBadRequest, "the query has no %s", name)
@@ -161,26 +161,38 @@ func parameter(query url.Values, name string) (string, *rejection) {
 	return value, nil
 }
 
-// mailDetail returns the mail channel with an id.
-func mailDetail(s *Server, query url.Values, _ object) (any, *rejection) {
-	id, rejected := parameter(query, "mailId")
-	if rejected != nil {
-		return nil, rejected
+// detail returns an operation that returns the record whose id is a query parameter.
+func detail[T any](parameter string, records func(*Records) []T, id func(T) int64) operation {
+	return operation{
+		query: []string{parameter},
+		data: func(s *Server, query url.Values, _ object) (any, *rejection) {
+			want, rejected := required(query, parameter)
+			if rejected != nil {
+				return nil, rejected
+			}
+			s.lock()
+			defer s.mu.Unlock()
+			for _, record := range records(&s.records) {
+				if strconv.FormatInt(id(record), 10) == want {
+					return record, nil
+				}
+			}
+			return nil, reject(CodeNotFound, "there is no record with the %s %q", parameter, want)
+		},
 	}
-	s.lock()
-	defer s.mu.Unlock()
-	for _, channel := range s.records.MailChannels {
-		if strconv.FormatInt(channel.ID, 10) == id {
-			return mailChannel{channel, string(channel.Password)}, nil
-		}
-	}
-	return nil, reject(CodeNotFound, "there is no mail channel with the id %q", id)
 }
 
 // A mailChannel encodes with its password: a [msgpush.Secret] encodes to "[redacted]".
 type mailChannel struct {
 	msgpush.MailChannel
 	Password string `json:"password"`
+}
+
+func mailChannels(r *Records) (channels []mailChannel) {
+	for _, channel := range r.MailChannels {
+		channels = append(channels, mailChannel{channel, string(channel.Password)})
+	}
+	return channels
 }
 
 // list returns an operation that returns a page of a list, without filters.

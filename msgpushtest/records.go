@@ -21,7 +21,7 @@ const (
 
 // The keys of operations are names. [msgpush.Operations] has their methods and paths.
 var operations = map[string]operation{
-	MailDetail:      {query: []string{"mailId"}, data: mailDetail},
+	MailDetail:      detail("mailId", mailChannels, func(r mailChannel) int64 { return r.ID }),
 	MPList:          list(func(r *Records) []msgpush.MPChannel { return r.MPChannels }),
 	ForwardRuleList: list(func(r *Records) []msgpush.ForwardRule { return r.ForwardRules }),
 	ForwardLogList:  {body: []string{"current", "pageSize", "params"}, data: forwardLogList},

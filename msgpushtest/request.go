@@ -27,7 +27,7 @@ type Request struct {
 	Query     url.Values
 	Header    http.Header
 	// Body is decoded JSON, with each number as a [json.Number]: compare members with Has. It is a
-	// string if the body is not JSON. Of a body above 1 MiB, only the beginning is stored.
+	// string if the body is not JSON, nil if it is empty, and cut after 1 MiB + 1 byte.
 	Body any
 }
 

@@ -186,15 +186,16 @@ func (s *Server) HTTPClient() *http.Client {
 // opts override these defaults. Client panics if an option is invalid.
 func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 	s.checkBubble("Client")
-	key := s.AccessKey()
-	fixedKey := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { return key, nil })
 	defaults := []msgpush.Option{
-		msgpush.WithAccessKeySource(fixedKey), // an option, so that opts can override it
 		msgpush.WithRejectedKeyCodes(CodeAccessKey),
 		msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}),
 		msgpush.WithHTTPClient(s.HTTPClient()),
 	}
-	client, err := msgpush.NewClient(s.URL, "", append(defaults, opts...)...)
+	opts = append(defaults, opts...)
+	client, err := msgpush.NewClient(s.URL, s.AccessKey(), opts...)
+	if err != nil { // opts may have WithAccessKeySource, which excludes the key
+		client, err = msgpush.NewClient(s.URL, "", opts...)
+	}
 	if err != nil {
 		panic(fmt.Sprintf("msgpushtest: Client: %v", err))
 	}
@@ -247,7 +248,7 @@ func (s *Server) acceptKey(key string) bool {
 	return true
 }
 
-// SetLatency delays every response by d. It panics if d is negative.
+// SetLatency delays every response by d, and then reads the records for it. A negative d panics.
 func (s *Server) SetLatency(d time.Duration) {
 	checkWait("SetLatency", d)
 	s.lock()
@@ -390,9 +391,9 @@ func (s *Server) begin() bool {
 }
 
 // wait waits for d. It aborts the response if the server is closed or, except on its own socket, if
-// the client is gone. On the socket, that cannot be seen: net/http also cancels the context of a
-// client that closed only its side, and still reads the response. In another server, it must be
-// seen: httptest.Server.Close waits until the handlers have returned.
+// the client is gone. On the socket, net/http also cancels the context if the client has closed
+// only its side and still reads the response. In another server, the wait must end with the client:
+// httptest.Server.Close waits until the handlers have returned.
 func (s *Server) wait(r *http.Request, d time.Duration) {
 	if d <= 0 {
 		return

@@ -52,6 +52,8 @@ var (
 	since msgpush.DateTime
 )
 
+func store(follow.Batch[msgpush.ForwardLog]) error { return nil }
+
 type keys struct{ key string }
 
 func (k keys) Key(context.Context) (string, time.Time, error) { return k.key, time.Time{}, nil }

@@ -84,6 +84,9 @@ type Request struct {
 
 // Do makes a call and returns how it ended. An error means that the request cannot be sent; its
 // text may contain a secret.
+//
+// The loop of go-retryablehttp only rewinds the body, waits, and ends with the context: the method
+// attempt sends the request, and decides what follows.
 func (c *Caller) Do(ctx context.Context, r Request) (*Outcome, error) {
 	req, err := c.newRequest(ctx, r)
 	if err != nil {

@@ -80,8 +80,8 @@ const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 // changing list, in addition to two for each page delivered.
 const maxRepeatPages = 100
 
-// inspect clamps the reported total and pages, and determines whether the page exists. It does not
-// exist if the response is empty or has the number of an earlier page.
+// inspect clamps the total, makes the pages at least 0, and determines whether the page exists. It
+// does not exist if the response is empty or has the number of an earlier page.
 func inspect(p pageInfo) pageInfo {
 	p.total = min(max(p.total, 0), maxTotal)
 	p.pages = max(p.pages, 0)
