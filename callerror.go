@@ -67,8 +67,8 @@ func isOwnError(target any) bool {
 	return false
 }
 
-// operationName returns the name of an operation. That of a Call, its method and path with a space
-// between them, is redacted and shortened.
+// operationName returns the name of an operation. For a Call, the name is the method and the path,
+// with a space between them, redacted and shortened.
 func operationName(operation string, keys *redact.Keys) string {
 	if !strings.Contains(operation, " ") {
 		return operation

@@ -41,8 +41,8 @@ func ExampleNewClient() {
 	// Output: 0 official-account channels
 }
 
-// exampleClient returns a client of a fake server with sample records. For a real service,
-// pass the same options to NewClient.
+// exampleClient returns a client of a fake server with sample records. For a real service, pass the
+// same options to NewClient.
 func exampleClient() (*msgpush.Client, func()) {
 	service := msgpushtest.NewServer()
 	service.SetRecords(msgpushtest.SampleRecords())
@@ -255,9 +255,9 @@ func ExampleCall() {
 	// Output: 告警邮箱 <nil>
 }
 
-// Operations for which Client has no method, with placeholders as paths. The list sets
-// Idempotent, since a POST is not retried without it. The creation and the deletion do not,
-// so that they are not sent twice.
+// Operations for which Client has no method, with placeholders as paths. The list sets Idempotent,
+// since a POST is not retried without it. The creation and the deletion do not, so that they are
+// not sent twice.
 func ExampleCall_otherOperations() {
 	type webhook struct {
 		ID   int64  `json:"id,omitempty"`
@@ -344,8 +344,7 @@ func Example_errors() {
 	// msgpush: MailDetail: HTTP 200, code 404: there is no record with the mailId "999" (1 attempt)
 }
 
-// If the context ends, Last holds the previous failure, which the error does not
-// wrap.
+// If the context ends, Last holds the previous failure, which the error does not wrap.
 func ExampleRequestError() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
@@ -376,8 +375,8 @@ func ExampleRequestError() {
 	// previous attempt: 503
 }
 
-// The calls of a client share a quota of retries, which an outage uses up. Then each call
-// makes one attempt.
+// The calls of a client share a quota of retries, which an outage uses up. Then each call makes one
+// attempt.
 func ExampleRetryPolicy() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
@@ -503,8 +502,7 @@ func ExampleWithRateLimiter() {
 	// Output: <nil>
 }
 
-// A fileKey is a source that reads the access key from a file. Another program
-// updates the file.
+// A fileKey is a source that reads the access key from a file. Another program updates the file.
 type fileKey string
 
 func (path fileKey) AccessKey(_ context.Context, rejected string) (string, error) {
@@ -533,8 +531,7 @@ func ExampleWithAccessKeySource() {
 	// Output: <nil>
 }
 
-// AccessKeyFunc adapts a function to [AccessKeySource]. The function is called before each
-// attempt.
+// AccessKeyFunc adapts a function to [AccessKeySource]. The function is called before each attempt.
 func ExampleAccessKeyFunc() {
 	service := msgpushtest.NewServer()
 	defer service.Close()

@@ -34,8 +34,8 @@ func handle(h http.HandlerFunc) fixtures.RoundTripFunc {
 	}
 }
 
-// recordRequests returns a handler that responds with a body, and the requests that the
-// handler records. They may be read when the calls have returned.
+// recordRequests returns a handler that responds with a body, and the requests that the handler
+// records. They may be read when the calls have returned.
 func recordRequests(body string) (http.HandlerFunc, *[]receivedRequest) {
 	var requests []receivedRequest
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -56,8 +56,7 @@ func acceptOnly(key string, reject fixtures.RoundTripFunc) fixtures.RoundTripFun
 	}
 }
 
-// assertEncodesTo checks that data is encoded to the response body that it was decoded
-// from.
+// assertEncodesTo checks that data is encoded to the response body that it was decoded from.
 func assertEncodesTo(t *testing.T, body string, data any) {
 	t.Helper()
 	b, err := json.Marshal(msgpush.Envelope[any]{Code: 200, Msg: "请求成功", Data: data})

@@ -280,10 +280,9 @@ func TestPrefetchIsConcurrent(t *testing.T) {
 	}
 }
 
-// listCost iterates over 2,000 records, at 20 ms a response. Each response is followed by
-// the given number of insertions or, if it is negative, deletions. With stopAt, the list
-// is longer by stopAt records, changes until stopAt records are delivered, and duration is
-// the time after that.
+// listCost iterates over 2,000 records, at 20 ms a response. Each response is followed by the given
+// number of insertions or, if it is negative, deletions. With stopAt, the list is longer by stopAt
+// records, changes until stopAt records are delivered, and duration is the time after that.
 func listCost(t *testing.T, prefetch int, changes float64, stopAt int) (requests int, duration time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -527,8 +526,7 @@ func TestPrefetchThatCallsGoexitFails(t *testing.T) {
 	assert.ErrorContains(t, err, "page 3: fetch did not return")
 }
 
-// Pages with only new records are yielded without a copy, so only the ids need
-// memory.
+// Pages with only new records are yielded without a copy, so only the ids need memory.
 func TestIterationCopiesNoPage(t *testing.T) {
 	const pages, size = 100, 1000
 	list, fetched := fixtures.Numbers(pages*size), make([]*fixtures.Page, pages+1)
@@ -616,8 +614,7 @@ func inUse() uint64 {
 	return m.HeapAlloc
 }
 
-// assertOnlyError checks that an iterator yields one error, which contains a text, and no
-// record.
+// assertOnlyError checks that an iterator yields one error, which contains a text, and no record.
 func assertOnlyError(t *testing.T, want string, records iter.Seq2[int64, error]) {
 	t.Helper()
 	errs := 0

@@ -90,7 +90,8 @@ func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o *call.Out
 	}
 }
 
-// errorWithoutMsg returns the text of a failure, but for that of an error response, which has its msg.
+// errorWithoutMsg returns the text of a failure, or "" for an error response, whose text has its
+// msg.
 func errorWithoutMsg(a Attempt, o *call.Outcome) string {
 	err, isFailure := a.Err.(callError) //nolint:errorlint // not wrapped
 	if !isFailure || o.Kind == call.ErrorResponse {

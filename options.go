@@ -113,7 +113,7 @@ func WithRetry(policy RetryPolicy) Option {
 // safe for concurrent use, as [golang.org/x/time/rate.Limiter] is.
 //
 // After a wait for a new access key, the client calls Wait again: otherwise, all calls that waited
-// for the key would be sent at once.
+// for the key would be sent at the same time.
 //
 // [golang.org/x/time/rate.Limiter]: https://pkg.go.dev/golang.org/x/time/rate#Limiter
 func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {

@@ -49,8 +49,8 @@ func TestRetryThatSucceedsReturnsData(t *testing.T) {
 	}
 }
 
-// drawWaits makes calls that fail with step. It returns the waits before the first
-// retry of each call, the waits before the second retry, and so on.
+// drawWaits makes calls that fail with step. It returns the waits before the first retry of each
+// call, the waits before the second retry, and so on.
 func drawWaits(t *testing.T, policy msgpush.RetryPolicy, draws int, step fixtures.RoundTripFunc) [][]time.Duration {
 	t.Helper()
 	var waits [][]time.Duration
@@ -416,8 +416,8 @@ func TestRetriesIfTLSHandshakeFails(t *testing.T) {
 	}
 }
 
-// Whether a TLS alert is permanent depends only on its code, not on when it was sent: with
-// TLS 1.3, a server rejects the certificate of a client after the handshake of the client.
+// Whether a TLS alert is permanent depends only on its code, not on when it was sent: with TLS 1.3,
+// a server rejects the certificate of a client after the handshake of the client.
 func TestAlertsAboutCertificatesAndProtocolsArePermanent(t *testing.T) {
 	permanent := map[tls.AlertError]string{
 		40:  "handshake_failure",

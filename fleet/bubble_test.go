@@ -19,7 +19,8 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-// newStore returns a store in memory, which a synctest bubble may use. The tests with redis-server run on 32 bits, too.
+// newStore returns a store in memory, which a synctest bubble may use. The tests with redis-server
+// run on 32 bits, too.
 func newStore(t *testing.T) *miniredis.Miniredis {
 	t.Helper()
 	if strconv.IntSize == 32 {
@@ -53,7 +54,8 @@ func connect(t *testing.T, store *miniredis.Miniredis) *redis.Client {
 }
 
 // Callers whose HTTP request ends have no deadline, but a context that is cancelled. If the slots
-// of such calls stayed unused, a queue that is longer than their patience would never serve anybody.
+// of such calls stayed unused, a queue that is longer than their patience would never serve
+// anybody.
 func TestSlotsOfCancelledCallsAreUsedByOthers(t *testing.T) {
 	const (
 		replicas = 5

@@ -57,8 +57,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// masterOf returns the master that serves a key: other nodes redirect. It returns nil if
-// there is none.
+// masterOf returns the master that serves a key: other nodes redirect. It returns nil if there is
+// none.
 func masterOf(t *testing.T, nodes []*redisServer, key string) *redisServer {
 	t.Helper()
 	for _, node := range nodes {

@@ -232,8 +232,7 @@ func TestSecretIsReplacedInTwoDeployments(t *testing.T) {
 	}
 }
 
-// Write access to the store must not suffice to replay an older key, or the key of
-// another account.
+// Write access to the store must not suffice to replay an older key, or the key of another account.
 func TestSealedKeyIsBoundToNameAndGeneration(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -542,8 +541,8 @@ func TestErrorOfADialIsReturned(t *testing.T) {
 	assert.NotErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// The announcement of the failure must not replace its error by the error of the store, which
-// does not know the cause.
+// The announcement of the failure must not replace its error by the error of the store, which does
+// not know the cause.
 func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 	never := time.Time{}
 	const unusable = `the returned key is empty, cannot be sent in a header, or has expired ` +
@@ -615,7 +614,7 @@ func TestKeyThatIsReturnedWithAnErrorIsRedacted(t *testing.T) {
 	})
 	client, err := msgpush.NewClient("http://127.0.0.1:1", "", msgpush.WithAccessKeySource(source))
 	require.NoError(t, err)
-	for range 2 { // the second error is that of the first fetch
+	for range 2 { // the second call returns the error of the first fetch
 		_, err = client.MailDetail(t.Context(), "101")
 		require.ErrorContains(t, err, "activation of [redacted] failed")
 		assert.NotContains(t, err.Error(), "secret-key")

@@ -18,9 +18,9 @@ import (
 
 var histories = flag.Int("histories", 4, "number of random histories of TestRandomHistories")
 
-// In a random history, replicas are killed and suspended, replies are lost, writes are
-// paused, the store restarts empty, and keys are rejected, while all replicas make calls.
-// Two histories run at a time.
+// In a random history, replicas are killed and suspended, replies are lost, writes are paused, the
+// store restarts empty, and keys are rejected, while all replicas make calls. Two histories run at
+// a time.
 func TestRandomHistories(t *testing.T) {
 	skipUnlessAll(t)
 	for first := 0; first < *histories; first += 2 {
@@ -154,8 +154,8 @@ func (h *history) check() {
 	}
 }
 
-// restarted reports whether the store restarted between begin and end, or in the second
-// before begin. A restart loses the claim of a fetch, which may reach the service later.
+// restarted reports whether the store restarted between begin and end, or in the second before
+// begin. A restart loses the claim of a fetch, which may reach the service later.
 func (h *history) restarted(begin, end time.Time) bool {
 	for _, restart := range h.restarts {
 		if restart.After(begin.Add(-time.Second)) && restart.Before(end) {

@@ -376,8 +376,8 @@ func (s *KeySource) isLastClaim(generation int64) bool {
 	return s.claimed == generation
 }
 
-// A fetchError wraps the error of a fetch. Only a caller calls its Error method: that of the cause
-// may panic, which must not end the goroutine of the fetch.
+// A fetchError wraps the error of a fetch. Only a caller calls its Error method: the one of the
+// cause may panic, which must not end the goroutine of the fetch.
 type fetchError struct{ err error }
 
 func (e fetchError) Error() string { return "fleet: Fetch: " + e.err.Error() }

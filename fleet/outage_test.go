@@ -21,8 +21,8 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-// In most tests of this file, the store fails in part: for example, replies or data are lost,
-// or writes are rejected.
+// In most tests of this file, the store fails in part: for example, replies or data are lost, or
+// writes are rejected.
 
 // healing bounds how soon callers have a key after the store responds again.
 const healing = 1200 * time.Millisecond
@@ -237,9 +237,9 @@ func TestBudgetIsKeptWhileAKeyIsFetched(t *testing.T) {
 	}
 }
 
-// In an outage, a replica knows only its own slots: it may use its fallback while other
-// replicas use slots that they took before. After the outage, a replica that has not noticed
-// yet that the store is back uses its fallback while others take slots.
+// In an outage, a replica knows only its own slots: it may use its fallback while other replicas
+// use slots that they took before. After the outage, a replica that has not noticed yet that the
+// store is back uses its fallback while others take slots.
 func TestBudgetThroughAnOutageAndAnEmptyRestart(t *testing.T) {
 	skipUnlessAll(t)
 	const replicas, budget, bound = 20, 100, 2*100 + 1 + 20

@@ -45,8 +45,7 @@ func skipUnlessAll(t *testing.T) {
 	}
 }
 
-// TestMain runs the tests, or a replica or the reaper if a test started the binary
-// as one.
+// TestMain runs the tests, or a replica or the reaper if a test started the binary as one.
 func TestMain(m *testing.M) {
 	redis.SetLogger(noLog{}) // go-redis logs each failed connection
 	if text := os.Getenv("FLEET_REPLICA"); text != "" {
@@ -130,8 +129,8 @@ type redisServer struct {
 	*redis.Client
 }
 
-// startRedis starts a server. With -short, or if redis-server is not installed, it skips the
-// test. In CI, the test fails if redis-server is not installed.
+// startRedis starts a server. With -short, or if redis-server is not installed, it skips the test.
+// In CI, the test fails if redis-server is not installed.
 func startRedis(t testing.TB, args ...string) *redisServer {
 	t.Helper()
 	if testing.Short() {
@@ -196,8 +195,7 @@ func await(t testing.TB, timeout time.Duration, what string, condition func() bo
 	}
 }
 
-// A service issues access keys and responds to calls. A new key invalidates the one
-// before it.
+// A service issues access keys and responds to calls. A new key invalidates the one before it.
 type service struct {
 	*httptest.Server
 	fetchTime atomic.Int64 // how long issuing a key takes
@@ -286,8 +284,8 @@ func (s *service) reset() (arrivals []time.Time, rejected int) {
 	return arrivals, rejected
 }
 
-// A config configures a replica. Zero values of FetchTimeout, MinInterval and Burst mean
-// the defaults of fleet.
+// A config configures a replica. Zero values of FetchTimeout, MinInterval and Burst mean the
+// defaults of fleet.
 type config struct {
 	Redis, Service, UserAgent string
 	OwnKey                    bool // the replica fetches its own key, without fleet
@@ -357,8 +355,8 @@ func startReplicas(t testing.TB, n int, c config) []*replica {
 	return replicas
 }
 
-// begin sends a command. The function that it returns waits for the result, which
-// is the zero result if the replica was killed.
+// begin sends a command. The function that it returns waits for the result, which is the zero
+// result if the replica was killed.
 func (r *replica) begin(format string, args ...any) func() result {
 	fmt.Fprintf(r.in, format+"\n", args...)
 	return func() (res result) {
@@ -432,8 +430,8 @@ func (c config) fetch(ctx context.Context) (string, time.Time, error) {
 	return string(key), expires, nil
 }
 
-// runReplica is the main function of a replica. It prints one line when it is ready. Then each
-// line of its input is a command, and each line of its output the result.
+// runReplica is the main function of a replica. It prints one line when it is ready. Then each line
+// of its input is a command, and each line of its output the result.
 func runReplica(text string) {
 	var c config
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -582,8 +580,8 @@ func readmeLine(t testing.TB, prefix string) string {
 	return ""
 }
 
-// monitorSlots records the slots that the store grants, if no call has a deadline that is too short.
-// The function that it returns ends the recording and returns the begins of the slots.
+// monitorSlots records the slots that the store grants, if no call has a deadline that is too
+// short. The function that it returns ends the recording and returns the begins of the slots.
 func monitorSlots(t testing.TB, rdb *redisServer, perSecond int) func() []time.Time {
 	t.Helper()
 	const argument = `"` + rateKey + `" "`

@@ -19,8 +19,8 @@ type relay struct {
 
 	mu      sync.Mutex
 	latency time.Duration
-	// lose reports whether the reply to a command is lost, and with it the connection. nil
-	// means no.
+	// lose reports whether the reply to a command is lost, and with it the connection. nil means
+	// no.
 	lose func(command []byte) bool
 }
 

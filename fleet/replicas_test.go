@@ -188,8 +188,7 @@ func TestKeyThatArrivesDuringAnotherFetchIsDiscarded(t *testing.T) {
 	assert.Equal(t, "secret-key-2", firstKey().Key)
 }
 
-// A replica whose fetch ignores its context and hangs stops waiting once another replica
-// has a key.
+// A replica whose fetch ignores its context and hangs stops waiting once another replica has a key.
 func TestHangingFetchIsAbandoned(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	hanging := startReplica(t,
@@ -218,8 +217,8 @@ func TestCachedKeyNeedsNoStoreCommands(t *testing.T) {
 	t.Logf("valid key: %d store commands in %d calls of AccessKey, %v each", after-before, calls, res.Elapsed/calls)
 }
 
-// maxFetches returns how many fetches that do not help begin in d, if the first one begins at 0
-// and none takes any time. The intervals grow to limit. A loaded machine only lowers the number.
+// maxFetches returns how many fetches that do not help begin in d, if the first one begins at 0 and
+// none takes any time. The intervals grow to limit. A loaded machine only lowers the number.
 func maxFetches(d, minInterval, limit time.Duration) (n int) {
 	interval := minInterval
 	for next := time.Duration(0); next <= d; interval = min(2*interval, limit) {

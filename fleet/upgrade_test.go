@@ -18,8 +18,8 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-// The scripts in testdata come from an earlier version with the same data. During a rolling upgrade,
-// the scripts of both versions run on the same Redis keys.
+// The scripts in testdata come from an earlier version with the same data. During a rolling
+// upgrade, the scripts of both versions run on the same Redis keys.
 func earlierScript(t *testing.T, name string) *redis.Script {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name + ".lua")

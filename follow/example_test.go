@@ -58,8 +58,8 @@ func insertFailure(r *msgpushtest.Records) {
 	r.ForwardLogs = append([]msgpush.ForwardLog{failure}, r.ForwardLogs...)
 }
 
-// A health check restarts a program whose loop is stuck, but not one that waits: for the next poll, or
-// for a service that is down.
+// A health check restarts a program whose loop is stuck, but not one that waits: for the next poll,
+// or for a service that is down.
 func ExampleFollower_Status() {
 	client, err := msgpush.NewClient("https://push.example.com", "key")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // This file requests pages, for all kinds of steps.
 
-// reported is what the responses of the service have reported.
+// reported holds the numbers that responses have reported.
 type reported struct {
 	total       int64 // by the latest response
 	lastPage    int64

@@ -18,7 +18,7 @@
 //
 // In one transaction, store stores the ids of batch.New and batch.History, a row of an outbox for
 // each alert of batch.New, and batch.Since; it skips ids that it has. At the next start, ids and
-// since are what it has stored; at the very first start, they are empty.
+// since are the stored values; at the very first start, they are empty.
 package follow
 
 import (
@@ -196,8 +196,9 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 // batch, by break, return or a panic, the next Batches yields the batch again. It goes on where the
 // loop was left, and never starts anew. So store a batch before the loop goes on.
 //
-// Usually, a batch has the records of one page; after an outage, it has those of up to 100. If the
-// list is empty at the very first start, the first batch has no record: store its Since.
+// Usually, a batch has the records of one page; after an outage, it may have the records of 100
+// pages. If the list is empty at the very first start, the first batch has no record: store its
+// Since.
 //
 // # Errors
 //

@@ -569,8 +569,8 @@ func TestWaitAfterFailures(t *testing.T) {
 	}
 }
 
-// A poll that the end of the context interrupts is no failure: a single failure afterwards does not count
-// as the second one.
+// A poll that the end of the context interrupts is no failure: a single failure afterwards does not
+// count as the second one.
 func TestInterruptedPollIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(101)} // the first poll learns that records are inserted at the start
@@ -709,8 +709,8 @@ func TestFetchWithoutPageIsAnError(t *testing.T) {
 	})
 }
 
-// A restart begins with a poll. Its first reading falls due at a random time within ReadInterval, so
-// that replicas that restart often do not read the list each time.
+// A restart begins with a poll. Its first reading falls due at a random time within ReadInterval,
+// so that replicas that restart often do not read the list each time.
 func TestRestartReadsTheListAtARandomTime(t *testing.T) {
 	var times []time.Duration
 	for range 40 {

@@ -36,8 +36,8 @@ type trigger struct {
 	storedAt    time.Time
 }
 
-// A history is a service whose list changes at random between two responses: records are only inserted
-// or only deleted.
+// A history is a service whose list changes at random between two responses: records are only
+// inserted or only deleted.
 type history struct {
 	rng         *rand.Rand
 	kind        string
@@ -150,8 +150,8 @@ func (h *history) delete() {
 	h.list = slices.Delete(h.list, i, i+1)
 }
 
-// After maxRecords, the list no longer changes, so that each reading ends: it may be as long as records
-// are inserted faster than it reads them.
+// After maxRecords, the list no longer changes, so that each reading ends: it may be as long as
+// records are inserted faster than it reads them.
 const maxRecords = 3000
 
 func (h *history) change() {
@@ -217,8 +217,8 @@ func (h *history) lister() msgpush.Lister[*trigger] {
 	}
 }
 
-// follow runs a program for a time. With restarts, it is killed at random, and its database fails at
-// random.
+// follow runs a program for a time. With restarts, it is killed at random, and its database fails
+// at random.
 func (h *history) follow(t *testing.T, d time.Duration, o follow.Options) (since msgpush.DateTime) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -351,8 +351,8 @@ func TestEachRecordOfAnyHistoryIsStoredOnceAsWhatItIs(t *testing.T) {
 						assert.False(t, isOld, "old record %d as a new one", r.number)
 						assert.False(t, isMissed, "new record %d as an old one", r.number)
 					}
-					// A reading of at most 400 records in pages of one takes at most 400 requests and twice as
-					// many steps back.
+					// A reading of at most 400 records in pages of one takes at most 400 requests
+					// and twice as many steps back.
 					const longest = readInterval + 2*3*400*requestTime + pollInterval*11/10
 					isTooLate := r.waited() > longest
 					tooLate += count(isTooLate)

@@ -87,7 +87,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	f.polls.failedPage = found.failedPage
 	switch {
 	case failsAgain && (isIncomplete || len(found.records) > 0):
-		f.reading.beginSoon() // it delivers what is behind the page that fails
+		f.reading.beginSoon() // it delivers the records behind the page that fails
 	case err != nil:
 		return err // the next poll finds these records once more
 	case isIncomplete && f.isFirstReadingAhead():

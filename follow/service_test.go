@@ -182,7 +182,8 @@ type program struct {
 	delivered      map[int64]time.Time // when each record was delivered
 }
 
-// run follows the list for a time. each, which may be nil, is called after each batch and each error.
+// run follows the list for a time. each, which may be nil, is called after each batch and each
+// error.
 func run(t *testing.T, l lister, o follow.Options, d time.Duration, each func()) *program {
 	t.Helper()
 	return runFollower(t, follow.New(l, o), d, each)

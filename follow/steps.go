@@ -11,18 +11,18 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// This file decides what a follower does next. Its rules are:
+// This file decides the next step of a follower. Its rules are:
 //
 //   - Step. A follower makes one step at a time: it marks the history, polls, or reads a page of a
 //     reading. A step that fails delivers nothing and is made again. The records of a step are one
 //     batch, kept until the loop wants the next.
 //   - Reading. A reading iterates over the whole list, as Lister.All does. The first one is due at
 //     the start or, with known ids, at a random time within ReadInterval. The next one is due
-//     ReadInterval after it began. A poll may make a reading due at once.
-//   - Order. The mark comes first. Polls begin after it, at once with known ids, or after the first
-//     reading if the list has no function Created. A poll that is due comes before the next page of
-//     a reading, but after a poll, a page has its turn. After a page that failed, a poll has its
-//     turn.
+//     ReadInterval after it began. A poll may make a reading due immediately.
+//   - Order. The mark comes first. Polls begin after it, immediately with known ids, or after the
+//     first reading if the list has no function Created. A poll that is due comes before the next
+//     page of a reading, but after a poll, a page has its turn. After a page that failed, a poll
+//     has its turn.
 
 type stepKind int
 
@@ -47,7 +47,7 @@ func (r *reading[T]) isDue() bool { return r.pages != nil || !time.Now().Before(
 // beginSoon makes a reading due.
 func (r *reading[T]) beginSoon() { r.due = time.Time{} }
 
-// health is which kinds of steps fail.
+// health holds the failures of each kind of step.
 type health struct {
 	failures      int // in a row, of any kind
 	mark          failure

@@ -55,8 +55,8 @@ func TestBubbleDelayUsesFakeTime(t *testing.T) {
 	})
 }
 
-// After its client is gone, a waiting request must not count as a use of the key, nor take a
-// fault that is injected later.
+// After its client is gone, a waiting request must not count as a use of the key, nor take a fault
+// that is injected later.
 func TestBubbleAbandonedRequestChangesNothingLater(t *testing.T) {
 	for name, delay := range map[string]func(*msgpushtest.Server){
 		"latency": func(s *msgpushtest.Server) { s.SetLatency(time.Minute) },

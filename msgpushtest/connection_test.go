@@ -20,8 +20,8 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// dial connects to a server and sends bytes. halfClose then closes the client's side of
-// the connection, as "nc -N" does.
+// dial connects to a server and sends bytes. halfClose then closes the client's side of the
+// connection, as "nc -N" does.
 func dial(t *testing.T, server *msgpushtest.Server, sent string, halfClose bool) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
@@ -35,8 +35,8 @@ func dial(t *testing.T, server *msgpushtest.Server, sent string, halfClose bool)
 	return conn
 }
 
-// rawRequest returns the text of an HTTP/1.1 request: a POST of the official-account
-// channel list. bodyHeader is the header that delimits the body, such as Content-Length.
+// rawRequest returns the text of an HTTP/1.1 request: a POST of the official-account channel list.
+// bodyHeader is the header that delimits the body, such as Content-Length.
 func rawRequest(server *msgpushtest.Server, bodyHeader, body string) string {
 	return "POST /api/open/mp/list HTTP/1.1\r\nHost: msgpush.test\r\naccess-key: " + server.AccessKey() +
 		"\r\nContent-Type: application/json\r\n" + bodyHeader + "\r\n\r\n" + body
@@ -197,8 +197,8 @@ func TestFaultsResetConnectionsWithTLS(t *testing.T) {
 	}
 }
 
-// Two requests are sent together. A fault that ends the connection ends it for the second
-// request, too.
+// Two requests are sent together. A fault that ends the connection ends it for the second request,
+// too.
 func TestFaultsThatEndTheConnectionDiscardTheNextRequest(t *testing.T) {
 	tests := map[string]struct {
 		fault msgpushtest.Fault

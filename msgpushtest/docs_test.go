@@ -11,8 +11,7 @@ import (
 	"example.com/msgpush/internal/tests/fixtures"
 )
 
-// Each example must have an output: go test compiles an example without one, but does not
-// run it.
+// Each example must have an output: go test compiles an example without one, but does not run it.
 func TestEveryFunctionHasAnExample(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	require.NoError(t, err)

@@ -388,8 +388,8 @@ func ExampleServer_Update() {
 	// Output: 2 renamed <nil>
 }
 
-// A record is inserted before each page except the first. Each sample record is still
-// returned once.
+// A record is inserted before each page except the first. Each sample record is still returned
+// once.
 func ExampleServer_UpdateBetweenPages() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
@@ -498,8 +498,8 @@ func ExampleFault_If() {
 	// 20 records
 }
 
-// The fake server does not know these operations: Respond serves them. The specified
-// operations still work.
+// The fake server does not know these operations: Respond serves them. The specified operations
+// still work.
 func ExampleFault_If_otherOperations() {
 	type webhook struct {
 		ID   int64  `json:"id"`

@@ -144,8 +144,8 @@ func (f Fault) describe() string {
 	return text + " for " + strings.Join(f.operations, " and ")
 }
 
-// appliesTo reports whether f is for an operation, whatever its conditions. operation is empty for
-// an unknown path.
+// appliesTo reports whether f is for an operation. It ignores the conditions. operation is empty
+// for an unknown path.
 func (f Fault) appliesTo(operation string) bool {
 	return len(f.operations) == 0 || slices.Contains(f.operations, operation)
 }

@@ -397,8 +397,8 @@ func TestCloseCompletesResponsesInProgress(t *testing.T) {
 	}
 }
 
-// The Close of another server waits until the handlers have returned, and comes before that of the fake
-// server.
+// The Close of another server waits until the handlers have returned, and comes before that of the
+// fake server.
 func TestDelayEndsWithTheRequestOfAnotherServer(t *testing.T) {
 	server := msgpushtest.New(t)
 	server.Inject(msgpushtest.Delay(time.Hour).Always())

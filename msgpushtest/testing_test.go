@@ -198,8 +198,8 @@ func TestFaultThatWasNeverUsedFailsTheTest(t *testing.T) {
 	}
 }
 
-// userFunctions holds the ways to pass a function to a server, by the name of the API, such
-// as OnRequest. Each one also makes the server call the passed function.
+// userFunctions holds the ways to pass a function to a server, by the name of the API, such as
+// OnRequest. Each one also makes the server call the passed function.
 var userFunctions = map[string]func(*msgpushtest.Server, func()) error{
 	"OnRequest": func(s *msgpushtest.Server, f func()) error {
 		s.OnRequest(func(msgpushtest.Request) { f() })

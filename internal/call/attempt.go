@@ -15,7 +15,7 @@ import (
 )
 
 // A call is a call in progress, which its attempts share. It is the transport of the loop of
-// go-retryablehttp: what the loop takes for a request is an attempt.
+// go-retryablehttp: each request of the loop is an attempt.
 type call struct {
 	*Caller
 	loop    retryablehttp.Client

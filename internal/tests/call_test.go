@@ -25,8 +25,8 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// sourceAfter returns an option with a key source that returns testKey n times, and then
-// calls wait before it does.
+// sourceAfter returns an option with a key source that returns testKey n times, and then calls wait
+// before it does.
 func sourceAfter(n int, wait func(context.Context) error) msgpush.Option {
 	return msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
 		if n--; n >= 0 {
@@ -170,8 +170,8 @@ func TestCallReturnsContextError(t *testing.T) {
 	}
 }
 
-// An operation that observes the deadline itself, such as dialing, may fail before the
-// timer of the context fires.
+// An operation that observes the deadline itself, such as dialing, may fail before the timer of the
+// context fires.
 func TestPassedDeadlineEndsCallBeforeContextDoes(t *testing.T) {
 	failedDial := fixtures.Fail(&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})
 	for name, tt := range map[string]struct {
@@ -250,8 +250,8 @@ func TestResponseThatIsNotRetriedIsReturnedAfterContextHasEnded(t *testing.T) {
 	}
 }
 
-// If the key has changed during the wait for the limiter, other calls may have got the same key
-// at the same time. A call whose source always returns another key still sends its request.
+// If the key has changed during the wait for the limiter, other calls may have got the same key at
+// the same time. A call whose source always returns another key still sends its request.
 func TestEachAttemptGetsKeyWaitsForLimiterAndGetsKeyAgain(t *testing.T) {
 	// The number of the key that a call of the source returns, from the number of calls of the
 	// source and of requests before it.
@@ -475,8 +475,8 @@ func TestCallDecodesTypesOfPointers(t *testing.T) {
 		fixtures.CallFor[namedPointer](t)(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{}`)))))
 }
 
-// assertCallReturns checks what Call returns for a success with data. If data is empty,
-// the response has no data member.
+// assertCallReturns checks what Call returns for a success with data. If data is empty, the
+// response has no data member.
 func assertCallReturns[T any](t *testing.T, data string, want T) {
 	t.Helper()
 	body := `{"code":200,"msg":"ok"}`
@@ -510,9 +510,9 @@ func rateLimited(t *testing.T, source msgpush.AccessKeySource) (*msgpushtest.Ser
 		msgpush.WithRateLimiter(fixtures.PacedLimiter(10*time.Millisecond)))
 }
 
-// Calls that wait for a key must not hold slots of the limiter: when the key arrives, they
-// would use all these slots at the same time. Calls that wait for the limiter must not send
-// a key that was replaced meanwhile.
+// Calls that wait for a key must not hold slots of the limiter: when the key arrives, they would
+// use all these slots at the same time. Calls that wait for the limiter must not send a key that
+// was replaced meanwhile.
 func TestRateLimitHoldsWhileKeyIsReplaced(t *testing.T) {
 	fixtures.UseOneThread(t)
 	const callers, slow = 400, 2 * time.Second

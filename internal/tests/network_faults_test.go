@@ -101,8 +101,8 @@ func reach(ctx context.Context, url string) {
 	}
 }
 
-// A staleConn is a connection that the peer has closed, if closed is set. net/http detects
-// this when it writes.
+// A staleConn is a connection that the peer has closed, if closed is set. net/http detects this
+// when it writes.
 type staleConn struct {
 	net.Conn
 	closed *atomic.Bool
@@ -115,9 +115,9 @@ func (c staleConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A request that is not idempotent is retried only if it provably was not sent. A key
-// source, a limiter, a dialer and a transport may use net/http with the context that they
-// get. Whether their requests find a server says nothing about the request of the call.
+// A request that is not idempotent is retried only if it provably was not sent. A key source, a
+// limiter, a dialer and a transport may use net/http with the context that they get. Whether their
+// requests find a server says nothing about the request of the call.
 func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 	t.Parallel()
 	// Once dialing succeeds, the service closes the connection after it has read the request.

@@ -21,9 +21,9 @@ import (
 	"example.com/msgpush/internal/tests/fixtures"
 )
 
-// newProxy starts a proxy that responds to CONNECT with a status. If the status is 200,
-// it tunnels to target. It returns the URL of the proxy, which contains a password, and the
-// requests that arrived.
+// newProxy starts a proxy that responds to CONNECT with a status. If the status is 200, it tunnels
+// to target. It returns the URL of the proxy, which contains a password, and the requests that
+// arrived.
 func newProxy(t *testing.T, target string, status *int) (*url.URL, *[]string) {
 	t.Helper()
 	var requests []string

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// newTLSService starts a service and returns it with a transport that trusts its
-// certificate.
+// newTLSService starts a service and returns it with a transport that trusts its certificate.
 func newTLSService(
 	t *testing.T,
 	http2 bool,
@@ -36,12 +35,11 @@ func newTLSService(
 	return server, transport
 }
 
-// nobodyListens is the URL of a port that the system gives to no test server. The port of a
-// server that was closed may be given to the next one.
+// nobodyListens is the URL of a port that the system gives to no test server. The port of a server
+// that was closed may be given to the next one.
 const nobodyListens = "http://127.0.0.1:1"
 
-// countConnections starts a service and returns its URL and the number of connections
-// made to it.
+// countConnections starts a service and returns its URL and the number of connections made to it.
 func countConnections(t *testing.T, h http.HandlerFunc) (url string, connections *atomic.Int32) {
 	t.Helper()
 	connections = new(atomic.Int32)
@@ -56,8 +54,8 @@ func countConnections(t *testing.T, h http.HandlerFunc) (url string, connections
 	return server.URL, connections
 }
 
-// A silentConn is a connection that may become silent: it loses what either side
-// writes, but is not closed.
+// A silentConn is a connection that may become silent: it loses what either side writes, but is not
+// closed.
 type silentConn struct {
 	net.Conn
 	silent *atomic.Bool

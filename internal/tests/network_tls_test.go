@@ -69,8 +69,7 @@ func TestTLSFailuresArePermanent(t *testing.T) {
 	}
 }
 
-// A damagedConn changes the last byte of each TLS record with application data, if
-// damaged is set.
+// A damagedConn changes the last byte of each TLS record with application data, if damaged is set.
 type damagedConn struct {
 	net.Conn
 	damaged *atomic.Bool
@@ -156,8 +155,8 @@ func TestHTTP2FaultsCauseExpectedErrors(t *testing.T) {
 	}
 }
 
-// If an empty body has an unknown length, a gateway may forward it as a chunked body,
-// which some servers reject for a GET.
+// If an empty body has an unknown length, a gateway may forward it as a chunked body, which some
+// servers reject for a GET.
 func TestRequestWithoutBodyIsNotChunked(t *testing.T) {
 	for proto, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(proto, func(t *testing.T) {
@@ -180,8 +179,8 @@ func TestRequestWithoutBodyIsNotChunked(t *testing.T) {
 	}
 }
 
-// A GOAWAY names the last stream that the server processes. net/http resends the
-// requests of later streams on another connection.
+// A GOAWAY names the last stream that the server processes. net/http resends the requests of later
+// streams on another connection.
 func TestGracefullyClosedHTTP2ConnectionsFailNoCall(t *testing.T) {
 	const callers, calls, perConnection = 16, 20, 20
 	var requests, connections atomic.Int32
@@ -210,8 +209,8 @@ func TestGracefullyClosedHTTP2ConnectionsFailNoCall(t *testing.T) {
 	assert.Greater(t, connections.Load(), int32(1))
 }
 
-// http2InMemory returns a transport of NewTransport that connects in memory to a service
-// with the certificate of certified, and for each connection the flag that makes it silent.
+// http2InMemory returns a transport of NewTransport that connects in memory to a service with the
+// certificate of certified, and for each connection the flag that makes it silent.
 func http2InMemory(certified *httptest.Server, h http.HandlerFunc) (*http.Transport, *[]*atomic.Bool) {
 	var flags []*atomic.Bool
 	transport := msgpush.NewTransport()
@@ -237,8 +236,8 @@ func http2InMemory(certified *httptest.Server, h http.HandlerFunc) (*http.Transp
 	return transport, &flags
 }
 
-// Without pings, an attempt would wait until its timeout, and the next attempt would
-// use the same connection.
+// Without pings, an attempt would wait until its timeout, and the next attempt would use the same
+// connection.
 func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
 	certified, _ := newTLSService(t, true, fixtures.FailOnRequest(t)) // only its certificate is used
 	for _, timeout := range []time.Duration{5 * time.Second, msgpush.DefaultTimeout, time.Hour} {
@@ -270,8 +269,8 @@ func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
 	}
 }
 
-// serveHTTP2Frames serves a connection in frames. It processes the first request, then resets
-// its stream and closes the connection, and responds to each later request.
+// serveHTTP2Frames serves a connection in frames. It processes the first request, then resets its
+// stream and closes the connection, and responds to each later request.
 func serveHTTP2Frames(conn net.Conn, processed *atomic.Int32) {
 	const data, headers, rstStream, settings, goAway, endStream, endHeaders = 0, 1, 3, 4, 7, 1, 4
 	write := func(kind, flags byte, stream uint32, payload string) {

@@ -26,8 +26,8 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// A decoder such as sonic's may return strings that share memory with its input. If
-// the input were reused, a record of one call could show the password of another.
+// A decoder such as sonic's may return strings that share memory with its input. If the input were
+// reused, a record of one call could show the password of another.
 func TestDecoderInputIsNotReused(t *testing.T) {
 	var inputs, copies [][]byte
 	keep := msgpush.WithUnmarshal(func(data []byte, v any) error {
@@ -216,8 +216,8 @@ func TestDoesNotModifyResponseOfTransport(t *testing.T) {
 	}
 }
 
-// If a body violates the contract of io.Reader and writes to its buffer after Read
-// has returned, this must not change the response of another call.
+// If a body violates the contract of io.Reader and writes to its buffer after Read has returned,
+// this must not change the response of another call.
 func TestLateWriteOfBodyReaderDoesNotReachAnotherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := func(*http.Request) io.Reader {

@@ -23,8 +23,9 @@ import (
 	"example.com/msgpush/internal/tests/fixtures"
 )
 
-// pageInWords returns the response for page n of a list, with the page size 10, that words describe: in "no total,
-// page 3: empty, size=4", these are three changes of the response of a correct service, in this order.
+// pageInWords returns the response for page n of a list, with the page size 10, that words
+// describe: in "no total, page 3: empty, size=4", these are three changes of the response of a
+// correct service, in this order.
 func pageInWords(list []int64, n int, words string) *fixtures.Page {
 	p := new(fixtures.Page)
 	take := func(list []int64, n, size int) {
@@ -82,8 +83,8 @@ func pageInWords(list []int64, n int, words string) *fixtures.Page {
 	return p
 }
 
-// "2/45" is the response for page 2 of a list of 45 records, with the page size 10. Words after it change the
-// response, as in pageInWords. All records are new, except "records 1-10".
+// "2/45" is the response for page 2 of a list of 45 records, with the page size 10. Words after it
+// change the response, as in pageInWords. All records are new, except "records 1-10".
 func TestResponsesDecideNextPage(t *testing.T) {
 	tests := []struct{ name, responses, err string }{
 		{"list that does not change", "1/25, 2/25, 3/25", ""},
@@ -140,7 +141,8 @@ func TestResponsesDecideNextPage(t *testing.T) {
 	}
 }
 
-// assertInconsistent checks the text of an error for an inconsistent list. An empty text is no error.
+// assertInconsistent checks the text of an error for an inconsistent list. An empty text is no
+// error.
 func assertInconsistent(t *testing.T, err error, text string) {
 	t.Helper()
 	if text == "" {
@@ -151,8 +153,8 @@ func assertInconsistent(t *testing.T, err error, text string) {
 	assert.ErrorContains(t, err, text)
 }
 
-// With one record a page, each limit is tested to the record. After n new records,
-// 2·n repeats are allowed.
+// With one record a page, each limit is tested to the record. After n new records, 2·n repeats are
+// allowed.
 func TestRepeatsWithoutProgressAreLimited(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -217,7 +219,8 @@ func TestDeliveredRecordsAreLimitedByReportedTotals(t *testing.T) {
 	}
 }
 
-// A serviceTest describes the responses of a service, as pageInWords does, and the expected iteration.
+// A serviceTest describes the responses of a service, as pageInWords does, and the expected
+// iteration.
 type serviceTest struct {
 	records   int
 	words     string
@@ -454,8 +457,8 @@ func TestLargestPageSizeDoesNotOverflow(t *testing.T) {
 	assert.Equal(t, []int{1}, log.Pages)
 }
 
-// checkLyingService checks that iteration ends, never repeats a record, requests no
-// invalid page and, without prefetch, returns an error if it ends before the reported end.
+// checkLyingService checks that iteration ends, never repeats a record, requests no invalid page
+// and, without prefetch, returns an error if it ends before the reported end.
 func checkLyingService(t *testing.T, script []byte, size, prefetch byte) {
 	const maxRequests = 200_000
 	endless := errors.New("iteration does not end")
@@ -525,8 +528,8 @@ var (
 	iterationSeed = flag.Uint64("walkseed", 0, "check only the iteration with this seed")
 )
 
-// A changingService is a service whose list changes at random. Between two
-// consecutive responses, records are only inserted or only deleted.
+// A changingService is a service whose list changes at random. Between two consecutive responses,
+// records are only inserted or only deleted.
 type changingService struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
@@ -542,8 +545,8 @@ type changingService struct {
 	noPages  bool // report no number of pages
 }
 
-// newChangingService returns a service with 0 to 2,000 records. Most lists are short, so
-// that many iterations have changes near the first and the last page.
+// newChangingService returns a service with 0 to 2,000 records. Most lists are short, so that many
+// iterations have changes near the first and the last page.
 func newChangingService(rng *rand.Rand) *changingService {
 	length := []int{10, 80, 80, 80, 2000}[rng.IntN(5)]
 	n := rng.IntN(length + 1)
@@ -620,8 +623,8 @@ func (s *changingService) fetchSequentially(_ context.Context, r msgpush.PageReq
 	return s.respond(r), nil
 }
 
-// maxDelay limits the duration of a response of fetchConcurrently. The response reads the
-// list within the first half of maxDelay.
+// maxDelay limits the duration of a response of fetchConcurrently. The response reads the list
+// within the first half of maxDelay.
 const maxDelay = 10 * time.Millisecond
 
 func (s *changingService) pause(d time.Duration) {
@@ -631,8 +634,7 @@ func (s *changingService) pause(d time.Duration) {
 	time.Sleep(d)
 }
 
-// fetchConcurrently responds after a random delay, so responses may arrive out of
-// order.
+// fetchConcurrently responds after a random delay, so responses may arrive out of order.
 func (s *changingService) fetchConcurrently(ctx context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
 	s.pause(maxDelay / 2)
 	s.mu.Lock()
@@ -642,16 +644,15 @@ func (s *changingService) fetchConcurrently(ctx context.Context, r msgpush.PageR
 	return p, ctx.Err()
 }
 
-// fetchInAnyOrder is like fetchConcurrently, but a response may take much longer than
-// others.
+// fetchInAnyOrder is like fetchConcurrently, but a response may take much longer than others.
 func (s *changingService) fetchInAnyOrder(ctx context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
 	s.pause(maxDelay * time.Duration(1+r.Current%20))
 	return s.fetchConcurrently(ctx, r)
 }
 
-// changeUntil changes the list until done is closed. Between insertions and
-// deletions it waits longer than two responses of fetchConcurrently take. If oneKind is
-// set, it only inserts or only deletes.
+// changeUntil changes the list until done is closed. Between insertions and deletions it waits
+// longer than two responses of fetchConcurrently take. If oneKind is set, it only inserts or only
+// deletes.
 func (s *changingService) changeUntil(done <-chan struct{}, oneKind bool) {
 	s.mu.Lock()
 	first := s.rng.IntN(2) == 0
@@ -681,8 +682,8 @@ func (s *changingService) changeUntil(done <-chan struct{}, oneKind bool) {
 	}
 }
 
-// TestDeliversStableRecordsExactlyOnce checks random iterations over lists that
-// change. To repeat one iteration:
+// TestDeliversStableRecordsExactlyOnce checks random iterations over lists that change. To repeat
+// one iteration:
 //
 //	go test -run TestDeliversStableRecords . -walkseed SEED
 func TestDeliversStableRecordsExactlyOnce(t *testing.T) {

@@ -22,12 +22,11 @@ import (
 	"example.com/msgpush/internal/tests/fixtures"
 )
 
-// quotaUsedUp is in the error text if a retry was not made because the retry quota
-// was used up.
+// quotaUsedUp is in the error text if a retry was not made because the retry quota was used up.
 const quotaUsedUp = "the retry quota is used up"
 
-// callsOf returns a function that makes a call whose responses are the steps. The function
-// returns the number of requests and the error.
+// callsOf returns a function that makes a call whose responses are the steps. The function returns
+// the number of requests and the error.
 func callsOf(
 	client *msgpush.Client,
 	transport *fixtures.Script,

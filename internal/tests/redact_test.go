@@ -37,7 +37,7 @@ func mailError(t *testing.T, key string, transport http.RoundTripper, opts ...ms
 	return err
 }
 
-// inJSON returns text as it stands in a JSON string.
+// inJSON returns text with the escapes of a JSON string.
 func inJSON(text string) string {
 	quoted, _ := json.Marshal(text) // cannot fail for a string
 	return string(quoted[1 : len(quoted)-1])
@@ -189,8 +189,8 @@ type incomparable struct{ any }
 
 func (incomparable) Error() string { return "incomparable" }
 
-// A key source, a limiter, a transport or a decoder may return the error of another client,
-// which has the same types, or an error whose methods panic or lie. Exactly one type matches
+// A key source, a limiter, a transport or a decoder may return the error of another client, which
+// has the same types, or an error whose methods panic or lie. Exactly one type matches
 // nevertheless.
 func TestErrorsOfOthersDoNotMatch(t *testing.T) {
 	withCode := &msgpush.APIError{Operation: "GET /key", HTTPStatus: 503, Code: 7, Attempts: 4}
@@ -292,8 +292,8 @@ func formsOf(key string) map[string]string {
 	}
 }
 
-// responsesWith returns responses and failures that contain text, by the place of the
-// text. quoted is text escaped for a JSON string.
+// responsesWith returns responses and failures that contain text, by the place of the text. quoted
+// is text escaped for a JSON string.
 func responsesWith(text, quoted string) map[string]fixtures.RoundTripFunc {
 	badChunk := errors.New("bad chunk: " + text)
 	responses := map[string]fixtures.RoundTripFunc{

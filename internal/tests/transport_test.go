@@ -25,8 +25,7 @@ import (
 	"example.com/msgpush/internal/tests/fixtures"
 )
 
-// afterRequest returns a function for pipeTransport that reads a request and then
-// calls serve.
+// afterRequest returns a function for pipeTransport that reads a request and then calls serve.
 func afterRequest(serve func(net.Conn)) func(net.Conn) {
 	return func(c net.Conn) {
 		r, err := http.ReadRequest(bufio.NewReader(c))
@@ -38,9 +37,8 @@ func afterRequest(serve func(net.Conn)) func(net.Conn) {
 	}
 }
 
-// stalledTransports returns transports that stall at each stage of an attempt. The last
-// six are not of net/http: they return the error of the context, its cause or another
-// error.
+// stalledTransports returns transports that stall at each stage of an attempt. The last six are not
+// of net/http: they return the error of the context, its cause or another error.
 func stalledTransports() map[string]http.RoundTripper {
 	errGone := errors.New("gone")
 	header := func(err func(context.Context) error) fixtures.RoundTripFunc {
@@ -164,8 +162,8 @@ func TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter(t *testing.T) {
 	}
 }
 
-// socksProxy serves a connection as a SOCKS5 proxy that chooses an authentication method,
-// and responds to a password and to a request with a status.
+// socksProxy serves a connection as a SOCKS5 proxy that chooses an authentication method, and
+// responds to a password and to a request with a status.
 func socksProxy(method, passwordStatus, requestStatus byte) func(net.Conn) {
 	return func(c net.Conn) {
 		message := make([]byte, 512)
@@ -211,8 +209,8 @@ func TestRejectionOfSOCKSProxyIsPermanent(t *testing.T) {
 	}
 }
 
-// A balancer forwards connections in memory, until it forgets them: it then drops what
-// either side sends, and closes nothing.
+// A balancer forwards connections in memory, until it forgets them: it then drops what either side
+// sends, and closes nothing.
 type balancer struct {
 	service http.Handler
 	silent  *atomic.Bool // of the connections since the last forget
@@ -371,8 +369,8 @@ func TestForgottenConnectionsOfAnyTransportAreClosed(t *testing.T) {
 	}
 }
 
-// Clients may share a transport: the connections that a client finds may be forgotten before its first
-// response.
+// Clients may share a transport: the connections that a client finds may be forgotten before its
+// first response.
 func TestNewClientClosesForgottenConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := msgpush.NewTransport()

@@ -50,8 +50,7 @@ func writeAPI(t *testing.T, b *bytes.Buffer, dir string) {
 	}
 }
 
-// withoutComments removes the comments and the body of a declaration and returns
-// the declaration.
+// withoutComments removes the comments and the body of a declaration and returns the declaration.
 func withoutComments(decl ast.Decl) ast.Decl {
 	ast.Inspect(decl, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -26,7 +26,8 @@ import (
 const fillIn = "FILL IN"
 
 // openapi.json has what the API document says of an operation: descriptions, and the types of
-// parameters. The rest follows from the code: the operation, its record, envelopes, pages, examples.
+// parameters. The rest follows from the code: the operation, its record, envelopes, pages,
+// examples.
 func TestOpenAPIIsRecorded(t *testing.T) {
 	text := format(openAPI(t), "") + "\n"
 	openAPIFile.compare(t, text)
@@ -273,9 +274,9 @@ func (r recorder) example(name string, response *object) {
 	example.set("value", response)
 }
 
-// data sets the schemas of the data of a response, and returns the name of the response. They repeat
-// the members of Page and Envelope: with allOf instead, generators lose the types of the data and of
-// the records.
+// data sets the schemas of the data of a response, and returns the name of the response. They
+// repeat the members of Page and Envelope: with allOf instead, generators lose the types of the
+// data and of the records.
 func (r recorder) data(call testcalls.Call, description string) string {
 	r.t.Helper()
 	name := call.Data.Name()
