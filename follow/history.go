@@ -96,8 +96,8 @@ func (f *Follower[T]) readBothEnds(ctx context.Context) ([]T, error) {
 }
 
 // readBehind looks for the last page behind a full page, since a total that is too low hides pages.
-// The distances double until one leads behind the end, and then halve. It returns all records that
-// it meets.
+// The distances double until one leads behind the end, and then halve: in a list of 13 pages, from
+// page 6, it requests the pages 7, 9, 13, 20, 16, 14. It returns all records that it meets.
 func (f *Follower[T]) readBehind(ctx context.Context, number int64, page *paging.Page[T]) (list []T, err error) {
 	distance, endFound := int64(1), false
 	for distance > 0 && distance < maxDistance && f.isFull(number, page) {

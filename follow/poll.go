@@ -16,10 +16,10 @@ import (
 //     from that end, is known or old. At the tail, its first maxTailPages requests do not stop at
 //     an empty page, nor while the total has grown by more than the poll has found. If it still has
 //     at the end, the poll also requests pages from the other end on.
-//   - Limits. A poll that stops after maxEndPages makes a reading due. So does one that finds fewer
-//     records than the total shows before the first reading. A poll that fails twice in a row at a
-//     page, and has found records, or that the total has grown, delivers them and makes a reading
-//     due.
+//   - Failure. After a failure, the next poll begins anew. If it fails at the same page and has
+//     found records, or the total has grown, it delivers them and makes a reading due.
+//   - Limits. A poll that stops after maxEndPages makes a reading due. Before the first reading has
+//     begun, so does a poll that finds fewer records than the total shows.
 //   - End. A poll begins at the end where the newest record was when the history was marked, or
 //     where a later poll found the outermost record new and another one old. Until an end is known,
 //     polls begin at the start and at the tail in turn.
@@ -82,16 +82,15 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return err // no failure: the next poll is the same one
 	}
 	isIncomplete := f.hasGrownBeyond(found)
+	hasFound := isIncomplete || len(found.records) > 0
 	failsAgain := err != nil && found.failedPage == f.polls.failedPage
 	f.polls.latestEnd = from
 	f.polls.failedPage = found.failedPage
-	switch {
-	case failsAgain && (isIncomplete || len(found.records) > 0):
-		f.reading.beginSoon() // it delivers the records behind the page that fails
-	case err != nil:
+	if err != nil && !(failsAgain && hasFound) {
 		return err // the next poll finds these records once more
-	case isIncomplete && f.isFirstReadingAhead():
-		f.reading.beginSoon()
+	}
+	if failsAgain || isIncomplete && f.isFirstReadingAhead() {
+		f.reading.beginSoon() // it delivers the records that this poll has not found
 	}
 	f.add(found.records)
 	f.polls.total = f.reported.total
@@ -131,17 +130,25 @@ func (f *Follower[T]) readEnd(ctx context.Context, from end, found *pollResult[T
 		}
 		f.collect(list, found)
 		records = append(records, list...)
-		isAtOtherEnd := number+direction < 1 || number+direction > f.reported.lastPage
-		// The last page may be short, and the total may count records that are on no page.
-		expectsMore := from == tail && requests <= maxTailPages && (len(list) == 0 || f.hasGrownBeyond(found))
-		if isAtOtherEnd || !f.endsWithNew(list) && !expectsMore {
+		isTailExtended := from == tail && requests <= maxTailPages
+		number += direction
+		isAtOtherEnd := number < 1 || number > f.reported.lastPage
+		if isAtOtherEnd || f.stopsAfter(list, isTailExtended, found) {
 			f.learnNewestEnd(from, records)
 			return nil
 		}
-		number += direction
 	}
 	f.reading.beginSoon() // it delivers the rest
 	return nil
+}
+
+// stopsAfter reports whether a poll stops after a page. list has its records, the outermost one
+// first.
+func (f *Follower[T]) stopsAfter(list []T, isTailExtended bool, found *pollResult[T]) bool {
+	if isTailExtended && (len(list) == 0 || f.hasGrownBeyond(found)) {
+		return false // the last page may be short, and the total may count records that are on no page
+	}
+	return len(list) == 0 || !f.isUnseenNew(list[len(list)-1])
 }
 
 // collect adds the unseen records of a list to found.
@@ -152,15 +159,11 @@ func (f *Follower[T]) collect(list []T, found *pollResult[T]) {
 			continue
 		}
 		found.records = append(found.records, record)
-		if f.isPastFirstReading() || f.isNew(record) { // otherwise, the first reading has not reached it yet
+		isOld := !f.isPastFirstReading() && !f.isNew(record) // the first reading has not reached it yet
+		if !isOld {
 			found.growth++
 		}
 	}
-}
-
-// endsWithNew reports whether the last record of a list is new and unseen.
-func (f *Follower[T]) endsWithNew(list []T) bool {
-	return len(list) > 0 && f.isUnseenNew(list[len(list)-1])
 }
 
 func (f *Follower[T]) isUnseenNew(record T) bool {

@@ -151,9 +151,11 @@ func (f *Follower[T]) nextStep() stepKind {
 	switch {
 	case f.list.Created != nil && f.history.since == "":
 		return markStep
-	case !f.reading.isDue(): // the wait was for a poll
+	case !pollsHaveBegun:
+		return readStep
+	case !f.reading.isDue(): // so nextRequest has waited for a poll
 		return pollStep
-	case !pollsHaveBegun || f.lastStep == pollStep:
+	case f.lastStep == pollStep: // a page has its turn
 		return readStep
 	case pollIsDue || latestFailed:
 		return pollStep

@@ -66,10 +66,15 @@ func (c *call) counted() int {
 	return c.attempts
 }
 
-// settleQuota counts a first attempt, unless the end of the context interrupted it, and gives back
-// the tokens of a retry unless it failed transiently. A canceled retry gives them back, but not one
-// that its deadline interrupted: otherwise, calls to a silent service would be retried without
-// limit.
+// settleQuota settles the tokens of an attempt:
+//
+//	how it ended                   first attempt      retry
+//	success or permanent failure   adds a token       gives its tokens back
+//	transient failure              counts as failed   keeps them
+//	canceled                       -                  gives them back
+//	interrupted by its deadline    -                  keeps them
+//
+// Otherwise, calls with a deadline to a silent service would be retried without limit.
 func (c *call) settleQuota(ctx context.Context, o *Outcome, isInterrupted bool) {
 	isFirst := c.attempts == 1
 	isCanceled := isInterrupted && errs.Is(ctx.Err(), context.Canceled)

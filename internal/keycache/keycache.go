@@ -124,7 +124,7 @@ func (c *Cache) wait(ctx context.Context, f *pendingFetch, rejected string) (key
 			if err := f.ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 				return "", c.timeoutError(err)
 			}
-			<-f.done // fetch has returned
+			<-f.done // fetch has returned: run ends its context, then closes done
 			return c.replacement(f, rejected), nil
 		}
 	}

@@ -112,7 +112,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 	n := min(p.number, maxPages)
 	cur.countPage(p)
 	size := cur.inferSize(n, p)
-	reportedLast := max(p.pages, pagesFor(p.total, size))
+	reportedLast := max(p.pages, pagesFor(p.total, size)) // even if the page does not exist
 	isUnexpectedlyEmpty := p.records == 0 && reportedLast >= p.number
 	cur.onceMore = isUnexpectedlyEmpty && !cur.onceMore // the service may count and select in two queries
 	if cur.onceMore {
@@ -213,7 +213,9 @@ func (cur *cursor) inferSize(n int64, p pageInfo) int64 {
 	return max(cur.size, p.records)
 }
 
-// updateTotal takes a new total. Its change limits how far records may have drifted.
+// updateTotal takes a new total. Its change limits how far records may have drifted. If the total
+// has fallen by 5, as in the example above, a record at offset 18 may have been at 23, so only 15
+// offsets are still covered.
 //
 // Let d be its change. If records were only inserted, a stable record that is now at offset x was
 // at an offset in [x-d, x]. If records were only deleted, d is negative, and the record was at an

@@ -150,7 +150,8 @@ func (it *Iteration[T]) newRecords(list []T) (fresh []T, contradiction string) {
 
 // response returns the response for the next page, which may have been prefetched. A prefetched
 // response is outdated if its total is below the latest one, but not below the one at its request:
-// then it is older than the latest response, and would cause a step back.
+// then it is older than the latest response, and would cause a step back. For example, it was
+// requested at the total 40 and reports 41, and the latest response reports 42.
 func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	if len(it.pending) == 0 {
 		return it.source.Page(ctx, it.nextPage, it.pageSize)
