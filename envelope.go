@@ -28,7 +28,7 @@ var (
 // decode decodes the body of an HTTP 200 response and returns its data, a *T. If required is set, T
 // is a type of this package, and data that is missing or is no record is an error. Otherwise, the
 // result is a nil *T if the data is missing or null, unless T is, or points to, a page.
-func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool) (any, error) {
+func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool) (*T, error) {
 	var env Envelope[*T]
 	if err := unmarshal(body, &env); err != nil {
 		return nil, describeDecodeError(err, required)

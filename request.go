@@ -95,10 +95,10 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 		Idempotent: r.Idempotent,
 	}
 	if _, ok := any(zero).(struct{}); ok {
-		_, err := do[json.RawMessage](ctx, c, request)
+		_, err := do[json.RawMessage](ctx, c, request, false)
 		return zero, err
 	}
-	data, err := do[T](ctx, c, request)
+	data, err := do[T](ctx, c, request, false)
 	if err != nil || data == nil {
 		return zero, err
 	}
@@ -109,8 +109,8 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 // data. T is a type of this package.
 func read[T any](ctx context.Context, c *Client, op Operation, query, body any) (*T, error) {
 	r := op.request(query, body)
-	r.Idempotent, r.DataRequired = true, true
-	return do[T](ctx, c, r)
+	r.Idempotent = true
+	return do[T](ctx, c, r, true)
 }
 
 // request returns a request of the operation, for do. It is not idempotent, and its successes need
@@ -126,13 +126,17 @@ func (o Operation) request(query, body any) call.Request {
 	}
 }
 
-// do makes a call. If r does not require data, the result may be nil. To ignore the data, use
+// do makes a call. If no data is required, the result may be nil. To ignore the data, use
 // json.RawMessage as T, which accepts any data.
-func do[T any](ctx context.Context, c *Client, r call.Request) (*T, error) {
+func do[T any](ctx context.Context, c *Client, r call.Request, dataRequired bool) (*T, error) {
 	if c == nil || c.caller == nil {
 		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", r.Operation)
 	}
-	r.Decode = decode[T]
+	var data *T
+	r.Decode = func(body []byte, unmarshal func([]byte, any) error) (err error) {
+		data, err = decode[T](body, unmarshal, dataRequired)
+		return err
+	}
 	caller := c.caller()
 	end, err := caller.Do(ctx, r)
 	if err != nil {
@@ -141,5 +145,5 @@ func do[T any](ctx context.Context, c *Client, r call.Request) (*T, error) {
 	if err := newError(end); err != nil {
 		return nil, err
 	}
-	return end.Data.(*T), nil
+	return data, nil
 }

@@ -159,6 +159,7 @@ func TestFirstStartReadsBehindFullLastPage(t *testing.T) {
 		name     string
 		size     int
 		fail     func(number int) error
+		failOnce error // of the third request
 		edit     func(number int, p *page)
 		requests []int // before the reading
 	}{
@@ -191,10 +192,17 @@ func TestFirstStartReadsBehindFullLastPage(t *testing.T) {
 			requests: []int{1, 4, 5},
 		},
 		{
+			name:     "page behind the last one fails once",
+			size:     25,
+			edit:     func(_ int, p *page) { p.Total, p.Pages = 75, 3 },
+			failOnce: &msgpush.APIError{HTTPStatus: 200, Code: 500},
+			requests: []int{1, 3, 4, 4, 6, 5},
+		},
+		{
 			name:     "page behind the last one is not found",
 			size:     25,
 			fail:     failAt(5, &msgpush.APIError{HTTPStatus: 404}),
-			requests: []int{1, 4, 5},
+			requests: []int{1, 4, 5, 5},
 		},
 		{
 			name:     "no numbers",
@@ -206,6 +214,14 @@ func TestFirstStartReadsBehindFullLastPage(t *testing.T) {
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
 			s := &service{list: downFrom(100), fail: tt.fail, edit: tt.edit}
+			if tt.failOnce != nil {
+				s.fail = func(int) error {
+					if len(s.requests) == 3 {
+						return tt.failOnce
+					}
+					return nil
+				}
+			}
 			b := nextBatch(t, follow.New(s.lister(), follow.Options{PageSize: tt.size}))
 			assert.Equal(t, created(100), b.Since)
 			assert.Equal(t, tt.requests, s.sent())

@@ -102,6 +102,9 @@ func (f *Follower[T]) readBehind(ctx context.Context, number int64, page *paging
 	distance, endFound := int64(1), false
 	for distance > 0 && distance < maxDistance && f.isFull(number, page) {
 		next, err := f.request(ctx, number+distance)
+		if pageIsAbsent(err) { // once more: a failure that passes must not hide pages
+			next, err = f.request(ctx, number+distance)
+		}
 		if err != nil && !pageIsAbsent(err) {
 			return nil, err
 		}

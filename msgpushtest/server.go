@@ -1,6 +1,7 @@
 package msgpushtest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -192,7 +193,8 @@ func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 		msgpush.WithHTTPClient(s.HTTPClient()),
 	}
 	opts = append(defaults, opts...)
-	client, err := msgpush.NewClient(s.URL, s.AccessKey(), opts...)
+	key := cmp.Or(s.AccessKey(), "rejected") // if the accepted key is empty, every key is rejected
+	client, err := msgpush.NewClient(s.URL, key, opts...)
 	if err != nil { // opts may have WithAccessKeySource, which excludes the key
 		client, err = msgpush.NewClient(s.URL, "", opts...)
 	}

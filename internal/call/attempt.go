@@ -186,8 +186,7 @@ func (c *call) receive(ctx context.Context, resp *http.Response, o *Outcome) {
 		o.setLost("reading the response from "+c.Base.String()+": ", err)
 		return
 	}
-	o.Data, err = c.request.Decode(body.Bytes(), c.Unmarshal, c.request.DataRequired)
-	if err != nil {
+	if err = c.request.Decode(body.Bytes(), c.Unmarshal); err != nil {
 		c.setFailure(o, body.Bytes(), err)
 		return
 	}

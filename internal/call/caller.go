@@ -78,8 +78,7 @@ type Request struct {
 	Body       any    // as in msgpush.Request
 	Idempotent bool
 	// Decode decodes the body of an HTTP 200 response, and returns an error unless it is a success.
-	Decode       func(body []byte, unmarshal func([]byte, any) error, dataRequired bool) (data any, err error)
-	DataRequired bool
+	Decode func(body []byte, unmarshal func([]byte, any) error) error
 }
 
 // Do makes a call and returns how it ended. An error means that the request cannot be sent; its

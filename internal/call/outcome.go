@@ -41,7 +41,6 @@ type Outcome struct {
 	Header        http.Header
 	Size          int    // of the body, as far as it was read
 	Body          []byte // if it is undecodable; its beginning if it is an error response without an envelope
-	Data          any    // of a success
 	IsEnvelope    bool   // the body is an envelope with a code
 	Code          int
 	Msg, RawData  json.RawMessage

@@ -685,7 +685,7 @@ func (s *changingService) changeUntil(done <-chan struct{}, oneKind bool) {
 // TestDeliversStableRecordsExactlyOnce checks random iterations over lists that change. To repeat
 // one iteration:
 //
-//	go test -run TestDeliversStableRecords . -walkseed SEED
+//	go test -run TestDeliversStableRecords ./internal/tests -walkseed SEED
 func TestDeliversStableRecordsExactlyOnce(t *testing.T) {
 	t.Parallel()
 	first, n := uint64(1), *iterations
