@@ -120,7 +120,7 @@ func causeText(err error, query string, keys *redact.Keys) string {
 	if query != "" {
 		text = strings.ReplaceAll(text, "?"+keys.Text(query), "")
 	}
-	text = strings.ReplaceAll(text, "msgpush: ", "")
+	text = strings.TrimPrefix(strings.ReplaceAll(text, ": msgpush: ", ": "), "msgpush: ")
 	return redact.Shorten(keys.Text(text), maxForeign) // the changes may have put a key together
 }
 

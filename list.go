@@ -47,18 +47,20 @@ func PageSize(n int) ListOption {
 	}
 }
 
-// Prefetch fetches up to n pages concurrently, ahead of the page whose records are being delivered,
-// and fewer while the list changes. The order of the records does not change. The default is 0. If
-// the service reports no total, prefetching a list that changes may miss records.
+// Prefetch fetches up to n pages concurrently, at most 100, ahead of the page whose records are
+// being delivered, and fewer while the list changes. The order of the records does not change. The
+// default is 0. If the service reports no total, prefetching a list that changes may miss records.
 func Prefetch(n int) ListOption {
 	return func(s *listSettings) error {
 		if n < 0 {
 			return fmt.Errorf("Prefetch: %d is negative", n)
 		}
-		s.prefetch = n
+		s.prefetch = min(n, maxPrefetch)
 		return nil
 	}
 }
+
+const maxPrefetch = 100 // a service decides how many pages there are
 
 // All returns an iterator over the records of the list. Each range statement iterates anew. The
 // iterator is safe for concurrent use if Fetch and ID are.

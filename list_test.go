@@ -390,6 +390,23 @@ func TestPrefetchLimitsConcurrentRequests(t *testing.T) {
 	}
 }
 
+func TestPrefetchIsAtMost100Pages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, highest atomic.Int32
+		f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+			highest.Store(max(highest.Load(), running.Add(1)))
+			defer running.Add(-1)
+			time.Sleep(time.Second)
+			return fixtures.PageOf(fixtures.Numbers(3000), r), nil
+		}
+		list := fixtures.Lister{Fetch: f, ID: fixtures.Identity}
+		got, err := fixtures.Collect(list.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(math.MaxInt)))
+		require.NoError(t, err)
+		assert.Len(t, got, 3000)
+		assert.Equal(t, int32(100), highest.Load())
+	})
+}
+
 // The responses to requests from before a step back are outdated.
 func TestStepBackCancelsPrefetches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -49,9 +49,9 @@ func (r Request) check() error {
 	switch {
 	case err != nil || r.Method == "":
 		return errors.New("the method is not an HTTP method, such as GET or POST")
-	case r.Method == http.MethodHead:
+	case strings.EqualFold(r.Method, http.MethodHead):
 		return errors.New("the response to a HEAD has no body to decode: use GET")
-	case r.Method == http.MethodGet && r.Body != nil:
+	case strings.EqualFold(r.Method, http.MethodGet) && r.Body != nil:
 		return errors.New("a GET has no body: use Query")
 	case isRaw(r.Body):
 		return errors.New("the body is a []byte or an io.Reader, which is not sent unchanged: use json.RawMessage for JSON")

@@ -104,6 +104,7 @@ func TestCallRejectsRequest(t *testing.T) {
 		{"escaped slashes at the start", msgpush.Request{Method: "GET", Path: "/%2Fevil.example/a"}, "two slashes"},
 		{"slash and backslash at the start", msgpush.Request{Method: "GET", Path: `/\evil.example/a`}, "two slashes"},
 		{"HEAD", msgpush.Request{Method: "HEAD", Path: "/a"}, "use GET"},
+		{"GET in small letters with a body", msgpush.Request{Method: "get", Path: "/a", Body: 1}, "GET has no body"},
 		{"dot-dot segment", msgpush.Request{Method: "GET", Path: "/a/../b"}, `".."`},
 		{"escaped dot-dot segment", msgpush.Request{Method: "GET", Path: "/a/%2e%2E/b"}, `".."`},
 		{"dot-dot segment after an escaped slash", msgpush.Request{Method: "GET", Path: "/a%2f..%2fb"}, `".."`},

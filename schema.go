@@ -114,7 +114,7 @@ func hasMember(raw json.RawMessage, members []string) bool {
 	return false
 }
 
-// withoutPointer returns the type that t points to, or t itself.
+// withoutPointer removes one pointer: T may be a Page or a *Page, and a record or a pointer to one.
 func withoutPointer(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem()

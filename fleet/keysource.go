@@ -123,7 +123,7 @@ const (
 type record struct {
 	state      string
 	key        string
-	claimer    string // the replica of the last claim, and the generation of its fetch before that
+	claimer    string // the replica of the last claim, and the generation of its claim before, or 0
 	generation int64
 	expires    time.Time // zero for never
 	err        error
@@ -510,7 +510,7 @@ func (s *KeySource) seal(r record) string {
 	return sealed + string(aead.Seal(nonce, nonce, []byte(r.key), s.bound(r.generation)))
 }
 
-// bound returns the data that an encrypted key is bound to.
+// bound returns the additional data for the AEAD; see seal.
 func (s *KeySource) bound(generation int64) []byte { return fmt.Append(nil, s.store.key, generation) }
 
 // open reverses seal, with AEAD or one of OpenAEADs. A nil one accepts only plain text.

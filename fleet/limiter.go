@@ -31,7 +31,7 @@ type LimiterConfig struct {
 	// Rate is the number of requests in each Per. Rate / Per must be at most one request per
 	// microsecond.
 	Rate int
-	// Per is the period of Rate. If Burst is 1, slots are at least Per / Rate apart.
+	// Per is the period of Rate. If Burst is 1, slots are at least Per / Rate - 1 µs apart.
 	Per time.Duration
 	// Burst is the number of requests that may be sent without spacing after an idle time of Burst
 	// × Per / Rate. 0 means 1.
@@ -43,9 +43,9 @@ type LimiterConfig struct {
 }
 
 // A Limiter limits the requests of all replicas to one budget: each request takes the next free
-// slot of one queue. In any window of d, at most Burst + Rate × d / Per slots begin, on the clock
-// of the store. Wait returns at most 250 ms plus the network delay after the slot, or later if the
-// call has missed four slots in a row. A Limiter is safe for concurrent use.
+// slot of one queue. In any window of d, at most Burst + Rate × (d + 1 µs) / Per slots begin, on
+// the clock of the store. Wait returns at most 250 ms plus the network delay after the slot, or
+// later if the call has missed four slots in a row. A Limiter is safe for concurrent use.
 //
 // In addition to probes, a Limiter sends one command to the store at a time, in a goroutine that
 // ends when no call waits for a command. The command takes slots for up to 10,000 calls. The calls

@@ -114,7 +114,7 @@ func (s *store) probeWithin(ctx context.Context) error {
 }
 
 // run runs a script, or fails immediately if the store is unavailable. A script that fails long
-// after its timeout runs once more: this process was suspended, and the store may have replied in
+// after its timeout runs once more: if this process was suspended, the store may have replied in
 // time.
 func (s *store) run(script *redis.Script, want []any, args ...any) ([]any, error) {
 	if err := s.unavailable(); err != nil {

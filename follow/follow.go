@@ -84,7 +84,7 @@ type Status struct {
 	// batch.
 	Since msgpush.DateTime
 	// Complete reports whether the first reading of this follower has ended. It may have missed
-	// records if responses contradicted each other. After a restart, that reading begins within
+	// records if responses contradicted each other. After a restart, that reading is due within
 	// ReadInterval.
 	Complete bool
 	// Read is the number of records that the reading in progress, or the latest one, has found.

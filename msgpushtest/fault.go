@@ -350,8 +350,8 @@ func Redirect(location string) Fault {
 	return f
 }
 
-// Endless returns a fault whose body ends when the client closes the connection or the server is
-// closed. It sends at most 64 KiB a millisecond.
+// Endless returns a fault whose body ends when the client ends the request or the server is closed.
+// It sends at most 64 KiB a millisecond.
 func Endless() Fault {
 	return Fault{kind: "Endless", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -71,7 +71,7 @@ type Server struct {
 	running      map[string]int // functions of the test, by the method that they were given to
 	arrival      chan struct{}  // closed when the next request arrives
 	tb           TB             // of New, or nil
-	panics       []string       // of functions of the test, for its end
+	panics       []string       // texts about functions of the test; endTest returns them
 	failed       chan struct{}  // closed, with mu held, when the test has failed for a wait
 	testEnded    bool
 	conns        map[net.Conn]struct{}

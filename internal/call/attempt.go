@@ -71,7 +71,12 @@ func (c *call) attempt(ctx context.Context, req *http.Request) (end *Outcome) {
 }
 
 func (c *call) newOutcome() *Outcome {
-	return &Outcome{Request: &c.request, Attempts: c.attempts, Query: c.query, Keys: &c.keys}
+	return &Outcome{Attempt: Attempt{
+		Request:  &c.request,
+		Attempts: c.attempts,
+		Query:    c.query,
+		Keys:     &c.keys,
+	}}
 }
 
 // stop returns how the call ends without another attempt, because of err or because its context has
@@ -141,14 +146,25 @@ func (c *call) nextKey(ctx context.Context) (key string, end *Outcome) {
 // exchange sends the request and reads the response, within the timeout of an attempt. It completes
 // o.
 func (c *call) exchange(ctx context.Context, req *http.Request, o *Outcome) {
-	if errs.TimeLeft(ctx) > c.Timeout { // otherwise the context ends before the timeout
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, c.timeoutErr)
-		defer cancel()
-	}
+	ctx, cancel := c.withTimeout(ctx)
+	defer cancel()
 	resp := c.send(ctx, req, o) //nolint:bodyclose // receive closes it
 	if resp != nil {
 		c.receive(ctx, resp, o)
+	}
+}
+
+// withTimeout returns a context that ends after the timeout of an attempt, or with ctx.
+func (c *call) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if errs.TimeLeft(ctx) > c.Timeout {
+		return context.WithTimeoutCause(ctx, c.Timeout, c.timeoutErr)
+	}
+	// Here, WithTimeoutCause would set no timer, but some contexts have a deadline and do not end.
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(c.Timeout, func() { cancel(c.timeoutErr) })
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
 	}
 }
 
@@ -161,7 +177,7 @@ func (c *call) send(ctx context.Context, req *http.Request, o *Outcome) *http.Re
 	resp, err := transport.RoundTrip(c.Transport, c.Jar, req)
 	if err != nil {
 		c.closeForgotten(ctx, conn, responsesBefore)
-		o.setLost("the request to "+c.Base.String()+" failed: ", c.timeoutOr(ctx, err))
+		o.setNoResponse("the request to "+c.Base.String()+" failed: ", c.timeoutOr(ctx, err))
 		o.NotSent = !conn.used.Load() && transport.DialFailed(err)
 		return nil
 	}
@@ -179,15 +195,15 @@ func (c *call) receive(ctx context.Context, resp *http.Response, o *Outcome) {
 	}
 	o.Size = body.Len()
 	if o.Status != http.StatusOK {
-		c.setFailure(o, body.Bytes(), nil)
+		c.setUnsuccessful(o, body.Bytes(), nil)
 		return
 	}
 	if err != nil {
-		o.setLost("reading the response from "+c.Base.String()+": ", err)
+		o.setNoResponse("reading the response from "+c.Base.String()+": ", err)
 		return
 	}
 	if err = c.request.Decode(body.Bytes(), c.Unmarshal); err != nil {
-		c.setFailure(o, body.Bytes(), err)
+		c.setUnsuccessful(o, body.Bytes(), err)
 		return
 	}
 	o.Kind, o.IsEnvelope, o.Code = Success, true, CodeSuccess

@@ -34,7 +34,7 @@ func (c *connection) got(info httptrace.GotConnInfo) {
 // response, the connections are closed once only: other clients may share the transport, and would
 // lose theirs.
 func (c *Caller) closeForgotten(ctx context.Context, conn *connection, responsesBefore int64) {
-	timedOut := errs.Is(ctx.Err(), context.DeadlineExceeded)
+	timedOut := errs.Is(context.Cause(ctx), context.DeadlineExceeded)
 	isSilent := c.responses.Load() == responsesBefore
 	if !timedOut || !isSilent || !conn.reused.Load() {
 		return

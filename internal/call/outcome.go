@@ -25,33 +25,45 @@ const CodeSuccess = 200
 // An Outcome is how an attempt, or a call, ended. Its texts may contain secrets: redact them with
 // Keys when they are used.
 type Outcome struct {
-	Kind      Kind
-	Request   *Request
-	Attempts  int       // of the call so far
-	Start     time.Time // of the attempt
-	Duration  time.Duration
-	Wait      time.Duration // before the next attempt, without those for the access key and the rate limiter
-	Query     string        // of the request
-	Keys      *redact.Keys  // that the call got, also later ones
-	Transient bool          // another attempt may succeed
-	NotSent   bool          // for certain, the request was not sent
+	Kind Kind
+	Attempt
+	Response
+	Failure
+}
 
-	// Of the response. Status is 0 if there was none.
-	Status        int
-	Header        http.Header
-	Size          int    // of the body, as far as it was read
-	Body          []byte // if it is undecodable; its beginning if it is an error response without an envelope
-	IsEnvelope    bool   // the body is an envelope with a code
-	Code          int
-	Msg, RawData  json.RawMessage
-	KeyRejected   bool
-	RetryAfter    time.Duration // 0 if the header is missing or invalid
+// An Attempt is the latest attempt of a call.
+type Attempt struct {
+	Request  *Request
+	Attempts int          // of the call so far
+	Query    string       // of the request
+	Keys     *redact.Keys // that the call got, also later ones
+	Start    time.Time
+	Duration time.Duration
+	Wait     time.Duration // before the next attempt, without those for the access key and the rate limiter
+}
+
+// A Response is the response to an attempt. It is zero if there was none.
+type Response struct {
+	Status       int
+	Header       http.Header
+	Size         int    // of the body, as far as it was read
+	Body         []byte // if it is undecodable; its beginning if it is an error response without an envelope
+	IsEnvelope   bool   // the body is an envelope with a code
+	Code         int
+	Msg, RawData json.RawMessage
+	KeyRejected  bool
+	RetryAfter   time.Duration // 0 if the header is missing or invalid
+}
+
+// A Failure is why an attempt did not succeed. It is zero for a success.
+type Failure struct {
+	Step          string        // that failed, the beginning of the error text; may be empty
+	Cause         error         // why there is no complete response, or why it cannot be decoded
+	Transient     bool          // another attempt may succeed
+	NotSent       bool          // for certain, the request was not sent
 	RequestedWait time.Duration // before a retry, in addition to the backoff
-
-	Step     string   // that failed, the beginning of the error text; may be empty
-	Cause    error    // why there is no complete response, or why it cannot be decoded
-	Remarks  []string // for the end of the error text: a hint, or why the call was not retried
-	Previous *Outcome // the last failure before the call was stopped; may be nil
+	Remarks       []string      // for the end of the error text: a hint, or why the call was not retried
+	Previous      *Outcome      // the last failure before the call was stopped; may be nil
 }
 
 // A Kind determines the error that a call returns.
@@ -88,16 +100,16 @@ func (c *Caller) readBody(ctx context.Context, resp *http.Response) (*bytes.Buff
 	return buffer, c.timeoutOr(ctx, err)
 }
 
-// setLost completes o, the outcome of an attempt without a complete response.
-func (o *Outcome) setLost(step string, err error) {
+// setNoResponse completes o, the outcome of an attempt without a complete response.
+func (o *Outcome) setNoResponse(step string, err error) {
 	o.Kind, o.Step, o.Cause = NoResponse, step, err
 	o.Transient = !errs.Is(err, errBodyTooLarge) && !transport.IsPermanent(err)
 	o.RequestedWait = transport.ProxyRetryAfter(err)
 }
 
-// setFailure completes o, the outcome of a response that is not a success. decodeErr is the error
+// setUnsuccessful completes o, the outcome of a response that is not a success. decodeErr is the error
 // of the decoder, or nil if the HTTP status is not 200. Of an error response, it is dropped.
-func (c *Caller) setFailure(o *Outcome, body []byte, decodeErr error) {
+func (c *Caller) setUnsuccessful(o *Outcome, body []byte, decodeErr error) {
 	var env struct {
 		Code      *int
 		Msg, Data json.RawMessage

@@ -45,7 +45,7 @@ import "fmt"
 
 // A cursor is the state of the pagination.
 type cursor struct {
-	requested int64 // page size of the requests
+	requested int64 // page size of the requests, clamped
 	stepBack  bool  // step back after deletions; requires ids
 	onceMore  bool  // the latest page was unexpectedly empty and is requested once more
 
@@ -74,7 +74,7 @@ type pageInfo struct {
 
 // Larger numbers are clamped to these limits, so that no sum overflows. On 32-bit systems,
 // maxPages+1 is still an int.
-const maxPages, maxTotal = 1<<31 - 2, 1 << 40
+const maxPages, maxTotal, maxCount = 1<<31 - 2, 1 << 40, 1 << 60
 
 // maxRepeatPages is the maximum number of pages without a new record that iteration tolerates in a
 // changing list, in addition to two for each page delivered.
@@ -237,10 +237,10 @@ func (cur *cursor) updateTotal(p pageInfo) {
 	}
 	d := total - cur.total
 	if cur.total > 0 && d != 0 {
-		cur.allowedRepeats += max(d, -d) + cur.size
+		cur.allowedRepeats = min(cur.allowedRepeats+max(d, -d)+cur.size, maxCount)
 	}
 	cur.total = total
-	cur.maxExpected += max(0, d)
+	cur.maxExpected = min(cur.maxExpected+max(0, d), maxCount)
 	cur.covered = max(0, cur.covered+min(0, d))
 	cur.readAhead.from += max(0, d)
 	cur.readAhead.to += min(0, d)

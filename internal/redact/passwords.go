@@ -27,21 +27,39 @@ func Passwords(text string) string {
 	return passwordPair.ReplaceAllString(blanked.String()+text, "${1}"+Placeholder)
 }
 
-// cutValue returns what follows the value at the start of text, which may be no valid JSON. The end
-// of a malformed string, list or object is unknown: nothing follows.
+// cutValue returns the text after the value at the start of text, which may be no valid JSON. The
+// end of a malformed string, list or object is unknown: nothing follows.
 func cutValue(text string) (rest string) {
-	if text != "" && strings.Contains(`"{[`, text[:1]) {
-		decoder := json.NewDecoder(strings.NewReader(text))
-		if decoder.Decode(new(json.RawMessage)) != nil {
+	delimiters := ",}]\r\n;&"
+	if text != "" && strings.Contains(`"{['`, text[:1]) {
+		end := endOfQuoted(text)
+		if end < 0 {
 			return ""
 		}
-		return text[decoder.InputOffset():]
+		text = text[end:]
+		delimiters += " \t"
 	}
-	end := strings.IndexAny(text, " \t\r\n,;&\"'}]")
+	end := strings.IndexAny(text, delimiters)
 	if end < 0 {
 		return ""
 	}
 	return text[end:]
+}
+
+// endOfQuoted returns the end of the string, list or object at the start of text, or -1.
+func endOfQuoted(text string) int {
+	if text[0] == '\'' {
+		end := strings.Index(text[1:], "'")
+		if end < 0 {
+			return -1
+		}
+		return end + len("''")
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	if decoder.Decode(new(json.RawMessage)) != nil {
+		return -1
+	}
+	return int(decoder.InputOffset())
 }
 
 // The quotes of a pair may be escaped, as in JSON that is a string of other JSON.

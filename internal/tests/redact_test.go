@@ -64,6 +64,10 @@ func TestPasswordsAreBlankedInQuotedResponses(t *testing.T) {
 		"number before letters":    `kept {"password":12hunter2}`,
 		"word before letters":      `kept {"password":nullhunter2}`,
 		"longer name, no JSON":     `{"password-old":12hunter2,"note":"kept"}`,
+		"value in single quotes":   `{"password": 'a hunter2', "note":"kept"}`,
+		"words without quotes":     `{"password": a hunter2, "note":"kept"}`,
+		"text behind a string":     `{"password":"a"hunter2,"note":"kept"}`,
+		"cut in single quotes":     `{"note":"kept","password":'a hunter2`,
 		"pair":                     "user=a&password=hunter2&note=kept",
 		"pair with a colon":        "kept, password: hunter2, try again",
 		"pair in quotes":           `kept password="a hunter2"`,
@@ -149,6 +153,12 @@ func TestErrorTextOmitsQuery(t *testing.T) {
 		for e := err; e != nil; e = errors.Unwrap(e) {
 			assert.NotContains(t, fmt.Sprintf("%v %+v %#v", e, e, e), "hunter2")
 		}
+	}
+}
+
+func TestErrorTextKeepsNamesThatEndWithMsgpush(t *testing.T) {
+	for _, text := range []string{"lookup msgpush: no such host", "open /etc/billing-msgpush: permission denied"} {
+		assert.ErrorContains(t, mailError(t, fixtures.TestKey, fixtures.Fail(errors.New(text))), text)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"syscall/js"
 )
 
-// fetchEnabled repeats two conditions of net/http. It uses the fetch function of the host, if there
-// is one, but not in a process named node, where it uses a network inside the process.
+// fetchEnabled repeats two conditions of net/http, which uses the fetch function of the host if
+// there is one, but not in a process named node: there, its network is inside the process.
 var fetchEnabled = !js.Global().Get("fetch").IsUndefined() && !isNode()
 
 // isNode reports whether process.argv0 begins with "node".
