@@ -47,7 +47,7 @@ func PageSize(n int) ListOption {
 	}
 }
 
-// Prefetch fetches up to n pages concurrently, at most 100, ahead of the page whose records are
+// Prefetch fetches up to n pages concurrently, at most 1,000, ahead of the page whose records are
 // being delivered, and fewer while the list changes. The order of the records does not change. The
 // default is 0. If the service reports no total, prefetching a list that changes may miss records.
 func Prefetch(n int) ListOption {
@@ -60,7 +60,7 @@ func Prefetch(n int) ListOption {
 	}
 }
 
-const maxPrefetch = 100 // a service decides how many pages there are
+const maxPrefetch = 1000 // a service decides how many pages there are
 
 // All returns an iterator over the records of the list. Each range statement iterates anew. The
 // iterator is safe for concurrent use if Fetch and ID are.

@@ -83,13 +83,13 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	}
 	isIncomplete := f.hasGrownBeyond(found)
 	hasFound := isIncomplete || len(found.records) > 0
-	failsAgain := err != nil && found.failedPage == f.polls.failedPage
+	isStuck := err != nil && hasFound && found.failedPage == f.polls.failedPage
 	f.polls.latestEnd = from
 	f.polls.failedPage = found.failedPage
-	if err != nil && !(failsAgain && hasFound) {
+	if err != nil && !isStuck {
 		return err // the next poll finds these records once more
 	}
-	if failsAgain || isIncomplete && f.isFirstReadingAhead() {
+	if isStuck || isIncomplete && f.isFirstReadingAhead() {
 		f.reading.beginSoon() // it delivers the records that this poll has not found
 	}
 	f.add(found.records)
