@@ -50,7 +50,12 @@ var opForwardLogList = Operation{
 
 // ForwardLogList returns one page of the trigger records.
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
-	return readPage[ForwardLog](ctx, c, opForwardLogList, &r.PageRequest, &r)
+	var err error
+	r.PageRequest, err = r.PageRequest.withDefaults(opForwardLogList)
+	if err != nil {
+		return nil, err
+	}
+	return read[Page[ForwardLog]](ctx, c, opForwardLogList, nil, r)
 }
 
 // ForwardLogs returns the list of the trigger records that match params.

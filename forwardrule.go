@@ -35,7 +35,11 @@ var opForwardRuleList = Operation{
 
 // ForwardRuleList returns one page of the message rules.
 func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[ForwardRule], error) {
-	return readPage[ForwardRule](ctx, c, opForwardRuleList, &r, &r)
+	r, err := r.withDefaults(opForwardRuleList)
+	if err != nil {
+		return nil, err
+	}
+	return read[Page[ForwardRule]](ctx, c, opForwardRuleList, nil, r)
 }
 
 // ForwardRules returns the list of the message rules.

@@ -55,7 +55,11 @@ var opMPList = Operation{
 
 // MPList returns one page of the official-account channels.
 func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], error) {
-	return readPage[MPChannel](ctx, c, opMPList, &r, &r)
+	r, err := r.withDefaults(opMPList)
+	if err != nil {
+		return nil, err
+	}
+	return read[Page[MPChannel]](ctx, c, opMPList, nil, r)
 }
 
 // MPChannels returns the list of the official-account channels.

@@ -2,7 +2,6 @@ package msgpush
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,13 +71,13 @@ type PageRequest struct {
 	PageSize int `json:"pageSize"`
 }
 
-// readPage calls a list operation. r is part of body, so that the defaults that readPage sets in r
-// are sent. Both must be copies of the caller's request.
-func readPage[T any](ctx context.Context, c *Client, op Operation, r *PageRequest, body any) (*Page[T], error) {
+// withDefaults returns r with its defaults, for an operation.
+func (r PageRequest) withDefaults(op Operation) (PageRequest, error) {
 	if r.Current < 0 || r.PageSize < 0 {
-		return nil, fmt.Errorf("msgpush: %s: Current (%d) and PageSize (%d) must not be negative", op, r.Current, r.PageSize)
+		const format = "msgpush: %s: Current (%d) and PageSize (%d) must not be negative"
+		return r, fmt.Errorf(format, op, r.Current, r.PageSize)
 	}
 	r.Current = cmp.Or(r.Current, 1)
 	r.PageSize = cmp.Or(r.PageSize, DefaultPageSize)
-	return read[Page[T]](ctx, c, op, nil, body)
+	return r, nil
 }
