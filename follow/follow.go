@@ -196,9 +196,8 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 // batch, by break, return or a panic, the next Batches yields the batch again. It goes on where the
 // loop was left, and never starts anew. So store a batch before the loop goes on.
 //
-// Usually, a batch has the records of one page; after an outage, it may have the records of 100
-// pages. If the list is empty at the very first start, the first batch has no record: store its
-// Since.
+// Usually, a batch has the records of one page; after an outage, of up to 100 pages. If the list is
+// empty at the very first start, the first batch has no record: store its Since.
 //
 // # Errors
 //

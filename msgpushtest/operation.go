@@ -90,8 +90,8 @@ func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
 	s.lock()
 	defer s.mu.Unlock()
 	text := fmt.Sprintf("the server rejected %s %s: code %d: %s", r.Method, r.URL.Path, rejected.code, rejected.msg)
-	if !s.testEnded {
-		s.tb.Errorf("msgpushtest: %s", s.redact(text))
+	if !s.test.ended {
+		s.test.tb.Errorf("msgpushtest: %s", s.redact(text))
 	}
 }
 
@@ -172,7 +172,7 @@ func detail[T any](parameter string, records func(*Records) []T, id func(T) int6
 			}
 			s.lock()
 			defer s.mu.Unlock()
-			for _, record := range records(&s.records) {
+			for _, record := range records(&s.store.records) {
 				if strconv.FormatInt(id(record), 10) == want {
 					return record, nil
 				}
@@ -229,12 +229,12 @@ func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejec
 		return nil, rejected
 	}
 	s.lock()
-	onlyPage := len(list(&s.records)) <= size
+	onlyPage := len(list(&s.store.records)) <= size
 	s.mu.Unlock()
 	s.updateBeforePage(listKey{reflect.TypeFor[T](), string(body["params"])}, current, onlyPage)
 	s.lock()
 	defer s.mu.Unlock()
-	records := list(&s.records)
+	records := list(&s.store.records)
 	page := msgpush.Page[T]{
 		PageNum:  current,
 		PageSize: size,

@@ -44,6 +44,15 @@ func (r Records) clone() Records {
 	return r
 }
 
+// A store holds the records of a server, and how they change.
+type store struct {
+	records      Records
+	updates      int                     // of records
+	filtered     map[string]filteredList // by the filter, as it was sent
+	betweenPages func(*Records)          // of UpdateBetweenPages
+	onlyPages    map[listKey]bool        // lists of at most one page that were served since UpdateBetweenPages
+}
+
 // A filteredList holds the trigger records that a filter selects.
 type filteredList struct {
 	logs    []msgpush.ForwardLog
@@ -55,21 +64,21 @@ type filteredList struct {
 // mu held, and the result is valid while mu is held.
 func (s *Server) matching(filter string, want msgpush.ForwardLogParams) []msgpush.ForwardLog {
 	if want == (msgpush.ForwardLogParams{}) {
-		return s.records.ForwardLogs
+		return s.store.records.ForwardLogs
 	}
-	list, ok := s.filtered[filter]
-	if ok && list.updates == s.updates {
+	list, ok := s.store.filtered[filter]
+	if ok && list.updates == s.store.updates {
 		return list.logs
 	}
 	logs := list.logs[:0]
-	for _, log := range s.records.ForwardLogs {
+	for _, log := range s.store.records.ForwardLogs {
 		hasRule := want.RuleID == nil || log.RuleID == *want.RuleID
 		hasResult := want.MatchResult == nil || log.MatchResult == *want.MatchResult
 		if hasRule && hasResult {
 			logs = append(logs, log)
 		}
 	}
-	s.filtered[filter] = filteredList{logs, s.updates}
+	s.store.filtered[filter] = filteredList{logs, s.store.updates}
 	return logs
 }
 
@@ -77,7 +86,7 @@ func (s *Server) matching(filter string, want msgpush.ForwardLogParams) []msgpus
 func (s *Server) Records() Records {
 	s.lock()
 	defer s.mu.Unlock()
-	return s.records.clone()
+	return s.store.records.clone()
 }
 
 // SetRecords replaces the server's records with a copy of r.
@@ -113,8 +122,8 @@ func (s *Server) update(name string, f func(*Records)) {
 	changed = changed.clone()
 	s.lock()
 	defer s.mu.Unlock()
-	s.records = changed
-	s.updates++
+	s.store.records = changed
+	s.store.updates++
 }
 
 // UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
@@ -123,7 +132,7 @@ func (s *Server) update(name string, f func(*Records)) {
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.lock()
 	defer s.mu.Unlock()
-	s.betweenPages, s.onlyPages = f, map[listKey]bool{}
+	s.store.betweenPages, s.store.onlyPages = f, map[listKey]bool{}
 }
 
 // A listKey identifies a list: the type of its records and the filter as it was sent.
@@ -136,9 +145,9 @@ type listKey struct {
 // onlyPage is set if the list has one page or none.
 func (s *Server) updateBeforePage(list listKey, page int, onlyPage bool) {
 	s.lock()
-	f, next := s.betweenPages, page > 1
+	f, next := s.store.betweenPages, page > 1
 	if f != nil && onlyPage && page == 1 {
-		next, s.onlyPages[list] = s.onlyPages[list], true
+		next, s.store.onlyPages[list] = s.store.onlyPages[list], true
 	}
 	s.mu.Unlock()
 	if f != nil && next {

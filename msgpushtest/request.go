@@ -108,7 +108,7 @@ func (s *Server) record(r *http.Request) Request {
 func (s *Server) redact(text string) string {
 	longestFirst := func(a, b string) int { return len(b) - len(a) } // a key may contain another
 	var keys []string
-	for _, key := range slices.SortedFunc(slices.Values(s.keys), longestFirst) {
+	for _, key := range slices.SortedFunc(slices.Values(s.keys.all), longestFirst) {
 		if len(key) >= 6 { // a shorter key would match parts of words
 			keys = append(keys, key, redacted)
 		}

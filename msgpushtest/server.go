@@ -54,27 +54,24 @@ type Server struct {
 	ifSem        chan struct{} // held while a function of If runs
 	updateSem    chan struct{} // held while the function of Update or UpdateBetweenPages runs
 
-	mu           sync.Mutex // never held while a user's function runs
-	keys         []string   // all keys so far; the last is accepted unless it is empty
-	keyLifetime  int        // in requests; 0 is unlimited
-	keyUses      int        // requests accepted with the last key, since SetKeyLifetime
-	limit        rateLimit
-	latency      time.Duration
-	records      Records
-	updates      int                     // of records
-	filtered     map[string]filteredList // by the filter, as it was sent
-	betweenPages func(*Records)
-	onlyPages    map[listKey]bool // lists of at most one page that were served since UpdateBetweenPages
-	onRequest    func(Request)
-	faults       []*queuedFault
-	requests     []Request
-	running      map[string]int // functions of the test, by the method that they were given to
-	arrival      chan struct{}  // closed when the next request arrives
-	tb           TB             // of New, or nil
-	panics       []string       // texts about functions of the test; endTest returns them
-	failed       chan struct{}  // closed, with mu held, when the test has failed for a wait
-	testEnded    bool
-	conns        map[net.Conn]struct{}
+	mu        sync.Mutex // never held while a user's function runs; guards the fields below
+	keys      keys
+	limit     rateLimit
+	latency   time.Duration
+	store     store // records.go
+	faults    []*queuedFault
+	onRequest func(Request)
+	requests  []Request
+	arrival   chan struct{} // closed when the next request arrives
+	conns     map[net.Conn]struct{}
+	test      testState // wait.go
+}
+
+// keys holds the access keys of a server.
+type keys struct {
+	all      []string // so far; the last one is accepted unless it is empty
+	lifetime int      // in requests; 0 is unlimited
+	uses     int      // requests accepted with the last key, since SetKeyLifetime
 }
 
 // NewServer starts a server without records, for a program, which must call [Server.Close]. It
@@ -91,7 +88,6 @@ func NewServer(opts ...Option) *Server {
 func newServer(tb TB, opts ...Option) *Server {
 	closed := make(chan struct{})
 	s := &Server{
-		tb:           tb,
 		bubble:       currentBubble(),
 		transport:    &http.Transport{MaxIdleConnsPerHost: 1000},
 		closed:       closed,
@@ -99,12 +95,15 @@ func newServer(tb TB, opts ...Option) *Server {
 		onRequestSem: make(chan struct{}, 1),
 		ifSem:        make(chan struct{}, 1),
 		updateSem:    make(chan struct{}, 1),
-		keys:         []string{newKey()},
-		filtered:     map[string]filteredList{},
-		running:      map[string]int{},
+		keys:         keys{all: []string{newKey()}},
+		store:        store{filtered: map[string]filteredList{}},
 		arrival:      make(chan struct{}),
-		failed:       make(chan struct{}),
 		conns:        map[net.Conn]struct{}{},
+		test: testState{
+			tb:      tb,
+			running: map[string]int{},
+			failed:  make(chan struct{}),
+		},
 	}
 	for _, opt := range opts {
 		opt(&s.settings)
@@ -208,7 +207,7 @@ func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 func (s *Server) AccessKey() string {
 	s.lock()
 	defer s.mu.Unlock()
-	return s.keys[len(s.keys)-1]
+	return s.keys.all[len(s.keys.all)-1]
 }
 
 // SetAccessKey replaces the accepted key. The old key is rejected immediately. If key is empty,
@@ -228,23 +227,23 @@ func (s *Server) SetKeyLifetime(n int) {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	s.keyLifetime, s.keyUses = n, 0
+	s.keys.lifetime, s.keys.uses = n, 0
 }
 
 // setKey is called with mu held.
 func (s *Server) setKey(key string) {
-	s.keys, s.keyUses = append(s.keys, key), 0
+	s.keys.all, s.keys.uses = append(s.keys.all, key), 0
 }
 
 // acceptKey reports whether a key is accepted, and counts its use.
 func (s *Server) acceptKey(key string) bool {
 	s.lock()
 	defer s.mu.Unlock()
-	if key == "" || key != s.keys[len(s.keys)-1] {
+	if key == "" || key != s.keys.all[len(s.keys.all)-1] {
 		return false
 	}
-	s.keyUses++
-	if s.keyUses == s.keyLifetime {
+	s.keys.uses++
+	if s.keys.uses == s.keys.lifetime {
 		s.setKey(newKey())
 	}
 	return true
@@ -339,13 +338,13 @@ func (s *Server) storePanic(name string, value any) bool {
 	text := panicText(name, value)
 	s.lock()
 	defer s.mu.Unlock()
-	if s.tb == nil {
+	if s.test.tb == nil {
 		return false
 	}
 	// The function may panic again when the client retries. This is reported once.
 	isStored := func(stored string) bool { return strings.HasPrefix(stored, text+"\n\n") }
-	if !slices.ContainsFunc(s.panics, isStored) {
-		s.panics = append(s.panics, text+"\n\n"+string(debug.Stack()))
+	if !slices.ContainsFunc(s.test.panics, isStored) {
+		s.test.panics = append(s.test.panics, text+"\n\n"+string(debug.Stack()))
 	}
 	return true
 }

@@ -57,6 +57,6 @@ func New(tb TB, opts ...Option) *Server {
 func (s *Server) endTest() []string {
 	s.lock()
 	defer s.mu.Unlock()
-	s.testEnded = true
-	return slices.Concat(s.panics, s.unusedFaults())
+	s.test.ended = true
+	return slices.Concat(s.test.panics, s.unusedFaults())
 }

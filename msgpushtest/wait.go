@@ -17,6 +17,15 @@ const patience = 5 * time.Second
 // function runs in the goroutine of the test, which nothing else could end.
 const lastPatience = 2 * time.Second
 
+// A testState is the state of a server's test.
+type testState struct {
+	tb      TB             // of New, or nil
+	running map[string]int // functions of the test, by the method that they were given to
+	panics  []string       // texts about functions of the test; endTest returns them
+	failed  chan struct{}  // closed, with mu held, when the test has failed for a wait
+	ended   bool
+}
+
 // noPatience returns a channel that receives when patience has ended: immediately if the test has
 // failed for a wait before, and never in a bubble.
 func (s *Server) noPatience() <-chan time.Time {
@@ -33,7 +42,7 @@ func (s *Server) noPatience() <-chan time.Time {
 // hasFailed reports whether the test has failed for a wait.
 func (s *Server) hasFailed() bool {
 	select {
-	case <-s.failed:
+	case <-s.test.failed:
 		return true
 	default:
 		return false
@@ -47,15 +56,15 @@ func (s *Server) complain(forEver bool, format string, args ...any) (mustEnd boo
 	s.lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.tb == nil:
+	case s.test.tb == nil:
 		log.Print(text)
 		return false
-	case s.testEnded:
+	case s.test.ended:
 	case !forEver:
-		s.tb.Logf("%s", text)
+		s.test.tb.Logf("%s", text)
 	case !s.hasFailed():
-		close(s.failed)
-		s.tb.Errorf("%s", text)
+		close(s.test.failed)
+		s.test.tb.Errorf("%s", text)
 		for conn := range s.conns { // so that no client waits for a response: its retry gets an error response
 			_ = conn.Close()
 		}
@@ -84,7 +93,7 @@ func (s *Server) acquire(sem chan struct{}, end <-chan struct{}) bool {
 		return true
 	case <-end:
 		return false
-	case <-s.failed:
+	case <-s.test.failed:
 		return false
 	}
 }
@@ -107,13 +116,13 @@ func (s *Server) runs(name string) (returned func()) {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	s.running[name]++
+	s.test.running[name]++
 	return func() {
 		stop()
 		close(ended)
 		s.lock()
 		defer s.mu.Unlock()
-		s.running[name]--
+		s.test.running[name]--
 	}
 }
 
@@ -123,7 +132,7 @@ func (s *Server) reportFunction(name string, ended <-chan struct{}) {
 		"or a lock or channel of the test"
 	isFailure := name != "Respond" // with which a test may want a request that hangs
 	s.complain(isFailure, "the function given to %s has not returned after %v: %s", name, patience, advice)
-	if s.tb == nil || name != "Update" {
+	if s.test.tb == nil || name != "Update" {
 		return
 	}
 	select {
@@ -133,7 +142,7 @@ func (s *Server) reportFunction(name string, ended <-chan struct{}) {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	if !s.testEnded {
+	if !s.test.ended {
 		panic(fmt.Sprintf("msgpushtest: the function given to Update does not return: %s", advice))
 	}
 }
@@ -161,7 +170,7 @@ func (s *Server) unfinished() string {
 	s.lock()
 	defer s.mu.Unlock()
 	var names []string
-	for name, n := range s.running {
+	for name, n := range s.test.running {
 		if n > 0 && name != "Update" {
 			names = append(names, name)
 		}
