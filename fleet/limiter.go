@@ -81,13 +81,13 @@ type waiter struct {
 	err   error
 }
 
-func (c *waiter) end(err error) {
-	c.err = err
-	close(c.done)
+func (w *waiter) end(err error) {
+	w.err = err
+	close(w.done)
 }
 
 // maxWait returns how long a call can wait, at the time when its command is sent.
-func (c *waiter) maxWait(sent time.Time) time.Duration { return max(c.latest.Sub(sent), 0) }
+func (w *waiter) maxWait(sent time.Time) time.Duration { return max(w.latest.Sub(sent), 0) }
 
 const (
 	// slotLifetime is how late a slot may be used. Of maxSlots slots in a row, a call uses the last
@@ -147,15 +147,22 @@ func (l *Limiter) StoreErr(ctx context.Context) error { return l.store.probeWith
 // [ErrStoreUnavailable]. With a Fallback, Wait instead waits until the latest slot of this replica,
 // and then for Fallback. If the store becomes available first, Wait takes a slot.
 func (l *Limiter) Wait(ctx context.Context) error {
-	for n := 1; ; n++ {
+	slots := 0 // in a row
+	for {
 		begin, err := l.take(ctx)
 		if errors.Is(err, ErrStoreUnavailable) && l.cfg.Fallback != nil {
-			return l.waitWithoutStore(ctx)
+			isAvailable, err := l.waitWithoutStore(ctx)
+			if !isAvailable {
+				return err
+			}
+			slots = 0
+			continue
 		}
 		if err != nil {
 			return err
 		}
-		if n == maxSlots || time.Since(begin) < slotLifetime {
+		slots++
+		if slots == maxSlots || time.Since(begin) < slotLifetime {
 			return nil
 		}
 	}
@@ -187,29 +194,29 @@ func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		latest = time.Now().Add(time.Until(deadline) / 2)
 	}
-	c := &waiter{latest: latest, done: make(chan struct{})}
-	l.join(c)
+	w := &waiter{latest: latest, done: make(chan struct{})}
+	l.join(w)
 	select {
-	case <-c.done:
-		return c.begin, c.err
+	case <-w.done:
+		return w.begin, w.err
 	case <-ctx.Done():
-		l.cancel(c)
+		l.cancel(w)
 		return time.Time{}, ctx.Err()
 	}
 }
 
 // join queues a call if there is a slot for it, such as the slot of a cancelled call. Otherwise, a
 // command takes one.
-func (l *Limiter) join(c *waiter) {
+func (l *Limiter) join(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.serve() // drops the slots that have begun while no call waited
 	if l.waiting < len(l.slots) {
-		l.queue(c)
+		l.queue(w)
 		l.serve()
 		return
 	}
-	l.pending = append(l.pending, c)
+	l.pending = append(l.pending, w)
 	if !l.sending {
 		l.sending = true
 		go l.send()
@@ -218,19 +225,19 @@ func (l *Limiter) join(c *waiter) {
 
 // queue lets a call wait for the first slot that no call waits for, unless it begins too late. It
 // is called with mu held.
-func (l *Limiter) queue(c *waiter) {
+func (l *Limiter) queue(w *waiter) {
 	slot := l.slots[l.waiting]
-	if slot.After(c.latest) {
-		c.end(budgetError(time.Until(slot), time.Until(c.latest)))
+	if slot.After(w.latest) {
+		w.end(budgetError(time.Until(slot), time.Until(w.latest)))
 		return
 	}
-	l.enqueue(c)
+	l.enqueue(w)
 }
 
 // enqueue is called with mu held.
-func (l *Limiter) enqueue(c *waiter) {
-	c.queued = true
-	l.queued = append(l.queued, c)
+func (l *Limiter) enqueue(w *waiter) {
+	w.queued = true
+	l.queued = append(l.queued, w)
 	l.waiting++
 }
 
@@ -240,17 +247,17 @@ func budgetError(wait, maxWait time.Duration) error {
 }
 
 // cancel removes a call, so that the calls after it move up.
-func (l *Limiter) cancel(c *waiter) {
+func (l *Limiter) cancel(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.cancelled = true
-	if !c.begin.IsZero() { // its slot has begun
-		l.insert(c.begin)
-	} else if c.queued {
+	w.cancelled = true
+	if !w.begin.IsZero() { // its slot has begun
+		l.insert(w.begin)
+	} else if w.queued {
 		l.waiting--
 	}
 	if len(l.queued) > 2*l.waiting+100 { // otherwise, few cancelled calls stay until nextQueued skips them
-		l.queued = slices.DeleteFunc(l.queued, func(c *waiter) bool { return c.cancelled })
+		l.queued = slices.DeleteFunc(l.queued, func(w *waiter) bool { return w.cancelled })
 	}
 	l.promote()
 	l.serve()
@@ -259,10 +266,10 @@ func (l *Limiter) cancel(c *waiter) {
 // promote queues pending calls while there are slots for them. It is called with mu held.
 func (l *Limiter) promote() {
 	for len(l.pending) > 0 && l.waiting < len(l.slots) {
-		c := l.pending[0]
+		w := l.pending[0]
 		l.pending = l.pending[1:]
-		if !c.cancelled {
-			l.queue(c)
+		if !w.cancelled {
+			l.queue(w)
 		}
 	}
 }
@@ -277,9 +284,9 @@ func (l *Limiter) insert(slot time.Time) {
 // dropped: used later, it would exceed the budget. serve is called with mu held.
 func (l *Limiter) serve() {
 	for len(l.slots) > 0 && time.Until(l.slots[0]) <= 0 {
-		if c := l.nextQueued(); c != nil {
-			c.begin = l.slots[0]
-			c.end(nil)
+		if w := l.nextQueued(); w != nil {
+			w.begin = l.slots[0]
+			w.end(nil)
 		}
 		l.slots = l.slots[1:]
 	}
@@ -300,11 +307,11 @@ func (l *Limiter) serve() {
 // is called with mu held.
 func (l *Limiter) nextQueued() *waiter {
 	for len(l.queued) > 0 {
-		c := l.queued[0]
+		w := l.queued[0]
 		l.queued = l.queued[1:]
-		if !c.cancelled {
+		if !w.cancelled {
 			l.waiting--
-			return c
+			return w
 		}
 	}
 	return nil
@@ -324,8 +331,8 @@ func (l *Limiter) send() {
 			l.cfg.Burst,
 			last.Sub(sent).Microseconds(),
 		}
-		for _, c := range calls {
-			args = append(args, c.maxWait(sent).Microseconds())
+		for _, w := range calls {
+			args = append(args, w.maxWait(sent).Microseconds())
 		}
 		numbers := slices.Repeat([]any{int64(0)}, len(calls))
 		waits, err := l.store.run(takeScript, numbers, args...)
@@ -338,7 +345,7 @@ func (l *Limiter) send() {
 func (l *Limiter) nextPending() (calls []*waiter, last time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pending = slices.DeleteFunc(l.pending, func(c *waiter) bool { return c.cancelled })
+	l.pending = slices.DeleteFunc(l.pending, func(w *waiter) bool { return w.cancelled })
 	n := min(len(l.pending), maxCalls)
 	calls = slices.Clone(l.pending[:n])
 	l.pending = slices.Delete(l.pending, 0, n)
@@ -351,15 +358,15 @@ func (l *Limiter) assign(calls []*waiter, sent time.Time, waits []any, err error
 	received := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, c := range calls {
+	for i, w := range calls {
 		if err != nil {
-			c.end(err)
+			w.end(err)
 			continue
 		}
 		wait := time.Duration(waits[i].(int64)) * time.Microsecond //nolint:durationcheck // waits are numbers
-		maxWait := c.maxWait(sent)
+		maxWait := w.maxWait(sent)
 		if wait.Microseconds() > maxWait.Microseconds() {
-			c.end(budgetError(wait, maxWait))
+			w.end(budgetError(wait, maxWait))
 			continue
 		}
 		last := sent.Add(wait)
@@ -367,16 +374,16 @@ func (l *Limiter) assign(calls []*waiter, sent time.Time, waits []any, err error
 			l.last = last
 		}
 		l.insert(received.Add(max(wait, 0)))
-		if !c.cancelled {
-			l.enqueue(c)
+		if !w.cancelled {
+			l.enqueue(w)
 		}
 	}
 	l.promote()
 	l.serve()
 }
 
-// waitWithoutStore waits for Fallback, or for a slot if the store becomes available first.
-func (l *Limiter) waitWithoutStore(ctx context.Context) error {
+// waitWithoutStore waits for Fallback. If the store becomes available first, it returns true.
+func (l *Limiter) waitWithoutStore(ctx context.Context) (isAvailable bool, err error) {
 	outage, end := context.WithCancel(ctx)
 	defer end()
 	go func() {
@@ -385,12 +392,10 @@ func (l *Limiter) waitWithoutStore(ctx context.Context) error {
 			_ = sleepUntil(outage, time.Now().Add(probeInterval))
 		}
 	}()
-	err := sleepUntil(outage, l.lastSlot()) // until then, other calls of this replica use their slots
+	err = sleepUntil(outage, l.lastSlot()) // until then, other calls of this replica use their slots
 	if err == nil {
 		err = l.cfg.Fallback.Wait(outage)
 	}
-	if err != nil && ctx.Err() == nil && outage.Err() != nil {
-		return l.Wait(ctx) // the store is available again
-	}
-	return err
+	isAvailable = err != nil && ctx.Err() == nil && outage.Err() != nil
+	return isAvailable, err
 }
