@@ -39,17 +39,16 @@ const AccessKeyTimeout = 30 * time.Second
 // CachedAccessKey returns a source that caches the key that fetch returns, until the key expires or
 // is rejected. A zero expiry means that the key does not expire.
 //
-// early is how long before its expiry a key is renewed: then, the next call starts fetch in the
-// background, at most once a second, and calls get the old key. early should be longer than the
-// time between two calls, and shorter than the validity of a key.
+// A call that comes less than early before the expiry of a key starts fetch in the background, at
+// most once a second, and gets the old key. early should be longer than the time between two calls,
+// and shorter than the validity of a key.
 //
 // If fetch fails, the callers that wait get its error, and the next caller that needs a key starts
 // fetch again: fetch itself should retry transient failures. Its panic is re-raised in the waiting
 // callers or, without any, in the next one.
 //
-// The context of fetch has the values of the caller that starts it. It ends when fetch returns, or
-// after [AccessKeyTimeout]: from then on, callers that need a key get an error, until fetch
-// returns.
+// The context of fetch has the values of the caller that starts it. It ends with fetch, or after
+// [AccessKeyTimeout]. After a timeout, callers that need a key get an error until fetch returns.
 func CachedAccessKey(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	early time.Duration,
@@ -61,7 +60,7 @@ func CachedAccessKey(
 // An AccessKeyCache is the [AccessKeySource] that [CachedAccessKey] returns. It is safe for
 // concurrent use; concurrent callers share one call of fetch.
 type AccessKeyCache struct {
-	cache func() *keycache.Cache // a function: fmt would print the fields of the cache, also behind a pointer
+	cache func() *keycache.Cache // a function, since fmt would print the key in a struct, even behind a pointer
 }
 
 // AccessKey returns the cached key. Without a valid one, it waits for fetch.
@@ -72,8 +71,8 @@ func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string
 	return c.cache().AccessKey(ctx, rejected)
 }
 
-// Set replaces the cached key, such as by one that another process has fetched, also for callers
-// that wait for a fetch. It ignores a key that has expired, that no header can hold, or that was
+// Set replaces the cached key, such as by one that another process fetched. Callers that wait for a
+// fetch get it, too. It ignores a key that has expired, that no header can hold, or that was
 // rejected last.
 func (c *AccessKeyCache) Set(key string, expires time.Time) {
 	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error

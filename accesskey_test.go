@@ -632,6 +632,43 @@ func TestFetchInProgressDoesNotReplaceKeyThatWasSet(t *testing.T) {
 	}
 }
 
+func TestWaitingCallerGetsTheFirstUsableKeyThatIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := msgpush.CachedAccessKey(func(ctx context.Context) (string, time.Time, error) {
+			<-ctx.Done()
+			return "", time.Time{}, ctx.Err()
+		}, 0)
+		time.AfterFunc(time.Second, func() { source.Set("first", time.Now().Add(time.Second)) })
+		time.AfterFunc(5*time.Second, func() { source.Set("second", time.Time{}) })
+		key, err := source.AccessKey(t.Context(), "")
+		require.NoError(t, err)
+		assert.Equal(t, "first", key)
+		time.Sleep(2 * time.Second) // the first one expires
+		key, err = source.AccessKey(t.Context(), "")
+		require.NoError(t, err)
+		assert.Equal(t, "second", key)
+		time.Sleep(time.Minute) // the fetch ends
+	})
+}
+
+func TestPanicOfFetchReachesNextCallerAlthoughAKeyWasSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+			time.Sleep(2 * time.Second)
+			panic("fetch panicked")
+		}, 0)
+		time.AfterFunc(time.Second, func() { source.Set("set", time.Time{}) })
+		key, err := source.AccessKey(t.Context(), "")
+		require.NoError(t, err)
+		assert.Equal(t, "set", key)
+		time.Sleep(2 * time.Second)
+		assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
+		key, err = source.AccessKey(t.Context(), "")
+		require.NoError(t, err)
+		assert.Equal(t, "set", key)
+	})
+}
+
 func TestSetIgnoresKeyThatIsOfNoUse(t *testing.T) {
 	for name, set := range map[string]func(*msgpush.AccessKeyCache){
 		"rejected":  func(c *msgpush.AccessKeyCache) { c.Set("rejected", time.Time{}) },

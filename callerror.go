@@ -11,7 +11,8 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// This file makes the errors of calls from their outcomes, and redacts the texts of others in them.
+// This file makes the errors of calls from their outcomes, and redacts the texts that the errors
+// quote.
 
 // newError returns the error for the caller, or nil for a success or a nil outcome.
 func newError(o *call.Outcome) error {
@@ -90,7 +91,7 @@ func message(o *call.Outcome) string {
 	}
 	var msg string
 	if json.Unmarshal(o.Msg, &msg) != nil {
-		return excerpt(string(o.Msg), o.Keys) // empty if there is none
+		return excerpt(string(o.Msg), o.Keys) // empty if o.Msg is empty
 	}
 	return redact.Passwords(o.Keys.Text(msg))
 }
@@ -124,8 +125,8 @@ func causeText(err error, query string, keys *redact.Keys) string {
 	return redact.Shorten(keys.Text(text), maxForeign) // the changes may have put a key together
 }
 
-// textsOfCall returns the text and the summary of the error of a call in err, or empty texts if
-// there is none, or if it panics: a type of the caller may embed a nil *APIError.
+// textsOfCall returns the text and the summary of the call error in err. They are empty if there is
+// none, or if its methods panic: a type of the caller may embed a nil *APIError.
 func textsOfCall(err error) (whole, summary string) {
 	defer func() {
 		if recover() != nil {

@@ -23,8 +23,8 @@ const Version = "0.1.0"
 // A Client calls the operations of one service. [NewClient] creates a Client. A Client is safe for
 // concurrent use and should be shared.
 type Client struct {
-	// caller is a function: of a copied Client, fmt would print the key in the fields of a struct,
-	// also behind a pointer.
+	// caller is a function, since fmt would print the key in a struct, even behind a pointer, if a
+	// Client is copied into an unexported field.
 	caller func() *call.Caller
 }
 
@@ -39,8 +39,8 @@ func (c Client) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "msgpush.Client(%s)", keys.Text(c.caller().Base.String()))
 }
 
-// NewClient returns a client for the service at baseURL that sends accessKey with every request
-// (docs/interface.md#authentication). It sends no request.
+// NewClient returns a client that sends accessKey with every request to baseURL
+// (docs/interface.md#authentication). NewClient itself sends no request.
 //
 // The base URL begins with http:// or https:// and may have a path, but no user information, query
 // or fragment. The access key must be empty if [WithAccessKeySource] is used. By default, reading

@@ -12,8 +12,8 @@ import (
 // document does not specify a time zone.
 type DateTime string
 
-// Time returns d as a time in loc, the time zone of the service. It returns an error if d is empty
-// or in another format, or if loc is nil.
+// Time returns d as a time in loc, the time zone of the service. It returns an error if d is not a
+// valid DateTime, or if loc is nil.
 func (d DateTime) Time(loc *time.Location) (time.Time, error) {
 	if loc == nil {
 		return time.Time{}, errors.New("msgpush: DateTime.Time: the location is nil: pass the time zone of the service")

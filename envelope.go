@@ -26,15 +26,15 @@ var (
 )
 
 // decode decodes the body of an HTTP 200 response and returns its data, a *T. If required is set, T
-// is a type of this package, and data that is missing or is no record is an error. Otherwise, the
-// result is a nil *T if the data is missing or null, unless T is, or points to, a page.
+// is a type of this package, and the data must be a record or a page. If T is or points to a page,
+// the data must be a page. Otherwise, missing or null data is a nil *T.
 func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool) (*T, error) {
 	var env Envelope[*T]
 	if err := unmarshal(body, &env); err != nil {
 		return nil, describeDecodeError(err, required)
 	}
 	if env.Code != call.CodeSuccess {
-		return nil, errNoCode // package call makes an error response of another code, and drops this error
+		return nil, errNoCode // package call turns another code into an error response, and drops this error
 	}
 	t := withoutPointer(reflect.TypeFor[T]())
 	isPage := isPageType(t)

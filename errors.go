@@ -33,9 +33,9 @@ type APIError struct {
 	HTTPStatus int
 	// Code is the code of the envelope, or 0 if the body is not an envelope.
 	Code int
-	// Msg is the msg of the envelope or, if there is no such string, a short excerpt of the body.
-	// It is empty if the code is 200. The values of JSON members whose name contains "password",
-	// and of pairs such as password=value, are redacted in it.
+	// Msg is the msg of the envelope or, without an envelope, a short excerpt of the body. It is
+	// empty if the code is 200. The values of JSON members whose name contains "password", and of
+	// pairs such as password=value, are redacted in it.
 	Msg string
 	// Data is the data of the envelope, which may be any JSON value. It is nil if there is none, or
 	// if the code is 200.
@@ -84,9 +84,9 @@ func (e *APIError) summary() string {
 func (e APIError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
 // A DecodeError is a complete HTTP 200 response that cannot be understood: it is not an envelope
-// with a code, or its msg or data cannot be decoded. For a method of [Client], it is also one whose
-// data is missing or is a record that has neither a value nor an id, and for a [Page], one without
-// a list although the total is not 0.
+// with a code, or its msg or data cannot be decoded. The methods of [Client], and [Call] with a
+// [Page], also reject missing data, a page without a list unless its total is 0, and a record with
+// neither an id nor a nonzero value.
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
@@ -181,7 +181,7 @@ func (e *UnimplementedError) Unwrap() error { return errors.ErrUnsupported }
 // A callError is an *APIError, a *DecodeError, a *RequestError, or a type that embeds one.
 type callError interface {
 	error
-	summary() string // the text without the operation, the attempts and the remarks
+	summary() string // the failure, without the operation and other details
 }
 
 func errorText(operation, summary string, details []string, attempts int, remarks string) string {

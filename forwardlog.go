@@ -51,7 +51,7 @@ var opForwardLogList = Operation{
 // ForwardLogList returns one page of the trigger records.
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
 	var err error
-	r.PageRequest, err = r.PageRequest.withDefaults(opForwardLogList)
+	r.PageRequest, err = r.withDefaults(opForwardLogList)
 	if err != nil {
 		return nil, err
 	}

@@ -60,27 +60,26 @@ func Prefetch(n int) ListOption {
 	}
 }
 
-const maxPrefetch = 1000 // a service decides how many pages there are
+const maxPrefetch = 1000 // limits goroutines, since a service may report any number of pages
 
 // All returns an iterator over the records of the list. Each range statement iterates anew. The
 // iterator is safe for concurrent use if Fetch and ID are.
 //
 // An error is yielded once, with a zero record, after the records of all pages before it, and ends
-// the iteration. Unless the arguments are invalid, it names the page, and wraps
-// [ErrInconsistentList], the error that Fetch returned, or the error of the context and its cause.
-// Leaving the range statement cancels all prefetches and waits for them. A panic in Fetch is
-// re-raised in the goroutine of the range statement.
+// the iteration. Unless an argument or Fetch is invalid, it names the page, and wraps
+// [ErrInconsistentList], the error of Fetch, or the error of the context and its cause. Leaving the
+// range statement cancels all prefetches and waits for them. A panic in Fetch is re-raised in the
+// goroutine of the range statement.
 //
 // With an ID function, every record that is in the list throughout is delivered exactly once, if
 // the service reports the total and if, between two consecutive responses, records are only
 // inserted or only deleted. If both happen, records may be missed. A record that is inserted or
-// deleted meanwhile is delivered once or not at all. The ids take less than 1 byte of memory per
-// record if they are consecutive, and up to 48 if random.
+// deleted meanwhile is delivered once or not at all. In long lists, an id takes under 1 byte of
+// memory if ids are consecutive, and up to 48 if random.
 func (l Lister[T]) All(ctx context.Context, opts ...ListOption) iter.Seq2[T, error] {
 	return recordsOf(l.Pages(ctx, opts...))
 }
 
-// recordsOf returns an iterator over the records of pages.
 func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for page, err := range pages {
@@ -100,8 +99,7 @@ func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 
 // Pages is like [Lister.All], but yields pages. With an ID function, the List of a page holds the
 // records that have not been yielded before; the other fields are as the service sent them. A page
-// without such records is not yielded, but for one of an empty list. With an error, the page is
-// nil.
+// without records is yielded only if the whole list is empty. With an error, the page is nil.
 func (l Lister[T]) Pages(ctx context.Context, opts ...ListOption) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
 		s, err := l.apply(ctx, opts)

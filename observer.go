@@ -36,7 +36,7 @@ type Attempt struct {
 	// Retry reports whether another attempt follows after Wait, unless the context, the rate
 	// limiter or the key source ends the call before.
 	Retry bool
-	// Wait is the wait before the next attempt, without those for the access key and the rate
+	// Wait is the wait before the next attempt, without waits for the access key and the rate
 	// limiter.
 	Wait time.Duration
 }
@@ -100,7 +100,6 @@ func errorWithoutMsg(a Attempt, o *call.Outcome) string {
 	return err.summary()
 }
 
-// retryReason returns why another attempt follows.
 func retryReason(a Attempt, o *call.Outcome) string {
 	if o.KeyRejected {
 		return "the access key was rejected"

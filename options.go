@@ -85,7 +85,7 @@ func WithUserAgent(userAgent string) Option {
 //
 // To bound a whole call, give its context a deadline. Without one, a call with the defaults to a
 // service that never responds takes at most 1 min 36 s: 7 attempts of 10 s, and waits of 25.2 s.
-// With Retry-After, each of the 6 waits can be 30 s longer.
+// Retry-After can add 30 s to each of the 6 waits.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -112,8 +112,8 @@ func WithRetry(policy RetryPolicy) Option {
 // the call with a [*RequestError], which wraps it unless the context has ended. The limiter must be
 // safe for concurrent use, as [golang.org/x/time/rate.Limiter] is.
 //
-// After a wait for a new access key, the client calls Wait again: otherwise, all calls that waited
-// for the key would be sent at the same time.
+// If the access key changed during Wait, the client calls Wait again: otherwise, all calls that
+// waited for a key would be sent together.
 //
 // [golang.org/x/time/rate.Limiter]: https://pkg.go.dev/golang.org/x/time/rate#Limiter
 func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {

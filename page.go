@@ -8,8 +8,7 @@ import (
 	"reflect"
 )
 
-// DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0, a choice of this
-// package.
+// DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0. This package chose it.
 const DefaultPageSize = 20
 
 // A Page is one page of a list (docs/interface.md#page).
@@ -27,9 +26,9 @@ type Page[T any] struct {
 	List []T `json:"list"`
 }
 
-// check returns an error if p has no list, unless it reports a total of 0, or if a record is zero
-// and has no member that identifies it. p was decoded from body. If there is no error, p has a
-// list.
+// check returns an error if p has no list and no total of 0, or if a record is zero and has no
+// member that identifies it. p was decoded from body. Without an error, p.List is not nil
+// afterwards.
 func (p *Page[T]) check(body []byte) error {
 	isSuspect := p.List == nil
 	for i := range p.List {

@@ -15,7 +15,7 @@ import (
 
 // A Request describes a [Call].
 //
-// net/http itself may send a request twice, even with MaxAttempts 1, such as a GET if a reused
+// net/http may send a request twice, even with MaxAttempts 1: for example a GET if a reused
 // connection closes before the first byte of the response, or any request after the HTTP/2 error
 // PROTOCOL_ERROR. docs/reliability.md lists the cases.
 type Request struct {
@@ -113,9 +113,9 @@ func read[T any](ctx context.Context, c *Client, op Operation, query, body any) 
 	return do[T](ctx, c, r, true)
 }
 
-// request returns a request of the operation, for do. It is not idempotent, and its successes need
-// no data. net/http may still send a GET twice: the method of an operation that changes something
-// with a GET must say so.
+// request returns a request of the operation, for do. It is not marked as idempotent. net/http may
+// still send a GET twice: the doc comment of a method that changes something with a GET must say
+// so.
 func (o Operation) request(query, body any) call.Request {
 	return call.Request{
 		Operation: o.Name,

@@ -11,19 +11,19 @@ import (
 // MinWait and MaxWait is set, the default of the other is adjusted so that MinWait ≤ MaxWait.
 //
 // The bound of the wait before the n-th retry is MinWait·2ⁿ⁻¹, at most MaxWait; the wait is random
-// between half of it and the bound. The wait that a Retry-After header requests is added; after a
-// 429 without a valid one, 1 s, at most MaxWait. If the wait would end after the deadline of the
-// context, the call returns its failure immediately.
+// between half the bound and the bound. Retry-After adds the wait that it requests; a 429 without a
+// valid one adds 1 s, but at most MaxWait. If the wait would end after the deadline of the context,
+// the call returns its failure immediately.
 //
-// A failure is retryable if no status or no complete HTTP 200 response was received, if the JSON of
-// the latter ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or 504 and the
-// key was not rejected. Failures that would recur, such as an untrusted certificate, are not
-// retryable; docs/reliability.md lists them.
+// A failure is retryable if there was no response, if an HTTP 200 response was incomplete or its
+// JSON ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or 504 and the key was
+// not rejected. Failures that would recur, such as an untrusted certificate, are not retryable;
+// docs/reliability.md lists them.
 type RetryPolicy struct {
-	// MaxAttempts is the maximum number of attempts of a call, without the one that follows the
+	// MaxAttempts is the maximum number of attempts of a call, not counting the one after the
 	// replacement of a rejected access key. The default is 7; 1 disables retries.
 	MaxAttempts int
-	// MinWait is the bound of the first wait, which is at least half of it. The default is 400 ms.
+	// MinWait is the bound of the first wait, which is at least MinWait/2. The default is 400 ms.
 	MinWait time.Duration
 	// MaxWait limits the bound of every wait. If Retry-After requests more, the call fails
 	// immediately. The default is 30 s.

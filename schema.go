@@ -64,8 +64,8 @@ func checkRecord(body []byte, t reflect.Type) error {
 }
 
 // membersOf returns the names of the members that identify a record of type t, which may be a
-// pointer: its id or, if it has none, any. It returns nil if t is not a struct with members, or
-// decodes itself.
+// pointer: the id or, for a type without one, all members. It returns nil if t is not a struct with
+// members, or decodes itself.
 func membersOf(t reflect.Type) []string {
 	t = withoutPointer(t)
 	p := reflect.PointerTo(t)
@@ -114,7 +114,7 @@ func hasMember(raw json.RawMessage, members []string) bool {
 	return false
 }
 
-// withoutPointer removes one pointer: T may be a Page or a *Page, and a record or a pointer to one.
+// withoutPointer removes one pointer: T may be a Page or a *Page, and a record may be a pointer.
 func withoutPointer(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem()

@@ -22,5 +22,5 @@
 // An operation of the store takes at most one second, or two after a suspension of the process.
 // After a failed operation, the store is considered unavailable, and operations fail immediately
 // until it responds again. Such a failure starts a probe in the background, at most every 100 ms. A
-// KeySource also probes an unavailable store when it connects to it or gets an announcement.
+// KeySource also probes an unavailable store when it connects or gets an announcement.
 package fleet

@@ -50,22 +50,21 @@ type KeyConfig struct {
 	//   - if it returns the rejected key, or a key that is rejected within MinInterval. Then, the
 	//     interval is at most 4 × MinInterval.
 	//
-	// Until the interval has passed, a replica without a key returns the error of the last fetch
-	// or, if that did not fail, waits for at most [msgpush.AccessKeyTimeout]. The interval is not
-	// kept if the store lost its data, or if its clock jumped ahead.
+	// Until the interval has passed, a replica without a key returns an error if the last fetch
+	// failed; otherwise, it waits for at most [msgpush.AccessKeyTimeout]. The interval is not kept
+	// if the store lost its data, or if its clock jumped ahead.
 	MinInterval time.Duration
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret that all replicas
 	// have. An encrypted key that was copied from another Name, or replayed as a newer key, is an
 	// error. If AEAD is nil, the key is readable in the store, in MONITOR and SLOWLOG, and in
 	// traces and backups.
 	AEAD cipher.AEAD
-	// OpenAEADs decrypt keys that AEAD cannot decrypt. An element that is nil accepts keys that are
-	// not encrypted. To change the secret of AEAD, first deploy the new AEAD in OpenAEADs, then
+	// OpenAEADs decrypt keys that AEAD cannot decrypt. A nil element accepts keys that are not
+	// encrypted. To change the secret of AEAD, first deploy the new AEAD in OpenAEADs, then
 	// exchange the two.
 	OpenAEADs []cipher.AEAD
 }
 
-// check returns an error if c is invalid.
 func (c KeyConfig) check() error {
 	switch {
 	case c.Fetch == nil:
@@ -95,7 +94,7 @@ type KeySource struct {
 	store   *store
 	cfg     KeyConfig
 	replica string                  // host name, process id and a random suffix
-	cache   *msgpush.AccessKeyCache // has the key of current, unless it was rejected; calls obtain for another one
+	cache   *msgpush.AccessKeyCache // holds the key of current unless the key was rejected; calls obtain for a new key
 	changed chan struct{}           // signals an announcement, or a connect to the store
 	turn    sync.Mutex              // held while a script other than a probe runs, so that scripts share a connection
 	close   context.CancelFunc
@@ -104,7 +103,7 @@ type KeySource struct {
 	current  record // the newest record with a key; the zero record if there is none
 	failed   record // of the last fetch that failed: until it expires, this replica claims no fetch
 	claimed  int64  // generation of the last fetch of this replica; 0 if there is none since the start or Close
-	rejected int64  // generation of the last current key that was rejected
+	rejected int64  // generation of the key that was rejected last while it was current
 }
 
 const (
@@ -123,7 +122,7 @@ const (
 type record struct {
 	state      string
 	key        string
-	claimer    string // the replica of the last claim, and the generation of its claim before, or 0
+	claimer    string // the replica of the last claim, and the generation of its previous claim, or 0
 	generation int64
 	expires    time.Time // zero for never
 	err        error
@@ -131,15 +130,14 @@ type record struct {
 	panic      any    // of Fetch
 }
 
-// The states of a record of claim, until the record expires, and of the result of a fetch. The
-// script returns all but the last one, or an empty state if there is neither a newer record nor a
-// claim.
+// The states of a record that claim returns, until the record expires, and of the result of a
+// fetch. The script returns all but the last one, or an empty state if none of them applies.
 const (
-	stateStored     = "stored"     // the record is newer
+	stateStored     = "stored"     // the record is newer than the caller's
 	stateGranted    = "granted"    // this replica must fetch a key with the generation of the record
 	stateBusy       = "busy"       // a replica fetches, perhaps this one
 	stateFailed     = "failed"     // the last fetch failed, and the next one must wait
-	stateRejected   = "rejected"   // the last key was rejected early, or is the rejected one; the next fetch must wait
+	stateRejected   = "rejected"   // the last key was rejected early, or before its fetch; the next fetch must wait
 	stateDone       = "done"       // the last fetch succeeded or was released, and the next one must wait
 	stateSuperseded = "superseded" // put stored nothing: another replica has taken over, or the key is stored already
 )
@@ -237,7 +235,8 @@ func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 	return r.key, r.expires, nil
 }
 
-// currentRecord returns the current record, and whether its key was rejected, or there is none.
+// currentRecord returns the current record, and whether its key was rejected. isRejected is also
+// true without a record.
 func (s *KeySource) currentRecord() (r record, isRejected bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -368,16 +367,16 @@ func (s *KeySource) setFailed(r record) {
 	s.failed = r
 }
 
-// isLastClaim reports whether this replica, since it claimed a generation, has neither claimed
-// another nor been closed.
+// isLastClaim reports whether generation is the last one that this replica claimed, and Close was
+// not called since.
 func (s *KeySource) isLastClaim(generation int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.claimed == generation
 }
 
-// A fetchError wraps the error of a fetch. Only a caller calls its Error method: the one of the
-// cause may panic, which must not end the goroutine of the fetch.
+// A fetchError wraps the error of a fetch. Error runs only in a caller: the Error method of the
+// cause may panic, which in the goroutine of the fetch would end the program.
 type fetchError struct{ err error }
 
 func (e fetchError) Error() string { return "fleet: Fetch: " + e.err.Error() }
@@ -409,8 +408,8 @@ func (s *KeySource) watchStore(ctx context.Context) {
 }
 
 // claim returns a newer record from the store. If there is none and mayFetch is set, it tries to
-// claim the fetch. If the store fails, the record has an err and no state. If the last fetch
-// failed, it has an err only if mayFetch is set; then claim may return s.failed instead of asking
+// claim the fetch. If the store fails, the record has an err and no state. With mayFetch, the
+// record also has an err if the last fetch failed; claim may then return s.failed instead of asking
 // the store.
 func (s *KeySource) claim(generation int64, mayFetch bool) record {
 	now := time.Now() // before the command, so that nothing expires later here than in the store

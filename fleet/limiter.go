@@ -72,7 +72,7 @@ type Limiter struct {
 // A waiter is a call of Wait that waits for a slot. The mu of its limiter guards its fields until
 // done is closed.
 type waiter struct {
-	latest    time.Time // its slot must not begin later; the delay of the reply is added
+	latest    time.Time // its slot must not begin later, apart from the delay of the reply
 	queued    bool
 	cancelled bool
 
@@ -137,8 +137,8 @@ func (c LimiterConfig) check() error {
 func (l *Limiter) StoreErr(ctx context.Context) error { return l.store.probeWithin(ctx) }
 
 // Wait blocks until the request may be sent. If ctx has a deadline, the slot must begin in the
-// first half of the time left, plus the delay of the store, since the request needs time too.
-// Otherwise, Wait does not wait for it, and returns an error that wraps [ErrBudgetExceeded].
+// first half of the time left, plus the delay of the store, since the request needs time too. For a
+// later slot, Wait does not wait, and returns an error that wraps [ErrBudgetExceeded].
 //
 // A slot that is missed by 250 ms, such as by a suspended process, is discarded, and Wait takes
 // another one. It uses the fifth in a row however late it is.
@@ -223,8 +223,8 @@ func (l *Limiter) join(w *waiter) {
 	}
 }
 
-// queue lets a call wait for the first slot that no call waits for, unless it begins too late. It
-// is called with mu held.
+// queue lets a call wait for the first free slot, or ends the call if that slot is too late. It is
+// called with mu held.
 func (l *Limiter) queue(w *waiter) {
 	slot := l.slots[l.waiting]
 	if slot.After(w.latest) {
@@ -256,7 +256,7 @@ func (l *Limiter) cancel(w *waiter) {
 	} else if w.queued {
 		l.waiting--
 	}
-	if len(l.queued) > 2*l.waiting+100 { // otherwise, few cancelled calls stay until nextQueued skips them
+	if len(l.queued) > 2*l.waiting+100 { // fewer cancelled calls stay until nextQueued skips them
 		l.queued = slices.DeleteFunc(l.queued, func(w *waiter) bool { return w.cancelled })
 	}
 	l.promote()
@@ -340,8 +340,8 @@ func (l *Limiter) send() {
 	}
 }
 
-// nextPending removes and returns the calls of the next command, and the latest slot of this
-// replica.
+// nextPending removes and returns the calls of the next command. It also returns the latest slot of
+// this replica.
 func (l *Limiter) nextPending() (calls []*waiter, last time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,19 +15,18 @@ import (
 )
 
 // ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or StoreErr if the store could not
-// be reached, did not respond within a second, or returned an error or an unexpected reply.
+// be reached, did not respond in time, or returned an error or an unexpected reply.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
-// prefix begins the names of Redis keys and channels. Its number is the version of what is stored
-// there. If that changes, so must the number, since replicas of two releases use one store during
-// an upgrade.
+// prefix begins the names of Redis keys and channels. Its number is the version of the stored
+// format. Change both together, since replicas of two releases use one store during an upgrade.
 const prefix = "msgpush:1:"
 
 const (
 	storeTimeout  = time.Second            // of an operation
 	dialAfter     = 300 * time.Millisecond // from the start of an operation to a test of the address
 	probeInterval = 100 * time.Millisecond // from a failure to the next probe
-	suspension    = 250 * time.Millisecond // an operation is that late if its process was suspended
+	suspension    = 250 * time.Millisecond // lateness of an operation that shows that its process was suspended
 )
 
 //go:embed probe.lua
@@ -80,8 +79,8 @@ func ignoresDeadlines(rdb redis.UniversalClient) bool {
 	return false
 }
 
-// unavailable returns why the store is unavailable, or nil. It then starts a probe, at most one
-// each probeInterval.
+// unavailable returns why the store is unavailable, or nil. An unavailable store is also probed, at
+// most once each probeInterval.
 func (s *store) unavailable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

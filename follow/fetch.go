@@ -23,11 +23,11 @@ type reported struct {
 func (f *Follower[T]) request(ctx context.Context, number int64) (*paging.Page[T], error) {
 	page, err := f.source().Page(ctx, number, f.options.PageSize)
 	if err != nil {
-		f.reported.lastPage = 1 // unknown again: page 1 shows which one it is
+		f.reported.lastPage = 1 // begin at page 1, whose response reports the last page
 		return nil, paging.AtPage(number, err)
 	}
 	if f.reading.pages != nil {
-		f.reading.pages.UpdateTotal(page) // insertions and deletions shift the pages that it has read
+		f.reading.pages.UpdateTotal(page) // the new total shows how far the pages of the reading have shifted
 	}
 	return page, nil
 }
@@ -43,7 +43,7 @@ func (f *Follower[T]) fetch(ctx context.Context, number, size int) (*paging.Page
 		return nil, errs.OfContext(ctx)
 	}
 	page, err := f.list.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: size})
-	if err != nil || page == nil { // both are errors of Source.Page
+	if err != nil || page == nil { // Source.Page makes an error of a nil page
 		return nil, err
 	}
 	records := int64(len(page.List))

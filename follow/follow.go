@@ -45,8 +45,8 @@ type Options struct {
 	// PollInterval is the wait after a poll, which looks for new records at an end of the list. It
 	// is up to 10 % shorter or longer, at random. 0 means 10 s.
 	PollInterval time.Duration
-	// ReadInterval is how often the whole list is read, which delivers the records that no poll has
-	// found. 0 means 1 h.
+	// ReadInterval is how often the whole list is read: each reading delivers the records that no
+	// poll has found. 0 means 1 h.
 	ReadInterval time.Duration
 	// Known holds the ids of the records that were delivered before, in any order.
 	Known []int64
@@ -58,14 +58,14 @@ type Options struct {
 // A Batch holds the records to store in one transaction. No record is in two batches. A batch is
 // yielded again only if it was not delivered.
 type Batch[T any] struct {
-	// New holds the records that were created after Since: send alerts for them. Their order is
-	// random. If the list has no function Created, all its records are new.
+	// New holds the records that were created after Since, in unspecified order: send alerts for
+	// them. If the list has no function Created, all its records are new.
 	New []T
-	// History holds the others, which existed before the first start: store their ids.
-	// docs/lists.md states what happens without a valid creation time.
+	// History holds the records that were created at Since or before: store their ids.
+	// docs/lists.md states where records without a valid creation time go.
 	History []T
-	// Since is the time of the first start by the clock of the service: the newest creation time at
-	// the two ends of the list, or 0001-01-01 00:00:00 if it was empty. It is the same in all
+	// Since separates New from History. At the first start, it is the newest valid creation time at
+	// the two ends of the list, or 0001-01-01 00:00:00 if there is none. It is the same in all
 	// batches. Store it for [Options.Since]. It is empty if the list has no function Created.
 	Since msgpush.DateTime
 }
@@ -90,16 +90,14 @@ type Status struct {
 	// Read is the number of records that the reading in progress, or the latest one, has found.
 	// Total is the number of records in the list.
 	Read, Total int64
-	// LastPoll is when a poll last succeeded, and LastResponse when a request last did. The first
-	// poll follows the first start.
+	// LastPoll is when a poll last succeeded. LastResponse is when Fetch last returned a page.
 	LastPoll, LastResponse time.Time
 	// NextRequest is when the next request is due, at first the time of New. It is in the past
-	// during a request, and while the loop still handles a batch or an error when the request is
-	// due.
+	// during a request, and when the body of the loop runs past it.
 	NextRequest time.Time
-	// Err is not nil if the latest first start, poll or reading failed, also if the others succeed;
-	// if the latest complete reading contradicts itself; or if the arguments are invalid.
-	// FailingSince is when the first failure in a row was noticed, after the retries of its call.
+	// Err is nil unless an argument is invalid, the first start, the latest poll or the latest page
+	// of a reading failed, or the latest complete reading had a contradiction. FailingSince is when
+	// the first failure of this kind in a row was noticed, after the retries of its call.
 	Err          error
 	FailingSince time.Time
 }
@@ -108,14 +106,14 @@ type Status struct {
 type Follower[T any] struct {
 	list    msgpush.Lister[T]
 	options Options // without Known
-	invalid error   // of the arguments of New
+	invalid error   // why the arguments of New are invalid, or nil
 
 	mu      sync.Mutex // guards running and status
 	running bool       // a loop over Batches
 	status  Status
 
 	// Only the goroutine of the loop uses the fields below.
-	seen     paging.IDSet // ids of the known and of the found records
+	seen     paging.IDSet // ids of Known and of the records of all batches
 	batch    *Batch[T]    // found and not delivered, or nil
 	problems []error      // to be yielded
 	history  history
@@ -128,8 +126,8 @@ type Follower[T any] struct {
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogs]. It sends no
 // request. Invalid arguments are an error of [Follower.Batches]: a list without Fetch or ID, a
-// negative number, and a Since that is not a date and time. Without Created, every record is New
-// and, if Known is empty too, polls begin after the first reading.
+// negative number, and a non-empty Since that is not a date and time. Without Created, every record
+// is New and, if Known is empty too, polls begin after the first reading.
 //
 // A follower remembers the ids of all records, also of deleted ones. That takes less than 1 byte a
 // record if the ids are consecutive, up to 48 bytes if they are random, and twice as much while the
@@ -192,12 +190,12 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 // Batches returns an iterator over the batches. It requests pages until the context ends or the
 // loop is left, in the goroutine of the loop, one after another. Only one loop may run at a time.
 //
-// A batch counts as delivered when the loop requests the next one. If the loop is left during a
-// batch, by break, return or a panic, the next Batches yields the batch again. It goes on where the
-// loop was left, and never starts anew. So store a batch before the loop goes on.
+// A batch counts as delivered as soon as the loop goes on to the next element. If the loop is left
+// during a batch, by break, return or a panic, the next loop over Batches yields the batch again
+// and goes on from there. So store a batch before the loop goes on.
 //
-// Usually, a batch has the records of one page; after an outage, of up to 100 pages. If the list is
-// empty at the very first start, the first batch has no record: store its Since.
+// Usually, a batch has the records of one page; after an outage, of up to 100 pages. If the list
+// has Created and is empty at the very first start, the first batch has no record: store its Since.
 //
 // # Errors
 //
@@ -209,10 +207,10 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 //
 // These errors cause no wait: the first record without a valid creation time, the first one that
 // was created more than 24 h ahead of UTC by the local clock, and, at the end of a reading, an
-// [msgpush.ErrInconsistentList] that names a page whose response contradicted others.
+// [msgpush.ErrInconsistentList] that names the page of the first contradiction.
 //
 // The iteration ends with an error if the arguments are invalid, if another loop is running, or if
-// the context ends. The last one wraps the error of the context and its cause.
+// the context ends. In the last case, the error wraps that of the context and its cause.
 func (f *Follower[T]) Batches(ctx context.Context) iter.Seq2[Batch[T], error] {
 	return func(yield func(Batch[T], error) bool) {
 		var none Batch[T]
@@ -283,8 +281,8 @@ func (f *Follower[T]) finish() {
 // pause waits until the next request is due. It reports false if the context ended before.
 func (f *Follower[T]) pause(ctx context.Context) bool {
 	wait := max(0, time.Until(f.Status().NextRequest))
-	// Some contexts have a deadline and do not end. The timer is 1 ms late, so that one that does
-	// end has ended.
+	// Some contexts have a deadline and never end. The timer fires 1 ms after the deadline: other
+	// contexts have ended by then.
 	if left := errs.TimeLeft(ctx); left < wait {
 		wait = left + time.Millisecond
 	}

@@ -901,3 +901,15 @@ func TestZeroFollowerIsAnError(t *testing.T) {
 		require.EqualError(t, err, "msgpush: following a list: the Follower was not made by New")
 	}
 }
+
+func TestStatusReadBeginsAtZeroWithEachReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: downFrom(20)}
+		f := follow.New(s.lister(), follow.Options{ReadInterval: time.Minute})
+		runFollower(t, f, 30*time.Second, nil)
+		assert.EqualValues(t, 20, f.Status().Read)
+		s.setFail(always(errUnavailable))
+		runFollower(t, f, 5*time.Minute, nil)
+		assert.Zero(t, f.Status().Read)
+	})
+}

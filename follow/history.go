@@ -16,13 +16,13 @@ import (
 // This file separates new records from history. The rules are:
 //
 //   - History. The very first step marks the history: since is the newest creation time on the
-//     first and on the last page that is not empty, and on pages behind the last one if that is
-//     full. A record is new if it was created after since, however it is found.
+//     first non-empty page, on the last one, and on pages behind a full last page. A record is new
+//     if it was created after since, whichever step finds it.
 //   - Invalid time. A time does not count if it is missing, zero, in another format, or more than
-//     24 h ahead of UTC while since is not. Its record is history until the first reading has ended
-//     or the program has restarted, and new afterwards.
+//     24 h ahead of UTC, unless since is ahead, too. Its record is history until the first reading
+//     has ended or the program has restarted, and new afterwards.
 
-// noHistory is the Since of an empty list: every record is new.
+// noHistory is a Since with which every record with a valid time is new.
 const noHistory msgpush.DateTime = "0001-01-01 00:00:00"
 
 // maxAhead is how far a creation time may be ahead of the clock. The time zone of the service,
@@ -32,7 +32,7 @@ const maxAhead = 24 * time.Hour
 // history is what separates new records from history.
 type history struct {
 	since        msgpush.DateTime // empty: not marked, or the list has no function Created
-	isRestart    bool             // an earlier follower has begun the first reading
+	isRestart    bool             // an earlier follower has delivered a batch
 	namedInvalid bool             // a problem has named a record without a valid time
 	namedAhead   bool             // a problem has named a record whose time is ahead
 }
@@ -61,7 +61,8 @@ func (f *Follower[T]) mark(ctx context.Context) error {
 	return nil
 }
 
-// findEnd determines where polls begin: at the end whose outermost record is the newest one.
+// findEnd determines where polls begin: at the end whose outermost record is the newest, if only
+// one is.
 func (f *Follower[T]) findEnd(list []T, newest msgpush.DateTime) {
 	if len(list) == 0 {
 		return
@@ -96,8 +97,8 @@ func (f *Follower[T]) readBothEnds(ctx context.Context) ([]T, error) {
 }
 
 // readBehind looks for the last page behind a full page, since a total that is too low hides pages.
-// The distances double until one leads behind the end, and then halve: in a list of 13 pages, from
-// page 6, it requests the pages 7, 9, 13, 20, 16, 14. It returns all records that it meets.
+// The distances double until one leads behind the end, and then halve: in a list of 12 pages, from
+// page 6, it requests the pages 7, 9, 13, 11, 12. It returns the records of the pages that exist.
 func (f *Follower[T]) readBehind(ctx context.Context, number int64, page *paging.Page[T]) (list []T, err error) {
 	distance, endFound := int64(1), false
 	for distance > 0 && distance < maxDistance && f.isFull(number, page) {
@@ -127,16 +128,16 @@ func (f *Follower[T]) readBehind(ctx context.Context, number int64, page *paging
 
 const maxDistance = 1 << 20
 
-// pageIsAbsent reports whether err is an error response that a retry would not change, by which
-// some services say that a page does not exist.
+// pageIsAbsent reports whether err is a permanent error response other than a rejected key. Some
+// services send one for a page that does not exist.
 func pageIsAbsent(err error) bool {
 	apiErr, ok := errs.As[*msgpush.APIError](err)
 	return ok && !apiErr.KeyRejected && !httpspec.IsRetryable(apiErr.HTTPStatus)
 }
 
 // readNonEmpty returns the first page that has records, from a page on in a direction, 1 or -1. If
-// none of maxEndPages has any, it returns the last one it has read. It requests an empty page once
-// more, as Lister.All does: a service may count and select in two queries.
+// none of up to maxEndPages pages has any, it returns the last page that it read. It requests an
+// empty page once more: a service may read the total and the page at different times.
 func (f *Follower[T]) readNonEmpty(ctx context.Context, number, direction int64) (*paging.Page[T], int64, error) {
 	for requests := 1; ; requests++ {
 		page, err := f.request(ctx, number)
@@ -155,20 +156,20 @@ func (f *Follower[T]) readNonEmpty(ctx context.Context, number, direction int64)
 	}
 }
 
-// isFull reports whether a page has as many records as a page can have. Such a page has records.
+// isFull reports whether a page has as many records as a page can have. A full page is never empty.
 func (f *Follower[T]) isFull(number int64, page *paging.Page[T]) bool {
 	size := f.options.PageSize
 	if page.PageSize > 0 {
 		size = min(size, page.PageSize)
 	}
-	if number > 1 { // so the list has longer pages
+	if number > 1 { // earlier pages show the real page size
 		size = min(size, int(f.reported.longestPage))
 	}
 	return len(page.List) >= size
 }
 
-// newest returns the newest creation time of records, or noHistory if there is none. A time that is
-// ahead counts only if all valid ones are: then the clock is wrong.
+// newest returns the newest valid creation time, or noHistory if there is none. Times ahead count
+// only if all valid times are ahead: then the local clock is wrong.
 func (f *Follower[T]) newest(list []T) msgpush.DateTime {
 	var newest, newestAhead msgpush.DateTime
 	limit := newestTime()
@@ -190,7 +191,8 @@ func newestTime() msgpush.DateTime {
 	return msgpush.DateTime(time.Now().UTC().Add(maxAhead).Format(time.DateTime))
 }
 
-// isValid reports whether a time is one, and not the zero time, which some services send for none.
+// isValid reports whether created is a time after the zero time. Some services send the zero time
+// for a missing one.
 func isValid(created msgpush.DateTime) bool {
 	_, err := created.Time(time.UTC)
 	return err == nil && created > noHistory
@@ -214,8 +216,8 @@ func (f *Follower[T]) isAhead(created msgpush.DateTime) bool {
 	return created > limit && f.history.since <= limit
 }
 
-// reportInvalidTime adds a problem for the first record whose time is missing or in another format,
-// and for the first one whose time is ahead.
+// reportInvalidTime adds a problem for the first record without a valid time, and for the first one
+// whose time is ahead.
 func (f *Follower[T]) reportInvalidTime(record T) {
 	if f.list.Created == nil {
 		return

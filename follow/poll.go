@@ -14,10 +14,10 @@ import (
 //
 //   - Pages. A poll requests pages from one end on, and stops after a page whose last record, seen
 //     from that end, is known or old. At the tail, its first maxTailPages requests do not stop at
-//     an empty page, nor while the total has grown by more than the poll has found. If it still has
-//     at the end, the poll also requests pages from the other end on.
-//   - Failure. After a failure, the next poll begins anew. If it fails at the same page and has
-//     found records, or the total has grown, it delivers them and makes a reading due.
+//     an empty page, nor while the total shows new records that the poll has not found. If some are
+//     still missing, the poll also requests pages from the other end, unless the list has one page.
+//   - Failure. After a failure, the next poll begins anew. If it fails at the same page, it
+//     delivers what it has found and makes a reading due, unless nothing is new.
 //   - Limits. A poll that stops after maxEndPages makes a reading due. Before the first reading has
 //     begun, so does a poll that finds fewer records than the total shows.
 //   - End. A poll begins at the end where the newest record was when the history was marked, or
@@ -29,7 +29,6 @@ const (
 	maxTailPages = 3
 )
 
-// An end is an end of the list.
 type end int
 
 const (
@@ -45,12 +44,11 @@ func (e end) other() end {
 	return start
 }
 
-// polls is the state of the polls.
 type polls struct {
 	due        time.Time // when the next one is due
 	newestEnd  end
 	latestEnd  end   // at which the latest one began
-	total      int64 // after the latest one; at first, the number of known ids
+	total      int64 // the total from which growth is counted; at first, the number of known ids
 	failedPage int64 // at which the latest one failed, or 0
 }
 
@@ -66,11 +64,11 @@ func (p *polls) nextEnd() end {
 type pollResult[T any] struct {
 	records    []T
 	ids        paging.IDSet
-	growth     int64 // how many of them were inserted since the latest poll
+	growth     int64 // how many of them count as inserted since the latest poll
 	failedPage int64 // or 0
 }
 
-// poll makes one poll.
+// poll applies the rules above.
 func (f *Follower[T]) poll(ctx context.Context) error {
 	found := &pollResult[T]{ids: paging.IDSet{}}
 	from := f.polls.nextEnd()
@@ -79,7 +77,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		err = f.readEnd(ctx, from.other(), found)
 	}
 	if err != nil && errs.ContextEnded(ctx) {
-		return err // no failure: the next poll is the same one
+		return err // no failure: the next poll begins at the same end
 	}
 	isIncomplete := f.hasGrownBeyond(found)
 	hasFound := isIncomplete || len(found.records) > 0
@@ -146,7 +144,7 @@ func (f *Follower[T]) readEnd(ctx context.Context, from end, found *pollResult[T
 // first.
 func (f *Follower[T]) stopsAfter(list []T, isTailExtended bool, found *pollResult[T]) bool {
 	if isTailExtended && (len(list) == 0 || f.hasGrownBeyond(found)) {
-		return false // the last page may be short, and the total may count records that are on no page
+		return false // new records may precede a short last page, and a total that is too high ends in empty pages
 	}
 	return len(list) == 0 || !f.isUnseenNew(list[len(list)-1])
 }
@@ -170,8 +168,8 @@ func (f *Follower[T]) isUnseenNew(record T) bool {
 	return !f.seen.Has(f.list.ID(record)) && f.isNew(record)
 }
 
-// learnNewestEnd takes records from an end of the list on. If the outermost one is new, and another
-// is not, new records are inserted at that end.
+// learnNewestEnd gets the records that a poll read from an end. If the outermost one is new and
+// another is not, later polls begin at that end.
 func (f *Follower[T]) learnNewestEnd(from end, records []T) {
 	isOld := func(record T) bool { return !f.isUnseenNew(record) }
 	if len(records) > 0 && !isOld(records[0]) && slices.ContainsFunc(records, isOld) {

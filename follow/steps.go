@@ -14,15 +14,16 @@ import (
 // This file decides the next step of a follower. Its rules are:
 //
 //   - Step. A follower makes one step at a time: it marks the history, polls, or reads a page of a
-//     reading. A step that fails delivers nothing and is made again. The records of a step are one
-//     batch, kept until the loop wants the next.
-//   - Reading. A reading iterates over the whole list, as Lister.All does. The first one is due at
-//     the start or, with known ids, at a random time within ReadInterval. The next one is due
-//     ReadInterval after it began. A poll may make a reading due immediately.
-//   - Order. The mark comes first. Polls begin after it, immediately with known ids, or after the
-//     first reading if the list has no function Created. A poll that is due comes before the next
-//     page of a reading, but after a poll, a page has its turn. After a page that failed, a poll
-//     has its turn.
+//     reading. A step that fails is made again, and delivers nothing unless it is a stuck poll
+//     (poll.go). The records of a step are one batch, kept until delivered.
+//   - Reading. A reading iterates over the whole list, as Lister.All does, but tolerates some
+//     contradictions. The first one is due at the start or, with known ids, at a random time within
+//     ReadInterval. The next one is due ReadInterval after it began. A poll may make a reading due
+//     immediately.
+//   - Order. The mark, if needed, comes first, and polls begin after it. Without Created, they
+//     begin immediately with known ids, and otherwise after the first reading. While a reading is
+//     due, a page of it follows each poll. Before any other page, a poll comes if it is due or if
+//     the latest page failed.
 
 type stepKind int
 
@@ -33,12 +34,12 @@ const (
 	readStep
 )
 
-// A reading is the state of the readings.
+// A reading holds the progress and the schedule of readings.
 type reading[T any] struct {
 	pages    *paging.Iteration[T] // in progress, or nil
 	due      time.Time            // when the next one is due
 	found    int64                // the number of records of the one in progress, or of the latest one
-	hasEnded bool                 // at least one
+	hasEnded bool                 // at least one reading has ended
 }
 
 // isDue reports whether a page of a reading is due.
@@ -56,7 +57,8 @@ type health struct {
 	contradiction failure // of the latest reading that has ended
 }
 
-// A failure is the latest error of failures in a row, and when the first one ended; or none.
+// A failure is the latest of several errors in a row, and the time of the first. The zero failure
+// is none.
 type failure struct {
 	err   error
 	since time.Time
@@ -100,8 +102,8 @@ func (h *health) shown() failure {
 	return h.contradiction
 }
 
-// makeStep makes the next step and decides when the one after it is due. If the context ends, the
-// step is no failure, and is made again, but after an interrupted poll, a reading has its turn.
+// makeStep makes the next step and decides when the one after it is due. A step that the end of the
+// context interrupts is no failure, and is made again; after a poll, a due reading comes first.
 func (f *Follower[T]) makeStep(ctx context.Context) {
 	kind := f.nextStep()
 	var err error
@@ -153,7 +155,7 @@ func (f *Follower[T]) nextStep() stepKind {
 		return markStep
 	case !pollsHaveBegun:
 		return readStep
-	case !f.reading.isDue(): // so nextRequest has waited for a poll
+	case !f.reading.isDue(): // only a poll can be due
 		return pollStep
 	case f.lastStep == pollStep: // a page has its turn
 		return readStep
@@ -202,6 +204,7 @@ func (f *Follower[T]) read(ctx context.Context) error {
 	if r.pages == nil {
 		r.pages = paging.NewTolerant(f.source(), f.options.PageSize)
 		r.due = time.Now().Add(f.options.ReadInterval)
+		r.found = 0
 	}
 	number := r.pages.NextPage()
 	page, err := r.pages.Next(ctx)

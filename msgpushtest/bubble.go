@@ -23,8 +23,8 @@ func currentBubble() string {
 }
 
 // isOutsideBubble reports whether the caller is in a synctest bubble, and tb is a *testing.T
-// outside it. A server with that test would outlive the bubble. Deadline panics only for the t of a
-// bubble.
+// outside it. A server that such a test closes would outlive the bubble. Deadline panics only for
+// the t of a bubble.
 func isOutsideBubble(tb TB) (outside bool) {
 	t, ok := tb.(interface{ Deadline() (time.Time, bool) })
 	if !ok || currentBubble() == "" {

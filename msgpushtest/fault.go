@@ -21,7 +21,7 @@ import (
 type Fault struct {
 	kind       string                                            // such as "Status(503)", for describe
 	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
-	status     int                                               // 0: the usual status
+	status     int                                               // set by WithStatus, or 0
 	header     http.Header
 	operations []string // empty: any request
 	conditions []func(Request) bool
@@ -29,14 +29,14 @@ type Fault struct {
 	times      int // 0 means 1
 }
 
-// A queuedFault is a fault that was injected.
+// A queuedFault is an injected fault and counts its uses.
 type queuedFault struct {
 	Fault
 	uses int
 }
 
 // For returns a copy of f that applies only to some operations, such as [MPList]; without names, to
-// all. It panics for another name.
+// all. An unknown name panics.
 func (f Fault) For(operations ...string) Fault {
 	for _, name := range operations {
 		if !slices.Contains(operationNames(), name) {
@@ -84,9 +84,9 @@ func (f Fault) WithStatus(status int) Fault {
 	return f
 }
 
-// checkStatus panics if a status is not from 200 to 599. A status below 200 is not final or, if it
-// is 101, ends HTTP; one above 599 is invalid. Below 100 or above 999, net/http would panic, but in
-// the server, where the test would not see it.
+// checkStatus panics if a status is not from 200 to 599. A status from 100 to 199 is not final or,
+// if it is 101, ends HTTP; others are invalid. Below 100 or above 999, net/http would panic, but in
+// the server, where the test would not see the panic.
 func checkStatus(name string, status int) {
 	if status < 200 || status > 599 {
 		panic(fmt.Sprintf("msgpushtest: %s: %d is not an HTTP status from 200 to 599", name, status))
@@ -94,7 +94,7 @@ func checkStatus(name string, status int) {
 }
 
 // WithHeader returns a copy of f that sets a header of the response, such as Retry-After. It panics
-// if HTTP does not allow a character of them.
+// if HTTP does not allow the name or value.
 func (f Fault) WithHeader(name, value string) Fault {
 	checkHeader("Fault.WithHeader", name, value)
 	f.header = maps.Clone(f.header)
@@ -118,7 +118,6 @@ var (
 	headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
 )
 
-// checkWait panics if a wait is negative.
 func checkWait(caller string, d time.Duration) {
 	if d < 0 {
 		panic(fmt.Sprintf("msgpushtest: %s: the duration %v is negative", caller, d))
@@ -150,8 +149,8 @@ func (f Fault) appliesTo(operation string) bool {
 	return len(f.operations) == 0 || slices.Contains(f.operations, operation)
 }
 
-// Inject queues faults. A request uses the first one that applies. A fault leaves the queue after
-// one use, after n with Times(n), and never with Always. The zero Fault, [Delay], [ResetInBody] and
+// Inject queues faults. A request uses the first one that applies. Without Always, a fault leaves
+// the queue after one use, or n with Times(n). The zero Fault, [Delay], [ResetInBody] and
 // [Truncate] use the usual response; with another fault, the server checks neither the request nor
 // its key.
 func (s *Server) Inject(faults ...Fault) {
@@ -198,7 +197,7 @@ func (s *Server) callIf(match func(Request) bool, request Request) bool {
 	return match(request)
 }
 
-// use reports whether f is still queued, and removes it when it applies to no further request.
+// use counts a use of f, and removes f after the last one. It returns false if f is not queued.
 func (s *Server) use(f *queuedFault) bool {
 	s.lock()
 	defer s.mu.Unlock()
@@ -368,7 +367,7 @@ func Endless() Fault {
 }
 
 // Reset returns a fault that resets the connection before the response. On a reused connection,
-// net/http itself resends a GET: the caller does not see a single reset. To prevent this, call
+// net/http itself resends a GET: the caller does not see that reset. To prevent this, call
 // CloseIdleConnections of [Server.HTTPClient] before the request.
 func Reset() Fault {
 	return Fault{kind: "Reset", respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) { reset(w) }}

@@ -26,8 +26,9 @@ const (
 	CodeRateLimit        = 429 // the limit of SetRateLimit is exceeded
 )
 
-// An operation states what its requests may contain. data returns the data of the response. It is
-// called without mu, so that it may call [Server.Update]. If it is nil, a success has no data.
+// An operation states what its requests may contain. data returns the data of the response, and is
+// called without mu, since it may call the function of UpdateBetweenPages. If data is nil, a
+// success has no data.
 type operation struct {
 	query []string // the names of the query parameters
 	body  []string // the names of the members of the body; nil: the request has no body
@@ -95,8 +96,8 @@ func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
 	}
 }
 
-// maxRequestBytes limits the body that an operation accepts. Of any body, record stores at most one
-// byte more. A function of [Respond] can read all of it.
+// maxRequestBytes limits the body that an operation accepts. record stores at most maxRequestBytes
+// + 1 bytes of a body, but a function of [Respond] can read the whole body.
 const maxRequestBytes = 1 << 20
 
 // data checks a request and returns the data of its operation.
@@ -216,9 +217,9 @@ func forwardLogList(s *Server, _ url.Values, body object) (any, *rejection) {
 	return pageOf(s, body, func(*Records) []msgpush.ForwardLog { return s.matching(filter, want) })
 }
 
-// pageOf returns the requested page of list. Before, it calls the function of UpdateBetweenPages if
-// a call is due, so mu must not be held. list is called with mu held, before and after that
-// function.
+// pageOf returns the requested page of list. It first calls the function of UpdateBetweenPages if a
+// call is due, so the caller must not hold mu. list is called before and after that function, with
+// mu held.
 func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejection) {
 	current, rejected := body.positive("current", 1)
 	if rejected != nil {
@@ -283,7 +284,7 @@ func (o object) decode(to any) *rejection {
 			return reject(CodeBadRequest, "%s is null", name)
 		}
 	}
-	raw, _ := json.Marshal(o) // o has been decoded before
+	raw, _ := json.Marshal(o) // cannot fail: o was decoded from JSON
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(raw, to)); ok {
 		return reject(CodeBadRequest, "%s is a %s, not of the type %v", typeErr.Field, typeErr.Value, typeErr.Type)
 	}

@@ -12,8 +12,8 @@ import (
 	"example.com/msgpush/internal/tests/errno"
 )
 
-// pipeAddress is the address of every server in memory. Another client cannot look it up: its error
-// shows what to use. Names in the domain test are reserved for tests (RFC 2606).
+// pipeAddress is the address of every server in memory. Other clients cannot look it up: the name
+// in their error says what to use. Names in the domain test are reserved for tests (RFC 2606).
 const pipeAddress = "use-server-httpclient.test:80"
 
 // A pipeListener accepts connections made by [net.Pipe].
@@ -70,8 +70,8 @@ type pipeConn struct {
 	reset *atomic.Bool // shared by both ends
 }
 
-// SetLinger makes Close a reset, as (*net.TCPConn).SetLinger(0) does: after it, a Read of the other
-// end fails with ConnReset.
+// SetLinger makes Close a reset, as (*net.TCPConn).SetLinger(0) does: after Close, a Read of the
+// other end fails with ConnReset.
 func (c pipeConn) SetLinger(int) error {
 	c.reset.Store(true)
 	return nil

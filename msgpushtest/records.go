@@ -19,7 +19,7 @@ const (
 	ForwardLogList  = "ForwardLogList"
 )
 
-// The keys of operations are names. [msgpush.Operations] has their methods and paths.
+// operations maps names to operations. [msgpush.Operations] has the methods and paths.
 var operations = map[string]operation{
 	MailDetail:      detail("mailId", mailChannels, func(r mailChannel) int64 { return r.ID }),
 	MPList:          list(func(r *Records) []msgpush.MPChannel { return r.MPChannels }),
@@ -59,8 +59,8 @@ type filteredList struct {
 	updates int // Server.updates when logs was made; if it differs now, logs is stale
 }
 
-// matching returns the trigger records that a filter, as it was sent, selects. It stores the
-// selected records, since an iteration requests many pages with the same filter. It is called with
+// matching returns the trigger records that want selects. It stores them by filter, the JSON text
+// of want as sent, since an iteration requests many pages with the same filter. It is called with
 // mu held, and the result is valid while mu is held.
 func (s *Server) matching(filter string, want msgpush.ForwardLogParams) []msgpush.ForwardLog {
 	if want == (msgpush.ForwardLogParams{}) {
@@ -96,8 +96,8 @@ func (s *Server) SetRecords(r Records) {
 
 // Update calls f to change the server's records, in one step. f must not use the records after it
 // has returned, call Update or SetRecords, or wait for a page. If f panics, the records do not
-// change, and the test of [New] fails. With a server of [New] outside a bubble, 7 seconds of f end
-// the program.
+// change, and the test of [New] fails. With [New] outside a bubble, the program ends if f takes 7
+// seconds.
 func (s *Server) Update(f func(*Records)) {
 	s.checkBubble("Update")
 	if !s.acquire(s.updateSem, nil) {
@@ -113,8 +113,8 @@ func (s *Server) Update(f func(*Records)) {
 	s.update("Update", f)
 }
 
-// update lets f change a copy of the records, and copies it again: the caller may keep its slices.
-// It is called with updateSem held.
+// update lets f change a copy of the records, and copies the result, since callers may still change
+// its slices. It is called with updateSem held.
 func (s *Server) update(name string, f func(*Records)) {
 	defer s.runs(name)()
 	changed := s.Records()
@@ -128,7 +128,7 @@ func (s *Server) update(name string, f func(*Records)) {
 
 // UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
 // or none if f is nil. f is called, as by [Server.Update], before each response with a page after
-// page 1. If the list has one page or none, f is also called before each page 1 but the first.
+// page 1. f is also called before each page 1, but the first, of a list of at most one page.
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func SampleRecords() Records {
 	return r
 }
 
-// sample has the records without trigger records, as a file of examples/fakeserver.
+// sample has the records without trigger records, in the file format of examples/fakeserver.
 //
 //go:embed sample.json
 var sample []byte

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// A Request is a request that arrived at a [Server]. The keys of the server so far, of at least 6
-// bytes, are redacted in it, where they appear verbatim. Header, Query and Body are shared with
-// other copies and must not be changed.
+// A Request is a request that arrived at a [Server]. The server's keys of 6 bytes or more, old or
+// current, are redacted where they appear verbatim. Header, Query and Body are shared with other
+// copies and must not be changed.
 type Request struct {
 	Time      time.Time // of arrival
 	Operation string    // such as [MPList]; empty if there is none at the path
@@ -64,8 +64,8 @@ func (r Request) Has(path string, value any) bool {
 
 const redacted = "[redacted]"
 
-// record stores a request and leaves its body readable. A read error is repeated after the bytes
-// that were read.
+// record stores a request and leaves its body readable. Later reads return the stored bytes, then
+// the rest or the read error.
 func (s *Server) record(r *http.Request) Request {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
 	rest := io.Reader(r.Body)
@@ -143,9 +143,9 @@ func (s *Server) ClearRequests() {
 }
 
 // WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It
-// returns an error if n is below 1, if ctx ends or if the server is closed before. If ctx has no
-// deadline, the test of [New] fails after 5 seconds, except in a bubble, and WaitForRequest returns
-// an error.
+// returns an error if n is below 1, if ctx ends or if the server is closed before. Outside a bubble
+// and without a deadline, the test of [New] fails after 5 seconds, and WaitForRequest returns an
+// error.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 	s.checkBubble("WaitForRequest")
 	noPatience := s.noPatience()

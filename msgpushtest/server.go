@@ -26,8 +26,8 @@ type settings struct {
 }
 
 // FailOnRejection makes the test of [New] fail for each request that the server itself rejects,
-// such as one with an unknown member, or with a key that was replaced. The responses of faults and
-// of the rate limit do not count. [NewServer] panics with this option.
+// such as one with an unknown member, or with a key that was replaced. Faults such as [RejectKey]
+// and the rate limit do not count. [NewServer] panics with this option.
 func FailOnRejection() Option { return func(s *settings) { s.failOnRejection = true } }
 
 // InMemory makes the server use [net.Pipe] instead of a socket, as a [testing/synctest] bubble
@@ -153,9 +153,9 @@ const closeGrace = 200 * time.Millisecond
 // aborts them after a short time. It ends the waits of [Delay], [Endless], [Server.SetLatency] and
 // [Server.WaitForRequest].
 //
-// Close waits until the goroutines of the server have ended. If a function that the test passed to
-// the server, which must not call Close, runs for 5 more seconds, the test of [New] fails; with a
-// server of [NewServer], Close panics. In a bubble, the wait has no limit.
+// Close waits until the goroutines of the server have ended. A function that the test passed to the
+// server must not call Close. If it runs for 5 more seconds, the test of [New] fails; with a server
+// of [NewServer], Close panics. In a bubble, the wait has no limit.
 func (s *Server) Close() {
 	s.lock()
 	s.close()
@@ -249,7 +249,7 @@ func (s *Server) acceptKey(key string) bool {
 	return true
 }
 
-// SetLatency delays every response by d, and then reads the records for it. A negative d panics.
+// SetLatency delays every response by d. Records are read after the delay. A negative d panics.
 func (s *Server) SetLatency(d time.Duration) {
 	checkWait("SetLatency", d)
 	s.lock()
@@ -292,11 +292,11 @@ func (l *rateLimit) allow(now time.Time) (time.Duration, bool) {
 }
 
 // OnRequest sets a function that is called with each request before the response, or none if f is
-// nil. Calls do not overlap. f may change the server, and may sleep, outside a bubble for less than
-// 5 s. A fault that f injects can already apply to this request. f must not close the server or
+// nil. Calls do not overlap. f may change the server, and sleep, for less than 5 s outside a
+// bubble. A fault that f injects can already apply to this request. f must not close the server or
 // send it a request.
 //
-// A panic of f, except with [http.ErrAbortHandler], fails the test of [New] when it ends; with a
+// A panic of f, except with [http.ErrAbortHandler], fails the test of [New] at its end; with a
 // server of [NewServer], it ends the program.
 func (s *Server) OnRequest(f func(Request)) {
 	s.lock()

@@ -15,14 +15,14 @@ type TB interface {
 // maxReported is the maximum number of requests that are logged when a test fails.
 const maxReported = 50
 
-// New starts a [Server] that is closed when the test ends. The test then fails
+// New starts a [Server] that is closed when the test ends. The test fails
 //
 //   - for each fault of [Server.Inject] that was used too seldom and not removed by
 //     [Server.ClearFaults];
 //   - if a function panicked that the test passed to the server; a panic with
 //     [http.ErrAbortHandler] counts only in [Server.Update];
 //   - if something has waited for 5 seconds: [Server.Close], [Server.WaitForRequest] without a
-//     deadline, or the server for a function (that of [Respond] is only logged). In a synctest
+//     deadline, or the server for a function (one of [Respond] is only logged). In a synctest
 //     bubble, the wait goes on: the runtime reports a deadlock of channels, but not of locks;
 //   - for each request that the server rejects, with the option [FailOnRejection].
 //
@@ -52,8 +52,8 @@ func New(tb TB, opts ...Option) *Server {
 	return s
 }
 
-// endTest returns an error text for each panic of a function of the test, and for each unused
-// fault. Afterwards, only New uses the test.
+// endTest returns an error text for each panic of a function of the test, and for each fault used
+// too seldom. Afterwards, only New may call tb.
 func (s *Server) endTest() []string {
 	s.lock()
 	defer s.mu.Unlock()

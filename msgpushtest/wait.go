@@ -10,17 +10,17 @@ import (
 )
 
 // patience is how long something waits before the server reports it. In a synctest bubble, nothing
-// is reported: a function may sleep for hours, and the runtime reports deadlocks.
+// is reported: a function may sleep for hours, and the runtime reports deadlocks, but not of locks.
 const patience = 5 * time.Second
 
-// lastPatience is how long a function of Update may go on after that. Then the program ends: the
-// function runs in the goroutine of the test, which nothing else could end.
+// lastPatience is how long a function of Update may go on after patience. Then the program ends:
+// the function runs in the goroutine of the test, which nothing else could end.
 const lastPatience = 2 * time.Second
 
 // A testState is the state of a server's test.
 type testState struct {
 	tb      TB             // of New, or nil
-	running map[string]int // functions of the test, by the method that they were given to
+	running map[string]int // number of running functions of the test, by the method that got them
 	panics  []string       // texts about functions of the test; endTest returns them
 	failed  chan struct{}  // closed, with mu held, when the test has failed for a wait
 	ended   bool
@@ -49,8 +49,8 @@ func (s *Server) hasFailed() bool {
 	}
 }
 
-// complain says that something waits. With a server of New, the test fails if the wait could last
-// for ever, and the wait must end.
+// complain reports a wait that is too long. With a server of New, forEver fails the test, unless it
+// has ended, and mustEnd is forEver.
 func (s *Server) complain(forEver bool, format string, args ...any) (mustEnd bool) {
 	text := fmt.Sprintf("msgpushtest: "+format, args...)
 	s.lock()
@@ -84,7 +84,7 @@ func (s *Server) lock() {
 // the wait must end: if end is closed, or if the test has failed.
 func (s *Server) acquire(sem chan struct{}, end <-chan struct{}) bool {
 	select {
-	case sem <- struct{}{}: // also after the end, if there is no wait
+	case sem <- struct{}{}: // even if end is closed, since there is no wait
 		return true
 	default:
 	}
@@ -106,8 +106,8 @@ func (s *Server) acquireInHandler(sem chan struct{}) (release func()) {
 	return func() { <-sem }
 }
 
-// runs records that a function of the test runs, which was passed to the method name. It is
-// reported unless returned is called before patience has ended.
+// runs records that the function that the test passed to the method name runs. Outside a bubble,
+// the function is reported unless returned is called within patience.
 func (s *Server) runs(name string) (returned func()) {
 	ended := make(chan struct{})
 	stop := func() bool { return true }
@@ -130,7 +130,7 @@ func (s *Server) runs(name string) (returned func()) {
 func (s *Server) reportFunction(name string, ended <-chan struct{}) {
 	const advice = "it must return soon, and must not wait for another request, another update, Close, " +
 		"or a lock or channel of the test"
-	isFailure := name != "Respond" // with which a test may want a request that hangs
+	isFailure := name != "Respond" // a test may use Respond for a request that hangs
 	s.complain(isFailure, "the function given to %s has not returned after %v: %s", name, patience, advice)
 	if s.test.tb == nil || name != "Update" {
 		return
@@ -164,7 +164,7 @@ func (s *Server) waitForFunctions() {
 	}
 }
 
-// unfinished says what Close waits for. The function of Update is left out: it runs in the
+// unfinished describes what Close waits for. The function of Update is left out: it runs in the
 // goroutine that called Update.
 func (s *Server) unfinished() string {
 	s.lock()

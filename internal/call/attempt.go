@@ -22,13 +22,13 @@ type call struct {
 	client  http.Client // of the loop
 	request Request
 	query   string      // of the request, which may contain secrets
-	keys    redact.Keys // that the call got
+	keys    redact.Keys // access keys of the call, for redaction
 
-	attempts    int           // that began
+	attempts    int           // number of attempts started
 	key         string        // of the current attempt
 	rejectedKey string        // the key that the source had to replace; empty: none
 	lastFailure *Outcome      // the latest failure that was not caused by the end of the context
-	borrowed    int           // tokens that the quota gets back unless the retry fails transiently
+	borrowed    int           // quota tokens taken for the next or current retry
 	wait        time.Duration // before the next attempt; 0 if it begins immediately
 	end         *Outcome      // how the call ends; nil if another attempt follows
 }
@@ -95,8 +95,8 @@ func (c *call) stop(ctx context.Context, step string, err error) *Outcome {
 //
 // It gets the key before the wait, so that a call whose key is being fetched takes no slot of the
 // limiter, and so that the source learns of a rejection immediately. It gets the key again after
-// the wait. If that is another key, the source may have blocked until it was fetched, and then
-// released many calls, which would send together: the call waits for another slot.
+// the wait. If the key has changed, many calls may have waited for it and would now send at the
+// same time: the call waits for another slot.
 //
 // A source may return another key each time. So after ten repeated waits, ready keeps its slot, and
 // the key that it got before the last wait: getting the key again could take long.
@@ -185,8 +185,8 @@ func (c *call) send(ctx context.Context, req *http.Request, o *Outcome) *http.Re
 	return resp
 }
 
-// receive completes o with the response. ctx ends with the timeout of the attempt, or before. Of a
-// response with another status than 200, what can be read of the body is enough.
+// receive completes o with the response. ctx ends with the timeout of the attempt, or before. A
+// response with another status than 200 is used as far as its body can be read.
 func (c *call) receive(ctx context.Context, resp *http.Response, o *Outcome) {
 	o.Status, o.Header = resp.StatusCode, resp.Header
 	body, err := c.readBody(ctx, resp)

@@ -50,11 +50,11 @@ type Caller struct {
 	userAgent  []string
 	quota      *retryQuota
 	timeoutErr error        // of an attempt that took longer than its timeout
-	responses  atomic.Int64 // number so far
+	responses  atomic.Int64 // number of responses so far
 	closedAt   atomic.Int64 // the number of responses when idle connections were last closed; -1: never
 }
 
-// NewCaller returns a caller.
+// NewCaller returns a caller. keys becomes its FixedKeys.
 func NewCaller(config Config, keys redact.Keys) *Caller {
 	keys.Prepare() // the calls share the forms of the key
 	timeoutText := fmt.Sprintf("no complete response within %v (see WithTimeout)", config.Timeout)

@@ -30,9 +30,9 @@ func (c *connection) got(info httptrace.GotConnInfo) {
 // closeForgotten closes the idle connections after an attempt that timed out on a reused
 // connection: a balancer may have forgotten the connection, and the idle ones too.
 //
-// If the client got a response since the attempt began, the service is only slow. Until the next
-// response, the connections are closed once only: other clients may share the transport, and would
-// lose theirs.
+// If the client got a response since the attempt began, the service is only slow: nothing is
+// closed. Until the next response, connections are closed only once: other clients that share the
+// transport lose theirs, too.
 func (c *Caller) closeForgotten(ctx context.Context, conn *connection, responsesBefore int64) {
 	timedOut := errs.Is(context.Cause(ctx), context.DeadlineExceeded)
 	isSilent := c.responses.Load() == responsesBefore

@@ -74,7 +74,7 @@ func (c *call) counted() int {
 //	canceled                       -                  gives them back
 //	interrupted by its deadline    -                  keeps them
 //
-// Otherwise, calls with a deadline to a silent service would be retried without limit.
+// A deadline keeps the tokens: otherwise, calls to a silent service would be retried without limit.
 func (c *call) settleQuota(ctx context.Context, o *Outcome, isInterrupted bool) {
 	isFirst := c.attempts == 1
 	isCanceled := isInterrupted && errs.Is(ctx.Err(), context.Canceled)

@@ -36,10 +36,10 @@ type Attempt struct {
 	Request  *Request
 	Attempts int          // of the call so far
 	Query    string       // of the request
-	Keys     *redact.Keys // that the call got, also later ones
+	Keys     *redact.Keys // access keys of the call, also later ones
 	Start    time.Time
 	Duration time.Duration
-	Wait     time.Duration // before the next attempt, without those for the access key and the rate limiter
+	Wait     time.Duration // before the next attempt, excluding waits for the access key and the rate limiter
 }
 
 // A Response is the response to an attempt. It is zero if there was none.
@@ -47,7 +47,7 @@ type Response struct {
 	Status       int
 	Header       http.Header
 	Size         int    // of the body, as far as it was read
-	Body         []byte // if it is undecodable; its beginning if it is an error response without an envelope
+	Body         []byte // whole if undecodable; the beginning if an error response without an envelope; otherwise nil
 	IsEnvelope   bool   // the body is an envelope with a code
 	Code         int
 	Msg, RawData json.RawMessage
@@ -107,8 +107,9 @@ func (o *Outcome) setNoResponse(step string, err error) {
 	o.RequestedWait = transport.ProxyRetryAfter(err)
 }
 
-// setUnsuccessful completes o, the outcome of a response that is not a success. decodeErr is the error
-// of the decoder, or nil if the HTTP status is not 200. Of an error response, it is dropped.
+// setUnsuccessful completes o, the outcome of a response that is not a success. decodeErr is the
+// error of the decoder, or nil if the HTTP status is not 200. For an error response, decodeErr is
+// ignored.
 func (c *Caller) setUnsuccessful(o *Outcome, body []byte, decodeErr error) {
 	var env struct {
 		Code      *int
@@ -124,7 +125,7 @@ func (c *Caller) setUnsuccessful(o *Outcome, body []byte, decodeErr error) {
 		return
 	}
 	o.Kind = ErrorResponse
-	if isError { // with code 200, the data may be a mail channel and its password
+	if isError { // not with code 200: the data may be a mail channel with its password
 		o.Msg, o.RawData = env.Msg, env.Data
 	}
 	if !o.IsEnvelope {

@@ -10,17 +10,18 @@ import (
 //
 // A retry takes tokensPerRetry, and gives them back unless it fails transiently or at its deadline.
 // A call adds tokensPerCall, unless its first attempt fails transiently or is interrupted by the
-// end of its context. A second in which at least half of the first attempts did not fail
-// transiently adds a part of max, 1/refillSeconds, but at least one retry. Without this condition,
-// the bucket would be refilled in a lasting partial outage. While all attempts fail transiently,
-// only a higher number of concurrent calls adds tokens, since it raises max.
+// end of its context. After a second in which at least half of the first attempts did not fail
+// transiently, max/refillSeconds tokens are added, but at least those of one retry. Without this
+// condition, the bucket would be refilled in a lasting partial outage. While all attempts fail
+// transiently, only a new maximum of concurrent calls adds tokens, since it raises max.
 type retryQuota struct {
 	mu          sync.Mutex
 	tokens, max int
 	perCall     int // max grows to this number of tokens per concurrent call; 0: max is fixed
 	calls       int // that run now
 
-	// Of the latest second with an attempt, the Unix time and the first attempts that ended.
+	// The Unix time of the latest refill. In this second, failed first attempts failed transiently;
+	// succeeded ones did not.
 	second            int64
 	succeeded, failed int
 }
@@ -107,7 +108,7 @@ func (q *retryQuota) count(failed bool) {
 	q.add(tokensPerCall)
 }
 
-// refill adds the tokens of the latest second with an attempt, once it is over.
+// refill adds the tokens of the second of its latest call, once that second is over.
 func (q *retryQuota) refill() {
 	now := time.Now().Unix()
 	if now == q.second {

@@ -19,8 +19,7 @@ func Is(err, target error) (ok bool) {
 	return errors.Is(err, target)
 }
 
-// As is [errors.AsType], but if a method of err panics, or reports a match and sets none, there is
-// no match.
+// As is [errors.AsType], but there is no match if a method of err panics, or if the match is nil.
 func As[E error](err error) (match E, ok bool) {
 	defer func() { _ = recover() }()
 	match, ok = errors.AsType[E](err)
@@ -33,8 +32,8 @@ func Matches[E error](err error) bool {
 	return ok
 }
 
-// Text returns the text of err. Its Error method may panic, for example because err is a nil
-// pointer.
+// Text returns the text of err, or a replacement if its Error method panics, for example because
+// err is a nil pointer.
 func Text(err error) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -52,8 +51,8 @@ type hidden struct {
 	isExcluded func(target any) bool
 }
 
-// Hide returns an error with a text that wraps cause and hides its text. [errors.As] finds no
-// target in it for which isExcluded returns true. isExcluded may be nil.
+// Hide returns an error that wraps cause, and has text in place of the text of cause. [errors.As]
+// finds no target in it for which isExcluded returns true. isExcluded may be nil.
 func Hide(text string, cause error, isExcluded func(target any) bool) error {
 	return &hidden{text, cause, isExcluded}
 }
@@ -80,8 +79,8 @@ func Format(f fmt.State, verb rune, text string) {
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), text)
 }
 
-// Wrap returns an error with a prefix in its text that wraps err. Its methods do not panic if those
-// of err do.
+// Wrap returns an error that wraps err and adds a prefix to its text. Its methods do not panic if
+// those of err do.
 func Wrap(prefix string, err error) error { return Hide(prefix+": "+Text(err), err, nil) }
 
 // IsNil reports whether v is nil, or is a nil pointer or function in an interface.
@@ -109,8 +108,8 @@ func TimeLeft(ctx context.Context) time.Duration {
 	return math.MaxInt64
 }
 
-// OfContext returns the error of a context that has ended. The timer of its deadline may not have
-// fired yet.
+// OfContext returns the error of a context that has ended, or DeadlineExceeded if the timer of its
+// deadline has not fired yet.
 func OfContext(ctx context.Context) error {
 	return cmp.Or(ctx.Err(), context.DeadlineExceeded)
 }

@@ -23,15 +23,15 @@ type Cache struct {
 	key        string // empty: none
 	expires    time.Time
 	rejected   string        // the key that was rejected last
-	renewAfter time.Time     // no renewal begins before
+	renewAfter time.Time     // no renewal begins before this time
 	current    *pendingFetch // in progress, or with a panic that no caller has seen
 }
 
-// renewalPause is the time between two renewals of a key that is still valid. Without it, each call
-// would begin one while fetch fails.
+// renewalPause is the minimum time from a fetch to the next renewal of a valid key. Without it,
+// each call would begin a renewal while fetch fails.
 const renewalPause = time.Second
 
-// New returns a cache of the keys that fetch returns. timeout is that of each call of fetch.
+// New returns a cache of the keys that fetch returns. timeout limits each call of fetch.
 func New(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	early, timeout time.Duration,
@@ -41,11 +41,12 @@ func New(
 
 // A pendingFetch is a call of fetch, for which several callers may wait.
 type pendingFetch struct {
-	rejected string          // of the caller that started the fetch
+	rejected string          // the rejected key of the caller that started the fetch
 	ctx      context.Context // of fetch
 
-	replaced bool          // Set was called since: the result is not cached; guarded by mu of the cache
-	set      chan struct{} // closed when replaced is set
+	// These are guarded by mu of the cache.
+	replaced bool          // Set has cached a key since: the result is not cached
+	set      chan struct{} // closed, and replaced by another one, when a key is set
 
 	done  chan struct{} // closed when the fields below are set
 	key   string
@@ -88,44 +89,48 @@ func (c *Cache) Set(key string, expires time.Time) {
 		return
 	}
 	c.key, c.expires = key, expires
-	if c.current != nil && !c.current.replaced {
+	if c.current != nil {
 		c.current.replaced = true
 		close(c.current.set)
+		c.current.set = make(chan struct{})
 	}
 }
 
-// replacement returns the key that was set during f, or "" if there is none, or if it is rejected
-// or has expired.
-func (c *Cache) replacement(f *pendingFetch, rejected string) string {
+// replacement returns the cached key if a key was set during f. It returns "" otherwise, if the
+// cached key is rejected or has expired, and if fetch panicked. set is closed when the next key is
+// set.
+func (c *Cache) replacement(f *pendingFetch, rejected string) (key string, set <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !f.replaced || c.key == rejected || c.expiresWithin(0) {
-		return ""
+	isUnusable := c.key == rejected || c.expiresWithin(0) || f.panic != nil
+	if !f.replaced || isUnusable {
+		return "", f.set
 	}
-	return c.key
+	return c.key, f.set
 }
 
 // wait waits until f is done, or until a key is set, which it returns. It fails if ctx ends, and
 // after the timeout of fetch, even if fetch goes on.
 func (c *Cache) wait(ctx context.Context, f *pendingFetch, rejected string) (key string, err error) {
-	set := f.set
 	for {
+		key, set := c.replacement(f, rejected)
+		if key != "" {
+			return key, nil
+		}
 		select {
-		case <-f.done:
-			return c.replacement(f, rejected), nil
 		case <-set:
-			if key := c.replacement(f, rejected); key != "" {
-				return key, nil
-			}
-			set = nil // the key that was set was rejected or has expired meanwhile
+		case <-f.done:
+			key, _ = c.replacement(f, rejected)
+			return key, nil
 		case <-ctx.Done():
 			return "", ctx.Err()
 		case <-f.ctx.Done():
 			if err := f.ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 				return "", c.timeoutError(err)
 			}
-			<-f.done // fetch has returned: run ends its context, then closes done
-			return c.replacement(f, rejected), nil
+			<-f.done // fetch has returned: run closes done, then ends its context
+			key, _ = c.replacement(f, rejected)
+			return key, nil
 		}
 	}
 }
@@ -179,8 +184,8 @@ func (c *Cache) start(ctx context.Context, rejected string) {
 	go c.run(c.current, cancel)
 }
 
-// run calls fetch. It stores the result in f and, unless it is an error or Set was called, in the
-// cache.
+// run calls fetch. It stores the result in f. It also caches the key, unless fetch failed or Set
+// cached another.
 func (c *Cache) run(f *pendingFetch, cancel context.CancelFunc) {
 	defer cancel()
 	var expires time.Time
@@ -206,7 +211,7 @@ func (c *Cache) run(f *pendingFetch, cancel context.CancelFunc) {
 	}
 }
 
-// timeoutError wraps cause, which by its text would look like the timeout of a caller.
+// timeoutError wraps cause, whose text alone would look like the timeout of a caller.
 func (c *Cache) timeoutError(cause error) error {
 	return errs.Wrap(fmt.Sprintf("fetch did not return within %v, the timeout of CachedAccessKey", c.timeout), cause)
 }

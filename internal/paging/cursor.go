@@ -18,10 +18,10 @@ import "fmt"
 //
 // # Promise
 //
-// Every stable record is delivered exactly once, if the responses report the total and, between two
-// consecutive responses, records are only inserted or only deleted. Consecutive means in the order
-// of use. With ids, the iterator never delivers a record twice. The cursor ensures that it delivers
-// each of these records at least once.
+// With ids, every stable record is delivered exactly once, if the responses report the total and,
+// between two consecutive responses, records are only inserted or only deleted. Consecutive means
+// in the order in which the cursor uses them. The iterator never delivers an id twice. The cursor
+// ensures that each stable record is delivered at least once.
 //
 // # Invariant
 //
@@ -40,8 +40,8 @@ import "fmt"
 //
 // The page size is 20, and 20 of 100 records are covered after page 1. Then 5 of them are deleted.
 // The response for page 2 reports the total 95, so only 15 records are still covered. Page 2, from
-// 20 to 40, becomes readAhead, and the next page is 15/20 + 1, page 1. It has the 5 records that
-// drifted across the gap. Now 20 offsets are covered and, with readAhead, 40: page 3 follows.
+// 20 to 40, becomes readAhead, and the next page is 15/20 + 1, page 1. Page 1 has the 5 records
+// that drifted into the gap. Now 20 offsets are covered and, with readAhead, 40: page 3 follows.
 
 // A cursor is the state of the pagination.
 type cursor struct {
@@ -52,7 +52,7 @@ type cursor struct {
 	tolerant     bool  // goes on after the first lack of progress
 	unproductive int64 // pages without a new record, minus two for each page with one
 
-	size      int64 // page size of the service; 0 if unknown
+	size      int64 // latest result of inferSize; 0 if there is none
 	total     int64 // latest reported total; if none was reported, pages × size; 0 if unknown
 	hasTotal  bool  // a response reported a total
 	covered   int64
@@ -62,7 +62,7 @@ type cursor struct {
 	delivered      int64
 	maxExpected    int64 // the first total and its later growth
 	repeats        int64 // on the pages since the last page with a new record
-	allowedRepeats int64 // for changes of the total: for each, its size and one page
+	allowedRepeats int64 // for each change of the total, its size plus one page
 }
 
 // A pageInfo describes a response. A reported number that is not positive counts as not reported.
@@ -106,15 +106,15 @@ func endsAfter(n int64, contradiction string) direction {
 	return direction{next: n + 1, last: n, contradiction: contradiction}
 }
 
-// advance takes the response for a page. If the direction is the page itself, the page is requested
-// once more, and only the totals of the response are used.
+// advance uses the response for a page, and returns where to go next. After an unexpectedly empty
+// page, that is the same page, once more.
 func (cur *cursor) advance(p pageInfo) direction {
 	n := min(p.number, maxPages)
 	cur.countPage(p)
 	size := cur.inferSize(n, p)
 	reportedLast := max(p.pages, pagesFor(p.total, size)) // even if the page does not exist
 	isUnexpectedlyEmpty := p.records == 0 && reportedLast >= p.number
-	cur.onceMore = isUnexpectedlyEmpty && !cur.onceMore // the service may count and select in two queries
+	cur.onceMore = isUnexpectedlyEmpty && !cur.onceMore // the service may read the total and the page at different times
 	if cur.onceMore {
 		cur.updateTotal(p)
 		return direction{next: p.number, last: p.number}
@@ -179,7 +179,7 @@ func (cur *cursor) maxRepeats() int64 {
 	return 2*cur.delivered + min(cur.allowedRepeats, maxRepeatPages*cur.size)
 }
 
-// maxDelivered returns how many records may be delivered by the reported totals.
+// maxDelivered returns how many delivered records the reported totals allow, with a tolerance.
 func (cur *cursor) maxDelivered() int64 {
 	return cur.maxExpected + min(cur.allowedRepeats, cur.maxExpected) + cur.size
 }
@@ -247,9 +247,10 @@ func (cur *cursor) updateTotal(p pageInfo) {
 }
 
 // cover marks the offsets of a page as covered: its stable records have been delivered or, if the
-// page does not exist, it has none. After a gap, which drift leaves, it marks them as readAhead
-// until the gap is filled, and forgets an earlier readAhead. Without readAhead, a list that loses a
-// record per response would have a gap before each page, and iteration would never advance.
+// page does not exist, it has none. If drift has left a gap before the page, cover marks them as
+// readAhead until the gap is filled, and forgets an earlier readAhead. Without readAhead, a list
+// that loses a record per response would have a gap before each page, and iteration would never
+// advance.
 func (cur *cursor) cover(from, to int64) {
 	if from > cur.covered {
 		cur.readAhead.from, cur.readAhead.to = from, to

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// An Iteration requests the pages of a list, one after another. It is not safe for concurrent use.
+// An Iteration returns the pages of a list, one after another. It is not safe for concurrent use.
 type Iteration[T any] struct {
 	source   Source[T]
 	pageSize int // of the requests
@@ -23,7 +23,7 @@ type Iteration[T any] struct {
 	calm     int               // the number of pages since the start or the latest discard
 }
 
-// calmPages is the number of pages without an outdated response after which twice as many pages are
+// calmPages is the number of pages without a discard after which twice as many pages are
 // prefetched. A smaller number costs more requests while the list grows; a larger one costs time
 // when the growth stops.
 const calmPages = 6
@@ -43,15 +43,15 @@ func New[T any](source Source[T], pageSize, prefetch int) *Iteration[T] {
 	}
 }
 
-// NewTolerant returns an iteration that goes on after the first lack of progress, and whose
-// requests are limited for any responses.
+// NewTolerant returns an iteration that goes on after the first lack of progress, and limits its
+// requests whatever the responses are; see noProgress.
 func NewTolerant[T any](source Source[T], pageSize int) *Iteration[T] {
 	it := New(source, pageSize, 0)
 	it.cursor.tolerant = true
 	return it
 }
 
-// UpdateTotal takes the numbers of a response that another request got in between.
+// UpdateTotal uses the reported numbers of a response that Next did not request.
 func (it *Iteration[T]) UpdateTotal(page *Page[T]) {
 	it.cursor.updateTotal(pageInfo{
 		pages: max(int64(page.Pages), 0),
@@ -71,8 +71,8 @@ func (it *Iteration[T]) Delivered() int64 { return it.cursor.delivered }
 // Contradiction returns the first contradiction, or nil. Iteration may go on after it.
 func (it *Iteration[T]) Contradiction() *Contradiction { return it.contradiction }
 
-// Next requests a page and returns it, with ids only with the records that no page had before.
-// After an error, Next requests the same page again.
+// Next requests a page and returns it. With ids, the page keeps only records that no earlier page
+// had. After an error, Next requests the same page again.
 func (it *Iteration[T]) Next(ctx context.Context) (*Page[T], error) {
 	number := it.nextPage
 	page, err := it.response(ctx)
@@ -149,9 +149,9 @@ func (it *Iteration[T]) newRecords(list []T) (fresh []T, contradiction string) {
 }
 
 // response returns the response for the next page, which may have been prefetched. A prefetched
-// response is outdated if its total is below the latest one, but not below the one at its request:
-// then it is older than the latest response, and would cause a step back. For example, it was
-// requested at the total 40 and reports 41, and the latest response reports 42.
+// response is outdated if its total is below the latest total, but not below the total when it was
+// requested: then it is older than the latest response, and would cause a step back. For example,
+// it was requested at the total 40 and reports 41, and the latest response reports 42.
 func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	if len(it.pending) == 0 {
 		return it.source.Page(ctx, it.nextPage, it.pageSize)
@@ -170,8 +170,8 @@ func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	return page, nil
 }
 
-// A pendingPage was requested when the latest total was total. page, err and panicked are set when
-// done is closed.
+// A pendingPage is a prefetched page. total was the latest total at its request. page, err and
+// panicked are set when done is closed.
 type pendingPage[T any] struct {
 	total  int64
 	cancel context.CancelFunc
@@ -191,8 +191,8 @@ func (p *pendingPage[T]) wait() (*Page[T], error) {
 	return p.page, p.err
 }
 
-// startPrefetch prefetches pages, after calmPages pages in a row that were not discarded twice as
-// many.
+// startPrefetch prefetches up to depth pages. It doubles depth after each calmPages pages without a
+// discard.
 func (it *Iteration[T]) startPrefetch(ctx context.Context) {
 	it.calm++
 	if it.calm%calmPages == 0 {
@@ -207,7 +207,7 @@ func (it *Iteration[T]) startPrefetch(ctx context.Context) {
 	}
 }
 
-// discard discards the prefetched pages. From now on, half as many are prefetched.
+// discard drops the prefetched pages. It halves depth, but only once per page.
 func (it *Iteration[T]) discard() {
 	it.Close()
 	if it.calm > 0 {
@@ -223,7 +223,7 @@ func (it *Iteration[T]) begin(ctx context.Context, number int64) *pendingPage[T]
 		total:  it.cursor.total,
 		cancel: cancel,
 		done:   make(chan struct{}),
-		err:    errors.New("fetch did not return"), // unless it does
+		err:    errors.New("fetch did not return"), // replaced when it returns
 	}
 	go func() {
 		defer close(p.done) // even if Fetch panics or calls runtime.Goexit

@@ -32,7 +32,7 @@ type Source[T any] struct {
 	ID func(T) int64
 }
 
-// Page requests a page.
+// Page calls Fetch, and rejects a nil page.
 func (s Source[T]) Page(ctx context.Context, number int64, size int) (*Page[T], error) {
 	page, err := s.Fetch(ctx, int(number), size)
 	if err != nil {

@@ -87,7 +87,6 @@ func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
 	})
 }
 
-// A stringOrNumber is a string or a number in JSON.
 var stringOrNumber = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*`)
 
 // Header returns h with its values redacted by Text. It returns h itself if no value changes, and a

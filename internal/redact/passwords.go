@@ -28,7 +28,7 @@ func Passwords(text string) string {
 }
 
 // cutValue returns the text after the value at the start of text, which may be no valid JSON. The
-// end of a malformed string, list or object is unknown: nothing follows.
+// end of a malformed string, list or object is unknown: cutValue then returns "".
 func cutValue(text string) (rest string) {
 	delimiters := ",}]\r\n;&"
 	if text != "" && strings.Contains(`"{['`, text[:1]) {
@@ -46,7 +46,8 @@ func cutValue(text string) (rest string) {
 	return text[end:]
 }
 
-// endOfQuoted returns the end of the string, list or object at the start of text, or -1.
+// endOfQuoted returns the end of the string, list or object at the start of text, or -1 if
+// malformed.
 func endOfQuoted(text string) int {
 	if text[0] == '\'' {
 		end := strings.Index(text[1:], "'")

@@ -11,7 +11,7 @@ import (
 )
 
 // fetchEnabled repeats two conditions of net/http, which uses the fetch function of the host if
-// there is one, but not in a process named node: there, its network is inside the process.
+// there is one. In a process named node, net/http uses a network inside the process instead.
 var fetchEnabled = !js.Global().Get("fetch").IsUndefined() && !isNode()
 
 // isNode reports whether process.argv0 begins with "node".
