@@ -210,7 +210,7 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 // [msgpush.ErrInconsistentList] that names the page of the first contradiction.
 //
 // The iteration ends with an error if the arguments are invalid, if another loop is running, or if
-// the context ends. In the last case, the error wraps that of the context and its cause.
+// the context ends. In the last case, the error wraps the error of the context and its cause.
 func (f *Follower[T]) Batches(ctx context.Context) iter.Seq2[Batch[T], error] {
 	return func(yield func(Batch[T], error) bool) {
 		var none Batch[T]

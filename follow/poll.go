@@ -17,7 +17,7 @@ import (
 //     an empty page, nor while the total shows new records that the poll has not found. If some are
 //     still missing, the poll also requests pages from the other end, unless the list has one page.
 //   - Failure. After a failure, the next poll begins anew. If it fails at the same page, it
-//     delivers what it has found and makes a reading due, unless nothing is new.
+//     delivers the records that it has found and makes a reading due, unless nothing is new.
 //   - Limits. A poll that stops after maxEndPages makes a reading due. Before the first reading has
 //     begun, so does a poll that finds fewer records than the total shows.
 //   - End. A poll begins at the end where the newest record was when the history was marked, or

@@ -11,8 +11,8 @@ import (
 // A retry takes tokensPerRetry, and gives them back unless it fails transiently or at its deadline.
 // A call adds tokensPerCall, unless its first attempt fails transiently or is interrupted by the
 // end of its context. After a second in which at least half of the first attempts did not fail
-// transiently, max/refillSeconds tokens are added, but at least those of one retry. Without this
-// condition, the bucket would be refilled in a lasting partial outage. While all attempts fail
+// transiently, max/refillSeconds tokens are added, but at least the tokens of one retry. Without
+// this condition, the bucket would be refilled in a lasting partial outage. While all attempts fail
 // transiently, only a new maximum of concurrent calls adds tokens, since it raises max.
 type retryQuota struct {
 	mu          sync.Mutex

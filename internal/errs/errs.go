@@ -79,8 +79,8 @@ func Format(f fmt.State, verb rune, text string) {
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), text)
 }
 
-// Wrap returns an error that wraps err and adds a prefix to its text. Its methods do not panic if
-// those of err do.
+// Wrap returns an error that wraps err and adds a prefix to its text. Its methods do not panic even
+// if the methods of err do.
 func Wrap(prefix string, err error) error { return Hide(prefix+": "+Text(err), err, nil) }
 
 // IsNil reports whether v is nil, or is a nil pointer or function in an interface.
