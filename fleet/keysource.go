@@ -459,8 +459,8 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 }
 
 // put stores a record: a key, a failure, or neither, which releases the claim. It returns how long
-// no replica may fetch then, or 0 if nothing was stored: the stored key is this one or a newer one,
-// a newer fetch is in progress, or there is no claim to release. If the store fails, put returns
+// no replica may fetch, or 0 if nothing was stored: the stored key is this one or a newer one,
+// another fetch is in progress, or there is no claim to release. If the store fails, put returns
 // MinInterval and the error.
 func (s *KeySource) put(r record) (wait time.Duration, err error) {
 	validity := noExpiry

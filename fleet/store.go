@@ -42,7 +42,7 @@ type store struct {
 
 	mu        sync.Mutex
 	failure   error     // why the store is unavailable; nil if it is available
-	nextProbe time.Time // when the method unavailable may start a probe
+	nextProbe time.Time // when unavailable() may start a probe
 }
 
 // newStore returns a store for the Redis key of an account. kind is "key" or "rate".

@@ -84,7 +84,7 @@ type Status struct {
 	// batch.
 	Since msgpush.DateTime
 	// Complete reports whether the first reading of this follower has ended. It may have missed
-	// records if responses contradicted each other. After a restart, that reading is due within
+	// records if the list changed meanwhile. After a restart, that reading is due within
 	// ReadInterval.
 	Complete bool
 	// Read is the number of records that the reading in progress, or the latest one, has found.
@@ -137,6 +137,7 @@ func New[T any](list msgpush.Lister[T], o Options) *Follower[T] {
 	f.seen = paging.IDSet{}
 	if f.invalid != nil {
 		f.status.Err = f.invalid
+		f.status.FailingSince = time.Now()
 		return f
 	}
 	f.options.PageSize = cmp.Or(o.PageSize, msgpush.DefaultPageSize)

@@ -40,7 +40,7 @@ type history struct {
 // isPastFirstReading reports whether the first reading has ended, or the program has restarted.
 func (f *Follower[T]) isPastFirstReading() bool { return f.reading.hasEnded || f.history.isRestart }
 
-// mark determines since.
+// mark marks the history by the rule above, and makes the first batch.
 func (f *Follower[T]) mark(ctx context.Context) error {
 	list, err := f.readBothEnds(ctx)
 	if err != nil {

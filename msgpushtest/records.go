@@ -35,7 +35,7 @@ type Records struct {
 	ForwardLogs  []msgpush.ForwardLog
 }
 
-// clone returns a copy of r with copies of its slices.
+// clone returns a copy that shares no slice with r.
 func (r Records) clone() Records {
 	r.MailChannels = slices.Clone(r.MailChannels)
 	r.MPChannels = slices.Clone(r.MPChannels)

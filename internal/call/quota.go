@@ -72,7 +72,7 @@ func (q *retryQuota) end(tokens int) {
 	q.add(tokens)
 }
 
-// giveBack puts back tokens that were taken.
+// giveBack is add for callers that do not hold mu.
 func (q *retryQuota) giveBack(tokens int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

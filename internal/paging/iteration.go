@@ -254,7 +254,7 @@ func (s IDSet) Add(id int64) bool {
 	return word&bit == 0
 }
 
-// AddAll adds the ids of another set.
+// AddAll adds the ids of another set, which does not change.
 func (s IDSet) AddAll(other IDSet) {
 	for word, bits := range other {
 		s[word] |= bits

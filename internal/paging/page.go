@@ -55,7 +55,7 @@ func (c Contradiction) Err(inconsistentList error) error {
 	return AtPage(c.Page, fmt.Errorf("%w: %s", inconsistentList, c.Text))
 }
 
-// AtPage returns an error that names the page of a list at which an iteration failed.
+// AtPage wraps the error of an iteration, and names the page at which it failed.
 func AtPage(number int64, err error) error { return &pageError{number, err} }
 
 type pageError struct {
