@@ -48,7 +48,7 @@ var opForwardLogList = Operation{
 	Path:   "/api/open/forwardLog/list",
 }
 
-// ForwardLogList returns one page of the trigger records.
+// ForwardLogList returns one page of the list [Client.ForwardLogs].
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
 	var err error
 	r.PageRequest, err = r.withDefaults(opForwardLogList)

@@ -33,7 +33,7 @@ var opForwardRuleList = Operation{
 	Path:   "/api/open/forwardRule/list",
 }
 
-// ForwardRuleList returns one page of the message rules.
+// ForwardRuleList returns one page of the list [Client.ForwardRules].
 func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[ForwardRule], error) {
 	r, err := r.withDefaults(opForwardRuleList)
 	if err != nil {

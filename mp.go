@@ -53,7 +53,7 @@ var opMPList = Operation{
 	Path:   "/api/open/mp/list",
 }
 
-// MPList returns one page of the official-account channels.
+// MPList returns one page of the list [Client.MPChannels].
 func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], error) {
 	r, err := r.withDefaults(opMPList)
 	if err != nil {

@@ -83,9 +83,8 @@ func WithUserAgent(userAgent string) Option {
 // of the body. It must be positive. The default is the Timeout of the client given to
 // [WithHTTPClient] or, if there is none, [DefaultTimeout].
 //
-// To bound a whole call, give its context a deadline. Without one, a call with the defaults to a
-// service that never responds takes at most 1 min 36 s: 7 attempts of 10 s, and waits of 25.2 s.
-// Retry-After can add 30 s to each of the 6 waits.
+// To bound a whole call, give its context a deadline; docs/reliability.md states how long a call
+// without one can take.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -173,6 +172,19 @@ func WithRejectedKeyCodes(codes ...int) Option {
 			return fmt.Errorf("WithRejectedKeyCodes: %d denotes success", call.CodeSuccess)
 		}
 		s.RejectedKeyCodes = codes
+		return nil
+	}
+}
+
+// WithRetryableCodes sets the [Envelope] codes after which a retry may succeed, such as that of a
+// busy service, in addition to the HTTP statuses of [RetryPolicy]. The default is none.
+func WithRetryableCodes(codes ...int) Option {
+	codes = slices.Clone(codes)
+	return func(s *settings) error {
+		if slices.Contains(codes, call.CodeSuccess) {
+			return fmt.Errorf("WithRetryableCodes: %d denotes success", call.CodeSuccess)
+		}
+		s.RetryableCodes = codes
 		return nil
 	}
 }

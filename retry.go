@@ -17,8 +17,8 @@ import (
 //
 // A failure is retryable if there was no response, if an HTTP 200 response was incomplete or its
 // JSON ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or 504 and the key was
-// not rejected. Failures that would recur, such as an untrusted certificate, are not retryable;
-// docs/reliability.md lists them.
+// not rejected; see [WithRetryableCodes]. Failures that would recur, such as an untrusted
+// certificate, are not retryable; docs/reliability.md lists them.
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call, not counting the one after the
 	// replacement of a rejected access key. The default is 7; 1 disables retries.

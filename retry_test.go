@@ -27,6 +27,35 @@ import (
 	"example.com/msgpush/internal/tests/fixtures"
 )
 
+func TestRetriesCodesOfWithRetryableCodes(t *testing.T) {
+	const busy = `{"code":5031,"msg":"busy"}`
+	tests := []struct {
+		name     string
+		status   int
+		opts     []msgpush.Option
+		attempts int
+	}{
+		{"HTTP 200", 200, []msgpush.Option{msgpush.WithRetryableCodes(5030, 5031)}, 7},
+		{"HTTP 404", 404, []msgpush.Option{msgpush.WithRetryableCodes(5031)}, 7},
+		{"without the option", 200, nil, 1},
+		{"another code", 200, []msgpush.Option{msgpush.WithRetryableCodes(503)}, 1},
+		{"no code", 200, []msgpush.Option{msgpush.WithRetryableCodes()}, 1},
+		{"code of a rejected key",
+			200, []msgpush.Option{msgpush.WithRetryableCodes(5031), msgpush.WithRejectedKeyCodes(5031)}, 1},
+	}
+	for _, tt := range tests {
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
+			transport := fixtures.NewScript(fixtures.Respond(tt.status, busy))
+			_, err := fixtures.NewClient(t, transport, append(tt.opts, fixtures.DefaultRetries)...).MailDetail(t.Context(), "7")
+			apiErr := fixtures.OnlyError[*msgpush.APIError](t, err)
+			assert.Equal(t, 5031, apiErr.Code)
+			fixtures.AssertAttempts(t, tt.attempts, err)
+		})
+	}
+	_, err := msgpush.NewClient("http://push.example.com", "key", msgpush.WithRetryableCodes(200))
+	assert.EqualError(t, err, "msgpush: WithRetryableCodes: 200 denotes success")
+}
+
 func TestRetryThatSucceedsReturnsData(t *testing.T) {
 	const body = `{"code":200,"msg":"ok","data":{"id":7,"list":[]}}`
 	failures := map[string]fixtures.RoundTripFunc{

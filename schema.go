@@ -92,10 +92,14 @@ func membersOf(t reflect.Type) []string {
 }
 
 func describeMembers(members []string) string {
-	if len(members) == 1 {
+	switch len(members) {
+	case 0:
+		return "a value"
+	case 1:
 		return "the member " + members[0]
+	default:
+		return "a member of its type"
 	}
-	return "a member of its type"
 }
 
 // hasMember reports whether raw is an object with one of the members, in any letter case, as

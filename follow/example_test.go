@@ -69,7 +69,7 @@ func ExampleFollower_Status() {
 	const limit = 10 * time.Minute // longer than a call with all retries, and a transaction
 
 	http.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { // restart if it fails
-		if s := f.Status(); time.Since(s.NextRequest) > limit {
+		if s := f.Status(); time.Since(s.NextRequest) > limit && time.Since(s.LastResponse) > limit {
 			http.Error(w, fmt.Sprint("no request since ", s.NextRequest), http.StatusServiceUnavailable)
 		}
 	})

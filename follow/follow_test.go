@@ -199,6 +199,16 @@ func TestFirstStartReadsBehindFullLastPage(t *testing.T) {
 			requests: []int{1, 3, 4, 4, 6, 5},
 		},
 		{
+			name: "page 1 is sent for a page behind the last one",
+			size: 25,
+			edit: func(number int, p *page) {
+				if number > 4 {
+					p.PageNum, p.List = 1, downFrom(100)[:25]
+				}
+			},
+			requests: []int{1, 4, 5},
+		},
+		{
 			name:     "page behind the last one is not found",
 			size:     25,
 			fail:     failAt(5, &msgpush.APIError{HTTPStatus: 404}),

@@ -109,8 +109,7 @@ func (f *Follower[T]) readBehind(ctx context.Context, number int64, page *paging
 		if err != nil && !pageIsAbsent(err) {
 			return nil, err
 		}
-		// Some services repeat the last page.
-		isBehindEnd := err != nil || len(next.List) == 0 || f.list.ID(next.List[0]) == f.list.ID(page.List[0])
+		isBehindEnd := err != nil || len(next.List) == 0 || f.isEarlierPage(next, number+distance, page)
 		if !isBehindEnd {
 			number += distance
 			page = next
@@ -124,6 +123,13 @@ func (f *Follower[T]) readBehind(ctx context.Context, number int64, page *paging
 		}
 	}
 	return list, nil
+}
+
+// isEarlierPage reports whether next, the response to a request for a page behind page, is not that
+// page: some services repeat the last page, or send the first one.
+func (f *Follower[T]) isEarlierPage(next *paging.Page[T], number int64, page *paging.Page[T]) bool {
+	isNumberedBefore := 0 < next.PageNum && int64(next.PageNum) < number
+	return isNumberedBefore || f.list.ID(next.List[0]) == f.list.ID(page.List[0])
 }
 
 const maxDistance = 1 << 20

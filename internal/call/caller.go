@@ -36,6 +36,7 @@ type Config struct {
 	Unmarshal        func([]byte, any) error
 	KeepsInput       bool // Unmarshal may keep references to its input
 	RejectedKeyCodes []int
+	RetryableCodes   []int
 	Source           func(ctx context.Context, rejected string) (key string, err error)
 	CanReplaceKey    bool                                       // Source may return another key for a rejected one
 	Report           func(ctx context.Context, o, end *Outcome) // called after each attempt; nil: not called

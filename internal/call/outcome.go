@@ -133,8 +133,9 @@ func (c *Caller) setUnsuccessful(o *Outcome, body []byte, decodeErr error) {
 	}
 	c.setWait(o)
 	hasRejectedCode := o.IsEnvelope && slices.Contains(c.RejectedKeyCodes, o.Code)
+	hasRetryableCode := o.IsEnvelope && slices.Contains(c.RetryableCodes, o.Code)
 	o.KeyRejected = o.Status == http.StatusUnauthorized || hasRejectedCode
-	o.Transient = httpspec.IsRetryable(o.Status) && !o.KeyRejected
+	o.Transient = !o.KeyRejected && (hasRetryableCode || httpspec.IsRetryable(o.Status))
 	if c.CanReplaceKey && len(c.RejectedKeyCodes) == 0 && !o.KeyRejected {
 		o.hintAtRejectedKey()
 	}
