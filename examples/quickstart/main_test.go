@@ -65,7 +65,7 @@ func TestServiceFromEnvironment(t *testing.T) {
 
 	_, stderr, status = clitest.Run(t, append(env, "MSGPUSH_MAIL_ID=1"))
 	assert.Equal(t, 1, status)
-	assert.Contains(t, stderr, "no mail channel")
+	assert.Contains(t, stderr, "no record with the mailId")
 }
 
 func TestTablesAreAligned(t *testing.T) {
