@@ -204,36 +204,46 @@ func isValid(created msgpush.DateTime) bool {
 	return err == nil && created > noHistory
 }
 
-// isNew reports whether an unseen record is new: by its time or, if that does not count, by the
-// rule for invalid times. Without Created, every record is new.
+// isNew reports whether an unseen record is new.
 func (f *Follower[T]) isNew(record T) bool {
-	if f.list.Created == nil {
-		return true
-	}
-	created := f.list.Created(record)
-	if !isValid(created) || f.isAhead(created) {
-		return f.isPastFirstReading()
-	}
-	return created > f.history.since
+	isNew, _ := f.classify(record, newestTime())
+	return isNew
 }
 
-func (f *Follower[T]) isAhead(created msgpush.DateTime) bool {
-	limit := newestTime()
-	return created > limit && f.history.since <= limit
-}
+// A timeKind says whether a creation time counts, by the rule for invalid times.
+type timeKind int
 
-// reportInvalidTime adds a problem for the first record without a valid time, and for the first one
-// whose time is ahead.
-func (f *Follower[T]) reportInvalidTime(record T) {
+const (
+	validTime timeKind = iota
+	invalidTime
+	timeAhead
+)
+
+// classify reports whether an unseen record is new, and the kind of its creation time. limit is the
+// newestTime. Without Created, every record is new.
+func (f *Follower[T]) classify(record T, limit msgpush.DateTime) (isNew bool, kind timeKind) {
 	if f.list.Created == nil {
-		return
+		return true, validTime
 	}
 	created := f.list.Created(record)
 	switch {
 	case !isValid(created):
+		return f.isPastFirstReading(), invalidTime
+	case created > limit && f.history.since <= limit:
+		return f.isPastFirstReading(), timeAhead
+	}
+	return created > f.history.since, validTime
+}
+
+// reportTime adds a problem for the first record without a valid time, and for the first one whose
+// time is ahead.
+func (f *Follower[T]) reportTime(record T, kind timeKind) {
+	switch kind {
+	case invalidTime:
 		f.reportOnce(&f.history.namedInvalid, record, "has no valid creation time")
-	case f.isAhead(created):
-		f.reportOnce(&f.history.namedAhead, record, fmt.Sprintf("was created at %s, more than 24 h ahead of UTC", created))
+	case timeAhead:
+		const format = "was created at %s, more than 24 h ahead of UTC"
+		f.reportOnce(&f.history.namedAhead, record, fmt.Sprintf(format, f.list.Created(record)))
 	}
 }
 

@@ -235,17 +235,19 @@ func (f *Follower[T]) endReading() {
 func (f *Follower[T]) add(list []T) {
 	batch := &Batch[T]{Since: f.history.since}
 	ids := paging.IDSet{}
+	limit := newestTime()
 	for _, record := range list {
 		id := f.list.ID(record)
 		if f.seen.Has(id) || !ids.Add(id) {
 			continue
 		}
-		if f.isNew(record) {
+		isNew, kind := f.classify(record, limit)
+		if isNew {
 			batch.New = append(batch.New, record)
 		} else {
 			batch.History = append(batch.History, record)
 		}
-		f.reportInvalidTime(record)
+		f.reportTime(record, kind)
 	}
 	if len(ids) == 0 {
 		return
