@@ -353,7 +353,7 @@ func (l *Limiter) nextPending() (calls []*waiter, last time.Time) {
 	return calls, l.last
 }
 
-// assign adds the slots that a command took for calls, and queues the calls.
+// assign adds the slots of a command, and queues or ends the calls that wait.
 func (l *Limiter) assign(calls []*waiter, sent time.Time, waits []any, err error) {
 	received := time.Now()
 	l.mu.Lock()

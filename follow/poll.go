@@ -16,8 +16,9 @@ import (
 //     from that end, is known or old. At the tail, its first maxTailPages requests do not stop at
 //     an empty page, nor while the total shows new records that the poll has not found. If some are
 //     still missing, the poll also requests pages from the other end, unless the list has one page.
-//   - Failure. After a failure, the next poll begins anew. If it fails at the same page, it
-//     delivers the records that it has found and makes a reading due, unless nothing is new.
+//   - Failure. After a failure, the next poll begins anew, at the other end while no end is known.
+//     If it fails at the same page, it delivers the records that it has found and makes a reading
+//     due, unless nothing is new.
 //   - Limits. A poll that stops after maxEndPages makes a reading due. Before the first reading has
 //     begun, so does a poll that finds fewer records than the total shows.
 //   - End. A poll begins at the end where the newest record was when the history was marked, or
@@ -52,7 +53,7 @@ type polls struct {
 	failedPage int64 // at which the latest one failed, or 0
 }
 
-// nextEnd returns the end at which the next poll begins.
+// nextEnd alternates between the ends until the newest one is known.
 func (p *polls) nextEnd() end {
 	if p.newestEnd != unknownEnd {
 		return p.newestEnd

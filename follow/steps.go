@@ -129,7 +129,7 @@ func (f *Follower[T]) makeStep(ctx context.Context) {
 	f.publish(kind, err)
 }
 
-// publish updates the status after a step.
+// publish updates the status after a step: LastPoll only after a poll that succeeded.
 func (f *Follower[T]) publish(kind stepKind, err error) {
 	shown, next := f.health.shown(), f.nextRequest(err)
 	f.updateStatus(func(s *Status) {

@@ -49,8 +49,8 @@ func (s *Server) hasFailed() bool {
 	}
 }
 
-// complain reports a wait that is too long. With a server of New, forEver fails the test, unless it
-// has ended, and mustEnd is forEver.
+// complain logs a long wait, or fails the running test if the wait could last for ever. mustEnd is
+// forEver, but false for a server of NewServer.
 func (s *Server) complain(forEver bool, format string, args ...any) (mustEnd bool) {
 	text := fmt.Sprintf("msgpushtest: "+format, args...)
 	s.lock()

@@ -53,7 +53,7 @@ func (c *call) backoff(time.Duration, time.Duration, int, *http.Response) time.D
 // attempt makes one attempt, layer by layer. It returns how the call ends, or nil if another
 // attempt follows after c.wait. req has no header.
 func (c *call) attempt(ctx context.Context, req *http.Request) (end *Outcome) {
-	c.key, end = c.ready(ctx) // access key and rate limiter
+	c.key, end = c.ready(ctx) // access key, rate limiter, and the access key again
 	if end != nil {
 		return end
 	}

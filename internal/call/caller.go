@@ -57,7 +57,7 @@ type Caller struct {
 
 // NewCaller returns a caller. keys becomes its FixedKeys.
 func NewCaller(config Config, keys redact.Keys) *Caller {
-	keys.Prepare() // the calls share the forms of the key
+	keys.Prepare() // once: each call copies the result
 	timeoutText := fmt.Sprintf("no complete response within %v (see WithTimeout)", config.Timeout)
 	c := &Caller{
 		Config:     config,

@@ -39,7 +39,7 @@ type Attempt struct {
 	Keys     *redact.Keys // access keys of the call, also later ones
 	Start    time.Time
 	Duration time.Duration
-	Wait     time.Duration // before the next attempt, excluding waits for the access key and the rate limiter
+	Wait     time.Duration // for Report: before the next attempt, without waits for the key and the limiter
 }
 
 // A Response is the response to an attempt. It is zero if there was none.

@@ -54,7 +54,7 @@ func newRetryQuota(retries int) *retryQuota {
 	return q
 }
 
-// begin counts a call that begins.
+// begin counts a call that begins, which may raise max.
 func (q *retryQuota) begin() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -96,9 +96,8 @@ func (c *Cache) Set(key string, expires time.Time) {
 	}
 }
 
-// replacement returns the cached key if a key was set during f. It returns "" otherwise, if the
-// cached key is rejected or has expired, and if fetch panicked. set is closed when the next key is
-// set.
+// replacement returns the cached key, or "" if none was set during f, if the cached key is rejected
+// or has expired, or if fetch panicked. During f, set is closed when the next key is set.
 func (c *Cache) replacement(f *pendingFetch, rejected string) (key string, set <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -52,7 +52,7 @@ type cursor struct {
 	tolerant     bool  // goes on after the first lack of progress
 	unproductive int64 // pages without a new record, minus two for each page with one
 
-	size      int64 // latest result of inferSize; 0 if there is none
+	size      int64 // latest result of inferSize that was kept; 0 if there is none
 	total     int64 // latest reported total; if none was reported, pages × size; 0 if unknown
 	hasTotal  bool  // a response reported a total
 	covered   int64
@@ -100,8 +100,8 @@ type direction struct {
 	contradiction string // of the response; empty: none
 }
 
-// endsAfter returns the direction of an iteration that ends after page n because of a
-// contradiction.
+// endsAfter returns the direction by which iteration ends: n is the page whose response
+// contradicts.
 func endsAfter(n int64, contradiction string) direction {
 	return direction{next: n + 1, last: n, contradiction: contradiction}
 }
@@ -128,7 +128,7 @@ func (cur *cursor) advance(p pageInfo) direction {
 		next = cur.covered/size + 1
 	}
 	listEnds := p.absent || next > last
-	if listEnds && reportedLast > last { // the last page must cover the reported total
+	if listEnds && reportedLast > last { // a promised page is absent, or there are too few for the total
 		const format = "the list ends before page %d, but the response reports pages=%d and total=%d"
 		return endsAfter(n, fmt.Sprintf(format, last+1, p.pages, p.total))
 	}

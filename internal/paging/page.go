@@ -44,7 +44,7 @@ func (s Source[T]) Page(ctx context.Context, number int64, size int) (*Page[T], 
 	return page, nil
 }
 
-// A Contradiction is a statement of responses that cannot be true.
+// A Contradiction is why an iteration distrusts the responses.
 type Contradiction struct {
 	Page int64 // whose response showed it
 	Text string
