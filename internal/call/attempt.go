@@ -159,7 +159,10 @@ func (c *call) withTimeout(ctx context.Context) (context.Context, context.Cancel
 	if errs.TimeLeft(ctx) > c.Timeout {
 		return context.WithTimeoutCause(ctx, c.Timeout, c.timeoutErr)
 	}
-	// Here, WithTimeoutCause would set no timer, but some contexts have a deadline and do not end.
+	if ctx.Done() != nil { // ctx ends before the timeout
+		return ctx, func() {}
+	}
+	// ctx has a deadline but cannot end, and WithTimeoutCause would set no timer.
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(c.Timeout, func() { cancel(c.timeoutErr) })
 	return ctx, func() {
