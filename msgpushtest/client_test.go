@@ -151,3 +151,12 @@ func TestInvalidLimitsPanic(t *testing.T) {
 	assert.PanicsWithValue(t, "msgpushtest: SetKeyLifetime: -1 requests: n must not be negative",
 		func() { server.SetKeyLifetime(-1) })
 }
+
+func TestClientMadeWhileEveryKeyIsRejected(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.SetAccessKey("")
+	_, err := server.Client().MPList(t.Context(), msgpush.PageRequest{})
+	var apiErr *msgpush.APIError
+	require.ErrorAs(t, err, &apiErr)
+	assert.True(t, apiErr.KeyRejected)
+}
