@@ -40,7 +40,7 @@ type mailDetailQuery struct {
 	MailID string `url:"mailId"`
 }
 
-// MailDetail returns the mail channel with the id mailID. It must not be empty.
+// MailDetail returns the mail channel with a mailID, which must not be empty.
 func (c *Client) MailDetail(ctx context.Context, mailID string) (*MailChannel, error) {
 	if mailID == "" {
 		return nil, fmt.Errorf("msgpush: %s: mailID is empty", opMailDetail)

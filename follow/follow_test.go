@@ -374,6 +374,7 @@ func TestInvalidArgumentsAreOneError(t *testing.T) {
 			}
 			assert.Equal(t, 1, n)
 			assert.ErrorContains(t, f.Status().Err, want)
+			assert.False(t, f.Status().FailingSince.IsZero())
 		})
 	}
 	var none context.Context
