@@ -1,82 +1,74 @@
 package main
 
 import (
-	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-
-	"example.com/msgpush/examples/internal/clitest"
-	"example.com/msgpush/msgpushtest"
+	"github.com/stretchr/testify/require"
 )
 
-func TestMain(m *testing.M) { clitest.Main(m, main) }
-
-func TestUsage(t *testing.T)       { clitest.TestUsage(t, "quickstart", []string{"MSGPUSH_MAIL_ID"}) }
-func TestSettings(t *testing.T)    { clitest.TestSettings(t, "quickstart") }
-func TestRejectedKey(t *testing.T) { clitest.TestRejectedKey(t, "quickstart") }
-func TestClosedPipe(t *testing.T)  { clitest.TestClosedPipe(t) }
-func TestInterrupt(t *testing.T)   { clitest.TestInterrupt(t, "quickstart") }
-
-func TestFakeServer(t *testing.T) {
-	// The sample id is used even if a mail id is set.
-	stdout, stderr, status := clitest.Run(t, []string{"MSGPUSH_MAIL_ID=7"})
-	assert.Zero(t, status)
-	assert.Regexp(t, `^quickstart: using a fake server at .*\n$`, stderr)
-	for _, want := range []string{
-		"告警邮箱",
-		"[redacted]",
-		"运维通知",
-		"CPU > 90 %",
-		"Trigger records of rule 301",
-		"connection refused",
-	} {
-		assert.Contains(t, stdout, want)
-	}
-	for _, mail := range msgpushtest.SampleRecords().MailChannels {
-		assert.NotContains(t, stdout, string(mail.Password))
-	}
+func Example() {
+	main()
+	// Output:
+	// Mail channel 101: alert@example.com, password [redacted]
+	//
+	// Rules
+	// 301 严重告警转值班 title contains "严重"
+	// 302 CPU > 90 % content matches "cpu=9[0-9]"
+	// 303 大额订单 amount >= 10000 && currency == "CNY"
+	// 304 验证码 content contains "验证码"
+	// 305 退款 (旧) type == "refund"
+	//
+	// The first 5 of 64 trigger records
+	// 2026-11-05 18:00:00 严重告警转值班 已转发
+	// 2026-11-05 16:53:00 验证码 未匹配
+	// 2026-11-05 15:46:00 验证码 已转发
+	// 2026-11-05 14:39:00 大额订单 已转发
+	// 2026-11-05 13:32:00 大额订单 转发失败
 }
 
-func TestServiceFromEnvironment(t *testing.T) {
-	srv := msgpushtest.New(t)
-	records := msgpushtest.SampleRecords()
-	records.ForwardRules = nil
-	srv.SetRecords(records)
-	env := clitest.Environment(srv.URL, srv.AccessKey())
-
-	stdout, stderr, status := clitest.Run(t, append(env, "MSGPUSH_MAIL_ID=102"))
-	assert.Zero(t, status)
-	assert.Empty(t, stderr)
-	assert.Contains(t, stdout, "Rapports d'équipe")
-	assert.Contains(t, stdout, "Message rules (0 of 0)")
-	assert.NotContains(t, stdout, srv.AccessKey())
-
-	stdout, stderr, status = clitest.Run(t, env)
-	assert.Zero(t, status)
-	assert.Empty(t, stderr)
-	assert.True(
-		t,
-		strings.HasPrefix(stdout,
-			"Mail channel skipped, since MSGPUSH_MAIL_ID is not set.\n\nOfficial-account channels (3 of 3)"),
-		stdout,
-	)
-
-	_, stderr, status = clitest.Run(t, append(env, "MSGPUSH_MAIL_ID=1"))
-	assert.Equal(t, 1, status)
-	assert.Contains(t, stderr, "no record with the mailId")
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return string(text)
 }
 
-func TestTablesAreAligned(t *testing.T) {
-	var table table
-	table.row("ID", "NAME", "X")
-	table.row(1, "推送。ＡＢ", "a\nb\x1b[31m")
-	table.row(22, "é e\u0301 한カ", "")
-	var out bytes.Buffer
-	table.write(&out)
-	assert.Equal(t, ""+
-		"  ID  NAME        X\n"+
-		"  1   推送。ＡＢ  a b [31m\n"+
-		"  22  é e\u0301 한カ\n", out.String())
+// readmeBlock returns the block of README.md in a language that contains a text.
+func readmeBlock(t *testing.T, language, text string) string {
+	t.Helper()
+	blocks := regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(read(t, "../../README.md"), -1)
+	for _, block := range blocks {
+		if strings.Contains(block[1], text) {
+			return block[1]
+		}
+	}
+	require.Fail(t, "README.md has no such block", "%s with %q", language, text)
+	return ""
+}
+
+func TestREADMEShowsThisProgram(t *testing.T) {
+	_, program, _ := strings.Cut(read(t, "main.go"), "package main\n") // after the package comment
+	assert.Equal(t, "package main\n"+program, readmeBlock(t, "go", "func printAccount("))
+}
+
+// README.md shows the lines that change for a real service as a diff without context.
+func TestProgramForARealServiceCompiles(t *testing.T) {
+	program := read(t, "main.go")
+	changes := regexp.MustCompile(`(?m)^-(.*\n)(?:\+(.*\n))?`)
+	for _, change := range changes.FindAllStringSubmatch(readmeBlock(t, "diff", "msgpush.NewClient("), -1) {
+		removed, added := change[1], change[2]
+		require.Equal(t, 1, strings.Count(program, removed), "occurrences of %q", removed)
+		program = strings.Replace(program, removed, added, 1)
+	}
+	assert.NotContains(t, program, "msgpushtest")
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+	output, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
+	assert.NoError(t, err, "%s", output)
 }
