@@ -1,74 +1,172 @@
-// Export writes the trigger records of an account as CSV or as lines of JSON.
+// Export writes the trigger records of an account as CSV, with a progress bar.
 package main
 
 import (
 	"context"
+	"encoding/csv"
+	"errors"
 	"flag"
+	"fmt"
+	"io"
+	"log"
 	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/term"
 
 	"example.com/msgpush"
-	"example.com/msgpush/examples/internal/cli"
 	"example.com/msgpush/msgpushtest"
 )
 
-const about = `Export writes trigger records as CSV with a header row, or as lines of JSON. The
-order of the records is not specified.
+const usage = `usage: export [flags]
 
-With -o FILE, partial output is kept in FILE.part, which is renamed to FILE when
-it is complete. If the program fails or is interrupted, FILE is unchanged. On
-Windows, renaming fails while another program has FILE open.
+Export writes trigger records as CSV with a header row. Without -url, it reads
+the sample records of a fake server in its own process.
 
-With -resume, the next run keeps the records in FILE.part, including those that
-the service has deleted since, reads the list from the start, and adds the
-missing records.
+With -o FILE, it shows a progress bar on a terminal. It writes to FILE.part, and
+renames that to FILE when all records are written. If it fails, FILE is unchanged.
+
 `
 
-// settings are the values of the flags.
-type settings struct {
-	params             msgpush.ForwardLogParams
-	format             format
-	file               string // "-" is standard output
-	resume             bool
-	pageSize, prefetch int
+// An export holds the values of the flags.
+type export struct {
+	url     string // empty for the fake server
+	keyFile string
+	params  msgpush.ForwardLogParams
+	file    string // empty for standard output
 }
 
 func main() {
-	var s settings
-	cli.ForwardLogFlags(&s.params)
-	format := flag.String("format", "csv", "`FORMAT`: csv or jsonl")
-	flag.StringVar(&s.file, "o", "-", "write to `FILE`, or to standard output if it is -")
-	flag.BoolVar(&s.resume, "resume", false, "continue with FILE.part if it exists; needs -o FILE")
-	flag.IntVar(&s.pageSize, "page-size", 100, "records per page, at least 1")
-	flag.IntVar(&s.prefetch, "prefetch", 2, "pages to prefetch, at least 0")
-	cli.Parse("export", about)
-	s.format = formats[*format]
-	switch {
-	case s.format == nil:
-		cli.UsageError("-format must be csv or jsonl")
-	case s.file == "":
-		cli.UsageError("-o must not be empty")
-	case s.resume && s.file == "-":
-		cli.UsageError("-resume needs -o FILE")
-	case s.pageSize < 1:
-		cli.UsageError("-page-size must be at least 1")
-	case s.prefetch < 0:
-		cli.UsageError("-prefetch must be at least 0")
+	log.SetFlags(0)
+	log.SetPrefix("export: ")
+	var e export
+	e.defineFlags(flag.CommandLine)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := e.run(ctx, os.Stdout); err != nil {
+		log.Fatal(err)
 	}
-	cli.Run(s.export)
 }
 
-func (s *settings) export(ctx context.Context) error {
-	account, err := cli.OpenAccount(os.Getenv, msgpushtest.SampleRecords())
+func (e *export) defineFlags(flags *flag.FlagSet) {
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&e.url, "url", "", "base `URL` of the service; needs -key-file")
+	flags.StringVar(&e.keyFile, "key-file", "", "`FILE` with the access key")
+	flags.StringVar(&e.file, "o", "", "write to `FILE` instead of standard output")
+	flags.Func("rule", "only records of the rule with this `ID`", func(value string) error {
+		id, err := strconv.ParseInt(value, 10, 64)
+		e.params.RuleID = &id
+		return err
+	})
+	flags.Func("match-result", "only records with this match result `CODE`", func(value string) error {
+		code, err := strconv.Atoi(value)
+		e.params.MatchResult = &code
+		return err
+	})
+}
+
+func (e *export) run(ctx context.Context, stdout io.Writer) error {
+	client, closeServer, err := newClient(e.url, e.keyFile)
 	if err != nil {
 		return err
 	}
-	defer account.Close()
-	client, err := msgpush.NewClient(account.BaseURL, account.AccessKey)
+	defer closeServer()
+	if e.file == "" {
+		return e.write(ctx, client, stdout, newProgress(io.Discard)) // a bar would overwrite rows on a terminal
+	}
+	return e.writeFile(ctx, client)
+}
+
+// newClient returns a client of the service at url. If url is empty, it starts a fake server with
+// sample records, which the returned function closes.
+func newClient(url, keyFile string) (client *msgpush.Client, closeServer func(), err error) {
+	if (url == "") != (keyFile == "") {
+		return nil, nil, errors.New("-url and -key-file need each other")
+	}
+	if url == "" {
+		log.Print("there is no -url: reading from a fake server in this process")
+		srv := msgpushtest.NewServer()
+		srv.SetRecords(msgpushtest.SampleRecords())
+		return srv.Client(), srv.Close, nil
+	}
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err = msgpush.NewClient(url, strings.TrimSpace(string(key)))
+	return client, func() {}, err
+}
+
+func (e *export) writeFile(ctx context.Context, client *msgpush.Client) error {
+	part, err := os.Create(e.file + ".part")
 	if err != nil {
 		return err
 	}
-	if s.file == "-" {
-		return s.toStdout(ctx, client)
+	defer part.Close()
+	bar := newProgress(io.Discard)
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		bar = newProgress(os.Stderr)
 	}
-	return s.toFile(ctx, client)
+	if err := e.write(ctx, client, part, bar); err != nil {
+		return fmt.Errorf("%w; %s has the records that were read", err, part.Name())
+	}
+	if err := part.Close(); err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), e.file)
+}
+
+// columns are named like the fields of a trigger record in the API document.
+var columns = []string{
+	"id", "ruleId", "ruleName", "sourceType", "sourceTypeName", "requestIp",
+	"matchResult", "matchResultName", "shortCodes", "errorMessage", "createTime",
+}
+
+func row(r msgpush.ForwardLog) []string {
+	return []string{
+		strconv.FormatInt(r.ID, 10),
+		strconv.FormatInt(r.RuleID, 10),
+		r.RuleName,
+		strconv.Itoa(r.SourceType),
+		r.SourceTypeName,
+		r.RequestIP,
+		strconv.Itoa(r.MatchResult),
+		r.MatchResultName,
+		r.ShortCodes,
+		r.ErrorMessage,
+		string(r.CreateTime),
+	}
+}
+
+// write writes the records as CSV. It writes each page before it requests the next one.
+func (e *export) write(ctx context.Context, client *msgpush.Client, w io.Writer, bar *progress) error {
+	defer bar.clear()
+	out := csv.NewWriter(w)
+	if err := out.Write(columns); err != nil {
+		return err
+	}
+	for page, err := range client.ForwardLogs(e.params).Pages(ctx, msgpush.PageSize(100)) {
+		if err != nil {
+			return err
+		}
+		for _, record := range page.List {
+			if err := out.Write(row(record)); err != nil {
+				return err
+			}
+		}
+		out.Flush()
+		if err := out.Error(); err != nil {
+			return err
+		}
+		bar.add(len(page.List), page.Total)
+	}
+	out.Flush()
+	return out.Error()
 }

@@ -1,60 +1,47 @@
 package main
 
 import (
-	"os"
+	"io"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 )
 
-// A progressBar shows the number of records, the rate and the remaining time on a terminal.
-type progressBar struct {
-	terminal *os.File // nil shows nothing
-	bar      *progressbar.ProgressBar
-	done     int64
+// unknown is the total of a bar that shows no time left.
+const unknown = -1
+
+// A progress is a bar with the number of records, the rate and the time left.
+type progress struct {
+	bar  *progressbar.ProgressBar
+	done int64
 }
 
-// newProgressBar returns a progress bar, which writes to f if f is a terminal.
-func newProgressBar(f *os.File) *progressBar {
-	if f == nil || !term.IsTerminal(int(f.Fd())) {
-		return &progressBar{}
-	}
-	return &progressBar{terminal: f}
+// newProgress shows a bar without a total, which add sets.
+func newProgress(w io.Writer) *progress {
+	p := &progress{bar: progressbar.NewOptions64(unknown,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetDescription("records"),
+		progressbar.OptionShowCount(),
+		progressbar.OptionShowIts(),
+		progressbar.OptionSetItsString("records"),
+		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetSpinnerChangeInterval(0), // otherwise a goroutine redraws the bar
+	)}
+	_ = p.bar.RenderBlank() // the export does not depend on its bar
+	return p
 }
 
-// add counts the records of a page. total is the number of records in the list.
-func (p *progressBar) add(records int, total int64) {
-	if p.terminal == nil {
-		return
-	}
+// add counts the records of a page. total is the reported total of the list. It may change from
+// page to page. A total below the number of records read so far counts as unknown.
+func (p *progress) add(records int, total int64) {
 	p.done += int64(records)
-	limit := max(total, p.done) // records may have been deleted
-	if total == 0 {
-		limit = -1 // unknown
+	if total < p.done {
+		total = unknown
 	}
-	if p.bar == nil {
-		p.bar = progressbar.NewOptions64(limit,
-			progressbar.OptionSetWriter(p.terminal),
-			progressbar.OptionSetDescription("records"),
-			progressbar.OptionShowCount(),
-			progressbar.OptionShowIts(),
-			progressbar.OptionSetItsString("records"),
-			progressbar.OptionSetPredictTime(true),
-			progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionSetSpinnerChangeInterval(0), // starts no goroutine
-			progressbar.OptionFullWidth(),
-		)
-	}
-	if limit != p.bar.GetMax64() {
-		p.bar.ChangeMax64(limit)
-	}
-	_ = p.bar.Add(records) // an export does not depend on its bar
+	p.bar.ChangeMax64(total)
+	_ = p.bar.Set64(p.done)
 }
 
 // clear removes the bar, so that a message can use its line.
-func (p *progressBar) clear() {
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
-}
+func (p *progress) clear() { _ = p.bar.Clear() }
