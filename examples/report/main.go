@@ -5,134 +5,122 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"io/fs"
+	"html/template"
+	"log"
 	"os"
+	"os/signal"
+	"strings"
+	"syscall"
 	"time"
 	_ "time/tzdata" // for -zone on systems without time zones
 
 	"example.com/msgpush"
-	"example.com/msgpush/examples/internal/cli"
+	"example.com/msgpush/msgpushtest"
 )
 
-const about = `Report reads the message rules and all of their trigger records, and writes one
-HTML page with charts: records per day by match result, the rules with the most
-records, the errors, and a table of the rules. The page loads no external
-resources.
+const usage = `usage: report [flags]
+
+Report reads the message rules and all trigger records, and writes an HTML page
+with charts of the last days. Without -url, it reads made-up records of a fake
+server in its own process.
+
 `
 
-// maxDays is the maximum number of days that fit side by side as bars.
-const maxDays = 366
-
-// settings are the values of the flags.
+// settings holds the values of the flags.
 type settings struct {
-	file  string // "-" is standard output
-	days  int
-	zone  *time.Location
-	title string
+	url     string // empty for the fake server
+	keyFile string
+	file    string
+	days    int
+	zone    *time.Location
 }
 
 func main() {
-	set := settings{zone: time.UTC}
-	flag.StringVar(&set.file, "o", "report.html", "write the page to `FILE`, or to standard output if it is -")
-	flag.StringVar(&set.title, "title", "Message rules and trigger records", "title of the page")
-	flag.IntVar(&set.days, "days", 30, "number of days up to the newest record, 1 to 366")
-	const zone = "IANA `NAME` of the time zone of the service, which the API document does not\n" +
-		"specify, such as Asia/Shanghai (default UTC)"
-	flag.Func("zone", zone, func(name string) (err error) {
-		set.zone, err = time.LoadLocation(name)
+	log.SetFlags(0)
+	log.SetPrefix("report: ")
+	var set settings
+	set.defineFlags(flag.CommandLine)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, set, time.Now()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func (s *settings) defineFlags(flags *flag.FlagSet) {
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&s.url, "url", "", "base `URL` of the service; needs -key-file")
+	flags.StringVar(&s.keyFile, "key-file", "", "`FILE` with the access key")
+	flags.StringVar(&s.file, "o", "report.html", "write the page to `FILE`")
+	flags.IntVar(&s.days, "days", 30, "number of days up to today, 1 to 366")
+	s.zone = time.UTC
+	const zone = "`NAME` of the time zone of the service, which the API document does not specify,\n" +
+		"such as Asia/Shanghai (default UTC)"
+	flags.Func("zone", zone, func(name string) (err error) {
+		s.zone, err = time.LoadLocation(name)
 		return err
 	})
-	cli.Parse("report", about)
-	switch {
-	case set.days < 1 || set.days > maxDays:
-		cli.UsageError("-days must be from 1 to %d", maxDays)
-	case set.file == "":
-		cli.UsageError("-o must not be empty")
-	}
-	cli.Run(func(ctx context.Context) error { return run(ctx, set, os.Stdout, os.Getenv) })
 }
 
-func run(ctx context.Context, set settings, stdout io.Writer, getenv func(string) string) error {
-	// Check this before all records are read.
-	if err := checkReplaceable(set.file); err != nil {
-		return err
+//go:embed page.html
+var pageSource string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"date":  func(t time.Time) string { return t.Format(time.DateOnly) },
+	"share": share,
+}).Parse(pageSource))
+
+// run writes the page after everything is read, so a failure to read keeps the old file.
+func run(ctx context.Context, set settings, now time.Time) error {
+	if set.days < 1 || set.days > 366 {
+		return errors.New("-days must be from 1 to 366")
 	}
-	account, err := cli.OpenAccount(getenv, madeUpRecords())
+	now = now.In(set.zone)
+	client, closeServer, err := newClient(set.url, set.keyFile, now)
 	if err != nil {
 		return err
 	}
-	defer account.Close()
-	fakeServer := account.Fake != nil
-	client, err := msgpush.NewClient(account.BaseURL, account.AccessKey)
-	if err != nil {
+	defer closeServer()
+	r := newReport(set.zone, now, set.days)
+	if err := r.read(ctx, client); err != nil {
 		return err
 	}
-	rules, tally, err := gather(ctx, client, set.zone)
-	if err != nil {
+	r.MadeUp = set.url == ""
+	var page bytes.Buffer
+	if err := pageTemplate.Execute(&page, r); err != nil {
 		return err
 	}
-	r := newReport(rules, tally, set.days)
-	page := page{report: r, Title: set.title, Zone: set.zone.String(), Made: time.Now(), FakeServer: fakeServer}
-	var html bytes.Buffer
-	if err := page.write(&html); err != nil {
+	if err := os.WriteFile(set.file, page.Bytes(), 0o666); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if set.file == "-" {
-		_, err := html.WriteTo(stdout)
-		return err
-	}
-	if err := replaceFile(set.file, html.Bytes()); err != nil {
-		return err
-	}
-	fmt.Fprintf(os.Stderr, "%s: %d rules, %d records of %d days, %d with an error, %d bytes.\n",
-		set.file, len(r.Rules), r.Records, len(r.Days), r.Errors, html.Len())
+	log.Printf("%s shows %d records of %d days, %d with an error", set.file, r.Records, len(r.Days), r.Errors)
 	return nil
 }
 
-// checkReplaceable returns an error if the file is a directory, a device or a link.
-func checkReplaceable(name string) error {
-	info, err := os.Lstat(name)
-	switch {
-	case name == "-" || errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file", name)
+// newClient returns a client of the service at url. If url is empty, it starts a fake server with
+// made-up records, which the returned function closes.
+func newClient(url, keyFile string, now time.Time) (client *msgpush.Client, closeServer func(), err error) {
+	if (url == "") != (keyFile == "") {
+		return nil, nil, errors.New("-url and -key-file need each other")
 	}
-	return nil
-}
-
-// replaceFile writes a temporary file and renames it, so that the file always has either the old
-// content or all of the new.
-func replaceFile(name string, content []byte) (err error) {
-	// os.CreateTemp would set other permissions.
-	f, err := os.OpenFile(name+"."+rand.Text()+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if url == "" {
+		log.Print("there is no -url: reading from a fake server in this process")
+		srv := msgpushtest.NewServer()
+		srv.SetRecords(madeUpRecords(now))
+		return srv.Client(), srv.Close, nil
+	}
+	key, err := os.ReadFile(keyFile)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close() // it may be closed already
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err := f.Write(content); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
+	client, err = msgpush.NewClient(url, strings.TrimSpace(string(key)))
+	return client, func() {}, err
 }

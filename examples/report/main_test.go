@@ -1,11 +1,13 @@
 package main
 
 import (
-	"bytes"
+	"flag"
+	"fmt"
+	"html"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,167 +15,180 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"example.com/msgpush/examples/internal/clitest"
+	"example.com/msgpush"
 	"example.com/msgpush/msgpushtest"
 )
 
-func TestMain(m *testing.M) { clitest.Main(m, main) }
+var now = time.Date(2026, 3, 3, 20, 0, 0, 0, time.UTC)
 
-func TestUsage(t *testing.T) {
-	clitest.TestUsage(t, "report", []string{"-o FILE", "-zone NAME"},
-		[]string{"-days", "0"}, []string{"-days", "367"}, []string{"-zone", "Mars/Olympus"}, []string{"-o", ""})
-}
-
-func TestSettings(t *testing.T)    { clitest.TestSettings(t, "report") }
-func TestRejectedKey(t *testing.T) { clitest.TestRejectedKey(t, "report") }
-func TestClosedPipe(t *testing.T)  { clitest.TestClosedPipe(t, "-o", "-") }
-func TestInterrupt(t *testing.T)   { clitest.TestInterrupt(t, "report", "-o", "-") }
-
-// command returns the program with a temporary working directory.
-func command(t *testing.T, env []string, args ...string) *exec.Cmd {
+// makePage runs the program with args, and returns the page.
+func makePage(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	cmd := clitest.Command(env, args...)
-	cmd.Dir = t.TempDir()
-	return cmd
-}
-
-func files(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	names := []string{}
-	for _, entry := range entries {
-		names = append(names, entry.Name())
+	flags := flag.NewFlagSet("report", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	var set settings
+	set.defineFlags(flags)
+	file := filepath.Join(t.TempDir(), "page.html")
+	if err := flags.Parse(append([]string{"-o", file}, args...)); err != nil {
+		return "", err
 	}
-	return names
+	if err := run(t.Context(), set, now); err != nil {
+		return "", err
+	}
+	page, err := os.ReadFile(file)
+	return string(page), err
 }
 
-func TestFakeServer(t *testing.T) {
-	cmd := command(t, nil)
-	stdout, stderr, status := clitest.Output(t, cmd)
-	assert.Zero(t, status)
-	assert.Empty(t, stdout)
-	assert.Regexp(t,
-		`^report: using a fake server at .*\nreport.html: 5 rules, 1129 records of 30 days, 91 with an error, .*\n$`, stderr)
-	assert.Equal(t, []string{"report.html"}, files(t, cmd.Dir))
-	doc := parsePage(t, filepath.Join(cmd.Dir, "report.html"))
-	assertSelfContained(t, doc)
-	assert.Contains(t, textOf(doc), "made-up records")
-	assert.Contains(t, textOf(doc), "严重告警转值班")
-}
-
-func TestStandardOutput(t *testing.T) {
+// serve returns the flags that make the program read records.
+func serve(t *testing.T, records msgpushtest.Records) []string {
+	t.Helper()
 	srv := msgpushtest.New(t)
-	cmd := command(t, clitest.Environment(srv.URL, srv.AccessKey()), "-o", "-")
-	stdout, stderr, status := clitest.Output(t, cmd)
-	assert.Zero(t, status)
-	assert.Empty(t, stderr)
-	assert.True(t, strings.HasPrefix(stdout, "<!DOCTYPE html>"), stdout)
-	assert.True(t, strings.HasSuffix(stdout, "</html>\n"), stdout)
-	assert.Empty(t, files(t, cmd.Dir))
+	srv.SetRecords(records)
+	keyFile := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(keyFile, []byte(srv.AccessKey()), 0o600))
+	return []string{"-url", srv.URL, "-key-file", keyFile}
 }
 
-func TestServiceFromEnvironment(t *testing.T) {
-	srv := msgpushtest.New(t)
-	srv.SetRecords(msgpushtest.SampleRecords())
-	env := clitest.Environment(srv.URL, srv.AccessKey())
-	cmd := command(t, env, "-o", "page.html", "-days", "2", "-zone", "Asia/Shanghai", "-title", "十一月")
-	_, stderr, status := clitest.Output(t, cmd)
-	assert.Zero(t, status)
-	assert.Equal(t, 1, strings.Count(stderr, "\n"))
-	assert.Contains(t, stderr, "page.html: 5 rules, 38 records of 2 days")
-	assert.Equal(t, []string{"page.html"}, files(t, cmd.Dir))
-	page, err := os.ReadFile(filepath.Join(cmd.Dir, "page.html"))
+// knownRecords returns records of three days, earlier and later ones, and ones without a readable
+// time. Of the three rules, one has no records, and one is not listed.
+func knownRecords() msgpushtest.Records {
+	records := msgpushtest.Records{ForwardRules: []msgpush.ForwardRule{
+		{ID: 7, RuleName: "seven", TargetCount: 5, ConditionExpr: "a < b"},
+		{ID: 8, RuleName: "eight"},
+	}}
+	add := func(n int, rule int64, when msgpush.DateTime, result int, text string) {
+		for range n {
+			records.ForwardLogs = append(records.ForwardLogs, msgpush.ForwardLog{
+				ID:              int64(len(records.ForwardLogs) + 1),
+				RuleID:          rule,
+				RuleName:        fmt.Sprint("rule ", rule),
+				MatchResult:     result,
+				MatchResultName: fmt.Sprint("result ", result),
+				ErrorMessage:    text,
+				CreateTime:      when,
+			})
+		}
+	}
+	add(4, 7, "2026-03-03 23:59:59", 1, "")
+	add(2, 7, "2026-03-03 00:00:00", 2, "broken")
+	add(1, 9, "2026-03-02 12:00:00", 2, "broken")
+	add(3, 9, "2026-03-01 00:00:00", 2, "late")
+	add(1, 7, "2026-03-01 00:00:00", 1, "")
+	add(5, 7, "2026-02-28 23:59:59", 3, "old")
+	add(1, 7, "2026-03-04 00:00:00", 3, "tomorrow")
+	add(2, 7, "2026-03-03", 1, "no time of day")
+	return records
+}
+
+var tag = regexp.MustCompile(`<[^>]*>`)
+
+// rows returns the cells of the table rows that contain text.
+func rows(page, text string) [][]string {
+	var found [][]string
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "<tr><td") && strings.Contains(line, text) {
+			var cells []string
+			for _, cell := range strings.Split(line, "</td>") {
+				cells = append(cells, tag.ReplaceAllString(cell, ""))
+			}
+			found = append(found, cells[:len(cells)-1])
+		}
+	}
+	return found
+}
+
+func TestPageShowsTheCounts(t *testing.T) {
+	page, err := makePage(t, append(serve(t, knownRecords()), "-days", "3")...)
 	require.NoError(t, err)
-	assert.NotContains(t, string(page), "made-up")
-	assert.Contains(t, string(page), "<title>十一月</title>")
-	assert.Contains(t, string(page), "taken to be in Asia/Shanghai")
-	assert.Contains(t, string(page), "26 older records")
-	assert.NotContains(t, string(page), srv.AccessKey())
+	assert.Contains(t, page, "11 records from 2026-03-01 to 2026-03-03, 6 (54.5%) with an error")
+	assert.Contains(t, page, "Records of other days, which are not counted: 6.")
+	assert.Contains(t, page, "the time cannot be read: 2.")
+	assert.Contains(t, page, "result 1 (code 1): 5")
+	assert.Contains(t, page, "result 2 (code 2): 6")
+	assert.NotContains(t, page, "code 3")
+	assert.NotContains(t, page, "made-up")
+	assert.Equal(t, [][]string{
+		{"broken", "3", "50.0%", "2026-03-02", "2026-03-03"},
+		{"late", "3", "50.0%", "2026-03-01", "2026-03-01"},
+		{"7", "seven", "7", "2", "28.6%", "2026-03-03", "5", "a &lt; b"},
+		{"8", "eight", "0", "0", "–", "none", "0", ""},
+		{"9", "rule 9 (no longer listed)", "4", "4", "100.0%", "2026-03-02", "", ""},
+	}, rows(page, ""))
+}
+
+func TestTimesAreInTheZone(t *testing.T) {
+	page, err := makePage(t, append(serve(t, knownRecords()), "-days", "1", "-zone", "Asia/Shanghai")...)
+	require.NoError(t, err)
+	assert.Contains(t, page, "1 records from 2026-03-04 to 2026-03-04", "20:00 UTC is 04:00 of the next day")
+	assert.Contains(t, page, "Times are taken to be in Asia/Shanghai.")
+}
+
+func TestPageOfAnEmptyAccount(t *testing.T) {
+	page, err := makePage(t, serve(t, msgpushtest.Records{})...)
+	require.NoError(t, err)
+	for _, text := range []string{"0 records", "No record has an error message.", "There are no rules."} {
+		assert.Contains(t, page, text)
+	}
+	assert.NotContains(t, page, "<rect")
+}
+
+func TestWithoutURLPageSaysThatRecordsAreMadeUp(t *testing.T) {
+	page, err := makePage(t)
+	require.NoError(t, err)
+	assert.Contains(t, page, "this page shows made-up records")
+	for _, rule := range msgpushtest.SampleRecords().ForwardRules {
+		assert.Len(t, rows(page, html.EscapeString(rule.RuleName)), 1)
+	}
+	for _, day := range []string{"2026-02-02", "2026-02-22", "2026-03-03"} {
+		assert.Contains(t, page, "<title>"+day+": ")
+	}
+}
+
+// Names and messages of the service must not become markup. No part of the page makes a browser
+// load something.
+func TestTextsOfTheServiceAreEscaped(t *testing.T) {
+	const hostile = `</title></style></svg>"'><script src=//evil.example></script><img src="//evil.example/x">`
+	page, err := makePage(t, serve(t, msgpushtest.Records{
+		ForwardRules: []msgpush.ForwardRule{{ID: 1, RuleName: hostile, ConditionExpr: hostile}},
+		ForwardLogs: []msgpush.ForwardLog{
+			{ID: 1, RuleID: 1, MatchResultName: hostile, ErrorMessage: hostile, CreateTime: "2026-03-03 12:00:00"},
+			{ID: 2, RuleID: 2, RuleName: hostile, CreateTime: "2026-03-03 12:00:00"},
+		},
+	})...)
+	require.NoError(t, err)
+	assert.NotContains(t, page, hostile)
+	assert.Contains(t, page, "&lt;script")
+	for _, markup := range tag.FindAllString(page, -1) {
+		assert.NotRegexp(t, `(?i)^<(script|img|link|iframe|object|embed|base)|\s(src|href|on\w+)=|url\(`, markup)
+	}
 }
 
 func TestFailureKeepsTheOldPage(t *testing.T) {
 	srv := msgpushtest.New(t)
-	srv.SetRecords(msgpushtest.SampleRecords())
-	srv.Inject(msgpushtest.ErrorResponse(500, "out of order", nil).For(msgpushtest.ForwardLogList).Always())
-	tests := []struct {
-		name string
-		env  []string
-		file string
-		want string
-	}{
-		{"error response", clitest.Environment(srv.URL, srv.AccessKey()), "report.html", "out of order"},
-		{"directory is missing", nil, filepath.Join("no", "report.html"), "no"},
-		{"file is a directory", nil, ".", "not a regular file"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			cmd := command(t, tt.env, "-o", tt.file)
-			old := filepath.Join(cmd.Dir, "report.html")
-			require.NoError(t, os.WriteFile(old, []byte("old"), 0o600))
-			_, stderr, status := clitest.Output(t, cmd)
-			assert.Equal(t, 1, status)
-			assert.Contains(t, stderr, "report: ")
-			assert.Contains(t, stderr, tt.want)
-			assert.Equal(t, []string{"report.html"}, files(t, cmd.Dir))
-			content, err := os.ReadFile(old)
-			require.NoError(t, err)
-			assert.Equal(t, "old", string(content))
-		})
-	}
-}
-
-func TestFullDiskIsAFailure(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip("this system has no /dev/full")
-	}
-	defer full.Close()
-	cmd := command(t, nil, "-o", "-")
-	cmd.Stdout = full
-	_, stderr, status := clitest.Output(t, cmd)
-	assert.Equal(t, 1, status)
-	assert.Contains(t, stderr, "report: write /dev/stdout")
-}
-
-func TestInterruptKeepsTheOldPage(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("Windows processes cannot be sent an interrupt")
-	}
-	srv := msgpushtest.New(t)
-	srv.Inject(msgpushtest.Delay(time.Hour).For(msgpushtest.ForwardLogList))
-	cmd := command(t, clitest.Environment(srv.URL, srv.AccessKey()))
-	old := filepath.Join(cmd.Dir, "report.html")
-	require.NoError(t, os.WriteFile(old, []byte("old"), 0o600))
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	require.NoError(t, cmd.Start())
-	_, err := srv.WaitForRequest(t.Context(), 2)
-	require.NoError(t, err)
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	require.Error(t, cmd.Wait())
-	assert.Equal(t, 130, cmd.ProcessState.ExitCode())
-	assert.Equal(t, "report: interrupted\n", stderr.String())
-	assert.Equal(t, []string{"report.html"}, files(t, cmd.Dir))
-	content, err := os.ReadFile(old)
+	srv.Inject(msgpushtest.ErrorResponse(500, "out of order", nil).For(msgpushtest.ForwardLogList))
+	keyFile, file := filepath.Join(t.TempDir(), "key"), filepath.Join(t.TempDir(), "page.html")
+	require.NoError(t, os.WriteFile(keyFile, []byte(srv.AccessKey()), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
+	_, err := makePage(t, "-url", srv.URL, "-key-file", keyFile, "-o", file)
+	assert.ErrorContains(t, err, "out of order")
+	content, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, "old", string(content))
 }
 
-func TestReplaceFile(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "page.html")
-	require.NoError(t, replaceFile(name, []byte("the first, which is longer")))
-	require.NoError(t, replaceFile(name, []byte("the second")))
-	content, err := os.ReadFile(name)
-	require.NoError(t, err)
-	assert.Equal(t, "the second", string(content))
-	assert.Equal(t, []string{"page.html"}, files(t, filepath.Dir(name)))
-}
-
-func TestReplaceFileRemovesTheTemporaryFile(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "page.html")
-	require.NoError(t, os.Mkdir(name, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(name, "in it"), nil, 0o600))
-	require.Error(t, replaceFile(name, []byte("page")))
-	assert.Equal(t, []string{"page.html"}, files(t, filepath.Dir(name)))
+func TestInvalidFlags(t *testing.T) {
+	for name, args := range map[string][]string{
+		"no days":              {"-days", "0"},
+		"too many days":        {"-days", "367"},
+		"unknown zone":         {"-zone", "Mars/Olympus"},
+		"URL without a key":    {"-url", "http://127.0.0.1:1"},
+		"key without a URL":    {"-key-file", "key"},
+		"key file is missing":  {"-url", "http://127.0.0.1:1", "-key-file", filepath.Join(t.TempDir(), "key")},
+		"directory is missing": {"-o", filepath.Join(t.TempDir(), "none", "page.html")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := makePage(t, args...)
+			assert.Error(t, err)
+		})
+	}
 }

@@ -2,271 +2,213 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"example.com/msgpush"
 )
 
-const (
-	topRules  = 10 // bars in the table of the rules with the most records
-	topErrors = 10 // rows in the table of the error messages
-)
+// maxMessages is the number of error messages that the page shows.
+const maxMessages = 10
 
-// A report is the part of a tally that the page shows: the days up to the newest record.
+// A report counts the trigger records of some days. It does not keep the records, so its size does
+// not grow with their number.
 type report struct {
-	Days    []day     // oldest first
-	Results []result  // match results by code; results beyond the colours share one entry
-	Top     []rule    // rules with the most records
-	Rules   []rule    // listed rules in the server's order, then rules found only in records
-	Texts   []failure // most frequent error messages
-	Worst   *worstDay // nil without errors
+	Zone     *time.Location
+	Made     time.Time
+	MadeUp   bool       // the records are those of the fake server
+	Days     []day      // oldest first
+	Results  []*result  // by code
+	Rules    []*rule    // listed rules in the order of the service, then rules found only in records
+	Messages []*message // most frequent first
 
-	Newest            time.Time // the last day
-	Records, Errors   int       // in the days
-	ActiveRules       int       // rules with records in the days
-	TextCount         int       // number of different error messages
-	Older             int       // records before the days
-	Unreadable        int       // records without a readable time
-	UnreadableExample string
+	Records      int // in the days
+	Errors       int // records with an error message
+	MessageCount int // different error messages
+	Outside      int // records of other days
+	Unreadable   int // records without a readable time
+
+	results  map[int]*result
+	rules    map[int64]*rule
+	messages map[string]*message
 }
 
 type day struct {
-	Date         time.Time
-	Results      []int // records by index of report.Results
-	ResultErrors []int // errors by index of report.Results
-	Records      int
-	Errors       int
-}
-
-// A worstDay is the day with the most errors, the newest of several such days, with the most
-// frequent rule and message of its errors.
-type worstDay struct {
-	day
-	RuleID      int64
-	RuleName    string
-	RuleErrors  int
-	Text        string
-	TextRecords int
+	Date    time.Time
+	Records int
+	Errors  int
+	Results map[int]int // records by match result
 }
 
 type result struct {
-	Label   string
-	Color   string // as #RRGGBB
+	Code    int
+	Name    string
+	Color   string
 	Records int
 }
 
 type rule struct {
 	msgpush.ForwardRule
-	Listed  bool  // false if the rule is found only in records
-	Results []int // records by index of report.Results
+	Listed  bool // false if the rule is found only in records
 	Records int
 	Errors  int
-	Last    time.Time
+	Last    time.Time // date of the newest record
 }
 
-type failure struct {
+type message struct {
 	Text        string
 	Records     int
-	First, Last time.Time
+	First, Last time.Time // dates
 }
 
-func newReport(listed []msgpush.ForwardRule, t *tally, days int) *report {
-	r := &report{Newest: t.newest, Unreadable: t.unreadable, UnreadableExample: string(t.unreadableExample)}
-	if !t.newest.IsZero() {
-		for i := range days {
-			r.Days = append(r.Days, day{Date: t.newest.AddDate(0, 0, i+1-days)})
-		}
+// newReport returns a report of the days up to now, without records.
+func newReport(zone *time.Location, now time.Time, days int) *report {
+	r := &report{
+		Zone:     zone,
+		Made:     now,
+		results:  map[int]*result{},
+		rules:    map[int64]*rule{},
+		messages: map[string]*message{},
 	}
-	resultIndex := r.addResults(t)
-	ruleIndex := r.addRules(listed, t)
-	for key, n := range t.records {
-		i, ok := r.dayIndex(key.day)
-		if !ok {
-			r.Older += n
-			continue
-		}
-		day, rule, result := &r.Days[i], &r.Rules[ruleIndex[key.rule]], resultIndex[key.result]
-		day.Results[result] += n
-		day.Records += n
-		rule.Results[result] += n
-		rule.Records += n
-		r.Results[result].Records += n
-		r.Records += n
-		if key.failed {
-			day.ResultErrors[result] += n
-			day.Errors += n
-			rule.Errors += n
-			r.Errors += n
-		}
+	for i := range days {
+		r.Days = append(r.Days, day{Date: dateOf(now).AddDate(0, 0, i+1-days), Results: map[int]int{}})
 	}
-	r.addTop()
-	r.addTexts(t)
-	r.addWorst(t)
 	return r
 }
 
-// dayIndex returns the index of a date in r.Days, and whether r.Days contains the date.
-func (r *report) dayIndex(date time.Time) (int, bool) {
-	return slices.BinarySearchFunc(r.Days, date, func(d day, date time.Time) int { return d.Date.Compare(date) })
+// read reads all rules and all trigger records. The API document specifies no order of the
+// records, so read cannot stop at the first record that is too old.
+func (r *report) read(ctx context.Context, client *msgpush.Client) error {
+	for listed, err := range client.ForwardRules().All(ctx, msgpush.PageSize(100)) {
+		if err != nil {
+			return err
+		}
+		r.addRule(rule{ForwardRule: listed, Listed: true})
+	}
+	for record, err := range client.ForwardLogs(msgpush.ForwardLogParams{}).All(ctx, msgpush.PageSize(100)) {
+		if err != nil {
+			return err
+		}
+		r.add(record)
+	}
+	r.finish()
+	return nil
 }
 
-// addResults fills r.Results, assigns a colour to each match result of the days, and returns the
-// index in r.Results by code.
-func (r *report) addResults(t *tally) map[int]int {
-	index := map[int]int{}
-	for key := range t.records {
-		if _, ok := r.dayIndex(key.day); ok {
-			index[key.result] = 0
-		}
-	}
-	for i, code := range sortedKeys(index) {
-		if i >= len(colors)-1 && len(index) > len(colors) {
-			index[code] = len(colors) - 1
-			if i == len(colors)-1 {
-				r.Results = append(r.Results, result{Label: "other results", Color: colors[i]})
-			}
-			continue
-		}
-		index[code] = i
-		label := fmt.Sprintf("code %d", code)
-		if name := clean(t.resultNames[code].name); name != "" {
-			label = fmt.Sprintf("%s (%s)", name, label)
-		}
-		r.Results = append(r.Results, result{Label: label, Color: colors[i]})
-	}
-	for i := range r.Days {
-		r.Days[i].Results = make([]int, len(r.Results))
-		r.Days[i].ResultErrors = make([]int, len(r.Results))
-	}
-	return index
+func (r *report) addRule(added rule) *rule {
+	r.rules[added.ID] = &added
+	r.Rules = append(r.Rules, &added)
+	return &added
 }
 
-// addRules fills r.Rules and returns the index in r.Rules by rule id.
-func (r *report) addRules(listed []msgpush.ForwardRule, t *tally) map[int64]int {
-	index := map[int64]int{}
-	add := func(of msgpush.ForwardRule, isListed bool) {
-		index[of.ID] = len(r.Rules)
-		r.Rules = append(r.Rules, rule{
-			ForwardRule: of,
-			Listed:      isListed,
-			Results:     make([]int, len(r.Results)),
-			Last:        t.last[of.ID],
-		})
-	}
-	for _, of := range listed {
-		add(of, true)
-	}
-	for _, id := range sortedKeys(t.ruleNames) {
-		if _, ok := index[id]; !ok {
-			add(msgpush.ForwardRule{ID: id, RuleName: t.ruleNames[id].name}, false)
-		}
-	}
-	return index
-}
-
-func (r *report) addTop() {
-	for _, rule := range r.Rules {
-		if rule.Records > 0 {
-			r.Top = append(r.Top, rule)
-		}
-	}
-	slices.SortStableFunc(r.Top, func(a, b rule) int { return cmp.Compare(b.Records, a.Records) })
-	r.ActiveRules = len(r.Top)
-	r.Top = r.Top[:min(len(r.Top), topRules)]
-}
-
-func (r *report) addTexts(t *tally) {
-	byText := map[string]failure{}
-	for key, n := range t.errors {
-		if _, ok := r.dayIndex(key.day); !ok {
-			continue
-		}
-		f, ok := byText[key.text]
-		if !ok {
-			f = failure{Text: key.text, First: key.day, Last: key.day}
-		}
-		f.Records += n
-		if key.day.Before(f.First) {
-			f.First = key.day
-		}
-		if key.day.After(f.Last) {
-			f.Last = key.day
-		}
-		byText[key.text] = f
-	}
-	for _, text := range sortedKeys(byText) {
-		r.Texts = append(r.Texts, byText[text])
-	}
-	slices.SortStableFunc(r.Texts, func(a, b failure) int { return cmp.Compare(b.Records, a.Records) })
-	r.TextCount = len(r.Texts)
-	r.Texts = r.Texts[:min(len(r.Texts), topErrors)]
-}
-
-func (r *report) addWorst(t *tally) {
-	if r.Errors == 0 {
+func (r *report) add(record msgpush.ForwardLog) {
+	when, err := record.CreateTime.Time(r.Zone)
+	if err != nil {
+		r.Unreadable++
 		return
 	}
-	worst := &worstDay{day: r.Days[worstIndex(r.Days)]}
-	byRule, byText := map[int64]int{}, map[string]int{}
-	for key, n := range t.records {
-		if key.failed && key.day.Equal(worst.Date) {
-			byRule[key.rule] += n
-		}
+	date := dateOf(when)
+	i := int(date.Sub(r.Days[0].Date) / (24 * time.Hour))
+	if date.Before(r.Days[0].Date) || i >= len(r.Days) {
+		r.Outside++
+		return
 	}
-	for key, n := range t.errors {
-		if key.day.Equal(worst.Date) {
-			byText[key.text] += n
-		}
+	byRule, ok := r.rules[record.RuleID]
+	if !ok {
+		byRule = r.addRule(rule{ForwardRule: msgpush.ForwardRule{ID: record.RuleID, RuleName: record.RuleName}})
 	}
-	for _, rule := range r.Rules {
-		if n := byRule[rule.ID]; n > worst.RuleErrors {
-			worst.RuleID, worst.RuleName, worst.RuleErrors = rule.ID, rule.RuleName, n
-		}
+	byResult, ok := r.results[record.MatchResult]
+	if !ok {
+		byResult = &result{Code: record.MatchResult, Name: record.MatchResultName}
+		r.results[record.MatchResult] = byResult
 	}
-	for _, text := range sortedKeys(byText) {
-		if n := byText[text]; n > worst.TextRecords {
-			worst.Text, worst.TextRecords = text, n
-		}
+	r.Records++
+	r.Days[i].Records++
+	r.Days[i].Results[record.MatchResult]++
+	byResult.Records++
+	byRule.Records++
+	if date.After(byRule.Last) {
+		byRule.Last = date
 	}
-	r.Worst = worst
+	if record.ErrorMessage != "" {
+		r.Errors++
+		r.Days[i].Errors++
+		byRule.Errors++
+		r.addMessage(record.ErrorMessage, date)
+	}
 }
 
-// worstIndex returns the index of the day with the most errors, the newest of several such days.
-func worstIndex(days []day) int {
-	worst := 0
-	for i, day := range days {
-		if day.Errors >= days[worst].Errors {
-			worst = i
-		}
+func (r *report) addMessage(text string, date time.Time) {
+	m, ok := r.messages[text]
+	if !ok {
+		m = &message{Text: text, First: date, Last: date}
+		r.messages[text] = m
 	}
-	return worst
-}
-
-// Busiest returns the day with the most records, the oldest of several such days.
-func (r *report) Busiest() day {
-	return slices.MaxFunc(r.Days, func(a, b day) int { return cmp.Compare(a.Records, b.Records) })
-}
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
+	m.Records++
+	if date.Before(m.First) {
+		m.First = date
 	}
-	slices.Sort(keys)
-	return keys
+	if date.After(m.Last) {
+		m.Last = date
+	}
 }
 
-// clean replaces characters that are not printable, such as characters that change the direction of
-// the surrounding text.
-func clean(s string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
+// finish sorts what was counted.
+func (r *report) finish() {
+	for _, counted := range r.results {
+		r.Results = append(r.Results, counted)
+	}
+	slices.SortFunc(r.Results, func(a, b *result) int { return cmp.Compare(a.Code, b.Code) })
+	for i, counted := range r.Results {
+		counted.Color = colors[min(i, len(colors)-1)]
+	}
+	for _, counted := range r.messages {
+		r.Messages = append(r.Messages, counted)
+	}
+	slices.SortFunc(r.Messages, func(a, b *message) int {
+		if a.Records != b.Records {
+			return b.Records - a.Records
 		}
-		return r
-	}, s))
+		return cmp.Compare(a.Text, b.Text)
+	})
+	r.MessageCount = len(r.Messages)
+	r.Messages = r.Messages[:min(len(r.Messages), maxMessages)]
+}
+
+// RecordChart shows the records of each day, stacked by match result.
+func (r *report) RecordChart() chart {
+	var stack []series
+	for _, counted := range r.Results {
+		stack = append(stack, series{
+			name:  counted.Name,
+			color: counted.Color,
+			count: func(d day) int { return d.Results[counted.Code] },
+		})
+	}
+	return newChart(r.Days, stack)
+}
+
+// ErrorChart shows the records with an error message of each day.
+func (r *report) ErrorChart() chart {
+	return newChart(r.Days, []series{{
+		name:  "errors",
+		color: "#D55E00",
+		count: func(d day) int { return d.Errors },
+	}})
+}
+
+// dateOf returns the date of a time in its zone, as midnight UTC. Every day has 24 hours in UTC.
+func dateOf(when time.Time) time.Time {
+	year, month, day := when.Date()
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+// share returns n of total as a percentage.
+func share(n, total int) string {
+	if total == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(n)/float64(total))
 }
