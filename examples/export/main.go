@@ -45,6 +45,9 @@ func main() {
 	var e export
 	e.defineFlags(flag.CommandLine)
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("unexpected argument %q", flag.Arg(0))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := e.run(ctx, os.Stdout); err != nil {

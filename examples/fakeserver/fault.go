@@ -22,7 +22,7 @@ func parseFault(text string) (msgpushtest.Fault, error) {
 	name, value, _ := strings.Cut(text, ":")
 	switch name {
 	case "status":
-		return parseStatus(value)
+		return statusFault(value)
 	case "delay":
 		d, err := time.ParseDuration(value)
 		if err != nil || d < 0 {
@@ -44,21 +44,30 @@ func parseFault(text string) (msgpushtest.Fault, error) {
 	return fault(), nil
 }
 
-// parseStatus returns the fault of a status and, perhaps, the seconds of a Retry-After header.
-func parseStatus(value string) (msgpushtest.Fault, error) {
-	code, seconds, hasRetryAfter := strings.Cut(value, ":")
-	status, err := strconv.Atoi(code)
-	if err != nil || status < 200 || status > 599 {
-		return msgpushtest.Fault{}, fmt.Errorf("%q is not a status from 200 to 599", code)
+// statusFault returns the fault of a status and, perhaps, the seconds of a Retry-After header.
+func statusFault(text string) (msgpushtest.Fault, error) {
+	code, seconds, hasRetryAfter := strings.Cut(text, ":")
+	status, err := parseStatus(code)
+	if err != nil {
+		return msgpushtest.Fault{}, err
 	}
 	fault := msgpushtest.Status(status)
 	if !hasRetryAfter {
 		return fault, nil
 	}
-	if n, err := strconv.Atoi(seconds); err != nil || n < 0 {
+	n, err := strconv.Atoi(seconds)
+	if err != nil || n < 0 {
 		return msgpushtest.Fault{}, fmt.Errorf("%q is not a number of seconds", seconds)
 	}
 	return fault.WithHeader("Retry-After", seconds), nil
+}
+
+func parseStatus(text string) (int, error) {
+	status, err := strconv.Atoi(text)
+	if err != nil || status < 200 || status > 599 {
+		return 0, fmt.Errorf("%q is not a status from 200 to 599", text)
+	}
+	return status, nil
 }
 
 // A faultOf is a fault of every request for an operation or, of a list, for a page.

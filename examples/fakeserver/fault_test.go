@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
@@ -44,7 +43,7 @@ func TestRequestNamesItsFault(t *testing.T) {
 		_, err = p.client(t, p.key).MPList(t.Context(), msgpush.PageRequest{})
 		assert.NoError(t, err, "the next request, after %s", fault)
 	}
-	p.end(t, os.Interrupt)
+	p.end(t)
 }
 
 type roundTripFunc func(*http.Request) (*http.Response, error)
@@ -67,7 +66,7 @@ func TestFaultOfAPage(t *testing.T) {
 	}
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{Current: 2})
 	assert.NoError(t, err, "another operation")
-	p.end(t, os.Interrupt)
+	p.end(t)
 }
 
 func TestPagesOfAnOriginMaySendRequests(t *testing.T) {
@@ -84,5 +83,5 @@ func TestPagesOfAnOriginMaySendRequests(t *testing.T) {
 	mail, err := p.client(t, p.key).MailDetail(t.Context(), msgpushtest.SampleMailID)
 	require.NoError(t, err)
 	assert.Equal(t, int64(101), mail.ID)
-	p.end(t, os.Interrupt)
+	p.end(t)
 }

@@ -55,7 +55,7 @@ Environment:
 An interrupt or SIGTERM shuts the server down: it accepts no more requests and
 completes those in progress. A second one kills it.
 
-Exit status: 0 if interrupted, 1 on failure, 2 if an argument is invalid.
+The exit status is 0 if the program was interrupted.
 
 `
 
@@ -79,11 +79,14 @@ type failure struct {
 func (f *failure) Set(value string) error {
 	status, share, _ := strings.Cut(value, ":")
 	var err error
-	if f.status, err = strconv.Atoi(status); err != nil || f.status < 200 || f.status > 599 {
-		return errors.New("the status must be from 200 to 599")
+	f.status, err = parseStatus(status)
+	if err != nil {
+		return err
 	}
-	if f.share, err = strconv.ParseFloat(share, 64); err != nil || !(f.share >= 0 && f.share <= 1) {
-		return errors.New("the share must be from 0 to 1")
+	f.share, err = strconv.ParseFloat(share, 64)
+	isShare := f.share >= 0 && f.share <= 1 // false for NaN
+	if err != nil || !isShare {
+		return fmt.Errorf("%q is not a share from 0 to 1", share)
 	}
 	return nil
 }
@@ -99,40 +102,43 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("fakeserver: ")
 	var set settings
-	flag.CommandLine.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), usage)
-		flag.PrintDefaults()
-	}
-	flag.StringVar(&set.addr, "addr", "127.0.0.1:8181", "`ADDRESS` to listen on; port 0 is a free port")
-	flag.StringVar(&set.records, "records", "", "JSON `FILE` with the records, instead of the sample records")
-	flag.DurationVar(&set.latency, "latency", 0, "delay of each response, at least 0s")
-	flag.Var(&set.fail, "fail", "respond to a share of the requests with an HTTP status: `STATUS:SHARE`, such as 503:0.1")
-	flag.Var(&set.fault, "fault",
-		"fault of every request for an operation or a page: `FAULT@OPERATION[:PAGE]`, such as reset@ForwardLogList:2")
-	flag.StringVar(&set.cors, "cors", "",
-		"`ORIGIN` of web pages that may send requests, such as http://localhost:3000 or *")
+	set.defineFlags(flag.CommandLine)
 	flag.Parse()
-	if set.latency < 0 || flag.NArg() > 0 {
-		flag.CommandLine.Usage()
-		os.Exit(2)
+	if flag.NArg() > 0 {
+		log.Fatalf("unexpected argument %q", flag.Arg(0))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, stop) // a second signal kills the program
 	if err := run(ctx, set, os.Getenv("MSGPUSH_ACCESS_KEY"), os.Stdout, os.Stderr); err != nil {
 		log.Fatal(err)
 	}
 }
 
+func (s *settings) defineFlags(flags *flag.FlagSet) {
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&s.addr, "addr", "127.0.0.1:8181", "`ADDRESS` to listen on; port 0 is a free port")
+	flags.StringVar(&s.records, "records", "", "JSON `FILE` with the records, instead of the sample records")
+	flags.DurationVar(&s.latency, "latency", 0, "delay of each response")
+	flags.Var(&s.fail, "fail", "respond to a share of the requests with an HTTP status: `STATUS:SHARE`, such as 503:0.1")
+	flags.Var(&s.fault, "fault",
+		"fault of every request for an operation or a page: `FAULT@OPERATION[:PAGE]`, such as reset@ForwardLogList:2")
+	flags.StringVar(&s.cors, "cors", "",
+		"`ORIGIN` of web pages that may send requests, such as http://localhost:3000 or *")
+}
+
 // run serves until ctx ends.
 func run(ctx context.Context, set settings, key string, stdout, stderr io.Writer) error {
+	if set.latency < 0 {
+		return errors.New("-latency must not be negative")
+	}
 	fake := msgpushtest.NewServer(msgpushtest.InMemory()) // the requests come through the handler
 	defer fake.Close()
-	records := msgpushtest.SampleRecords()
-	if set.records != "" {
-		var err error
-		if records, err = readRecords(set.records); err != nil {
-			return err
-		}
+	records, err := readRecords(set.records)
+	if err != nil {
+		return err
 	}
 	fake.SetRecords(records)
 	if key != "" {
@@ -175,9 +181,12 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	}
 }
 
-// readRecords reads the records of a file. A field that Records or a record does not have is an
-// error, since it is probably misspelled.
+// readRecords reads the records of a file, or returns the sample records if name is empty. A field
+// that Records or a record does not have is an error, since it is probably misspelled.
 func readRecords(name string) (records msgpushtest.Records, err error) {
+	if name == "" {
+		return msgpushtest.SampleRecords(), nil
+	}
 	file, err := os.Open(name)
 	if err != nil {
 		return records, err
@@ -188,7 +197,8 @@ func readRecords(name string) (records msgpushtest.Records, err error) {
 	if err := decoder.Decode(&records); err != nil {
 		return records, fmt.Errorf("%s: %w", name, err)
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+	_, err = decoder.Token()
+	if !errors.Is(err, io.EOF) {
 		return records, fmt.Errorf("%s: expected the end of the file after the records", name)
 	}
 	return records, nil

@@ -3,54 +3,53 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"flag"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/examples/internal/clitest"
 	"example.com/msgpush/msgpushtest"
 )
 
-// These tests start the program.
+func parse(args ...string) (settings, error) {
+	flags := flag.NewFlagSet("fakeserver", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	var set settings
+	set.defineFlags(flags)
+	err := flags.Parse(append([]string{"-addr", "127.0.0.1:0"}, args...))
+	return set, err
+}
 
-func TestMain(m *testing.M) { clitest.Main(m, main) }
-
-func TestUsage(t *testing.T) {
-	clitest.TestUsage(
-		t,
-		"fakeserver",
-		[]string{"-addr ADDRESS", "-fail STATUS:SHARE", "0 if interrupted"},
-		[]string{"-latency", "-1s"},
-		[]string{"-latency", "1"},
-		[]string{"-fail", "503"},
-		[]string{"-fail", "503:1.1"},
-		[]string{
-			"-fail",
-			"503:-1",
-		},
-		[]string{"-fail", "503:NaN"},
-		[]string{"-fail", "0.1"},
-		[]string{"-fail", "199:0.1"},
-		[]string{"-fail", "x:1"},
-		[]string{"-fault", "reset"},
-		[]string{"-fault", "boom@MPList"},
-		[]string{"-fault", "reset@Nothing"},
-		[]string{"-fault", "reset@MPList:0"},
-		[]string{"-fault", "status:99@MPList"},
-		[]string{"-fault", "delay:-1s@MPList"},
-	)
+func TestInvalidFlags(t *testing.T) {
+	for _, args := range [][]string{
+		{"-latency", "1"},
+		{"-fail", "503"},
+		{"-fail", "503:1.1"},
+		{"-fail", "503:-1"},
+		{"-fail", "503:NaN"},
+		{"-fail", "0.1"},
+		{"-fail", "199:0.1"},
+		{"-fail", "x:1"},
+		{"-fault", "reset"},
+		{"-fault", "boom@MPList"},
+		{"-fault", "reset@Nothing"},
+		{"-fault", "reset@MPList:0"},
+		{"-fault", "status:99@MPList"},
+		{"-fault", "delay:-1s@MPList"},
+	} {
+		_, err := parse(args...)
+		assert.Error(t, err, "%q", args)
+	}
 }
 
 func recordsFile(t *testing.T, text string) string {
@@ -68,54 +67,55 @@ func TestFailuresAtTheStart(t *testing.T) {
 		args []string
 		want string
 	}{
-		"address in use":       {[]string{"-addr", listener.Addr().String()}, "address already in use"},
-		"invalid address":      {[]string{"-addr", "nowhere"}, "missing port"},
-		"no file":              {[]string{"-records", "/no/such/file"}, "/no/such/file"},
-		"no JSON":              {[]string{"-records", recordsFile(t, `{`)}, "records.json: unexpected EOF"},
-		"list of another name": {[]string{"-records", recordsFile(t, `{"rules":[]}`)}, `unknown field "rules"`},
-		"field of another name": {
-			[]string{"-records", recordsFile(t, `{"forwardRules":[{"name":"x"}]}`)},
-			`unknown field "name"`,
-		},
+		"address in use":            {[]string{"-addr", listener.Addr().String()}, "address"},
+		"invalid address":           {[]string{"-addr", "nowhere"}, "missing port"},
+		"negative latency":          {[]string{"-latency", "-1s"}, "-latency"},
+		"no file":                   {[]string{"-records", "/no/such/file"}, "/no/such/file"},
+		"no JSON":                   {[]string{"-records", recordsFile(t, `{`)}, "records.json: unexpected EOF"},
+		"list of another name":      {[]string{"-records", recordsFile(t, `{"rules":[]}`)}, `unknown field "rules"`},
+		"field of another name":     {[]string{"-records", recordsFile(t, `{"mpChannels":[{"name":"x"}]}`)}, `"name"`},
 		"more than one JSON object": {[]string{"-records", recordsFile(t, `{} {}`)}, "expected the end of the file"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			stdout, stderr, status := clitest.Run(t, nil, tt.args...)
-			assert.Equal(t, 1, status)
-			assert.Contains(t, stderr, tt.want)
-			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
-			assert.Empty(t, stdout)
+			set, err := parse(tt.args...)
+			require.NoError(t, err)
+			var stdout bytes.Buffer
+			err = run(t.Context(), set, "", &stdout, io.Discard)
+			assert.ErrorContains(t, err, tt.want)
+			assert.Empty(t, stdout.String())
 		})
 	}
 }
 
-type process struct {
-	cmd      *exec.Cmd
-	url, key string // as printed; key may be empty
-	stderr   bytes.Buffer
+// A program is a call of run in a goroutine.
+type program struct {
+	url, key  string // as printed; key may be empty
+	stderr    bytes.Buffer
+	interrupt context.CancelFunc
+	ended     chan error
 }
 
-// start starts the program and reads the lines that it prints.
-func start(t *testing.T, key string, args ...string) *process {
+// start runs the program, and reads the lines that it prints.
+func start(t *testing.T, key string, args ...string) *program {
 	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("Windows processes cannot be sent an interrupt")
-	}
-	var env []string
+	set, err := parse(args...)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &program{interrupt: cancel, ended: make(chan error, 1)}
+	stdout, w := io.Pipe()
+	go func() {
+		err := run(ctx, set, key, w, &p.stderr)
+		w.CloseWithError(err)
+		p.ended <- err
+	}()
+	scanner := bufio.NewScanner(stdout)
 	lines := 2
 	if key != "" {
-		env, lines = []string{"MSGPUSH_ACCESS_KEY=" + key}, 1
+		lines = 1
 	}
-	p := &process{cmd: clitest.Command(env, append([]string{"-addr", "127.0.0.1:0"}, args...)...)}
-	p.cmd.Stderr = &p.stderr
-	stdout, err := p.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.cmd.Start())
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
-	scanner := bufio.NewScanner(stdout)
 	for range lines {
-		require.True(t, scanner.Scan(), "the program has ended")
+		require.True(t, scanner.Scan(), "the program has ended: %v", scanner.Err())
 		name, value, _ := strings.Cut(scanner.Text(), "=")
 		switch name {
 		case "MSGPUSH_BASE_URL":
@@ -127,36 +127,34 @@ func start(t *testing.T, key string, args ...string) *process {
 	return p
 }
 
-func (p *process) client(t *testing.T, key string) *msgpush.Client {
+func (p *program) client(t *testing.T, key string) *msgpush.Client {
 	t.Helper()
 	client, err := msgpush.NewClient(p.url, key, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
 	require.NoError(t, err)
 	return client
 }
 
-// end sends a signal, and returns the log of a program that ends with exit status 0.
-func (p *process) end(t *testing.T, signal os.Signal) string {
+// end interrupts the program, and returns its log.
+func (p *program) end(t *testing.T) string {
 	t.Helper()
-	require.NoError(t, p.cmd.Process.Signal(signal))
-	require.NoError(t, p.cmd.Wait())
+	p.interrupt()
+	require.NoError(t, <-p.ended)
 	return p.stderr.String()
 }
 
-func TestServesSampleRecordsUntilSignal(t *testing.T) {
-	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-		p := start(t, "")
-		mail, err := p.client(t, p.key).MailDetail(t.Context(), msgpushtest.SampleMailID)
-		require.NoError(t, err)
-		assert.Equal(t, msgpushtest.SampleRecords().MailChannels[0], *mail)
-		_, err = p.client(t, "another-key").MPList(t.Context(), msgpush.PageRequest{})
-		assert.ErrorContains(t, err, "code 401")
-		log := p.end(t, signal)
-		lines := strings.Split(strings.TrimSpace(log), "\n")
-		require.Len(t, lines, 2)
-		assert.Regexp(t, `^[0-9/]+ [0-9:]+ GET "/api/open/mail/detail" 200 [0-9.]+.?s$`, lines[0])
-		assert.NotContains(t, log, p.key)
-		assert.NotContains(t, log, "another-key")
-	}
+func TestServesSampleRecordsUntilInterrupted(t *testing.T) {
+	p := start(t, "")
+	mail, err := p.client(t, p.key).MailDetail(t.Context(), msgpushtest.SampleMailID)
+	require.NoError(t, err)
+	assert.Equal(t, msgpushtest.SampleRecords().MailChannels[0], *mail)
+	_, err = p.client(t, "another-key").MPList(t.Context(), msgpush.PageRequest{})
+	assert.ErrorContains(t, err, "code 401")
+	log := p.end(t)
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	require.Len(t, lines, 2)
+	assert.Regexp(t, `^[0-9/]+ [0-9:]+ GET "/api/open/mail/detail" 200 [0-9.]+.?s$`, lines[0])
+	assert.NotContains(t, log, p.key)
+	assert.NotContains(t, log, "another-key")
 }
 
 func TestAcceptsKeyOfTheEnvironment(t *testing.T) {
@@ -168,7 +166,7 @@ func TestAcceptsKeyOfTheEnvironment(t *testing.T) {
 	response, err := http.Post(p.url+"/"+key+"?x="+key, "application/json", strings.NewReader(key))
 	require.NoError(t, err)
 	response.Body.Close()
-	log := p.end(t, os.Interrupt)
+	log := p.end(t)
 	assert.Contains(t, log, `POST "/[redacted]" 200`)
 	assert.NotContains(t, log, key)
 }
@@ -187,7 +185,7 @@ func TestServesRecordsOfAFile(t *testing.T) {
 	rules, err := client.ForwardRuleList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
 	assert.Empty(t, rules.List, "a list that is missing in the file")
-	p.end(t, os.Interrupt)
+	p.end(t)
 }
 
 func TestFailsAShareOfTheRequests(t *testing.T) {
@@ -202,11 +200,11 @@ func TestFailsAShareOfTheRequests(t *testing.T) {
 		}
 	}
 	assert.InDelta(t, calls/2, failed, calls/4)
-	assert.Equal(t, failed, strings.Count(p.end(t, os.Interrupt), `" 503 `))
+	assert.Equal(t, failed, strings.Count(p.end(t), `" 503 `))
 }
 
 func TestInterruptCompletesResponses(t *testing.T) {
-	p := start(t, "", "-latency", "1s")
+	p := start(t, "", "-latency", "200ms")
 	arrived := make(chan struct{})
 	trace := &httptrace.ClientTrace{Got100Continue: func() { close(arrived) }} // the server reads the body
 	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost,
@@ -223,7 +221,7 @@ func TestInterruptCompletesResponses(t *testing.T) {
 		done <- err
 	}()
 	<-arrived
-	log := p.end(t, os.Interrupt)
+	log := p.end(t)
 	assert.NoError(t, <-done)
 	assert.Contains(t, log, "/api/open/mp/list")
 }

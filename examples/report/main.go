@@ -45,6 +45,9 @@ func main() {
 	var set settings
 	set.defineFlags(flag.CommandLine)
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("unexpected argument %q", flag.Arg(0))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, set, time.Now()); err != nil {
