@@ -1,0 +1,116 @@
+//go:build !386
+
+// On linux/386, miniredis rejects the milliseconds of a date.
+
+package fleet_test
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"example.com/msgpush"
+	"example.com/msgpush/fleet"
+	"example.com/msgpush/msgpushtest"
+)
+
+// An account is what a replica uses of a shared account.
+type account struct {
+	store   *redis.Client
+	keys    *fleet.KeySource
+	limiter *fleet.Limiter
+	client  *msgpush.Client
+}
+
+// openAccount is called once by each replica, with the same arguments in all of them.
+func openAccount(redisURL, baseURL string, secret []byte, fetch fetchFunc) (*account, error) {
+	options, err := redis.ParseURL(redisURL)
+	if err != nil {
+		return nil, errors.New("the URL of Redis is invalid") // err may contain its password
+	}
+	options.ContextTimeoutEnabled = true // so that a call ends with its context
+	block, err := aes.NewCipher(secret)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	a := &account{store: redis.NewClient(options)}
+	a.keys, err = fleet.NewKeySource(a.store, fleet.KeyConfig{
+		Name:  "acme",
+		Fetch: fetch,
+		Early: time.Minute,
+		AEAD:  aead,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.limiter, err = fleet.NewLimiter(a.store, fleet.LimiterConfig{
+		Name:  "acme",
+		Rate:  100,
+		Per:   time.Second,
+		Burst: 10,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.client, err = msgpush.NewClient(baseURL, "",
+		msgpush.WithAccessKeySource(a.keys),
+		msgpush.WithRejectedKeyCodes(401), // the code of your service for a rejected key
+		msgpush.WithRateLimiter(a.limiter))
+	return a, err
+}
+
+// close is called at shutdown, when no call is in progress.
+func (a *account) close() {
+	_ = a.keys.Close() // always nil
+	_ = a.store.Close()
+}
+
+type fetchFunc func(context.Context) (key string, expires time.Time, err error)
+
+// Two replicas share the access key and the request budget of one account.
+func Example() {
+	redisServer, err := miniredis.Run() // in the process; a service uses Redis or Valkey
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer redisServer.Close()
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	fetch := func(context.Context) (string, time.Time, error) {
+		fmt.Println("a key is fetched")
+		return srv.AccessKey(), time.Now().Add(time.Hour), nil
+	}
+
+	ctx := context.Background()
+	for n := range 2 {
+		a, err := openAccount("redis://"+redisServer.Addr(), srv.URL, []byte("a secret of 16 B"), fetch)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer a.close()
+		rules, err := a.client.ForwardRuleList(ctx, msgpush.PageRequest{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("replica %d reads %d rules\n", n+1, rules.Total)
+		fmt.Println("the store is available:", a.keys.StoreErr(ctx) == nil && a.limiter.StoreErr(ctx) == nil)
+	}
+	// Output:
+	// a key is fetched
+	// replica 1 reads 5 rules
+	// the store is available: true
+	// replica 2 reads 5 rules
+	// the store is available: true
+}
