@@ -88,7 +88,7 @@ func rows(page, text string) [][]string {
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, "<tr><td") && strings.Contains(line, text) {
 			var cells []string
-			for _, cell := range strings.Split(line, "</td>") {
+			for cell := range strings.SplitSeq(line, "</td>") {
 				cells = append(cells, tag.ReplaceAllString(cell, ""))
 			}
 			found = append(found, cells[:len(cells)-1])
