@@ -57,16 +57,26 @@ func TestREADMEShowsThisProgram(t *testing.T) {
 	assert.Equal(t, "package main\n"+program, readmeBlock(t, "go", "func printAccount("))
 }
 
-// README.md shows the lines that change for a real service as a diff without context.
+// README.md shows the two lines that change for a real service as a diff without context.
 func TestProgramForARealServiceCompiles(t *testing.T) {
 	program := read(t, "main.go")
-	changes := regexp.MustCompile(`(?m)^-(.*\n)(?:\+(.*\n))?`)
-	for _, change := range changes.FindAllStringSubmatch(readmeBlock(t, "diff", "msgpush.NewClient("), -1) {
-		removed, added := change[1], change[2]
+	changes := regexp.MustCompile(`(?m)^-(.*\n)\+(.*\n)`)
+	lines := changes.FindAllStringSubmatch(readmeBlock(t, "diff", "msgpush.NewClient("), -1)
+	assert.Len(t, lines, 2)
+	for _, line := range lines {
+		removed, added := line[1], line[2]
 		require.Equal(t, 1, strings.Count(program, removed), "occurrences of %q", removed)
 		program = strings.Replace(program, removed, added, 1)
 	}
-	assert.NotContains(t, program, "msgpushtest")
+	assertCompiles(t, program)
+
+	// Without the fake server.
+	fake := regexp.MustCompile(`(?m)^.*(srv|msgpushtest).*\n`)
+	assertCompiles(t, fake.ReplaceAllString(program, ""))
+}
+
+func assertCompiles(t *testing.T, program string) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
 	output, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
