@@ -79,8 +79,3 @@ func (c *AccessKeyCache) Set(key string, expires time.Time) {
 		c.cache().Set(key, expires)
 	}
 }
-
-var opAccessKeyObtain = Operation{Name: "AccessKeyObtain", Title: "access key: obtain"}
-
-// AccessKeyObtain is not implemented. Experimental: will change.
-func (c *Client) AccessKeyObtain(context.Context) error { return opAccessKeyObtain.stub() }

@@ -23,6 +23,8 @@ const Version = "0.1.0"
 // A Client calls the operations of one service. [NewClient] creates a Client. A Client is safe for
 // concurrent use and should be shared.
 type Client struct {
+	UnimplementedOperations
+
 	// caller is a function, since fmt would print the key in a struct, even behind a pointer, if a
 	// Client is copied into an unexported field.
 	caller func() *call.Caller
@@ -77,7 +79,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	keys := redact.Keys{EscapePath: httpspec.EscapePath}
 	keys.Add(accessKey)
 	caller := call.NewCaller(s.Config, keys)
-	return &Client{func() *call.Caller { return caller }}, nil
+	return &Client{caller: func() *call.Caller { return caller }}, nil
 }
 
 // setKey makes accessKey the key of each attempt, unless there is a key source.

@@ -3,7 +3,9 @@ package msgpush_test
 import (
 	"context"
 	"errors"
+	"go/doc"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -35,4 +37,23 @@ func TestUnimplementedOperationsSendNothing(t *testing.T) {
 		got = append(got, unimplemented.Operation)
 	}
 	assert.ElementsMatch(t, want, got, "the stubs, and the operations without a path")
+}
+
+func TestClientDocumentsOnlyMethodsThatWork(t *testing.T) {
+	_, p := fixtures.ParsePackage(t, ".")
+	methodsOf := func(name string) []*doc.Func {
+		i := slices.IndexFunc(p.Types, func(typ *doc.Type) bool { return typ.Name == name })
+		require.GreaterOrEqual(t, i, 0, name)
+		return p.Types[i].Methods
+	}
+	stub := reflect.TypeFor[func(context.Context) error]()
+	client := reflect.ValueOf((*msgpush.Client)(nil))
+	for _, method := range methodsOf("Client") {
+		assert.NotEqual(t, stub, client.MethodByName(method.Name).Type(), "%s: move it to UnimplementedOperations", method.Name)
+	}
+	for _, method := range methodsOf("UnimplementedOperations") {
+		assert.Equal(t, stub, client.MethodByName(method.Name).Type(), "%s: remove it, since Client has it", method.Name)
+		assert.Contains(t, method.Doc, "not implemented", method.Name)
+		assert.Contains(t, method.Doc, "Experimental", method.Name)
+	}
 }
