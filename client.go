@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 	"unicode"
@@ -48,7 +49,13 @@ func (c Client) Format(f fmt.State, _ rune) {
 // or fragment. The access key must be empty if [WithAccessKeySource] is used. By default, reading
 // from a service that never responds takes more than a minute: pass a context with a deadline, or
 // see [WithTimeout] and [RetryPolicy].
+//
+// With GOOS=js, NewClient returns an error: a browser follows redirects with the access key, and
+// everybody who opens a page can read the key in it.
 func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
+	if runtime.GOOS == "js" {
+		return nil, errors.New("msgpush: GOOS=js is not supported, since a browser does not keep the access key secret")
+	}
 	base, err := parseBaseURL(baseURL)
 	if err != nil {
 		return nil, fmt.Errorf("msgpush: the base URL %w", err)

@@ -50,8 +50,7 @@ type settings struct {
 // forgotten the connections.
 //
 // A transport that wraps another must not retry, and must not follow redirects, which would send
-// the access key to another host. Under js, it must pass on the header js.fetch:redirect, with
-// which the client keeps fetch from following redirects.
+// the access key to another host.
 func WithHTTPClient(h *http.Client) Option {
 	return func(s *settings) error {
 		if h == nil || h.Transport != nil && errs.IsNil(h.Transport) {
@@ -70,7 +69,7 @@ func WithHTTPClient(h *http.Client) Option {
 
 // NewTransport returns a new transport with the settings of the one that the clients of this
 // package share by default. Wrap it or change its settings, and pass it to [WithHTTPClient]. Call
-// its CloseIdleConnections when it is no longer needed. In browsers, it uses fetch. Compared with
+// its CloseIdleConnections when it is no longer needed. Compared with
 // [http.DefaultTransport], it
 //
 //   - keeps an idle connection for each of many concurrent callers,

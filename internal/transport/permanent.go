@@ -53,7 +53,7 @@ func IsPermanent(err error) bool {
 	return false
 }
 
-var permanentErrors = []error{errHiddenRedirect, http.ErrSchemeMismatch, gzip.ErrHeader, gzip.ErrChecksum}
+var permanentErrors = []error{http.ErrSchemeMismatch, gzip.ErrHeader, gzip.ErrChecksum}
 
 var permanentTypes = []func(error) bool{
 	errs.Matches[flate.CorruptInputError],

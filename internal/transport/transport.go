@@ -1,18 +1,16 @@
-// Package transport sends one HTTP request: it has the default transport, cookies, fetch under js,
-// and the failures that a retry cannot change. It follows no redirect, and knows neither access
-// keys nor the meaning of a response.
+// Package transport sends one HTTP request: it has the default transport, cookies, and the failures
+// that a retry cannot change. It follows no redirect, and knows neither access keys nor the meaning
+// of a response.
 package transport
 
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"math"
 	"net"
 	"net/http"
 	"net/url"
-	"runtime"
 	"time"
 
 	"example.com/msgpush/internal/errs"
@@ -24,8 +22,9 @@ var Default = New()
 
 // New returns the transport that msgpush.NewTransport documents.
 func New() *http.Transport {
-	t := &http.Transport{
+	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		OnProxyConnectResponse: checkConnect,
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
@@ -34,10 +33,6 @@ func New() *http.Transport {
 		TLSHandshakeTimeout:    10 * time.Second,
 		ExpectContinueTimeout:  time.Second,
 	}
-	if runtime.GOOS != "js" { // a dial function would keep net/http from using fetch
-		t.DialContext = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	}
-	return t
 }
 
 // checkConnect returns an error if a proxy rejects CONNECT.
@@ -68,8 +63,6 @@ func ProxyRetryAfter(err error) time.Duration {
 	return 0
 }
 
-var errHiddenRedirect = errors.New("the response is a redirect, which the browser hides and which is not followed")
-
 // RoundTrip sends a request with the cookies of jar, which may be nil. Unlike http.Client, it
 // accepts a redirect with a malformed Location.
 func RoundTrip(rt http.RoundTripper, jar http.CookieJar, req *http.Request) (*http.Response, error) {
@@ -78,7 +71,7 @@ func RoundTrip(rt http.RoundTripper, jar http.CookieJar, req *http.Request) (*ht
 			req.AddCookie(cookie)
 		}
 	}
-	resp, err := roundTripWithoutRedirect(rt, req)
+	resp, err := rt.RoundTrip(req)
 	if err != nil {
 		return nil, schemeError(err)
 	}
