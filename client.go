@@ -26,20 +26,17 @@ const Version = "0.1.0"
 type Client struct {
 	UnimplementedOperations
 
-	// caller is a function, since fmt would print the key in a struct, even behind a pointer, if a
-	// Client is copied into an unexported field.
-	caller func() *call.Caller
+	caller *call.Caller
 }
 
 // Format writes the type and the base URL.
 func (c Client) Format(f fmt.State, _ rune) {
-	// Without this method, fmt would print the address of a function.
 	if c.caller == nil {
 		_, _ = fmt.Fprint(f, "msgpush.Client(<nil>)")
 		return
 	}
-	keys := c.caller().FixedKeys
-	_, _ = fmt.Fprintf(f, "msgpush.Client(%s)", keys.Text(c.caller().Base.String()))
+	keys := *c.caller.FixedKeys // a copy, since Text may change it
+	_, _ = fmt.Fprintf(f, "msgpush.Client(%s)", keys.Text(c.caller.Base.String()))
 }
 
 // NewClient returns a client that sends accessKey with every request to baseURL
@@ -85,8 +82,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	}
 	keys := redact.Keys{EscapePath: httpspec.EscapePath}
 	keys.Add(accessKey)
-	caller := call.NewCaller(s.Config, keys)
-	return &Client{caller: func() *call.Caller { return caller }}, nil
+	return &Client{caller: call.NewCaller(s.Config, keys)}, nil
 }
 
 // setKey makes accessKey the key of each attempt, unless there is a key source.

@@ -747,7 +747,8 @@ func TestKeyIsNotPrinted(t *testing.T) {
 	withSource := msgpush.WithAccessKeySource(source)
 	fixtures.AssertHidden(t, fixtures.TestKey, client, *client,
 		struct{ client *msgpush.Client }{client}, struct{ client msgpush.Client }{*client},
-		source, withSource, fixtures.NewClientWithKey(t, "", fixtures.Succeed, withSource),
+		struct{ source *msgpush.AccessKeyCache }{source}, struct{ source msgpush.AccessKeyCache }{*source},
+		source, *source, withSource, fixtures.NewClientWithKey(t, "", fixtures.Succeed, withSource),
 		msgpush.WithUserAgent(fixtures.TestKey))
 }
 
