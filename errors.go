@@ -232,7 +232,7 @@ func newError(o *call.Outcome) error {
 			Header:     o.Keys.Header(o.Header),
 			Body:       o.Body,
 			Attempts:   o.Attempts,
-			Err:        errs.Hide(o.Keys.Text(errs.Text(o.Cause)), o.Cause, isOwnError),
+			Err:        errs.Hide(o.Keys.Text(o.Cause.Error()), o.Cause, isOwnError),
 			remarks:    remarks,
 		}
 	case call.NoResponse:
@@ -293,7 +293,9 @@ func excerpt(text string, keys *redact.Keys) string {
 // response" quotes the response, which may have a password; network errors do not.
 func reason(o *call.Outcome) string {
 	text := causeText(o.Cause, o.Query, o.Keys)
-	if errs.Matches[*net.OpError](o.Cause) || errs.Matches[*tls.CertificateVerificationError](o.Cause) {
+	_, isOfNetwork := errors.AsType[*net.OpError](o.Cause)
+	_, isOfCertificate := errors.AsType[*tls.CertificateVerificationError](o.Cause)
+	if isOfNetwork || isOfCertificate {
 		return text
 	}
 	return redact.Passwords(text)
@@ -303,27 +305,13 @@ func reason(o *call.Outcome) string {
 // query, if a transport quotes the URL. If err wraps the error of another call, such as the cause
 // of the context of an errgroup, it omits the operation and the attempts of that call.
 func causeText(err error, query string, keys *redact.Keys) string {
-	text := keys.Text(errs.Text(err))
-	if whole, summary := textsOfCall(err); whole != "" {
-		text = strings.Replace(text, keys.Text(whole), keys.Text(summary), 1)
+	text := keys.Text(err.Error())
+	if other, ok := errors.AsType[callError](err); ok {
+		text = strings.Replace(text, keys.Text(other.Error()), keys.Text(other.summary()), 1)
 	}
 	if query != "" {
 		text = strings.ReplaceAll(text, "?"+keys.Text(query), "")
 	}
 	text = strings.TrimPrefix(strings.ReplaceAll(text, ": msgpush: ", ": "), "msgpush: ")
 	return redact.Shorten(keys.Text(text), maxForeign) // the changes may have put a key together
-}
-
-// textsOfCall returns the text and the summary of the call error in err. They are empty if there is
-// none, or if its methods panic: a type of the caller may embed a nil *APIError.
-func textsOfCall(err error) (whole, summary string) {
-	defer func() {
-		if recover() != nil {
-			whole, summary = "", ""
-		}
-	}()
-	if other, ok := errs.As[callError](err); ok {
-		return other.Error(), other.summary()
-	}
-	return "", ""
 }

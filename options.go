@@ -14,7 +14,6 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 
 	"example.com/msgpush/internal/call"
-	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/transport"
 )
@@ -53,8 +52,8 @@ type settings struct {
 // the access key to another host.
 func WithHTTPClient(h *http.Client) Option {
 	return func(s *settings) error {
-		if h == nil || h.Transport != nil && errs.IsNil(h.Transport) {
-			return errors.New("WithHTTPClient: the client is nil, or its transport is nil")
+		if h == nil {
+			return errors.New("WithHTTPClient: the client is nil")
 		}
 		if _, retries := h.Transport.(*retryablehttp.RoundTripper); retries {
 			return errors.New("WithHTTPClient: the transport of go-retryablehttp retries and follows redirects: " +
@@ -127,7 +126,7 @@ func WithRetry(policy RetryPolicy) Option {
 // [golang.org/x/time/rate.Limiter]: https://pkg.go.dev/golang.org/x/time/rate#Limiter
 func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
 	return func(s *settings) error {
-		if errs.IsNil(limiter) {
+		if limiter == nil {
 			return errors.New("WithRateLimiter: the limiter is nil")
 		}
 		s.Limiter = limiter
@@ -164,7 +163,7 @@ func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 // WithAccessKeySource makes the client get the access key of each attempt from source.
 func WithAccessKeySource(source AccessKeySource) Option {
 	return func(s *settings) error {
-		if errs.IsNil(source) {
+		if source == nil {
 			return errors.New("WithAccessKeySource: the source is nil")
 		}
 		s.Source, s.CanReplaceKey = source.AccessKey, true

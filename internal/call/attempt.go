@@ -84,7 +84,7 @@ func (c *call) newOutcome() *Outcome {
 func (c *call) stop(ctx context.Context, step string, err error) *Outcome {
 	o := c.newOutcome()
 	o.Kind, o.Step, o.Cause, o.Previous = NoResponse, step, err, c.lastFailure
-	if errs.ContextEnded(ctx) {
+	if errs.OfContext(ctx) != nil {
 		o.Cause = errs.WithCause(ctx)
 	}
 	return o
@@ -125,7 +125,7 @@ const maxRepeatedWaits = 10
 // nextKey gets the access key from its source. If the source returns the rejected key again, the
 // call ends with its last failure, and a remark that says so.
 func (c *call) nextKey(ctx context.Context) (key string, end *Outcome) {
-	if errs.ContextEnded(ctx) {
+	if errs.OfContext(ctx) != nil {
 		return "", c.stop(ctx, "", nil)
 	}
 	key, err := c.Source(ctx, c.rejectedKey)
@@ -133,7 +133,7 @@ func (c *call) nextKey(ctx context.Context) (key string, end *Outcome) {
 		err = httpspec.CheckHeaderValue("the key", key)
 	}
 	c.keys.Add(key)
-	if err != nil || errs.ContextEnded(ctx) {
+	if err != nil || errs.OfContext(ctx) != nil {
 		return "", c.stop(ctx, "access key: ", err)
 	}
 	if key == c.rejectedKey {
@@ -146,28 +146,11 @@ func (c *call) nextKey(ctx context.Context) (key string, end *Outcome) {
 // exchange sends the request and reads the response, within the timeout of an attempt. It completes
 // o.
 func (c *call) exchange(ctx context.Context, req *http.Request, o *Outcome) {
-	ctx, cancel := c.withTimeout(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, c.timeoutErr)
 	defer cancel()
 	resp := c.send(ctx, req, o) //nolint:bodyclose // receive closes it
 	if resp != nil {
 		c.receive(ctx, resp, o)
-	}
-}
-
-// withTimeout returns a context that ends after the timeout of an attempt, or with ctx.
-func (c *call) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	if errs.TimeLeft(ctx) > c.Timeout {
-		return context.WithTimeoutCause(ctx, c.Timeout, c.timeoutErr)
-	}
-	if ctx.Done() != nil { // ctx ends before the timeout
-		return ctx, func() {}
-	}
-	// ctx has a deadline but cannot end, and WithTimeoutCause would set no timer.
-	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(c.Timeout, func() { cancel(c.timeoutErr) })
-	return ctx, func() {
-		timer.Stop()
-		cancel(nil)
 	}
 }
 

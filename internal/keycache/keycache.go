@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
 )
 
@@ -219,5 +218,5 @@ func (c *Cache) run(f *pendingFetch, cancel context.CancelFunc) {
 
 // timeoutError wraps cause, whose text alone would look like the timeout of a caller.
 func (c *Cache) timeoutError(cause error) error {
-	return errs.Wrap(fmt.Sprintf("fetch did not return within %v, the timeout of CachedAccessKey", c.timeout), cause)
+	return fmt.Errorf("fetch did not return within %v, the timeout of CachedAccessKey: %w", c.timeout, cause)
 }

@@ -170,17 +170,6 @@ func TestCallReturnsContextError(t *testing.T) {
 	}
 }
 
-func TestAttemptEndsAlthoughItsContextCannot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fixtures.NewClient(t, fixtures.NoResponse, msgpush.WithTimeout(2*time.Second), fixtures.DefaultRetries)
-		start := time.Now()
-		ctx := fixtures.OverdueContext{Context: context.Background(), At: start.Add(time.Second)}
-		_, err := client.MPList(ctx, msgpush.PageRequest{})
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 2*time.Second, time.Since(start))
-	})
-}
-
 // An operation that observes the deadline itself, such as dialing, may fail before the timer of the
 // context fires.
 func TestPassedDeadlineEndsCallBeforeContextDoes(t *testing.T) {

@@ -6,6 +6,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -13,7 +14,6 @@ import (
 	"net/url"
 	"time"
 
-	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
 )
 
@@ -57,7 +57,7 @@ func (e *proxyError) Error() string {
 
 // ProxyRetryAfter returns the wait that a proxy requested when it rejected CONNECT, or 0.
 func ProxyRetryAfter(err error) time.Duration {
-	if proxyErr, ok := errs.As[*proxyError](err); ok {
+	if proxyErr, ok := errors.AsType[*proxyError](err); ok {
 		return proxyErr.retryAfter
 	}
 	return 0
@@ -87,7 +87,7 @@ func RoundTrip(rt http.RoundTripper, jar http.CookieJar, req *http.Request) (*ht
 // schemeError returns [http.ErrSchemeMismatch] in place of the error of an HTTP response to an
 // HTTPS request, as http.Client does, and any other error unchanged.
 func schemeError(err error) error {
-	if e, ok := errs.As[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:]) == "HTTP/" {
+	if e, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:]) == "HTTP/" {
 		return http.ErrSchemeMismatch
 	}
 	return err
