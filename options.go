@@ -120,8 +120,9 @@ func WithRetry(policy RetryPolicy) Option {
 // the call with a [*RequestError], which wraps it unless the context has ended. The limiter must be
 // safe for concurrent use, as [golang.org/x/time/rate.Limiter] is.
 //
-// If the access key changed during Wait, the client calls Wait again, at most ten times: otherwise,
-// calls that waited for a key would be sent together.
+// The client gets the access key before and after Wait. If the second time took 50 ms or more, and
+// the key has changed, it calls Wait once more: otherwise, the calls that waited for the key would
+// be sent together.
 //
 // [golang.org/x/time/rate.Limiter]: https://pkg.go.dev/golang.org/x/time/rate#Limiter
 func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
