@@ -45,9 +45,11 @@ type Config struct {
 // A Caller makes the calls of a client, which share its retry quota. It is safe for concurrent use.
 type Caller struct {
 	Config
-	// FixedKeys holds the key of a client without a key source. Copy it before use. It is a pointer,
-	// so that fmt cannot print the key of a Client in an unexported field: with a verb such as %s, it
-	// prints the Caller, but a pointer in the Caller as an address.
+	// FixedKeys holds the key of a client without a key source. Copy it before use, since its methods
+	// may change it.
+	//
+	// It is a pointer, so that fmt cannot print the key of a Client in an unexported field: with a
+	// verb such as %s, fmt prints the Caller, but a pointer in the Caller as an address.
 	FixedKeys *redact.Keys
 
 	userAgent  []string
