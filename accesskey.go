@@ -53,14 +53,13 @@ func CachedAccessKey(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	early time.Duration,
 ) *AccessKeyCache {
-	cache := keycache.New(fetch, early, AccessKeyTimeout)
-	return &AccessKeyCache{func() *keycache.Cache { return cache }}
+	return &AccessKeyCache{keycache.New(fetch, early, AccessKeyTimeout)}
 }
 
 // An AccessKeyCache is the [AccessKeySource] that [CachedAccessKey] returns. It is safe for
 // concurrent use; concurrent callers share one call of fetch.
 type AccessKeyCache struct {
-	cache func() *keycache.Cache // a function, since fmt would print the key in a struct, even behind a pointer
+	cache *keycache.Cache
 }
 
 // AccessKey returns the cached key. Without a valid one, it waits for fetch.
@@ -68,7 +67,7 @@ func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string
 	if c == nil || c.cache == nil {
 		return "", errors.New("the AccessKeyCache was not made by CachedAccessKey")
 	}
-	return c.cache().AccessKey(ctx, rejected)
+	return c.cache.AccessKey(ctx, rejected)
 }
 
 // Set replaces the cached key, such as by one that another process fetched. Callers that wait for a
@@ -76,11 +75,6 @@ func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string
 // rejected last.
 func (c *AccessKeyCache) Set(key string, expires time.Time) {
 	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error
-		c.cache().Set(key, expires)
+		c.cache.Set(key, expires)
 	}
 }
-
-var opAccessKeyObtain = Operation{Name: "AccessKeyObtain", Title: "access key: obtain"}
-
-// AccessKeyObtain is not implemented. Experimental: will change.
-func (c *Client) AccessKeyObtain(context.Context) error { return opAccessKeyObtain.stub() }

@@ -219,6 +219,7 @@ func TestCallWithoutKeySendsNothing(t *testing.T) {
 		{"error", fixtures.SourceOf("", errNoKey), "the vault is sealed", errNoKey},
 		{"empty key", fixtures.SourceOf("", nil), "the key is empty", nil},
 		{"key with a line break", fixtures.SourceOf(fixtures.TestKey+"\n", nil), "control character", nil},
+		{"nil AccessKeyFunc", msgpush.AccessKeyFunc(nil), "the AccessKeyFunc is nil", nil},
 		{"CachedAccessKey without a function", msgpush.CachedAccessKey(nil, 0), "CachedAccessKey: fetch is nil", nil},
 	}
 	for _, tt := range tests {
@@ -237,6 +238,28 @@ func TestCallWithoutKeySendsNothing(t *testing.T) {
 			assert.Empty(t, transport.Times)
 		})
 	}
+}
+
+// A planned renewal replaces the key while calls wait for the rate limiter: they keep their slots.
+func TestKeyThatChangesAtOnceKeepsSlotsOfLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) {
+			if time.Since(start) < time.Second {
+				return "old-key", nil
+			}
+			return "new-key", nil
+		})
+		transport := fixtures.NewScript(fixtures.Succeed)
+		client := fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(source),
+			msgpush.WithRateLimiter(fixtures.PacedLimiter(10*time.Millisecond)))
+		fixtures.Concurrently(300, func() {
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			assert.NoError(t, err)
+		})
+		assert.Equal(t, 299*10*time.Millisecond, time.Since(start))
+		assert.Len(t, transport.Times, 300)
+	})
 }
 
 // assertKey checks which key a source returns and how long it takes.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 	"unicode"
@@ -23,20 +24,19 @@ const Version = "0.1.0"
 // A Client calls the operations of one service. [NewClient] creates a Client. A Client is safe for
 // concurrent use and should be shared.
 type Client struct {
-	// caller is a function, since fmt would print the key in a struct, even behind a pointer, if a
-	// Client is copied into an unexported field.
-	caller func() *call.Caller
+	UnimplementedOperations
+
+	caller *call.Caller
 }
 
 // Format writes the type and the base URL.
 func (c Client) Format(f fmt.State, _ rune) {
-	// Without this method, fmt would print the address of a function.
 	if c.caller == nil {
 		_, _ = fmt.Fprint(f, "msgpush.Client(<nil>)")
 		return
 	}
-	keys := c.caller().FixedKeys
-	_, _ = fmt.Fprintf(f, "msgpush.Client(%s)", keys.Text(c.caller().Base.String()))
+	keys := *c.caller.FixedKeys // a copy, since Text may change it
+	_, _ = fmt.Fprintf(f, "msgpush.Client(%s)", keys.Text(c.caller.Base.String()))
 }
 
 // NewClient returns a client that sends accessKey with every request to baseURL
@@ -46,7 +46,13 @@ func (c Client) Format(f fmt.State, _ rune) {
 // or fragment. The access key must be empty if [WithAccessKeySource] is used. By default, reading
 // from a service that never responds takes more than a minute: pass a context with a deadline, or
 // see [WithTimeout] and [RetryPolicy].
+//
+// With GOOS=js, NewClient returns an error: a browser follows redirects with the access key, and
+// everybody who opens a page can read the key in it.
 func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
+	if runtime.GOOS == "js" {
+		return nil, errors.New("msgpush: GOOS=js is not supported, since a browser does not keep the access key secret")
+	}
 	base, err := parseBaseURL(baseURL)
 	if err != nil {
 		return nil, fmt.Errorf("msgpush: the base URL %w", err)
@@ -76,8 +82,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	}
 	keys := redact.Keys{EscapePath: httpspec.EscapePath}
 	keys.Add(accessKey)
-	caller := call.NewCaller(s.Config, keys)
-	return &Client{func() *call.Caller { return caller }}, nil
+	return &Client{caller: call.NewCaller(s.Config, keys)}, nil
 }
 
 // setKey makes accessKey the key of each attempt, unless there is a key source.

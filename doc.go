@@ -9,8 +9,8 @@
 //
 // "The API document" is the service owner's description of the interface; docs/interface.md states
 // what it shows. Each operation that it specifies has a method named after its path. The methods of
-// the operations that it only names send nothing and return an [*UnimplementedError]. [Call] sends
-// requests to other paths.
+// [UnimplementedOperations], which it only names, send nothing and return an [*UnimplementedError].
+// [Call] sends requests to other paths.
 //
 // # Lists
 //

@@ -1,16 +1,12 @@
 package msgpush_test
 
 import (
-	"context"
 	"go/ast"
-	"go/doc"
-	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
-	"example.com/msgpush"
 	"example.com/msgpush/internal/tests/fixtures"
 )
 
@@ -31,19 +27,5 @@ func TestEveryExportedNameIsDocumented(t *testing.T) {
 		for _, f := range funcs {
 			assert.NotEmpty(t, f.Doc, "%s: %s", dir, f.Name)
 		}
-	}
-}
-
-func TestUnimplementedOperationsAreDocumentedAsExperimental(t *testing.T) {
-	stub := reflect.TypeFor[func(context.Context) error]()
-	client := reflect.ValueOf((*msgpush.Client)(nil))
-	_, p := fixtures.ParsePackage(t, ".")
-	i := slices.IndexFunc(p.Types, func(typ *doc.Type) bool { return typ.Name == "Client" })
-	for _, method := range p.Types[i].Methods {
-		if client.MethodByName(method.Name).Type() != stub {
-			continue
-		}
-		assert.Contains(t, method.Doc, "not implemented", method.Name)
-		assert.Contains(t, method.Doc, "Experimental", method.Name)
 	}
 }

@@ -55,9 +55,9 @@ func decode[T any](body []byte, unmarshal func([]byte, any) error, required bool
 // could be the key of a map.
 func describeDecodeError(err error, nameFields bool) error {
 	text := fmt.Sprintf("expected a JSON envelope, but the decoder returned an error (%T)", err)
-	if typeErr, ok := errs.As[*json.UnmarshalTypeError](err); ok && typeErr.Type != nil {
+	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		text = describeTypeError(typeErr, nameFields)
-	} else if errs.Matches[*json.SyntaxError](err) {
+	} else if _, ok := errors.AsType[*json.SyntaxError](err); ok {
 		// Without the offset, which depends on the version of encoding/json.
 		text = "expected a JSON envelope, found invalid JSON"
 	}

@@ -74,8 +74,3 @@ func (c *Client) ForwardLogs(params ForwardLogParams) Lister[ForwardLog] {
 		Created: func(record ForwardLog) DateTime { return record.CreateTime },
 	}
 }
-
-var opForwardLogDetail = Operation{Name: "ForwardLogDetail", Title: "trigger record: detail", Method: http.MethodGet}
-
-// ForwardLogDetail is not implemented. Experimental: will change.
-func (c *Client) ForwardLogDetail(context.Context) error { return opForwardLogDetail.stub() }

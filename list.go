@@ -153,7 +153,7 @@ func (l Lister[T]) apply(ctx context.Context, opts []ListOption) (listSettings, 
 // pointer to one converts to a pointer to the other.
 func (l Lister[T]) source() paging.Source[T] {
 	fetch := func(ctx context.Context, number, size int) (*paging.Page[T], error) {
-		if errs.ContextEnded(ctx) {
+		if errs.OfContext(ctx) != nil {
 			return nil, errs.EndOfContext(ctx, "", isOwnError)
 		}
 		page, err := l.Fetch(ctx, PageRequest{Current: number, PageSize: size})

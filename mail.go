@@ -47,8 +47,3 @@ func (c *Client) MailDetail(ctx context.Context, mailID string) (*MailChannel, e
 	}
 	return read[MailChannel](ctx, c, opMailDetail, mailDetailQuery{mailID}, nil)
 }
-
-var opMailList = Operation{Name: "MailList", Title: "mail channel: list", Method: http.MethodPost}
-
-// MailList is not implemented. Experimental: will change.
-func (c *Client) MailList(context.Context) error { return opMailList.stub() }

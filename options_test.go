@@ -1,7 +1,6 @@
 package msgpush_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -25,10 +24,6 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 	}{
 		{"nil option", nil, "option 2 of 2 is nil"},
 		{"nil HTTP client", msgpush.WithHTTPClient(nil), "WithHTTPClient: the client is nil"},
-		{"nil transport in an interface",
-			msgpush.WithHTTPClient(&http.Client{Transport: (*http.Transport)(nil)}), "or its transport is nil"},
-		{"nil function as a transport",
-			msgpush.WithHTTPClient(&http.Client{Transport: fixtures.RoundTripFunc(nil)}), "or its transport is nil"},
 		{"HTTP client of go-retryablehttp",
 			msgpush.WithHTTPClient(retryingClient), "follows redirects: use a plain transport, and WithRetry for retries"},
 		{"empty user agent", msgpush.WithUserAgent(""), "WithUserAgent: the user agent is empty"},
@@ -40,14 +35,8 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 		{"negative size limit", msgpush.WithMaxResponseBytes(-1), "WithMaxResponseBytes: -1 is not positive"},
 		{"size limit of 0", msgpush.WithMaxResponseBytes(0), "WithMaxResponseBytes: 0 is not positive"},
 		{"nil limiter", msgpush.WithRateLimiter(nil), "WithRateLimiter: the limiter is nil"},
-		{"nil limiter in an interface",
-			msgpush.WithRateLimiter((*limiterAndSource)(nil)), "WithRateLimiter: the limiter is nil"},
 		{"nil logger", msgpush.WithLogger(nil), "WithLogger: the logger is nil"},
 		{"nil access key source", msgpush.WithAccessKeySource(nil), "WithAccessKeySource: the source is nil"},
-		{"nil access key source in an interface",
-			msgpush.WithAccessKeySource((*limiterAndSource)(nil)), "WithAccessKeySource: the source is nil"},
-		{"nil AccessKeyFunc",
-			msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(nil)), "WithAccessKeySource: the source is nil"},
 		{"nil observer", msgpush.WithObserver(nil), "WithObserver: the function is nil"},
 		{"success as the code of a rejected key",
 			msgpush.WithRejectedKeyCodes(401, 200), "WithRejectedKeyCodes: 200 denotes success"},
@@ -117,12 +106,4 @@ func TestWithRejectedKeyCodesCopiesCodes(t *testing.T) {
 	codes[0] = 1
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	assert.True(t, fixtures.OnlyError[*msgpush.APIError](t, err).KeyRejected)
-}
-
-type limiterAndSource struct{}
-
-func (*limiterAndSource) Wait(context.Context) error { return nil }
-
-func (*limiterAndSource) AccessKey(context.Context, string) (string, error) {
-	return fixtures.TestKey, nil
 }

@@ -137,10 +137,9 @@ func do[T any](ctx context.Context, c *Client, r call.Request, dataRequired bool
 		data, err = decode[T](body, unmarshal, dataRequired)
 		return err
 	}
-	caller := c.caller()
-	end, err := caller.Do(ctx, r)
+	end, err := c.caller.Do(ctx, r)
 	if err != nil {
-		return nil, argumentError(r.Operation, caller.FixedKeys, err)
+		return nil, argumentError(r.Operation, *c.caller.FixedKeys, err)
 	}
 	if err := newError(end); err != nil {
 		return nil, err

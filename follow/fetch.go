@@ -39,8 +39,8 @@ func (f *Follower[T]) source() paging.Source[T] {
 
 // fetch requests a page, and records the numbers that the response reports.
 func (f *Follower[T]) fetch(ctx context.Context, number, size int) (*paging.Page[T], error) {
-	if errs.ContextEnded(ctx) {
-		return nil, errs.OfContext(ctx)
+	if err := errs.OfContext(ctx); err != nil {
+		return nil, err
 	}
 	page, err := f.list.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: size})
 	if err != nil || page == nil { // Source.Page makes an error of a nil page

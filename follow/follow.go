@@ -220,7 +220,7 @@ func (f *Follower[T]) Batches(ctx context.Context) iter.Seq2[Batch[T], error] {
 			return
 		}
 		defer f.finish()
-		for !errs.ContextEnded(ctx) {
+		for errs.OfContext(ctx) == nil {
 			switch {
 			case f.batch != nil:
 				if !yield(f.batch.clone(), nil) { // the loop may change its copy
@@ -282,16 +282,11 @@ func (f *Follower[T]) finish() {
 // pause waits until the next request is due. It reports false if the context ended before.
 func (f *Follower[T]) pause(ctx context.Context) bool {
 	wait := max(0, time.Until(f.Status().NextRequest))
-	// Some contexts have a deadline and never end. The timer fires 1 ms after the deadline: other
-	// contexts have ended by then.
-	if left := errs.TimeLeft(ctx); left < wait {
-		wait = left + time.Millisecond
-	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-	return !errs.ContextEnded(ctx)
+	return errs.OfContext(ctx) == nil
 }

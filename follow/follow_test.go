@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net/url"
 	"runtime"
 	"slices"
 	"testing"
@@ -567,10 +566,6 @@ func TestWaitAfterFailures(t *testing.T) {
 			[]time.Duration{time.Hour, time.Hour}},
 		{"ignores Retry-After of a status that is not retryable", 10 * time.Second, busy(400, time.Hour),
 			[]time.Duration{20 * time.Second}},
-		{"ignores a typed nil", 10 * time.Second, (*url.Error)(nil),
-			[]time.Duration{20 * time.Second}},
-		{"ignores a typed nil of this module", 10 * time.Second, (*msgpush.APIError)(nil),
-			[]time.Duration{20 * time.Second}},
 		{"is not negative with the longest interval", math.MaxInt64, errUnavailable, nil},
 	}
 	for _, tt := range tests {
@@ -670,26 +665,7 @@ func TestEndOfContextIsLastError(t *testing.T) {
 			assert.NoError(t, f.Status().Err)
 		})
 	}
-	inBubble(t, "deadline of a context that does not end", func(t *testing.T) {
-		s := &service{list: upTo(5)}
-		start := time.Now()
-		o := follow.Options{PollInterval: time.Hour} // so that no request is in progress
-		for _, err := range follow.New(s.lister(), o).Batches(overdue{t.Context(), start.Add(time.Minute)}) {
-			if err != nil {
-				assert.ErrorIs(t, err, context.DeadlineExceeded)
-			}
-		}
-		assert.Equal(t, time.Minute+time.Millisecond, time.Since(start))
-	})
 }
-
-// An overdue context has a deadline and does not end.
-type overdue struct {
-	context.Context
-	at time.Time
-}
-
-func (c overdue) Deadline() (time.Time, bool) { return c.at, true }
 
 // Fetch and the functions of the list panic once. The records come all the same.
 func TestPanicLosesNoRecord(t *testing.T) {

@@ -3,12 +3,12 @@ package follow
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/paging"
 )
@@ -137,7 +137,7 @@ const maxDistance = 1 << 20
 // pageIsAbsent reports whether err is a permanent error response other than a rejected key. Some
 // services send one for a page that does not exist.
 func pageIsAbsent(err error) bool {
-	apiErr, ok := errs.As[*msgpush.APIError](err)
+	apiErr, ok := errors.AsType[*msgpush.APIError](err)
 	return ok && !apiErr.KeyRejected && !httpspec.IsRetryable(apiErr.HTTPStatus)
 }
 

@@ -77,7 +77,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	if err == nil && f.reported.lastPage > 1 && f.hasGrownBeyond(found) {
 		err = f.readEnd(ctx, from.other(), found)
 	}
-	if err != nil && errs.ContextEnded(ctx) {
+	if err != nil && errs.OfContext(ctx) != nil {
 		return err // no failure: the next poll begins at the same end
 	}
 	isIncomplete := f.hasGrownBeyond(found)

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -116,7 +117,7 @@ func (f *Follower[T]) makeStep(ctx context.Context) {
 		err = f.read(ctx)
 	}
 	f.lastStep = kind
-	if err != nil && errs.ContextEnded(ctx) {
+	if err != nil && errs.OfContext(ctx) != nil {
 		return
 	}
 	if kind != readStep {
@@ -191,7 +192,7 @@ func (f *Follower[T]) retryWait(err error) time.Duration {
 		wait = min(2*wait, longest)
 	}
 	wait = min(jitter(wait), longest)
-	apiErr, ok := errs.As[*msgpush.APIError](err)
+	apiErr, ok := errors.AsType[*msgpush.APIError](err)
 	if ok && httpspec.IsRetryable(apiErr.HTTPStatus) {
 		wait = max(wait, min(apiErr.RetryAfter, f.options.ReadInterval))
 	}

@@ -84,7 +84,7 @@ func (c *call) newOutcome() *Outcome {
 func (c *call) stop(ctx context.Context, step string, err error) *Outcome {
 	o := c.newOutcome()
 	o.Kind, o.Step, o.Cause, o.Previous = NoResponse, step, err, c.lastFailure
-	if errs.ContextEnded(ctx) {
+	if errs.OfContext(ctx) != nil {
 		o.Cause = errs.WithCause(ctx)
 	}
 	return o
@@ -95,37 +95,43 @@ func (c *call) stop(ctx context.Context, step string, err error) *Outcome {
 //
 // It gets the key before the wait, so that a call whose key is being fetched takes no slot of the
 // limiter, and so that the source learns of a rejection immediately. It gets the key again after
-// the wait. If the key has changed, many calls may have waited for it and would now send at the
-// same time: the call waits for another slot.
+// the wait, since the key may have been replaced meanwhile.
 //
-// A source may return another key each time. So after ten repeated waits, ready keeps its slot, and
-// the key that it got before the last wait: getting the key again could take long.
+// If that takes long and returns another key, many calls may have waited for it, and would now send
+// at the same time. So the call waits for a second slot. It then sends the key that it has: getting
+// the key once more could take long again.
 func (c *call) ready(ctx context.Context) (key string, end *Outcome) {
-	key, end = c.nextKey(ctx)
+	first, end := c.nextKey(ctx)
 	if end != nil || c.Limiter == nil {
+		return first, end
+	}
+	if end = c.waitForSlot(ctx); end != nil {
+		return "", end
+	}
+	begin := time.Now()
+	key, end = c.nextKey(ctx)
+	isSlotStale := key != first && time.Since(begin) >= staleAfter
+	if end != nil || !isSlotStale {
 		return key, end
 	}
-	for repeats := 0; ; repeats++ {
-		if err := c.Limiter.Wait(ctx); err != nil {
-			return "", c.stop(ctx, "waiting for the rate limiter: ", err)
-		}
-		if repeats == maxRepeatedWaits {
-			return key, nil
-		}
-		before := key
-		key, end = c.nextKey(ctx)
-		if end != nil || key == before {
-			return key, end
-		}
-	}
+	return key, c.waitForSlot(ctx)
 }
 
-const maxRepeatedWaits = 10
+// staleAfter is the time after which a slot of the rate limiter is stale. A source that returns a
+// key in less time has not fetched it.
+const staleAfter = 50 * time.Millisecond
+
+func (c *call) waitForSlot(ctx context.Context) (end *Outcome) {
+	if err := c.Limiter.Wait(ctx); err != nil {
+		return c.stop(ctx, "waiting for the rate limiter: ", err)
+	}
+	return nil
+}
 
 // nextKey gets the access key from its source. If the source returns the rejected key again, the
 // call ends with its last failure, and a remark that says so.
 func (c *call) nextKey(ctx context.Context) (key string, end *Outcome) {
-	if errs.ContextEnded(ctx) {
+	if errs.OfContext(ctx) != nil {
 		return "", c.stop(ctx, "", nil)
 	}
 	key, err := c.Source(ctx, c.rejectedKey)
@@ -133,7 +139,7 @@ func (c *call) nextKey(ctx context.Context) (key string, end *Outcome) {
 		err = httpspec.CheckHeaderValue("the key", key)
 	}
 	c.keys.Add(key)
-	if err != nil || errs.ContextEnded(ctx) {
+	if err != nil || errs.OfContext(ctx) != nil {
 		return "", c.stop(ctx, "access key: ", err)
 	}
 	if key == c.rejectedKey {
@@ -146,28 +152,11 @@ func (c *call) nextKey(ctx context.Context) (key string, end *Outcome) {
 // exchange sends the request and reads the response, within the timeout of an attempt. It completes
 // o.
 func (c *call) exchange(ctx context.Context, req *http.Request, o *Outcome) {
-	ctx, cancel := c.withTimeout(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, c.timeoutErr)
 	defer cancel()
 	resp := c.send(ctx, req, o) //nolint:bodyclose // receive closes it
 	if resp != nil {
 		c.receive(ctx, resp, o)
-	}
-}
-
-// withTimeout returns a context that ends after the timeout of an attempt, or with ctx.
-func (c *call) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	if errs.TimeLeft(ctx) > c.Timeout {
-		return context.WithTimeoutCause(ctx, c.Timeout, c.timeoutErr)
-	}
-	if ctx.Done() != nil { // ctx ends before the timeout
-		return ctx, func() {}
-	}
-	// ctx has a deadline but cannot end, and WithTimeoutCause would set no timer.
-	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(c.Timeout, func() { cancel(c.timeoutErr) })
-	return ctx, func() {
-		timer.Stop()
-		cancel(nil)
 	}
 }
 

@@ -45,8 +45,12 @@ type Config struct {
 // A Caller makes the calls of a client, which share its retry quota. It is safe for concurrent use.
 type Caller struct {
 	Config
-	// FixedKeys holds the key of a client without a key source. It must not change.
-	FixedKeys redact.Keys
+	// FixedKeys holds the key of a client without a key source. Copy it before use, since its methods
+	// may change it.
+	//
+	// It is a pointer, so that fmt cannot print the key of a Client in an unexported field: with a
+	// verb such as %s, fmt prints the Caller, but a pointer in the Caller as an address.
+	FixedKeys *redact.Keys
 
 	userAgent  []string
 	quota      *retryQuota
@@ -61,7 +65,7 @@ func NewCaller(config Config, keys redact.Keys) *Caller {
 	timeoutText := fmt.Sprintf("no complete response within %v (see WithTimeout)", config.Timeout)
 	c := &Caller{
 		Config:     config,
-		FixedKeys:  keys,
+		FixedKeys:  &keys,
 		userAgent:  []string{config.UserAgent},
 		quota:      newRetryQuota(config.Retry.Quota),
 		timeoutErr: errs.Hide(timeoutText, context.DeadlineExceeded, nil),
@@ -92,7 +96,7 @@ func (c *Caller) Do(ctx context.Context, r Request) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	current := &call{Caller: c, request: r, query: req.URL.RawQuery, keys: c.FixedKeys}
+	current := &call{Caller: c, request: r, query: req.URL.RawQuery, keys: *c.FixedKeys}
 	current.client.Transport = current
 	current.loop = retryablehttp.Client{
 		HTTPClient:   &current.client,

@@ -2,11 +2,10 @@ package call
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
-
-	"example.com/msgpush/internal/errs"
 )
 
 // A connection is what net/http/httptrace reports of the connection of an attempt.
@@ -34,7 +33,7 @@ func (c *connection) got(info httptrace.GotConnInfo) {
 // closed. Until the next response, connections are closed only once: other clients that share the
 // transport lose theirs, too.
 func (c *Caller) closeForgotten(ctx context.Context, conn *connection, responsesBefore int64) {
-	timedOut := errs.Is(context.Cause(ctx), context.DeadlineExceeded)
+	timedOut := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 	isSilent := c.responses.Load() == responsesBefore
 	if !timedOut || !isSilent || !conn.reused.Load() {
 		return

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -25,7 +26,7 @@ func (c *Caller) randomWait(attempts int) time.Duration {
 // returns nil if another attempt follows after c.wait.
 func (c *call) decide(ctx context.Context, o *Outcome) (end *Outcome) {
 	c.wait = 0
-	ended := errs.ContextEnded(ctx)
+	ended := errs.OfContext(ctx) != nil
 	isInterrupted := ended && o.Kind == NoResponse && isEndOf(ctx, o.Cause)
 	c.settleQuota(ctx, o, isInterrupted)
 	if o.Kind == Success {
@@ -54,7 +55,7 @@ func (c *call) decide(ctx context.Context, o *Outcome) (end *Outcome) {
 
 // isEndOf reports whether err is the error or the cause of ctx, which has ended.
 func isEndOf(ctx context.Context, err error) bool {
-	return errs.Is(err, context.Cause(ctx)) || errs.Is(err, errs.OfContext(ctx))
+	return errors.Is(err, context.Cause(ctx)) || errors.Is(err, errs.OfContext(ctx))
 }
 
 // counted returns the number of attempts as MaxAttempts counts them: replacing the key allows one
@@ -77,7 +78,7 @@ func (c *call) counted() int {
 // A deadline keeps the tokens: otherwise, calls to a silent service would be retried without limit.
 func (c *call) settleQuota(ctx context.Context, o *Outcome, isInterrupted bool) {
 	isFirst := c.attempts == 1
-	isCanceled := isInterrupted && errs.Is(ctx.Err(), context.Canceled)
+	isCanceled := isInterrupted && errors.Is(ctx.Err(), context.Canceled)
 	switch {
 	case isFirst && !isInterrupted:
 		c.quota.count(o.Transient)

@@ -103,7 +103,7 @@ func (c *Caller) readBody(ctx context.Context, resp *http.Response) (*bytes.Buff
 // setNoResponse completes o, the outcome of an attempt without a complete response.
 func (o *Outcome) setNoResponse(step string, err error) {
 	o.Kind, o.Step, o.Cause = NoResponse, step, err
-	o.Transient = !errs.Is(err, errBodyTooLarge) && !transport.IsPermanent(err)
+	o.Transient = !errors.Is(err, errBodyTooLarge) && !transport.IsPermanent(err)
 	o.RequestedWait = transport.ProxyRetryAfter(err)
 }
 

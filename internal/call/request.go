@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-querystring/query"
 	"github.com/hashicorp/go-retryablehttp"
 
-	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/redact"
 )
 
@@ -30,7 +29,7 @@ func (c *Caller) newRequest(ctx context.Context, r Request) (*retryablehttp.Requ
 	if r.Body != nil {
 		body, err = json.Marshal(r.Body)
 		if err != nil {
-			return nil, errs.Wrap("encoding the body", err)
+			return nil, fmt.Errorf("encoding the body: %w", err)
 		}
 	}
 	u := *c.Base
@@ -60,7 +59,7 @@ func encodeQuery(q any) (string, error) {
 		var err error
 		values, err = query.Values(q)
 		if err != nil {
-			return "", errs.Wrap("use url.Values, or a struct with url tags: encoding the query", err)
+			return "", fmt.Errorf("use url.Values, or a struct with url tags: encoding the query: %w", err)
 		}
 	}
 	return strings.ReplaceAll(values.Encode(), "+", "%20"), nil // a "+" for a space is not understood everywhere

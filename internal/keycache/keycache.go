@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
 )
 
@@ -19,7 +18,14 @@ type Cache struct {
 	early   time.Duration
 	timeout time.Duration
 
-	mu         sync.Mutex
+	mu     sync.Mutex
+	*state // guarded by mu
+}
+
+// A state is a struct of its own, behind a pointer, so that fmt cannot print the keys of a Cache in
+// an unexported field: with a verb such as %s, it prints the struct that a pointer in the field
+// points to, but a pointer in that struct as an address.
+type state struct {
 	key        string // empty: none
 	expires    time.Time
 	rejected   string        // the key that was rejected last
@@ -36,7 +42,7 @@ func New(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	early, timeout time.Duration,
 ) *Cache {
-	return &Cache{fetch: fetch, early: early, timeout: timeout}
+	return &Cache{fetch: fetch, early: early, timeout: timeout, state: new(state)}
 }
 
 // A pendingFetch is a call of fetch, for which several callers may wait.
@@ -212,5 +218,5 @@ func (c *Cache) run(f *pendingFetch, cancel context.CancelFunc) {
 
 // timeoutError wraps cause, whose text alone would look like the timeout of a caller.
 func (c *Cache) timeoutError(cause error) error {
-	return errs.Wrap(fmt.Sprintf("fetch did not return within %v, the timeout of CachedAccessKey", c.timeout), cause)
+	return fmt.Errorf("fetch did not return within %v, the timeout of CachedAccessKey: %w", c.timeout, cause)
 }

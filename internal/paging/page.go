@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"example.com/msgpush/internal/errs"
 )
 
 // A Page has the fields of a msgpush.Page, so that pointers convert without a copy.
@@ -64,7 +62,7 @@ type pageError struct {
 }
 
 func (e *pageError) Error() string {
-	return fmt.Sprintf("msgpush: page %d: %s", e.number, strings.TrimPrefix(errs.Text(e.err), "msgpush: "))
+	return fmt.Sprintf("msgpush: page %d: %s", e.number, strings.TrimPrefix(e.err.Error(), "msgpush: "))
 }
 
 func (e *pageError) Unwrap() error { return e.err }

@@ -170,17 +170,6 @@ func TestCallReturnsContextError(t *testing.T) {
 	}
 }
 
-func TestAttemptEndsAlthoughItsContextCannot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fixtures.NewClient(t, fixtures.NoResponse, msgpush.WithTimeout(2*time.Second), fixtures.DefaultRetries)
-		start := time.Now()
-		ctx := fixtures.OverdueContext{Context: context.Background(), At: start.Add(time.Second)}
-		_, err := client.MPList(ctx, msgpush.PageRequest{})
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 2*time.Second, time.Since(start))
-	})
-}
-
 // An operation that observes the deadline itself, such as dialing, may fail before the timer of the
 // context fires.
 func TestPassedDeadlineEndsCallBeforeContextDoes(t *testing.T) {
@@ -261,8 +250,8 @@ func TestResponseThatIsNotRetriedIsReturnedAfterContextHasEnded(t *testing.T) {
 	}
 }
 
-// If the key has changed during the wait for the limiter, other calls may have got the same key at
-// the same time. A call whose source always returns another key still sends its request.
+// If getting another key takes long, other calls may have waited for it, too, and may get it at the
+// same time. A call whose source always returns another key still sends its request.
 func TestEachAttemptGetsKeyWaitsForLimiterAndGetsKeyAgain(t *testing.T) {
 	// The number of the key that a call of the source returns, from the number of calls of the
 	// source and of requests before it.
@@ -272,31 +261,36 @@ func TestEachAttemptGetsKeyWaitsForLimiterAndGetsKeyAgain(t *testing.T) {
 	newAfter := func(n int) numbering { return func(calls, _ int) int { return min(calls, n) } }
 	tests := []struct {
 		name  string
-		keys  numbering // nil: a key without a source
+		keys  numbering     // nil: a key without a source
+		takes time.Duration // of a call of the source
 		steps []fixtures.RoundTripFunc
 		want  string // l is a wait for the limiter, k a call of the source, r a request
 		fails bool
 	}{
-		{"success", same, []fixtures.RoundTripFunc{fixtures.Succeed}, "klkr", false},
-		{"retry", same, []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Succeed}, "klkrklkr", false},
+		{"success", same, 0, []fixtures.RoundTripFunc{fixtures.Succeed}, "klkr", false},
+		{"retry", same, 0, []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Succeed}, "klkrklkr", false},
 		{"rejected key, reported to the source before the wait",
-			newForEachAttempt, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Succeed}, "klkrk(key-0)lk(key-0)r",
+			newForEachAttempt, 0, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Succeed}, "klkrk(key-0)lk(key-0)r",
 			false},
 		{"rejected key, then a retry",
-			newForEachAttempt, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed},
+			newForEachAttempt, 0, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed},
 			"klkrk(key-0)lk(key-0)rk(key-0)lk(key-0)r", false},
 		{"rejected key, source without another key",
-			same, []fixtures.RoundTripFunc{fixtures.Status(401)}, "klkrk(key-0)", true},
-		{"rejected key without a source", nil, []fixtures.RoundTripFunc{fixtures.Status(401)}, "lr", true},
-		{"another key at the second call", newAfter(1), []fixtures.RoundTripFunc{fixtures.Succeed}, "klklkr", false},
-		{"another key at every call",
-			newAfter(1000), []fixtures.RoundTripFunc{fixtures.Succeed}, strings.Repeat("kl", 11) + "r", false},
+			same, 0, []fixtures.RoundTripFunc{fixtures.Status(401)}, "klkrk(key-0)", true},
+		{"rejected key without a source", nil, 0, []fixtures.RoundTripFunc{fixtures.Status(401)}, "lr", true},
+		{"another key at once", newAfter(1000), 0, []fixtures.RoundTripFunc{fixtures.Succeed}, "klkr", false},
+		{"another key after a wait",
+			newAfter(1), 50 * time.Millisecond, []fixtures.RoundTripFunc{fixtures.Succeed}, "klklr", false},
+		{"another key after every wait",
+			newAfter(1000), 50 * time.Millisecond, []fixtures.RoundTripFunc{fixtures.Succeed}, "klklr", false},
+		{"the same key after a wait", same, time.Minute, []fixtures.RoundTripFunc{fixtures.Succeed}, "klkr", false},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
 			events, calls, latest := "", 0, "key-0"
 			source := msgpush.AccessKeyFunc(func(_ context.Context, rejected string) (string, error) {
 				events += "k"
+				time.Sleep(tt.takes)
 				if rejected != "" {
 					events += "(" + rejected + ")"
 				}

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -131,9 +130,6 @@ func TestOtherTransportsRetryRejectedCONNECT(t *testing.T) {
 // net/http reads the environment once, so the test runs in a child process.
 func TestDefaultTransportUsesProxyFromEnvironment(t *testing.T) {
 	const childProcess = "MSGPUSH_TEST_CHILD_PROCESS"
-	if runtime.GOOS == "js" {
-		t.Skip("js starts no processes")
-	}
 	if os.Getenv(childProcess) == "" {
 		executable, err := os.Executable()
 		require.NoError(t, err)

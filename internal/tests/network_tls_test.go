@@ -43,9 +43,6 @@ func TestTLSFailuresArePermanent(t *testing.T) {
 		{"certificate rejected by the caller", server.URL, func(c *tls.Config) {
 			c.VerifyConnection = func(tls.ConnectionState) error { return x509.UnknownAuthorityError{} }
 		}, faults.Failure{Text: "certificate signed by unknown authority"}},
-		{"alert protocol_version",
-			server.URL, func(c *tls.Config) { c.MinVersion = tls.VersionTLS13 },
-			faults.Failure{Text: "remote error: tls: protocol version not supported"}},
 		{"HTTP in place of HTTPS",
 			strings.Replace(plain.URL, "http:", "https:", 1), nil, faults.Failure{Is: http.ErrSchemeMismatch}},
 	}

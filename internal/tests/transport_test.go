@@ -182,19 +182,14 @@ func socksProxy(method, passwordStatus, requestStatus byte) func(net.Conn) {
 	}
 }
 
-func TestRejectionOfSOCKSProxyIsPermanent(t *testing.T) {
-	const noAuthentication, password, noneAcceptable = 0, 2, 0xff
+func TestRejectionOfSOCKSProxyIsRetried(t *testing.T) {
+	const noAuthentication, password = 0, 2
 	for name, tt := range map[string]struct {
-		serve     func(net.Conn)
-		permanent bool
-		text      string
+		serve func(net.Conn)
+		text  string
 	}{
-		"wrong password":          {socksProxy(password, 1, 0), true, "username/password authentication failed"},
-		"password is required":    {socksProxy(noneAcceptable, 0, 0), true, "no acceptable authentication methods"},
-		"rule of the proxy":       {socksProxy(noAuthentication, 0, 2), true, "connection not allowed by ruleset"},
-		"failure of the proxy":    {socksProxy(noAuthentication, 0, 1), false, "general SOCKS server failure"},
-		"network unreachable":     {socksProxy(password, 0, 3), false, "network unreachable"},
-		"service does not listen": {socksProxy(noAuthentication, 0, 5), false, "connection refused"},
+		"wrong password":          {socksProxy(password, 1, 0), "username/password authentication failed"},
+		"service does not listen": {socksProxy(noAuthentication, 0, 5), "connection refused"},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := fixtures.PipeTransport(tt.serve)
@@ -202,7 +197,7 @@ func TestRejectionOfSOCKSProxyIsPermanent(t *testing.T) {
 				&url.URL{Scheme: "socks5", User: url.UserPassword("user", "proxy-password"), Host: "proxy.example.com:1080"})
 			client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts,
 				msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-			fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", NotSent: !tt.permanent, Text: tt.text})
+			fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", NotSent: true, Text: tt.text})
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			assert.NotContains(t, err.Error(), "proxy-password")
 		})

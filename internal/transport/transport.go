@@ -1,6 +1,6 @@
-// Package transport sends one HTTP request: it has the default transport, cookies, fetch under js,
-// and the failures that a retry cannot change. It follows no redirect, and knows neither access
-// keys nor the meaning of a response.
+// Package transport sends one HTTP request: it has the default transport, cookies, and the failures
+// that a retry cannot change. It follows no redirect, and knows neither access keys nor the meaning
+// of a response.
 package transport
 
 import (
@@ -12,10 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime"
 	"time"
 
-	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
 )
 
@@ -24,8 +22,9 @@ var Default = New()
 
 // New returns the transport that msgpush.NewTransport documents.
 func New() *http.Transport {
-	t := &http.Transport{
+	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		OnProxyConnectResponse: checkConnect,
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
@@ -34,10 +33,6 @@ func New() *http.Transport {
 		TLSHandshakeTimeout:    10 * time.Second,
 		ExpectContinueTimeout:  time.Second,
 	}
-	if runtime.GOOS != "js" { // a dial function would keep net/http from using fetch
-		t.DialContext = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	}
-	return t
 }
 
 // checkConnect returns an error if a proxy rejects CONNECT.
@@ -62,13 +57,11 @@ func (e *proxyError) Error() string {
 
 // ProxyRetryAfter returns the wait that a proxy requested when it rejected CONNECT, or 0.
 func ProxyRetryAfter(err error) time.Duration {
-	if proxyErr, ok := errs.As[*proxyError](err); ok {
+	if proxyErr, ok := errors.AsType[*proxyError](err); ok {
 		return proxyErr.retryAfter
 	}
 	return 0
 }
-
-var errHiddenRedirect = errors.New("the response is a redirect, which the browser hides and which is not followed")
 
 // RoundTrip sends a request with the cookies of jar, which may be nil. Unlike http.Client, it
 // accepts a redirect with a malformed Location.
@@ -78,7 +71,7 @@ func RoundTrip(rt http.RoundTripper, jar http.CookieJar, req *http.Request) (*ht
 			req.AddCookie(cookie)
 		}
 	}
-	resp, err := roundTripWithoutRedirect(rt, req)
+	resp, err := rt.RoundTrip(req)
 	if err != nil {
 		return nil, schemeError(err)
 	}
@@ -94,7 +87,7 @@ func RoundTrip(rt http.RoundTripper, jar http.CookieJar, req *http.Request) (*ht
 // schemeError returns [http.ErrSchemeMismatch] in place of the error of an HTTP response to an
 // HTTPS request, as http.Client does, and any other error unchanged.
 func schemeError(err error) error {
-	if e, ok := errs.As[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:]) == "HTTP/" {
+	if e, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:]) == "HTTP/" {
 		return http.ErrSchemeMismatch
 	}
 	return err
