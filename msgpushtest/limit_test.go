@@ -1,0 +1,117 @@
+package msgpushtest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+func TestEachServerHasItsOwnKey(t *testing.T) {
+	assert.NotEqual(t, msgpushtest.New(t).AccessKey(), msgpushtest.New(t).AccessKey())
+}
+
+func TestReplacedKeyIsRejected(t *testing.T) {
+	server := newServer(t)
+	client := server.Client()
+	server.SetAccessKey("another-key")
+	for name, call := range calls {
+		var apiErr *msgpush.APIError
+		require.ErrorAs(t, call(client), &apiErr, name)
+		assert.Equal(t, msgpushtest.CodeAccessKey, apiErr.Code)
+		assert.True(t, apiErr.KeyRejected)
+		assert.Equal(t, 1, apiErr.Attempts)
+	}
+	assert.NoError(t, listChannels(server.Client()), "a new client uses the new key")
+}
+
+func TestEveryKeyIsRejectedIfTheKeyIsEmpty(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.SetAccessKey("")
+	var apiErr *msgpush.APIError
+	require.ErrorAs(t, listChannels(server.Client()), &apiErr)
+	assert.True(t, apiErr.KeyRejected)
+	envelope := exchange(t, "GET", server.URL+"/api/open/mail/detail?mailId=1", nil, "")
+	assert.Equal(t, msgpushtest.CodeAccessKey, envelope.Code)
+}
+
+func TestCachedKeyIsReplacedAfterRotation(t *testing.T) {
+	for name, rotate := range map[string]func(*msgpushtest.Server){
+		"SetAccessKey":   func(server *msgpushtest.Server) { server.SetAccessKey("another-key") },
+		"SetKeyLifetime": func(server *msgpushtest.Server) { server.SetKeyLifetime(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := msgpushtest.New(t)
+			keys := msgpush.CachedAccessKey(
+				func(context.Context) (string, time.Time, error) { return server.AccessKey(), time.Time{}, nil }, 0)
+			client := server.Client(msgpush.WithAccessKeySource(keys))
+			require.NoError(t, listChannels(client))
+			rotate(server)
+			require.NoError(t, listChannels(client))
+			require.NoError(t, listChannels(client))
+			assert.Greater(t, len(server.Requests()), 3, "a request was rejected")
+		})
+	}
+}
+
+func TestKeyLifetimeLimitsRequestsPerKey(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.SetKeyLifetime(3)
+	key := server.AccessKey()
+	client := server.Client()
+	require.NoError(t, listChannels(client))
+	require.NoError(t, listChannels(client))
+	server.Inject(msgpushtest.Status(418))
+	require.Error(t, listChannels(client), "a fault does not use the key")
+	assert.Equal(t, key, server.AccessKey())
+	require.NoError(t, listChannels(client))
+	assert.NotEqual(t, key, server.AccessKey())
+	require.Error(t, listChannels(client))
+
+	key = server.AccessKey()
+	server.SetKeyLifetime(0)
+	client = server.Client()
+	for range 5 {
+		require.NoError(t, listChannels(client))
+	}
+	assert.Equal(t, key, server.AccessKey())
+}
+
+func TestRateLimitRejectsRequestsUntilTheWindowEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server) {
+		client := clientOf(server)
+		// retryAfter makes n calls, and returns the Retry-After of each rejected one.
+		retryAfter := func(n int, wait time.Duration) (all []time.Duration) {
+			for range n {
+				apiErr, ok := errors.AsType[*msgpush.APIError](listChannels(client))
+				if ok && apiErr.HTTPStatus == 429 && apiErr.Code == msgpushtest.CodeRateLimit {
+					all = append(all, apiErr.RetryAfter)
+				} else {
+					all = append(all, 0)
+				}
+				time.Sleep(wait)
+			}
+			return all
+		}
+		server.SetRateLimit(2, 1500*time.Millisecond)
+		server.Inject(msgpushtest.Status(500)) // counts as a request
+		assert.Equal(t, []time.Duration{0, 0, time.Second, time.Second}, retryAfter(4, 400*time.Millisecond))
+		assert.Equal(t, []time.Duration{0, 0, 2 * time.Second}, retryAfter(3, 0), "the next window")
+		server.SetRateLimit(0, 0)
+		assert.Equal(t, make([]time.Duration, 9), retryAfter(9, 0))
+
+		server.SetRateLimit(10, time.Hour)
+		start := time.Now()
+		retrying := server.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: 2 * time.Hour}))
+		for range 25 {
+			require.NoError(t, listChannels(retrying))
+		}
+		assert.Equal(t, 2*time.Hour, time.Since(start).Truncate(time.Hour))
+	})
+}
