@@ -37,6 +37,6 @@
 //   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize].
 //   - If params is missing, the trigger records are not filtered.
 //   - Members and query parameters that the API document does not show are rejected, and so is a
-//     GET with a body.
+//     GET with a body. The letter case of a member is ignored, and null counts as missing.
 //   - A page after the last has an empty list and the requested page number.
 package msgpushtest

@@ -1,6 +1,7 @@
 package msgpushtest_test
 
 import (
+	"go/build"
 	"net/http"
 	"strings"
 	"testing"
@@ -138,4 +139,14 @@ func TestFailOnRejectionReportsRequestsThatTheServerRejects(t *testing.T) {
 		"msgpushtest: the server rejected POST /elsewhere: code 404: there is no operation at /elsewhere",
 	}, send(msgpushtest.FailOnRejection()))
 	assert.Panics(t, func() { msgpushtest.NewServer(msgpushtest.FailOnRejection()) })
+}
+
+func TestPackagesThatShipImportNoTestPackage(t *testing.T) {
+	for _, dir := range []string{".", ".."} {
+		p, err := build.ImportDir(dir, 0)
+		require.NoError(t, err)
+		assert.NotContains(t, p.Imports, "testing") // net/http/httptest, an import, may import it
+		assert.NotContains(t, strings.Join(p.Imports, " "), "testify")
+		assert.NotContains(t, strings.Join(p.Imports, " "), "internal/tests")
+	}
 }
