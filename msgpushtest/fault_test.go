@@ -136,8 +136,11 @@ func TestCancelledCallReturnsImmediately(t *testing.T) {
 
 func TestWithHeaderOverridesHeader(t *testing.T) {
 	server := msgpushtest.New(t)
+	own := msgpushtest.Status(404).WithHeader("Content-Type", "text/x-own")
+	_ = own.WithHeader("Content-Type", "text/x-copy")
 	for name, fault := range map[string]msgpushtest.Fault{
 		"none":           {},
+		"own":            own,
 		"HTML":           msgpushtest.HTML(),
 		"error response": msgpushtest.ErrorResponse(1, "", nil),
 		"truncated":      msgpushtest.Truncate(),
@@ -145,7 +148,10 @@ func TestWithHeaderOverridesHeader(t *testing.T) {
 		"endless":        msgpushtest.Endless(),
 		"status":         msgpushtest.Status(404),
 	} {
-		server.Inject(fault.WithHeader("Content-Type", "text/x-own"))
+		if name != "own" {
+			fault = fault.WithHeader("Content-Type", "text/x-own")
+		}
+		server.Inject(fault)
 		resp, err := http.Get(server.URL)
 		require.NoError(t, err)
 		resp.Body.Close()
@@ -206,8 +212,9 @@ func TestRequestUsesFirstFaultThatApplies(t *testing.T) {
 	fault := msgpushtest.Status
 	changed := fault(500)
 	_ = changed.WithHeader("Retry-After", "1").WithStatus(503).For(msgpushtest.MPList).Always()
-	condition := fault(500).If(rules)
-	_, _ = condition.If(isPage(99)), condition.If(isPage(98))
+	conditions := fault(500).If(rules).If(rules).If(rules)
+	condition := conditions.If(isPage(1))
+	_ = conditions.If(isPage(99))
 	tests := []struct {
 		name   string
 		faults []msgpushtest.Fault

@@ -71,7 +71,14 @@ func TestKeyLifetimeLimitsRequestsPerKey(t *testing.T) {
 	assert.Equal(t, key, server.AccessKey())
 	require.NoError(t, listChannels(client))
 	assert.NotEqual(t, key, server.AccessKey())
-	require.Error(t, listChannels(client))
+	require.Error(t, listChannels(client), "the client has the old key")
+
+	key = server.AccessKey()
+	client = server.Client()
+	for range 2 {
+		require.NoError(t, listChannels(client))
+	}
+	assert.Equal(t, key, server.AccessKey(), "the new key has the whole lifetime")
 
 	key = server.AccessKey()
 	server.SetKeyLifetime(0)

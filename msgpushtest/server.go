@@ -108,7 +108,6 @@ const closeGrace = 200 * time.Millisecond
 // not call Close.
 func (s *Server) Close() {
 	s.close()
-	s.transport.CloseIdleConnections()
 	defer time.AfterFunc(closeGrace, s.http.CloseClientConnections).Stop()
 	s.http.Close()
 }
