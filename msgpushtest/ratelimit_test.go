@@ -33,7 +33,10 @@ func TestRateLimitRejectsRequestsUntilTheWindowEnds(t *testing.T) {
 		assert.Equal(t, []time.Duration{0, 0, time.Second, time.Second}, retryAfter(4, 400*time.Millisecond))
 		assert.Equal(t, []time.Duration{0, 0, 2 * time.Second}, retryAfter(3, 0), "the next window")
 		server.SetRateLimit(1, time.Second)
-		assert.Equal(t, []time.Duration{0, 0}, retryAfter(2, time.Second), "a window ends after exactly a second")
+		for range 2 {
+			require.NoError(t, listChannels(client), "a window ends after exactly a second")
+			time.Sleep(time.Second)
+		}
 		server.SetRateLimit(0, 0)
 		assert.Equal(t, make([]time.Duration, 9), retryAfter(9, 0))
 
