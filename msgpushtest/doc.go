@@ -22,8 +22,11 @@
 //
 // A server with the option [InMemory] works inside a testing/synctest bubble, where a day of
 // waiting takes no real time. Make the server inside the bubble, with the bubble's t, and use it
-// only there: elsewhere, methods such as [Server.Client] panic. docs/testing.md of the module has
-// tests to copy.
+// only there: otherwise, the runtime ends the program with an error such as "receive on synctest
+// channel from outside bubble".
+//
+// A server without InMemory listens on a socket. A goroutine that waits for a socket keeps the time
+// of a bubble from passing: the first wait of the test, such as one before a retry, never ends.
 //
 // # Choices of the fake server
 //
@@ -33,7 +36,7 @@
 //     the Code constants as its code, and no data.
 //   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize].
 //   - If params is missing, the trigger records are not filtered.
-//   - Members and query parameters that the API document does not show are rejected, and so are
-//     null values and a GET with a body.
+//   - Members and query parameters that the API document does not show are rejected, and so is a
+//     GET with a body. The letter case of a member is ignored, and null counts as missing.
 //   - A page after the last has an empty list and the requested page number.
 package msgpushtest

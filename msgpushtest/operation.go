@@ -1,15 +1,14 @@
 package msgpushtest
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"mime"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 
@@ -26,13 +25,12 @@ const (
 	CodeRateLimit        = 429 // the limit of SetRateLimit is exceeded
 )
 
-// An operation states what its requests may contain. data returns the data of the response, and is
-// called without mu, since it may call the function of UpdateBetweenPages. If data is nil, a
-// success has no data.
+// An operation serves the requests of one operation of the API document. Its parameter must be in
+// the query, unless it is empty. data returns the data of the response to a request with a body, or
+// without one if the method is GET. It is called without mu.
 type operation struct {
-	query []string // the names of the query parameters
-	body  []string // the names of the members of the body; nil: the request has no body
-	data  func(*Server, url.Values, object) (any, *rejection)
+	parameter string
+	data      func(s *Server, argument string, body []byte) (any, *rejection)
 }
 
 // specified has the operations by path.
@@ -71,7 +69,7 @@ type envelope struct {
 // respond sends the usual response: the data of the operation or an error response.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	e := envelope{Code: 200, Msg: "success"}
-	data, rejected := s.data(w, r)
+	data, rejected := s.data(r)
 	if rejected != nil {
 		e.Code, e.Msg = rejected.code, rejected.msg
 		s.reportRejection(r, rejected)
@@ -83,25 +81,19 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // fails if the connection has ended or the status allows no body
 }
 
-// reportRejection fails the test of a server with the option FailOnRejection.
+// reportRejection stores an error text for the test if the server has the option FailOnRejection.
 func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
 	if !s.failOnRejection {
 		return
 	}
-	s.lock()
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := fmt.Sprintf("the server rejected %s %s: code %d: %s", r.Method, r.URL.Path, rejected.code, rejected.msg)
-	if !s.test.ended {
-		s.test.tb.Errorf("msgpushtest: %s", s.redact(text))
-	}
+	s.rejections = append(s.rejections,
+		fmt.Sprintf("the server rejected %s %s: code %d: %s", r.Method, r.URL.Path, rejected.code, rejected.msg))
 }
 
-// maxRequestBytes limits the body that an operation accepts. record stores at most maxRequestBytes
-// + 1 bytes of a body, but a function of [Respond] can read the whole body.
-const maxRequestBytes = 1 << 20
-
 // data checks a request and returns the data of its operation.
-func (s *Server) data(w http.ResponseWriter, r *http.Request) (any, *rejection) {
+func (s *Server) data(r *http.Request) (any, *rejection) {
 	if !s.acceptKey(r.Header.Get("access-key")) {
 		return nil, errAccessKey
 	}
@@ -113,74 +105,71 @@ func (s *Server) data(w http.ResponseWriter, r *http.Request) (any, *rejection) 
 	if r.Method != requested.Method {
 		return nil, reject(CodeMethodNotAllowed, "the method of %s is %s, not %s", r.URL.Path, requested.Method, r.Method)
 	}
+	argument, rejected := readQuery(r, op.parameter)
+	if rejected != nil {
+		return nil, rejected
+	}
+	body, rejected := readBody(r)
+	if rejected != nil {
+		return nil, rejected
+	}
+	return op.data(s, argument, body)
+}
+
+// readQuery returns the value of the only query parameter. If parameter is empty, there must be no
+// query.
+func readQuery(r *http.Request, parameter string) (string, *rejection) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, reject(CodeBadRequest, "the query is malformed")
+		return "", reject(CodeBadRequest, "the query is malformed")
 	}
 	for name, values := range query {
-		if !slices.Contains(op.query, name) {
-			return nil, reject(CodeBadRequest, "the operation has no query parameter %q", name)
+		if name != parameter {
+			return "", reject(CodeBadRequest, "the operation has no query parameter %q", name)
 		}
 		if len(values) > 1 {
-			return nil, reject(CodeBadRequest, "the query parameter %q occurs %d times", name, len(values))
+			return "", reject(CodeBadRequest, "the query parameter %q occurs %d times", name, len(values))
 		}
 	}
-	if op.body == nil {
+	value := query.Get(parameter)
+	if value == "" && parameter != "" {
+		return "", reject(CodeBadRequest, "the query has no %s", parameter)
+	}
+	return value, nil
+}
+
+// readBody returns the body of a request. A GET must not have a body, and other requests need a
+// JSON body.
+func readBody(r *http.Request) ([]byte, *rejection) {
+	if r.Method == http.MethodGet {
 		if r.ContentLength != 0 {
 			return nil, reject(CodeBadRequest, "the operation has no body")
 		}
-		return op.dataOf(s, query, nil)
+		return nil, nil
 	}
 	contentType := r.Header.Get("Content-Type")
 	if mediaType, _, _ := mime.ParseMediaType(contentType); mediaType != "application/json" {
 		return nil, reject(CodeContentType, "the Content-Type header is %q, not application/json", contentType)
 	}
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, reject(CodeBadRequest, "the body cannot be read: %v", err)
 	}
-	body, rejected := readObject("the body", raw, op.body...)
-	if rejected != nil {
-		return nil, rejected
-	}
-	return op.dataOf(s, query, body)
-}
-
-func (op operation) dataOf(s *Server, query url.Values, body object) (any, *rejection) {
-	if op.data == nil {
-		return nil, nil
-	}
-	return op.data(s, query, body)
-}
-
-// required returns a query parameter that must not be empty.
-func required(query url.Values, name string) (string, *rejection) {
-	value := query.Get(name)
-	if value == "" {
-		return "", reject(CodeBadRequest, "the query has no %s", name)
-	}
-	return value, nil
+	return body, nil
 }
 
 // detail returns an operation that returns the record whose id is a query parameter.
 func detail[T any](parameter string, records func(*Records) []T, id func(T) int64) operation {
-	return operation{
-		query: []string{parameter},
-		data: func(s *Server, query url.Values, _ object) (any, *rejection) {
-			want, rejected := required(query, parameter)
-			if rejected != nil {
-				return nil, rejected
+	return operation{parameter: parameter, data: func(s *Server, want string, _ []byte) (any, *rejection) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, record := range records(&s.store.records) {
+			if strconv.FormatInt(id(record), 10) == want {
+				return record, nil
 			}
-			s.lock()
-			defer s.mu.Unlock()
-			for _, record := range records(&s.store.records) {
-				if strconv.FormatInt(id(record), 10) == want {
-					return record, nil
-				}
-			}
-			return nil, reject(CodeNotFound, "there is no record with the %s %q", parameter, want)
-		},
-	}
+		}
+		return nil, reject(CodeNotFound, "there is no record with the %s %q", parameter, want)
+	}}
 }
 
 // A mailChannel encodes with its password: a [msgpush.Secret] encodes to "[redacted]".
@@ -196,44 +185,53 @@ func mailChannels(r *Records) (channels []mailChannel) {
 	return channels
 }
 
+// defaultPage is requested by a body without current and pageSize.
+var defaultPage = msgpush.PageRequest{Current: 1, PageSize: msgpush.DefaultPageSize}
+
 // list returns an operation that returns a page of a list, without filters.
 func list[T any](records func(*Records) []T) operation {
-	return operation{
-		body: []string{"current", "pageSize"},
-		data: func(s *Server, _ url.Values, body object) (any, *rejection) { return pageOf(s, body, records) },
-	}
+	return operation{data: func(s *Server, _ string, body []byte) (any, *rejection) {
+		request := defaultPage
+		if rejected := decodeObject(body, &request); rejected != nil {
+			return nil, rejected
+		}
+		return pageOf(s, request, records)
+	}}
 }
 
-func forwardLogList(s *Server, _ url.Values, body object) (any, *rejection) {
-	params, rejected := body.member("params", "ruleId", "matchResult")
-	if rejected != nil {
+func forwardLogList(s *Server, _ string, body []byte) (any, *rejection) {
+	request := msgpush.ForwardLogRequest{PageRequest: defaultPage}
+	if rejected := decodeObject(body, &request); rejected != nil {
 		return nil, rejected
 	}
-	var want msgpush.ForwardLogParams
-	if rejected := params.decode(&want); rejected != nil {
-		return nil, rejected
+	return pageOf(s, request.PageRequest, func(*Records) []msgpush.ForwardLog { return s.matching(request.Params) })
+}
+
+// decodeObject decodes a JSON object that has only members of a struct.
+func decodeObject(body []byte, to any) *rejection {
+	if !json.Valid(body) {
+		return reject(CodeBadRequest, "the body is not a JSON object")
 	}
-	filter := string(body["params"])
-	return pageOf(s, body, func(*Records) []msgpush.ForwardLog { return s.matching(filter, want) })
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(to); err != nil {
+		return reject(CodeBadRequest, "the body is not as the API document shows it: %v", err)
+	}
+	return nil
 }
 
 // pageOf returns the requested page of list. It first calls the function of UpdateBetweenPages if a
-// call is due, so the caller must not hold mu. list is called before and after that function, with
-// mu held.
-func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejection) {
-	current, rejected := body.positive("current", 1)
-	if rejected != nil {
-		return nil, rejected
+// call is due, so the caller must not hold mu. list is called with mu held.
+func pageOf[T any](s *Server, request msgpush.PageRequest, list func(*Records) []T) (any, *rejection) {
+	current, size := request.Current, request.PageSize
+	if current < 1 || current > math.MaxInt32 {
+		return nil, reject(CodeBadRequest, "current is %d, not between 1 and %d", current, math.MaxInt32)
 	}
-	size, rejected := body.positive("pageSize", msgpush.DefaultPageSize)
-	if rejected != nil {
-		return nil, rejected
+	if size < 1 || size > math.MaxInt32 {
+		return nil, reject(CodeBadRequest, "pageSize is %d, not between 1 and %d", size, math.MaxInt32)
 	}
-	s.lock()
-	onlyPage := len(list(&s.store.records)) <= size
-	s.mu.Unlock()
-	s.updateBeforePage(listKey{reflect.TypeFor[T](), string(body["params"])}, current, onlyPage)
-	s.lock()
+	s.updateBeforePage()
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	records := list(&s.store.records)
 	page := msgpush.Page[T]{
@@ -248,63 +246,4 @@ func pageOf[T any](s *Server, body object, list func(*Records) []T) (any, *rejec
 		page.List = slices.Clone(records[start:min(start+size, len(records))])
 	}
 	return page, nil
-}
-
-// An object is a JSON object whose members are not decoded.
-type object map[string]json.RawMessage
-
-// readObject reads an object that has only members with these names.
-func readObject(what string, raw []byte, names ...string) (object, *rejection) {
-	var o object
-	if json.Unmarshal(raw, &o) != nil || o == nil {
-		return nil, reject(CodeBadRequest, "%s is not a JSON object", what)
-	}
-	for name := range o {
-		if !slices.Contains(names, name) {
-			return nil, reject(CodeBadRequest, "%s has the member %q, which the API document does not show", what, name)
-		}
-	}
-	return o, nil
-}
-
-// member returns the named member, which must be an object that has only members with these names.
-// It returns nil if the member is missing.
-func (o object) member(name string, names ...string) (object, *rejection) {
-	raw, ok := o[name]
-	if !ok {
-		return nil, nil
-	}
-	return readObject(name, raw, names...)
-}
-
-// decode decodes o into a struct. No member may be null.
-func (o object) decode(to any) *rejection {
-	for name, raw := range o {
-		if string(raw) == "null" {
-			return reject(CodeBadRequest, "%s is null", name)
-		}
-	}
-	raw, _ := json.Marshal(o) // cannot fail: o was decoded from JSON
-	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(raw, to)); ok {
-		return reject(CodeBadRequest, "%s is a %s, not of the type %v", typeErr.Field, typeErr.Value, typeErr.Type)
-	}
-	return nil
-}
-
-// positive returns the named member, which must be from 1 to math.MaxInt32, or def if it is
-// missing.
-func (o object) positive(name string, def int) (int, *rejection) {
-	raw, ok := o[name]
-	if !ok {
-		return def, nil
-	}
-	var n int64
-	err := json.Unmarshal(raw, &n)
-	switch {
-	case err != nil || string(raw) == "null":
-		return 0, reject(CodeBadRequest, "%s is not an integer of at most 64 bits", name)
-	case n < 1 || n > math.MaxInt32:
-		return 0, reject(CodeBadRequest, "%s is %d, not between 1 and %d", name, n, math.MaxInt32)
-	}
-	return int(n), nil
 }

@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -24,7 +23,7 @@ var operations = map[string]operation{
 	MailDetail:      detail("mailId", mailChannels, func(r mailChannel) int64 { return r.ID }),
 	MPList:          list(func(r *Records) []msgpush.MPChannel { return r.MPChannels }),
 	ForwardRuleList: list(func(r *Records) []msgpush.ForwardRule { return r.ForwardRules }),
-	ForwardLogList:  {body: []string{"current", "pageSize", "params"}, data: forwardLogList},
+	ForwardLogList:  {data: forwardLogList},
 }
 
 // Records holds the records of a [Server]. The zero value is an account without records.
@@ -42,119 +41,6 @@ func (r Records) clone() Records {
 	r.ForwardRules = slices.Clone(r.ForwardRules)
 	r.ForwardLogs = slices.Clone(r.ForwardLogs)
 	return r
-}
-
-// A store holds the records of a server, and how they change.
-type store struct {
-	records      Records
-	updates      int                     // of records
-	filtered     map[string]filteredList // by the filter, as it was sent
-	betweenPages func(*Records)          // of UpdateBetweenPages
-	onlyPages    map[listKey]bool        // lists of at most one page that were served since UpdateBetweenPages
-}
-
-// A filteredList holds the trigger records that a filter selects.
-type filteredList struct {
-	logs    []msgpush.ForwardLog
-	updates int // Server.updates when logs was made; if it differs now, logs is stale
-}
-
-// matching returns the trigger records that want selects. It stores them by filter, the JSON text
-// of want as sent, since an iteration requests many pages with the same filter. It is called with
-// mu held, and the result is valid while mu is held.
-func (s *Server) matching(filter string, want msgpush.ForwardLogParams) []msgpush.ForwardLog {
-	if want == (msgpush.ForwardLogParams{}) {
-		return s.store.records.ForwardLogs
-	}
-	list, ok := s.store.filtered[filter]
-	if ok && list.updates == s.store.updates {
-		return list.logs
-	}
-	logs := list.logs[:0]
-	for _, log := range s.store.records.ForwardLogs {
-		hasRule := want.RuleID == nil || log.RuleID == *want.RuleID
-		hasResult := want.MatchResult == nil || log.MatchResult == *want.MatchResult
-		if hasRule && hasResult {
-			logs = append(logs, log)
-		}
-	}
-	s.store.filtered[filter] = filteredList{logs, s.store.updates}
-	return logs
-}
-
-// Records returns a copy of the server's records.
-func (s *Server) Records() Records {
-	s.lock()
-	defer s.mu.Unlock()
-	return s.store.records.clone()
-}
-
-// SetRecords replaces the server's records with a copy of r.
-func (s *Server) SetRecords(r Records) {
-	s.Update(func(records *Records) { *records = r })
-}
-
-// Update calls f to change the server's records, in one step. f must not use the records after it
-// has returned, call Update or SetRecords, or wait for a page. If f panics, the records do not
-// change, and the test of [New] fails. With [New] outside a bubble, the program ends if f takes 7
-// seconds.
-func (s *Server) Update(f func(*Records)) {
-	s.checkBubble("Update")
-	if !s.acquire(s.updateSem, nil) {
-		return // the test has failed
-	}
-	defer func() { <-s.updateSem }()
-	defer func() {
-		if value := recover(); value != nil {
-			s.storePanic("Update", value)
-			panic(value)
-		}
-	}()
-	s.update("Update", f)
-}
-
-// update lets f change a copy of the records, and copies the result, since callers may still change
-// its slices. It is called with updateSem held.
-func (s *Server) update(name string, f func(*Records)) {
-	defer s.runs(name)()
-	changed := s.Records()
-	f(&changed)
-	changed = changed.clone()
-	s.lock()
-	defer s.mu.Unlock()
-	s.store.records = changed
-	s.store.updates++
-}
-
-// UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
-// or none if f is nil. f is called, as by [Server.Update], before each response with a page after
-// page 1. f is also called before each page 1, but the first, of a list of at most one page.
-func (s *Server) UpdateBetweenPages(f func(*Records)) {
-	s.lock()
-	defer s.mu.Unlock()
-	s.store.betweenPages, s.store.onlyPages = f, map[listKey]bool{}
-}
-
-// A listKey identifies a list: the type of its records and the filter as it was sent.
-type listKey struct {
-	record reflect.Type
-	params string
-}
-
-// updateBeforePage calls the function of UpdateBetweenPages if a call is due before this page.
-// onlyPage is set if the list has one page or none.
-func (s *Server) updateBeforePage(list listKey, page int, onlyPage bool) {
-	s.lock()
-	f, next := s.store.betweenPages, page > 1
-	if f != nil && onlyPage && page == 1 {
-		next, s.store.onlyPages[list] = s.store.onlyPages[list], true
-	}
-	s.mu.Unlock()
-	if f != nil && next {
-		defer s.acquireInHandler(s.updateSem)()
-		defer s.handlePanic("UpdateBetweenPages")
-		s.update("UpdateBetweenPages", f)
-	}
 }
 
 // SampleMailID is the id of the first mail channel of [SampleRecords].

@@ -1,0 +1,145 @@
+package msgpushtest_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+// Each call has one attempt, which fails with a fault.
+func ExampleFault() {
+	srv := msgpushtest.NewServer(msgpushtest.InMemory())
+	defer srv.Close()
+	client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+
+	for _, fault := range []msgpushtest.Fault{
+		msgpushtest.Status(503).WithHeader("Retry-After", "5"),
+		msgpushtest.ErrorResponse(1001, "quota exceeded", nil),
+		msgpushtest.Redirect("https://login.example.com/"),
+		msgpushtest.Truncate(),
+	} {
+		srv.Inject(fault)
+		_, err := client.MPList(context.Background(), msgpush.PageRequest{})
+		fmt.Println(err)
+	}
+	// Output:
+	// msgpush: MPList: HTTP 503 Service Unavailable (retry after 5s; 1 attempt)
+	// msgpush: MPList: HTTP 200, code 1001: quota exceeded (1 attempt)
+	// msgpush: MPList: HTTP 302 Found (redirect to https://login.example.com/, not followed; 1 attempt)
+	// msgpush: MPList: reading the response from http://use-server-httpclient.test: unexpected EOF (1 attempt)
+}
+
+func ExampleFault_For() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	srv.Inject(msgpushtest.Status(404).For(msgpushtest.ForwardLogList, msgpushtest.MailDetail).Always())
+
+	_, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+	_, err = srv.Client().MailDetail(context.Background(), msgpushtest.SampleMailID)
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// msgpush: MailDetail: HTTP 404 Not Found (1 attempt)
+}
+
+// Page 2 fails, even if several pages are requested at the same time.
+func ExampleFault_If() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	srv.Inject(msgpushtest.Status(404).If(func(r msgpushtest.Request) bool { return r.Has("current", 2) }))
+
+	n := 0
+	records := srv.Client().ForwardLogs(msgpush.ForwardLogParams{})
+	for _, err := range records.All(context.Background(), msgpush.Prefetch(4)) {
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		n++
+	}
+	fmt.Println(n, "records")
+	// Output:
+	// msgpush: page 2: ForwardLogList: HTTP 404 Not Found (1 attempt)
+	// 20 records
+}
+
+// The fake server does not know these operations: Respond serves them. The specified operations
+// still work.
+func ExampleFault_If_otherOperations() {
+	type webhook struct {
+		ID   int64  `json:"id"`
+		Name string `json:"name"`
+	}
+	webhooks := []webhook{{1, "alerts"}, {2, "orders"}}
+	// on serves the operation at a path: it responds with the data that f returns.
+	on := func(path string, f func(body *json.Decoder) any) msgpushtest.Fault {
+		return msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
+			_ = json.NewEncoder(w).Encode(msgpush.Envelope[any]{Code: 200, Msg: "success", Data: f(json.NewDecoder(r.Body))})
+		}).If(func(r msgpushtest.Request) bool { return r.Path == path }).Always()
+	}
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	srv.Inject(
+		on("/your/path/list", func(*json.Decoder) any {
+			return msgpush.Page[webhook]{PageNum: 1, PageSize: 20, Total: int64(len(webhooks)), Pages: 1, List: webhooks}
+		}),
+		on("/your/path/create", func(body *json.Decoder) any {
+			var created webhook
+			_ = body.Decode(&created)
+			created.ID = int64(len(webhooks) + 1)
+			webhooks = append(webhooks, created) // the calls below do not overlap
+			return created
+		}),
+	)
+
+	ctx, client := context.Background(), srv.Client()
+	created, err := msgpush.Call[webhook](ctx, client,
+		msgpush.Request{Method: "POST", Path: "/your/path/create", Body: webhook{Name: "reports"}})
+	fmt.Println(created, err)
+	page, err := msgpush.Call[msgpush.Page[webhook]](ctx, client, msgpush.Request{
+		Method: "POST", Path: "/your/path/list", Body: msgpush.PageRequest{Current: 1, PageSize: 20}, Idempotent: true,
+	})
+	fmt.Println(page.List, err)
+	rules, err := client.ForwardRuleList(ctx, msgpush.PageRequest{})
+	fmt.Println(rules.Total, "rules", err)
+	// Output:
+	// {3 reports} <nil>
+	// [{1 alerts} {2 orders} {3 reports}] <nil>
+	// 5 rules <nil>
+}
+
+func ExampleFault_Times() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Status(503).Times(2)) // an outage of two requests
+
+	page, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(page.Total, err)
+	fmt.Println(len(srv.Requests()), "requests")
+	// Output:
+	// 0 <nil>
+	// 3 requests
+}
+
+func ExampleServer_ClearFaults() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.Inject(msgpushtest.Status(503).Always()) // an outage
+	_, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+
+	srv.ClearFaults() // the end of the outage
+	_, err = srv.Client().MPList(context.Background(), msgpush.PageRequest{})
+	fmt.Println(err)
+	// Output:
+	// msgpush: MPList: HTTP 503 Service Unavailable (7 attempts)
+	// <nil>
+}

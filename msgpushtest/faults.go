@@ -1,0 +1,140 @@
+package msgpushtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Respond returns a fault that calls h, which writes the response.
+func Respond(h http.HandlerFunc) Fault {
+	return Fault{kind: "Respond", respond: func(_ *Server, w http.ResponseWriter, r *http.Request) { h(w, r) }}
+}
+
+// Status returns a fault that responds with an HTTP status, from 200 to 599, and no body. Another
+// status panics.
+func Status(status int) Fault {
+	checkStatus("Status", status)
+	respond := func(_ *Server, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+	return Fault{kind: fmt.Sprintf("Status(%d)", status), respond: respond}
+}
+
+// ErrorResponse returns a fault that responds with an envelope and HTTP status 200. If data is nil,
+// the envelope has no data member. ErrorResponse panics if data cannot be encoded to JSON.
+func ErrorResponse(code int, msg string, data any) Fault {
+	body, err := json.Marshal(envelope{Code: code, Msg: msg, Data: data})
+	if err != nil {
+		panic(fmt.Sprintf("msgpushtest: ErrorResponse: the data cannot be encoded to JSON: %v", err))
+	}
+	return static(fmt.Sprintf("ErrorResponse(%d, %q)", code, msg), "application/json", string(body))
+}
+
+// static returns a fault that responds with a body, and with HTTP status 200 unless WithStatus sets
+// another.
+func static(kind, contentType, body string) Fault {
+	return Fault{kind: kind, respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = io.WriteString(w, body) // fails if the connection has ended or the status allows no body
+	}}
+}
+
+// RejectKey returns a fault that rejects any access key, with the code [CodeAccessKey].
+func RejectKey() Fault {
+	f := ErrorResponse(errAccessKey.code, errAccessKey.msg, nil)
+	f.kind = "RejectKey"
+	return f
+}
+
+// rateLimited returns the response to a request above the rate limit. The window ends after d.
+func rateLimited(d time.Duration) Fault {
+	seconds := (d + time.Second - 1) / time.Second
+	return ErrorResponse(CodeRateLimit, "too many requests", nil).
+		WithStatus(http.StatusTooManyRequests).WithHeader("Retry-After", strconv.Itoa(int(seconds)))
+}
+
+// Delay returns a fault that delays the usual response by d.
+func Delay(d time.Duration) Fault {
+	return Fault{kind: fmt.Sprintf("Delay(%v)", d), respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
+		s.wait(r, d)
+		s.respond(w, r)
+	}}
+}
+
+// HTML returns a fault that responds with an HTML page and HTTP status 200.
+func HTML() Fault {
+	return static("HTML", "text/html; charset=utf-8",
+		"<!DOCTYPE html>\n<html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html>\n")
+}
+
+// Garbage returns a fault that responds with bytes that are not JSON.
+func Garbage() Fault { return static("Garbage", "application/json", "\x00\xff{]garbage\n") }
+
+// Redirect returns a fault that responds with HTTP status 302 and a location.
+func Redirect(location string) Fault {
+	f := Status(http.StatusFound).WithHeader("Location", location)
+	f.kind = fmt.Sprintf("Redirect(%q)", location)
+	return f
+}
+
+// Endless returns a fault whose body ends when the client ends the request or the server is closed.
+// It sends at most 64 KiB a millisecond.
+func Endless() Fault {
+	return Fault{kind: "Endless", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, err := io.WriteString(w, `{"code":200,"msg":"`)
+		for chunk := strings.Repeat("x", 64<<10); err == nil; _, err = io.WriteString(w, chunk) {
+			s.wait(r, time.Millisecond) // without a wait, time would not pass in a synctest bubble
+		}
+	}}
+}
+
+// Reset returns a fault that resets the connection before the response. On a reused connection,
+// net/http itself resends a GET: the caller does not see that reset. To prevent this, call
+// CloseIdleConnections of [Server.HTTPClient] before the request.
+func Reset() Fault {
+	return Fault{kind: "Reset", respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) { reset(w) }}
+}
+
+// ResetInBody returns a fault that resets the connection in the middle of the body.
+func ResetInBody() Fault {
+	return Fault{kind: "ResetInBody", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
+		s.respondHalf(w, r)
+		_ = http.NewResponseController(w).Flush()
+		reset(w)
+	}}
+}
+
+// Truncate returns a fault that closes the connection in the middle of the body.
+func Truncate() Fault { return Fault{kind: "Truncate", respond: (*Server).respondHalf} }
+
+// respondHalf sends half of the usual body. When the handler returns, net/http closes the
+// connection, since the body is shorter than its Content-Length.
+func (s *Server) respondHalf(w http.ResponseWriter, r *http.Request) {
+	usual := httptest.NewRecorder()
+	s.respond(usual, r)
+	body := usual.Body.Bytes()
+	w.Header().Set("Content-Type", usual.Header().Get("Content-Type"))
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body[:len(body)/2])
+}
+
+// reset resets the connection of a response, or aborts only the response if the connection cannot
+// be hijacked, as with HTTP/2.
+func reset(w http.ResponseWriter) {
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		if c, ok := conn.(interface{ NetConn() net.Conn }); ok { // Close of a *tls.Conn does not reset it
+			conn = c.NetConn()
+		}
+		if c, ok := conn.(interface{ SetLinger(int) error }); ok {
+			_ = c.SetLinger(0)
+		}
+		_ = conn.Close()
+	}
+	panic(http.ErrAbortHandler) // nothing more can be written
+}

@@ -1,0 +1,76 @@
+package msgpushtest
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A queuedFault is an injected fault and counts its uses.
+type queuedFault struct {
+	Fault
+	uses int
+}
+
+// Inject queues faults. A request uses the first one that applies. Without Always, a fault leaves
+// the queue after one use, or n with Times(n). The zero Fault, [Delay], [ResetInBody] and
+// [Truncate] use the usual response; with another fault, the server checks neither the request nor
+// its key.
+func (s *Server) Inject(faults ...Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range faults {
+		s.faults = append(s.faults, &queuedFault{Fault: f})
+	}
+}
+
+// ClearFaults removes all faults, used or not.
+func (s *Server) ClearFaults() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = nil
+}
+
+// nextFault returns the fault that a request uses, or the zero Fault if none applies.
+func (s *Server) nextFault(request Request) Fault {
+	s.mu.Lock()
+	queue := slices.Clone(s.faults)
+	s.mu.Unlock()
+	for _, f := range queue {
+		if f.appliesTo(request) && s.use(f) {
+			return f.Fault
+		}
+	}
+	return Fault{}
+}
+
+// use counts a use of f, and removes f after the last one. It returns false if f is not queued.
+func (s *Server) use(f *queuedFault) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.faults, f)
+	if i < 0 { // ClearFaults has removed it
+		return false
+	}
+	f.uses++
+	if !f.always && f.uses >= f.times {
+		s.faults = slices.Delete(s.faults, i, i+1)
+	}
+	return true
+}
+
+// unusedFaults returns an error text for each fault that was used too seldom. It is called with mu
+// held.
+func (s *Server) unusedFaults() []string {
+	var texts []string
+	for _, f := range s.faults {
+		used := "never used"
+		if f.uses > 0 {
+			used = fmt.Sprintf("used by %d of %d requests", f.uses, f.times)
+		}
+		if f.uses == 0 || !f.always {
+			texts = append(texts, fmt.Sprintf("the fault %s was %s: send a request that uses it, or call ClearFaults",
+				f.describe(), used))
+		}
+	}
+	return texts
+}

@@ -1,0 +1,97 @@
+package msgpushtest
+
+import (
+	"encoding/json"
+
+	"example.com/msgpush"
+)
+
+// A store holds the records of a server, and how they change.
+type store struct {
+	records      Records
+	filtered     map[string][]msgpush.ForwardLog // the records that a filter selects, by its JSON text
+	betweenPages func(*Records)                  // of UpdateBetweenPages
+	servedPage   bool                            // since UpdateBetweenPages
+}
+
+// Records returns a copy of the server's records.
+func (s *Server) Records() Records {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.store.records.clone()
+}
+
+// SetRecords replaces the server's records with a copy of r.
+func (s *Server) SetRecords(r Records) {
+	s.updating <- struct{}{}
+	defer func() { <-s.updating }()
+	s.replaceRecords(r.clone())
+}
+
+// Update calls f to change the server's records, in one step. If f panics, the records do not
+// change. The slices that f leaves in the records belong to the server: nothing may change them
+// after f has returned.
+//
+// Updates do not overlap. f must not wait for another one, such as a call of Update, or a page if a
+// function of UpdateBetweenPages is set: it would wait forever.
+func (s *Server) Update(f func(*Records)) {
+	s.updating <- struct{}{}
+	defer func() { <-s.updating }()
+	changed := s.Records()
+	f(&changed)
+	s.replaceRecords(changed)
+}
+
+// replaceRecords is called with updating held.
+func (s *Server) replaceRecords(r Records) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store.records, s.store.filtered = r, nil
+}
+
+// UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
+// or none if f is nil. f is called, as by [Server.Update], before each response with a page except
+// the first.
+func (s *Server) UpdateBetweenPages(f func(*Records)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store.betweenPages, s.store.servedPage = f, false
+}
+
+// updateBeforePage calls the function of UpdateBetweenPages if a call is due before a page.
+func (s *Server) updateBeforePage() {
+	s.mu.Lock()
+	f, due := s.store.betweenPages, s.store.servedPage
+	s.store.servedPage = true
+	s.mu.Unlock()
+	if f != nil && due {
+		s.Update(f)
+	}
+}
+
+// matching returns the trigger records that want selects. It stores them until the next update,
+// since an iteration requests many pages with the same filter. It is called with mu held, and the
+// result is valid while mu is held.
+func (s *Server) matching(want msgpush.ForwardLogParams) []msgpush.ForwardLog {
+	if want == (msgpush.ForwardLogParams{}) {
+		return s.store.records.ForwardLogs
+	}
+	text, _ := json.Marshal(want) // cannot fail: want has two numbers
+	filter := string(text)
+	if logs, ok := s.store.filtered[filter]; ok {
+		return logs
+	}
+	var logs []msgpush.ForwardLog
+	for _, log := range s.store.records.ForwardLogs {
+		hasRule := want.RuleID == nil || log.RuleID == *want.RuleID
+		hasResult := want.MatchResult == nil || log.MatchResult == *want.MatchResult
+		if hasRule && hasResult {
+			logs = append(logs, log)
+		}
+	}
+	if s.store.filtered == nil {
+		s.store.filtered = map[string][]msgpush.ForwardLog{}
+	}
+	s.store.filtered[filter] = logs
+	return logs
+}

@@ -1,0 +1,228 @@
+package msgpushtest_test
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+func TestUpdateChangesRecords(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.Update(func(r *msgpushtest.Records) {
+		r.MPChannels = append(r.MPChannels, msgpush.MPChannel{ID: 1}, msgpush.MPChannel{ID: 2})
+		r.MailChannels = append(r.MailChannels, msgpush.MailChannel{ID: 3, MailName: "old"})
+	})
+	before := server.Records()
+	server.Update(func(r *msgpushtest.Records) {
+		r.MPChannels = r.MPChannels[:1]
+		r.MailChannels[0].MailName = "new"
+	})
+	assert.Len(t, before.MPChannels, 2)
+	assert.Equal(t, "old", before.MailChannels[0].MailName)
+	page, err := server.Client().MPList(ctx, msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, []msgpush.MPChannel{{ID: 1}}, page.List)
+	mail, err := server.Client().MailDetail(ctx, "3")
+	require.NoError(t, err)
+	assert.Equal(t, "new", mail.MailName)
+}
+
+func TestUpdatesDoNotOverlap(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server) {
+		running, calls := 0, 0
+		update := func(*msgpushtest.Records) {
+			running++
+			assert.Equal(t, 1, running)
+			time.Sleep(time.Minute)
+			running--
+			calls++
+		}
+		server.UpdateBetweenPages(update)
+		client := clientOf(server, msgpush.WithTimeout(time.Hour))
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { server.Update(update) })
+			wg.Go(func() { assert.NoError(t, listChannels(client)) })
+		}
+		wg.Wait()
+		assert.Equal(t, 5+4, calls)
+		assert.Equal(t, 9*time.Minute, time.Since(start))
+	})
+}
+
+func TestUpdateWorksAfterClose(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.Close()
+	server.SetRecords(msgpushtest.SampleRecords())
+	assert.Len(t, server.Records().MPChannels, 3)
+}
+
+func TestRecordsDoNotChangeIfUpdatePanics(t *testing.T) {
+	server := newServer(t)
+	for range 3 {
+		assert.Panics(t, func() {
+			server.Update(func(r *msgpushtest.Records) {
+				r.ForwardRules[0].RuleName = "changed"
+				r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, msgpush.ForwardLog{})
+				panic("boom")
+			})
+		})
+		assert.Equal(t, msgpushtest.SampleRecords(), server.Records())
+	}
+}
+
+func TestUpdateBetweenPagesIsCalledBeforeEachPageExceptTheFirst(t *testing.T) {
+	detail := calls[msgpushtest.MailDetail]
+	page := func(n int) func(*msgpush.Client) error {
+		return func(c *msgpush.Client) error {
+			_, err := c.MPList(ctx, msgpush.PageRequest{Current: n})
+			return err
+		}
+	}
+	tests := []struct {
+		name  string
+		calls []func(*msgpush.Client) error
+		want  []int // calls of the function after each call
+	}{
+		{"pages of a list", []func(*msgpush.Client) error{page(1), page(2), page(3)}, []int{0, 1, 2}},
+		{"the only page, polled", []func(*msgpush.Client) error{page(1), page(1), page(1)}, []int{0, 1, 2}},
+		{"not a list", []func(*msgpush.Client) error{detail, detail}, []int{0, 0}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := newServer(t)
+			require.NoError(t, page(1)(server.Client()), "a page before UpdateBetweenPages does not count")
+			n := 0
+			server.UpdateBetweenPages(func(*msgpushtest.Records) { n++ })
+			var got []int
+			for _, call := range tt.calls {
+				require.NoError(t, call(server.Client()))
+				server.Update(func(*msgpushtest.Records) { got = append(got, n) })
+			}
+			assert.Equal(t, tt.want, got)
+			server.UpdateBetweenPages(nil)
+			require.NoError(t, page(2)(server.Client()))
+		})
+	}
+}
+
+func TestIterationReturnsRecordsThatStayOnce(t *testing.T) {
+	for name, update := range map[string]func(*msgpushtest.Records){
+		"records inserted": func(r *msgpushtest.Records) {
+			id := r.ForwardLogs[0].ID + 1
+			r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, msgpush.ForwardLog{ID: id}, msgpush.ForwardLog{ID: id + 1})
+		},
+		"records deleted": func(r *msgpushtest.Records) { r.ForwardLogs = r.ForwardLogs[1:] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newServer(t)
+			server.UpdateBetweenPages(update)
+			times := map[int64]int{}
+			records := server.Client().ForwardLogs(msgpush.ForwardLogParams{})
+			for record, err := range records.All(ctx, msgpush.PageSize(7)) {
+				require.NoError(t, err)
+				times[record.ID]++
+			}
+			newest := server.Records().ForwardLogs[0].ID
+			require.NotEqual(t, msgpushtest.SampleRecords().ForwardLogs[0].ID, newest)
+			for _, record := range msgpushtest.SampleRecords().ForwardLogs {
+				if record.ID <= newest {
+					assert.Equal(t, 1, times[record.ID], "record %d", record.ID)
+				}
+			}
+		})
+	}
+}
+
+// The memory that a page takes shows how much is copied, without a measurement of time.
+func TestPageOfLongListCopiesNoOtherRecords(t *testing.T) {
+	const count, pages = 20_000, 10
+	logs := make([]msgpush.ForwardLog, count)
+	for i := range logs {
+		logs[i].RuleID = int64(i % 2)
+	}
+	server := msgpushtest.New(t, msgpushtest.InMemory())
+	server.SetRecords(msgpushtest.Records{ForwardLogs: logs})
+	client := server.Client()
+	for name, params := range map[string]msgpush.ForwardLogParams{
+		"all":       {},
+		"of a rule": {RuleID: new(int64(1))},
+	} {
+		list := func(n int) {
+			request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: n}, Params: params}
+			_, err := client.ForwardLogList(ctx, request)
+			require.NoError(t, err)
+		}
+		list(1) // the first page with a filter stores the records that match
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for n := range pages {
+			list(n + 1)
+		}
+		runtime.ReadMemStats(&after)
+		tenth := uint64(count / 10 * unsafe.Sizeof(msgpush.ForwardLog{}))
+		assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/pages, tenth, "bytes a page, %s", name)
+	}
+}
+
+// Each response has the records of one update, with a filter or without, also while other updates
+// run.
+func TestPagesAreConsistentDuringUpdates(t *testing.T) {
+	server := msgpushtest.New(t)
+	client := server.Client()
+	set := func(n int64) func(*msgpushtest.Records) {
+		return func(r *msgpushtest.Records) {
+			r.ForwardLogs = slices.Repeat([]msgpush.ForwardLog{{ID: n, RuleID: 1}}, 100)
+		}
+	}
+	server.Update(set(0))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	stop := make(chan struct{})
+	defer close(stop)
+	wg.Go(func() {
+		for n := int64(1); ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				server.Update(set(n))
+			}
+		}
+	})
+	for i := range 200 {
+		request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 100}}
+		if i%2 == 0 {
+			request.Params.RuleID = new(int64(1))
+		}
+		page, err := client.ForwardLogList(ctx, request)
+		require.NoError(t, err)
+		require.Len(t, page.List, 100)
+		for _, record := range page.List {
+			require.Equal(t, page.List[0].ID, record.ID)
+		}
+	}
+}
+
+func TestFilteredRecordsAreThoseOfTheLastUpdate(t *testing.T) {
+	server := msgpushtest.New(t)
+	for n := range int64(3) {
+		server.Update(func(r *msgpushtest.Records) {
+			r.ForwardLogs = append(r.ForwardLogs, msgpush.ForwardLog{ID: n, RuleID: 1})
+		})
+		request := msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: new(int64(1))}}
+		page, err := server.Client().ForwardLogList(ctx, request)
+		require.NoError(t, err)
+		assert.Equal(t, n+1, page.Total)
+	}
+}
