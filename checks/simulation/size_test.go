@@ -202,6 +202,9 @@ func TestFollowingAtRealSize(t *testing.T) {
 					assert.LessOrEqual(t, f.errs, tt.errs, "one for each reading")
 				})
 			}
+			if testing.Short() {
+				continue
+			}
 			million := account{records: 1_000_000, oldestFirst: oldestFirst, pageSize: 100, pages: pages}
 			a := million
 			exact := a.follow(t, hours*time.Hour)
