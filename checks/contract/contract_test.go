@@ -379,14 +379,6 @@ func plain(t *testing.T, v reflect.Value) any {
 	}
 }
 
-// firstExample returns the first example of a success by name.
-func firstExample(op operation) *openapi3.ExampleRef {
-	for _, name := range slices.Sorted(maps.Keys(op.responses())) {
-		return op.responses()[name]
-	}
-	return nil
-}
-
 // assertData checks that data has the same members and values as the data of an example, which
 // may have none.
 func assertData(t *testing.T, example *openapi3.ExampleRef, data any) {

@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +226,14 @@ func newGeneratedServer(t *testing.T, record func(op operation, request any)) *h
 	server := httptest.NewServer(generated.Handler(handler))
 	t.Cleanup(server.Close)
 	return server
+}
+
+// firstExample returns the first example of a success by name.
+func firstExample(op operation) *openapi3.ExampleRef {
+	for _, name := range slices.Sorted(maps.Keys(op.responses())) {
+		return op.responses()[name]
+	}
+	return nil
 }
 
 // newGenerated returns a success as the generated type of the response.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,4 +62,19 @@ func TestChangelogNamesTheVersion(t *testing.T) {
 	heading := regexp.MustCompile(`(?m)^#.* ` + regexp.QuoteMeta(msgpush.Version) + `\b`)
 	assert.True(t, heading.MatchString(read(t, "CHANGELOG.md")), "CHANGELOG.md: add a heading for version %s",
 		msgpush.Version)
+}
+
+// docs/reliability.md names only options and fields that exist.
+func TestReliabilityNamesExistingAPI(t *testing.T) {
+	api := read(t, "testdata/api.txt")
+	named := regexp.MustCompile("`(?:[*]|RetryPolicy[.])?((?:With|New)?[A-Z]\\w+)`").
+		FindAllStringSubmatch(read(t, "docs/reliability.md"), -1)
+	assert.NotEmpty(t, named)
+	// Of net/http or HTTP.
+	elsewhere := []string{"TLSClientConfig", "IdleConnTimeout", "CloseIdleConnections", "Authorization", "Cookie"}
+	for _, match := range named {
+		exists := regexp.MustCompile(`\b` + match[1] + `\b`).MatchString(api)
+		assert.True(t, exists || slices.Contains(elsewhere, match[1]),
+			"the API has no %s: correct docs/reliability.md or, if net/http or HTTP has it, add it to elsewhere", match[1])
+	}
 }

@@ -1,7 +1,7 @@
-// Package integration tests the client behind real gateways: nginx, HAProxy, tinyproxy,
-// toxiproxy, Apache, Varnish, Squid and Caddy. It contains only tests, which need Linux.
+// Package integration tests the client behind nginx, HAProxy and toxiproxy. It contains only
+// tests, which need Linux.
 //
-//	apt-get install nginx haproxy tinyproxy apache2 varnish squid caddy
+//	apt-get install nginx haproxy
 //	go -C checks/integration test -v .
 //
 // Each gateway is started on free ports of the loopback interface, with the
@@ -9,6 +9,5 @@
 // not installed, its tests are skipped or, if the environment variable CI is true,
 // fail.
 //
-// README.md lists the tests, the results of a run and the soak. docs/reliability.md
-// describes the faults for users.
+// README.md lists the tests. docs/reliability.md describes the faults for users.
 package integration

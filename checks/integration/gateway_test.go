@@ -17,7 +17,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -37,7 +36,6 @@ type gateway struct {
 	addr string // at which it accepts connections
 	dir  string // for its files
 	args []string
-	env  []string // added to the environment of the test
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended
@@ -52,7 +50,7 @@ func newGateway(t *testing.T, program, addr string) *gateway {
 		path, err = exec.LookPath("/usr/sbin/" + program) // not in the PATH of every user
 	}
 	if err != nil {
-		text := program + " is not installed: apt-get install " + strings.Replace(program, "varnishd", "varnish", 1)
+		text := program + " is not installed: apt-get install " + program
 		if os.Getenv("CI") == "true" {
 			t.Fatal(text)
 		}
@@ -89,7 +87,6 @@ func (g *gateway) start() {
 	defer output.Close()
 	g.cmd = exec.Command(g.args[0], g.args[1:]...)
 	g.cmd.Stdout, g.cmd.Stderr = output, output
-	g.cmd.Env = append(os.Environ(), g.env...)
 	// Pdeathsig stops the program if the test binary is killed.
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	require.NoError(g.t, g.cmd.Start())

@@ -72,21 +72,20 @@ func TestHAProxy(t *testing.T) {
 	unavailable := "http-request return status 503 if { rand(10) eq 0 }"
 	withRetryAfter := "http-request return status 503 hdr Retry-After 1 if { rand(100) eq 0 }"
 	runScenarios(t, startHAProxy, withHTTP2([]scenario{
-		{name: "defaults", netHTTP: true},
+		{name: "defaults"},
 		{name: "one server at a time is drained", during: drain},
-		{name: "both servers are down for milliseconds", during: down, retry: quick, netHTTP: true},
-		{name: "503 without Retry-After", config: unavailable, retry: quick, netHTTP: true},
+		{name: "both servers are down for milliseconds", during: down, retry: quick},
+		{name: "503 without Retry-After", config: unavailable, retry: quick},
 		{name: "503 with Retry-After", config: withRetryAfter, load: load{calls: 1000}},
 		{
-			name:    "requests are rejected by closing the connection",
-			config:  "http-request reject if { rand(100) eq 0 }",
-			retry:   quick,
-			closes:  true,
-			netHTTP: true,
+			name:   "requests are rejected by closing the connection",
+			config: "http-request reject if { rand(100) eq 0 }",
+			retry:  quick,
+			closes: true,
 		},
 		{
 			name: "requests are dropped without a response", config: "http-request silent-drop if { rand(100) eq 0 }",
-			retry: quick, timeout: 500 * time.Millisecond, closes: true, netHTTP: true,
+			retry: quick, timeout: 500 * time.Millisecond, closes: true,
 		},
 		{
 			name:   "5 reloads",

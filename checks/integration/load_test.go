@@ -21,13 +21,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
 	"example.com/msgpush/msgpushtest"
 )
 
-// An api makes the calls of a load: a client, or a program with net/http.
+// An api makes the calls of a load: a client, or one whose calls are cancelled.
 type api interface {
 	MailDetail(ctx context.Context, mailID string) (*msgpush.MailChannel, error)
 	ForwardLogList(ctx context.Context, r msgpush.ForwardLogRequest) (*msgpush.Page[msgpush.ForwardLog], error)
@@ -172,63 +173,6 @@ func (r *report) add(right bool, err error) {
 	}
 }
 
-// failures returns the number of failed calls for each type of error, as Markdown.
-func (r report) failures() string {
-	var parts []string
-	for _, count := range []struct {
-		calls     int
-		errorType string
-	}{{r.api, "`*APIError`"}, {r.decode, "`*DecodeError`"}, {r.request, "`*RequestError`"}} {
-		if count.calls > 0 {
-			parts = append(parts, thousands(count.calls)+" "+count.errorType)
-		}
-	}
-	return cmp.Or(strings.Join(parts, ", "), "0")
-}
-
-// row returns a row of a table in README.md: the report of a client and, if they ran, those
-// of net/http with one attempt and with retries.
-func (r report) row(name string, netHTTP []report) string {
-	cells := []string{
-		name,
-		thousands(r.calls),
-		r.failures(),
-		thousands(r.dials),
-		rounded(r.median),
-		rounded(r.p99),
-		"",
-		"",
-		"",
-		"",
-	}
-	if len(netHTTP) == 2 {
-		once, retried := netHTTP[0], netHTTP[1]
-		cells = append(cells[:6], thousands(once.failed()), thousands(retried.failed()), rounded(retried.median),
-			rounded(retried.p99))
-	}
-	return "| " + strings.Join(cells, " | ") + " |"
-}
-
-// thousands returns n with a comma before its last three digits. n must be below a million.
-func thousands(n int) string {
-	if n < 1000 {
-		return strconv.Itoa(n)
-	}
-	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
-}
-
-// rounded returns a duration with two or three digits, such as "5.0 ms".
-func rounded(d time.Duration) string {
-	value, unit := d.Seconds(), "s"
-	if d < time.Second {
-		value, unit = value*1000, "ms"
-	}
-	if value >= 9.95 {
-		return fmt.Sprintf("%.0f %s", value, unit)
-	}
-	return fmt.Sprintf("%.1f %s", value, unit)
-}
-
 func is[T error](err error) bool {
 	_, ok := errors.AsType[T](err)
 	return ok
@@ -332,6 +276,18 @@ func (s *keySearch) Write(text []byte) (int, error) {
 		s.leaks++
 	}
 	return len(text), nil
+}
+
+// If keySearch found no key, a leak would fail no test.
+func TestKeySearchFindsKeys(t *testing.T) {
+	var search keySearch
+	search.addKey("first-key")
+	search.addKey("second-key")
+	for _, text := range []string{"a text", "access-key: second-key", "first-ke", `"first-key"`} {
+		_, _ = search.Write([]byte(text))
+	}
+	assert.Equal(t, 4, search.texts)
+	assert.Equal(t, 2, search.leaks)
 }
 
 var oneAttempt = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})

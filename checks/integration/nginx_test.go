@@ -9,10 +9,8 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -68,8 +66,8 @@ func startNginx(s *setup, sc scenario) {
 
 func TestNginx(t *testing.T) {
 	runInParallel(t, startNginx, []scenario{
-		{name: "defaults", netHTTP: true},
-		{name: "TLS and HTTP/2", tls: true, netHTTP: true},
+		{name: "defaults"},
+		{name: "TLS and HTTP/2", tls: true},
 		{name: "gzip", config: "gzip on; gzip_types application/json; gzip_min_length 1;", before: requireGzip},
 		{name: "buffering off", config: "proxy_buffering off;", load: load{calls: 600, pageSize: 500}},
 		{
@@ -79,7 +77,7 @@ func TestNginx(t *testing.T) {
 		},
 		{
 			name: "connections closed after 3 requests", config: "keepalive_requests 3;",
-			netHTTP: true, closes: true,
+			closes: true,
 		},
 		{
 			name: "connections closed when reused", config: "keepalive_timeout 20ms;",
@@ -87,19 +85,17 @@ func TestNginx(t *testing.T) {
 				calls: 1600,
 				pause: func() time.Duration { return time.Duration(15+rand.IntN(10)) * time.Millisecond },
 			},
-			netHTTP: true, closes: true,
+			closes: true,
 		},
 		{
 			name: "truncated upstream responses without a length", // nginx passes them on as complete
 			load: load{calls: 1000}, before: func(s *setup) { cutUpstreamResponses(s, 100) },
-			netHTTP: true,
 		},
 		{
 			name: "upstream slower than proxy_read_timeout", config: "proxy_read_timeout 200ms;", retry: patient,
 			load: load{calls: 1000}, before: func(s *setup) {
 				s.server.Inject(slices.Repeat([]msgpushtest.Fault{msgpushtest.Delay(time.Minute)}, 20)...)
 			},
-			netHTTP: true,
 		},
 		{
 			name: "upstream killed and started 5 times", retry: patient,
@@ -110,12 +106,11 @@ func TestNginx(t *testing.T) {
 					s.upstream.start()
 				})
 			},
-			netHTTP: true,
 		},
 		{name: "5 reloads", during: reload, retry: patient, closes: true},
 		{name: "5 reloads, HTTP/2", tls: true, during: reload, retry: patient, closes: true},
-		{name: "5 restarts", during: restart, retry: patient, closes: true, netHTTP: true},
-		{name: "5 restarts, HTTP/2", tls: true, during: restart, retry: patient, closes: true, netHTTP: true},
+		{name: "5 restarts", during: restart, retry: patient, closes: true},
+		{name: "5 restarts, HTTP/2", tls: true, during: restart, retry: patient, closes: true},
 		{
 			name: "redirects",
 			config: "location = /api/open/mail/detail { return 302 https://elsewhere.example.com/; } " +
@@ -157,7 +152,7 @@ func TestNginxRateLimit(t *testing.T) {
 					status,
 					header,
 				),
-				load: load{calls: 300, callers: 32}, netHTTP: true,
+				load: load{calls: 300, callers: 32},
 			})
 		}
 	}
@@ -174,7 +169,7 @@ func requireGzip(s *setup) {
 	require.NoError(s, err)
 	req.Header.Set("access-key", s.server.AccessKey())
 	req.Header.Set("Accept-Encoding", "gzip")
-	resp, err := newNetHTTPAPI(s.T, s.url, s.server, msgpush.RetryPolicy{}, 0).http.Do(req)
+	resp, err := trusting(s.T, certificate).RoundTrip(req)
 	require.NoError(s, err)
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
@@ -201,21 +196,16 @@ func cutUpstreamResponses(s *setup, n int) {
 }
 
 // No call fails where nginx ends an HTTP/2 connection with GOAWAY after every 100 requests.
-// With -nethttp, the test also logs the p99 of net/http, which only an idle machine can judge.
 func TestNginxGoaway(t *testing.T) {
 	s := newSetup(t)
 	startNginx(s, scenario{tls: true, config: "keepalive_requests 100;"})
 	s.load = load{}.withDefaults()
 
-	silent := msgpush.WithLogger(slog.New(slog.DiscardHandler)) // net/http does not log either
-	if *compare {
-		t.Logf("net/http:    %v", s.run(newNetHTTPAPI(t, s.url, s.server, msgpush.RetryPolicy{MaxAttempts: 1}, 0), nil))
-	}
-	withOneAttempt := s.run(newClient(t, s.url, s.server, oneAttempt, silent), nil)
+	withOneAttempt := s.run(newClient(t, s.url, s.server, oneAttempt), nil)
 	t.Logf("one attempt: %v", withOneAttempt)
 	s.check(withOneAttempt)
 	assert.LessOrEqual(t, withOneAttempt.failed(), 5, withOneAttempt.firstErrors)
-	s.succeed(newClient(t, s.url, s.server, silent), s.load, nil)
+	s.succeed(newClient(t, s.url, s.server), s.load, nil)
 }
 
 // nameWorkers makes nginx name the worker that sent a response; see suspendWorkerOf.
@@ -260,26 +250,6 @@ func TestNginxSuspendedWorker(t *testing.T) {
 			s.succeed(client, load{calls: 500}, nil)
 		})
 	}
-}
-
-var slow = flag.Bool("slow", false, "run tests that take minutes")
-
-// A clone of http.DefaultTransport sends no pings: each attempt waits for its timeout.
-func TestNginxSuspendedWorkerWithoutPings(t *testing.T) {
-	if !*slow {
-		t.Skip("needs -slow: it takes four minutes")
-	}
-	s := newSetup(t)
-	startNginx(s, scenario{tls: true, config: nameWorkers})
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = trusting(t, certificate).TLSClientConfig
-	defer transport.CloseIdleConnections()
-	client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-	s.suspendWorkerOf(client)
-	s.load = load{calls: 4, callers: 4, timeout: 10 * time.Minute}.withDefaults()
-	r := s.run(client, nil)
-	t.Logf("%v: %q", r, r.firstErrors)
-	assert.Equal(t, s.load.calls, r.failed())
 }
 
 // trusting returns a NewTransport that trusts one certificate.
@@ -336,7 +306,9 @@ func TestNginxCertificateRotation(t *testing.T) {
 		file := filepath.Join(dir, fmt.Sprint(i))
 		require.NoError(t, writeCertificate(file))
 		files = append(files, file)
-		all = append(all, read(t, file)...)
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all = append(all, text...)
 	}
 	trusted, current := filepath.Join(dir, "trusted"), filepath.Join(dir, "current")
 	require.NoError(t, os.WriteFile(trusted, all, 0o600))

@@ -59,17 +59,6 @@ func (r *relay) start() {
 // stop closes the listener and all connections.
 func (r *relay) stop() { r.proxy.Stop() }
 
-// restart closes all connections. Later ones have a toxic, unless it is empty.
-func (r *relay) restart(toxic string) {
-	r.t.Helper()
-	r.stop()
-	r.proxy = newProxy(r.addr, r.proxy.Upstream)
-	r.start()
-	if toxic != "" {
-		r.add("%s", toxic)
-	}
-}
-
 // add adds a toxic, such as {"type": "latency", "attributes": {"latency": 20}}, to the
 // responses or, with "stream": "upstream", to the requests.
 func (r *relay) add(toxic string, args ...any) {

@@ -29,21 +29,20 @@ import (
 type scenario struct {
 	name        string
 	http        string // of nginx: directives of the http block
-	config      string // nginx: server block; HAProxy: frontend; Varnish: VCL; tinyproxy: file; toxiproxy: toxic
+	config      string // nginx: server block; HAProxy: frontend; toxiproxy: toxic
 	backend     string // of HAProxy: lines of the backend
 	tls         bool   // TLS and HTTP/2
 	certificate string // of nginx: the PEM file, by default that of all gateways
 	options     []msgpush.Option
-	retry       msgpush.RetryPolicy // also of net/http with retries
-	timeout     time.Duration       // of an attempt, also of net/http
+	retry       msgpush.RetryPolicy
+	timeout     time.Duration // of an attempt
 	load        load
 
 	before func(*setup)         // prepares the fake server
 	during func(*setup)         // runs concurrently with the load
 	expect func(*setup, report) // replaces the check that every call succeeds
 
-	closes  bool // connections are closed: the number of dials is only logged
-	netHTTP bool // with -nethttp, also run net/http, with one attempt and with retries
+	closes bool // connections are closed: the number of dials is only logged
 }
 
 // patient and quick are policies of calls that must succeed even on a busy machine, where a
@@ -81,8 +80,7 @@ func (s *setup) repeat(n int, f func(i int)) {
 	}
 }
 
-// runScenarios runs scenarios and logs a row of a table for each. start starts the gateway
-// and sets its URL.
+// runScenarios runs scenarios. start starts the gateway and sets its URL.
 func runScenarios(t *testing.T, start func(*setup, scenario), scenarios []scenario) {
 	for _, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) { sc.run(newSetup(t), start) })
@@ -90,13 +88,8 @@ func runScenarios(t *testing.T, start func(*setup, scenario), scenarios []scenar
 }
 
 // runInParallel runs scenarios that often wait, all at the same time: t.Parallel would run
-// only as many as there are CPUs. It checks for leaks when all have ended. With -nethttp,
-// which compares times, the scenarios run one after the other.
+// only as many as there are CPUs. It checks for leaks when all have ended.
 func runInParallel(t *testing.T, start func(*setup, scenario), scenarios []scenario) {
-	if *compare {
-		runScenarios(t, start, scenarios)
-		return
-	}
 	checkLeaks(t)
 	var running sync.WaitGroup
 	for _, sc := range scenarios {
@@ -120,28 +113,14 @@ func withHTTP2(scenarios []scenario) []scenario {
 func (sc scenario) run(s *setup, start func(*setup, scenario)) {
 	start(s, sc)
 	s.load = sc.load.withDefaults()
-	prepare := func() {
-		s.server.ClearFaults()
-		if sc.before != nil {
-			sc.before(s)
-		}
+	if sc.before != nil {
+		sc.before(s)
 	}
-	var netHTTP []report
-	if sc.netHTTP && *compare {
-		for _, policy := range []msgpush.RetryPolicy{{MaxAttempts: 1}, sc.retry} {
-			prepare()
-			r := s.run(newNetHTTPAPI(s.T, s.url, s.server, policy, sc.timeout), sc.during)
-			s.Logf("net/http: %v", r)
-			netHTTP = append(netHTTP, r)
-		}
-	}
-	prepare()
 	options := append(
 		[]msgpush.Option{msgpush.WithRetry(sc.retry), msgpush.WithTimeout(cmp.Or(sc.timeout, msgpush.DefaultTimeout))},
 		sc.options...)
 	r := s.run(newClient(s.T, s.url, s.server, options...), sc.during)
 	s.Logf("%v", r)
-	addRow(s.T, scenarioColumns, r.row(sc.name, netHTTP))
 	s.check(r)
 	if !sc.closes {
 		assert.LessOrEqual(s, r.dials, 4*s.load.callers, "dials")

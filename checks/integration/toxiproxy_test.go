@@ -37,22 +37,19 @@ func TestToxiproxy(t *testing.T) {
 	runInParallel(t, startRelay, withHTTP2([]scenario{
 		// These loads are small: over HTTP/2, all callers share a connection and its delays.
 		{
-			name:    "latency",
-			config:  `{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`,
-			load:    load{calls: 500},
-			netHTTP: true,
+			name:   "latency",
+			config: `{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`,
+			load:   load{calls: 500},
 		},
 		{
-			name:    "bandwidth of 2 MB/s",
-			config:  `{"type": "bandwidth", "attributes": {"rate": 2000}}`,
-			load:    load{calls: 200},
-			netHTTP: true,
+			name:   "bandwidth of 2 MB/s",
+			config: `{"type": "bandwidth", "attributes": {"rate": 2000}}`,
+			load:   load{calls: 200},
 		},
 		{
-			name:    "small slices",
-			config:  `{"type": "slicer", "attributes": {"average_size": 300, "size_variation": 200, "delay": 100}}`,
-			load:    load{calls: 100},
-			netHTTP: true,
+			name:   "small slices",
+			config: `{"type": "slicer", "attributes": {"average_size": 300, "size_variation": 200, "delay": 100}}`,
+			load:   load{calls: 100},
 		},
 		{
 			name:    "slow close",

@@ -1,4 +1,4 @@
-package simulation
+package simulation_test
 
 import (
 	"context"
@@ -201,6 +201,9 @@ func TestFollowingAtRealSize(t *testing.T) {
 					assert.Zero(t, f.missed)
 					assert.LessOrEqual(t, f.errs, tt.errs, "one for each reading")
 				})
+			}
+			if testing.Short() {
+				continue
 			}
 			million := account{records: 1_000_000, oldestFirst: oldestFirst, pageSize: 100, pages: pages}
 			a := million
