@@ -21,6 +21,7 @@ func runFollower(
 	t *testing.T,
 	srv *msgpushtest.Server,
 	s *store,
+	m *metrics,
 ) (f *follow.Follower[msgpush.ForwardLog], stop func()) {
 	t.Helper()
 	known, since, err := s.position(t.Context())
@@ -28,7 +29,7 @@ func runFollower(
 	f = follow.New(srv.Client().ForwardLogs(msgpush.ForwardLogParams{}), follow.Options{Known: known, Since: since})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, followRecords(ctx, f, s, newMetrics(), discard())) })
+	running.Go(func() { assert.NoError(t, followRecords(ctx, f, s, m, discard())) })
 	return f, func() {
 		cancel()
 		running.Wait()
@@ -40,7 +41,7 @@ func TestRestartNeitherRepeatsNorMissesAnAlert(t *testing.T) {
 		srv := msgpushtest.New(t, msgpushtest.InMemory())
 		s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
 		insertFailures(srv, 1, 2)
-		_, stop := runFollower(t, srv, s)
+		_, stop := runFollower(t, srv, s, newMetrics())
 		time.Sleep(time.Minute)
 		assert.Empty(t, s.alertIDs(t), "history")
 
@@ -53,7 +54,7 @@ func TestRestartNeitherRepeatsNorMissesAnAlert(t *testing.T) {
 		insertFailures(srv, 4)
 		time.Sleep(time.Hour)
 		insertFailures(srv, 5)
-		_, stop = runFollower(t, srv, s)
+		_, stop = runFollower(t, srv, s, newMetrics())
 		time.Sleep(3 * time.Hour)
 		assert.ElementsMatch(t, []int64{4, 5}, s.alertIDs(t))
 		stop()
@@ -64,7 +65,8 @@ func TestBatchIsStoredOnceTheDatabaseWorksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := msgpushtest.New(t, msgpushtest.InMemory())
 		s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
-		_, stop := runFollower(t, srv, s)
+		m := newMetrics()
+		_, stop := runFollower(t, srv, s, m)
 		time.Sleep(time.Minute)
 		require.NoError(t, s.exec(t.Context(), "ALTER TABLE outbox RENAME TO missing"))
 		insertFailures(srv, 1)
@@ -73,6 +75,7 @@ func TestBatchIsStoredOnceTheDatabaseWorksAgain(t *testing.T) {
 		require.NoError(t, s.exec(t.Context(), "ALTER TABLE missing RENAME TO outbox"))
 		time.Sleep(2 * time.Minute)
 		assert.ElementsMatch(t, []int64{1, 2}, s.alertIDs(t))
+		assert.Contains(t, scrape(t, m), "\nservice_records_stored_total 2\n")
 		stop()
 	})
 }

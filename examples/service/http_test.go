@@ -59,7 +59,7 @@ func TestHealthzIsRedDuringALongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := msgpushtest.New(t, msgpushtest.InMemory())
 		s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
-		follower, stop := runFollower(t, srv, s)
+		follower, stop := runFollower(t, srv, s, newMetrics())
 		defer stop()
 		handler := newHandler(follower.Status, prometheus.NewRegistry())
 		healthz := func() int {
@@ -86,7 +86,13 @@ func TestRequestInProgressIsCompletedAtTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		cancel()
-		<-ctx.Done()
+		for isListening := true; isListening; { // until the server is being shut down
+			conn, err := net.Dial("tcp", listener.Addr().String())
+			isListening = err == nil
+			if isListening {
+				conn.Close()
+			}
+		}
 		assert.NoError(t, r.Context().Err())
 		w.WriteHeader(http.StatusNoContent)
 	})

@@ -57,13 +57,26 @@ func (h *webhook) waitFor(t *testing.T, ids []string) {
 	require.ElementsMatch(t, ids, arrived())
 }
 
+// history returns old failures, the newest first.
+func history(n int) (r msgpushtest.Records) {
+	for i := range n {
+		old := failure(int64(n - i))
+		old.CreateTime = "2001-02-03 04:05:06"
+		r.ForwardLogs = append(r.ForwardLogs, old)
+	}
+	return r
+}
+
+func isPageTwo(r msgpushtest.Request) bool { return r.Has("current", 2) }
+
 // The later kills come at any point of a poll, a transaction or a request to the webhook.
 func TestKilledServiceNeitherRepeatsNorMissesAnAlert(t *testing.T) {
 	const kills = 8
 	eachDatabase(t, func(t *testing.T, name string) {
 		t.Parallel()
 		srv := msgpushtest.New(t)
-		srv.SetRecords(msgpushtest.SampleRecords())
+		srv.SetRecords(history(300)) // three pages
+		srv.Inject(msgpushtest.Delay(time.Hour).If(isPageTwo).Always())
 		webhook := newWebhook(t)
 		s := openTestStore(t, name)
 		restart := func() *process {
@@ -81,6 +94,11 @@ func TestKilledServiceNeitherRepeatsNorMissesAnAlert(t *testing.T) {
 
 		p := restart()
 		s.waitFor(t, "the first batch", "SELECT count(*) FROM follow_state", 1)
+		p.kill() // before the history is read
+		srv.ClearFaults()
+		insert(3)
+		p = restart()
+		webhook.waitFor(t, want)
 		insert(3)
 		webhook.waitFor(t, want)
 		s.waitFor(t, "an empty outbox", count, 0)

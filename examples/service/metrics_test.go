@@ -15,6 +15,14 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
+// scrape returns the response of /metrics.
+func scrape(t *testing.T, m *metrics) string {
+	t.Helper()
+	response := httptest.NewRecorder()
+	newHandler(nil, m.registry).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return response.Body.String()
+}
+
 func TestMetrics(t *testing.T) {
 	srv := msgpushtest.New(t)
 	m := newMetrics()
@@ -34,8 +42,7 @@ func TestMetrics(t *testing.T) {
 	lastPoll := time.Now().Add(-time.Hour)
 	status := func() follow.Status { return follow.Status{LastPoll: lastPoll} }
 	m.observeState(status, s)
-	response := httptest.NewRecorder()
-	newHandler(status, m.registry).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	got := scrape(t, m)
 	for _, line := range []string{
 		`msgpush_requests_total{operation="ForwardLogList",result="success"} 1`,
 		`msgpush_requests_total{operation="ForwardLogList",result="error_response"} 2`,
@@ -46,6 +53,6 @@ func TestMetrics(t *testing.T) {
 		`service_outbox_length 2`,
 		`service_seconds_since_last_poll 36`,
 	} {
-		assert.Contains(t, response.Body.String(), "\n"+line)
+		assert.Contains(t, got, "\n"+line)
 	}
 }

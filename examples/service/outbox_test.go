@@ -63,26 +63,48 @@ func TestAlertWaitsUntilTheTargetIsUp(t *testing.T) {
 	})
 }
 
-func TestAlertThatIsNeverAcceptedDelaysNoOther(t *testing.T) {
+func TestRetryWaitIsAtMostAboutAMinute(t *testing.T) {
+	for attempts, want := range map[int]time.Duration{0: 2 * time.Second, 3: 16 * time.Second, 1000: 64 * time.Second} {
+		assert.Equal(t, want, retryWait(attempts), attempts)
+	}
+}
+
+func TestTargetThatIsDownGetsOneRequestASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		s := newTestSender(t, func(context.Context, alert) error {
+			attempts++
+			return errors.New("down")
+		}, 1, 2, 3, 4, 5)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, s.run(ctx))
+		assert.LessOrEqual(t, attempts, 10)
+	})
+}
+
+func TestAlertsThatAreNeverAcceptedDelayOthersBySeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rejected = 100
+		var ids []int64
+		for id := range int64(rejected + 2) {
+			ids = append(ids, id)
+		}
 		sent := map[int64]int{}
 		s := newTestSender(t, func(_ context.Context, a alert) error {
 			sent[a.recordID]++
-			if a.recordID == 1 {
+			if a.recordID < rejected {
 				return errors.New("not accepted")
 			}
 			return nil
-		}, 1, 2, 3)
-		ctx, cancel := context.WithCancel(t.Context())
-		go s.run(ctx)
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		assert.Equal(t, []int64{1}, s.store.alertIDs(t))
-		assert.Equal(t, 1, sent[2])
-		assert.Equal(t, 1, sent[3])
-		assert.LessOrEqual(t, sent[1], 70, "about one a minute")
-		cancel()
-		synctest.Wait()
+		}, ids...)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*rejected*time.Second)
+		defer cancel()
+		require.NoError(t, s.run(ctx))
+		assert.Len(t, s.store.alertIDs(t), rejected)
+		assert.Equal(t, 1, sent[rejected])
+		assert.Equal(t, 1, sent[rejected+1])
+		assert.Greater(t, sent[0], 1)
 	})
 }
 

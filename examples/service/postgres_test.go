@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -145,4 +146,23 @@ func TestLostConnectionIsReplaced(t *testing.T) {
 	}
 	assert.True(t, isStored)
 	assert.Equal(t, []int64{1}, s.alertIDs(t))
+}
+
+func TestFailedCommitIsAnError(t *testing.T) {
+	s := openTestStore(t, newPostgresDatabase(t))
+	const failAtCommit = `CREATE TABLE parent (id BIGINT PRIMARY KEY);
+		ALTER TABLE record ADD FOREIGN KEY (id) REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED`
+	require.NoError(t, s.exec(t.Context(), failAtCommit))
+	_, err := s.add(t.Context(), follow.Batch[msgpush.ForwardLog]{New: []msgpush.ForwardLog{failure(1)}})
+	assert.Error(t, err)
+}
+
+func TestSignalWhileTheDatabaseIsSilent(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	p := start(t, "-db", "postgres://"+listener.Addr().String()+"/service")
+	_, err = listener.Accept() // nothing is sent
+	require.NoError(t, err)
+	p.terminate(t, syscall.SIGTERM)
 }

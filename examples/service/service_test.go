@@ -126,10 +126,15 @@ func insertFailures(srv *msgpushtest.Server, ids ...int64) {
 }
 
 func TestWithoutArgumentsAFakeServerCausesAnAlert(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
 	p := start(t)
 	record, _ := p.waitForLog(t, "alert")["record"].(map[string]any)
 	assert.NotEmpty(t, record["errorMessage"])
 	p.terminate(t, os.Interrupt)
+	left, err := os.ReadDir(temp)
+	require.NoError(t, err)
+	assert.Empty(t, left, "temporary files")
 }
 
 func TestSignalEndsTheServiceWithoutAnError(t *testing.T) {
