@@ -2,57 +2,67 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
+	"os"
+	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-	"golang.org/x/time/rate"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
 
 	"example.com/msgpush"
-	"example.com/msgpush/msgpushtest"
 )
 
-// A key is fetched again when the service rejects it, and every renewAfter, in the background. If
-// that renewal fails, calls continue with the old key until keyValidity has passed. If your key
-// service returns an expiry, use it instead of keyValidity.
-const (
-	keyValidity = time.Hour
-	renewAfter  = 5 * time.Minute
-)
-
-// newClient returns a client whose requests are limited to rps per second, counted and timed.
-func newClient(acc *account, rps int, logger *slog.Logger, metrics prometheus.Registerer) (*msgpush.Client, error) {
-	fetch := func(ctx context.Context) (string, time.Time, error) {
-		key, err := acc.fetchKey(ctx)
-		if err != nil { // no call returns the error of a renewal in the background
-			logger.WarnContext(ctx, "access key not renewed", "error", err)
-		}
-		return key, time.Now().Add(keyValidity), err
-	}
-	return msgpush.NewClient(acc.baseURL, "",
-		msgpush.WithAccessKeySource(msgpush.CachedAccessKey(fetch, keyValidity-renewAfter)),
-		msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey), // of the fake server: add the codes of your service
-		msgpush.WithRateLimiter(rate.NewLimiter(rate.Limit(rps), 1)),
-		msgpush.WithHTTPClient(&http.Client{Transport: acc.transport}),
-		msgpush.WithObserver(observe(metrics)),
+func newClient(c config, transport http.RoundTripper, m *metrics, logger *slog.Logger) (*msgpush.Client, error) {
+	// A key whose file cannot be read is an error of each call, until there is a key.
+	key := msgpush.CachedAccessKey(readKey(c.keyFile), 0)
+	return msgpush.NewClient(c.url, "",
+		msgpush.WithAccessKeySource(key),
+		msgpush.WithRejectedKeyCodes(c.rejectedCodes...),
+		msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+		msgpush.WithObserver(m.observeAttempt),
 		msgpush.WithLogger(logger))
 }
 
-// observe returns an observer that counts and times the attempts by operation. The names suit a
-// label, unless a Call has an id in its path.
-func observe(metrics prometheus.Registerer) func(context.Context, msgpush.Attempt) {
-	durations := promauto.With(metrics).NewHistogramVec(prometheus.HistogramOpts{
-		Name: "msgpush_request_duration_seconds",
-		Help: "Duration of an attempt, by operation and HTTP status.",
-	}, []string{"operation", "status"})
-	return func(_ context.Context, a msgpush.Attempt) {
-		status := "none" // no response
-		if a.HTTPStatus != 0 {
-			status = strconv.Itoa(a.HTTPStatus)
+// readKey returns a function that reads the access key from a file. The key has no expiry, so the
+// client calls the function at the start and when the service rejects the key.
+func readKey(file string) func(context.Context) (string, time.Time, error) {
+	return func(context.Context) (string, time.Time, error) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return "", time.Time{}, err
 		}
-		durations.WithLabelValues(a.Operation, status).Observe(a.Duration.Seconds())
+		key := strings.TrimSpace(string(content))
+		if key == "" {
+			return "", time.Time{}, errors.New("the file of the access key is empty")
+		}
+		return key, time.Time{}, nil
 	}
+}
+
+// newTransport returns the transport of the client. With traced, it writes a span for each attempt
+// to w; flush writes those that are left. Replace the exporter by that of your collector.
+func newTransport(traced bool, w io.Writer) (transport http.RoundTripper, flush func(), err error) {
+	transport = msgpush.NewTransport()
+	if !traced {
+		return transport, func() {}, nil
+	}
+	exporter, err := stdouttrace.New(stdouttrace.WithWriter(w))
+	if err != nil {
+		return nil, nil, err
+	}
+	tracers := trace.NewTracerProvider(
+		trace.WithBatcher(exporter),
+		trace.WithResource(resource.NewSchemaless(attribute.String("service.name", "service"))))
+	transport = otelhttp.NewTransport(transport,
+		otelhttp.WithTracerProvider(tracers),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method + " " + r.URL.Path }))
+	flush = func() { _ = tracers.Shutdown(context.Background()) }
+	return transport, flush, nil
 }

@@ -1,135 +1,107 @@
-// Service follows the trigger records of an account, and serves its failures and its message rules
-// over HTTP. It is a template for a production service that uses the client.
+// Service sends an alert for each new failure of an account, once. It is the template for a
+// production service that uses the client: copy it, and replace what differs in your house.
+//
+// Without arguments, it starts a fake server that adds a record every two seconds, some of which
+// are failures, and logs the alerts:
+//
+//	go -C examples run ./service
+//
+// With a real service, it needs the URL and a file with an access key. The third flag names the
+// codes with which that service rejects an access key:
+//
+//	service -url https://push.example.com -key-file /run/secrets/access-key -rejected-code 401,403
+//
+// A failure is a trigger record that has an error message. The service stores each record in SQLite
+// or, with -db postgres://USER@HOST/NAME, in PostgreSQL, and the alert of a failure in the same
+// transaction. So a restart neither repeats nor misses an alert, even after kill -9. Failures that
+// are older than the very first start cause no alert. A database belongs to one account, and one
+// process uses it at a time.
+//
+// With -webhook, an alert is a POST of the record as JSON; otherwise, it is a line of the log. It is
+// sent at least once: after a crash, an alert may be repeated. The header Idempotency-Key holds the
+// id of the record, by which the target can drop the repetition.
+//
+// GET /healthz responds with 503 when polls have failed, or nothing could be stored, for ten
+// minutes; the log has the reason. GET /metrics has the metrics for Prometheus. With -trace, each
+// request to the message push service is traced on standard output.
+//
+// An interrupt or SIGTERM ends the service with status 0. A second one kills it.
 package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
-	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
 )
 
-const usage = `usage: service [flags]
-
-Service is an HTTP server:
-
-  GET /failures  the newest trigger records that have an error
-  GET /rules     the message rules
-  GET /metrics   metrics for Prometheus
-  GET /healthz   200, or 503 if the loop that follows the records is stuck
-  GET /readyz    200 after the list of trigger records was read once
-
-It logs each failure once: a trigger record that has an error and was created
-after the start. It has no database, so those from while it was down are not logged.
-
-The log is JSON on standard error, one object per line. An interrupt or SIGTERM
-shuts the service down: it accepts no more requests and completes those in
-progress.
-
-Environment:
-  MSGPUSH_BASE_URL         base URL of the message push service
-  MSGPUSH_ACCESS_KEY       access key
-  MSGPUSH_ACCESS_KEY_FILE  file with an access key that may be replaced, instead
-                           of MSGPUSH_ACCESS_KEY
-With none set, the service uses a fake server that adds failures and replaces its
-access key.
-
-Exit status: 0 if interrupted, 1 on failure, 2 if an argument is invalid.
-
-`
-
-// writeGrace is the time for writing a response whose request timed out.
-const writeGrace = 5 * time.Second
-
-// settings are the values of the flags.
-type settings struct {
-	addr              string
-	timeout, interval time.Duration
-	rate              int
-}
-
 func main() {
-	var set settings
-	flag.CommandLine.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), usage)
-		flag.PrintDefaults()
-	}
-	flag.StringVar(&set.addr, "addr", "127.0.0.1:8080", "`ADDRESS` to listen on")
-	flag.DurationVar(&set.timeout, "timeout", 10*time.Second, "timeout of a request, more than 0s")
-	flag.DurationVar(&set.interval, "interval", 10*time.Second, "time between two polls, more than 0s")
-	flag.IntVar(&set.rate, "rate", 10, "maximum number of requests per second to the message push service, at least 1")
-	flag.Parse()
-	if set.timeout <= 0 || set.interval <= 0 || set.rate < 1 || flag.NArg() > 0 {
-		flag.CommandLine.Usage()
-		os.Exit(2)
-	}
+	config := parseFlags(os.Args[1:])
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the program
-	logger := newLogger(os.Stderr)
-	if err := run(ctx, set, os.Getenv, logger); err != nil {
+	err := run(ctx, config, logger)
+	if err != nil && ctx.Err() == nil { // a start that was interrupted is no failure
 		logger.Error("service failed", "error", err)
 		os.Exit(1)
 	}
+	logger.Info("stopped")
 }
 
-// run follows and serves until ctx ends.
-func run(ctx context.Context, set settings, getenv func(string) string, logger *slog.Logger) error {
-	acc, err := openAccount(getenv, logger)
+// run opens everything, and then follows, sends and serves until ctx ends or one of them fails.
+func run(ctx context.Context, c config, logger *slog.Logger) error {
+	if c.url == "" {
+		demo, err := startDemo(&c, logger)
+		if err != nil {
+			return err
+		}
+		defer demo.close()
+	}
+	store, err := openStore(ctx, c.db)
+	if err != nil {
+		return fmt.Errorf("opening the database: %w", err)
+	}
+	defer store.close()
+	known, since, err := store.position(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the database: %w", err)
+	}
+
+	m := newMetrics()
+	transport, flush, err := newTransport(c.trace, os.Stdout)
 	if err != nil {
 		return err
 	}
-	s, err := newService(set, acc, logger)
+	defer flush()
+	client, err := newClient(c, transport, m, logger)
 	if err != nil {
 		return err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", set.addr)
+	follower := follow.New(client.ForwardLogs(msgpush.ForwardLogParams{}), follow.Options{
+		PageSize:     100,
+		PollInterval: c.pollInterval,
+		Known:        known,
+		Since:        since,
+	})
+	m.observeState(follower.Status, store)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.addr)
 	if err != nil {
 		return err
 	}
-	logger.Info("listening", "addr", listener.Addr().String(), "base_url", acc.baseURL)
+	logger.Info("listening", "addr", listener.Addr().String(), "url", c.url)
 
-	ctx, stop := context.WithCancel(ctx)
-	var following sync.WaitGroup
-	defer following.Wait()
-	defer stop()
-	following.Go(func() { s.follow(ctx) })
-	return s.serve(ctx, listener)
-}
-
-// serve serves requests until ctx ends. Then it waits until the requests in progress are complete,
-// but not longer than their timeout and the time to write a response.
-func (s *service) serve(ctx context.Context, listener net.Listener) error {
-	drain := s.timeout + writeGrace
-	server := &http.Server{
-		Handler:      s.handler(),
-		ReadTimeout:  10 * time.Second,
-		WriteTimeout: drain,
-		IdleTimeout:  2 * time.Minute,
-		ErrorLog:     slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
-	}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-
-	s.logger.Info("stopping", "drain", drain)
-	drainCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-	defer cancel()
-	if err := server.Shutdown(drainCtx); err != nil {
-		// Each request has timed out, so only slow clients are left.
-		s.logger.Warn("requests aborted", "error", err)
-		_ = server.Close()
-	}
-	s.logger.Info("stopped")
-	return nil
+	outbox := &sender{store: store, send: c.target(logger), logger: logger}
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return followRecords(ctx, follower, store, m, logger) })
+	tasks.Go(func() error { return outbox.run(ctx) })
+	tasks.Go(func() error { return serve(ctx, listener, newHandler(follower.Status, m.registry), logger) })
+	return tasks.Wait()
 }

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
+)
+
+func keyFile(t *testing.T, key string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "access-key")
+	require.NoError(t, os.WriteFile(file, []byte(key+"\n"), 0o600))
+	return file
+}
+
+func TestRejectedKeyIsReadAgain(t *testing.T) {
+	tests := map[string]struct {
+		newKey        string // in the file
+		rejectedCodes []int
+		want          string // in the error
+	}{
+		"new key in the file":                 {"second-key", []int{7, msgpushtest.CodeAccessKey}, ""},
+		"old key in the file":                 {"first-key", []int{msgpushtest.CodeAccessKey}, "401"},
+		"empty file":                          {"", []int{msgpushtest.CodeAccessKey}, "empty"},
+		"code that does not mean a rejection": {"second-key", []int{7}, "401"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			srv := msgpushtest.New(t)
+			srv.SetAccessKey("first-key")
+			c := config{url: srv.URL, keyFile: keyFile(t, "first-key"), rejectedCodes: tt.rejectedCodes}
+			client, err := newClient(c, http.DefaultTransport, newMetrics(), discard())
+			require.NoError(t, err)
+			_, err = client.ForwardRuleList(t.Context(), msgpush.PageRequest{})
+			require.NoError(t, err)
+
+			srv.SetAccessKey("second-key")
+			require.NoError(t, os.WriteFile(c.keyFile, []byte(tt.newKey+"\n"), 0o600))
+			_, err = client.ForwardRuleList(t.Context(), msgpush.PageRequest{})
+			if tt.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestRequestsAreTraced(t *testing.T) {
+	srv := msgpushtest.New(t)
+	var spans bytes.Buffer
+	transport, flush, err := newTransport(true, &spans)
+	require.NoError(t, err)
+	c := config{url: srv.URL, keyFile: keyFile(t, srv.AccessKey())}
+	client, err := newClient(c, transport, newMetrics(), discard())
+	require.NoError(t, err)
+	_, err = client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
+	require.NoError(t, err)
+	flush()
+	assert.Contains(t, spans.String(), `"Name":"POST /api/open/forwardLog/list"`)
+	assert.NotContains(t, spans.String(), srv.AccessKey())
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+// metrics are the metrics of this process. A rule that tells you when it does not work:
+//
+//	service_seconds_since_last_poll > 600 or service_outbox_length > 100
+type metrics struct {
+	registry  *prometheus.Registry
+	requests  *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+	stored    prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	auto := promauto.With(registry)
+	return &metrics{
+		registry: registry,
+		requests: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: "msgpush_requests_total",
+			Help: "Requests to the message push service, by operation and result.",
+		}, []string{"operation", "result"}),
+		durations: auto.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "msgpush_request_duration_seconds",
+			Help: "Duration of requests to the message push service, by operation.",
+		}, []string{"operation"}),
+		stored: auto.NewCounter(prometheus.CounterOpts{
+			Name: "service_records_stored_total",
+			Help: "Trigger records that were stored by this process.",
+		}),
+	}
+}
+
+// observeAttempt is the observer of the client. Each attempt of a call is a request.
+func (m *metrics) observeAttempt(_ context.Context, a msgpush.Attempt) {
+	m.requests.WithLabelValues(a.Operation, result(a.Err)).Inc()
+	m.durations.WithLabelValues(a.Operation).Observe(a.Duration.Seconds())
+}
+
+func result(err error) string {
+	if err == nil {
+		return "success"
+	}
+	if _, ok := errors.AsType[*msgpush.APIError](err); ok {
+		return "error_response"
+	}
+	if _, ok := errors.AsType[*msgpush.DecodeError](err); ok {
+		return "invalid_response"
+	}
+	return "no_response"
+}
+
+// observeState adds the metrics that are computed when they are read.
+func (m *metrics) observeState(status func() follow.Status, store *store) {
+	start := time.Now()
+	auto := promauto.With(m.registry)
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "service_seconds_since_last_poll",
+		Help: "Seconds since a poll last succeeded or, before the first one, since the start.",
+	}, func() float64 {
+		last := status().LastPoll
+		if last.IsZero() {
+			last = start
+		}
+		return time.Since(last).Seconds()
+	})
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "service_outbox_length",
+		Help: "Alerts that are not sent yet; NaN if the database cannot be read.",
+	}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		n, err := store.outboxLength(ctx)
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(n)
+	})
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+	"example.com/msgpush/msgpushtest"
+)
+
+// scrape returns the response of /metrics.
+func scrape(t *testing.T, m *metrics) string {
+	t.Helper()
+	response := httptest.NewRecorder()
+	newHandler(nil, m.registry).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return response.Body.String()
+}
+
+func TestMetrics(t *testing.T) {
+	srv := msgpushtest.New(t)
+	m := newMetrics()
+	c := config{url: srv.URL, keyFile: keyFile(t, srv.AccessKey())}
+	client, err := newClient(c, http.DefaultTransport, m, discard())
+	require.NoError(t, err)
+	srv.Inject(msgpushtest.ErrorResponse(5, "busy", nil), msgpushtest.HTML(), msgpushtest.Status(503), msgpushtest.Reset())
+	for range 3 { // the third call is retried twice
+		_, err = client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
+	}
+	require.NoError(t, err)
+
+	s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
+	_, err = s.add(t.Context(), follow.Batch[msgpush.ForwardLog]{New: []msgpush.ForwardLog{failure(1), failure(2)}})
+	require.NoError(t, err)
+	m.stored.Add(2)
+	lastPoll := time.Now().Add(-time.Hour)
+	status := func() follow.Status { return follow.Status{LastPoll: lastPoll} }
+	m.observeState(status, s)
+	got := scrape(t, m)
+	for _, line := range []string{
+		`msgpush_requests_total{operation="ForwardLogList",result="success"} 1`,
+		`msgpush_requests_total{operation="ForwardLogList",result="error_response"} 2`,
+		`msgpush_requests_total{operation="ForwardLogList",result="invalid_response"} 1`,
+		`msgpush_requests_total{operation="ForwardLogList",result="no_response"} 1`,
+		`msgpush_request_duration_seconds_count{operation="ForwardLogList"} 5`,
+		`service_records_stored_total 2`,
+		`service_outbox_length 2`,
+		`service_seconds_since_last_poll 36`,
+	} {
+		assert.Contains(t, got, "\n"+line)
+	}
+}

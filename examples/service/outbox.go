@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// The outbox holds the alerts that are not sent yet. An alert is removed after it was sent, so it is
+// sent at least once: if the process is killed between the two, the next start sends it again.
+
+const (
+	selectDue = `
+SELECT record_id, body, attempts FROM outbox JOIN record ON record.id = record_id
+WHERE due <= $1 ORDER BY due, record_id LIMIT 100`
+	postpone = `UPDATE outbox SET attempts = attempts + 1, due = $2 WHERE record_id = $1`
+	remove   = `DELETE FROM outbox WHERE record_id = $1`
+	count    = `SELECT count(*) FROM outbox`
+)
+
+// An alert is a row of the outbox.
+type alert struct {
+	recordID int64
+	body     string // the record as JSON
+	attempts int    // how often sending has failed
+}
+
+func (s *store) dueAlerts(ctx context.Context, now time.Time) ([]alert, error) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	rows, err := s.db.QueryContext(ctx, selectDue, now.Unix())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var alerts []alert
+	for rows.Next() {
+		var a alert
+		if err := rows.Scan(&a.recordID, &a.body, &a.attempts); err != nil {
+			return nil, err
+		}
+		alerts = append(alerts, a)
+	}
+	return alerts, rows.Err()
+}
+
+func (s *store) postponeAlert(ctx context.Context, id int64, due time.Time) error {
+	return s.exec(ctx, postpone, id, due.Unix())
+}
+
+func (s *store) removeAlert(ctx context.Context, id int64) error {
+	return s.exec(ctx, remove, id)
+}
+
+func (s *store) exec(ctx context.Context, statement string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	_, err := s.db.ExecContext(ctx, statement, args...)
+	return err
+}
+
+func (s *store) outboxLength(ctx context.Context) (n int, err error) {
+	err = s.db.QueryRowContext(ctx, count).Scan(&n)
+	return n, err
+}
+
+// sendInterval is the time between two looks into the outbox.
+const sendInterval = time.Second
+
+// A sender sends the alerts of the outbox.
+type sender struct {
+	store  *store
+	send   target
+	logger *slog.Logger
+}
+
+// run sends alerts until ctx ends. Then it completes the alert that is being sent.
+func (s *sender) run(ctx context.Context) error {
+	for {
+		s.sendDue(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(sendInterval):
+		}
+	}
+}
+
+// sendDue sends the alerts that are due. It stops at a failure: so a target that is down gets one
+// request per sendInterval, and one alert that is never accepted does not block the others.
+func (s *sender) sendDue(ctx context.Context) {
+	var alerts []alert
+	retry(ctx, s.logger, "outbox not read", func() (err error) {
+		alerts, err = s.store.dueAlerts(ctx, time.Now())
+		return err
+	})
+	for _, a := range alerts {
+		if ctx.Err() != nil || !s.sendOne(ctx, a) {
+			return
+		}
+	}
+}
+
+// sendOne sends an alert and removes or postpones it. It reports whether the alert was sent.
+func (s *sender) sendOne(ctx context.Context, a alert) bool {
+	complete := context.WithoutCancel(ctx) // an alert that is cut off now would be repeated
+	err := s.send(complete, a)
+	update := func() error { return s.store.removeAlert(complete, a.recordID) }
+	if err != nil {
+		wait := retryWait(a.attempts)
+		s.logger.WarnContext(ctx, "alert not sent", "record_id", a.recordID, "error", err, "retry_in", wait.String())
+		update = func() error { return s.store.postponeAlert(complete, a.recordID, time.Now().Add(wait)) }
+	}
+	// Without the update, the alert would be sent again each second.
+	retry(ctx, s.logger, "outbox not updated", update)
+	return err == nil
+}
+
+// retryWait returns 2 s, 4 s, 8 s … up to about a minute.
+func retryWait(attempts int) time.Duration { return 2 * time.Second << min(attempts, 5) }

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+// newTestSender returns a sender with alerts for failures in virtual time.
+func newTestSender(t *testing.T, send target, ids ...int64) *sender {
+	t.Helper()
+	s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
+	var batch follow.Batch[msgpush.ForwardLog]
+	for _, id := range ids {
+		batch.New = append(batch.New, failure(id))
+	}
+	_, err := s.add(t.Context(), batch)
+	require.NoError(t, err)
+	return &sender{store: s, send: send, logger: discard()}
+}
+
+func TestAlertWaitsUntilTheTargetIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var isDown atomic.Bool
+		isDown.Store(true)
+		var attempts []time.Duration
+		begin := time.Now()
+		s := newTestSender(t, func(context.Context, alert) error {
+			attempts = append(attempts, time.Since(begin))
+			if isDown.Load() {
+				return errors.New("down")
+			}
+			return nil
+		}, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.run(ctx)
+		time.Sleep(50 * time.Second)
+		synctest.Wait()
+		const second = time.Second
+		assert.Equal(t, []time.Duration{0, 2 * second, 6 * second, 14 * second, 30 * second}, attempts)
+		assert.Equal(t, []int64{1}, s.store.alertIDs(t))
+
+		isDown.Store(false)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Len(t, attempts, 6)
+		assert.Empty(t, s.store.alertIDs(t))
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestRetryWaitIsAtMostAboutAMinute(t *testing.T) {
+	for attempts, want := range map[int]time.Duration{0: 2 * time.Second, 3: 16 * time.Second, 1000: 64 * time.Second} {
+		assert.Equal(t, want, retryWait(attempts), attempts)
+	}
+}
+
+func TestTargetThatIsDownGetsOneRequestASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		s := newTestSender(t, func(context.Context, alert) error {
+			attempts++
+			return errors.New("down")
+		}, 1, 2, 3, 4, 5)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, s.run(ctx))
+		assert.LessOrEqual(t, attempts, 10)
+	})
+}
+
+func TestAlertsThatAreNeverAcceptedDelayOthersBySeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rejected = 100
+		var ids []int64
+		for id := range int64(rejected + 2) {
+			ids = append(ids, id)
+		}
+		sent := map[int64]int{}
+		s := newTestSender(t, func(_ context.Context, a alert) error {
+			sent[a.recordID]++
+			if a.recordID < rejected {
+				return errors.New("not accepted")
+			}
+			return nil
+		}, ids...)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*rejected*time.Second)
+		defer cancel()
+		require.NoError(t, s.run(ctx))
+		assert.Len(t, s.store.alertIDs(t), rejected)
+		assert.Equal(t, 1, sent[rejected])
+		assert.Equal(t, 1, sent[rejected+1])
+		assert.Greater(t, sent[0], 1)
+	})
+}
+
+func TestAlertThatIsBeingSentAtTheEndIsCompleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestSender(t, func(ctx context.Context, _ alert) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(5 * time.Second):
+				return nil
+			}
+		}, 1, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.NoError(t, s.run(ctx))
+		assert.Equal(t, []int64{2}, s.store.alertIDs(t))
+	})
+}
+
+func TestWebhook(t *testing.T) {
+	tests := map[string]struct {
+		handler http.HandlerFunc
+		want    string // in the error; empty: the alert has arrived
+	}{
+		"ok":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }, ""},
+		"no content": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, ""},
+		"rejected":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }, "HTTP 400 Bad Request"},
+		"down":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, "HTTP 503"},
+		"redirect":   {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", 302) }, "HTTP 302"},
+		"reset":      {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				assert.NoError(t, err)
+				assert.Equal(t, http.MethodPost, r.Method)
+				assert.Equal(t, "7", r.Header.Get("Idempotency-Key"))
+				assert.Equal(t, "application/json", r.Header.Get("Content-Type"))
+				assert.Equal(t, `{"id":7}`, string(body))
+				tt.handler(w, r)
+			}))
+			defer srv.Close()
+			err := webhookTarget(srv.URL+"/secret")(t.Context(), alert{recordID: 7, body: `{"id":7}`})
+			if tt.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, tt.want)
+			assert.NotContains(t, err.Error(), "secret")
+		})
+	}
+}
