@@ -78,7 +78,7 @@ func TestTargetThatIsDownGetsOneRequestASecond(t *testing.T) {
 		}, 1, 2, 3, 4, 5)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		require.NoError(t, s.run(ctx))
+		s.run(ctx)
 		assert.LessOrEqual(t, attempts, 10)
 	})
 }
@@ -100,7 +100,7 @@ func TestAlertsThatAreNeverAcceptedDelayOthersBySeconds(t *testing.T) {
 		}, ids...)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*rejected*time.Second)
 		defer cancel()
-		require.NoError(t, s.run(ctx))
+		s.run(ctx)
 		assert.Len(t, s.store.alertIDs(t), rejected)
 		assert.Equal(t, 1, sent[rejected])
 		assert.Equal(t, 1, sent[rejected+1])
@@ -120,7 +120,7 @@ func TestAlertThatIsBeingSentAtTheEndIsCompleted(t *testing.T) {
 		}, 1, 2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.NoError(t, s.run(ctx))
+		s.run(ctx)
 		assert.Equal(t, []int64{2}, s.store.alertIDs(t))
 	})
 }
