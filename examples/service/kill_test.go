@@ -101,12 +101,12 @@ func TestKilledServiceNeitherRepeatsNorMissesAnAlert(t *testing.T) {
 		webhook.waitFor(t, want)
 		insert(3)
 		webhook.waitFor(t, want)
-		s.waitFor(t, "an empty outbox", count, 0)
+		s.waitFor(t, "an empty outbox", countAlerts, 0)
 		p.kill()
 		insert(3)
 		p = restart()
 		webhook.waitFor(t, want)
-		s.waitFor(t, "an empty outbox", count, 0)
+		s.waitFor(t, "an empty outbox", countAlerts, 0)
 		assert.Equal(t, len(want), webhook.requests(), "exactly one alert each")
 
 		for n := range kills {
@@ -118,7 +118,7 @@ func TestKilledServiceNeitherRepeatsNorMissesAnAlert(t *testing.T) {
 			p = restart()
 		}
 		webhook.waitFor(t, want)
-		s.waitFor(t, "an empty outbox", count, 0)
+		s.waitFor(t, "an empty outbox", countAlerts, 0)
 		// A kill between a request and its removal from the outbox repeats at most one alert, whose
 		// id the target knows.
 		assert.LessOrEqual(t, webhook.requests(), len(want)+kills)

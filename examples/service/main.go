@@ -1,5 +1,5 @@
 // Service sends an alert for each new failure of an account, once. It is the template for a
-// production service that uses the client: copy it, and replace what differs in your house.
+// production service that uses the client: copy it, and replace what differs in your environment.
 //
 // Without arguments, it starts a fake server that adds a record every two seconds, some of which
 // are failures, and logs the alerts:
@@ -101,7 +101,10 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	outbox := &sender{store: store, send: c.target(logger), logger: logger}
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error { return followRecords(ctx, follower, store, m, logger) })
-	tasks.Go(func() error { return outbox.run(ctx) })
+	tasks.Go(func() error {
+		outbox.run(ctx)
+		return nil
+	})
 	tasks.Go(func() error { return serve(ctx, listener, newHandler(follower.Status, m.registry), logger) })
 	return tasks.Wait()
 }

@@ -13,9 +13,9 @@ const (
 	selectDue = `
 SELECT record_id, body, attempts FROM outbox JOIN record ON record.id = record_id
 WHERE due <= $1 ORDER BY due, record_id LIMIT 100`
-	postpone = `UPDATE outbox SET attempts = attempts + 1, due = $2 WHERE record_id = $1`
-	remove   = `DELETE FROM outbox WHERE record_id = $1`
-	count    = `SELECT count(*) FROM outbox`
+	updateDue   = `UPDATE outbox SET attempts = attempts + 1, due = $2 WHERE record_id = $1`
+	deleteAlert = `DELETE FROM outbox WHERE record_id = $1`
+	countAlerts = `SELECT count(*) FROM outbox`
 )
 
 // An alert is a row of the outbox.
@@ -45,11 +45,11 @@ func (s *store) dueAlerts(ctx context.Context, now time.Time) ([]alert, error) {
 }
 
 func (s *store) postponeAlert(ctx context.Context, id int64, due time.Time) error {
-	return s.exec(ctx, postpone, id, due.Unix())
+	return s.exec(ctx, updateDue, id, due.Unix())
 }
 
 func (s *store) removeAlert(ctx context.Context, id int64) error {
-	return s.exec(ctx, remove, id)
+	return s.exec(ctx, deleteAlert, id)
 }
 
 func (s *store) exec(ctx context.Context, statement string, args ...any) error {
@@ -60,7 +60,7 @@ func (s *store) exec(ctx context.Context, statement string, args ...any) error {
 }
 
 func (s *store) outboxLength(ctx context.Context) (n int, err error) {
-	err = s.db.QueryRowContext(ctx, count).Scan(&n)
+	err = s.db.QueryRowContext(ctx, countAlerts).Scan(&n)
 	return n, err
 }
 
@@ -75,12 +75,12 @@ type sender struct {
 }
 
 // run sends alerts until ctx ends. Then it completes the alert that is being sent.
-func (s *sender) run(ctx context.Context) error {
+func (s *sender) run(ctx context.Context) {
 	for {
 		s.sendDue(ctx)
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(sendInterval):
 		}
 	}

@@ -78,7 +78,7 @@ func TestTargetThatIsDownGetsOneRequestASecond(t *testing.T) {
 		}, 1, 2, 3, 4, 5)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		require.NoError(t, s.run(ctx))
+		s.run(ctx)
 		assert.LessOrEqual(t, attempts, 10)
 	})
 }
@@ -100,7 +100,7 @@ func TestAlertsThatAreNeverAcceptedDelayOthersBySeconds(t *testing.T) {
 		}, ids...)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*rejected*time.Second)
 		defer cancel()
-		require.NoError(t, s.run(ctx))
+		s.run(ctx)
 		assert.Len(t, s.store.alertIDs(t), rejected)
 		assert.Equal(t, 1, sent[rejected])
 		assert.Equal(t, 1, sent[rejected+1])
@@ -120,22 +120,25 @@ func TestAlertThatIsBeingSentAtTheEndIsCompleted(t *testing.T) {
 		}, 1, 2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.NoError(t, s.run(ctx))
+		s.run(ctx)
 		assert.Equal(t, []int64{2}, s.store.alertIDs(t))
 	})
 }
 
 func TestWebhook(t *testing.T) {
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
 	tests := map[string]struct {
-		handler http.HandlerFunc
+		handler http.Handler
 		want    string // in the error; empty: the alert has arrived
 	}{
-		"ok":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }, ""},
-		"no content": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, ""},
-		"rejected":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }, "HTTP 400 Bad Request"},
-		"down":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, "HTTP 503"},
-		"redirect":   {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", 302) }, "HTTP 302"},
-		"reset":      {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		"ok":         {status(http.StatusOK), ""},
+		"no content": {status(http.StatusNoContent), ""},
+		"rejected":   {status(http.StatusBadRequest), "HTTP 400 Bad Request"},
+		"down":       {status(http.StatusServiceUnavailable), "HTTP 503"},
+		"redirect":   {http.RedirectHandler("/ok", http.StatusFound), "HTTP 302"},
+		"reset":      {http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), "EOF"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +149,7 @@ func TestWebhook(t *testing.T) {
 				assert.Equal(t, "7", r.Header.Get("Idempotency-Key"))
 				assert.Equal(t, "application/json", r.Header.Get("Content-Type"))
 				assert.Equal(t, `{"id":7}`, string(body))
-				tt.handler(w, r)
+				tt.handler.ServeHTTP(w, r)
 			}))
 			defer srv.Close()
 			err := webhookTarget(srv.URL+"/secret")(t.Context(), alert{recordID: 7, body: `{"id":7}`})

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -104,7 +103,7 @@ func (p *process) terminate(t *testing.T, signal os.Signal) {
 	assert.Contains(t, log, `"msg":"stopped"`)
 }
 
-func discard() *slog.Logger { return slog.New(slog.NewJSONHandler(io.Discard, nil)) }
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // failure returns a record with an error message that is created now.
 func failure(id int64) msgpush.ForwardLog {
