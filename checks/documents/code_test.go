@@ -18,8 +18,7 @@ import (
 )
 
 var (
-	goBlock = regexp.MustCompile(
-		"(?ms)^```go\n(.*?)^```$(?:[^`]*(?:^```sh\n[^`]*^```$[^`]*)?^```text\n(.*?)^```$)?") // code, and its output
+	goBlock      = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	newError     = regexp.MustCompile(`, err := (msgpush|client)\.`)
 )
@@ -115,8 +114,7 @@ func TestCodeInTestingDocumentRuns(t *testing.T) {
 
 // assertCodeRuns checks that each block of Go code of a document is formatted and compiles
 // on its own, since a reader may copy only this block. It runs statements and programs with a fake
-// server, and the tests of the document together. If a block of text follows a program, the
-// program must print this text. It returns the directory of the files.
+// server, and the tests of the document together. It returns the directory of the files.
 func assertCodeRuns(t *testing.T, document string, replace ...*strings.Replacer) string {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
@@ -155,10 +153,7 @@ func assertCodeRuns(t *testing.T, document string, replace ...*strings.Replacer)
 		} else if strings.HasPrefix(source, "package main\n") {
 			command = "run"
 		}
-		out := runGo(t, command, file)
-		if match[2] != "" {
-			assert.Equal(t, match[2], out, "what the program prints")
-		}
+		runGo(t, command, file)
 	}
 	if len(tests) == 0 {
 		return dir
