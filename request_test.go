@@ -257,3 +257,44 @@ func TestEachAttemptSendsCompleteRequest(t *testing.T) {
 		})
 	}
 }
+
+func TestCallReturnsDataOfAnyType(t *testing.T) {
+	type record struct{ ID int64 }
+	assertCallReturns(t, `{"id":7}`, record{7})
+	assertCallReturns(t, `{"id":7}`, &record{7})
+	assertCallReturns(t, `[{"id":7},null]`, []*record{{7}, nil})
+	assertCallReturns(t, `"text"`, "text")
+	assertCallReturns(t, `7`, 7)
+	assertCallReturns(t, `7.5`, 7.5)
+	assertCallReturns(t, `true`, true)
+	assertCallReturns(t, `{"a":1}`, map[string]int{"a": 1})
+	for _, ignored := range []string{`{"a":1}`, `"text"`, `7`, `[1]`, `true`} {
+		assertCallReturns(t, ignored, struct{}{})
+	}
+	assertCallReturns(t, `{"a":[1]}`, any(map[string]any{"a": []any{1.0}}))
+	assertCallReturns(t, `{"a": 1}`, json.RawMessage(`{"a": 1}`))
+	assertCallReturns(t, `{"pageNum":2,"list":[1,2]}`, msgpush.Page[int]{PageNum: 2, List: []int{1, 2}})
+	assertCallReturns(t, `{"pageNum":2,"total":0}`, &msgpush.Page[int]{PageNum: 2, List: []int{}})
+	for _, none := range []string{`null`, ``} {
+		assertCallReturns(t, none, record{})
+		assertCallReturns(t, none, (*record)(nil))
+		assertCallReturns(t, none, []record(nil))
+		assertCallReturns(t, none, "")
+		assertCallReturns(t, none, struct{}{})
+		assertCallReturns(t, none, any(nil))
+		assertCallReturns(t, none, json.RawMessage(nil))
+	}
+}
+
+// assertCallReturns checks what Call returns for a success with data. If data is empty, the
+// response has no data member.
+func assertCallReturns[T any](t *testing.T, data string, want T) {
+	t.Helper()
+	body := `{"code":200,"msg":"ok"}`
+	if data != "" {
+		body = fixtures.SuccessOf(data)
+	}
+	got, err := msgpush.Call[T](t.Context(), fixtures.NewClient(t, fixtures.Respond(200, body)), fixtures.Get)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+}

@@ -12,6 +12,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -382,7 +383,6 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 	}
 }
 
-// The response arrives at 2000-01-01 00:00:09, since virtual time begins at 00:00:00.
 func TestErrorSaysThatRequestIsNotRetriedSinceItIsNotIdempotent(t *testing.T) {
 	const reason = "(1 attempt; not retried, since the request is not idempotent)"
 	for _, tt := range []struct {
@@ -400,27 +400,6 @@ func TestErrorSaysThatRequestIsNotRetriedSinceItIsNotIdempotent(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := msgpush.Call[int](t.Context(), fixtures.NewClient(t, tt.transport, tt.opt), fixtures.Post)
 			assert.Equal(t, tt.says, strings.HasSuffix(err.Error(), reason), err.Error())
-		})
-	}
-}
-
-func TestParsesRetryAfter(t *testing.T) {
-	for header, want := range map[string]time.Duration{
-		"120":                           2 * time.Minute,
-		"0":                             0,
-		"Sat, 01 Jan 2000 01:00:09 GMT": time.Hour,
-		"Fri, 31 Dec 1999 23:00:00 GMT": 0,
-		"-5":                            0,
-		"1.5":                           0,
-		"soon":                          0,
-		"":                              0,
-		"10000000000":                   math.MaxInt64, // more seconds than a Duration holds
-		strings.Repeat("9", 40):         math.MaxInt64, // more seconds than an integer holds
-	} {
-		fixtures.RunInBubble(t, header, func(t *testing.T) {
-			_, err := fixtures.NewClient(t, fixtures.Late(9*time.Second, fixtures.Status(409, "Retry-After", header))).
-				MPList(t.Context(), msgpush.PageRequest{})
-			assert.Equal(t, want, fixtures.OnlyError[*msgpush.APIError](t, err).RetryAfter)
 		})
 	}
 }
@@ -503,5 +482,38 @@ func TestRedirectIsPermanentAPIError(t *testing.T) {
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			assert.Equal(t, location, fixtures.OnlyError[*msgpush.APIError](t, err).Header.Get("Location"))
 		}
+	}
+}
+
+func TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter(t *testing.T) {
+	for name, tt := range map[string]struct {
+		response       string
+		attempts       int
+		shortest, text string
+	}{
+		"429 with Retry-After":    {"429 Too Many Requests\r\nRetry-After: 7", 3, "14s", ""},
+		"503 with Retry-After":    {"503 Service Unavailable\r\nRetry-After: 7", 3, "14s", ""},
+		"503 without Retry-After": {"503 Service Unavailable", 3, "0s", ""},
+		"503 with Retry-After longer than MaxWait": {
+			"503 Service Unavailable\r\nRetry-After: 31", 1, "0s", "Retry-After is longer than MaxWait",
+		},
+		"407 with Retry-After": {"407 Proxy Authentication Required\r\nRetry-After: 7", 1, "0s", ""},
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			transport := msgpush.NewTransport()
+			transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.example.com:3128"})
+			transport.DialContext = fixtures.PipeTransport(
+				afterRequest(faults.Write("HTTP/1.1 " + tt.response + "\r\nContent-Length: 0\r\n\r\n"))).DialContext
+			client := fixtures.NewClientAt(t, "https://push.example.com",
+				msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1}))
+			shortest, _ := time.ParseDuration(tt.shortest)
+			for _, kind := range fixtures.KindsOfCalls() {
+				start := time.Now()
+				_, err := kind.Do(t.Context(), client)
+				fixtures.AssertFailure(t, err, faults.Failure{Kind: "RequestError", Text: tt.text}, tt.attempts)
+				assert.Equal(t, shortest, time.Since(start).Truncate(time.Millisecond), "idempotent: %v", kind.Idempotent)
+			}
+		})
 	}
 }

@@ -198,3 +198,50 @@ func TestDoesNotFollowRedirects(t *testing.T) {
 	}
 	assert.Zero(t, connections.Load(), "connections to the other service")
 }
+
+// socksProxy serves a connection as a SOCKS5 proxy that chooses an authentication method, and
+// responds to a password and to a request with a status.
+func socksProxy(method, passwordStatus, requestStatus byte) func(net.Conn) {
+	return func(c net.Conn) {
+		message := make([]byte, 512)
+		for _, response := range [][]byte{{5, method}, {1, passwordStatus}, {5, requestStatus, 0, 1, 0, 0, 0, 0, 0, 0}} {
+			if response[0] == 1 && method != 2 {
+				continue // no password is sent
+			}
+			if _, err := c.Read(message); err != nil {
+				return
+			}
+			if _, err := c.Write(response); err != nil {
+				return
+			}
+		}
+		_, _ = io.Copy(io.Discard, c)
+	}
+}
+
+func TestRejectionOfSOCKSProxyIsPermanent(t *testing.T) {
+	const noAuthentication, password, noneAcceptable = 0, 2, 0xff
+	for name, tt := range map[string]struct {
+		serve     func(net.Conn)
+		permanent bool
+		text      string
+	}{
+		"wrong password":          {socksProxy(password, 1, 0), true, "username/password authentication failed"},
+		"password is required":    {socksProxy(noneAcceptable, 0, 0), true, "no acceptable authentication methods"},
+		"rule of the proxy":       {socksProxy(noAuthentication, 0, 2), true, "connection not allowed by ruleset"},
+		"failure of the proxy":    {socksProxy(noAuthentication, 0, 1), false, "general SOCKS server failure"},
+		"network unreachable":     {socksProxy(password, 0, 3), false, "network unreachable"},
+		"service does not listen": {socksProxy(noAuthentication, 0, 5), false, "connection refused"},
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			transport := fixtures.PipeTransport(tt.serve)
+			transport.Proxy = http.ProxyURL(
+				&url.URL{Scheme: "socks5", User: url.UserPassword("user", "proxy-password"), Host: "proxy.example.com:1080"})
+			client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts,
+				msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", NotSent: !tt.permanent, Text: tt.text})
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			assert.NotContains(t, err.Error(), "proxy-password")
+		})
+	}
+}
