@@ -189,7 +189,7 @@ func TestDoesNotFollowRedirects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, location = range locations {
-				for _, status = range fixtures.RedirectStatuses {
+				for _, status = range []int{300, 301, 302, 303, 304, 305, 307, 308} {
 					fixtures.AssertEveryCallFails(t, client,
 						faults.Failure{Kind: "APIError", Text: "redirect to " + location + ", not followed"})
 				}
