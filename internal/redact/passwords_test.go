@@ -33,6 +33,8 @@ func TestPasswordsAreBlanked(t *testing.T) {
 		{"word before letters", `kept {"password":nullhunter2}`, `kept {"password":[redacted]}`},
 		{"longer name, no JSON", `{"password-old":12hunter2,"note":"kept"}`, `{"password-old":[redacted],"note":"kept"}`},
 		{"value in single quotes", `{"password": 'a hunter2', "note":"kept"}`, `{"password": [redacted], "note":"kept"}`},
+		{"empty string in single quotes", `{"password":'', "a":'kept'}`, `{"password":[redacted], "a":'kept'}`},
+		{"comma in single quotes", `{"password":'a, hunter2', "a":1}`, `{"password":[redacted], "a":1}`},
 		{"value in single quotes before a space", `{"password":'hunter2' kept`, `{"password":[redacted] kept`},
 		{"words without quotes", `{"password": a hunter2, "note":"kept"}`, `{"password": [redacted], "note":"kept"}`},
 		{"text after a string", `{"password":"a"hunter2,"note":"kept"}`, `{"password":[redacted],"note":"kept"}`},
