@@ -120,12 +120,11 @@ func TestKeyReplacementIsNotCountedAsRetry(t *testing.T) {
 		steps   []fixtures.RoundTripFunc
 		success bool
 	}{
-		{"rejection first", []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed}, true},
-		{"rejection in the last attempt",
-			[]fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Status(401), fixtures.Succeed}, true},
-		{"rejection first, then only failures", []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503)}, false},
+		{"rejection first", steps{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed}, true},
+		{"rejection in the last attempt", steps{fixtures.Status(503), fixtures.Status(401), fixtures.Succeed}, true},
+		{"rejection first, then only failures", steps{fixtures.Status(401), fixtures.Status(503)}, false},
 		{"rejection in the last attempt, then a failure",
-			[]fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Status(401), fixtures.Status(503)}, false},
+			steps{fixtures.Status(503), fixtures.Status(401), fixtures.Status(503)}, false},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -187,9 +186,9 @@ func TestErrorSaysThatSourceReturnedRejectedKeyAgain(t *testing.T) {
 		steps []fixtures.RoundTripFunc
 		want  string
 	}{
-		{"at once", []string{"key-1"}, []fixtures.RoundTripFunc{fixtures.Status(401)}, "HTTP 401 Unauthorized"},
+		{"at once", []string{"key-1"}, steps{fixtures.Status(401)}, "HTTP 401 Unauthorized"},
 		{"after an attempt with another key",
-			[]string{"key-1", "key-2", "key-1"}, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503)},
+			[]string{"key-1", "key-2", "key-1"}, steps{fixtures.Status(401), fixtures.Status(503)},
 			"HTTP 503 Service Unavailable"},
 	}
 	for _, tt := range tests {

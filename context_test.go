@@ -47,45 +47,42 @@ func TestCallReturnsContextError(t *testing.T) {
 	tests := []struct {
 		name     string
 		after    time.Duration // when the context ends
-		steps    []fixtures.RoundTripFunc
+		steps    steps
 		opt      func() msgpush.Option // may be nil
 		attempts int
 		last     error // has the type of Last; nil: no Last
 		retries  bool  // only a call that is retried ends in this way
 	}{
-		{"before the call", 0, []fixtures.RoundTripFunc{fixtures.Succeed}, nil, 0, nil, false},
-		{"during the first attempt", end, []fixtures.RoundTripFunc{fixtures.NoResponse}, nil, 1, nil, false},
-		{"during the first attempt, transport that returns no cause",
-			end, []fixtures.RoundTripFunc{noCause}, nil, 1, nil, false},
-		{"during the first body",
-			end, []fixtures.RoundTripFunc{fixtures.RespondFrom(200, fixtures.StalledBody)}, nil, 1, nil, false},
+		{"before the call", 0, steps{fixtures.Succeed}, nil, 0, nil, false},
+		{"during the first attempt", end, steps{fixtures.NoResponse}, nil, 1, nil, false},
+		{"during the first attempt, transport that returns no cause", end, steps{noCause}, nil, 1, nil, false},
+		{"during the first body", end, steps{fixtures.RespondFrom(200, fixtures.StalledBody)}, nil, 1, nil, false},
 		{"during a retry after an error response",
-			end, []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.NoResponse}, nil, 2, apiErr, true},
+			end, steps{fixtures.Status(503), fixtures.NoResponse}, nil, 2, apiErr, true},
 		{"during a retry after a truncated response",
-			end, []fixtures.RoundTripFunc{fixtures.Respond(200, `{"code"`), fixtures.NoResponse}, nil, 2, decodeErr, true},
+			end, steps{fixtures.Respond(200, `{"code"`), fixtures.NoResponse}, nil, 2, decodeErr, true},
 		{"during a retry after a broken connection",
-			end, []fixtures.RoundTripFunc{fixtures.Fail(io.EOF), fixtures.RespondFrom(200, fixtures.StalledBody)}, nil, 2,
+			end, steps{fixtures.Fail(io.EOF), fixtures.RespondFrom(200, fixtures.StalledBody)}, nil, 2,
 			requestErr, true},
 		{"between a complete 503 and the retry",
-			end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Status(503))}, nil, 1, apiErr, true},
+			end, steps{fixtures.Late(end, fixtures.Status(503))}, nil, 1, apiErr, true},
 		{"between a complete 401 and the retry",
-			end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Status(401))}, nil, 1, apiErr, false},
+			end, steps{fixtures.Late(end, fixtures.Status(401))}, nil, 1, apiErr, false},
 		{"between a truncated response and the retry",
-			end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Respond(200, `{"code"`))}, nil, 1, decodeErr, true},
+			end, steps{fixtures.Late(end, fixtures.Respond(200, `{"code"`))}, nil, 1, decodeErr, true},
 		{"between a broken connection and the retry",
-			end, []fixtures.RoundTripFunc{fixtures.Late(end, fixtures.Fail(io.EOF))}, nil, 1, requestErr, false},
+			end, steps{fixtures.Late(end, fixtures.Fail(io.EOF))}, nil, 1, requestErr, false},
 		{"while waiting after an error response",
-			end, []fixtures.RoundTripFunc{fixtures.Status(503, "Retry-After", "20")}, nil, 1, apiErr, true},
-		{"while waiting for the limiter", end, []fixtures.RoundTripFunc{fixtures.Succeed}, blockedLimiter(0), 0, nil, false},
+			end, steps{fixtures.Status(503, "Retry-After", "20")}, nil, 1, apiErr, true},
+		{"while waiting for the limiter", end, steps{fixtures.Succeed}, blockedLimiter(0), 0, nil, false},
 		{"while waiting for the limiter before a retry",
-			end, []fixtures.RoundTripFunc{fixtures.Status(503)}, blockedLimiter(1), 1, apiErr, true},
-		{"while waiting for a key", end, []fixtures.RoundTripFunc{fixtures.Succeed}, blockedSource(0), 0, nil, false},
+			end, steps{fixtures.Status(503)}, blockedLimiter(1), 1, apiErr, true},
+		{"while waiting for a key", end, steps{fixtures.Succeed}, blockedSource(0), 0, nil, false},
 		{"while waiting for a key before a retry",
-			end, []fixtures.RoundTripFunc{fixtures.Fail(io.EOF)}, blockedSource(1), 1, requestErr, true},
-		{"while waiting for another key",
-			end, []fixtures.RoundTripFunc{fixtures.Status(401)}, blockedSource(1), 1, apiErr, false},
+			end, steps{fixtures.Fail(io.EOF)}, blockedSource(1), 1, requestErr, true},
+		{"while waiting for another key", end, steps{fixtures.Status(401)}, blockedSource(1), 1, apiErr, false},
 		{"while waiting for another key, source that ignores its context",
-			end, []fixtures.RoundTripFunc{fixtures.Status(401)}, lateSource, 1, apiErr, false},
+			end, steps{fixtures.Status(401)}, lateSource, 1, apiErr, false},
 	}
 	errShutdown := errors.New("shutting down")
 	errForeign := &msgpush.APIError{Operation: "GET /x", HTTPStatus: 503, Attempts: 4} // of another call

@@ -265,21 +265,21 @@ func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 func TestReturnsLastFailure(t *testing.T) {
 	tests := []struct {
 		name     string
-		steps    []fixtures.RoundTripFunc
+		steps    steps
 		attempts int
 		want     faults.Failure
 	}{
 		{"HTTP 503",
-			[]fixtures.RoundTripFunc{fixtures.Fail(io.EOF), fixtures.Status(500), fixtures.Status(503)}, 7,
+			steps{fixtures.Fail(io.EOF), fixtures.Status(500), fixtures.Status(503)}, 7,
 			faults.Failure{Kind: "APIError", Text: "code 5030"}},
 		{"connection closed",
-			[]fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Respond(200, ""), fixtures.Fail(io.EOF)}, 7,
+			steps{fixtures.Status(500), fixtures.Respond(200, ""), fixtures.Fail(io.EOF)}, 7,
 			faults.Failure{Kind: "RequestError", Is: io.EOF}},
 		{"JSON that ends too early",
-			[]fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Respond(200, `{"code":2`)}, 7,
+			steps{fixtures.Status(500), fixtures.Respond(200, `{"code":2`)}, 7,
 			faults.Failure{Kind: "DecodeError", Is: io.ErrUnexpectedEOF}},
 		{"permanent failure after transient ones",
-			[]fixtures.RoundTripFunc{fixtures.Status(500), fixtures.Fail(io.EOF), fixtures.Status(404)}, 3,
+			steps{fixtures.Status(500), fixtures.Fail(io.EOF), fixtures.Status(404)}, 3,
 			faults.Failure{Kind: "APIError", Text: "code 4040"}},
 	}
 	for _, tt := range tests {
