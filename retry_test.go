@@ -438,7 +438,7 @@ func TestAlertsAboutCertificatesAndProtocolsArePermanent(t *testing.T) {
 }
 
 // TestDoesNotFollowRedirects tests the other statuses, with real connections.
-func TestRedirectIsPermanentAPIErrorWhateverItsLocation(t *testing.T) {
+func TestRedirectIsPermanentAPIError(t *testing.T) {
 	for _, location := range []string{
 		"/api/open/other",
 		"/" + strings.Repeat("a", 10_000),
