@@ -31,10 +31,8 @@ func TestDecodesSuccessfulResponses(t *testing.T) {
 			msgpush.MailChannel{ID: 7}},
 		{"duplicate members: last wins", `{"code":200,"data":{"id":1,"id":7}}`, msgpush.MailChannel{ID: 7}},
 		{"duplicate code: last wins", `{"code":500,"code":200,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
-		{
-			"duplicate data: objects are merged", `{"code":200,"data":{"id":1,"mailName":"a"},"data":{"id":7,"account":"b"}}`,
-			msgpush.MailChannel{ID: 7, MailName: "a", Account: "b"},
-		},
+		{"duplicate data: objects are merged", `{"code":200,"data":{"id":1,"mailName":"a"},"data":{"id":7,"account":"b"}}`,
+			msgpush.MailChannel{ID: 7, MailName: "a", Account: "b"}},
 		{"other letter case", `{"Code":200,"DATA":{"ID":7}}`, msgpush.MailChannel{ID: 7}},
 		{"id 0 in other letter case", `{"code":200,"data":{"ID":0}}`, msgpush.MailChannel{}},
 		{"only a null id", `{"code":200,"data":{"id":null}}`, msgpush.MailChannel{}},
