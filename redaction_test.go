@@ -360,7 +360,7 @@ func TestKeyGotAfterObservedAttemptIsRedacted(t *testing.T) {
 func TestRedactsKeysThatOtherChangesOfTheTextWouldCreate(t *testing.T) {
 	long := strings.Repeat("k", 70<<10)
 	for _, tt := range []struct{ key, text, part string }{
-		{"Zq7x4-Wk9v2", "Zq7x4-msgpush: Wk9v2", "Zq7x4-Wk9v2"}, // without the name of the package, it is the key
+		{"Zq7x4: Wk9v2", "Zq7x4: msgpush: Wk9v2", "Zq7x4: Wk9v2"}, // without the name of the package, it is the key
 		{long, long, "kkk"}, // the key is longer than the redacted text
 	} {
 		for _, step := range []fixtures.RoundTripFunc{
