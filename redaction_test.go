@@ -231,6 +231,15 @@ func TestEachFieldOfErrorResponseIsRedacted(t *testing.T) {
 	assert.Equal(t, "[redacted]", apiErr.Header.Get("X-Key"))
 }
 
+func TestKeyInURLIsRedacted(t *testing.T) {
+	const key = `Zq7x4%2F"Wk9v2` // the escape stays, and the quote is escaped
+	client := fixtures.NewClientWithKey(t, key, fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("no route to %s", r.URL)
+	}))
+	_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: "GET", Path: "/" + key})
+	assert.ErrorContains(t, err, "no route to http://push.example.com/[redacted]")
+}
+
 // The key may stand where an excerpt is cut.
 func TestExcerptShowsNoPartOfKey(t *testing.T) {
 	key, more := oddKeys[1], strings.Repeat(" more", 100)
@@ -360,7 +369,7 @@ func TestKeyGotAfterObservedAttemptIsRedacted(t *testing.T) {
 func TestRedactsKeysThatOtherChangesOfTheTextWouldCreate(t *testing.T) {
 	long := strings.Repeat("k", 70<<10)
 	for _, tt := range []struct{ key, text, part string }{
-		{"Zq7x4: Wk9v2", "Zq7x4: msgpush: Wk9v2", "Zq7x4: Wk9v2"}, // without the name of the package, it is the key
+		{"Zq7x4:  Wk9v2", "Zq7x4: msgpush:  Wk9v2", "Zq7x4: Wk9v2"}, // without the name of the package, it is the key
 		{long, long, "kkk"}, // the key is longer than the redacted text
 	} {
 		for _, step := range []fixtures.RoundTripFunc{
