@@ -120,12 +120,11 @@ func TestKeyReplacementIsNotCountedAsRetry(t *testing.T) {
 		steps   []fixtures.RoundTripFunc
 		success bool
 	}{
-		{"rejection first", []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed}, true},
-		{"rejection in the last attempt",
-			[]fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Status(401), fixtures.Succeed}, true},
-		{"rejection first, then only failures", []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503)}, false},
+		{"rejection first", steps{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed}, true},
+		{"rejection in the last attempt", steps{fixtures.Status(503), fixtures.Status(401), fixtures.Succeed}, true},
+		{"rejection first, then only failures", steps{fixtures.Status(401), fixtures.Status(503)}, false},
 		{"rejection in the last attempt, then a failure",
-			[]fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Status(401), fixtures.Status(503)}, false},
+			steps{fixtures.Status(503), fixtures.Status(401), fixtures.Status(503)}, false},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -187,9 +186,9 @@ func TestErrorSaysThatSourceReturnedRejectedKeyAgain(t *testing.T) {
 		steps []fixtures.RoundTripFunc
 		want  string
 	}{
-		{"at once", []string{"key-1"}, []fixtures.RoundTripFunc{fixtures.Status(401)}, "HTTP 401 Unauthorized"},
+		{"at once", []string{"key-1"}, steps{fixtures.Status(401)}, "HTTP 401 Unauthorized"},
 		{"after an attempt with another key",
-			[]string{"key-1", "key-2", "key-1"}, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503)},
+			[]string{"key-1", "key-2", "key-1"}, steps{fixtures.Status(401), fixtures.Status(503)},
 			"HTTP 503 Service Unavailable"},
 	}
 	for _, tt := range tests {
@@ -270,6 +269,14 @@ func assertKey(t *testing.T, source msgpush.AccessKeySource, rejected, want stri
 	assert.NoError(t, err)
 	assert.Equal(t, want, key)
 	assert.Equal(t, after, time.Since(start))
+}
+
+// assertKeyOf checks which key a source returns.
+func assertKeyOf(t *testing.T, source msgpush.AccessKeySource, rejected, want string) {
+	t.Helper()
+	key, err := source.AccessKey(t.Context(), rejected)
+	assert.NoError(t, err)
+	assert.Equal(t, want, key)
 }
 
 func TestConcurrentCallersShareOneFetch(t *testing.T) {
@@ -422,24 +429,6 @@ func TestFailedFetchFailsAllWaitingCallers(t *testing.T) {
 	})
 }
 
-func TestFailedRenewalKeepsKeyUntilExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &fixtures.Vault{Life: time.Minute}
-		source := msgpush.CachedAccessKey(v.Fetch, 30*time.Second)
-		assertKey(t, source, "", "key-1", 0)
-		v.Err.Store(&errNoKey)
-		time.Sleep(40 * time.Second)
-		assertKey(t, source, "", "key-1", 0)
-		time.Sleep(time.Second)
-		assertKey(t, source, "", "key-1", 0)
-		synctest.Wait()
-		assert.Equal(t, int32(3), v.Fetches.Load())
-		time.Sleep(19 * time.Second)
-		_, err := source.AccessKey(t.Context(), "")
-		assert.ErrorIs(t, err, errNoKey)
-	})
-}
-
 func TestCallerContextEndsOnlyItsOwnWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &fixtures.Vault{Delay: 10 * time.Second}
@@ -534,18 +523,6 @@ func TestPanicOfFetchWithoutWaitingCallerReachesNextCaller(t *testing.T) {
 	}
 }
 
-func TestDoesNotCacheKeyInvalidInHeader(t *testing.T) {
-	v := &fixtures.Vault{Keys: []string{fixtures.TestKey + "\n", "", fixtures.TestKey}}
-	source := msgpush.CachedAccessKey(v.Fetch, 0)
-	for _, want := range []string{"control character", "empty"} {
-		_, err := source.AccessKey(t.Context(), "")
-		assert.ErrorContains(t, err, want)
-	}
-	key, err := source.AccessKey(t.Context(), "")
-	require.NoError(t, err)
-	assert.Equal(t, fixtures.TestKey, key)
-}
-
 // A fetch may ignore its context. Its callers must not wait for it without end.
 func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 	const limit = "fetch did not return within 30s, the timeout of CachedAccessKey"
@@ -589,152 +566,111 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 	})
 }
 
+func TestDoesNotCacheKeyInvalidInHeader(t *testing.T) {
+	v := &fixtures.Vault{Keys: []string{fixtures.TestKey + "\n", "", fixtures.TestKey}}
+	source := msgpush.CachedAccessKey(v.Fetch, 0)
+	for _, want := range []string{"control character", "empty"} {
+		_, err := source.AccessKey(t.Context(), "")
+		assert.ErrorContains(t, err, want)
+	}
+	assertKeyOf(t, source, "", fixtures.TestKey)
+}
+
 // While a key is valid, an outage of the key service must not cause a fetch for each call.
-func TestFailedRenewalIsRepeatedOnceASecond(t *testing.T) {
+func TestFailedRenewalIsRepeatedOnceASecondUntilKeyExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fetches := 0
-		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-			if fetches++; fetches > 1 {
-				return "", time.Time{}, errors.New("sealed")
-			}
-			return "first", time.Now().Add(time.Hour), nil
-		}, time.Minute)
+		v := &fixtures.Vault{Life: time.Hour}
+		source := msgpush.CachedAccessKey(v.Fetch, time.Minute)
+		assertKeyOf(t, source, "", "key-1")
+		v.Err.Store(&errNoKey)
 		end := time.Now().Add(time.Hour)
 		for time.Now().Before(end) {
-			key, err := source.AccessKey(t.Context(), "")
-			require.NoError(t, err)
-			require.Equal(t, "first", key)
+			assertKeyOf(t, source, "", "key-1")
 			time.Sleep(100 * time.Millisecond)
 		}
-		assert.InDelta(t, 1+60, fetches, 1)
+		assert.InDelta(t, 1+60, v.Fetches.Load(), 1)
+		_, err := source.AccessKey(t.Context(), "")
+		assert.ErrorIs(t, err, errNoKey)
 	})
 }
 
-func TestKeyThatWasSetIsReturnedWithoutFetch(t *testing.T) {
+func TestKeyThatWasSetIsReturnedWithoutFetchUntilItExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fetches := 0
-		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-			fetches++
-			return "fetched", time.Time{}, nil
-		}, 0)
+		v := &fixtures.Vault{}
+		source := msgpush.CachedAccessKey(v.Fetch, 0)
 		source.Set("set", time.Now().Add(time.Minute))
-		for _, want := range []string{"set", "set"} {
-			key, err := source.AccessKey(t.Context(), "other")
-			require.NoError(t, err)
-			assert.Equal(t, want, key)
-		}
-		assert.Zero(t, fetches)
+		assertKeyOf(t, source, "other", "set")
+		assertKeyOf(t, source, "", "set")
+		assert.Zero(t, v.Fetches.Load())
 		time.Sleep(time.Minute)
-		key, err := source.AccessKey(t.Context(), "")
-		require.NoError(t, err)
-		assert.Equal(t, "fetched", key, "the key that was set has expired")
+		assertKeyOf(t, source, "", "key-1")
 	})
 }
 
-// A key that was set is newer than the key of a fetch which began before.
+// A key that was set is newer than the key of a fetch that began before.
 func TestFetchInProgressDoesNotReplaceKeyThatWasSet(t *testing.T) {
-	for name, fetchErr := range map[string]error{"key": nil, "error": errors.New("sealed")} {
+	for name, fetchErr := range map[string]error{"key": nil, "error": errNoKey} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-				time.Sleep(2 * time.Second)
-				return "fetched", time.Time{}, fetchErr
-			}, 0)
-			time.AfterFunc(time.Second, func() { source.Set("set", time.Time{}) })
-			start := time.Now()
-			for range 2 {
-				key, err := source.AccessKey(t.Context(), "")
-				require.NoError(t, err)
-				assert.Equal(t, "set", key)
-				assert.Equal(t, time.Second, time.Since(start), "before the fetch ends")
+			v := &fixtures.Vault{Delay: 2 * time.Second}
+			if fetchErr != nil {
+				v.Err.Store(&fetchErr)
 			}
+			source := msgpush.CachedAccessKey(v.Fetch, 0)
+			time.AfterFunc(time.Second, func() { source.Set("set", time.Time{}) })
+			assertKey(t, source, "", "set", time.Second) // before the fetch ends
 			time.Sleep(time.Minute)
-			key, err := source.AccessKey(t.Context(), "")
-			require.NoError(t, err)
-			assert.Equal(t, "set", key)
+			assertKey(t, source, "", "set", 0)
 		})
 	}
 }
 
 func TestWaitingCallerGetsTheFirstUsableKeyThatIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := msgpush.CachedAccessKey(func(ctx context.Context) (string, time.Time, error) {
-			<-ctx.Done()
-			return "", time.Time{}, ctx.Err()
-		}, 0)
+		source := msgpush.CachedAccessKey((&fixtures.Vault{Delay: time.Hour}).Fetch, 0)
 		time.AfterFunc(time.Second, func() { source.Set("first", time.Now().Add(time.Second)) })
 		time.AfterFunc(5*time.Second, func() { source.Set("second", time.Time{}) })
-		key, err := source.AccessKey(t.Context(), "")
-		require.NoError(t, err)
-		assert.Equal(t, "first", key)
+		assertKeyOf(t, source, "", "first")
 		time.Sleep(2 * time.Second) // the first one expires
-		key, err = source.AccessKey(t.Context(), "")
-		require.NoError(t, err)
-		assert.Equal(t, "second", key)
+		assertKeyOf(t, source, "", "second")
 		time.Sleep(time.Minute) // the fetch ends
 	})
 }
 
 func TestPanicOfFetchReachesNextCallerAlthoughAKeyWasSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-			time.Sleep(2 * time.Second)
-			panic("fetch panicked")
-		}, 0)
+		source := msgpush.CachedAccessKey((&fixtures.Vault{Delay: 2 * time.Second, Panics: 1}).Fetch, 0)
 		time.AfterFunc(time.Second, func() { source.Set("set", time.Time{}) })
-		key, err := source.AccessKey(t.Context(), "")
-		require.NoError(t, err)
-		assert.Equal(t, "set", key)
+		assertKeyOf(t, source, "", "set")
 		time.Sleep(2 * time.Second)
 		assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
-		key, err = source.AccessKey(t.Context(), "")
-		require.NoError(t, err)
-		assert.Equal(t, "set", key)
+		assertKeyOf(t, source, "", "set")
 	})
 }
 
 func TestSetIgnoresKeyThatIsOfNoUse(t *testing.T) {
 	for name, set := range map[string]func(*msgpush.AccessKeyCache){
-		"rejected":  func(c *msgpush.AccessKeyCache) { c.Set("rejected", time.Time{}) },
-		"expired":   func(c *msgpush.AccessKeyCache) { c.Set("expired", time.Now()) },
-		"no header": func(c *msgpush.AccessKeyCache) { c.Set("line\n", time.Time{}) },
-		"empty":     func(c *msgpush.AccessKeyCache) { c.Set("", time.Time{}) },
+		"rejected":          func(c *msgpush.AccessKeyCache) { c.Set("rejected", time.Time{}) },
+		"expires now":       func(c *msgpush.AccessKeyCache) { c.Set("expired", time.Now()) },
+		"invalid in header": func(c *msgpush.AccessKeyCache) { c.Set("line\n", time.Time{}) },
+		"empty":             func(c *msgpush.AccessKeyCache) { c.Set("", time.Time{}) },
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-				time.Sleep(2 * time.Second)
-				return "fetched", time.Time{}, nil
-			}, 0)
+			source := msgpush.CachedAccessKey((&fixtures.Vault{Delay: 2 * time.Second}).Fetch, 0)
 			time.AfterFunc(time.Second, func() { set(source) })
-			for _, rejected := range []string{"rejected", ""} {
-				key, err := source.AccessKey(t.Context(), rejected)
-				require.NoError(t, err)
-				assert.Equal(t, "fetched", key)
-			}
+			assertKeyOf(t, source, "rejected", "key-1")
+			set(source) // for example by another process, which has not learned of the rejection
+			assertKeyOf(t, source, "", "key-1")
 		})
 	}
 }
 
-func TestSetIgnoresKeyThatWasRejectedBefore(t *testing.T) {
-	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-		return "fetched", time.Time{}, nil
-	}, 0)
-	_, err := source.AccessKey(t.Context(), "rejected")
-	require.NoError(t, err)
-	source.Set("rejected", time.Time{}) // another process has not learned of the rejection
-	key, err := source.AccessKey(t.Context(), "")
-	require.NoError(t, err)
-	assert.Equal(t, "fetched", key)
-}
-
-func TestKeyThatWasSetAndIsRejectedIsNotReturnedAgain(t *testing.T) {
+func TestKeyThatWasSetAndIsRejectedIsReturnedOnlyAfterAFetch(t *testing.T) {
 	var source *msgpush.AccessKeyCache
 	source = msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
 		source.Set("rejected", time.Time{})
 		return "rejected", time.Time{}, nil
 	}, 0)
-	key, err := source.AccessKey(t.Context(), "rejected")
-	require.NoError(t, err)
-	assert.Equal(t, "rejected", key, "of one fetch")
+	assertKeyOf(t, source, "rejected", "rejected")
 }
 
 func TestAccessKeyCacheOfNoConstructorReturnsError(t *testing.T) {

@@ -1,14 +1,11 @@
 package msgpush_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
-	"reflect"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -34,10 +31,8 @@ func TestDecodesSuccessfulResponses(t *testing.T) {
 			msgpush.MailChannel{ID: 7}},
 		{"duplicate members: last wins", `{"code":200,"data":{"id":1,"id":7}}`, msgpush.MailChannel{ID: 7}},
 		{"duplicate code: last wins", `{"code":500,"code":200,"data":{"id":7}}`, msgpush.MailChannel{ID: 7}},
-		{
-			"duplicate data: objects are merged", `{"code":200,"data":{"id":1,"mailName":"a"},"data":{"id":7,"account":"b"}}`,
-			msgpush.MailChannel{ID: 7, MailName: "a", Account: "b"},
-		},
+		{"duplicate data: objects are merged", `{"code":200,"data":{"id":1,"mailName":"a"},"data":{"id":7,"account":"b"}}`,
+			msgpush.MailChannel{ID: 7, MailName: "a", Account: "b"}},
 		{"other letter case", `{"Code":200,"DATA":{"ID":7}}`, msgpush.MailChannel{ID: 7}},
 		{"id 0 in other letter case", `{"code":200,"data":{"ID":0}}`, msgpush.MailChannel{}},
 		{"only a null id", `{"code":200,"data":{"id":null}}`, msgpush.MailChannel{}},
@@ -287,174 +282,6 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// Data without a member of its type has another schema. Call must not return such data
-// as an empty page.
-func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
-	const noList = "data.list: expected a list, found none"
-	tests := []struct {
-		name, data string
-		wrong      string // text of the error of a list; empty if the data is a page
-	}{
-		{"no member", `{}`, noList},
-		{"members of another page", `{"records":[{"id":1}],"totalCount":1}`, noList},
-		{"no list", `{"pageNum":1,"total":7}`, noList},
-		{"null list", `{"total":7,"list":null}`, noList},
-		{"null list and no total", `{"list":null}`, noList},
-		{"null total and no list", `{"total":null}`, noList},
-		{"other name of the list", `{"pages":0,"records":[1]}`, noList},
-		{"null record", `{"list":[null]}`, "data.list[0]: expected the member id, found none"},
-		{"null record after another", `{"total":2,"list":[{"id":1},null]}`, "data.list[1]: expected the member id"},
-		{"record without members", `{"list":[{}]}`, "data.list[0]: expected the member id"},
-		{"record with other members", `{"list":[{"ID_":1,"hunter2":"hunter2"}]}`, "data.list[0]: expected the member id"},
-		{"record without a value and without id",
-			`{"list":[{"id":1},{"createTime":"","sourceType":0}]}`, "data.list[1]: expected the member id"},
-
-		{"list", `{"list":[]}`, ""},
-		{"only a total of 0", `{"total":0}`, ""},
-		{"total of 0 and a null list", `{"total":0,"list":null}`, ""},
-		{"members in another letter case", `{"TOTAL":0,"LIST":null}`, ""},
-		{"total of 0 and unknown members", `{"total":0,"records":[]}`, ""},
-		{"record with a zero id", `{"list":[{"id":0}]}`, ""},
-		{"record with a null id", `{"list":[{"ID":null}]}`, ""},
-		{"record with one more member", `{"list":[{"id":1,"more":{}}]}`, ""},
-		{"record with a value and no id", `{"list":[` + recordWithoutID(t) + `]}`, ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			lists := map[string]func(*msgpush.Client) error{
-				"Page of structs":           fixtures.CallFor[msgpush.Page[msgpush.ForwardLog]](t),
-				"Page of pointers":          fixtures.CallFor[msgpush.Page[*msgpush.ForwardRule]](t),
-				"pointer to a Page":         fixtures.CallFor[*msgpush.Page[msgpush.ForwardLog]](t),
-				"Lister with Call of *Page": iterateWithCall(t),
-			}
-			for _, call := range testcalls.Lists() {
-				lists[call.Operation] = func(c *msgpush.Client) error { _, err := call.Do(t.Context(), c); return err }
-				lists[call.Operation+", iterated"] = func(c *msgpush.Client) error {
-					_, err := fixtures.Collect(call.Pages(t.Context(), c))
-					return err
-				}
-			}
-			client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data)), fixtures.ThreeAttempts)
-			for name, list := range lists {
-				err := list(client)
-				if tt.wrong == "" {
-					assert.NoError(t, err, name)
-					continue
-				}
-				decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
-				if assert.ErrorContains(t, decodeErr, tt.wrong, name) {
-					fixtures.AssertAttempts(t, 1, err)
-					fixtures.AssertNotIn(t, "hunter2", err.Error())
-				}
-			}
-			assert.NoError(t, fixtures.CallFor[struct{ ID int64 }](t)(client), "other types of Call are not checked")
-		})
-	}
-}
-
-// Records of any type are rejected only if they cannot be decoded, or have no value and no id or,
-// if their type has none, no member of their type.
-func TestCallChecksRecordsOfPage(t *testing.T) {
-	type inner struct{ A int }
-	type record struct {
-		inner
-		B int `json:"b"`
-		C int `json:"-"`
-	}
-	type Inner struct{ A int }
-	embedding := fixtures.CallFor[msgpush.Page[struct {
-		Inner
-		B int `json:"b"`
-	}]](t)
-	named := fixtures.CallFor[msgpush.Page[struct {
-		Name string
-		ID   int `json:"id"`
-	}]](t)
-	structs, pointers, ints, maps := fixtures.CallFor[msgpush.Page[record]](t), fixtures.CallFor[msgpush.Page[*record]](
-		t), fixtures.CallFor[msgpush.Page[int]](t), fixtures.CallFor[msgpush.Page[map[string]int]](t)
-	values, raws, empty, times := fixtures.CallFor[msgpush.Page[any]](t), fixtures.CallFor[msgpush.Page[json.RawMessage]](
-		t), fixtures.CallFor[msgpush.Page[struct{}]](t), fixtures.CallFor[msgpush.Page[time.Time]](t)
-	for _, tt := range []struct {
-		data string
-		call func(*msgpush.Client) error
-		ok   bool
-	}{
-		{`{"list":[{"a":0}]}`, structs, true},
-		{`{"list":[{"b":0}]}`, structs, true},
-		{`{"list":[{"C":0}]}`, structs, false},
-		{`{"list":[{"inner":{}}]}`, structs, false},
-		{`{"list":[{"Inner":{}}]}`, embedding, false},
-		{`{"list":[{"a":0}]}`, embedding, true},
-		{`{"list":[{"name":""}]}`, named, false},
-		{`{"list":[{"Id":0}]}`, named, true},
-		{`{"list":[{"b":1},{}]}`, structs, false},
-		{`{"list":[{},{"b":0}]}`, pointers, false},
-		{`{"list":[{"b":0}]}`, pointers, true},
-		{`{"list":[0,1]}`, ints, true},
-		{`{"list":[0,null]}`, ints, false},
-		{`{"list":[{}]}`, maps, true},
-		{`{"list":[null]}`, maps, false},
-		{`{"list":[{},[],0]}`, values, true},
-		{`{"list":[null]}`, values, false},
-		{`{"list":[{}]}`, raws, true},
-		{`{"list":[null]}`, raws, false},
-		{`{"list":[{},0]}`, empty, false}, // 0 is no object
-		{`{"list":[{},{}]}`, empty, true},
-		{`{"list":["0001-01-01T00:00:00Z"]}`, times, true},
-		{`null`, ints, false},
-		{`"text"`, ints, false},
-		{`{}`, ints, false},
-	} {
-		t.Run(tt.data, func(t *testing.T) {
-			err := tt.call(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data))))
-			if tt.ok {
-				assert.NoError(t, err)
-			} else {
-				fixtures.OnlyError[*msgpush.DecodeError](t, err)
-			}
-		})
-	}
-	for name, call := range map[string]func(*msgpush.Client) error{
-		"page":    ints,
-		"pointer": fixtures.CallFor[*msgpush.Page[int]](t),
-	} {
-		for _, body := range []string{
-			`{"code":200}`,
-			`{"code":200,"data":null}`,
-			`{"code":200,"data":{"list":[1]},"data":null}`,
-		} {
-			t.Run(name+body, func(t *testing.T) {
-				fixtures.OnlyError[*msgpush.DecodeError](t, call(fixtures.NewClient(t, fixtures.Respond(200, body))))
-			})
-		}
-	}
-}
-
-// An idle poll of a list that has no record matching its filter gets such a page.
-func TestEmptyPageIsDecodedOnce(t *testing.T) {
-	fixtures.SkipIfRace(t)
-	client := fixtures.NewClient(t,
-		fixtures.Respond(200, fixtures.SuccessOf(`{"pageNum":1,"pageSize":20,"total":0,"pages":0,"list":[]}`)))
-	allocations := testing.AllocsPerRun(100,
-		func() { _, _ = client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{}) })
-	assert.LessOrEqual(t, allocations, 60.0)
-}
-
-// iterateWithCall iterates over a list for which Client has no method.
-func iterateWithCall(t *testing.T) func(*msgpush.Client) error {
-	return func(c *msgpush.Client) error {
-		list := msgpush.Lister[msgpush.ForwardLog]{
-			ID: func(r msgpush.ForwardLog) int64 { return r.ID },
-			Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
-				return msgpush.Call[*msgpush.Page[msgpush.ForwardLog]](ctx, c,
-					msgpush.Request{Method: "POST", Path: "/x", Body: r, Idempotent: true})
-			},
-		}
-		_, err := fixtures.Collect(list.All(t.Context()))
-		return err
-	}
-}
-
 type ownMap map[string]int
 
 func (m *ownMap) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*map[string]int)(m)) }
@@ -473,21 +300,4 @@ func TestErrorOfTruncatedJSONMatchesEOF(t *testing.T) {
 			assert.ErrorIs(t, err, want, body[:cut])
 		}
 	}
-}
-
-// recordWithoutID returns a record that has a value for the second field of the records of every list.
-func recordWithoutID(t *testing.T) string {
-	t.Helper()
-	record := map[string]any{"alias": "x", "createTime": "x"}
-	for _, c := range testcalls.Lists() {
-		list, _ := c.Data.FieldByName("List")
-		field := list.Type.Elem().Field(1)
-		record[field.Tag.Get("json")] = "x"
-		if field.Type.Kind() != reflect.String {
-			record[field.Tag.Get("json")] = 1
-		}
-	}
-	text, err := json.Marshal(record)
-	require.NoError(t, err)
-	return string(text)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -52,14 +53,10 @@ func TestErrorTexts(t *testing.T) {
 		{"all attempts", fixtures.Respond(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts)"},
 		{"Retry-After within MaxWait",
 			fixtures.Respond(503, "", "Retry-After", "2"), nil, "HTTP 503 Service Unavailable (retry after 2s; 3 attempts)"},
-		{
-			"Retry-After longer than MaxWait", fixtures.Respond(503, "", "Retry-After", "11"), nil,
-			"HTTP 503 Service Unavailable (retry after 11s; 1 attempt; Retry-After is longer than MaxWait, 10s)",
-		},
-		{
-			"Retry-After beyond the deadline", fixtures.Respond(503, "", "Retry-After", "9"), nil,
-			"HTTP 503 Service Unavailable (retry after 9s; 1 attempt; no time for a retry before the deadline)",
-		},
+		{"Retry-After longer than MaxWait", fixtures.Respond(503, "", "Retry-After", "11"), nil,
+			"HTTP 503 Service Unavailable (retry after 11s; 1 attempt; Retry-After is longer than MaxWait, 10s)"},
+		{"Retry-After beyond the deadline", fixtures.Respond(503, "", "Retry-After", "9"), nil,
+			"HTTP 503 Service Unavailable (retry after 9s; 1 attempt; no time for a retry before the deadline)"},
 		{"quota used up",
 			fixtures.Respond(503, ""), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1}),
 			"HTTP 503 Service Unavailable (2 attempts; the retry quota is used up)"},
@@ -88,10 +85,8 @@ func TestErrorTexts(t *testing.T) {
 		{"deadline after an error response",
 			fixtures.NewScript(fixtures.Status(503, "Retry-After", "1"), fixtures.NoResponse), nil,
 			"context deadline exceeded; previous attempt failed: HTTP 503 Service Unavailable, code 5030: busy (2 attempts)"},
-		{
-			"deadline after an empty body", fixtures.NewScript(fixtures.Respond(200, ""), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: " + tooEarly + " (2 attempts)",
-		},
+		{"deadline after an empty body", fixtures.NewScript(fixtures.Respond(200, ""), fixtures.NoResponse), nil,
+			"context deadline exceeded; previous attempt failed: " + tooEarly + " (2 attempts)"},
 		{"deadline after a failed connection",
 			fixtures.NewScript(fixtures.Fail(errors.New("no route")), fixtures.NoResponse), nil,
 			"context deadline exceeded; previous attempt failed: " + noRoute + " (2 attempts)"},
@@ -113,6 +108,29 @@ func TestErrorTexts(t *testing.T) {
 			fixtures.InspectError(t, err)
 		})
 	}
+}
+
+func TestErrorTextKeepsNamesThatEndWithMsgpush(t *testing.T) {
+	for _, text := range []string{"lookup msgpush: no such host", "open /etc/billing-msgpush: permission denied"} {
+		assert.ErrorContains(t, mailError(t, fixtures.TestKey, fixtures.Fail(errors.New(text))), text)
+	}
+}
+
+// A transport may return the same error to several calls.
+func TestErrorOfTransportIsNotModified(t *testing.T) {
+	shared := &url.Error{Op: "Get", URL: "http://elsewhere.example/?q", Err: errors.New("broken")}
+	before := *shared
+	require.ErrorIs(t, mailError(t, fixtures.TestKey, fixtures.Fail(shared)), shared)
+	assert.Equal(t, before, *shared)
+}
+
+func TestLongPathIsShortenedInErrors(t *testing.T) {
+	client := fixtures.NewClient(t, fixtures.Status(404))
+	_, err := msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "GET", Path: strings.Repeat("/a", 1<<19)})
+	assert.Less(t, len(err.Error()), 1000)
+	_, err = msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "GET", Path: "/a\u2028\u202eb"})
+	fixtures.AssertOneLine(t, err.Error())
+	assert.ErrorContains(t, err, "GET /a b: ")
 }
 
 func TestAPIErrorDoesNotShowHeaderOrData(t *testing.T) {
@@ -235,5 +253,58 @@ func TestErrorTextQuotesBeginningOfLongText(t *testing.T) {
 		_, err = fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"data":`+data+`}`)).
 			MPList(t.Context(), msgpush.PageRequest{})
 		assert.Equal(t, shown, strings.Contains(err.Error(), data), "%d characters", characters)
+	}
+}
+
+// A key source, a limiter, a transport or a decoder may return the error of another client, which
+// has the same types. Exactly one type matches nevertheless.
+func TestErrorsOfOthersDoNotMatch(t *testing.T) {
+	withCode := &msgpush.APIError{Operation: "GET /key", HTTPStatus: 503, Code: 7, Attempts: 4}
+	last := &msgpush.APIError{HTTPStatus: 500, Attempts: 1}
+	foreign := map[string]error{
+		"APIError":               &msgpush.APIError{Operation: "GET /key", HTTPStatus: 503, Attempts: 4},
+		"wrapped APIError":       fmt.Errorf("get key: %w", withCode),
+		"DecodeError":            &msgpush.DecodeError{Operation: "GET /key", HTTPStatus: 200, Attempts: 1, Err: io.EOF},
+		"RequestError":           &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF},
+		"RequestError with Last": &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF, Last: last},
+		"UnimplementedError":     &msgpush.UnimplementedError{Operation: msgpush.Operation{Name: "AccessKeyObtain"}},
+		"error of a context":     context.Canceled,
+		"plain error":            errors.New("vault sealed"),
+	}
+	for name, cause := range foreign {
+		ended, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		const request, key = "RequestError", fixtures.TestKey
+		ctx, retries := t.Context(), fixtures.ThreeAttempts
+		source := msgpush.WithAccessKeySource(fixtures.SourceOf("", cause))
+		failsLater := msgpush.WithAccessKeySource(fixtures.SourceWithOneKey(cause))
+		limiter := fixtures.LimiterAfter(0, func(context.Context) error { return cause })
+		decoder := msgpush.WithUnmarshal(func([]byte, any) error { return cause })
+		body := fixtures.RespondFrom(200, fixtures.FailingBody("", cause))
+		for where, tt := range map[string]struct {
+			kind, key string
+			ctx       context.Context
+			transport fixtures.RoundTripFunc
+			opt       msgpush.Option
+		}{
+			"key source":                   {request, "", ctx, fixtures.Succeed, source},
+			"key source after a rejection": {request, "", ctx, fixtures.Status(401), failsLater},
+			"limiter":                      {request, key, ctx, fixtures.Succeed, limiter},
+			"transport":                    {request, key, ctx, fixtures.Fail(cause), retries},
+			"body":                         {request, key, ctx, body, retries},
+			"decoder":                      {"DecodeError", key, ctx, fixtures.Succeed, decoder},
+			"cause of a context":           {request, key, ended, fixtures.Succeed, retries},
+		} {
+			t.Run(name+" of the "+where, func(t *testing.T) {
+				client := fixtures.NewClientWithKey(t, tt.key, tt.transport, tt.opt)
+				for _, kind := range fixtures.KindsOfCalls() {
+					_, err := kind.Do(tt.ctx, client)
+					_, match := fixtures.InspectError(t, err)
+					assert.Equal(t, "*msgpush."+tt.kind, fmt.Sprintf("%T", match), "%v", err)
+					assert.NotErrorIs(t, err, http.ErrSchemeMismatch)
+					assert.ErrorContains(t, err, "msgpush: "+kind.Name+": ")
+				}
+			})
+		}
 	}
 }

@@ -15,6 +15,9 @@ import (
 	"example.com/msgpush/internal/tests/fixtures"
 )
 
+// steps are the responses of a script, one for each request.
+type steps = []fixtures.RoundTripFunc
+
 type receivedRequest struct {
 	Method, Path, Query string
 	Header              http.Header

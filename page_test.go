@@ -1,8 +1,12 @@
 package msgpush_test
 
 import (
+	"context"
+	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -68,5 +72,230 @@ func TestPageWithoutListHasEmptyList(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, []string{}, called.List)
 		})
+	}
+}
+
+// A service may add members to its pages.
+func TestCallDecodesTypeThatEmbedsPage(t *testing.T) {
+	type embedded struct {
+		msgpush.Page[int]
+		Next string
+	}
+	type pointer struct {
+		*msgpush.Page[int]
+		Next string
+	}
+	type field struct {
+		Channels embedded
+	}
+	const data = `{"pageNum":2,"list":[1],"next":"x"}`
+	want := msgpush.Page[int]{PageNum: 2, List: []int{1}}
+	assertCallReturns(t, data, embedded{want, "x"})
+	assertCallReturns(t, data, pointer{&want, "x"})
+	assertCallReturns(t, data, &embedded{want, "x"})
+	assertCallReturns(t, `{"channels":`+data+`}`, field{embedded{want, "x"}})
+	assertCallReturns(t, `{"list":[`+data+`]}`, msgpush.Page[embedded]{List: []embedded{{want, "x"}}})
+	assertCallReturns(t, `[`+data+`]`, []pointer{{&want, "x"}})
+
+	type deeper struct{ *pointer }
+	type tagged struct {
+		msgpush.Page[int] `json:"page"`
+		Next              string
+	}
+	assertCallReturns(t, `{"next":"x"}`, embedded{Next: "x"})
+	assertCallReturns(t, `{"next":"x"}`, pointer{Next: "x"})
+	assertCallReturns(t, `{}`, deeper{})
+	assertCallReturns(t, `{"page":`+data+`,"next":"x"}`, tagged{want, "x"})
+}
+
+type (
+	pointerToItself *pointerToItself
+	namedPointer    *msgpush.Page[int]
+)
+
+func TestCallDecodesTypesOfPointers(t *testing.T) {
+	assertCallReturns(t, `null`, pointerToItself(nil))
+	assertCallReturns(t, `{"list":[1]}`, namedPointer(&msgpush.Page[int]{List: []int{1}}))
+	fixtures.OnlyError[*msgpush.DecodeError](
+		t,
+		fixtures.CallFor[msgpush.Page[pointerToItself]](t)(
+			fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"list":[null]}`)))),
+	)
+	fixtures.OnlyError[*msgpush.DecodeError](t,
+		fixtures.CallFor[namedPointer](t)(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{}`)))))
+}
+
+// Data without a member of its type has another schema. Call must not return such data
+// as an empty page.
+func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
+	const noList = "data.list: expected a list, found none"
+	tests := []struct {
+		name, data string
+		wrong      string // text of the error of a list; empty if the data is a page
+	}{
+		{"no member", `{}`, noList},
+		{"members of another page", `{"records":[{"id":1}],"totalCount":1}`, noList},
+		{"no list", `{"pageNum":1,"total":7}`, noList},
+		{"null list", `{"total":7,"list":null}`, noList},
+		{"null list and no total", `{"list":null}`, noList},
+		{"null total and no list", `{"total":null}`, noList},
+		{"other name of the list", `{"pages":0,"records":[1]}`, noList},
+		{"null record", `{"list":[null]}`, "data.list[0]: expected the member id, found none"},
+		{"null record after another", `{"total":2,"list":[{"id":1},null]}`, "data.list[1]: expected the member id"},
+		{"record without members", `{"list":[{}]}`, "data.list[0]: expected the member id"},
+		{"record with other members", `{"list":[{"ID_":1,"hunter2":"hunter2"}]}`, "data.list[0]: expected the member id"},
+		{"record without a value and without id",
+			`{"list":[{"id":1},{"createTime":"","sourceType":0}]}`, "data.list[1]: expected the member id"},
+
+		{"list", `{"list":[]}`, ""},
+		{"only a total of 0", `{"total":0}`, ""},
+		{"total of 0 and a null list", `{"total":0,"list":null}`, ""},
+		{"members in another letter case", `{"TOTAL":0,"LIST":null}`, ""},
+		{"total of 0 and unknown members", `{"total":0,"records":[]}`, ""},
+		{"record with a zero id", `{"list":[{"id":0}]}`, ""},
+		{"record with a null id", `{"list":[{"ID":null}]}`, ""},
+		{"record with one more member", `{"list":[{"id":1,"more":{}}]}`, ""},
+		{"record with a value and no id", `{"list":[` + recordWithoutID(t) + `]}`, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			lists := map[string]func(*msgpush.Client) error{
+				"Page of structs":           fixtures.CallFor[msgpush.Page[msgpush.ForwardLog]](t),
+				"Page of pointers":          fixtures.CallFor[msgpush.Page[*msgpush.ForwardRule]](t),
+				"pointer to a Page":         fixtures.CallFor[*msgpush.Page[msgpush.ForwardLog]](t),
+				"Lister with Call of *Page": iterateWithCall(t),
+			}
+			for _, call := range testcalls.Lists() {
+				lists[call.Operation] = func(c *msgpush.Client) error { _, err := call.Do(t.Context(), c); return err }
+				lists[call.Operation+", iterated"] = func(c *msgpush.Client) error {
+					_, err := fixtures.Collect(call.Pages(t.Context(), c))
+					return err
+				}
+			}
+			client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data)), fixtures.ThreeAttempts)
+			for name, list := range lists {
+				err := list(client)
+				if tt.wrong == "" {
+					assert.NoError(t, err, name)
+					continue
+				}
+				decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
+				if assert.ErrorContains(t, decodeErr, tt.wrong, name) {
+					fixtures.AssertAttempts(t, 1, err)
+					fixtures.AssertNotIn(t, "hunter2", err.Error())
+				}
+			}
+			assert.NoError(t, fixtures.CallFor[struct{ ID int64 }](t)(client), "other types of Call are not checked")
+		})
+	}
+}
+
+// recordWithoutID returns a record that has a value for the second field of the records of every list.
+func recordWithoutID(t *testing.T) string {
+	t.Helper()
+	record := map[string]any{"alias": "x", "createTime": "x"}
+	for _, c := range testcalls.Lists() {
+		list, _ := c.Data.FieldByName("List")
+		field := list.Type.Elem().Field(1)
+		record[field.Tag.Get("json")] = "x"
+		if field.Type.Kind() != reflect.String {
+			record[field.Tag.Get("json")] = 1
+		}
+	}
+	text, err := json.Marshal(record)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// iterateWithCall iterates over a list for which Client has no method.
+func iterateWithCall(t *testing.T) func(*msgpush.Client) error {
+	return func(c *msgpush.Client) error {
+		list := msgpush.Lister[msgpush.ForwardLog]{
+			ID: func(r msgpush.ForwardLog) int64 { return r.ID },
+			Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+				return msgpush.Call[*msgpush.Page[msgpush.ForwardLog]](ctx, c,
+					msgpush.Request{Method: "POST", Path: "/x", Body: r, Idempotent: true})
+			},
+		}
+		_, err := fixtures.Collect(list.All(t.Context()))
+		return err
+	}
+}
+
+// Records of any type are rejected only if they cannot be decoded, or have no value and no id or,
+// if their type has none, no member of their type.
+func TestCallChecksRecordsOfPage(t *testing.T) {
+	type inner struct{ A int }
+	type record struct {
+		inner
+		B int `json:"b"`
+		C int `json:"-"`
+	}
+	type Inner struct{ A int }
+	embedding := fixtures.CallFor[msgpush.Page[struct {
+		Inner
+		B int `json:"b"`
+	}]](t)
+	named := fixtures.CallFor[msgpush.Page[struct {
+		Name string
+		ID   int `json:"id"`
+	}]](t)
+	structs, pointers, ints, maps := fixtures.CallFor[msgpush.Page[record]](t), fixtures.CallFor[msgpush.Page[*record]](
+		t), fixtures.CallFor[msgpush.Page[int]](t), fixtures.CallFor[msgpush.Page[map[string]int]](t)
+	values, raws, empty, times := fixtures.CallFor[msgpush.Page[any]](t), fixtures.CallFor[msgpush.Page[json.RawMessage]](
+		t), fixtures.CallFor[msgpush.Page[struct{}]](t), fixtures.CallFor[msgpush.Page[time.Time]](t)
+	for _, tt := range []struct {
+		data string
+		call func(*msgpush.Client) error
+		ok   bool
+	}{
+		{`{"list":[{"a":0}]}`, structs, true},
+		{`{"list":[{"b":0}]}`, structs, true},
+		{`{"list":[{"C":0}]}`, structs, false},
+		{`{"list":[{"inner":{}}]}`, structs, false},
+		{`{"list":[{"Inner":{}}]}`, embedding, false},
+		{`{"list":[{"a":0}]}`, embedding, true},
+		{`{"list":[{"name":""}]}`, named, false},
+		{`{"list":[{"Id":0}]}`, named, true},
+		{`{"list":[{"b":1},{}]}`, structs, false},
+		{`{"list":[{},{"b":0}]}`, pointers, false},
+		{`{"list":[{"b":0}]}`, pointers, true},
+		{`{"list":[0,1]}`, ints, true},
+		{`{"list":[0,null]}`, ints, false},
+		{`{"list":[{}]}`, maps, true},
+		{`{"list":[null]}`, maps, false},
+		{`{"list":[{},[],0]}`, values, true},
+		{`{"list":[null]}`, values, false},
+		{`{"list":[{}]}`, raws, true},
+		{`{"list":[null]}`, raws, false},
+		{`{"list":[{},0]}`, empty, false}, // 0 is no object
+		{`{"list":[{},{}]}`, empty, true},
+		{`{"list":["0001-01-01T00:00:00Z"]}`, times, true},
+		{`null`, ints, false},
+		{`"text"`, ints, false},
+		{`{}`, ints, false},
+	} {
+		t.Run(tt.data, func(t *testing.T) {
+			err := tt.call(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data))))
+			if tt.ok {
+				assert.NoError(t, err)
+			} else {
+				fixtures.OnlyError[*msgpush.DecodeError](t, err)
+			}
+		})
+	}
+	for name, call := range map[string]func(*msgpush.Client) error{
+		"page":    ints,
+		"pointer": fixtures.CallFor[*msgpush.Page[int]](t),
+	} {
+		for _, body := range []string{
+			`{"code":200}`,
+			`{"code":200,"data":null}`,
+			`{"code":200,"data":{"list":[1]},"data":null}`,
+		} {
+			t.Run(name+body, func(t *testing.T) {
+				fixtures.OnlyError[*msgpush.DecodeError](t, call(fixtures.NewClient(t, fixtures.Respond(200, body))))
+			})
+		}
 	}
 }

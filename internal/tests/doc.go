@@ -1,3 +1,3 @@
-// Package tests tests the machinery of the internal packages through the exported API of package
-// msgpush: the attempts of a call, redaction, networks, and pages of lists that change.
+// Package tests has the tests that go through a network, are random or count allocations, and the tests of
+// the retry quota and of the steps of a call.
 package tests

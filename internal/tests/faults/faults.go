@@ -86,70 +86,43 @@ func Network(key string) []Fault {
 		{"connection closed before the body", Write(OK + "Content-Length: 100\r\n\r\n"), lost(io.ErrUnexpectedEOF)},
 		{"connection closed mid-body", Write(OK + "Content-Length: 100\r\n\r\n{\"code\":200,"), lost(io.ErrUnexpectedEOF)},
 		{"connection reset mid-body", reset(OK + "Content-Length: 100\r\n\r\n{"), broken("reading the response from")},
-		{
-			"chunked body without a last chunk",
-			Write(OK + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"cod\r\n"),
-			lost(io.ErrUnexpectedEOF),
-		},
-		{
-			"chunked body cut in a chunk",
-			Write(OK + "Transfer-Encoding: chunked\r\n\r\n500\r\n{\"cod"),
-			lost(io.ErrUnexpectedEOF),
-		},
-		{
-			"gzip body cut",
-			Write(OK + "Content-Encoding: gzip\r\nConnection: close\r\n\r\n\x1f\x8b\x08\x00"),
-			lost(io.ErrUnexpectedEOF),
-		},
+		{"chunked body without a last chunk", Write(OK + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"cod\r\n"),
+			lost(io.ErrUnexpectedEOF)},
+		{"chunked body cut in a chunk", Write(OK + "Transfer-Encoding: chunked\r\n\r\n500\r\n{\"cod"),
+			lost(io.ErrUnexpectedEOF)},
+		{"gzip body cut", Write(OK + "Content-Encoding: gzip\r\nConnection: close\r\n\r\n\x1f\x8b\x08\x00"),
+			lost(io.ErrUnexpectedEOF)},
 
-		{
-			"truncated JSON framed as complete",
-			Write(OK10 + `{"code":200,"data":{"list":[{"id":1},`),
-			truncated(io.ErrUnexpectedEOF, 37),
-		},
+		{"truncated JSON framed as complete", Write(OK10 + `{"code":200,"data":{"list":[{"id":1},`),
+			truncated(io.ErrUnexpectedEOF, 37)},
 		{"cut literal framed as complete", Write(OK10 + `{"code":200,"data":tru`), truncated(io.ErrUnexpectedEOF, 22)},
 		{"cut escape framed as complete", Write(OK10 + `{"code":200,"msg":"\u12`), truncated(io.ErrUnexpectedEOF, 23)},
 		{"empty body framed as complete", Write(OK10), truncated(io.EOF, 0)},
-		{
-			"empty body with Content-Length",
-			Write(OK + "Content-Length: 0\r\nConnection: close\r\n\r\n"),
-			truncated(io.EOF, 0),
-		},
+		{"empty body with Content-Length", Write(OK + "Content-Length: 0\r\nConnection: close\r\n\r\n"),
+			truncated(io.EOF, 0)},
 		{"HTML", Write(OK10 + "<html>"), Failure{Kind: "DecodeError", Text: "found invalid JSON"}},
 
 		{"endless body", flood(OK+"\r\n", strings.Repeat(" ", 4096)), tooLarge},
 		{"endless chunks", flood(OK+"Transfer-Encoding: chunked\r\n\r\n", strings.Repeat("5\r\n{\"cod\r\n", 400)), tooLarge},
 		{"endless header", flood(OK, "X-More: "+strings.Repeat("x", 4096)+"\r\n"), broken("exceeded")},
 
-		{
-			"not HTTP",
-			Write("SSH-2.0-OpenSSH_9.2\r\n" + strings.Repeat("garbage ", 5_000) + "\r\n\r\n"),
-			broken("malformed HTTP"),
-		},
+		{"not HTTP", Write("SSH-2.0-OpenSSH_9.2\r\n" + strings.Repeat("garbage ", 5_000) + "\r\n\r\n"),
+			broken("malformed HTTP")},
 		{"malformed header with the key", Write("HTTP/1.1 200 OK\r\naccess-key " + key + "\r\n\r\n"), broken("malformed")},
 		{"malformed status with the key", Write("HTTP/1.1 " + key + "\r\n\r\n"), broken("malformed HTTP")},
-		{
-			"malformed Content-Length with the key",
-			Write(OK + "Content-Length: " + key + "\r\n\r\n"),
-			broken("bad Content-Length"),
-		},
+		{"malformed Content-Length with the key", Write(OK + "Content-Length: " + key + "\r\n\r\n"),
+			broken("bad Content-Length")},
 		{"malformed chunks", Write(OK + "Transfer-Encoding: chunked\r\n\r\nhello\r\nworld\r\n"), broken("chunk")},
 		{
 			"malformed gzip",
 			Write(OK + "Content-Encoding: gzip\r\nConnection: close\r\nContent-Length: 12\r\n\r\n{\"code\":200}"),
 			Failure{Kind: "RequestError", Is: gzip.ErrHeader},
 		},
-		{
-			"protocol switched",
-			Stall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
-			permanent("HTTP 101"),
-		},
+		{"protocol switched", Stall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
+			permanent("HTTP 101")},
 
-		{
-			"permanent status, connection closed mid-body",
-			Write("HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\nno"),
-			permanent("HTTP 404 Not Found: no"),
-		},
+		{"permanent status, connection closed mid-body", Write("HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\nno"),
+			permanent("HTTP 404 Not Found: no")},
 		{
 			"permanent status, connection reset mid-body",
 			reset("HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{\"code\":1,"),
@@ -160,21 +133,15 @@ func Network(key string) []Fault {
 			Write("HTTP/1.1 404 Not Found\r\nContent-Encoding: gzip\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno"),
 			permanent("HTTP 404"),
 		},
-		{
-			"permanent status, endless body",
-			flood("HTTP/1.1 400 Bad Request\r\n\r\n", strings.Repeat("x", 4096)),
-			permanent("HTTP 400"),
-		},
+		{"permanent status, endless body", flood("HTTP/1.1 400 Bad Request\r\n\r\n", strings.Repeat("x", 4096)),
+			permanent("HTTP 400")},
 		{
 			"transient status, connection reset mid-body",
 			reset("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\nbusy"),
 			transient("HTTP 503"),
 		},
-		{
-			"transient status, endless body",
-			flood("HTTP/1.1 502 Bad Gateway\r\n\r\n", strings.Repeat("x", 4096)),
-			transient("HTTP 502"),
-		},
+		{"transient status, endless body", flood("HTTP/1.1 502 Bad Gateway\r\n\r\n", strings.Repeat("x", 4096)),
+			transient("HTTP 502")},
 	}
 }
 

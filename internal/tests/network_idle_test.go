@@ -1,16 +1,11 @@
 package tests_test
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,188 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/tests/faults"
 	"example.com/msgpush/internal/tests/fixtures"
 )
-
-// afterRequest returns a function for pipeTransport that reads a request and then calls serve.
-func afterRequest(serve func(net.Conn)) func(net.Conn) {
-	return func(c net.Conn) {
-		r, err := http.ReadRequest(bufio.NewReader(c))
-		if err != nil {
-			return
-		}
-		_, _ = io.Copy(io.Discard, r.Body)
-		serve(c)
-	}
-}
-
-// stalledTransports returns transports that stall at each stage of an attempt. The last six are not
-// of net/http: they return the error of the context, its cause or another error.
-func stalledTransports() map[string]http.RoundTripper {
-	errGone := errors.New("gone")
-	header := func(err func(context.Context) error) fixtures.RoundTripFunc {
-		return func(r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, err(r.Context())
-		}
-	}
-	body := func(err func(context.Context) error) fixtures.RoundTripFunc {
-		return fixtures.RespondFrom(200, func(r *http.Request) io.Reader {
-			return fixtures.ReaderFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, err(r.Context()) })
-		})
-	}
-	another := func(context.Context) error { return errGone }
-	const beginning = "Content-Length: 100\r\n\r\n{"
-	return map[string]http.RoundTripper{
-		"dialing": &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}},
-		"sending the request":    fixtures.PipeTransport(func(net.Conn) { time.Sleep(time.Hour) }),
-		"waiting for the header": fixtures.PipeTransport(faults.Stall("")),
-		"reading the header":     fixtures.PipeTransport(afterRequest(faults.Stall("HTTP/1.1 200 OK\r\nContent-"))),
-		"reading the body":       fixtures.PipeTransport(afterRequest(faults.Stall(faults.OK + beginning))),
-		"reading a slow body": fixtures.PipeTransport(afterRequest(func(c net.Conn) {
-			_, err := io.WriteString(c, faults.OK+"Content-Length: 10000000\r\n\r\n")
-			for err == nil {
-				time.Sleep(time.Second)
-				_, err = io.WriteString(c, " ")
-			}
-		})),
-		"header, transport returns the error": header(context.Context.Err),
-		"header, transport returns the cause": header(context.Cause),
-		"header, transport hides both":        header(another),
-		"body, transport returns the error":   body(context.Context.Err),
-		"body, transport returns the cause":   body(context.Cause),
-		"body, transport hides both":          body(another),
-	}
-}
-
-func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
-	threeSeconds := []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}
-	for name, tt := range map[string]struct {
-		client   time.Duration // Timeout of the http.Client
-		opts     []msgpush.Option
-		deadline time.Duration // of the context; 0: none
-		want     time.Duration
-	}{
-		"default":                       {0, nil, 0, msgpush.DefaultTimeout},
-		"WithTimeout":                   {0, threeSeconds, 0, 3 * time.Second},
-		"Timeout of the http.Client":    {5 * time.Second, nil, 0, 5 * time.Second},
-		"WithTimeout overrides Timeout": {time.Second, threeSeconds, 0, 3 * time.Second},
-		"negative Timeout":              {-1, nil, 0, msgpush.DefaultTimeout},
-		"deadline before the timeout":   {0, nil, 10 * time.Second, 10 * time.Second},
-	} {
-		for stage := range stalledTransports() {
-			fixtures.RunInBubble(t, name+"/"+stage, func(t *testing.T) {
-				h := &http.Client{Transport: stalledTransports()[stage], Timeout: tt.client}
-				defer h.CloseIdleConnections()
-				ctx, attempts, text := t.Context(), 3, fmt.Sprintf("no complete response within %v (see WithTimeout)", tt.want)
-				if tt.deadline > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
-					defer cancel()
-					attempts, text = 1, "MPList: context deadline exceeded"
-				}
-				start := time.Now()
-				opts := append([]msgpush.Option{
-					msgpush.WithHTTPClient(h), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1}),
-				}, tt.opts...)
-				_, err := fixtures.NewClientAt(t, "http://push.example.com", opts...).MPList(ctx, msgpush.PageRequest{})
-				assert.Equal(t, time.Duration(attempts)*tt.want, time.Since(start).Truncate(time.Microsecond))
-				fixtures.AssertFailure(t, err, faults.Failure{Kind: "RequestError", Is: context.DeadlineExceeded, Text: text},
-					attempts)
-				var netErr net.Error
-				require.ErrorAs(t, err, &netErr)
-				assert.True(t, netErr.Timeout())
-				time.Sleep(time.Hour) // until the service has stopped
-			})
-		}
-	}
-}
-
-func TestTimeoutsOfDefaultTransport(t *testing.T) {
-	transport, netHTTP := msgpush.NewTransport(), http.DefaultTransport.(*http.Transport)
-	assert.Equal(t, 55*time.Second, transport.IdleConnTimeout, "many balancers close a connection after 60 s")
-	assert.Equal(t, netHTTP.TLSHandshakeTimeout, transport.TLSHandshakeTimeout)
-	assert.Equal(t, netHTTP.ExpectContinueTimeout, transport.ExpectContinueTimeout)
-}
-
-func TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter(t *testing.T) {
-	for name, tt := range map[string]struct {
-		response       string
-		attempts       int
-		shortest, text string
-	}{
-		"429 with Retry-After":    {"429 Too Many Requests\r\nRetry-After: 7", 3, "14s", ""},
-		"503 with Retry-After":    {"503 Service Unavailable\r\nRetry-After: 7", 3, "14s", ""},
-		"503 without Retry-After": {"503 Service Unavailable", 3, "0s", ""},
-		"503 with Retry-After longer than MaxWait": {
-			"503 Service Unavailable\r\nRetry-After: 31", 1, "0s", "Retry-After is longer than MaxWait",
-		},
-		"407 with Retry-After": {"407 Proxy Authentication Required\r\nRetry-After: 7", 1, "0s", ""},
-	} {
-		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			transport := msgpush.NewTransport()
-			transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.example.com:3128"})
-			transport.DialContext = fixtures.PipeTransport(
-				afterRequest(faults.Write("HTTP/1.1 " + tt.response + "\r\nContent-Length: 0\r\n\r\n"))).DialContext
-			client := fixtures.NewClientAt(t, "https://push.example.com",
-				msgpush.WithHTTPClient(&http.Client{Transport: transport}),
-				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1}))
-			shortest, _ := time.ParseDuration(tt.shortest)
-			for _, kind := range fixtures.KindsOfCalls() {
-				start := time.Now()
-				_, err := kind.Do(t.Context(), client)
-				fixtures.AssertFailure(t, err, faults.Failure{Kind: "RequestError", Text: tt.text}, tt.attempts)
-				assert.Equal(t, shortest, time.Since(start).Truncate(time.Millisecond), "idempotent: %v", kind.Idempotent)
-			}
-		})
-	}
-}
-
-// socksProxy serves a connection as a SOCKS5 proxy that chooses an authentication method, and
-// responds to a password and to a request with a status.
-func socksProxy(method, passwordStatus, requestStatus byte) func(net.Conn) {
-	return func(c net.Conn) {
-		message := make([]byte, 512)
-		for _, response := range [][]byte{{5, method}, {1, passwordStatus}, {5, requestStatus, 0, 1, 0, 0, 0, 0, 0, 0}} {
-			if response[0] == 1 && method != 2 {
-				continue // no password is sent
-			}
-			if _, err := c.Read(message); err != nil {
-				return
-			}
-			if _, err := c.Write(response); err != nil {
-				return
-			}
-		}
-		_, _ = io.Copy(io.Discard, c)
-	}
-}
-
-func TestRejectionOfSOCKSProxyIsRetried(t *testing.T) {
-	const noAuthentication, password = 0, 2
-	for name, tt := range map[string]struct {
-		serve func(net.Conn)
-		text  string
-	}{
-		"wrong password":          {socksProxy(password, 1, 0), "username/password authentication failed"},
-		"service does not listen": {socksProxy(noAuthentication, 0, 5), "connection refused"},
-	} {
-		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			transport := fixtures.PipeTransport(tt.serve)
-			transport.Proxy = http.ProxyURL(
-				&url.URL{Scheme: "socks5", User: url.UserPassword("user", "proxy-password"), Host: "proxy.example.com:1080"})
-			client := fixtures.NewClientAt(t, "https://push.example.com", fixtures.ThreeAttempts,
-				msgpush.WithHTTPClient(&http.Client{Transport: transport}))
-			fixtures.AssertEveryCallFails(t, client, faults.Failure{Kind: "RequestError", NotSent: true, Text: tt.text})
-			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-			assert.NotContains(t, err.Error(), "proxy-password")
-		})
-	}
-}
 
 // A balancer forwards connections in memory, until it forgets them: it then drops what either side
 // sends, and closes nothing.

@@ -1,0 +1,398 @@
+package msgpush_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/tests/fixtures"
+)
+
+// The forms of a key, and the texts that name a password, are tested in internal/redact. The tests of
+// this file check that everything that shows a foreign text redacts it.
+
+// mailError returns the error of MailDetail, from a client with an access key.
+func mailError(t *testing.T, key string, transport http.RoundTripper, opts ...msgpush.Option) error {
+	t.Helper()
+	_, err := fixtures.NewClientWithKey(t, key, transport, opts...).MailDetail(t.Context(), "1")
+	require.Error(t, err)
+	return err
+}
+
+// inJSON returns text with the escapes of a JSON string.
+func inJSON(text string) string {
+	quoted, _ := json.Marshal(text) // cannot fail for a string
+	return string(quoted[1 : len(quoted)-1])
+}
+
+func TestPasswordsAreBlankedInQuotedResponses(t *testing.T) {
+	const text, quoted = `{"password":"hunter2","a":"kept"}`, `{\"password\":\"hunter2\",\"a\":\"kept\"}`
+	badHeader := errors.New("malformed MIME header line: " + text)
+	for name, step := range map[string]fixtures.RoundTripFunc{
+		"body of HTTP 502":      fixtures.Respond(502, text),
+		"msg":                   fixtures.Respond(200, `{"code":7,"msg":"`+quoted+`"}`),
+		"msg that is an object": fixtures.Respond(200, `{"code":7,"msg":`+text+`}`),
+		"data":                  fixtures.Respond(200, `{"code":7,"data":"`+quoted+`"}`),
+		"Location":              fixtures.Respond(302, "", "Location", text),
+		"Content-Type":          fixtures.Respond(200, "<html>", "Content-Type", text),
+		"response without HTTP": fixtures.Fail(fmt.Errorf("net/http: malformed HTTP response %s", text)),
+		"body that fails":       fixtures.RespondFrom(200, fixtures.FailingBody("", badHeader)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := mailError(t, fixtures.TestKey, step)
+			fixtures.AssertNotIn(t, "hunter2", err.Error())
+			assert.ErrorContains(t, err, "kept")
+			if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
+				fixtures.AssertNotIn(t, "hunter2", apiErr.Msg)
+			}
+		})
+	}
+}
+
+// These errors quote no response.
+func TestPasswordsInNetworkErrorsAreNotBlanked(t *testing.T) {
+	certificate := &tls.CertificateVerificationError{Err: x509.HostnameError{
+		Certificate: &x509.Certificate{DNSNames: []string{"passwords.example.com"}, Version: 3}, Host: "password: x",
+	}}
+	authentication := errors.New("username/password authentication failed")
+	lookup := &net.DNSError{Err: "no such host", Name: "password"}
+	for text, cause := range map[string]error{
+		"username/password authentication failed": &net.OpError{Op: "socks connect", Net: "tcp", Err: authentication},
+		"lookup password: no such host":           &net.OpError{Op: "dial", Net: "tcp", Err: lookup},
+		"not password: x":                         certificate,
+	} {
+		assert.ErrorContains(t, mailError(t, fixtures.TestKey, fixtures.Fail(cause)), text)
+	}
+}
+
+func TestPasswordOfMailIsNotShown(t *testing.T) {
+	const password = "pw-4Lm2-correct-horse"
+	mail := `{"id":1,"account":"a@example.com","password":"` + password + `","smtpPort":25}`
+	for name, transport := range map[string]fixtures.RoundTripFunc{
+		"success":                fixtures.Respond(200, fixtures.SuccessOf(mail)),
+		"code 200 with HTTP 500": fixtures.Respond(500, fixtures.SuccessOf(mail)),
+		"truncated success":      fixtures.Respond(200, fixtures.SuccessOf(mail)[:100]),
+		"cut HTTP 500":           fixtures.Respond(500, fixtures.SuccessOf(mail)[:100]),
+		"no envelope":            fixtures.Respond(200, mail),
+		"string for a number":    fixtures.Respond(200, fixtures.SuccessOf(`{"id":"`+password+`"}`)),
+		"body that fails":        fixtures.RespondFrom(200, fixtures.CutBody(mail)),
+		"timeout":                fixtures.NoResponse,
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			var log bytes.Buffer
+			client := fixtures.NewClient(t, transport, fixtures.LogTo(&log, slog.LevelDebug))
+			for _, kind := range fixtures.KindsOfCalls() {
+				value, err := kind.Do(t.Context(), client)
+				if _, ok := value.(map[string]any); !ok { // a caller's map has no Secret
+					fixtures.AssertHidden(t, password, value)
+				}
+				fixtures.AssertHidden(t, password, err)
+			}
+			r := fixtures.Post
+			r.Body, r.Query = map[string]string{"password": password}, url.Values{"q": {password}}
+			value, err := msgpush.Call[msgpush.MailChannel](t.Context(), client, r)
+			fixtures.AssertHidden(t, password, value, err)
+			assert.NotEmpty(t, log.String())
+			fixtures.AssertNotIn(t, password, log.String())
+		})
+	}
+}
+
+// The query may contain a secret.
+func TestErrorTextOmitsQuery(t *testing.T) {
+	const path = "/api/open/mail/detail"
+	errCable := errors.New("the cable is cut")
+	for text, step := range map[string]fixtures.RoundTripFunc{
+		`Get "http://push.example.com` + path + `": the cable is cut`: func(r *http.Request) (*http.Response, error) {
+			return nil, &url.Error{Op: "Get", URL: r.URL.String(), Err: errCable}
+		},
+		"proxying " + path + ": the cable is cut": func(r *http.Request) (*http.Response, error) {
+			return nil, fmt.Errorf("proxying %s: %w", r.URL.RequestURI(), errCable)
+		},
+		"to https://push.example.com" + path + ", not followed": func(r *http.Request) (*http.Response, error) {
+			return fixtures.Respond(301, "", "Location", "https://push.example.com"+r.URL.RequestURI())(r)
+		},
+	} {
+		_, err := fixtures.NewClient(t, step).MailDetail(t.Context(), "hunter2")
+		fixtures.InspectError(t, err)
+		assert.ErrorContains(t, err, text)
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			assert.NotContains(t, fmt.Sprintf("%v %+v %#v", e, e, e), "hunter2")
+		}
+	}
+}
+
+// oddKeys are access keys that another change of a text could alter, or cut, before they are
+// redacted. Each begins with Zq7x4 and ends with Wk9v2.
+var oddKeys = []string{
+	`Zq7x4"password":"Wk9v2`,
+	`Zq7x4\"PassWord\"/Wk9v2`,
+	"Zq7x4=password🔑'Wk9v2",
+	"Zq7x4-msgpush: -Wk9v2",
+	"Zq7x4  Wk9v2",
+	"Zq7x4?mailId=1Wk9v2",
+	"Zq7x4 HTTP 503 Wk9v2",
+}
+
+// responsesWith returns responses and failures that contain text, by the place of the text. quoted
+// is text escaped for a JSON string.
+func responsesWith(text, quoted string) map[string]fixtures.RoundTripFunc {
+	badChunk := errors.New("bad chunk: " + text)
+	responses := map[string]fixtures.RoundTripFunc{
+		"msg":                         fixtures.Respond(200, `{"code":401,"msg":"no key `+quoted+` here"}`),
+		"data string":                 fixtures.Respond(200, `{"code":401,"msg":"no","data":"`+quoted+`"}`),
+		"data object":                 fixtures.Respond(200, `{"code":401,"msg":"no","data":{"key":"`+quoted+`"}}`),
+		"data member name":            fixtures.Respond(200, `{"code":401,"msg":"no","data":{"`+quoted+`":1}}`),
+		"msg object":                  fixtures.Respond(200, `{"code":401,"msg":{"key":"`+quoted+`"}}`),
+		"HTML":                        fixtures.Respond(200, "<html>"+text),
+		"HTML of HTTP 503":            fixtures.Respond(503, "<html>"+text),
+		"code 200 with HTTP 500":      fixtures.Respond(500, `{"code":200,"data":"`+quoted+`"}`),
+		"truncated success":           fixtures.Respond(200, `{"code":200,"data":"`+quoted),
+		"text after success":          fixtures.Respond(200, `{"code":200,"data":{}} `+text),
+		"string for a number":         fixtures.Respond(200, `{"code":200,"data":{"id":"`+quoted+`","total":"`+quoted+`"}}`),
+		"Location":                    fixtures.Respond(302, "", "Location", "/login?key="+text),
+		"Content-Type of HTML":        fixtures.Respond(200, "<html>", "Content-Type", "text/html; key="+text),
+		"Retry-After":                 fixtures.Respond(503, "", "Retry-After", text),
+		"error of the network":        fixtures.Fail(errors.New("msgpush: malformed header: " + text)),
+		"error of another client":     fixtures.Fail(&msgpush.APIError{Operation: "GET /" + text, HTTPStatus: 503}),
+		"error of the body":           fixtures.RespondFrom(200, fixtures.FailingBody(`{"code":200,`, badChunk)),
+		"body of HTTP 502 that fails": fixtures.RespondFrom(502, fixtures.CutBody("<html>"+text)),
+		"error that quotes the URL": func(r *http.Request) (*http.Response, error) {
+			return nil, fmt.Errorf("GET %s with %s", r.URL, text)
+		},
+	}
+	if !strings.Contains(text, `\`) { // text that is escaped twice is not recognised
+		responses["quoted by the network"] = fixtures.Fail(fmt.Errorf("malformed header: %q", text))
+	}
+	return responses
+}
+
+// shownBy returns the text, the JSON and the fields of an error, except Body.
+func shownBy(t *testing.T, err error) string {
+	t.Helper()
+	b, jsonErr := json.Marshal(err)
+	require.NoError(t, jsonErr)
+	shown := fmt.Sprintf("%s %v %#v", b, err, err)
+	switch err := err.(type) { //nolint:errorlint // the call returns these types, not wrapped
+	case *msgpush.APIError:
+		return fmt.Sprintf("%s %s %q %v", shown, err.Msg, err.Data, err.Header)
+	case *msgpush.DecodeError:
+		return fmt.Sprintf("%s %v %#v %v", shown, err.Err, err.Err, err.Header)
+	case *msgpush.RequestError:
+		return fmt.Sprintf("%s %v %#v %v", shown, err.Err, err.Err, err.Last)
+	}
+	t.Fatalf("%T: %v", err, err)
+	return ""
+}
+
+func TestErrorsLogsAndObserversShowNoPartOfKey(t *testing.T) {
+	for _, key := range oddKeys {
+		for _, text := range []string{key, inJSON(key)} {
+			for where, transport := range responsesWith(text, inJSON(key)) {
+				var log bytes.Buffer
+				observer, attempts := fixtures.Observed()
+				client := fixtures.NewClientWithKey(t, key, transport, observer, fixtures.LogTo(&log, slog.LevelDebug),
+					fixtures.ThreeAttempts)
+				_, mailErr := client.MailDetail(t.Context(), "1")
+				_, callErr := msgpush.Call[map[string]map[string]int](t.Context(), client, fixtures.Post)
+				shown := shownBy(t, mailErr) + shownBy(t, callErr) + log.String()
+				for _, a := range *attempts {
+					shown += fmt.Sprint(a.Header) + shownBy(t, a.Err)
+				}
+				for _, part := range []string{"Zq7x4", "Wk9v2"} {
+					require.NotContains(t, shown, part, "%s: %s", key, where)
+				}
+			}
+		}
+	}
+}
+
+func TestEachFieldOfErrorResponseIsRedacted(t *testing.T) {
+	response := fixtures.Respond(400, `{"code":7,"msg":"no key 12345678","data":[12345678]}`, "X-Key", "12345678")
+	apiErr := fixtures.OnlyError[*msgpush.APIError](t, mailError(t, "12345678", response))
+	assert.Equal(t, "no key [redacted]", apiErr.Msg)
+	assert.Equal(t, `["[redacted]"]`, string(apiErr.Data), "still JSON")
+	assert.Equal(t, "[redacted]", apiErr.Header.Get("X-Key"))
+}
+
+func TestKeyInURLIsRedacted(t *testing.T) {
+	const key = `Zq7x4%2F"Wk9v2` // the escape stays, and the quote is escaped
+	client := fixtures.NewClientWithKey(t, key, fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("no route to %s", r.URL)
+	}))
+	_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: "GET", Path: "/" + key})
+	assert.ErrorContains(t, err, "no route to http://push.example.com/[redacted]")
+}
+
+// The key may stand where an excerpt is cut.
+func TestExcerptShowsNoPartOfKey(t *testing.T) {
+	key, more := oddKeys[1], strings.Repeat(" more", 100)
+	for _, limit := range []int{160, 400} {
+		for before := 3; before < len(key)+3; before += 4 { // the parts that are searched have three characters
+			for _, character := range []string{"x", " "} {
+				padding := strings.Repeat(character, limit-before)
+				for where, transport := range map[string]fixtures.RoundTripFunc{
+					"body":   fixtures.Respond(502, padding+key+more),
+					"msg":    fixtures.Respond(200, `{"code":1,"msg":"`+padding+inJSON(key)+more+`"}`),
+					"error":  fixtures.Fail(errors.New(padding + key + more)),
+					"header": fixtures.Respond(302, "", "Location", "/"+padding+key+more),
+				} {
+					shown := shownBy(t, mailError(t, key, transport))
+					for _, part := range []string{"Zq7", "Wk9"} {
+						require.NotContains(t, shown, part, "%s: %d bytes before %d", where, before, limit)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestRedactsEveryKeySentByCall(t *testing.T) {
+	keys := []string{"key-one-Zq7", "key-two-Wk9", "key-two-Wk9-and-more"}
+	n := 0
+	source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) { n++; return keys[n-1], nil })
+	badRequest := fixtures.Respond(400, `{"code":7,"msg":"`+strings.Join(keys, " ")+`"}`)
+	script := fixtures.NewScript(fixtures.Status(503), fixtures.Status(401), badRequest)
+	err := mailError(t, "", script, msgpush.WithAccessKeySource(source), fixtures.ThreeAttempts)
+	assert.Equal(t, "[redacted] [redacted] [redacted]", fixtures.OnlyError[*msgpush.APIError](t, err).Msg)
+}
+
+// The failure of an attempt may show a key that the call gets later.
+func TestRedactsLaterKeyInFailureOfPreviousAttempt(t *testing.T) {
+	long := "Zq7x4" + strings.Repeat("x", 500)
+	for _, later := range []string{"Zq7x4-key-Wk9v2", "Zq7x4 password Wk9v2", "Zq7x4\u00a0Wk9v2", long} {
+		for name, step := range map[string]fixtures.RoundTripFunc{
+			"APIError":         fixtures.Respond(503, `{"code":7,"msg":"`+later+`","data":"`+later+`"}`, "X-Key", later),
+			"APIError of HTML": fixtures.Respond(503, "<html>"+later),
+			"DecodeError":      fixtures.Respond(200, "", "X-Key", later),
+			"RequestError":     fixtures.Fail(errors.New("no route for " + later)),
+		} {
+			t.Run(later+"/"+name, func(t *testing.T) {
+				n := 0
+				source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) {
+					if n++; n == 1 {
+						return "key-one-Zq7", nil
+					}
+					return later, errors.New("the key has expired")
+				})
+				r := msgpush.Request{Method: "GET", Path: "/" + later, Idempotent: true}
+				client := fixtures.NewClientWithKey(t, "", step, msgpush.WithAccessKeySource(source), fixtures.ThreeAttempts)
+				_, err := msgpush.Call[any](t.Context(), client, r)
+				last := fixtures.OnlyError[*msgpush.RequestError](t, err).Last
+				assert.Contains(t, name, strings.TrimPrefix(fmt.Sprintf("%T", last), "*msgpush."))
+				for _, part := range []string{"Zq7", "k9v2"} {
+					fixtures.AssertNotIn(t, part, shownBy(t, err)+shownBy(t, last))
+				}
+				assert.Contains(t, shownBy(t, last), "[redacted]")
+			})
+		}
+	}
+}
+
+// A key that the call has, but has not sent, is redacted, too.
+func TestRedactsKeysInCallsWithoutAttempt(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	const key = fixtures.TestKey
+	limiter := fixtures.LimiterAfter(0, func(context.Context) error { return errors.New("no tokens for " + key) })
+	failingSource := msgpush.WithAccessKeySource(fixtures.SourceOf(key, errors.New("cannot renew "+key)))
+	source := msgpush.WithAccessKeySource(fixtures.FixedSource)
+	path := msgpush.Request{Method: "POST", Path: "/keys/" + key}
+	method, body, secret, query := path, path, path, path
+	method.Method, query.Query = key+"\n", key
+	body.Body, secret.Body = unencodable{errors.New("bad " + key)}, msgpush.Secret("x")
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		key  string
+		opts []msgpush.Option
+		r    msgpush.Request
+	}{
+		"context that has ended":                  {ended, key, nil, path},
+		"nil context":                             {nil, key, nil, path},
+		"limiter that fails":                      {t.Context(), key, []msgpush.Option{limiter}, path},
+		"body that cannot be encoded":             {t.Context(), key, nil, body},
+		"query that cannot be encoded":            {t.Context(), key, nil, query},
+		"body with a redacted secret":             {t.Context(), key, nil, secret},
+		"key as a method":                         {t.Context(), key, nil, method},
+		"source that quotes its key in an error":  {t.Context(), "", []msgpush.Option{failingSource}, path},
+		"limiter that quotes the key of a source": {t.Context(), "", []msgpush.Option{source, limiter}, path},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fixtures.NewClientWithKey(t, tt.key, fixtures.Fail(io.EOF), tt.opts...)
+			_, err := msgpush.Call[any](tt.ctx, client, tt.r)
+			require.Error(t, err)
+			for e := err; e != nil; e = errors.Unwrap(e) {
+				fixtures.AssertNotIn(t, key, fixtures.Formatted(e))
+			}
+		})
+	}
+}
+
+type unencodable struct{ err error }
+
+func (u unencodable) MarshalJSON() ([]byte, error) { return nil, u.err }
+
+// An observer gets a redacted error before the second key is known.
+func TestKeyGotAfterObservedAttemptIsRedacted(t *testing.T) {
+	echo := func(r *http.Request) (*http.Response, error) {
+		key := r.Header.Get("Access-Key")
+		httpStatus := 400
+		if key == fixtures.TestKey {
+			httpStatus = 401
+		}
+		return fixtures.Respond(httpStatus, `{"code":1,"msg":"bad key `+key+`"}`)(r)
+	}
+	observer := msgpush.WithObserver(func(context.Context, msgpush.Attempt) {})
+	source := msgpush.WithAccessKeySource(fixtures.GrowingSource)
+	err := mailError(t, "", fixtures.RoundTripFunc(echo), source, observer)
+	assert.Equal(t, "bad key [redacted]", fixtures.OnlyError[*msgpush.APIError](t, err).Msg)
+}
+
+// Errors show the beginning of a text, without "msgpush: ". These changes may create a key, or
+// leave a part of it.
+func TestRedactsKeysThatOtherChangesOfTheTextWouldCreate(t *testing.T) {
+	long := strings.Repeat("k", 70<<10)
+	for _, tt := range []struct{ key, text, part string }{
+		{"Zq7x4:  Wk9v2", "Zq7x4: msgpush:  Wk9v2", "Zq7x4: Wk9v2"}, // without the name of the package, it is the key
+		{long, long, "kkk"}, // the key is longer than the redacted text
+	} {
+		for _, step := range []fixtures.RoundTripFunc{
+			fixtures.Respond(200, `{"code":401,"msg":"`+tt.text+`","data":"`+tt.text+`"}`),
+			fixtures.Respond(502, "<html>"+tt.text), fixtures.Fail(errors.New(tt.text)),
+		} {
+			fixtures.AssertNotIn(t, tt.part, mailError(t, tt.key, step).Error())
+		}
+	}
+}
+
+// fmt, log/slog and encoding/json find the fields of the values that they print.
+func TestKeyIsNotPrinted(t *testing.T) {
+	fetch := func(context.Context) (string, time.Time, error) { return fixtures.TestKey, time.Time{}, nil }
+	source := msgpush.CachedAccessKey(fetch, 0)
+	_, err := source.AccessKey(t.Context(), "")
+	require.NoError(t, err)
+	// Not the default transport: connections of other tests may close while fmt reads it.
+	client := fixtures.NewClient(t, msgpush.NewTransport())
+	withSource := msgpush.WithAccessKeySource(source)
+	fixtures.AssertHidden(t, fixtures.TestKey, client, *client,
+		struct{ client *msgpush.Client }{client}, struct{ client msgpush.Client }{*client},
+		struct{ source *msgpush.AccessKeyCache }{source}, struct{ source msgpush.AccessKeyCache }{*source},
+		source, *source, withSource, fixtures.NewClientWithKey(t, "", fixtures.Succeed, withSource),
+		msgpush.WithUserAgent(fixtures.TestKey))
+}

@@ -1,0 +1,163 @@
+package msgpush_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/tests/faults"
+	"example.com/msgpush/internal/tests/fixtures"
+)
+
+// afterRequest returns a function for pipeTransport that reads a request and then calls serve.
+func afterRequest(serve func(net.Conn)) func(net.Conn) {
+	return func(c net.Conn) {
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		serve(c)
+	}
+}
+
+// stalledTransports returns transports that stall at each stage of an attempt. The last six are not
+// of net/http: they return the error of the context, its cause or another error.
+func stalledTransports() map[string]http.RoundTripper {
+	errGone := errors.New("gone")
+	header := func(err func(context.Context) error) fixtures.RoundTripFunc {
+		return func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, err(r.Context())
+		}
+	}
+	body := func(err func(context.Context) error) fixtures.RoundTripFunc {
+		return fixtures.RespondFrom(200, func(r *http.Request) io.Reader {
+			return fixtures.ReaderFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, err(r.Context()) })
+		})
+	}
+	another := func(context.Context) error { return errGone }
+	const beginning = "Content-Length: 100\r\n\r\n{"
+	return map[string]http.RoundTripper{
+		"dialing": &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}},
+		"sending the request":    fixtures.PipeTransport(func(net.Conn) { time.Sleep(time.Hour) }),
+		"waiting for the header": fixtures.PipeTransport(faults.Stall("")),
+		"reading the header":     fixtures.PipeTransport(afterRequest(faults.Stall("HTTP/1.1 200 OK\r\nContent-"))),
+		"reading the body":       fixtures.PipeTransport(afterRequest(faults.Stall(faults.OK + beginning))),
+		"reading a slow body": fixtures.PipeTransport(afterRequest(func(c net.Conn) {
+			_, err := io.WriteString(c, faults.OK+"Content-Length: 10000000\r\n\r\n")
+			for err == nil {
+				time.Sleep(time.Second)
+				_, err = io.WriteString(c, " ")
+			}
+		})),
+		"header, transport returns the error": header(context.Context.Err),
+		"header, transport returns the cause": header(context.Cause),
+		"header, transport hides both":        header(another),
+		"body, transport returns the error":   body(context.Context.Err),
+		"body, transport returns the cause":   body(context.Cause),
+		"body, transport hides both":          body(another),
+	}
+}
+
+func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
+	threeSeconds := []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}
+	for name, tt := range map[string]struct {
+		client   time.Duration // Timeout of the http.Client
+		opts     []msgpush.Option
+		deadline time.Duration // of the context; 0: none
+		want     time.Duration
+	}{
+		"default":                       {0, nil, 0, msgpush.DefaultTimeout},
+		"WithTimeout":                   {0, threeSeconds, 0, 3 * time.Second},
+		"Timeout of the http.Client":    {5 * time.Second, nil, 0, 5 * time.Second},
+		"WithTimeout overrides Timeout": {time.Second, threeSeconds, 0, 3 * time.Second},
+		"negative Timeout":              {-1, nil, 0, msgpush.DefaultTimeout},
+		"deadline before the timeout":   {0, nil, 10 * time.Second, 10 * time.Second},
+	} {
+		for stage := range stalledTransports() {
+			fixtures.RunInBubble(t, name+"/"+stage, func(t *testing.T) {
+				h := &http.Client{Transport: stalledTransports()[stage], Timeout: tt.client}
+				defer h.CloseIdleConnections()
+				ctx, attempts, text := t.Context(), 3, fmt.Sprintf("no complete response within %v (see WithTimeout)", tt.want)
+				if tt.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+					defer cancel()
+					attempts, text = 1, "MPList: context deadline exceeded"
+				}
+				start := time.Now()
+				opts := append([]msgpush.Option{
+					msgpush.WithHTTPClient(h), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1}),
+				}, tt.opts...)
+				_, err := fixtures.NewClientAt(t, "http://push.example.com", opts...).MPList(ctx, msgpush.PageRequest{})
+				assert.Equal(t, time.Duration(attempts)*tt.want, time.Since(start).Truncate(time.Microsecond))
+				fixtures.AssertFailure(t, err, faults.Failure{Kind: "RequestError", Is: context.DeadlineExceeded, Text: text},
+					attempts)
+				var netErr net.Error
+				require.ErrorAs(t, err, &netErr)
+				assert.True(t, netErr.Timeout())
+				time.Sleep(time.Hour) // until the service has stopped
+			})
+		}
+	}
+}
+
+func TestTimeoutExcludesWaitForLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := fixtures.LimiterFunc(func(context.Context) error { time.Sleep(25 * time.Second); return nil })
+		transport := fixtures.NewScript(fixtures.Fail(io.EOF))
+		_, err := fixtures.NewClient(
+			t,
+			transport,
+			msgpush.WithRateLimiter(slow),
+			msgpush.WithTimeout(time.Second),
+			msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1}),
+		).MPList(t.Context(), msgpush.PageRequest{})
+		fixtures.AssertAttempts(t, 3, err)
+		for i, at := range transport.Times {
+			assert.InDelta(t, time.Duration(i+1)*25*time.Second, at, 2)
+		}
+	})
+}
+
+// WithTimeout and README.md state how long a call can take.
+func TestLongestTimeOfCallWithDefaults(t *testing.T) {
+	tests := []struct {
+		name     string
+		step     fixtures.RoundTripFunc
+		min, max time.Duration
+	}{
+		{"service that never responds", fixtures.NoResponse, 82 * time.Second, 96 * time.Second},
+		{"service that sends Retry-After just before the timeout",
+			fixtures.Late(9*time.Second, fixtures.Status(503, "Retry-After", "30")), 4 * time.Minute,
+			96*time.Second + 6*30*time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for range 20 { // the waits are random
+				synctest.Test(t, func(t *testing.T) {
+					start := time.Now()
+					_, err := fixtures.NewClient(t, tt.step, fixtures.DefaultRetries).MPList(t.Context(), msgpush.PageRequest{})
+					fixtures.AssertAttempts(t, 7, err)
+					assert.GreaterOrEqual(t, time.Since(start), tt.min)
+					assert.LessOrEqual(t, time.Since(start), tt.max)
+				})
+			}
+		})
+	}
+}
