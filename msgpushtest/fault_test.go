@@ -24,7 +24,7 @@ import (
 func TestFaultsCauseExpectedErrors(t *testing.T) {
 	var (
 		busy     = msgpushtest.ErrorResponse(7, "busy", nil)
-		handler  = func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, `{"code":9,"msg":"no"}`) }
+		handler  = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"code":9,"msg":"no"}`) }
 		nothing  = func(http.ResponseWriter, *http.Request) {}
 		tooLarge = fmt.Sprintf("the limit is %d bytes", maxBytes)
 	)

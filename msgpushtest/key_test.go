@@ -13,7 +13,8 @@ import (
 )
 
 func TestEachServerHasItsOwnKey(t *testing.T) {
-	assert.NotEqual(t, msgpushtest.New(t).AccessKey(), msgpushtest.New(t).AccessKey())
+	one, other := msgpushtest.New(t), msgpushtest.New(t)
+	assert.NotEqual(t, one.AccessKey(), other.AccessKey())
 }
 
 func TestReplacedKeyIsRejected(t *testing.T) {

@@ -142,7 +142,7 @@ func TestHandlerReadsBodyAsSent(t *testing.T) {
 func TestBodyThatBreaksOffIsRejected(t *testing.T) {
 	server := msgpushtest.New(t)
 	body := io.MultiReader(strings.NewReader("{}"), iotest.ErrReader(io.ErrUnexpectedEOF)) // valid JSON so far
-	request := httptest.NewRequest("POST", "/api/open/mp/list", body)
+	request := httptest.NewRequest(http.MethodPost, "/api/open/mp/list", body)
 	request.Header.Set("access-key", server.AccessKey())
 	request.Header.Set("Content-Type", "application/json")
 	response := httptest.NewRecorder()

@@ -88,7 +88,8 @@ func newServer(opts []Option) *Server {
 	if s.inMemory {
 		pipes := newPipeListener()
 		s.transport.DialContext = pipes.dialContext
-		s.http = &httptest.Server{Listener: pipes, Config: &http.Server{Handler: s}}
+		config := &http.Server{Handler: s} //nolint:gosec // without a timeout of headers, as httptest makes it
+		s.http = &httptest.Server{Listener: pipes, Config: config}
 	} else {
 		s.http = httptest.NewUnstartedServer(s)
 	}
