@@ -439,7 +439,7 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// New records are found although a page of the list always fails, or has no records.
+// New records are found although a page of the list always fails, or lacks its records.
 func TestStatusNamesPageThatIsNotRead(t *testing.T) {
 	tests := []struct {
 		name string
@@ -447,7 +447,7 @@ func TestStatusNamesPageThatIsNotRead(t *testing.T) {
 		err  error
 	}{
 		{"error", &service{fail: failAt(5, errUnavailable)}, errUnavailable},
-		{"empty page", &service{edit: emptyAt(5)}, msgpush.ErrInconsistentList},
+		{"records of the page are hidden", &service{edit: hide(51, 60)}, msgpush.ErrInconsistentList},
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
@@ -902,7 +902,7 @@ func TestInterruptedReadingGoesOn(t *testing.T) {
 		assert.NoError(t, f.Status().Err)
 		s.sent()
 		runFollower(t, f, time.Second, nil)
-		assert.Equal(t, []int{4, 5, 6, 7, 8, 9, 10}, s.sent())
+		assert.Equal(t, []int{4, 5, 6, 7, 8, 9, 10, 11}, s.sent())
 	})
 }
 

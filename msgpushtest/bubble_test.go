@@ -239,7 +239,8 @@ func TestBubbleBreakEndsPrefetches(t *testing.T) {
 		server.SetLatency(time.Second)
 		n := 0
 		records := client.ForwardLogs(msgpush.ForwardLogParams{})
-		for _, err := range records.All(t.Context(), msgpush.PageSize(2), msgpush.Prefetch(8)) {
+		records.PageSize, records.Prefetch = 2, 8
+		for _, err := range records.All(t.Context()) {
 			require.NoError(t, err)
 			if n++; n == 40 {
 				break // while requests are in progress

@@ -136,7 +136,7 @@ func TestClientReadsPrism(t *testing.T) {
 			assertData(t, firstExample(op), data)
 			if call.Pages != nil {
 				for _, prefetch := range []int{0, 4} {
-					pages, err := drain(call.Pages(t.Context(), client, msgpush.PageSize(2), msgpush.Prefetch(prefetch)))
+					pages, err := drain(call.Pages(t.Context(), client, 2, prefetch))
 					require.NoError(t, err)
 					assert.Equal(t, 1, pages)
 				}
@@ -186,7 +186,7 @@ func TestPrismFindsNoViolations(t *testing.T) {
 		require.NoError(t, err, op.OperationID)
 		if call.Pages != nil {
 			for _, prefetch := range []int{0, 4} {
-				_, err := drain(call.Pages(t.Context(), client, msgpush.PageSize(2), msgpush.Prefetch(prefetch)))
+				_, err := drain(call.Pages(t.Context(), client, 2, prefetch))
 				require.NoError(t, err, op.OperationID)
 			}
 		}

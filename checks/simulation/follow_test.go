@@ -163,7 +163,7 @@ func (h *history) follow(t *testing.T, after func(found int)) {
 		}
 		return h.fetch(ctx, r)
 	}
-	list := msgpush.Lister[int64]{
+	list := msgpush.List[int64]{
 		Fetch:   fetch,
 		ID:      func(id int64) int64 { return id },
 		Created: func(id int64) msgpush.DateTime { return h.all[id].created },

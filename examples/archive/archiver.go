@@ -20,7 +20,7 @@ import (
 type archiver struct {
 	*settings
 	client *msgpush.Client
-	list   msgpush.Lister[msgpush.ForwardLog]
+	list   msgpush.List[msgpush.ForwardLog]
 
 	read, added int64
 	terminal    bool // standard error is one
@@ -122,7 +122,9 @@ func (a *archiver) follow(ctx context.Context, f *follow.Follower[msgpush.Forwar
 // readOnce stores the complete list. As in a batch, the records that were created after since are
 // new.
 func (a *archiver) readOnce(ctx context.Context, since msgpush.DateTime) error {
-	for page, err := range a.list.Pages(ctx, msgpush.PageSize(a.pageSize)) {
+	list := a.list
+	list.PageSize = a.pageSize
+	for page, err := range list.Pages(ctx) {
 		if err != nil {
 			return err
 		}
@@ -166,7 +168,9 @@ func (a *archiver) updateRules(ctx context.Context) {
 
 func (a *archiver) storeRules(ctx context.Context) error {
 	var rules []msgpush.ForwardRule
-	for rule, err := range a.client.ForwardRules().All(ctx, msgpush.PageSize(a.pageSize)) {
+	list := a.client.ForwardRules()
+	list.PageSize = a.pageSize
+	for rule, err := range list.All(ctx) {
 		if err != nil {
 			return err
 		}

@@ -139,7 +139,8 @@ func (s *settings) copyRecords(
 ) (added int, err error) {
 	defer bar.clear()
 	records := client.ForwardLogs(s.params)
-	for page, err := range records.Pages(ctx, msgpush.PageSize(s.pageSize), msgpush.Prefetch(s.prefetch)) {
+	records.PageSize, records.Prefetch = s.pageSize, s.prefetch
+	for page, err := range records.Pages(ctx) {
 		if ctx.Err() != nil {
 			return added, cli.ErrInterrupted
 		}

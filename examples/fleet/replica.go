@@ -160,7 +160,9 @@ func (r *replica) fetch(ctx context.Context) (key string, expires time.Time, err
 // plan queues one task for each rule. The task ID makes it idempotent: all replicas plan, and a
 // rule is queued once for this export.
 func (r *replica) plan(ctx context.Context) error {
-	for rule, err := range r.client.ForwardRules().All(ctx, msgpush.PageSize(100)) {
+	list := r.client.ForwardRules()
+	list.PageSize = 100
+	for rule, err := range list.All(ctx) {
 		if err != nil {
 			return err
 		}

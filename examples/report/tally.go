@@ -61,7 +61,9 @@ func gather(ctx context.Context, client *msgpush.Client, zone *time.Location) ([
 		rules = append(rules, rule)
 	}
 	t := newTally()
-	for record, err := range client.ForwardLogs(msgpush.ForwardLogParams{}).All(ctx, msgpush.Prefetch(4)) {
+	records := client.ForwardLogs(msgpush.ForwardLogParams{})
+	records.Prefetch = 4
+	for record, err := range records.All(ctx) {
 		if err != nil {
 			return nil, nil, err
 		}

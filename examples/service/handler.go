@@ -29,7 +29,9 @@ func (s *service) handler() http.Handler {
 	}))
 	mux.Handle("GET /rules", s.respond(func(ctx context.Context) (any, error) {
 		rules := []msgpush.ForwardRule{}
-		for rule, err := range s.client.ForwardRules().All(ctx, msgpush.PageSize(100)) {
+		list := s.client.ForwardRules()
+		list.PageSize = 100
+		for rule, err := range list.All(ctx) {
 			if err != nil {
 				return nil, err
 			}

@@ -20,7 +20,7 @@ import (
 
 // A watcher prints the last records of a list and then each new one.
 type watcher struct {
-	list     msgpush.Lister[msgpush.ForwardLog]
+	list     msgpush.List[msgpush.ForwardLog]
 	pageSize int
 	interval time.Duration
 	last     int // number of records to begin with
@@ -57,7 +57,9 @@ func (w *watcher) run(ctx context.Context) error {
 // history.
 func (w *watcher) printLast(ctx context.Context, since msgpush.DateTime) error {
 	var last []msgpush.ForwardLog
-	for r, err := range w.list.All(ctx, msgpush.PageSize(w.pageSize)) {
+	list := w.list
+	list.PageSize = w.pageSize
+	for r, err := range list.All(ctx) {
 		if err != nil {
 			return err
 		}
