@@ -383,7 +383,8 @@ func TestSendsNoMoreRequestsThanNeeded(t *testing.T) {
 		t.Run(fmt.Sprintf("%d records, prefetch %d", tt.take, tt.prefetch), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log fixtures.RequestLog
-				records := fixtures.ListOf(log.Record(static(fixtures.Numbers(95))), fixtures.Identity, 10, tt.prefetch).All(t.Context())
+				fetch := log.Record(static(fixtures.Numbers(95)))
+				records := fixtures.ListOf(fetch, fixtures.Identity, 10, tt.prefetch).All(t.Context())
 				assert.Empty(t, log.Pages, "before the range statement")
 				got := 0
 				for _, err := range records {
@@ -493,6 +494,14 @@ func TestPrefetchCostsLittleIfTheListChanges(t *testing.T) {
 			})
 		}
 	}
+}
+
+// One record is inserted at each response, so each prefetched page is from before the latest one.
+func TestPrefetchOfAGrowingListCostsFewRequests(t *testing.T) {
+	requests, duration := listCost(t, 8, 1, -10)
+	t.Log(requests, "requests in", duration)
+	assert.LessOrEqual(t, requests, 150)
+	assert.LessOrEqual(t, duration, 2100*time.Millisecond)
 }
 
 func TestPrefetchesMoreAgainAfterTheListStopsChanging(t *testing.T) {

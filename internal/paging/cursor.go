@@ -10,8 +10,9 @@ package paging
 //   - End. A pass ends when neither the total nor the pages promise more than is covered or, without
 //     these numbers, at a page without a new record. If the last page is full, or if records are
 //     missing, the page behind it is requested too, since some services report a part as the total.
-//   - Missing. Records are missing if fewer came than the lowest total of the pass. The records that
-//     a short last page lacks are not missing, unless an id came again and no insertion explains it.
+//   - Missing. Records are missing if fewer came than the first total of the pass, less its later
+//     decreases. Those that a short last page lacks are not missing, unless an id came again and no
+//     insertion explains it.
 //   - Second pass. If records are missing at the end, a second pass reads the list once more, with
 //     half the page size, until none is missing. Ties are then in other places.
 //   - Limit. A pass ends after three pages in a row that should have had a new record. After 100
@@ -63,6 +64,7 @@ type cursor struct {
 	// The offsets that are done.
 	covered   int64
 	readAhead struct{ from, to int64 } // empty if from >= to
+	isChecked bool                     // a page of an empty list was followed by page 1 in this pass
 	isStuck   bool                     // growth has kept a gap open since the last new record
 	again     bool                     // then, the page before the gap is requested again
 	behind    int64
@@ -70,7 +72,7 @@ type cursor struct {
 
 	// The records.
 	delivered int64
-	least     int64 // the lowest total of this pass; 0 if unknown
+	expected  int64 // the first total of this pass, less its later decreases; 0 if unknown
 	most      int64 // the highest total
 	lacking   int64 // how many records the last page with records lacks
 	repeated  bool  // an id came again, and no insertion explains it
@@ -90,6 +92,9 @@ type pageInfo struct {
 	pageNum, pageSize, pages, total int64 // reported
 	records, newRecords             int64
 }
+
+// isOfEmptyList reports whether the response says that the list is empty. It may have one page.
+func (p pageInfo) isOfEmptyList() bool { return p.records == 0 && p.total == 0 && p.pages <= 1 }
 
 // Numbers above these limits count as not reported, so no sum overflows, and no error shows them.
 // On 32-bit systems, maxPages+1 is still an int.
@@ -126,6 +131,10 @@ func (cur *cursor) advance(p pageInfo) int64 {
 	isAtLimit := isSilent && cur.silent >= maxSilent || cur.idle > 2*maxIdle
 	if isAtLimit || cur.hasEnded(p) || next > maxPages {
 		return cur.endPass()
+	}
+	if cur.hasIDs && p.isOfEmptyList() && !cur.isChecked {
+		cur.isChecked = true
+		return 1
 	}
 	if isReopened && cur.requestsAgain(p) {
 		return p.number
@@ -176,8 +185,11 @@ func (cur *cursor) sizeOf(number int64) int64 {
 //
 // If no response has reported a total, the reported pages count as full.
 func (cur *cursor) updateTotal(p pageInfo) (growth int64) {
-	if p.records == 0 && p.total == 0 && p.pages == 1 {
-		p.pages = 0 // an empty list may have one page
+	if p.isOfEmptyList() {
+		p.pages = 0
+	}
+	if p.isOfEmptyList() && p.number == 1 {
+		cur.total, cur.expected = 0, 0
 	}
 	cur.pages = p.pages
 	cur.hasTotal = cur.hasTotal || p.total > 0
@@ -188,14 +200,11 @@ func (cur *cursor) updateTotal(p pageInfo) (growth int64) {
 	if total == 0 || cur.isBelowEnd(total, p) {
 		return 0
 	}
-	d := int64(0)
-	if cur.total > 0 {
-		d = total - cur.total
+	if cur.total == 0 { // the first total of the pass
+		cur.total, cur.expected = total, total
 	}
-	if cur.least == 0 {
-		cur.least = total
-	}
-	cur.least = min(cur.least, total)
+	d := total - cur.total
+	cur.expected = max(0, cur.expected+min(0, d))
 	cur.most = max(cur.most, total)
 	cur.total = total
 	cur.covered = max(0, cur.covered+min(0, d))
@@ -313,11 +322,11 @@ func (cur *cursor) hasEnded(p pageInfo) bool {
 
 // missing returns how many records are missing, by the rule above.
 func (cur *cursor) missing() int64 {
-	total := cur.least
+	expected := cur.expected
 	if cur.hasLeftGap {
-		total = cur.most
+		expected = cur.most
 	}
-	missing := max(0, total-cur.delivered)
+	missing := max(0, expected-cur.delivered)
 	if !cur.repeated && missing <= cur.lacking {
 		return 0
 	}
@@ -336,7 +345,7 @@ func (cur *cursor) endPass() int64 {
 	cur.size, cur.total, cur.pages = 0, 0, 0
 	cur.covered, cur.highest = 0, 0
 	cur.readAhead.from, cur.readAhead.to = 0, 0
-	cur.least, cur.idle = 0, 0
+	cur.expected, cur.idle, cur.isChecked = 0, 0, false
 	return 1
 }
 
