@@ -71,8 +71,8 @@ func TestYieldsErrorAfterFetchedRecords(t *testing.T) {
 			}
 			var got []int64
 			var errs []error
-			lister := fixtures.ListOf(f, fixtures.Identity, 10, prefetch)
-			for id, err := range lister.All(t.Context()) {
+			list := fixtures.ListOf(f, fixtures.Identity, 10, prefetch)
+			for id, err := range list.All(t.Context()) {
 				if err != nil {
 					assert.Zero(t, id)
 					errs = append(errs, err)
@@ -455,8 +455,8 @@ func listCost(t *testing.T, prefetch int, changes float64, stopAt int) (requests
 			return p, nil
 		}
 		start, delivered := time.Now(), map[int64]bool{}
-		lister := fixtures.ListOf(f, fixtures.Identity, 20, prefetch)
-		for id, err := range lister.All(t.Context()) {
+		list := fixtures.ListOf(f, fixtures.Identity, 20, prefetch)
+		for id, err := range list.All(t.Context()) {
 			require.NoError(t, err)
 			require.False(t, delivered[id], "record %d was delivered twice", id)
 			delivered[id] = true
@@ -608,8 +608,8 @@ func TestLeavingTheLoopCancelsPrefetches(t *testing.T) {
 				}
 				start := time.Now()
 				leave := func() {
-					lister := fixtures.ListOf(f, fixtures.Identity, 10, 4)
-					for range lister.All(t.Context()) {
+					list := fixtures.ListOf(f, fixtures.Identity, 10, 4)
+					for range list.All(t.Context()) {
 						synctest.Wait()
 						assert.Equal(t, int32(4), running.Load())
 						if panics {
@@ -665,8 +665,8 @@ func TestPanicInFetchReachesTheCaller(t *testing.T) {
 				}
 				got := 0
 				assert.PanicsWithValue(t, tt.first, func() {
-					lister := fixtures.ListOf(f, fixtures.Identity, 10, tt.prefetch)
-					for _, err := range lister.All(t.Context()) {
+					list := fixtures.ListOf(f, fixtures.Identity, 10, tt.prefetch)
+					for _, err := range list.All(t.Context()) {
 						require.NoError(t, err)
 						synctest.Wait()
 						if got++; tt.leave {
@@ -704,8 +704,8 @@ func TestIterationCopiesNoPage(t *testing.T) {
 	fetch := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) { return fetched[r.Current], nil }
 	allocs := testing.AllocsPerRun(3, func() {
 		number := 0
-		lister := fixtures.ListOf(fetch, fixtures.Identity, size, 0)
-		for page, err := range lister.Pages(t.Context()) {
+		list := fixtures.ListOf(fetch, fixtures.Identity, size, 0)
+		for page, err := range list.Pages(t.Context()) {
 			require.NoError(t, err)
 			number++
 			require.Same(t, fetched[number], page)
@@ -739,9 +739,9 @@ func TestMemoryPerRecordIsLimited(t *testing.T) {
 	list := fixtures.Numbers(n)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			lister := fixtures.ListOf(static(list), tt.id, size, 0)
+			list := fixtures.ListOf(static(list), tt.id, size, 0)
 			before, number := inUse(), 0
-			for _, err := range lister.Pages(t.Context()) {
+			for _, err := range list.Pages(t.Context()) {
 				require.NoError(t, err)
 				if number++; number == n/size { // the last page
 					got := (float64(inUse()) - float64(before)) / n

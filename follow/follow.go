@@ -95,7 +95,7 @@ type Status struct {
 	// during a request, and when the body of the loop runs past it.
 	NextRequest time.Time
 	// Err is nil unless an argument is invalid, the first start, the latest poll or the latest page
-	// of a reading failed, or the latest complete reading had a contradiction. FailingSince is when
+	// of a reading failed, or the latest complete reading lacked records. FailingSince is when
 	// the first failure of this kind in a row was noticed, after the retries of its call.
 	Err          error
 	FailingSince time.Time
@@ -209,7 +209,7 @@ func check[T any](list msgpush.List[T], o Options) error {
 //
 // These errors cause no wait: the first record without a valid creation time, the first one that
 // was created more than 24 h ahead of UTC by the local clock, and, at the end of a reading, an
-// [msgpush.ErrInconsistentList] that names the page of the first contradiction.
+// [msgpush.ErrInconsistentList] that says how many records are missing.
 //
 // The iteration ends with an error if the arguments are invalid, if another loop is running, or if
 // the context ends. In the last case, the error wraps the error of the context and its cause.

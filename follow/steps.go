@@ -52,11 +52,11 @@ func (r *reading[T]) beginSoon() { r.due = time.Time{} }
 
 // health holds the failures of each kind of step.
 type health struct {
-	failures      int // in a row, of any kind
-	mark          failure
-	poll          failure
-	read          failure
-	contradiction failure // of the latest reading that has ended
+	failures int // in a row, of any kind
+	mark     failure
+	poll     failure
+	read     failure
+	missing  failure // of the latest reading that has ended: records are missing
 }
 
 // A failure is the latest of several errors in a row, and the time of the first. The zero failure
@@ -101,7 +101,7 @@ func (h *health) shown() failure {
 			return f
 		}
 	}
-	return h.contradiction
+	return h.missing
 }
 
 // makeStep makes the next step and decides when the one after it is due. A step that the end of the
@@ -229,7 +229,7 @@ func (f *Follower[T]) endReading() {
 	if err != nil {
 		f.problems = append(f.problems, err)
 	}
-	f.health.contradiction = f.health.contradiction.next(err)
+	f.health.missing = f.health.missing.next(err)
 	f.reading.pages = nil
 	f.reading.hasEnded = true
 }

@@ -9,15 +9,15 @@ package paging
 //     the last covered offsets are no longer covered, so the iteration steps back; ids drop repeats.
 //   - End. A pass ends when neither the total nor the pages promise more than is covered or, without
 //     these numbers, at a page without a new record. If the last page is full, or if records are
-//     missing, the page behind it is requested too, since some services report a part as the total.
+//     missing, the page behind it is requested too: some services report only a part as the total.
 //   - Missing. Records are missing if fewer came than the first total of the pass, less its later
 //     decreases. Those that a short last page lacks are not missing, unless an id came again and no
 //     insertion explains it.
 //   - Second pass. If records are missing at the end, a second pass reads the list once more, with
-//     half the page size, until none is missing. Ties are then in other places.
+//     half the page size, until none is missing: records that tie are then on other pages.
 //   - Limit. A pass ends after three pages in a row that should have had a new record. After 100
-//     pages without a new record, and three more for each page with one, it does not step back, and
-//     ends at the next such page.
+//     pages without a new record, and two more for each page with one, it does not step back; after
+//     twice as many, it ends.
 //   - Without ids. The iteration does not step back, and requests neither a page behind the numbers
 //     nor a second pass.
 //
@@ -122,17 +122,15 @@ func (cur *cursor) advance(p pageInfo) int64 {
 	isReopened := cur.cover(p, growth)
 
 	maxIdle := idlePages + idlePerProductive*cur.productive
-	leavesGap := cur.idle > maxIdle && cur.covered < cur.highest*cur.size
-	if p.newRecords == 0 && leavesGap {
-		cur.covered = cur.highest * cur.size
-		cur.hasLeftGap = true
+	if p.newRecords == 0 && cur.idle > maxIdle {
+		cur.leaveGap()
 	}
 	next := cur.covered/cur.size + 1
 	isAtLimit := isSilent && cur.silent >= maxSilent || cur.idle > 2*maxIdle
 	if isAtLimit || cur.hasEnded(p) || next > maxPages {
 		return cur.endPass()
 	}
-	if cur.hasIDs && p.isOfEmptyList() && !cur.isChecked {
+	if cur.hasIDs && p.isOfEmptyList() && !cur.isChecked { // page 1 shows whether only this page is empty
 		cur.isChecked = true
 		return 1
 	}
@@ -140,6 +138,14 @@ func (cur *cursor) advance(p pageInfo) int64 {
 		return p.number
 	}
 	return next
+}
+
+// leaveGap goes on behind the highest page, and leaves the gap that a step back would fill.
+func (cur *cursor) leaveGap() {
+	if highestEnd := cur.highest * cur.size; cur.covered < highestEnd {
+		cur.covered = highestEnd
+		cur.hasLeftGap = true
+	}
 }
 
 // reported returns a reported number, or 0 if it counts as not reported.
@@ -320,7 +326,8 @@ func (cur *cursor) hasEnded(p pageInfo) bool {
 	return !isFullLastPage && !mayFindMissing
 }
 
-// missing returns how many records are missing, by the rule above.
+// missing returns how many records are missing, by the rule above. If a gap was left, decreases of
+// the total may be those of a backend that lags, and count no longer.
 func (cur *cursor) missing() int64 {
 	expected := cur.expected
 	if cur.hasLeftGap {
