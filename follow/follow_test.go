@@ -883,6 +883,34 @@ func TestPollsAreOnTimeWhileAReadingFails(t *testing.T) {
 	})
 }
 
+// After page 5 of the reading, three of its records are deleted, and a poll gets the lower total.
+// Then three are inserted at the end, so the total of page 6 is the one of page 5.
+func TestTotalsOfPollsShowDriftToAReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: downFrom(100)}
+		l := s.lister()
+		fetch, responses := l.Fetch, 0
+		l.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+			p, err := fetch(ctx, r)
+			if r.Current == 5 || responses > 0 {
+				responses++
+			}
+			switch responses {
+			case 1:
+				s.change(func(list []int64) []int64 { return list[3:] })
+			case 2:
+				assert.Equal(t, 1, r.Current, "a poll")
+				s.change(func(list []int64) []int64 { return append(list, 0, -1, -2) })
+			}
+			return p, err
+		}
+		p := runFollower(t, follow.New(l, follow.Options{PageSize: 10, PollInterval: 1}), 10*time.Second, nil)
+		for _, n := range upTo(97) {
+			assert.Contains(t, p.delivered, n)
+		}
+	})
+}
+
 func TestInterruptedReadingGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(100)}
