@@ -15,7 +15,7 @@
 // # Lists
 //
 // A list operation returns one [Page]. [Client.MPChannels], [Client.ForwardRules] and
-// [Client.ForwardLogs] return a [Lister], whose method All iterates over all records, even while
+// [Client.ForwardLogs] return a [List], whose method All iterates over all records, even while
 // the list changes. Package [example.com/msgpush/follow] also delivers each new record.
 //
 // # Errors

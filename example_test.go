@@ -129,7 +129,7 @@ func ExampleClient_ForwardLogs() {
 
 	failed := 0
 	records := client.ForwardLogs(msgpush.ForwardLogParams{RuleID: new(int64(301))})
-	for record, err := range records.All(context.Background(), msgpush.Prefetch(4)) {
+	for record, err := range records.All(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func ExampleClient_ForwardRules() {
 	client, done := exampleClient()
 	defer done()
 
-	for rule, err := range client.ForwardRules().All(context.Background(), msgpush.PageSize(2)) {
+	for rule, err := range client.ForwardRules().All(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func ExampleClient_MPChannels() {
 }
 
 // The total of each page lets a program report its progress.
-func ExampleLister_Pages() {
+func ExampleList_Pages() {
 	client, done := exampleClient()
 	defer done()
 
@@ -195,12 +195,16 @@ func ExampleLister_Pages() {
 	// 64 of 64 records, 100 %
 }
 
-func ExamplePrefetch() {
+// A List is a value: fields of a copy change how it iterates.
+func ExampleList() {
 	client, done := exampleClient()
 	defer done()
 
+	logs := client.ForwardLogs(msgpush.ForwardLogParams{})
+	logs.PageSize = 10
+	logs.Prefetch = 4
 	records := 0
-	for _, err := range client.ForwardLogs(msgpush.ForwardLogParams{}).All(context.Background(), msgpush.Prefetch(4)) {
+	for _, err := range logs.All(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -210,8 +214,8 @@ func ExamplePrefetch() {
 	// Output: 64 records, prefetched
 }
 
-// A Lister iterates over a list for which Client has no method, or with another record type.
-func ExampleLister_All() {
+// A List iterates over a list for which Client has no method, or with another record type.
+func ExampleList_All() {
 	client, done := exampleClient()
 	defer done()
 
@@ -219,7 +223,7 @@ func ExampleLister_All() {
 		ID   int64  `json:"id"`
 		Name string `json:"ruleName"`
 	}
-	rules := msgpush.Lister[rule]{
+	rules := msgpush.List[rule]{
 		Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[rule], error) {
 			return msgpush.Call[*msgpush.Page[rule]](ctx, client, msgpush.Request{
 				Method: "POST", Path: "/api/open/forwardRule/list", Body: r, Idempotent: true,
@@ -228,7 +232,7 @@ func ExampleLister_All() {
 		ID: func(r rule) int64 { return r.ID },
 	}
 	n := 0
-	for _, err := range rules.All(context.Background(), msgpush.PageSize(2)) {
+	for _, err := range rules.All(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -276,7 +280,7 @@ func ExampleCall_otherOperations() {
 	}
 	ctx, client := context.Background(), service.Client()
 
-	webhooks := msgpush.Lister[webhook]{
+	webhooks := msgpush.List[webhook]{
 		Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[webhook], error) {
 			return msgpush.Call[*msgpush.Page[webhook]](ctx, client, msgpush.Request{
 				Method: "POST", Path: "/your/path/list", Body: r, Idempotent: true,

@@ -69,7 +69,7 @@ func assertEncodesTo(t *testing.T, body string, data any) {
 
 // assertIterates checks that a list delivers the records 7, 8 and 9 of a service, in pages of two
 // records. params is the rest of the body of each request, after the page size.
-func assertIterates[T any](t *testing.T, path, params string, want []T, list func(*msgpush.Client) msgpush.Lister[T]) {
+func assertIterates[T any](t *testing.T, path, params string, want []T, list func(*msgpush.Client) msgpush.List[T]) {
 	t.Helper()
 	var requests []string
 	client := fixtures.NewClient(t, fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -86,13 +86,15 @@ func assertIterates[T any](t *testing.T, path, params string, want []T, list fun
 		`POST ` + path + ` {"current":1,"pageSize":2` + params + `}`,
 		`POST ` + path + ` {"current":2,"pageSize":2` + params + `}`,
 	}
-	records, err := fixtures.Collect(list(client).All(t.Context(), msgpush.PageSize(2)))
+	l := list(client)
+	l.PageSize = 2
+	records, err := fixtures.Collect(l.All(t.Context()))
 	require.NoError(t, err)
 	assert.Equal(t, want, records)
 	assert.Equal(t, wantRequests, requests)
 
 	requests = nil
-	delivered, err := fixtures.Collect(list(client).Pages(t.Context(), msgpush.PageSize(2)))
+	delivered, err := fixtures.Collect(l.Pages(t.Context()))
 	require.NoError(t, err)
 	assert.Equal(t, []*msgpush.Page[T]{
 		{PageNum: 1, PageSize: 2, Total: 3, Pages: 2, List: want[:2]},

@@ -59,14 +59,14 @@ func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page
 }
 
 // ForwardLogs returns the list of the trigger records that match params.
-func (c *Client) ForwardLogs(params ForwardLogParams) Lister[ForwardLog] {
+func (c *Client) ForwardLogs(params ForwardLogParams) List[ForwardLog] {
 	if params.RuleID != nil { // a copy, since the caller may change the value
 		params.RuleID = new(*params.RuleID)
 	}
 	if params.MatchResult != nil {
 		params.MatchResult = new(*params.MatchResult)
 	}
-	return Lister[ForwardLog]{
+	return List[ForwardLog]{
 		Fetch: func(ctx context.Context, r PageRequest) (*Page[ForwardLog], error) {
 			return c.ForwardLogList(ctx, ForwardLogRequest{r, params})
 		},

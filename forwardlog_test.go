@@ -64,7 +64,7 @@ func TestForwardLogListOmitsNilParams(t *testing.T) {
 }
 
 func TestForwardLogs(t *testing.T) {
-	list := func(c *msgpush.Client) msgpush.Lister[msgpush.ForwardLog] {
+	list := func(c *msgpush.Client) msgpush.List[msgpush.ForwardLog] {
 		return c.ForwardLogs(msgpush.ForwardLogParams{RuleID: new(int64(3))})
 	}
 	assertIterates(t, "/api/open/forwardLog/list", `,"params":{"ruleId":3}`,
@@ -76,7 +76,9 @@ func TestFilterOfIterationDoesNotChange(t *testing.T) {
 	rule, match := int64(301), 7
 	params := msgpush.ForwardLogParams{RuleID: &rule, MatchResult: &match}
 	handler, requests := recordRequests(fixtures.SuccessOf(`{"total":3,"pages":3,"list":[{"id":1}]}`))
-	for range fixtures.NewClient(t, handle(handler)).ForwardLogs(params).Pages(t.Context(), msgpush.PageSize(1)) {
+	list := fixtures.NewClient(t, handle(handler)).ForwardLogs(params)
+	list.PageSize = 1
+	for range list.Pages(t.Context()) {
 		rule++
 		match++
 	}

@@ -43,8 +43,8 @@ func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[Forw
 }
 
 // ForwardRules returns the list of the message rules.
-func (c *Client) ForwardRules() Lister[ForwardRule] {
-	return Lister[ForwardRule]{
+func (c *Client) ForwardRules() List[ForwardRule] {
+	return List[ForwardRule]{
 		Fetch:   c.ForwardRuleList,
 		ID:      func(rule ForwardRule) int64 { return rule.ID },
 		Created: func(rule ForwardRule) DateTime { return rule.CreateTime },

@@ -1,6 +1,7 @@
 package msgpush
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,54 +11,31 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// ErrInconsistentList is wrapped by the error of an iteration that found a contradiction in the
-// responses. The error names it and its page.
+// ErrInconsistentList is wrapped by the last error of an iteration that delivered fewer records than
+// the service reports. The error says how many of how many came, and names the first page that had
+// fewer records than expected, if there is one.
 var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 
-// A Lister is a list of the service: [Client.MPChannels], [Client.ForwardRules] and
-// [Client.ForwardLogs] return one. It also iterates over other lists: Fetch may use [Call].
-type Lister[T any] struct {
-	// Fetch returns one page. With [Prefetch], it is called concurrently.
+// A List is a list of the service: [Client.MPChannels], [Client.ForwardRules] and
+// [Client.ForwardLogs] return one. It also iterates over other lists: Fetch may use [Call]. A List is
+// a value: a copy with other fields is another list.
+type List[T any] struct {
+	// Fetch returns one page. With Prefetch, it is called concurrently. If it returns a page together
+	// with an error, iteration uses the page, goes on, and yields the error at the end.
 	Fetch func(context.Context, PageRequest) (*Page[T], error)
 	// ID returns the id of a record. If ID is nil, iteration cannot recognize records: if the list
 	// changes, records may be missed or repeated.
 	ID func(T) int64
 	// Created returns when a record was created, for package follow. It may be nil.
 	Created func(T) DateTime
-}
 
-// A ListOption configures an iteration over a list. A later option overrides an earlier one. An
-// invalid option is an error of the iteration.
-type ListOption func(*listSettings) error
-
-type listSettings struct {
-	pageSize int
-	prefetch int
-}
-
-// PageSize sets the number of records that are requested per page. It must be positive. The default
-// is [DefaultPageSize].
-func PageSize(n int) ListOption {
-	return func(s *listSettings) error {
-		if n <= 0 {
-			return fmt.Errorf("PageSize: %d is not positive", n)
-		}
-		s.pageSize = n
-		return nil
-	}
-}
-
-// Prefetch fetches up to n pages concurrently, at most 1,000, ahead of the page whose records are
-// being delivered, and fewer while the list changes. The order of the records does not change. The
-// default is 0. If the service reports no total, prefetching a list that changes may miss records.
-func Prefetch(n int) ListOption {
-	return func(s *listSettings) error {
-		if n < 0 {
-			return fmt.Errorf("Prefetch: %d is negative", n)
-		}
-		s.prefetch = min(n, maxPrefetch)
-		return nil
-	}
+	// PageSize is the number of records that are requested per page. 0 means [DefaultPageSize].
+	PageSize int
+	// Prefetch is the number of pages that are fetched concurrently, ahead of the page whose records
+	// are being delivered. It is at most 1,000, and lower while the list changes. 0 means that a page
+	// is fetched when it is needed. The order of the records does not change. If the service reports
+	// no total, prefetching a list that changes may miss records.
+	Prefetch int
 }
 
 const maxPrefetch = 1000 // limits goroutines, since a service may report any number of pages
@@ -65,19 +43,25 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 // All returns an iterator over the records of the list. Each range statement iterates anew. The
 // iterator is safe for concurrent use if Fetch and ID are.
 //
-// An error is yielded once, with a zero record, after the records of all pages before it, and ends
-// the iteration. Unless an argument or Fetch is invalid, it names the page, and wraps
-// [ErrInconsistentList], the error of Fetch, or the error of the context and its cause. Leaving the
-// range statement cancels all prefetches and waits for them. A panic in Fetch is re-raised in the
-// goroutine of the range statement.
+// With an ID function, no record is delivered twice. Every record that is in the list throughout is
+// delivered, if the service reports the total and if, between two consecutive responses, records are
+// only inserted or only deleted. A record that is inserted or deleted meanwhile is delivered once or
+// not at all. If fewer records came than the service reports, the list is read once more. If records
+// are still missing, the last element is an error that wraps [ErrInconsistentList]. docs/lists.md
+// states what is noticed, and the number of requests.
 //
-// With an ID function, every record that is in the list throughout is delivered exactly once, if
-// the service reports the total and if, between two consecutive responses, records are only
-// inserted or only deleted. If both happen, records may be missed. A record that is inserted or
-// deleted meanwhile is delivered once or not at all. In long lists, an id takes under 1 byte of
-// memory if ids are consecutive, and up to 48 if random.
-func (l Lister[T]) All(ctx context.Context, opts ...ListOption) iter.Seq2[T, error] {
-	return recordsOf(l.Pages(ctx, opts...))
+// An error is yielded once, as the last element, with a zero record. If a field is invalid, nothing
+// else is yielded. If Fetch fails or the context ends, the error names the page, and wraps the error
+// of Fetch, or the error of the context and its cause. Errors that came with a page and an
+// [ErrInconsistentList] come after all records. Several errors are joined by [errors.Join]. At most
+// ten errors that came with pages are kept.
+//
+// Leaving the range statement cancels all prefetches and waits for them. A panic in Fetch is
+// re-raised in the goroutine of the range statement.
+//
+// In long lists, an id takes under 1 byte of memory if ids are consecutive, and up to 48 if random.
+func (l List[T]) All(ctx context.Context) iter.Seq2[T, error] {
+	return recordsOf(l.Pages(ctx))
 }
 
 func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
@@ -97,61 +81,52 @@ func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 	}
 }
 
-// Pages is like [Lister.All], but yields pages. With an ID function, the List of a page holds the
+// Pages is like [List.All], but yields pages. With an ID function, the List of a page holds the
 // records that have not been yielded before; the other fields are as the service sent them. A page
 // without records is yielded only if the whole list is empty. With an error, the page is nil.
-func (l Lister[T]) Pages(ctx context.Context, opts ...ListOption) iter.Seq2[*Page[T], error] {
+func (l List[T]) Pages(ctx context.Context) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
-		s, err := l.apply(ctx, opts)
-		if err != nil {
+		if err := l.check(ctx); err != nil {
 			yield(nil, fmt.Errorf("msgpush: list iteration: %w", err))
 			return
 		}
-		it := paging.New(l.source(), s.pageSize, s.prefetch)
+		it := paging.New(l.source(), cmp.Or(l.PageSize, DefaultPageSize), min(l.Prefetch, maxPrefetch))
 		defer it.Close()
 		for it.More() {
 			number := it.NextPage()
 			page, err := it.Next(ctx)
 			if err != nil {
-				yield(nil, paging.AtPage(number, err))
+				yield(nil, paging.Join(it.Err(ErrInconsistentList), paging.AtPage(number, err)))
 				return
 			}
-			contradiction := it.Contradiction()
-			isEmptyList := contradiction == nil && !it.More() && it.Delivered() == 0
+			isEmptyList := !it.More() && it.Delivered() == 0 && it.Err(ErrInconsistentList) == nil
 			if (len(page.List) > 0 || isEmptyList) && !yield((*Page[T])(page), nil) {
 				return
 			}
-			if contradiction != nil {
-				yield(nil, contradiction.Err(ErrInconsistentList))
-				return
-			}
+		}
+		if err := it.Err(ErrInconsistentList); err != nil {
+			yield(nil, err)
 		}
 	}
 }
 
-// apply returns the settings, or an error if an argument is invalid.
-func (l Lister[T]) apply(ctx context.Context, opts []ListOption) (listSettings, error) {
-	s := listSettings{pageSize: DefaultPageSize}
-	if ctx == nil {
-		return s, errors.New("the context is nil")
+func (l List[T]) check(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return errors.New("the context is nil")
+	case l.Fetch == nil:
+		return errors.New("the function Fetch is nil")
+	case l.PageSize < 0:
+		return fmt.Errorf("PageSize: %d is negative", l.PageSize)
+	case l.Prefetch < 0:
+		return fmt.Errorf("Prefetch: %d is negative", l.Prefetch)
 	}
-	if l.Fetch == nil {
-		return s, errors.New("the function Fetch is nil")
-	}
-	for i, opt := range opts {
-		if opt == nil {
-			return s, fmt.Errorf("option %d of %d is nil", i+1, len(opts))
-		}
-		if err := opt(&s); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
+	return nil
 }
 
 // source returns the list for package paging. Page and paging.Page have the same fields, so that a
 // pointer to one converts to a pointer to the other.
-func (l Lister[T]) source() paging.Source[T] {
+func (l List[T]) source() paging.Source[T] {
 	fetch := func(ctx context.Context, number, size int) (*paging.Page[T], error) {
 		if errs.OfContext(ctx) != nil {
 			return nil, errs.EndOfContext(ctx, "", isOwnError)
@@ -159,5 +134,14 @@ func (l Lister[T]) source() paging.Source[T] {
 		page, err := l.Fetch(ctx, PageRequest{Current: number, PageSize: size})
 		return (*paging.Page[T])(page), err
 	}
-	return paging.Source[T]{Fetch: fetch, ID: l.ID}
+	return paging.Source[T]{
+		Fetch:           fetch,
+		ID:              l.ID,
+		IsErrorResponse: isErrorResponse,
+	}
+}
+
+func isErrorResponse(err error) bool {
+	_, ok := errors.AsType[*APIError](err)
+	return ok
 }

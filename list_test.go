@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,11 +29,15 @@ func TestAllDeliversEveryRecordInOrder(t *testing.T) {
 			for _, prefetch := range []int{0, 1, 3, 16} {
 				for _, id := range []func(int64) int64{fixtures.Identity, nil} {
 					var log fixtures.RequestLog
-					list := fixtures.Lister{Fetch: log.Record(static(fixtures.Numbers(n))), ID: id}
-					got, err := fixtures.Collect(list.All(t.Context(), msgpush.PageSize(size), msgpush.Prefetch(prefetch)))
+					list := fixtures.ListOf(log.Record(static(fixtures.Numbers(n))), id, size, prefetch)
+					got, err := fixtures.Collect(list.All(t.Context()))
 					require.NoError(t, err)
 					require.Equal(t, fixtures.Numbers(n), append([]int64{}, got...))
-					require.Len(t, log.Pages, max(1, (n+size-1)/size), "%d records, page size %d, prefetch %d", n, size, prefetch)
+					requests := max(1, (n+size-1)/size)
+					if isLastPageFull := n > 0 && n%size == 0; isLastPageFull && id != nil {
+						requests++
+					}
+					require.Len(t, log.Pages, requests, "%d records, page size %d, prefetch %d", n, size, prefetch)
 				}
 			}
 		}
@@ -40,10 +45,7 @@ func TestAllDeliversEveryRecordInOrder(t *testing.T) {
 }
 
 func TestIteratorIsReusableAndSafeForConcurrentUse(t *testing.T) {
-	records := fixtures.Lister{
-		Fetch: static(fixtures.Numbers(95)),
-		ID:    fixtures.Identity,
-	}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(3))
+	records := fixtures.ListOf(static(fixtures.Numbers(95)), fixtures.Identity, 10, 3).All(t.Context())
 	for range records {
 		break
 	}
@@ -62,14 +64,14 @@ func TestYieldsErrorAfterFetchedRecords(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := func(ctx context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
 				if r.Current == 4 {
-					return fixtures.PageOf(fixtures.Numbers(95), r), cut // an error makes the page invalid
+					return nil, cut
 				}
 				return delayed(static(fixtures.Numbers(95)), time.Second)(ctx, r)
 			}
 			var got []int64
 			var errs []error
-			lister := fixtures.Lister{Fetch: f, ID: fixtures.Identity}
-			for id, err := range lister.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(prefetch)) {
+			list := fixtures.ListOf(f, fixtures.Identity, 10, prefetch)
+			for id, err := range list.All(t.Context()) {
 				if err != nil {
 					assert.Zero(t, id)
 					errs = append(errs, err)
@@ -82,6 +84,142 @@ func TestYieldsErrorAfterFetchedRecords(t *testing.T) {
 			assert.ErrorIs(t, errs[0], cut)
 			assert.EqualError(t, errs[0], "msgpush: page 4: connection reset")
 		})
+	}
+}
+
+func TestUsesPageThatComesWithAnError(t *testing.T) {
+	partial := errors.New("msgpush: record 7 cannot be decoded")
+	cut := errors.New("msgpush: connection reset")
+	tests := []struct {
+		name      string
+		fetch     func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error)
+		delivered int
+		want      []string // the texts of the one error
+	}{
+		{
+			name: "one page",
+			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
+				return p, errorAt(r, partial, 1)
+			},
+			delivered: 45,
+			want:      []string{"msgpush: page 1: record 7 cannot be decoded"},
+		},
+		{
+			name: "two pages",
+			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
+				return p, errorAt(r, partial, 2, 5)
+			},
+			delivered: 45,
+			want:      []string{"page 2: record 7", "page 5: record 7"},
+		},
+		{
+			name: "a record is missing",
+			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
+				p.List = slices.DeleteFunc(p.List, func(id int64) bool { return id == 7 })
+				return p, errorAt(r, partial, 1)
+			},
+			delivered: 44,
+			want:      []string{"page 1: record 7"},
+		},
+		{
+			name: "half of the records are missing",
+			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
+				p.List = slices.DeleteFunc(p.List, func(id int64) bool { return id%2 == 0 })
+				return p, errorAt(r, partial, 1)
+			},
+			delivered: 23,
+			want:      []string{"page 1: record 7", "inconsistent list: 23 of 45 records came"},
+		},
+		{
+			name: "a later page fails",
+			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
+				if r.Current == 3 {
+					return nil, cut
+				}
+				return p, errorAt(r, partial, 1)
+			},
+			delivered: 20,
+			want:      []string{"page 1: record 7", "page 3: connection reset"},
+		},
+	}
+	for _, tt := range tests {
+		for _, prefetch := range []int{0, 8} {
+			t.Run(fmt.Sprintf("%s, prefetch %d", tt.name, prefetch), func(t *testing.T) {
+				f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+					return tt.fetch(r, fixtures.PageOf(fixtures.Numbers(45), r))
+				}
+				got, err := fixtures.Collect(fixtures.ListOf(f, fixtures.Identity, 10, prefetch).All(t.Context()))
+				assert.Len(t, got, tt.delivered)
+				assert.ErrorIs(t, err, partial)
+				for _, text := range tt.want {
+					assert.Equal(t, 1, strings.Count(err.Error(), text), "%q in %q", text, err)
+				}
+			})
+		}
+	}
+}
+
+// errorAt returns err for the pages, and nil for others.
+func errorAt(r msgpush.PageRequest, err error, pages ...int) error {
+	if slices.Contains(pages, r.Current) {
+		return err
+	}
+	return nil
+}
+
+func TestKeepsTenErrorsOfPages(t *testing.T) {
+	f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+		return fixtures.PageOf(fixtures.Numbers(95), r), fmt.Errorf("error of page %d.", r.Current)
+	}
+	got, err := fixtures.Collect(fixtures.ListOf(f, fixtures.Identity, 5, 0).All(t.Context()))
+	assert.Len(t, got, 95)
+	assert.ErrorContains(t, err, "error of page 10.")
+	assert.NotContains(t, err.Error(), "error of page 11.")
+}
+
+func TestErrorResponseBehindTheLastPageEndsTheList(t *testing.T) {
+	cut := errors.New("msgpush: connection reset")
+	tests := []struct {
+		name    string
+		records int
+		total   int64 // 0: the number of records
+		behind  error
+		want    string // empty: no error
+	}{
+		{"400 behind a full last page", 40, 0, &msgpush.APIError{HTTPStatus: 400}, ""},
+		{"code 500 behind a full last page", 40, 0, &msgpush.APIError{HTTPStatus: 200, Code: 500}, ""},
+		{"401 behind a full last page", 40, 0, &msgpush.APIError{HTTPStatus: 401, KeyRejected: true}, ""},
+		{"503 behind a full last page", 40, 0, &msgpush.APIError{HTTPStatus: 503}, ""},
+		{"503 behind a capped total", 60, 40, &msgpush.APIError{HTTPStatus: 503}, ""},
+		{"404 behind a total that is too high", 6, 7, &msgpush.APIError{HTTPStatus: 404}, ""},
+		{"connection error behind a full last page", 40, 0, cut, "msgpush: page 5: connection reset"},
+		{"404 before the last page", 40, 60, &msgpush.APIError{HTTPStatus: 404}, "page 5"},
+	}
+	for _, tt := range tests {
+		for _, prefetch := range []int{0, 8} {
+			t.Run(fmt.Sprintf("%s, prefetch %d", tt.name, prefetch), func(t *testing.T) {
+				numbers := fixtures.Numbers(tt.records)
+				f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+					p := fixtures.PageOf(numbers, r)
+					if len(p.List) == 0 {
+						return nil, tt.behind
+					}
+					if tt.total > 0 {
+						p.Total = tt.total
+						p.Pages = int(tt.total+9) / 10
+					}
+					return p, nil
+				}
+				got, err := fixtures.Collect(fixtures.ListOf(f, fixtures.Identity, 10, prefetch).All(t.Context()))
+				assert.Equal(t, numbers, got)
+				if tt.want == "" {
+					assert.NoError(t, err)
+				} else {
+					assert.ErrorIs(t, err, tt.behind)
+					assert.ErrorContains(t, err, tt.want)
+				}
+			})
+		}
 	}
 }
 
@@ -98,7 +236,7 @@ func TestContextEndsIteration(t *testing.T) {
 				return delayed(static(fixtures.Numbers(95)), time.Second)(ctx, r)
 			}
 			got, err := fixtures.Collect(
-				fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(ctx, msgpush.PageSize(10), msgpush.Prefetch(prefetch)))
+				fixtures.ListOf(f, fixtures.Identity, 10, prefetch).All(ctx))
 			assert.Equal(t, fixtures.Numbers(20), got)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.ErrorContains(t, err, "page 3")
@@ -113,7 +251,7 @@ func TestContextEndsIteration(t *testing.T) {
 			return fixtures.PageOf(fixtures.Numbers(95), r), nil
 		}
 		got := 0
-		for _, err := range (fixtures.Lister{Fetch: f, ID: fixtures.Identity}).All(ctx, msgpush.PageSize(10)) {
+		for _, err := range fixtures.ListOf(f, fixtures.Identity, 10, 0).All(ctx) {
 			if err != nil {
 				assert.ErrorIs(t, err, context.Canceled)
 				assert.ErrorIs(t, err, cause)
@@ -127,11 +265,10 @@ func TestContextEndsIteration(t *testing.T) {
 }
 
 func TestInvalidIterationYieldsOneError(t *testing.T) {
-	list := fixtures.Lister{ID: fixtures.Identity,
-		Fetch: func(context.Context, msgpush.PageRequest) (*fixtures.Page, error) {
-			t.Error("a request was sent")
-			return nil, nil
-		}}
+	unused := func(context.Context, msgpush.PageRequest) (*fixtures.Page, error) {
+		t.Error("a request was sent")
+		return nil, nil
+	}
 	noPage := func(context.Context, msgpush.PageRequest) (*fixtures.Page, error) { return nil, nil }
 	ctx := t.Context()
 	var none context.Context
@@ -139,15 +276,13 @@ func TestInvalidIterationYieldsOneError(t *testing.T) {
 		want    string
 		records iter.Seq2[int64, error]
 	}{
-		{"PageSize: 0 is not positive", list.All(ctx, msgpush.PageSize(0))},
-		{"PageSize: -1 is not positive", list.All(ctx, msgpush.Prefetch(2), msgpush.PageSize(-1))},
-		{"Prefetch: -1 is negative", list.All(ctx, msgpush.PageSize(1), msgpush.Prefetch(-1))},
-		{"option 3 of 3 is nil", list.All(ctx, msgpush.PageSize(1), msgpush.Prefetch(1), nil)},
-		{"Fetch is nil", fixtures.Lister{ID: fixtures.Identity}.All(ctx, msgpush.PageSize(1))},
-		{"the context is nil", list.All(none, msgpush.PageSize(1))},
+		{"PageSize: -1 is negative", fixtures.ListOf(unused, fixtures.Identity, -1, 2).All(ctx)},
+		{"Prefetch: -1 is negative", fixtures.ListOf(unused, fixtures.Identity, 1, -1).All(ctx)},
+		{"Fetch is nil", fixtures.List{ID: fixtures.Identity}.All(ctx)},
+		{"the context is nil", fixtures.ListOf(unused, fixtures.Identity, 1, 0).All(none)},
 		{
 			"page 1: the Fetch function returned neither a page nor an error",
-			fixtures.Lister{Fetch: noPage}.All(ctx, msgpush.PageSize(1)),
+			fixtures.ListOf(noPage, nil, 1, 0).All(ctx),
 		},
 		{"not made by NewClient", func(yield func(int64, error) bool) {
 			_, err := fixtures.Collect((*msgpush.Client)(nil).MPChannels().All(ctx))
@@ -169,7 +304,7 @@ func TestPagesYieldsOnlyNewRecords(t *testing.T) {
 	f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
 		return responses[r.Current-1], nil
 	}
-	got, err := fixtures.Collect(fixtures.Lister{Fetch: f, ID: fixtures.Identity}.Pages(t.Context(), msgpush.PageSize(3)))
+	got, err := fixtures.Collect(fixtures.ListOf(f, fixtures.Identity, 3, 0).Pages(t.Context()))
 	require.NoError(t, err)
 	assert.Equal(t, []*fixtures.Page{
 		{PageNum: 1, PageSize: 3, Total: 7, Pages: 3, List: []int64{1, 2, 3}},
@@ -189,10 +324,20 @@ func TestPagesYieldsEmptyFirstPage(t *testing.T) {
 		{"empty list", []*fixtures.Page{{PageNum: 1, PageSize: 3}}, []*fixtures.Page{{PageNum: 1, PageSize: 3}}, nil},
 		{"empty list with one page",
 			[]*fixtures.Page{{PageNum: 1, PageSize: 3, Pages: 1}}, []*fixtures.Page{{PageNum: 1, PageSize: 3, Pages: 1}}, nil},
-		{"empty when requested once more",
-			[]*fixtures.Page{{PageNum: 1, Total: 2, Pages: 1}, {PageNum: 1}}, []*fixtures.Page{{PageNum: 1}}, nil},
-		{"inconsistent empty page",
-			slices.Repeat([]*fixtures.Page{{PageNum: 1, Total: 2, Pages: 1}}, 2), nil, msgpush.ErrInconsistentList},
+		{
+			name: "empty in the second pass",
+			responses: []*fixtures.Page{
+				{PageNum: 1, Total: 2, Pages: 1},
+				{PageNum: 2},
+				{PageNum: 1},
+			},
+			want: []*fixtures.Page{{PageNum: 1}},
+		},
+		{
+			name:      "records are missing",
+			responses: slices.Repeat([]*fixtures.Page{{Total: 2, Pages: 1}}, 3),
+			err:       msgpush.ErrInconsistentList,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -202,9 +347,10 @@ func TestPagesYieldsEmptyFirstPage(t *testing.T) {
 				return tt.responses[requests-1], nil
 			}
 			got, err := fixtures.Collect(
-				fixtures.Lister{Fetch: f, ID: fixtures.Identity}.Pages(t.Context(), msgpush.PageSize(3)))
+				fixtures.ListOf(f, fixtures.Identity, 3, 0).Pages(t.Context()))
 			assert.ErrorIs(t, err, tt.err)
 			assert.Equal(t, tt.want, got)
+			assert.Len(t, tt.responses, requests)
 		})
 	}
 }
@@ -215,7 +361,7 @@ func TestDeliversEachIDOnce(t *testing.T) {
 		return &fixtures.Page{List: slices.Clone(ids)}, nil // page 2 has no new record, which ends the iteration
 	}
 	got, err := fixtures.Collect(
-		fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(len(ids))))
+		fixtures.ListOf(f, fixtures.Identity, len(ids), 0).All(t.Context()))
 	require.NoError(t, err)
 	assert.Equal(t, ids, got)
 }
@@ -231,10 +377,8 @@ func TestSendsNoMoreRequestsThanNeeded(t *testing.T) {
 		t.Run(fmt.Sprintf("%d records, prefetch %d", tt.take, tt.prefetch), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log fixtures.RequestLog
-				records := fixtures.Lister{
-					Fetch: log.Record(static(fixtures.Numbers(95))),
-					ID:    fixtures.Identity,
-				}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(tt.prefetch))
+				fetch := log.Record(static(fixtures.Numbers(95)))
+				records := fixtures.ListOf(fetch, fixtures.Identity, 10, tt.prefetch).All(t.Context())
 				assert.Empty(t, log.Pages, "before the range statement")
 				got := 0
 				for _, err := range records {
@@ -262,13 +406,14 @@ func TestPrefetchIsConcurrent(t *testing.T) {
 		{8, (1 + 25) * delay},
 		{500, 2 * delay},
 	}
+	numbers := fixtures.Numbers(pages*10 - 1) // the last page is not full, so none is requested behind it
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			list := fixtures.Lister{Fetch: delayed(static(fixtures.Numbers(pages*10)), delay), ID: fixtures.Identity}
-			got, err := fixtures.Collect(list.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(tt.prefetch)))
+			list := fixtures.ListOf(delayed(static(numbers), delay), fixtures.Identity, 10, tt.prefetch)
+			got, err := fixtures.Collect(list.All(t.Context()))
 			require.NoError(t, err)
-			assert.Equal(t, fixtures.Numbers(pages*10), got)
+			assert.Equal(t, numbers, got)
 			assert.Equal(t, tt.want, time.Since(start), "prefetch %d", tt.prefetch)
 		})
 	}
@@ -304,8 +449,8 @@ func listCost(t *testing.T, prefetch int, changes float64, stopAt int) (requests
 			return p, nil
 		}
 		start, delivered := time.Now(), map[int64]bool{}
-		lister := fixtures.Lister{Fetch: f, ID: fixtures.Identity}
-		for id, err := range lister.All(t.Context(), msgpush.PageSize(20), msgpush.Prefetch(prefetch)) {
+		list := fixtures.ListOf(f, fixtures.Identity, 20, prefetch)
+		for id, err := range list.All(t.Context()) {
 			require.NoError(t, err)
 			require.False(t, delivered[id], "record %d was delivered twice", id)
 			delivered[id] = true
@@ -345,6 +490,14 @@ func TestPrefetchCostsLittleIfTheListChanges(t *testing.T) {
 	}
 }
 
+// One record is inserted at each response, so each prefetched page is from before the latest one.
+func TestPrefetchOfAGrowingListCostsFewRequests(t *testing.T) {
+	requests, duration := listCost(t, 8, 1, -10)
+	t.Log(requests, "requests in", duration)
+	assert.LessOrEqual(t, requests, 150)
+	assert.LessOrEqual(t, duration, 2100*time.Millisecond)
+}
+
 func TestPrefetchesMoreAgainAfterTheListStopsChanging(t *testing.T) {
 	for _, changes := range []float64{1, -1} {
 		_, duration0 := listCost(t, 0, changes, 2000)
@@ -372,10 +525,7 @@ func TestPrefetchLimitsConcurrentRequests(t *testing.T) {
 					return fixtures.PageOf(ids, r), nil
 				}
 				_, err := fixtures.Collect(
-					fixtures.Lister{
-						Fetch: f,
-						ID:    fixtures.Identity,
-					}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(prefetch)),
+					fixtures.ListOf(f, fixtures.Identity, 10, prefetch).All(t.Context()),
 				)
 				require.NoError(t, err)
 				assert.Equal(t, int32(max(1, prefetch)), highest.Load())
@@ -394,8 +544,8 @@ func TestPrefetchIsAtMost1000Pages(t *testing.T) {
 			time.Sleep(time.Second)
 			return fixtures.PageOf(ids, r), nil
 		}
-		list := fixtures.Lister{Fetch: f, ID: fixtures.Identity}
-		got, err := fixtures.Collect(list.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(math.MaxInt)))
+		list := fixtures.ListOf(f, fixtures.Identity, 10, math.MaxInt)
+		got, err := fixtures.Collect(list.All(t.Context()))
 		require.NoError(t, err)
 		assert.Equal(t, ids, got)
 		assert.Equal(t, int32(1000), highest.Load())
@@ -429,7 +579,7 @@ func TestStepBackCancelsPrefetches(t *testing.T) {
 			return fixtures.PageOf(ids, r), ctx.Err()
 		}
 		got, err := fixtures.Collect(
-			fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(4)))
+			fixtures.ListOf(f, fixtures.Identity, 10, 4).All(t.Context()))
 		require.NoError(t, err)
 		assert.ElementsMatch(t, fixtures.Numbers(100), got)
 		assert.Equal(t, 3, cancelled, "pages 4, 5 and 6")
@@ -452,8 +602,8 @@ func TestLeavingTheLoopCancelsPrefetches(t *testing.T) {
 				}
 				start := time.Now()
 				leave := func() {
-					lister := fixtures.Lister{Fetch: f, ID: fixtures.Identity}
-					for range lister.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(4)) {
+					list := fixtures.ListOf(f, fixtures.Identity, 10, 4)
+					for range list.All(t.Context()) {
 						synctest.Wait()
 						assert.Equal(t, int32(4), running.Load())
 						if panics {
@@ -509,8 +659,8 @@ func TestPanicInFetchReachesTheCaller(t *testing.T) {
 				}
 				got := 0
 				assert.PanicsWithValue(t, tt.first, func() {
-					lister := fixtures.Lister{Fetch: f, ID: fixtures.Identity}
-					for _, err := range lister.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(tt.prefetch)) {
+					list := fixtures.ListOf(f, fixtures.Identity, 10, tt.prefetch)
+					for _, err := range list.All(t.Context()) {
 						require.NoError(t, err)
 						synctest.Wait()
 						if got++; tt.leave {
@@ -533,7 +683,7 @@ func TestPrefetchThatCallsGoexitFails(t *testing.T) {
 		return fixtures.PageOf(fixtures.Numbers(95), r), nil
 	}
 	got, err := fixtures.Collect(
-		fixtures.Lister{Fetch: f, ID: fixtures.Identity}.All(t.Context(), msgpush.PageSize(10), msgpush.Prefetch(2)))
+		fixtures.ListOf(f, fixtures.Identity, 10, 2).All(t.Context()))
 	assert.Equal(t, fixtures.Numbers(20), got)
 	assert.ErrorContains(t, err, "page 3: fetch did not return")
 }
@@ -541,15 +691,15 @@ func TestPrefetchThatCallsGoexitFails(t *testing.T) {
 // Pages with only new records are yielded without a copy, so only the ids need memory.
 func TestIterationCopiesNoPage(t *testing.T) {
 	const pages, size = 100, 1000
-	list, fetched := fixtures.Numbers(pages*size), make([]*fixtures.Page, pages+1)
-	for number := 1; number <= pages; number++ {
+	list, fetched := fixtures.Numbers(pages*size), make([]*fixtures.Page, pages+2)
+	for number := 1; number <= pages+1; number++ {
 		fetched[number] = fixtures.PageOf(list, msgpush.PageRequest{Current: number, PageSize: size})
 	}
 	fetch := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) { return fetched[r.Current], nil }
 	allocs := testing.AllocsPerRun(3, func() {
 		number := 0
-		lister := fixtures.Lister{Fetch: fetch, ID: fixtures.Identity}
-		for page, err := range lister.Pages(t.Context(), msgpush.PageSize(size)) {
+		list := fixtures.ListOf(fetch, fixtures.Identity, size, 0)
+		for page, err := range list.Pages(t.Context()) {
 			require.NoError(t, err)
 			number++
 			require.Same(t, fetched[number], page)
@@ -560,7 +710,7 @@ func TestIterationCopiesNoPage(t *testing.T) {
 	assert.LessOrEqual(t, allocs, 100.0, "for the set of 100,000 ids")
 
 	allocs = testing.AllocsPerRun(3, func() {
-		for _, err := range (fixtures.Lister{Fetch: fetch}).All(t.Context(), msgpush.PageSize(size)) {
+		for _, err := range fixtures.ListOf(fetch, nil, size, 0).All(t.Context()) {
 			require.NoError(t, err)
 		}
 	})
@@ -583,9 +733,9 @@ func TestMemoryPerRecordIsLimited(t *testing.T) {
 	list := fixtures.Numbers(n)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			lister := fixtures.Lister{Fetch: static(list), ID: tt.id}
+			list := fixtures.ListOf(static(list), tt.id, size, 0)
 			before, number := inUse(), 0
-			for _, err := range lister.Pages(t.Context(), msgpush.PageSize(size)) {
+			for _, err := range list.Pages(t.Context()) {
 				require.NoError(t, err)
 				if number++; number == n/size { // the last page
 					got := (float64(inUse()) - float64(before)) / n

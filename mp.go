@@ -63,8 +63,8 @@ func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], e
 }
 
 // MPChannels returns the list of the official-account channels.
-func (c *Client) MPChannels() Lister[MPChannel] {
-	return Lister[MPChannel]{
+func (c *Client) MPChannels() List[MPChannel] {
+	return List[MPChannel]{
 		Fetch: c.MPList,
 		ID:    func(channel MPChannel) int64 { return channel.ID },
 	}

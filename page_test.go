@@ -160,15 +160,15 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			lists := map[string]func(*msgpush.Client) error{
-				"Page of structs":           fixtures.CallFor[msgpush.Page[msgpush.ForwardLog]](t),
-				"Page of pointers":          fixtures.CallFor[msgpush.Page[*msgpush.ForwardRule]](t),
-				"pointer to a Page":         fixtures.CallFor[*msgpush.Page[msgpush.ForwardLog]](t),
-				"Lister with Call of *Page": iterateWithCall(t),
+				"Page of structs":         fixtures.CallFor[msgpush.Page[msgpush.ForwardLog]](t),
+				"Page of pointers":        fixtures.CallFor[msgpush.Page[*msgpush.ForwardRule]](t),
+				"pointer to a Page":       fixtures.CallFor[*msgpush.Page[msgpush.ForwardLog]](t),
+				"List with Call of *Page": iterateWithCall(t),
 			}
 			for _, call := range testcalls.Lists() {
 				lists[call.Operation] = func(c *msgpush.Client) error { _, err := call.Do(t.Context(), c); return err }
 				lists[call.Operation+", iterated"] = func(c *msgpush.Client) error {
-					_, err := fixtures.Collect(call.Pages(t.Context(), c))
+					_, err := fixtures.Collect(call.Pages(t.Context(), c, 0, 0))
 					return err
 				}
 			}
@@ -210,7 +210,7 @@ func recordWithoutID(t *testing.T) string {
 // iterateWithCall iterates over a list for which Client has no method.
 func iterateWithCall(t *testing.T) func(*msgpush.Client) error {
 	return func(c *msgpush.Client) error {
-		list := msgpush.Lister[msgpush.ForwardLog]{
+		list := msgpush.List[msgpush.ForwardLog]{
 			ID: func(r msgpush.ForwardLog) int64 { return r.ID },
 			Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
 				return msgpush.Call[*msgpush.Page[msgpush.ForwardLog]](ctx, c,

@@ -3,6 +3,7 @@ package follow
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"example.com/msgpush"
@@ -26,15 +27,21 @@ func (f *Follower[T]) request(ctx context.Context, number int64) (*paging.Page[T
 		f.reported.lastPage = 1 // begin at page 1, whose response reports the last page
 		return nil, paging.AtPage(number, err)
 	}
-	if f.reading.pages != nil {
-		f.reading.pages.UpdateTotal(page) // the new total shows how far the pages of the reading have shifted
-	}
 	return page, nil
 }
 
 // source returns the list for package paging.
 func (f *Follower[T]) source() paging.Source[T] {
-	return paging.Source[T]{Fetch: f.fetch, ID: f.list.ID}
+	return paging.Source[T]{
+		Fetch:           f.fetch,
+		ID:              f.list.ID,
+		IsErrorResponse: isErrorResponse,
+	}
+}
+
+func isErrorResponse(err error) bool {
+	_, ok := errors.AsType[*msgpush.APIError](err)
+	return ok
 }
 
 // fetch requests a page, and records the numbers that the response reports.
@@ -48,17 +55,53 @@ func (f *Follower[T]) fetch(ctx context.Context, number, size int) (*paging.Page
 	}
 	records := int64(len(page.List))
 	r := &f.reported
-	r.longestPage = max(r.longestPage, records, 1)
-	r.total = max(page.Total, 0)
-	lastSeen := max(int64(number), r.lastPage)
-	if records == 0 {
-		lastSeen = int64(number) - 1
+	total := min(max(page.Total, 0), maxTotal)
+	if total > 0 {
+		f.reading.fallen += max(0, r.total-total)
 	}
-	byNumbers := paging.LastPage(page.Pages, page.Total, r.longestPage) // 0 without numbers
-	r.lastPage = max(1, cmp.Or(byNumbers, lastSeen))
+	r.total = total
+	if size == f.options.PageSize { // the second pass of a reading has smaller pages
+		r.longestPage = max(r.longestPage, records, 1)
+		r.lastPage = r.lastAfter(int64(number), int64(page.Pages), records)
+	}
 	f.updateStatus(func(s *Status) {
 		s.LastResponse = time.Now()
 		s.Total = r.total
 	})
 	return (*paging.Page[T])(page), nil
+}
+
+// maxTotal and maxPages limit the reported numbers, so that no sum overflows, also on 32-bit
+// systems.
+const maxTotal, maxPages = 1 << 40, 1<<31 - 2
+
+// lastAfter returns the last page after a response for a page: by the numbers or, without numbers,
+// the last one seen.
+func (r *reported) lastAfter(number, pages, records int64) int64 {
+	lastSeen := max(number, r.lastPage)
+	if records == 0 {
+		lastSeen = number - 1
+	}
+	byTotal := (r.total + r.longestPage - 1) / r.longestPage
+	last := cmp.Or(max(pages, 0), byTotal, lastSeen)
+	return min(max(last, 1), maxPages)
+}
+
+// fetchForReading requests a page of a reading. Polls between two pages of a reading also report
+// totals. If the total has fallen and grown again, the reading would not notice that records have
+// drifted to earlier pages. So the page gets the total that a fall alone leads to, and the reading
+// steps back.
+func (f *Follower[T]) fetchForReading(ctx context.Context, number, size int) (*paging.Page[T], error) {
+	page, err := f.fetch(ctx, number, size)
+	if page == nil || page.Total <= 0 {
+		return page, err
+	}
+	r := &f.reading
+	if r.shownTotal > 0 && r.fallen > 0 {
+		shifted := *page // the page belongs to the list
+		shifted.Total = max(1, r.shownTotal-r.fallen)
+		page = &shifted
+	}
+	r.shownTotal, r.fallen = page.Total, 0
+	return page, err
 }

@@ -39,8 +39,7 @@ import (
 
 // Options configure a [Follower]. The zero value is a first start with the defaults.
 type Options struct {
-	// PageSize is the number of records that are requested per page. 0 means
-	// [msgpush.DefaultPageSize].
+	// PageSize is the number of records that are requested per page. 0 means that of the list.
 	PageSize int
 	// PollInterval is the wait after a poll, which looks for new records at an end of the list. It
 	// is up to 10 % shorter or longer, at random. 0 means 10 s.
@@ -96,7 +95,7 @@ type Status struct {
 	// during a request, and when the body of the loop runs past it.
 	NextRequest time.Time
 	// Err is nil unless an argument is invalid, the first start, the latest poll or the latest page
-	// of a reading failed, or the latest complete reading had a contradiction. FailingSince is when
+	// of a reading failed, or the latest complete reading lacked records. FailingSince is when
 	// the first failure of this kind in a row was noticed, after the retries of its call.
 	Err          error
 	FailingSince time.Time
@@ -104,7 +103,7 @@ type Status struct {
 
 // A Follower delivers the records of a list, and then each new record.
 type Follower[T any] struct {
-	list    msgpush.Lister[T]
+	list    msgpush.List[T]
 	options Options // without Known
 	invalid error   // why the arguments of New are invalid, or nil
 
@@ -132,7 +131,7 @@ type Follower[T any] struct {
 // A follower remembers the ids of all records, also of deleted ones. That takes less than 1 byte a
 // record if the ids are consecutive, up to 48 bytes if they are random, and twice as much while the
 // whole list is read.
-func New[T any](list msgpush.Lister[T], o Options) *Follower[T] {
+func New[T any](list msgpush.List[T], o Options) *Follower[T] {
 	f := &Follower[T]{list: list, options: o, invalid: check(list, o)}
 	f.seen = paging.IDSet{}
 	if f.invalid != nil {
@@ -140,7 +139,7 @@ func New[T any](list msgpush.Lister[T], o Options) *Follower[T] {
 		f.status.FailingSince = time.Now()
 		return f
 	}
-	f.options.PageSize = cmp.Or(o.PageSize, msgpush.DefaultPageSize)
+	f.options.PageSize = cmp.Or(o.PageSize, list.PageSize, msgpush.DefaultPageSize)
 	f.options.PollInterval = min(cmp.Or(o.PollInterval, 10*time.Second), maxInterval)
 	f.options.ReadInterval = min(cmp.Or(o.ReadInterval, time.Hour), maxInterval)
 	f.options.Known = nil
@@ -169,12 +168,14 @@ func New[T any](list msgpush.Lister[T], o Options) *Follower[T] {
 // maxInterval is a century, so that no sum of times overflows.
 const maxInterval = 100 * 365 * 24 * time.Hour
 
-func check[T any](list msgpush.Lister[T], o Options) error {
+func check[T any](list msgpush.List[T], o Options) error {
 	switch {
 	case list.Fetch == nil || list.ID == nil:
 		return errors.New("msgpush: following a list: the function Fetch or ID of the list is nil")
 	case o.PageSize < 0:
 		return fmt.Errorf("msgpush: following a list: PageSize, %d, is negative", o.PageSize)
+	case list.PageSize < 0:
+		return fmt.Errorf("msgpush: following a list: PageSize of the list, %d, is negative", list.PageSize)
 	case o.PollInterval < 0:
 		return fmt.Errorf("msgpush: following a list: PollInterval, %v, is negative", o.PollInterval)
 	case o.ReadInterval < 0:
@@ -208,7 +209,7 @@ func check[T any](list msgpush.Lister[T], o Options) error {
 //
 // These errors cause no wait: the first record without a valid creation time, the first one that
 // was created more than 24 h ahead of UTC by the local clock, and, at the end of a reading, an
-// [msgpush.ErrInconsistentList] that names the page of the first contradiction.
+// [msgpush.ErrInconsistentList] that says how many records are missing.
 //
 // The iteration ends with an error if the arguments are invalid, if another loop is running, or if
 // the context ends. In the last case, the error wraps the error of the context and its cause.

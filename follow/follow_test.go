@@ -438,7 +438,7 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// New records are found although a page of the list always fails, or has no records.
+// New records are found although a page of the list always fails, or lacks its records.
 func TestStatusNamesPageThatIsNotRead(t *testing.T) {
 	tests := []struct {
 		name string
@@ -446,7 +446,7 @@ func TestStatusNamesPageThatIsNotRead(t *testing.T) {
 		err  error
 	}{
 		{"error", &service{fail: failAt(5, errUnavailable)}, errUnavailable},
-		{"empty page", &service{edit: emptyAt(5)}, msgpush.ErrInconsistentList},
+		{"records of the page are hidden", &service{edit: hide(51, 60)}, msgpush.ErrInconsistentList},
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
@@ -859,6 +859,34 @@ func TestPollsAreOnTimeWhileAReadingFails(t *testing.T) {
 	})
 }
 
+// After page 5 of the reading, three of its records are deleted, and a poll gets the lower total.
+// Then three are inserted at the end, so the total of page 6 is the one of page 5.
+func TestTotalsOfPollsShowDriftToAReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: downFrom(100)}
+		l := s.lister()
+		fetch, responses := l.Fetch, 0
+		l.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+			p, err := fetch(ctx, r)
+			if r.Current == 5 || responses > 0 {
+				responses++
+			}
+			switch responses {
+			case 1:
+				s.change(func(list []int64) []int64 { return list[3:] })
+			case 2:
+				assert.Equal(t, 1, r.Current, "a poll")
+				s.change(func(list []int64) []int64 { return append(list, 0, -1, -2) })
+			}
+			return p, err
+		}
+		p := runFollower(t, follow.New(l, follow.Options{PageSize: 10, PollInterval: 1}), 10*time.Second, nil)
+		for _, n := range upTo(97) {
+			assert.Contains(t, p.delivered, n)
+		}
+	})
+}
+
 func TestInterruptedReadingGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(100)}
@@ -878,7 +906,7 @@ func TestInterruptedReadingGoesOn(t *testing.T) {
 		assert.NoError(t, f.Status().Err)
 		s.sent()
 		runFollower(t, f, time.Second, nil)
-		assert.Equal(t, []int{4, 5, 6, 7, 8, 9, 10}, s.sent())
+		assert.Equal(t, []int{4, 5, 6, 7, 8, 9, 10, 11}, s.sent())
 	})
 }
 

@@ -47,8 +47,8 @@ func (f *Follower[T]) mark(ctx context.Context) error {
 		return err
 	}
 	if len(list) == 0 && f.reported.total > 0 { // with noHistory, all its records would later be new
-		text := fmt.Sprintf("no page has a record, but the total is %d", f.reported.total)
-		return paging.Contradiction{Page: 1, Text: text}.Err(msgpush.ErrInconsistentList)
+		const format = "%w: no page has a record, but the total is %d"
+		return paging.AtPage(1, fmt.Errorf(format, msgpush.ErrInconsistentList, f.reported.total))
 	}
 	since := f.newest(list)
 	f.findEnd(list, since)

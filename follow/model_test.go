@@ -209,8 +209,8 @@ func (h *history) fetch(_ context.Context, r msgpush.PageRequest) (*msgpush.Page
 	return p, nil
 }
 
-func (h *history) lister() msgpush.Lister[*trigger] {
-	return msgpush.Lister[*trigger]{
+func (h *history) lister() msgpush.List[*trigger] {
+	return msgpush.List[*trigger]{
 		Fetch:   h.fetch,
 		ID:      func(r *trigger) int64 { return r.id },
 		Created: func(r *trigger) msgpush.DateTime { return r.created },
@@ -451,7 +451,7 @@ func (h *history) testBoundOfReadings(t *testing.T) {
 		requests++
 		newPages += count(isNewPage)
 		if isMarked {
-			assert.LessOrEqual(t, requests, 3*newPages+204)
+			assert.LessOrEqual(t, requests, 9*newPages+402)
 		}
 		return p, nil
 	}

@@ -94,14 +94,8 @@ func TestEmptyPagesMakeNoOldRecordNew(t *testing.T) {
 				s.insertEvery(time.Minute, inserted)
 				p := run(t, s.lister(), follow.Options{PageSize: 10}, 3*time.Hour, nil)
 				assert.Equal(t, sorted(inserted), sorted(p.fresh))
-				if kind == "heals" {
-					assert.Len(t, p.history, 60)
-				}
-				assert.NotEmpty(t, p.errs)
-				for _, err := range p.errs {
-					assert.ErrorIs(t, err, msgpush.ErrInconsistentList)
-					assert.ErrorContains(t, err, fmt.Sprint("page ", number))
-				}
+				assert.Len(t, p.history, 60, "the second pass of a reading has other pages")
+				assert.Empty(t, p.errs)
 			})
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // otherwise. The clock of a bubble begins later.
 type (
 	page   = msgpush.Page[int64]
-	lister = msgpush.Lister[int64]
+	lister = msgpush.List[int64]
 	batch  = follow.Batch[int64]
 )
 
@@ -161,6 +161,13 @@ func emptyAt(number int) func(int, *page) {
 		if n == number {
 			p.List = nil
 		}
+	}
+}
+
+// hide returns an edit that hides the records of two numbers and those between them.
+func hide(first, last int64) func(int, *page) {
+	return func(_ int, p *page) {
+		p.List = slices.DeleteFunc(p.List, func(n int64) bool { return first <= n && n <= last })
 	}
 }
 

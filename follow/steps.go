@@ -17,10 +17,9 @@ import (
 //   - Step. A follower makes one step at a time: it marks the history, polls, or reads a page of a
 //     reading. A step that fails is made again, and delivers nothing unless it is a stuck poll
 //     (poll.go). The records of a step are one batch, kept until delivered.
-//   - Reading. A reading iterates over the whole list, as Lister.All does, but tolerates some
-//     contradictions. The first one is due at the start or, with known ids, at a random time within
-//     ReadInterval. The next one is due ReadInterval after it began. A poll may make a reading due
-//     immediately.
+//   - Reading. A reading iterates over the whole list, as List.All does. The first one is due at the
+//     start or, with known ids, at a random time within ReadInterval. The next one is due
+//     ReadInterval after it began. A poll may make a reading due immediately.
 //   - Order. The mark, if needed, comes first, and polls begin after it. Without Created, they
 //     begin immediately with known ids, and otherwise after the first reading. While a reading is
 //     due, a page of it follows each poll. Before any other page, a poll comes if it is due or if
@@ -41,6 +40,9 @@ type reading[T any] struct {
 	due      time.Time            // when the next one is due
 	found    int64                // the number of records of the one in progress, or of the latest one
 	hasEnded bool                 // at least one reading has ended
+
+	shownTotal int64 // of the latest page that pages has used, or 0
+	fallen     int64 // by how much the totals of all responses have fallen since
 }
 
 // isDue reports whether a page of a reading is due.
@@ -51,11 +53,11 @@ func (r *reading[T]) beginSoon() { r.due = time.Time{} }
 
 // health holds the failures of each kind of step.
 type health struct {
-	failures      int // in a row, of any kind
-	mark          failure
-	poll          failure
-	read          failure
-	contradiction failure // of the latest reading that has ended
+	failures int // in a row, of any kind
+	mark     failure
+	poll     failure
+	read     failure
+	missing  failure // of the latest reading that has ended: records are missing
 }
 
 // A failure is the latest of several errors in a row, and the time of the first. The zero failure
@@ -100,7 +102,7 @@ func (h *health) shown() failure {
 			return f
 		}
 	}
-	return h.contradiction
+	return h.missing
 }
 
 // makeStep makes the next step and decides when the one after it is due. A step that the end of the
@@ -203,7 +205,10 @@ func (f *Follower[T]) retryWait(err error) time.Duration {
 func (f *Follower[T]) read(ctx context.Context) error {
 	r := &f.reading
 	if r.pages == nil {
-		r.pages = paging.NewTolerant(f.source(), f.options.PageSize)
+		source := f.source()
+		source.Fetch = f.fetchForReading
+		r.pages = paging.New(source, f.options.PageSize, 0)
+		r.shownTotal, r.fallen = 0, 0
 		r.due = time.Now().Add(f.options.ReadInterval)
 		r.found = 0
 	}
@@ -221,12 +226,11 @@ func (f *Follower[T]) read(ctx context.Context) error {
 }
 
 func (f *Follower[T]) endReading() {
-	var err error
-	if contradiction := f.reading.pages.Contradiction(); contradiction != nil {
-		err = contradiction.Err(msgpush.ErrInconsistentList)
+	err := f.reading.pages.Err(msgpush.ErrInconsistentList)
+	if err != nil {
 		f.problems = append(f.problems, err)
 	}
-	f.health.contradiction = f.health.contradiction.next(err)
+	f.health.missing = f.health.missing.next(err)
 	f.reading.pages = nil
 	f.reading.hasEnded = true
 }

@@ -57,7 +57,8 @@ func ExampleFault_If() {
 
 	n := 0
 	records := srv.Client().ForwardLogs(msgpush.ForwardLogParams{})
-	for _, err := range records.All(context.Background(), msgpush.Prefetch(4)) {
+	records.Prefetch = 4
+	for _, err := range records.All(context.Background()) {
 		if err != nil {
 			fmt.Println(err)
 			break

@@ -129,7 +129,8 @@ func TestIterationReturnsRecordsThatStayOnce(t *testing.T) {
 			server.UpdateBetweenPages(update)
 			times := map[int64]int{}
 			records := server.Client().ForwardLogs(msgpush.ForwardLogParams{})
-			for record, err := range records.All(ctx, msgpush.PageSize(7)) {
+			records.PageSize = 7
+			for record, err := range records.All(ctx) {
 				require.NoError(t, err)
 				times[record.ID]++
 			}

@@ -37,7 +37,8 @@ func following(cfg config) (*experiment, error) {
 		return fetch(ctx, r)
 	}
 	o := follow.Options{PageSize: s.pageSize, PollInterval: time.Nanosecond, ReadInterval: 10_000 * time.Hour}
-	for record, err := range list.All(context.Background(), msgpush.PageSize(s.pageSize)) {
+	list.PageSize = s.pageSize
+	for record, err := range list.All(context.Background()) {
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +49,7 @@ func following(cfg config) (*experiment, error) {
 		{name: "msgpush, complete iteration", run: func() (measurement, error) {
 			requests = 0
 			start := time.Now()
-			for _, err := range list.All(context.Background(), msgpush.PageSize(s.pageSize)) {
+			for _, err := range list.All(context.Background()) {
 				if err != nil {
 					return nil, err
 				}
@@ -61,7 +62,7 @@ func following(cfg config) (*experiment, error) {
 }
 
 // measurePolls measures polls of a list that does not change, after a first one.
-func measurePolls(list msgpush.Lister[msgpush.ForwardLog], o follow.Options, polls int) (measurement, error) {
+func measurePolls(list msgpush.List[msgpush.ForwardLog], o follow.Options, polls int) (measurement, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var f *follow.Follower[msgpush.ForwardLog]

@@ -53,16 +53,21 @@ func pageLoop(c client) iterator {
 	}}
 }
 
-// msgpushIterator iterates with a [msgpush.Lister].
-func msgpushIterator(name string, id func(msgpush.ForwardLog) int64, opts ...msgpush.ListOption) iterator {
+// msgpushIterator iterates with a [msgpush.List].
+func msgpushIterator(name string, id func(msgpush.ForwardLog) int64, prefetch int) iterator {
 	return iterator{name, func(s *fakeService) (iterateFunc, error) {
 		client, err := newMsgpushClient("http://service.example.com", s)
 		fetch := func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
 			return client.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: r})
 		}
 		return func() iter.Seq2[msgpush.ForwardLog, error] {
-			list := msgpush.Lister[msgpush.ForwardLog]{Fetch: fetch, ID: id}
-			return list.All(context.Background(), append([]msgpush.ListOption{msgpush.PageSize(s.pageSize)}, opts...)...)
+			list := msgpush.List[msgpush.ForwardLog]{
+				Fetch:    fetch,
+				ID:       id,
+				PageSize: s.pageSize,
+				Prefetch: prefetch,
+			}
+			return list.All(context.Background())
 		}, err
 	}}
 }
@@ -70,7 +75,7 @@ func msgpushIterator(name string, id func(msgpush.ForwardLog) int64, opts ...msg
 func recordID(r msgpush.ForwardLog) int64 { return r.ID }
 
 func prefetchIterator(n int) iterator {
-	return msgpushIterator(prefetchName(n), recordID, msgpush.Prefetch(n))
+	return msgpushIterator(prefetchName(n), recordID, n)
 }
 
 func prefetchName(n int) string { return fmt.Sprintf("msgpush, Prefetch(%d)", n) }
@@ -162,7 +167,7 @@ func memory(cfg config) (*experiment, error) {
 	if err != nil {
 		return nil, err
 	}
-	iterators := []iterator{msgpushIterator(withIDs, recordID), msgpushIterator(withoutIDs, nil)}
+	iterators := []iterator{msgpushIterator(withIDs, recordID, 0), msgpushIterator(withoutIDs, nil, 0)}
 	return e, e.add(s, iterators, func(s *fakeService, iterate iterateFunc) (measurement, error) {
 		before, held := heap(), 0.0
 		err := readAll(s, iterate, func() { held = heap() - before })
@@ -192,8 +197,8 @@ func growth(pages int, cfg config) (*experiment, error) {
 	}
 	iterators := []iterator{
 		pageLoop(clients()[0]),
-		msgpushIterator(withIDs, recordID),
-		msgpushIterator(withoutIDs, nil),
+		msgpushIterator(withIDs, recordID, 0),
+		msgpushIterator(withoutIDs, nil, 0),
 		prefetchIterator(8),
 	}
 	return e, e.add(s, iterators, func(s *fakeService, iterate iterateFunc) (measurement, error) {

@@ -446,7 +446,7 @@ func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
 		min  int // exchanges
 	}
 	var tests []test
-	page := msgpush.PageSize(2)
+	const pageSize = 2
 	for _, op := range operations(load(t)) {
 		call := op.call(t)
 		tests = append(
@@ -466,11 +466,11 @@ func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
 				return err
 			}, 1},
 			test{call.Operation + ", all pages", func(ctx context.Context, c *msgpush.Client) error {
-				_, err := drain(call.Pages(ctx, c, page))
+				_, err := drain(call.Pages(ctx, c, pageSize, 0))
 				return err
 			}, 2},
 			test{call.Operation + ", all pages with prefetch", func(ctx context.Context, c *msgpush.Client) error {
-				_, err := drain(call.Pages(ctx, c, page, msgpush.Prefetch(4)))
+				_, err := drain(call.Pages(ctx, c, pageSize, 4))
 				return err
 			}, 2},
 		)
@@ -491,15 +491,18 @@ func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
 			return err
 		}, 1},
 		test{"all filtered trigger records", func(ctx context.Context, c *msgpush.Client) error {
-			_, err := drain(c.ForwardLogs(logs.Params).All(ctx, msgpush.PageSize(9)))
+			list := c.ForwardLogs(logs.Params)
+			list.PageSize = 9
+			_, err := drain(list.All(ctx))
 			return err
 		}, 1},
-		test{"Lister", func(ctx context.Context, c *msgpush.Client) error {
-			lister := msgpush.Lister[msgpush.ForwardRule]{
-				Fetch: c.ForwardRuleList,
-				ID:    func(r msgpush.ForwardRule) int64 { return r.ID },
+		test{"List", func(ctx context.Context, c *msgpush.Client) error {
+			list := msgpush.List[msgpush.ForwardRule]{
+				Fetch:    c.ForwardRuleList,
+				ID:       func(r msgpush.ForwardRule) int64 { return r.ID },
+				PageSize: pageSize,
 			}
-			_, err := drain(lister.All(ctx, page))
+			_, err := drain(list.All(ctx))
 			return err
 		}, 3},
 		test{"Call", func(ctx context.Context, c *msgpush.Client) error {

@@ -109,7 +109,7 @@ func TestGeneratedClientReadsTheSameRecords(t *testing.T) {
 				}
 			} else {
 				pages := 0
-				for want, err := range call.Pages(t.Context(), client, msgpush.PageSize(size)) {
+				for want, err := range call.Pages(t.Context(), client, size, 0) {
 					require.NoError(t, err)
 					pages++
 					request := encode(t, msgpush.PageRequest{Current: pages, PageSize: size})
@@ -282,7 +282,7 @@ func TestClientReadsGeneratedServer(t *testing.T) {
 			}
 			const size = 2
 			var records []any
-			for page, err := range call.Pages(t.Context(), client, msgpush.PageSize(size)) {
+			for page, err := range call.Pages(t.Context(), client, size, 0) {
 				require.NoError(t, err)
 				records = append(records, plain(t, reflect.ValueOf(page)).(map[string]any)["list"].([]any)...)
 			}

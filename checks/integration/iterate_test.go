@@ -56,7 +56,8 @@ func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int)
 	start := time.Now()
 	records := client.ForwardLogs(msgpush.ForwardLogParams{})
 	pageSize := min(100, n/(5*phase))
-	for record, err := range records.All(s.Context(), msgpush.PageSize(pageSize), msgpush.Prefetch(prefetch)) {
+	records.PageSize, records.Prefetch = pageSize, prefetch
+	for record, err := range records.All(s.Context()) {
 		if !assert.NoError(s, err) {
 			break
 		}
@@ -132,7 +133,8 @@ func TestShortIterationsThroughCuts(t *testing.T) {
 			limit = 1 + rand.IntN(len(want))
 		}
 		var got []msgpush.ForwardLog
-		for record, err := range records.All(t.Context(), msgpush.PageSize(50), msgpush.Prefetch(i%9)) {
+		records.PageSize, records.Prefetch = 50, i%9
+		for record, err := range records.All(t.Context()) {
 			if !assert.NoError(t, err) {
 				break
 			}

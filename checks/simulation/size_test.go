@@ -155,7 +155,7 @@ func (a *account) newFollower(f *following) *follow.Follower[int64] {
 		o.Known = append(o.Known, number)
 		o.Since = a.created(number)
 	}
-	follower = follow.New(msgpush.Lister[int64]{Fetch: fetch, ID: id, Created: a.created}, o)
+	follower = follow.New(msgpush.List[int64]{Fetch: fetch, ID: id, Created: a.created}, o)
 	return follower
 }
 

@@ -155,7 +155,9 @@ func (e *export) write(ctx context.Context, client *msgpush.Client, w io.Writer,
 	if err := out.Write(columns); err != nil {
 		return err
 	}
-	for page, err := range client.ForwardLogs(e.params).Pages(ctx, msgpush.PageSize(100)) {
+	records := client.ForwardLogs(e.params)
+	records.PageSize = 100
+	for page, err := range records.Pages(ctx) {
 		if err != nil {
 			return err
 		}

@@ -78,16 +78,23 @@ func newReport(zone *time.Location, now time.Time, days int) *report {
 	return r
 }
 
+// pageSize saves requests: the default of the client is 20 records.
+const pageSize = 100
+
 // read reads all rules and all trigger records. The API document specifies no order of the
 // records, so read cannot stop at the first record that is too old.
 func (r *report) read(ctx context.Context, client *msgpush.Client) error {
-	for listed, err := range client.ForwardRules().All(ctx, msgpush.PageSize(100)) {
+	rules := client.ForwardRules()
+	rules.PageSize = pageSize
+	for listed, err := range rules.All(ctx) {
 		if err != nil {
 			return err
 		}
 		r.addRule(rule{ForwardRule: listed, Listed: true})
 	}
-	for record, err := range client.ForwardLogs(msgpush.ForwardLogParams{}).All(ctx, msgpush.PageSize(100)) {
+	records := client.ForwardLogs(msgpush.ForwardLogParams{})
+	records.PageSize = pageSize
+	for record, err := range records.All(ctx) {
 		if err != nil {
 			return err
 		}

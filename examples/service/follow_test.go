@@ -81,6 +81,6 @@ func TestBatchIsStoredOnceTheDatabaseWorksAgain(t *testing.T) {
 }
 
 func TestInvalidFollowerEndsTheService(t *testing.T) {
-	f := follow.New(msgpush.Lister[msgpush.ForwardLog]{}, follow.Options{})
+	f := follow.New(msgpush.List[msgpush.ForwardLog]{}, follow.Options{})
 	assert.Error(t, followRecords(t.Context(), f, nil, newMetrics(), discard()))
 }

@@ -2,10 +2,24 @@
 // neither HTTP nor the types of records.
 package paging
 
-import "fmt"
-
 // This file computes which page to request next, and when to stop. It uses no network and sees no
-// record.
+// record. A pass reads the list once. The rules are:
+//
+//   - Next page. The next page is the first one that is not completely covered. If the total falls,
+//     the last covered offsets are no longer covered, so the iteration steps back; ids drop repeats.
+//   - End. A pass ends when neither the total nor the pages promise more than is covered or, without
+//     these numbers, at a page without a new record. If the last page is full, or if records are
+//     missing, the page behind it is requested too: some services report only a part as the total.
+//   - Missing. Records are missing if fewer came than the first total of the pass, less its later
+//     decreases. Those that a short last page lacks are not missing, unless an id came again and no
+//     insertion explains it.
+//   - Second pass. If records are missing at the end, a second pass reads the list once more, with
+//     half the page size, until none is missing: records that tie are then on other pages.
+//   - Limit. A pass ends after three pages in a row that should have had a new record. After 100
+//     pages without a new record, and two more for each page with one, it does not step back; after
+//     twice as many, it ends.
+//   - Without ids. The iteration does not step back, and requests neither a page behind the numbers
+//     nor a second pass.
 //
 // # Model
 //
@@ -20,21 +34,13 @@ import "fmt"
 //
 // With ids, every stable record is delivered exactly once, if the responses report the total and,
 // between two consecutive responses, records are only inserted or only deleted. Consecutive means
-// in the order in which the cursor uses them. The iterator never delivers an id twice. The cursor
-// ensures that each stable record is delivered at least once.
+// in the order in which the cursor uses them.
 //
-// # Invariant
+// # Invariants
 //
 // At the moment of the latest response, every stable record at an offset in [0, covered) or in
-// readAhead has been delivered.
-//
-// # Next page
-//
-// It is page covered/S + 1, which holds the first uncovered offset. So after deletions, iteration
-// steps back. Iteration ends if the next page is after the last page, that is, if covered ≥ last·S
-// ≥ total. Then every stable record is at a covered offset, so the invariant implies the promise.
-//
-// Without ids, iteration does not step back.
+// readAhead has been delivered. Every delivered record that is still in the list is at an offset
+// below behind.
 //
 // # Example
 //
@@ -45,177 +51,135 @@ import "fmt"
 
 // A cursor is the state of the pagination.
 type cursor struct {
-	requested int64 // page size of the requests, clamped
-	stepBack  bool  // step back after deletions; requires ids
-	onceMore  bool  // the latest page was unexpectedly empty and is requested once more
+	requested int64 // page size of the requests of this pass
+	hasIDs    bool
 
-	tolerant     bool  // goes on after the first lack of progress
-	unproductive int64 // pages without a new record, minus two for each page with one
+	// The numbers of the service.
+	size     int64 // S, the number of records of the longest page of this pass
+	nominal  int64 // page size by the request and the first response
+	total    int64 // latest total; if none was reported, pages × size; 0 if unknown
+	hasTotal bool  // a response reported a total
+	pages    int64 // by the latest response; 0 if unknown
 
-	size      int64 // latest result of inferSize that was kept; 0 if there is none
-	total     int64 // latest reported total; if none was reported, pages × size; 0 if unknown
-	hasTotal  bool  // a response reported a total
+	// The offsets that are done.
 	covered   int64
 	readAhead struct{ from, to int64 } // empty if from >= to
+	isChecked bool                     // a page of an empty list was followed by page 1 in this pass
+	isStuck   bool                     // growth has kept a gap open since the last new record
+	again     bool                     // then, the page before the gap is requested again
+	behind    int64
+	highest   int64 // page that was requested in this pass
 
-	// Numbers of records.
-	delivered      int64
-	maxExpected    int64 // the first total and its later growth
-	repeats        int64 // on the pages since the last page with a new record
-	allowedRepeats int64 // for each change of the total, its size plus one page
+	// The records.
+	delivered int64
+	expected  int64 // the first total of this pass, less its later decreases; 0 if unknown
+	most      int64 // the highest total
+	lacking   int64 // how many records the last page with records lacks
+	repeated  bool  // an id came again, and no insertion explains it
+	suspect   int64 // the first page with fewer new records than expected; 0: none
+
+	// The limits.
+	hasLeftGap bool  // the iteration has not stepped back to a gap
+	productive int64 // pages with a new record
+	idle       int64 // pages of this pass without a new record
+	silent     int64 // pages since the last new record that should have had one
+	isSecond   bool  // pass
 }
 
 // A pageInfo describes a response. A reported number that is not positive counts as not reported.
 type pageInfo struct {
+	number                          int64 // of the request
 	pageNum, pageSize, pages, total int64 // reported
-	number, records, newRecords     int64 // number is the requested page
-	absent                          bool  // set by inspect: the page does not exist
+	records, newRecords             int64
 }
 
-// Larger numbers are clamped to these limits, so that no sum overflows. On 32-bit systems,
-// maxPages+1 is still an int.
-const maxPages, maxTotal, maxCount = 1<<31 - 2, 1 << 40, 1 << 60
+// isOfEmptyList reports whether the response says that the list is empty. It may have one page.
+func (p pageInfo) isOfEmptyList() bool { return p.records == 0 && p.total == 0 && p.pages <= 1 }
 
-// maxRepeatPages is the maximum number of pages without a new record that iteration tolerates in a
-// changing list, in addition to two for each page delivered.
-const maxRepeatPages = 100
+// Numbers above these limits count as not reported, so no sum overflows, and no error shows them.
+// On 32-bit systems, maxPages+1 is still an int.
+const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 
-// inspect clamps the total, makes the pages at least 0, and determines whether the page exists. It
-// does not exist if the response is empty or has the number of an earlier page.
-func inspect(p pageInfo) pageInfo {
-	p.total = min(max(p.total, 0), maxTotal)
-	p.pages = max(p.pages, 0)
-	if p.records == 0 && p.total == 0 && p.pages == 1 {
-		p.pages = 0 // an empty list may have one page
-	}
-	isEarlierPage := 0 < p.pageNum && p.pageNum < p.number
-	p.absent = p.records == 0 || isEarlierPage
-	return p
-}
+// The limits of a pass, by the rule above.
+const (
+	maxSilent         = 3
+	idlePages         = 100
+	idlePerProductive = 2
+)
 
-// A direction is where an iteration goes after a response: to the page next, or to its end if next
-// > last.
-type direction struct {
-	next, last    int64
-	contradiction string // of the response; empty: none
-}
+// end is the next page when the iteration has ended.
+const end = 0
 
-// endsAfter returns the direction by which iteration ends: n is the page whose response
-// contradicts.
-func endsAfter(n int64, contradiction string) direction {
-	return direction{next: n + 1, last: n, contradiction: contradiction}
-}
-
-// advance uses the response for a page, and returns where to go next. After an unexpectedly empty
-// page, that is the same page, once more.
-func (cur *cursor) advance(p pageInfo) direction {
-	n := min(p.number, maxPages)
-	cur.countPage(p)
-	size := cur.inferSize(n, p)
-	reportedLast := max(p.pages, pagesFor(p.total, size)) // even if the page does not exist
-	isUnexpectedlyEmpty := p.records == 0 && reportedLast >= p.number
-	cur.onceMore = isUnexpectedlyEmpty && !cur.onceMore // the service may read the total and the page at different times
-	if cur.onceMore {
-		cur.updateTotal(p)
-		return direction{next: p.number, last: p.number}
-	}
-	cur.size = size
-	cur.updateTotal(p)
-	cur.cover((n-1)*size, n*size)
+// advance uses the response for a page, and returns the next page, or end.
+func (cur *cursor) advance(p pageInfo) int64 {
+	p.pages = reported(p.pages, maxPages)
+	p.total = reported(p.total, maxTotal)
+	cur.updateSize(p)
+	growth := cur.updateTotal(p)
 	cur.countRecords(p)
-	next, last := n+1, cur.lastPage(p)
-	if cur.stepBack {
-		next = cur.covered/size + 1
+	isSilent := cur.countPage(p)
+	cur.highest = max(cur.highest, p.number)
+	isReopened := cur.cover(p, growth)
+
+	maxIdle := idlePages + idlePerProductive*cur.productive
+	if p.newRecords == 0 && cur.idle > maxIdle {
+		cur.leaveGap()
 	}
-	listEnds := p.absent || next > last
-	if listEnds && reportedLast > last { // a promised page is absent, or there are too few for the total
-		const format = "the list ends before page %d, but the response reports pages=%d and total=%d"
-		return endsAfter(n, fmt.Sprintf(format, last+1, p.pages, p.total))
+	next := cur.covered/cur.size + 1
+	isAtLimit := isSilent && cur.silent >= maxSilent || cur.idle > 2*maxIdle
+	if isAtLimit || cur.hasEnded(p) || next > maxPages {
+		return cur.endPass()
 	}
-	if next > last {
-		return direction{next: next, last: last}
+	if cur.hasIDs && p.isOfEmptyList() && !cur.isChecked { // page 1 shows whether only this page is empty
+		cur.isChecked = true
+		return 1
 	}
-	if text := cur.noProgress(); text != "" {
-		if !cur.tolerant || !cur.stepBack {
-			return endsAfter(n, text)
+	if isReopened && cur.requestsAgain(p) {
+		return p.number
+	}
+	return next
+}
+
+// leaveGap goes on behind the highest page, and leaves the gap that a step back would fill.
+func (cur *cursor) leaveGap() {
+	if highestEnd := cur.highest * cur.size; cur.covered < highestEnd {
+		cur.covered = highestEnd
+		cur.hasLeftGap = true
+	}
+}
+
+// reported returns a reported number, or 0 if it counts as not reported.
+func reported(n, limit int64) int64 {
+	if n < 0 || n > limit {
+		return 0
+	}
+	return n
+}
+
+// updateSize infers the page size S. The service may cap the requested size, and report a wrong
+// one, so S is the length of the longest page.
+func (cur *cursor) updateSize(p pageInfo) {
+	if cur.size == 0 {
+		cur.nominal = min(cur.requested, maxPages)
+		if p.pageSize > 0 {
+			cur.nominal = min(cur.nominal, p.pageSize)
 		}
-		cur.stepBack = false // from now on, it only goes forward
-		cur.repeats, cur.unproductive = 0, 0
-		return direction{next: n + 1, last: last, contradiction: text}
 	}
-	if cur.maxExpected > 0 && cur.delivered > cur.maxDelivered() {
-		const format = "%d records were delivered, but the reported totals allow %d"
-		return endsAfter(n, fmt.Sprintf(format, cur.delivered, cur.maxExpected))
-	}
-	return direction{next: next, last: last}
+	cur.size = max(cur.size, p.records, 1)
 }
 
-// noProgress returns a text if the iteration makes no progress. Drift can repeat delivered records,
-// so repeats are tolerated up to a limit, which grows with each new record: the requests may grow
-// with the square of the list. A tolerant iteration also limits its pages without a new record: it
-// sends at most 3 requests for each page with a new record, and 2·maxRepeatPages + 4 more.
-func (cur *cursor) noProgress() string {
-	switch {
-	case cur.tolerant && cur.unproductive > maxRepeatPages:
-		return "no progress: too many pages had no record that was not delivered before"
-	case cur.repeats > cur.maxRepeats():
-		return fmt.Sprintf("no progress: the last %d records were delivered before", cur.repeats)
+// sizeOf returns how many records a page has if it is full. If page 1 is the only page so far, only
+// its nominal size shows whether it is full.
+func (cur *cursor) sizeOf(number int64) int64 {
+	if number == 1 {
+		return max(cur.size, cur.nominal)
 	}
-	return ""
+	return cur.size
 }
 
-// countRecords counts the delivered and the repeated records.
-func (cur *cursor) countRecords(p pageInfo) {
-	cur.delivered += p.newRecords
-	cur.repeats += p.records
-	if p.newRecords > 0 {
-		cur.repeats = 0
-	}
-}
-
-// maxRepeats returns how many records may be repeated since the last new one. A total that changes
-// with every response must not keep iteration going, so allowedRepeats counts only up to a limit.
-func (cur *cursor) maxRepeats() int64 {
-	return 2*cur.delivered + min(cur.allowedRepeats, maxRepeatPages*cur.size)
-}
-
-// maxDelivered returns how many delivered records the reported totals allow, with a tolerance.
-func (cur *cursor) maxDelivered() int64 {
-	return cur.maxExpected + min(cur.allowedRepeats, cur.maxExpected) + cur.size
-}
-
-func (cur *cursor) countPage(p pageInfo) {
-	if p.newRecords > 0 {
-		cur.unproductive -= 2
-	} else {
-		cur.unproductive++
-	}
-}
-
-// inferSize infers the page size S from the response for page n. The service may cap the requested
-// size, and report a wrong one. Every page except the last is assumed to have S records, so S is
-// the length of the longest page. If the first response is a short last page, S cannot be inferred:
-// the smaller of the requested and the reported size then serves only to check the reported pages
-// against the total.
-func (cur *cursor) inferSize(n int64, p pageInfo) int64 {
-	requested := cur.requested
-	if p.pageSize > 0 {
-		requested = min(requested, p.pageSize)
-	}
-	isLast := p.total == (n-1)*requested+p.records
-	if p.pages > 0 {
-		isLast = n >= p.pages
-	}
-	isLast = isLast || p.absent
-	if cur.size == 0 && isLast {
-		return max(requested, p.records)
-	}
-	return max(cur.size, p.records)
-}
-
-// updateTotal takes a new total. Its change limits how far records may have drifted. If the total
-// has fallen by 5, as in the example above, a record at offset 18 may have been at 23, so only 15
-// offsets are still covered.
+// updateTotal takes a new total, and returns by how much it grew. If the total has fallen by 5, as
+// in the example above, a record at offset 18 may have been at 23, so only 15 offsets are still
+// covered.
 //
 // Let d be its change. If records were only inserted, a stable record that is now at offset x was
 // at an offset in [x-d, x]. If records were only deleted, d is negative, and the record was at an
@@ -226,67 +190,183 @@ func (cur *cursor) inferSize(n int64, p pageInfo) int64 {
 // for prefetched responses that arrive out of order.
 //
 // If no response has reported a total, the reported pages count as full.
-func (cur *cursor) updateTotal(p pageInfo) {
-	total := p.total
-	cur.hasTotal = cur.hasTotal || total > 0
-	if !cur.hasTotal {
-		total = min(p.pages, maxPages) * cur.size
+func (cur *cursor) updateTotal(p pageInfo) (growth int64) {
+	if p.isOfEmptyList() {
+		p.pages = 0
 	}
-	if total == 0 {
-		return
+	if p.isOfEmptyList() && p.number == 1 {
+		cur.total, cur.expected = 0, 0
+	}
+	cur.pages = p.pages
+	cur.hasTotal = cur.hasTotal || p.total > 0
+	total := p.total
+	if !cur.hasTotal {
+		total = min(p.pages*cur.size, maxTotal)
+	}
+	if total == 0 || cur.isBelowEnd(total, p) {
+		return 0
+	}
+	if cur.total == 0 { // the first total of the pass
+		cur.total, cur.expected = total, total
 	}
 	d := total - cur.total
-	if cur.total > 0 && d != 0 {
-		cur.allowedRepeats = min(cur.allowedRepeats+max(d, -d)+cur.size, maxCount)
-	}
+	cur.expected = max(0, cur.expected+min(0, d))
+	cur.most = max(cur.most, total)
 	cur.total = total
-	cur.maxExpected = min(cur.maxExpected+max(0, d), maxCount)
 	cur.covered = max(0, cur.covered+min(0, d))
+	cur.behind += max(0, d)
 	cur.readAhead.from += max(0, d)
 	cur.readAhead.to += min(0, d)
+	return max(0, d)
+}
+
+// isBelowEnd reports whether a total is less than the end of its own page, such as the length of
+// the page or a cap. It is not the length of the list. But if the page is empty, has known records,
+// or is an earlier one than the requested one, the list may have become shorter.
+func (cur *cursor) isBelowEnd(total int64, p pageInfo) bool {
+	isEarlierPage := 1 < p.pageNum && p.pageNum < p.number
+	if isEarlierPage || p.newRecords == 0 || p.newRecords < p.records {
+		return false
+	}
+	return total < (p.number-1)*cur.size+p.records
+}
+
+// countRecords counts the delivered records, and notices what is unexpected. A page that begins
+// behind all delivered records cannot repeat one because of an insertion.
+func (cur *cursor) countRecords(p pageInfo) {
+	from := (p.number - 1) * cur.size
+	cur.delivered += p.newRecords
+	if from >= cur.behind {
+		cur.repeated = cur.repeated || p.newRecords < p.records
+		expected := min(cur.size, cur.total-from)
+		if cur.suspect == 0 && p.newRecords < expected {
+			cur.suspect = p.number
+		}
+	}
+	if p.records > 0 && p.number >= cur.highest {
+		cur.lacking = max(0, cur.sizeOf(p.number)-p.records)
+	}
+}
+
+// countPage counts the pages with and without a new record. A page behind all delivered records
+// should have a new record if it is empty or full. If it is short, the page size has changed, and
+// the page begins elsewhere. countPage reports whether the page should have had one.
+func (cur *cursor) countPage(p pageInfo) (isSilent bool) {
+	from := (p.number - 1) * cur.size
+	if p.newRecords > 0 {
+		cur.productive++
+		cur.silent = 0
+		cur.isStuck = false
+		cur.behind = max(cur.behind, from+p.records)
+		return false
+	}
+	cur.idle++
+	hasOtherSize := 0 < p.records && p.records < cur.size
+	isSilent = from >= cur.behind && !hasOtherSize
+	if isSilent {
+		cur.silent++
+	}
+	return isSilent
 }
 
 // cover marks the offsets of a page as covered: its stable records have been delivered or, if the
 // page does not exist, it has none. If drift has left a gap before the page, cover marks them as
 // readAhead until the gap is filled, and forgets an earlier readAhead. Without readAhead, a list
 // that loses a record per response would have a gap before each page, and iteration would never
-// advance.
-func (cur *cursor) cover(from, to int64) {
-	if from > cur.covered {
+// advance. cover reports whether growth of the total has kept a gap open that the page would have
+// filled.
+func (cur *cursor) cover(p pageInfo, growth int64) (isReopened bool) {
+	from, to := (p.number-1)*cur.size, p.number*cur.size
+	if cur.hasIDs && from > cur.covered {
 		cur.readAhead.from, cur.readAhead.to = from, to
-		return
+		return false
 	}
-	cur.covered = to
+	cur.covered = max(cur.covered, to)
+	hadGap := cur.readAhead.from < cur.readAhead.to
 	if cur.readAhead.from <= cur.covered {
 		cur.covered = max(cur.covered, cur.readAhead.to)
+		cur.readAhead.from, cur.readAhead.to = 0, 0
+		return false
 	}
+	return hadGap && growth > 0
 }
 
-// lastPage returns the last page: the reported number of pages or, without one, the total divided
-// by S and rounded up, but at most n-1 if page n does not exist. If neither number is known, or if
-// a tolerant iteration only goes forward, it returns maxPages after a page with a new record.
-func (cur *cursor) lastPage(p pageInfo) int64 {
-	goesForward := cur.tolerant && !cur.stepBack
-	if (cur.total == 0 || goesForward) && p.newRecords > 0 {
+// requestsAgain decides whether the page before a gap that growth keeps open is requested again, or
+// the page behind the gap. If one of two backends lags, and they respond in turn, only the former
+// ends the turn; with three backends, only the latter. So it tries them in turn.
+func (cur *cursor) requestsAgain(p pageInfo) bool {
+	if p.newRecords > 0 {
+		return false
+	}
+	if cur.isStuck {
+		cur.again = !cur.again
+	}
+	cur.isStuck = true
+	return cur.again
+}
+
+// hasEnded applies the rules of the end and of the second pass.
+func (cur *cursor) hasEnded(p pageInfo) bool {
+	if cur.isSecond && cur.missing() == 0 {
+		return true
+	}
+	if cur.total == 0 && cur.pages == 0 {
+		return p.newRecords == 0
+	}
+	coveredPages := pagesFor(cur.covered, cur.size)
+	if cur.total > cur.covered || cur.pages > coveredPages {
+		return false
+	}
+	if !cur.hasIDs {
+		return true
+	}
+	isFull := p.newRecords > 0 && p.records >= cur.sizeOf(p.number)
+	isFullLastPage := isFull && p.number >= coveredPages
+	mayFindMissing := cur.missing() > 0 && cur.silent == 0
+	return !isFullLastPage && !mayFindMissing
+}
+
+// missing returns how many records are missing, by the rule above. If a gap was left, decreases of
+// the total may be those of a backend that lags, and count no longer.
+func (cur *cursor) missing() int64 {
+	expected := cur.expected
+	if cur.hasLeftGap {
+		expected = cur.most
+	}
+	missing := max(0, expected-cur.delivered)
+	if !cur.repeated && missing <= cur.lacking {
+		return 0
+	}
+	return missing
+}
+
+// endPass returns the first page of the second pass, if there is one, or end.
+func (cur *cursor) endPass() int64 {
+	if !cur.hasIDs || cur.isSecond || cur.missing() == 0 {
+		return end
+	}
+	cur.isSecond = true
+	if cur.silent < maxSilent {
+		cur.requested = (cur.size + 1) / 2
+	}
+	cur.size, cur.total, cur.pages = 0, 0, 0
+	cur.covered, cur.highest = 0, 0
+	cur.readAhead.from, cur.readAhead.to = 0, 0
+	cur.expected, cur.idle, cur.isChecked = 0, 0, false
+	return 1
+}
+
+// lastPage returns the last page by the numbers, for a page size, or maxPages without numbers.
+func (cur *cursor) lastPage(size int64) int64 {
+	if cur.total == 0 && cur.pages == 0 {
 		return maxPages
 	}
-	last := min(p.pages, maxPages)
-	if p.pages == 0 {
-		last = min(pagesFor(cur.total, cur.size), maxPages)
-	}
-	if p.absent {
-		last = min(last, p.number-1)
-	}
-	return last
+	return min(max(cur.pages, pagesFor(cur.total, size)), maxPages)
 }
 
-// LastPage returns the last page by the reported numbers, or 0 if there are none.
-func LastPage(pages int, total, size int64) int64 {
-	if pages > 0 {
-		return min(int64(pages), maxPages)
-	}
-	total = min(max(total, 0), maxTotal)
-	return min(pagesFor(total, size), maxPages)
+// isBehindEnd reports whether a page is behind the last page by the numbers.
+func (cur *cursor) isBehindEnd(number int64) bool {
+	return number > 1 && number > cur.lastPage(cur.sizeOf(number-1))
 }
 
 // pagesFor returns total ÷ size, rounded up. Both are limited, so the sum cannot overflow.

@@ -10,12 +10,11 @@ import (
 // An Iteration returns the pages of a list, one after another. It is not safe for concurrent use.
 type Iteration[T any] struct {
 	source   Source[T]
-	pageSize int // of the requests
-
-	nextPage, lastPage int64
-	cursor             cursor
-	seen               IDSet
-	contradiction      *Contradiction // the first one
+	nextPage int64 // or end
+	cursor   cursor
+	seen     IDSet
+	problems []error // that came with a page
+	failed   IDSet   // the pages of problems
 
 	prefetch int               // the maximum of depth
 	pending  []*pendingPage[T] // the prefetched pages, from nextPage on
@@ -28,39 +27,25 @@ type Iteration[T any] struct {
 // when the growth stops.
 const calmPages = 6
 
+// maxProblems limits the errors of pages that an iteration keeps.
+const maxProblems = 10
+
 // New returns an iteration that prefetches up to a number of pages. pageSize is positive, and
 // prefetch is not negative.
 func New[T any](source Source[T], pageSize, prefetch int) *Iteration[T] {
 	return &Iteration[T]{
 		source:   source,
-		pageSize: pageSize,
 		nextPage: 1,
-		lastPage: 1,
-		cursor:   cursor{requested: min(int64(pageSize), maxPages), stepBack: source.ID != nil},
+		cursor:   cursor{requested: int64(pageSize), hasIDs: source.ID != nil},
 		seen:     IDSet{},
+		failed:   IDSet{},
 		prefetch: prefetch,
 		depth:    prefetch,
 	}
 }
 
-// NewTolerant returns an iteration that goes on after the first lack of progress, and limits its
-// requests whatever the responses are; see noProgress.
-func NewTolerant[T any](source Source[T], pageSize int) *Iteration[T] {
-	it := New(source, pageSize, 0)
-	it.cursor.tolerant = true
-	return it
-}
-
-// UpdateTotal uses the reported numbers of a response that Next did not request.
-func (it *Iteration[T]) UpdateTotal(page *Page[T]) {
-	it.cursor.updateTotal(pageInfo{
-		pages: max(int64(page.Pages), 0),
-		total: min(max(page.Total, 0), maxTotal),
-	})
-}
-
 // More reports whether there is a page to request.
-func (it *Iteration[T]) More() bool { return it.nextPage <= it.lastPage }
+func (it *Iteration[T]) More() bool { return it.nextPage != end }
 
 // NextPage returns the number of the page that Next requests.
 func (it *Iteration[T]) NextPage() int64 { return it.nextPage }
@@ -68,17 +53,43 @@ func (it *Iteration[T]) NextPage() int64 { return it.nextPage }
 // Delivered returns the number of records that Next has returned.
 func (it *Iteration[T]) Delivered() int64 { return it.cursor.delivered }
 
-// Contradiction returns the first contradiction, or nil. Iteration may go on after it.
-func (it *Iteration[T]) Contradiction() *Contradiction { return it.contradiction }
+// Err returns, after the last page, what the iteration did not deliver, or nil: the errors that
+// came with pages and, if records are missing, one that wraps inconsistentList. Before the last
+// page, it returns the former.
+func (it *Iteration[T]) Err(inconsistentList error) error {
+	problems := slices.Clone(it.problems)
+	if missing := it.cursor.missing(); missing > 0 && !it.More() {
+		problems = append(problems, it.missingErr(inconsistentList))
+	}
+	return Join(problems...)
+}
+
+func (it *Iteration[T]) missingErr(inconsistentList error) error {
+	cur := &it.cursor
+	err := fmt.Errorf("%w: %d of %d records came", inconsistentList, cur.delivered, cur.delivered+cur.missing())
+	if !cur.hasTotal {
+		err = fmt.Errorf("%w: %d records came, but the reported pages hold more", inconsistentList, cur.delivered)
+	}
+	if cur.suspect == 0 {
+		return err
+	}
+	return AtPage(cur.suspect, err)
+}
 
 // Next requests a page and returns it. With ids, the page keeps only records that no earlier page
 // had. After an error, Next requests the same page again.
 func (it *Iteration[T]) Next(ctx context.Context) (*Page[T], error) {
 	number := it.nextPage
 	page, err := it.response(ctx)
-	if err != nil {
+	if page == nil && it.cursor.isBehindEnd(number) && it.source.IsErrorResponse(err) {
+		page, err = &Page[T]{Total: it.cursor.total, Pages: int(it.cursor.pages)}, nil
+	}
+	if page == nil {
 		it.Close()
 		return nil, err
+	}
+	if err != nil {
+		it.addProblem(number, err)
 	}
 	page = it.advance(page)
 	if it.nextPage != number+1 { // another page than the following one: the prefetched pages are the wrong ones
@@ -88,64 +99,57 @@ func (it *Iteration[T]) Next(ctx context.Context) (*Page[T], error) {
 	return page, nil
 }
 
-// advance reduces a page to its new records and determines the next and the last page.
-func (it *Iteration[T]) advance(page *Page[T]) *Page[T] {
-	p := inspect(pageInfo{
-		number:   it.nextPage,
-		pageNum:  int64(page.PageNum),
-		pageSize: int64(page.PageSize),
-		pages:    int64(page.Pages),
-		total:    page.Total,
-		records:  int64(len(page.List)),
-	})
-	list, duplicate := page.List, ""
-	if p.absent && it.source.ID == nil {
-		list = []T{} // the service sent an earlier page again; with ids, newRecords drops its records
-	} else if it.source.ID != nil {
-		list, duplicate = it.newRecords(list)
+// addProblem keeps the error that came with a page. The second pass and a step back have the same
+// errors once more.
+func (it *Iteration[T]) addProblem(number int64, err error) {
+	isRepeated := it.cursor.isSecond && len(it.problems) > 0
+	if !isRepeated && len(it.problems) < maxProblems && it.failed.Add(number) {
+		it.problems = append(it.problems, AtPage(number, err))
 	}
+}
+
+// advance reduces a page to its new records and determines the next page.
+func (it *Iteration[T]) advance(page *Page[T]) *Page[T] {
+	isEarlierPage := 0 < page.PageNum && int64(page.PageNum) < it.nextPage
+	if it.source.ID == nil && isEarlierPage {
+		page = page.withList([]T{}) // with ids, newRecords drops what the service sent again
+	}
+	list := page.List
+	if it.source.ID != nil {
+		list = it.newRecords(list)
+	}
+	it.nextPage = it.cursor.advance(pageInfo{
+		number:     it.nextPage,
+		pageNum:    int64(page.PageNum),
+		pageSize:   int64(page.PageSize),
+		pages:      int64(page.Pages),
+		total:      page.Total,
+		records:    int64(len(page.List)),
+		newRecords: int64(len(list)),
+	})
 	if len(list) < len(page.List) {
 		page = page.withList(list)
 	}
-	p.newRecords = int64(len(list))
-	to := it.cursor.advance(p)
-	it.report(p.number, duplicate)
-	it.report(p.number, to.contradiction)
-	it.nextPage, it.lastPage = to.next, to.last
 	return page
 }
 
-// report records the first contradiction of the iteration. An empty text is none.
-func (it *Iteration[T]) report(page int64, text string) {
-	if text != "" && it.contradiction == nil {
-		it.contradiction = &Contradiction{page, text}
-	}
-}
-
 // newRecords returns the records that have not been seen, and remembers their ids. It returns list
-// itself if all records are new. It also returns a contradiction if two records of list have the
-// same id.
-func (it *Iteration[T]) newRecords(list []T) (fresh []T, contradiction string) {
+// itself if all records are new.
+func (it *Iteration[T]) newRecords(list []T) []T {
 	firstOld := 0
 	for firstOld < len(list) && it.seen.Add(it.source.ID(list[firstOld])) {
 		firstOld++
 	}
 	if firstOld == len(list) {
-		return list, ""
+		return list
 	}
-	fresh = slices.Clone(list[:firstOld])
+	fresh := slices.Clone(list[:firstOld])
 	for _, record := range list[firstOld+1:] {
 		if it.seen.Add(it.source.ID(record)) {
 			fresh = append(fresh, record)
 		}
 	}
-	onPage := IDSet{}
-	for _, record := range list {
-		if id := it.source.ID(record); !onPage.Add(id) {
-			return fresh, fmt.Sprintf("two records have the id %d", id)
-		}
-	}
-	return fresh, ""
+	return fresh
 }
 
 // response returns the response for the next page, which may have been prefetched. A prefetched
@@ -154,21 +158,24 @@ func (it *Iteration[T]) newRecords(list []T) (fresh []T, contradiction string) {
 // it was requested at the total 40 and reports 41, and the latest response reports 42.
 func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
 	if len(it.pending) == 0 {
-		return it.source.Page(ctx, it.nextPage, it.pageSize)
+		return it.source.Page(ctx, it.nextPage, it.pageSize())
 	}
 	first := it.pending[0]
 	page, err := first.wait() // if it panics, Close waits for the other pages, and re-raises the panic
 	it.pending = it.pending[1:]
-	if err != nil {
+	if page == nil {
 		return nil, err
 	}
 	isOutdated := page.Total < it.cursor.total && page.Total >= first.total
 	if isOutdated {
 		it.discard()
-		return it.source.Page(ctx, it.nextPage, it.pageSize)
+		return it.source.Page(ctx, it.nextPage, it.pageSize())
 	}
-	return page, nil
+	return page, err
 }
+
+// pageSize returns the page size of the requests.
+func (it *Iteration[T]) pageSize() int { return int(it.cursor.requested) }
 
 // A pendingPage is a prefetched page. total was the latest total at its request. page, err and
 // panicked are set when done is closed.
@@ -198,9 +205,13 @@ func (it *Iteration[T]) startPrefetch(ctx context.Context) {
 	if it.calm%calmPages == 0 {
 		it.depth = min(max(1, 2*it.depth), it.prefetch)
 	}
+	if !it.More() {
+		return
+	}
+	last := it.cursor.lastPage(max(1, it.cursor.size))
 	for len(it.pending) < it.depth {
 		number := it.nextPage + int64(len(it.pending))
-		if number > it.lastPage {
+		if number > last {
 			return
 		}
 		it.pending = append(it.pending, it.begin(ctx, number))
@@ -219,6 +230,7 @@ func (it *Iteration[T]) discard() {
 // begin begins to fetch a page in another goroutine.
 func (it *Iteration[T]) begin(ctx context.Context, number int64) *pendingPage[T] {
 	ctx, cancel := context.WithCancel(ctx)
+	size := it.pageSize()
 	p := &pendingPage[T]{
 		total:  it.cursor.total,
 		cancel: cancel,
@@ -229,7 +241,7 @@ func (it *Iteration[T]) begin(ctx context.Context, number int64) *pendingPage[T]
 		defer close(p.done) // even if Fetch panics or calls runtime.Goexit
 		defer func() { p.panicked = recover() }()
 		defer cancel()
-		p.page, p.err = it.source.Page(ctx, number, it.pageSize)
+		p.page, p.err = it.source.Page(ctx, number, size)
 	}()
 	return p
 }

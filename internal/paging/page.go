@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,33 +25,22 @@ func (p Page[T]) withList(list []T) *Page[T] {
 
 // A Source is where an iteration gets its pages.
 type Source[T any] struct {
-	// Fetch returns a page. It is called concurrently if pages are prefetched.
+	// Fetch returns a page, an error, or both. It is called concurrently if pages are prefetched.
 	Fetch func(ctx context.Context, number, size int) (*Page[T], error)
 	// ID returns the id of a record. If it is nil, iteration does not recognize records.
 	ID func(T) int64
+	// IsErrorResponse reports whether an error of Fetch is a response of the service. Behind the
+	// last page, such an error ends the list.
+	IsErrorResponse func(error) bool
 }
 
-// Page calls Fetch, and rejects a nil page.
+// Page calls Fetch, and makes sure that there is a page or an error.
 func (s Source[T]) Page(ctx context.Context, number int64, size int) (*Page[T], error) {
 	page, err := s.Fetch(ctx, int(number), size)
-	if err != nil {
-		return nil, err
-	}
-	if page == nil {
+	if page == nil && err == nil {
 		return nil, errors.New("the Fetch function returned neither a page nor an error")
 	}
-	return page, nil
-}
-
-// A Contradiction is why an iteration distrusts the responses.
-type Contradiction struct {
-	Page int64 // whose response showed it
-	Text string
-}
-
-// Err returns an error that names the page and wraps inconsistentList.
-func (c Contradiction) Err(inconsistentList error) error {
-	return AtPage(c.Page, fmt.Errorf("%w: %s", inconsistentList, c.Text))
+	return page, err
 }
 
 // AtPage wraps the error of an iteration, and names the page at which it failed.
@@ -66,3 +56,12 @@ func (e *pageError) Error() string {
 }
 
 func (e *pageError) Unwrap() error { return e.err }
+
+// Join is like errors.Join, but returns a single error unchanged.
+func Join(problems ...error) error {
+	problems = slices.DeleteFunc(problems, func(err error) bool { return err == nil })
+	if len(problems) == 1 {
+		return problems[0]
+	}
+	return errors.Join(problems...)
+}

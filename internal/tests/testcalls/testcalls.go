@@ -32,14 +32,14 @@ type Call struct {
 	// Body is the type of the struct that describes the request, such as msgpush.PageRequest, or
 	// nil.
 	Body reflect.Type
-	// List requests a page of a list, and Pages iterates over it. They are nil for other
-	// operations.
+	// List requests a page of a list. Pages iterates over it, with a page size, and prefetches. They
+	// are nil for other operations.
 	List  func(context.Context, *msgpush.Client, msgpush.PageRequest) (any, error)
-	Pages func(context.Context, *msgpush.Client, ...msgpush.ListOption) iter.Seq2[any, error]
+	Pages func(_ context.Context, _ *msgpush.Client, pageSize, prefetch int) iter.Seq2[any, error]
 }
 
 // All returns one Call for each specified operation. An operation without the method of its name,
-// or a list without a method that returns its Lister, is left out: the tests of Operations name it.
+// or a list without a method that returns its List, is left out: the tests of Operations name it.
 func All() []Call {
 	var all []Call
 	for _, op := range msgpush.Operations() {
@@ -92,21 +92,24 @@ func Of(op msgpush.Operation) (Call, error) {
 	if !hasPageRequest(c.Body) {
 		return c, nil
 	}
-	lister, ok := listerOf(c.Data)
+	listMethod, ok := listMethodOf(c.Data)
 	if !ok {
-		return Call{}, fmt.Errorf("msgpush.Client has no method that returns a Lister for %s, "+
+		return Call{}, fmt.Errorf("msgpush.Client has no method that returns a List for %s, "+
 			"such as MPChannels: add it", op.Name)
 	}
 	c.List = func(ctx context.Context, client *msgpush.Client, r msgpush.PageRequest) (any, error) {
 		return result(m.Func.Call([]reflect.Value{reflect.ValueOf(client), contextOf(ctx), requestOf(c.Body, r)}))
 	}
-	c.Pages = func(ctx context.Context, client *msgpush.Client, opts ...msgpush.ListOption) iter.Seq2[any, error] {
+	c.Pages = func(ctx context.Context, client *msgpush.Client, pageSize, prefetch int) iter.Seq2[any, error] {
 		args := []reflect.Value{reflect.ValueOf(client)}
-		for i := 1; i < lister.Type.NumIn(); i++ { // no filter
-			args = append(args, reflect.Zero(lister.Type.In(i)))
+		for i := 1; i < listMethod.Type.NumIn(); i++ { // no filter
+			args = append(args, reflect.Zero(listMethod.Type.In(i)))
 		}
-		list := lister.Func.Call(args)[0]
-		seq := list.MethodByName("Pages").CallSlice([]reflect.Value{contextOf(ctx), reflect.ValueOf(opts)})[0]
+		list := reflect.New(listMethod.Type.Out(0)).Elem()
+		list.Set(listMethod.Func.Call(args)[0])
+		list.FieldByName("PageSize").SetInt(int64(pageSize))
+		list.FieldByName("Prefetch").SetInt(int64(prefetch))
+		seq := list.MethodByName("Pages").Call([]reflect.Value{contextOf(ctx)})[0]
 		return func(yield func(any, error) bool) {
 			for page, err := range seq.Seq2() {
 				if !yield(result([]reflect.Value{page, err})) {
@@ -135,8 +138,8 @@ func hasPageRequest(body reflect.Type) bool {
 	return ok
 }
 
-// listerOf returns the method of Client that returns a Lister of these pages.
-func listerOf(page reflect.Type) (reflect.Method, bool) {
+// listMethodOf returns the method of Client that returns a List of these pages.
+func listMethodOf(page reflect.Type) (reflect.Method, bool) {
 	for m := range clientType.Methods() {
 		if m.Type.NumOut() != 1 || m.Type.Out(0).Kind() != reflect.Struct {
 			continue
