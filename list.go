@@ -117,9 +117,9 @@ func (l List[T]) check(ctx context.Context) error {
 	case l.Fetch == nil:
 		return errors.New("the function Fetch is nil")
 	case l.PageSize < 0:
-		return fmt.Errorf("PageSize: %d is negative", l.PageSize)
+		return fmt.Errorf("the field PageSize is negative: %d", l.PageSize)
 	case l.Prefetch < 0:
-		return fmt.Errorf("Prefetch: %d is negative", l.Prefetch)
+		return fmt.Errorf("the field Prefetch is negative: %d", l.Prefetch)
 	}
 	return nil
 }

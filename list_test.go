@@ -169,12 +169,12 @@ func errorAt(r msgpush.PageRequest, err error, pages ...int) error {
 
 func TestKeepsTenErrorsOfPages(t *testing.T) {
 	f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
-		return fixtures.PageOf(fixtures.Numbers(95), r), fmt.Errorf("error of page %d.", r.Current)
+		return fixtures.PageOf(fixtures.Numbers(95), r), fmt.Errorf("error of page <%d>", r.Current)
 	}
 	got, err := fixtures.Collect(fixtures.ListOf(f, fixtures.Identity, 5, 0).All(t.Context()))
 	assert.Len(t, got, 95)
-	assert.ErrorContains(t, err, "error of page 10.")
-	assert.NotContains(t, err.Error(), "error of page 11.")
+	assert.ErrorContains(t, err, "error of page <10>")
+	assert.NotContains(t, err.Error(), "error of page <11>")
 }
 
 func TestErrorResponseBehindTheLastPageEndsTheList(t *testing.T) {
@@ -276,8 +276,8 @@ func TestInvalidIterationYieldsOneError(t *testing.T) {
 		want    string
 		records iter.Seq2[int64, error]
 	}{
-		{"PageSize: -1 is negative", fixtures.ListOf(unused, fixtures.Identity, -1, 2).All(ctx)},
-		{"Prefetch: -1 is negative", fixtures.ListOf(unused, fixtures.Identity, 1, -1).All(ctx)},
+		{"the field PageSize is negative: -1", fixtures.ListOf(unused, fixtures.Identity, -1, 2).All(ctx)},
+		{"the field Prefetch is negative: -1", fixtures.ListOf(unused, fixtures.Identity, 1, -1).All(ctx)},
 		{"Fetch is nil", fixtures.List{ID: fixtures.Identity}.All(ctx)},
 		{"the context is nil", fixtures.ListOf(unused, fixtures.Identity, 1, 0).All(none)},
 		{

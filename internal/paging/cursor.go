@@ -3,51 +3,57 @@
 package paging
 
 // This file computes which page to request next, and when to stop. It uses no network and sees no
-// record. A pass reads the list once. The rules are:
-//
-//   - Next page. The next page is the first one that is not completely covered. If the total falls,
-//     the last covered offsets are no longer covered, so the iteration steps back; ids drop repeats.
-//   - End. A pass ends when neither the total nor the pages promise more than is covered or, without
-//     these numbers, at a page without a new record. If the last page is full, or if records are
-//     missing, the page behind it is requested too: some services report only a part as the total.
-//   - Missing. Records are missing if fewer came than the first total of the pass, less its later
-//     decreases. Those that a short last page lacks are not missing, unless an id came again and no
-//     insertion explains it.
-//   - Second pass. If records are missing at the end, a second pass reads the list once more, with
-//     half the page size, until none is missing: records that tie are then on other pages.
-//   - Limit. A pass ends after three pages in a row that should have had a new record. After 100
-//     pages without a new record, and two more for each page with one, it does not step back; after
-//     twice as many, it ends.
-//   - Without ids. The iteration does not step back, and requests neither a page behind the numbers
-//     nor a second pass.
+// record, only the numbers of each response.
 //
 // # Model
 //
 // Page n holds the records at the offsets from (n-1)·S up to, but not including, n·S. Offsets count
 // from 0 and are valid at the moment of the response. S is the page size. The response also reports
 // the total, which is the length of the list at that moment, and the number of pages. The list
-// changes between responses, so records drift to other offsets.
+// changes between responses, so records drift to other offsets. A pass reads the list once.
 //
-// A record is stable if it is in the list at the moment of every response.
+// At the moment of the latest response, every record that has been in the list throughout and is
+// now at an offset in [0, covered) has been delivered. So has every such record in readAhead, a
+// page behind a gap. Every delivered record that is still in the list is at an offset below behind.
+//
+// # Rules
+//
+//   - Next page. The next page is the first one that is not completely covered. If the total falls,
+//     the last covered offsets are no longer covered, so the iteration steps back; ids drop repeats.
+//   - End. While the total or the pages promise more than is covered, a pass goes on; without these
+//     numbers, until a page has no new record. If the last page is full, or if records are missing,
+//     it goes on for one page: some services report only a part of the list as the total.
+//   - Missing. Records are missing if fewer came than the first total of the pass, less its later
+//     decreases. Those that a short last page lacks are not missing, unless a page behind all
+//     delivered records repeated an id: then records have changed places.
+//   - Second pass. If records are missing at the end, a second pass reads the list once more, with
+//     half the page size, until none is missing: records that tie are then on other pages.
+//   - Limit. A pass ends after three pages in a row that had no new record although they should
+//     have had one. Let L be 100 plus two for each page with a new record: after L pages without
+//     one, the iteration no longer steps back, and after 2·L, the pass ends.
+//   - Without ids. The iteration does not step back, and requests neither a page behind the numbers
+//     nor a second pass.
 //
 // # Promise
 //
-// With ids, every stable record is delivered exactly once, if the responses report the total and,
-// between two consecutive responses, records are only inserted or only deleted. Consecutive means
-// in the order in which the cursor uses them.
+// With ids, every record that is in the list at the moment of every response is delivered exactly
+// once, if the responses report the total and, between two consecutive responses, records are only
+// inserted or only deleted. Consecutive means in the order in which the cursor uses them.
 //
-// # Invariants
-//
-// At the moment of the latest response, every stable record at an offset in [0, covered) or in
-// readAhead has been delivered. Every delivered record that is still in the list is at an offset
-// below behind.
-//
-// # Example
+// # Example: a deletion
 //
 // The page size is 20, and 20 of 100 records are covered after page 1. Then 5 of them are deleted.
 // The response for page 2 reports the total 95, so only 15 records are still covered. Page 2, from
 // 20 to 40, becomes readAhead, and the next page is 15/20 + 1, page 1. Page 1 has the 5 records
 // that drifted into the gap. Now 20 offsets are covered and, with readAhead, 40: page 3 follows.
+//
+// # Example: ties
+//
+// 40 records have the same time, by which the service sorts them. Page 1 has the records 1 to 20.
+// For page 2, the database orders the ties differently, and returns the records 20 to 39. The
+// repeated record 20 is dropped, and 39 of 40 records have come. Page 2 is full, so page 3 is
+// requested; it is empty. One record is missing, so a second pass requests pages of 10 records,
+// until record 40 comes. If it does not come, the error names page 2.
 
 // A cursor is the state of the pagination.
 type cursor struct {
@@ -55,7 +61,7 @@ type cursor struct {
 	hasIDs    bool
 
 	// The numbers of the service.
-	size     int64 // S, the number of records of the longest page of this pass
+	size     int64 // S: the number of records of the longest page of this pass
 	nominal  int64 // page size by the request and the first response
 	total    int64 // latest total; if none was reported, pages × size; 0 if unknown
 	hasTotal bool  // a response reported a total
@@ -66,11 +72,11 @@ type cursor struct {
 	readAhead struct{ from, to int64 } // empty if from >= to
 	isChecked bool                     // a page of an empty list was followed by page 1 in this pass
 	isStuck   bool                     // growth has kept a gap open since the last new record
-	again     bool                     // then, the page before the gap is requested again
-	behind    int64
-	highest   int64 // page that was requested in this pass
+	again     bool                     // if so, whether the page before the gap is requested again
+	behind    int64                    // of both passes
+	highest   int64                    // the highest page that was requested in this pass
 
-	// The records.
+	// The records, of both passes but for expected.
 	delivered int64
 	expected  int64 // the first total of this pass, less its later decreases; 0 if unknown
 	most      int64 // the highest total
@@ -83,7 +89,7 @@ type cursor struct {
 	productive int64 // pages with a new record
 	idle       int64 // pages of this pass without a new record
 	silent     int64 // pages since the last new record that should have had one
-	isSecond   bool  // pass
+	isSecond   bool  // this is the second pass
 }
 
 // A pageInfo describes a response. A reported number that is not positive counts as not reported.
