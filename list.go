@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 
 	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/paging"
@@ -17,7 +18,9 @@ var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 // A Lister is a list of the service: [Client.MPChannels], [Client.ForwardRules] and
 // [Client.ForwardLogs] return one. It also iterates over other lists: Fetch may use [Call].
 type Lister[T any] struct {
-	// Fetch returns one page. With [Prefetch], it is called concurrently.
+	// Fetch returns one page. With [Prefetch], it is called concurrently. A Fetch that
+	// uses [Call] with a [Page] should return both of its results: if the page lacks records, iteration
+	// uses the page, goes on, and yields the error at the end.
 	Fetch func(context.Context, PageRequest) (*Page[T], error)
 	// ID returns the id of a record. If ID is nil, iteration cannot recognize records: if the list
 	// changes, records may be missed or repeated.
@@ -65,7 +68,10 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 // All returns an iterator over the records of the list. Each range statement iterates anew. The
 // iterator is safe for concurrent use if Fetch and ID are.
 //
-// An error is yielded once, with a zero record, after the records of all pages before it, and ends
+// Records that cannot be decoded are left out; see [Page]. The iteration goes on, and the first error
+// about such records is yielded at the end.
+//
+// Any other error is yielded once, with a zero record, after the records of all pages before it, and ends
 // the iteration. Unless an argument or Fetch is invalid, it names the page, and wraps
 // [ErrInconsistentList], the error of Fetch, or the error of the context and its cause. Leaving the
 // range statement cancels all prefetches and waits for them. A panic in Fetch is re-raised in the
@@ -107,7 +113,8 @@ func (l Lister[T]) Pages(ctx context.Context, opts ...ListOption) iter.Seq2[*Pag
 			yield(nil, fmt.Errorf("msgpush: list iteration: %w", err))
 			return
 		}
-		it := paging.New(l.source(), s.pageSize, s.prefetch)
+		var firstProblem atomic.Pointer[error] // of a page that lacks records
+		it := paging.New(l.source(&firstProblem), s.pageSize, s.prefetch)
 		defer it.Close()
 		for it.More() {
 			number := it.NextPage()
@@ -125,6 +132,9 @@ func (l Lister[T]) Pages(ctx context.Context, opts ...ListOption) iter.Seq2[*Pag
 				yield(nil, contradiction.Err(ErrInconsistentList))
 				return
 			}
+		}
+		if problem := firstProblem.Load(); problem != nil {
+			yield(nil, *problem)
 		}
 	}
 }
@@ -150,13 +160,19 @@ func (l Lister[T]) apply(ctx context.Context, opts []ListOption) (listSettings, 
 }
 
 // source returns the list for package paging. Page and paging.Page have the same fields, so that a
-// pointer to one converts to a pointer to the other.
-func (l Lister[T]) source() paging.Source[T] {
+// pointer to one converts to a pointer to the other. The first error of a page that lacks records is
+// stored in firstProblem.
+func (l Lister[T]) source(firstProblem *atomic.Pointer[error]) paging.Source[T] {
 	fetch := func(ctx context.Context, number, size int) (*paging.Page[T], error) {
 		if errs.OfContext(ctx) != nil {
 			return nil, errs.EndOfContext(ctx, "", isOwnError)
 		}
 		page, err := l.Fetch(ctx, PageRequest{Current: number, PageSize: size})
+		if err != nil && page != nil && page.Omitted > 0 {
+			problem := paging.AtPage(int64(number), err)
+			firstProblem.CompareAndSwap(nil, &problem)
+			err = nil
+		}
 		return (*paging.Page[T])(page), err
 	}
 	return paging.Source[T]{Fetch: fetch, ID: l.ID}

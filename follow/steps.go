@@ -41,6 +41,7 @@ type reading[T any] struct {
 	due      time.Time            // when the next one is due
 	found    int64                // the number of records of the one in progress, or of the latest one
 	hasEnded bool                 // at least one reading has ended
+	problem  error                // of the first page that lacked records, since the latest reading began
 }
 
 // isDue reports whether a page of a reading is due.
@@ -206,6 +207,7 @@ func (f *Follower[T]) read(ctx context.Context) error {
 		r.pages = paging.NewTolerant(f.source(), f.options.PageSize)
 		r.due = time.Now().Add(f.options.ReadInterval)
 		r.found = 0
+		r.problem = nil
 	}
 	number := r.pages.NextPage()
 	page, err := r.pages.Next(ctx)

@@ -96,7 +96,7 @@ func (it *Iteration[T]) advance(page *Page[T]) *Page[T] {
 		pageSize: int64(page.PageSize),
 		pages:    int64(page.Pages),
 		total:    page.Total,
-		records:  int64(len(page.List)),
+		records:  int64(len(page.List) + page.Omitted),
 	})
 	list, duplicate := page.List, ""
 	if p.absent && it.source.ID == nil {
