@@ -249,13 +249,35 @@ const (
 var errTooManyRecords = fmt.Errorf("data.list: found more than %d records with fewer than %d bytes each",
 	manyRecords, minRecordBytes)
 
-// hasTooManyRecords reports whether body is such a page. Only bodies with many commas are scanned
-// for it.
+// hasTooManyRecords reports whether body, which may be invalid JSON, is such a page. Only a body with
+// many commas is searched for its records.
 func (p *Page[T]) hasTooManyRecords(body []byte) bool {
 	isTooMany := func(records int) bool { return records > manyRecords && len(body)/records < minRecordBytes }
-	mostRecords := bytes.Count(body, []byte(",")) + 1
-	if !isRecord[T]() || !isTooMany(mostRecords) || !json.Valid(body) {
+	if !isRecord[T]() || !isTooMany(bytes.Count(body, []byte(","))) {
 		return false
 	}
-	return isTooMany(lenient.CountElements(body, reflect.TypeFor[Envelope[Page[T]]]()))
+	const depthOfRecords = 3 // in the envelope, the page and its list
+	return isTooMany(commasAtDepth(body, depthOfRecords))
+}
+
+// commasAtDepth returns the number of commas in lists and objects that are nested to a depth.
+func commasAtDepth(body []byte, depth int) (commas int) {
+	level, inString := 0, false
+	for i := 0; i < len(body); i++ {
+		c := body[i]
+		switch {
+		case c == '"':
+			inString = !inString
+		case inString && c == '\\':
+			i++
+		case inString:
+		case c == '{', c == '[':
+			level++
+		case c == '}', c == ']':
+			level--
+		case c == ',' && level == depth:
+			commas++
+		}
+	}
+	return commas
 }

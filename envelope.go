@@ -11,6 +11,7 @@ import (
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/lenient"
+	"example.com/msgpush/internal/redact"
 )
 
 // Envelope is the body of a response of the service (docs/interface.md#response-envelope). Code 200
@@ -48,6 +49,9 @@ func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 	if d.required && lenient.HasOtherCase(body, t) && json.Valid(body) {
 		body = lenient.Rewrite(body, t)
 	}
+	if isLongError(body) {
+		return nil, nil, errNoCode // package call decodes it
+	}
 	isPage := isPage[T]()
 	if isPage && pagerOf(new(T)).hasTooManyRecords(body) {
 		return nil, nil, errTooManyRecords
@@ -55,7 +59,7 @@ func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 	var env Envelope[*T]
 	err = d.unmarshal(body, &env)
 	isErrorResponse := env.Code != 0 && env.Code != call.CodeSuccess
-	if err != nil && !isErrorResponse && json.Valid(body) {
+	if err != nil && !isErrorResponse && !isSyntaxError(err) && json.Valid(body) {
 		if isPage {
 			return decodeEach[T](d, body)
 		}
@@ -79,6 +83,17 @@ func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 	return env.Data, nil, nil
 }
 
+// isLongError reports whether body is long and begins with a code other than 200. Decoding such a body
+// as a success first would double the time for it.
+func isLongError(body []byte) bool {
+	if len(body) <= redact.MaxText {
+		return false
+	}
+	var code int
+	n, _ := fmt.Sscanf(string(body[:32]), `{"code":%d,`, &code)
+	return n == 1 && code != call.CodeSuccess
+}
+
 // dataOf returns the data of a body that has been decoded before.
 func dataOf(body []byte) []byte {
 	var env Envelope[json.RawMessage]
@@ -92,17 +107,21 @@ func dataOf(body []byte) []byte {
 func describeDecodeError(err error, nameFields bool) error {
 	text := fmt.Sprintf("expected a JSON envelope, but the decoder returned an error (%T)", err)
 	typeErr, isTypeErr := errors.AsType[*json.UnmarshalTypeError](err)
-	_, isSyntaxErr := errors.AsType[*json.SyntaxError](err)
 	switch {
 	case errors.Is(err, errPlaceholder):
 		text = "data: " + placeholderText
 	case isTypeErr && typeErr.Type != nil:
 		text = describeMember(typeErr, nameFields) + describeTypeError(typeErr)
-	case isSyntaxErr:
+	case isSyntaxError(err):
 		// Without the offset, which depends on the version of encoding/json.
 		text = "expected a JSON envelope, found invalid JSON"
 	}
 	return errs.Hide(text, err, isOwnError)
+}
+
+func isSyntaxError(err error) bool {
+	_, ok := errors.AsType[*json.SyntaxError](err)
+	return ok
 }
 
 const placeholderText = "expected the value of a Secret, found its redacted text"

@@ -282,8 +282,8 @@ func message(o *call.Outcome) string {
 	if !o.IsEnvelope {
 		return excerpt(string(o.Body), o.Keys)
 	}
-	var msg string
-	if json.Unmarshal(o.Msg, &msg) != nil {
+	msg, isString := redact.Unquote(string(o.Msg))
+	if !isString {
 		return excerpt(string(o.Msg), o.Keys) // empty if o.Msg is empty
 	}
 	return redact.Passwords(o.Keys.Text(msg))

@@ -128,6 +128,7 @@ func (c *Caller) setUnsuccessful(o *Outcome, body []byte, decodeErr error) {
 	o.Kind = ErrorResponse
 	if isError { // not with code 200: the data may be a mail channel with its password
 		o.Msg = env.text()
+		o.Msg = o.Msg[:min(len(o.Msg), maxMsg)]
 		if len(env.Data) <= redact.MaxText {
 			o.RawData = env.Data
 		}
@@ -166,6 +167,10 @@ func decodeError(body []byte) (env errorEnvelope, err error) {
 	return env, err
 }
 
+// maxMsg is the number of bytes of a msg that are kept. They hold more than the text that is redacted,
+// even if all characters are escaped, as in \u0061.
+const maxMsg = len(`\u0061`)*redact.MaxText + 1<<10
+
 // text returns msg or, if it is missing or empty, the text of message or error.
 func (e errorEnvelope) text() json.RawMessage {
 	if !isEmpty(e.Msg) {
@@ -177,7 +182,7 @@ func (e errorEnvelope) text() json.RawMessage {
 			return text
 		}
 	}
-	return e.Msg
+	return nil
 }
 
 // isEmpty reports whether a member is missing, null or an empty string.

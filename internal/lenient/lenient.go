@@ -37,20 +37,11 @@ func Rewrite(body []byte, t reflect.Type) []byte {
 	return append(out, body[copied:]...)
 }
 
-// CountElements returns the number of elements that body, which must be valid JSON, has for the
-// slices in a value of type t.
-func CountElements(body []byte, t reflect.Type) int {
-	s := scanner{body: body}
-	s.value(t)
-	return s.elements
-}
-
 // A scanner walks through valid JSON, along a type.
 type scanner struct {
-	body     []byte
-	pos      int
-	edits    []edit
-	elements int // of slices
+	body  []byte
+	pos   int
+	edits []edit
 }
 
 // An edit replaces the bytes from from to to.
@@ -87,16 +78,12 @@ func decodesItself(t reflect.Type) bool {
 
 func (s *scanner) array(t reflect.Type) {
 	var elem reflect.Type
-	isSlice := t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array)
-	if isSlice {
+	if t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
 		elem = t.Elem()
 	}
 	s.pos++
 	s.skipSpace()
 	for s.body[s.pos] != ']' {
-		if isSlice {
-			s.elements++
-		}
 		s.value(elem)
 		s.skipComma()
 	}

@@ -188,7 +188,7 @@ var escapedString = regexp.MustCompile(`"[^"\\]*\\.(?:[^"\\]|\\.)*(?:"|\\?$)`)
 // replaceInString returns a JSON string redacted. It returns a string without a key, or a text that
 // is no JSON string, unchanged.
 func (k *Keys) replaceInString(quoted string) string {
-	text, ok := unquote(quoted)
+	text, ok := Unquote(quoted)
 	if !ok {
 		return quoted
 	}
@@ -200,8 +200,11 @@ func (k *Keys) replaceInString(quoted string) string {
 	return string(encoded)
 }
 
-// unquote decodes a JSON string. If its end was cut off, it may end with a part of an escape.
-func unquote(quoted string) (text string, ok bool) {
+// Unquote decodes a JSON string. If its end was cut off, it may end with a part of an escape.
+func Unquote(quoted string) (text string, ok bool) {
+	if !strings.HasPrefix(quoted, `"`) {
+		return "", false
+	}
 	if json.Unmarshal([]byte(quoted), &text) == nil {
 		return text, true
 	}
