@@ -54,10 +54,13 @@ func idOf(raw []byte) json.RawMessage {
 
 // A pager is a *Page, or a type that embeds one.
 type pager interface {
-	hasTooManyRecords(body []byte) bool
+	hasOwnRecords() bool
 	check(body []byte) (hasInvalid bool, err error)
 	decodeEach(d decoder, body []byte) (leftOut, err error)
 }
+
+// hasOwnRecords reports whether the records of p are records of this package.
+func (p *Page[T]) hasOwnRecords() bool { return isRecord[T]() }
 
 // isPage reports whether T is a Page or a pointer to one. A type that embeds a page is none: its
 // list may be missing.
@@ -251,13 +254,10 @@ var errTooManyRecords = fmt.Errorf("data.list: found more than %d records with f
 
 // hasTooManyRecords reports whether body, which may be invalid JSON, is such a page. Only a body with
 // many commas is searched for its records.
-func (p *Page[T]) hasTooManyRecords(body []byte) bool {
+func hasTooManyRecords(body []byte) bool {
 	isTooMany := func(records int) bool { return records > manyRecords && len(body)/records < minRecordBytes }
-	if !isRecord[T]() || !isTooMany(bytes.Count(body, []byte(","))) {
-		return false
-	}
 	const depthOfRecords = 3 // in the envelope, the page and its list
-	return isTooMany(commasAtDepth(body, depthOfRecords))
+	return isTooMany(bytes.Count(body, []byte(","))) && isTooMany(commasAtDepth(body, depthOfRecords))
 }
 
 // commasAtDepth returns the number of commas in lists and objects that are nested to a depth.

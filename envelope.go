@@ -53,7 +53,7 @@ func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 		return nil, nil, errNoCode // package call decodes it
 	}
 	isPage := isPage[T]()
-	if isPage && pagerOf(new(T)).hasTooManyRecords(body) {
+	if isPage && hasTooManyRecords(body) && pagerOf(new(T)).hasOwnRecords() {
 		return nil, nil, errTooManyRecords
 	}
 	var env Envelope[*T]

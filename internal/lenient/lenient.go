@@ -127,7 +127,7 @@ func (s *scanner) scalar(t reflect.Type) {
 	if s.body[s.pos] == '"' {
 		s.skipString()
 	} else {
-		for s.pos < len(s.body) && !strings.ContainsRune(",]} \t\r\n", rune(s.body[s.pos])) {
+		for s.pos < len(s.body) && !isSpace(s.body[s.pos]) && strings.IndexByte(",]}", s.body[s.pos]) < 0 {
 			s.pos++
 		}
 	}
@@ -150,10 +150,12 @@ func (s *scanner) skipString() {
 }
 
 func (s *scanner) skipSpace() {
-	for s.pos < len(s.body) && strings.ContainsRune(" \t\r\n", rune(s.body[s.pos])) {
+	for s.pos < len(s.body) && isSpace(s.body[s.pos]) {
 		s.pos++
 	}
 }
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 func (s *scanner) skipComma() {
 	if s.body[s.pos] == ',' {
