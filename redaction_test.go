@@ -245,7 +245,7 @@ func TestKeyThatIsJSONOrHeaderNameIsNotShown(t *testing.T) {
 		fixtures.AssertNotIn(t, "7700", shown)
 		if key == "quoted-key-77" || key == `"quoted-key-77"` {
 			shown += fmt.Sprintf("%+v", (*attempts)[0])
-			fixtures.AssertNotIn(t, "77", strings.ReplaceAll(strings.ToLower(shown), "[redacted]", ""))
+			fixtures.AssertNotIn(t, "key-77", strings.ToLower(shown))
 		}
 		assert.NotContains(t, shown, key)
 	}
