@@ -14,12 +14,12 @@ import (
 )
 
 // This file checks the pages and records of responses. A response with another schema must not look
-// like an empty list, or like a record whose members are all zero.
+// like an empty list, or like a record whose members are all zero. The zero value of a record of
+// another package may have a meaning, so such records are not checked.
 
 // A record is a pointer to a record of this package.
 type record interface {
-	// valid reports whether the record has a value that is not zero. It is not called for ordinary
-	// records of other packages, whose zero values may have a meaning.
+	// valid reports whether the record has a value that is not zero.
 	valid() bool
 }
 

@@ -90,8 +90,8 @@ func isLongError(body []byte) bool {
 		return false
 	}
 	var code int
-	n, _ := fmt.Sscanf(string(body[:32]), `{"code":%d,`, &code)
-	return n == 1 && code != call.CodeSuccess
+	_, err := fmt.Sscanf(string(body[:32]), `{"code":%d,`, &code)
+	return err == nil && code != call.CodeSuccess
 }
 
 // dataOf returns the data of a body that has been decoded before.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -24,7 +23,9 @@ import (
 // none.
 var (
 	integers = []string{`7`, `"7"`, `7.0`, `"7.0"`, `0.7e1`, `"70E-1"`}
-	others   = []string{`"x"`, `""`, `" 7"`, `"07"`, `7.5`, `"7.5"`, `1e400`, `1e999999999999`, `true`, `false`, `{}`, `[]`, `[7]`}
+	others   = []string{
+		`"x"`, `""`, `" 7"`, `"07"`, `7.5`, `"7.5"`, `1e400`, `1e999999999999`, `true`, `false`, `{}`, `[]`, `[7]`,
+	}
 )
 
 // recordTypeOf returns the type of the records of an operation.
@@ -86,7 +87,7 @@ func firstRecord(t *testing.T, c testcalls.Call, record string) (reflect.Value, 
 	require.NotNil(t, page, "the other record fits: %v", err)
 	list := reflect.ValueOf(page).Elem().FieldByName("List")
 	omitted := reflect.ValueOf(page).Elem().FieldByName("Omitted").Int()
-	assert.EqualValues(t, 2, list.Len()+int(omitted))
+	assert.Equal(t, 2, list.Len()+int(omitted))
 	assert.Equal(t, err != nil, omitted == 1)
 	return list.Index(0), err
 }
@@ -97,7 +98,7 @@ func TestNumbersOfEnvelopeAndPageMayBeStringsAndFloats(t *testing.T) {
 			body := fixtures.SuccessOf(fmt.Sprintf(`{%q:%s,"list":[{"id":"9007199254740993"}]}`, member, value))
 			page, err := fixtures.NewClient(t, fixtures.Respond(200, body)).MPList(t.Context(), msgpush.PageRequest{})
 			require.NoError(t, err, body)
-			assert.EqualValues(t, 7, page.PageNum+page.PageSize+int(page.Total)+page.Pages)
+			assert.Equal(t, 7, page.PageNum+page.PageSize+int(page.Total)+page.Pages)
 			assert.Equal(t, []msgpush.MPChannel{{ID: 9007199254740993}}, page.List)
 		}
 		for _, value := range others {
@@ -324,7 +325,9 @@ func TestStrictDecoderStaysStrict(t *testing.T) {
 
 // SECURITY.md states the limit.
 func TestMemoryOfPageOfTinyRecordsIsLimited(t *testing.T) {
-	for _, record := range []string{`{}`, `1`, `{"id":1}`, `null`, `[]`, `{"id":"123456"}`, `{"id":1,"ruleId":[]}`, `{"id":1,"aaaaa":1}`} {
+	for _, record := range []string{
+		`{}`, `1`, `{"id":1}`, `null`, `[]`, `{"id":"123456"}`, `{"id":1,"ruleId":[]}`, `{"id":1,"aaaaa":1}`,
+	} {
 		list := strings.Repeat(record+",", (4<<20-200)/(len(record)+1))
 		body := fixtures.SuccessOf(`{"total":1,"list":[{"id":1},` + strings.TrimSuffix(list, ",") + `]}`)
 		client := fixtures.NewClient(t, fixtures.Respond(200, body))
@@ -360,7 +363,8 @@ func TestPageOfTenThousandTinyRecordsIsDecoded(t *testing.T) {
 
 func TestErrorByHandEqualsThatOfClient(t *testing.T) {
 	response := fixtures.Respond(503, `{"code":7,"msg":"no","data":[1]}`, "Retry-After", "2")
-	_, err := fixtures.NewClient(t, response, msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: 1, MinWait: 1})).MailDetail(t.Context(), "1")
+	policy := msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: 1, MinWait: 1})
+	_, err := fixtures.NewClient(t, response, policy).MailDetail(t.Context(), "1")
 	byHand := &msgpush.APIError{
 		Operation:  "MailDetail",
 		HTTPStatus: 503,
@@ -374,8 +378,8 @@ func TestErrorByHandEqualsThatOfClient(t *testing.T) {
 	}
 	assert.Equal(t, byHand, err)
 	assert.EqualError(t, err, byHand.Error())
-	for i := range reflect.TypeFor[msgpush.APIError]().NumField() {
-		assert.True(t, reflect.TypeFor[msgpush.APIError]().Field(i).IsExported())
+	for field := range reflect.TypeFor[msgpush.APIError]().Fields() {
+		assert.True(t, field.IsExported(), field.Name)
 	}
 }
 
@@ -387,7 +391,7 @@ func TestSilentLoggerCostsNothing(t *testing.T) {
 		client := fixtures.NewClient(t, failure, opts...)
 		return testing.AllocsPerRun(100, func() { _, _ = client.MailDetail(t.Context(), "1") })
 	}
-	silent := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError}))
+	silent := slog.New(slog.DiscardHandler)
 	assert.InDelta(t, allocations(), allocations(msgpush.WithLogger(silent)), 2)
 }
 

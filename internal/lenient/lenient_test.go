@@ -65,7 +65,6 @@ type target struct {
 	Pointer  **int
 	Self     *target
 	embedded
-	hidden int
 }
 
 type embedded struct {
