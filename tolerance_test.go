@@ -325,6 +325,7 @@ func TestStrictDecoderStaysStrict(t *testing.T) {
 
 // SECURITY.md states the limit.
 func TestMemoryOfPageOfTinyRecordsIsLimited(t *testing.T) {
+	fixtures.SkipIfRace(t)
 	for _, record := range []string{
 		`{}`, `1`, `{"id":1}`, `null`, `[]`, `{"id":"123456"}`, `{"id":1,"ruleId":[]}`, `{"id":1,"aaaaa":1}`,
 	} {
