@@ -36,12 +36,13 @@ type APIError struct {
 	HTTPStatus int
 	// Code is the code of the envelope, or 0 if the body is not an envelope.
 	Code int
-	// Msg is the msg of the envelope or, without an envelope, a short excerpt of the body. It is
-	// empty if the code is 200. The values of JSON members whose name contains "password", and of
-	// pairs such as password=value, are redacted in it.
+	// Msg is the msg of the envelope or, if that is missing or empty, the text of its member message
+	// or error. Without an envelope, it is a short excerpt of the body. It is empty if the code is 200.
+	// The values of JSON members whose name contains "password", and of pairs such as password=value,
+	// are redacted in it.
 	Msg string
-	// Data is the data of the envelope, which may be any JSON value. It is nil if there is none, or
-	// if the code is 200.
+	// Data is the data of the envelope, which may be any JSON value. It is nil if there is none, if it
+	// is longer than 64 KiB, or if the code is 200.
 	Data json.RawMessage `json:"-"`
 	// Header is the header of the response.
 	Header http.Header `json:"-"`
@@ -51,9 +52,8 @@ type APIError struct {
 	KeyRejected bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
-
-	isEnvelope bool   // the body is an envelope with a code
-	remarks    string // a hint, or why the call was not retried; may be empty
+	// Remarks is a hint, or says why the call was not retried. It is usually empty.
+	Remarks string `json:",omitempty"`
 }
 
 // Error returns the operation, the response and the number of attempts.
@@ -68,13 +68,13 @@ func (e *APIError) Error() string {
 	if e.RetryAfter > 0 {
 		details = append(details, fmt.Sprintf("retry after %v", e.RetryAfter))
 	}
-	return errorText(e.Operation, e.summary(), details, e.Attempts, e.remarks)
+	return errorText(e.Operation, e.summary(), details, e.Attempts, e.Remarks)
 }
 
 // summary returns the status, the code and an excerpt of the msg.
 func (e *APIError) summary() string {
 	text := httpspec.StatusText(e.HTTPStatus)
-	if e.isEnvelope || e.Code != 0 {
+	if e.Code != 0 || e.HTTPStatus == http.StatusOK { // with HTTP 200, only the code makes it an error
 		text += fmt.Sprintf(", code %d", e.Code)
 	}
 	if e.Msg != "" {
@@ -87,14 +87,17 @@ func (e *APIError) summary() string {
 func (e APIError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
 // A DecodeError is a complete HTTP 200 response that cannot be understood: it is not an envelope
-// with a code, or its msg or data cannot be decoded. The methods of [Client], and [Call] with a
-// [Page], also reject missing data, a page without a list unless its total is 0, and a record with
-// neither an id nor a nonzero value.
+// with a code, or its msg or data cannot be decoded. An integer may also be a string or a float, such
+// as "465" or 465.0.
+//
+// The methods of [Client] also reject missing data. A page must have a list, unless its total is 0. A
+// record of this package must have an id, or a value that is not zero. Both hold for [Call], too.
+//
+// If only some records of a page are wrong, the DecodeError comes together with the page, and its
+// text names up to three of the records; see [Page].
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
-	// HTTPStatus is always 200. It lets a program log the status as for an [APIError].
-	HTTPStatus int
 	// Header is the header of the response. The access key is redacted.
 	Header http.Header `json:"-"`
 	// Body is the unchanged body. It may contain secrets, so Error and Format omit it.
@@ -105,8 +108,8 @@ type DecodeError struct {
 	// failed. If the JSON ends too early, it wraps [io.ErrUnexpectedEOF] or, for a blank body,
 	// [io.EOF].
 	Err error
-
-	remarks string
+	// Remarks is as in [APIError].
+	Remarks string `json:",omitempty"`
 }
 
 // Error returns the operation, the text of Err and the number of attempts.
@@ -115,11 +118,11 @@ func (e *DecodeError) Error() string {
 	if v := e.Header.Get("Content-Type"); v != "" {
 		details = append(details, fmt.Sprintf("content type %q", redact.Shorten(redact.Passwords(v), maxExcerpt)))
 	}
-	return errorText(e.Operation, e.summary(), details, e.Attempts, e.remarks)
+	return errorText(e.Operation, e.summary(), details, e.Attempts, e.Remarks)
 }
 
 func (e *DecodeError) summary() string {
-	return fmt.Sprintf("%s: cannot decode the response: %v", httpspec.StatusText(e.HTTPStatus), e.Err)
+	return fmt.Sprintf("HTTP 200: cannot decode the response: %v", e.Err)
 }
 
 // Unwrap returns Err, in which [errors.Is] and [errors.As] search.
@@ -143,8 +146,8 @@ type RequestError struct {
 	// source ended the call after it, and nil otherwise. [errors.Is] and [errors.As] do not find
 	// it.
 	Last error
-
-	remarks string
+	// Remarks is as in [APIError].
+	Remarks string `json:",omitempty"`
 }
 
 // Error returns the operation, the reason, Last, and the number of attempts.
@@ -153,7 +156,7 @@ func (e *RequestError) Error() string {
 	if last, ok := errors.AsType[callError](e.Last); ok {
 		text += "; previous attempt failed: " + last.summary()
 	}
-	return errorText(e.Operation, text, nil, e.Attempts, e.remarks)
+	return errorText(e.Operation, text, nil, e.Attempts, e.Remarks)
 }
 
 func (e *RequestError) summary() string { return fmt.Sprint(e.Err) }
@@ -203,7 +206,7 @@ func errorText(operation, summary string, details []string, attempts int, remark
 	return text
 }
 
-// newError returns the error for the caller, or nil for a success or a nil outcome.
+// newError returns the error for the caller, or nil for a complete success or a nil outcome.
 func newError(o *call.Outcome) error {
 	if o == nil {
 		return nil
@@ -222,18 +225,19 @@ func newError(o *call.Outcome) error {
 			RetryAfter:  o.RetryAfter,
 			KeyRejected: o.KeyRejected,
 			Attempts:    o.Attempts,
-			isEnvelope:  o.IsEnvelope,
-			remarks:     remarks,
+			Remarks:     remarks,
 		}
-	case call.Undecodable:
+	case call.Success, call.Undecodable:
+		if o.Cause == nil {
+			return nil
+		}
 		return &DecodeError{
-			Operation:  name,
-			HTTPStatus: o.Status,
-			Header:     o.Keys.Header(o.Header),
-			Body:       o.Body,
-			Attempts:   o.Attempts,
-			Err:        errs.Hide(o.Keys.Text(o.Cause.Error()), o.Cause, isOwnError),
-			remarks:    remarks,
+			Operation: name,
+			Header:    o.Keys.Header(o.Header),
+			Body:      o.Body,
+			Attempts:  o.Attempts,
+			Err:       errs.Hide(o.Keys.Text(o.Cause.Error()), o.Cause, isOwnError),
+			Remarks:   remarks,
 		}
 	case call.NoResponse:
 		return &RequestError{
@@ -241,7 +245,7 @@ func newError(o *call.Outcome) error {
 			Attempts:  o.Attempts,
 			Err:       errs.Hide(o.Keys.Text(o.Step)+reason(o), o.Cause, isOwnError),
 			Last:      newError(o.Previous),
-			remarks:   remarks,
+			Remarks:   remarks,
 		}
 	}
 	return nil
@@ -278,8 +282,8 @@ func message(o *call.Outcome) string {
 	if !o.IsEnvelope {
 		return excerpt(string(o.Body), o.Keys)
 	}
-	var msg string
-	if json.Unmarshal(o.Msg, &msg) != nil {
+	msg, isString := redact.Unquote(string(o.Msg))
+	if !isString {
 		return excerpt(string(o.Msg), o.Keys) // empty if o.Msg is empty
 	}
 	return redact.Passwords(o.Keys.Text(msg))

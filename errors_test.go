@@ -146,7 +146,7 @@ func TestAPIErrorDoesNotShowHeaderOrData(t *testing.T) {
 
 func TestEveryVerbFormatsErrorText(t *testing.T) {
 	apiErr := msgpush.APIError{Operation: "x", HTTPStatus: 500, Attempts: 1}
-	decodeErr := msgpush.DecodeError{Operation: "x", HTTPStatus: 200, Attempts: 1, Err: io.EOF}
+	decodeErr := msgpush.DecodeError{Operation: "x", Attempts: 1, Err: io.EOF}
 	requestErr := msgpush.RequestError{Operation: "x", Attempts: 1, Err: io.EOF}
 	for _, tt := range []struct {
 		value any
@@ -188,11 +188,10 @@ func TestErrorsAreEncodedToJSON(t *testing.T) {
 			RetryAfter: time.Second,
 			Attempts:   2,
 		},
-		`{"Operation":"x","HTTPStatus":200,"Attempts":2,"Err":null}`: &msgpush.DecodeError{
-			Operation:  "x",
-			HTTPStatus: 200,
-			Body:       []byte("secret"),
-			Attempts:   2,
+		`{"Operation":"x","Attempts":2,"Err":null}`: &msgpush.DecodeError{
+			Operation: "x",
+			Body:      []byte("secret"),
+			Attempts:  2,
 		},
 		`{"Operation":"x","Attempts":2,"Err":null,"Last":null}`: &msgpush.RequestError{Operation: "x", Attempts: 2},
 	} {
@@ -264,7 +263,7 @@ func TestErrorsOfOthersDoNotMatch(t *testing.T) {
 	foreign := map[string]error{
 		"APIError":               &msgpush.APIError{Operation: "GET /key", HTTPStatus: 503, Attempts: 4},
 		"wrapped APIError":       fmt.Errorf("get key: %w", withCode),
-		"DecodeError":            &msgpush.DecodeError{Operation: "GET /key", HTTPStatus: 200, Attempts: 1, Err: io.EOF},
+		"DecodeError":            &msgpush.DecodeError{Operation: "GET /key", Attempts: 1, Err: io.EOF},
 		"RequestError":           &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF},
 		"RequestError with Last": &msgpush.RequestError{Operation: "GET /key", Attempts: 2, Err: io.EOF, Last: last},
 		"UnimplementedError":     &msgpush.UnimplementedError{Operation: msgpush.Operation{Name: "AccessKeyObtain"}},

@@ -26,6 +26,8 @@ type ForwardLog struct {
 	CreateTime   DateTime `json:"createTime"`
 }
 
+func (f *ForwardLog) valid() bool { return f != nil && *f != ForwardLog{} }
+
 // A ForwardLogRequest requests one page of the trigger records that match Params.
 type ForwardLogRequest struct {
 	PageRequest

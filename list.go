@@ -21,7 +21,8 @@ var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 // a value: a copy with other fields is another list.
 type List[T any] struct {
 	// Fetch returns one page. With Prefetch, it is called concurrently. If it returns a page together
-	// with an error, iteration uses the page, goes on, and yields the error at the end.
+	// with an error, iteration uses the page, goes on, and yields the error at the end. So a Fetch
+	// that uses [Call] with a [Page] should return both results: records may be left out of the page.
 	Fetch func(context.Context, PageRequest) (*Page[T], error)
 	// ID returns the id of a record. If ID is nil, iteration cannot recognize records: if the list
 	// changes, records may be missed or repeated.
@@ -52,9 +53,9 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 //
 // An error is yielded once, as the last element, with a zero record. If a field is invalid, nothing
 // else is yielded. If Fetch fails or the context ends, the error names the page, and wraps the error
-// of Fetch, or the error of the context and its cause. Errors that came with a page and an
-// [ErrInconsistentList] come after all records. Several errors are joined by [errors.Join]. At most
-// ten errors that came with pages are kept.
+// of Fetch, or the error of the context and its cause. Errors that came with a page, such as about
+// records that cannot be decoded, and an [ErrInconsistentList] come after all records. Several errors
+// are joined by [errors.Join]. At most ten errors that came with pages are kept.
 //
 // Leaving the range statement cancels all prefetches and waits for them. A panic in Fetch is
 // re-raised in the goroutine of the range statement.

@@ -21,12 +21,15 @@ type MailChannel struct {
 	CreateTime DateTime `json:"createTime"`
 }
 
+func (m *MailChannel) valid() bool { return m != nil && *m != MailChannel{} }
+
 // Format formats the channel like a struct, with its password redacted.
 func (m MailChannel) Format(f fmt.State, verb rune) {
 	// Without this method, fmt.Sprintf("%s", []*MailChannel{&m}) would show the password: %s is no
 	// verb for a pointer in a slice, and fmt then calls no methods of the fields.
-	type channel MailChannel
-	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), channel(m))
+	type original = MailChannel
+	type MailChannel original // has no method Format, and %#v prints its name as msgpush.MailChannel
+	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), MailChannel(m))
 }
 
 var opMailDetail = Operation{

@@ -31,7 +31,8 @@ type Attempt struct {
 	// Bytes is the number of bytes of the body that were read, after decompression.
 	Bytes int
 	// Err is nil for a success. Otherwise it is the failure of this attempt or, if Retry is false,
-	// the error that the call returns.
+	// the error that the call returns. A page from which records are left out is a success with the
+	// [*DecodeError] that names them.
 	Err error
 	// Retry reports whether another attempt follows after Wait, unless the context, the rate
 	// limiter or the key source ends the call before.
@@ -44,6 +45,10 @@ type Attempt struct {
 // report passes the attempt o to the logger and to the observer. end is how the call ends, or nil
 // if another attempt follows.
 func (s *settings) report(ctx context.Context, o, end *call.Outcome) {
+	isLogged := s.logger != nil && s.logger.Enabled(ctx, levelOf(end))
+	if !isLogged && s.observe == nil {
+		return // to make an error takes time
+	}
 	a := Attempt{
 		Operation:  operationName(o.Request.Operation, o.Keys),
 		Number:     o.Attempts,
@@ -55,13 +60,21 @@ func (s *settings) report(ctx context.Context, o, end *call.Outcome) {
 		Retry:      end == nil,
 		Wait:       o.Wait,
 	}
-	if s.logger != nil {
+	if isLogged {
 		logAttempt(ctx, s.logger, a, o)
 	}
 	if s.observe != nil {
 		a.Header = o.Keys.Header(o.Header.Clone()) // errors share the map, and the observer may change its copy
 		s.observe(ctx, a)
 	}
+}
+
+// levelOf returns the highest level of the records of an attempt; see logAttempt.
+func levelOf(end *call.Outcome) slog.Level {
+	if end == nil {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
 }
 
 // logAttempt logs an attempt at level Debug, and a retry, with its reason, at level Warn. No record

@@ -151,6 +151,11 @@ func WithMaxResponseBytes(n int64) Option {
 // function of a faster decoder. It must set the same values as [encoding/json.Unmarshal], which is
 // the default, and be safe for concurrent use. It may reject more input and may keep references to
 // data.
+//
+// v points to an [Envelope] whose Data is a pointer. If the function rejects valid JSON, it is called
+// again with JSON in which integers have replaced strings and floats. For a page, v then points to an
+// Envelope of a [Page] of [json.RawMessage], and after that to each record. What the function rejects
+// then is left out, or is an error.
 func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 	return func(s *settings) error {
 		if unmarshal == nil {

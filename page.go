@@ -2,16 +2,17 @@ package msgpush
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
 )
 
 // DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0. This package chose it.
 const DefaultPageSize = 20
 
 // A Page is one page of a list (docs/interface.md#page).
+//
+// If some records of a response cannot be decoded, the methods of [Client] and Call[Page[T]] return
+// the page with the other records, and also a [*DecodeError] that names up to three of the records
+// that are left out. If no record can be decoded, they return only the error.
 type Page[T any] struct {
 	// PageNum is the number of this page.
 	PageNum int `json:"pageNum"`
@@ -24,41 +25,10 @@ type Page[T any] struct {
 	// List holds the records of this page. It is not nil on a page that a method of [Client] or
 	// Call[Page[T]] returns.
 	List []T `json:"list"`
+	// Omitted is the number of records that the response has and List lacks, since they cannot be
+	// decoded. It is usually 0.
+	Omitted int `json:"-"`
 }
-
-// check returns an error if p has no list and no total of 0, or if a record is zero and has no
-// member that identifies it. p was decoded from body. Without an error, p.List is not nil
-// afterwards.
-func (p *Page[T]) check(body []byte) error {
-	isSuspect := p.List == nil
-	for i := range p.List {
-		isSuspect = isSuspect || isZero(reflect.ValueOf(&p.List[i]))
-	}
-	if !isSuspect {
-		return nil
-	}
-	var env Envelope[struct {
-		Total *int64
-		List  []json.RawMessage
-	}]
-	_ = json.Unmarshal(body, &env) // cannot fail: the body has been decoded before
-	isEmptyList := env.Data.Total != nil && *env.Data.Total == 0
-	if env.Data.List == nil && !isEmptyList {
-		return errNoList
-	}
-	members := membersOf(reflect.TypeFor[T]())
-	for i, record := range env.Data.List[:min(len(env.Data.List), len(p.List))] {
-		if isZero(reflect.ValueOf(&p.List[i])) && !hasMember(record, members) {
-			return fmt.Errorf("data.list[%d]: expected %s, found none", i, describeMembers(members))
-		}
-	}
-	if p.List == nil {
-		p.List = []T{}
-	}
-	return nil
-}
-
-var errNoList = errors.New("data.list: expected a list, found none")
 
 // A PageRequest requests one page of a list. The methods of Client replace a field that is 0 with
 // its default.

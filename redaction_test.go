@@ -231,6 +231,26 @@ func TestEachFieldOfErrorResponseIsRedacted(t *testing.T) {
 	assert.Equal(t, "[redacted]", apiErr.Header.Get("X-Key"))
 }
 
+// A service may send the key as the data, or as the name of a header.
+func TestKeyThatIsJSONOrHeaderNameIsNotShown(t *testing.T) {
+	for _, key := range []string{`"quoted-key-77"`, `{"a":"quoted-key-77"}`, `[7700,7701,7702]`, `quoted-key-77`} {
+		data := key
+		if !json.Valid([]byte(key)) {
+			data = `"` + key + `"`
+		}
+		response := fixtures.Respond(400, `{"code":7,"data":`+data+`}`, "X-quoted-key-77", "x")
+		observer, attempts := fixtures.Observed()
+		err := mailError(t, key, response, observer)
+		shown := shownBy(t, err) + shownBy(t, (*attempts)[0].Err)
+		fixtures.AssertNotIn(t, "7700", shown)
+		if key == "quoted-key-77" || key == `"quoted-key-77"` {
+			shown += fmt.Sprintf("%+v", (*attempts)[0])
+			fixtures.AssertNotIn(t, "key-77", strings.ToLower(shown))
+		}
+		assert.NotContains(t, shown, key)
+	}
+}
+
 func TestKeyInURLIsRedacted(t *testing.T) {
 	const key = `Zq7x4%2F"Wk9v2` // the escape stays, and the quote is escaped
 	client := fixtures.NewClientWithKey(t, key, fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {

@@ -75,12 +75,13 @@ func isRaw(body any) bool {
 }
 
 // Call sends a request for which [Client] has no method, with the access key, to the host of the
-// base URL. It returns the same errors as the methods of Client.
+// base URL. It returns the same errors as the methods of Client. With a [Page], it may also return the
+// page and an error.
 //
 // T is the type of Data in the [Envelope] of the response, such as a struct, a slice, a [Page] or
 // [json.RawMessage]. If the data is missing or null, Call returns the zero T; but with a [Page], or
-// a pointer to one, data that is not a page is a [*DecodeError]. With T struct{}, the data is
-// ignored.
+// a pointer to one, data that is not a page is a [*DecodeError]. So is an object without an id and
+// without any value, if T is a record of this package. With T struct{}, the data is ignored.
 func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 	var zero T
 	if err := r.check(); err != nil {
@@ -99,10 +100,10 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 		return zero, err
 	}
 	data, err := do[T](ctx, c, request, false)
-	if err != nil || data == nil {
+	if data == nil {
 		return zero, err
 	}
-	return *data, nil
+	return *data, err
 }
 
 // read calls an operation that reads a record or a page: it is idempotent, and its successes have
@@ -127,22 +128,23 @@ func (o Operation) request(query, body any) call.Request {
 }
 
 // do makes a call. If no data is required, the result may be nil. To ignore the data, use
-// json.RawMessage as T, which accepts any data.
+// json.RawMessage as T, which accepts any data. If records of a page are left out, do returns the
+// page and an error.
 func do[T any](ctx context.Context, c *Client, r call.Request, dataRequired bool) (*T, error) {
 	if c == nil || c.caller == nil {
 		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", r.Operation)
 	}
 	var data *T
-	r.Decode = func(body []byte, unmarshal func([]byte, any) error) (err error) {
-		data, err = decode[T](body, unmarshal, dataRequired)
-		return err
+	r.Decode = func(body []byte, unmarshal func([]byte, any) error) (leftOut, err error) {
+		data, leftOut, err = decode[T](decoder{unmarshal, dataRequired}, body)
+		return leftOut, err
 	}
 	end, err := c.caller.Do(ctx, r)
 	if err != nil {
 		return nil, argumentError(r.Operation, *c.caller.FixedKeys, err)
 	}
-	if err := newError(end); err != nil {
-		return nil, err
+	if end.Kind != call.Success {
+		data = nil // of an earlier attempt
 	}
-	return data, nil
+	return data, newError(end)
 }

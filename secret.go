@@ -1,6 +1,7 @@
 package msgpush
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 
@@ -20,11 +21,30 @@ type Secret string
 // String returns "[redacted]".
 func (Secret) String() string { return redact.Placeholder }
 
-// Format writes "[redacted]" for all verbs but %T, %p and %w, for which fmt does not call it.
-func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redact.Placeholder)) }
+// Format writes [redacted] for all verbs but %T, %p and %w, for which fmt does not call it. For %#v,
+// it writes a Go string, "[redacted]".
+func (Secret) Format(f fmt.State, verb rune) {
+	format := "%s"
+	if verb == 'v' && f.Flag('#') {
+		format = "%q"
+	}
+	_, _ = fmt.Fprintf(f, format, redact.Placeholder)
+}
 
 // MarshalText returns "[redacted]".
 func (Secret) MarshalText() ([]byte, error) { return []byte(redact.Placeholder), nil }
+
+// UnmarshalText sets s to text. It returns an error if text is "[redacted]", which is what
+// MarshalText returns in place of the value.
+func (s *Secret) UnmarshalText(text []byte) error {
+	if string(text) == redact.Placeholder {
+		return errPlaceholder
+	}
+	*s = Secret(text)
+	return nil
+}
+
+var errPlaceholder = errors.New("msgpush: " + redact.Placeholder + " is not the value of a Secret, but its redacted text")
 
 // EncodeValues adds the value to a query encoded by go-querystring.
 func (s Secret) EncodeValues(key string, v *url.Values) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"go/parser"
 	"reflect"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestSecretIsNotPrinted(t *testing.T) {
 	assert.Equal(t, msgpush.Secret(secret), mail.Password, "the value is unchanged")
 
 	assert.Equal(t, "[redacted]", s.String())
-	assert.Equal(t, "[redacted] [redacted] [redacted]", fmt.Sprintf("%s %#v %x", s, s, s))
+	assert.Equal(t, `[redacted] [redacted] "[redacted]"`, fmt.Sprintf("%s %x %#v", s, s, s))
 	assert.Equal(t, "{1    [redacted]  0 0 }", fmt.Sprint(mail))
 	assert.Contains(t, fixtures.Logged(page), `"password":"[redacted]"`)
 	assert.Equal(t, fmt.Sprint(msgpush.Secret("")), fmt.Sprint(s), "the length is not shown")
@@ -86,6 +87,44 @@ func TestSecretIsDecodedAndQueryEncodedUnchanged(t *testing.T) {
 	}{mail.Password, &mail.Password})
 	require.NoError(t, err)
 	assert.Equal(t, "password=correct-horse&pointer=correct-horse", values.Encode())
+}
+
+func TestMailChannelPrintsAsGo(t *testing.T) {
+	mail := msgpush.MailChannel{ID: 1, MailName: "a", Password: "correct-horse"}
+	text := fmt.Sprintf("%#v", mail)
+	assert.Equal(t, `msgpush.MailChannel{ID:1, MailName:"a", MailCode:"", Account:"", Password:"[redacted]", `+
+		`SMTPServer:"", SMTPSSL:0, SMTPPort:0, CreateTime:""}`, text)
+	_, err := parser.ParseExpr(text)
+	assert.NoError(t, err)
+}
+
+// Otherwise, a channel that was stored would come back with a wrong password.
+func TestRedactedSecretIsNotDecoded(t *testing.T) {
+	type document struct {
+		Attribute msgpush.Secret `xml:"attribute,attr"`
+		Password  msgpush.Secret `json:"password"        xml:"password"`
+	}
+	encoded, err := json.Marshal(msgpush.MailChannel{ID: 1, Password: "correct-horse"})
+	require.NoError(t, err)
+	require.Error(t, json.Unmarshal(encoded, new(msgpush.MailChannel)))
+
+	encoded, err = xml.Marshal(document{Password: "correct-horse"})
+	require.NoError(t, err)
+	require.Error(t, xml.Unmarshal(encoded, new(document)))
+	require.Error(t, xml.Unmarshal([]byte(`<document attribute="[redacted]"></document>`), new(document)))
+
+	var s msgpush.Secret
+	require.Error(t, s.UnmarshalText([]byte("[redacted]")))
+	require.NoError(t, s.UnmarshalText([]byte("[redacted]2")))
+	assert.Equal(t, "[redacted]2", string(s))
+	var decoded document
+	require.NoError(t, xml.Unmarshal([]byte(`<document attribute="a"><password>b</password></document>`), &decoded))
+	assert.Equal(t, document{"a", "b"}, decoded)
+
+	client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"id":1,"password":"[redacted]"}`)))
+	_, err = client.MailDetail(t.Context(), "1")
+	fixtures.OnlyError[*msgpush.DecodeError](t, err)
+	assert.ErrorContains(t, err, "data: expected the value of a Secret, found its redacted text")
 }
 
 // If one of these starts to hide the value, update the documentation of Secret.

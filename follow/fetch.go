@@ -50,10 +50,15 @@ func (f *Follower[T]) fetch(ctx context.Context, number, size int) (*paging.Page
 		return nil, err
 	}
 	page, err := f.list.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: size})
-	if err != nil || page == nil { // Source.Page makes an error of a nil page
+	lacksRecords := page != nil && page.Omitted > 0
+	if page == nil || err != nil && !lacksRecords { // Source.Page makes an error of a nil page
 		return nil, err
 	}
-	records := int64(len(page.List))
+	if err != nil && f.reading.problem == nil { // once a reading
+		f.reading.problem = paging.AtPage(int64(number), err)
+		f.problems = append(f.problems, f.reading.problem)
+	}
+	records := int64(len(page.List) + page.Omitted)
 	r := &f.reported
 	total := min(max(page.Total, 0), maxTotal)
 	if total > 0 {

@@ -928,3 +928,29 @@ func TestStatusReadBeginsAtZeroWithEachReading(t *testing.T) {
 		assert.Zero(t, f.Status().Read)
 	})
 }
+
+// A record that cannot be decoded hides neither the others nor the end of a page.
+func TestRecordsThatAreLeftOutStopNothing(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		unfit := errors.New("1 of 20 records left out")
+		s := &service{list: downFrom(55)}
+		l := s.lister()
+		fetch := l.Fetch
+		l.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+			p, err := fetch(ctx, r)
+			if i := slices.Index(p.List, 50); i >= 0 {
+				p.List, p.Omitted = slices.Delete(p.List, i, i+1), 1
+				return p, unfit
+			}
+			return p, err
+		}
+		s.insertEvery(time.Minute, []int64{56, 57, 58})
+		p := run(t, l, follow.Options{ReadInterval: time.Hour}, 150*time.Minute, nil)
+		want := slices.DeleteFunc(upTo(58), func(n int64) bool { return n == 50 })
+		assert.Equal(t, want, sorted(p.known()))
+		assert.Len(t, p.errs, 4, "at the mark, and once in each of three readings")
+		for _, err := range p.errs {
+			assert.ErrorIs(t, err, unfit)
+		}
+	})
+}

@@ -171,7 +171,7 @@ func (f *Follower[T]) isFull(number int64, page *paging.Page[T]) bool {
 	if number > 1 { // earlier pages show the real page size
 		size = min(size, int(f.reported.longestPage))
 	}
-	return len(page.List) >= size
+	return len(page.List)+page.Omitted >= size
 }
 
 // newest returns the newest valid creation time, or noHistory if there is none. Times ahead count

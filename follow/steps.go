@@ -43,6 +43,7 @@ type reading[T any] struct {
 
 	shownTotal int64 // of the latest page that pages has used, or 0
 	fallen     int64 // by how much the totals of all responses have fallen since
+	problem    error // of the first page that lacked records, since the latest reading began
 }
 
 // isDue reports whether a page of a reading is due.
@@ -211,6 +212,7 @@ func (f *Follower[T]) read(ctx context.Context) error {
 		r.shownTotal, r.fallen = 0, 0
 		r.due = time.Now().Add(f.options.ReadInterval)
 		r.found = 0
+		r.problem = nil
 	}
 	number := r.pages.NextPage()
 	page, err := r.pages.Next(ctx)

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptrace"
@@ -188,17 +189,24 @@ func (c *call) receive(ctx context.Context, resp *http.Response, o *Outcome) {
 	o.Size = body.Len()
 	if o.Status != http.StatusOK {
 		c.setUnsuccessful(o, body.Bytes(), nil)
+		if transport.IsInvalidGzip(err) {
+			o.remark("the body is not the gzip that its header promises")
+		}
 		return
 	}
 	if err != nil {
 		o.setNoResponse("reading the response from "+c.Base.String()+": ", err)
 		return
 	}
-	if err = c.request.Decode(body.Bytes(), c.Unmarshal); err != nil {
+	leftOut, err := c.request.Decode(body.Bytes(), c.Unmarshal)
+	if err != nil {
 		c.setUnsuccessful(o, body.Bytes(), err)
 		return
 	}
 	o.Kind, o.IsEnvelope, o.Code = Success, true, CodeSuccess
+	if leftOut != nil {
+		o.Body, o.Cause = bytes.Clone(body.Bytes()), leftOut
+	}
 }
 
 // timeoutOr returns the error of the timeout if err is not nil and ctx ended by the timeout of the

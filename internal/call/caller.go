@@ -83,7 +83,8 @@ type Request struct {
 	Body       any    // as in msgpush.Request
 	Idempotent bool
 	// Decode decodes the body of an HTTP 200 response, and returns an error unless it is a success.
-	Decode func(body []byte, unmarshal func([]byte, any) error) error
+	// leftOut is not nil if the response is a success of which a part is left out.
+	Decode func(body []byte, unmarshal func([]byte, any) error) (leftOut, err error)
 }
 
 // Do makes a call and returns how it ended. An error means that the request cannot be sent; its

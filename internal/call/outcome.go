@@ -9,15 +9,20 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
+	"example.com/msgpush/internal/lenient"
 	"example.com/msgpush/internal/redact"
 	"example.com/msgpush/internal/transport"
 )
+
+// ByteOrderMark may stand before the JSON of a body, in UTF-8. It is ignored.
+const ByteOrderMark = "\ufeff"
 
 // CodeSuccess is the code of an envelope that denotes success.
 const CodeSuccess = 200
@@ -47,7 +52,7 @@ type Response struct {
 	Status       int
 	Header       http.Header
 	Size         int    // of the body, as far as it was read
-	Body         []byte // whole if undecodable; the beginning if an error response without an envelope; otherwise nil
+	Body         []byte // whole if undecodable or partly left out; the beginning if an error response without an envelope
 	IsEnvelope   bool   // the body is an envelope with a code
 	Code         int
 	Msg, RawData json.RawMessage
@@ -55,10 +60,10 @@ type Response struct {
 	RetryAfter   time.Duration // 0 if the header is missing or invalid
 }
 
-// A Failure is why an attempt did not succeed. It is zero for a success.
+// A Failure is why an attempt did not succeed. It is zero for a complete success.
 type Failure struct {
 	Step          string        // that failed, the beginning of the error text; may be empty
-	Cause         error         // why there is no complete response, or why it cannot be decoded
+	Cause         error         // why there is no complete response, or why it cannot be decoded, or what is left out
 	Transient     bool          // another attempt may succeed
 	NotSent       bool          // for certain, the request was not sent
 	RequestedWait time.Duration // before a retry, in addition to the backoff
@@ -111,11 +116,7 @@ func (o *Outcome) setNoResponse(step string, err error) {
 // error of the decoder, or nil if the HTTP status is not 200. For an error response, decodeErr is
 // ignored.
 func (c *Caller) setUnsuccessful(o *Outcome, body []byte, decodeErr error) {
-	var env struct {
-		Code      *int
-		Msg, Data json.RawMessage
-	}
-	err := json.NewDecoder(bytes.NewReader(body)).Decode(&env)
+	env, err := decodeError(bytes.TrimPrefix(body, []byte(ByteOrderMark)))
 	if err == nil && env.Code != nil {
 		o.IsEnvelope, o.Code = true, *env.Code
 	}
@@ -126,7 +127,11 @@ func (c *Caller) setUnsuccessful(o *Outcome, body []byte, decodeErr error) {
 	}
 	o.Kind = ErrorResponse
 	if isError { // not with code 200: the data may be a mail channel with its password
-		o.Msg, o.RawData = env.Msg, env.Data
+		o.Msg = env.text()
+		o.Msg = o.Msg[:min(len(o.Msg), maxMsg)]
+		if len(env.Data) <= redact.MaxText {
+			o.RawData = env.Data
+		}
 	}
 	if !o.IsEnvelope {
 		o.Body = bytes.Clone(body[:min(len(body), redact.MaxText+1)])
@@ -139,6 +144,50 @@ func (c *Caller) setUnsuccessful(o *Outcome, body []byte, decodeErr error) {
 	if c.CanReplaceKey && len(c.RejectedKeyCodes) == 0 && !o.KeyRejected {
 		o.hintAtRejectedKey()
 	}
+}
+
+// An errorEnvelope is the body of an error response. Some gateways write the text into the member
+// message or error.
+type errorEnvelope struct {
+	Code                      *int
+	Msg, Message, Error, Data json.RawMessage
+}
+
+// decodeError decodes the JSON at the beginning of the body of an error response. The code may be a
+// string or a float; see package lenient.
+func decodeError(body []byte) (env errorEnvelope, err error) {
+	err = json.NewDecoder(bytes.NewReader(body)).Decode(&env)
+	if _, isTypeErr := errors.AsType[*json.UnmarshalTypeError](err); !isTypeErr {
+		return env, err
+	}
+	var raw json.RawMessage
+	_ = json.NewDecoder(bytes.NewReader(body)).Decode(&raw) // cannot fail: the JSON is valid
+	env = errorEnvelope{}
+	err = json.Unmarshal(lenient.Rewrite(raw, reflect.TypeOf(env)), &env)
+	return env, err
+}
+
+// maxMsg is the number of bytes of a msg that are kept. They hold more than the text that is redacted,
+// even if all characters are escaped, as in \u0061.
+const maxMsg = len(`\u0061`)*redact.MaxText + 1<<10
+
+// text returns msg or, if it is missing or empty, the text of message or error.
+func (e errorEnvelope) text() json.RawMessage {
+	if !isEmpty(e.Msg) {
+		return e.Msg
+	}
+	for _, text := range []json.RawMessage{e.Message, e.Error} {
+		isText := len(text) > 0 && text[0] == '"'
+		if isText && !isEmpty(text) {
+			return text
+		}
+	}
+	return nil
+}
+
+// isEmpty reports whether a member is missing, null or an empty string.
+func isEmpty(raw json.RawMessage) bool {
+	return len(raw) == 0 || string(raw) == "null" || string(raw) == `""`
 }
 
 // setUndecodable completes o, the outcome of an HTTP 200 response that cannot be understood.

@@ -76,8 +76,9 @@ type cursor struct {
 	behind    int64                    // of both passes
 	highest   int64                    // the highest page that was requested in this pass
 
-	// The records, of both passes but for expected.
+	// The records, of both passes unless stated otherwise.
 	delivered int64
+	omitted   int64 // records of this pass that came but could not be decoded
 	expected  int64 // the first total of this pass, less its later decreases; 0 if unknown
 	most      int64 // the highest total
 	lacking   int64 // how many records the last page with records lacks
@@ -96,8 +97,13 @@ type cursor struct {
 type pageInfo struct {
 	number                          int64 // of the request
 	pageNum, pageSize, pages, total int64 // reported
-	records, newRecords             int64
+	records                         int64
+	newRecords                      int64
+	newOmitted                      int64 // records that cannot be decoded, not counted before
 }
+
+// repeats reports whether the page has a record that came before.
+func (p pageInfo) repeats() bool { return p.newRecords+p.newOmitted < p.records }
 
 // isOfEmptyList reports whether the response says that the list is empty. It may have one page.
 func (p pageInfo) isOfEmptyList() bool { return p.records == 0 && p.total == 0 && p.pages <= 1 }
@@ -231,7 +237,7 @@ func (cur *cursor) updateTotal(p pageInfo) (growth int64) {
 // or is an earlier one than the requested one, the list may have become shorter.
 func (cur *cursor) isBelowEnd(total int64, p pageInfo) bool {
 	isEarlierPage := 1 < p.pageNum && p.pageNum < p.number
-	if isEarlierPage || p.newRecords == 0 || p.newRecords < p.records {
+	if isEarlierPage || p.newRecords == 0 || p.repeats() {
 		return false
 	}
 	return total < (p.number-1)*cur.size+p.records
@@ -242,10 +248,11 @@ func (cur *cursor) isBelowEnd(total int64, p pageInfo) bool {
 func (cur *cursor) countRecords(p pageInfo) {
 	from := (p.number - 1) * cur.size
 	cur.delivered += p.newRecords
+	cur.omitted += p.newOmitted
 	if from >= cur.behind {
-		cur.repeated = cur.repeated || p.newRecords < p.records
+		cur.repeated = cur.repeated || p.repeats()
 		expected := min(cur.size, cur.total-from)
-		if cur.suspect == 0 && p.newRecords < expected {
+		if cur.suspect == 0 && p.newRecords+p.newOmitted < expected {
 			cur.suspect = p.number
 		}
 	}
@@ -332,6 +339,9 @@ func (cur *cursor) hasEnded(p pageInfo) bool {
 	return !isFullLastPage && !mayFindMissing
 }
 
+// came returns how many records came: those that were delivered and those that were omitted.
+func (cur *cursor) came() int64 { return cur.delivered + cur.omitted }
+
 // missing returns how many records are missing, by the rule above. If a gap was left, decreases of
 // the total may be those of a backend that lags, and count no longer.
 func (cur *cursor) missing() int64 {
@@ -339,7 +349,7 @@ func (cur *cursor) missing() int64 {
 	if cur.hasLeftGap {
 		expected = cur.most
 	}
-	missing := max(0, expected-cur.delivered)
+	missing := max(0, expected-cur.came())
 	if !cur.repeated && missing <= cur.lacking {
 		return 0
 	}
@@ -358,7 +368,7 @@ func (cur *cursor) endPass() int64 {
 	cur.size, cur.total, cur.pages = 0, 0, 0
 	cur.covered, cur.highest = 0, 0
 	cur.readAhead.from, cur.readAhead.to = 0, 0
-	cur.expected, cur.idle, cur.isChecked = 0, 0, false
+	cur.expected, cur.omitted, cur.idle, cur.isChecked = 0, 0, 0, false
 	return 1
 }
 

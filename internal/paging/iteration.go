@@ -15,6 +15,7 @@ type Iteration[T any] struct {
 	seen     IDSet
 	problems []error // that came with a page
 	failed   IDSet   // the pages of problems
+	omitted  map[pageOfPass]int64
 
 	prefetch int               // the maximum of depth
 	pending  []*pendingPage[T] // the prefetched pages, from nextPage on
@@ -39,6 +40,7 @@ func New[T any](source Source[T], pageSize, prefetch int) *Iteration[T] {
 		cursor:   cursor{requested: int64(pageSize), hasIDs: source.ID != nil},
 		seen:     IDSet{},
 		failed:   IDSet{},
+		omitted:  map[pageOfPass]int64{},
 		prefetch: prefetch,
 		depth:    prefetch,
 	}
@@ -66,9 +68,9 @@ func (it *Iteration[T]) Err(inconsistentList error) error {
 
 func (it *Iteration[T]) missingErr(inconsistentList error) error {
 	cur := &it.cursor
-	err := fmt.Errorf("%w: %d of %d records came", inconsistentList, cur.delivered, cur.delivered+cur.missing())
+	err := fmt.Errorf("%w: %d of %d records came", inconsistentList, cur.came(), cur.came()+cur.missing())
 	if !cur.hasTotal {
-		err = fmt.Errorf("%w: %d records came, but the reported pages hold more", inconsistentList, cur.delivered)
+		err = fmt.Errorf("%w: %d records came, but the reported pages hold more", inconsistentList, cur.came())
 	}
 	if cur.suspect == 0 {
 		return err
@@ -88,10 +90,12 @@ func (it *Iteration[T]) Next(ctx context.Context) (*Page[T], error) {
 		it.Close()
 		return nil, err
 	}
-	if err != nil {
+	received := len(page.List)
+	page = it.advance(page)
+	onlyRepeats := received > 0 && len(page.List) == 0
+	if err != nil && !onlyRepeats {
 		it.addProblem(number, err)
 	}
-	page = it.advance(page)
 	if it.nextPage != number+1 { // another page than the following one: the prefetched pages are the wrong ones
 		it.discard()
 	}
@@ -124,13 +128,32 @@ func (it *Iteration[T]) advance(page *Page[T]) *Page[T] {
 		pageSize:   int64(page.PageSize),
 		pages:      int64(page.Pages),
 		total:      page.Total,
-		records:    int64(len(page.List)),
+		records:    int64(len(page.List) + page.Omitted),
 		newRecords: int64(len(list)),
+		newOmitted: it.newOmitted(page.Omitted),
 	})
 	if len(list) < len(page.List) {
 		page = page.withList(list)
 	}
 	return page
+}
+
+// A pageOfPass is a page that was requested in the first or in the second pass.
+type pageOfPass struct {
+	isSecond bool
+	number   int64
+}
+
+// newOmitted returns how many of the records that a page omits have not been counted in this pass.
+// They have no ids to compare, so a page that is requested again counts only if it omits more.
+func (it *Iteration[T]) newOmitted(omitted int) int64 {
+	page := pageOfPass{it.cursor.isSecond, it.nextPage}
+	counted := it.omitted[page]
+	if int64(omitted) <= counted {
+		return 0
+	}
+	it.omitted[page] = int64(omitted)
+	return int64(omitted) - counted
 }
 
 // newRecords returns the records that have not been seen, and remembers their ids. It returns list

@@ -15,6 +15,7 @@ type Page[T any] struct {
 	Total    int64
 	Pages    int
 	List     []T
+	Omitted  int
 }
 
 // withList returns a copy of p with other records.

@@ -3,6 +3,7 @@
 package redact
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"net/http"
@@ -38,13 +39,18 @@ type Keys struct {
 // Has reports whether a key was added. A key that is too short never is.
 func (k *Keys) Has(key string) bool { return slices.Contains(k.keys, key) }
 
-// Add adds a key, unless it is known or too short.
+// Add adds a key, unless it is known or too short. If the key is a JSON string, its value is redacted
+// as well: it is what remains of the key when a response is decoded.
 func (k *Keys) Add(key string) {
 	if len(key) < minKey || k.Has(key) {
 		return
 	}
 	k.keys = append(slices.Clip(k.keys), key)
 	k.forms = nil
+	var value string
+	if key[0] == '"' && json.Unmarshal([]byte(key), &value) == nil {
+		k.Add(value)
+	}
 }
 
 // Prepare makes the forms of the keys, which copies then share.
@@ -68,12 +74,17 @@ func (k *Keys) Text(foreign string) string {
 	return clean[:max(0, len(clean)-longest)]
 }
 
-// JSON returns a copy of raw, which may be nil, with the keys in its strings and numbers redacted.
-// The copy is still JSON.
+// JSON returns a copy of raw, which may be nil, with the keys redacted: in its strings and numbers,
+// and those that are JSON objects or arrays. The copy is still JSON.
 func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
 	if raw == nil {
 		return nil
 	}
+	return k.replaceContainers(k.replaceTokens(raw))
+}
+
+// replaceTokens returns raw with the keys in its strings and numbers redacted.
+func (k *Keys) replaceTokens(raw []byte) []byte {
 	return stringOrNumber.ReplaceAllFunc(raw, func(token []byte) []byte {
 		if token[0] == '"' {
 			return []byte(k.replaceInString(string(token)))
@@ -87,11 +98,40 @@ func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
 	})
 }
 
+// replaceContainers returns raw with the keys that are JSON objects or arrays redacted. If raw has one
+// of them, raw loses its white space.
+func (k *Keys) replaceContainers(raw []byte) []byte {
+	for _, key := range k.keys {
+		isContainer := key[0] == '{' || key[0] == '['
+		if !isContainer || !json.Valid([]byte(key)) {
+			continue
+		}
+		dense, denseKey := compact(raw), k.replaceTokens(compact([]byte(key)))
+		if bytes.Contains(dense, denseKey) {
+			raw = bytes.ReplaceAll(dense, denseKey, []byte(quotedPlaceholder))
+		}
+	}
+	if !json.Valid(raw) { // a key began in one value and ended in another
+		return []byte(quotedPlaceholder)
+	}
+	return raw
+}
+
+const quotedPlaceholder = `"` + Placeholder + `"`
+
+// compact returns valid JSON without white space.
+func compact(raw []byte) []byte {
+	var dense bytes.Buffer
+	_ = json.Compact(&dense, raw) // cannot fail
+	return dense.Bytes()
+}
+
 var stringOrNumber = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*`)
 
-// Header returns h with its values redacted by Text. It returns h itself if no value changes, and a
-// copy otherwise.
+// Header returns h with its values redacted by Text. A name that contains a key becomes Placeholder.
+// It returns h itself if nothing changes, and a copy otherwise.
 func (k *Keys) Header(h http.Header) http.Header {
+	k.Prepare()
 	clean := h
 	isCopy := false
 	for name, values := range h {
@@ -105,8 +145,26 @@ func (k *Keys) Header(h http.Header) http.Header {
 			}
 			clean[name][i] = text
 		}
+		if k.isInName(name) {
+			if !isCopy {
+				clean, isCopy = h.Clone(), true
+			}
+			clean[Placeholder] = append(clean[Placeholder], clean[name]...)
+			delete(clean, name)
+		}
 	}
 	return clean
+}
+
+// isInName reports whether the name of a header contains a key. net/http changes the letter case of
+// names.
+func (k *Keys) isInName(name string) bool {
+	for _, form := range k.forms {
+		if len(form) <= len(name) && strings.Contains(strings.ToLower(name), strings.ToLower(form)) {
+			return true
+		}
+	}
+	return false
 }
 
 // replace returns text with the keys redacted. JSON strings with escapes are also decoded, since
@@ -130,7 +188,7 @@ var escapedString = regexp.MustCompile(`"[^"\\]*\\.(?:[^"\\]|\\.)*(?:"|\\?$)`)
 // replaceInString returns a JSON string redacted. It returns a string without a key, or a text that
 // is no JSON string, unchanged.
 func (k *Keys) replaceInString(quoted string) string {
-	text, ok := unquote(quoted)
+	text, ok := Unquote(quoted)
 	if !ok {
 		return quoted
 	}
@@ -142,8 +200,11 @@ func (k *Keys) replaceInString(quoted string) string {
 	return string(encoded)
 }
 
-// unquote decodes a JSON string. If its end was cut off, it may end with a part of an escape.
-func unquote(quoted string) (text string, ok bool) {
+// Unquote decodes a JSON string. If its end was cut off, it may end with a part of an escape.
+func Unquote(quoted string) (text string, ok bool) {
+	if !strings.HasPrefix(quoted, `"`) {
+		return "", false
+	}
 	if json.Unmarshal([]byte(quoted), &text) == nil {
 		return text, true
 	}

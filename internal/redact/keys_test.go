@@ -266,3 +266,39 @@ func TestHeaderIsCopiedIfAValueChanges(t *testing.T) {
 	assert.Equal(t, "c", h.Get("X-More"), "h itself")
 	assert.Nil(t, keysOf("key-one").Header(nil))
 }
+
+// net/http changes the letter case of a name.
+func TestHeaderNameWithKeyIsRedacted(t *testing.T) {
+	h := http.Header{}
+	h.Add("X-key-one-Zq7", "a")
+	h.Add("key-one-Zq7", "b")
+	h.Add("X-Other", "the key-one-Zq7")
+	before := h.Clone()
+	clean := keysOf("key-one-Zq7").Header(h)
+	assert.ElementsMatch(t, []string{"a", "b"}, clean["[redacted]"])
+	assert.Equal(t, []string{"the [redacted]"}, clean["X-Other"])
+	assert.Len(t, clean, 2)
+	assert.Equal(t, before, h, "the argument is not changed")
+}
+
+func TestKeyThatIsJSONIsRedacted(t *testing.T) {
+	for _, tt := range []struct{ name, key, data, want string }{
+		{"string", `"quoted-key-77"`, `"quoted-key-77"`, `"[redacted]"`},
+		{"string in an object", `"quoted-key-77"`, `{"a":"quoted-key-77","b":1}`, `{"a":"[redacted]","b":1}`},
+		{"string in a string", `"quoted-key-77"`, `"no key \"quoted-key-77\""`, `"no key [redacted]"`},
+		{"object", `{"a":"secret"}`, `{"a":"secret"}`, `"[redacted]"`},
+		{"object with white space", `{"a":"secret"}`, `[ { "a" : "secret" } ]`, `["[redacted]"]`},
+		{"object in a string", `{"a":"secret"}`, `"{\"a\":\"secret\"}"`, `"[redacted]"`},
+		{"array", `[1,2,3]`, `{"k":[1, 2, 3]}`, `{"k":"[redacted]"}`},
+		{"array in an array", `[1,2,3]`, `[[1,2,3],[1,2,3,4]]`, `["[redacted]",[1,2,3,4]]`},
+		{"array that begins in a string", `[" , "]`, `["x[" , "]y"]`, `["x[" , "]y"]`},
+		{"other data keeps its white space", `[1,2,3]`, `{ "k" : [1, 2] }`, `{ "k" : [1, 2] }`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			clean := keysOf(tt.key).JSON(json.RawMessage(tt.data))
+			assert.Equal(t, tt.want, string(clean))
+			assert.True(t, json.Valid(clean))
+		})
+	}
+	assert.Equal(t, "no key [redacted]", keysOf(`"quoted-key-77"`).Text("no key quoted-key-77"), "decoded by a client")
+}

@@ -42,10 +42,17 @@ func IsPermanent(err error) bool {
 	return false
 }
 
-var permanentErrors = []error{http.ErrSchemeMismatch, gzip.ErrHeader, gzip.ErrChecksum}
+// IsInvalidGzip reports whether err, of the body of a response, means that the body is no gzip,
+// although the header of the response says so.
+func IsInvalidGzip(err error) bool {
+	isInvalid := errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum)
+	return isInvalid || wraps[flate.CorruptInputError](err)
+}
+
+var permanentErrors = []error{http.ErrSchemeMismatch}
 
 var permanentTypes = []func(error) bool{
-	wraps[flate.CorruptInputError],
+	IsInvalidGzip,
 	wraps[*tls.CertificateVerificationError],
 	wraps[x509.UnknownAuthorityError],
 	wraps[x509.HostnameError],

@@ -1,0 +1,75 @@
+package paging
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A service that sends the same page again and again makes no progress, although each page omits a
+// record.
+func TestRepeatedPageWithOmittedRecordEndsIteration(t *testing.T) {
+	for _, total := range []int64{0, 1000} {
+		requests := 0
+		it := New(Source[int64]{
+			Fetch: func(_ context.Context, number, _ int) (*Page[int64], error) {
+				requests++
+				return &Page[int64]{PageNum: number, Total: total, List: []int64{1}, Omitted: 1}, nil
+			},
+			ID: func(id int64) int64 { return id },
+		}, 2, 0)
+		for it.More() {
+			_, err := it.Next(t.Context())
+			require.NoError(t, err)
+		}
+		assert.LessOrEqual(t, requests, 10)
+	}
+}
+
+// Omitted records have no ids. They count as come, but once in each pass, however often their page
+// is requested.
+func TestOmittedRecordsCountOncePerPass(t *testing.T) {
+	errInconsistent := errors.New("inconsistent list")
+	for name, tt := range map[string]struct {
+		pages [][]int64 // 0: a record that is omitted
+		err   string
+	}{
+		"nothing is missing":       {[][]int64{{1, 2, 0, 4}, {5, 6, 7, 8}}, ""},
+		"a record is missing":      {[][]int64{{1, 2, 0, 4}, {4, 6, 7, 8}}, "page 2: inconsistent list: 7 of 8 records came"},
+		"two omit, one is missing": {[][]int64{{1, 0, 0, 4}, {4, 0, 7, 8}}, "page 2: inconsistent list: 7 of 8 records came"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			it := New(Source[int64]{
+				Fetch: func(_ context.Context, number, _ int) (*Page[int64], error) { // ignores the page size
+					page := &Page[int64]{PageNum: number, PageSize: 4, Total: 8, Pages: 2, List: []int64{}}
+					if number > len(tt.pages) {
+						return page, nil
+					}
+					for _, id := range tt.pages[number-1] {
+						if id == 0 {
+							page.Omitted++
+						} else {
+							page.List = append(page.List, id)
+						}
+					}
+					return page, nil
+				},
+				ID: func(id int64) int64 { return id },
+			}, 4, 0)
+			for it.More() {
+				_, err := it.Next(t.Context())
+				require.NoError(t, err)
+			}
+			err := it.Err(errInconsistent)
+			if tt.err == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorIs(t, err, errInconsistent)
+			assert.EqualError(t, err, "msgpush: "+tt.err)
+		})
+	}
+}

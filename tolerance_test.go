@@ -1,0 +1,404 @@
+package msgpush_test
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/tests/fixtures"
+	"example.com/msgpush/internal/tests/testcalls"
+)
+
+// integers are JSON values that denote the integer 7, and others values of each JSON type that denote
+// none.
+var (
+	integers = []string{`7`, `"7"`, `7.0`, `"7.0"`, `0.7e1`, `"70E-1"`}
+	others   = []string{
+		`"x"`, `""`, `" 7"`, `"07"`, `7.5`, `"7.5"`, `1e400`, `1e999999999999`, `true`, `false`, `{}`, `[]`, `[7]`,
+	}
+)
+
+// recordTypeOf returns the type of the records of an operation.
+func recordTypeOf(c testcalls.Call) reflect.Type {
+	if c.Pages == nil {
+		return c.Data
+	}
+	list, _ := c.Data.FieldByName("List")
+	return list.Type.Elem()
+}
+
+// Each field of each record, with a value of each JSON type.
+func TestFieldsAcceptOnlyTheirTypeAndIntegersInOtherForms(t *testing.T) {
+	for _, c := range testcalls.WithData() {
+		for _, field := range reflect.VisibleFields(recordTypeOf(c)) {
+			member := field.Tag.Get("json")
+			isInteger := field.Type.Kind() != reflect.String
+			accepted, rejected := []string{`"7"`, `null`}, []string{`7`, `7.5`, `true`, `{}`, `[]`, `["7"]`}
+			if isInteger {
+				accepted, rejected = append([]string{`null`}, integers...), others
+			}
+			for _, value := range accepted {
+				record, err := firstRecord(t, c, fmt.Sprintf(`{"id":1,%q:%s}`, member, value))
+				if !assert.NoError(t, err, "%s.%s: %s", c.Operation, member, value) {
+					continue
+				}
+				want := "7"
+				if value == "null" && member == "id" {
+					want = "1"
+				} else if value == "null" {
+					want = fmt.Sprint(reflect.Zero(field.Type))
+				} else if field.Type == reflect.TypeFor[msgpush.Secret]() {
+					want = "[redacted]"
+				}
+				assert.Equal(t, want, fmt.Sprint(record.FieldByIndex(field.Index)), "%s.%s: %s", c.Operation, member, value)
+			}
+			for _, value := range rejected {
+				_, err := firstRecord(t, c, fmt.Sprintf(`{"id":1,%q:%s}`, member, value))
+				fixtures.OnlyError[*msgpush.DecodeError](t, err)
+				assert.ErrorContains(t, err, "."+member, "%s.%s: %s", c.Operation, member, value)
+				assert.ErrorContains(t, err, ": expected ")
+			}
+		}
+	}
+}
+
+// firstRecord returns the record of a response, or the first record of a page with two.
+func firstRecord(t *testing.T, c testcalls.Call, record string) (reflect.Value, error) {
+	t.Helper()
+	if c.Pages == nil {
+		data, err := c.Do(t.Context(), fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(record))))
+		if err != nil {
+			return reflect.Value{}, err
+		}
+		return reflect.ValueOf(data).Elem(), nil
+	}
+	body := fixtures.SuccessOf(`{"total":2,"list":[` + record + `,{"id":2}]}`)
+	page, err := c.Do(t.Context(), fixtures.NewClient(t, fixtures.Respond(200, body)))
+	require.NotNil(t, page, "the other record fits: %v", err)
+	list := reflect.ValueOf(page).Elem().FieldByName("List")
+	omitted := reflect.ValueOf(page).Elem().FieldByName("Omitted").Int()
+	assert.Equal(t, 2, list.Len()+int(omitted))
+	assert.Equal(t, err != nil, omitted == 1)
+	return list.Index(0), err
+}
+
+func TestNumbersOfEnvelopeAndPageMayBeStringsAndFloats(t *testing.T) {
+	for _, member := range []string{"pageNum", "pageSize", "total", "pages"} {
+		for _, value := range integers {
+			body := fixtures.SuccessOf(fmt.Sprintf(`{%q:%s,"list":[{"id":"9007199254740993"}]}`, member, value))
+			page, err := fixtures.NewClient(t, fixtures.Respond(200, body)).MPList(t.Context(), msgpush.PageRequest{})
+			require.NoError(t, err, body)
+			assert.Equal(t, 7, page.PageNum+page.PageSize+int(page.Total)+page.Pages)
+			assert.Equal(t, []msgpush.MPChannel{{ID: 9007199254740993}}, page.List)
+		}
+		for _, value := range others {
+			body := fixtures.SuccessOf(fmt.Sprintf(`{%q:%s,"list":[{"id":1}]}`, member, value))
+			page, err := fixtures.NewClient(t, fixtures.Respond(200, body)).MPList(t.Context(), msgpush.PageRequest{})
+			assert.Nil(t, page)
+			assert.ErrorContains(t, err, "data."+member+": expected int")
+		}
+	}
+	for _, code := range []string{`"200"`, `200.0`, `2e2`} {
+		mail, err := fixtures.NewClient(t, fixtures.Respond(200, `{"code":`+code+`,"data":{"id":7}}`)).MailDetail(t.Context(), "7")
+		require.NoError(t, err)
+		assert.EqualValues(t, 7, mail.ID)
+	}
+	page, err := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"total":"0"}`))).
+		MPList(t.Context(), msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, &msgpush.Page[msgpush.MPChannel]{List: []msgpush.MPChannel{}}, page)
+}
+
+func TestByteOrderMarkIsSkipped(t *testing.T) {
+	client := fixtures.NewClient(t, fixtures.Respond(200, "\ufeff"+fixtures.SuccessOf(`{"id":"7"}`)))
+	mail, err := client.MailDetail(t.Context(), "7")
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, mail.ID)
+	_, err = fixtures.NewClient(t, fixtures.Respond(200, "\ufeff<html>")).MailDetail(t.Context(), "7")
+	assert.Equal(t, "\ufeff<html>", string(fixtures.OnlyError[*msgpush.DecodeError](t, err).Body), "unchanged")
+}
+
+// encoding/json would let the last member win.
+func TestMemberWithExactNameWins(t *testing.T) {
+	for body, want := range map[string]msgpush.MailChannel{
+		`{"code":200,"data":{"id":5,"ID":0}}`:                                {ID: 5},
+		`{"code":200,"data":{"Id":4,"id":5,"ID":6}}`:                         {ID: 5},
+		`{"code":200,"CODE":500,"data":{"id":5},"Data":null}`:                {ID: 5},
+		`{"code":200,"data":{"ID":5,"Id":6,"smtpPort":25,"SMTPPORT":"465"}}`: {ID: 6, SMTPPort: 25},
+	} {
+		mail, err := fixtures.NewClient(t, fixtures.Respond(200, body)).MailDetail(t.Context(), "5")
+		require.NoError(t, err)
+		assert.Equal(t, want, *mail, body)
+	}
+}
+
+// pageWith returns a page of log records with the ids from 1 to total, and unfit values for some.
+func pageWith(t *testing.T, total int, unfit map[int]string, r msgpush.PageRequest) string {
+	t.Helper()
+	var list []string
+	for id := (r.Current-1)*r.PageSize + 1; id <= min(r.Current*r.PageSize, total); id++ {
+		rule := unfit[id]
+		if rule == "" {
+			rule = `"ruleId":7`
+		}
+		list = append(list, fmt.Sprintf(`{"id":%d,%s}`, id, rule))
+	}
+	pages := (total + r.PageSize - 1) / r.PageSize
+	return fixtures.SuccessOf(fmt.Sprintf(`{"pageNum":%d,"pageSize":%d,"total":%d,"pages":%d,"list":[%s]}`,
+		r.Current, r.PageSize, total, pages, strings.Join(list, ",")))
+}
+
+// serveLogs returns a transport that serves such a list by page, and counts the requests.
+func serveLogs(t *testing.T, total int, unfit map[int]string, requests *int) fixtures.RoundTripFunc {
+	return func(r *http.Request) (*http.Response, error) {
+		*requests++
+		var page msgpush.PageRequest
+		if err := json.NewDecoder(r.Body).Decode(&page); err != nil {
+			return nil, err
+		}
+		return fixtures.Respond(200, pageWith(t, total, unfit, page))(r)
+	}
+}
+
+func TestRecordsThatDoNotFitAreLeftOut(t *testing.T) {
+	requests := 0
+	transport := serveLogs(t, 6, map[int]string{
+		2: `"ruleId":{}`, 3: `"shortCodes":["hunter2"]`, 4: `"ruleId":"hunter2"`, 5: `"ruleId":true`,
+	}, &requests)
+	observer, attempts := fixtures.Observed()
+	client := fixtures.NewClient(t, transport, fixtures.ThreeAttempts, observer)
+	page, err := client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
+	assert.Equal(t, []msgpush.ForwardLog{{ID: 1, RuleID: 7}, {ID: 6, RuleID: 7}}, page.List)
+	assert.Equal(t, 4, page.Omitted)
+	assert.EqualValues(t, 6, page.Total)
+
+	const text = "msgpush: ForwardLogList: HTTP 200: cannot decode the response: 4 of 6 records left out: " +
+		"data.list[1].ruleId (id 2): expected int64, found object; " +
+		"data.list[2].shortCodes (id 3): expected string, found array; " +
+		"data.list[3].ruleId (id 4): expected int64, found string"
+	decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
+	require.ErrorContains(t, err, text)
+	assert.Contains(t, string(decodeErr.Body), `"list":[{"id":1`)
+	fixtures.AssertHidden(t, "hunter2", err, *decodeErr)
+	assert.ErrorAs(t, err, new(*json.UnmarshalTypeError), "the error of the decoder is wrapped")
+
+	assert.Equal(t, 1, requests, "a success is not retried")
+	require.Len(t, *attempts, 1)
+	assert.EqualError(t, (*attempts)[0].Err, err.Error())
+	assert.False(t, (*attempts)[0].Retry)
+}
+
+func TestCallReturnsPageWithoutRecordsThatDoNotFit(t *testing.T) {
+	type record struct {
+		ID   int64
+		Name string `json:"name"`
+		Tags map[string]int
+	}
+	client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(
+		`{"total":4,"list":[{"ID":"1","name":"a"},{"id":2,"name":5},{"id":3,"tags":{"hunter2":"x"}},{"name":{}}]}`)))
+	const own = "data.list[1].name (id 2): expected string, found number; "
+
+	page, err := msgpush.Call[msgpush.Page[record]](t.Context(), client, fixtures.Get)
+	fixtures.OnlyError[*msgpush.DecodeError](t, err)
+	require.ErrorContains(t, err, "3 of 4 records left out: "+own)
+	fixtures.AssertHidden(t, "hunter2", err)
+	assert.Equal(t, msgpush.Page[record]{Total: 4, List: []record{{ID: 1, Name: "a"}}, Omitted: 3}, page)
+
+	pointers, err := msgpush.Call[*msgpush.Page[*record]](t.Context(), client, fixtures.Get)
+	require.ErrorContains(t, err, "3 of 4 records left out: "+own)
+	assert.Equal(t, &msgpush.Page[*record]{Total: 4, List: []*record{{ID: 1, Name: "a"}}, Omitted: 3}, pointers)
+
+	logs, err := msgpush.Call[*msgpush.Page[msgpush.ForwardLog]](t.Context(), client, fixtures.Get)
+	require.ErrorContains(t, err, "1 of 4 records left out: data.list[3]: expected the member id, found none")
+	assert.Len(t, logs.List, 3)
+
+	ints, err := msgpush.Call[msgpush.Page[int]](t.Context(),
+		fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"list":[1,"2",3.0,"x",4]}`))), fixtures.Get)
+	require.ErrorContains(t, err, "1 of 5 records left out: data.list[3]: expected int, found string")
+	assert.Equal(t, msgpush.Page[int]{List: []int{1, 2, 3, 4}, Omitted: 1}, ints)
+
+	data, err := msgpush.Call[map[string]int](t.Context(),
+		fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"a":"1","b":2.0}`))), fixtures.Get)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]int{"a": 1, "b": 2}, data)
+}
+
+func TestRecordOfCallNeedsIDOrValue(t *testing.T) {
+	client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"name":"x"}`)))
+	for _, call := range []func(*msgpush.Client) error{
+		fixtures.CallFor[msgpush.ForwardRule](t),
+		fixtures.CallFor[*msgpush.MailChannel](t),
+	} {
+		err := call(client)
+		fixtures.OnlyError[*msgpush.DecodeError](t, err)
+		assert.ErrorContains(t, err, "data: expected the member id, found none")
+	}
+	assert.NoError(t, fixtures.CallFor[struct{ ID int64 }](t)(client))
+	null := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`null`)))
+	assert.NoError(t, fixtures.CallFor[msgpush.ForwardRule](t)(null))
+}
+
+func TestPageWithoutAnyRecordThatFitsIsOnlyAnError(t *testing.T) {
+	for _, list := range []string{`[{}]`, `[{"id":[]},null,5]`, `[{"name":"x"},{"name":"y"}]`} {
+		client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"total":9,"list":`+list+`}`)))
+		for _, c := range testcalls.Lists() {
+			page, err := c.List(t.Context(), client, msgpush.PageRequest{})
+			assert.Nil(t, page)
+			fixtures.OnlyError[*msgpush.DecodeError](t, err)
+			assert.ErrorContains(t, err, "records left out: data.list[0]")
+		}
+	}
+}
+
+func TestIterationGoesOnWithoutRecordsThatDoNotFit(t *testing.T) {
+	for name, unfit := range map[string]map[int]string{
+		"first record":           {1: `"ruleId":{}`},
+		"last record":            {55: `"ruleId":{}`},
+		"most of the last page":  {51: `"ruleId":{}`, 52: `"ruleId":{}`, 53: `"ruleId":{}`, 54: `"ruleId":{}`},
+		"most of the first page": {1: `"ruleId":{}`, 2: `"ruleId":{}`, 3: `"ruleId":{}`, 4: `"ruleId":{}`, 5: `"ruleId":{}`},
+		"end of a page":          {19: `"ruleId":{}`, 20: `"ruleId":{}`},
+	} {
+		for _, prefetch := range []int{0, 3} {
+			t.Run(fmt.Sprint(name, prefetch), func(t *testing.T) {
+				requests := 0
+				client := fixtures.NewClient(t, oneAtATime(serveLogs(t, 55, unfit, &requests)))
+				list := client.ForwardLogs(msgpush.ForwardLogParams{})
+				list.PageSize, list.Prefetch = 10, prefetch
+				var ids []int64
+				var last error
+				for record, err := range list.All(t.Context()) {
+					require.NoError(t, last, "the error is the last element")
+					if last = err; err == nil {
+						ids = append(ids, record.ID)
+					}
+				}
+				fixtures.OnlyError[*msgpush.DecodeError](t, last)
+				assert.NotErrorIs(t, last, msgpush.ErrInconsistentList)
+				assert.ErrorContains(t, last, " records left out")
+				assert.Len(t, ids, 55-len(unfit))
+				assert.Equal(t, 6, requests)
+			})
+		}
+	}
+}
+
+// oneAtATime returns a transport that makes one request at a time.
+func oneAtATime(next fixtures.RoundTripFunc) fixtures.RoundTripFunc {
+	turn := make(chan struct{}, 1)
+	return func(r *http.Request) (*http.Response, error) {
+		turn <- struct{}{}
+		defer func() { <-turn }()
+		return next(r)
+	}
+}
+
+// What the function of WithUnmarshal rejects stays rejected.
+func TestStrictDecoderStaysStrict(t *testing.T) {
+	strict := msgpush.WithUnmarshal(func(data []byte, v any) error {
+		decoder := json.NewDecoder(strings.NewReader(string(data)))
+		decoder.DisallowUnknownFields()
+		return decoder.Decode(v)
+	})
+	client := func(data string) *msgpush.Client {
+		return fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(data)), strict)
+	}
+	_, err := client(`{"id":1,"smtpPort":"465","owner":1}`).MailDetail(t.Context(), "1")
+	fixtures.OnlyError[*msgpush.DecodeError](t, err)
+	_, err = client(`{"list":[{"id":1}],"more":1}`).MPList(t.Context(), msgpush.PageRequest{})
+	fixtures.OnlyError[*msgpush.DecodeError](t, err)
+	page, err := client(`{"list":[{"id":1},{"id":2,"more":1},{"id":"3"}]}`).MPList(t.Context(), msgpush.PageRequest{})
+	require.ErrorContains(t, err, "1 of 3 records left out: data.list[1] (id 2): the decoder returned an error")
+	assert.Equal(t, []msgpush.MPChannel{{ID: 1}, {ID: 3}}, page.List)
+	mail, err := client(`{"id":1,"smtpPort":"465"}`).MailDetail(t.Context(), "1")
+	require.NoError(t, err)
+	assert.Equal(t, 465, mail.SMTPPort)
+}
+
+// SECURITY.md states the limit.
+func TestMemoryOfPageOfTinyRecordsIsLimited(t *testing.T) {
+	fixtures.SkipIfRace(t)
+	for _, record := range []string{
+		`{}`, `1`, `{"id":1}`, `null`, `[]`, `{"id":"123456"}`, `{"id":1,"ruleId":[]}`, `{"id":1,"aaaaa":1}`,
+	} {
+		list := strings.Repeat(record+",", (4<<20-200)/(len(record)+1))
+		body := fixtures.SuccessOf(`{"total":1,"list":[{"id":1},` + strings.TrimSuffix(list, ",") + `]}`)
+		client := fixtures.NewClient(t, fixtures.Respond(200, body))
+		for _, call := range []func(*msgpush.Client) error{
+			func(c *msgpush.Client) error {
+				_, err := c.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
+				return err
+			},
+			fixtures.CallFor[*msgpush.Page[*msgpush.ForwardRule]](t),
+		} {
+			var err error
+			allocated := fixtures.BytesAllocated(func() { err = call(client) })
+			assert.Less(t, allocated>>20, uint64(400), "MiB for %s", record)
+			if len(record) < 19 {
+				assert.ErrorContains(t, err, "data.list: found more than 10000 records with fewer than 20 bytes each")
+			}
+		}
+	}
+}
+
+func TestPageOfTenThousandTinyRecordsIsDecoded(t *testing.T) {
+	body := fixtures.SuccessOf(`{"list":[` + strings.Repeat(`{"id":1},`, 9_999) + `{"id":2}]}`)
+	page, err := fixtures.NewClient(t, fixtures.Respond(200, body)).MPList(t.Context(), msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.Len(t, page.List, 10_000)
+	lists := strings.TrimSuffix(strings.Repeat("1,", 100), ",")
+	record := `{"id":1,"funcInfo":"` + lists + `"}`
+	body = fixtures.SuccessOf(`{"list":[` + strings.Repeat(record+",", 999) + record + `]}`)
+	page, err = fixtures.NewClient(t, fixtures.Respond(200, body)).MPList(t.Context(), msgpush.PageRequest{})
+	require.NoError(t, err, "commas in strings are no records")
+	assert.Len(t, page.List, 1000)
+}
+
+func TestErrorByHandEqualsThatOfClient(t *testing.T) {
+	response := fixtures.Respond(503, `{"code":7,"msg":"no","data":[1]}`, "Retry-After", "2")
+	policy := msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: 1, MinWait: 1})
+	_, err := fixtures.NewClient(t, response, policy).MailDetail(t.Context(), "1")
+	byHand := &msgpush.APIError{
+		Operation:  "MailDetail",
+		HTTPStatus: 503,
+		Code:       7,
+		Msg:        "no",
+		Data:       json.RawMessage(`[1]`),
+		Header:     http.Header{"Retry-After": {"2"}},
+		RetryAfter: 2e9,
+		Attempts:   1,
+		Remarks:    "Retry-After is longer than MaxWait, 1ns",
+	}
+	assert.Equal(t, byHand, err)
+	assert.EqualError(t, err, byHand.Error())
+	for field := range reflect.TypeFor[msgpush.APIError]().Fields() {
+		assert.True(t, field.IsExported(), field.Name)
+	}
+}
+
+// A logger that is not enabled gets no record, and no error is made for it.
+func TestSilentLoggerCostsNothing(t *testing.T) {
+	fixtures.SkipIfRace(t)
+	failure := fixtures.Fail(errors.New("no route"))
+	allocations := func(opts ...msgpush.Option) float64 {
+		client := fixtures.NewClient(t, failure, opts...)
+		return testing.AllocsPerRun(100, func() { _, _ = client.MailDetail(t.Context(), "1") })
+	}
+	silent := slog.New(slog.DiscardHandler)
+	assert.InDelta(t, allocations(), allocations(msgpush.WithLogger(silent)), 2)
+}
+
+func TestErrorResponseWithBrokenGzipSaysSo(t *testing.T) {
+	response := fixtures.RespondFrom(500, fixtures.FailingBody("", gzip.ErrHeader))
+	_, err := fixtures.NewClient(t, response).MailDetail(t.Context(), "1")
+	assert.ErrorContains(t, err, "the body is not the gzip that its header promises")
+}
