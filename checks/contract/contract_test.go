@@ -366,10 +366,10 @@ func plain(t *testing.T, v reflect.Value) any {
 		fields := map[string]any{}
 		for _, f := range reflect.VisibleFields(v.Type()) {
 			value := v.FieldByIndex(f.Index)
-			if f.Anonymous || value.Kind() == reflect.Pointer && value.IsNil() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.Anonymous || name == "-" || value.Kind() == reflect.Pointer && value.IsNil() {
 				continue
 			}
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			fields[name] = plain(t, value)
 		}
 		return fields
@@ -821,8 +821,7 @@ func TestProxyCatchesWrongFields(t *testing.T) {
 			`{"code":200,"msg":"","data":{"pageNum":1,"pageSize":20,"total":1,"pages":1,"list":[{"id":"1"}]}}`)
 	}))
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-	var decodeErr *msgpush.DecodeError
-	require.ErrorAs(t, err, &decodeErr)
+	require.NoError(t, err, "the client accepts an integer in a string")
 	all, exchanges := v.result()
 	assert.Equal(t, 1, exchanges)
 	require.NotEmpty(t, all)
