@@ -270,7 +270,7 @@ func trusting(t *testing.T, certificate string) *http.Transport {
 func TestNginxSuspendedWorkerWithHTTP1(t *testing.T) {
 	s := newSetup(t)
 	startNginx(s, scenario{config: nameWorkers})
-	client := newClient(t, s.url, s.server, msgpush.WithTimeout(time.Second), msgpush.WithRetry(patient))
+	client := newClient(t, s.url, s.server, msgpush.WithAttemptTimeout(time.Second), msgpush.WithRetry(patient))
 	s.succeed(client, load{calls: 320}, nil)
 	s.suspendWorkerOf(client)
 

@@ -63,7 +63,7 @@ func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { retu
 func newClient(t *testing.T, service roundTripFunc, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	client, err := msgpush.NewClient(
-		"http://push.example.com",
+		"https://push.example.com",
 		"key",
 		append(opts, msgpush.WithHTTPClient(&http.Client{Transport: service}))...)
 	require.NoError(t, err)
