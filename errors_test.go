@@ -22,7 +22,6 @@ import (
 
 // Users read and search for these texts, so a change of a text must be intended.
 func TestErrorTexts(t *testing.T) {
-	const request = "GET /api/open/mail/detail"
 	const noRoute = "the request to http://push.example.com failed: no route"
 	const tooEarly = "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes"
 	limiterFails := fixtures.LimiterAfter(0, func(context.Context) error { return errors.New("no budget left") })
@@ -45,52 +44,56 @@ func TestErrorTexts(t *testing.T) {
 		{"code of a rejected key",
 			fixtures.Respond(200, `{"code":401,"msg":"no"}`), nil,
 			"HTTP 200, code 401: no (1 attempt; if code 401 means a rejected access key, pass it to WithRejectedKeyCodes)"},
-		{"only a status", fixtures.Respond(403, ""), nil, "HTTP 403 Forbidden (1 attempt; " + request + ")"},
-		{"status without a name", fixtures.Respond(599, ""), nil, "HTTP 599 (1 attempt; " + request + ")"},
-		{"status and body", fixtures.Respond(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt; " + request + ")"},
+		{"only a status", fixtures.Respond(403, ""), nil, "HTTP 403 Forbidden (1 attempt; {request})"},
+		{"status without a name", fixtures.Respond(599, ""), nil, "HTTP 599 (1 attempt; {request})"},
+		{"status and body",
+			fixtures.Respond(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt; {request})"},
 		{"redirect",
 			fixtures.Respond(302, "", "Location", "/login"), nil,
-			"HTTP 302 Found (redirect to /login, not followed; 1 attempt; " + request + ")"},
-		{"all attempts", fixtures.Respond(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts; " + request + ")"},
+			"HTTP 302 Found (redirect to /login, not followed; 1 attempt; {request})"},
+		{"all attempts", fixtures.Respond(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts; {request})"},
 		{"Retry-After within MaxWait",
-			fixtures.Respond(503, "", "Retry-After", "2"), nil, "HTTP 503 Service Unavailable (retry after 2s; 3 attempts; " + request + ")"},
+			fixtures.Respond(503, "", "Retry-After", "2"), nil,
+			"HTTP 503 Service Unavailable (retry after 2s; 3 attempts; {request})"},
 		{"Retry-After longer than MaxWait", fixtures.Respond(503, "", "Retry-After", "11"), nil,
-			"HTTP 503 Service Unavailable (retry after 11s; 1 attempt; " + request + "; Retry-After is longer than MaxWait, 10s)"},
+			"HTTP 503 Service Unavailable (retry after 11s; 1 attempt; {request}; Retry-After is longer than MaxWait, 10s)"},
 		{"Retry-After beyond the deadline", fixtures.Respond(503, "", "Retry-After", "9"), nil,
-			"HTTP 503 Service Unavailable (retry after 9s; 1 attempt; " + request + "; no time for a retry before the deadline)"},
+			"HTTP 503 Service Unavailable (retry after 9s; 1 attempt; {request}; no time for a retry before the deadline)"},
 		{"quota used up",
 			fixtures.Respond(503, ""), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1}),
-			"HTTP 503 Service Unavailable (2 attempts; " + request + "; the retry quota is used up)"},
+			"HTTP 503 Service Unavailable (2 attempts; {request}; the retry quota is used up)"},
 		{
 			"HTML", fixtures.Respond(200, "<html>", "Content-Type", "text/html"), nil,
 			"HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON " +
-				`(content type "text/html"; 1 attempt; ` + request + ")",
+				`(content type "text/html"; 1 attempt; {request})`,
 		},
-		{"empty body", fixtures.Respond(200, ""), nil, tooEarly + " (3 attempts; " + request + ")"},
-		{"no connection", fixtures.Fail(errors.New("no route")), nil, noRoute + " (3 attempts; " + request + ")"},
+		{"empty body", fixtures.Respond(200, ""), nil, tooEarly + " (3 attempts; {request})"},
+		{"no connection", fixtures.Fail(errors.New("no route")), nil, noRoute + " (3 attempts; {request})"},
 		{"truncated body",
 			fixtures.RespondFrom(200, fixtures.CutBody("{")), nil,
-			"reading the response from http://push.example.com: unexpected EOF (3 attempts; " + request + ")"},
+			"reading the response from http://push.example.com: unexpected EOF (3 attempts; {request})"},
 		{
 			"body over the limit", fixtures.Respond(200, strings.Repeat(" ", 2000)), nil,
 			"reading the response from http://push.example.com: the body is too large: " +
-				"the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt; " + request + ")",
+				"the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt; {request})",
 		},
-		{"limiter", fixtures.Succeed, limiterFails, "waiting for the rate limiter: no budget left (" + request + ")"},
+		{"limiter", fixtures.Succeed, limiterFails, "waiting for the rate limiter: no budget left ({request})"},
 		{"key source that uses another client",
-			fixtures.Succeed, sourceFails, "access key: HTTP 403 Forbidden, code 7: no key for you (" + request + ")"},
+			fixtures.Succeed, sourceFails, "access key: HTTP 403 Forbidden, code 7: no key for you ({request})"},
 		{"timeout",
 			fixtures.NoResponse, msgpush.WithAttemptTimeout(time.Second),
-			"the request to http://push.example.com failed: no complete response within 1s (see WithAttemptTimeout) (3 attempts; " + request + ")"},
-		{"deadline", fixtures.NoResponse, nil, "context deadline exceeded (1 attempt; " + request + ")"},
+			"the request to http://push.example.com failed: " +
+				"no complete response within 1s (see WithAttemptTimeout) (3 attempts; {request})"},
+		{"deadline", fixtures.NoResponse, nil, "context deadline exceeded (1 attempt; {request})"},
 		{"deadline after an error response",
 			fixtures.NewScript(fixtures.Status(503, "Retry-After", "1"), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: HTTP 503 Service Unavailable, code 5030: busy (2 attempts; " + request + ")"},
+			"context deadline exceeded; previous attempt failed: " +
+				"HTTP 503 Service Unavailable, code 5030: busy (2 attempts; {request})"},
 		{"deadline after an empty body", fixtures.NewScript(fixtures.Respond(200, ""), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: " + tooEarly + " (2 attempts; " + request + ")"},
+			"context deadline exceeded; previous attempt failed: " + tooEarly + " (2 attempts; {request})"},
 		{"deadline after a failed connection",
 			fixtures.NewScript(fixtures.Fail(errors.New("no route")), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: " + noRoute + " (2 attempts; " + request + ")"},
+			"context deadline exceeded; previous attempt failed: " + noRoute + " (2 attempts; {request})"},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -105,7 +108,7 @@ func TestErrorTexts(t *testing.T) {
 				opts = append(opts, tt.opt)
 			}
 			_, err := fixtures.NewClientWithKey(t, "", tt.transport, opts...).MailDetail(ctx, "1")
-			assert.EqualError(t, err, "msgpush: MailDetail: "+tt.want)
+			assert.EqualError(t, err, "msgpush: MailDetail: "+strings.ReplaceAll(tt.want, "{request}", "GET /api/open/mail/detail"))
 			fixtures.InspectError(t, err)
 		})
 	}

@@ -64,8 +64,8 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client, err := msgpush.NewClient("https://push.example.com", fixtures.TestKey, msgpush.WithAttemptTimeout(time.Second),
-				tt.option)
+			client, err := msgpush.NewClient("https://push.example.com", fixtures.TestKey,
+				msgpush.WithTimeout(time.Second), tt.option)
 			assert.Nil(t, client)
 			require.ErrorContains(t, err, "msgpush: ")
 			assert.ErrorContains(t, err, tt.want)
@@ -85,7 +85,8 @@ func TestLaterOptionOverridesEarlierOption(t *testing.T) {
 
 func TestWithHTTPClientUsesCopy(t *testing.T) {
 	h := &http.Client{Transport: fixtures.Succeed, Timeout: time.Minute}
-	client := fixtures.NewClientAt(t, "http://push.example.com", msgpush.WithAttemptTimeout(time.Hour), msgpush.WithHTTPClient(h))
+	client := fixtures.NewClientAt(t, "http://push.example.com",
+		msgpush.WithAttemptTimeout(time.Hour), msgpush.WithHTTPClient(h))
 	assert.Equal(t, time.Minute, h.Timeout, "the client is not changed")
 	h.Transport, h.Timeout = fixtures.Fail(io.EOF), 1
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})

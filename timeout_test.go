@@ -93,7 +93,8 @@ func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
 			fixtures.RunInBubble(t, name+"/"+stage, func(t *testing.T) {
 				h := &http.Client{Transport: stalledTransports()[stage], Timeout: tt.client}
 				defer h.CloseIdleConnections()
-				ctx, attempts, text := t.Context(), 3, fmt.Sprintf("no complete response within %v (see WithAttemptTimeout)", tt.want)
+				ctx, attempts := t.Context(), 3
+				text := fmt.Sprintf("no complete response within %v (see WithAttemptTimeout)", tt.want)
 				if tt.deadline > 0 {
 					var cancel context.CancelFunc
 					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
@@ -169,9 +170,11 @@ func TestLongestTimeOfCallWithDefaults(t *testing.T) {
 
 func TestCallEndsAtTimeoutOrDeadline(t *testing.T) {
 	wait := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	blockedSource := msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
-		return "", wait(ctx)
-	}))
+	blocked := func(ctx context.Context, _ string) (string, error) { return "", wait(ctx) }
+	blockedSource := []msgpush.Option{msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(blocked))}
+	blockedLimiter := []msgpush.Option{fixtures.LimiterAfter(0, wait)}
+	noTimeout := []msgpush.Option{msgpush.WithTimeout(0)}
+	const ofContext = "context deadline exceeded"
 	const text = "no success within 30s (see WithTimeout)"
 	for name, tt := range map[string]struct {
 		step     fixtures.RoundTripFunc
@@ -181,11 +184,11 @@ func TestCallEndsAtTimeoutOrDeadline(t *testing.T) {
 		text     string
 	}{
 		"silent service":           {fixtures.NoResponse, nil, 0, 30 * time.Second, text},
-		"wait for the limiter":     {fixtures.Succeed, []msgpush.Option{fixtures.LimiterAfter(0, wait)}, 0, 30 * time.Second, text},
-		"wait for the access key":  {fixtures.Succeed, []msgpush.Option{blockedSource}, 0, 30 * time.Second, text},
-		"deadline before timeout":  {fixtures.NoResponse, nil, 20 * time.Second, 20 * time.Second, "context deadline exceeded"},
+		"wait for the limiter":     {fixtures.Succeed, blockedLimiter, 0, 30 * time.Second, text},
+		"wait for the access key":  {fixtures.Succeed, blockedSource, 0, 30 * time.Second, text},
+		"deadline before timeout":  {fixtures.NoResponse, nil, 20 * time.Second, 20 * time.Second, ofContext},
 		"timeout before deadline":  {fixtures.NoResponse, nil, 40 * time.Second, 30 * time.Second, text},
-		"no timeout, but deadline": {fixtures.NoResponse, []msgpush.Option{msgpush.WithTimeout(0)}, time.Hour, time.Hour, "context deadline"},
+		"no timeout, but deadline": {fixtures.NoResponse, noTimeout, time.Hour, time.Hour, ofContext},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			opts := []msgpush.Option{
