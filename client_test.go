@@ -147,3 +147,22 @@ func TestZeroClientReturnsErrors(t *testing.T) {
 		})
 	}
 }
+
+func TestCloseIdleConnectionsClosesThoseOfTheTransport(t *testing.T) {
+	closed := 0
+	transport := closingTransport{fixtures.Succeed, func() { closed++ }}
+	client := fixtures.NewClient(t, transport)
+	client.CloseIdleConnections()
+	assert.Equal(t, 1, closed)
+	fixtures.NewClient(t, fixtures.Succeed).CloseIdleConnections() // has no such method
+	for _, client := range []*msgpush.Client{nil, {}} {
+		assert.NotPanics(t, client.CloseIdleConnections)
+	}
+}
+
+type closingTransport struct {
+	fixtures.RoundTripFunc
+	close func()
+}
+
+func (c closingTransport) CloseIdleConnections() { c.close() }
