@@ -34,8 +34,7 @@ func (c *Caller) readBody(next http.RoundTripper) http.RoundTripper {
 
 // readAll reads the body of a response, and closes it.
 func (c *Caller) readAll(resp *http.Response) (*wholeBody, error) {
-	body := bodies.Get().(*wholeBody)
-	body.isReusable = false
+	body := bodies.Get().(*wholeBody) // is not reusable
 	body.Reset()
 	if resp.Body == nil { // of a custom transport
 		return body, nil

@@ -37,14 +37,13 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 	}
 	failure := c.judge(s, resp, err)
 	duration := time.Since(s.start)
+	var last *Failure // with which the call ends
 	if failure == nil {
 		c.quota.giveBack()
-	}
-	var last *Failure
-	if failure != nil {
+	} else {
 		last = c.decide(s, failure)
-		retry = last == nil
 	}
+	retry = failure != nil && last == nil
 	if c.Report != nil {
 		c.Report(s, Attempt{
 			Request:  &s.request,

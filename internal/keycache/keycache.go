@@ -111,6 +111,7 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 func (c *Cache) Set(key string, expires time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	expires = expires.Round(0)
 	hasExpired := !expires.IsZero() && time.Until(expires) <= 0
 	if hasExpired || key == c.rejected || httpspec.CheckHeaderValue("the key", key) != nil {
 		return
