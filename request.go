@@ -144,18 +144,18 @@ func do[T any](ctx context.Context, c *Client, r call.Request, dataRequired bool
 		return err
 	}
 	start := time.Now()
-	attempts, err := c.caller.Do(ctx, r)
+	result, err := c.caller.Do(ctx, r)
 	failure, isFailure := err.(*call.Failure) //nolint:errorlint // Do does not wrap it
 	if err != nil && !isFailure {
-		return nil, argumentError(r.Operation, *c.caller.FixedKeys, err)
+		return nil, argumentError(r.Operation, *result.Keys, err)
 	}
 	err = newError(failure)
 	if c.observeCall != nil {
 		c.observeCall(ctx, CallResult{
-			Operation: operationName(r.Operation, c.caller.FixedKeys),
+			Operation: operationName(r.Operation, result.Keys),
 			Start:     start,
 			Duration:  time.Since(start),
-			Attempts:  attempts,
+			Attempts:  result.Attempts,
 			Err:       err,
 		})
 	}

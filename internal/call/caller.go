@@ -102,21 +102,32 @@ type Request struct {
 	Decode func(body []byte, unmarshal func([]byte, any) error) error
 }
 
-// Do makes a call, and returns the number of attempts. The error is a [*Failure], or the error of a
-// request that cannot be sent, whose text may contain a secret.
-func (c *Caller) Do(ctx context.Context, r Request) (attempts int, err error) {
+// A Result is what a call returns besides its error.
+type Result struct {
+	Attempts int
+	Keys     *redact.Keys // that the call got, for redaction
+}
+
+// Do makes a call. The error is a [*Failure], or the error of a request that cannot be sent, whose text
+// may contain a secret.
+func (c *Caller) Do(ctx context.Context, r Request) (Result, error) {
+	s := &state{Context: ctx, request: r, keys: *c.FixedKeys}
+	err := c.do(ctx, s)
+	return Result{s.attempts, &s.keys}, err
+}
+
+func (c *Caller) do(ctx context.Context, s *state) error {
 	if ctx == nil {
-		return 0, errors.New("the context is nil")
+		return errors.New("the context is nil")
 	}
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = withTimeout(ctx, c.Timeout, c.timeoutErr)
+		s.Context, cancel = withTimeout(ctx, c.Timeout, c.timeoutErr)
 		defer cancel()
 	}
-	s := &state{Context: ctx, request: r, keys: *c.FixedKeys}
 	req, err := c.newRequest(s)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	s.query = req.URL.RawQuery
 	c.quota.begin()
@@ -126,12 +137,12 @@ func (c *Caller) Do(ctx context.Context, r Request) (attempts int, err error) {
 		_ = resp.Body.Close()
 	}
 	if err == nil {
-		return s.attempts, nil
+		return nil
 	}
 	if failure, ok := err.(*Failure); ok { //nolint:errorlint // of checkRetry, which does not wrap it
-		return s.attempts, failure
+		return failure
 	}
-	return s.attempts, s.stopped(stopError{err: err}) // the context ended in the wait for a retry
+	return s.stopped(stopError{err: err}) // the context ended in the wait for a retry
 }
 
 // CloseIdleConnections closes the idle connections of the transport, if it has that method.
