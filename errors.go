@@ -56,7 +56,8 @@ type APIError struct {
 	remarks    string // a hint, or why the call was not retried; may be empty
 }
 
-// Error returns the operation, the response and the number of attempts.
+// Error returns the operation, the response and the number of attempts. If the body is not an envelope,
+// it also returns the method and the path: the base URL may be wrong.
 func (e *APIError) Error() string {
 	details, data := []string(nil), ""
 	if len(e.Data) <= utf8.UTFMax*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
@@ -109,7 +110,8 @@ type DecodeError struct {
 	remarks string
 }
 
-// Error returns the operation, the text of Err and the number of attempts.
+// Error returns the operation, the text of Err and the number of attempts. If the body is not an
+// envelope, it also returns the method and the path.
 func (e *DecodeError) Error() string {
 	var details []string
 	if v := e.Header.Get("Content-Type"); v != "" {
@@ -147,7 +149,7 @@ type RequestError struct {
 	remarks string
 }
 
-// Error returns the operation, the reason, Last, and the number of attempts.
+// Error returns the operation, the reason, Last, the number of attempts, and the method and the path.
 func (e *RequestError) Error() string {
 	text := e.summary()
 	if last, ok := errors.AsType[callError](e.Last); ok {
@@ -248,7 +250,7 @@ func newError(o *call.Failure) error {
 }
 
 // remarksOf returns the remarks of a failure. Without an envelope, the first one is the method and the
-// path: the base URL may be wrong.
+// path.
 func remarksOf(o *call.Failure) []string {
 	if o.IsEnvelope {
 		return o.Remarks
