@@ -402,7 +402,7 @@ func TestRejectionsCauseOneFetchASecond(t *testing.T) {
 			fixtures.RunInBubble(t, fmt.Sprint(name, ", ", callers, " callers"), func(t *testing.T) {
 				v := &fixtures.Vault{Keys: keys}
 				transport := fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
-					time.Sleep(10 * time.Millisecond)
+					time.Sleep(100 * time.Millisecond)
 					return fixtures.Status(401)(r)
 				})
 				option, attempts := fixtures.CallsObserved()
