@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -42,6 +43,12 @@ func (s *state) Value(key any) any {
 		return s
 	}
 	return s.Context.Value(key)
+}
+
+// Format writes the operation, never the access key: a rate limiter, a key source or an observer gets
+// the state as its context, and may print it.
+func (s *state) Format(f fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(f, "msgpush.Call(%s)", s.request.Operation)
 }
 
 // stateOf returns the state of the call whose request has the context ctx.
