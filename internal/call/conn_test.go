@@ -61,10 +61,12 @@ func TestTraceConnRejectsMissingResponse(t *testing.T) {
 func TestTraceConnClosesForgottenConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, req := newStep(t)
-		reused, silent := true, true
+		connected, reused, silent := true, true, true
 		transport := &countingTransport{}
 		transport.roundTripFunc = func(r *http.Request) (*http.Response, error) {
-			httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{Reused: reused})
+			if connected {
+				httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{Reused: reused})
+			}
 			if !silent {
 				return respond(200, nil)(r)
 			}
@@ -96,7 +98,9 @@ func TestTraceConnClosesForgottenConnections(t *testing.T) {
 		assert.Zero(t, send(timeout), "only once until the next response")
 		silent = false
 		assert.Zero(t, send(timeout))
-		silent = true
+		silent, connected = true, false
+		assert.Zero(t, send(timeout), "the reused connection was that of the attempt before")
+		connected = true
 		assert.Equal(t, 1, send(timeout))
 
 		idle := newIdleConns(transport)
