@@ -33,6 +33,13 @@ func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, 
 	return f(ctx, rejected)
 }
 
+func (f AccessKeyFunc) check() error {
+	if f == nil {
+		return errors.New("the AccessKeyFunc is nil")
+	}
+	return nil
+}
+
 // AccessKeyTimeout is the timeout of each fetch of [CachedAccessKey].
 const AccessKeyTimeout = 30 * time.Second
 
@@ -43,12 +50,18 @@ const AccessKeyTimeout = 30 * time.Second
 // most once a second, and gets the old key. early should be longer than the time between two calls,
 // and shorter than the validity of a key.
 //
+// A rejection starts fetch at most once a second: if the service rejects every key, a fetch for each
+// call would be a burden, and may invalidate the keys of other programs. In that second, the source
+// returns the rejected key again, so a call returns the response that rejected its key, after one
+// attempt. The first fetch, and one after an expiry, do not count.
+//
 // If fetch fails, the callers that wait get its error, and the next caller that needs a key starts
 // fetch again: fetch itself should retry transient failures. Its panic is re-raised in the waiting
 // callers or, without any, in the next one.
 //
 // The context of fetch has the values of the caller that starts it. It ends with fetch, or after
-// [AccessKeyTimeout]. After a timeout, callers that need a key get an error until fetch returns.
+// [AccessKeyTimeout]. After a timeout, callers that need a key get an error until fetch returns. The
+// expiry is compared with the wall clock. If fetch is nil, [NewClient] returns an error.
 func CachedAccessKey(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	early time.Duration,
@@ -64,10 +77,17 @@ type AccessKeyCache struct {
 
 // AccessKey returns the cached key. Without a valid one, it waits for fetch.
 func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string, error) {
-	if c == nil || c.cache == nil {
-		return "", errors.New("the AccessKeyCache was not made by CachedAccessKey")
+	if err := c.check(); err != nil {
+		return "", err
 	}
 	return c.cache.AccessKey(ctx, rejected)
+}
+
+func (c *AccessKeyCache) check() error {
+	if c == nil || c.cache == nil {
+		return errors.New("the AccessKeyCache was not made by CachedAccessKey")
+	}
+	return c.cache.Check()
 }
 
 // Set replaces the cached key, such as by one that another process fetched. Callers that wait for a
@@ -76,5 +96,14 @@ func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string
 func (c *AccessKeyCache) Set(key string, expires time.Time) {
 	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error
 		c.cache.Set(key, expires)
+	}
+}
+
+// SetMinInterval sets the minimum time between two fetches that a rejection causes. The default is one
+// second. 0 is for a fetch that waits itself, such as one that shares keys with other processes. Call
+// SetMinInterval before the cache is used.
+func (c *AccessKeyCache) SetMinInterval(d time.Duration) {
+	if c != nil && c.cache != nil {
+		c.cache.MinInterval = d
 	}
 }

@@ -218,8 +218,6 @@ func TestCallWithoutKeySendsNothing(t *testing.T) {
 		{"error", fixtures.SourceOf("", errNoKey), "the vault is sealed", errNoKey},
 		{"empty key", fixtures.SourceOf("", nil), "the key is empty", nil},
 		{"key with a line break", fixtures.SourceOf(fixtures.TestKey+"\n", nil), "control character", nil},
-		{"nil AccessKeyFunc", msgpush.AccessKeyFunc(nil), "the AccessKeyFunc is nil", nil},
-		{"CachedAccessKey without a function", msgpush.CachedAccessKey(nil, 0), "CachedAccessKey: fetch is nil", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -381,20 +379,104 @@ func TestDoesNotReturnExpiredKey(t *testing.T) {
 	}
 }
 
-func TestDoesNotReturnRejectedKeyToOtherCallers(t *testing.T) {
-	v := &fixtures.Vault{}
-	source := msgpush.CachedAccessKey(v.Fetch, 0)
-	key, err := source.AccessKey(t.Context(), "")
-	require.NoError(t, err)
-	v.Err.Store(&errNoKey)
-	for _, rejected := range []string{key, ""} {
-		_, err = source.AccessKey(t.Context(), rejected)
-		assert.ErrorIs(t, err, errNoKey)
+func TestDoesNotReturnRejectedKeyToOtherCallersIfFetchMayBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{}
+		source := msgpush.CachedAccessKey(v.Fetch, 0)
+		assertKeyOf(t, source, "", "key-1")
+		v.Err.Store(&errNoKey)
+		for _, rejected := range []string{"key-1", ""} {
+			_, err := source.AccessKey(t.Context(), rejected)
+			assert.ErrorIs(t, err, errNoKey)
+			time.Sleep(time.Second)
+		}
+		v.Err.Store(nil)
+		assertKeyOf(t, source, "", "key-4")
+	})
+}
+
+// If the service rejects every key, a fetch for each call would be a burden.
+func TestRejectionsCauseOneFetchASecond(t *testing.T) {
+	for name, keys := range map[string][]string{"another key each time": nil, "the same key each time": {"key-1"}} {
+		for _, callers := range []int{1, 10} {
+			fixtures.RunInBubble(t, fmt.Sprint(name, ", ", callers, " callers"), func(t *testing.T) {
+				v := &fixtures.Vault{Keys: keys}
+				transport := fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+					time.Sleep(100 * time.Millisecond)
+					return fixtures.Status(401)(r)
+				})
+				option, attempts := fixtures.CallsObserved()
+				client := fixtures.NewClientWithKey(t, "", transport, fixtures.DefaultRetries, option,
+					msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.Fetch, 0)))
+				start := time.Now()
+				var all sync.WaitGroup
+				for range callers {
+					all.Go(func() {
+						for time.Since(start) < 10*time.Second {
+							_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+							apiErr := fixtures.OnlyError[*msgpush.APIError](t, err)
+							assert.True(t, apiErr.KeyRejected)
+						}
+					})
+				}
+				all.Wait()
+				assert.LessOrEqual(t, v.Fetches.Load(), int32(1+11), "the first key, and one fetch a second")
+				assert.GreaterOrEqual(t, v.Fetches.Load(), int32(1+9))
+				second := 0
+				for _, r := range attempts() {
+					second += r.Attempts - 1
+				}
+				if keys != nil {
+					assert.Zero(t, second, "second attempts")
+				} else {
+					assert.LessOrEqual(t, second, callers*11, "second attempts")
+				}
+			})
+		}
 	}
-	v.Err.Store(nil)
-	another, err := source.AccessKey(t.Context(), "")
-	require.NoError(t, err)
-	assert.NotEqual(t, key, another)
+}
+
+func TestFetchesAfterExpiryAreNotLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Life: 100 * time.Millisecond}
+		source := msgpush.CachedAccessKey(v.Fetch, 0)
+		for range 5 {
+			_, err := source.AccessKey(t.Context(), "")
+			require.NoError(t, err)
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.Equal(t, int32(5), v.Fetches.Load())
+	})
+}
+
+func TestRejectionAfterFirstFetchAndAfterExpiryFetchesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := msgpush.CachedAccessKey((&fixtures.Vault{Life: 10 * time.Second}).Fetch, 0)
+		assertKeyOf(t, source, "", "key-1")
+		assertKeyOf(t, source, "key-1", "key-2")
+		assertKeyOf(t, source, "key-2", "key-2") // too early for another fetch
+		assertKeyOf(t, source, "", "key-2")
+		assertKeyOf(t, source, "key-1", "key-1") // the cached key is rejected, too: no second attempt
+		time.Sleep(10 * time.Second)
+		assertKeyOf(t, source, "", "key-3")
+		assertKeyOf(t, source, "key-3", "key-4")
+	})
+}
+
+func TestMinIntervalLimitsFetchesBecauseOfRejections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := msgpush.CachedAccessKey((&fixtures.Vault{}).Fetch, 0)
+		source.SetMinInterval(0)
+		for i := range 5 {
+			assertKeyOf(t, source, fmt.Sprint("key-", i), fmt.Sprint("key-", i+1))
+		}
+		source.SetMinInterval(time.Minute)
+		assertKeyOf(t, source, "key-5", "key-6")
+		time.Sleep(time.Minute - 1)
+		assertKeyOf(t, source, "key-6", "key-6")
+		time.Sleep(1)
+		assertKeyOf(t, source, "key-6", "key-7")
+	})
 }
 
 func TestFetchesAgainIfEarlierFetchReturnsRejectedKey(t *testing.T) {

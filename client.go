@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"runtime"
 	"strconv"
@@ -26,7 +27,8 @@ const Version = "0.1.0"
 type Client struct {
 	UnimplementedOperations
 
-	caller *call.Caller
+	caller      *call.Caller
+	observeCall func(context.Context, CallResult) // nil: none
 }
 
 // Format writes the type and the base URL.
@@ -42,10 +44,12 @@ func (c Client) Format(f fmt.State, _ rune) {
 // NewClient returns a client that sends accessKey with every request to baseURL
 // (docs/interface.md#authentication). NewClient itself sends no request.
 //
-// The base URL begins with http:// or https:// and may have a path, but no user information, query
-// or fragment. The access key must be empty if [WithAccessKeySource] is used. By default, reading
-// from a service that never responds takes more than a minute: pass a context with a deadline, or
-// see [WithTimeout] and [RetryPolicy].
+// The base URL begins with https:// and may have a path, but no user information, query or fragment,
+// and it does not end in /api/open. It may begin with http:// if its host is localhost, ends in
+// .localhost, or is a loopback address such as 127.0.0.1; for another host, see [WithPlainHTTP]. The
+// access key must be empty if [WithAccessKeySource] is used.
+//
+// By default, a call takes at most a minute; see [WithTimeout].
 //
 // With GOOS=js, NewClient returns an error: a browser follows redirects with the access key, and
 // everybody who opens a page can read the key in it.
@@ -60,6 +64,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	s := settings{Config: call.Config{
 		Base:             base,
 		Transport:        transport.Default,
+		Timeout:          DefaultTimeout,
 		UserAgent:        "msgpush-go/" + Version,
 		Retry:            defaultRetryPolicy,
 		MaxResponseBytes: DefaultMaxResponseBytes,
@@ -76,13 +81,26 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	if err := s.setKey(accessKey); err != nil {
 		return nil, fmt.Errorf("msgpush: %w", err)
 	}
-	s.Timeout = cmp.Or(s.Timeout, s.httpTimeout, DefaultTimeout)
+	if base.Scheme == "http" && !s.plainHTTP && !isLoopback(base.Hostname()) {
+		return nil, errors.New("msgpush: the base URL begins with http://, which sends the access key in clear text: " +
+			"use https://, or WithPlainHTTP if you trust the network")
+	}
+	s.AttemptTimeout = cmp.Or(s.AttemptTimeout, s.httpTimeout, DefaultAttemptTimeout)
 	if s.logger != nil || s.observe != nil {
 		s.Report = s.report
 	}
 	keys := redact.Keys{EscapePath: httpspec.EscapePath}
 	keys.Add(accessKey)
-	return &Client{caller: call.NewCaller(s.Config, keys)}, nil
+	return &Client{caller: call.NewCaller(s.Config, keys), observeCall: s.observeCall}, nil
+}
+
+// CloseIdleConnections closes the idle connections of the transport, for example before a test checks
+// for goroutines that are left. It does not interrupt calls. Without [WithHTTPClient], all clients of
+// this package share one transport, so other clients lose their idle connections, too.
+func (c *Client) CloseIdleConnections() {
+	if c != nil && c.caller != nil {
+		c.caller.CloseIdleConnections()
+	}
 }
 
 // setKey makes accessKey the key of each attempt, unless there is a key source.
@@ -98,6 +116,16 @@ func (s *settings) setKey(accessKey string) error {
 	}
 	s.Source = func(context.Context, string) (string, error) { return accessKey, nil }
 	return nil
+}
+
+// isLoopback reports whether a host is on this machine.
+func isLoopback(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
 }
 
 // parseBaseURL parses raw and drops trailing slashes. Its errors do not quote raw, which may
@@ -127,6 +155,10 @@ func parseBaseURL(raw string) (*url.URL, error) {
 	}
 	if _, err := strconv.ParseUint(cmp.Or(u.Port(), "0"), 10, 16); err != nil {
 		return nil, errors.New("has a port greater than 65535")
+	}
+	if strings.HasSuffix(path, "/api/open") {
+		return nil, errors.New("must not end in /api/open, which each operation adds: " +
+			"write it without /api/open, as in https://push.example.com")
 	}
 	u.Host = strings.TrimSuffix(u.Host, ":") // an empty port
 	return u, nil

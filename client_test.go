@@ -38,6 +38,10 @@ func TestNewClientRejectsInvalidBaseURL(t *testing.T) {
 		{"empty user", "https://@" + host, "must not have user information"},
 		{"empty query", "https://" + host + "/?", "must not have a query or a fragment"},
 		{"empty fragment", "https://" + host + "/#", "must not have a query or a fragment"},
+		{"path of the operations", "https://" + host + "/api/open", "must not end in /api/open, which each operation adds"},
+		{"path of the operations behind another",
+			"https://" + host + "/push/api/open/", "must not end in /api/open, which each operation adds: " +
+				"write it without /api/open, as in https://push.example.com"},
 		{"access key in place of the URL", fixtures.TestKey, "must begin with http:// or https://"},
 	}
 	for _, tt := range tests {
@@ -62,16 +66,48 @@ func TestNewClientRejectsInvalidAccessKey(t *testing.T) {
 
 func TestNewClientAcceptsValidBaseURL(t *testing.T) {
 	for _, baseURL := range []string{
-		"http://push.example.com",
 		"HTTPS://push.example.com",
 		"https://push.example.com:65535",
 		"https://push.example.com:",
 		"http://127.0.0.1:8080/",
 		"http://[::1]:8080/push",
 		"https://grüße.example/推送",
+		"https://push.example.com/api/openings",
 	} {
 		_, err := msgpush.NewClient(baseURL, fixtures.TestKey)
 		assert.NoError(t, err, baseURL)
+	}
+}
+
+func TestPlainHTTPNeedsConsentUnlessHostIsLoopback(t *testing.T) {
+	for host, isLoopback := range map[string]bool{
+		"localhost":                    true,
+		"LOCALHOST":                    true,
+		"localhost.":                   true,
+		"push.localhost":               true,
+		"127.0.0.1":                    true,
+		"127.255.255.254":              true,
+		"[::1]":                        true,
+		"push.example.com":             false,
+		"notlocalhost":                 false,
+		"localhost.example.com":        false,
+		"127.0.0.1.example.com":        false,
+		"128.0.0.1":                    false,
+		"10.0.0.1":                     false,
+		"0.0.0.0":                      false,
+		"[::2]":                        false,
+		"use-server-options.localtest": false,
+	} {
+		baseURL := "http://" + host + ":8080/push"
+		_, err := msgpush.NewClient(baseURL, fixtures.TestKey)
+		if isLoopback {
+			assert.NoError(t, err, host)
+		} else {
+			assert.EqualError(t, err, "msgpush: the base URL begins with http://, which sends the access key in clear text: "+
+				"use https://, or WithPlainHTTP if you trust the network", host)
+		}
+		_, err = msgpush.NewClient("HTTP"+baseURL[4:], fixtures.TestKey, msgpush.WithPlainHTTP())
+		assert.NoError(t, err, host)
 	}
 }
 
@@ -111,3 +147,22 @@ func TestZeroClientReturnsErrors(t *testing.T) {
 		})
 	}
 }
+
+func TestCloseIdleConnectionsClosesThoseOfTheTransport(t *testing.T) {
+	closed := 0
+	transport := closingTransport{fixtures.Succeed, func() { closed++ }}
+	client := fixtures.NewClient(t, transport)
+	client.CloseIdleConnections()
+	assert.Equal(t, 1, closed)
+	fixtures.NewClient(t, fixtures.Succeed).CloseIdleConnections() // has no such method
+	for _, client := range []*msgpush.Client{nil, {}} {
+		assert.NotPanics(t, client.CloseIdleConnections)
+	}
+}
+
+type closingTransport struct {
+	fixtures.RoundTripFunc
+	close func()
+}
+
+func (c closingTransport) CloseIdleConnections() { c.close() }

@@ -36,8 +36,8 @@
 // The methods of Client that read a record or a list are retried according to the [RetryPolicy],
 // and so is a [Call] whose [Request] is Idempotent. No redirect is followed. A call honours its
 // context, but returns a response that needs no retry even if its context has ended meanwhile. In
-// addition, each attempt has a timeout ([WithTimeout]), and each response body a size limit
-// ([WithMaxResponseBytes]).
+// addition, a call and each of its attempts have a timeout ([WithTimeout], [WithAttemptTimeout]), and
+// each response body has a size limit ([WithMaxResponseBytes]).
 //
 // # Secrets
 //

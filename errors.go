@@ -19,7 +19,7 @@ import (
 
 const (
 	maxExcerpt = 160 // characters of a value of a response
-	maxForeign = 400 // characters of an error of another package, or of the name of a Call
+	maxForeign = 400 // characters of an error of another package, of the name of a Call, or of a path
 )
 
 // An APIError is an error response: its HTTP status or the code of its envelope is not 200. The API
@@ -29,8 +29,8 @@ const (
 // Go strings and URLs. A key of fewer than 6 bytes, or in another encoding, is not recognised;
 // SECURITY.md lists the limits. Msg and each value of Header are cut after 64 KiB.
 type APIError struct {
-	// Operation is the name of the method of [Client], such as "ForwardLogList", or the method and
-	// path of a [Call], shortened if they are long.
+	// Operation is the name of the method of [Client], such as "ForwardLogList", or the Name of the
+	// [Request] of a [Call].
 	Operation string
 	// HTTPStatus is the HTTP status. An error response may have status 200.
 	HTTPStatus int
@@ -56,7 +56,8 @@ type APIError struct {
 	Remarks string `json:",omitempty"`
 }
 
-// Error returns the operation, the response and the number of attempts.
+// Error returns the operation, the response and the number of attempts. If the body is not an envelope,
+// it also returns the method and the path: the base URL may be wrong.
 func (e *APIError) Error() string {
 	details, data := []string(nil), ""
 	if len(e.Data) <= utf8.UTFMax*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
@@ -112,7 +113,8 @@ type DecodeError struct {
 	Remarks string `json:",omitempty"`
 }
 
-// Error returns the operation, the text of Err and the number of attempts.
+// Error returns the operation, the text of Err and the number of attempts. If the body is not an
+// envelope, it also returns the method and the path.
 func (e *DecodeError) Error() string {
 	var details []string
 	if v := e.Header.Get("Content-Type"); v != "" {
@@ -150,7 +152,7 @@ type RequestError struct {
 	Remarks string `json:",omitempty"`
 }
 
-// Error returns the operation, the reason, Last, and the number of attempts.
+// Error returns the operation, the reason, Last, the number of attempts, and the method and the path.
 func (e *RequestError) Error() string {
 	text := e.summary()
 	if last, ok := errors.AsType[callError](e.Last); ok {
@@ -206,13 +208,13 @@ func errorText(operation, summary string, details []string, attempts int, remark
 	return text
 }
 
-// newError returns the error for the caller, or nil for a complete success or a nil outcome.
-func newError(o *call.Outcome) error {
+// newError returns the error for the caller, or nil for a nil failure.
+func newError(o *call.Failure) error {
 	if o == nil {
 		return nil
 	}
 	name := operationName(o.Request.Operation, o.Keys)
-	remarks := strings.Join(o.Remarks, "; ")
+	remarks := strings.Join(remarksOf(o), "; ")
 	switch o.Kind {
 	case call.ErrorResponse:
 		return &APIError{
@@ -227,10 +229,7 @@ func newError(o *call.Outcome) error {
 			Attempts:    o.Attempts,
 			Remarks:     remarks,
 		}
-	case call.Success, call.Undecodable:
-		if o.Cause == nil {
-			return nil
-		}
+	case call.Undecodable:
 		return &DecodeError{
 			Operation: name,
 			Header:    o.Keys.Header(o.Header),
@@ -251,6 +250,16 @@ func newError(o *call.Outcome) error {
 	return nil
 }
 
+// remarksOf returns the remarks of a failure. Without an envelope, the first one is the method and the
+// path.
+func remarksOf(o *call.Failure) []string {
+	if o.IsEnvelope {
+		return o.Remarks
+	}
+	request := redact.Shorten(o.Keys.Text(o.Request.Method+" "+o.Request.Path), maxForeign)
+	return append([]string{request}, o.Remarks...)
+}
+
 // isOwnError reports whether target, of [errors.As], is for an error type of this package. The
 // error of a key source may come from another client, and must not match as the error of this call.
 func isOwnError(target any) bool {
@@ -261,12 +270,9 @@ func isOwnError(target any) bool {
 	return false
 }
 
-// operationName returns the name of an operation. For a Call, the name is the method and the path,
-// with a space between them, redacted and shortened.
+// operationName returns the name of an operation, redacted and shortened: that of a Call may be
+// anything.
 func operationName(operation string, keys *redact.Keys) string {
-	if !strings.Contains(operation, " ") {
-		return operation
-	}
 	return redact.Shorten(keys.Text(operation), maxForeign)
 }
 
@@ -278,7 +284,7 @@ func argumentError(operation string, keys redact.Keys, err error) error {
 
 // message returns the msg of an error response, or an excerpt if the msg is not a string or the
 // body is not an envelope.
-func message(o *call.Outcome) string {
+func message(o *call.Failure) string {
 	if !o.IsEnvelope {
 		return excerpt(string(o.Body), o.Keys)
 	}
@@ -295,7 +301,7 @@ func excerpt(text string, keys *redact.Keys) string {
 
 // reason returns the text of why there is no complete response. An error such as "malformed HTTP
 // response" quotes the response, which may have a password; network errors do not.
-func reason(o *call.Outcome) string {
+func reason(o *call.Failure) string {
 	text := causeText(o.Cause, o.Query, o.Keys)
 	_, isOfNetwork := errors.AsType[*net.OpError](o.Cause)
 	_, isOfCertificate := errors.AsType[*tls.CertificateVerificationError](o.Cause)

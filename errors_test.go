@@ -44,52 +44,56 @@ func TestErrorTexts(t *testing.T) {
 		{"code of a rejected key",
 			fixtures.Respond(200, `{"code":401,"msg":"no"}`), nil,
 			"HTTP 200, code 401: no (1 attempt; if code 401 means a rejected access key, pass it to WithRejectedKeyCodes)"},
-		{"only a status", fixtures.Respond(403, ""), nil, "HTTP 403 Forbidden (1 attempt)"},
-		{"status without a name", fixtures.Respond(599, ""), nil, "HTTP 599 (1 attempt)"},
-		{"status and body", fixtures.Respond(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt)"},
+		{"only a status", fixtures.Respond(403, ""), nil, "HTTP 403 Forbidden (1 attempt; {request})"},
+		{"status without a name", fixtures.Respond(599, ""), nil, "HTTP 599 (1 attempt; {request})"},
+		{"status and body",
+			fixtures.Respond(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt; {request})"},
 		{"redirect",
 			fixtures.Respond(302, "", "Location", "/login"), nil,
-			"HTTP 302 Found (redirect to /login, not followed; 1 attempt)"},
-		{"all attempts", fixtures.Respond(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts)"},
+			"HTTP 302 Found (redirect to /login, not followed; 1 attempt; {request})"},
+		{"all attempts", fixtures.Respond(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts; {request})"},
 		{"Retry-After within MaxWait",
-			fixtures.Respond(503, "", "Retry-After", "2"), nil, "HTTP 503 Service Unavailable (retry after 2s; 3 attempts)"},
+			fixtures.Respond(503, "", "Retry-After", "2"), nil,
+			"HTTP 503 Service Unavailable (retry after 2s; 3 attempts; {request})"},
 		{"Retry-After longer than MaxWait", fixtures.Respond(503, "", "Retry-After", "11"), nil,
-			"HTTP 503 Service Unavailable (retry after 11s; 1 attempt; Retry-After is longer than MaxWait, 10s)"},
+			"HTTP 503 Service Unavailable (retry after 11s; 1 attempt; {request}; Retry-After is longer than MaxWait, 10s)"},
 		{"Retry-After beyond the deadline", fixtures.Respond(503, "", "Retry-After", "9"), nil,
-			"HTTP 503 Service Unavailable (retry after 9s; 1 attempt; no time for a retry before the deadline)"},
+			"HTTP 503 Service Unavailable (retry after 9s; 1 attempt; {request}; no time for a retry before the deadline)"},
 		{"quota used up",
 			fixtures.Respond(503, ""), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1}),
-			"HTTP 503 Service Unavailable (2 attempts; the retry quota is used up)"},
+			"HTTP 503 Service Unavailable (2 attempts; {request}; the retry quota is used up)"},
 		{
 			"HTML", fixtures.Respond(200, "<html>", "Content-Type", "text/html"), nil,
 			"HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON " +
-				`(content type "text/html"; 1 attempt)`,
+				`(content type "text/html"; 1 attempt; {request})`,
 		},
-		{"empty body", fixtures.Respond(200, ""), nil, tooEarly + " (3 attempts)"},
-		{"no connection", fixtures.Fail(errors.New("no route")), nil, noRoute + " (3 attempts)"},
+		{"empty body", fixtures.Respond(200, ""), nil, tooEarly + " (3 attempts; {request})"},
+		{"no connection", fixtures.Fail(errors.New("no route")), nil, noRoute + " (3 attempts; {request})"},
 		{"truncated body",
 			fixtures.RespondFrom(200, fixtures.CutBody("{")), nil,
-			"reading the response from http://push.example.com: unexpected EOF (3 attempts)"},
+			"reading the response from http://push.example.com: unexpected EOF (3 attempts; {request})"},
 		{
 			"body over the limit", fixtures.Respond(200, strings.Repeat(" ", 2000)), nil,
 			"reading the response from http://push.example.com: the body is too large: " +
-				"the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt)",
+				"the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt; {request})",
 		},
-		{"limiter", fixtures.Succeed, limiterFails, "waiting for the rate limiter: no budget left"},
+		{"limiter", fixtures.Succeed, limiterFails, "waiting for the rate limiter: no budget left ({request})"},
 		{"key source that uses another client",
-			fixtures.Succeed, sourceFails, "access key: HTTP 403 Forbidden, code 7: no key for you"},
+			fixtures.Succeed, sourceFails, "access key: HTTP 403 Forbidden, code 7: no key for you ({request})"},
 		{"timeout",
-			fixtures.NoResponse, msgpush.WithTimeout(time.Second),
-			"the request to http://push.example.com failed: no complete response within 1s (see WithTimeout) (3 attempts)"},
-		{"deadline", fixtures.NoResponse, nil, "context deadline exceeded (1 attempt)"},
+			fixtures.NoResponse, msgpush.WithAttemptTimeout(time.Second),
+			"the request to http://push.example.com failed: " +
+				"no complete response within 1s (see WithAttemptTimeout) (3 attempts; {request})"},
+		{"deadline", fixtures.NoResponse, nil, "context deadline exceeded (1 attempt; {request})"},
 		{"deadline after an error response",
 			fixtures.NewScript(fixtures.Status(503, "Retry-After", "1"), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: HTTP 503 Service Unavailable, code 5030: busy (2 attempts)"},
+			"context deadline exceeded; previous attempt failed: " +
+				"HTTP 503 Service Unavailable, code 5030: busy (2 attempts; {request})"},
 		{"deadline after an empty body", fixtures.NewScript(fixtures.Respond(200, ""), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: " + tooEarly + " (2 attempts)"},
+			"context deadline exceeded; previous attempt failed: " + tooEarly + " (2 attempts; {request})"},
 		{"deadline after a failed connection",
 			fixtures.NewScript(fixtures.Fail(errors.New("no route")), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: " + noRoute + " (2 attempts)"},
+			"context deadline exceeded; previous attempt failed: " + noRoute + " (2 attempts; {request})"},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -104,7 +108,7 @@ func TestErrorTexts(t *testing.T) {
 				opts = append(opts, tt.opt)
 			}
 			_, err := fixtures.NewClientWithKey(t, "", tt.transport, opts...).MailDetail(ctx, "1")
-			assert.EqualError(t, err, "msgpush: MailDetail: "+tt.want)
+			assert.EqualError(t, err, "msgpush: MailDetail: "+strings.ReplaceAll(tt.want, "{request}", "GET /api/open/mail/detail"))
 			fixtures.InspectError(t, err)
 		})
 	}
@@ -125,12 +129,12 @@ func TestErrorOfTransportIsNotModified(t *testing.T) {
 }
 
 func TestLongPathIsShortenedInErrors(t *testing.T) {
-	client := fixtures.NewClient(t, fixtures.Status(404))
+	client := fixtures.NewClient(t, fixtures.Respond(404, ""))
 	_, err := msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "GET", Path: strings.Repeat("/a", 1<<19)})
 	assert.Less(t, len(err.Error()), 1000)
 	_, err = msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "GET", Path: "/a\u2028\u202eb"})
 	fixtures.AssertOneLine(t, err.Error())
-	assert.ErrorContains(t, err, "GET /a b: ")
+	assert.ErrorContains(t, err, "; GET /a%E2%80%A8%E2%80%AEb)")
 }
 
 func TestAPIErrorDoesNotShowHeaderOrData(t *testing.T) {
@@ -246,7 +250,7 @@ func TestErrorTextQuotesBeginningOfLongText(t *testing.T) {
 		MPList(t.Context(), msgpush.PageRequest{})
 	assert.ErrorContains(t, err, "code 7: "+long[:2*160]+"… (1 attempt)")
 	_, err = fixtures.NewClient(t, fixtures.Fail(errors.New(long))).MPList(t.Context(), msgpush.PageRequest{})
-	assert.ErrorContains(t, err, " failed: "+long[:2*400]+"… (1 attempt)")
+	assert.ErrorContains(t, err, " failed: "+long[:2*400]+"… (1 attempt; ")
 	for characters, shown := range map[int]bool{159: true, 160: false} { // of four bytes, and two quotes
 		data := `"` + strings.Repeat("🔑", characters) + `"`
 		_, err = fixtures.NewClient(t, fixtures.Respond(200, `{"code":7,"data":`+data+`}`)).

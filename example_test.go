@@ -27,7 +27,7 @@ func ExampleNewClient() {
 	defer service.Close()
 
 	client, err := msgpush.NewClient(service.URL, service.AccessKey(),
-		msgpush.WithTimeout(5*time.Second),
+		msgpush.WithAttemptTimeout(5*time.Second),
 		msgpush.WithUserAgent("billing/2.1"),
 	)
 	if err != nil {
@@ -395,7 +395,7 @@ func ExampleRetryPolicy() {
 	fmt.Println(err)
 	// Output:
 	// 15 requests of 10 calls
-	// msgpush: MPList: HTTP 503 Service Unavailable (1 attempt; the retry quota is used up)
+	// msgpush: MPList: HTTP 503 Service Unavailable (1 attempt; POST /api/open/mp/list; the retry quota is used up)
 }
 
 func ExampleUnimplementedError() {
@@ -635,7 +635,7 @@ func ExampleWithObserver_log() {
 		_, _ = client.MPList(context.Background(), msgpush.PageRequest{})
 	}
 	// Output:
-	// 1 MPList 404 true msgpush: MPList: HTTP 404 Not Found (1 attempt)
+	// 1 MPList 404 true msgpush: MPList: HTTP 404 Not Found (1 attempt; POST /api/open/mp/list)
 	// 1 MPList 200 false ok
 }
 

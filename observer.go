@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"slices"
 	"time"
 
 	"example.com/msgpush/internal/call"
@@ -34,88 +33,104 @@ type Attempt struct {
 	// the error that the call returns. A page from which records are left out is a success with the
 	// [*DecodeError] that names them.
 	Err error
-	// Retry reports whether another attempt follows after Wait, unless the context, the rate
-	// limiter or the key source ends the call before.
+	// Retry reports whether another attempt follows, unless the context, the rate limiter or the key
+	// source ends the call before.
 	Retry bool
-	// Wait is the wait before the next attempt, without waits for the access key and the rate
-	// limiter.
-	Wait time.Duration
 }
 
-// report passes the attempt o to the logger and to the observer. end is how the call ends, or nil
-// if another attempt follows.
-func (s *settings) report(ctx context.Context, o, end *call.Outcome) {
-	isLogged := s.logger != nil && s.logger.Enabled(ctx, levelOf(end))
-	if !isLogged && s.observe == nil {
-		return // to make an error takes time
+// A CallResult describes a call that has ended; see [WithCallObserver].
+type CallResult struct {
+	// Operation is the operation, as in [APIError].
+	Operation string
+	// Start is when the call began, before the waits for the access key and the rate limiter.
+	Start time.Time
+	// Duration is the time from Start until the call ended, with all attempts and waits.
+	Duration time.Duration
+	// Attempts is the number of attempts. It is 0 if the call ended before the first one.
+	Attempts int
+	// Err is the error that the call returns, or nil.
+	Err error
+}
+
+// report passes an attempt to the logger and to the observer.
+func (s *settings) report(ctx context.Context, attempt call.Attempt) {
+	logsAttempt := s.logger != nil && s.logger.Enabled(ctx, slog.LevelDebug)
+	logsRetry := s.logger != nil && attempt.Retry && s.logger.Enabled(ctx, slog.LevelWarn)
+	if !logsAttempt && !logsRetry && s.observe == nil {
+		return // without the error of the attempt, which takes long to redact
 	}
 	a := Attempt{
-		Operation:  operationName(o.Request.Operation, o.Keys),
-		Number:     o.Attempts,
-		Start:      o.Start,
-		Duration:   o.Duration,
-		HTTPStatus: o.Status,
-		Bytes:      o.Size,
-		Err:        newError(cmp.Or(end, o)),
-		Retry:      end == nil,
-		Wait:       o.Wait,
+		Operation: operationName(attempt.Request.Operation, attempt.Keys),
+		Number:    attempt.Number,
+		Start:     attempt.Start,
+		Duration:  attempt.Duration,
+		Bytes:     attempt.Size,
+		Err:       newError(cmp.Or(attempt.End, attempt.Failure, attempt.LeftOut)),
+		Retry:     attempt.Retry,
 	}
-	if isLogged {
-		logAttempt(ctx, s.logger, a, o)
+	if attempt.Response != nil {
+		a.HTTPStatus = attempt.Response.StatusCode
 	}
-	if s.observe != nil {
-		a.Header = o.Keys.Header(o.Header.Clone()) // errors share the map, and the observer may change its copy
-		s.observe(ctx, a)
+	if logsAttempt {
+		logAttempt(ctx, s.logger, a, attempt)
 	}
+	if logsRetry {
+		logRetry(ctx, s.logger, a, attempt)
+	}
+	if s.observe == nil {
+		return
+	}
+	if attempt.Response != nil {
+		// Errors share the map, and the observer may change its copy.
+		a.Header = attempt.Keys.Header(attempt.Response.Header.Clone())
+	}
+	s.observe(ctx, a)
 }
 
-// levelOf returns the highest level of the records of an attempt; see logAttempt.
-func levelOf(end *call.Outcome) slog.Level {
-	if end == nil {
-		return slog.LevelWarn
+// logAttempt logs an attempt at level Debug. No record has the msg of the response.
+func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, attempt call.Attempt) {
+	attrs := append(requestAttrs(a, attempt), slog.Duration("duration", a.Duration))
+	if a.HTTPStatus != 0 {
+		attrs = append(attrs, slog.Int("status", a.HTTPStatus), slog.Int("bytes", a.Bytes))
 	}
-	return slog.LevelDebug
-}
-
-// logAttempt logs an attempt at level Debug, and a retry, with its reason, at level Warn. No record
-// has the msg of the response.
-func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o *call.Outcome) {
-	common := []slog.Attr{
-		slog.String("operation", a.Operation),
-		slog.String("method", redact.Shorten(o.Keys.Text(o.Request.Method), maxForeign)),
-		slog.String("path", redact.Shorten(o.Keys.Text(o.Request.Path), maxForeign)),
-		slog.Int("attempt", a.Number),
+	if failure := attempt.Failure; failure == nil {
+		attrs = append(attrs, slog.Int("code", call.CodeSuccess))
+	} else if failure.IsEnvelope {
+		attrs = append(attrs, slog.Int("code", failure.Code))
 	}
-	attrs := append(slices.Clip(common), slog.Duration("duration", a.Duration))
-	if o.Status != 0 {
-		attrs = append(attrs, slog.Int("status", o.Status), slog.Int("bytes", o.Size))
-	}
-	if o.IsEnvelope {
-		attrs = append(attrs, slog.Int("code", o.Code))
-	}
-	if text := errorWithoutMsg(a, o); text != "" {
+	if text := errorWithoutMsg(a, attempt.Failure); text != "" {
 		attrs = append(attrs, slog.String("error", text))
 	}
 	logger.LogAttrs(ctx, slog.LevelDebug, "msgpush: attempt", attrs...)
-	if a.Retry {
-		attrs = append(slices.Clip(common), slog.String("reason", retryReason(a, o)), slog.Duration("wait", a.Wait))
-		logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", attrs...)
+}
+
+// logRetry logs a retry, with its reason, at level Warn.
+func logRetry(ctx context.Context, logger *slog.Logger, a Attempt, attempt call.Attempt) {
+	reason := cmp.Or(errorWithoutMsg(a, attempt.Failure), httpspec.StatusText(a.HTTPStatus))
+	if attempt.Failure.KeyRejected {
+		reason = "the access key was rejected"
+	}
+	attrs := append(requestAttrs(a, attempt), slog.String("reason", reason))
+	logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", attrs...)
+}
+
+// requestAttrs returns the attributes of a log record that name the request of an attempt.
+func requestAttrs(a Attempt, attempt call.Attempt) []slog.Attr {
+	return []slog.Attr{
+		slog.String("operation", a.Operation),
+		slog.String("method", redact.Shorten(attempt.Keys.Text(attempt.Request.Method), maxForeign)),
+		slog.String("path", redact.Shorten(attempt.Keys.Text(attempt.Request.Path), maxForeign)),
+		slog.Int("attempt", a.Number),
 	}
 }
 
 // errorWithoutMsg returns the text of a failure, or "" for an error response, whose text has its
 // msg.
-func errorWithoutMsg(a Attempt, o *call.Outcome) string {
+func errorWithoutMsg(a Attempt, failure *call.Failure) string {
 	err, isFailure := a.Err.(callError) //nolint:errorlint // not wrapped
-	if !isFailure || o.Kind == call.ErrorResponse {
+	isErrorResponse := failure != nil && failure.Kind == call.ErrorResponse
+	if !isFailure || isErrorResponse {
 		return ""
 	}
 	return err.summary()
-}
-
-func retryReason(a Attempt, o *call.Outcome) string {
-	if o.KeyRejected {
-		return "the access key was rejected"
-	}
-	return cmp.Or(errorWithoutMsg(a, o), httpspec.StatusText(o.Status))
 }

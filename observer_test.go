@@ -44,9 +44,6 @@ func TestObserverSeesEachAttempt(t *testing.T) {
 			assert.Equal(t, i+1, a.Number)
 			assert.Equal(t, transport.Times[i], a.Start.Sub(start))
 			assert.Equal(t, i < 3, a.Retry)
-			if a.Retry {
-				assert.Equal(t, transport.Times[i+1]-transport.Times[i], a.Wait, "the responses took no time")
-			}
 		}
 		fixtures.OnlyError[*msgpush.APIError](t, got[0].Err)
 		fixtures.OnlyError[*msgpush.RequestError](t, got[1].Err)
@@ -61,7 +58,6 @@ func TestObserverSeesEachAttempt(t *testing.T) {
 		assert.Equal(t, "7", got[3].Header.Get("X-Request-Id"))
 		assert.NoError(t, got[3].Err)
 		assert.Equal(t, time.Second, got[3].Duration)
-		assert.Zero(t, got[3].Wait)
 	})
 }
 
@@ -88,7 +84,7 @@ func TestErrorOfLastObservedAttemptIsThatOfTheCall(t *testing.T) {
 				_, err := kind.Do(
 					ctx,
 					fixtures.NewClient(t, fixtures.NewScript(steps...), option, fixtures.ThreeAttempts,
-						msgpush.WithTimeout(time.Minute), fixtures.LogTo(&log, slog.LevelInfo)),
+						msgpush.WithAttemptTimeout(time.Minute), fixtures.LogTo(&log, slog.LevelInfo)),
 				)
 				require.Error(t, err)
 				last := (*attempts)[len(*attempts)-1]
@@ -123,14 +119,12 @@ func TestRejectedKeyIsObservedAndLoggedAtTheRejection(t *testing.T) {
 		first := (*attempts)[0]
 		assert.True(t, fixtures.OnlyError[*msgpush.APIError](t, first.Err).KeyRejected)
 		assert.True(t, first.Retry)
-		assert.Zero(t, first.Wait)
 
 		records := recordsOf(t, &log)
 		require.Len(t, records, 2, "the second retry replaces no key")
 		assert.Equal(t, "WARN", records[0]["level"])
 		assert.EqualValues(t, 1, records[0]["attempt"])
 		assert.Equal(t, "the access key was rejected", records[0]["reason"])
-		assert.Zero(t, records[0]["wait"])
 		assert.Equal(t, "HTTP 503 Service Unavailable", records[1]["reason"])
 		assert.NotContains(t, log.String(), fixtures.TestKey)
 	})
@@ -157,9 +151,13 @@ func TestObserverSeesNoCallWithoutAttempt(t *testing.T) {
 func TestObservedOperationShowsNoKey(t *testing.T) {
 	option, attempts := fixtures.Observed()
 	client := fixtures.NewClient(t, fixtures.Status(502), option)
-	_, _ = msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "GET", Path: "/" + fixtures.TestKey})
+	_, _ = msgpush.Call[int](t.Context(), client, msgpush.Request{
+		Name:   "Get " + fixtures.TestKey,
+		Method: "GET",
+		Path:   "/" + fixtures.TestKey,
+	})
 	require.Len(t, *attempts, 1)
-	assert.Equal(t, "GET /[redacted]", (*attempts)[0].Operation)
+	assert.Equal(t, "Get [redacted]", (*attempts)[0].Operation)
 	fixtures.AssertHidden(t, fixtures.TestKey, (*attempts)[0], (*attempts)[0].Err)
 }
 
@@ -213,8 +211,7 @@ func recordsOf(t *testing.T, log *bytes.Buffer) []map[string]any {
 func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		transport := failThrice()
-		_, err := fixtures.NewClient(t, transport, fixtures.LogTo(&log, slog.LevelDebug), fixtures.DefaultRetries).
+		_, err := fixtures.NewClient(t, failThrice(), fixtures.LogTo(&log, slog.LevelDebug), fixtures.DefaultRetries).
 			MailDetail(t.Context(), "5")
 		require.NoError(t, err)
 
@@ -229,7 +226,6 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 		retry := func(n int, reason any) map[string]any {
 			record := attempt(n, map[string]any{
 				"level": "WARN", "msg": "msgpush: retry", "reason": reason,
-				"wait": float64(transport.Times[n] - transport.Times[n-1]), // the responses took no time
 			})
 			delete(record, "duration")
 			return record
@@ -256,7 +252,6 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 				},
 			),
 		}, records)
-		assert.GreaterOrEqual(t, records[1]["wait"], float64(2*time.Second))
 	})
 }
 
@@ -316,4 +311,139 @@ func TestLogsErrorOfEnvelopeWhoseDataCannotBeDecoded(t *testing.T) {
 	_, err := client.MailDetail(t.Context(), "1")
 	require.Error(t, err)
 	assert.Contains(t, recordsOf(t, &log)[0]["error"], "cannot decode the response")
+}
+
+func TestCallObserverSeesEachCallOnce(t *testing.T) {
+	noKey := msgpush.WithAccessKeySource(fixtures.SourceOf("", errNoKey))
+	source := msgpush.WithAccessKeySource(fixtures.FixedSource)
+	for name, tt := range map[string]struct {
+		step     fixtures.RoundTripFunc
+		source   msgpush.Option
+		attempts int
+		duration time.Duration
+		fails    bool
+	}{
+		"success":            {fixtures.Late(time.Second, fixtures.Succeed), source, 1, time.Second, false},
+		"permanent failure":  {fixtures.Late(time.Second, fixtures.Status(404)), source, 1, time.Second, true},
+		"transient failures": {fixtures.Late(time.Second, fixtures.Status(503)), source, 3, 3 * time.Second, true},
+		"no key":             {fixtures.Succeed, noKey, 0, 0, true},
+	} {
+		for _, kind := range fixtures.KindsOfCalls() {
+			fixtures.RunInBubble(t, name+"/"+kind.Name, func(t *testing.T) {
+				type contextKey struct{}
+				var results []msgpush.CallResult
+				observe := msgpush.WithCallObserver(func(ctx context.Context, r msgpush.CallResult) {
+					assert.Equal(t, "value", ctx.Value(contextKey{}))
+					results = append(results, r)
+				})
+				retry := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1})
+				client := fixtures.NewClientWithKey(t, "", tt.step, tt.source, observe, retry)
+				start := time.Now()
+				_, err := kind.Do(context.WithValue(t.Context(), contextKey{}, "value"), client)
+				require.Len(t, results, 1)
+				r := results[0]
+				attempts, duration := tt.attempts, tt.duration
+				if !kind.Idempotent {
+					attempts, duration = min(attempts, 1), min(duration, time.Second)
+				}
+				assert.Equal(t, kind.Name, r.Operation)
+				assert.Equal(t, start, r.Start)
+				assert.Equal(t, duration, r.Duration.Truncate(time.Millisecond))
+				assert.Equal(t, attempts, r.Attempts)
+				assert.Equal(t, err, r.Err)
+				assert.Equal(t, tt.fails, r.Err != nil)
+			})
+		}
+	}
+}
+
+func TestCallObserverSeesNoInvalidArgumentsAndStubs(t *testing.T) {
+	unexpected := msgpush.WithCallObserver(func(_ context.Context, r msgpush.CallResult) { t.Errorf("observed %+v", r) })
+	client := fixtures.NewClient(t, fixtures.Succeed, unexpected)
+	_, err := client.MailDetail(t.Context(), "")
+	require.Error(t, err)
+	_, err = client.MPList(t.Context(), msgpush.PageRequest{Current: -1})
+	require.Error(t, err)
+	_, err = client.MPList(nil, msgpush.PageRequest{}) //nolint:staticcheck // on purpose
+	require.Error(t, err)
+	_, err = msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "GET", Path: "x"})
+	require.Error(t, err)
+	_, err = msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "POST", Path: "/x", Body: func() {}})
+	require.Error(t, err)
+	require.ErrorIs(t, client.WebhookList(t.Context()), errors.ErrUnsupported)
+}
+
+func TestNameOfCallIsItsOperation(t *testing.T) {
+	for name, want := range map[string]string{"": "Call", "WebhookList": "WebhookList"} {
+		option, attempts := fixtures.Observed()
+		calls, results := fixtures.CallsObserved()
+		var log bytes.Buffer
+		client := fixtures.NewClient(t, fixtures.Status(404), option, calls, fixtures.LogTo(&log, slog.LevelDebug))
+		_, err := msgpush.Call[int](t.Context(), client, msgpush.Request{Name: name, Method: "GET", Path: "/x/5"})
+		assert.EqualError(t, err, "msgpush: "+want+": HTTP 404 Not Found, code 4040: busy (1 attempt)")
+		assert.Equal(t, want, fixtures.OnlyError[*msgpush.APIError](t, err).Operation)
+		assert.Equal(t, want, (*attempts)[0].Operation)
+		assert.Equal(t, want, results()[0].Operation)
+		assert.Equal(t, want, recordsOf(t, &log)[0]["operation"])
+	}
+}
+
+func TestOperationIsInContextOfEachFunctionOfACall(t *testing.T) {
+	seen := map[string][]string{}
+	see := func(who string, ctx context.Context) {
+		seen[who] = append(seen[who], msgpush.OperationFromContext(ctx))
+	}
+	transport := fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+		see("transport", r.Context())
+		return fixtures.Succeed(r)
+	})
+	client := fixtures.NewClientWithKey(t, "", transport,
+		msgpush.WithObserver(func(ctx context.Context, _ msgpush.Attempt) { see("observer", ctx) }),
+		msgpush.WithRateLimiter(fixtures.LimiterFunc(func(ctx context.Context) error { see("limiter", ctx); return nil })),
+		msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
+			see("source", ctx)
+			return fixtures.TestKey, nil
+		})))
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, map[string][]string{
+		"transport": {"MPList"},
+		"observer":  {"MPList"},
+		"limiter":   {"MPList"},
+		"source":    {"MPList", "MPList"},
+	}, seen)
+	assert.Empty(t, msgpush.OperationFromContext(t.Context()))
+}
+
+// A retry that is reported is made.
+func TestRejectedKeyWithoutAnotherOneIsNoRetry(t *testing.T) {
+	for name, source := range map[string]msgpush.AccessKeySource{
+		"same key":        fixtures.FixedSource,
+		"error":           fixtures.SourceWithOneKey(errNoKey),
+		"no fetch so far": msgpush.CachedAccessKey((&fixtures.Vault{Keys: []string{"stale-key"}}).Fetch, 0),
+	} {
+		option, attempts := fixtures.Observed()
+		var log bytes.Buffer
+		client := fixtures.NewClientWithKey(t, "", fixtures.Status(401), option, fixtures.LogTo(&log, slog.LevelInfo),
+			msgpush.WithAccessKeySource(source))
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		require.Error(t, err)
+		require.Len(t, *attempts, 1, name)
+		assert.False(t, (*attempts)[0].Retry, name)
+		assert.EqualError(t, (*attempts)[0].Err, err.Error(), name)
+		assert.Empty(t, log.String(), name)
+	}
+}
+
+// Redacting a long response takes long.
+func TestErrorIsNotMadeForLogRecordThatIsNotWritten(t *testing.T) {
+	fixtures.SkipIfRace(t)
+	transport := fixtures.Respond(400, `{"code":1,"msg":"`+strings.Repeat("x", 60_000)+`"}`)
+	allocated := func(opts ...msgpush.Option) float64 {
+		client := fixtures.NewClient(t, transport, opts...)
+		return testing.AllocsPerRun(10, func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
+	}
+	var log bytes.Buffer
+	assert.InDelta(t, allocated(), allocated(fixtures.LogTo(&log, slog.LevelInfo)), 4)
+	assert.Empty(t, log.String())
 }

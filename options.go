@@ -18,8 +18,11 @@ import (
 	"example.com/msgpush/internal/transport"
 )
 
-// DefaultTimeout is the timeout of one attempt; see [WithTimeout].
-const DefaultTimeout = 10 * time.Second
+// DefaultTimeout is the timeout of a call, with all its attempts and waits; see [WithTimeout].
+const DefaultTimeout = time.Minute
+
+// DefaultAttemptTimeout is the timeout of one attempt; see [WithAttemptTimeout].
+const DefaultAttemptTimeout = 10 * time.Second
 
 // DefaultMaxResponseBytes is the size limit of a response body; see [WithMaxResponseBytes].
 const DefaultMaxResponseBytes = 4 << 20
@@ -31,12 +34,14 @@ type Option func(*settings) error
 type settings struct {
 	call.Config
 	httpTimeout time.Duration // of the http.Client; 0: none
-	logger      *slog.Logger  // nil: none
-	observe     func(context.Context, Attempt)
+	plainHTTP   bool
+	logger      *slog.Logger                      // nil: none
+	observe     func(context.Context, Attempt)    // nil: none
+	observeCall func(context.Context, CallResult) // nil: none
 }
 
-// WithHTTPClient makes the client use the transport, the cookie jar and, unless [WithTimeout] is
-// given, the Timeout of h, which is not changed. A Timeout of 0 means [DefaultTimeout].
+// WithHTTPClient makes the client use the transport and the cookie jar of h, which is not changed. The
+// Timeout of h is the timeout of an attempt, unless it is 0 or [WithAttemptTimeout] is given.
 // CheckRedirect is ignored. If h has no transport, a transport shared by all clients of this
 // package is used.
 //
@@ -46,7 +51,7 @@ type settings struct {
 //
 // If an attempt times out on a reused connection, and the client got no response meanwhile, it
 // calls CloseIdleConnections of the transport, once until the next response: a balancer may have
-// forgotten the connections.
+// forgotten the connections. It does not do so for [http.DefaultTransport], which other packages use.
 //
 // A transport that wraps another must not retry, and must not follow redirects, which would send
 // the access key to another host.
@@ -88,18 +93,40 @@ func WithUserAgent(userAgent string) Option {
 	}
 }
 
-// WithTimeout sets the timeout of one attempt, from dialing the connection to reading the last byte
-// of the body. It must be positive. The default is the Timeout of the client given to
-// [WithHTTPClient] or, if there is none, [DefaultTimeout].
+// WithTimeout sets the timeout of a call. It includes all attempts, the waits between them, and the
+// waits for the rate limiter and for the access key. The default is [DefaultTimeout]; 0 means no
+// timeout. If the context of the call has an earlier deadline, that ends the call.
 //
-// To bound a whole call, give its context a deadline; docs/reliability.md states how long a call
-// without one can take.
+// An iteration over a list makes a call for each page. It has no timeout of its own.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
-		if d <= 0 {
-			return fmt.Errorf("WithTimeout: %v is not positive", d)
+		if d < 0 {
+			return fmt.Errorf("WithTimeout: %v is negative", d)
 		}
 		s.Timeout = d
+		return nil
+	}
+}
+
+// WithAttemptTimeout sets the timeout of one attempt, from dialing the connection to reading the last
+// byte of the body. It must be positive. The default is the Timeout of the client given to
+// [WithHTTPClient] or, if there is none, [DefaultAttemptTimeout].
+func WithAttemptTimeout(d time.Duration) Option {
+	return func(s *settings) error {
+		if d <= 0 {
+			return fmt.Errorf("WithAttemptTimeout: %v is not positive", d)
+		}
+		s.AttemptTimeout = d
+		return nil
+	}
+}
+
+// WithPlainHTTP accepts a base URL that begins with http:// and whose host is not this machine. The
+// access key, and the passwords in responses, are then readable for everybody on the network between
+// the client and the service.
+func WithPlainHTTP() Option {
+	return func(s *settings) error {
+		s.plainHTTP = true
 		return nil
 	}
 }
@@ -117,8 +144,9 @@ func WithRetry(policy RetryPolicy) Option {
 }
 
 // WithRateLimiter makes the client call limiter.Wait before every attempt. An error of Wait ends
-// the call with a [*RequestError], which wraps it unless the context has ended. The limiter must be
-// safe for concurrent use, as [golang.org/x/time/rate.Limiter] is.
+// the call with a [*RequestError], which wraps it unless the context has ended. The context of Wait
+// ends with the call; see [WithTimeout]. The limiter must be safe for concurrent use, as
+// [golang.org/x/time/rate.Limiter] is.
 //
 // The client gets the access key before and after Wait. If the second time took 50 ms or more, and
 // the key has changed, it calls Wait once more: otherwise, the calls that waited for the key would
@@ -166,11 +194,17 @@ func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 	}
 }
 
-// WithAccessKeySource makes the client get the access key of each attempt from source.
+// WithAccessKeySource makes the client get the access key of each attempt from source. A source that
+// is an [AccessKeyFunc] or an [*AccessKeyCache] must have a function.
 func WithAccessKeySource(source AccessKeySource) Option {
 	return func(s *settings) error {
 		if source == nil {
 			return errors.New("WithAccessKeySource: the source is nil")
+		}
+		if own, ok := source.(interface{ check() error }); ok {
+			if err := own.check(); err != nil {
+				return fmt.Errorf("WithAccessKeySource: %w", err)
+			}
 		}
 		s.Source, s.CanReplaceKey = source.AccessKey, true
 		return nil
@@ -220,16 +254,34 @@ func WithLogger(logger *slog.Logger) Option {
 // WithObserver makes the client call observe after each attempt, such as for metrics, traces or the
 // header of a successful response. The default is none.
 //
-// observe is called in the goroutine of the call, with its context, before the wait for the next
+// observe is called in the goroutine of the call, with a context that has the values of the context
+// of the call and its operation (see [OperationFromContext]). It is called before the wait for the next
 // attempt and before the call returns. Calls may run at the same time, so observe must be safe for
 // concurrent use. It may keep a, and change a.Header. It is not called for an error before an
-// attempt begins, such as one of the key source.
+// attempt begins, such as one of the key source; see [WithCallObserver].
 func WithObserver(observe func(ctx context.Context, a Attempt)) Option {
 	return func(s *settings) error {
 		if observe == nil {
 			return errors.New("WithObserver: the function is nil")
 		}
 		s.observe = observe
+		return nil
+	}
+}
+
+// WithCallObserver makes the client call observe at the end of each call, such as for metrics of calls.
+// The default is none. observe is also called for a call that ended before its first attempt, such
+// as by an error of the key source. It is not called for invalid arguments, which cause no call, and
+// for methods that return an [*UnimplementedError].
+//
+// observe is called in the goroutine of the call, with its context, before the call returns. Calls may
+// run at the same time, so observe must be safe for concurrent use.
+func WithCallObserver(observe func(ctx context.Context, r CallResult)) Option {
+	return func(s *settings) error {
+		if observe == nil {
+			return errors.New("WithCallObserver: the function is nil")
+		}
+		s.observeCall = observe
 		return nil
 	}
 }

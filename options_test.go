@@ -30,14 +30,24 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 		{"line break in the user agent",
 			msgpush.WithUserAgent("a\nb"), "WithUserAgent: the user agent has a control character"},
 		{"nil decoder", msgpush.WithUnmarshal(nil), "WithUnmarshal: the function is nil"},
-		{"timeout of 0", msgpush.WithTimeout(0), "WithTimeout: 0s is not positive"},
-		{"negative timeout", msgpush.WithTimeout(-1), "WithTimeout: -1ns is not positive"},
+		{"negative timeout", msgpush.WithTimeout(-1), "WithTimeout: -1ns is negative"},
+		{"attempt timeout of 0", msgpush.WithAttemptTimeout(0), "WithAttemptTimeout: 0s is not positive"},
+		{"negative attempt timeout", msgpush.WithAttemptTimeout(-1), "WithAttemptTimeout: -1ns is not positive"},
 		{"negative size limit", msgpush.WithMaxResponseBytes(-1), "WithMaxResponseBytes: -1 is not positive"},
 		{"size limit of 0", msgpush.WithMaxResponseBytes(0), "WithMaxResponseBytes: 0 is not positive"},
 		{"nil limiter", msgpush.WithRateLimiter(nil), "WithRateLimiter: the limiter is nil"},
 		{"nil logger", msgpush.WithLogger(nil), "WithLogger: the logger is nil"},
 		{"nil access key source", msgpush.WithAccessKeySource(nil), "WithAccessKeySource: the source is nil"},
+		{"nil AccessKeyFunc",
+			msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(nil)), "WithAccessKeySource: the AccessKeyFunc is nil"},
+		{"CachedAccessKey without a function",
+			msgpush.WithAccessKeySource(msgpush.CachedAccessKey(nil, 0)), "CachedAccessKey: fetch is nil"},
+		{"AccessKeyCache of no constructor",
+			msgpush.WithAccessKeySource(new(msgpush.AccessKeyCache)), "was not made by CachedAccessKey"},
+		{"nil AccessKeyCache",
+			msgpush.WithAccessKeySource((*msgpush.AccessKeyCache)(nil)), "was not made by CachedAccessKey"},
 		{"nil observer", msgpush.WithObserver(nil), "WithObserver: the function is nil"},
+		{"nil observer of calls", msgpush.WithCallObserver(nil), "WithCallObserver: the function is nil"},
 		{"success as the code of a rejected key",
 			msgpush.WithRejectedKeyCodes(401, 200), "WithRejectedKeyCodes: 200 denotes success"},
 		{"negative number of attempts",
@@ -54,8 +64,8 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client, err := msgpush.NewClient("https://push.example.com", fixtures.TestKey, msgpush.WithTimeout(time.Second),
-				tt.option)
+			client, err := msgpush.NewClient("https://push.example.com", fixtures.TestKey,
+				msgpush.WithTimeout(time.Second), tt.option)
 			assert.Nil(t, client)
 			require.ErrorContains(t, err, "msgpush: ")
 			assert.ErrorContains(t, err, tt.want)
@@ -75,7 +85,8 @@ func TestLaterOptionOverridesEarlierOption(t *testing.T) {
 
 func TestWithHTTPClientUsesCopy(t *testing.T) {
 	h := &http.Client{Transport: fixtures.Succeed, Timeout: time.Minute}
-	client := fixtures.NewClientAt(t, "http://push.example.com", msgpush.WithTimeout(time.Hour), msgpush.WithHTTPClient(h))
+	client := fixtures.NewClientAt(t, "http://push.example.com",
+		msgpush.WithAttemptTimeout(time.Hour), msgpush.WithHTTPClient(h))
 	assert.Equal(t, time.Minute, h.Timeout, "the client is not changed")
 	h.Transport, h.Timeout = fixtures.Fail(io.EOF), 1
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
@@ -98,6 +109,24 @@ func TestWithHTTPClientUsesCookieJar(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Equal(t, []string{"", "session=1"}, cookies)
+}
+
+func TestRetrySendsEachCookieOnce(t *testing.T) {
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	var cookies []string
+	service := func(r *http.Request) (*http.Response, error) {
+		cookies = append(cookies, r.Header.Get("Cookie"))
+		if len(cookies) < 3 {
+			return fixtures.Status(503, "Set-Cookie", "session=1")(r)
+		}
+		return fixtures.Succeed(r)
+	}
+	client := fixtures.NewClientAt(t, "http://push.example.com", fixtures.ThreeAttempts,
+		msgpush.WithHTTPClient(&http.Client{Transport: fixtures.RoundTripFunc(service), Jar: jar}))
+	_, err = client.MPList(t.Context(), msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"", "session=1", "session=1"}, cookies)
 }
 
 func TestWithRejectedKeyCodesCopiesCodes(t *testing.T) {

@@ -401,6 +401,23 @@ func TestRedactsKeysThatOtherChangesOfTheTextWouldCreate(t *testing.T) {
 	}
 }
 
+func TestContextOfCallPrintsNoKey(t *testing.T) {
+	check := func(ctx context.Context) { fixtures.AssertHidden(t, fixtures.TestKey, ctx, []any{ctx}) }
+	transport := fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+		check(r.Context())
+		return fixtures.Status(503)(r)
+	})
+	client := fixtures.NewClientWithKey(t, "", transport, fixtures.ThreeAttempts,
+		msgpush.WithObserver(func(ctx context.Context, _ msgpush.Attempt) { check(ctx) }),
+		msgpush.WithRateLimiter(fixtures.LimiterFunc(func(ctx context.Context) error { check(ctx); return nil })),
+		msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
+			check(ctx)
+			return fixtures.TestKey, nil
+		})))
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	fixtures.AssertAttempts(t, 3, err)
+}
+
 // fmt, log/slog and encoding/json find the fields of the values that they print.
 func TestKeyIsNotPrinted(t *testing.T) {
 	fetch := func(context.Context) (string, time.Time, error) { return fixtures.TestKey, time.Time{}, nil }

@@ -1,6 +1,7 @@
 package msgpush
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/httpspec"
@@ -19,6 +21,10 @@ import (
 // connection closes before the first byte of the response, or any request after the HTTP/2 error
 // PROTOCOL_ERROR. docs/reliability.md lists the cases.
 type Request struct {
+	// Name is the operation in errors, logs and metrics, such as "WebhookList"; see
+	// [OperationFromContext]. The default is "Call". It should be a constant: metrics have a series
+	// for each name.
+	Name string
 	// Method is the HTTP method. It must not be HEAD, whose response has no envelope.
 	Method string
 	// Path is added to the base URL. It begins with one slash and contains no query, no fragment,
@@ -88,7 +94,7 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 		return zero, fmt.Errorf("msgpush: Call: %w", err)
 	}
 	request := call.Request{
-		Operation:  r.Method + " " + r.Path,
+		Operation:  cmp.Or(r.Name, "Call"),
 		Method:     r.Method,
 		Path:       httpspec.EscapePath(r.Path),
 		Query:      r.Query,
@@ -139,12 +145,30 @@ func do[T any](ctx context.Context, c *Client, r call.Request, dataRequired bool
 		data, leftOut, err = decode[T](decoder{unmarshal, dataRequired}, body)
 		return leftOut, err
 	}
-	end, err := c.caller.Do(ctx, r)
-	if err != nil {
-		return nil, argumentError(r.Operation, *c.caller.FixedKeys, err)
+	start := time.Now()
+	result, err := c.caller.Do(ctx, r)
+	failure, isFailure := err.(*call.Failure) //nolint:errorlint // Do does not wrap it
+	if err != nil && !isFailure {
+		return nil, argumentError(r.Operation, *result.Keys, err)
 	}
-	if end.Kind != call.Success {
+	if isFailure {
 		data = nil // of an earlier attempt
 	}
-	return data, newError(end)
+	err = newError(cmp.Or(failure, result.LeftOut))
+	if c.observeCall != nil {
+		c.observeCall(ctx, CallResult{
+			Operation: operationName(r.Operation, result.Keys),
+			Start:     start,
+			Duration:  time.Since(start),
+			Attempts:  result.Attempts,
+			Err:       err,
+		})
+	}
+	return data, err
 }
+
+// OperationFromContext returns the operation of a call, such as "ForwardLogList", for the transport of
+// [WithHTTPClient] and for the functions of [WithObserver], [WithRateLimiter] and
+// [WithAccessKeySource]. ctx is the context of the HTTP request, or the one that the function gets.
+// Without a call, OperationFromContext returns "".
+func OperationFromContext(ctx context.Context) string { return call.OperationFromContext(ctx) }

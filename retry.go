@@ -10,32 +10,35 @@ import (
 // zero field means its default. A negative field other than Quota is an error. If only one of
 // MinWait and MaxWait is set, the default of the other is adjusted so that MinWait ≤ MaxWait.
 //
-// The bound of the wait before the n-th retry is MinWait·2ⁿ⁻¹, at most MaxWait; the wait is random
-// between half the bound and the bound. Retry-After adds the wait that it requests; a 429 without a
-// valid one adds 1 s, but at most MaxWait. If the wait would end after the deadline of the context,
-// the call returns its failure immediately.
+// The wait before the n-th retry is random between half of a bound and the bound. The bound is
+// MinWait·2ⁿ⁻¹, at most MaxWait. A Retry-After header adds the wait that it requests. A 429 without a
+// valid one adds 1 s, but at most MaxWait. If the longest possible wait would end after the deadline
+// of the call, the call returns its failure immediately.
 //
 // A failure is retryable if there was no response, if an HTTP 200 response was incomplete or its
 // JSON ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or 504 and the key was
-// not rejected; see [WithRetryableCodes]. Failures that would recur, such as an untrusted
-// certificate, are not retryable; docs/reliability.md lists them.
+// not rejected. A 500 with an error envelope is not retryable, since the service itself has responded.
+// An error code in the envelope is retryable only with [WithRetryableCodes]. Failures that would
+// recur, such as an unknown host or an untrusted certificate, are not retryable.
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call, not counting the one after the
-	// replacement of a rejected access key. The default is 7; 1 disables retries.
+	// replacement of a rejected access key. The default is 5; 1 disables retries.
 	MaxAttempts int
 	// MinWait is the bound of the first wait, which is at least MinWait/2. The default is 400 ms.
 	MinWait time.Duration
 	// MaxWait limits the bound of every wait. If Retry-After requests more, the call fails
 	// immediately. The default is 30 s.
 	MaxWait time.Duration
-	// Quota limits the failed retries of all calls of the client, so that retries do not multiply
-	// the load of an outage. When it is used up, a call returns its failure immediately. The
-	// default fits most programs: 8 × the highest number of calls that ran at the same time, at
-	// least 1,000. A negative Quota means no limit. docs/reliability.md states how it recovers.
+	// Quota is the number of retries that all calls of the client share, so that retries do not
+	// multiply the load of an outage. A retry uses one up, and each attempt that succeeds gives one
+	// back. When none is left, a call returns its failure immediately.
+	//
+	// The default is 8 for each of the most calls that ran at the same time, but at least 1,000. A
+	// negative Quota means no limit.
 	Quota int
 }
 
-var defaultRetryPolicy = RetryPolicy{MaxAttempts: 7, MinWait: 400 * time.Millisecond, MaxWait: 30 * time.Second}
+var defaultRetryPolicy = RetryPolicy{MaxAttempts: 5, MinWait: 400 * time.Millisecond, MaxWait: 30 * time.Second}
 
 // withDefaults returns the policy with the defaults of MaxAttempts, MinWait and MaxWait.
 func (p RetryPolicy) withDefaults() (RetryPolicy, error) {

@@ -75,25 +75,26 @@ func stalledTransports() map[string]http.RoundTripper {
 }
 
 func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
-	threeSeconds := []msgpush.Option{msgpush.WithTimeout(3 * time.Second)}
+	threeSeconds := []msgpush.Option{msgpush.WithAttemptTimeout(3 * time.Second)}
 	for name, tt := range map[string]struct {
 		client   time.Duration // Timeout of the http.Client
 		opts     []msgpush.Option
 		deadline time.Duration // of the context; 0: none
 		want     time.Duration
 	}{
-		"default":                       {0, nil, 0, msgpush.DefaultTimeout},
+		"default":                       {0, nil, 0, msgpush.DefaultAttemptTimeout},
 		"WithTimeout":                   {0, threeSeconds, 0, 3 * time.Second},
 		"Timeout of the http.Client":    {5 * time.Second, nil, 0, 5 * time.Second},
 		"WithTimeout overrides Timeout": {time.Second, threeSeconds, 0, 3 * time.Second},
-		"negative Timeout":              {-1, nil, 0, msgpush.DefaultTimeout},
+		"negative Timeout":              {-1, nil, 0, msgpush.DefaultAttemptTimeout},
 		"deadline before the timeout":   {0, nil, 10 * time.Second, 10 * time.Second},
 	} {
 		for stage := range stalledTransports() {
 			fixtures.RunInBubble(t, name+"/"+stage, func(t *testing.T) {
 				h := &http.Client{Transport: stalledTransports()[stage], Timeout: tt.client}
 				defer h.CloseIdleConnections()
-				ctx, attempts, text := t.Context(), 3, fmt.Sprintf("no complete response within %v (see WithTimeout)", tt.want)
+				ctx, attempts := t.Context(), 3
+				text := fmt.Sprintf("no complete response within %v (see WithAttemptTimeout)", tt.want)
 				if tt.deadline > 0 {
 					var cancel context.CancelFunc
 					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
@@ -125,7 +126,7 @@ func TestTimeoutExcludesWaitForLimiter(t *testing.T) {
 			t,
 			transport,
 			msgpush.WithRateLimiter(slow),
-			msgpush.WithTimeout(time.Second),
+			msgpush.WithAttemptTimeout(time.Second),
 			msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1}),
 		).MPList(t.Context(), msgpush.PageRequest{})
 		fixtures.AssertAttempts(t, 3, err)
@@ -135,29 +136,94 @@ func TestTimeoutExcludesWaitForLimiter(t *testing.T) {
 	})
 }
 
-// WithTimeout and README.md state how long a call can take.
+// docs/reliability.md states how long a call with the defaults can take.
 func TestLongestTimeOfCallWithDefaults(t *testing.T) {
+	refused := fixtures.Fail(&net.OpError{Op: "dial", Err: errors.New("connection refused")})
+	unknown := fixtures.Fail(&net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}})
 	tests := []struct {
 		name     string
 		step     fixtures.RoundTripFunc
+		attempts int
 		min, max time.Duration
 	}{
-		{"service that never responds", fixtures.NoResponse, 82 * time.Second, 96 * time.Second},
+		{"wrong port", refused, 5, 3 * time.Second, 6 * time.Second},
+		{"unknown host", unknown, 1, 0, 0},
+		{"service that never responds", fixtures.NoResponse, 5, 53 * time.Second, 56 * time.Second},
 		{"service that sends Retry-After just before the timeout",
-			fixtures.Late(9*time.Second, fixtures.Status(503, "Retry-After", "30")), 4 * time.Minute,
-			96*time.Second + 6*30*time.Second},
+			fixtures.Late(9*time.Second, fixtures.Status(503, "Retry-After", "30")), 2, 48 * time.Second, 49 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for range 20 { // the waits are random
 				synctest.Test(t, func(t *testing.T) {
 					start := time.Now()
-					_, err := fixtures.NewClient(t, tt.step, fixtures.DefaultRetries).MPList(t.Context(), msgpush.PageRequest{})
-					fixtures.AssertAttempts(t, 7, err)
+					client := fixtures.NewClient(t, tt.step, fixtures.DefaultRetries, msgpush.WithTimeout(msgpush.DefaultTimeout))
+					_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+					fixtures.AssertAttempts(t, tt.attempts, err)
 					assert.GreaterOrEqual(t, time.Since(start), tt.min)
 					assert.LessOrEqual(t, time.Since(start), tt.max)
 				})
 			}
 		})
 	}
+}
+
+func TestCallEndsAtTimeoutOrDeadline(t *testing.T) {
+	wait := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	blocked := func(ctx context.Context, _ string) (string, error) { return "", wait(ctx) }
+	blockedSource := []msgpush.Option{msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(blocked))}
+	blockedLimiter := []msgpush.Option{fixtures.LimiterAfter(0, wait)}
+	noTimeout := []msgpush.Option{msgpush.WithTimeout(0)}
+	const ofContext = "context deadline exceeded"
+	const text = "no success within 30s (see WithTimeout)"
+	for name, tt := range map[string]struct {
+		step     fixtures.RoundTripFunc
+		opts     []msgpush.Option
+		deadline time.Duration // of the context; 0: none
+		want     time.Duration
+		text     string
+	}{
+		"silent service":           {fixtures.NoResponse, nil, 0, 30 * time.Second, text},
+		"wait for the limiter":     {fixtures.Succeed, blockedLimiter, 0, 30 * time.Second, text},
+		"wait for the access key":  {fixtures.Succeed, blockedSource, 0, 30 * time.Second, text},
+		"deadline before timeout":  {fixtures.NoResponse, nil, 20 * time.Second, 20 * time.Second, ofContext},
+		"timeout before deadline":  {fixtures.NoResponse, nil, 40 * time.Second, 30 * time.Second, text},
+		"no timeout, but deadline": {fixtures.NoResponse, noTimeout, time.Hour, time.Hour, ofContext},
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			opts := []msgpush.Option{
+				msgpush.WithTimeout(30 * time.Second),
+				msgpush.WithAttemptTimeout(24 * time.Hour),
+				msgpush.WithHTTPClient(&http.Client{Transport: tt.step}),
+				msgpush.WithPlainHTTP(),
+			}
+			key := fixtures.TestKey
+			if name == "wait for the access key" {
+				key = ""
+			}
+			client, err := msgpush.NewClient("http://push.example.com", key, append(opts, tt.opts...)...)
+			require.NoError(t, err)
+			ctx := t.Context()
+			if tt.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+				defer cancel()
+			}
+			start := time.Now()
+			_, err = client.MPList(ctx, msgpush.PageRequest{})
+			assert.Equal(t, tt.want, time.Since(start))
+			fixtures.OnlyError[*msgpush.RequestError](t, err)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorContains(t, err, tt.text)
+		})
+	}
+}
+
+func TestCallWithoutTimeoutMayTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := fixtures.Late(time.Hour, fixtures.Succeed)
+		client := fixtures.NewClient(t, transport, msgpush.WithTimeout(0), msgpush.WithAttemptTimeout(2*time.Hour))
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		require.NoError(t, err)
+	})
 }

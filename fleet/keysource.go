@@ -172,6 +172,7 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 		close:   cancel,
 	}
 	s.cache = msgpush.CachedAccessKey(s.obtain, cfg.Early)
+	s.cache.SetMinInterval(0) // obtain keeps MinInterval
 	go s.watchStore(ctx)
 	return s, nil
 }

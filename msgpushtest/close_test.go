@@ -37,7 +37,7 @@ func TestCloseEndsRequestsThatWait(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, server *msgpushtest.Server) {
 				tt.setUp(server)
-				client := clientOf(server, msgpush.WithMaxResponseBytes(1<<40), msgpush.WithTimeout(24*time.Hour))
+				client := clientOf(server, msgpush.WithMaxResponseBytes(1<<40), msgpush.WithAttemptTimeout(24*time.Hour))
 				var wg sync.WaitGroup
 				for range 5 {
 					wg.Go(func() { assert.ErrorAs(t, listChannels(client), new(*msgpush.RequestError)) })

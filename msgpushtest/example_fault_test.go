@@ -27,10 +27,10 @@ func ExampleFault() {
 		fmt.Println(err)
 	}
 	// Output:
-	// msgpush: MPList: HTTP 503 Service Unavailable (retry after 5s; 1 attempt)
+	// msgpush: MPList: HTTP 503 Service Unavailable (retry after 5s; 1 attempt; POST /api/open/mp/list)
 	// msgpush: MPList: HTTP 200, code 1001: quota exceeded (1 attempt)
-	// msgpush: MPList: HTTP 302 Found (redirect to https://login.example.com/, not followed; 1 attempt)
-	// msgpush: MPList: reading the response from http://use-server-httpclient.test: unexpected EOF (1 attempt)
+	// msgpush: MPList: HTTP 302 Found (redirect to https://login.example.com/, not followed; 1 attempt; POST /api/open/mp/list)
+	// msgpush: MPList: reading the response from http://use-server-options.test: unexpected EOF (1 attempt; POST /api/open/mp/list)
 }
 
 func ExampleFault_For() {
@@ -45,7 +45,7 @@ func ExampleFault_For() {
 	fmt.Println(err)
 	// Output:
 	// <nil>
-	// msgpush: MailDetail: HTTP 404 Not Found (1 attempt)
+	// msgpush: MailDetail: HTTP 404 Not Found (1 attempt; GET /api/open/mail/detail)
 }
 
 // Page 2 fails, even if several pages are requested at the same time.
@@ -67,7 +67,7 @@ func ExampleFault_If() {
 	}
 	fmt.Println(n, "records")
 	// Output:
-	// msgpush: page 2: ForwardLogList: HTTP 404 Not Found (1 attempt)
+	// msgpush: page 2: ForwardLogList: HTTP 404 Not Found (1 attempt; POST /api/open/forwardLog/list)
 	// 20 records
 }
 
@@ -141,6 +141,6 @@ func ExampleServer_ClearFaults() {
 	_, err = srv.Client().MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(err)
 	// Output:
-	// msgpush: MPList: HTTP 503 Service Unavailable (7 attempts)
+	// msgpush: MPList: HTTP 503 Service Unavailable (5 attempts; POST /api/open/mp/list)
 	// <nil>
 }

@@ -64,12 +64,11 @@ func ExampleNewServer() {
 }
 
 // Code under test may make its own client.
-func ExampleServer_HTTPClient() {
+func ExampleServer_Options() {
 	srv := msgpushtest.NewServer(msgpushtest.InMemory())
 	defer srv.Close()
 
-	client, err := msgpush.NewClient(srv.URL, srv.AccessKey(),
-		msgpush.WithHTTPClient(srv.HTTPClient()), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
+	client, err := msgpush.NewClient(srv.URL, srv.AccessKey(), srv.Options()...)
 	if err != nil {
 		fmt.Println(err)
 		return

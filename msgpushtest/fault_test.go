@@ -35,7 +35,7 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 		cause error  // nil: any
 	}{
 		{"none", msgpushtest.Fault{}, "", nil},
-		{"status", msgpushtest.Status(418), "HTTP 418 I'm a teapot (1 attempt)", nil},
+		{"status", msgpushtest.Status(418), "HTTP 418 I'm a teapot (1 attempt; ", nil},
 		{"header", msgpushtest.Status(429).WithHeader("Retry-After", "9"), "HTTP 429 Too Many Requests (retry after 9s", nil},
 		{"error response", busy, "HTTP 200, code 7: busy", nil},
 		{"error response with a status", busy.WithStatus(503), "HTTP 503 Service Unavailable, code 7: busy", nil},
@@ -105,7 +105,7 @@ func TestFaultsResetConnectionsWithTLS(t *testing.T) {
 
 func TestDelayDelaysTheUsualResponse(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *msgpushtest.Server) {
-		client := clientOf(server, msgpush.WithTimeout(24*time.Hour))
+		client := clientOf(server, msgpush.WithAttemptTimeout(24*time.Hour))
 		server.Inject(msgpushtest.Delay(5 * time.Hour))
 		start := time.Now()
 		require.NoError(t, listChannels(client))
@@ -269,7 +269,7 @@ func TestFaultsWithIfAreNotSwappedBetweenConcurrentRequests(t *testing.T) {
 				return r.Has("current", n)
 			}))
 		}
-		client := clientOf(server, msgpush.WithTimeout(time.Hour))
+		client := clientOf(server, msgpush.WithAttemptTimeout(time.Hour))
 		var wg sync.WaitGroup
 		for n := 1; n <= pages; n++ {
 			wg.Go(func() {

@@ -61,10 +61,11 @@ func inBubble(t *testing.T, test func(*testing.T, *msgpushtest.Server)) {
 // maxBytes is the limit of clientOf for the body of a response.
 const maxBytes = 1 << 20
 
-// clientOf returns a client without retries.
+// clientOf returns a client without retries, whose calls have no timeout.
 func clientOf(server *msgpushtest.Server, opts ...msgpush.Option) *msgpush.Client {
 	return server.Client(append([]msgpush.Option{
 		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}),
+		msgpush.WithTimeout(0),
 		msgpush.WithMaxResponseBytes(maxBytes),
 	}, opts...)...)
 }

@@ -14,7 +14,7 @@ import (
 
 // pipeHost is the host of every server in memory. Other clients cannot look it up: the name in
 // their error says what to use. Names in the domain test are reserved for tests (RFC 2606).
-const pipeHost = "use-server-httpclient.test"
+const pipeHost = "use-server-options.test"
 
 // A pipeListener accepts connections made by [net.Pipe].
 type pipeListener struct {

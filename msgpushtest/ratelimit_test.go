@@ -42,7 +42,7 @@ func TestRateLimitRejectsRequestsUntilTheWindowEnds(t *testing.T) {
 
 		server.SetRateLimit(10, time.Hour)
 		start := time.Now()
-		retrying := server.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: 2 * time.Hour}))
+		retrying := server.Client(msgpush.WithTimeout(0), msgpush.WithRetry(msgpush.RetryPolicy{MaxWait: 2 * time.Hour}))
 		for range 25 {
 			require.NoError(t, listChannels(retrying))
 		}

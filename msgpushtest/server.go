@@ -25,7 +25,7 @@ type settings struct {
 func FailOnRejection() Option { return func(s *settings) { s.failOnRejection = true } }
 
 // InMemory makes the server use [net.Pipe] instead of a socket, as a [testing/synctest] bubble
-// requires. Its URL can be reached only through [Server.Client] and [Server.HTTPClient].
+// requires. Its URL can be reached only with [Server.Client], [Server.Options] and [Server.HTTPClient].
 func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
 // A Server is a fake server of the message push service, made by [New] or [NewServer]. It is safe
@@ -113,26 +113,33 @@ func (s *Server) Close() {
 	s.http.Close()
 }
 
-// HTTPClient returns an HTTP client for code that calls [msgpush.NewClient] itself, with
-// [msgpush.WithHTTPClient]. Its idle connections are closed when the server is closed.
+// HTTPClient returns an HTTP client for code that sends requests without package msgpush. Its idle
+// connections are closed when the server is closed.
 func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.transport} }
 
-// Client returns a new client of the server. By default
+// Options returns the options with which code that calls [msgpush.NewClient] itself can use the
+// server, also with [InMemory]. The code passes [Server.URL] and a key, such as [Server.AccessKey].
+// With the options,
 //
-//   - its access key is the one that the server accepts when Client is called, even after
-//     SetAccessKey has replaced it;
+//   - the client sends its requests with [Server.HTTPClient], and accepts the URL, which begins with
+//     http://;
 //   - it treats [CodeAccessKey] as a rejected key;
 //   - its retries wait for milliseconds, but it honours Retry-After, and waits a second after a 429
 //     without it.
-//
-// opts override these defaults. Client panics if an option is invalid.
-func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
-	defaults := []msgpush.Option{
+func (s *Server) Options() []msgpush.Option {
+	return []msgpush.Option{
+		msgpush.WithHTTPClient(s.HTTPClient()),
+		msgpush.WithPlainHTTP(),
 		msgpush.WithRejectedKeyCodes(CodeAccessKey),
 		msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}),
-		msgpush.WithHTTPClient(s.HTTPClient()),
 	}
-	opts = append(defaults, opts...)
+}
+
+// Client returns a new client of the server. It has the options of [Server.Options], which opts
+// override. Its access key is the one that the server accepts when Client is called, even after
+// SetAccessKey has replaced it. Client panics if an option is invalid.
+func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
+	opts = append(s.Options(), opts...)
 	key := cmp.Or(s.AccessKey(), "rejected") // if the accepted key is empty, every key is rejected
 	client, err := msgpush.NewClient(s.URL, key, opts...)
 	if err != nil { // opts may have WithAccessKeySource, which excludes the key

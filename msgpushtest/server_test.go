@@ -39,7 +39,7 @@ func TestClientOptionsOverrideDefaults(t *testing.T) {
 
 func TestClientPanicsIfOptionIsInvalid(t *testing.T) {
 	server := msgpushtest.New(t)
-	assert.PanicsWithValue(t, "msgpushtest: Client: msgpush: WithTimeout: -1ns is not positive",
+	assert.PanicsWithValue(t, "msgpushtest: Client: msgpush: WithTimeout: -1ns is negative",
 		func() { server.Client(msgpush.WithTimeout(-1)) })
 }
 
@@ -137,7 +137,7 @@ func TestOnRequestCallsDoNotOverlap(t *testing.T) {
 			server.Update(func(*msgpushtest.Records) { time.Sleep(time.Minute) })
 			inside--
 		})
-		client := server.Client(msgpush.WithTimeout(time.Hour))
+		client := server.Client(msgpush.WithTimeout(0), msgpush.WithAttemptTimeout(time.Hour))
 		start := time.Now()
 		var wg sync.WaitGroup
 		for range 10 {

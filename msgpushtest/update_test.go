@@ -47,7 +47,7 @@ func TestUpdatesDoNotOverlap(t *testing.T) {
 			calls++
 		}
 		server.UpdateBetweenPages(update)
-		client := clientOf(server, msgpush.WithTimeout(time.Hour))
+		client := clientOf(server, msgpush.WithAttemptTimeout(time.Hour))
 		start := time.Now()
 		var wg sync.WaitGroup
 		for range 5 {

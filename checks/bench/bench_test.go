@@ -23,7 +23,7 @@ func BenchmarkCPU(b *testing.B) {
 			b.Run(w.name+"/"+strings.ReplaceAll(c.name, "/", " "), func(b *testing.B) {
 				service, err := w.service()
 				require.NoError(b, err)
-				a, err := c.new("http://service.example.com", service)
+				a, err := c.new("https://service.example.com", service)
 				require.NoError(b, err)
 				b.ReportAllocs()
 				for b.Loop() {
@@ -80,7 +80,7 @@ func TestClientsSendAndDecodeTheSame(t *testing.T) {
 			service, err := newFakeService(2, 50, 0)
 			require.NoError(t, err)
 			recorder := &requestRecorder{service: service}
-			a, err := c.new("http://service.example.com", recorder)
+			a, err := c.new("https://service.example.com", recorder)
 			require.NoError(t, err)
 
 			mail, err := a.mail(ctx, "5")
@@ -110,7 +110,7 @@ func TestClientsSendAndDecodeTheSame(t *testing.T) {
 
 func TestClientsReturnErrorResponses(t *testing.T) {
 	for _, c := range clients() {
-		a, err := c.new("http://service.example.com", canned{200, []byte(`{"code":500,"msg":"no"}`)})
+		a, err := c.new("https://service.example.com", canned{200, []byte(`{"code":500,"msg":"no"}`)})
 		require.NoError(t, err)
 		_, err = a.mail(ctx, "5")
 		assert.ErrorContains(t, err, "500", c.name)

@@ -89,7 +89,7 @@ func cpu(w workload, cfg config) (*experiment, error) {
 		return nil, err
 	}
 	for _, c := range clients() {
-		a, err := c.new("http://service.example.com", service)
+		a, err := c.new("https://service.example.com", service)
 		if err != nil {
 			return nil, err
 		}

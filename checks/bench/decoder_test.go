@@ -124,9 +124,9 @@ func TestDecodersReturnTheSame(t *testing.T) {
 			for _, status := range []int{200, 502} {
 				for call, do := range calls {
 					t.Run(fmt.Sprint(decoder, "/", call, "/", status, "/", name), func(t *testing.T) {
-						usual, err := newMsgpushClient("http://service.example.com", canned{status, body}, once)
+						usual, err := newMsgpushClient("https://service.example.com", canned{status, body}, once)
 						require.NoError(t, err)
-						faster, err := newMsgpushClient("http://service.example.com", canned{status, body}, once,
+						faster, err := newMsgpushClient("https://service.example.com", canned{status, body}, once,
 							msgpush.WithUnmarshal(unmarshal))
 						require.NoError(t, err)
 
@@ -151,7 +151,7 @@ func TestResultsOutliveTheResponse(t *testing.T) {
 		t.Run(decoder, func(t *testing.T) {
 			service, err := newFakeService(2, 50, 0)
 			require.NoError(t, err)
-			client, err := newMsgpushClient("http://service.example.com", service, msgpush.WithUnmarshal(unmarshal))
+			client, err := newMsgpushClient("https://service.example.com", service, msgpush.WithUnmarshal(unmarshal))
 			require.NoError(t, err)
 			fetch := func(number int) *msgpush.Page[msgpush.ForwardLog] {
 				p, err := client.ForwardLogList(ctx,

@@ -26,7 +26,7 @@ func following(cfg config) (*experiment, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := newMsgpushClient("http://service.example.com", s)
+	client, err := newMsgpushClient("https://service.example.com", s)
 	if err != nil {
 		return nil, err
 	}

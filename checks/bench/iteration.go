@@ -28,7 +28,7 @@ const (
 // without iterators do.
 func pageLoop(c client) iterator {
 	return iterator{c.name, func(s *fakeService) (iterateFunc, error) {
-		a, err := c.new("http://service.example.com", s)
+		a, err := c.new("https://service.example.com", s)
 		return func() iter.Seq2[msgpush.ForwardLog, error] {
 			return func(yield func(msgpush.ForwardLog, error) bool) {
 				r := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 1, PageSize: s.pageSize}}
@@ -56,7 +56,7 @@ func pageLoop(c client) iterator {
 // msgpushIterator iterates with a [msgpush.List].
 func msgpushIterator(name string, id func(msgpush.ForwardLog) int64, prefetch int) iterator {
 	return iterator{name, func(s *fakeService) (iterateFunc, error) {
-		client, err := newMsgpushClient("http://service.example.com", s)
+		client, err := newMsgpushClient("https://service.example.com", s)
 		fetch := func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
 			return client.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: r})
 		}

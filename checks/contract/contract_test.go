@@ -334,7 +334,7 @@ func TestClientReadsExamples(t *testing.T) {
 		for name, example := range op.responses() {
 			t.Run(name, func(t *testing.T) {
 				transport := respond(http.StatusOK, "application/json", encode(t, example.Value.Value))
-				client, err := msgpush.NewClient("http://msgpush.test", "test-key",
+				client, err := msgpush.NewClient("https://msgpush.test", "test-key",
 					msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 				require.NoError(t, err)
 				data, err := op.call(t).Do(t.Context(), client)

@@ -40,7 +40,7 @@ func TestFirstCallAfterBalancerForgetsConnections(t *testing.T) {
 				}}
 			})
 			client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
-				msgpush.WithTimeout(2*time.Second))
+				msgpush.WithAttemptTimeout(2*time.Second))
 			s.server.SetLatency(200 * time.Millisecond) // so that no call reuses the connection of another
 			s.succeed(client, load{calls: 16}, nil)
 			s.server.SetLatency(0)

@@ -50,7 +50,7 @@ func (l load) withDefaults() load {
 	return l
 }
 
-const defaultAttempts = 7 // MaxAttempts of the default policy
+const defaultAttempts = 5 // MaxAttempts of the default policy
 
 // A report is the result of a load.
 type report struct {

@@ -27,7 +27,7 @@ func (s *setup) outage(signal syscall.Signal, d time.Duration) time.Duration {
 	return time.Since(start)
 }
 
-// shortestWaits is the sum of the shortest waits of a call with the default policy. Each call
+// shortestWaits is the sum of the shortest waits of a call with seven attempts. Each call
 // outlasts a shorter outage.
 const shortestWaits = 12600 * time.Millisecond
 
@@ -43,6 +43,7 @@ func TestNginxOutage(t *testing.T) {
 		scenarios = append(scenarios, scenario{
 			name:    fmt.Sprintf("%v, %d callers", tt.outage, tt.callers),
 			load:    load{callers: tt.callers, calls: tt.calls * tt.callers, pageSize: 5, pause: onceASecond},
+			retry:   msgpush.RetryPolicy{MaxAttempts: 7},
 			timeout: time.Minute,
 			closes:  true,
 			during: func(s *setup) {
@@ -61,7 +62,7 @@ func TestNginxOutage(t *testing.T) {
 	// The first waits are a quarter of the default ones, and the quota for 64 callers is that
 	// of many callers, so that a short outage uses it up.
 	const callers, callsOfEach = 64, 24
-	policy := msgpush.RetryPolicy{MinWait: 100 * time.Millisecond, Quota: 8 * callers}
+	policy := msgpush.RetryPolicy{MaxAttempts: 7, MinWait: 100 * time.Millisecond, Quota: 8 * callers}
 	var gone time.Duration
 	var second time.Time // start of the second outage
 	scenarios = append(scenarios, scenario{

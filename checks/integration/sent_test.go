@@ -75,7 +75,7 @@ func TestNginxRetriesDamagedByte(t *testing.T) {
 					}}
 				})
 				client := newClient(t, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport}),
-					msgpush.WithTimeout(2*time.Second))
+					msgpush.WithAttemptTimeout(2*time.Second))
 				got, err := client.MailDetail(t.Context(), "100")
 				switch {
 				case err == nil:

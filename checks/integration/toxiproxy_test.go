@@ -88,7 +88,7 @@ func TestToxiproxy(t *testing.T) {
 			expect: func(s *setup, r report) {
 				assert.Equal(s, 32, r.request)
 				assert.Contains(s, r.firstErrors[0], "no complete response within 100ms")
-				assert.Contains(s, r.firstErrors[0], "(7 attempts)")
+				assert.Contains(s, r.firstErrors[0], "(5 attempts; ")
 			},
 		},
 	}))

@@ -33,10 +33,11 @@ renames that to FILE when all records are written. If it fails, FILE is unchange
 
 // An export holds the values of the flags.
 type export struct {
-	url     string // empty for the fake server
-	keyFile string
-	params  msgpush.ForwardLogParams
-	file    string // empty for standard output
+	url       string // empty for the fake server
+	keyFile   string
+	plainHTTP bool // accept a url with http
+	params    msgpush.ForwardLogParams
+	file      string // empty for standard output
 }
 
 func main() {
@@ -62,6 +63,8 @@ func (e *export) defineFlags(flags *flag.FlagSet) {
 	}
 	flags.StringVar(&e.url, "url", "", "base `URL` of the service; needs -key-file")
 	flags.StringVar(&e.keyFile, "key-file", "", "`FILE` with the access key")
+	flags.BoolVar(&e.plainHTTP, "plain-http", false,
+		"accept a -url that begins with http://, which sends the access key in clear text")
 	flags.StringVar(&e.file, "o", "", "write to `FILE` instead of standard output")
 	flags.Func("rule", "only records of the rule with this `ID`", func(value string) error {
 		id, err := strconv.ParseInt(value, 10, 64)
@@ -76,7 +79,7 @@ func (e *export) defineFlags(flags *flag.FlagSet) {
 }
 
 func (e *export) run(ctx context.Context, stdout io.Writer) error {
-	client, closeServer, err := newClient(e.url, e.keyFile)
+	client, closeServer, err := newClient(e.url, e.keyFile, e.plainHTTP)
 	if err != nil {
 		return err
 	}
@@ -89,7 +92,7 @@ func (e *export) run(ctx context.Context, stdout io.Writer) error {
 
 // newClient returns a client of the service at url. If url is empty, it starts a fake server with
 // sample records, which the returned function closes.
-func newClient(url, keyFile string) (client *msgpush.Client, closeServer func(), err error) {
+func newClient(url, keyFile string, plainHTTP bool) (client *msgpush.Client, closeServer func(), err error) {
 	if (url == "") != (keyFile == "") {
 		return nil, nil, errors.New("-url and -key-file need each other")
 	}
@@ -103,7 +106,11 @@ func newClient(url, keyFile string) (client *msgpush.Client, closeServer func(),
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err = msgpush.NewClient(url, strings.TrimSpace(string(key)))
+	var opts []msgpush.Option
+	if plainHTTP {
+		opts = append(opts, msgpush.WithPlainHTTP())
+	}
+	client, err = msgpush.NewClient(url, strings.TrimSpace(string(key)), opts...)
 	return client, func() {}, err
 }
 

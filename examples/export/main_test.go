@@ -177,6 +177,16 @@ func TestInvalidFlags(t *testing.T) {
 	}
 }
 
+func TestPlainHTTPIsAFlag(t *testing.T) {
+	keyFile := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(keyFile, []byte("key"), 0o600))
+	args := []string{"-url", "http://push.invalid", "-key-file", keyFile}
+	_, err := run(t.Context(), args...)
+	assert.ErrorContains(t, err, "clear text")
+	_, err = run(t.Context(), append(args, "-plain-http")...)
+	assert.ErrorAs(t, err, new(*msgpush.RequestError), "there is no such host")
+}
+
 func TestProgress(t *testing.T) {
 	tests := map[string]struct {
 		totals   []int64 // reported by each of two pages of 10 records

@@ -32,11 +32,12 @@ server in its own process.
 
 // settings holds the values of the flags.
 type settings struct {
-	url     string // empty for the fake server
-	keyFile string
-	file    string
-	days    int
-	zone    *time.Location
+	url       string // empty for the fake server
+	keyFile   string
+	plainHTTP bool // accept a url with http
+	file      string
+	days      int
+	zone      *time.Location
 }
 
 func main() {
@@ -62,6 +63,8 @@ func (s *settings) defineFlags(flags *flag.FlagSet) {
 	}
 	flags.StringVar(&s.url, "url", "", "base `URL` of the service; needs -key-file")
 	flags.StringVar(&s.keyFile, "key-file", "", "`FILE` with the access key")
+	flags.BoolVar(&s.plainHTTP, "plain-http", false,
+		"accept a -url that begins with http://, which sends the access key in clear text")
 	flags.StringVar(&s.file, "o", "report.html", "write the page to `FILE`")
 	flags.IntVar(&s.days, "days", 30, "number of days up to today, 1 to 366")
 	s.zone = time.UTC
@@ -87,7 +90,7 @@ func run(ctx context.Context, set settings, now time.Time) error {
 		return errors.New("-days must be from 1 to 366")
 	}
 	now = now.In(set.zone)
-	client, closeServer, err := newClient(set.url, set.keyFile, now)
+	client, closeServer, err := newClient(set.url, set.keyFile, set.plainHTTP, now)
 	if err != nil {
 		return err
 	}
@@ -110,7 +113,11 @@ func run(ctx context.Context, set settings, now time.Time) error {
 
 // newClient returns a client of the service at url. If url is empty, it starts a fake server with
 // made-up records, which the returned function closes.
-func newClient(url, keyFile string, now time.Time) (client *msgpush.Client, closeServer func(), err error) {
+func newClient(
+	url, keyFile string,
+	plainHTTP bool,
+	now time.Time,
+) (client *msgpush.Client, closeServer func(), err error) {
 	if (url == "") != (keyFile == "") {
 		return nil, nil, errors.New("-url and -key-file need each other")
 	}
@@ -124,6 +131,10 @@ func newClient(url, keyFile string, now time.Time) (client *msgpush.Client, clos
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err = msgpush.NewClient(url, strings.TrimSpace(string(key)))
+	var opts []msgpush.Option
+	if plainHTTP {
+		opts = append(opts, msgpush.WithPlainHTTP())
+	}
+	client, err = msgpush.NewClient(url, strings.TrimSpace(string(key)), opts...)
 	return client, func() {}, err
 }

@@ -192,3 +192,13 @@ func TestInvalidFlags(t *testing.T) {
 		})
 	}
 }
+
+func TestPlainHTTPIsAFlag(t *testing.T) {
+	keyFile := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(keyFile, []byte("key"), 0o600))
+	args := []string{"-url", "http://push.invalid", "-key-file", keyFile}
+	_, err := makePage(t, args...)
+	assert.ErrorContains(t, err, "clear text")
+	_, err = makePage(t, append(args, "-plain-http")...)
+	assert.ErrorAs(t, err, new(*msgpush.RequestError), "there is no such host")
+}

@@ -22,12 +22,18 @@ import (
 func newClient(c config, transport http.RoundTripper, m *metrics, logger *slog.Logger) (*msgpush.Client, error) {
 	// A key whose file cannot be read is an error of each call, until there is a key.
 	key := msgpush.CachedAccessKey(readKey(c.keyFile), 0)
-	return msgpush.NewClient(c.url, "",
+	opts := []msgpush.Option{
 		msgpush.WithAccessKeySource(key),
 		msgpush.WithRejectedKeyCodes(c.rejectedCodes...),
 		msgpush.WithHTTPClient(&http.Client{Transport: transport}),
 		msgpush.WithObserver(m.observeAttempt),
-		msgpush.WithLogger(logger))
+		msgpush.WithCallObserver(m.observeCall),
+		msgpush.WithLogger(logger),
+	}
+	if c.plainHTTP {
+		opts = append(opts, msgpush.WithPlainHTTP())
+	}
+	return msgpush.NewClient(c.url, "", opts...)
 }
 
 // readKey returns a function that reads the access key from a file. The key has no expiry, so the
@@ -47,7 +53,8 @@ func readKey(file string) func(context.Context) (string, time.Time, error) {
 }
 
 // newTransport returns the transport of the client. With traced, it writes a span for each attempt
-// to w; flush writes those that are left. Replace the exporter by that of your collector.
+// to w, with the operation of the call as its name; flush writes those that are left. Replace the
+// exporter by that of your collector.
 func newTransport(traced bool, w io.Writer) (transport http.RoundTripper, flush func(), err error) {
 	transport = msgpush.NewTransport()
 	if !traced {
@@ -62,7 +69,9 @@ func newTransport(traced bool, w io.Writer) (transport http.RoundTripper, flush 
 		trace.WithResource(resource.NewSchemaless(attribute.String("service.name", "service"))))
 	transport = otelhttp.NewTransport(transport,
 		otelhttp.WithTracerProvider(tracers),
-		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method + " " + r.URL.Path }))
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
+			return msgpush.OperationFromContext(r.Context())
+		}))
 	flush = func() { _ = tracers.Shutdown(context.Background()) }
 	return transport, flush, nil
 }

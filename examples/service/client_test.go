@@ -65,6 +65,14 @@ func TestRequestsAreTraced(t *testing.T) {
 	_, err = client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
 	require.NoError(t, err)
 	flush()
-	assert.Contains(t, spans.String(), `"Name":"POST /api/open/forwardLog/list"`)
+	assert.Contains(t, spans.String(), `"Name":"ForwardLogList"`)
 	assert.NotContains(t, spans.String(), srv.AccessKey())
+}
+
+func TestPlainHTTPIsAFlag(t *testing.T) {
+	args := []string{"-url", "http://push.example.com", "-key-file", keyFile(t, "key")}
+	_, err := newClient(parseFlags(args), http.DefaultTransport, newMetrics(), discard())
+	assert.ErrorContains(t, err, "clear text")
+	_, err = newClient(parseFlags(append(args, "-plain-http")), http.DefaultTransport, newMetrics(), discard())
+	assert.NoError(t, err)
 }

@@ -17,6 +17,7 @@ import (
 type config struct {
 	url           string // empty: a fake server of its own
 	keyFile       string
+	plainHTTP     bool // accept a url with http
 	rejectedCodes []int
 	db            string // a file, or a URL of PostgreSQL
 	webhook       string // empty: alerts are logged
@@ -32,6 +33,8 @@ func parseFlags(args []string) config {
 	flags.StringVar(&c.url, "url", "", "base `URL` of the message push service (default a fake server)")
 	flags.StringVar(&c.keyFile, "key-file", "",
 		"`FILE` with the access key, read again when the key is rejected; required with -url")
+	flags.BoolVar(&c.plainHTTP, "plain-http", false,
+		"accept a -url that begins with http://, which sends the access key in clear text")
 	flags.Func("rejected-code", "`CODES` with which the service rejects a key, such as 401,403", c.addRejectedCodes)
 	flags.StringVar(&c.db, "db", "",
 		"SQLite `FILE`, or postgres://USER@HOST/NAME (default service.db; with a fake server, a temporary file)")

@@ -19,6 +19,7 @@ import (
 //	service_seconds_since_last_poll > 600 or service_outbox_length > 100
 type metrics struct {
 	registry  *prometheus.Registry
+	calls     *prometheus.CounterVec
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	stored    prometheus.Counter
@@ -32,6 +33,10 @@ func newMetrics() *metrics {
 	auto := promauto.With(registry)
 	return &metrics{
 		registry: registry,
+		calls: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: "msgpush_calls_total",
+			Help: "Calls of the message push service, by operation and result. A call may make several requests, or none.",
+		}, []string{"operation", "result"}),
 		requests: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "msgpush_requests_total",
 			Help: "Requests to the message push service, by operation and result.",
@@ -51,6 +56,15 @@ func newMetrics() *metrics {
 func (m *metrics) observeAttempt(_ context.Context, a msgpush.Attempt) {
 	m.requests.WithLabelValues(a.Operation, result(a.Err)).Inc()
 	m.durations.WithLabelValues(a.Operation).Observe(a.Duration.Seconds())
+}
+
+// observeCall is the observer of the calls of the client.
+func (m *metrics) observeCall(_ context.Context, r msgpush.CallResult) {
+	outcome := result(r.Err)
+	if r.Attempts == 0 { // such as after an error of the key file
+		outcome = "no_request"
+	}
+	m.calls.WithLabelValues(r.Operation, outcome).Inc()
 }
 
 func result(err error) string {

@@ -34,6 +34,10 @@ func TestMetrics(t *testing.T) {
 		_, err = client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
 	}
 	require.NoError(t, err)
+	noKey, err := newClient(config{url: srv.URL, keyFile: "no-such-file"}, http.DefaultTransport, m, discard())
+	require.NoError(t, err)
+	_, err = noKey.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
+	require.Error(t, err)
 
 	s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
 	_, err = s.add(t.Context(), follow.Batch[msgpush.ForwardLog]{New: []msgpush.ForwardLog{failure(1), failure(2)}})
@@ -44,6 +48,10 @@ func TestMetrics(t *testing.T) {
 	m.observeState(status, s)
 	got := scrape(t, m)
 	for _, line := range []string{
+		`msgpush_calls_total{operation="ForwardLogList",result="success"} 1`,
+		`msgpush_calls_total{operation="ForwardLogList",result="error_response"} 1`,
+		`msgpush_calls_total{operation="ForwardLogList",result="invalid_response"} 1`,
+		`msgpush_calls_total{operation="ForwardLogList",result="no_request"} 1`,
 		`msgpush_requests_total{operation="ForwardLogList",result="success"} 1`,
 		`msgpush_requests_total{operation="ForwardLogList",result="error_response"} 2`,
 		`msgpush_requests_total{operation="ForwardLogList",result="invalid_response"} 1`,

@@ -1,15 +1,16 @@
-// Package call makes a call: one attempt after another, each with an access key and a slot of the
-// rate limiter, until one succeeds or must not be retried. It knows no type of package msgpush: it
-// returns an [Outcome], plain data, from which that package makes its errors.
+// Package call makes a call. A [retryablehttp.Client] sends the request through a chain of small
+// http.RoundTrippers (chain.go), and asks checkRetry and backoff (retry.go) what follows. The package
+// knows no type of package msgpush: a call returns a [Failure], from which that package makes its
+// errors.
 package call
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -20,12 +21,13 @@ import (
 
 // A Config has the settings of a client. They have been checked.
 type Config struct {
-	Base      *url.URL // without a trailing slash
-	Transport http.RoundTripper
-	Jar       http.CookieJar // nil: none
-	Timeout   time.Duration  // of an attempt
-	UserAgent string
-	Retry     struct { // a msgpush.RetryPolicy, in which only Quota may be 0
+	Base           *url.URL // without a trailing slash
+	Transport      http.RoundTripper
+	Jar            http.CookieJar // nil: none
+	Timeout        time.Duration  // of a call; 0: none
+	AttemptTimeout time.Duration
+	UserAgent      string
+	Retry          struct { // a msgpush.RetryPolicy, in which only Quota may be 0
 		MaxAttempts int
 		MinWait     time.Duration
 		MaxWait     time.Duration
@@ -38,8 +40,8 @@ type Config struct {
 	RejectedKeyCodes []int
 	RetryableCodes   []int
 	Source           func(ctx context.Context, rejected string) (key string, err error)
-	CanReplaceKey    bool                                       // Source may return another key for a rejected one
-	Report           func(ctx context.Context, o, end *Outcome) // called after each attempt; nil: not called
+	CanReplaceKey    bool                           // Source may return another key for a rejected one
+	Report           func(context.Context, Attempt) // called after each attempt; nil: not called
 }
 
 // A Caller makes the calls of a client, which share its retry quota. It is safe for concurrent use.
@@ -52,31 +54,45 @@ type Caller struct {
 	// verb such as %s, fmt prints the Caller, but a pointer in the Caller as an address.
 	FixedKeys *redact.Keys
 
-	userAgent  []string
-	quota      *retryQuota
-	timeoutErr error        // of an attempt that took longer than its timeout
-	responses  atomic.Int64 // number of responses so far
-	closedAt   atomic.Int64 // the number of responses when idle connections were last closed; -1: never
+	retrier           *retryablehttp.Client
+	quota             *quota
+	timeoutErr        error // of a call that took longer than its timeout
+	attemptTimeoutErr error // of an attempt that took longer than its timeout
 }
 
 // NewCaller returns a caller. keys becomes its FixedKeys.
 func NewCaller(config Config, keys redact.Keys) *Caller {
 	keys.Prepare() // once: each call copies the result
-	timeoutText := fmt.Sprintf("no complete response within %v (see WithTimeout)", config.Timeout)
 	c := &Caller{
-		Config:     config,
-		FixedKeys:  &keys,
-		userAgent:  []string{config.UserAgent},
-		quota:      newRetryQuota(config.Retry.Quota),
-		timeoutErr: errs.Hide(timeoutText, context.DeadlineExceeded, nil),
+		Config:            config,
+		FixedKeys:         &keys,
+		quota:             newQuota(config.Retry.Quota),
+		timeoutErr:        timeoutError("no success within %v (see WithTimeout)", config.Timeout),
+		attemptTimeoutErr: timeoutError("no complete response within %v (see WithAttemptTimeout)", config.AttemptTimeout),
 	}
-	c.closedAt.Store(-1)
+	c.retrier = &retryablehttp.Client{
+		HTTPClient: &http.Client{
+			Transport:     c.chain(),
+			Jar:           config.Jar,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		RetryMax:     math.MaxInt, // checkRetry counts the attempts: replacing a key allows one more
+		CheckRetry:   c.checkRetry,
+		Backoff:      c.backoff,
+		PrepareRetry: prepareRetry,
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
 	return c
+}
+
+// timeoutError returns an error that matches [context.DeadlineExceeded].
+func timeoutError(format string, d time.Duration) error {
+	return errs.Hide(fmt.Sprintf(format, d), context.DeadlineExceeded, nil)
 }
 
 // A Request has the content of an HTTP request, and the decoder of its response.
 type Request struct {
-	Operation  string // the name for errors and logs
+	Operation  string // the name for errors, logs and metrics
 	Method     string
 	Path       string // escaped
 	Query      any    // as in msgpush.Request
@@ -87,29 +103,51 @@ type Request struct {
 	Decode func(body []byte, unmarshal func([]byte, any) error) (leftOut, err error)
 }
 
-// Do makes a call and returns how it ended. An error means that the request cannot be sent; its
-// text may contain a secret.
-//
-// The loop of go-retryablehttp only rewinds the body, waits, and ends with the context: the method
-// attempt sends the request, and decides what follows.
-func (c *Caller) Do(ctx context.Context, r Request) (*Outcome, error) {
-	req, err := c.newRequest(ctx, r)
+// A Result is what a call returns besides its error.
+type Result struct {
+	Attempts int
+	Keys     *redact.Keys // that the call got, for redaction
+	LeftOut  *Failure     // what is left out of a success; nil: nothing
+}
+
+// Do makes a call. The error is a [*Failure], or the error of a request that cannot be sent, whose text
+// may contain a secret.
+func (c *Caller) Do(ctx context.Context, r Request) (Result, error) {
+	s := &state{Context: ctx, request: r, keys: *c.FixedKeys}
+	err := c.do(ctx, s)
+	return Result{s.attempts, &s.keys, s.leftOut}, err
+}
+
+func (c *Caller) do(ctx context.Context, s *state) error {
+	if ctx == nil {
+		return errors.New("the context is nil")
+	}
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		s.Context, cancel = withTimeout(ctx, c.Timeout, c.timeoutErr)
+		defer cancel()
+	}
+	req, err := c.newRequest(s)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	current := &call{Caller: c, request: r, query: req.URL.RawQuery, keys: *c.FixedKeys}
-	current.client.Transport = current
-	current.loop = retryablehttp.Client{
-		HTTPClient:   &current.client,
-		RetryMax:     math.MaxInt, // checkRetry ends the loop
-		CheckRetry:   current.checkRetry,
-		Backoff:      current.backoff,
-		ErrorHandler: retryablehttp.PassthroughErrorHandler,
-	}
+	s.query = req.URL.RawQuery
 	c.quota.begin()
-	defer func() { c.quota.end(current.borrowed) }()
-	if _, err := current.loop.Do(req); err != nil { //nolint:bodyclose // RoundTrip returns no body
-		return current.stop(ctx, "", err), nil // the context ended while the loop waited
+	defer c.quota.end()
+	resp, err := c.retrier.Do(req)
+	if resp != nil {
+		_ = resp.Body.Close()
 	}
-	return current.end, nil
+	if err == nil {
+		return nil
+	}
+	if failure, ok := err.(*Failure); ok { //nolint:errorlint // of checkRetry, which does not wrap it
+		return failure
+	}
+	return s.stopped(stopError{err: err}) // the context ended in the wait for a retry
+}
+
+// CloseIdleConnections closes the idle connections of the transport, if it has that method.
+func (c *Caller) CloseIdleConnections() {
+	(&http.Client{Transport: c.Transport}).CloseIdleConnections()
 }

@@ -2,9 +2,7 @@ package call
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,11 +14,9 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// newRequest returns the HTTP request for r, without its header.
-func (c *Caller) newRequest(ctx context.Context, r Request) (*retryablehttp.Request, error) {
-	if ctx == nil {
-		return nil, errors.New("the context is nil")
-	}
+// newRequest returns the HTTP request of a call. setHeader adds the header.
+func (c *Caller) newRequest(s *state) (*retryablehttp.Request, error) {
+	r := &s.request
 	rawQuery, err := encodeQuery(r.Query)
 	if err != nil {
 		return nil, err
@@ -40,17 +36,13 @@ func (c *Caller) newRequest(ctx context.Context, r Request) (*retryablehttp.Requ
 		return nil, fmt.Errorf("the path, the query or the body contains %q in place of a secret: "+
 			"use string(s) to send the value of a Secret s", redact.Placeholder)
 	}
-	req := &retryablehttp.Request{Request: new(http.Request).WithContext(ctx)}
-	req.Method, req.URL, req.Host, req.Header = r.Method, &u, u.Host, noHeader
+	req := &retryablehttp.Request{Request: new(http.Request).WithContext(s.conn.trace(s))}
+	req.Method, req.URL, req.Host, req.Header = r.Method, &u, u.Host, http.Header{}
 	if r.Body == nil {
 		return req, nil
 	}
 	return req, req.SetBody(body)
 }
-
-// noHeader is the header of the request of the loop, which nothing changes; without one,
-// http.Client would copy the request.
-var noHeader = http.Header{}
 
 // encodeQuery encodes a query with go-querystring, unless it is a url.Values.
 func encodeQuery(q any) (string, error) {
@@ -73,19 +65,3 @@ func hasPlaceholder(u *url.URL, body []byte) bool {
 }
 
 var placeholderInQuery = url.QueryEscape(redact.Placeholder)
-
-// newHeader returns the header of an attempt. Attempts share no map: net/http may still read the
-// header of an attempt that has failed. They share the values that never change.
-func (c *Caller) newHeader(r Request, key string) http.Header {
-	h := http.Header{
-		"Access-Key": {key},
-		"User-Agent": c.userAgent,
-		"Accept":     applicationJSON,
-	}
-	if r.Method == http.MethodPost || r.Body != nil {
-		h["Content-Type"] = applicationJSON
-	}
-	return h
-}
-
-var applicationJSON = []string{"application/json"}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -85,20 +84,27 @@ func IsRetryable(status int) bool {
 	return false
 }
 
-// RetryAfter parses the Retry-After header, which holds seconds or an HTTP date. A date in the past
-// is 0. It also reports whether the value is valid.
+// RetryAfter parses the Retry-After header, which holds seconds, perhaps with a fraction, or an HTTP
+// date. The wait until a date begins at the Date header or, without one, now: the clock of the
+// service may differ. A date in the past is 0. RetryAfter also reports whether the value is valid.
 func RetryAfter(header http.Header) (time.Duration, bool) {
 	v := header.Get("Retry-After")
-	if v == "" {
-		return 0, false
-	}
-	seconds, err := strconv.ParseUint(v, 10, 64)
-	if seconds > uint64(math.MaxInt64/time.Second) { // also if v overflows
-		return math.MaxInt64, true
-	}
-	if err == nil {
-		return time.Duration(seconds) * time.Second, true
+	if seconds.MatchString(v) {
+		wait, err := time.ParseDuration(v + "s")
+		if err != nil { // longer than the longest Duration
+			return math.MaxInt64, true
+		}
+		return wait, true
 	}
 	date, err := http.ParseTime(v)
-	return max(0, time.Until(date)), err == nil
+	if err != nil {
+		return 0, false
+	}
+	now, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return max(0, date.Sub(now)), true
 }
+
+var seconds = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)

@@ -135,7 +135,19 @@ func TestRetryAfter(t *testing.T) {
 		{"Sat, 01 Jan 2000 01:00:00 GMT", time.Hour, true},
 		{"Fri, 31 Dec 1999 23:00:00 GMT", 0, true},
 		{"-5", 0, false},
-		{"1.5", 0, false},
+		{"1.5", 1500 * time.Millisecond, true},
+		{"299.997", 299997 * time.Millisecond, true},
+		{"0.0000000001", 0, true},
+		{"9223372037.5", math.MaxInt64, true},
+		{"-1.5", 0, false},
+		{"+1", 0, false},
+		{"1.", 0, false},
+		{".5", 0, false},
+		{"1.5.5", 0, false},
+		{"1e3", 0, false},
+		{"1s", 0, false},
+		{"1m2", 0, false},
+		{"inf", 0, false},
 		{"soon", 0, false},
 		{"", 0, false},
 	} {
@@ -149,4 +161,29 @@ func TestRetryAfter(t *testing.T) {
 	wait, ok := httpspec.RetryAfter(nil)
 	assert.Zero(t, wait)
 	assert.False(t, ok)
+}
+
+// The clock of the service may differ from the local one, which shows the year 2000 here.
+func TestRetryAfterDateIsMeasuredFromDateHeader(t *testing.T) {
+	for name, tt := range map[string]struct {
+		date string // the Date header; empty: none
+		want time.Duration
+	}{
+		"no Date header":       {"", 31 * time.Minute},
+		"clock that is behind": {"Sat, 01 Jan 2000 00:30:00 GMT", time.Minute},
+		"clock that is ahead":  {"Sat, 01 Jan 2000 00:32:00 GMT", 0},
+		"invalid Date header":  {"today", 31 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				header := http.Header{"Retry-After": {"Sat, 01 Jan 2000 00:31:00 GMT"}}
+				if tt.date != "" {
+					header.Set("Date", tt.date)
+				}
+				wait, ok := httpspec.RetryAfter(header)
+				assert.True(t, ok)
+				assert.Equal(t, tt.want, wait)
+			})
+		})
+	}
 }

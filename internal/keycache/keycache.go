@@ -3,6 +3,7 @@
 package keycache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,9 @@ import (
 
 // A Cache implements msgpush.CachedAccessKey, whose documentation states its behaviour.
 type Cache struct {
+	// MinInterval is the minimum time between the beginnings of two fetches because of a rejection.
+	MinInterval time.Duration
+
 	fetch   func(context.Context) (key string, expires time.Time, err error)
 	early   time.Duration
 	timeout time.Duration
@@ -26,23 +30,43 @@ type Cache struct {
 // an unexported field: with a verb such as %s, it prints the struct that a pointer in the field
 // points to, but a pointer in that struct as an address.
 type state struct {
-	key        string // empty: none
-	expires    time.Time
-	rejected   string        // the key that was rejected last
-	renewAfter time.Time     // no renewal begins before this time
-	current    *pendingFetch // in progress, or with a panic that no caller has seen
+	key          string        // empty: none
+	expires      time.Time     // without a monotonic clock, which stops while the machine sleeps; zero: never
+	isRejected   bool          // key was rejected
+	rejected     string        // the key that was rejected last
+	renewAfter   time.Time     // no renewal begins before this time
+	replaceAfter time.Time     // no fetch because of a rejection begins before this time
+	current      *pendingFetch // in progress, or with a panic that no caller has seen
 }
 
 // renewalPause is the minimum time from a fetch to the next renewal of a valid key. Without it,
 // each call would begin a renewal while fetch fails.
 const renewalPause = time.Second
 
+// defaultMinInterval is the MinInterval of a new cache. Without it, each call would begin a fetch
+// while the service rejects every key.
+const defaultMinInterval = time.Second
+
 // New returns a cache of the keys that fetch returns. timeout limits each call of fetch.
 func New(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	early, timeout time.Duration,
 ) *Cache {
-	return &Cache{fetch: fetch, early: early, timeout: timeout, state: new(state)}
+	return &Cache{
+		MinInterval: defaultMinInterval,
+		fetch:       fetch,
+		early:       early,
+		timeout:     timeout,
+		state:       new(state),
+	}
+}
+
+// Check returns an error if the cache cannot get a key.
+func (c *Cache) Check() error {
+	if c.fetch == nil {
+		return errors.New("CachedAccessKey: fetch is nil")
+	}
+	return nil
 }
 
 // A pendingFetch is a call of fetch, for which several callers may wait.
@@ -62,9 +86,6 @@ type pendingFetch struct {
 
 // AccessKey implements msgpush.AccessKeySource.
 func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) {
-	if c.fetch == nil {
-		return "", errors.New("CachedAccessKey: fetch is nil")
-	}
 	for {
 		key, fetching := c.get(ctx, rejected)
 		if fetching == nil {
@@ -90,11 +111,12 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 func (c *Cache) Set(key string, expires time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	expires = expires.Round(0)
 	hasExpired := !expires.IsZero() && time.Until(expires) <= 0
 	if hasExpired || key == c.rejected || httpspec.CheckHeaderValue("the key", key) != nil {
 		return
 	}
-	c.key, c.expires = key, expires
+	c.setKey(key, expires)
 	if c.current != nil {
 		c.current.replaced = true
 		close(c.current.set)
@@ -102,12 +124,19 @@ func (c *Cache) Set(key string, expires time.Time) {
 	}
 }
 
+// setKey is called with mu held.
+func (c *Cache) setKey(key string, expires time.Time) {
+	c.key, c.expires = key, expires.Round(0)
+	c.isRejected = key == c.rejected
+}
+
 // replacement returns the cached key, or "" if none was set during f, if the cached key is rejected
 // or has expired, or if fetch panicked. During f, set is closed when the next key is set.
 func (c *Cache) replacement(f *pendingFetch, rejected string) (key string, set <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	isUnusable := c.key == rejected || c.expiresWithin(0) || f.panic != nil
+	isRejected := c.isRejected || c.key == rejected
+	isUnusable := isRejected || c.expiresWithin(0) || f.panic != nil
 	if !f.replaced || isUnusable {
 		return "", f.set
 	}
@@ -149,26 +178,41 @@ func (c *Cache) forget(f *pendingFetch) {
 	}
 }
 
-// get returns the key, or the call of fetch to wait for. It starts one if one is needed.
+// get returns the key, or the call of fetch to wait for. It starts one if one is needed. If the key
+// is rejected, and another fetch may not begin yet, it returns the rejected key.
 func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if rejected != "" {
 		c.rejected = rejected
+		c.isRejected = c.isRejected || c.key == rejected // other callers must not get it either
 	}
-	if c.key == rejected {
-		c.key = "" // other callers must not get it either
-	}
-	valid := c.key != "" && !c.expiresWithin(0)
-	isRenewalDue := c.expiresWithin(c.early) && !time.Now().Before(c.renewAfter)
-	if c.current == nil && (!valid || isRenewalDue) {
+	isPresent := c.key != "" && !c.expiresWithin(0)
+	isValid := isPresent && !c.isRejected
+	panicked := c.current != nil && c.current.panic != nil
+	if isValid && c.current == nil && c.isRenewalDue() {
 		c.start(ctx, rejected)
 	}
-	panicked := c.current != nil && c.current.panic != nil
-	if valid && !panicked {
+	if isValid && !panicked {
 		return c.key, nil
 	}
+	if c.current != nil {
+		return "", c.current
+	}
+	if isPresent { // but rejected
+		now := time.Now()
+		if now.Before(c.replaceAfter) {
+			return cmp.Or(rejected, c.key), nil
+		}
+		c.replaceAfter = now.Add(c.MinInterval)
+	}
+	c.start(ctx, rejected)
 	return "", c.current
+}
+
+// isRenewalDue reports whether a valid key must be replaced before it expires.
+func (c *Cache) isRenewalDue() bool {
+	return c.expiresWithin(c.early) && !time.Now().Before(c.renewAfter)
 }
 
 func (c *Cache) expiresWithin(d time.Duration) bool {
@@ -203,7 +247,7 @@ func (c *Cache) run(f *pendingFetch, cancel context.CancelFunc) {
 			c.current = nil
 		}
 		if f.err == nil && !f.replaced {
-			c.key, c.expires = f.key, expires
+			c.setKey(f.key, expires)
 		}
 		c.renewAfter = time.Now().Add(renewalPause)
 		close(f.done)

@@ -1,12 +1,14 @@
 package tests_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -64,7 +66,7 @@ func bytesPerCall(f func()) float64 {
 }
 
 // The number of allocations does not depend on the machine. With the other implementation of
-// encoding/json, a success needs 37 and a failure up to 65.
+// encoding/json, a success needs 39 and a failure up to 73.
 func TestNumberOfAllocationsOfSuccessAndFailureIsLimited(t *testing.T) {
 	fixtures.SkipIfRace(t)
 	for _, base := range []string{"http://push.example.com", "https://push.example.com"} {
@@ -85,6 +87,23 @@ func TestNumberOfAllocationsOfSuccessAndFailureIsLimited(t *testing.T) {
 			assert.LessOrEqual(t, failure, 1.4*limit, "%s: %s", base, name)
 		}
 	}
+}
+
+// If the deadline of the call ends before the timeout of an attempt, the attempt needs no timer.
+func TestCallWithEarlyDeadlineAllocatesNoTimer(t *testing.T) {
+	fixtures.SkipIfRace(t)
+	transport := fixtures.Respond(200, fixtures.Success)
+	client := fixtures.NewClientAt(t, "https://push.example.com", msgpush.WithTimeout(msgpush.DefaultTimeout),
+		msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	allocations := func(deadline time.Duration) float64 {
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		defer cancel()
+		return testing.AllocsPerRun(100, func() { _, _ = client.MailDetail(ctx, "5") })
+	}
+	early, late := allocations(5*time.Second), allocations(time.Hour)
+	t.Logf("%.0f with an early deadline, %.0f with a late one", early, late)
+	assert.LessOrEqual(t, early, 50.0)
+	assert.Less(t, early, late)
 }
 
 // An idle poll of a list that has no record matching its filter gets such a page.

@@ -97,10 +97,10 @@ func TestOnlyOneAttemptFailsIfBalancerForgetsIdleConnections(t *testing.T) {
 		"defaults": {
 			[]msgpush.Option{fixtures.DefaultRetries},
 			time.Hour,
-			msgpush.DefaultTimeout + 400*time.Millisecond + time.Second,
+			msgpush.DefaultAttemptTimeout + 400*time.Millisecond + time.Second,
 		},
 		"settings of docs/reliability.md": {
-			[]msgpush.Option{fixtures.DefaultRetries, msgpush.WithTimeout(5 * time.Second)},
+			[]msgpush.Option{fixtures.DefaultRetries, msgpush.WithAttemptTimeout(5 * time.Second)},
 			30 * time.Second,
 			5400*time.Millisecond + time.Second,
 		},

@@ -237,7 +237,7 @@ func http2InMemory(certified *httptest.Server, h http.HandlerFunc) (*http.Transp
 // connection.
 func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
 	certified, _ := newTLSService(t, true, fixtures.FailOnRequest(t)) // only its certificate is used
-	for _, timeout := range []time.Duration{5 * time.Second, msgpush.DefaultTimeout, time.Hour} {
+	for _, timeout := range []time.Duration{5 * time.Second, msgpush.DefaultAttemptTimeout, time.Hour} {
 		fixtures.RunInBubble(t, timeout.String(), func(t *testing.T) {
 			transport, silent := http2InMemory(certified, func(w http.ResponseWriter, r *http.Request) {
 				assert.Equal(t, 2, r.ProtoMajor)
@@ -246,7 +246,7 @@ func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
 			defer stop(transport)
 			option, attempts := fixtures.Observed()
 			client := fixtures.NewClientAt(t, "https://example.com", option, fixtures.DefaultRetries,
-				msgpush.WithTimeout(timeout), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+				msgpush.WithAttemptTimeout(timeout), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 			for range 2 {
 				_, err := client.MailDetail(t.Context(), "7")
 				require.NoError(t, err)

@@ -53,10 +53,26 @@ var permanentErrors = []error{http.ErrSchemeMismatch}
 
 var permanentTypes = []func(error) bool{
 	IsInvalidGzip,
+	isSchemeMismatch,
+	isUnknownHost,
 	wraps[*tls.CertificateVerificationError],
 	wraps[x509.UnknownAuthorityError],
 	wraps[x509.HostnameError],
 	wraps[x509.CertificateInvalidError],
+}
+
+// isSchemeMismatch reports whether err is that of an HTTP response to an HTTPS request. Unless a
+// transport wraps it, http.Client replaces it by [http.ErrSchemeMismatch].
+func isSchemeMismatch(err error) bool {
+	recordErr, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok && string(recordErr.RecordHeader[:]) == "HTTP/"
+}
+
+// isUnknownHost reports whether there is no such host. A name server that does not respond or fails
+// is another error.
+func isUnknownHost(err error) bool {
+	dnsErr, ok := errors.AsType[*net.DNSError](err)
+	return ok && dnsErr.IsNotFound
 }
 
 // wraps reports whether err is or wraps an E.

@@ -19,6 +19,7 @@ func TestIsPermanentAndDialFailed(t *testing.T) {
 	errCable := errors.New("the cable is cut")
 	errHost := x509.HostnameError{Certificate: new(x509.Certificate), Host: "push.example.com"}
 	op := func(name string, err error) error { return &net.OpError{Op: name, Err: err} }
+	record := func(text string) error { return tls.RecordHeaderError{RecordHeader: [5]byte([]byte(text))} }
 	proxy := func(status int) error { return &proxyError{status: status} }
 	for _, tt := range []struct {
 		name                  string
@@ -39,6 +40,11 @@ func TestIsPermanentAndDialFailed(t *testing.T) {
 		{"expired certificate", x509.CertificateInvalidError{Reason: x509.Expired}, true, false},
 		{"certificate of a proxy not verified", op("proxyconnect", x509.UnknownAuthorityError{}), true, true},
 		{"HTTP in place of HTTPS", http.ErrSchemeMismatch, true, false},
+		{"HTTP in place of a TLS record", record("HTTP/"), true, false},
+		{"another protocol in place of a TLS record", record("SSH-2"), false, false},
+		{"unknown host", op("dial", &net.DNSError{IsNotFound: true}), true, true},
+		{"name server that fails", op("dial", &net.DNSError{IsTemporary: true}), false, true},
+		{"name server that does not respond", op("dial", &net.DNSError{IsTimeout: true}), false, true},
 		{"malformed gzip", gzip.ErrHeader, true, false},
 		{"wrong checksum of gzip", gzip.ErrChecksum, true, false},
 		{"malformed deflate", flate.CorruptInputError(1), true, false},
@@ -58,11 +64,4 @@ func TestIsPermanentAndDialFailed(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestHTTPResponseToHTTPSRequestIsSchemeMismatch(t *testing.T) {
-	assert.Equal(t, http.ErrSchemeMismatch, schemeError(tls.RecordHeaderError{RecordHeader: [5]byte([]byte("HTTP/"))}))
-	other := tls.RecordHeaderError{RecordHeader: [5]byte([]byte("SSH-2"))}
-	assert.Equal(t, other, schemeError(other))
-	assert.Equal(t, io.EOF, schemeError(io.EOF))
 }

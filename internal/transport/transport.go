@@ -1,11 +1,9 @@
-// Package transport sends one HTTP request: it has the default transport, cookies, and the failures
-// that a retry cannot change. It follows no redirect, and knows neither access keys nor the meaning
-// of a response.
+// Package transport has the default transport, and the failures that a retry cannot change. It knows
+// neither access keys nor the meaning of a response.
 package transport
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -61,34 +59,4 @@ func ProxyRetryAfter(err error) time.Duration {
 		return proxyErr.retryAfter
 	}
 	return 0
-}
-
-// RoundTrip sends a request with the cookies of jar, which may be nil. Unlike http.Client, it
-// accepts a redirect with a malformed Location.
-func RoundTrip(rt http.RoundTripper, jar http.CookieJar, req *http.Request) (*http.Response, error) {
-	if jar != nil {
-		for _, cookie := range jar.Cookies(req.URL) {
-			req.AddCookie(cookie)
-		}
-	}
-	resp, err := rt.RoundTrip(req)
-	if err != nil {
-		return nil, schemeError(err)
-	}
-	if resp == nil {
-		return nil, fmt.Errorf("the transport %T returned neither a response nor an error", rt)
-	}
-	if jar != nil && len(resp.Cookies()) > 0 {
-		jar.SetCookies(req.URL, resp.Cookies())
-	}
-	return resp, nil
-}
-
-// schemeError returns [http.ErrSchemeMismatch] in place of the error of an HTTP response to an
-// HTTPS request, as http.Client does, and any other error unchanged.
-func schemeError(err error) error {
-	if e, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:]) == "HTTP/" {
-		return http.ErrSchemeMismatch
-	}
-	return err
 }

@@ -292,7 +292,7 @@ func (c Call) send(attempts int, see func(*http.Request)) {
 		see(r)
 		return nil, errors.New("no service")
 	})
-	client, err := msgpush.NewClient("http://push.example.com", "key",
+	client, err := msgpush.NewClient("https://push.example.com", "key",
 		msgpush.WithHTTPClient(&http.Client{Transport: transport}),
 		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: attempts, MinWait: 1, MaxWait: 1}))
 	if err == nil {

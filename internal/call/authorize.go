@@ -1,0 +1,87 @@
+package call
+
+import (
+	"net/http"
+	"time"
+
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/httpspec"
+)
+
+// authorize gets the access key of an attempt, waits for a slot of the rate limiter, and gets the
+// key again.
+//
+// It gets the key before the wait, so that a call whose key is being fetched takes no slot of the
+// limiter. It gets the key again after the wait, since the key may have been replaced meanwhile.
+//
+// If that takes long and returns another key, many calls may have waited for it, and would now send
+// at the same time. So the call waits for a second slot. It then sends the key that it has: getting
+// the key once more could take long again.
+func (c *Caller) authorize(next http.RoundTripper) http.RoundTripper {
+	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
+		s := stateOf(req.Context())
+		if err := c.getKeyAndSlot(s); err != nil {
+			return nil, err
+		}
+		return next.RoundTrip(req)
+	})
+}
+
+func (c *Caller) getKeyAndSlot(s *state) error {
+	if !s.isReplaced { // otherwise, checkRetry has just got the key
+		if err := c.nextKey(s); err != nil {
+			return err
+		}
+	}
+	s.isReplaced = false
+	if c.Limiter == nil {
+		return nil
+	}
+	if err := c.waitForSlot(s); err != nil {
+		return err
+	}
+	before, begin := s.key, time.Now()
+	if err := c.nextKey(s); err != nil {
+		return err
+	}
+	isSlotStale := s.key != before && time.Since(begin) >= staleAfter
+	if isSlotStale {
+		return c.waitForSlot(s)
+	}
+	return nil
+}
+
+// staleAfter is the time after which a slot of the rate limiter is stale. A source that returns a
+// key in less time has not fetched it.
+const staleAfter = 50 * time.Millisecond
+
+func (c *Caller) waitForSlot(s *state) error {
+	if err := c.Limiter.Wait(s); err != nil {
+		return &stopError{"waiting for the rate limiter: ", err}
+	}
+	return nil
+}
+
+// nextKey sets the key of the next attempt to the key of the source. It returns errSameKey if the
+// source returns the rejected key again.
+func (c *Caller) nextKey(s *state) error {
+	if errs.OfContext(s) != nil {
+		return &stopError{}
+	}
+	key, err := c.Source(s, s.rejectedKey)
+	if err == nil && !s.keys.Has(key) {
+		err = httpspec.CheckHeaderValue("the key", key)
+	}
+	s.keys.Add(key)
+	if err != nil || errs.OfContext(s) != nil {
+		return &stopError{"access key: ", err}
+	}
+	if key == s.rejectedKey {
+		return errSameKey
+	}
+	s.key = key
+	return nil
+}
+
+// errSameKey ends a call with its latest failure.
+var errSameKey = &stopError{step: "the key source returned the rejected key again"}

@@ -1,0 +1,74 @@
+package call
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+)
+
+var errBodyTooLarge = errors.New("the body is too large")
+
+// readBody reads the body of a response, up to the limit, and replaces it with a *wholeBody. A body
+// of an HTTP 200 response that cannot be read is an error. Another response is used as far as its
+// body can be read: its status has already decided that the request failed.
+func (c *Caller) readBody(next http.RoundTripper) http.RoundTripper {
+	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(req)
+		if err != nil {
+			return nil, err
+		}
+		s := stateOf(req.Context())
+		s.resp = resp
+		body, err := c.readAll(resp)
+		s.size, s.bodyErr = body.Len(), err
+		if err != nil && resp.StatusCode == http.StatusOK {
+			return nil, err
+		}
+		resp.Body, resp.Request = body, req
+		return resp, nil
+	})
+}
+
+// readAll reads the body of a response, and closes it.
+func (c *Caller) readAll(resp *http.Response) (*wholeBody, error) {
+	body := bodies.Get().(*wholeBody) // is not reusable
+	body.Reset()
+	if resp.Body == nil { // of a custom transport
+		return body, nil
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return body, nil // the body is the connection, which does not end
+	}
+	_, err := body.ReadFrom(io.LimitReader(resp.Body, c.MaxResponseBytes+1))
+	if int64(body.Len()) > c.MaxResponseBytes {
+		return body, fmt.Errorf("%w: the limit is %d bytes (see WithMaxResponseBytes)", errBodyTooLarge, c.MaxResponseBytes)
+	}
+	body.isReusable = err == nil && !c.KeepsInput
+	return body, err
+}
+
+// A wholeBody is a body that has been read. Its bytes are valid until Close.
+type wholeBody struct {
+	bytes.Buffer
+	// isReusable allows another response to use the buffer after Close. It is false after an error,
+	// since the reader of the body may still write to the buffer.
+	isReusable bool
+}
+
+var bodies = sync.Pool{New: func() any { return new(wholeBody) }}
+
+// Close makes the buffer available for another response.
+func (b *wholeBody) Close() error {
+	if b.isReusable {
+		b.isReusable = false
+		bodies.Put(b)
+	}
+	return nil
+}
+
+// bytesOf returns the bytes of the body of a response of readBody.
+func bytesOf(resp *http.Response) []byte { return resp.Body.(*wholeBody).Bytes() }

@@ -1,0 +1,182 @@
+package call
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/httpspec"
+	"example.com/msgpush/internal/redact"
+	"example.com/msgpush/internal/transport"
+)
+
+// CodeSuccess is the code of an envelope that denotes success.
+const CodeSuccess = 200
+
+// A Failure is an attempt, or a call, without success. Its texts may contain secrets: redact them
+// with Keys when they are used.
+type Failure struct {
+	Kind     Kind
+	Request  *Request
+	Attempts int          // of the call so far
+	Query    string       // of the request
+	Keys     *redact.Keys // access keys of the call, also later ones
+
+	Response
+
+	Step          string        // that failed, the beginning of the error text; may be empty
+	Cause         error         // why there is no complete response, or why it cannot be decoded, or what is left out
+	Transient     bool          // another attempt may succeed
+	NotSent       bool          // for certain, the request was not sent
+	RequestedWait time.Duration // before a retry, in addition to the backoff
+	Remarks       []string      // for the end of the error text: a hint, or why the call was not retried
+	Previous      *Failure      // the last failure before the call was stopped; may be nil
+}
+
+// A Response is the response to an attempt. It is zero if there was none.
+type Response struct {
+	Status       int
+	Header       http.Header
+	Body         []byte // whole if undecodable or partly left out; the beginning if an error response without an envelope
+	IsEnvelope   bool   // the body is an envelope with a code
+	Code         int
+	Msg, RawData json.RawMessage
+	KeyRejected  bool
+	RetryAfter   time.Duration // 0 if the header is missing or invalid
+}
+
+// A Kind determines the error that a call returns.
+type Kind int
+
+// The kinds of failures.
+const (
+	ErrorResponse Kind = iota // an *APIError
+	Undecodable               // a *DecodeError
+	NoResponse                // a *RequestError
+)
+
+// Error returns no details, which would have to be redacted.
+func (*Failure) Error() string { return "the call failed" }
+
+func (f *Failure) remark(text string) { f.Remarks = append(f.Remarks, text) }
+
+// judge decodes the response of an attempt, and returns nil if it is a success.
+func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
+	if err != nil {
+		return c.noResponse(s, err)
+	}
+	body := bytesOf(resp)
+	if resp.StatusCode != http.StatusOK {
+		return c.unsuccessful(s, resp, body, nil)
+	}
+	leftOut, err := s.request.Decode(body, c.Unmarshal)
+	if err != nil {
+		return c.unsuccessful(s, resp, body, err)
+	}
+	if leftOut != nil {
+		s.leftOut = s.newLeftOut(resp, body, leftOut)
+	}
+	return nil
+}
+
+// newLeftOut describes what is left out of a success.
+func (s *state) newLeftOut(resp *http.Response, body []byte, cause error) *Failure {
+	f := s.newFailure(Undecodable)
+	f.Status, f.Header = resp.StatusCode, resp.Header
+	f.IsEnvelope, f.Code = true, CodeSuccess
+	f.Body, f.Cause = bytes.Clone(body), cause
+	return f
+}
+
+// noResponse returns the failure of an attempt without a complete response.
+func (c *Caller) noResponse(s *state, err error) *Failure {
+	f := s.newFailure(NoResponse)
+	f.Step = "the request to " + c.Base.String() + " failed: "
+	if s.resp != nil {
+		f.Step = "reading the response from " + c.Base.String() + ": "
+	}
+	f.Cause = err
+	f.NotSent = s.notSent
+	f.Transient = !errors.Is(err, errBodyTooLarge) && !transport.IsPermanent(err)
+	f.RequestedWait = transport.ProxyRetryAfter(err)
+	return f
+}
+
+// unsuccessful returns the failure of a response that is not a success. decodeErr is the error of
+// the decoder, or nil if the HTTP status is not 200. For an error response, decodeErr is ignored.
+func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decodeErr error) *Failure {
+	env, err := decodeError(bytes.TrimPrefix(body, []byte(ByteOrderMark)))
+	f := s.newFailure(ErrorResponse)
+	f.Status, f.Header = resp.StatusCode, resp.Header
+	if err == nil && env.Code != nil {
+		f.IsEnvelope, f.Code = true, *env.Code
+	}
+	isError := f.IsEnvelope && f.Code != CodeSuccess
+	if f.Status == http.StatusOK && !isError {
+		f.setUndecodable(body, err, decodeErr)
+		return f
+	}
+	if isError { // not with code 200: the data may be a mail channel with its password
+		f.Msg = env.text()
+		f.Msg = f.Msg[:min(len(f.Msg), maxMsg)]
+		if len(env.Data) <= redact.MaxText {
+			f.RawData = env.Data
+		}
+	}
+	if transport.IsInvalidGzip(s.bodyErr) {
+		f.remark("the body is not the gzip that its header promises")
+	}
+	if !f.IsEnvelope {
+		f.Body = bytes.Clone(body[:min(len(body), redact.MaxText+1)])
+	}
+	c.setWait(f)
+	hasRejectedCode := f.IsEnvelope && slices.Contains(c.RejectedKeyCodes, f.Code)
+	hasRetryableCode := f.IsEnvelope && slices.Contains(c.RetryableCodes, f.Code)
+	f.KeyRejected = f.Status == http.StatusUnauthorized || hasRejectedCode
+	f.Transient = !f.KeyRejected && (hasRetryableCode || hasRetryableStatus(f.Status, isError))
+	if c.CanReplaceKey && len(c.RejectedKeyCodes) == 0 && !f.KeyRejected {
+		f.hintAtRejectedKey()
+	}
+	return f
+}
+
+// hasRetryableStatus reports whether an HTTP status is worth a retry. With an error envelope, a 500
+// is the response of the service itself, and not of a gateway that does not reach it.
+func hasRetryableStatus(status int, isErrorEnvelope bool) bool {
+	isOfService := status == http.StatusInternalServerError && isErrorEnvelope
+	return httpspec.IsRetryable(status) && !isOfService
+}
+
+// setUndecodable completes the failure of an HTTP 200 response that cannot be understood. jsonErr is
+// the error of encoding/json, if there is one.
+func (f *Failure) setUndecodable(body []byte, jsonErr, decodeErr error) {
+	f.Kind, f.Body, f.Cause = Undecodable, bytes.Clone(body), decodeErr
+	endsEarly := errors.Is(jsonErr, io.EOF) || errors.Is(jsonErr, io.ErrUnexpectedEOF)
+	if endsEarly { // a gateway may forward a truncated response as a complete one
+		f.Transient = true
+		text := fmt.Sprintf("the JSON ends too early, after %d bytes", len(body))
+		f.Cause = errs.Hide(text, errors.Join(jsonErr, decodeErr), nil)
+	}
+}
+
+// setWait sets the wait that an error response requests before a retry.
+func (c *Caller) setWait(f *Failure) {
+	wait, ok := httpspec.RetryAfter(f.Header)
+	f.RetryAfter, f.RequestedWait = wait, wait
+	if f.Status == http.StatusTooManyRequests && !ok {
+		f.RequestedWait = min(time.Second, c.Retry.MaxWait)
+	}
+}
+
+// hintAtRejectedKey adds a remark if the code of the envelope may mean a rejected key.
+func (f *Failure) hintAtRejectedKey() {
+	if f.Code == http.StatusUnauthorized || f.Code == http.StatusForbidden {
+		f.remark(fmt.Sprintf("if code %d means a rejected access key, pass it to WithRejectedKeyCodes", f.Code))
+	}
+}

@@ -1,0 +1,66 @@
+package call
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSetHeaderMakesHeaderForEachAttempt(t *testing.T) {
+	c, s, req := newStep(t)
+	s.key = "first-key"
+	req.Header.Set("Cookie", "session=1")
+	var sent []http.Header
+	rt := c.setHeader(roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		assert.NotSame(t, req, r)
+		sent = append(sent, r.Header)
+		return respond(200, nil)(r)
+	}))
+	for range 2 {
+		_, err := rt.RoundTrip(req) //nolint:bodyclose // there is none
+		require.NoError(t, err)
+	}
+	want := http.Header{
+		"Access-Key": {"first-key"},
+		"User-Agent": {"test/1"},
+		"Accept":     {"application/json"},
+		"Cookie":     {"session=1"},
+	}
+	assert.Equal(t, want, sent[1])
+	assert.Equal(t, http.Header{"Cookie": {"session=1"}}, req.Header, "the request is not changed")
+	for _, values := range sent[0] {
+		values[0] = "changed"
+		if len(values) == 1 {
+			_ = append(values, "more")
+		}
+	}
+	sent[0].Set("X-More", "more")
+	want.Set("Cookie", "changed") // http.Client makes the values of the cookies
+	assert.Equal(t, want, sent[1], "attempts share no values")
+}
+
+func TestContentTypeIsSetForPostOrBody(t *testing.T) {
+	for name, tt := range map[string]struct {
+		request Request
+		want    []string
+	}{
+		"GET":           {Request{Method: "GET"}, nil},
+		"POST":          {Request{Method: "POST"}, []string{"application/json"}},
+		"PUT with body": {Request{Method: "PUT", Body: 1}, []string{"application/json"}},
+	} {
+		c, s, _ := newStep(t)
+		s.request = tt.request
+		assert.Equal(t, tt.want, c.newHeader(s)["Content-Type"], name)
+	}
+}
+
+func TestRetryBeginsWithoutCookies(t *testing.T) {
+	old := http.Header{"Cookie": {"session=1"}}
+	req := &http.Request{Header: old}
+	require.NoError(t, prepareRetry(req))
+	assert.Empty(t, req.Header)
+	assert.NotNil(t, req.Header)
+	assert.Len(t, old, 1, "a transport may still read it")
+}

@@ -1,0 +1,26 @@
+package call
+
+import (
+	"net/http"
+	"time"
+)
+
+// waitForProxy waits, before an attempt, as long as a proxy requested when it rejected the attempt
+// before. go-retryablehttp cannot wait so long: backoff gets neither the error nor the context.
+func (c *Caller) waitForProxy(next http.RoundTripper) http.RoundTripper {
+	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
+		s := stateOf(req.Context())
+		wait := s.proxyWait
+		s.proxyWait = 0
+		if wait > 0 {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-s.Done():
+				return nil, &stopError{}
+			}
+		}
+		return next.RoundTrip(req)
+	})
+}

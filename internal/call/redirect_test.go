@@ -1,0 +1,62 @@
+package call
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestKeepRedirectPassesMalformedLocationAroundHTTPClient(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status   int
+		location string
+		isError  bool
+	}{
+		"redirect":                             {302, "/login", false},
+		"redirect without a Location":          {302, "", false},
+		"redirect with a malformed Location":   {302, "http://[broken", true},
+		"another status, malformed Location":   {201, "http://[broken", false},
+		"last redirect status, malformed":      {399, "::", true},
+		"client error with malformed Location": {400, "::", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, req := newStep(t)
+			resp, err := c.keepRedirect(respond(tt.status, nil, tt.location)).RoundTrip(req) //nolint:bodyclose // empty
+			if tt.isError {
+				assert.Nil(t, resp)
+				require.ErrorAs(t, err, new(*redirectError))
+				err = &url.Error{Err: err} // of http.Client
+				resp, err = fromClient(nil, err)
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.status, resp.StatusCode)
+			assert.Equal(t, tt.location, resp.Header.Get("Location"))
+		})
+	}
+}
+
+func TestFromClientReturnsErrorOfChain(t *testing.T) {
+	errCable := errors.New("the cable is cut")
+	ofTransport := &url.Error{Err: errCable}
+	resp, err := fromClient(nil, &url.Error{Err: ofTransport})
+	assert.Nil(t, resp)
+	assert.Equal(t, ofTransport, err, "only the error of http.Client is unwrapped")
+	want := new(http.Response)
+	resp, err = fromClient(want, nil)
+	assert.Same(t, want, resp)
+	assert.NoError(t, err)
+	_, err = fromClient(nil, errCable)
+	assert.Equal(t, errCable, err)
+}
+
+func TestKeepRedirectReturnsError(t *testing.T) {
+	errCable := errors.New("the cable is cut")
+	c, _, req := newStep(t)
+	resp, err := c.keepRedirect(fail(errCable)).RoundTrip(req) //nolint:bodyclose // there is none
+	assert.Nil(t, resp)
+	assert.Equal(t, errCable, err)
+}

@@ -1,0 +1,281 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestLongestWaitDoublesUpToMaxWait(t *testing.T) {
+	c, _, _ := newStep(t) // MinWait 400, MaxWait 30,000
+	longest := map[int]time.Duration{1: 400, 2: 800, 7: 25_600, 8: 30_000, 63: 30_000, 64: 30_000, 1000: 30_000}
+	for attempts, want := range longest {
+		assert.Equal(t, want, c.longestWait(attempts, 0), attempts)
+		assert.Equal(t, want+7, c.longestWait(attempts, 7), attempts)
+	}
+	assert.Equal(t, time.Duration(math.MaxInt64), c.longestWait(1, math.MaxInt64-1))
+}
+
+func TestBackoffIsAtMostTheLongestWait(t *testing.T) {
+	c, s, req := newStep(t)
+	s.last = &Failure{RequestedWait: 5000}
+	resp := &http.Response{Request: req}
+	for retries := range 10 {
+		longest := c.longestWait(retries+1, 0)
+		for range 100 {
+			wait := c.backoff(0, 0, retries, nil)
+			assert.GreaterOrEqual(t, wait, longest/2)
+			assert.LessOrEqual(t, wait, longest)
+			wait = c.backoff(0, 0, retries, resp)
+			assert.GreaterOrEqual(t, wait, 5000+longest/2)
+			assert.LessOrEqual(t, wait, 5000+longest)
+		}
+	}
+	s.last.RequestedWait = math.MaxInt64
+	assert.Equal(t, time.Duration(math.MaxInt64), c.backoff(0, 0, 0, resp))
+	s.isReplaced = true
+	assert.Zero(t, c.backoff(0, 0, 5, resp), "a replaced key is sent at once")
+}
+
+// inBubble runs a subtest with virtual time.
+func inBubble(t *testing.T, name string, f func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// decideAfter returns the decision after an attempt of an idempotent call, after changes.
+func decideAfter(t *testing.T, f *Failure, change func(*Caller, *state)) (end *Failure, s *state) {
+	t.Helper()
+	c, s, _ := newStep(t)
+	s.attempts, s.key, s.request.Idempotent = 1, "first-key", true
+	if change != nil {
+		change(c, s)
+	}
+	return c.decide(s, f), s
+}
+
+func TestDecide(t *testing.T) {
+	errEnd := errors.New("shutting down")
+	end := func(_ *Caller, s *state) {
+		ctx, cancel := context.WithCancelCause(s.Context)
+		cancel(errEnd)
+		s.Context = ctx
+	}
+	withDeadline := func(d time.Duration) func(*Caller, *state) {
+		return func(_ *Caller, s *state) {
+			ctx, cancel := context.WithTimeout(s.Context, d)
+			t.Cleanup(cancel)
+			s.Context = ctx
+		}
+	}
+	canReplace := func(c *Caller, _ *state) {
+		c.CanReplaceKey = true
+		c.Source = func(context.Context, string) (string, error) { return "second-key", nil }
+	}
+	rejected := Failure{Response: Response{KeyRejected: true}}
+	for name, tt := range map[string]struct {
+		failure Failure
+		change  func(*Caller, *state)
+		retries bool
+		remark  string
+		stops   bool // the call ends with the end of its context
+	}{
+		"transient": {Failure{Transient: true}, nil, true, "", false},
+		"permanent": {Failure{}, nil, false, "", false},
+		"last attempt": {
+			Failure{Transient: true},
+			func(_ *Caller, s *state) { s.attempts = 3 }, false, "", false,
+		},
+		"last but one": {
+			Failure{Transient: true},
+			func(_ *Caller, s *state) { s.attempts = 2 }, true, "", false,
+		},
+		"last attempt, one more for key": {
+			Failure{Transient: true},
+			func(_ *Caller, s *state) { s.attempts, s.rejectedKey = 3, "x" }, true, "", false,
+		},
+		"not idempotent": {
+			Failure{Transient: true},
+			func(_ *Caller, s *state) { s.request.Idempotent = false }, false,
+			"not retried, since the request is not idempotent", false,
+		},
+		"not idempotent, not sent": {
+			Failure{Transient: true, NotSent: true},
+			func(_ *Caller, s *state) { s.request.Idempotent = false }, true, "", false,
+		},
+		"Retry-After as long as MaxWait": {Failure{Transient: true, RequestedWait: 30_000}, nil, true, "", false},
+		"Retry-After longer than MaxWait": {
+			Failure{Transient: true, RequestedWait: 30_001}, nil, false, "Retry-After is longer than MaxWait, 30µs", false,
+		},
+		"no time": {
+			Failure{Transient: true, RequestedWait: 30_000},
+			withDeadline(30_400), false,
+			"no time for a retry before the deadline", false,
+		},
+		"time": {
+			Failure{Transient: true, RequestedWait: 30_000}, withDeadline(30_401), true, "", false,
+		},
+		"no quota": {
+			Failure{Transient: true},
+			func(c *Caller, _ *state) { c.quota = newQuota(1); c.quota.take() }, false, "the retry quota is used up", false,
+		},
+		"context ended, permanent":   {Failure{}, end, false, "", false},
+		"context ended, transient":   {Failure{Transient: true}, end, false, "", true},
+		"context ended, no response": {Failure{Kind: NoResponse, Cause: io.EOF}, end, false, "", true},
+		"context ended, key rejected": {
+			rejected,
+			func(c *Caller, s *state) { canReplace(c, s); end(c, s) }, false, "", true,
+		},
+		"context ended, rejected for good": {
+			rejected, end, false, "", false,
+		},
+		"context ended, last attempt": {
+			Failure{Transient: true},
+			func(c *Caller, s *state) { end(c, s); s.attempts = 3 }, false, "", false,
+		},
+		"key rejected": {rejected, canReplace, true, "", false},
+		"key rejected, not idempotent": {
+			rejected,
+			func(c *Caller, s *state) { canReplace(c, s); s.request.Idempotent = false }, true, "", false,
+		},
+		"key rejected in last attempt": {
+			rejected,
+			func(c *Caller, s *state) { canReplace(c, s); s.attempts = 3 }, true, "", false,
+		},
+		"key rejected twice": {
+			rejected,
+			func(c *Caller, s *state) { canReplace(c, s); s.rejectedKey = "x" }, false, "", false,
+		},
+		"key rejected without a source": {rejected, nil, false, "", false},
+		"source without another key": {
+			rejected,
+			func(c *Caller, _ *state) { c.CanReplaceKey = true }, false, errSameKey.step, false,
+		},
+		"interrupted, cause of context": {Failure{Kind: NoResponse, Cause: errEnd}, end, false, "", true},
+		"transient, context has not end": {
+			Failure{Kind: NoResponse, Cause: context.Canceled, Transient: true}, nil, true, "", false,
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			f := tt.failure
+			got, s := decideAfter(t, &f, tt.change)
+			isInterrupted := f.Cause == errEnd //nolint:errorlint // not wrapped
+			if isInterrupted {
+				assert.Nil(t, s.last)
+			} else {
+				assert.Same(t, &f, s.last)
+			}
+			switch {
+			case tt.retries:
+				assert.Nil(t, got)
+			case tt.stops:
+				require.NotSame(t, &f, got)
+				assert.ErrorIs(t, got.Cause, errEnd)
+				assert.Equal(t, s.last, got.Previous)
+			default:
+				assert.Same(t, &f, got)
+			}
+			if tt.remark != "" {
+				assert.Equal(t, []string{tt.remark}, f.Remarks)
+			} else {
+				assert.Empty(t, f.Remarks)
+			}
+		})
+	}
+}
+
+func TestReplacedKeyIsSentNext(t *testing.T) {
+	f := &Failure{Response: Response{KeyRejected: true}}
+	end, s := decideAfter(t, f, func(c *Caller, _ *state) {
+		c.CanReplaceKey = true
+		c.Source = func(_ context.Context, rejected string) (string, error) {
+			assert.Equal(t, "first-key", rejected)
+			return "second-key", nil
+		}
+	})
+	assert.Nil(t, end)
+	assert.Equal(t, "second-key", s.key)
+	assert.Equal(t, "first-key", s.rejectedKey)
+	assert.True(t, s.isReplaced)
+}
+
+func TestFailingSourceEndsCallAfterRejection(t *testing.T) {
+	errVault := errors.New("sealed")
+	f := &Failure{Response: Response{KeyRejected: true}}
+	end, _ := decideAfter(t, f, func(c *Caller, _ *state) {
+		c.CanReplaceKey = true
+		c.Source = func(context.Context, string) (string, error) { return "", errVault }
+	})
+	require.NotNil(t, end)
+	assert.Equal(t, NoResponse, end.Kind)
+	assert.Equal(t, "access key: ", end.Step)
+	assert.Equal(t, errVault, end.Cause)
+	assert.Same(t, f, end.Previous)
+}
+
+func TestWaitOfProxyIsLeftToTheNextAttempt(t *testing.T) {
+	end, s := decideAfter(t, &Failure{Kind: NoResponse, Cause: io.EOF, Transient: true, RequestedWait: 7}, nil)
+	assert.Nil(t, end)
+	assert.Equal(t, time.Duration(7), s.proxyWait)
+	end, s = decideAfter(t, &Failure{Transient: true, RequestedWait: 7}, nil)
+	assert.Nil(t, end)
+	assert.Zero(t, s.proxyWait, "backoff adds that of a response")
+}
+
+func TestCheckRetryReportsEachAttemptOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status, attempts int
+		retry            bool
+	}{
+		"success":      {200, 1, false},
+		"retry":        {503, 1, true},
+		"last attempt": {503, 3, false},
+		"permanent":    {404, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s, req := newStep(t)
+			s.request.Idempotent, s.attempts, s.start = true, tt.attempts, time.Now()
+			s.request.Decode = func([]byte, func([]byte, any) error) (leftOut, err error) { return nil, nil }
+			c.quota = newQuota(2)
+			c.quota.take()
+			var reported []Attempt
+			c.Report = func(ctx context.Context, a Attempt) {
+				assert.Same(t, s, stateOf(ctx))
+				reported = append(reported, a)
+			}
+			resp, err := c.readBody(respond(tt.status, http.NoBody)).RoundTrip(req) //nolint:bodyclose // in memory
+			retry, end := c.checkRetry(req.Context(), resp, err)
+			require.Len(t, reported, 1)
+			a := reported[0]
+			assert.Equal(t, tt.retry, retry)
+			assert.Equal(t, tt.retry, a.Retry)
+			assert.Equal(t, tt.attempts, a.Number)
+			assert.Same(t, resp, a.Response)
+			assert.Equal(t, s.start, a.Start)
+			if tt.status == 200 {
+				require.NoError(t, end)
+				assert.Nil(t, a.Failure)
+				assert.Equal(t, 2, takeAll(c.quota), "a success gives a token back")
+				return
+			}
+			assert.Equal(t, tt.status, a.Failure.Status)
+			if tt.retry {
+				require.NoError(t, end)
+				assert.Nil(t, a.End)
+				assert.Zero(t, takeAll(c.quota))
+				return
+			}
+			assert.Same(t, a.Failure, a.End)
+			assert.Equal(t, error(a.End), end)
+			assert.Equal(t, 1, takeAll(c.quota), "a failure gives no token back")
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package call
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/redact"
+)
+
+// A state is what the attempts of one call share. It is a context, from which those of their requests
+// are derived, so that each step can find it. Only the goroutine of the call uses its fields, except
+// for conn.
+type state struct {
+	context.Context // of the call
+
+	request Request
+	query   string      // of the request, which may contain secrets
+	keys    redact.Keys // that the call got so far, for redaction
+
+	attempts    int           // started so far
+	key         string        // of the next or current attempt
+	rejectedKey string        // the key that the source had to replace; empty: none
+	isReplaced  bool          // key replaces rejectedKey, and no attempt has sent it yet
+	proxyWait   time.Duration // that a proxy requested before the next attempt
+	last        *Failure      // of the latest attempt that the end of the context did not interrupt
+
+	// The current attempt.
+	start   time.Time      // when the request was handed to the transport
+	notSent bool           // for certain, the request was not sent
+	resp    *http.Response // nil until its header has arrived
+	size    int            // number of bytes of its body that were read
+	bodyErr error          // of reading the body
+	leftOut *Failure       // what is left out of a success; nil: nothing
+	conn    connTrace
+}
+
+type stateKey struct{}
+
+// Value returns the state itself for stateKey.
+func (s *state) Value(key any) any {
+	if key == (stateKey{}) {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
+// Format writes the operation, never the access key: a rate limiter, a key source or an observer gets
+// the state as its context, and may print it.
+func (s *state) Format(f fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(f, "msgpush.Call(%s)", s.request.Operation)
+}
+
+// stateOf returns the state of the call whose request has the context ctx.
+func stateOf(ctx context.Context) *state { return ctx.Value(stateKey{}).(*state) }
+
+// OperationFromContext returns the operation of the call whose request has the context ctx, or "".
+func OperationFromContext(ctx context.Context) string {
+	if s, ok := ctx.Value(stateKey{}).(*state); ok {
+		return s.request.Operation
+	}
+	return ""
+}
+
+// counted returns the number of attempts as MaxAttempts counts them: replacing the key allows one
+// more.
+func (s *state) counted() int {
+	if s.rejectedKey != "" {
+		return s.attempts - 1
+	}
+	return s.attempts
+}
+
+func (s *state) newFailure(kind Kind) *Failure {
+	return &Failure{
+		Kind:     kind,
+		Request:  &s.request,
+		Attempts: s.attempts,
+		Query:    s.query,
+		Keys:     &s.keys,
+	}
+}
+
+// A stopError ends a call before an attempt begins.
+type stopError struct {
+	step string // that failed, the beginning of the error text; may be empty
+	err  error  // nil: the context of the call has ended
+}
+
+func (e *stopError) Error() string { return e.step + "the call was stopped" }
+
+// stopped returns the failure of a call that ends because of stop, or because its context has ended.
+func (s *state) stopped(stop stopError) *Failure {
+	f := s.newFailure(NoResponse)
+	f.Step, f.Cause, f.Previous = stop.step, stop.err, s.last
+	if errs.OfContext(s) != nil {
+		f.Cause = errs.WithCause(s)
+	}
+	return f
+}

@@ -1,0 +1,78 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestAttemptTimeoutEndsSilentAttempt(t *testing.T) {
+	gone := func(context.Context) error { return errors.New("gone") }
+	for name, tt := range map[string]struct {
+		deadline time.Duration // of the call; 0: none
+		err      func(context.Context) error
+		after    time.Duration
+		isOurs   bool // the error is that of the timeout of an attempt
+	}{
+		"cause":                            {0, context.Cause, time.Second, true},
+		"error of the context":             {0, context.Context.Err, time.Second, true},
+		"another error":                    {0, gone, time.Second, true},
+		"deadline after the timeout":       {time.Second + 1, context.Cause, time.Second, true},
+		"deadline at the time of timeout":  {time.Second, context.Cause, time.Second, false},
+		"deadline before the timeout":      {time.Second / 2, context.Cause, time.Second / 2, false},
+		"deadline before, another error":   {time.Second / 2, gone, time.Second / 2, false},
+		"deadline before, another attempt": {1, context.Context.Err, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, s, req := newStep(t)
+				if tt.deadline > 0 {
+					ctx, cancel := context.WithTimeout(t.Context(), tt.deadline)
+					defer cancel()
+					s.Context = ctx
+				}
+				start := time.Now()
+				//nolint:bodyclose // there is no response
+				_, err := c.attemptTimeout(roundTripFunc(func(r *http.Request) (*http.Response, error) {
+					<-r.Context().Done()
+					return nil, tt.err(r.Context())
+				})).RoundTrip(req)
+				assert.Equal(t, tt.after, time.Since(start))
+				assert.Equal(t, tt.isOurs, err == c.attemptTimeoutErr) //nolint:errorlint // the same error
+			})
+		})
+	}
+}
+
+func TestAttemptTimeoutBeginsAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, req := newStep(t)
+		s.attempts, s.notSent, s.resp, s.size = 1, true, new(http.Response), 7
+		var during context.Context
+		//nolint:bodyclose // there is none
+		_, err := c.attemptTimeout(roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			during = r.Context()
+			assert.Equal(t, 2, s.attempts)
+			assert.Equal(t, time.Now(), s.start)
+			assert.False(t, s.notSent)
+			assert.Nil(t, s.resp)
+			assert.Zero(t, s.size)
+			assert.Same(t, s, stateOf(r.Context()))
+			return respond(200, nil)(r)
+		})).RoundTrip(req)
+		assert.NoError(t, err)
+		assert.ErrorIs(t, during.Err(), context.Canceled, "its timer is stopped")
+	})
+}
+
+func TestErrorAtOnceIsNotReplacedByTimeout(t *testing.T) {
+	errCable := errors.New("the cable is cut")
+	c, _, req := newStep(t)
+	_, err := c.attemptTimeout(fail(errCable)).RoundTrip(req) //nolint:bodyclose // there is none
+	assert.Equal(t, errCable, err)
+}
