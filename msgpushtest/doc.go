@@ -34,7 +34,7 @@
 //
 //   - An error response has HTTP status 200, or 429 if the rate limit is exceeded. It has one of
 //     the Code constants as its code, and no data.
-//   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize].
+//   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize]. A 0 counts as missing.
 //   - If params is missing, the trigger records are not filtered.
 //   - Members and query parameters that the API document does not show are rejected, and so is a
 //     GET with a body. The letter case of a member is ignored, and null counts as missing.

@@ -2,6 +2,7 @@ package msgpushtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -185,13 +186,10 @@ func mailChannels(r *Records) (channels []mailChannel) {
 	return channels
 }
 
-// defaultPage is requested by a body without current and pageSize.
-var defaultPage = msgpush.PageRequest{Current: 1, PageSize: msgpush.DefaultPageSize}
-
 // list returns an operation that returns a page of a list, without filters.
 func list[T any](records func(*Records) []T) operation {
 	return operation{data: func(s *Server, _ string, body []byte) (any, *rejection) {
-		request := defaultPage
+		var request msgpush.PageRequest
 		if rejected := decodeObject(body, &request); rejected != nil {
 			return nil, rejected
 		}
@@ -200,7 +198,7 @@ func list[T any](records func(*Records) []T) operation {
 }
 
 func forwardLogList(s *Server, _ string, body []byte) (any, *rejection) {
-	request := msgpush.ForwardLogRequest{PageRequest: defaultPage}
+	var request msgpush.ForwardLogRequest
 	if rejected := decodeObject(body, &request); rejected != nil {
 		return nil, rejected
 	}
@@ -220,10 +218,11 @@ func decodeObject(body []byte, to any) *rejection {
 	return nil
 }
 
-// pageOf returns the requested page of list. It first calls the function of UpdateBetweenPages if a
+// pageOf returns the requested page of list. A 0 is the default. pageOf first calls the function of UpdateBetweenPages if a
 // call is due, so the caller must not hold mu. list is called with mu held.
 func pageOf[T any](s *Server, request msgpush.PageRequest, list func(*Records) []T) (any, *rejection) {
-	current, size := request.Current, request.PageSize
+	current := cmp.Or(request.Current, 1)
+	size := cmp.Or(request.PageSize, msgpush.DefaultPageSize)
 	if current < 1 || current > math.MaxInt32 {
 		return nil, reject(CodeBadRequest, "current is %d, not between 1 and %d", current, math.MaxInt32)
 	}

@@ -545,7 +545,7 @@ var rejectedRequests = []rejectedRequest{
 	{"no mail channel", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail, nil, "", true},
 	{"unknown access key",
 		msgpushtest.CodeAccessKey, http.MethodPost, mpList, map[string]string{"access-key": "another key"}, `{}`, true},
-	{"page 0", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{"current":0}`, true},
+	{"page -1", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{"current":-1}`, true},
 	{"page size beyond the maximum of the fake server",
 		msgpushtest.CodeBadRequest, http.MethodPost, forwardRuleList, nil, `{"pageSize":1099511627776}`, true},
 	{"number beyond int64",
