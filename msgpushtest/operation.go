@@ -57,8 +57,6 @@ func reject(code int, format string, args ...any) *rejection {
 	return &rejection{code, fmt.Sprintf(format, args...)}
 }
 
-var errAccessKey = reject(CodeAccessKey, "the access-key header is missing, or the server does not accept its key")
-
 // An envelope is the body of a response. Without data, it has no data member: in the API document,
 // data is an object, and null is not an object.
 type envelope struct {
@@ -95,8 +93,8 @@ func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
 
 // data checks a request and returns the data of its operation.
 func (s *Server) data(r *http.Request) (any, *rejection) {
-	if !s.acceptKey(r.Header.Get("access-key")) {
-		return nil, errAccessKey
+	if rejected := s.checkKey(r.Header.Get("access-key")); rejected != nil {
+		return nil, rejected
 	}
 	requested := specified[r.URL.Path]
 	op, ok := operations[requested.Name]
