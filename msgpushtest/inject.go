@@ -8,7 +8,8 @@ import (
 // A queuedFault is an injected fault and counts its uses.
 type queuedFault struct {
 	Fault
-	uses int
+	uses     int
+	compared int // requests for which the functions of If were called
 }
 
 // Inject queues faults. A request uses the first one that applies. Without Always, a fault leaves
@@ -36,11 +37,27 @@ func (s *Server) nextFault(request Request) Fault {
 	queue := slices.Clone(s.faults)
 	s.mu.Unlock()
 	for _, f := range queue {
-		if f.appliesTo(request) && s.use(f) {
+		if s.applies(f, request) && s.use(f) {
 			return f.Fault
 		}
 	}
 	return Fault{}
+}
+
+// applies reports whether a request meets all conditions of f.
+func (s *Server) applies(f *queuedFault, request Request) bool {
+	if len(f.operations) > 0 && !slices.Contains(f.operations, request.Operation) {
+		return false
+	}
+	s.mu.Lock()
+	f.compared++
+	s.mu.Unlock()
+	for _, match := range f.conditions {
+		if !match(request) {
+			return false
+		}
+	}
+	return true
 }
 
 // use counts a use of f, and removes f after the last one. It returns false if f is not queued.
@@ -64,8 +81,13 @@ func (s *Server) unusedFaults() []string {
 	var texts []string
 	for _, f := range s.faults {
 		used := "never used"
-		if f.uses > 0 {
+		switch {
+		case f.uses > 0:
 			used = fmt.Sprintf("used by %d of %d requests", f.uses, f.times)
+		case len(f.conditions) > 0 && f.compared == 0:
+			used += ", and match was never called"
+		case len(f.conditions) > 0:
+			used += fmt.Sprintf(", and match selected none of %d requests", f.compared)
 		}
 		if f.uses == 0 || !f.always {
 			texts = append(texts, fmt.Sprintf("the fault %s was %s: send a request that uses it, or call ClearFaults",

@@ -87,7 +87,7 @@ func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rejections = append(s.rejections,
+	s.misuses = append(s.misuses,
 		fmt.Sprintf("the server rejected %s %s: code %d: %s", r.Method, r.URL.Path, rejected.code, rejected.msg))
 }
 

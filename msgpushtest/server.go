@@ -48,16 +48,16 @@ type Server struct {
 	deciding chan struct{} // the functions of OnRequest and If
 	updating chan struct{} // the functions of Update and UpdateBetweenPages
 
-	mu         sync.Mutex // never held while a function of the test runs; guards the fields below
-	key        accessKey
-	limit      rateLimit
-	latency    time.Duration
-	store      store
-	faults     []*queuedFault
-	onRequest  func(Request)
-	requests   []Request
-	arrival    chan struct{} // closed when the next request arrives
-	rejections []string      // error texts for the test, with FailOnRejection
+	mu        sync.Mutex // never held while a function of the test runs; guards the fields below
+	key       accessKey
+	limit     rateLimit
+	latency   time.Duration
+	store     store
+	faults    []*queuedFault
+	onRequest func(Request)
+	requests  []Request
+	arrival   chan struct{} // closed when the next request arrives
+	misuses   []string      // error texts for the test
 }
 
 // NewServer starts a server without records, for a program, which must call [Server.Close]. It

@@ -2,6 +2,7 @@ package msgpushtest
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"example.com/msgpush"
 )
@@ -11,6 +12,7 @@ type store struct {
 	records      Records
 	filtered     map[string][]msgpush.ForwardLog // the records that a filter selects, by its JSON text
 	betweenPages func(*Records)                  // of UpdateBetweenPages
+	wasCalled    bool                            // betweenPages
 	servedPage   bool                            // since UpdateBetweenPages
 }
 
@@ -51,11 +53,28 @@ func (s *Server) replaceRecords(r Records) {
 
 // UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
 // or none if f is nil. f is called, as by [Server.Update], before each response with a page except
-// the first.
+// the first. The test of [New] fails if f is never called, unless a nil replaces it.
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.store.betweenPages, s.store.servedPage = f, false
+	if f != nil {
+		s.misuses = append(s.misuses, s.unusedUpdate()...)
+	}
+	s.store.betweenPages, s.store.wasCalled, s.store.servedPage = f, false, false
+}
+
+// unusedUpdate returns an error text if the function of UpdateBetweenPages was never called. It is
+// called with mu held.
+func (s *Server) unusedUpdate() []string {
+	if s.store.betweenPages == nil || s.store.wasCalled {
+		return nil
+	}
+	pages := "no page"
+	if s.store.servedPage {
+		pages = "only one page"
+	}
+	return []string{fmt.Sprintf("the function of UpdateBetweenPages was never called, since %s was requested: "+
+		"request a second page, or call UpdateBetweenPages(nil)", pages)}
 }
 
 // updateBeforePage calls the function of UpdateBetweenPages if a call is due before a page.
@@ -63,6 +82,7 @@ func (s *Server) updateBeforePage() {
 	s.mu.Lock()
 	f, due := s.store.betweenPages, s.store.servedPage
 	s.store.servedPage = true
+	s.store.wasCalled = s.store.wasCalled || due
 	s.mu.Unlock()
 	if f != nil && due {
 		s.Update(f)
