@@ -3,6 +3,8 @@ package msgpushtest
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"strings"
 
 	"example.com/msgpush"
 )
@@ -23,37 +25,52 @@ func (s *Server) Records() Records {
 	return s.store.records.clone()
 }
 
-// SetRecords replaces the server's records with a copy of r.
+// SetRecords replaces the server's records with a copy of r. It panics if r is not valid, as
+// [Records.Validate] reports.
 func (s *Server) SetRecords(r Records) {
 	s.updating <- struct{}{}
 	defer func() { <-s.updating }()
-	s.replaceRecords(r.clone())
+	if err := s.replaceRecords(r.clone()); err != nil {
+		panic(err.Error())
+	}
 }
 
-// Update calls f to change the server's records, in one step. If f panics, the records do not
-// change. The slices that f leaves in the records belong to the server: nothing may change them
-// after f has returned.
+// Update calls f to change the server's records, in one step. It panics if f leaves records that are
+// not valid, as [Records.Validate] reports. If f or Update panics, the records do not change. The
+// slices that f leaves in the records belong to the server: nothing may change them after f has
+// returned.
 //
 // Updates do not overlap. f must not wait for another one, such as a call of Update, or a page if a
 // function of UpdateBetweenPages is set: it would wait forever.
 func (s *Server) Update(f func(*Records)) {
+	if err := s.update(f); err != nil {
+		panic(err.Error())
+	}
+}
+
+func (s *Server) update(f func(*Records)) error {
 	s.updating <- struct{}{}
 	defer func() { <-s.updating }()
 	changed := s.Records()
 	f(&changed)
-	s.replaceRecords(changed)
+	return s.replaceRecords(changed)
 }
 
-// replaceRecords is called with updating held.
-func (s *Server) replaceRecords(r Records) {
+// replaceRecords replaces the records by valid ones. It is called with updating held.
+func (s *Server) replaceRecords(r Records) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store.records, s.store.filtered = r, nil
+	return nil
 }
 
 // UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
 // or none if f is nil. f is called, as by [Server.Update], before each response with a page except
-// the first. The test of [New] fails if f is never called, unless a nil replaces it.
+// the first. The test of [New] fails if f is never called, unless a nil replaces it. The test also
+// fails, and the response is aborted, if f leaves records that are not valid.
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +101,14 @@ func (s *Server) updateBeforePage() {
 	s.store.servedPage = true
 	s.store.wasCalled = s.store.wasCalled || due
 	s.mu.Unlock()
-	if f != nil && due {
-		s.Update(f)
+	if f == nil || !due {
+		return
+	}
+	if err := s.update(f); err != nil {
+		s.mu.Lock()
+		s.misuses = append(s.misuses, "UpdateBetweenPages: "+strings.TrimPrefix(err.Error(), "msgpushtest: "))
+		s.mu.Unlock()
+		panic(http.ErrAbortHandler)
 	}
 }
 
