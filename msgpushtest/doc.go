@@ -16,7 +16,8 @@
 // [Server.Inject] makes the server respond to one or more requests with a [Fault], such as an error
 // response, a connection that breaks or an HTML page. [Respond] calls a handler, for example for an
 // operation that the server does not know. A test with a server of [New] fails if a fault was used
-// too seldom and not cleared: otherwise, a test whose fault had no effect could pass.
+// too seldom and not cleared, or if a function of [Server.UpdateBetweenPages] was never called:
+// otherwise, a test in which they had no effect could pass.
 //
 // # Virtual time
 //
