@@ -9,7 +9,7 @@ import (
 type queuedFault struct {
 	Fault
 	uses     int
-	compared int // requests for which the functions of If were called
+	compared bool // the functions of If were called
 }
 
 // Inject queues faults. A request uses the first one that applies. Without Always, a fault leaves
@@ -50,7 +50,7 @@ func (s *Server) applies(f *queuedFault, request Request) bool {
 		return false
 	}
 	s.mu.Lock()
-	f.compared++
+	f.compared = true
 	s.mu.Unlock()
 	for _, match := range f.conditions {
 		if !match(request) {
@@ -80,19 +80,24 @@ func (s *Server) use(f *queuedFault) bool {
 func (s *Server) unusedFaults() []string {
 	var texts []string
 	for _, f := range s.faults {
-		used := "never used"
-		switch {
-		case f.uses > 0:
-			used = fmt.Sprintf("used by %d of %d requests", f.uses, f.times)
-		case len(f.conditions) > 0 && f.compared == 0:
-			used += ", and match was never called"
-		case len(f.conditions) > 0:
-			used += fmt.Sprintf(", and match selected none of %d requests", f.compared)
-		}
 		if f.uses == 0 || !f.always {
 			texts = append(texts, fmt.Sprintf("the fault %s was %s: send a request that uses it, or call ClearFaults",
-				f.describe(), used))
+				f.describe(), f.used()))
 		}
 	}
 	return texts
+}
+
+// used describes how a fault was used that was used too seldom.
+func (f *queuedFault) used() string {
+	if f.uses > 0 {
+		return fmt.Sprintf("used by %d of %d requests", f.uses, f.times)
+	}
+	if len(f.conditions) == 0 {
+		return "never used"
+	}
+	if f.compared {
+		return "never used, and match selected no request"
+	}
+	return "never used, and match was never called"
 }

@@ -72,7 +72,7 @@ func TestUnusedFaultFailsTheTest(t *testing.T) {
 			s.Inject(msgpushtest.HTML().WithStatus(502).If(isPage(2)).Always())
 			call(s)
 		}, unused("HTML.WithStatus(502).If(match).Always() for every operation was never used, " +
-			"and match selected none of 1 requests")},
+			"and match selected no request")},
 		{"condition that is never called", func(s *msgpushtest.Server) {
 			s.Inject(status.For(msgpushtest.ForwardRuleList).If(isPage(1)))
 			call(s)
