@@ -45,7 +45,8 @@ func (r Records) clone() Records {
 }
 
 // Validate returns an error if a CreateTime or UpdateTime is neither empty nor a date and time in
-// the format YYYY-MM-DD HH:MM:SS. A server panics if it gets such records.
+// the format YYYY-MM-DD HH:MM:SS. A server panics if it gets such records. To test how a program
+// reads another value, use [Respond].
 func (r Records) Validate() error {
 	for list, records := range reflect.ValueOf(r).Fields() {
 		for _, field := range reflect.VisibleFields(list.Type.Elem()) {

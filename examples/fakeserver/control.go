@@ -18,8 +18,8 @@ import (
 // controlPath begins the paths of the control interface.
 const controlPath = "/control/"
 
-// withControl serves the control interface in front of next.
-func withControl(fake *msgpushtest.Server, faults *clientFaults, requests *requestLog, next http.Handler) http.Handler {
+// withControl serves the control interface, and passes other requests to faults.
+func withControl(fake *msgpushtest.Server, faults *clientFaults, requests *requestLog) http.Handler {
 	control := http.NewServeMux()
 	control.HandleFunc("POST /control/records", change(func(body []byte) error {
 		added, err := decodeRecords(bytes.NewReader(body))
@@ -53,7 +53,7 @@ func withControl(fake *msgpushtest.Server, faults *clientFaults, requests *reque
 			control.ServeHTTP(w, r)
 			return
 		}
-		next.ServeHTTP(w, r)
+		faults.ServeHTTP(w, r)
 	})
 }
 

@@ -118,9 +118,11 @@ type clientFault struct {
 	Times  int    `json:"times"` // requests; 0 means 1
 }
 
-// clientFaults injects the faults of clients.
+// clientFaults injects the faults that clients select.
 type clientFaults struct {
-	fake *msgpushtest.Server
+	fake       *msgpushtest.Server
+	lastNumber atomic.Int64 // of injectFor
+
 	mu   sync.Mutex
 	seen map[clientFault]bool // by injectOnce
 }
@@ -167,47 +169,51 @@ func (c *clientFaults) clear() {
 	clear(c.seen)
 }
 
+// injectOfHeaders injects the fault that the headers of a request name.
+func (c *clientFaults) injectOfHeaders(r *http.Request) error {
+	text, client, times := r.Header.Get(faultHeader), r.Header.Get(clientHeader), r.Header.Get(timesHeader)
+	if text == "" && times == "" {
+		return nil
+	}
+	if text == "" {
+		return errors.New(timesHeader + " needs " + faultHeader)
+	}
+	if client == "" && times != "" {
+		return errors.New(timesHeader + " needs " + clientHeader)
+	}
+	if client == "" {
+		return c.injectFor(r, text)
+	}
+	n, err := parseTimes(times)
+	if err != nil {
+		return err
+	}
+	return c.injectOnce(clientFault{client, text, n})
+}
+
 // numberHeader has a number that the program gives to a request with a fault of its own.
 const numberHeader = "Fakeserver-Request"
 
-// injectFaults injects the faults that the headers of requests name.
-func injectFaults(fake *msgpushtest.Server, faults *clientFaults) http.Handler {
-	var last atomic.Int64
-	inject := func(r *http.Request) error {
-		client, times := r.Header.Get(clientHeader), r.Header.Get(timesHeader)
-		text := r.Header.Get(faultHeader)
-		if text == "" && times != "" {
-			return errors.New(timesHeader + " needs " + faultHeader)
-		}
-		if text == "" {
-			return nil
-		}
-		if client != "" {
-			n, err := parseTimes(times)
-			if err != nil {
-				return err
-			}
-			return faults.injectOnce(clientFault{client, text, n})
-		}
-		if times != "" {
-			return errors.New(timesHeader + " needs " + clientHeader)
-		}
-		fault, err := parseFault(text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", faultHeader, err)
-		}
-		number := strconv.FormatInt(last.Add(1), 10)
-		r.Header.Set(numberHeader, number) // so that no other request takes the fault
-		fake.Inject(fault.If(func(q msgpushtest.Request) bool { return q.Header.Get(numberHeader) == number }))
-		return nil
+// injectFor injects a fault that no other request than r takes.
+func (c *clientFaults) injectFor(r *http.Request, text string) error {
+	fault, err := parseFault(text)
+	if err != nil {
+		return err
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := inject(r); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		fake.ServeHTTP(w, r)
-	})
+	number := strconv.FormatInt(c.lastNumber.Add(1), 10)
+	r.Header.Set(numberHeader, number)
+	c.fake.Inject(fault.If(func(q msgpushtest.Request) bool { return q.Header.Get(numberHeader) == number }))
+	return nil
+}
+
+// ServeHTTP injects the fault that the headers of a request name, and passes the request to the
+// server.
+func (c *clientFaults) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := c.injectOfHeaders(r); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c.fake.ServeHTTP(w, r)
 }
 
 // parseTimes returns the value of timesHeader, or 1 if it is missing.

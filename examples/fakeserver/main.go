@@ -142,9 +142,9 @@ func run(ctx context.Context, set settings, stdout, stderr io.Writer) error {
 		go insertRecords(ctx, fake, set.insert)
 	}
 	faults := &clientFaults{fake: fake}
-	handler := injectFaults(fake, faults)
+	handler := http.Handler(faults)
 	if set.control {
-		handler = withControl(fake, faults, requests, handler)
+		handler = withControl(fake, faults, requests)
 	}
 	handler = logRequests(handler, stderr)
 	if set.cors != "" {
