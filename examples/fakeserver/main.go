@@ -90,7 +90,8 @@ func (s *settings) defineFlags(flags *flag.FlagSet) {
 	}
 	flags.StringVar(&s.addr, "addr", "127.0.0.1:8181", "`ADDRESS` to listen on; port 0 is a free port")
 	flags.StringVar(&s.key, "key", "test-key", "access `KEY` to accept")
-	flags.DurationVar(&s.insert, "insert", 0, "`INTERVAL` between new trigger records, such as 10s; by default, none are inserted")
+	flags.DurationVar(&s.insert, "insert", 0,
+		"`INTERVAL` between new trigger records, such as 10s; by default, none are inserted")
 	flags.BoolVar(&s.control, "control", false, "serve the control interface")
 	flags.StringVar(&s.records, "records", "", "JSON `FILE` with the records, instead of the sample records")
 	flags.DurationVar(&s.latency, "latency", 0, "delay of each response")
