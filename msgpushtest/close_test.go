@@ -73,6 +73,49 @@ func TestCloseCompletesResponsesInProgress(t *testing.T) {
 	require.NoError(t, <-result)
 }
 
+func TestStoppedServerSaysThatItIsStopped(t *testing.T) {
+	tests := map[string]struct {
+		opts []msgpushtest.Option
+		used bool // before it is closed
+	}{
+		"socket":         {used: true},
+		"socket, unused": {},
+		"memory":         {opts: []msgpushtest.Option{msgpushtest.InMemory()}, used: true},
+		"memory, unused": {opts: []msgpushtest.Option{msgpushtest.InMemory()}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := newServer(t, tt.opts...)
+			client := server.Client()
+			if tt.used {
+				require.NoError(t, listChannels(client))
+			}
+			server.Close()
+			err := listChannels(client)
+			require.ErrorContains(t, err, "the fake server is stopped")
+			assert.ErrorIs(t, err, connRefused())
+			assert.ErrorContains(t, listChannels(server.Client()), "the fake server is stopped", "a later client")
+		})
+	}
+	t.Run("behind another server", func(t *testing.T) {
+		server := newServer(t)
+		front := httptest.NewServer(server)
+		defer front.Close()
+		server.Close()
+		client, err := msgpush.NewClient(front.URL, server.AccessKey(),
+			msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+		require.NoError(t, err)
+		assert.ErrorContains(t, listChannels(client), "the fake server is stopped")
+	})
+	t.Run("another server is reached", func(t *testing.T) {
+		server, other := msgpushtest.New(t), msgpushtest.New(t)
+		server.Close()
+		client, err := msgpush.NewClient(other.URL, other.AccessKey(), msgpush.WithHTTPClient(server.HTTPClient()))
+		require.NoError(t, err)
+		assert.NoError(t, listChannels(client))
+	})
+}
+
 // A connection is unused if it was dialed for a request that was cancelled meanwhile.
 func TestCloseDoesNotWaitForUnusedConnections(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *msgpushtest.Server) {

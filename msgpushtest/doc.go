@@ -16,7 +16,8 @@
 // [Server.Inject] makes the server respond to one or more requests with a [Fault], such as an error
 // response, a connection that breaks or an HTML page. [Respond] calls a handler, for example for an
 // operation that the server does not know. A test with a server of [New] fails if a fault was used
-// too seldom and not cleared: otherwise, a test whose fault had no effect could pass.
+// too seldom and not cleared, or if a function of [Server.UpdateBetweenPages] was never called:
+// otherwise, a test in which they had no effect could pass.
 //
 // # Virtual time
 //
@@ -34,7 +35,7 @@
 //
 //   - An error response has HTTP status 200, or 429 if the rate limit is exceeded. It has one of
 //     the Code constants as its code, and no data.
-//   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize].
+//   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize]. A 0 counts as missing.
 //   - If params is missing, the trigger records are not filtered.
 //   - Members and query parameters that the API document does not show are rejected, and so is a
 //     GET with a body. The letter case of a member is ignored, and null counts as missing.

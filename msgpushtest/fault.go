@@ -86,19 +86,6 @@ func (f Fault) WithHeader(name, value string) Fault {
 	return f
 }
 
-// appliesTo reports whether a request meets all conditions of f.
-func (f Fault) appliesTo(request Request) bool {
-	if len(f.operations) > 0 && !slices.Contains(f.operations, request.Operation) {
-		return false
-	}
-	for _, match := range f.conditions {
-		if !match(request) {
-			return false
-		}
-	}
-	return true
-}
-
 // describe returns the text of f in the error about a fault that was used too seldom.
 func (f Fault) describe() string {
 	text := cmp.Or(f.kind, "Fault{}")

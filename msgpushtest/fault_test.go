@@ -40,7 +40,7 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 		{"error response", busy, "HTTP 200, code 7: busy", nil},
 		{"error response with a status", busy.WithStatus(503), "HTTP 503 Service Unavailable, code 7: busy", nil},
 		{"data", msgpushtest.ErrorResponse(7, "no", "your id is 5"), `code 7: no (data "your id is 5"`, nil},
-		{"rejected key", msgpushtest.RejectKey(), "HTTP 200, code 401: the access-key", nil},
+		{"rejected key", msgpushtest.RejectKey(), "HTTP 200, code 401: the key in the access-key header is rejected by a fault", nil},
 		{"HTML page", msgpushtest.HTML(), `content type "text/html; charset=utf-8"`, nil},
 		{"HTML page of a gateway", msgpushtest.HTML().WithStatus(502), "HTTP 502 Bad Gateway: <!DOCTYPE html> ", nil},
 		{"garbage", msgpushtest.Garbage(), "cannot decode", nil},

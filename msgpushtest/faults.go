@@ -46,7 +46,7 @@ func static(kind, contentType, body string) Fault {
 
 // RejectKey returns a fault that rejects any access key, with the code [CodeAccessKey].
 func RejectKey() Fault {
-	f := ErrorResponse(errAccessKey.code, errAccessKey.msg, nil)
+	f := ErrorResponse(CodeAccessKey, "the key in the access-key header is rejected by a fault", nil)
 	f.kind = "RejectKey"
 	return f
 }

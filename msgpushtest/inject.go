@@ -8,7 +8,8 @@ import (
 // A queuedFault is an injected fault and counts its uses.
 type queuedFault struct {
 	Fault
-	uses int
+	uses     int
+	compared bool // the functions of If were called
 }
 
 // Inject queues faults. A request uses the first one that applies. Without Always, a fault leaves
@@ -36,11 +37,27 @@ func (s *Server) nextFault(request Request) Fault {
 	queue := slices.Clone(s.faults)
 	s.mu.Unlock()
 	for _, f := range queue {
-		if f.appliesTo(request) && s.use(f) {
+		if s.applies(f, request) && s.use(f) {
 			return f.Fault
 		}
 	}
 	return Fault{}
+}
+
+// applies reports whether a request meets all conditions of f.
+func (s *Server) applies(f *queuedFault, request Request) bool {
+	if len(f.operations) > 0 && !slices.Contains(f.operations, request.Operation) {
+		return false
+	}
+	s.mu.Lock()
+	f.compared = true
+	s.mu.Unlock()
+	for _, match := range f.conditions {
+		if !match(request) {
+			return false
+		}
+	}
+	return true
 }
 
 // use counts a use of f, and removes f after the last one. It returns false if f is not queued.
@@ -63,14 +80,24 @@ func (s *Server) use(f *queuedFault) bool {
 func (s *Server) unusedFaults() []string {
 	var texts []string
 	for _, f := range s.faults {
-		used := "never used"
-		if f.uses > 0 {
-			used = fmt.Sprintf("used by %d of %d requests", f.uses, f.times)
-		}
 		if f.uses == 0 || !f.always {
 			texts = append(texts, fmt.Sprintf("the fault %s was %s: send a request that uses it, or call ClearFaults",
-				f.describe(), used))
+				f.describe(), f.used()))
 		}
 	}
 	return texts
+}
+
+// used describes how a fault was used that was used too seldom.
+func (f *queuedFault) used() string {
+	if f.uses > 0 {
+		return fmt.Sprintf("used by %d of %d requests", f.uses, f.times)
+	}
+	if len(f.conditions) == 0 {
+		return "never used"
+	}
+	if f.compared {
+		return "never used, and match selected no request"
+	}
+	return "never used, and match was never called"
 }

@@ -7,6 +7,16 @@ type accessKey struct {
 	value    string // if it is empty, every key is rejected
 	lifetime int    // in requests; 0 is unlimited
 	uses     int    // requests accepted with value, since SetKeyLifetime
+	replaced map[string]bool
+}
+
+// replace makes value the accepted key.
+func (k *accessKey) replace(value string) {
+	if k.replaced == nil {
+		k.replaced = map[string]bool{}
+	}
+	k.replaced[k.value] = true
+	k.value, k.uses = value, 0
 }
 
 func newKey() string { return "test-" + rand.Text() }
@@ -23,7 +33,7 @@ func (s *Server) AccessKey() string {
 func (s *Server) SetAccessKey(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.key.value, s.key.uses = key, 0
+	s.key.replace(key)
 }
 
 // SetKeyLifetime makes access keys expire: after the server has accepted a key n times, it replaces
@@ -35,16 +45,22 @@ func (s *Server) SetKeyLifetime(n int) {
 	s.key.lifetime, s.key.uses = n, 0
 }
 
-// acceptKey reports whether a key is accepted, and counts its use.
-func (s *Server) acceptKey(key string) bool {
+// checkKey counts the use of a key that is accepted, and returns a rejection of another one.
+func (s *Server) checkKey(key string) *rejection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key == "" || key != s.key.value {
-		return false
+	if key == "" {
+		return reject(CodeAccessKey, "the access-key header is missing or empty")
 	}
-	s.key.uses++
-	if s.key.uses == s.key.lifetime {
-		s.key.value, s.key.uses = newKey(), 0
+	if key == s.key.value {
+		s.key.uses++
+		if s.key.uses == s.key.lifetime {
+			s.key.replace(newKey())
+		}
+		return nil
 	}
-	return true
+	if s.key.replaced[key] {
+		return reject(CodeAccessKey, "the key in the access-key header was replaced")
+	}
+	return reject(CodeAccessKey, "the key in the access-key header is another one: the server has never accepted it")
 }

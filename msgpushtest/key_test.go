@@ -2,6 +2,7 @@ package msgpushtest_test
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -29,6 +30,46 @@ func TestReplacedKeyIsRejected(t *testing.T) {
 		assert.Equal(t, 1, apiErr.Attempts)
 	}
 	assert.NoError(t, listChannels(server.Client()), "a new client uses the new key")
+}
+
+func TestRejectionSaysWhatIsWrongWithTheKey(t *testing.T) {
+	const missing, replaced, other = "missing or empty", "was replaced", "another one"
+	server := newServer(t)
+	first := server.AccessKey()
+	msg := func(key string) string {
+		header := http.Header{"Content-Type": {"application/json"}}
+		if key != "" {
+			header.Set("access-key", key)
+		}
+		envelope := exchange(t, "POST", server.URL+"/api/open/mp/list", header, "{}")
+		if envelope.Code != 200 {
+			assert.Equal(t, msgpushtest.CodeAccessKey, envelope.Code)
+		}
+		return envelope.Msg
+	}
+	assert.Contains(t, msg(""), missing)
+	assert.Contains(t, msg("x"), other)
+	assert.Equal(t, "success", msg(first))
+
+	server.SetAccessKey("second")
+	assert.Contains(t, msg(first), replaced)
+	server.SetAccessKey("second")
+	assert.Equal(t, "success", msg("second"), "set once more")
+
+	server.SetKeyLifetime(1)
+	assert.Equal(t, "success", msg("second"))
+	assert.Contains(t, msg("second"), replaced, "the key has expired")
+
+	server.SetAccessKey("")
+	assert.Contains(t, msg("second"), replaced)
+	assert.Contains(t, msg("x"), other)
+	assert.Contains(t, msg(""), missing, "no key is accepted")
+
+	server.SetAccessKey(first)
+	assert.Equal(t, "success", msg(first), "accepted once more")
+
+	server.Inject(msgpushtest.RejectKey())
+	assert.Contains(t, msg(first), "by a fault")
 }
 
 func TestEveryKeyIsRejectedIfTheKeyIsEmpty(t *testing.T) {

@@ -2,6 +2,7 @@ package msgpushtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -56,8 +57,6 @@ func reject(code int, format string, args ...any) *rejection {
 	return &rejection{code, fmt.Sprintf(format, args...)}
 }
 
-var errAccessKey = reject(CodeAccessKey, "the access-key header is missing, or the server does not accept its key")
-
 // An envelope is the body of a response. Without data, it has no data member: in the API document,
 // data is an object, and null is not an object.
 type envelope struct {
@@ -88,14 +87,14 @@ func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rejections = append(s.rejections,
+	s.misuses = append(s.misuses,
 		fmt.Sprintf("the server rejected %s %s: code %d: %s", r.Method, r.URL.Path, rejected.code, rejected.msg))
 }
 
 // data checks a request and returns the data of its operation.
 func (s *Server) data(r *http.Request) (any, *rejection) {
-	if !s.acceptKey(r.Header.Get("access-key")) {
-		return nil, errAccessKey
+	if rejected := s.checkKey(r.Header.Get("access-key")); rejected != nil {
+		return nil, rejected
 	}
 	requested := specified[r.URL.Path]
 	op, ok := operations[requested.Name]
@@ -185,13 +184,10 @@ func mailChannels(r *Records) (channels []mailChannel) {
 	return channels
 }
 
-// defaultPage is requested by a body without current and pageSize.
-var defaultPage = msgpush.PageRequest{Current: 1, PageSize: msgpush.DefaultPageSize}
-
 // list returns an operation that returns a page of a list, without filters.
 func list[T any](records func(*Records) []T) operation {
 	return operation{data: func(s *Server, _ string, body []byte) (any, *rejection) {
-		request := defaultPage
+		var request msgpush.PageRequest
 		if rejected := decodeObject(body, &request); rejected != nil {
 			return nil, rejected
 		}
@@ -200,7 +196,7 @@ func list[T any](records func(*Records) []T) operation {
 }
 
 func forwardLogList(s *Server, _ string, body []byte) (any, *rejection) {
-	request := msgpush.ForwardLogRequest{PageRequest: defaultPage}
+	var request msgpush.ForwardLogRequest
 	if rejected := decodeObject(body, &request); rejected != nil {
 		return nil, rejected
 	}
@@ -220,10 +216,11 @@ func decodeObject(body []byte, to any) *rejection {
 	return nil
 }
 
-// pageOf returns the requested page of list. It first calls the function of UpdateBetweenPages if a
+// pageOf returns the requested page of list. A 0 is the default. pageOf first calls the function of UpdateBetweenPages if a
 // call is due, so the caller must not hold mu. list is called with mu held.
 func pageOf[T any](s *Server, request msgpush.PageRequest, list func(*Records) []T) (any, *rejection) {
-	current, size := request.Current, request.PageSize
+	current := cmp.Or(request.Current, 1)
+	size := cmp.Or(request.PageSize, msgpush.DefaultPageSize)
 	if current < 1 || current > math.MaxInt32 {
 		return nil, reject(CodeBadRequest, "current is %d, not between 1 and %d", current, math.MaxInt32)
 	}

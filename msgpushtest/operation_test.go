@@ -85,6 +85,22 @@ func TestListsArePaged(t *testing.T) {
 	}
 }
 
+func TestPageZeroAndSizeZeroAreTheDefaults(t *testing.T) {
+	server := newServer(t)
+	header := http.Header{"Access-Key": {server.AccessKey()}, "Content-Type": {"application/json"}}
+	for path, bodies := range map[string][]string{
+		"/api/open/mp/list":          {`{}`, `{"current":0,"pageSize":0}`, `{"current":0}`, `{"pageSize":0}`},
+		"/api/open/forwardRule/list": {`{}`, `{"current":0,"pageSize":0}`},
+		"/api/open/forwardLog/list":  {`{}`, `{"current":0,"pageSize":0,"params":{}}`},
+	} {
+		want := exchange(t, "POST", server.URL+path, header, `{"current":1,"pageSize":20}`)
+		require.Equal(t, 200, want.Code)
+		for _, body := range bodies {
+			assert.Equal(t, want, exchange(t, "POST", server.URL+path, header, body), "%s %s", path, body)
+		}
+	}
+}
+
 func TestFiltersTriggerRecords(t *testing.T) {
 	server := msgpushtest.New(t)
 	server.SetRecords(msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{
@@ -161,8 +177,8 @@ func TestRejectsInvalidRequests(t *testing.T) {
 		{"array as body", "POST", list, good, `[]`, bad, "array"},
 		{"unknown member", "POST", list, good, `{"params":{}}`, bad, "params"},
 		{"unknown param", "POST", logs, good, `{"params":{"rule":1}}`, bad, "rule"},
-		{"page 0", "POST", list, good, `{"current":0}`, bad, "current"},
-		{"page 0 of the trigger records", "POST", logs, good, `{"current":0}`, bad, "current"},
+		{"negative page", "POST", list, good, `{"current":-1}`, bad, "current"},
+		{"negative page of the trigger records", "POST", logs, good, `{"current":-1}`, bad, "current"},
 		{"page 10³⁰", "POST", list, good, `{"current":1000000000000000000000000000000}`, bad, "current"},
 		{"page as a string", "POST", list, good, `{"current":"1"}`, bad, "current"},
 		{"negative page size", "POST", list, good, `{"pageSize":-1}`, bad, "pageSize"},

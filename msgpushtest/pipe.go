@@ -14,7 +14,10 @@ import (
 
 // pipeHost is the host of every server in memory. Other clients cannot look it up: the name in
 // their error says what to use. Names in the domain test are reserved for tests (RFC 2606).
-const pipeHost = "use-server-options.test"
+const (
+	pipeHost    = "use-server-options.test"
+	pipeAddress = pipeHost + ":80"
+)
 
 // A pipeListener accepts connections made by [net.Pipe].
 type pipeListener struct {
@@ -49,7 +52,7 @@ func (l *pipeListener) dialContext(ctx context.Context, network, address string)
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
-	if address != pipeHost+":80" {
+	if address != pipeAddress {
 		return fail(errors.New(address + " is not the address of the fake server in memory"))
 	}
 	reset := new(atomic.Bool)

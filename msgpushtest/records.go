@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -41,6 +42,27 @@ func (r Records) clone() Records {
 	r.ForwardRules = slices.Clone(r.ForwardRules)
 	r.ForwardLogs = slices.Clone(r.ForwardLogs)
 	return r
+}
+
+// Validate returns an error if a CreateTime or UpdateTime is neither empty nor a date and time in
+// the format YYYY-MM-DD HH:MM:SS. A server panics if it gets such records. To test how a program
+// reads another value, use [Respond].
+func (r Records) Validate() error {
+	for list, records := range reflect.ValueOf(r).Fields() {
+		for _, field := range reflect.VisibleFields(list.Type.Elem()) {
+			if field.Type != reflect.TypeFor[msgpush.DateTime]() {
+				continue
+			}
+			for i := range records.Len() {
+				value := msgpush.DateTime(records.Index(i).FieldByIndex(field.Index).String())
+				if _, err := value.Time(time.UTC); err != nil && value != "" {
+					return fmt.Errorf("msgpushtest: %s[%d].%s is %q, which is not a date and time in the format "+
+						"YYYY-MM-DD HH:MM:SS", list.Name, i, field.Name, value)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // SampleMailID is the id of the first mail channel of [SampleRecords].

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
 	"example.com/msgpush/msgpushtest"
@@ -38,6 +39,68 @@ func TestSampleRecordsAreConsistent(t *testing.T) {
 	}
 	assert.Len(t, ids, len(seed.ForwardLogs))
 	assert.Greater(t, len(results), 1)
+}
+
+func TestTimeThatIsNoDateAndTimePanics(t *testing.T) {
+	logs := func(value msgpush.DateTime) msgpushtest.Records {
+		return msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{
+			{ID: 1, CreateTime: "2026-11-05 18:00:00"},
+			{CreateTime: value},
+		}}
+	}
+	const where = `msgpushtest: ForwardLogs[1].CreateTime is "`
+	tests := []struct {
+		name    string
+		records msgpushtest.Records
+		text    string // empty if the records are valid
+	}{
+		{"date and time", logs("2026-02-28 23:59:59"), ""},
+		{"empty", logs(""), ""},
+		{"hour that a clock change skips in some time zones", logs("2026-03-29 02:30:00"), ""},
+		{"words", logs("yesterday"), where + `yesterday"`},
+		{"date only", logs("2026-02-28"), where + `2026-02-28"`},
+		{"day that does not exist", logs("2026-02-30 00:00:00"), where + `2026-02-30 00:00:00"`},
+		{"hour 24", logs("2026-02-28 24:00:00"), where},
+		{"one digit", logs("2026-02-28 1:00:00"), where},
+		{"RFC 3339", logs("2026-02-28T10:00:00Z"), where},
+		{"mail channel", msgpushtest.Records{MailChannels: []msgpush.MailChannel{{CreateTime: "x"}}},
+			"MailChannels[0].CreateTime"},
+		{"rule", msgpushtest.Records{ForwardRules: []msgpush.ForwardRule{{CreateTime: "x"}}}, "ForwardRules[0].CreateTime"},
+		{"channel", msgpushtest.Records{MPChannels: []msgpush.MPChannel{{UpdateTime: "x"}}}, "MPChannels[0].UpdateTime"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := newServer(t)
+			set := func() { server.SetRecords(tt.records) }
+			update := func() { server.Update(func(r *msgpushtest.Records) { *r = tt.records }) }
+			if tt.text == "" {
+				require.NoError(t, tt.records.Validate())
+				set()
+				update()
+				assert.Equal(t, tt.records, server.Records())
+				return
+			}
+			require.ErrorContains(t, tt.records.Validate(), tt.text)
+			assert.PanicsWithValue(t, tt.records.Validate().Error(), set)
+			assert.PanicsWithValue(t, tt.records.Validate().Error(), update)
+			assert.Equal(t, msgpushtest.SampleRecords(), server.Records(), "the records do not change")
+			server.SetRecords(msgpushtest.Records{})
+		})
+	}
+}
+
+func TestInvalidRecordsOfUpdateBetweenPagesFailTheTest(t *testing.T) {
+	test := &tb{}
+	server := msgpushtest.New(test)
+	server.UpdateBetweenPages(func(r *msgpushtest.Records) {
+		r.MPChannels = append(r.MPChannels, msgpush.MPChannel{UpdateTime: "soon"})
+	})
+	require.NoError(t, listChannels(clientOf(server)))
+	require.Error(t, listChannels(clientOf(server)))
+	assert.Empty(t, server.Records().MPChannels)
+	test.end()
+	require.Len(t, test.errors, 1)
+	assert.Contains(t, test.errors[0], `UpdateBetweenPages: MPChannels[0].UpdateTime is "soon"`)
 }
 
 func TestRecordsAreCopied(t *testing.T) {

@@ -2,9 +2,12 @@ package msgpushtest
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"time"
 
@@ -48,16 +51,16 @@ type Server struct {
 	deciding chan struct{} // the functions of OnRequest and If
 	updating chan struct{} // the functions of Update and UpdateBetweenPages
 
-	mu         sync.Mutex // never held while a function of the test runs; guards the fields below
-	key        accessKey
-	limit      rateLimit
-	latency    time.Duration
-	store      store
-	faults     []*queuedFault
-	onRequest  func(Request)
-	requests   []Request
-	arrival    chan struct{} // closed when the next request arrives
-	rejections []string      // error texts for the test, with FailOnRejection
+	mu        sync.Mutex // never held while a function of the test runs; guards the fields below
+	key       accessKey
+	limit     rateLimit
+	latency   time.Duration
+	store     store
+	faults    []*queuedFault
+	onRequest func(Request)
+	requests  []Request
+	arrival   chan struct{} // closed when the next request arrives
+	misuses   []string      // error texts for the test
 }
 
 // NewServer starts a server without records, for a program, which must call [Server.Close]. It
@@ -85,17 +88,45 @@ func newServer(opts []Option) *Server {
 	for _, opt := range opts {
 		opt(&s.settings)
 	}
+	var dial func(ctx context.Context, network, address string) (net.Conn, error)
+	var address string
 	if s.inMemory {
 		pipes := newPipeListener()
-		s.transport.DialContext = pipes.dialContext
+		dial, address = pipes.dialContext, pipeAddress
 		config := &http.Server{Handler: s} //nolint:gosec // without a timeout of headers, as httptest makes it
 		s.http = &httptest.Server{Listener: pipes, Config: config}
 	} else {
 		s.http = httptest.NewUnstartedServer(s)
+		dial, address = new(net.Dialer).DialContext, s.http.Listener.Addr().String()
 	}
 	s.http.Start()
 	s.URL = s.http.URL
+	s.transport.DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
+		if s.isClosed() && to == address {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: closedError{}}
+		}
+		return dial(ctx, network, to)
+	}
 	return s
+}
+
+// A closedError is the error of a connection to a server that is closed.
+type closedError struct{}
+
+func (closedError) Error() string {
+	return "connection refused: the fake server is stopped, since Close was called or its test has ended"
+}
+
+// Unwrap returns the error of a socket.
+func (closedError) Unwrap() error { return os.NewSyscallError("connect", connRefused()) }
+
+func (s *Server) isClosed() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 // closeGrace is how long Close waits for responses in progress before it aborts them.
@@ -103,7 +134,8 @@ const closeGrace = 200 * time.Millisecond
 
 // Close stops the server, and may be called more than once. It completes responses in progress, or
 // aborts them after a short time. It ends the waits of [Delay], [Endless], [Server.SetLatency] and
-// [Server.WaitForRequest].
+// [Server.WaitForRequest]. Afterwards, the errors of [Server.Client] and [Server.HTTPClient] say that
+// the server is stopped, and [Server.ServeHTTP] responds so with HTTP status 503.
 //
 // Close blocks until the functions that the test passed to the server have returned, so they must
 // not call Close.
@@ -169,6 +201,10 @@ func (s *Server) OnRequest(f func(Request)) {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.isClosed() {
+		http.Error(w, "the fake server is stopped", http.StatusServiceUnavailable)
+		return
+	}
 	request := s.record(r)
 	response := s.decide(request) // before the wait: after it, an abandoned request could take a later fault
 	s.mu.Lock()

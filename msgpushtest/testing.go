@@ -1,5 +1,7 @@
 package msgpushtest
 
+import "slices"
+
 // A TB is a [*testing.T] or [*testing.B]. In a fuzz test, make the server in the fuzz target, with
 // its t.
 type TB interface {
@@ -13,9 +15,12 @@ type TB interface {
 // maxReported is the maximum number of requests that are logged when a test fails.
 const maxReported = 50
 
-// New starts a [Server] that is closed when the test ends. The test fails for each fault of
-// [Server.Inject] that was used too seldom and not removed by [Server.ClearFaults]. With the option
-// [FailOnRejection], it also fails for each request that the server rejected.
+// New starts a [Server] that is closed when the test ends. The test fails for
+//
+//   - each fault of [Server.Inject] that was used too seldom and not removed by
+//     [Server.ClearFaults], such as one whose function of [Fault.If] was never called;
+//   - each function of [Server.UpdateBetweenPages] that was never called and not removed by a nil;
+//   - with the option [FailOnRejection], each request that the server rejected.
 //
 // If the test has failed, the last 50 requests are logged.
 func New(tb TB, opts ...Option) *Server {
@@ -33,7 +38,7 @@ func New(tb TB, opts ...Option) *Server {
 func (s *Server) report(tb TB) {
 	tb.Helper()
 	s.mu.Lock()
-	errors := append(s.rejections, s.unusedFaults()...)
+	errors := slices.Concat(s.misuses, s.unusedFaults(), s.unusedUpdate())
 	requests := s.requests
 	s.mu.Unlock()
 	for _, text := range errors {

@@ -71,7 +71,16 @@ func TestUnusedFaultFailsTheTest(t *testing.T) {
 		{"for other requests", func(s *msgpushtest.Server) {
 			s.Inject(msgpushtest.HTML().WithStatus(502).If(isPage(2)).Always())
 			call(s)
-		}, never("HTML.WithStatus(502).If(match).Always() for every operation")},
+		}, unused("HTML.WithStatus(502).If(match).Always() for every operation was never used, " +
+			"and match selected no request")},
+		{"condition that is never called", func(s *msgpushtest.Server) {
+			s.Inject(status.For(msgpushtest.ForwardRuleList).If(isPage(1)))
+			call(s)
+		}, unused("Status(503).If(match) for ForwardRuleList was never used, and match was never called")},
+		{"condition of a fault that is cleared", func(s *msgpushtest.Server) {
+			s.Inject(status.If(isPage(1)))
+			s.ClearFaults()
+		}, nil},
 		{"Always, used once", func(s *msgpushtest.Server) {
 			s.Inject(status.Always())
 			call(s)
@@ -106,6 +115,67 @@ func TestUnusedFaultFailsTheTest(t *testing.T) {
 			s.Inject(msgpushtest.Fault{})
 			s.Close()
 		}, never("Fault{} for every operation")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			test := &tb{}
+			tt.test(msgpushtest.New(test))
+			assert.Empty(t, test.errors, "before the end of the test")
+			test.end()
+			assert.Equal(t, tt.want, test.errors)
+		})
+	}
+}
+
+func TestUnusedUpdateBetweenPagesFailsTheTest(t *testing.T) {
+	unused := func(pages string) string {
+		return "msgpushtest: the function of UpdateBetweenPages was never called, since " + pages +
+			" was requested: request a second page, or call UpdateBetweenPages(nil)"
+	}
+	update := func(*msgpushtest.Records) {}
+	list := func(s *msgpushtest.Server) { _ = listChannels(clientOf(s)) }
+	tests := []struct {
+		name string
+		test func(*msgpushtest.Server)
+		want []string
+	}{
+		{"no page", func(s *msgpushtest.Server) { s.UpdateBetweenPages(update) }, []string{unused("no page")}},
+		{"not a list", func(s *msgpushtest.Server) {
+			s.UpdateBetweenPages(update)
+			_ = calls[msgpushtest.MailDetail](clientOf(s))
+		}, []string{unused("no page")}},
+		{"one page", func(s *msgpushtest.Server) {
+			s.UpdateBetweenPages(update)
+			list(s)
+		}, []string{unused("only one page")}},
+		{"two pages", func(s *msgpushtest.Server) {
+			s.UpdateBetweenPages(update)
+			list(s)
+			list(s)
+		}, nil},
+		{"removed", func(s *msgpushtest.Server) {
+			s.UpdateBetweenPages(update)
+			s.UpdateBetweenPages(nil)
+		}, nil},
+		{"called and replaced, and the other one not called", func(s *msgpushtest.Server) {
+			s.UpdateBetweenPages(update)
+			list(s)
+			list(s)
+			s.UpdateBetweenPages(update)
+			list(s)
+		}, []string{unused("only one page")}},
+		{"replaced before it was called", func(s *msgpushtest.Server) {
+			s.UpdateBetweenPages(update)
+			s.UpdateBetweenPages(update)
+			list(s)
+			list(s)
+		}, []string{unused("no page")}},
+		{"page rejected, such as one of a wrong key", func(s *msgpushtest.Server) {
+			s.UpdateBetweenPages(update)
+			s.Inject(msgpushtest.RejectKey())
+			list(s)
+			list(s)
+		}, []string{unused("only one page")}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,6 +2,9 @@ package msgpushtest
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
 
 	"example.com/msgpush"
 )
@@ -11,6 +14,7 @@ type store struct {
 	records      Records
 	filtered     map[string][]msgpush.ForwardLog // the records that a filter selects, by its JSON text
 	betweenPages func(*Records)                  // of UpdateBetweenPages
+	wasCalled    bool                            // betweenPages
 	servedPage   bool                            // since UpdateBetweenPages
 }
 
@@ -21,41 +25,73 @@ func (s *Server) Records() Records {
 	return s.store.records.clone()
 }
 
-// SetRecords replaces the server's records with a copy of r.
+// SetRecords replaces the server's records with a copy of r. It panics if r is not valid, as
+// [Records.Validate] reports.
 func (s *Server) SetRecords(r Records) {
 	s.updating <- struct{}{}
 	defer func() { <-s.updating }()
-	s.replaceRecords(r.clone())
+	if err := s.replaceRecords(r.clone()); err != nil {
+		panic(err.Error())
+	}
 }
 
-// Update calls f to change the server's records, in one step. If f panics, the records do not
-// change. The slices that f leaves in the records belong to the server: nothing may change them
-// after f has returned.
+// Update calls f to change the server's records, in one step. It panics if f leaves records that are
+// not valid, as [Records.Validate] reports. If f or Update panics, the records do not change. The
+// slices that f leaves in the records belong to the server: nothing may change them after f has
+// returned.
 //
 // Updates do not overlap. f must not wait for another one, such as a call of Update, or a page if a
 // function of UpdateBetweenPages is set: it would wait forever.
 func (s *Server) Update(f func(*Records)) {
+	if err := s.update(f); err != nil {
+		panic(err.Error())
+	}
+}
+
+func (s *Server) update(f func(*Records)) error {
 	s.updating <- struct{}{}
 	defer func() { <-s.updating }()
 	changed := s.Records()
 	f(&changed)
-	s.replaceRecords(changed)
+	return s.replaceRecords(changed)
 }
 
-// replaceRecords is called with updating held.
-func (s *Server) replaceRecords(r Records) {
+// replaceRecords replaces the records by valid ones. It is called with updating held.
+func (s *Server) replaceRecords(r Records) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store.records, s.store.filtered = r, nil
+	return nil
 }
 
 // UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
 // or none if f is nil. f is called, as by [Server.Update], before each response with a page except
-// the first.
+// the first. The test of [New] fails if f is never called, unless a nil replaces it. The test also
+// fails, and the response is aborted, if f leaves records that are not valid.
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.store.betweenPages, s.store.servedPage = f, false
+	if f != nil {
+		s.misuses = append(s.misuses, s.unusedUpdate()...)
+	}
+	s.store.betweenPages, s.store.wasCalled, s.store.servedPage = f, false, false
+}
+
+// unusedUpdate returns an error text if the function of UpdateBetweenPages was never called. It is
+// called with mu held.
+func (s *Server) unusedUpdate() []string {
+	if s.store.betweenPages == nil || s.store.wasCalled {
+		return nil
+	}
+	pages := "no page"
+	if s.store.servedPage {
+		pages = "only one page"
+	}
+	return []string{fmt.Sprintf("the function of UpdateBetweenPages was never called, since %s was requested: "+
+		"request a second page, or call UpdateBetweenPages(nil)", pages)}
 }
 
 // updateBeforePage calls the function of UpdateBetweenPages if a call is due before a page.
@@ -63,9 +99,16 @@ func (s *Server) updateBeforePage() {
 	s.mu.Lock()
 	f, due := s.store.betweenPages, s.store.servedPage
 	s.store.servedPage = true
+	s.store.wasCalled = s.store.wasCalled || due
 	s.mu.Unlock()
-	if f != nil && due {
-		s.Update(f)
+	if f == nil || !due {
+		return
+	}
+	if err := s.update(f); err != nil {
+		s.mu.Lock()
+		s.misuses = append(s.misuses, "UpdateBetweenPages: "+strings.TrimPrefix(err.Error(), "msgpushtest: "))
+		s.mu.Unlock()
+		panic(http.ErrAbortHandler)
 	}
 }
 

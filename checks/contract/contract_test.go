@@ -83,17 +83,9 @@ func (op operation) content() *openapi3.MediaType {
 	return op.Responses.Status(http.StatusOK).Value.Content["application/json"]
 }
 
-// alternative returns the schema of a success or of a failure, if a schema allows both.
-func alternative(schema *openapi3.SchemaRef, isSuccess bool) *openapi3.SchemaRef {
-	switch {
-	case schema.Value.AnyOf == nil:
-		return schema
-	case isSuccess:
-		return schema.Value.AnyOf[0]
-	default:
-		return schema.Value.AnyOf[1]
-	}
-}
+// success and failure return the schemas of the two envelopes of an operation.
+func (op operation) success() *openapi3.SchemaRef { return op.content().Schema.Value.AnyOf[0] }
+func (op operation) failure() *openapi3.SchemaRef { return op.content().Schema.Value.AnyOf[1] }
 
 // request returns a valid request of the operation with a body, which is nil for a GET.
 func (op operation) request(t *testing.T, body []byte) *http.Request {
@@ -305,7 +297,7 @@ func fieldsNotRepeated(doc *openapi3.T) []string {
 		}
 	}
 	for _, op := range operations(doc) {
-		envelope := alternative(op.content().Schema, true)
+		envelope := op.success()
 		check("Envelope", envelope)
 		if data := envelope.Value.Properties["data"]; data != nil && data.Value.Properties["list"] != nil {
 			check("Page", data)
@@ -545,7 +537,7 @@ var rejectedRequests = []rejectedRequest{
 	{"no mail channel", msgpushtest.CodeBadRequest, http.MethodGet, mailDetail, nil, "", true},
 	{"unknown access key",
 		msgpushtest.CodeAccessKey, http.MethodPost, mpList, map[string]string{"access-key": "another key"}, `{}`, true},
-	{"page 0", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{"current":0}`, true},
+	{"page -1", msgpushtest.CodeBadRequest, http.MethodPost, mpList, nil, `{"current":-1}`, true},
 	{"page size beyond the maximum of the fake server",
 		msgpushtest.CodeBadRequest, http.MethodPost, forwardRuleList, nil, `{"pageSize":1099511627776}`, true},
 	{"number beyond int64",
@@ -706,6 +698,65 @@ var failures = map[string]string{
 	"list of another type": `{"code":500,"msg":"x","data":{"list":"none"}}`,
 }
 
+func isValid(schema *openapi3.SchemaRef, body string) bool {
+	return schema.Value.VisitJSON(decode([]byte(body)), openapi3.VisitAsResponse()) == nil
+}
+
+// The code of a failure has two ranges, and each has a type: mocks of Prism ignore the type beside a
+// "not", and TypeScript generators lose it if the ranges have none.
+//
+// The validator reports each envelope of the fake server that is not exactly one of the two, also in
+// the test of random requests.
+func TestEnvelopeIsEitherSuccessOrFailure(t *testing.T) {
+	const neither, success, failure = "neither", "success", "failure"
+	tests := map[string]string{
+		`{"code":200,"msg":"","data":{"smtpSsl":1}}`: success,
+		`{"code":200,"msg":"","data":"garbage"}`:     neither,
+		`{"code":200,"data":"garbage"}`:              neither,
+		`{"code":200,"msg":"","data":null}`:          neither,
+		`{"code":200,"msg":"","data":[]}`:            neither,
+		`{"code":"200","msg":"","data":{}}`:          neither,
+		`{"msg":"","data":{}}`:                       neither,
+		`{}`:                                         neither,
+		`null`:                                       neither,
+		`{"code":401,"msg":"","data":{"id":1}}`:      failure,
+		`{"code":401,"msg":"","data":"garbage"}`:     failure,
+		`{"code":401,"msg":"","data":null}`:          failure,
+		`{"code":401,"msg":""}`:                      failure,
+		`{"code":0,"msg":""}`:                        failure,
+		`{"code":200.5,"msg":""}`:                    neither,
+	}
+	for _, op := range operations(load(t)) {
+		t.Run(op.OperationID, func(t *testing.T) {
+			for body, want := range tests {
+				if op.call(t).Data == nil && want != failure {
+					continue // the data of a success is open
+				}
+				assert.Equal(t, want == success, isValid(op.success(), body), "success: %s", body)
+				assert.Equal(t, want == failure, isValid(op.failure(), body), "failure: %s", body)
+				assert.Equal(t, want != neither, isValid(op.content().Schema, body), "response: %s", body)
+			}
+			for name, example := range op.responses() {
+				body := string(encode(t, example.Value.Value))
+				assert.True(t, isValid(op.success(), body) && !isValid(op.failure(), body), name)
+			}
+		})
+	}
+}
+
+func TestErrorStatusesAreFailures(t *testing.T) {
+	for _, op := range operations(load(t)) {
+		t.Run(op.OperationID, func(t *testing.T) {
+			assert.ElementsMatch(t, []string{"200", "4XX", "5XX"}, slices.Collect(maps.Keys(op.Responses.Map())), "no default")
+			for _, status := range []int{400, 401, 429, 500, 503} {
+				schema := op.Responses.Status(status).Value.Content["application/json"].Schema
+				assert.True(t, isValid(schema, `{"code":500,"msg":"no","data":"why"}`), status)
+				assert.False(t, isValid(schema, `{"code":200,"msg":"success"}`), status)
+			}
+		})
+	}
+}
+
 func TestFailureMayHaveAnyData(t *testing.T) {
 	doc := load(t)
 	for _, op := range operations(doc) {
@@ -824,6 +875,5 @@ func TestProxyCatchesWrongFields(t *testing.T) {
 	require.NoError(t, err, "the client accepts an integer in a string")
 	all, exchanges := v.result()
 	assert.Equal(t, 1, exchanges)
-	require.NotEmpty(t, all)
-	assert.Contains(t, all[0], "value must be an integer")
+	assert.Contains(t, strings.Join(all, "\n"), "value must be an integer")
 }

@@ -116,13 +116,6 @@ func TestCodeInTestingDocumentRuns(t *testing.T) {
 // on its own, since a reader may copy only this block. It runs statements and programs with a fake
 // server, and the tests of the document together. It returns the directory of the files.
 func assertCodeRuns(t *testing.T, document string, replace ...*strings.Replacer) string {
-	srv := msgpushtest.NewServer()
-	defer srv.Close()
-	srv.SetRecords(msgpushtest.SampleRecords())
-	t.Setenv("MSGPUSH_BASE_URL", srv.URL)
-	if os.Getenv("MSGPUSH_ACCESS_KEY") == "" {
-		t.Setenv("MSGPUSH_ACCESS_KEY", srv.AccessKey())
-	}
 	dir := t.TempDir()
 	var files, tests []string
 	blocks := goBlock.FindAllStringSubmatch(read(t, document), -1)

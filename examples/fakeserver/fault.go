@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,8 +15,13 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// faultHeader is the header with which a client selects a fault for its request.
-const faultHeader = "Fakeserver-Fault"
+// The headers with which a client selects a fault for its request or, with an id, for its next
+// requests.
+const (
+	faultHeader  = "Fakeserver-Fault"
+	clientHeader = "Fakeserver-Client"
+	timesHeader  = "Fakeserver-Times"
+)
 
 // parseFault returns the fault of a text such as "status:503:2", which usage explains.
 func parseFault(text string) (msgpushtest.Fault, error) {
@@ -105,26 +111,121 @@ func (f *faultOf) Set(value string) error {
 
 func (f *faultOf) String() string { return f.text }
 
-// injectFaults gives a request the fault that its header names.
-func injectFaults(fake *msgpushtest.Server) http.Handler {
-	const numberHeader = "Fakeserver-Request"
-	var last atomic.Int64
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text := r.Header.Get(faultHeader)
-		if text == "" {
-			fake.ServeHTTP(w, r)
-			return
-		}
-		fault, err := parseFault(text)
-		if err != nil {
-			http.Error(w, faultHeader+": "+err.Error(), http.StatusBadRequest)
-			return
-		}
-		number := strconv.FormatInt(last.Add(1), 10)
-		r.Header.Set(numberHeader, number) // so that no other request takes the fault
-		fake.Inject(fault.If(func(q msgpushtest.Request) bool { return q.Header.Get(numberHeader) == number }))
-		fake.ServeHTTP(w, r)
-	})
+// A clientFault is a fault of the next requests of a client.
+type clientFault struct {
+	Client string `json:"client"` // value of clientHeader
+	Fault  string `json:"fault"`
+	Times  int    `json:"times"` // requests; 0 means 1
+}
+
+// clientFaults injects the faults that clients select.
+type clientFaults struct {
+	fake       *msgpushtest.Server
+	lastNumber atomic.Int64 // of injectFor
+
+	mu   sync.Mutex
+	seen map[clientFault]bool // by injectOnce
+}
+
+// inject gives a fault to the next requests of a client.
+func (c *clientFaults) inject(f clientFault) error {
+	if f.Client == "" {
+		return errors.New("the client is missing: it is the value of the header " + clientHeader)
+	}
+	if f.Times < 0 {
+		return fmt.Errorf("times is %d, not at least 1", f.Times)
+	}
+	fault, err := parseFault(f.Fault)
+	if err != nil {
+		return err
+	}
+	isClient := func(r msgpushtest.Request) bool { return r.Header.Get(clientHeader) == f.Client }
+	c.fake.Inject(fault.If(isClient).Times(max(f.Times, 1)))
+	return nil
+}
+
+// injectOnce injects a fault that a client sends in the headers of each request and each retry.
+func (c *clientFaults) injectOnce(f clientFault) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen[f] {
+		return nil
+	}
+	if err := c.inject(f); err != nil {
+		return err
+	}
+	if c.seen == nil {
+		c.seen = map[clientFault]bool{}
+	}
+	c.seen[f] = true
+	return nil
+}
+
+// clear removes all faults, also those of the flags.
+func (c *clientFaults) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fake.ClearFaults()
+	clear(c.seen)
+}
+
+// injectOfHeaders injects the fault that the headers of a request name.
+func (c *clientFaults) injectOfHeaders(r *http.Request) error {
+	text, client, times := r.Header.Get(faultHeader), r.Header.Get(clientHeader), r.Header.Get(timesHeader)
+	if text == "" && times == "" {
+		return nil
+	}
+	if text == "" {
+		return errors.New(timesHeader + " needs " + faultHeader)
+	}
+	if client == "" && times != "" {
+		return errors.New(timesHeader + " needs " + clientHeader)
+	}
+	if client == "" {
+		return c.injectFor(r, text)
+	}
+	n, err := parseTimes(times)
+	if err != nil {
+		return err
+	}
+	return c.injectOnce(clientFault{client, text, n})
+}
+
+// numberHeader has a number that the program gives to a request with a fault of its own.
+const numberHeader = "Fakeserver-Request"
+
+// injectFor injects a fault that no other request than r takes.
+func (c *clientFaults) injectFor(r *http.Request, text string) error {
+	fault, err := parseFault(text)
+	if err != nil {
+		return err
+	}
+	number := strconv.FormatInt(c.lastNumber.Add(1), 10)
+	r.Header.Set(numberHeader, number)
+	c.fake.Inject(fault.If(func(q msgpushtest.Request) bool { return q.Header.Get(numberHeader) == number }))
+	return nil
+}
+
+// ServeHTTP injects the fault that the headers of a request name, and passes the request to the
+// server.
+func (c *clientFaults) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := c.injectOfHeaders(r); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c.fake.ServeHTTP(w, r)
+}
+
+// parseTimes returns the value of timesHeader, or 1 if it is missing.
+func parseTimes(text string) (int, error) {
+	if text == "" {
+		return 1, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s: %q is not a number of requests", timesHeader, text)
+	}
+	return n, nil
 }
 
 // allowOrigin permits the pages of an origin to send requests.
@@ -132,7 +233,8 @@ func allowOrigin(origin string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Access-Control-Allow-Origin", origin)
-		h.Set("Access-Control-Allow-Headers", "access-key, content-type, "+faultHeader)
+		h.Set("Access-Control-Allow-Headers", "access-key, content-type, "+faultHeader+", "+clientHeader+", "+timesHeader)
+		h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
 		h.Set("Access-Control-Expose-Headers", "Retry-After")
 		if r.Method == http.MethodOptions {
 			w.WriteHeader(http.StatusNoContent)

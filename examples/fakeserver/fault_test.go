@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 )
 
 func TestRequestNamesItsFault(t *testing.T) {
-	p := start(t, "")
+	p := start(t)
 	for fault, want := range map[string]string{
 		"status:503":   "HTTP 503",
 		"status:429:7": "retry after 7s",
@@ -46,12 +47,60 @@ func TestRequestNamesItsFault(t *testing.T) {
 	p.end(t)
 }
 
+func TestClientGetsAFaultForItsNextRequests(t *testing.T) {
+	p := start(t)
+	const a, b = "Fakeserver-Client: a", "Fakeserver-Client: b"
+	const fault, other, twice = "Fakeserver-Fault: status:503", "Fakeserver-Fault: status:404", "Fakeserver-Times: 2"
+	steps := []struct {
+		name   string
+		header []string
+		want   int
+	}{
+		{"first request", []string{a, fault, twice}, 503},
+		{"another client without a fault", []string{b}, 200},
+		{"no client", nil, 200},
+		{"another client, first request", []string{b, fault, twice}, 503},
+		{"second request", []string{a, fault, twice}, 503},
+		{"third request", []string{a, fault, twice}, 200},
+		{"fourth request", []string{a, fault, twice}, 200},
+		{"another client, second request without the other headers", []string{b}, 503},
+		{"another client, third request", []string{b, fault, twice}, 200},
+		{"another fault, once by default", []string{a, other}, 404},
+		{"another fault, second request", []string{a, other}, 200},
+		{"times without a fault", []string{a, twice}, 400},
+		{"times without a client", []string{fault, twice}, 400},
+		{"times 0", []string{a, fault, "Fakeserver-Times: 0"}, 400},
+		{"unknown fault", []string{a, "Fakeserver-Fault: boom"}, 400},
+	}
+	for _, step := range steps {
+		assert.Equal(t, step.want, p.mail(t, step.header...), step.name)
+	}
+	p.end(t)
+}
+
+// A client that sends the same headers with each retry succeeds after two failures.
+func TestRetriesOfAClientSucceed(t *testing.T) {
+	p := start(t)
+	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		r.Header.Set("Fakeserver-Client", t.Name())
+		r.Header.Set("Fakeserver-Fault", "reset")
+		r.Header.Set("Fakeserver-Times", "2")
+		return http.DefaultTransport.RoundTrip(r)
+	})
+	client, err := msgpush.NewClient(p.url, p.key, msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}),
+		msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+	require.NoError(t, err)
+	_, err = client.MPList(t.Context(), msgpush.PageRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, 3, strings.Count(p.end(t), `"/api/open/mp/list"`))
+}
+
 type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestFaultOfAPage(t *testing.T) {
-	p := start(t, "", "-fault", "status:502@ForwardLogList:2")
+	p := start(t, "-fault", "status:502@ForwardLogList:2")
 	client := p.client(t, p.key)
 	for page, want := range []string{"", "HTTP 502", ""} {
 		for range 2 {
@@ -71,7 +120,7 @@ func TestFaultOfAPage(t *testing.T) {
 
 func TestPagesOfAnOriginMaySendRequests(t *testing.T) {
 	const origin = "http://localhost:3000"
-	p := start(t, "", "-cors", origin)
+	p := start(t, "-cors", origin)
 	preflight, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, p.url+"/api/open/mp/list", nil)
 	require.NoError(t, err)
 	resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(preflight)
@@ -79,7 +128,10 @@ func TestPagesOfAnOriginMaySendRequests(t *testing.T) {
 	defer resp.Body.Close()
 	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
 	assert.Equal(t, origin, resp.Header.Get("Access-Control-Allow-Origin"))
-	assert.Contains(t, resp.Header.Get("Access-Control-Allow-Headers"), "access-key")
+	for _, header := range []string{"access-key", "Fakeserver-Fault", "Fakeserver-Client", "Fakeserver-Times"} {
+		assert.Contains(t, resp.Header.Get("Access-Control-Allow-Headers"), header)
+	}
+	assert.Contains(t, resp.Header.Get("Access-Control-Allow-Methods"), "DELETE", "of the control interface")
 	mail, err := p.client(t, p.key).MailDetail(t.Context(), msgpushtest.SampleMailID)
 	require.NoError(t, err)
 	assert.Equal(t, int64(101), mail.ID)

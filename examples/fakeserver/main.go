@@ -3,7 +3,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,48 +22,17 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-const usage = `usage: fakeserver [flags]
-
-Fakeserver serves the operations that the API document specifies, on sample
-records or on those of a file, until it is interrupted. On standard output, it
-prints MSGPUSH_BASE_URL=… and, if it made the access key, MSGPUSH_ACCESS_KEY=…. On
-standard error, it prints a line for each request: time, method, path, HTTP status
-and duration.
-
-A file of records is JSON. Its fields have the names of the API document. A list
-that is missing has no records:
-
-  {
-    "mailChannels": [{"id": 1, "mailName": "alerts", "password": "secret"}],
-    "mpChannels":   [{"id": 2, "nickName": "operations"}],
-    "forwardRules": [{"id": 3, "ruleName": "all"}],
-    "forwardLogs":  [{"id": 4, "ruleId": 3}]
-  }
-
-A request with a header "Fakeserver-Fault" gets a fault:
-
-  status:503     an HTTP status without a body; status:503:2 also sends Retry-After: 2
-  delay:2s       the usual response, later
-  reset          the connection is reset before the response
-  truncate       the connection ends in the middle of the body
-  html           a page in HTML with HTTP status 200
-  rejected-key   the access key is rejected
-
-Environment:
-  MSGPUSH_ACCESS_KEY  access key to accept; the default is a random one
-
-An interrupt or SIGTERM shuts the server down: it accepts no more requests and
-completes those in progress. A second one kills it.
-
-The exit status is 0 if the program was interrupted.
-
-`
+//go:embed usage.txt
+var usage string
 
 // settings are the values of the flags.
 type settings struct {
 	addr    string
-	records string // a file; empty for the sample records
+	key     string
+	records string        // a file; empty for the sample records
+	insert  time.Duration // between new trigger records; 0 for none
 	latency time.Duration
+	control bool
 	fail    failure
 	fault   faultOf
 	cors    string // the origin of pages that may send requests
@@ -109,7 +78,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the program
-	if err := run(ctx, set, os.Getenv("MSGPUSH_ACCESS_KEY"), os.Stdout, os.Stderr); err != nil {
+	if err := run(ctx, set, os.Stdout, os.Stderr); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -120,6 +89,10 @@ func (s *settings) defineFlags(flags *flag.FlagSet) {
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&s.addr, "addr", "127.0.0.1:8181", "`ADDRESS` to listen on; port 0 is a free port")
+	flags.StringVar(&s.key, "key", "test-key", "access `KEY` to accept")
+	flags.DurationVar(&s.insert, "insert", 0,
+		"`INTERVAL` between new trigger records, such as 10s; by default, none are inserted")
+	flags.BoolVar(&s.control, "control", false, "serve the control interface")
 	flags.StringVar(&s.records, "records", "", "JSON `FILE` with the records, instead of the sample records")
 	flags.DurationVar(&s.latency, "latency", 0, "delay of each response")
 	flags.Var(&s.fail, "fail", "respond to a share of the requests with an HTTP status: `STATUS:SHARE`, such as 503:0.1")
@@ -130,9 +103,15 @@ func (s *settings) defineFlags(flags *flag.FlagSet) {
 }
 
 // run serves until ctx ends.
-func run(ctx context.Context, set settings, key string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, set settings, stdout, stderr io.Writer) error {
 	if set.latency < 0 {
 		return errors.New("-latency must not be negative")
+	}
+	if set.insert < 0 {
+		return errors.New("-insert must not be negative")
+	}
+	if err := checkKey(set.key); err != nil {
+		return fmt.Errorf("-key: %w", err)
 	}
 	fake := msgpushtest.NewServer(msgpushtest.InMemory()) // the requests come through the handler
 	defer fake.Close()
@@ -141,11 +120,13 @@ func run(ctx context.Context, set settings, key string, stdout, stderr io.Writer
 		return err
 	}
 	fake.SetRecords(records)
-	if key != "" {
-		fake.SetAccessKey(key)
-	}
+	fake.SetAccessKey(set.key)
 	fake.SetLatency(set.latency)
-	fake.OnRequest(func(msgpushtest.Request) { fake.ClearRequests() }) // otherwise they take more and more memory
+	requests := new(requestLog)
+	fake.OnRequest(func(r msgpushtest.Request) {
+		requests.add(r)
+		fake.ClearRequests() // otherwise they take more and more memory
+	})
 	if set.fail.share > 0 {
 		isChosen := func(msgpushtest.Request) bool { return rand.Float64() < set.fail.share }
 		fake.Inject(msgpushtest.Status(set.fail.status).Always().If(isChosen))
@@ -157,11 +138,16 @@ func run(ctx context.Context, set settings, key string, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "MSGPUSH_BASE_URL=http://%s\n", listener.Addr())
-	if key == "" {
-		fmt.Fprintf(stdout, "MSGPUSH_ACCESS_KEY=%s\n", fake.AccessKey())
+	fmt.Fprintf(stdout, "URL: http://%s\nAccess key: %s\n", listener.Addr(), set.key)
+	if set.insert > 0 {
+		go insertRecords(ctx, fake, set.insert)
 	}
-	handler := logRequests(injectFaults(fake), fake.AccessKey(), stderr)
+	faults := &clientFaults{fake: fake}
+	handler := http.Handler(faults)
+	if set.control {
+		handler = withControl(fake, faults, requests)
+	}
+	handler = logRequests(handler, stderr)
 	if set.cors != "" {
 		handler = allowOrigin(set.cors, handler)
 	}
@@ -181,39 +167,15 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	}
 }
 
-// readRecords reads the records of a file, or returns the sample records if name is empty. A field
-// that Records or a record does not have is an error, since it is probably misspelled.
-func readRecords(name string) (records msgpushtest.Records, err error) {
-	if name == "" {
-		return msgpushtest.SampleRecords(), nil
-	}
-	file, err := os.Open(name)
-	if err != nil {
-		return records, err
-	}
-	defer file.Close()
-	decoder := json.NewDecoder(file)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&records); err != nil {
-		return records, fmt.Errorf("%s: %w", name, err)
-	}
-	_, err = decoder.Token()
-	if !errors.Is(err, io.EOF) {
-		return records, fmt.Errorf("%s: expected the end of the file after the records", name)
-	}
-	return records, nil
-}
-
 // logRequests writes a line for each response. It omits what may contain a key or a password: the
 // header, the query and the body.
-func logRequests(next http.Handler, key string, w io.Writer) http.Handler {
+func logRequests(next http.Handler, w io.Writer) http.Handler {
 	logger := log.New(w, "", log.LstdFlags)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		recorder := &statusRecorder{ResponseWriter: rw, status: http.StatusOK}
-		path := strings.ReplaceAll(r.URL.Path, key, "[redacted]")
 		defer func() { // also if the handler aborts the response
-			logger.Printf("%s %q %d %v", r.Method, path, recorder.status, time.Since(start).Round(time.Microsecond))
+			logger.Printf("%s %q %d %v", r.Method, r.URL.Path, recorder.status, time.Since(start).Round(time.Microsecond))
 		}()
 		next.ServeHTTP(recorder, r)
 	})

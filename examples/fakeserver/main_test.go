@@ -3,14 +3,15 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"flag"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -70,64 +71,82 @@ func TestFailuresAtTheStart(t *testing.T) {
 		"address in use":            {[]string{"-addr", listener.Addr().String()}, "address"},
 		"invalid address":           {[]string{"-addr", "nowhere"}, "missing port"},
 		"negative latency":          {[]string{"-latency", "-1s"}, "-latency"},
+		"negative interval":         {[]string{"-insert", "-1s"}, "-insert"},
+		"empty key":                 {[]string{"-key", ""}, "-key"},
+		"key with a space":          {[]string{"-key", "a b"}, "-key"},
 		"no file":                   {[]string{"-records", "/no/such/file"}, "/no/such/file"},
 		"no JSON":                   {[]string{"-records", recordsFile(t, `{`)}, "records.json: unexpected EOF"},
 		"list of another name":      {[]string{"-records", recordsFile(t, `{"rules":[]}`)}, `unknown field "rules"`},
 		"field of another name":     {[]string{"-records", recordsFile(t, `{"mpChannels":[{"name":"x"}]}`)}, `"name"`},
-		"more than one JSON object": {[]string{"-records", recordsFile(t, `{} {}`)}, "expected the end of the file"},
+		"more than one JSON object": {[]string{"-records", recordsFile(t, `{} {}`)}, "expected the end"},
+		"time that is no date and time": {
+			[]string{"-records", recordsFile(t, `{"forwardLogs":[{"createTime":"today"}]}`)},
+			`ForwardLogs[0].CreateTime is "today"`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			set, err := parse(tt.args...)
 			require.NoError(t, err)
 			var stdout bytes.Buffer
-			err = run(t.Context(), set, "", &stdout, io.Discard)
+			err = run(t.Context(), set, &stdout, io.Discard)
 			assert.ErrorContains(t, err, tt.want)
 			assert.Empty(t, stdout.String())
 		})
 	}
 }
 
-// A program is a call of run in a goroutine.
-type program struct {
-	url, key  string // as printed; key may be empty
-	stderr    bytes.Buffer
-	interrupt context.CancelFunc
-	ended     chan error
+// TestMain runs the tests or, in a process that start starts, the program.
+func TestMain(m *testing.M) {
+	if os.Getenv("RUN_FAKESERVER") != "" {
+		main()
+		return
+	}
+	m.Run()
 }
 
-// start runs the program, and reads the lines that it prints.
-func start(t *testing.T, key string, args ...string) *program {
+// A process is a run of the program.
+type process struct {
+	*exec.Cmd
+	url, key string // as printed
+	stderr   bytes.Buffer
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	set, err := parse(args...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "RUN_FAKESERVER=1", "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+// start starts the program, and reads what it prints. The process is killed at the end of the test.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: command(t, append([]string{"-addr", "127.0.0.1:0"}, args...)...)}
+	p.Stderr = &p.stderr
+	stdout, err := p.StdoutPipe()
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	p := &program{interrupt: cancel, ended: make(chan error, 1)}
-	stdout, w := io.Pipe()
-	go func() {
-		err := run(ctx, set, key, w, &p.stderr)
-		w.CloseWithError(err)
-		p.ended <- err
-	}()
+	require.NoError(t, p.Start())
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		_ = p.Wait()
+	})
 	scanner := bufio.NewScanner(stdout)
-	lines := 2
-	if key != "" {
-		lines = 1
-	}
-	for range lines {
-		require.True(t, scanner.Scan(), "the program has ended: %v", scanner.Err())
-		name, value, _ := strings.Cut(scanner.Text(), "=")
-		switch name {
-		case "MSGPUSH_BASE_URL":
-			p.url = value
-		case "MSGPUSH_ACCESS_KEY":
-			p.key = value
-		}
-	}
+	p.url = nextValue(t, scanner, "URL: ")
+	p.key = nextValue(t, scanner, "Access key: ")
 	return p
 }
 
-func (p *program) client(t *testing.T, key string) *msgpush.Client {
+// nextValue returns what follows a prefix in the next line.
+func nextValue(t *testing.T, scanner *bufio.Scanner, prefix string) string {
+	t.Helper()
+	require.True(t, scanner.Scan(), "the program has ended: %v", scanner.Err())
+	value, ok := strings.CutPrefix(scanner.Text(), prefix)
+	require.True(t, ok, scanner.Text())
+	return value
+}
+
+func (p *process) client(t *testing.T, key string) *msgpush.Client {
 	t.Helper()
 	client, err := msgpush.NewClient(p.url, key, msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
 	require.NoError(t, err)
@@ -135,15 +154,18 @@ func (p *program) client(t *testing.T, key string) *msgpush.Client {
 }
 
 // end interrupts the program, and returns its log.
-func (p *program) end(t *testing.T) string {
+func (p *process) end(t *testing.T) string {
 	t.Helper()
-	p.interrupt()
-	require.NoError(t, <-p.ended)
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows processes cannot be sent a signal")
+	}
+	require.NoError(t, p.Process.Signal(os.Interrupt))
+	require.NoError(t, p.Wait(), "exit status")
 	return p.stderr.String()
 }
 
 func TestServesSampleRecordsUntilInterrupted(t *testing.T) {
-	p := start(t, "")
+	p := start(t)
 	mail, err := p.client(t, p.key).MailDetail(t.Context(), msgpushtest.SampleMailID)
 	require.NoError(t, err)
 	assert.Equal(t, msgpushtest.SampleRecords().MailChannels[0], *mail)
@@ -157,24 +179,27 @@ func TestServesSampleRecordsUntilInterrupted(t *testing.T) {
 	assert.NotContains(t, log, "another-key")
 }
 
-func TestAcceptsKeyOfTheEnvironment(t *testing.T) {
-	const key = "k3y" // even a short key is not logged
-	p := start(t, key)
-	assert.Empty(t, p.key, "a key of the environment is not printed")
-	_, err := p.client(t, key).MPList(t.Context(), msgpush.PageRequest{})
+func TestAcceptsTheKeyOfTheFlag(t *testing.T) {
+	p := start(t, "-key", "k3y")
+	assert.Equal(t, "k3y", p.key)
+	_, err := p.client(t, "k3y").MPList(t.Context(), msgpush.PageRequest{})
 	require.NoError(t, err)
-	response, err := http.Post(p.url+"/"+key+"?x="+key, "application/json", strings.NewReader(key))
-	require.NoError(t, err)
-	response.Body.Close()
-	log := p.end(t)
-	assert.Contains(t, log, `POST "/[redacted]" 200`)
-	assert.NotContains(t, log, key)
+	_, err = p.client(t, "test-key").MPList(t.Context(), msgpush.PageRequest{})
+	assert.ErrorContains(t, err, "code 401")
+	assert.NotContains(t, p.end(t), "k3y")
+}
+
+func TestPrintsURLAndKeyPlainly(t *testing.T) {
+	p := start(t)
+	assert.Regexp(t, `^http://127\.0\.0\.1:[0-9]+$`, p.url)
+	assert.Equal(t, "test-key", p.key)
+	p.end(t)
 }
 
 func TestServesRecordsOfAFile(t *testing.T) {
 	file := recordsFile(t,
 		`{"mailChannels":[{"id":1,"password":"hunter2","smtpSsl":1}],"forwardLogs":[{"id":4,"ruleId":3},{"id":5}]}`)
-	p := start(t, "", "-records", file)
+	p := start(t, "-records", file)
 	client := p.client(t, p.key)
 	mail, err := client.MailDetail(t.Context(), "1")
 	require.NoError(t, err)
@@ -189,7 +214,7 @@ func TestServesRecordsOfAFile(t *testing.T) {
 }
 
 func TestFailsAShareOfTheRequests(t *testing.T) {
-	p := start(t, "", "-fail", "503:0.5")
+	p := start(t, "-fail", "503:0.5")
 	client := p.client(t, p.key)
 	failed := 0
 	const calls = 200
@@ -204,7 +229,7 @@ func TestFailsAShareOfTheRequests(t *testing.T) {
 }
 
 func TestInterruptCompletesResponses(t *testing.T) {
-	p := start(t, "", "-latency", "200ms")
+	p := start(t, "-latency", "200ms")
 	arrived := make(chan struct{})
 	trace := &httptrace.ClientTrace{Got100Continue: func() { close(arrived) }} // the server reads the body
 	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost,

@@ -49,7 +49,7 @@ func serve(t *testing.T, records msgpushtest.Records) []string {
 	return []string{"-url", srv.URL, "-key-file", keyFile}
 }
 
-// knownRecords returns records of three days, earlier and later ones, and ones without a readable
+// knownRecords returns records of three days, earlier and later ones, and ones without a
 // time. Of the three rules, one has no records, and one is not listed.
 func knownRecords() msgpushtest.Records {
 	records := msgpushtest.Records{ForwardRules: []msgpush.ForwardRule{
@@ -76,7 +76,7 @@ func knownRecords() msgpushtest.Records {
 	add(1, 7, "2026-03-01 00:00:00", 1, "")
 	add(5, 7, "2026-02-28 23:59:59", 3, "old")
 	add(1, 7, "2026-03-04 00:00:00", 3, "tomorrow")
-	add(2, 7, "2026-03-03", 1, "no time of day")
+	add(2, 7, "", 1, "no time")
 	return records
 }
 
