@@ -101,7 +101,7 @@ func TestOnlyBufferOfCompleteBodyIsReused(t *testing.T) {
 	} {
 		c, _, _ := newStep(t)
 		c.KeepsInput = tt.keepsInput
-		body, _ := c.readAll(&http.Response{StatusCode: 404, Body: io.NopCloser(tt.body)})
+		body, _ := c.readAll(&http.Response{StatusCode: http.StatusNotFound, Body: io.NopCloser(tt.body)})
 		assert.Equal(t, tt.want, body.isReusable, name)
 		require.NoError(t, body.Close())
 		assert.False(t, body.isReusable, "Close has an effect once")

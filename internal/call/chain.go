@@ -1,6 +1,9 @@
 package call
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+)
 
 // chain returns the transport of the retry loop. A request passes the steps from top to bottom, and
 // its response or error passes them from bottom to top. The order guarantees that
@@ -31,8 +34,8 @@ func (c *Caller) chain() http.RoundTripper {
 type step func(next http.RoundTripper) http.RoundTripper
 
 func through(transport http.RoundTripper, steps ...step) http.RoundTripper {
-	for i := len(steps) - 1; i >= 0; i-- {
-		transport = steps[i](transport)
+	for _, s := range slices.Backward(steps) {
+		transport = s(transport)
 	}
 	return transport
 }

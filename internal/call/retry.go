@@ -32,7 +32,7 @@ type Attempt struct {
 // follows a failure, it returns the *Failure with which the call ends.
 func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, end error) {
 	s := stateOf(ctx)
-	resp, err = fromClient(resp, err)
+	resp, err = fromClient(resp, err)     //nolint:bodyclose // Do closes it
 	if stop, ok := err.(*stopError); ok { //nolint:errorlint // of the chain, which does not wrap it
 		return false, s.end(stop)
 	}
