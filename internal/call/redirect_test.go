@@ -46,10 +46,10 @@ func TestFromClientReturnsErrorOfChain(t *testing.T) {
 	assert.Nil(t, resp)
 	assert.Equal(t, ofTransport, err, "only the error of http.Client is unwrapped")
 	want := new(http.Response)
-	resp, err = fromClient(want, nil)
+	resp, err = fromClient(want, nil) //nolint:bodyclose // in memory
 	assert.Same(t, want, resp)
 	assert.NoError(t, err)
-	_, err = fromClient(nil, errCable)
+	_, err = fromClient(nil, errCable) //nolint:bodyclose // there is none
 	assert.Equal(t, errCable, err)
 }
 
