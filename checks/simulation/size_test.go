@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
 	"example.com/msgpush/follow"
@@ -105,15 +106,9 @@ func (a *account) follow(t *testing.T, d time.Duration) (f following) {
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
 		before := inUse()
-		follower := a.newFollower(&f)
+		follower := a.newFollower(t, &f)
 		got := map[int64]bool{}
-		for b, err := range follower.Batches(ctx) {
-			if err != nil {
-				if ctx.Err() == nil {
-					f.errs++
-				}
-				continue
-			}
+		store := func(_ context.Context, b follow.Batch[int64]) error {
 			f.lastBatch = a.requests
 			f.history += int64(len(b.History))
 			for _, number := range b.New {
@@ -124,7 +119,9 @@ func (a *account) follow(t *testing.T, d time.Duration) (f following) {
 				got[number] = true
 				f.worst = max(f.worst, time.Since(a.inserted(number)))
 			}
+			return nil
 		}
+		assert.NoError(t, follower.Run(ctx, store))
 		f.memory = inUse() - before
 		f.requests = a.requests - f.firstRead
 		for number := a.records; number < a.size()-2-int64(a.grace/insertInterval); number++ {
@@ -138,7 +135,8 @@ func (a *account) follow(t *testing.T, d time.Duration) (f following) {
 }
 
 // newFollower returns a follower of the account, which measures its first reading.
-func (a *account) newFollower(f *following) *follow.Follower[int64] {
+func (a *account) newFollower(t *testing.T, f *following) *follow.Follower[int64] {
+	t.Helper()
 	var follower *follow.Follower[int64]
 	fetch := func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[int64], error) {
 		if s := follower.Status(); s.Complete && f.first == 0 {
@@ -150,12 +148,19 @@ func (a *account) newFollower(f *following) *follow.Follower[int64] {
 	if id == nil {
 		id = func(number int64) int64 { return number }
 	}
-	o := follow.Options{PageSize: a.pageSize}
+	o := follow.Options{OnError: func(error) { f.errs++ }}
 	for number := range a.known {
 		o.Known = append(o.Known, number)
 		o.Since = a.created(number)
 	}
-	follower = follow.New(msgpush.List[int64]{Fetch: fetch, ID: id, Created: a.created}, o)
+	list := msgpush.List[int64]{
+		Fetch:    fetch,
+		ID:       id,
+		Created:  a.created,
+		PageSize: a.pageSize,
+	}
+	follower, err := follow.New(list, o)
+	require.NoError(t, err)
 	return follower
 }
 
