@@ -126,7 +126,7 @@ func New[T any](list msgpush.List[T], o Options) (*Follower[T], error) {
 	}
 	f.history = newHistory(o.Since, len(o.Known) > 0, list.Created != nil)
 	if list.Created != nil && f.history.since == "" {
-		f.start = &start[T]{number: 1}
+		f.start = &start[T]{at: time.Now(), number: 1}
 	}
 	f.shared.status = Status{Since: f.history.since, NextStep: time.Now()}
 	return f, nil
@@ -163,8 +163,8 @@ func check[T any](list msgpush.List[T], o Options) error {
 // and calls store with the same batch again: after 1 s, and after a wait that doubles up to a
 // minute. Run does not recover from a panic of store. To end Run for another reason, cancel ctx.
 //
-// A batch has records of one page. Only the first batch of a first start may have none: store its
-// Since.
+// A batch has records of one page, or, at a first start, of the pages at both ends of the list. Only
+// the first batch of a first start may have none: store its Since.
 //
 // # Errors
 //

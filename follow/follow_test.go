@@ -183,7 +183,14 @@ func TestFirstStartIsCertainOfTheEndOfTheList(t *testing.T) {
 			name:     "total is too low",
 			size:     10,
 			edit:     func(_ int, p *page) { p.Total, p.Pages = 60, 6 },
-			requests: []int{1, 6, 7},
+			requests: []int{1, 6, 7, 8, 9, 10, 11},
+			since:    created(100),
+		},
+		{
+			name:     "total is too low by many pages",
+			size:     1,
+			edit:     func(_ int, p *page) { p.Total, p.Pages = 10, 10 },
+			requests: append([]int{1}, series(10, 60)...),
 			since:    uncertain,
 		},
 		{
@@ -197,8 +204,8 @@ func TestFirstStartIsCertainOfTheEndOfTheList(t *testing.T) {
 			name:     "no numbers",
 			size:     30,
 			edit:     func(_ int, p *page) { *p = page{List: p.List} },
-			requests: []int{1, 2},
-			since:    uncertain,
+			requests: []int{1, 2, 3, 4, 5},
+			since:    created(100),
 		},
 	}
 	for _, tt := range tests {
@@ -209,6 +216,13 @@ func TestFirstStartIsCertainOfTheEndOfTheList(t *testing.T) {
 			assert.Equal(t, tt.requests, s.sent())
 		})
 	}
+}
+
+func series(first, last int) (numbers []int) {
+	for n := first; n <= last; n++ {
+		numbers = append(numbers, n)
+	}
+	return numbers
 }
 
 // The first start does not go on without the pages by which old records differ from new ones.

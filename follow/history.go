@@ -51,8 +51,8 @@ func newHistory(since msgpush.DateTime, hasKnown, hasTimes bool) history {
 }
 
 // firstSince returns the Since of a first start. first and last are the times at both ends.
-func firstSince(first, last []msgpush.DateTime, endIsCertain bool, now time.Time) msgpush.DateTime {
-	limit := newestTime(now)
+func firstSince(first, last []msgpush.DateTime, endIsCertain bool, start time.Time) msgpush.DateTime {
+	limit := newestTime(time.Now())
 	a, b := newestOf(first, limit), newestOf(last, limit)
 	since := max(a.valid, b.valid)
 	clockIsBehind := since == "" || a.showsClockBehind() || b.showsClockBehind()
@@ -60,7 +60,7 @@ func firstSince(first, last []msgpush.DateTime, endIsCertain bool, now time.Time
 		since = max(since, a.ahead, b.ahead)
 	}
 	if !endIsCertain {
-		since = max(since, dateTime(now.Add(-maxBehind)))
+		since = max(since, dateTime(start.Add(-maxBehind)))
 	}
 	return cmp.Or(since, noHistory)
 }

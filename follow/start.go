@@ -2,6 +2,7 @@ package follow
 
 import (
 	"fmt"
+	"time"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/paging"
@@ -10,19 +11,21 @@ import (
 // This file chooses the pages of a first start, whose newest record separates new records from
 // history. The rules are:
 //
-//   - Pages. A first start requests the first page, the last page and, if that is full, the page
-//     behind it.
+//   - Pages. A first start requests the first page, the last page and, while the latest page is full,
+//     the page behind it.
 //   - Empty page. An empty page is requested once more, since a service may read the total and the
 //     page at different times. Then the page before it is requested.
-//   - End. The end of the list is certain if the last page is not full, or is followed by an empty
-//     page.
+//   - End. The end of the list is certain if the latest page is not full, or is followed by an empty
+//     page. A total that is too low may hide more pages than maxBehind.
 
 type start[T any] struct {
+	at           time.Time
 	number       int64 // of the next page
 	stage        startStage
 	empty        int // empty responses since the first page
+	behind       int // pages with records behind the last page
 	first        []T // records of the first page
-	last         []T // records of the last page and the one behind it
+	last         []T // records of the last page and those behind it
 	endIsCertain bool
 }
 
@@ -34,8 +37,9 @@ const (
 	pageBehind
 )
 
-// maxEmpty limits how many empty responses are requested in search of the last page.
-const maxEmpty = 100
+// The limits of the search for the last page: empty responses, and pages behind the last one by the
+// numbers.
+const maxEmpty, maxBehindEnd = 100, 50
 
 // isBehindEnd reports whether the next page is the one behind the last page. An error there is no
 // failure, but the end is not certain.
@@ -46,11 +50,7 @@ func (s *start[T]) isBehindEnd() bool { return s.stage == pageBehind }
 func (s *start[T]) use(page *paging.Page[T], n *numbers) (isDone bool, err error) {
 	switch s.stage {
 	case pageBehind:
-		if page != nil {
-			s.last = append(s.last, page.List...)
-			s.endIsCertain = len(page.List) == 0
-		}
-		return true, nil
+		return s.useBehind(page), nil
 	case firstPage:
 		return s.useFirst(page, n)
 	}
@@ -87,6 +87,20 @@ func (s *start[T]) useFirst(page *paging.Page[T], n *numbers) (isDone bool, err 
 		return false, nil
 	}
 	return s.endAfter(len(page.List), n), nil
+}
+
+func (s *start[T]) useBehind(page *paging.Page[T]) (isDone bool) {
+	if page == nil {
+		return true
+	}
+	if len(page.List) == 0 {
+		s.endIsCertain = true
+		return true
+	}
+	s.last = append(s.last, page.List...)
+	s.number++
+	s.behind++
+	return s.behind == maxBehindEnd
 }
 
 // endAfter reports whether the next page is the last one, which has a number of records. Otherwise,

@@ -141,7 +141,7 @@ func (f *Follower[T]) mark(ctx context.Context) error {
 		return err
 	}
 	first, last := f.times(f.start.first), f.times(f.start.last)
-	f.history.since = firstSince(first, last, f.start.endIsCertain, time.Now())
+	f.history.since = firstSince(first, last, f.start.endIsCertain, f.start.at)
 	f.polls.newest = newestEnd(slices.Concat(first, last), f.history.since)
 	f.add(ctx, slices.Concat(f.start.first, f.start.last))
 	if f.batch == nil {
@@ -253,8 +253,8 @@ func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*pagin
 	if page == nil && err == nil {
 		err = errors.New("the Fetch function returned neither a page nor an error")
 	}
-	hasFailed := err != nil && (page == nil || len(page.List) == 0)
-	if hasFailed {
+	isNoPage := page == nil || len(page.List) == 0 && page.Total <= 0
+	if err != nil && isNoPage {
 		return nil, paging.AtPage(number, err)
 	}
 	if err != nil && !f.health.hasReported {
