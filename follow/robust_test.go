@@ -193,7 +193,7 @@ func TestBurstInAListWithoutNumbers(t *testing.T) {
 			known := upTo(n)
 			time.AfterFunc(time.Hour, func() { s.insert(upTo(n + 50)[n:]...) })
 			p := run(t, s.lister(20), follow.Options{Known: known, Since: today(n)}, time.Hour+24*time.Second) // polls may begin at both ends in turn
-			assert.Equal(t, upTo(n+50)[n:], sorted(p.fresh))
+			assert.Equal(t, upTo(n + 50)[n:], sorted(p.fresh))
 		})
 	}
 }

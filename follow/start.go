@@ -59,12 +59,11 @@ func (s *start[T]) use(page *paging.Page[T], n *numbers) (isDone bool, err error
 		return s.endAfter(len(page.List), n), nil
 	}
 	s.empty++
-	isRepeated := s.empty%2 == 0
-	if isRepeated {
-		s.number = min(s.number-1, n.last())
+	wasRepeated := s.empty%2 == 0
+	if wasRepeated {
+		s.number = min(s.number-1, n.last()) // page 1 again: it may have got the records of page 2
 	}
-	isAtFirst := s.number <= 1
-	return isAtFirst || s.empty >= maxEmpty, nil
+	return s.number < 1 || s.empty >= maxEmpty, nil
 }
 
 func (s *start[T]) useFirst(page *paging.Page[T], n *numbers) (isDone bool, err error) {
