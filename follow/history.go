@@ -11,8 +11,8 @@ import (
 // This file separates new records from history by their creation times. The rules are:
 //
 //   - Since. At a first start, it is the newest time at both ends of the list. If the list is empty, or
-//     its end is not certain, Since is at least 12 h before the start in UTC. No clock of a service is
-//     further behind, so a record that is created later is new.
+//     its end is not certain, Since is not earlier than 12 h before the start in UTC, since no service
+//     has a clock that is further behind.
 //   - New. A record is new if it was created after Since, or in the second of Since and the first
 //     reading has ended without it.
 //   - Invalid time. A time does not count if it is missing, zero, in another format, or more than

@@ -3,8 +3,8 @@ package follow
 // This file keeps what the responses say about the length of the list. The rules are:
 //
 //   - Length. The list is as long as the total or, if that promises more, the pages.
-//   - Bias. The length may be wrong. A page with records behind the end raises it, and an empty page
-//     lowers it. The difference is kept, since a wrong total is often wrong by the same number.
+//   - Bias. A page with records behind the end raises the length, and an empty page lowers it. The
+//     difference is kept, since a wrong total is often wrong by the same number.
 //   - Last page. It is the one with the end of the list. If the length is too low, or not reported, and
 //     that page is full, it is the page behind it.
 

@@ -7,22 +7,21 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// This file decides which pages a poll requests. The order of the list and of the ids is unknown, so
-// a poll begins at an end of the list: its start or its tail. A record is fresh if it is new and
-// was undelivered at the start of the poll. The rules are:
+// This file decides which pages a poll requests. The order of the list is unknown, so a poll begins at
+// an end of the list: its start or its tail. A record is fresh if it is new, and was undelivered when
+// the poll began. The rules are:
 //
-//   - Pages. A poll goes from the outermost page inward, and stops after a page whose innermost
-//     record is not fresh. At the tail, its first three pages do not stop it if they are empty, nor
-//     while records are missing. Records are missing if the total has grown by more than was
-//     delivered. If some are still missing, the poll also begins at the other end.
-//   - Rest. A poll stops after maxPollPages pages, or at a page that fails. The next one goes on there
-//     after its own pages. It leaves a page that fails maxTries times.
-//   - Tail. A poll finds the last page by the numbers. After a failed one, it first requests page 1,
+//   - Pages. A poll goes from the outermost page inward, and stops after a page whose innermost record
+//     is not fresh. At the tail, neither empty pages nor missing records stop it within three pages.
+//   - Missing. Records are missing if the total has grown by more than was delivered. Then the poll
+//     also begins at the other end, and what is still missing is left to a reading.
+//   - Rest. A poll stops after maxPollPages pages, or at a page that fails, and the next one goes on
+//     there after its own pages. A page that fails maxTries times is left to a reading.
+//   - Tail. The numbers show the last page. After a failed poll, the next one first requests page 1,
 //     whose response has the numbers.
-//   - End. A poll begins at the end where the newest record was at the first start, or where a poll
-//     later found the outermost record fresh, and another one not. Until an end is known, polls
-//     begin at the start and at the tail in turn.
-//   - Missing. If records are missing at the end of a poll, a reading has to find them.
+//   - End. A poll begins at the end where the newest record was at the first start, or where a later
+//     poll found the outermost record fresh, and another one not. Until an end is known, polls begin
+//     at the start and at the tail in turn.
 
 const (
 	maxPollPages = 50

@@ -11,9 +11,9 @@ import (
 //
 //   - Schedule. The first reading begins at the start, the next one when ReadInterval has passed since
 //     the start of the latest one, and that one has ended.
-//   - Drift. Polls between two pages also report totals. If the total has fallen and grown again, the
-//     reading would not notice that records have moved to earlier pages. So its next page gets the
-//     total that the fall alone leads to, and the reading steps back.
+//   - Drift. If the totals of polls between two pages have fallen and grown again, records have moved to
+//     earlier pages. So the next page gets the total that the fall alone leads to, and the reading
+//     steps back.
 
 type reading[T any] struct {
 	pages    *paging.Iteration[T] // in progress, or nil

@@ -192,7 +192,8 @@ func TestBurstInAListWithoutNumbers(t *testing.T) {
 			s.created = today
 			known := upTo(n)
 			time.AfterFunc(time.Hour, func() { s.insert(upTo(n + 50)[n:]...) })
-			p := run(t, s.lister(20), follow.Options{Known: known, Since: today(n)}, time.Hour+24*time.Second) // polls may begin at both ends in turn
+			o := follow.Options{Known: known, Since: today(n)} // polls may begin at both ends in turn
+			p := run(t, s.lister(20), o, time.Hour+24*time.Second)
 			assert.Equal(t, upTo(n + 50)[n:], sorted(p.fresh))
 		})
 	}

@@ -2,8 +2,6 @@ package follow
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,8 +10,8 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// This file makes the steps of Run. It alone calls Fetch and store, and changes the parts: start,
-// polls, reading, history, numbers and health. The parts compute. The rules are:
+// This file makes the steps of a follower. It gives each part what that needs, and does what follows:
+// the parts start, polls, reading, history, numbers and health compute. The rules are:
 //
 //   - Step. A step requests one page, or stores one batch. A batch is stored before the next page is
 //     requested.
@@ -121,14 +119,6 @@ func (f *Follower[T]) retry(s step, at time.Time) {
 	}
 }
 
-func (f *Follower[T]) store(ctx context.Context, store func(context.Context, Batch[T]) error) error {
-	if err := store(ctx, f.batch.clone()); err != nil { // store may change its copy
-		return fmt.Errorf("msgpush: following a list: storing a batch: %w", err)
-	}
-	f.batch = nil
-	return nil
-}
-
 // mark requests the next page of a first start. The last one separates new records from history,
 // and makes the first batch.
 func (f *Follower[T]) mark(ctx context.Context) error {
@@ -166,7 +156,6 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	page, err := f.fetchOrEnd(ctx, number, f.list.PageSize)
 	if err != nil {
 		f.polls.fail(&f.numbers)
-		f.reading.isNext = false
 		return err
 	}
 	sightings := f.sightings(page.List)
@@ -245,32 +234,6 @@ func (f *Follower[T]) fetchOrEnd(ctx context.Context, number int64, size int) (*
 		f.numbers.usePage(number, 0)
 	}
 	return &paging.Page[T]{Total: f.numbers.total}, nil
-}
-
-// fetch requests a page. It is the only code that calls Fetch.
-func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*paging.Page[T], error) {
-	page, err := f.list.Fetch(ctx, msgpush.PageRequest{Current: int(number), PageSize: size})
-	if page == nil && err == nil {
-		err = errors.New("the Fetch function returned neither a page nor an error")
-	}
-	isNoPage := page == nil || len(page.List) == 0 && page.Total <= 0
-	if err != nil && isNoPage {
-		return nil, paging.AtPage(number, err)
-	}
-	if err != nil && !f.health.hasReported {
-		f.health.hasReported = true
-		f.report(ctx, paging.AtPage(number, err))
-	}
-	f.reading.observe(f.numbers.total, page.Total)
-	f.numbers.useNumbers(page.Total, page.Pages, page.PageSize)
-	if size == f.list.PageSize { // the second pass of a reading has smaller pages
-		f.numbers.usePage(number, int64(len(page.List)))
-	}
-	f.updateStatus(func(s *Status) {
-		s.LastResponse = time.Now()
-		s.Total = f.numbers.total
-	})
-	return (*paging.Page[T])(page), nil
 }
 
 // add makes a batch of the undelivered records of a list, and reports whether there are any.
