@@ -198,6 +198,7 @@ type program struct {
 	*follow.Follower[int64]
 	stop func() // waits until Run has returned
 
+	mu             sync.Mutex // orders what the test has read before what the program writes
 	fresh, history []int64
 	since          msgpush.DateTime
 	errs           []error
@@ -222,7 +223,11 @@ func start(t *testing.T, l lister, o follow.Options) *program {
 
 func (p *program) start(t *testing.T, l lister, o follow.Options) *program {
 	t.Helper()
-	o.OnError = func(err error) { p.errs = append(p.errs, err) }
+	o.OnError = func(err error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.errs = append(p.errs, err)
+	}
 	p.Follower = newFollower(t, l, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -246,6 +251,8 @@ func run(t *testing.T, l lister, o follow.Options, d time.Duration) *program {
 
 // sleep waits while the program runs.
 func (p *program) sleep(d time.Duration) {
+	p.mu.Lock()
+	p.mu.Unlock() //nolint:staticcheck // see mu
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -256,6 +263,8 @@ func (p *program) store(_ context.Context, b batch) error {
 			return err
 		}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.delivered == nil {
 		p.delivered = map[int64]time.Time{}
 	}
