@@ -76,10 +76,7 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 			return nil
 		}
 		err := f.makeStep(ctx, step, store)
-		if errs.OfContext(ctx) != nil {
-			return nil // an error is that of the context
-		}
-		if err != nil {
+		if err != nil && errs.OfContext(ctx) == nil { // otherwise, it is the error of the context
 			f.report(ctx, err)
 		}
 	}

@@ -344,7 +344,7 @@ func TestInvalidArgumentsAreErrorsOfNew(t *testing.T) {
 		{"PageSize of the list, -1, is negative", s.lister(-1), follow.Options{}},
 		{"PollInterval, -1ns, is negative", l, follow.Options{PollInterval: -1}},
 		{"ReadInterval, -1s, is negative", l, follow.Options{ReadInterval: -time.Second}},
-		{`Since: msgpush: DateTime.Time: "today"`, l, follow.Options{Since: "today"}},
+		{`invalid Since: msgpush: DateTime.Time: "today"`, l, follow.Options{Since: "today"}},
 	}
 	for _, tt := range tests {
 		f, err := follow.New(tt.list, tt.options)

@@ -406,8 +406,9 @@ func TestEachRecordOfAnyHistoryIsStoredOnceAsWhatItIs(t *testing.T) {
 						assert.False(t, isMissed, "new record %d as an old one", r.number)
 					}
 					// The record may wait for the end of the reading in progress, and for the next one.
-					pages := time.Duration(h.longest/min(h.size, h.cap) + 2)
-					longest := readInterval + 2*pages*(pollInterval*11/10+2*requestTime) + time.Minute
+					const onePage = pollInterval*11/10 + 2*requestTime
+					pages := h.longest/min(h.size, h.cap) + 2
+					longest := readInterval + time.Duration(2*pages)*onePage + time.Minute
 					isTooLate := r.waited() > longest
 					tooLate += count(isTooLate)
 					if kind == "ordered" && !h.restarts && !h.contradicted {

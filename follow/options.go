@@ -121,7 +121,7 @@ func check[T any](list msgpush.List[T], o Options) error {
 		return nil
 	}
 	if _, err := o.Since.Time(time.UTC); err != nil {
-		return fmt.Errorf("Since: %w", err)
+		return fmt.Errorf("invalid Since: %w", err)
 	}
 	return nil
 }

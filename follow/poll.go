@@ -44,6 +44,14 @@ func (e end) other() end {
 	return startEnd
 }
 
+// outermost returns the outermost page of an end.
+func (e end) outermost(n *numbers) int64 {
+	if e == startEnd {
+		return 1
+	}
+	return n.last()
+}
+
 // A sighting is a record on a page of a poll.
 type sighting struct {
 	id      int64
@@ -99,11 +107,12 @@ func (p *polls) next(n *numbers) int64 {
 		from = p.latest.other()
 	}
 	p.latest = from
-	p.now = &poll{from: from, number: 1, fresh: paging.IDSet{}}
-	if from == tailEnd && !p.hasFailed {
-		p.now.number = n.last()
+	number := from.outermost(n)
+	if p.hasFailed {
+		number = 1
 	}
-	return p.now.number
+	p.now = &poll{from: from, number: number, fresh: paging.IDSet{}}
+	return number
 }
 
 // use takes the records of the next page, after they were added to total. It reports whether the
@@ -116,7 +125,7 @@ func (p *polls) use(records []sighting, n *numbers) (isOver, isLong bool) {
 	q.pages++
 	q.addFresh(records)
 	isLong = q.pages >= maxPollPages
-	if q.seeks(n) && !isLong {
+	if !isLong && q.seeks(n) {
 		return false, false
 	}
 	if q.from == tailEnd {
@@ -156,12 +165,9 @@ func (q *poll) seeks(n *numbers) bool {
 	if q.stage != seekStage {
 		return false
 	}
-	outermost := int64(1)
-	if q.from == tailEnd {
-		outermost = n.last()
-	}
-	isOutermost := q.number == outermost
-	if isOutermost || q.pages > maxTailPages && outermost < q.number {
+	outermost := q.from.outermost(n)
+	isInEmptyTail := q.pages > maxTailPages && outermost < q.number
+	if q.number == outermost || isInEmptyTail {
 		q.stage = walkStage
 		return false
 	}
@@ -172,11 +178,7 @@ func (q *poll) seeks(n *numbers) bool {
 // learnNewest applies the rule of the end to a page, whose outermost record comes first.
 func (p *polls) learnNewest(records []sighting, n *numbers) {
 	q := p.now
-	outermost := int64(1)
-	if q.from == tailEnd {
-		outermost = n.last()
-	}
-	if q.number == outermost && len(records) > 0 {
+	if q.number == q.from.outermost(n) && len(records) > 0 {
 		q.outerIsFresh = records[0].isFresh || q.fresh.Has(records[0].id)
 	}
 	isOld := func(r sighting) bool { return !q.fresh.Has(r.id) }
@@ -223,10 +225,8 @@ func (p *polls) turn(n *numbers) bool {
 	if q.hasTurned(p) || !p.isMissingIn(q) || n.last() == 1 {
 		return false
 	}
-	*q = poll{from: q.from.other(), number: 1, total: q.total, fresh: q.fresh}
-	if q.from == tailEnd {
-		q.number = n.last()
-	}
+	other := q.from.other()
+	*q = poll{from: other, number: other.outermost(n), total: q.total, fresh: q.fresh}
 	return true
 }
 
@@ -243,18 +243,22 @@ func (p *polls) settle(n *numbers) {
 // fail ends the poll at a page that failed.
 func (p *polls) fail(n *numbers) {
 	q := p.now
-	p.now, p.hasFailed = nil, true
 	isFirst := q.pages == 0 && !q.hasTurned(p)
-	if isFirst {
-		return
+	if !isFirst {
+		p.rest = p.rest.failAt(q.from, q.number)
 	}
-	if p.rest.from != q.from || p.rest.page != q.number {
-		p.rest = rest{from: q.from, page: q.number}
-	}
-	p.rest.tries++
 	if p.rest.tries >= maxTries {
-		p.now = q
 		p.isMissing = true
 		p.settle(n)
 	}
+	p.now, p.hasFailed = nil, true
+}
+
+// failAt returns the rest after a failure of a page.
+func (r rest) failAt(from end, page int64) rest {
+	if r.from != from || r.page != page {
+		r = rest{from: from, page: page}
+	}
+	r.tries++
+	return r
 }

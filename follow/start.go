@@ -2,6 +2,7 @@ package follow
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"example.com/msgpush"
@@ -96,7 +97,7 @@ func (s *start[T]) useBehind(page *paging.Page[T]) (isDone bool) {
 		s.endIsCertain = true
 		return true
 	}
-	s.last = append(s.last, page.List...)
+	s.last = slices.Concat(s.last, page.List) // the page belongs to the list
 	s.number++
 	s.behind++
 	return s.behind == maxBehindEnd

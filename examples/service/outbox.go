@@ -116,21 +116,18 @@ func (s *sender) sendOne(ctx context.Context, a alert) bool {
 	return err == nil
 }
 
-// retry calls f until it returns nil or ctx ends, at least once, and reports whether f returned nil.
-// The wait between two calls grows from a second to a minute.
-func retry(ctx context.Context, logger *slog.Logger, message string, f func() error) bool {
+// retry calls f until it returns nil or ctx ends, at least once. The wait between two calls grows from
+// a second to a minute.
+func retry(ctx context.Context, logger *slog.Logger, message string, f func() error) {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		err := f()
-		if err == nil {
-			return true
-		}
-		if ctx.Err() != nil {
-			return false
+		if err == nil || ctx.Err() != nil {
+			return
 		}
 		logger.WarnContext(ctx, message, "error", err, "retry_in", wait.String())
 		select {
 		case <-ctx.Done():
-			return false
+			return
 		case <-time.After(wait):
 		}
 	}
