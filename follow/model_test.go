@@ -96,7 +96,7 @@ func newHistory(kind string, seed uint64) *history {
 	case "wrong totals":
 		h.total = h.wrongTotal(rng.IntN(5), int64(1+rng.IntN(60)))
 	case "realistic":
-		h.zone = time.Duration(rng.IntN(27)-12) * time.Hour
+		h.zone = time.Duration(rng.IntN(26)-11) * time.Hour
 		h.returns, h.bulk = rng.IntN(3) == 0, rng.IntN(3) == 0
 		h.failures = []int{0, 0, 3}[rng.IntN(3)]
 		h.changes = []int{1, 3, 10}[rng.IntN(3)]

@@ -4,7 +4,8 @@ package follow
 //
 //   - Length. The list is as long as the total or, if that promises more, the pages.
 //   - Bias. A page with records behind the end raises the length, and an empty page lowers it. The
-//     difference is kept, since a wrong total is often wrong by the same number.
+//     difference is kept, since a wrong total is often wrong by the same number, until a page that is
+//     not full ends at the length.
 //   - Last page. It is the one with the end of the list. If the length is too low, or not reported, and
 //     that page is full, it is the page behind it.
 
@@ -34,6 +35,8 @@ func (n *numbers) usePage(number, records int64) {
 	n.longest = max(n.longest, records)
 	from := (number - 1) * max(n.longest, 1)
 	switch {
+	case records > 0 && from+records == n.length() && records < n.fullSize(number):
+		n.bias = 0 // the list ends here
 	case records > 0:
 		n.bias = max(n.bias, from+records-n.length())
 	case number > 1: // an empty page 1 is an empty list, or an error of the service
@@ -74,14 +77,21 @@ func (n *numbers) fullSize(last int64) int64 {
 	return max(n.longest, 1)
 }
 
-// isEnd reports whether a page that failed does not exist: it is behind the end of the list. If
-// the service reports no length, only a permanent error shows the end.
-func (n *numbers) isEnd(number, size int64, isPermanent bool) bool {
-	if n.length() == 0 {
-		return isPermanent && number > 1
-	}
+// useFailure takes the failure of a page, and reports whether the page does not exist, since it is
+// behind the end of the list. If only the length says so, a permanent error or a second failure
+// confirms it. If the service reports no length, only a permanent error shows the end.
+func (n *numbers) useFailure(number, size int64, isPermanent bool) (isEnd bool) {
 	if n.longest > 0 {
 		size = min(size, n.longest)
 	}
-	return (number-1)*size >= n.end()
+	offset, length := (number-1)*size, n.length()
+	isBehindLength := offset >= length
+	isBehindEnd := offset >= n.end()
+	if length == 0 {
+		isBehindLength, isBehindEnd = isPermanent && number > 1, false
+	}
+	if isBehindLength {
+		n.bias = min(n.bias, offset-length)
+	}
+	return isBehindLength && (isPermanent || isBehindEnd)
 }

@@ -79,6 +79,37 @@ func TestReadingGoesOnIfItsPageIsGone(t *testing.T) {
 	}
 }
 
+// While the total lags, the list is longer than it. Later, the total is right.
+func TestTotalThatLaggedHidesNoRecord(t *testing.T) {
+	for _, status := range []int{404, 503} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) { testTotalThatLagged(t, status) })
+	}
+}
+
+func testTotalThatLagged(t *testing.T, status int) {
+	t.Helper()
+	inEachOrder(t, 100, func(t *testing.T, s *service) {
+		s.fail = func(number int) error {
+			if number > 1 && (number-1)*20 >= len(s.list) {
+				return &msgpush.APIError{HTTPStatus: status}
+			}
+			return nil
+		}
+		s.created = today
+		s.edit = func(_ int, p *page) { p.Total, p.Pages = min(p.Total, 100), 5 }
+		time.AfterFunc(time.Minute, func() { s.insert(101) })
+		time.AfterFunc(20*time.Minute, func() {
+			s.setEdit(nil)
+			s.deleteOldest()
+		})
+		time.AfterFunc(30*time.Minute, func() { s.insert(102) })
+		p := run(t, s.lister(20), follow.Options{ReadInterval: 1}, 30*time.Minute+12*time.Second)
+		assert.Equal(t, []int64{101, 102}, p.fresh)
+		assert.LessOrEqual(t, len(p.errs), 1)
+		assert.NoError(t, p.Status().Err)
+	})
+}
+
 func TestPageThatFailsForAWhileIsReadLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(1000), fail: failAt(25, errUnavailable)}

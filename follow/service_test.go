@@ -148,6 +148,13 @@ func (s *service) setFail(fail func(number int) error) {
 	s.fail = fail
 }
 
+// setEdit sets the function edit while requests may be in progress.
+func (s *service) setEdit(edit func(int, *page)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.edit = edit
+}
+
 // heal lets each request succeed from now on.
 func (s *service) heal() {
 	s.mu.Lock()

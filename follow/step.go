@@ -226,12 +226,11 @@ func (f *Follower[T]) fetchForReading(ctx context.Context, number, size int) (*p
 // fetchOrEnd is like fetch, but a page behind the end of the list that fails is an empty page.
 func (f *Follower[T]) fetchOrEnd(ctx context.Context, number int64, size int) (*paging.Page[T], error) {
 	page, err := f.fetch(ctx, number, size)
-	isEnd := err != nil && errs.OfContext(ctx) == nil && f.numbers.isEnd(number, int64(size), isPermanent(err))
-	if !isEnd {
+	if err == nil || errs.OfContext(ctx) != nil {
 		return page, err
 	}
-	if size == f.list.PageSize {
-		f.numbers.usePage(number, 0)
+	if !f.numbers.useFailure(number, int64(size), isPermanent(err)) {
+		return nil, err
 	}
 	return &paging.Page[T]{Total: f.numbers.total}, nil
 }
