@@ -71,6 +71,9 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 	}
 	for {
 		step, at := f.next()
+		if now := time.Now(); at.Before(now) {
+			at = now
+		}
 		f.updateStatus(func(s *Status) { s.NextStep = at })
 		if !sleepUntil(ctx, at) {
 			return nil

@@ -450,6 +450,24 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestStoreThatDoesNotReturnHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		returns := make(chan struct{})
+		p := &program{before: func(batch) error {
+			<-returns
+			return nil
+		}}
+		p.start(t, (&service{list: upTo(5)}).lister(0), follow.Options{})
+		p.sleep(10 * time.Minute)
+		assert.NoError(t, p.Status().Check(10*time.Minute))
+		p.sleep(time.Minute)
+		assert.ErrorIs(t, p.Status().Check(10*time.Minute), follow.ErrHangs)
+		close(returns)
+		p.sleep(time.Minute)
+		assert.NoError(t, p.Status().Check(10*time.Minute))
+	})
+}
+
 func TestStatusShowsTheFailureThatBeganFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(100), fail: failAt(3, errUnavailable)} // a page of the reading

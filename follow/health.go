@@ -66,7 +66,7 @@ func (s Status) Check(limit time.Duration) error {
 type health struct {
 	failures    [steps]failure
 	retryAt     time.Time // when a first start or store may be tried again
-	hasReported bool      // an error that came with a page, since the start of the latest reading
+	hasReported bool      // an error that came with a page, for the latest reading
 }
 
 // A failure is the latest of several errors in a row, and the time of the first. The zero failure

@@ -202,6 +202,17 @@ func TestRestOfAPageWithABadRecordIsDelivered(t *testing.T) {
 	})
 }
 
+func TestBadRecordOfTheFirstStartIsReportedOnceAReading(t *testing.T) {
+	inEachOrder(t, 100, func(t *testing.T, s *service) {
+		bad := s.list[1]
+		p := run(t, leaveOut(s.lister(20), bad), follow.Options{}, 170*time.Minute)
+		assert.Len(t, p.history, 99)
+		assert.Len(t, p.errs, 3)
+		p = run(t, leaveOut(s.lister(20), bad), follow.Options{Known: p.known(), Since: p.since}, 50*time.Minute)
+		assert.Len(t, p.errs, 1)
+	})
+}
+
 func TestIdlePollIsOneRequestIfTheTotalIsTooHigh(t *testing.T) {
 	inEachOrder(t, 200, func(t *testing.T, s *service) {
 		s.edit = func(_ int, p *page) { p.Total, p.Pages = p.Total+50, (int(p.Total)+69)/20 }

@@ -33,7 +33,7 @@ const (
 	steps
 )
 
-// next returns the next step, and when it is due.
+// next returns the next step, and when it is due. A time in the past means now.
 func (f *Follower[T]) next() (step, time.Time) {
 	now := time.Now()
 	switch {
@@ -194,7 +194,7 @@ func (f *Follower[T]) read(ctx context.Context) error {
 		}
 		r.begin(source, f.list.PageSize, time.Now().Add(f.options.ReadInterval), f.polls.isMissing)
 		f.polls.isMissing = false
-		f.health.hasReported = false
+		f.health.hasReported = f.health.hasReported && !r.hasEnded // also before the first reading
 	}
 	r.isNext = false
 	page, err := r.pages.Next(ctx)
