@@ -2,6 +2,7 @@ package follow_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -21,16 +22,12 @@ func Example() {
 	defer cancel()
 
 	list := service.Client().ForwardLogs(msgpush.ForwardLogParams{})
-	f := follow.New(list, follow.Options{PollInterval: time.Millisecond}) // for the example: the default is 10 s
+	f, err := follow.New(list, follow.Options{PollInterval: time.Millisecond}) // for the example: the default is 10 s
+	if err != nil {
+		log.Fatal(err)
+	}
 	history := 0
-	for batch, err := range f.Batches(ctx) {
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			log.Print(err) // the follower goes on
-			continue
-		}
+	store := func(_ context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
 		for _, record := range batch.New {
 			if record.ErrorMessage != "" {
 				fmt.Printf("alert: %s: %s\n", record.RuleName, record.ErrorMessage)
@@ -42,6 +39,10 @@ func Example() {
 			fmt.Println(history, "records until", batch.Since)
 			service.Update(insertFailure)
 		}
+		return nil // stored
+	}
+	if err := f.Run(ctx, store); err != nil {
+		log.Fatal(err)
 	}
 	// Output:
 	// 64 records until 2026-11-05 18:00:00
@@ -58,24 +59,21 @@ func insertFailure(r *msgpushtest.Records) {
 	r.ForwardLogs = append([]msgpush.ForwardLog{failure}, r.ForwardLogs...)
 }
 
-// A health check restarts a program whose loop is stuck, but not one that waits: for the next poll,
-// or for a service that is down.
-func ExampleFollower_Status() {
+// A health check fails if the follower hangs, or has failed for ten minutes. Only a follower that
+// hangs is a reason to restart the program.
+func ExampleStatus_Check() {
 	client, err := msgpush.NewClient("https://push.example.com", "key")
 	if err != nil {
 		log.Fatal(err)
 	}
-	f := follow.New(client.ForwardRules(), follow.Options{})
-	const limit = 10 * time.Minute // longer than a call with all retries, and a transaction
-
-	http.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { // restart if it fails
-		if s := f.Status(); time.Since(s.NextRequest) > limit && time.Since(s.LastResponse) > limit {
-			http.Error(w, fmt.Sprint("no request since ", s.NextRequest), http.StatusServiceUnavailable)
-		}
-	})
-	http.HandleFunc("GET /outage", func(w http.ResponseWriter, _ *http.Request) { // alert if it fails
-		if s := f.Status(); s.Err != nil && time.Since(s.FailingSince) > limit {
-			http.Error(w, s.Err.Error(), http.StatusServiceUnavailable)
+	f, err := follow.New(client.ForwardRules(), follow.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	http.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		err := f.Status().Check(10 * time.Minute)
+		if errors.Is(err, follow.ErrHangs) {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
 }

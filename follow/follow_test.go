@@ -3,9 +3,11 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,8 +54,8 @@ func TestRecordIsNewIfItWasCreatedAfterSince(t *testing.T) {
 			new: []int64{3, 2}, history: 1, since: created(1)},
 		{name: "old record becomes visible late", list: []int64{9, 8, 1}, insert: []int64{5},
 			history: 4, since: created(9)},
-		{name: "empty list", insert: []int64{1},
-			new: []int64{1}, since: zeroTime},
+		{name: "empty list", created: today, insert: []int64{1},
+			new: []int64{1}, since: "1999-12-31 12:00:00"},
 		// A service may count and select in two queries.
 		{name: "first response has no records", list: downFrom(60), first: &page{Total: 60},
 			history: 60, since: created(60)},
@@ -72,7 +74,7 @@ func TestRecordIsNewIfItWasCreatedAfterSince(t *testing.T) {
 		{name: "no record has a time", list: upTo(30), created: none, insert: []int64{31},
 			history: 31, since: zeroTime, err: "record 1 has no valid creation time"},
 		{name: "no record has a time, Known", list: upTo(30), created: none, options: follow.Options{Known: upTo(25)},
-			new: []int64{30, 29, 28, 27, 26}, since: zeroTime, err: "record 30 has no valid creation time"},
+			new: []int64{26, 27, 28, 29, 30}, since: zeroTime, err: "record 26 has no valid creation time"},
 		{name: "both ends are 23 h ahead, newest first", list: downFrom(100), created: endsAt("2000-01-01 23:00:00"),
 			insert: []int64{101}, history: 101, since: "2000-01-01 23:00:00"},
 		{name: "both ends are 23 h ahead, oldest first", list: upTo(100), created: endsAt("2000-01-01 23:00:00"),
@@ -97,13 +99,12 @@ func TestRecordIsNewIfItWasCreatedAfterSince(t *testing.T) {
 					*p = *tt.first
 				}
 			}
-			l := s.lister()
+			l := s.lister(5)
 			if tt.noTimes {
 				l.Created = nil
 			}
 			time.AfterFunc(100*time.Millisecond, func() { s.insert(tt.insert...) })
-			tt.options.PageSize = 5
-			p := run(t, l, tt.options, time.Hour+time.Minute, nil)
+			p := run(t, l, tt.options, time.Hour+time.Minute)
 			assert.Equal(t, tt.new, p.fresh)
 			assert.Len(t, p.history, tt.history)
 			assert.Equal(t, tt.since, p.since)
@@ -133,19 +134,14 @@ func TestRecordWithoutValidTimeIsNamedOnce(t *testing.T) {
 				}
 				return created(n)
 			}}
-			o := follow.Options{PageSize: 5}
-			p := run(t, s.lister(), o, time.Minute, func() {
-				if len(s.list) == 60 && len(s.requests) > 12 {
-					s.insert(61, 62, 63)
-				}
-			})
+			time.AfterFunc(30*time.Second, func() { s.insert(61, 62, 63) })
+			p := run(t, s.lister(5), follow.Options{}, time.Minute)
 			assert.Len(t, p.history, 60, "history during the first reading")
 			assert.Equal(t, []int64{61, 62, 63}, sorted(p.fresh), "new after the first reading")
 			require.Len(t, p.errs, 1)
 			assert.ErrorContains(t, p.errs[0], "has no valid creation time: such records count as history until")
 			s.insert(73)
-			o.Known, o.Since = p.known(), p.since
-			p = run(t, s.lister(), o, time.Minute, nil)
+			p = run(t, s.lister(5), follow.Options{Known: p.known(), Since: p.since}, time.Minute)
 			assert.Equal(t, []int64{73}, p.fresh, "new after a restart")
 			require.Len(t, p.errs, 1)
 			assert.ErrorContains(t, p.errs[0], "record 73 has no valid creation time: such records count as new")
@@ -153,89 +149,80 @@ func TestRecordWithoutValidTimeIsNamedOnce(t *testing.T) {
 	}
 }
 
-func TestFirstStartReadsBehindFullLastPage(t *testing.T) {
+func TestFirstStartIsCertainOfTheEndOfTheList(t *testing.T) {
+	const uncertain msgpush.DateTime = "1999-12-31 12:00:00" // 12 h before the clock
 	tests := []struct {
 		name     string
 		size     int
 		fail     func(number int) error
-		failOnce error // of the third request
 		edit     func(number int, p *page)
-		requests []int // before the reading
+		requests []int
+		since    msgpush.DateTime
 	}{
-		{name: "short last page", size: 30, requests: []int{1, 4}},
-		{name: "full last page", size: 25, requests: []int{1, 4, 5}},
-		{name: "one short page", size: 200, requests: []int{1}},
-		{name: "one full page", size: 100, requests: []int{1, 2}},
-		{
-			name:     "total is too low",
-			size:     10,
-			edit:     func(_ int, p *page) { p.Total, p.Pages = 60, 6 },
-			requests: []int{1, 6, 7, 9, 13, 11, 10},
-		},
+		{name: "short last page", size: 30, requests: []int{1, 4}, since: created(100)},
+		{name: "full last page", size: 25, requests: []int{1, 4, 5}, since: created(100)},
+		{name: "one short page", size: 200, requests: []int{1}, since: created(100)},
+		{name: "one full page", size: 100, requests: []int{1, 2}, since: created(100)},
 		{
 			name: "page size is limited to 20",
 			size: 30,
 			edit: func(number int, p *page) {
-				p.PageSize, p.Pages, p.List = 20, 5, downFrom(100)[20*min(number-1, 5):min(20*number, 100)]
+				p.PageSize, p.List = 20, downFrom(100)[20*min(number-1, 5):min(20*number, 100)]
 			},
 			requests: []int{1, 5, 6},
+			since:    created(100),
 		},
 		{
-			name: "last page is repeated",
-			size: 25,
-			edit: func(number int, p *page) {
-				if number > 4 {
-					p.PageNum, p.List = 4, downFrom(25)
-				}
-			},
-			requests: []int{1, 4, 5},
+			name:     "total is too high",
+			size:     30,
+			edit:     func(_ int, p *page) { p.Total += 50 },
+			requests: []int{1, 5, 5, 4},
+			since:    created(100),
 		},
 		{
-			name:     "page behind the last one fails once",
+			name:     "total is too low",
+			size:     10,
+			edit:     func(_ int, p *page) { p.Total, p.Pages = 60, 6 },
+			requests: []int{1, 6, 7, 8, 9, 10, 11},
+			since:    created(100),
+		},
+		{
+			name:     "total is too low by many pages",
+			size:     1,
+			edit:     func(_ int, p *page) { p.Total, p.Pages = 10, 10 },
+			requests: append([]int{1}, series(10, 60)...),
+			since:    uncertain,
+		},
+		{
+			name:     "page behind the last one fails",
 			size:     25,
-			edit:     func(_ int, p *page) { p.Total, p.Pages = 75, 3 },
-			failOnce: &msgpush.APIError{HTTPStatus: 200, Code: 500},
-			requests: []int{1, 3, 4, 4, 6, 5},
-		},
-		{
-			name: "page 1 is sent for a page behind the last one",
-			size: 25,
-			edit: func(number int, p *page) {
-				if number > 4 {
-					p.PageNum, p.List = 1, downFrom(100)[:25]
-				}
-			},
+			fail:     failAt(5, &msgpush.APIError{HTTPStatus: 500}),
 			requests: []int{1, 4, 5},
-		},
-		{
-			name:     "page behind the last one is not found",
-			size:     25,
-			fail:     failAt(5, &msgpush.APIError{HTTPStatus: 404}),
-			requests: []int{1, 4, 5, 5},
+			since:    uncertain,
 		},
 		{
 			name:     "no numbers",
 			size:     30,
 			edit:     func(_ int, p *page) { *p = page{List: p.List} },
-			requests: []int{1, 2, 4},
+			requests: []int{1, 2, 3, 4, 5},
+			since:    created(100),
 		},
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
 			s := &service{list: downFrom(100), fail: tt.fail, edit: tt.edit}
-			if tt.failOnce != nil {
-				s.fail = func(int) error {
-					if len(s.requests) == 3 {
-						return tt.failOnce
-					}
-					return nil
-				}
-			}
-			b := nextBatch(t, follow.New(s.lister(), follow.Options{PageSize: tt.size}))
-			assert.Equal(t, created(100), b.Since)
+			b := firstBatch(t, s.lister(tt.size))
+			assert.Equal(t, tt.since, b.Since)
 			assert.Equal(t, tt.requests, s.sent())
 		})
 	}
+}
+
+func series(first, last int) (numbers []int) {
+	for n := first; n <= last; n++ {
+		numbers = append(numbers, n)
+	}
+	return numbers
 }
 
 // The first start does not go on without the pages by which old records differ from new ones.
@@ -247,7 +234,6 @@ func TestFirstStartIsRepeatedUntilItSucceeds(t *testing.T) {
 	}{
 		{"first page fails", &service{fail: failAt(1, errUnavailable)}, "page 1: unavailable"},
 		{"last page fails", &service{fail: failAt(10, errUnavailable)}, "page 10: unavailable"},
-		{"page behind the last one fails", &service{fail: failAt(11, &msgpush.APIError{HTTPStatus: 503})}, "page 11: "},
 		{
 			"key is rejected",
 			&service{fail: always(&msgpush.APIError{HTTPStatus: 401, KeyRejected: true})},
@@ -256,25 +242,24 @@ func TestFirstStartIsRepeatedUntilItSucceeds(t *testing.T) {
 		{
 			"all pages are empty",
 			&service{edit: func(_ int, p *page) { p.List = nil }},
-			"page 1: inconsistent list: no page has a record, but the total is 100",
+			"page 1: inconsistent list: the page has no record, but the total is 100",
 		},
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
 			s := tt.s
 			s.list = downFrom(100)
-			f := follow.New(s.lister(), follow.Options{PageSize: 10})
-			time.AfterFunc(10*time.Minute, func() {
-				assert.ErrorContains(t, f.Status().Err, tt.err)
-				assert.Empty(t, f.Status().Since)
-				s.heal()
-			})
-			p := runFollower(t, f, 20*time.Minute, nil)
+			p := start(t, s.lister(10), follow.Options{})
+			p.sleep(10 * time.Minute)
+			assert.ErrorContains(t, p.Status().Err, tt.err)
+			assert.Empty(t, p.Status().Since)
+			s.heal()
+			p.sleep(10 * time.Minute)
 			for _, err := range p.errs {
 				assert.ErrorContains(t, err, tt.err)
 			}
 			assert.Len(t, p.history, 100)
-			assert.NoError(t, f.Status().Err)
+			assert.NoError(t, p.Status().Err)
 		})
 	}
 }
@@ -282,7 +267,7 @@ func TestFirstStartIsRepeatedUntilItSucceeds(t *testing.T) {
 func TestBatchOfOneRecordPerSecondLosesNone(t *testing.T) {
 	inEachOrder(t, 500, func(t *testing.T, s *service) {
 		s.insertEvery(time.Second, upTo(1000)[500:])
-		p := run(t, s.lister(), follow.Options{}, 10*time.Minute, nil)
+		p := run(t, s.lister(0), follow.Options{}, 10*time.Minute)
 		assert.Equal(t, upTo(1000)[500:], sorted(p.fresh))
 		assert.Len(t, p.history, 500)
 		for _, n := range p.fresh {
@@ -292,149 +277,207 @@ func TestBatchOfOneRecordPerSecondLosesNone(t *testing.T) {
 	})
 }
 
-// The loop is left during each batch: of the mark, of a reading, and of a poll.
-func TestBatchThatWasNotDeliveredIsYieldedOnceMore(t *testing.T) {
-	tests := map[string]func(b batch, cancel func()){ // called before the loop is left
-		"break":               func(batch, func()) {},
-		"panic":               func(batch, func()) { panic("left") },
-		"end of the context":  func(_ batch, cancel func()) { cancel() },
-		"changed by the loop": func(b batch, _ func()) { clear(b.New); clear(b.History) },
-	}
-	for name, beforeLeaving := range tests {
-		inBubble(t, name, func(t *testing.T) {
-			s := &service{list: downFrom(100)}
-			f := follow.New(s.lister(), follow.Options{PageSize: 10})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // longer than the test
-			defer cancel()
-			leave := func() (left batch) {
-				ctx, cancel := context.WithCancel(ctx)
-				defer cancel()
-				defer func() { assert.Contains(t, []any{nil, "left"}, recover()) }()
-				for b, err := range f.Batches(ctx) {
-					require.NoError(t, err)
-					left = batch{New: slices.Clone(b.New), History: slices.Clone(b.History), Since: b.Since}
-					beforeLeaving(b, cancel)
-					break
-				}
-				return left
+func TestBatchComesUnchangedUntilItIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: downFrom(100)}
+		s.insertEvery(time.Hour, []int64{101, 102, 103})
+		p := &program{}
+		var first batch
+		var waits []time.Duration
+		failures, requests, last := 0, 0, time.Now()
+		p.before = func(b batch) error {
+			if failures > 0 {
+				require.Equal(t, first, b)
+				assert.Len(t, s.requests, requests, "no request before the batch is stored")
+				waits = append(waits, time.Since(last))
 			}
-			p := &program{}
-			for len(p.fresh) < 3 {
-				left := leave()
-				require.Equal(t, left, leave())
-				isDelivered := false
-				for b, err := range f.Batches(ctx) {
-					require.NoError(t, err)
-					if isDelivered { // by the request for this batch, which is left
-						break
-					}
-					require.Equal(t, left, b)
-					p.store(b)
-					isDelivered = true
-					if len(p.known()) == len(s.list) {
-						s.insert(int64(101 + len(p.fresh)))
-					}
-				}
+			failures = (failures + 1) % 9
+			last, requests = time.Now(), len(s.requests)
+			if failures == 0 {
+				return nil
 			}
-			assert.Equal(t, upTo(100), sorted(p.history))
-			assert.Equal(t, []int64{101, 102, 103}, p.fresh)
-		})
-	}
+			first = batch{New: slices.Clone(b.New), History: slices.Clone(b.History), Since: b.Since}
+			clear(b.New) // store may change its copy
+			clear(b.History)
+			return errUnavailable
+		}
+		p.start(t, s.lister(10), follow.Options{}).sleep(5 * time.Hour)
+		assert.Equal(t, upTo(100), sorted(p.history))
+		assert.Equal(t, []int64{101, 102, 103}, p.fresh)
+		for i, seconds := range []float64{1, 2, 4, 8, 16, 32, 60, 60} {
+			assert.InDelta(t, seconds, waits[i].Seconds(), seconds/10)
+		}
+		for _, err := range p.errs {
+			assert.EqualError(t, err, "msgpush: following a list: storing a batch: unavailable")
+		}
+	})
+}
+
+func TestPanicOfStoreEndsRun(t *testing.T) {
+	s := &service{list: downFrom(3)}
+	f := newFollower(t, s.lister(0), follow.Options{})
+	store := func(context.Context, batch) error { panic("store") }
+	assert.PanicsWithValue(t, "store", func() { _ = f.Run(t.Context(), store) })
+	assert.ErrorContains(t, f.Run(t.Context(), store), "Run was called before")
 }
 
 func TestOnlyFirstBatchOfEmptyListIsEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{}
-		p := run(t, s.lister(), follow.Options{}, 3*time.Hour, nil)
+		p := run(t, s.lister(0), follow.Options{}, 3*time.Hour)
 		assert.Equal(t, 1, p.batches)
 		assert.Empty(t, p.known())
-		assert.Equal(t, zeroTime, p.since)
+		assert.Equal(t, dateTime(time.Now().Add(-15*time.Hour)), p.since)
 	})
 }
 
-func TestInvalidArgumentsAreOneError(t *testing.T) {
+func TestInvalidArgumentsAreErrorsOfNew(t *testing.T) {
 	s := &service{list: upTo(1)}
-	l := s.lister()
-	tests := map[string]*follow.Follower[int64]{
-		"the function Fetch or ID of the list is nil": follow.New(lister{Fetch: l.Fetch}, follow.Options{}),
-		"following a list: the function Fetch":        follow.New(lister{ID: l.ID}, follow.Options{}),
-		"PageSize, -1, is negative":                   follow.New(l, follow.Options{PageSize: -1}),
-		"PollInterval, -1ns":                          follow.New(l, follow.Options{PollInterval: -1}),
-		"ReadInterval, -1s":                           follow.New(l, follow.Options{ReadInterval: -time.Second}),
-		`Since: msgpush: DateTime.Time: "today"`:      follow.New(l, follow.Options{Since: "today"}),
+	l := s.lister(0)
+	tests := []struct {
+		err     string
+		list    lister
+		options follow.Options
+	}{
+		{"the function Fetch or ID of the list is nil", lister{Fetch: l.Fetch}, follow.Options{}},
+		{"the function Fetch or ID of the list is nil", lister{ID: l.ID}, follow.Options{}},
+		{"PageSize of the list, -1, is negative", s.lister(-1), follow.Options{}},
+		{"PollInterval, -1ns, is negative", l, follow.Options{PollInterval: -1}},
+		{"ReadInterval, -1s, is negative", l, follow.Options{ReadInterval: -time.Second}},
+		{`invalid Since: msgpush: DateTime.Time: "today"`, l, follow.Options{Since: "today"}},
 	}
-	for want, f := range tests {
-		t.Run(want, func(t *testing.T) {
-			n := 0
-			for b, err := range f.Batches(t.Context()) {
-				assert.ErrorContains(t, err, want)
-				assert.Empty(t, b)
-				n++
-			}
-			assert.Equal(t, 1, n)
-			assert.ErrorContains(t, f.Status().Err, want)
-			assert.False(t, f.Status().FailingSince.IsZero())
-		})
-	}
-	var none context.Context
-	for _, err := range follow.New(l, follow.Options{}).Batches(none) {
-		assert.ErrorContains(t, err, "the context is nil")
+	for _, tt := range tests {
+		f, err := follow.New(tt.list, tt.options)
+		assert.Nil(t, f)
+		assert.ErrorContains(t, err, "msgpush: following a list: "+tt.err)
 	}
 	assert.Empty(t, s.sent())
 }
 
-func TestOneLoopAtATime(t *testing.T) {
+func TestRunThatCannotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: upTo(1)}
-		f := follow.New(s.lister(), follow.Options{})
-		for range f.Batches(t.Context()) {
-			for _, err := range f.Batches(t.Context()) {
-				require.ErrorContains(t, err, "another loop over Batches is running")
-			}
-			break
+		store := (&program{}).store
+		var none context.Context
+		running := start(t, s.lister(0), follow.Options{})
+		running.sleep(time.Second)
+		stopped := start(t, s.lister(0), follow.Options{})
+		stopped.stop()
+		tests := map[string]error{
+			"the context is nil":               newFollower(t, s.lister(0), follow.Options{}).Run(none, store),
+			"the function store is nil":        newFollower(t, s.lister(0), follow.Options{}).Run(t.Context(), nil),
+			"the Follower was not made by New": new(follow.Follower[int64]).Run(t.Context(), store),
+			"Run was called":                   running.Run(t.Context(), store),
+			"Run was called before":            stopped.Run(t.Context(), store),
 		}
-		assert.Len(t, nextBatch(t, f).History, 1)
+		for text, err := range tests {
+			assert.ErrorContains(t, err, "msgpush: following a list: "+text)
+		}
+		running.sleep(time.Minute)
+		assert.Len(t, running.history, 1, "the second call changes nothing")
 	})
 }
 
 func TestStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(1000)}
-		f := follow.New(s.lister(), follow.Options{PageSize: 10})
-		assert.Equal(t, follow.Status{NextRequest: time.Now()}, f.Status())
-		loopInBackground(t, f)
-		time.Sleep(time.Second)
-		status := f.Status()
+		f := newFollower(t, s.lister(10), follow.Options{})
+		assert.Equal(t, follow.Status{NextStep: time.Now()}, f.Status())
+		p := start(t, s.lister(10), follow.Options{})
+		p.sleep(time.Second)
+		status := p.Status()
 		assert.Equal(t, created(1000), status.Since)
 		assert.False(t, status.Complete)
 		assert.EqualValues(t, 1000, status.Total)
 		assert.InDelta(t, 500, status.Read, 50)
 
-		time.Sleep(30 * time.Second)
-		status = f.Status()
+		p.sleep(30 * time.Second)
+		status = p.Status()
 		assert.True(t, status.Complete)
 		assert.EqualValues(t, 1000, status.Read)
 		assert.NoError(t, status.Err)
 		assert.Less(t, time.Since(status.LastPoll), 12*time.Second)
 		assert.Equal(t, status.LastPoll, status.LastResponse)
-		assert.Less(t, time.Until(status.NextRequest), 12*time.Second)
+		assert.Less(t, time.Until(status.NextStep), 12*time.Second)
 
 		failed := time.Now()
 		s.setFail(always(errUnavailable))
-		time.Sleep(10 * time.Minute)
-		status = f.Status()
+		p.sleep(10 * time.Minute)
+		status = p.Status()
 		assert.ErrorIs(t, status.Err, errUnavailable)
 		assert.Less(t, status.FailingSince.Sub(failed), 12*time.Second)
 		assert.Greater(t, time.Since(status.LastResponse), 9*time.Minute)
-		assert.LessOrEqual(t, time.Until(status.NextRequest), time.Minute)
+		assert.LessOrEqual(t, time.Until(status.NextStep), time.Minute)
 
 		s.heal()
-		time.Sleep(2 * time.Minute)
-		assert.NoError(t, f.Status().Err)
-		assert.Zero(t, f.Status().FailingSince)
+		p.sleep(2 * time.Minute)
+		assert.NoError(t, p.Status().Err)
+		assert.Zero(t, p.Status().FailingSince)
 		s.change(func([]int64) []int64 { return downFrom(1001) })
-		time.Sleep(30 * time.Second)
-		assert.EqualValues(t, 1001, f.Status().Total, "of the latest response, also of a poll")
+		p.sleep(30 * time.Second)
+		assert.EqualValues(t, 1001, p.Status().Total, "of the latest response, also of a poll")
+		p.sleep(time.Hour)
+		assert.Less(t, p.Status().Read, int64(1000), "a later reading is in progress")
+	})
+}
+
+func TestCheck(t *testing.T) {
+	now := time.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	tests := map[string]struct {
+		nextStep, failingSince time.Time
+		hangs, fails           bool
+	}{
+		"before the first request":    {nextStep: now},
+		"long wait for the next poll": {nextStep: ago(-time.Hour)},
+		"short outage":                {nextStep: now, failingSince: ago(9 * time.Minute)},
+		"long outage":                 {nextStep: now, failingSince: ago(11 * time.Minute), fails: true},
+		"request hangs":               {nextStep: ago(11 * time.Minute), hangs: true},
+		"request hangs in an outage":  {nextStep: ago(11 * time.Minute), failingSince: ago(time.Hour), hangs: true},
+		"zero status":                 {},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			status := follow.Status{NextStep: tt.nextStep}
+			if !tt.failingSince.IsZero() {
+				status.Err, status.FailingSince = errUnavailable, tt.failingSince
+			}
+			err := status.Check(10 * time.Minute)
+			assert.Equal(t, tt.hangs || tt.fails, err != nil)
+			assert.Equal(t, tt.hangs, errors.Is(err, follow.ErrHangs))
+			assert.Equal(t, tt.fails, errors.Is(err, errUnavailable))
+		})
+	}
+}
+
+func TestStoreThatDoesNotReturnHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		returns := make(chan struct{})
+		p := &program{before: func(batch) error {
+			<-returns
+			return nil
+		}}
+		p.start(t, (&service{list: upTo(5)}).lister(0), follow.Options{})
+		p.sleep(10 * time.Minute)
+		assert.NoError(t, p.Status().Check(10*time.Minute))
+		p.sleep(time.Minute)
+		assert.ErrorIs(t, p.Status().Check(10*time.Minute), follow.ErrHangs)
+		close(returns)
+		p.sleep(time.Minute)
+		assert.NoError(t, p.Status().Check(10*time.Minute))
+	})
+}
+
+func TestStatusShowsTheFailureThatBeganFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: downFrom(100), fail: failAt(3, errUnavailable)} // a page of the reading
+		p := start(t, s.lister(20), follow.Options{})
+		p.sleep(20 * time.Minute)
+		s.setFail(always(errors.New("outage")))
+		p.sleep(time.Minute)
+		assert.ErrorContains(t, p.Status().Err, "page 3")
+		assert.Greater(t, time.Since(p.Status().FailingSince), 19*time.Minute)
+		assert.ErrorIs(t, p.Status().Check(10*time.Minute), errUnavailable)
 	})
 }
 
@@ -453,20 +496,20 @@ func TestStatusNamesPageThatIsNotRead(t *testing.T) {
 			s := tt.s
 			s.list = downFrom(100)
 			s.insertEvery(time.Minute, upTo(110)[100:])
-			f := follow.New(s.lister(), follow.Options{PageSize: 10})
-			p := runFollower(t, f, 20*time.Minute, nil)
+			p := start(t, s.lister(10), follow.Options{})
+			p.sleep(20 * time.Minute)
 			assert.Equal(t, upTo(110)[100:], p.fresh)
 			for _, n := range p.fresh {
-				assert.LessOrEqual(t, p.delivered[n].Sub(s.inserted[n]), 25*time.Second)
+				assert.LessOrEqual(t, p.delivered[n].Sub(s.inserted[n]), 12*time.Second)
 			}
-			assert.ErrorIs(t, f.Status().Err, tt.err)
-			assert.ErrorContains(t, f.Status().Err, "page 5")
+			assert.ErrorIs(t, p.Status().Err, tt.err)
+			assert.ErrorContains(t, p.Status().Err, "page 5")
 
 			s.heal()
-			rest := runFollower(t, f, 2*time.Hour, nil)
-			assert.Empty(t, rest.fresh)
-			assert.Equal(t, upTo(100), sorted(slices.Concat(p.history, rest.history)))
-			assert.NoError(t, f.Status().Err)
+			p.sleep(2 * time.Hour)
+			assert.Len(t, p.fresh, 10)
+			assert.Equal(t, upTo(100), sorted(p.history))
+			assert.NoError(t, p.Status().Err)
 		})
 	}
 }
@@ -497,8 +540,7 @@ func TestPollGoesOnWithoutPageThatAlwaysFails(t *testing.T) {
 				s.insert(tt.burst...)
 				s.insertEvery(time.Minute, upTo(120)[100:])
 			})
-			tt.options.PageSize = 10
-			p := run(t, s.lister(), tt.options, 30*time.Minute, nil)
+			p := run(t, s.lister(10), tt.options, 30*time.Minute)
 			alerts := slices.DeleteFunc(p.fresh, func(n int64) bool { return n <= 100 })
 			assert.Equal(t, upTo(120)[100:], sorted(alerts))
 			for _, n := range alerts {
@@ -518,29 +560,22 @@ func TestOutageCausesNoReading(t *testing.T) {
 			s.heal()
 			s.sent()
 		})
-		p := run(t, s.lister(), follow.Options{PageSize: 10}, 35*time.Minute, nil)
+		p := run(t, s.lister(10), follow.Options{}, 35*time.Minute)
 		assert.Equal(t, []int64{1001}, p.fresh)
 		assert.LessOrEqual(t, len(s.sent()), 40, "after the outage")
 	})
 }
 
-func TestFirstStartFindsTheEndOfAListWithoutNumbers(t *testing.T) {
-	skipIfShort(t)
-	inEachOrder(t, 1_200_000, func(t *testing.T, s *service) {
-		epochIsBeforeTheClock(s)
-		s.edit = func(_ int, p *page) { *p = page{List: p.List} }
-		b := nextBatch(t, follow.New(s.lister(), follow.Options{}))
-		assert.Equal(t, s.created(1_200_000), b.Since)
-		assert.LessOrEqual(t, len(s.sent()), 40)
-	})
-}
-
-// The loop handles each batch for longer than PollInterval.
-func TestSlowLoopDoesNotPreventReadings(t *testing.T) {
+// Each batch is stored for longer than PollInterval.
+func TestSlowStoreDoesNotPreventReadings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(200)}
 		s.insertEvery(5*time.Second, upTo(800)[200:])
-		p := run(t, s.lister(), follow.Options{PageSize: 10}, 2*time.Hour, func() { time.Sleep(12 * time.Second) })
+		p := &program{before: func(batch) error {
+			time.Sleep(12 * time.Second)
+			return nil
+		}}
+		p.start(t, s.lister(10), follow.Options{}).sleep(2 * time.Hour)
 		assert.Len(t, p.history, 200)
 		assert.Len(t, p.fresh, 600)
 	})
@@ -571,19 +606,14 @@ func TestWaitAfterFailures(t *testing.T) {
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
 			s := &service{list: upTo(5)}
-			o := follow.Options{PollInterval: tt.poll}
-			ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
-			defer cancel()
+			p := start(t, s.lister(0), follow.Options{PollInterval: tt.poll})
+			p.sleep(time.Second)
 			var failed []time.Time
-			for _, err := range follow.New(s.lister(), o).Batches(ctx) {
-				if err != nil {
-					failed = append(failed, time.Now())
-				}
-				s.fail = always(tt.err)
-				if len(failed) > len(tt.waits) {
-					break
-				}
-			}
+			s.setFail(func(int) error {
+				failed = append(failed, time.Now())
+				return tt.err
+			})
+			p.sleep(24 * time.Hour)
 			for i, want := range tt.waits {
 				assert.InDelta(t, want, failed[i+1].Sub(failed[i])-requestTime, float64(want)/9)
 			}
@@ -591,53 +621,9 @@ func TestWaitAfterFailures(t *testing.T) {
 	}
 }
 
-// A poll that the end of the context interrupts is no failure: a single failure afterwards does not
-// count as the second one.
-func TestInterruptedPollIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: downFrom(101)} // the first poll learns that records are inserted at the start
-		o := follow.Options{PageSize: 10, ReadInterval: 10_000 * time.Hour, Known: upTo(100), Since: created(100)}
-		f := follow.New(s.lister(), o)
-		p := runFollower(t, f, time.Minute, nil)
-		s.list = downFrom(120)
-		for _, interrupted := range []bool{true, false} {
-			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // one poll, and no retry
-			defer cancel()
-			s.fail = func(page int) error {
-				if page < 2 {
-					return nil
-				}
-				if interrupted {
-					cancel()
-				}
-				return errUnavailable
-			}
-			p.loop(ctx, f)
-		}
-		assert.Equal(t, []int64{101}, p.fresh)
-	})
-}
-
-// A loop may end often: then a reading, which goes on page by page, delivers what no poll does.
-func TestShortLoopsMakeProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: upTo(400)}
-		f := follow.New(s.lister(), follow.Options{PageSize: 10, Known: []int64{1}})
-		p := &program{}
-		for range 2000 {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*requestTime+requestTime/2)
-			p.loop(ctx, f)
-			cancel()
-			time.Sleep(10 * time.Second)
-		}
-		assert.Len(t, p.fresh, 399)
-	})
-}
-
-func TestEndOfContextIsLastError(t *testing.T) {
-	cause := errors.New("cause")
+func TestRunReturnsNilWhenItsContextEnds(t *testing.T) {
 	tests := map[string]time.Duration{
-		"before the loop":  0,
+		"before Run":       0,
 		"during a request": 5 * time.Millisecond,
 		"before a poll":    time.Second,
 		"after some polls": time.Minute,
@@ -645,100 +631,59 @@ func TestEndOfContextIsLastError(t *testing.T) {
 	for name, after := range tests {
 		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: upTo(5)}
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			f := follow.New(s.lister(), follow.Options{})
-			if after == 0 {
-				cancel(cause)
-			}
-			time.AfterFunc(after, func() { cancel(cause) })
-			var errs []error
-			for _, err := range f.Batches(ctx) {
-				if err != nil {
-					errs = append(errs, err)
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			l := s.lister(0)
+			l.Fetch = func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+				p, err := s.fetch(ctx, r)
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
 				}
+				return p, err
 			}
-			require.Len(t, errs, 1)
-			assert.ErrorIs(t, errs[0], context.Canceled)
-			assert.ErrorIs(t, errs[0], cause)
-			assert.EqualError(t, errs[0], "msgpush: following a list: context canceled")
+			onError := func(err error) { assert.Fail(t, "no error", err) }
+			f := newFollower(t, l, follow.Options{OnError: onError})
+			assert.NoError(t, f.Run(ctx, (&program{}).store))
 			assert.NoError(t, f.Status().Err)
 		})
 	}
+	t.Run("while store fails", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		f := newFollower(t, (&service{list: upTo(5)}).lister(0), follow.Options{})
+		assert.NoError(t, f.Run(ctx, func(context.Context, batch) error {
+			cancel()
+			return ctx.Err()
+		}))
+	})
 }
 
-// Fetch and the functions of the list panic once. The records come all the same.
-func TestPanicLosesNoRecord(t *testing.T) {
-	for _, where := range []string{"Fetch", "ID", "Created"} {
-		inBubble(t, where, func(t *testing.T) {
-			s := &service{list: downFrom(50)}
-			l, calls := s.lister(), 0
-			panicAt := func(name string) {
-				if calls++; name == where && calls%97 == 0 {
-					panic("function panicked")
-				}
-			}
-			withPanics := lister{
-				Fetch: func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
-					panicAt("Fetch")
-					return l.Fetch(ctx, r)
-				},
-				ID:      func(n int64) int64 { panicAt("ID"); return n },
-				Created: func(n int64) msgpush.DateTime { panicAt("Created"); return created(n) },
-			}
-			f := follow.New(withPanics, follow.Options{PageSize: 10})
-			p := &program{}
-			end := time.Now().Add(5 * time.Hour)
-			for time.Now().Before(end) {
-				func() {
-					defer func() { _ = recover() }()
-					ctx, cancel := context.WithDeadline(t.Context(), end)
-					defer cancel()
-					p.loop(ctx, f)
-				}()
-				time.Sleep(time.Second)
-			}
-			assert.Equal(t, upTo(50), sorted(p.history))
-		})
-	}
+func TestErrorsAreLoggedByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		defer slog.SetDefault(slog.Default())
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s := &service{fail: always(errUnavailable)}
+		assert.NoError(t, newFollower(t, s.lister(0), follow.Options{}).Run(ctx, (&program{}).store))
+		assert.Contains(t, log.String(), `level=WARN msg="msgpush: following a list" error="msgpush: page 1: unavailable"`)
+	})
 }
 
 func TestFetchWithoutPageIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := (&service{}).lister()
+		l := (&service{}).lister(0)
 		l.Fetch = func(context.Context, msgpush.PageRequest) (*page, error) { return nil, nil }
-		p := run(t, l, follow.Options{}, time.Minute, nil)
+		p := run(t, l, follow.Options{}, time.Minute)
 		assert.ErrorContains(t, p.errs[0], "page 1: the Fetch function returned neither a page nor an error")
 	})
-}
-
-// A restart begins with a poll. Its first reading falls due at a random time within ReadInterval,
-// so that replicas that restart often do not read the list each time.
-func TestRestartReadsTheListAtARandomTime(t *testing.T) {
-	var times []time.Duration
-	for range 40 {
-		synctest.Test(t, func(t *testing.T) {
-			s := &service{list: downFrom(100)}
-			f := follow.New(s.lister(), follow.Options{PageSize: 10, Known: upTo(100), Since: created(100)})
-			start := time.Now()
-			loopInBackground(t, f)
-			for !f.Status().Complete {
-				time.Sleep(time.Minute)
-			}
-			times = append(times, time.Since(start))
-		})
-	}
-	slices.Sort(times)
-	assert.Less(t, times[0], 20*time.Minute)
-	assert.Greater(t, times[len(times)-1], 40*time.Minute)
-	assert.LessOrEqual(t, times[len(times)-1], 62*time.Minute)
 }
 
 func TestRestartReadsTheListAtOnceIfPollsFindTooFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(200)}
 		known := slices.Delete(upTo(200), 80, 120) // the gap is in the middle
-		p := run(t, s.lister(), follow.Options{PageSize: 10, Known: known, Since: created(100)}, time.Minute, nil)
+		p := run(t, s.lister(10), follow.Options{Known: known, Since: created(100)}, time.Minute)
 		assert.Len(t, p.history, 20)
 		assert.Len(t, p.fresh, 20)
 		assert.Empty(t, p.errs)
@@ -759,14 +704,13 @@ func TestMemoryPerRecordIsLimited(t *testing.T) {
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
 			s := &service{list: downFrom(n), created: func(n int64) msgpush.DateTime { return created(n % 1000) }}
-			l := s.lister()
+			l := s.lister(1000)
 			l.ID = tt.id
-			f := follow.New(l, follow.Options{PageSize: 1000})
+			f := newFollower(t, l, follow.Options{})
 			before := inUse()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			for range f.Batches(ctx) {
-			}
+			require.NoError(t, f.Run(ctx, func(context.Context, batch) error { return nil }))
 			assert.True(t, f.Status().Complete)
 			bytes := (float64(inUse()) - float64(before)) / n
 			runtime.KeepAlive(s)
@@ -802,14 +746,13 @@ func TestPollsBeginAtTheEndWithTheNewestRecord(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inEachOrder(t, 20, func(t *testing.T, s *service) {
 				s.edit = tt.edit
-				tt.options.PageSize, tt.options.ReadInterval = 5, 1000*time.Hour
 				newestPage := 1
 				if s.list[0] == 1 {
 					newestPage = (20 + len(tt.insert) + 4) / 5
 				}
 				time.AfterFunc(15*time.Second, func() { s.insert(tt.insert...) })
 				time.AfterFunc(time.Minute, func() { s.sent() })
-				run(t, s.lister(), tt.options, 5*time.Minute, nil)
+				run(t, s.lister(5), tt.options, 5*time.Minute)
 				sent := s.sent()
 				assert.GreaterOrEqual(t, len(sent), 20)
 				assert.Equal(t, slices.Repeat([]int{newestPage}, len(sent)), sent)
@@ -824,14 +767,14 @@ func TestPollFindsLateRecordNearTheTail(t *testing.T) {
 		time.AfterFunc(time.Minute, func() {
 			s.change(func(list []int64) []int64 { return slices.Insert(list, 18, 24) }) // on the last page but one
 		})
-		p := run(t, s.lister(), follow.Options{PageSize: 5, ReadInterval: 1000 * time.Hour}, 72*time.Second, nil)
+		p := run(t, s.lister(5), follow.Options{ReadInterval: 1000 * time.Hour}, 72*time.Second)
 		assert.Equal(t, []int64{24}, p.fresh)
 	})
 }
 
 func TestEmptyListThatGrowsAtItsTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{edit: noTotal}
+		s := &service{edit: noTotal, created: today}
 		inserted := map[int64]time.Time{}
 		for n := range int64(30) {
 			time.AfterFunc(time.Duration(n+1)*30*time.Second, func() {
@@ -839,7 +782,7 @@ func TestEmptyListThatGrowsAtItsTail(t *testing.T) {
 				s.change(func(list []int64) []int64 { return append(list, n) })
 			})
 		}
-		p := run(t, s.lister(), follow.Options{PageSize: 5, ReadInterval: 1000 * time.Hour}, 20*time.Minute, nil)
+		p := run(t, s.lister(5), follow.Options{ReadInterval: 1000 * time.Hour}, 20*time.Minute)
 		assert.Len(t, p.fresh, 30)
 		for n, at := range inserted {
 			assert.LessOrEqual(t, p.delivered[n].Sub(at), 23*time.Second, "polls begin at both ends in turn")
@@ -851,7 +794,7 @@ func TestPollsAreOnTimeWhileAReadingFails(t *testing.T) {
 	inBubble(t, "newest first", func(t *testing.T) {
 		s := &service{list: downFrom(100), fail: failAt(5, errUnavailable)}
 		s.insertEvery(time.Hour, upTo(110)[100:])
-		p := run(t, s.lister(), follow.Options{PageSize: 10, PollInterval: time.Hour}, 12*time.Hour, nil)
+		p := run(t, s.lister(10), follow.Options{PollInterval: time.Hour}, 12*time.Hour)
 		for n, inserted := range s.inserted {
 			assert.LessOrEqual(t, p.delivered[n].Sub(inserted), 67*time.Minute)
 		}
@@ -864,7 +807,7 @@ func TestPollsAreOnTimeWhileAReadingFails(t *testing.T) {
 func TestTotalsOfPollsShowDriftToAReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(100)}
-		l := s.lister()
+		l := s.lister(0)
 		fetch, responses := l.Fetch, 0
 		l.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
 			p, err := fetch(ctx, r)
@@ -880,77 +823,10 @@ func TestTotalsOfPollsShowDriftToAReading(t *testing.T) {
 			}
 			return p, err
 		}
-		p := runFollower(t, follow.New(l, follow.Options{PageSize: 10, PollInterval: 1}), 10*time.Second, nil)
+		l.PageSize = 10
+		p := run(t, l, follow.Options{PollInterval: 1}, 10*time.Second)
 		for _, n := range upTo(97) {
 			assert.Contains(t, p.delivered, n)
-		}
-	})
-}
-
-func TestInterruptedReadingGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: downFrom(100)}
-		l := s.lister()
-		fetch, isInterrupted := l.Fetch, false
-		l.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
-			if r.Current == 4 && !isInterrupted {
-				isInterrupted = true
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return fetch(ctx, r)
-		}
-		f := follow.New(l, follow.Options{PageSize: 10})
-		p := runFollower(t, f, 5*time.Second, nil)
-		assert.Empty(t, p.errs)
-		assert.NoError(t, f.Status().Err)
-		s.sent()
-		runFollower(t, f, time.Second, nil)
-		assert.Equal(t, []int{4, 5, 6, 7, 8, 9, 10, 11}, s.sent())
-	})
-}
-
-func TestZeroFollowerIsAnError(t *testing.T) {
-	var f follow.Follower[int64]
-	for _, err := range f.Batches(t.Context()) {
-		require.EqualError(t, err, "msgpush: following a list: the Follower was not made by New")
-	}
-}
-
-func TestStatusReadBeginsAtZeroWithEachReading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: downFrom(20)}
-		f := follow.New(s.lister(), follow.Options{ReadInterval: time.Minute})
-		runFollower(t, f, 30*time.Second, nil)
-		assert.EqualValues(t, 20, f.Status().Read)
-		s.setFail(always(errUnavailable))
-		runFollower(t, f, 5*time.Minute, nil)
-		assert.Zero(t, f.Status().Read)
-	})
-}
-
-// A record that cannot be decoded hides neither the others nor the end of a page.
-func TestRecordsThatAreLeftOutStopNothing(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
-		unfit := errors.New("1 of 20 records left out")
-		s := &service{list: downFrom(55)}
-		l := s.lister()
-		fetch := l.Fetch
-		l.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
-			p, err := fetch(ctx, r)
-			if i := slices.Index(p.List, 50); i >= 0 {
-				p.List, p.Omitted = slices.Delete(p.List, i, i+1), 1
-				return p, unfit
-			}
-			return p, err
-		}
-		s.insertEvery(time.Minute, []int64{56, 57, 58})
-		p := run(t, l, follow.Options{ReadInterval: time.Hour}, 150*time.Minute, nil)
-		want := slices.DeleteFunc(upTo(58), func(n int64) bool { return n == 50 })
-		assert.Equal(t, want, sorted(p.known()))
-		assert.Len(t, p.errs, 4, "at the mark, and once in each of three readings")
-		for _, err := range p.errs {
-			assert.ErrorIs(t, err, unfit)
 		}
 	})
 }

@@ -1,179 +1,264 @@
 package follow
 
 import (
-	"context"
 	"slices"
 	"time"
 
-	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/paging"
 )
 
-// This file looks for new records at the ends of the list, its start and its tail. The order of the
-// list and of the ids is unknown. The rules are:
+// This file decides which pages a poll requests. The order of the list is unknown, so a poll begins at
+// an end of the list: its start or its tail. A record is fresh if it is new, and was undelivered when
+// the poll began. The rules are:
 //
-//   - Pages. A poll requests pages from one end on, and stops after a page whose last record, seen
-//     from that end, is known or old. At the tail, its first maxTailPages requests do not stop at
-//     an empty page, nor while the total shows new records that the poll has not found. If some are
-//     still missing, the poll also requests pages from the other end, unless the list has one page.
-//   - Failure. After a failure, the next poll begins anew, at the other end while no end is known.
-//     If it fails at the same page, it delivers the records that it has found and makes a reading
-//     due, unless nothing is new.
-//   - Limits. A poll that stops after maxEndPages makes a reading due. Before the first reading has
-//     begun, so does a poll that finds fewer records than the total shows.
-//   - End. A poll begins at the end where the newest record was when the history was marked, or
-//     where a later poll found the outermost record new and another one old. Until an end is known,
-//     polls begin at the start and at the tail in turn.
+//   - Pages. A poll goes from the outermost page inward, and stops after a page whose innermost record
+//     is not fresh. At the tail, neither empty pages nor missing records stop it within three pages.
+//   - Missing. Records are missing if the total has grown by more than was delivered. Then the poll
+//     also begins at the other end, and what is still missing is left to a reading.
+//   - Rest. A poll stops after maxPollPages pages, or at a page that fails, and the next one goes on
+//     there after its own pages. A page that fails maxTries times is left to a reading.
+//   - Tail. The numbers show the last page. After a failed poll, the next one first requests page 1,
+//     whose response has the numbers.
+//   - End. A poll begins at the end where the newest record was at the first start, or where a later
+//     poll found the outermost record fresh, and another one not. Until an end is known, polls begin
+//     at the start and at the tail in turn.
 
 const (
-	maxEndPages  = 50
+	maxPollPages = 50
 	maxTailPages = 3
+	maxTries     = 3
 )
 
 type end int
 
 const (
 	unknownEnd end = iota
-	start
-	tail
+	startEnd
+	tailEnd
 )
 
 func (e end) other() end {
-	if e == start {
-		return tail
+	if e == startEnd {
+		return tailEnd
 	}
-	return start
+	return startEnd
 }
 
+// outermost returns the outermost page of an end.
+func (e end) outermost(n *numbers) int64 {
+	if e == startEnd {
+		return 1
+	}
+	return n.last()
+}
+
+// A sighting is a record on a page of a poll.
+type sighting struct {
+	id      int64
+	isFresh bool
+}
+
+// polls is the state between polls, and the poll in progress.
 type polls struct {
-	due        time.Time // when the next one is due
-	newestEnd  end
-	latestEnd  end   // at which the latest one began
-	total      int64 // the total from which growth is counted; at first, the number of known ids
-	failedPage int64 // at which the latest one failed, or 0
+	due       time.Time // when the next one is due
+	newest    end       // where they begin, if it is known
+	latest    end       // where the latest one began
+	hasFailed bool      // the latest one
+	total     int64     // the total that the delivered records explain; at first, the number of known ids
+	isMissing bool      // by the rule above, since the start of the latest reading
+	rest      rest
+	now       *poll // in progress, or nil
 }
 
-// nextEnd alternates between the ends until the newest one is known.
-func (p *polls) nextEnd() end {
-	if p.newestEnd != unknownEnd {
-		return p.newestEnd
-	}
-	return p.latestEnd.other()
+// rest is where the next poll goes on. The zero rest is nothing.
+type rest struct {
+	from  end
+	page  int64
+	tries int // that failed
 }
 
-// A pollResult holds the unseen records that a poll has found.
-type pollResult[T any] struct {
-	records    []T
-	ids        paging.IDSet
-	growth     int64 // how many of them count as inserted since the latest poll
-	failedPage int64 // or 0
+// A poll is a poll in progress.
+type poll struct {
+	from         end
+	number       int64 // of the next page
+	pages        int   // of this end
+	total        int64 // by its first response
+	fresh        paging.IDSet
+	outerIsFresh bool // the outermost record of this end
+	stage        pollStage
+	least        int // pages of this end before which the rest does not stop
 }
 
-// poll applies the rules above.
-func (f *Follower[T]) poll(ctx context.Context) error {
-	found := &pollResult[T]{ids: paging.IDSet{}}
-	from := f.polls.nextEnd()
-	err := f.readEnd(ctx, from, found)
-	if err == nil && f.reported.lastPage > 1 && f.hasGrownBeyond(found) {
-		err = f.readEnd(ctx, from.other(), found)
+type pollStage int
+
+const (
+	seekStage pollStage = iota // for the outermost page
+	walkStage                  // from there inward
+	restStage                  // where an earlier poll stopped
+)
+
+// next returns the next page. It begins a poll if none is in progress.
+func (p *polls) next(n *numbers) int64 {
+	if p.now != nil {
+		return p.now.number
 	}
-	if err != nil && errs.OfContext(ctx) != nil {
-		return err // no failure: the next poll begins at the same end
+	from := p.newest
+	if from == unknownEnd {
+		from = p.latest.other()
 	}
-	isIncomplete := f.hasGrownBeyond(found)
-	hasFound := isIncomplete || len(found.records) > 0
-	isStuck := err != nil && hasFound && found.failedPage == f.polls.failedPage
-	f.polls.latestEnd = from
-	f.polls.failedPage = found.failedPage
-	if err != nil && !isStuck {
-		return err // the next poll finds these records once more
+	p.latest = from
+	number := from.outermost(n)
+	if p.hasFailed {
+		number = 1
 	}
-	if isStuck || isIncomplete && f.isFirstReadingAhead() {
-		f.reading.beginSoon() // it delivers the records that this poll has not found
-	}
-	f.add(found.records)
-	f.polls.total = f.reported.total
-	return err
+	p.now = &poll{from: from, number: number, fresh: paging.IDSet{}}
+	return number
 }
 
-func (f *Follower[T]) isFirstReadingAhead() bool {
-	return !f.reading.hasEnded && f.reading.pages == nil
-}
-
-// hasGrownBeyond reports whether the total has grown by more than the records that were found.
-func (f *Follower[T]) hasGrownBeyond(found *pollResult[T]) bool {
-	return f.reported.total-f.polls.total > found.growth
-}
-
-// readEnd reads pages from an end of the list on.
-func (f *Follower[T]) readEnd(ctx context.Context, from end, found *pollResult[T]) error {
-	number, direction := int64(1), int64(1)
-	if from == tail {
-		number, direction = f.reported.lastPage, -1
+// use takes the records of the next page, after they were added to total. It reports whether the
+// poll is over, and whether it stopped because it is long.
+func (p *polls) use(records []sighting, n *numbers) (isOver, isLong bool) {
+	q := p.now
+	if q.pages == 0 && !q.hasTurned(p) {
+		q.total = n.total
 	}
-	var records []T // of all pages, the outermost one first
-	for requests := 1; requests <= maxEndPages; requests++ {
-		page, err := f.request(ctx, number)
-		if err != nil {
-			found.failedPage = number
-			return err
-		}
-		tailHasMoved := from == tail && requests == 1 && number != f.reported.lastPage
-		if tailHasMoved { // another page is the last one by now: begin there
-			number = f.reported.lastPage
-			continue
-		}
-		list := slices.Clone(page.List)
-		if from == tail {
-			slices.Reverse(list)
-		}
-		f.collect(list, found)
-		records = append(records, list...)
-		isTailExtended := from == tail && requests <= maxTailPages
-		number += direction
-		isAtOtherEnd := number < 1 || number > f.reported.lastPage
-		if isAtOtherEnd || f.stopsAfter(list, isTailExtended, found) {
-			f.learnNewestEnd(from, records)
-			return nil
-		}
+	q.pages++
+	q.addFresh(records)
+	isLong = q.pages >= maxPollPages
+	if !isLong && q.seeks(n) {
+		return false, false
 	}
-	f.reading.beginSoon() // it delivers the rest
-	return nil
+	if q.from == tailEnd {
+		records = slices.Clone(records)
+		slices.Reverse(records)
+	}
+	p.learnNewest(records, n)
+	goesOn := q.goInward(records, p.isMissingIn(q), n.last())
+	switch {
+	case goesOn && isLong:
+		p.rest = rest{from: q.from, page: q.number}
+		p.now, p.hasFailed = nil, false
+		return true, true
+	case goesOn, p.goToRest(n), p.turn(n):
+		return false, false
+	}
+	p.settle(n)
+	p.hasFailed = false
+	return true, isLong
 }
 
-// stopsAfter reports whether a poll stops after a page. list has its records, the outermost one
-// first.
-func (f *Follower[T]) stopsAfter(list []T, isTailExtended bool, found *pollResult[T]) bool {
-	if isTailExtended && (len(list) == 0 || f.hasGrownBeyond(found)) {
-		return false // new records may precede a short last page, and a total that is too high ends in empty pages
-	}
-	return len(list) == 0 || !f.isUnseenNew(list[len(list)-1])
-}
+func (q *poll) hasTurned(p *polls) bool { return q.from != p.latest }
 
-// collect adds the unseen records of a list to found.
-func (f *Follower[T]) collect(list []T, found *pollResult[T]) {
-	for _, record := range list {
-		id := f.list.ID(record)
-		if f.seen.Has(id) || !found.ids.Add(id) {
-			continue
-		}
-		found.records = append(found.records, record)
-		isOld := !f.isPastFirstReading() && !f.isNew(record) // the first reading has not reached it yet
-		if !isOld {
-			found.growth++
+func (q *poll) addFresh(records []sighting) {
+	for _, r := range records {
+		if r.isFresh {
+			q.fresh.Add(r.id)
 		}
 	}
 }
 
-func (f *Follower[T]) isUnseenNew(record T) bool {
-	return !f.seen.Has(f.list.ID(record)) && f.isNew(record)
+// isMissingIn reports whether the first response of a poll shows undelivered records.
+func (p *polls) isMissingIn(q *poll) bool { return q.total > p.total }
+
+// seeks goes to the outermost page, and reports whether it is another one than the latest.
+func (q *poll) seeks(n *numbers) bool {
+	if q.stage != seekStage {
+		return false
+	}
+	outermost := q.from.outermost(n)
+	isInEmptyTail := q.pages > maxTailPages && outermost < q.number
+	if q.number == outermost || isInEmptyTail {
+		q.stage = walkStage
+		return false
+	}
+	q.number = outermost
+	return true
 }
 
-// learnNewestEnd gets the records that a poll read from an end. If the outermost one is new and
-// another is not, later polls begin at that end.
-func (f *Follower[T]) learnNewestEnd(from end, records []T) {
-	isOld := func(record T) bool { return !f.isUnseenNew(record) }
-	if len(records) > 0 && !isOld(records[0]) && slices.ContainsFunc(records, isOld) {
-		f.polls.newestEnd = from
+// learnNewest applies the rule of the end to a page, whose outermost record comes first.
+func (p *polls) learnNewest(records []sighting, n *numbers) {
+	q := p.now
+	if q.number == q.from.outermost(n) && len(records) > 0 {
+		q.outerIsFresh = records[0].isFresh || q.fresh.Has(records[0].id)
 	}
+	isOld := func(r sighting) bool { return !q.fresh.Has(r.id) }
+	if q.outerIsFresh && slices.ContainsFunc(records, isOld) {
+		p.newest = q.from
+	}
+}
+
+// goInward goes to the next page of this end, unless the rule of the pages ends it there. records
+// are those of a page, the outermost one first.
+func (q *poll) goInward(records []sighting, isMissing bool, last int64) bool {
+	isTailExtended := q.from == tailEnd && q.stage == walkStage && q.pages <= maxTailPages
+	innerIsFresh := len(records) > 0 && q.fresh.Has(records[len(records)-1].id)
+	isBeforeRest := q.stage == restStage && q.pages < q.least
+	goesOn := innerIsFresh || isBeforeRest || isTailExtended && (len(records) == 0 || isMissing)
+	next := q.number + 1
+	if q.from == tailEnd {
+		next = q.number - 1
+	}
+	if !goesOn || next < 1 || next > last {
+		return false
+	}
+	q.number = next
+	return true
+}
+
+// goToRest goes to the page where an earlier poll stopped. Records inserted since then may have
+// moved its records inward, by fewer pages than this poll has requested.
+func (p *polls) goToRest(n *numbers) bool {
+	q := p.now
+	hasRest := p.rest.page > 0 && p.rest.from == q.from && q.stage != restStage
+	if !hasRest {
+		return false
+	}
+	q.stage = restStage
+	q.number = min(p.rest.page, n.last())
+	q.least = 2 * q.pages
+	return true
+}
+
+// turn goes to the other end if records are missing.
+func (p *polls) turn(n *numbers) bool {
+	q := p.now
+	if q.hasTurned(p) || !p.isMissingIn(q) || n.last() == 1 {
+		return false
+	}
+	other := q.from.other()
+	*q = poll{from: other, number: other.outermost(n), total: q.total, fresh: q.fresh}
+	return true
+}
+
+// settle ends the poll: what is missing now is left to a reading.
+func (p *polls) settle(n *numbers) {
+	q := p.now
+	p.isMissing = p.isMissing || p.isMissingIn(q)
+	if n.total > 0 {
+		p.total = min(n.total, max(q.total, p.total)) // the next poll finds what was inserted meanwhile
+	}
+	p.now, p.rest = nil, rest{}
+}
+
+// fail ends the poll at a page that failed.
+func (p *polls) fail(n *numbers) {
+	q := p.now
+	isFirst := q.pages == 0 && !q.hasTurned(p)
+	if !isFirst {
+		p.rest = p.rest.failAt(q.from, q.number)
+	}
+	if p.rest.tries >= maxTries {
+		p.isMissing = true
+		p.settle(n)
+	}
+	p.now, p.hasFailed = nil, true
+}
+
+// failAt returns the rest after a failure of a page.
+func (r rest) failAt(from end, page int64) rest {
+	if r.from != from || r.page != page {
+		r = rest{from: from, page: page}
+	}
+	r.tries++
+	return r
 }

@@ -2,7 +2,6 @@ package follow_test
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,9 +58,8 @@ func TestFailuresDuringTheFirstReadingAreNew(t *testing.T) {
 						}
 					})
 				}
-				f := follow.New(s.lister(), follow.Options{PageSize: 100})
-				p := runFollower(t, f, 205*time.Second, nil)
-				assert.True(t, f.Status().Complete, "the first reading takes at most 3 min 25 s")
+				p := run(t, s.lister(100), follow.Options{}, 205*time.Second)
+				assert.True(t, p.Status().Complete, "the first reading takes at most 3 min 25 s")
 				require.Len(t, p.fresh, 10)
 				for i, n := range sorted(p.fresh) {
 					assert.EqualValues(t, million+1+i, n)
@@ -92,7 +90,7 @@ func TestEmptyPagesMakeNoOldRecordNew(t *testing.T) {
 					inserted = upTo(80)[60:]
 				}
 				s.insertEvery(time.Minute, inserted)
-				p := run(t, s.lister(), follow.Options{PageSize: 10}, 3*time.Hour, nil)
+				p := run(t, s.lister(10), follow.Options{}, 3*time.Hour)
 				assert.Equal(t, sorted(inserted), sorted(p.fresh))
 				assert.Len(t, p.history, 60, "the second pass of a reading has other pages")
 				assert.Empty(t, p.errs)
@@ -116,7 +114,7 @@ func TestMovingWindowMakesNoOldRecordNew(t *testing.T) {
 				}
 			}
 		}
-		p := run(t, s.lister(), follow.Options{PageSize: 10}, 3*time.Hour, nil)
+		p := run(t, s.lister(10), follow.Options{}, 3*time.Hour)
 		assert.Equal(t, upTo(2500)[2000:], sorted(p.fresh))
 		assert.Len(t, p.known(), len(p.delivered), "each record once")
 	})
@@ -125,65 +123,34 @@ func TestMovingWindowMakesNoOldRecordNew(t *testing.T) {
 func TestKilledDuringTheFirstReading(t *testing.T) {
 	inEachOrder(t, 10_000, func(t *testing.T, s *service) {
 		p := &program{}
-		next := int64(10_001)
-		for kills := range 6 {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		for kills := range int64(6) {
+			p.start(t, s.lister(20), follow.Options{Known: p.known(), Since: p.since})
 			if kills == 5 {
-				ctx, cancel = context.WithTimeout(t.Context(), 2*time.Hour)
+				p.sleep(2 * time.Hour)
+				break
 			}
-			p.loop(ctx, follow.New(s.lister(), follow.Options{Known: p.known(), Since: p.since}))
-			cancel()
-			if kills < 5 { // while the program is down
-				s.insert(next)
-				next++
-				time.Sleep(time.Minute)
-			}
+			p.sleep(3 * time.Second)
+			p.stop()
+			s.insert(10_001 + kills) // while the program is down
+			time.Sleep(time.Minute)
 		}
 		assert.Equal(t, upTo(10_005)[10_000:], sorted(p.fresh))
 		assert.Equal(t, upTo(10_000), sorted(p.history))
 	})
 }
 
-func TestDatabaseErrorInEveryThirdBatch(t *testing.T) {
-	inEachOrder(t, 2000, func(t *testing.T, s *service) {
-		s.insertEvery(3*time.Second, upTo(2020)[2000:])
-		f := follow.New(s.lister(), follow.Options{})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		p, batches := &program{}, 0
-		for ctx.Err() == nil {
-			for b, err := range f.Batches(ctx) {
-				if err != nil {
-					continue
-				}
-				if batches++; batches%3 == 0 {
-					break
-				}
-				p.store(b)
-			}
-			time.Sleep(time.Second)
-		}
-		assert.Equal(t, upTo(2020)[2000:], sorted(p.fresh))
-		assert.Equal(t, upTo(2000), sorted(p.history))
-	})
-}
-
 func TestEmptyAccountAndRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := &service{}, &program{}
+		s, p := &service{created: today}, &program{}
 		for restart := range int64(4) {
-			stored := run(t, s.lister(), follow.Options{Known: p.known(), Since: p.since}, time.Minute, nil)
-			p.fresh = append(p.fresh, stored.fresh...)
-			if stored.since != "" {
-				p.since = stored.since
-			}
-			assert.Empty(t, stored.history)
+			p.start(t, s.lister(0), follow.Options{Known: p.known(), Since: p.since}).sleep(time.Minute)
+			p.stop()
 			if restart < 3 {
 				s.insert(restart + 1) // while the program is down
 			}
 		}
 		assert.Equal(t, upTo(3), p.fresh)
-		assert.Equal(t, zeroTime, p.since)
+		assert.Empty(t, p.history)
 	})
 }
 
@@ -194,18 +161,12 @@ func TestRestartWithAMillionKnownRecords(t *testing.T) {
 			inEachOrder(t, million, func(t *testing.T, s *service) {
 				epochIsBeforeTheClock(s)
 				o := follow.Options{
-					PageSize: 100,
-					Known:    upTo(int64(million - tt.missing)),
-					Since:    s.lister().Created(1000),
+					Known: upTo(int64(million - tt.missing)),
+					Since: s.lister(0).Created(1000),
 				}
-				found := 0
-				for b, err := range follow.New(s.lister(), o).Batches(t.Context()) {
-					require.NoError(t, err)
-					assert.Empty(t, b.History)
-					if found += len(b.New); found == tt.missing {
-						break
-					}
-				}
+				p := run(t, s.lister(100), o, 5*time.Second)
+				assert.Len(t, p.fresh, tt.missing)
+				assert.Empty(t, p.history)
 				assert.LessOrEqual(t, len(s.sent()), tt.requests)
 			})
 		})
@@ -216,7 +177,7 @@ func TestRestartWithAMillionKnownRecords(t *testing.T) {
 func TestReadingFollowsPollOfTooManyPages(t *testing.T) {
 	inEachOrder(t, 1000, func(t *testing.T, s *service) {
 		time.AfterFunc(time.Minute, func() { s.insert(upTo(3000)[1000:]...) })
-		p := run(t, s.lister(), follow.Options{}, 3*time.Minute, nil)
+		p := run(t, s.lister(0), follow.Options{}, 3*time.Minute)
 		assert.Equal(t, upTo(3000)[1000:], sorted(p.fresh))
 	})
 }
@@ -228,7 +189,7 @@ func TestOutageOfADay(t *testing.T) {
 		time.AfterFunc(time.Hour, func() { s.setFail(down) })
 		time.AfterFunc(12*time.Hour, func() { s.insert(501, 502) })
 		time.AfterFunc(25*time.Hour, s.heal)
-		p := run(t, s.lister(), follow.Options{}, 26*time.Hour, nil)
+		p := run(t, s.lister(0), follow.Options{}, 26*time.Hour)
 		assert.Equal(t, []int64{501, 502}, sorted(p.fresh))
 		assert.LessOrEqual(t, p.delivered[501].Sub(s.inserted[501]), 13*time.Hour+time.Minute+15*time.Second)
 		assert.LessOrEqual(t, requests, 24*60*11/10, "one a minute")

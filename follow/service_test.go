@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
@@ -37,6 +38,11 @@ func inBubble(t *testing.T, name string, test func(t *testing.T)) {
 }
 
 func created(n int64) msgpush.DateTime { return dateTime(epoch.Add(time.Duration(n) * time.Second)) }
+
+// today is a time after the start of the clock of a bubble.
+func today(n int64) msgpush.DateTime {
+	return dateTime(time.Date(2000, 1, 1, 0, 0, int(n), 0, time.UTC))
+}
 
 func dateTime(t time.Time) msgpush.DateTime { return msgpush.DateTime(t.Format(time.DateTime)) }
 
@@ -68,11 +74,18 @@ type service struct {
 	inserted map[int64]time.Time
 }
 
-func (s *service) lister() lister {
+// lister returns the list with a page size. 0 means the default.
+func (s *service) lister(size int) lister {
 	if s.created == nil {
 		s.created = created
 	}
-	return lister{Fetch: s.fetch, ID: func(n int64) int64 { return n }, Created: s.created}
+	return lister{
+		Fetch:    s.fetch,
+		ID:       func(n int64) int64 { return n },
+		Created:  s.created,
+		PageSize: size,
+		Prefetch: 8, // is ignored
+	}
 }
 
 func (s *service) fetch(_ context.Context, r msgpush.PageRequest) (*page, error) {
@@ -135,6 +148,13 @@ func (s *service) setFail(fail func(number int) error) {
 	s.fail = fail
 }
 
+// setEdit sets the function edit while requests may be in progress.
+func (s *service) setEdit(edit func(int, *page)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.edit = edit
+}
+
 // heal lets each request succeed from now on.
 func (s *service) heal() {
 	s.mu.Lock()
@@ -180,53 +200,78 @@ func (s *service) sent() []int {
 	return sent
 }
 
-// A program stores batches.
+// A program stores batches, and follows a list in the background.
 type program struct {
+	*follow.Follower[int64]
+	stop func() // waits until Run has returned
+
+	mu             sync.Mutex // orders what the test has read before what the program writes
 	fresh, history []int64
 	since          msgpush.DateTime
 	errs           []error
 	batches        int
 	delivered      map[int64]time.Time // when each record was delivered
+	before         func(batch) error   // called before a batch is stored; its error is that of store
 }
 
-// run follows the list for a time. each, which may be nil, is called after each batch and each
-// error.
-func run(t *testing.T, l lister, o follow.Options, d time.Duration, each func()) *program {
+// newFollower returns a follower of a list.
+func newFollower(t *testing.T, l lister, o follow.Options) *follow.Follower[int64] {
 	t.Helper()
-	return runFollower(t, follow.New(l, o), d, each)
+	f, err := follow.New(l, o)
+	require.NoError(t, err)
+	return f
 }
 
-func runFollower(t *testing.T, f *follow.Follower[int64], d time.Duration, each func()) *program {
+// start runs a program until the test ends.
+func start(t *testing.T, l lister, o follow.Options) *program {
 	t.Helper()
-	end := time.Now().Add(d)
-	ctx, cancel := context.WithDeadline(t.Context(), end)
-	defer cancel()
-	p := &program{}
-	for batch, err := range f.Batches(ctx) {
-		switch {
-		case err == nil:
-			p.store(batch)
-		case !errors.Is(err, context.DeadlineExceeded):
-			p.errs = append(p.errs, err)
-		}
-		if each != nil {
-			each()
-		}
+	return (&program{}).start(t, l, o)
+}
+
+func (p *program) start(t *testing.T, l lister, o follow.Options) *program {
+	t.Helper()
+	o.OnError = func(err error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.errs = append(p.errs, err)
 	}
-	require.False(t, time.Now().Before(end), "the loop goes on until the context ends")
+	p.Follower = newFollower(t, l, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, p.Run(ctx, p.store), "a clean stop") })
+	p.stop = func() {
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(p.stop)
 	return p
 }
 
-// loop stores the batches of a loop.
-func (p *program) loop(ctx context.Context, f *follow.Follower[int64]) {
-	for batch, err := range f.Batches(ctx) {
-		if err == nil {
-			p.store(batch)
-		}
-	}
+// run runs a program for a time.
+func run(t *testing.T, l lister, o follow.Options, d time.Duration) *program {
+	t.Helper()
+	p := start(t, l, o)
+	p.sleep(d)
+	p.stop()
+	return p
 }
 
-func (p *program) store(b batch) {
+// sleep waits while the program runs.
+func (p *program) sleep(d time.Duration) {
+	p.mu.Lock()
+	p.mu.Unlock() //nolint:staticcheck // see mu
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (p *program) store(_ context.Context, b batch) error {
+	if p.before != nil {
+		if err := p.before(b); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.delivered == nil {
 		p.delivered = map[int64]time.Time{}
 	}
@@ -237,27 +282,19 @@ func (p *program) store(b batch) {
 	p.since = b.Since
 	p.fresh = append(p.fresh, b.New...)
 	p.history = append(p.history, b.History...)
+	return nil
 }
 
-// loopInBackground runs a loop until the test ends.
-func loopInBackground(t *testing.T, f *follow.Follower[int64]) {
+// firstBatch returns the first batch, which is not stored.
+func firstBatch(t *testing.T, l lister) (first batch) {
 	t.Helper()
-	var loop sync.WaitGroup
-	loop.Go(func() {
-		for range f.Batches(t.Context()) {
-		}
-	})
-	t.Cleanup(loop.Wait)
-}
-
-// nextBatch returns the next batch. It leaves the loop, so the batch does not count as delivered.
-func nextBatch(t *testing.T, f *follow.Follower[int64]) batch {
-	t.Helper()
-	for batch, err := range f.Batches(t.Context()) {
-		require.NoError(t, err)
-		return batch
-	}
-	return batch{}
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, newFollower(t, l, follow.Options{}).Run(ctx, func(_ context.Context, b batch) error {
+		first = b
+		cancel()
+		return ctx.Err()
+	}))
+	return first
 }
 
 // known returns the ids that the program has stored.

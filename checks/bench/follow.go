@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -36,7 +36,7 @@ func following(cfg config) (*experiment, error) {
 		requests++
 		return fetch(ctx, r)
 	}
-	o := follow.Options{PageSize: s.pageSize, PollInterval: time.Nanosecond, ReadInterval: 10_000 * time.Hour}
+	o := follow.Options{PollInterval: time.Nanosecond, ReadInterval: 10_000 * time.Hour}
 	list.PageSize = s.pageSize
 	for record, err := range list.All(context.Background()) {
 		if err != nil {
@@ -85,17 +85,21 @@ func measurePolls(list msgpush.List[msgpush.ForwardLog], o follow.Options, polls
 		requests++
 		return fetch(ctx, r)
 	}
-	f = follow.New(list, o)
-	for batch, err := range f.Batches(ctx) {
-		switch {
-		case ctx.Err() != nil:
-			n := float64(polls)
-			return measurement{requestsPerPoll: float64(requests) / n, timePerPoll: elapsed.Seconds() / n}, nil
-		case err != nil:
-			return nil, err
-		default:
-			return nil, fmt.Errorf("following: a poll found %d records", len(batch.New)+len(batch.History))
-		}
+	var failed error
+	o.OnError = func(err error) {
+		failed = err
+		cancel()
 	}
-	return nil, errors.New("following: the iteration ended")
+	f, err := follow.New(list, o)
+	if err != nil {
+		return nil, err
+	}
+	err = f.Run(ctx, func(_ context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
+		return fmt.Errorf("following: a poll found %d records", len(batch.New)+len(batch.History))
+	})
+	if err = cmp.Or(err, failed); err != nil {
+		return nil, err
+	}
+	n := float64(polls)
+	return measurement{requestsPerPoll: float64(requests) / n, timePerPoll: elapsed.Seconds() / n}, nil
 }

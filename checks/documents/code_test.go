@@ -20,7 +20,7 @@ import (
 var (
 	goBlock      = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	newError     = regexp.MustCompile(`, err := (msgpush|client)\.`)
+	newError     = regexp.MustCompile(`, err := (msgpush|client|follow)\.`)
 )
 
 // program runs a block of statements with a fake server. A block that follows a list does
@@ -32,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"time"
 
 	"example.com/msgpush"
@@ -43,15 +44,17 @@ var (
 	_ follow.Options
 	_ = errors.Is
 	_ = fmt.Println
+	_ = http.NotFound
 	_ time.Duration
 )
 
 var (
 	ids   []int64
 	since msgpush.DateTime
+	f     follow.Follower[msgpush.ForwardLog]
 )
 
-func store(follow.Batch[msgpush.ForwardLog]) error { return nil }
+func store(context.Context, follow.Batch[msgpush.ForwardLog]) error { return nil }
 
 type keys struct{ key string }
 
@@ -77,6 +80,24 @@ func block(ctx context.Context, client *msgpush.Client, vault keys, baseURL, acc
 `
 
 func TestREADMECodeRuns(t *testing.T) { assertCodeRuns(t, "README.md") }
+
+// The outbox of docs/lists.md is tested with the database driver of the examples.
+func TestOutboxOfDocsSurvivesRestart(t *testing.T) {
+	var source string
+	for _, match := range goBlock.FindAllStringSubmatch(read(t, "docs/lists.md"), -1) {
+		if strings.HasPrefix(match[1], "package alerts\n") {
+			source = match[1]
+		}
+	}
+	dir := t.TempDir()
+	program, test := filepath.Join(dir, "alerts.go"), filepath.Join(dir, "alerts_test.go")
+	require.NoError(t, os.WriteFile(program, []byte(source), 0o600))
+	testSource, err := os.ReadFile("testdata/outbox.txt")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(test, testSource, 0o600))
+	out := runGo(t, "-C", "../../examples", "test", "-v", program, test)
+	assert.Contains(t, out, "--- PASS: TestOutbox ")
+}
 
 func TestCodeInDocsRuns(t *testing.T) {
 	for _, name := range []string{"docs/lists.md", "docs/reliability.md"} {

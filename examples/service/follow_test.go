@@ -26,10 +26,12 @@ func runFollower(
 	t.Helper()
 	known, since, err := s.position(t.Context())
 	require.NoError(t, err)
-	f = follow.New(srv.Client().ForwardLogs(msgpush.ForwardLogParams{}), follow.Options{Known: known, Since: since})
+	o := follow.Options{Known: known, Since: since, OnError: func(error) {}}
+	f, err = follow.New(srv.Client().ForwardLogs(msgpush.ForwardLogParams{}), o)
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, followRecords(ctx, f, s, m, discard())) })
+	running.Go(func() { assert.NoError(t, f.Run(ctx, storeBatches(s, m))) })
 	return f, func() {
 		cancel()
 		running.Wait()
@@ -78,9 +80,4 @@ func TestBatchIsStoredOnceTheDatabaseWorksAgain(t *testing.T) {
 		assert.Contains(t, scrape(t, m), "\nservice_records_stored_total 2\n")
 		stop()
 	})
-}
-
-func TestInvalidFollowerEndsTheService(t *testing.T) {
-	f := follow.New(msgpush.List[msgpush.ForwardLog]{}, follow.Options{})
-	assert.Error(t, followRecords(t.Context(), f, nil, newMetrics(), discard()))
 }

@@ -14,7 +14,7 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// healthLimit is longer than a call of the client, with all its retries, can take.
+// healthLimit is longer than a call of the client with all its retries, and than a transaction.
 const healthLimit = 10 * time.Minute
 
 // drainTimeout bounds the wait for requests in progress at the end.
@@ -24,28 +24,13 @@ func newHandler(status func() follow.Status, metrics prometheus.Gatherer) http.H
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := checkHealth(status(), time.Now()); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		if err := status().Check(healthLimit); err != nil { // everybody may read /healthz: the log has the error
+			http.Error(w, "no request, or no transaction, has succeeded for too long", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
 	})
 	return mux
-}
-
-// checkHealth returns an error if polls have failed, or nothing was stored, for too long. The error
-// does not quote the failure, which the log has: everybody may read /healthz.
-func checkHealth(s follow.Status, now time.Time) error {
-	isFailing := s.Err != nil && now.Sub(s.FailingSince) > healthLimit
-	if isFailing {
-		return fmt.Errorf("requests have failed since %s", s.FailingSince.UTC().Format(time.DateTime))
-	}
-	// NextRequest is in the past during a request, and while a batch is being stored.
-	isHanging := now.Sub(s.NextRequest) > healthLimit && now.Sub(s.LastResponse) > healthLimit
-	if isHanging {
-		return fmt.Errorf("no request or transaction has ended since %s", s.NextRequest.UTC().Format(time.DateTime))
-	}
-	return nil
 }
 
 // serve serves requests until ctx ends. Then it completes the requests in progress.

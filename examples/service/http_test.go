@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,45 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"example.com/msgpush/follow"
 	"example.com/msgpush/msgpushtest"
 )
-
-func TestHealth(t *testing.T) {
-	now := time.Now()
-	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	tests := map[string]struct {
-		nextRequest  time.Time
-		lastResponse time.Time
-		failingSince time.Time // zero: the latest request has succeeded
-		want         string    // in the error; empty: healthy
-	}{
-		"before the first request":    {now, time.Time{}, time.Time{}, ""},
-		"between two polls":           {ago(-5 * time.Second), ago(5 * time.Second), time.Time{}, ""},
-		"long wait for the next poll": {ago(-time.Hour), ago(time.Hour), time.Time{}, ""},
-		"short outage":                {now, ago(9 * time.Minute), ago(9 * time.Minute), ""},
-		"long outage":                 {now, ago(11 * time.Minute), ago(11 * time.Minute), "failed since"},
-		"first request hangs":         {ago(11 * time.Minute), time.Time{}, time.Time{}, "no request"},
-		"database hangs":              {ago(11 * time.Minute), ago(11 * time.Minute), time.Time{}, "no request"},
-		"first reading":               {ago(11 * time.Minute), ago(time.Second), time.Time{}, ""},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			status := follow.Status{NextRequest: tt.nextRequest, LastResponse: tt.lastResponse}
-			if !tt.failingSince.IsZero() {
-				status.Err = errors.New("text with a secret")
-				status.FailingSince = tt.failingSince
-			}
-			err := checkHealth(status, now)
-			if tt.want == "" {
-				assert.NoError(t, err)
-				return
-			}
-			assert.ErrorContains(t, err, tt.want)
-			assert.NotContains(t, err.Error(), "secret")
-		})
-	}
-}
 
 func TestHealthzIsRedDuringALongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

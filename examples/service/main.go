@@ -21,8 +21,8 @@
 // sent at least once: after a crash, an alert may be repeated. The header Idempotency-Key holds the
 // id of the record, by which the target can drop the repetition.
 //
-// GET /healthz responds with 503 when polls have failed, or nothing could be stored, for ten
-// minutes; the log has the reason. GET /metrics has the metrics for Prometheus. With -trace, each
+// GET /healthz responds with 503 if requests or transactions have failed, or one of them has hung, for
+// ten minutes. The log has the reason. GET /metrics has the metrics for Prometheus. With -trace, each
 // request to the message push service is traced on standard output.
 //
 // An interrupt or SIGTERM ends the service with status 0. A second one kills it.
@@ -56,6 +56,17 @@ func main() {
 	logger.Info("stopped")
 }
 
+// storeBatches returns the function that a follower calls with each batch, until it returns nil.
+func storeBatches(s *store, m *metrics) func(context.Context, follow.Batch[msgpush.ForwardLog]) error {
+	return func(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
+		added, err := s.add(ctx, batch)
+		if err == nil {
+			m.stored.Add(float64(added))
+		}
+		return err
+	}
+}
+
 // run opens everything, and then follows, sends and serves until ctx ends or one of them fails.
 func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if c.url == "" {
@@ -85,12 +96,17 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	follower := follow.New(client.ForwardLogs(msgpush.ForwardLogParams{}), follow.Options{
-		PageSize:     100,
+	list := client.ForwardLogs(msgpush.ForwardLogParams{})
+	list.PageSize = 100
+	follower, err := follow.New(list, follow.Options{
 		PollInterval: c.pollInterval,
 		Known:        known,
 		Since:        since,
+		OnError:      func(err error) { logger.WarnContext(ctx, "following failed", "error", err) },
 	})
+	if err != nil {
+		return err
+	}
 	m.observeState(follower.Status, store)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.addr)
 	if err != nil {
@@ -100,7 +116,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 
 	outbox := &sender{store: store, send: c.target(logger), logger: logger}
 	tasks, ctx := errgroup.WithContext(ctx)
-	tasks.Go(func() error { return followRecords(ctx, follower, store, m, logger) })
+	tasks.Go(func() error { return follower.Run(ctx, storeBatches(store, m)) })
 	tasks.Go(func() error {
 		outbox.run(ctx)
 		return nil

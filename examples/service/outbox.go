@@ -116,5 +116,22 @@ func (s *sender) sendOne(ctx context.Context, a alert) bool {
 	return err == nil
 }
 
+// retry calls f until it returns nil or ctx ends, at least once. The wait between two calls grows from
+// a second to a minute.
+func retry(ctx context.Context, logger *slog.Logger, message string, f func() error) {
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		err := f()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		logger.WarnContext(ctx, message, "error", err, "retry_in", wait.String())
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
 // retryWait returns 2 s, 4 s, 8 s … up to about a minute.
 func retryWait(attempts int) time.Duration { return 2 * time.Second << min(attempts, 5) }

@@ -128,7 +128,7 @@ func (it *Iteration[T]) advance(page *Page[T]) *Page[T] {
 		pageSize:   int64(page.PageSize),
 		pages:      int64(page.Pages),
 		total:      page.Total,
-		records:    int64(len(page.List) + page.Omitted),
+		records:    page.Length(),
 		newRecords: int64(len(list)),
 		newOmitted: it.newOmitted(page.Omitted),
 	})

@@ -18,6 +18,9 @@ type Page[T any] struct {
 	Omitted  int
 }
 
+// Length returns the number of records of the response, of which List may lack some.
+func (p *Page[T]) Length() int64 { return int64(len(p.List) + p.Omitted) }
+
 // withList returns a copy of p with other records.
 func (p Page[T]) withList(list []T) *Page[T] {
 	p.List = list
