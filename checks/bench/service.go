@@ -24,6 +24,7 @@ type fakeService struct {
 
 	mail  []byte
 	first []byte // the first page, the template of the others
+	empty []byte // the pages behind the last one
 	num   int    // offset of the page number in first
 	ids   []int  // offsets of the ids in first
 }
@@ -53,6 +54,16 @@ func newFakeService(pages, pageSize int, delay time.Duration) (*fakeService, err
 	}
 	first := page{PageNum: 1, PageSize: pageSize, Total: int64(pages * pageSize), Pages: pages, List: records(pageSize)}
 	body, err := json.Marshal(msgpush.Envelope[page]{Code: 200, Msg: "请求成功", Data: first})
+	if err != nil {
+		return nil, err
+	}
+	s.empty, err = json.Marshal(msgpush.Envelope[page]{Code: 200, Msg: "请求成功", Data: page{
+		PageNum:  pages + 1,
+		PageSize: pageSize,
+		Total:    int64(pages * pageSize),
+		Pages:    pages,
+		List:     []msgpush.ForwardLog{},
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +122,9 @@ func (s *fakeService) respond(ctx context.Context, path string, body io.Reader) 
 	var r msgpush.PageRequest
 	if err := json.NewDecoder(body).Decode(&r); err != nil {
 		return nil, err
+	}
+	if r.Current > s.pages {
+		return s.empty, nil
 	}
 	return s.page(r.Current), nil
 }
