@@ -791,7 +791,10 @@ func TestDifferingSettingsOfOneNameAreAnError(t *testing.T) {
 			"Per of a fraction of a microsecond", func(c *fleet.LimiterConfig) { c.Rate, c.Per = 1, 1001 },
 			"Rate 1, Per 1.001µs and Burst 10",
 		},
-		{"with a Fallback", func(c *fleet.LimiterConfig) { c.Rate, c.Fallback = 50, &fallback{} }, "Rate 50, Per 1s and Burst 10"},
+		{
+			"with a Fallback", func(c *fleet.LimiterConfig) { c.Rate, c.Fallback = 50, &fallback{} },
+			"Rate 50, Per 1s and Burst 10",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

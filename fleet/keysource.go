@@ -84,8 +84,8 @@ func (c KeyConfig) check() error {
 // KeySource is safe for concurrent use.
 //
 // Each KeySource keeps the key in memory: a call that returns this key does not wait for the store.
-// The KeySource has a connection for announcements of new keys, which is pinged every 3 s while it
-// is idle. When it is re-established, the KeySource writes its key back to a store that lost it or
+// The KeySource has a connection for announcements of new keys, which is pinged every 3 s. When it
+// is re-established, the KeySource writes its key back to a store that lost it or
 // has an older one, unless a replica fetches. While the store is unavailable, the key is returned
 // until it expires or is rejected.
 //
