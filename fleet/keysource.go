@@ -85,9 +85,9 @@ func (c KeyConfig) check() error {
 //
 // Each KeySource keeps the key in memory: a call that returns this key does not wait for the store.
 // The KeySource has a connection for announcements of new keys, which is pinged every 3 s. When it
-// is re-established, the KeySource writes its key back to a store that lost it or
-// has an older one, unless a replica fetches. While the store is unavailable, the key is returned
-// until it expires or is rejected.
+// is re-established, the KeySource writes its key back to a store that lost it or has an older one,
+// unless a replica fetches. While the store is unavailable, the key is returned until it expires or
+// is rejected.
 //
 // The store discards the key of a replica that was suspended in Fetch if another one fetches, or
 // has stored a newer key. The store deletes the Redis key 30 days after it was last written.
@@ -418,7 +418,7 @@ func (s *KeySource) isLastClaim(generation int64) bool {
 	return s.claimed == generation
 }
 
-// watchStore subscribes to announcements again and again, until ctx ends.
+// watchStore subscribes to announcements, and again whenever that fails, until ctx ends.
 func (s *KeySource) watchStore(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := s.subscribe(ctx)
@@ -427,9 +427,9 @@ func (s *KeySource) watchStore(ctx context.Context) {
 	}
 }
 
-// subscribe calls update for each announcement, until the subscription fails. go-redis has a
-// channel that subscribes again by itself, but it hides errors, and without the permission for the
-// Redis channel it waits forever.
+// subscribe calls update after announcements, until the subscription fails. It does not use the Go
+// channel of go-redis, which hides errors and, without the permission for the Redis channel, does
+// not subscribe again.
 func (s *KeySource) subscribe(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -441,7 +441,9 @@ func (s *KeySource) subscribe(ctx context.Context) error {
 			_ = sub.Ping(ctx)
 		}
 	}()
-	updates := make(chan struct{}, 1) // the store cannot send the next announcement until this one is read
+	// update runs in a goroutine of its own: while it waits for the store, announcements are read, and
+	// one more update stands for all of them.
+	updates := make(chan struct{}, 1)
 	defer close(updates)
 	var hasConnected atomic.Bool // since the last update
 	go func() {
@@ -490,6 +492,7 @@ func (s *KeySource) update(hasConnected bool) {
 	signal(s.changed)
 }
 
+// setSubscription records the state of the subscription for StoreErr.
 func (s *KeySource) setSubscription(ctx context.Context, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -338,8 +338,8 @@ func (l *Limiter) send() {
 		for _, w := range calls {
 			args = append(args, w.maxWait(sent).Microseconds())
 		}
-		settingsAndWaits := append([]any{""}, slices.Repeat([]any{int64(0)}, len(calls))...)
-		reply, err := l.store.run(takeScript, settingsAndWaits, args...)
+		waits := slices.Repeat([]any{int64(0)}, len(calls))
+		reply, err := l.store.run(takeScript, slices.Insert(waits, 0, any("")), args...) // settings, then waits
 		if err == nil {
 			err = l.settingsError(reply[0].(string))
 		}
