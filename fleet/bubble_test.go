@@ -135,6 +135,32 @@ func TestCallsMoveUpWhenOthersAreCancelled(t *testing.T) {
 	})
 }
 
+func TestStatsCountSlotsBySource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, err := fleet.NewLimiter(connect(t, newStore(t)),
+			fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+		require.NoError(t, err)
+		assert.Zero(t, limiter.Stats())
+		require.NoError(t, limiter.Wait(t.Context()))
+		assert.Equal(t, fleet.LimiterStats{FromStore: 1}, limiter.Stats())
+
+		first, cancelFirst := context.WithCancel(t.Context())
+		second, cancelSecond := context.WithCancel(t.Context())
+		for _, ctx := range []context.Context{first, second} {
+			go func() { assert.ErrorIs(t, limiter.Wait(ctx), context.Canceled) }()
+			synctest.Wait()
+		}
+		cancelFirst() // the second call moves up
+		synctest.Wait()
+		cancelSecond()
+		synctest.Wait()
+		require.NoError(t, limiter.Wait(t.Context()))
+		assert.Equal(t, fleet.LimiterStats{FromStore: 1, Reused: 1}, limiter.Stats())
+		time.Sleep(time.Second) // no call waits for the second slot
+		assert.Equal(t, fleet.LimiterStats{FromStore: 1, Reused: 1, Discarded: 1}, limiter.Stats())
+	})
+}
+
 // A command blocks the store while it runs.
 func TestCommandTakesSlotsOfAtMost10000Calls(t *testing.T) {
 	const calls = 25_000

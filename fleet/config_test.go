@@ -85,6 +85,7 @@ func newNumberedSource(t *testing.T, rdb redis.UniversalClient, fetches *atomic.
 func TestUnusableRedisClientIsRejected(t *testing.T) {
 	const isNil = "fleet: the Redis client is nil; pass one made by"
 	const ignoresDeadlines = "fleet: the Redis client ignores deadlines; set ContextTimeoutEnabled"
+	const isRing = "fleet: the Redis client is a redis.Ring, which moves data to an empty shard when a shard fails; use a"
 	var nilClient *redis.Client
 	for _, tt := range []struct {
 		name string
@@ -95,7 +96,8 @@ func TestUnusableRedisClientIsRejected(t *testing.T) {
 		{"nil pointer", nilClient, isNil},
 		{"client", redis.NewClient(&redis.Options{}), ignoresDeadlines},
 		{"cluster client", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"c"}}), ignoresDeadlines},
-		{"ring", redis.NewRing(&redis.RingOptions{}), ignoresDeadlines},
+		{"ring", redis.NewRing(&redis.RingOptions{ContextTimeoutEnabled: true}), isRing},
+		{"embedded ring", struct{ *redis.Ring }{redis.NewRing(&redis.RingOptions{})}, isRing},
 		{"failover client", redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m"}), ignoresDeadlines},
 		{"embedded client", struct{ *redis.Client }{redis.NewClient(&redis.Options{})}, ignoresDeadlines},
 	} {
@@ -574,18 +576,6 @@ func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 	}
 }
 
-type silentError struct{}
-
-func (silentError) Error() string { panic(silentError{}) } // fmt panics when it prints this panic
-
-func TestErrorOfFetchWhoseTextPanicsIsReturned(t *testing.T) {
-	source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{
-		Name: "acme", Fetch: fetchOf("", time.Time{}, silentError{}),
-	})
-	_, err := source.AccessKey(t.Context(), "")
-	assert.ErrorIs(t, err, silentError{})
-}
-
 func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := true
@@ -784,6 +774,53 @@ func TestBurstAfterIdleTime(t *testing.T) {
 	require.ErrorIs(t, limiter.Wait(ctx), fleet.ErrBudgetExceeded)
 }
 
+func TestDifferingSettingsOfOneNameAreAnError(t *testing.T) {
+	first := fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second, Burst: 10}
+	for _, tt := range []struct {
+		name   string
+		change func(*fleet.LimiterConfig)
+		want   string // the settings of the second limiter
+	}{
+		{"Rate", func(c *fleet.LimiterConfig) { c.Rate = 50 }, "Rate 50, Per 1s and Burst 10"},
+		{"Burst", func(c *fleet.LimiterConfig) { c.Burst = 0 }, "Rate 100, Per 1s and Burst 1"},
+		{
+			"Rate and Per, with the same interval", func(c *fleet.LimiterConfig) { c.Rate, c.Per = 6000, time.Minute },
+			"Rate 6000, Per 1m0s and Burst 10",
+		},
+		{
+			"Per of a fraction of a microsecond", func(c *fleet.LimiterConfig) { c.Rate, c.Per = 1, 1001 },
+			"Rate 1, Per 1.001µs and Burst 10",
+		},
+		{
+			"with a Fallback", func(c *fleet.LimiterConfig) { c.Rate, c.Fallback = 50, &fallback{} },
+			"Rate 50, Per 1s and Burst 10",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(t)
+				rdb := connect(t, store)
+				limiter := newLimiter(t, rdb, first)
+				second := first
+				tt.change(&second)
+				differing := newLimiter(t, rdb, second)
+				for range 3 {
+					require.NoError(t, limiter.Wait(t.Context()))
+					err := differing.Wait(t.Context())
+					require.EqualError(t, err, "fleet: the budget of the name acme in the store has Rate 100, Per 1s and Burst 10, "+
+						"but this limiter has "+tt.want+"; use another Name for another budget")
+					require.NotErrorIs(t, err, fleet.ErrStoreUnavailable)
+				}
+				assert.Equal(t, fleet.LimiterStats{FromStore: 3}, limiter.Stats(), "no slot is lost")
+				require.NoError(t, newLimiter(t, rdb, first).Wait(t.Context()))
+				store.FastForward(1200 * time.Millisecond) // one second after Burst slots are free again
+				require.NoError(t, differing.Wait(t.Context()))
+				require.ErrorContains(t, limiter.Wait(t.Context()), "use another Name")
+			})
+		})
+	}
+}
+
 type fallback struct{ calls int }
 
 func (f *fallback) Wait(context.Context) error {
@@ -803,4 +840,5 @@ func TestFallbackReplacesTheStore(t *testing.T) {
 	store.Close()
 	require.NoError(t, limiter.Wait(t.Context()))
 	require.Equal(t, 1, f.calls)
+	assert.Equal(t, fleet.LimiterStats{FromStore: 1, Fallback: 1}, limiter.Stats())
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
 
 	"example.com/msgpush"
 	"example.com/msgpush/fleet"
@@ -23,10 +24,11 @@ import (
 
 // An account is what a replica uses of a shared account.
 type account struct {
-	store   *redis.Client
-	keys    *fleet.KeySource
-	limiter *fleet.Limiter
-	client  *msgpush.Client
+	store    *redis.Client
+	keys     *fleet.KeySource
+	limiter  *fleet.Limiter
+	fallback *rate.Limiter // nil if requests need the store
+	client   *msgpush.Client
 }
 
 // openAccount is called once by each replica, with the same arguments in all of them.
@@ -44,7 +46,11 @@ func openAccount(redisURL, baseURL string, secret []byte, fetch fetchFunc) (*acc
 	if err != nil {
 		return nil, err
 	}
-	a := &account{store: redis.NewClient(options)}
+	const replicas, budget = 20, 100 // requests per second of all replicas
+	a := &account{
+		store:    redis.NewClient(options),
+		fallback: rate.NewLimiter(rate.Limit(budget)/replicas, 1),
+	}
 	a.keys, err = fleet.NewKeySource(a.store, fleet.KeyConfig{
 		Name:  "acme",
 		Fetch: fetch,
@@ -55,10 +61,11 @@ func openAccount(redisURL, baseURL string, secret []byte, fetch fetchFunc) (*acc
 		return nil, err
 	}
 	a.limiter, err = fleet.NewLimiter(a.store, fleet.LimiterConfig{
-		Name:  "acme",
-		Rate:  100,
-		Per:   time.Second,
-		Burst: 10,
+		Name:     "acme",
+		Rate:     budget,
+		Per:      time.Second,
+		Burst:    10,
+		Fallback: a.fallback,
 	})
 	if err != nil {
 		return nil, err
@@ -68,6 +75,15 @@ func openAccount(redisURL, baseURL string, secret []byte, fetch fetchFunc) (*acc
 		msgpush.WithRejectedKeyCodes(401), // the code of your service for a rejected key
 		msgpush.WithRateLimiter(a.limiter))
 	return a, err
+}
+
+// ready is a readiness check. With a fallback, requests succeed without the store, so the replica
+// stays ready.
+func (a *account) ready(ctx context.Context) error {
+	if a.fallback != nil {
+		return nil
+	}
+	return a.limiter.StoreErr(ctx)
 }
 
 // close is called at shutdown, when no call is in progress.
@@ -105,12 +121,18 @@ func Example() {
 			log.Fatal(err)
 		}
 		fmt.Printf("replica %d reads %d rules\n", n+1, rules.Total)
-		fmt.Println("the store is available:", a.keys.StoreErr(ctx) == nil && a.limiter.StoreErr(ctx) == nil)
+		fmt.Println("ready:", a.ready(ctx) == nil)
+		fmt.Println("the store works:", a.keys.StoreErr(ctx) == nil && a.limiter.StoreErr(ctx) == nil)
+		fmt.Println("fetches:", a.keys.Stats().Fetches, "slots:", a.limiter.Stats().FromStore)
 	}
 	// Output:
 	// a key is fetched
 	// replica 1 reads 5 rules
-	// the store is available: true
+	// ready: true
+	// the store works: true
+	// fetches: 1 slots: 1
 	// replica 2 reads 5 rules
-	// the store is available: true
+	// ready: true
+	// the store works: true
+	// fetches: 0 slots: 1
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -83,10 +84,10 @@ func (c KeyConfig) check() error {
 // KeySource is safe for concurrent use.
 //
 // Each KeySource keeps the key in memory: a call that returns this key does not wait for the store.
-// The KeySource has a connection for announcements of new keys, which is pinged every 3 s while it
-// is idle. When it is re-established, the KeySource writes its key back to a store that lost it or
-// has an older one, unless a replica fetches. While the store is unavailable, the key is returned
-// until it expires or is rejected.
+// The KeySource has a connection for announcements of new keys, which is pinged every 3 s. When it
+// is re-established, the KeySource writes its key back to a store that lost it or has an older one,
+// unless a replica fetches. While the store is unavailable, the key is returned until it expires or
+// is rejected.
 //
 // The store discards the key of a replica that was suspended in Fetch if another one fetches, or
 // has stored a newer key. The store deletes the Redis key 30 days after it was last written.
@@ -98,12 +99,18 @@ type KeySource struct {
 	changed chan struct{}           // signals an announcement, or a connect to the store
 	turn    sync.Mutex              // held while a script other than a probe runs, so that scripts share a connection
 	close   context.CancelFunc
+	fetches atomic.Int64 // calls of Fetch
+
+	hasTried chan struct{} // closed after the first try to subscribe
+	setTried func()        // closes hasTried
 
 	mu       sync.Mutex
 	current  record // the newest record with a key; the zero record if there is none
 	failed   record // of the last fetch that failed: until it expires, this replica claims no fetch
 	claimed  int64  // generation of the last fetch of this replica; 0 if there is none since the start or Close
 	rejected int64  // generation of the key that was rejected last while it was current
+
+	subscriptionErr error // why no announcement arrives; nil after Close
 }
 
 const (
@@ -111,6 +118,8 @@ const (
 	// lost, after minPoll to maxPoll.
 	minPoll = 10 * time.Millisecond
 	maxPoll = 250 * time.Millisecond
+
+	pingInterval = 3 * time.Second // of the connection for announcements
 
 	noExpiry = 50 * 365 * 24 * time.Hour // stands for never
 )
@@ -170,7 +179,11 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 		replica: fmt.Sprintf("%s pid %d, %s", host, os.Getpid(), rand.Text()),
 		changed: make(chan struct{}, 1),
 		close:   cancel,
+
+		hasTried:        make(chan struct{}),
+		subscriptionErr: subscriptionError(store.key, errors.New("not subscribed yet")),
 	}
+	s.setTried = sync.OnceFunc(func() { close(s.hasTried) })
 	s.cache = msgpush.CachedAccessKey(s.obtain, cfg.Early)
 	s.cache.SetMinInterval(0) // obtain keeps MinInterval
 	go s.watchStore(ctx)
@@ -195,9 +208,37 @@ func (s *KeySource) reject(key string) {
 	}
 }
 
-// StoreErr is for a readiness check: it tests the store, and returns nil or an error that wraps
-// [ErrStoreUnavailable]. It takes at most one second, or until ctx ends.
-func (s *KeySource) StoreErr(ctx context.Context) error { return s.store.probeWithin(ctx) }
+// StoreErr is a metric. It tests the store and the subscription to announcements of new keys, and
+// returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one second, or until
+// ctx ends. While the store fails, requests with a key in memory still succeed: so a readiness
+// check should not depend on StoreErr.
+//
+// Without announcements, such as without the permission for the channel, a replica gets a new key
+// only when a request with the old one is rejected.
+func (s *KeySource) StoreErr(ctx context.Context) error {
+	timeout := time.After(storeTimeout)
+	if err := s.store.probeWithin(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-s.hasTried:
+	case <-timeout:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.subscriptionErr
+}
+
+// KeyStats are counters of one [KeySource]. They begin at 0 when it is created.
+type KeyStats struct {
+	// Fetches is the number of calls of Fetch. A fleet has as many fetches as all its replicas
+	// together.
+	Fetches int64
+}
+
+// Stats returns the counters of this KeySource.
+func (s *KeySource) Stats() KeyStats { return KeyStats{Fetches: s.fetches.Load()} }
 
 // Close ends the subscription to the store. If a fetch is in progress, another replica may fetch
 // MinInterval after Close. If the store is unavailable, the others wait as if this replica had
@@ -208,6 +249,7 @@ func (s *KeySource) Close() error {
 	s.mu.Lock()
 	generation := s.claimed
 	s.claimed = 0
+	s.subscriptionErr = nil
 	s.mu.Unlock()
 	s.release(generation)
 	return nil
@@ -308,6 +350,7 @@ func (s *KeySource) fetch(ctx context.Context, claim record, result chan<- recor
 		r.panic = recover()
 		s.complete(r, result)
 	}()
+	s.fetches.Add(1)
 	r.key, r.expires, r.err = s.cfg.Fetch(ctx)
 }
 
@@ -348,7 +391,7 @@ func (s *KeySource) withState(r record) record {
 			state:      stateFailed,
 			claimer:    r.claimer,
 			generation: r.generation,
-			err:        fetchError{r.err},
+			err:        fmt.Errorf("fleet: Fetch: %w", r.err),
 			unusable:   r.key,
 			panic:      r.panic,
 		}
@@ -376,36 +419,92 @@ func (s *KeySource) isLastClaim(generation int64) bool {
 	return s.claimed == generation
 }
 
-// A fetchError wraps the error of a fetch. Error runs only in a caller: the Error method of the
-// cause may panic, which in the goroutine of the fetch would end the program.
-type fetchError struct{ err error }
-
-func (e fetchError) Error() string { return "fleet: Fetch: " + e.err.Error() }
-
-func (e fetchError) Unwrap() error { return e.err }
-
-// watchStore adopts announced keys. After each connect, it first writes the current key, if it is
-// valid and was not rejected, to the store, which may have lost it.
+// watchStore subscribes to announcements, and again whenever that fails, until ctx ends.
 func (s *KeySource) watchStore(ctx context.Context) {
-	sub := s.store.rdb.Subscribe(ctx, s.store.key)
-	context.AfterFunc(ctx, func() { _ = sub.Close() })
-	for message := range sub.ChannelWithSubscriptions() {
-		if s.store.unavailable() != nil {
-			_ = s.store.probe() // the store may be available again
-		}
-		current, isRejected := s.currentRecord()
-		_, hasConnected := message.(*redis.Subscription)
-		if hasConnected && current.valid() && !isRejected {
-			_, _ = s.put(current)
-		}
-		r := s.claim(current.generation, false)
-		if r.valid() {
-			s.adopt(r)
-		}
-		if len(s.changed) == 0 { // only this goroutine sends, so the send cannot block
-			s.changed <- struct{}{}
-		}
+	for ctx.Err() == nil {
+		err := s.subscribe(ctx)
+		s.setSubscription(ctx, subscriptionError(s.store.key, err))
+		_ = sleepUntil(ctx, time.Now().Add(probeInterval))
 	}
+}
+
+// subscribe calls update after announcements, until the subscription fails. It does not use the Go
+// channel of go-redis, which hides errors and, without the permission for the Redis channel, does
+// not subscribe again.
+func (s *KeySource) subscribe(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sub := s.store.rdb.Subscribe(ctx, s.store.key)
+	defer sub.Close()
+	context.AfterFunc(ctx, func() { _ = sub.Close() })
+	go func() {
+		for sleepUntil(ctx, time.Now().Add(pingInterval)) == nil {
+			_ = sub.Ping(ctx)
+		}
+	}()
+	// update runs in a goroutine of its own: while it waits for the store, announcements are read, and
+	// one more update stands for all of them.
+	updates := make(chan struct{}, 1)
+	defer close(updates)
+	var hasConnected atomic.Bool // since the last update
+	go func() {
+		for range updates {
+			s.update(hasConnected.Swap(false))
+		}
+	}()
+	for {
+		message, err := sub.ReceiveTimeout(ctx, 2*pingInterval)
+		if err != nil {
+			return err
+		}
+		switch message.(type) {
+		case *redis.Pong:
+			continue
+		case *redis.Subscription:
+			s.setSubscription(ctx, nil)
+			hasConnected.Store(true)
+		}
+		signal(updates)
+	}
+}
+
+// signal sends to a channel with a buffer of 1, unless the last signal has not been received yet.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// update adopts a newer key of the store. If the subscription has just begun, update first writes
+// the current key, if it is valid and was not rejected, to the store, which may have lost it.
+func (s *KeySource) update(hasConnected bool) {
+	if s.store.unavailable() != nil {
+		_ = s.store.probe() // the store may be available again
+	}
+	current, isRejected := s.currentRecord()
+	if hasConnected && current.valid() && !isRejected {
+		_, _ = s.put(current)
+	}
+	r := s.claim(current.generation, false)
+	if r.valid() {
+		s.adopt(r)
+	}
+	signal(s.changed)
+}
+
+// setSubscription records the state of the subscription for StoreErr.
+func (s *KeySource) setSubscription(ctx context.Context, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() == nil { // otherwise, Close was called
+		s.subscriptionErr = err
+	}
+	s.setTried()
+}
+
+func subscriptionError(channel string, err error) error {
+	return fmt.Errorf("%w: no announcements of new keys on the channel %s: %s", ErrStoreUnavailable, channel, err)
 }
 
 // claim returns a newer record from the store. If there is none and mayFetch is set, it tries to

@@ -2,12 +2,14 @@ package fleet
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,7 +28,9 @@ var ErrBudgetExceeded = errors.New("fleet: request budget exceeded")
 // A LimiterConfig configures a [Limiter]. Name, Rate and Per are required.
 type LimiterConfig struct {
 	// Name is the name of the account. Replicas with the same Name share a budget and must have the
-	// same Rate, Per and Burst.
+	// same Rate, Per and Burst. The first replica that takes a slot stores them: Wait of a replica
+	// with others returns an error. They are deleted with the budget, one second after Burst slots
+	// are free again.
 	Name string
 	// Rate is the number of requests in each Per. Rate / Per must be at most one request per
 	// microsecond.
@@ -48,9 +52,9 @@ type LimiterConfig struct {
 // later if the call has missed four slots in a row. A Limiter is safe for concurrent use.
 //
 // In addition to probes, a Limiter sends one command to the store at a time, in a goroutine that
-// ends when no call waits for a command. The command takes slots for up to 10,000 calls. The calls
-// of a replica get its slots about in their order: if a call is cancelled, the calls after it move
-// up. The slots of a replica that dies, or of a lost reply, stay unused.
+// ends when every waiting call has a slot. The command takes slots for up to 10,000 calls. The
+// calls of a replica get its slots in the order of the calls: if a call is cancelled, the calls
+// after it move up. The slots of a replica that dies, or of a lost reply, stay unused.
 //
 // If the store loses its data, the next slots of each replica begin no earlier than about 100 ms
 // before the last slot that this replica took.
@@ -58,13 +62,12 @@ type Limiter struct {
 	store *store
 	cfg   LimiterConfig
 
-	mu      sync.Mutex
-	pending []*waiter // wait for a command that takes slots for them
-	sending bool      // a goroutine sends such commands
+	fromStore, reused, fallback, discarded atomic.Int64 // see LimiterStats
 
-	queued  []*waiter   // get the slots of this replica, in this order; some may be cancelled
-	waiting int         // the number of queued calls that are not cancelled
-	slots   []time.Time // of this replica that were neither used nor dropped, ascending
+	mu      sync.Mutex
+	waiters list.List   // of *waiter: the calls that wait, in their order
+	slots   []time.Time // of this replica, not used yet, ascending: one for each of the first waiters, or more
+	sending bool        // a goroutine takes slots for the other waiters
 	timer   *time.Timer // fires when the first slot begins; nil: no call waits for it
 	last    time.Time   // the latest slot of this replica
 }
@@ -72,18 +75,13 @@ type Limiter struct {
 // A waiter is a call of Wait that waits for a slot. The mu of its limiter guards its fields until
 // done is closed.
 type waiter struct {
-	latest    time.Time // its slot must not begin later, apart from the delay of the reply
-	queued    bool
-	cancelled bool
+	latest   time.Time     // its slot must not begin later, apart from the delay of the reply
+	element  *list.Element // of waiters; nil if the call does not wait any more
+	isBought bool          // a command took a slot for this call
 
 	done  chan struct{} // closed when begin or err is set
 	begin time.Time
 	err   error
-}
-
-func (w *waiter) end(err error) {
-	w.err = err
-	close(w.done)
 }
 
 // maxWait returns how long a call can wait, at the time when its command is sent.
@@ -132,9 +130,38 @@ func (c LimiterConfig) check() error {
 	return nil
 }
 
-// StoreErr is for a readiness check: it tests the store, and returns nil or an error that wraps
-// [ErrStoreUnavailable]. It takes at most one second, or until ctx ends.
+// StoreErr is a metric. It tests the store, and returns nil or an error that wraps
+// [ErrStoreUnavailable]. It takes at most one second, or until ctx ends. With a Fallback, requests
+// succeed while the store fails: then, a readiness check should not depend on StoreErr.
 func (l *Limiter) StoreErr(ctx context.Context) error { return l.store.probeWithin(ctx) }
+
+// LimiterStats are counters of one [Limiter]. They begin at 0 when it is created. FromStore, Reused
+// and Fallback add up to the calls of Wait that returned nil.
+type LimiterStats struct {
+	// FromStore is the number of calls for which a command to the store took a slot.
+	FromStore int64
+	// Reused is the number of calls that needed no command, because a cancelled call had left its
+	// slot to this replica.
+	Reused int64
+	// Fallback is the number of calls that Fallback let pass.
+	Fallback int64
+	// Discarded is the number of slots of this replica that no call used: all calls were cancelled,
+	// or the call missed its slot by 250 ms. Many of them show an overloaded or suspended process.
+	Discarded int64
+}
+
+// Stats returns the counters of this Limiter.
+func (l *Limiter) Stats() LimiterStats {
+	l.mu.Lock()
+	l.serve() // discards the slots that have begun while no call waited
+	l.mu.Unlock()
+	return LimiterStats{
+		FromStore: l.fromStore.Load(),
+		Reused:    l.reused.Load(),
+		Fallback:  l.fallback.Load(),
+		Discarded: l.discarded.Load(),
+	}
+}
 
 // Wait blocks until the request may be sent. If ctx has a deadline, the slot must begin in the
 // first half of the time left, plus the delay of the store, since the request needs time too. For a
@@ -143,13 +170,15 @@ func (l *Limiter) StoreErr(ctx context.Context) error { return l.store.probeWith
 // A slot that is missed by 250 ms, such as by a suspended process, is discarded, and Wait takes
 // another one. It uses the fifth in a row however late it is.
 //
+// If the budget in the store has another Rate, Per or Burst, Wait returns an error that names both.
+//
 // If Wait cannot take a slot because the store is unavailable, it returns an error that wraps
 // [ErrStoreUnavailable]. With a Fallback, Wait instead waits until the latest slot of this replica,
 // and then for Fallback. If the store becomes available first, Wait takes a slot.
 func (l *Limiter) Wait(ctx context.Context) error {
 	slots := 0 // in a row
 	for {
-		begin, err := l.take(ctx)
+		w, err := l.take(ctx)
 		if errors.Is(err, ErrStoreUnavailable) && l.cfg.Fallback != nil {
 			isAvailable, err := l.waitWithoutStore(ctx)
 			if !isAvailable {
@@ -162,9 +191,16 @@ func (l *Limiter) Wait(ctx context.Context) error {
 			return err
 		}
 		slots++
-		if slots == maxSlots || time.Since(begin) < slotLifetime {
-			return nil
+		if slots < maxSlots && time.Since(w.begin) >= slotLifetime {
+			l.discarded.Add(1)
+			continue
 		}
+		if w.isBought {
+			l.fromStore.Add(1)
+		} else {
+			l.reused.Add(1)
+		}
+		return nil
 	}
 }
 
@@ -186,9 +222,9 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 }
 
 // take waits until a slot of the call begins.
-func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
+func (l *Limiter) take(ctx context.Context) (*waiter, error) {
 	if err := ctx.Err(); err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
 	latest := time.Now().Add(noExpiry)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -198,47 +234,32 @@ func (l *Limiter) take(ctx context.Context) (begin time.Time, err error) {
 	l.join(w)
 	select {
 	case <-w.done:
-		return w.begin, w.err
+		return w, w.err
 	case <-ctx.Done():
 		l.cancel(w)
-		return time.Time{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
-// join queues a call if there is a slot for it, such as the slot of a cancelled call. Otherwise, a
-// command takes one.
+// join queues a call. If no slot is left for it, such as the slot of a cancelled call, a command
+// takes one.
 func (l *Limiter) join(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.serve() // drops the slots that have begun while no call waited
-	if l.waiting < len(l.slots) {
-		l.queue(w)
-		l.serve()
-		return
+	l.serve() // discards the slots that have begun while no call waited
+	w.element = l.waiters.PushBack(w)
+	missing := l.waiters.Len() - len(l.slots)
+	if missing <= 0 {
+		slot := l.slots[l.waiters.Len()-1]
+		if slot.After(w.latest) {
+			l.end(w, budgetError(time.Until(slot), time.Until(w.latest)))
+		}
 	}
-	l.pending = append(l.pending, w)
-	if !l.sending {
+	l.serve()
+	if missing > 0 && !l.sending {
 		l.sending = true
 		go l.send()
 	}
-}
-
-// queue lets a call wait for the first free slot, or ends the call if that slot is too late. It is
-// called with mu held.
-func (l *Limiter) queue(w *waiter) {
-	slot := l.slots[l.waiting]
-	if slot.After(w.latest) {
-		w.end(budgetError(time.Until(slot), time.Until(w.latest)))
-		return
-	}
-	l.enqueue(w)
-}
-
-// enqueue is called with mu held.
-func (l *Limiter) enqueue(w *waiter) {
-	w.queued = true
-	l.queued = append(l.queued, w)
-	l.waiting++
 }
 
 func budgetError(wait, maxWait time.Duration) error {
@@ -246,32 +267,26 @@ func budgetError(wait, maxWait time.Duration) error {
 		ErrBudgetExceeded, wait.Round(time.Millisecond), max(maxWait, 0).Round(time.Millisecond))
 }
 
+// end ends a call, unless it has ended. It is called with mu held.
+func (l *Limiter) end(w *waiter, err error) {
+	if w.element == nil {
+		return
+	}
+	l.waiters.Remove(w.element)
+	w.element = nil
+	w.err = err
+	close(w.done)
+}
+
 // cancel removes a call, so that the calls after it move up.
 func (l *Limiter) cancel(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.cancelled = true
-	if !w.begin.IsZero() { // its slot has begun
+	l.end(w, context.Canceled)
+	if !w.begin.IsZero() { // its slot has begun, but the call does not use it
 		l.insert(w.begin)
-	} else if w.queued {
-		l.waiting--
 	}
-	if len(l.queued) > 2*l.waiting+100 { // fewer cancelled calls stay until nextQueued skips them
-		l.queued = slices.DeleteFunc(l.queued, func(w *waiter) bool { return w.cancelled })
-	}
-	l.promote()
 	l.serve()
-}
-
-// promote queues pending calls while there are slots for them. It is called with mu held.
-func (l *Limiter) promote() {
-	for len(l.pending) > 0 && l.waiting < len(l.slots) {
-		w := l.pending[0]
-		l.pending = l.pending[1:]
-		if !w.cancelled {
-			l.queue(w)
-		}
-	}
 }
 
 // insert adds a slot. It is called with mu held.
@@ -280,13 +295,16 @@ func (l *Limiter) insert(slot time.Time) {
 	l.slots = slices.Insert(l.slots, i, slot)
 }
 
-// serve gives the slots that have begun to the first calls. A slot that no call waits for is
-// dropped: used later, it would exceed the budget. serve is called with mu held.
+// serve gives the slots that have begun to the first calls. It discards a slot that no call waits
+// for: used later, it would exceed the budget. serve is called with mu held.
 func (l *Limiter) serve() {
 	for len(l.slots) > 0 && time.Until(l.slots[0]) <= 0 {
-		if w := l.nextQueued(); w != nil {
+		if first := l.waiters.Front(); first != nil {
+			w := first.Value.(*waiter)
 			w.begin = l.slots[0]
-			w.end(nil)
+			l.end(w, nil)
+		} else {
+			l.discarded.Add(1)
 		}
 		l.slots = l.slots[1:]
 	}
@@ -294,7 +312,7 @@ func (l *Limiter) serve() {
 		l.timer.Stop()
 		l.timer = nil
 	}
-	if l.waiting > 0 {
+	if l.waiters.Len() > 0 && len(l.slots) > 0 {
 		l.timer = time.AfterFunc(time.Until(l.slots[0]), func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -303,24 +321,10 @@ func (l *Limiter) serve() {
 	}
 }
 
-// nextQueued removes and returns the first call that is not cancelled, or nil if there is none. It
-// is called with mu held.
-func (l *Limiter) nextQueued() *waiter {
-	for len(l.queued) > 0 {
-		w := l.queued[0]
-		l.queued = l.queued[1:]
-		if !w.cancelled {
-			l.waiting--
-			return w
-		}
-	}
-	return nil
-}
-
-// send takes slots for pending calls, one command after another, until no call is pending.
+// send takes slots for the calls that have none, one command after another.
 func (l *Limiter) send() {
 	for {
-		calls, last := l.nextPending()
+		calls, last := l.withoutSlot()
 		if len(calls) == 0 {
 			return
 		}
@@ -334,51 +338,79 @@ func (l *Limiter) send() {
 		for _, w := range calls {
 			args = append(args, w.maxWait(sent).Microseconds())
 		}
-		numbers := slices.Repeat([]any{int64(0)}, len(calls))
-		waits, err := l.store.run(takeScript, numbers, args...)
-		l.assign(calls, sent, waits, err)
+		waits := slices.Repeat([]any{int64(0)}, len(calls))
+		reply, err := l.store.run(takeScript, slices.Insert(waits, 0, any("")), args...) // settings, then waits
+		if err == nil {
+			err = l.settingsError(reply[0].(string))
+		}
+		if err != nil {
+			l.fail(calls, err)
+			continue
+		}
+		l.assign(calls, sent, reply[1:])
 	}
 }
 
-// nextPending removes and returns the calls of the next command. It also returns the latest slot of
-// this replica.
-func (l *Limiter) nextPending() (calls []*waiter, last time.Time) {
+// withoutSlot returns the calls of the next command: the last ones, for which no slot is left. It
+// also returns the latest slot of this replica.
+func (l *Limiter) withoutSlot() (calls []*waiter, last time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pending = slices.DeleteFunc(l.pending, func(w *waiter) bool { return w.cancelled })
-	n := min(len(l.pending), maxCalls)
-	calls = slices.Clone(l.pending[:n])
-	l.pending = slices.Delete(l.pending, 0, n)
-	l.sending = n > 0
-	return calls, l.last
+	missing := l.waiters.Len() - len(l.slots)
+	l.sending = missing > 0
+	for e := l.waiters.Back(); len(calls) < missing; e = e.Prev() {
+		calls = append(calls, e.Value.(*waiter))
+	}
+	slices.Reverse(calls)
+	return calls[:min(len(calls), maxCalls)], l.last
 }
 
-// assign adds the slots of a command, and queues or ends the calls that wait.
-func (l *Limiter) assign(calls []*waiter, sent time.Time, waits []any, err error) {
+// settingsError returns an error if the budget in the store has other settings. settings is what
+// take.lua replied.
+func (l *Limiter) settingsError(settings string) error {
+	if settings == "" {
+		return nil
+	}
+	var stored LimiterConfig
+	_, err := fmt.Sscanf(settings, "%20d%20d%20d", &stored.Per, &stored.Rate, &stored.Burst)
+	if err != nil {
+		return fmt.Errorf("%w: a script returned unexpected settings", ErrStoreUnavailable)
+	}
+	return fmt.Errorf("fleet: the budget of the name %s in the store has Rate %d, Per %v and Burst %d, but this limiter "+
+		"has Rate %d, Per %v and Burst %d; use another Name for another budget",
+		l.cfg.Name, stored.Rate, stored.Per, stored.Burst, l.cfg.Rate, l.cfg.Per, l.cfg.Burst)
+}
+
+// fail ends the calls of a command.
+func (l *Limiter) fail(calls []*waiter, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range calls {
+		l.end(w, err)
+	}
+}
+
+// assign adds the slots of a command, and ends the calls whose slots are too late.
+func (l *Limiter) assign(calls []*waiter, sent time.Time, waits []any) {
 	received := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, w := range calls {
-		if err != nil {
-			w.end(err)
-			continue
-		}
 		wait := time.Duration(waits[i].(int64)) * time.Microsecond //nolint:durationcheck // waits are numbers
 		maxWait := w.maxWait(sent)
 		if wait.Microseconds() > maxWait.Microseconds() {
-			w.end(budgetError(wait, maxWait))
+			l.end(w, budgetError(wait, maxWait))
 			continue
+		}
+		if w.element != nil { // otherwise, Wait may read w
+			w.isBought = true
 		}
 		last := sent.Add(wait)
 		if last.After(l.last) {
 			l.last = last
 		}
 		l.insert(received.Add(max(wait, 0)))
-		if !w.cancelled {
-			l.enqueue(w)
-		}
 	}
-	l.promote()
 	l.serve()
 }
 
@@ -395,6 +427,9 @@ func (l *Limiter) waitWithoutStore(ctx context.Context) (isAvailable bool, err e
 	err = sleepUntil(outage, l.lastSlot()) // until then, other calls of this replica use their slots
 	if err == nil {
 		err = l.cfg.Fallback.Wait(outage)
+	}
+	if err == nil {
+		l.fallback.Add(1)
 	}
 	isAvailable = err != nil && ctx.Err() == nil && outage.Err() != nil
 	return isAvailable, err

@@ -338,6 +338,37 @@ func TestPermissionsOfTheREADMESuffice(t *testing.T) {
 	require.ErrorContains(t, client.HMGet(t.Context(), "msgpush:1:key:{other}", "key").Err(), "NOPERM")
 }
 
+// Without announcements, a replica uses a replaced key until it is rejected.
+func TestStoreErrTestsTheSubscription(t *testing.T) {
+	rdb := startRedis(t)
+	createUser(t, rdb)
+	setUser := func(rule string) {
+		require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "msgpush", rule).Err())
+	}
+	setUser("resetchannels")
+	client := redis.NewClient(
+		&redis.Options{Addr: rdb.addr, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
+	defer client.Close()
+	var fetches atomic.Int64
+	source := newNumberedSource(t, client, &fetches)
+	err := source.StoreErr(t.Context())
+	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
+	assert.ErrorContains(t, err, "no announcements of new keys on the channel "+redisKey+": NOPERM")
+	assert.Equal(t, "key-1", accessKey(t, source, ""), "the store is available")
+	require.Error(t, source.StoreErr(t.Context()))
+
+	setUser("&" + redisKey)
+	await(t, 5*time.Second, "the source subscribes", func() bool { return source.StoreErr(t.Context()) == nil })
+	other := newNumberedSource(t, rdb, &fetches)
+	require.Equal(t, "key-1", accessKey(t, other, ""))
+	require.Equal(t, "key-2", accessKey(t, other, "key-1"))
+	await(t, 5*time.Second, "the announced key", func() bool { return accessKey(t, source, "") == "key-2" })
+	assert.EqualValues(t, 2, source.Stats().Fetches+other.Stats().Fetches)
+
+	setUser("resetchannels") // the server closes the subscription
+	await(t, 5*time.Second, "the error is back", func() bool { return source.StoreErr(t.Context()) != nil })
+}
+
 // createUser creates the user of the README.
 func createUser(t *testing.T, rdb *redisServer) {
 	t.Helper()

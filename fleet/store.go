@@ -53,6 +53,10 @@ func newStore(rdb redis.UniversalClient, kind, name string) (*store, error) {
 	if name == "" {
 		return nil, errors.New("fleet: Name is empty; set it to the name of the account, the same in all replicas")
 	}
+	if _, isRing := rdb.(interface{ Options() *redis.RingOptions }); isRing {
+		return nil, errors.New("fleet: the Redis client is a redis.Ring, which moves data to an empty shard when a shard " +
+			"fails; use a client of one server, of Sentinel, or of Redis Cluster")
+	}
 	if ignoresDeadlines(rdb) {
 		return nil, errors.New("fleet: the Redis client ignores deadlines; set ContextTimeoutEnabled in its options")
 	}
@@ -72,8 +76,6 @@ func ignoresDeadlines(rdb redis.UniversalClient) bool {
 	case interface{ Options() *redis.Options }:
 		return !client.Options().ContextTimeoutEnabled
 	case interface{ Options() *redis.ClusterOptions }:
-		return !client.Options().ContextTimeoutEnabled
-	case interface{ Options() *redis.RingOptions }:
 		return !client.Options().ContextTimeoutEnabled
 	}
 	return false
