@@ -56,8 +56,9 @@ type shared struct {
 // OnError is called with each error of Fetch and of store, and Run goes on. After a failed poll, the
 // next one begins after twice PollInterval. This wait doubles with each further failure, up to a
 // minute, or to PollInterval if that is longer. A failed page of a reading is requested again after
-// 1 s, a wait that doubles up to a minute, while polls go on. RetryAfter of an [msgpush.APIError]
-// with a retryable status makes a wait longer, up to ReadInterval.
+// 1 s or, if readings follow polls, after the next poll. This wait doubles up to a minute, too, while
+// polls go on. RetryAfter of an [msgpush.APIError] with a retryable status makes a wait longer, up to
+// ReadInterval.
 //
 // If Fetch returns a page together with an error, the records of the page are delivered. OnError is
 // called with the first such error since the start of a reading.

@@ -12,15 +12,17 @@ import (
 // the poll began. The rules are:
 //
 //   - Pages. A poll goes from the outermost page inward, and stops after a page whose innermost record
-//     is not fresh. At the tail, neither empty pages nor missing records stop it within three pages.
+//     is not fresh. At the tail, it also goes on after each of its first three pages that is empty, or
+//     while records are missing.
 //   - Missing. Records are missing if the total has grown by more than was delivered. Then the poll
 //     also begins at the other end, and what is still missing is left to a reading.
 //   - Rest. A poll stops after maxPollPages pages, or at a page that fails, and the next one goes on
-//     there after its own pages. A page that fails maxTries times is left to a reading.
+//     there after its own pages. A page, other than the first one of its poll, that fails maxTries
+//     times is left to a reading.
 //   - Tail. The numbers show the last page. After a failed poll, the next one first requests page 1,
 //     whose response has the numbers.
 //   - End. A poll begins at the end where the newest record was at the first start, or where a later
-//     poll found the outermost record fresh, and another one not. Until an end is known, polls begin
+//     poll found the outermost record fresh, and another record not. Until an end is known, polls begin
 //     at the start and at the tail in turn.
 
 const (

@@ -12,12 +12,12 @@ import (
 // This file chooses the pages of a first start, whose newest record separates new records from
 // history. The rules are:
 //
-//   - Pages. A first start requests the first page, the last page and, while the latest page is full,
-//     the page behind it.
+//   - Pages. A first start requests the first page and the last page. If the last page is full, the
+//     pages behind it follow, until one is empty.
 //   - Empty page. An empty page is requested once more, since a service may read the total and the
 //     page at different times. Then the page before it is requested.
-//   - End. The end of the list is certain if the latest page is not full, or is followed by an empty
-//     page. A total that is too low may hide more pages than maxBehind.
+//   - End. The end of the list is certain if the last page is not full, or if such an empty page came.
+//     A total that is too low may hide more pages than maxBehindEnd.
 
 type start[T any] struct {
 	at           time.Time

@@ -15,11 +15,11 @@ import (
 //
 //   - Step. A step requests one page, or stores one batch. A batch is stored before the next page is
 //     requested.
-//   - Order. A first start comes first, then polls and readings. A poll is completed before another
-//     step begins.
-//   - Pace. A page of a reading follows each poll. Further pages follow immediately during the first
-//     reading of a first start, after a page with an undelivered record, and if polls have missed
-//     records; but not if a poll is due, or the latest poll failed.
+//   - Order. A first start comes first, then polls and readings. Between the pages of a poll, only
+//     batches are stored.
+//   - Pace. A page of a reading follows each poll that succeeds. Further pages follow immediately during
+//     the first reading of a first start, after a page with an undelivered record, and if polls have
+//     missed records; but not if a poll is due. While polls fail, readings wait.
 //   - Without Created and Known, the first reading comes before polls, unless one of its pages fails.
 
 type step int

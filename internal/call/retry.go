@@ -75,8 +75,9 @@ func (s *state) end(stop *stopError) *Failure {
 	return s.stopped(*stop)
 }
 
-// decide returns how the call ends after the failure f of an attempt: with f, or with the end of the
-// context. It returns nil if another attempt follows.
+// decide returns how the call ends after the failure f of an attempt: with f, with the end of the
+// context or, if the key was rejected, with an error of the key source. It returns nil if another
+// attempt follows.
 func (c *Caller) decide(s *state, f *Failure) (end *Failure) {
 	hasEnded := errs.OfContext(s) != nil
 	isInterrupted := hasEnded && f.Kind == NoResponse && isEndOf(s, f.Cause)
@@ -140,8 +141,8 @@ func (c *Caller) replaceKey(s *state) (end *Failure) {
 // wait between half of a bound and the bound. It is random so that callers do not retry at the same
 // time, and at least half so that the waits of a call cannot all be close to 0.
 //
-// go-retryablehttp passes no context, and after an error no response. So checkRetry knows only the
-// longest wait.
+// go-retryablehttp passes no context, and after an error no response. So backoff cannot compare its
+// wait with the deadline: decide has done so, with the longest wait.
 func (c *Caller) backoff(_, _ time.Duration, retries int, resp *http.Response) time.Duration {
 	requested := time.Duration(0)
 	if resp != nil {

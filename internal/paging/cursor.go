@@ -21,16 +21,18 @@ package paging
 //   - Next page. The next page is the first one that is not completely covered. If the total falls,
 //     the last covered offsets are no longer covered, so the iteration steps back; ids drop repeats.
 //   - End. While the total or the pages promise more than is covered, a pass goes on; without these
-//     numbers, until a page has no new record. If the last page is full, or if records are missing,
-//     it goes on for one page: some services report only a part of the list as the total.
+//     numbers, until a page has no new record. If the last page is full and has a new record, or if
+//     records are missing, it goes on for one page: some services report only a part of the list as
+//     the total.
 //   - Missing. Records are missing if fewer came than the first total of the pass, less its later
-//     decreases. Those that a short last page lacks are not missing, unless a page behind all
-//     delivered records repeated an id: then records have changed places.
-//   - Second pass. If records are missing at the end, a second pass reads the list once more, with
-//     half the page size, until none is missing: records that tie are then on other pages.
-//   - Limit. A pass ends after three pages in a row that had no new record although they should
-//     have had one. Let L be 100 plus two for each page with a new record: after L pages without
-//     one, the iteration no longer steps back, and after 2·L, the pass ends.
+//     decreases. If a short last page lacks at least as many, none of them counts as missing, unless
+//     a page behind all delivered records repeated an id: then records have changed places.
+//   - Second pass. If records are missing at the end, a second pass reads the list once more, until
+//     none is missing. It has half the page size, so that records that tie are on other pages, unless
+//     pages without records ended the first pass.
+//   - Limit. A pass ends when three pages, since the last new record, had no new record although they
+//     should have had one. Let L be 100 plus two for each page with a new record: after L pages of a
+//     pass without one, the iteration no longer steps back, and after 2·L, the pass ends.
 //   - Without ids. The iteration does not step back, and requests neither a page behind the numbers
 //     nor a second pass.
 //
@@ -42,7 +44,7 @@ package paging
 //
 // # Example: a deletion
 //
-// The page size is 20, and 20 of 100 records are covered after page 1. Then 5 of them are deleted.
+// The page size is 20, and 20 of 100 records are covered after page 1. Then 5 of these 20 are deleted.
 // The response for page 2 reports the total 95, so only 15 records are still covered. Page 2, from
 // 20 to 40, becomes readAhead, and the next page is 15/20 + 1, page 1. Page 1 has the 5 records
 // that drifted into the gap. Now 20 offsets are covered and, with readAhead, 40: page 3 follows.
