@@ -435,7 +435,7 @@ func (s *KeySource) subscribe(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sub := s.store.rdb.Subscribe(ctx, s.store.key)
-	defer sub.Close()
+	defer func() { _ = sub.Close() }()
 	context.AfterFunc(ctx, func() { _ = sub.Close() })
 	go func() {
 		for sleepUntil(ctx, time.Now().Add(pingInterval)) == nil {
@@ -504,7 +504,7 @@ func (s *KeySource) setSubscription(ctx context.Context, err error) {
 }
 
 func subscriptionError(channel string, err error) error {
-	return fmt.Errorf("%w: no announcements of new keys on the channel %s: %s", ErrStoreUnavailable, channel, err)
+	return fmt.Errorf("%w: no announcements of new keys on the channel %s: %w", ErrStoreUnavailable, channel, err)
 }
 
 // claim returns a newer record from the store. If there is none and mayFetch is set, it tries to
