@@ -270,8 +270,8 @@ func isOwnError(target any) bool {
 	return false
 }
 
-// operationName returns the name of an operation, redacted and shortened: that of a Call may be
-// anything.
+// operationName returns the name of an operation, redacted and shortened: the
+// operation of a Call may be any text.
 func operationName(operation string, keys *redact.Keys) string {
 	return redact.Shorten(keys.Text(operation), maxForeign)
 }

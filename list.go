@@ -49,7 +49,7 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 // only inserted or only deleted. A record that is inserted or deleted meanwhile is delivered once or
 // not at all. If fewer records came than the service reports, the list is read once more. If records
 // are still missing, the last element is an error that wraps [ErrInconsistentList]. docs/lists.md
-// states what is noticed, and the number of requests.
+// states which changes are noticed, and the number of requests.
 //
 // An error is yielded once, as the last element, with a zero record. If a field is invalid, nothing
 // else is yielded. If Fetch fails or the context ends, the error names the page, and wraps the error

@@ -47,7 +47,7 @@ type settings struct {
 //
 // For a transport of your own, such as one with a client certificate or in a wrapper for metrics,
 // start from [NewTransport]. With a TLSClientConfig or a dial function, a transport uses HTTP/2
-// only if it is configured to, as those of NewTransport are.
+// only if it is configured to, as the transports of NewTransport are.
 //
 // If an attempt times out on a reused connection, and the client got no response meanwhile, it
 // calls CloseIdleConnections of the transport, once until the next response: a balancer may have
@@ -97,7 +97,7 @@ func WithUserAgent(userAgent string) Option {
 // waits for the rate limiter and for the access key. The default is [DefaultTimeout]; 0 means no
 // timeout. If the context of the call has an earlier deadline, that ends the call.
 //
-// An iteration over a list makes a call for each page. It has no timeout of its own.
+// An iteration over a list makes a call for each page. No timeout bounds the iteration.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
@@ -182,8 +182,8 @@ func WithMaxResponseBytes(n int64) Option {
 //
 // v points to an [Envelope] whose Data is a pointer. If the function rejects valid JSON, it is called
 // again with JSON in which integers have replaced strings and floats. For a page, v then points to an
-// Envelope of a [Page] of [json.RawMessage], and after that to each record. What the function rejects
-// then is left out, or is an error.
+// Envelope of a [Page] of [json.RawMessage], and after that to each record. A value that the
+// function rejects then is left out, or is an error.
 func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 	return func(s *settings) error {
 		if unmarshal == nil {

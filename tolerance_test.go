@@ -302,7 +302,7 @@ func oneAtATime(next fixtures.RoundTripFunc) fixtures.RoundTripFunc {
 	}
 }
 
-// What the function of WithUnmarshal rejects stays rejected.
+// A value that the function of WithUnmarshal rejects stays rejected.
 func TestStrictDecoderStaysStrict(t *testing.T) {
 	strict := msgpush.WithUnmarshal(func(data []byte, v any) error {
 		decoder := json.NewDecoder(strings.NewReader(string(data)))

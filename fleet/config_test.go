@@ -260,7 +260,7 @@ func TestSealedKeyIsBoundToNameAndGeneration(t *testing.T) {
 func TestClockOfTheStoreMayBeWrong(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
-		stored, read time.Duration // from the clock of the replicas to that of the store, when a key is stored and read
+		stored, read time.Duration // clock of the store minus clock of the replicas, at a store and a read
 	}{
 		{"an hour behind", -time.Hour, -time.Hour},
 		{"an hour ahead", time.Hour, time.Hour},

@@ -22,7 +22,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// An account is what a replica uses of a shared account.
+// An account holds the parts of a shared account that a replica uses.
 type account struct {
 	store    *redis.Client
 	keys     *fleet.KeySource

@@ -442,7 +442,7 @@ func (s *KeySource) subscribe(ctx context.Context) error {
 			_ = sub.Ping(ctx)
 		}
 	}()
-	// update runs in a goroutine of its own: while it waits for the store, announcements are read, and
+	// update runs in its own goroutine: while it waits for the store, announcements are read, and
 	// one more update stands for all of them.
 	updates := make(chan struct{}, 1)
 	defer close(updates)

@@ -65,7 +65,7 @@ func (s Status) Check(limit time.Duration) error {
 // health holds the failures of each kind of step.
 type health struct {
 	failures    [steps]failure
-	retryAt     time.Time // when a first start or store may be tried again
+	retryAt     time.Time // when a first start or store may be retried
 	hasReported bool      // an error that came with a page, for the latest reading
 }
 

@@ -37,7 +37,7 @@ const (
 type history struct {
 	since     msgpush.DateTime // empty: not marked, or the list has no function Created
 	isRestart bool             // an earlier follower has delivered a batch
-	named     [timeKinds]bool  // kinds of invalid times of which a problem named a record
+	named     [timeKinds]bool  // kinds of invalid times for which a problem has named a record
 }
 
 func newHistory(since msgpush.DateTime, hasKnown, hasTimes bool) history {
@@ -88,7 +88,7 @@ func newestOf(times []msgpush.DateTime, limit msgpush.DateTime) (n newest) {
 func (n newest) showsClockBehind() bool { return n.valid == "" && n.nAhead >= minAhead }
 
 // newestEnd returns the end of the list whose outermost record is the newest, if only one is. times
-// are those of both ends.
+// are the times of both ends.
 func newestEnd(times []msgpush.DateTime, since msgpush.DateTime) end {
 	if len(times) == 0 {
 		return unknownEnd

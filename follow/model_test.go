@@ -56,7 +56,7 @@ type history struct {
 	total       func(n int64) int64
 	zone        time.Duration // of the clock of the service
 	returns     bool          // deleted records come back, as members of a filter do
-	bulk        bool          // many records are deleted at once
+	bulk        bool          // many records are deleted together
 
 	list, hidden []*trigger
 	gone         []*trigger // deleted

@@ -1,6 +1,6 @@
 package follow
 
-// This file keeps what the responses say about the length of the list. The rules are:
+// This file keeps the length of the list that the responses report. The rules are:
 //
 //   - Length. The list is as long as the total or, if that promises more, the pages.
 //   - Bias. A page with records behind the end raises the length, and an empty page lowers it. The

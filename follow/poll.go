@@ -15,7 +15,7 @@ import (
 //     is not fresh. At the tail, it also goes on after each of its first three pages that is empty, or
 //     while records are missing.
 //   - Missing. Records are missing if the total has grown by more than was delivered. Then the poll
-//     also begins at the other end, and what is still missing is left to a reading.
+//     also begins at the other end, and a reading finds the records that are still missing.
 //   - Rest. A poll stops after maxPollPages pages, or at a page that fails, and the next one goes on
 //     there after its own pages. A page, other than the first one of its poll, that fails maxTries
 //     times is left to a reading.
@@ -190,7 +190,7 @@ func (p *polls) learnNewest(records []sighting, n *numbers) {
 }
 
 // goInward goes to the next page of this end, unless the rule of the pages ends it there. records
-// are those of a page, the outermost one first.
+// are the records of a page, the outermost one first.
 func (q *poll) goInward(records []sighting, isMissing bool, last int64) bool {
 	isTailExtended := q.from == tailEnd && q.stage == walkStage && q.pages <= maxTailPages
 	innerIsFresh := len(records) > 0 && q.fresh.Has(records[len(records)-1].id)
@@ -232,12 +232,12 @@ func (p *polls) turn(n *numbers) bool {
 	return true
 }
 
-// settle ends the poll: what is missing now is left to a reading.
+// settle ends the poll. A reading finds the records that are still missing.
 func (p *polls) settle(n *numbers) {
 	q := p.now
 	p.isMissing = p.isMissing || p.isMissingIn(q)
 	if n.total > 0 {
-		p.total = min(n.total, max(q.total, p.total)) // the next poll finds what was inserted meanwhile
+		p.total = min(n.total, max(q.total, p.total)) // the next poll finds the records inserted meanwhile
 	}
 	p.now, p.rest = nil, rest{}
 }

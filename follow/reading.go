@@ -12,8 +12,8 @@ import (
 //   - Schedule. The first reading begins at the start, the next one when ReadInterval has passed since
 //     the start of the latest one, and that one has ended.
 //   - Drift. If the totals of polls between two pages have fallen and grown again, records have moved to
-//     earlier pages. So the next page gets the total that the fall alone leads to, and the reading
-//     steps back.
+//     earlier pages. So the next page gets the total after the fall, without the growth, and the
+//     reading steps back.
 
 type reading[T any] struct {
 	pages    *paging.Iteration[T] // in progress, or nil
@@ -26,7 +26,7 @@ type reading[T any] struct {
 	drift    drift
 }
 
-// drift is what the totals show since the latest page of a reading.
+// drift is the change of the totals since the latest page of a reading.
 type drift struct {
 	shown  int64 // the total of that page, or 0
 	fallen int64 // by how much totals have fallen
@@ -48,7 +48,8 @@ func (r *reading[T]) begin(source paging.Source[T], size int, due time.Time, isH
 	r.drift = drift{}
 }
 
-// use takes what the latest page had, and reports whether it was the last one. Then call end.
+// use processes the result of the latest page, and reports whether it was the last one. Then call
+// end.
 func (r *reading[T]) use(hasUndelivered bool) (isOver bool) {
 	r.isFast = r.isHasty || hasUndelivered
 	return !r.pages.More()

@@ -205,7 +205,7 @@ type program struct {
 	*follow.Follower[int64]
 	stop func() // waits until Run has returned
 
-	mu             sync.Mutex // orders what the test has read before what the program writes
+	mu             sync.Mutex // orders the reads of the test before the writes of the program
 	fresh, history []int64
 	since          msgpush.DateTime
 	errs           []error

@@ -172,7 +172,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	return nil
 }
 
-// sightings returns what a poll needs to know about the records of a page.
+// sightings returns the facts that a poll needs about the records of a page.
 func (f *Follower[T]) sightings(list []T) []sighting {
 	sightings, limit := make([]sighting, len(list)), newestTime(time.Now())
 	for i, record := range list {

@@ -702,8 +702,8 @@ func isValid(schema *openapi3.SchemaRef, body string) bool {
 	return schema.Value.VisitJSON(decode([]byte(body)), openapi3.VisitAsResponse()) == nil
 }
 
-// The code of a failure has two ranges, and each has a type: mocks of Prism ignore the type beside a
-// "not", and TypeScript generators lose it if the ranges have none.
+// The code of a failure has two ranges, and each has a type: mocks of Prism ignore the type next to
+// a "not", and TypeScript generators lose it if the ranges have none.
 //
 // The validator reports each envelope of the fake server that is not exactly one of the two, also in
 // the test of random requests.

@@ -161,7 +161,7 @@ func (c *clientFaults) injectOnce(f clientFault) error {
 	return nil
 }
 
-// clear removes all faults, also those of the flags.
+// clear removes all faults, including the faults that flags set.
 func (c *clientFaults) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,7 +191,7 @@ func (c *clientFaults) injectOfHeaders(r *http.Request) error {
 	return c.injectOnce(clientFault{client, text, n})
 }
 
-// numberHeader has a number that the program gives to a request with a fault of its own.
+// numberHeader has a number that the program gives to a request that has its own fault.
 const numberHeader = "Fakeserver-Request"
 
 // injectFor injects a fault that no other request than r takes.

@@ -119,7 +119,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts the program, and reads what it prints. The process is killed at the end of the test.
+// start starts the program, and reads its output. The process is killed at the end of the test.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: command(t, append([]string{"-addr", "127.0.0.1:0"}, args...)...)}

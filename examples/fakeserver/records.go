@@ -94,8 +94,8 @@ func checkIDs[T any](list string, records, added []T, id func(T) int64) error {
 	return nil
 }
 
-// insertRecords inserts a trigger record each interval until ctx ends. The records repeat those that
-// the server had at first, or the sample records if it had none.
+// insertRecords inserts a trigger record each interval until ctx ends. The records repeat the
+// first records of the server, or the sample records if it had none.
 func insertRecords(ctx context.Context, fake *msgpushtest.Server, interval time.Duration) {
 	models := fake.Records().ForwardLogs
 	if len(models) == 0 {

@@ -84,7 +84,7 @@ func newChart(days []day, stack []series) chart {
 	return c
 }
 
-// roundStep returns 1, 2 or 5 times a power of ten, of which at most five reach highest.
+// roundStep returns 1, 2 or 5 times a power of ten. At most five such steps reach highest.
 func roundStep(highest int) int {
 	for unit := 1; ; unit *= 10 {
 		for _, step := range []int{unit, 2 * unit, 5 * unit} {

@@ -18,7 +18,7 @@ const maxMessages = 10
 type report struct {
 	Zone     *time.Location
 	Made     time.Time
-	MadeUp   bool       // the records are those of the fake server
+	MadeUp   bool       // the records come from the fake server
 	Days     []day      // oldest first
 	Results  []*result  // by code
 	Rules    []*rule    // listed rules in the order of the service, then rules found only in records
@@ -162,7 +162,7 @@ func (r *report) addMessage(text string, date time.Time) {
 	}
 }
 
-// finish sorts what was counted.
+// finish sorts the counts.
 func (r *report) finish() {
 	for _, counted := range r.results {
 		r.Results = append(r.Results, counted)

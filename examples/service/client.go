@@ -53,8 +53,8 @@ func readKey(file string) func(context.Context) (string, time.Time, error) {
 }
 
 // newTransport returns the transport of the client. With traced, it writes a span for each attempt
-// to w, with the operation of the call as its name; flush writes those that are left. Replace the
-// exporter by that of your collector.
+// to w, with the operation of the call as its name; flush writes the remaining spans. Replace the
+// exporter by the exporter of your collector.
 func newTransport(traced bool, w io.Writer) (transport http.RoundTripper, flush func(), err error) {
 	transport = msgpush.NewTransport()
 	if !traced {

@@ -15,7 +15,7 @@ import (
 
 // A config holds the values of the flags.
 type config struct {
-	url           string // empty: a fake server of its own
+	url           string // empty: start a fake server
 	keyFile       string
 	plainHTTP     bool // accept a url with http
 	rejectedCodes []int

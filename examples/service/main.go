@@ -1,8 +1,8 @@
 // Service sends an alert for each new failure of an account, once. It is the template for a
 // production service that uses the client: copy it, and replace what differs in your environment.
 //
-// Without arguments, it starts a fake server that adds a record every two seconds, some of which
-// are failures, and logs the alerts:
+// Without arguments, it starts a fake server that adds a record every two seconds. Some of the
+// records are failures. It logs the alerts:
 //
 //	go -C examples run ./service
 //

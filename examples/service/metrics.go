@@ -14,7 +14,7 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// metrics are the metrics of this process. A rule that tells you when it does not work:
+// metrics are the metrics of this process. An alert rule for a process that does not work:
 //
 //	service_seconds_since_last_poll > 600 or service_outbox_length > 100
 type metrics struct {

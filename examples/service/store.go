@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS follow_state (
 )
 
 // databaseTimeout bounds a transaction, so that a server that hangs cannot stop the service. After an
-// outage, a batch may have 10,000 records, each of which is a round trip.
+// outage, a batch may have 10,000 records, and each record is a round trip.
 const databaseTimeout = 2 * time.Minute
 
 // A store keeps the records, the alerts to be sent, and where following goes on after a restart.
@@ -143,7 +143,7 @@ func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog])
 	return len(history) + len(added), tx.Commit()
 }
 
-// addRecords stores records and returns those that were not stored before.
+// addRecords stores records and returns the new ones.
 func addRecords(ctx context.Context, tx *sql.Tx, records []msgpush.ForwardLog) (added []msgpush.ForwardLog, err error) {
 	for _, r := range records {
 		body, err := json.Marshal(r)

@@ -99,15 +99,15 @@ type Request struct {
 	Body       any    // as in msgpush.Request
 	Idempotent bool
 	// Decode decodes the body of an HTTP 200 response, and returns an error unless it is a success.
-	// leftOut is not nil if the response is a success of which a part is left out.
+	// leftOut is not nil if the response is a success and a part of it is left out.
 	Decode func(body []byte, unmarshal func([]byte, any) error) (leftOut, err error)
 }
 
-// A Result is what a call returns besides its error.
+// A Result holds the results of a call, without its error.
 type Result struct {
 	Attempts int
 	Keys     *redact.Keys // that the call got, for redaction
-	LeftOut  *Failure     // what is left out of a success; nil: nothing
+	LeftOut  *Failure     // the part that is left out of a success; nil: none
 }
 
 // Do makes a call. The error is a [*Failure], or the error of a request that cannot be sent, whose text

@@ -47,7 +47,7 @@ type connTrace struct {
 }
 
 // trace returns a context in which t traces. Only the context of a request is one: a rate limiter or
-// a key source may send requests of its own.
+// a key source may send other requests.
 func (t *connTrace) trace(ctx context.Context) context.Context {
 	t.client.GotConn = func(info httptrace.GotConnInfo) {
 		t.used.Store(true)

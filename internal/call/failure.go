@@ -31,7 +31,7 @@ type Failure struct {
 	Response
 
 	Step          string        // that failed, the beginning of the error text; may be empty
-	Cause         error         // why there is no complete response, or why it cannot be decoded, or what is left out
+	Cause         error         // why the response is incomplete or cannot be decoded, or why a part is left out
 	Transient     bool          // another attempt may succeed
 	NotSent       bool          // for certain, the request was not sent
 	RequestedWait time.Duration // before a retry, in addition to the backoff
@@ -85,7 +85,7 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 	return nil
 }
 
-// newLeftOut describes what is left out of a success.
+// newLeftOut describes the part that is left out of a success.
 func (s *state) newLeftOut(resp *http.Response, body []byte, cause error) *Failure {
 	f := s.newFailure(Undecodable)
 	f.Status, f.Header = resp.StatusCode, resp.Header

@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// setHeader sends a copy of the request with a header of its own. Attempts share neither the map nor
+// setHeader sends a copy of the request with its own header. Attempts share neither the map nor
 // its values: a transport may still read the header of an attempt that has failed, and may change
-// that of its own attempt.
+// the header of the current attempt.
 func (c *Caller) setHeader(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		s := stateOf(req.Context())
@@ -33,8 +33,9 @@ func (c *Caller) newHeader(s *state) http.Header {
 	return h
 }
 
-// prepareRetry removes the cookies of the attempt before: http.Client adds those of the jar to the
-// header of each attempt. The old header is not changed, since a transport may still read it.
+// prepareRetry removes the cookies of the attempt before: http.Client adds the cookies of the jar
+// to the header of each attempt. The old header is not changed, since a transport may still read
+// it.
 func prepareRetry(req *http.Request) error {
 	req.Header = http.Header{}
 	return nil

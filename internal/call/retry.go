@@ -23,7 +23,7 @@ type Attempt struct {
 	Response *http.Response // nil: none; its body has been read
 	Size     int            // of the body, as far as it was read
 	Failure  *Failure       // of the attempt; nil: success
-	LeftOut  *Failure       // what is left out of a success; nil: nothing
+	LeftOut  *Failure       // the part that is left out of a success; nil: none
 	End      *Failure       // how the call ends; nil: with a success, or another attempt follows
 	Retry    bool           // another attempt follows
 }

@@ -10,9 +10,9 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// A state is what the attempts of one call share. It is a context, from which those of their requests
-// are derived, so that each step can find it. Only the goroutine of the call uses its fields, except
-// for conn.
+// A state is shared by the attempts of one call. It is a context. The contexts of their requests
+// are derived from it, so that each step can find it. Only the goroutine of the call uses its
+// fields, except for conn.
 type state struct {
 	context.Context // of the call
 
@@ -33,7 +33,7 @@ type state struct {
 	resp    *http.Response // nil until its header has arrived
 	size    int            // number of bytes of its body that were read
 	bodyErr error          // of reading the body
-	leftOut *Failure       // what is left out of a success; nil: nothing
+	leftOut *Failure       // the part that is left out of a success; nil: none
 	conn    connTrace
 }
 

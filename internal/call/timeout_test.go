@@ -17,7 +17,7 @@ func TestAttemptTimeoutEndsSilentAttempt(t *testing.T) {
 		deadline time.Duration // of the call; 0: none
 		err      func(context.Context) error
 		after    time.Duration
-		isOurs   bool // the error is that of the timeout of an attempt
+		isOurs   bool // the error reports the timeout of an attempt
 	}{
 		"cause":                            {0, context.Cause, time.Second, true},
 		"error of the context":             {0, context.Context.Err, time.Second, true},

@@ -26,7 +26,7 @@ type Cache struct {
 	*state // guarded by mu
 }
 
-// A state is a struct of its own, behind a pointer, so that fmt cannot print the keys of a Cache in
+// A state is a separate struct, behind a pointer, so that fmt cannot print the keys of a Cache in
 // an unexported field: with a verb such as %s, it prints the struct that a pointer in the field
 // points to, but a pointer in that struct as an address.
 type state struct {
@@ -260,7 +260,7 @@ func (c *Cache) run(f *pendingFetch, cancel context.CancelFunc) {
 	}
 }
 
-// timeoutError wraps cause, whose text alone would look like the timeout of a caller.
+// timeoutError wraps cause. Without more text, it would look like the timeout of a caller.
 func (c *Cache) timeoutError(cause error) error {
 	return fmt.Errorf("fetch did not return within %v, the timeout of CachedAccessKey: %w", c.timeout, cause)
 }

@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// A field is what a member of an object is decoded to.
+// A field is the destination of a member of an object.
 type field struct {
 	name string       // of a field of a struct; empty for another type
-	elem reflect.Type // of the value; nil if any value is left as it is
+	elem reflect.Type // of the value; nil if any value is left unchanged
 }
 
 // fieldOf returns the field of a struct, or the element of a map, for a member. isExact reports whether

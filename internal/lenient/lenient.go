@@ -17,7 +17,7 @@ import (
 // the exact name of a field of t, members whose names differ from it in letter case lose their
 // names: encoding/json would let the last one win.
 //
-// Everything else stays as it is, byte for byte: Rewrite returns body itself if nothing changes.
+// Everything else is unchanged, byte for byte: Rewrite returns body itself if nothing changes.
 // Values of types that decode themselves, and fields with the option "string", stay as they are,
 // too.
 func Rewrite(body []byte, t reflect.Type) []byte {

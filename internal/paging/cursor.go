@@ -22,8 +22,8 @@ package paging
 //     the last covered offsets are no longer covered, so the iteration steps back; ids drop repeats.
 //   - End. While the total or the pages promise more than is covered, a pass goes on; without these
 //     numbers, until a page has no new record. If the last page is full and has a new record, or if
-//     records are missing, it goes on for one page: some services report only a part of the list as
-//     the total.
+//     records are missing, it continues for one page: some services report only a part of the list
+//     as the total.
 //   - Missing. Records are missing if fewer came than the first total of the pass, less its later
 //     decreases. If a short last page lacks at least as many, none of them counts as missing, unless
 //     a page behind all delivered records repeated an id: then records have changed places.
@@ -234,7 +234,7 @@ func (cur *cursor) updateTotal(p pageInfo) (growth int64) {
 	return max(0, d)
 }
 
-// isBelowEnd reports whether a total is less than the end of its own page, such as the length of
+// isBelowEnd reports whether a total is less than the end of its page, such as the length of
 // the page or a cap. It is not the length of the list. But if the page is empty, has known records,
 // or is an earlier one than the requested one, the list may have become shorter.
 func (cur *cursor) isBelowEnd(total int64, p pageInfo) bool {
@@ -245,7 +245,7 @@ func (cur *cursor) isBelowEnd(total int64, p pageInfo) bool {
 	return total < (p.number-1)*cur.size+p.records
 }
 
-// countRecords counts the delivered records, and notices what is unexpected. A page that begins
+// countRecords counts the delivered records, and notices unexpected ones. A page that begins
 // behind all delivered records cannot repeat one because of an insertion.
 func (cur *cursor) countRecords(p pageInfo) {
 	from := (p.number - 1) * cur.size
@@ -341,11 +341,11 @@ func (cur *cursor) hasEnded(p pageInfo) bool {
 	return !isFullLastPage && !mayFindMissing
 }
 
-// came returns how many records came: those that were delivered and those that were omitted.
+// came returns how many records came: the delivered and the omitted ones.
 func (cur *cursor) came() int64 { return cur.delivered + cur.omitted }
 
 // missing returns how many records are missing, by the rule above. If a gap was left, decreases of
-// the total may be those of a backend that lags, and count no longer.
+// the total may come from a backend that lags, and no longer count.
 func (cur *cursor) missing() int64 {
 	expected := cur.expected
 	if cur.hasLeftGap {

@@ -55,7 +55,7 @@ func (it *Iteration[T]) NextPage() int64 { return it.nextPage }
 // Delivered returns the number of records that Next has returned.
 func (it *Iteration[T]) Delivered() int64 { return it.cursor.delivered }
 
-// Err returns, after the last page, what the iteration did not deliver, or nil: the errors that
+// Err returns, after the last page, an error about undelivered records, or nil: the errors that
 // came with pages and, if records are missing, one that wraps inconsistentList. Before the last
 // page, it returns the former.
 func (it *Iteration[T]) Err(inconsistentList error) error {
@@ -116,7 +116,7 @@ func (it *Iteration[T]) addProblem(number int64, err error) {
 func (it *Iteration[T]) advance(page *Page[T]) *Page[T] {
 	isEarlierPage := 0 < page.PageNum && int64(page.PageNum) < it.nextPage
 	if it.source.ID == nil && isEarlierPage {
-		page = page.withList([]T{}) // with ids, newRecords drops what the service sent again
+		page = page.withList([]T{}) // with ids, newRecords drops the records that the service repeats
 	}
 	list := page.List
 	if it.source.ID != nil {

@@ -18,7 +18,7 @@ type Page[T any] struct {
 	Omitted  int
 }
 
-// Length returns the number of records of the response, of which List may lack some.
+// Length returns the number of records of the response. List may lack some of them.
 func (p *Page[T]) Length() int64 { return int64(len(p.List) + p.Omitted) }
 
 // withList returns a copy of p with other records.

@@ -75,7 +75,7 @@ func (k *Keys) Text(foreign string) string {
 }
 
 // JSON returns a copy of raw, which may be nil, with the keys redacted: in its strings and numbers,
-// and those that are JSON objects or arrays. The copy is still JSON.
+// and keys that are JSON objects or arrays. The copy is still JSON.
 func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
 	if raw == nil {
 		return nil
@@ -232,8 +232,8 @@ func (k *Keys) allForms() []string {
 	return slices.Compact(forms)
 }
 
-// formsOf returns a key as it is, as the packages strconv and encoding/json escape it, also with \/
-// for a slash, and as net/url escapes it for a query or a path.
+// formsOf returns a key unchanged, as the packages strconv and encoding/json escape it, also with
+// \/ for a slash, and as net/url escapes it for a query or a path.
 func formsOf(key string) []string {
 	if !strings.ContainsFunc(key, mayBeEscaped) {
 		return []string{key}

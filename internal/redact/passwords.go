@@ -78,7 +78,7 @@ func firstLetter(text string) (letter byte, length int) {
 	return byte(c) | toLower, len(window) - len(escape) + len("u0070")
 }
 
-// longestName limits what is searched for the end of a name, so that the time of Passwords is linear.
+// longestName limits the search for the end of a name, so that the time of Passwords is linear.
 const longestName = 128
 
 // The delimiters end a value without quotes, and the text after a value in quotes or brackets. In

@@ -294,7 +294,7 @@ func TestSecondPassFindsRecordsOfEmptyPages(t *testing.T) {
 var postgreSQLTies string
 
 // testdata/postgresql-ties.txt has the ids of a table of 1,000 rows that did not change: each line
-// holds those that PostgreSQL 15 returned for "ORDER BY created DESC LIMIT 20 OFFSET n". Rows with
+// has the ids that PostgreSQL 15 returned for "ORDER BY created DESC LIMIT 20 OFFSET n". Rows with
 // the same time are in another order for each offset, so 30 of them are on no page.
 func TestTiesOfPostgreSQLAreReported(t *testing.T) {
 	var pages [][]int64
@@ -326,7 +326,7 @@ func TestTiesOfPostgreSQLAreReported(t *testing.T) {
 	}
 }
 
-// tied returns a Fetch of a list of which only the first records tie. They are in ascending order on
+// tied returns a Fetch of a list. Only its first records tie. They are in ascending order on
 // odd pages, and in descending order on even ones.
 func tied(list []int64, ties int) fixtures.Fetch {
 	descending := slices.Clone(list)
@@ -480,7 +480,7 @@ func TestRequestsOfAListThatDoesNotChange(t *testing.T) {
 // The total of an empty page counts: otherwise, a deletion and an insertion between three responses
 // cancel out.
 func TestListMayChangeBeforeAndAfterAnEmptyPage(t *testing.T) {
-	lists := [][]int64{{1, 2, 3, 4}, {2, 3, 4}, {2, 3, 4, 5}} // of the first responses, the second of which is empty
+	lists := [][]int64{{1, 2, 3, 4}, {2, 3, 4}, {2, 3, 4, 5}} // of the first responses; the second one is empty
 	requests := 0
 	f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
 		p := fixtures.PageOf(lists[min(requests, 2)], r)

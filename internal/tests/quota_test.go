@@ -190,7 +190,7 @@ func TestFirstAttemptReturnsQuotaIfItSucceeds(t *testing.T) {
 				}
 				want := 0
 				if tt.returns {
-					want = min(calls, 3) // no more than the quota
+					want = min(calls, 3) // at most the quota
 				}
 				assert.Equal(t, want, retries(), "after %d calls", calls)
 			}

@@ -61,8 +61,8 @@ var permanentTypes = []func(error) bool{
 	wraps[x509.CertificateInvalidError],
 }
 
-// isSchemeMismatch reports whether err is that of an HTTP response to an HTTPS request. Unless a
-// transport wraps it, http.Client replaces it by [http.ErrSchemeMismatch].
+// isSchemeMismatch reports whether err is the error for an HTTP response to an HTTPS request.
+// Unless a transport wraps it, http.Client replaces it by [http.ErrSchemeMismatch].
 func isSchemeMismatch(err error) bool {
 	recordErr, ok := errors.AsType[tls.RecordHeaderError](err)
 	return ok && string(recordErr.RecordHeader[:]) == "HTTP/"

@@ -18,7 +18,7 @@ import (
 // endless header of [Network] would take 10 MiB.
 const Limit = 64 << 10
 
-// A Fault is what a service does on a connection instead of responding correctly.
+// A Fault is the behavior of a service on a connection instead of a correct response.
 type Fault struct {
 	Name string
 	// Serve uses a connection from which the request has been read. It returns when the connection

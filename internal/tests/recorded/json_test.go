@@ -46,7 +46,7 @@ func (o *object) has(name string) bool {
 	return ok
 }
 
-// object returns the object at a path of members, and adds those that are missing.
+// object returns the object at a path of members, and adds missing members.
 func (o *object) object(path ...string) *object {
 	for _, name := range path {
 		o.add(name, objectOf())

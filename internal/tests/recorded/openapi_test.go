@@ -26,7 +26,7 @@ import (
 // fillIn stands in openapi.json for what only the API document says.
 const fillIn = "FILL IN"
 
-// openapi.json has what the API document says of an operation: descriptions, and the types of
+// openapi.json has the text of the API document on an operation: descriptions, and the types of
 // parameters. The rest follows from the code: the operation, its record, envelopes, pages,
 // examples.
 func TestOpenAPIIsRecorded(t *testing.T) {

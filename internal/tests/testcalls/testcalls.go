@@ -202,8 +202,8 @@ func arguments(m reflect.Method) []reflect.Value {
 	return all
 }
 
-// fill sets the fields of a struct to those of a sample record, which may be invalid, or to values
-// that are not zero.
+// fill sets the fields of a struct to the fields of a sample record, which may be invalid, or to
+// values that are not zero.
 func fill(v, sample reflect.Value) {
 	for field, value := range v.Fields() {
 		if value.Kind() == reflect.Pointer {
