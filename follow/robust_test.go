@@ -213,6 +213,28 @@ func TestBadRecordOfTheFirstStartIsReportedOnceAReading(t *testing.T) {
 	})
 }
 
+// The last page has one record, which is bad. The first start does without it.
+func TestLastPageWithOnlyABadRecordDelaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: downFrom(41)}
+		s.fail = failAt(3, &msgpush.DecodeError{Err: errors.New("1 of 1 records left out")})
+		s.created = func(n int64) msgpush.DateTime {
+			if n > 41 {
+				return today(60 * (n - 41))
+			}
+			return created(n)
+		}
+		s.insertEvery(time.Minute, upTo(50)[41:])
+		p := run(t, s.lister(20), follow.Options{}, 20*time.Minute)
+		assert.Equal(t, upTo(50)[41:], p.fresh)
+		for _, n := range p.fresh {
+			assert.LessOrEqual(t, p.delivered[n].Sub(s.inserted[n]), 25*time.Second)
+		}
+		require.NotEmpty(t, p.errs)
+		assert.ErrorContains(t, p.errs[0], "records left out")
+	})
+}
+
 func TestIdlePollIsOneRequestIfTheTotalIsTooHigh(t *testing.T) {
 	inEachOrder(t, 200, func(t *testing.T, s *service) {
 		s.edit = func(_ int, p *page) { p.Total, p.Pages = p.Total+50, (int(p.Total)+69)/20 }

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -42,17 +43,23 @@ const (
 // numbers.
 const maxEmpty, maxBehindEnd = 100, 50
 
-// isBehindEnd reports whether the next page is the one behind the last page. An error there is no
-// failure, but the end is not certain.
-func (s *start[T]) isBehindEnd() bool { return s.stage == pageBehind }
+// mayLack reports whether a first start can do without the next page, which failed with err. Then the
+// end is not certain. It can do without a page behind the last one, and without a last page of which
+// no record can be decoded: that page may stay as it is.
+func (s *start[T]) mayLack(err error) bool {
+	_, isUndecodable := errors.AsType[*msgpush.DecodeError](err)
+	return s.stage == pageBehind || s.stage == lastPage && isUndecodable
+}
 
-// use takes the response for the next page, which is nil if the page behind the last one failed. It
-// reports whether no other page is needed.
+// use takes the response for the next page, which is nil if the page failed. It reports whether no
+// other page is needed.
 func (s *start[T]) use(page *paging.Page[T], n *numbers) (isDone bool, err error) {
-	switch s.stage {
-	case pageBehind:
+	switch {
+	case page == nil:
+		return true, nil
+	case s.stage == pageBehind:
 		return s.useBehind(page), nil
-	case firstPage:
+	case s.stage == firstPage:
 		return s.useFirst(page, n)
 	}
 	if len(page.List) > 0 {
@@ -90,9 +97,6 @@ func (s *start[T]) useFirst(page *paging.Page[T], n *numbers) (isDone bool, err 
 }
 
 func (s *start[T]) useBehind(page *paging.Page[T]) (isDone bool) {
-	if page == nil {
-		return true
-	}
 	if len(page.List) == 0 {
 		s.endIsCertain = true
 		return true

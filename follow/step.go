@@ -123,8 +123,11 @@ func (f *Follower[T]) retry(s step, at time.Time) {
 // and makes the first batch.
 func (f *Follower[T]) mark(ctx context.Context) error {
 	page, err := f.fetch(ctx, f.start.number, f.list.PageSize)
-	if err != nil && !f.start.isBehindEnd() {
+	if err != nil && !f.start.mayLack(err) {
 		return err
+	}
+	if err != nil && f.start.stage == lastPage {
+		f.report(ctx, err)
 	}
 	isDone, err := f.start.use(page, &f.numbers)
 	if err != nil || !isDone {

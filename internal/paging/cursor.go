@@ -26,7 +26,8 @@ package paging
 //     as the total.
 //   - Missing. Records are missing if fewer came than the first total of the pass, less its later
 //     decreases. If a short last page lacks at least as many, none of them counts as missing, unless
-//     a page behind all delivered records repeated an id: then records have changed places.
+//     a page behind all delivered records repeated an id: then records have changed places. An empty
+//     last page counts as a short one if it is empty in the second pass, too.
 //   - Second pass. If records are missing at the end, a second pass reads the list once more, until
 //     none is missing. It has half the page size, so that records that tie are on other pages, unless
 //     pages without records ended the first pass.
@@ -258,8 +259,21 @@ func (cur *cursor) countRecords(p pageInfo) {
 			cur.suspect = p.number
 		}
 	}
-	if p.records > 0 && p.number >= cur.highest {
-		cur.lacking = max(0, cur.sizeOf(p.number)-p.records)
+	if p.number >= cur.highest {
+		cur.updateLacking(p, from)
+	}
+}
+
+// updateLacking takes the last page so far, which begins at the offset from. An empty page lacks
+// records only if it is empty in the second pass, too, and less than a full page: a single empty
+// response may be a failure of the service.
+func (cur *cursor) updateLacking(p pageInfo, from int64) {
+	size := cur.sizeOf(p.number)
+	isPromised := cur.total > from
+	if p.records > 0 {
+		cur.lacking = max(0, size-p.records)
+	} else if isPromised && cur.isSecond {
+		cur.lacking = size - 1
 	}
 }
 

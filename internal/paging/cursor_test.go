@@ -191,7 +191,8 @@ func TestMissingRecordsLeadToASecondPass(t *testing.T) {
 		{"found on its last page", "1/15, 2/15 records=0, 1/15 known, 2/15 known, 3/15", 0},
 		{"not found", "1/15, 2/15 new=4, 3/15, 1/15 known, 2/15 known, 3/15 known", 1},
 		{"record moves to the head", "1/20, 2/20 new=9, 3/20, 1/20 new=1", 0},
-		{"last page is empty", "1/11, 2/11 records=0, 1/11 known, 2/11 known, 3/11 records=0", 1},
+		{"last page is empty in both passes", "1/11, 2/11 records=0, 1/11 known, 2/11 known, 3/11 records=0", 0},
+		{"half a page is missing", "1/15, 2/15 records=0, 1/15 known, 2/15 known, 3/15 records=0", 5},
 		{
 			"page in the middle is empty",
 			"1/35, 2/35 records=0, 3/35, 4/35, 5/35, 1/35 known, 2/35 known, 3/35, 4/35", 0,

@@ -9,6 +9,52 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Some services count records that they do not show. If the visible ones fill the last page, the
+// page behind it is empty, although the total promises a record on it.
+func TestEmptyLastPageIsNoErrorIfSecondPassConfirmsIt(t *testing.T) {
+	errInconsistent := errors.New("inconsistent list")
+	for name, tt := range map[string]struct {
+		total, visible int64
+		fails          bool // only the first response for the empty page is wrong
+		want           string
+	}{
+		"one record is hidden":           {101, 100, false, ""},
+		"nine records are hidden":        {109, 100, false, ""},
+		"half a page is hidden":          {110, 100, false, "100 of 110 records came"},
+		"the first empty page is wrong":  {105, 105, true, ""},
+		"the last page lacks one record": {105, 104, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mustFail := tt.fails
+			it := New(Source[int64]{
+				Fetch: func(_ context.Context, number, size int) (*Page[int64], error) {
+					page := &Page[int64]{PageNum: number, PageSize: size, Total: tt.total, List: []int64{}}
+					from := int64((number - 1) * size)
+					if mustFail && from >= 100 {
+						mustFail = false
+						return page, nil
+					}
+					for id := from; id < min(from+int64(size), tt.visible); id++ {
+						page.List = append(page.List, id)
+					}
+					return page, nil
+				},
+				ID: func(id int64) int64 { return id },
+			}, 20, 0)
+			for it.More() {
+				_, err := it.Next(t.Context())
+				require.NoError(t, err)
+			}
+			assert.Equal(t, tt.visible, it.Delivered())
+			if tt.want == "" {
+				assert.NoError(t, it.Err(errInconsistent))
+			} else {
+				assert.ErrorContains(t, it.Err(errInconsistent), tt.want)
+			}
+		})
+	}
+}
+
 // A service that sends the same page again and again makes no progress, although each page omits a
 // record.
 func TestRepeatedPageWithOmittedRecordEndsIteration(t *testing.T) {
