@@ -44,7 +44,8 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	return nil
 }
 
-var errPlaceholder = errors.New("msgpush: " + redact.Placeholder + " is not the value of a Secret, but its redacted text")
+var errPlaceholder = errors.New(
+	"msgpush: " + redact.Placeholder + " is not the value of a Secret, but its redacted text")
 
 // EncodeValues adds the value to a query encoded by go-querystring.
 func (s Secret) EncodeValues(key string, v *url.Values) error {
