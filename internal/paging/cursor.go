@@ -39,9 +39,10 @@ package paging
 //
 // # Promise
 //
-// With ids, every record that is in the list at the moment of every response is delivered exactly
-// once, if the responses report the total and, between two consecutive responses, records are only
-// inserted or only deleted. Consecutive means in the order in which the cursor uses them.
+// A record is stable if it is in the list at the moment of every response. With ids, every stable
+// record is delivered exactly once, if the responses report the total and, between two consecutive
+// responses, records are only inserted or only deleted. Consecutive means in the order in which the
+// cursor uses them.
 //
 // # Example: a deletion
 //
