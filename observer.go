@@ -65,7 +65,7 @@ func (s *settings) report(ctx context.Context, attempt call.Attempt) {
 		Start:     attempt.Start,
 		Duration:  attempt.Duration,
 		Bytes:     attempt.Size,
-		Err:       newError(cmp.Or(attempt.End, attempt.Failure, attempt.LeftOut)),
+		Err:       newError(cmp.Or(attempt.Final, attempt.Failure, attempt.LeftOut)),
 		Retry:     attempt.Retry,
 	}
 	if attempt.Response != nil {

@@ -28,12 +28,12 @@ func (c *Caller) authorize(next http.RoundTripper) http.RoundTripper {
 }
 
 func (c *Caller) getKeyAndSlot(s *state) error {
-	if !s.isReplaced { // otherwise, checkRetry has just got the key
+	hasKey := s.last != nil && s.last.KeyRejected // checkRetry has just replaced it
+	if !hasKey {
 		if err := c.nextKey(s); err != nil {
 			return err
 		}
 	}
-	s.isReplaced = false
 	if c.Limiter == nil {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (c *Caller) waitForSlot(s *state) error {
 // source returns the rejected key again.
 func (c *Caller) nextKey(s *state) error {
 	if errs.OfContext(s) != nil {
-		return &stopError{}
+		return contextEnded
 	}
 	key, err := c.Source(s, s.rejectedKey)
 	if err == nil && !s.keys.Has(key) {
@@ -83,5 +83,5 @@ func (c *Caller) nextKey(s *state) error {
 	return nil
 }
 
-// errSameKey ends a call with its latest failure.
+// errSameKey ends a call with the failure of its latest attempt.
 var errSameKey = &stopError{step: "the key source returned the rejected key again"}

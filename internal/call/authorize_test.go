@@ -20,10 +20,10 @@ func (f limiterFunc) Wait(ctx context.Context) error { return f(ctx) }
 func TestAuthorizeGetsKeySlotAndKey(t *testing.T) {
 	const almost = 50*time.Millisecond - 1
 	for name, tt := range map[string]struct {
-		limited, isReplaced bool
-		keys                []string      // of the calls of the source; the last one repeats
-		takes               time.Duration // of a call of the source
-		want, key           string
+		limited, hasReplaced bool
+		keys                 []string      // of the calls of the source; the last one repeats
+		takes                time.Duration // of a call of the source
+		want, key            string
 	}{
 		"without a limiter":                        {false, false, []string{"key-1"}, 0, "k", "key-1"},
 		"without a limiter, key replaced":          {false, true, nil, 0, "", "replacement"},
@@ -49,14 +49,14 @@ func TestAuthorizeGetsKeySlotAndKey(t *testing.T) {
 				if tt.limited {
 					c.Limiter = limiterFunc(func(context.Context) error { events += "l"; return nil })
 				}
-				if tt.isReplaced {
-					s.key, s.rejectedKey, s.isReplaced = "replacement", "rejected", true
+				if tt.hasReplaced {
+					s.key, s.rejectedKey = "replacement", "rejected"
+					s.last = &Failure{Response: Response{KeyRejected: true}}
 				}
 				_, err := c.authorize(respond(200, nil)).RoundTrip(req) //nolint:bodyclose // there is none
 				require.NoError(t, err)
 				assert.Equal(t, tt.want, events)
 				assert.Equal(t, tt.key, s.key)
-				assert.False(t, s.isReplaced)
 			})
 		})
 	}

@@ -110,8 +110,8 @@ type Result struct {
 	LeftOut  *Failure     // the part that is left out of a success; nil: none
 }
 
-// Do makes a call. The error is a [*Failure], or the error of a request that cannot be sent, whose text
-// may contain a secret.
+// Do makes a call. The error is a [*Failure], or the error of arguments of which no HTTP request can be
+// made, whose text may contain a secret.
 func (c *Caller) Do(ctx context.Context, r Request) (Result, error) {
 	s := &state{Context: ctx, request: r, keys: *c.FixedKeys}
 	err := c.do(ctx, s)
@@ -144,7 +144,7 @@ func (c *Caller) do(ctx context.Context, s *state) error {
 	if failure, ok := err.(*Failure); ok { //nolint:errorlint // of checkRetry, which does not wrap it
 		return failure
 	}
-	return s.stopped(stopError{err: err}) // the context ended in the wait for a retry
+	return s.failureOf(&stopError{err: err}) // the context ended in the wait for a retry
 }
 
 // CloseIdleConnections closes the idle connections of the transport, if it has that method.

@@ -10,15 +10,13 @@ import (
 func (c *Caller) waitForProxy(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		s := stateOf(req.Context())
-		wait := s.proxyWait
-		s.proxyWait = 0
-		if wait > 0 {
-			timer := time.NewTimer(wait)
+		if s.last != nil && s.last.Kind == NoResponse {
+			timer := time.NewTimer(s.last.RequestedWait)
 			defer timer.Stop()
 			select {
 			case <-timer.C:
 			case <-s.Done():
-				return nil, &stopError{}
+				return nil, contextEnded
 			}
 		}
 		return next.RoundTrip(req)

@@ -10,15 +10,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWaitForProxyWaitsOnce(t *testing.T) {
+func TestWaitForProxyWaitsOnlyAfterItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, req := newStep(t)
-		s.proxyWait = 7 * time.Second
-		for _, want := range []time.Duration{7 * time.Second, 0} {
+		const wait = 7 * time.Second
+		for name, tt := range map[string]struct {
+			last *Failure
+			want time.Duration
+		}{
+			"first attempt":        {nil, 0},
+			"rejected by a proxy":  {&Failure{Kind: NoResponse, RequestedWait: wait}, wait},
+			"response: of backoff": {&Failure{RequestedWait: wait}, 0},
+		} {
+			s.last = tt.last
 			start := time.Now()
 			_, err := c.waitForProxy(respond(200, nil)).RoundTrip(req) //nolint:bodyclose // there is none
 			require.NoError(t, err)
-			assert.Equal(t, want, time.Since(start))
+			assert.Equal(t, tt.want, time.Since(start), name)
 		}
 	})
 }
@@ -28,12 +36,12 @@ func TestWaitForProxyEndsWithTheCall(t *testing.T) {
 		c, s, req := newStep(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		s.Context, s.proxyWait = ctx, 7*time.Second
+		s.Context, s.last = ctx, &Failure{Kind: NoResponse, RequestedWait: 7 * time.Second}
 		start := time.Now()
 		_, err := c.waitForProxy(respond(200, nil)).RoundTrip(req) //nolint:bodyclose // there is none
 		assert.Equal(t, time.Second, time.Since(start))
-		require.ErrorAs(t, err, new(*stopError))
-		f := s.stopped(stopError{})
+		assert.Same(t, contextEnded, err)
+		f := s.failureOf(contextEnded)
 		assert.Equal(t, NoResponse, f.Kind)
 		assert.ErrorIs(t, f.Cause, context.DeadlineExceeded)
 	})

@@ -24,7 +24,7 @@ type Attempt struct {
 	Size     int            // of the body, as far as it was read
 	Failure  *Failure       // of the attempt; nil: success
 	LeftOut  *Failure       // the part that is left out of a success; nil: none
-	End      *Failure       // how the call ends; nil: with a success, or another attempt follows
+	Final    *Failure       // of the call; nil: it succeeds, or another attempt follows
 	Retry    bool           // another attempt follows
 }
 
@@ -34,17 +34,17 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 	s := stateOf(ctx)
 	resp, err = fromClient(resp, err)     //nolint:bodyclose // Do closes it
 	if stop, ok := err.(*stopError); ok { //nolint:errorlint // of the chain, which does not wrap it
-		return false, s.end(stop)
+		return false, s.failureOf(stop)
 	}
 	failure := c.judge(s, resp, err)
 	duration := time.Since(s.start)
-	var last *Failure // with which the call ends
+	var final *Failure
 	if failure == nil {
 		c.quota.giveBack()
 	} else {
-		last = c.decide(s, failure)
+		final = c.decide(s, failure)
 	}
-	retry = failure != nil && last == nil
+	retry = failure != nil && final == nil
 	if c.Report != nil {
 		c.Report(s, Attempt{
 			Request:  &s.request,
@@ -56,54 +56,36 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 			Size:     s.size,
 			Failure:  failure,
 			LeftOut:  s.leftOut,
-			End:      last,
+			Final:    final,
 			Retry:    retry,
 		})
 	}
-	if last == nil { // not in one return: end would be an error that is not nil
+	if final == nil { // not in one return: end would be an error that is not nil
 		return retry, nil
 	}
-	return false, last
+	return false, final
 }
 
-// end returns the failure of a call that ends before an attempt.
-func (s *state) end(stop *stopError) *Failure {
-	if stop == errSameKey {
-		s.last.remark(errSameKey.step)
-		return s.last
-	}
-	return s.stopped(*stop)
-}
-
-// decide returns how the call ends after the failure f of an attempt: with f, with the end of the
-// context or, if the key was rejected, with an error of the key source. It returns nil if another
+// decide returns the final failure of the call after the failure f of an attempt, or nil if another
 // attempt follows.
-func (c *Caller) decide(s *state, f *Failure) (end *Failure) {
+func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 	hasEnded := errs.OfContext(s) != nil
-	isInterrupted := hasEnded && f.Kind == NoResponse && isEndOf(s, f.Cause)
-	if !isInterrupted {
-		s.last = f
+	if hasEnded && f.Kind == NoResponse {
+		if !isEndOf(s, f.Cause) { // otherwise, f says nothing about the service
+			s.last = f
+		}
+		return s.failureOf(contextEnded)
 	}
-	replacesKey := f.KeyRejected && s.rejectedKey == "" && c.CanReplaceKey
-	if hasEnded && (f.Kind == NoResponse || replacesKey) {
-		return s.stopped(stopError{})
-	}
+	s.last = f
+	replacesKey := f.KeyRejected && !s.hasReplacedKey() && c.CanReplaceKey
 	if replacesKey { // independent of the policy: a rejected request is treated as not processed
 		return c.replaceKey(s)
 	}
-	if !f.Transient || s.counted() >= c.Retry.MaxAttempts {
-		return f
-	}
-	if !s.request.Idempotent && !f.NotSent {
-		f.remark("not retried, since the request is not idempotent")
-		return f
-	}
-	if f.RequestedWait > c.Retry.MaxWait {
-		f.remark(fmt.Sprintf("Retry-After is longer than MaxWait, %v", c.Retry.MaxWait))
+	if !c.isRetryable(s, f) {
 		return f
 	}
 	if hasEnded {
-		return s.stopped(stopError{})
+		return s.failureOf(contextEnded)
 	}
 	deadline, hasDeadline := s.Deadline()
 	if hasDeadline && time.Until(deadline) <= c.longestWait(s.attempts, f.RequestedWait) {
@@ -114,9 +96,6 @@ func (c *Caller) decide(s *state, f *Failure) (end *Failure) {
 		f.remark("the retry quota is used up")
 		return f
 	}
-	if f.Kind == NoResponse { // otherwise, backoff gets the response
-		s.proxyWait = f.RequestedWait
-	}
 	return nil
 }
 
@@ -125,15 +104,31 @@ func isEndOf(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Cause(ctx)) || errors.Is(err, errs.OfContext(ctx))
 }
 
-// replaceKey gets the key that replaces the rejected one, or returns how the call ends. It does not
-// leave that to the next attempt: without another key, there is none.
-func (c *Caller) replaceKey(s *state) (end *Failure) {
+// isRetryable reports whether the policy and the request allow a retry after the failure f. A remark
+// says why not, unless f or the number of attempts shows it.
+func (c *Caller) isRetryable(s *state, f *Failure) bool {
+	if !f.Transient || s.counted() >= c.Retry.MaxAttempts {
+		return false
+	}
+	if !s.request.Idempotent && !f.NotSent {
+		f.remark("not retried, since the request is not idempotent")
+		return false
+	}
+	if f.RequestedWait > c.Retry.MaxWait {
+		f.remark(fmt.Sprintf("Retry-After is longer than MaxWait, %v", c.Retry.MaxWait))
+		return false
+	}
+	return true
+}
+
+// replaceKey gets the key that replaces the rejected one. It returns the final failure of the call if
+// there is no other key: the next attempt could not send one.
+func (c *Caller) replaceKey(s *state) (final *Failure) {
 	s.rejectedKey = s.key
 	err := c.nextKey(s)
 	if stop, ok := err.(*stopError); ok { //nolint:errorlint // nextKey does not wrap it
-		return s.end(stop)
+		return s.failureOf(stop)
 	}
-	s.isReplaced = true
 	return nil
 }
 
@@ -146,11 +141,11 @@ func (c *Caller) replaceKey(s *state) (end *Failure) {
 func (c *Caller) backoff(_, _ time.Duration, retries int, resp *http.Response) time.Duration {
 	requested := time.Duration(0)
 	if resp != nil {
-		s := stateOf(resp.Request.Context())
-		if s.isReplaced {
+		last := stateOf(resp.Request.Context()).last
+		if last.KeyRejected { // and now replaced
 			return 0
 		}
-		requested = s.last.RequestedWait
+		requested = last.RequestedWait
 	}
 	bound := c.longestWait(retries+1, 0)
 	random := bound/2 + rand.N(bound-bound/2) // bound is positive, as MinWait and MaxWait are

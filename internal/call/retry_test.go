@@ -41,7 +41,7 @@ func TestBackoffIsAtMostTheLongestWait(t *testing.T) {
 	}
 	s.last.RequestedWait = math.MaxInt64
 	assert.Equal(t, time.Duration(math.MaxInt64), c.backoff(0, 0, 0, resp))
-	s.isReplaced = true
+	s.last.KeyRejected = true
 	assert.Zero(t, c.backoff(0, 0, 5, resp), "a replaced key is sent at once")
 }
 
@@ -204,7 +204,6 @@ func TestReplacedKeyIsSentNext(t *testing.T) {
 	assert.Nil(t, end)
 	assert.Equal(t, "second-key", s.key)
 	assert.Equal(t, "first-key", s.rejectedKey)
-	assert.True(t, s.isReplaced)
 }
 
 func TestFailingSourceEndsCallAfterRejection(t *testing.T) {
@@ -219,15 +218,6 @@ func TestFailingSourceEndsCallAfterRejection(t *testing.T) {
 	assert.Equal(t, "access key: ", end.Step)
 	assert.Equal(t, errVault, end.Cause)
 	assert.Same(t, f, end.Previous)
-}
-
-func TestWaitOfProxyIsLeftToTheNextAttempt(t *testing.T) {
-	end, s := decideAfter(t, &Failure{Kind: NoResponse, Cause: io.EOF, Transient: true, RequestedWait: 7}, nil)
-	assert.Nil(t, end)
-	assert.Equal(t, time.Duration(7), s.proxyWait)
-	end, s = decideAfter(t, &Failure{Transient: true, RequestedWait: 7}, nil)
-	assert.Nil(t, end)
-	assert.Zero(t, s.proxyWait, "backoff adds that of a response")
 }
 
 func TestCheckRetryReportsEachAttemptOnce(t *testing.T) {
@@ -269,12 +259,12 @@ func TestCheckRetryReportsEachAttemptOnce(t *testing.T) {
 			assert.Equal(t, tt.status, a.Failure.Status)
 			if tt.retry {
 				require.NoError(t, end)
-				assert.Nil(t, a.End)
+				assert.Nil(t, a.Final)
 				assert.Zero(t, takeAll(c.quota))
 				return
 			}
-			assert.Same(t, a.Failure, a.End)
-			assert.Equal(t, error(a.End), end)
+			assert.Same(t, a.Failure, a.Final)
+			assert.Equal(t, error(a.Final), end)
 			assert.Equal(t, 1, takeAll(c.quota), "a failure gives no token back")
 		})
 	}

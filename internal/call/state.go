@@ -20,12 +20,10 @@ type state struct {
 	query   string      // of the request, which may contain secrets
 	keys    redact.Keys // that the call got so far, for redaction
 
-	attempts    int           // started so far
-	key         string        // of the next or current attempt
-	rejectedKey string        // the key that the source had to replace; empty: none
-	isReplaced  bool          // key replaces rejectedKey, and no attempt has sent it yet
-	proxyWait   time.Duration // that a proxy requested before the next attempt
-	last        *Failure      // of the latest attempt that the end of the context did not interrupt
+	attempts    int      // started so far
+	key         string   // of the next or current attempt
+	rejectedKey string   // the key that the source had to replace; empty: none
+	last        *Failure // of the latest attempt that the end of the context did not interrupt
 
 	// The current attempt.
 	start   time.Time      // when the request was handed to the transport
@@ -67,11 +65,15 @@ func OperationFromContext(ctx context.Context) string {
 // counted returns the number of attempts as MaxAttempts counts them: replacing the key allows one
 // more.
 func (s *state) counted() int {
-	if s.rejectedKey != "" {
+	if s.hasReplacedKey() {
 		return s.attempts - 1
 	}
 	return s.attempts
 }
+
+// hasReplacedKey reports whether the source had to replace a rejected key. That happens once in a
+// call.
+func (s *state) hasReplacedKey() bool { return s.rejectedKey != "" }
 
 func (s *state) newFailure(kind Kind) *Failure {
 	return &Failure{
@@ -86,13 +88,20 @@ func (s *state) newFailure(kind Kind) *Failure {
 // A stopError ends a call before an attempt begins.
 type stopError struct {
 	step string // that failed, the beginning of the error text; may be empty
-	err  error  // nil: the context of the call has ended
+	err  error  // of the step
 }
 
 func (e *stopError) Error() string { return e.step + "the call was stopped" }
 
-// stopped returns the failure of a call that ends because of stop, or because its context has ended.
-func (s *state) stopped(stop stopError) *Failure {
+// contextEnded ends a call whose context has ended.
+var contextEnded = &stopError{}
+
+// failureOf returns the final failure of a call that stop ends.
+func (s *state) failureOf(stop *stopError) *Failure {
+	if stop == errSameKey {
+		s.last.remark(errSameKey.step)
+		return s.last
+	}
 	f := s.newFailure(NoResponse)
 	f.Step, f.Cause, f.Previous = stop.step, stop.err, s.last
 	if errs.OfContext(s) != nil {
