@@ -50,10 +50,10 @@ const AccessKeyTimeout = 30 * time.Second
 // most once a second, and gets the old key. early should be longer than the time between two calls,
 // and shorter than the validity of a key.
 //
-// A rejection starts fetch at most once a second: if the service rejects every key, a fetch for each
-// call would be a burden, and may invalidate the keys of other programs. In that second, the source
+// After a rejection, fetch starts at most once a second: if the service rejects every key, a fetch for
+// each call would be a burden, and may invalidate the keys of other programs. Until then, the source
 // returns the rejected key again, so a call returns the response that rejected its key, after one
-// attempt. The first fetch, and one after an expiry, do not count.
+// attempt. The first fetch, and a fetch after an expiry, are not limited.
 //
 // If fetch fails, the callers that wait get its error, and the next caller that needs a key starts
 // fetch again: fetch itself should retry transient failures. Its panic is re-raised in the waiting

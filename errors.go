@@ -92,7 +92,8 @@ func (e APIError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error(
 // as "465" or 465.0.
 //
 // The methods of [Client] also reject missing data. A page must have a list, unless its total is 0. A
-// record of this package must have an id, or a value that is not zero. Both hold for [Call], too.
+// record of this package must have an id, or a value that is not zero. [Call] has the same two rules for
+// a page and for a record of this package.
 //
 // If only some records of a page are wrong, the DecodeError comes together with the page, and its
 // text names up to three of the records; see [Page].

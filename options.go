@@ -180,10 +180,12 @@ func WithMaxResponseBytes(n int64) Option {
 // the default, and be safe for concurrent use. It may reject more input and may keep references to
 // data.
 //
-// v points to an [Envelope] whose Data is a pointer. If the function rejects valid JSON, it is called
-// again with JSON in which integers have replaced strings and floats. For a page, v then points to an
-// Envelope of a [Page] of [json.RawMessage], and after that to each record. A value that the
-// function rejects then is left out, or is an error.
+// For an ordinary response, the function is called once. If it rejects valid JSON, it is called again:
+//
+//  1. v points to an [Envelope] whose Data is a pointer to the result.
+//  2. v is the same, and in data, integers have replaced strings and floats with the same value.
+//  3. For a page, v points to an Envelope of a [Page] of [json.RawMessage], and then to each record. A
+//     record that the function rejects is left out.
 func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 	return func(s *settings) error {
 		if unmarshal == nil {

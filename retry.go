@@ -10,10 +10,11 @@ import (
 // zero field means its default. A negative field other than Quota is an error. If only one of
 // MinWait and MaxWait is set, the default of the other is adjusted so that MinWait ≤ MaxWait.
 //
-// The wait before the n-th retry is random between half of a bound and the bound. The bound is
-// MinWait·2ⁿ⁻¹, at most MaxWait. A Retry-After header adds the wait that it requests. A 429 without a
-// valid one adds 1 s, but at most MaxWait. If the longest possible wait would end after the deadline
-// of the call, the call returns its failure immediately.
+// The wait before a retry is random. Before the first one, it is between MinWait and twice MinWait.
+// Both bounds double with each retry, until the wait is between half of MaxWait and MaxWait. A
+// Retry-After header adds the wait that it requests. A 429 without a valid one adds 1 s, but at most
+// MaxWait. If the longest possible wait would end after the deadline of the call, the call returns
+// its failure immediately.
 //
 // A failure is retryable if there was no response, if an HTTP 200 response was incomplete or its
 // JSON ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or 504 and the key was
@@ -24,10 +25,10 @@ type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call, not counting the one after the
 	// replacement of a rejected access key. The default is 5; 1 disables retries.
 	MaxAttempts int
-	// MinWait is the bound of the first wait, which is at least MinWait/2. The default is 400 ms.
+	// MinWait is the shortest wait. The default is 200 ms.
 	MinWait time.Duration
-	// MaxWait limits the bound of every wait. If Retry-After requests more, the call fails
-	// immediately. The default is 30 s.
+	// MaxWait is the longest wait without that of a Retry-After header. If the header requests
+	// more than MaxWait, the call returns its failure immediately. The default is 30 s.
 	MaxWait time.Duration
 	// Quota is the number of retries that all calls of the client share, so that retries do not
 	// multiply the load of an outage. A retry uses one up, and each attempt that succeeds gives one
@@ -38,7 +39,7 @@ type RetryPolicy struct {
 	Quota int
 }
 
-var defaultRetryPolicy = RetryPolicy{MaxAttempts: 5, MinWait: 400 * time.Millisecond, MaxWait: 30 * time.Second}
+var defaultRetryPolicy = RetryPolicy{MaxAttempts: 5, MinWait: 200 * time.Millisecond, MaxWait: 30 * time.Second}
 
 // withDefaults returns the policy with the defaults of MaxAttempts, MinWait and MaxWait.
 func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
@@ -50,6 +51,6 @@ func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 	}
 	p.MaxAttempts = cmp.Or(p.MaxAttempts, defaultRetryPolicy.MaxAttempts)
 	p.MaxWait = cmp.Or(p.MaxWait, max(defaultRetryPolicy.MaxWait, p.MinWait))
-	p.MinWait = cmp.Or(p.MinWait, min(defaultRetryPolicy.MinWait, p.MaxWait))
+	p.MinWait = cmp.Or(p.MinWait, min(defaultRetryPolicy.MinWait, p.MaxWait/2))
 	return p, nil
 }

@@ -108,6 +108,9 @@ func assertUniform(t *testing.T, from, to time.Duration, waits []time.Duration) 
 	length := to - from
 	assert.GreaterOrEqual(t, slices.Min(waits), from)
 	assert.LessOrEqual(t, slices.Max(waits), to)
+	if length == 0 {
+		return
+	}
 	assert.Less(t, slices.Min(waits), from+length/10)
 	assert.Greater(t, slices.Max(waits), to-length/10)
 	assert.InEpsilon(t, length/2, sum/time.Duration(len(waits)), 0.2, "the mean")
@@ -119,12 +122,12 @@ func TestWaitsGrowExponentiallyWithEqualJitter(t *testing.T) {
 	tests := []struct {
 		name   string
 		policy msgpush.RetryPolicy
-		bounds []time.Duration
+		bounds []time.Duration // the longest waits; the shortest ones are half as long, and at least MinWait
 	}{
 		{"default", msgpush.RetryPolicy{}, []time.Duration{400 * ms, 800 * ms, 1600 * ms, 3200 * ms}},
-		{"default MaxWait", msgpush.RetryPolicy{MaxAttempts: 4, MinWait: 20 * s}, []time.Duration{20 * s, 30 * s, 30 * s}},
+		{"default MaxWait", msgpush.RetryPolicy{MaxAttempts: 4, MinWait: 10 * s}, []time.Duration{20 * s, 30 * s, 30 * s}},
 		{"up to MaxWait",
-			msgpush.RetryPolicy{MaxAttempts: 6, MinWait: s, MaxWait: 5 * s}, []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s}},
+			msgpush.RetryPolicy{MaxAttempts: 6, MinWait: s, MaxWait: 6 * s}, []time.Duration{2 * s, 4 * s, 6 * s, 6 * s, 6 * s}},
 		{"only MaxWait, shorter than the default MinWait",
 			msgpush.RetryPolicy{MaxAttempts: 3, MaxWait: 50 * ms}, []time.Duration{50 * ms, 50 * ms}},
 		{"only MinWait, longer than the default MaxWait",
@@ -135,7 +138,7 @@ func TestWaitsGrowExponentiallyWithEqualJitter(t *testing.T) {
 			waits := drawWaits(t, tt.policy, 400, fixtures.Status(502))
 			require.Len(t, waits, len(tt.bounds))
 			for i, bound := range tt.bounds {
-				assertUniform(t, bound/2, bound, waits[i])
+				assertUniform(t, max(bound/2, tt.policy.MinWait), bound, waits[i])
 			}
 		})
 	}
@@ -189,12 +192,12 @@ func TestWaitIsRetryAfterPlusJitter(t *testing.T) {
 			if tt.header != "" {
 				step = fixtures.Status(tt.status, "Retry-After", tt.header)
 			}
-			bound := 400 * time.Millisecond
+			longest := 400 * time.Millisecond
 			if tt.maxWait > 0 {
-				bound = min(bound, tt.maxWait)
+				longest = min(longest, tt.maxWait)
 			}
 			waits := drawWaits(t, msgpush.RetryPolicy{MaxAttempts: 2, MaxWait: tt.maxWait}, 400, step)
-			assertUniform(t, tt.want+bound/2, tt.want+bound, waits[0])
+			assertUniform(t, tt.want+longest/2, tt.want+longest, waits[0])
 		})
 	}
 }

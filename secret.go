@@ -12,10 +12,13 @@ import (
 // the value, and go-querystring encodes the value of a field. To serve a password from your own
 // fake server, encode a struct with a string field, or use package msgpushtest.
 //
-// The value is still shown by %p, by %w for a value that is not an error, by a pointer to a struct,
-// slice, array or map inside another value that is printed with a verb such as %s, as an unexported
-// field of a struct, by encoding/gob, in a comment of encoding/xml, and as the key of a map in
-// encoding/json of Go 1.26.
+// Go calls no method of a Secret in these cases, so they show the value:
+//
+//   - %p, and %w for a value that is not an error
+//   - a verb such as %s, for a value that holds a pointer to the struct, slice, array or map with the
+//     Secret
+//   - an unexported field of a struct
+//   - encoding/gob, a comment of encoding/xml, and the key of a map in encoding/json of Go 1.26
 type Secret string
 
 // String returns "[redacted]".

@@ -216,8 +216,9 @@ func decodeObject(body []byte, to any) *rejection {
 	return nil
 }
 
-// pageOf returns the requested page of list. A 0 is the default. pageOf first calls the function of UpdateBetweenPages if a
-// call is due, so the caller must not hold mu. list is called with mu held.
+// pageOf returns the requested page of list. 0 means the default. If a call of the function of
+// UpdateBetweenPages is due, pageOf calls it first, so the caller must not hold mu. list is called with
+// mu held.
 func pageOf[T any](s *Server, request msgpush.PageRequest, list func(*Records) []T) (any, *rejection) {
 	current := cmp.Or(request.Current, 1)
 	size := cmp.Or(request.PageSize, msgpush.DefaultPageSize)

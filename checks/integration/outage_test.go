@@ -59,10 +59,10 @@ func TestNginxOutage(t *testing.T) {
 		})
 	}
 
-	// The first waits are a quarter of the default ones, and the quota for 64 callers is that
+	// The waits are a quarter of the default ones, and the quota for 64 callers is that
 	// of many callers, so that a short outage uses it up.
 	const callers, callsOfEach = 64, 24
-	policy := msgpush.RetryPolicy{MaxAttempts: 7, MinWait: 100 * time.Millisecond, Quota: 8 * callers}
+	policy := msgpush.RetryPolicy{MaxAttempts: 7, MinWait: 50 * time.Millisecond, Quota: 8 * callers}
 	var gone time.Duration
 	var second time.Time // start of the second outage
 	scenarios = append(scenarios, scenario{
@@ -82,7 +82,7 @@ func TestNginxOutage(t *testing.T) {
 			s.Logf("second outage %v, %d calls failed, the last one started %v before it", gone, r.failed(),
 				second.Sub(r.lastFailed))
 			assert.NotZero(s, r.failed(), "the first outage uses up the quota")
-			if gone < 31*policy.MinWait { // the shortest waits are 31.5 times MinWait
+			if gone < 63*policy.MinWait { // the sum of the shortest waits
 				assert.True(s, r.lastFailed.Before(second), "a call failed in the second outage: %q", r.firstErrors)
 			}
 		},

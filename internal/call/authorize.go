@@ -28,8 +28,8 @@ func (c *Caller) authorize(next http.RoundTripper) http.RoundTripper {
 }
 
 func (c *Caller) getKeyAndSlot(s *state) error {
-	hasKey := s.last != nil && s.last.KeyRejected // checkRetry has just replaced it
-	if !hasKey {
+	hasNextKey := s.last != nil && s.last.KeyRejected // replaceKey has got it
+	if !hasNextKey {
 		if err := c.nextKey(s); err != nil {
 			return err
 		}
@@ -69,10 +69,11 @@ func (c *Caller) nextKey(s *state) error {
 		return contextEnded
 	}
 	key, err := c.Source(s, s.rejectedKey)
-	if err == nil && !s.keys.Has(key) {
+	isUnchecked := !s.keys.Has(key)
+	if err == nil && isUnchecked {
 		err = httpspec.CheckHeaderValue("the key", key)
 	}
-	s.keys.Add(key)
+	s.keys.Add(key) // also after an error, whose text may contain it
 	if err != nil || errs.OfContext(s) != nil {
 		return &stopError{"access key: ", err}
 	}
@@ -82,6 +83,3 @@ func (c *Caller) nextKey(s *state) error {
 	s.key = key
 	return nil
 }
-
-// errSameKey ends a call with the failure of its latest attempt.
-var errSameKey = &stopError{step: "the key source returned the rejected key again"}

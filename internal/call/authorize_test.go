@@ -88,10 +88,6 @@ func TestAuthorizeStopsWithoutSending(t *testing.T) {
 			c.Source = func(context.Context, string) (string, error) { cancel(); return "first-key", nil }
 			return "access key: ", nil
 		},
-		"rejected key again": func(_ *Caller, s *state) (string, error) {
-			s.rejectedKey = "first-key"
-			return errSameKey.step, nil
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, req := newStep(t)
@@ -104,6 +100,13 @@ func TestAuthorizeStopsWithoutSending(t *testing.T) {
 			assert.NotContains(t, fmt.Sprint(err), "sealed", "the text is not redacted")
 		})
 	}
+}
+
+func TestSourceThatReturnsTheRejectedKeyAgainStopsTheCall(t *testing.T) {
+	c, s, req := newStep(t)
+	s.rejectedKey = "first-key"
+	_, err := c.authorize(fail(errors.New("sent"))).RoundTrip(req) //nolint:bodyclose // there is none
+	assert.Same(t, errSameKey, err)
 }
 
 func TestKeyOfFailingSourceIsRedacted(t *testing.T) {

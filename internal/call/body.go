@@ -27,14 +27,15 @@ func (c *Caller) readBody(next http.RoundTripper) http.RoundTripper {
 		if err != nil && resp.StatusCode == http.StatusOK {
 			return nil, err
 		}
-		resp.Body, resp.Request = body, req
+		resp.Body = body
+		resp.Request = req // backoff needs its context, and not every transport sets it
 		return resp, nil
 	})
 }
 
 // readAll reads the body of a response, and closes it.
 func (c *Caller) readAll(resp *http.Response) (*wholeBody, error) {
-	body := bodies.Get().(*wholeBody) // is not reusable
+	body := bodies.Get().(*wholeBody) // its isReusable is false
 	body.Reset()
 	if resp.Body == nil { // of a custom transport
 		return body, nil

@@ -24,7 +24,7 @@ func newStep(t *testing.T) (*Caller, *state, *http.Request) {
 		Source:           func(context.Context, string) (string, error) { return "first-key", nil },
 		Transport:        respond(200, strings.NewReader("{}")),
 	}
-	config.Retry.MaxAttempts, config.Retry.MinWait, config.Retry.MaxWait = 3, 400, 30_000
+	config.Retry.MaxAttempts, config.Retry.MinWait, config.Retry.MaxWait = 3, 200, 30_000
 	s := &state{Context: t.Context(), request: Request{Operation: "Test", Method: http.MethodGet}}
 	req, err := http.NewRequestWithContext(s.conn.trace(s), http.MethodGet, "https://push.example.com/x", nil)
 	require.NoError(t, err)

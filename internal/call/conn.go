@@ -89,8 +89,8 @@ func (i *idleConns) closeForgotten(responsesBefore int64) {
 	}
 }
 
-// isDefaultTransport does not compare a transport that is, for example, a function: that would
-// panic.
+// isDefaultTransport does not compare transports of a type that is not comparable, such as a function: if
+// both had that type, comparing them would panic.
 func isDefaultTransport(transport http.RoundTripper) bool {
 	return reflect.TypeOf(transport).Comparable() && transport == http.DefaultTransport
 }

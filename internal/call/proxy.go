@@ -10,7 +10,7 @@ import (
 func (c *Caller) waitForProxy(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		s := stateOf(req.Context())
-		if s.last != nil && s.last.Kind == NoResponse {
+		if s.last != nil && s.last.Kind == NoResponse { // RequestedWait is 0 unless a proxy set it
 			timer := time.NewTimer(s.last.RequestedWait)
 			defer timer.Stop()
 			select {

@@ -41,7 +41,7 @@ func newQuota(size int) *quota {
 	return q
 }
 
-// begin counts a call that begins. If more calls run than ever before, the bucket grows.
+// begin counts a running call. If more calls run than ever before, the bucket grows.
 func (q *quota) begin() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -29,8 +29,8 @@ func TestKeepRedirectPassesMalformedLocationAroundHTTPClient(t *testing.T) {
 			if tt.isError {
 				assert.Nil(t, resp)
 				require.ErrorAs(t, err, new(*redirectError))
-				err = &url.Error{Err: err}       // of http.Client
-				resp, err = fromClient(nil, err) //nolint:bodyclose // in memory
+				err = &url.Error{Err: err}         // of http.Client
+				resp, err = unwrapClient(nil, err) //nolint:bodyclose // in memory
 			}
 			require.NoError(t, err)
 			assert.Equal(t, tt.status, resp.StatusCode)
@@ -42,14 +42,14 @@ func TestKeepRedirectPassesMalformedLocationAroundHTTPClient(t *testing.T) {
 func TestFromClientReturnsErrorOfChain(t *testing.T) {
 	errCable := errors.New("the cable is cut")
 	ofTransport := &url.Error{Err: errCable}
-	resp, err := fromClient(nil, &url.Error{Err: ofTransport}) //nolint:bodyclose // there is none
+	resp, err := unwrapClient(nil, &url.Error{Err: ofTransport}) //nolint:bodyclose // there is none
 	assert.Nil(t, resp)
 	assert.Equal(t, ofTransport, err, "only the error of http.Client is unwrapped")
 	want := new(http.Response)
-	resp, err = fromClient(want, nil) //nolint:bodyclose // in memory
+	resp, err = unwrapClient(want, nil) //nolint:bodyclose // in memory
 	assert.Same(t, want, resp)
 	assert.NoError(t, err)
-	_, err = fromClient(nil, errCable) //nolint:bodyclose // there is none
+	_, err = unwrapClient(nil, errCable) //nolint:bodyclose // there is none
 	assert.Equal(t, errCable, err)
 }
 

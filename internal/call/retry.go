@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -32,9 +31,9 @@ type Attempt struct {
 // follows a failure, it returns the *Failure with which the call ends.
 func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, end error) {
 	s := stateOf(ctx)
-	resp, err = fromClient(resp, err)     //nolint:bodyclose // Do closes it
-	if stop, ok := err.(*stopError); ok { //nolint:errorlint // of the chain, which does not wrap it
-		return false, s.failureOf(stop)
+	resp, err = unwrapClient(resp, err) //nolint:bodyclose // readBody has read and closed it
+	if stopped := s.stopped(err); stopped != nil {
+		return false, stopped
 	}
 	failure := c.judge(s, resp, err)
 	duration := time.Since(s.start)
@@ -60,8 +59,8 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 			Retry:    retry,
 		})
 	}
-	if final == nil { // not in one return: end would be an error that is not nil
-		return retry, nil
+	if final == nil {
+		return retry, nil // and not final: an error that holds a nil *Failure is not nil
 	}
 	return false, final
 }
@@ -71,10 +70,7 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 	hasEnded := errs.OfContext(s) != nil
 	if hasEnded && f.Kind == NoResponse {
-		if !isEndOf(s, f.Cause) { // otherwise, f says nothing about the service
-			s.last = f
-		}
-		return s.failureOf(contextEnded)
+		return s.interrupted(f)
 	}
 	s.last = f
 	replacesKey := f.KeyRejected && !s.hasReplacedKey() && c.CanReplaceKey
@@ -99,11 +95,6 @@ func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 	return nil
 }
 
-// isEndOf reports whether err is the error or the cause of ctx, which has ended.
-func isEndOf(ctx context.Context, err error) bool {
-	return errors.Is(err, context.Cause(ctx)) || errors.Is(err, errs.OfContext(ctx))
-}
-
 // isRetryable reports whether the policy and the request allow a retry after the failure f. A remark
 // says why not, unless f or the number of attempts shows it.
 func (c *Caller) isRetryable(s *state, f *Failure) bool {
@@ -125,16 +116,11 @@ func (c *Caller) isRetryable(s *state, f *Failure) bool {
 // there is no other key: the next attempt could not send one.
 func (c *Caller) replaceKey(s *state) (final *Failure) {
 	s.rejectedKey = s.key
-	err := c.nextKey(s)
-	if stop, ok := err.(*stopError); ok { //nolint:errorlint // nextKey does not wrap it
-		return s.failureOf(stop)
-	}
-	return nil
+	return s.stopped(c.nextKey(s))
 }
 
 // backoff returns the wait before the next attempt: the wait that the response requests, and a random
-// wait between half of a bound and the bound. It is random so that callers do not retry at the same
-// time, and at least half so that the waits of a call cannot all be close to 0.
+// wait, so that callers do not retry at the same time.
 //
 // go-retryablehttp passes no context, and after an error no response. So backoff cannot compare its
 // wait with the deadline: decide has done so, with the longest wait.
@@ -142,22 +128,34 @@ func (c *Caller) backoff(_, _ time.Duration, retries int, resp *http.Response) t
 	requested := time.Duration(0)
 	if resp != nil {
 		last := stateOf(resp.Request.Context()).last
-		if last.KeyRejected { // and now replaced
+		if last.KeyRejected { // only after replaceKey, another attempt follows a rejected key
 			return 0
 		}
 		requested = last.RequestedWait
 	}
-	bound := c.longestWait(retries+1, 0)
-	random := bound/2 + rand.N(bound-bound/2) // bound is positive, as MinWait and MaxWait are
-	return requested + min(random, math.MaxInt64-requested)
+	shortest, longest := c.waitBounds(retries + 1)
+	return sum(requested, shortest+rand.N(longest-shortest+1))
 }
 
-// longestWait returns the longest wait after a number of attempts. The bound of its random part
-// doubles with each attempt, up to MaxWait.
+// longestWait returns the longest wait after a number of attempts, with the wait that a response
+// requests.
 func (c *Caller) longestWait(attempts int, requested time.Duration) time.Duration {
-	bound, doublings := c.Retry.MaxWait, attempts-1
-	if c.Retry.MinWait <= c.Retry.MaxWait>>doublings { // shifting MaxWait right cannot overflow
-		bound = c.Retry.MinWait << doublings
-	}
-	return requested + min(bound, math.MaxInt64-requested)
+	_, longest := c.waitBounds(attempts)
+	return sum(requested, longest)
 }
+
+// waitBounds returns the bounds of the random wait after a number of attempts. They double with each
+// attempt, from MinWait up to MaxWait. The longest wait is twice as long as the shortest one, if MaxWait
+// allows it.
+func (c *Caller) waitBounds(attempts int) (shortest, longest time.Duration) {
+	minWait, maxWait := c.Retry.MinWait, c.Retry.MaxWait
+	shortest = max(minWait, maxWait/2)
+	doublings := attempts - 1
+	if minWait <= shortest>>doublings { // otherwise, shifting minWait left could overflow
+		shortest = minWait << doublings
+	}
+	return shortest, shortest + min(shortest, maxWait-shortest)
+}
+
+// sum returns a + b, or the longest duration if that is longer.
+func sum(a, b time.Duration) time.Duration { return a + min(b, math.MaxInt64-a) }

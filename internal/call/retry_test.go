@@ -15,7 +15,7 @@ import (
 )
 
 func TestLongestWaitDoublesUpToMaxWait(t *testing.T) {
-	c, _, _ := newStep(t) // MinWait 400, MaxWait 30,000
+	c, _, _ := newStep(t) // MinWait 200, MaxWait 30,000
 	longest := map[int]time.Duration{1: 400, 2: 800, 7: 25_600, 8: 30_000, 63: 30_000, 64: 30_000, 1000: 30_000}
 	for attempts, want := range longest {
 		assert.Equal(t, want, c.longestWait(attempts, 0), attempts)
@@ -157,7 +157,7 @@ func TestDecide(t *testing.T) {
 		"key rejected without a source": {rejected, nil, false, "", false},
 		"source without another key": {
 			rejected,
-			func(c *Caller, _ *state) { c.CanReplaceKey = true }, false, errSameKey.step, false,
+			func(c *Caller, _ *state) { c.CanReplaceKey = true }, false, errSameKey.Error(), false,
 		},
 		"interrupted, cause of context": {Failure{Kind: NoResponse, Cause: errEnd}, end, false, "", true},
 		"transient, context has not end": {

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -23,7 +24,7 @@ type state struct {
 	attempts    int      // started so far
 	key         string   // of the next or current attempt
 	rejectedKey string   // the key that the source had to replace; empty: none
-	last        *Failure // of the latest attempt that the end of the context did not interrupt
+	last        *Failure // of the latest attempt, unless it only says that the context has ended
 
 	// The current attempt.
 	start   time.Time      // when the request was handed to the transport
@@ -71,7 +72,7 @@ func (s *state) counted() int {
 	return s.attempts
 }
 
-// hasReplacedKey reports whether the source had to replace a rejected key. That happens once in a
+// hasReplacedKey reports whether the source was asked to replace a rejected key. That happens once in a
 // call.
 func (s *state) hasReplacedKey() bool { return s.rejectedKey != "" }
 
@@ -85,10 +86,11 @@ func (s *state) newFailure(kind Kind) *Failure {
 	}
 }
 
-// A stopError ends a call before an attempt begins.
+// A stopError ends a call other than by the failure of an attempt: the context of the call has ended,
+// or the next attempt has no key or no slot of the rate limiter.
 type stopError struct {
 	step string // that failed, the beginning of the error text; may be empty
-	err  error  // of the step
+	err  error  // of the step; nil: the context has ended
 }
 
 func (e *stopError) Error() string { return e.step + "the call was stopped" }
@@ -96,12 +98,33 @@ func (e *stopError) Error() string { return e.step + "the call was stopped" }
 // contextEnded ends a call whose context has ended.
 var contextEnded = &stopError{}
 
-// failureOf returns the final failure of a call that stop ends.
-func (s *state) failureOf(stop *stopError) *Failure {
-	if stop == errSameKey {
-		s.last.remark(errSameKey.step)
+// errSameKey ends a call with the failure of its latest attempt, whose key was rejected or replaced.
+var errSameKey = errors.New("the key source returned the rejected key again")
+
+// stopped returns the final failure of a call that err ends before an attempt, or nil if err does not.
+func (s *state) stopped(err error) *Failure {
+	if err == errSameKey { //nolint:errorlint // not wrapped
+		s.last.remark(err.Error())
 		return s.last
 	}
+	if stop, ok := err.(*stopError); ok { //nolint:errorlint // not wrapped
+		return s.failureOf(stop)
+	}
+	return nil
+}
+
+// interrupted returns the final failure of a call whose context ended during an attempt with the
+// failure f. Previous is f, such as a failed dial, unless f only says that the context has ended.
+func (s *state) interrupted(f *Failure) *Failure {
+	isEndOfContext := errors.Is(f.Cause, context.Cause(s)) || errors.Is(f.Cause, errs.OfContext(s))
+	if !isEndOfContext {
+		s.last = f
+	}
+	return s.failureOf(contextEnded)
+}
+
+// failureOf returns the final failure of a call that stop ends.
+func (s *state) failureOf(stop *stopError) *Failure {
 	f := s.newFailure(NoResponse)
 	f.Step, f.Cause, f.Previous = stop.step, stop.err, s.last
 	if errs.OfContext(s) != nil {

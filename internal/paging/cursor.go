@@ -30,7 +30,7 @@ package paging
 //     last page counts as a short one if it is empty in the second pass, too.
 //   - Second pass. If records are missing at the end, a second pass reads the list once more, until
 //     none is missing. It has half the page size, so that records that tie are on other pages, unless
-//     pages without records ended the first pass.
+//     three pages without a new record ended the first pass.
 //   - Limit. A pass ends when three pages, since the last new record, had no new record although they
 //     should have had one. Let L be 100 plus two for each page with a new record: after L pages of a
 //     pass without one, the iteration no longer steps back, and after 2·L, the pass ends.
