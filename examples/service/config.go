@@ -39,7 +39,7 @@ func parseFlags(args []string) config {
 	flags.StringVar(&c.db, "db", "",
 		"SQLite `FILE`, or postgres://USER@HOST/NAME (default service.db; with a fake server, a temporary file)")
 	flags.StringVar(&c.webhook, "webhook", "", "`URL` to which alerts are sent (default the log)")
-	flags.StringVar(&c.addr, "addr", "127.0.0.1:8080", "`ADDRESS` of /healthz and /metrics")
+	flags.StringVar(&c.addr, "addr", "127.0.0.1:8080", "`ADDRESS` of /healthz, /livez and /metrics")
 	flags.DurationVar(&c.pollInterval, "poll-interval", 0,
 		"time between two polls (default 10s; with a fake server, 1s)")
 	flags.BoolVar(&c.trace, "trace", false, "trace requests to the message push service on standard output")

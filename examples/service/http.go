@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -20,17 +21,29 @@ const healthLimit = 10 * time.Minute
 // drainTimeout bounds the wait for requests in progress at the end.
 const drainTimeout = 10 * time.Second
 
+// newHandler returns the handler of /metrics, of /healthz for alerts, and of /livez for restarts: a
+// restart helps only if a step hangs, and not in an outage. Everybody may read the responses, so only
+// the log has the error.
 func newHandler(status func() follow.Status, metrics prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := status().Check(healthLimit); err != nil { // everybody may read /healthz: the log has the error
-			http.Error(w, "no request, or no transaction, has succeeded for too long", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
+		isHealthy := status().Check(healthLimit) == nil
+		respond(w, isHealthy, "no request, or no transaction, has succeeded for too long")
+	})
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		hangs := errors.Is(status().Check(healthLimit), follow.ErrHangs)
+		respond(w, !hangs, "a request or a transaction hangs")
 	})
 	return mux
+}
+
+func respond(w http.ResponseWriter, ok bool, problem string) {
+	if !ok {
+		http.Error(w, problem, http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
 }
 
 // serve serves requests until ctx ends. Then it completes the requests in progress.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"example.com/msgpush/follow"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -24,11 +25,12 @@ func TestHealthzIsRedDuringALongOutage(t *testing.T) {
 		follower, stop := runFollower(t, srv, s, newMetrics())
 		defer stop()
 		handler := newHandler(follower.Status, prometheus.NewRegistry())
-		healthz := func() int {
+		get := func(path string) int {
 			response := httptest.NewRecorder()
-			handler.ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+			handler.ServeHTTP(response, httptest.NewRequest(http.MethodGet, path, nil))
 			return response.Code
 		}
+		healthz := func() int { return get("/healthz") }
 		time.Sleep(time.Minute)
 		assert.Equal(t, http.StatusOK, healthz())
 		srv.Inject(msgpushtest.Status(http.StatusServiceUnavailable).Always())
@@ -36,10 +38,28 @@ func TestHealthzIsRedDuringALongOutage(t *testing.T) {
 		assert.Equal(t, http.StatusOK, healthz(), "a short outage")
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, http.StatusServiceUnavailable, healthz())
+		assert.Equal(t, http.StatusOK, get("/livez"), "a restart would not help")
 		srv.ClearFaults()
 		time.Sleep(3 * time.Minute)
 		assert.Equal(t, http.StatusOK, healthz())
 	})
+}
+
+func TestLivezIsRedIfAStepHangs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		nextStep time.Time
+		want     int
+	}{
+		"a step is due":   {time.Now(), http.StatusOK},
+		"a step has hung": {time.Now().Add(-healthLimit - time.Second), http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := func() follow.Status { return follow.Status{NextStep: tt.nextStep} }
+			response := httptest.NewRecorder()
+			newHandler(status, prometheus.NewRegistry()).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/livez", nil))
+			assert.Equal(t, tt.want, response.Code)
+		})
+	}
 }
 
 func TestRequestInProgressIsCompletedAtTheEnd(t *testing.T) {

@@ -22,8 +22,9 @@
 // id of the record, by which the target can drop the repetition.
 //
 // GET /healthz responds with 503 if requests or transactions have failed, or one of them has hung, for
-// ten minutes. The log has the reason. GET /metrics has the metrics for Prometheus. With -trace, each
-// request to the message push service is traced on standard output.
+// ten minutes: send an alert. The log has the reason. GET /livez responds with 503 only if one of them
+// has hung: restart the service. GET /metrics has the metrics for Prometheus. With -trace, each request
+// to the message push service is traced on standard output.
 //
 // An interrupt or SIGTERM ends the service with status 0. A second one kills it.
 package main
