@@ -108,7 +108,8 @@ func TestErrorTexts(t *testing.T) {
 				opts = append(opts, tt.opt)
 			}
 			_, err := fixtures.NewClientWithKey(t, "", tt.transport, opts...).MailDetail(ctx, "1")
-			assert.EqualError(t, err, "msgpush: MailDetail: "+strings.ReplaceAll(tt.want, "{request}", "GET /api/open/mail/detail"))
+			want := strings.ReplaceAll(tt.want, "{request}", "GET /api/open/mail/detail")
+			assert.EqualError(t, err, "msgpush: MailDetail: "+want)
 			fixtures.InspectError(t, err)
 		})
 	}

@@ -117,7 +117,10 @@ func (sc scenario) run(s *setup, start func(*setup, scenario)) {
 		sc.before(s)
 	}
 	options := append(
-		[]msgpush.Option{msgpush.WithRetry(sc.retry), msgpush.WithAttemptTimeout(cmp.Or(sc.timeout, msgpush.DefaultAttemptTimeout))},
+		[]msgpush.Option{
+			msgpush.WithRetry(sc.retry),
+			msgpush.WithAttemptTimeout(cmp.Or(sc.timeout, msgpush.DefaultAttemptTimeout)),
+		},
 		sc.options...)
 	r := s.run(newClient(s.T, s.url, s.server, options...), sc.during)
 	s.Logf("%v", r)

@@ -111,18 +111,18 @@ func (c *Caller) noResponse(s *state, err error) *Failure {
 // unsuccessful returns the failure of a response that is not a success. decodeErr is the error of
 // the decoder, or nil if the HTTP status is not 200. For an error response, decodeErr is ignored.
 func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decodeErr error) *Failure {
-	env, err := decodeError(bytes.TrimPrefix(body, []byte(ByteOrderMark)))
+	env, jsonErr := decodeError(bytes.TrimPrefix(body, []byte(ByteOrderMark)))
 	f := s.newFailure(ErrorResponse)
 	f.Status, f.Header = resp.StatusCode, resp.Header
-	if err == nil && env.Code != nil {
+	if jsonErr == nil && env.Code != nil {
 		f.IsEnvelope, f.Code = true, *env.Code
 	}
 	isError := f.IsEnvelope && f.Code != CodeSuccess
 	if f.Status == http.StatusOK && !isError {
-		f.setUndecodable(body, err, decodeErr)
+		f.setUndecodable(body, jsonErr, decodeErr)
 		return f
 	}
-	if isError { // not with code 200: the data may be a mail channel with its password
+	if isError { // with code 200, the data may be a mail channel with its password, so it is not kept
 		f.Msg = env.text()
 		f.Msg = f.Msg[:min(len(f.Msg), maxMsg)]
 		if len(env.Data) <= redact.MaxText {

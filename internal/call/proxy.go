@@ -6,7 +6,8 @@ import (
 )
 
 // waitForProxy waits, before an attempt, as long as a proxy requested when it rejected the attempt
-// before. go-retryablehttp cannot wait so long: backoff gets neither the error nor the context.
+// before. backoff cannot return that wait, since go-retryablehttp passes neither the error nor the
+// context to it.
 func (c *Caller) waitForProxy(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		s := stateOf(req.Context())

@@ -9,9 +9,9 @@ import (
 // each attempt that succeeds gives one back. So retries exceed the successful attempts by at most the
 // size of the bucket.
 //
-// A permanent failure gives none back: if a service fails transiently and permanently in turn, each
-// call would be retried. Nor does a cancellation: the calls of callers that soon stop waiting for a
-// silent service would be retried without limit.
+// A permanent failure gives none back. If it did, a service that fails transiently and permanently in
+// turn would get a retry for each call. Nor does a cancellation. If it did, the calls of callers that
+// soon stop waiting for a silent service would be retried without limit.
 type quota struct {
 	mu      sync.Mutex
 	tokens  int
@@ -41,7 +41,8 @@ func newQuota(size int) *quota {
 	return q
 }
 
-// begin counts a running call. If more calls run than ever before, the bucket grows.
+// begin counts a running call. The bucket grows if it has fewer tokens than perCall for each running
+// call.
 func (q *quota) begin() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

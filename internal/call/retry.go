@@ -24,7 +24,7 @@ type Attempt struct {
 	Failure  *Failure       // of the attempt; nil: success
 	LeftOut  *Failure       // the part that is left out of a success; nil: none
 	Final    *Failure       // of the call; nil: it succeeds, or another attempt follows
-	Retry    bool           // another attempt follows
+	Retry    bool           // another attempt follows, unless the call is stopped before
 }
 
 // checkRetry judges an attempt, reports it, and returns whether another attempt follows. If none
@@ -128,7 +128,7 @@ func (c *Caller) backoff(_, _ time.Duration, retries int, resp *http.Response) t
 	requested := time.Duration(0)
 	if resp != nil {
 		last := stateOf(resp.Request.Context()).last
-		if last.KeyRejected { // only after replaceKey, another attempt follows a rejected key
+		if last.KeyRejected { // replaceKey has got another key: there is no reason to wait
 			return 0
 		}
 		requested = last.RequestedWait
@@ -144,14 +144,15 @@ func (c *Caller) longestWait(attempts int, requested time.Duration) time.Duratio
 	return sum(requested, longest)
 }
 
-// waitBounds returns the bounds of the random wait after a number of attempts. They double with each
-// attempt, from MinWait up to MaxWait. The longest wait is twice as long as the shortest one, if MaxWait
-// allows it.
+// waitBounds returns the bounds of the random wait after a number of attempts. The shortest wait begins
+// at MinWait and doubles with each attempt, up to half of MaxWait. The longest wait is twice as long, but
+// not longer than MaxWait.
 func (c *Caller) waitBounds(attempts int) (shortest, longest time.Duration) {
 	minWait, maxWait := c.Retry.MinWait, c.Retry.MaxWait
-	shortest = max(minWait, maxWait/2)
+	highest := max(minWait, maxWait/2)
+	shortest = highest
 	doublings := attempts - 1
-	if minWait <= shortest>>doublings { // otherwise, shifting minWait left could overflow
+	if minWait <= highest>>doublings { // otherwise, shifting minWait left could overflow
 		shortest = minWait << doublings
 	}
 	return shortest, shortest + min(shortest, maxWait-shortest)

@@ -98,7 +98,8 @@ func (e *stopError) Error() string { return e.step + "the call was stopped" }
 // contextEnded ends a call whose context has ended.
 var contextEnded = &stopError{}
 
-// errSameKey ends a call with the failure of its latest attempt, whose key was rejected or replaced.
+// errSameKey ends a call whose source returns the rejected key again: at once, or after another key has
+// failed. The failure of the call is that of its latest attempt, which says more.
 var errSameKey = errors.New("the key source returned the rejected key again")
 
 // stopped returns the final failure of a call that err ends before an attempt, or nil if err does not.
@@ -127,7 +128,7 @@ func (s *state) interrupted(f *Failure) *Failure {
 func (s *state) failureOf(stop *stopError) *Failure {
 	f := s.newFailure(NoResponse)
 	f.Step, f.Cause, f.Previous = stop.step, stop.err, s.last
-	if errs.OfContext(s) != nil {
+	if errs.OfContext(s) != nil { // the reason, also if the step returned an error of its own
 		f.Cause = errs.WithCause(s)
 	}
 	return f

@@ -88,7 +88,8 @@ func TestRewriteChangesOnlyIntegers(t *testing.T) {
 		{"duplicates", `{"id":"1","id":2.0}`, `{"id":1,"id":2}`},
 		{"another letter case", `{"ID_":"1","Id":"2"}`, `{"ID_":"1","Id":2}`},
 		{"escaped name", `{"\u0069d":"1"}`, `{"\u0069d":1}`},
-		{"white space", "\r\n{ \"id\" :\t\"1\" , \"list\" : [ \"1\" , 2.0 ] } ", "\r\n{ \"id\" :\t1 , \"list\" : [ 1 , 2 ] } "},
+		{"white space", "\r\n{ \"id\" :\t\"1\" , \"list\" : [ \"1\" , 2.0 ] } ",
+			"\r\n{ \"id\" :\t1 , \"list\" : [ 1 , 2 ] } "},
 		{"list, array and map", `{"list":["1",2.0],"array":["1","x"],"map":{"a":"1","A":{}}}`,
 			`{"list":[1,2],"array":[1,"x"],"map":{"a":1,"A":{}}}`},
 		{"pointers", `{"pointer":"5","self":{"self":{"id":"1"}}}`, `{"pointer":5,"self":{"self":{"id":1}}}`},
@@ -134,7 +135,8 @@ func TestFindsNamesInOtherLetterCase(t *testing.T) {
 }
 
 func TestHasMember(t *testing.T) {
-	for name, want := range map[string]bool{"id": true, "ID": false, "inner": true, "Text": true, "": false, "hidden": false} {
+	names := map[string]bool{"id": true, "ID": false, "inner": true, "Text": true, "": false, "hidden": false}
+	for name, want := range names {
 		assert.Equal(t, want, lenient.HasMember(reflect.TypeFor[target](), name), name)
 		assert.Equal(t, want, lenient.HasMember(reflect.TypeFor[*target](), name), name)
 	}
