@@ -13,7 +13,6 @@ func (c *Caller) attemptTimeout(next http.RoundTripper) http.RoundTripper {
 		s.attempts++
 		s.start = time.Now()
 		s.notSent, s.resp, s.size = false, nil, 0
-		s.bodyErr, s.leftOut = nil, nil
 		ctx, cancel := withTimeout(req.Context(), c.AttemptTimeout, c.attemptTimeoutErr)
 		defer cancel() // the body has been read
 		if ctx != req.Context() {
