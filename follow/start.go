@@ -1,117 +1,141 @@
 package follow
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/paging"
 )
 
-// This file chooses the pages of a first start, whose newest record separates new records from
-// history. The rules are:
+// This file makes the first start, which chooses Since and delivers the records of both ends of the
+// list. The rules are:
 //
-//   - Pages. A first start requests the first page and the last page. If the last page is full, the
-//     pages behind it follow, until one is empty.
+//   - Pages. A first start requests page 1 and the last page. If the last page is full, it requests the
+//     pages behind it until one is empty, but not more than maxBehindEnd.
 //   - Empty page. An empty page is requested once more, since a service may read the total and the
-//     page at different times. Then the page before it is requested.
-//   - End. The end of the list is certain if the last page is not full, or if such an empty page came.
-//     A total that is too low may hide more pages than maxBehindEnd.
-
-type start[T any] struct {
-	at           time.Time
-	number       int64 // of the next page
-	stage        startStage
-	empty        int // empty responses since the first page
-	behind       int // pages with records behind the last page
-	first        []T // records of the first page
-	last         []T // records of the last page and those behind it
-	endIsCertain bool
-}
-
-type startStage int
+//     page at different times. Behind page 1, the page before it follows then.
+//   - End. The end of the list is certain if the last page is not full, or if an empty page follows.
+//   - Failure. If a page fails, the first start begins again with page 1. But it does without a page
+//     behind the last one, and without a last page of which no record can be decoded, since that page
+//     may stay as it is. Then the end is not certain.
 
 const (
-	firstPage startStage = iota
-	lastPage
-	pageBehind
+	maxEmptyPages = 50 // before the last page that is not empty
+	maxBehindEnd  = 50
 )
 
-// The limits of the search for the last page: empty responses, and pages behind the last one by the
-// numbers.
-const maxEmpty, maxBehindEnd = 100, 50
-
-// mayLack reports whether a first start can do without the next page, which failed with err. Then the
-// end is not certain. It can do without a page behind the last one, and without a last page of which
-// no record can be decoded: that page may stay as it is.
-func (s *start[T]) mayLack(err error) bool {
-	_, isUndecodable := errors.AsType[*msgpush.DecodeError](err)
-	return s.stage == pageBehind || s.stage == lastPage && isUndecodable
+// ends holds the records of both ends of the list.
+type ends[T any] struct {
+	first, last []T
+	isCertain   bool // the end of the list
 }
 
-// use takes the response for the next page, which is nil if the page failed. It reports whether no
-// other page is needed.
-func (s *start[T]) use(page *paging.Page[T], n *numbers) (isDone bool, err error) {
-	switch {
-	case page == nil:
-		return true, nil
-	case s.stage == pageBehind:
-		return s.useBehind(page), nil
-	case s.stage == firstPage:
-		return s.useFirst(page, n)
+// start makes a first start if one is needed. It returns when it has succeeded, or ctx has ended.
+func (f *Follower[T]) start(ctx context.Context) {
+	isNeeded := f.list.Created != nil && f.history.since == ""
+	if !isNeeded {
+		return
 	}
-	if len(page.List) > 0 {
-		s.last = page.List
-		return s.endAfter(page.Length(), n), nil
-	}
-	s.empty++
-	wasRepeated := s.empty%2 == 0
-	if wasRepeated {
-		s.number = min(s.number-1, n.last()) // page 1 again: it may have got the records of page 2
-	}
-	return s.number < 1 || s.empty >= maxEmpty, nil
-}
-
-func (s *start[T]) useFirst(page *paging.Page[T], n *numbers) (isDone bool, err error) {
-	if len(page.List) == 0 {
-		s.empty++
-		if s.empty%2 != 0 {
-			return false, nil
+	begun := time.Now()
+	at := begun
+	for f.sleepUntil(ctx, at) {
+		found, err := f.fetchEnds(ctx)
+		if err == nil {
+			f.useEnds(ctx, found, begun)
+			return
 		}
-		if n.length() > 0 { // its records may be old: they must not be new later
-			const format = "%w: the page has no record, but the total is %d"
-			return false, paging.AtPage(1, fmt.Errorf(format, msgpush.ErrInconsistentList, n.length()))
-		}
-		return true, nil
+		at = f.note(ctx, startFails, err)
 	}
-	s.first = page.List
-	s.empty = 0
-	s.stage = lastPage
-	if last := n.last(); last > 1 && n.length() > 0 {
-		s.number = last
-		return false, nil
-	}
-	return s.endAfter(page.Length(), n), nil
 }
 
-func (s *start[T]) useBehind(page *paging.Page[T]) (isDone bool) {
+// useEnds chooses Since, delivers the first batch, and schedules the first poll.
+func (f *Follower[T]) useEnds(ctx context.Context, found ends[T], begun time.Time) {
+	first, last := f.times(found.first), f.times(found.last)
+	f.history.since = firstSince(first, last, found.isCertain, begun)
+	f.note(ctx, startFails, nil)
+	f.polls.newest = newestEnd(slices.Concat(first, last), f.history.since)
+	f.polls.due = time.Now().Add(jitter(f.options.PollInterval))
+	f.storeBatch(ctx, f.newBatch(ctx, slices.Concat(found.first, found.last)))
+	f.polls.total = f.numbers.total // the first reading delivers the other records
+}
+
+func (f *Follower[T]) times(list []T) (times []msgpush.DateTime) {
+	for _, record := range list {
+		times = append(times, f.list.Created(record))
+	}
+	return times
+}
+
+// fetchEnds requests the pages of both ends.
+func (f *Follower[T]) fetchEnds(ctx context.Context) (found ends[T], err error) {
+	n := &f.numbers
+	page, err := f.fetchTwice(ctx, 1)
+	if err != nil {
+		return found, err
+	}
+	if len(page.List) == 0 && n.length() > 0 { // its records may be old: they must not be new later
+		const format = "%w: the page has no record, but the total is %d"
+		return found, paging.AtPage(1, fmt.Errorf(format, msgpush.ErrInconsistentList, n.length()))
+	}
 	if len(page.List) == 0 {
-		s.endIsCertain = true
-		return true
+		return found, nil
 	}
-	s.last = slices.Concat(s.last, page.List) // the page belongs to the list
-	s.number++
-	s.behind++
-	return s.behind == maxBehindEnd
+	found.first = page.List
+	number := int64(1)
+	if n.length() > 0 && n.last() > 1 {
+		page, number, err = f.fetchLast(ctx)
+		if isUndecodable(err) {
+			f.report(ctx, err)
+			return found, nil
+		}
+		if err != nil || page == nil {
+			return found, err
+		}
+		found.last = page.List
+	}
+	found.isCertain = page.Length() < n.fullSize(number)
+	for i := int64(1); i <= maxBehindEnd && !found.isCertain; i++ {
+		behind, err := f.fetch(ctx, number+i, f.list.PageSize)
+		if err != nil {
+			break
+		}
+		found.last = slices.Concat(found.last, behind.List) // the page belongs to the list
+		found.isCertain = len(behind.List) == 0
+	}
+	return found, errs.OfContext(ctx)
 }
 
-// endAfter reports whether the next page is the last one, which has a number of records. Otherwise,
-// the page behind it follows.
-func (s *start[T]) endAfter(records int64, n *numbers) bool {
-	s.endIsCertain = records < n.fullSize(s.number)
-	s.stage = pageBehind
-	s.number++
-	return s.endIsCertain
+// fetchLast requests the last page that has records. It returns no page if there is none.
+func (f *Follower[T]) fetchLast(ctx context.Context) (page *paging.Page[T], number int64, err error) {
+	number = f.numbers.last()
+	for range maxEmptyPages {
+		page, err = f.fetchTwice(ctx, number)
+		if err != nil || len(page.List) > 0 {
+			return page, number, err
+		}
+		number = min(number-1, f.numbers.last())
+		if number == 0 {
+			break
+		}
+	}
+	return nil, 0, nil
+}
+
+// fetchTwice requests a page, and requests it once more if it is empty.
+func (f *Follower[T]) fetchTwice(ctx context.Context, number int64) (*paging.Page[T], error) {
+	page, err := f.fetch(ctx, number, f.list.PageSize)
+	if err != nil || len(page.List) > 0 {
+		return page, err
+	}
+	return f.fetch(ctx, number, f.list.PageSize)
+}
+
+func isUndecodable(err error) bool {
+	_, ok := errors.AsType[*msgpush.DecodeError](err)
+	return ok
 }
