@@ -474,7 +474,7 @@ func TestStatusShowsTheFailureThatBeganFirst(t *testing.T) {
 		s := &service{list: downFrom(100), fail: failAt(3, errUnavailable)} // a page of the reading
 		p := start(t, s.lister(20), follow.Options{})
 		p.sleep(20 * time.Minute)
-		s.setFail(always(errors.New("outage")))
+		s.setFail(always(errUnavailable))
 		p.sleep(time.Minute)
 		assert.ErrorContains(t, p.Status().Err, "page 3")
 		assert.Greater(t, time.Since(p.Status().FailingSince), 19*time.Minute)

@@ -44,20 +44,21 @@ type poll struct {
 	total    int64 // of that response
 }
 
-// poll makes a poll. If it fails, the next one is due after a wait.
+// poll makes a poll, and schedules the next one.
 func (f *Follower[T]) poll(ctx context.Context) {
 	p, q := &f.polls, &poll{}
 	p.latest = p.nextEnd()
-	isOver := f.pollEnd(ctx, q, p.latest)
+	succeeds := f.pollEnd(ctx, q, p.latest)
+	isMissing := q.total > p.total
 	hasOtherEnd := f.numbers.last() > 1
-	if isOver && q.total > p.total && hasOtherEnd {
-		isOver = f.pollEnd(ctx, q, p.latest.other())
+	if succeeds && isMissing && hasOtherEnd {
+		succeeds = f.pollEnd(ctx, q, p.latest.other())
 	}
 	if q.hasBegun {
 		p.settle(q.total, f.numbers.total)
 	}
-	if !isOver {
-		return
+	if !succeeds {
+		return // pollPage has scheduled the next one
 	}
 	f.note(ctx, pollFails, nil)
 	now := time.Now()
@@ -196,7 +197,7 @@ func (w *walk) goOn(fresh []bool, isMissing bool, n *numbers) bool {
 		w.idle++
 	}
 	if w.idle == maxIdle {
-		return false
+		return false // the numbers are wrong, or a reading is faster
 	}
 	outermost := w.from.outermost(n)
 	if w.seeks && w.number != outermost {
@@ -205,8 +206,9 @@ func (w *walk) goOn(fresh []bool, isMissing bool, n *numbers) bool {
 	}
 	w.seeks = false
 	isEmpty := len(fresh) == 0
-	if !isEmpty && !fresh[len(fresh)-1] && !isMissing {
-		return false // what is further inward was delivered
+	innermostIsFresh := !isEmpty && fresh[len(fresh)-1]
+	if !innermostIsFresh && !isEmpty && !isMissing {
+		return false // the records further inward were delivered
 	}
 	if w.from == startEnd {
 		w.number++

@@ -71,59 +71,75 @@ func (f *Follower[T]) times(list []T) (times []msgpush.DateTime) {
 	return times
 }
 
-// fetchEnds requests the pages of both ends.
+// fetchEnds requests the pages of both ends. A list of one page has the same records at both.
 func (f *Follower[T]) fetchEnds(ctx context.Context) (found ends[T], err error) {
-	n := &f.numbers
-	page, err := f.fetchTwice(ctx, 1)
+	first, err := f.fetchTwice(ctx, 1)
 	if err != nil {
 		return found, err
 	}
-	if len(page.List) == 0 && n.length() > 0 { // its records may be old: they must not be new later
-		const format = "%w: the page has no record, but the total is %d"
-		return found, paging.AtPage(1, fmt.Errorf(format, msgpush.ErrInconsistentList, n.length()))
+	if len(first.List) == 0 {
+		return found, f.checkEmpty()
 	}
-	if len(page.List) == 0 {
+	found.first = first.List
+	last, number, err := f.fetchLast(ctx, first)
+	if isUndecodable(err) {
+		f.report(ctx, err)
 		return found, nil
 	}
-	found.first = page.List
-	number := int64(1)
-	if n.length() > 0 && n.last() > 1 {
-		page, number, err = f.fetchLast(ctx)
-		if isUndecodable(err) {
-			f.report(ctx, err)
-			return found, nil
-		}
-		if err != nil || page == nil {
-			return found, err
-		}
-		found.last = page.List
+	if err != nil || last == nil {
+		return found, err
 	}
-	found.isCertain = page.Length() < n.fullSize(number)
-	for i := int64(1); i <= maxBehindEnd && !found.isCertain; i++ {
-		behind, err := f.fetch(ctx, number+i, f.list.PageSize)
-		if err != nil {
-			break
-		}
-		found.last = slices.Concat(found.last, behind.List) // the page belongs to the list
-		found.isCertain = len(behind.List) == 0
+	found.last = last.List
+	found.isCertain = last.Length() < f.numbers.fullSize(number)
+	if !found.isCertain {
+		f.addBehind(ctx, &found, number)
 	}
 	return found, errs.OfContext(ctx)
 }
 
-// fetchLast requests the last page that has records. It returns no page if there is none.
-func (f *Follower[T]) fetchLast(ctx context.Context) (page *paging.Page[T], number int64, err error) {
-	number = f.numbers.last()
+// checkEmpty returns an error if page 1 is empty, but the list is not: its records may be old, so they
+// must not be new later.
+func (f *Follower[T]) checkEmpty() error {
+	if f.numbers.length() == 0 {
+		return nil
+	}
+	const format = "%w: the page has no record, but the total is %d"
+	return paging.AtPage(1, fmt.Errorf(format, msgpush.ErrInconsistentList, f.numbers.length()))
+}
+
+// fetchLast returns the last page that has records, and its number. It returns no page if it has found
+// none.
+func (f *Follower[T]) fetchLast(ctx context.Context, first *paging.Page[T]) (*paging.Page[T], int64, error) {
+	number := f.numbers.last()
+	if number == 1 || f.numbers.length() == 0 {
+		return first, 1, nil
+	}
 	for range maxEmptyPages {
-		page, err = f.fetchTwice(ctx, number)
+		page, err := f.fetchTwice(ctx, number)
 		if err != nil || len(page.List) > 0 {
 			return page, number, err
 		}
-		number = min(number-1, f.numbers.last())
-		if number == 0 {
+		if number == 1 {
 			break
 		}
+		number = min(number-1, f.numbers.last()) // also page 1 again: it may have got the records of page 2
 	}
 	return nil, 0, nil
+}
+
+// addBehind requests the pages behind a full last page, and adds their records.
+func (f *Follower[T]) addBehind(ctx context.Context, found *ends[T], last int64) {
+	for i := range int64(maxBehindEnd) {
+		page, err := f.fetch(ctx, last+i+1, f.list.PageSize)
+		if err != nil {
+			return
+		}
+		if len(page.List) == 0 {
+			found.isCertain = true
+			return
+		}
+		found.last = slices.Concat(found.last, page.List) // the page belongs to the list
+	}
 }
 
 // fetchTwice requests a page, and requests it once more if it is empty.

@@ -9,7 +9,7 @@ import (
 
 // This file chooses between a poll and a page of a reading. The rules are:
 //
-//   - Polls. A poll is due PollInterval after the latest one. While polls fail, readings wait.
+//   - Polls. A poll is due PollInterval after the latest one, or after a longer wait if that failed.
 //   - Readings. One page of a reading follows each poll that succeeds. If the reading hurries, further
 //     pages follow until the next poll is due.
 //   - Without Created and Known, polls begin after the first reading, or when a page of it fails: until
@@ -20,9 +20,6 @@ func (f *Follower[T]) next() (step func(context.Context), at time.Time) {
 	readAt, pollAt := f.reading.next(), f.polls.due
 	if !f.mayPoll() {
 		return f.read, readAt
-	}
-	if f.health.hasFailed(pollFails) {
-		return f.poll, pollAt
 	}
 	pollIsDue := !time.Now().Before(pollAt)
 	mayRead := f.reading.pollHasEnded || f.hurries() && !pollIsDue
