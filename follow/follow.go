@@ -13,7 +13,7 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// This file has the Follower, and the only code that calls Fetch and OnError.
+// This file has the Follower, its status, and the only code that calls Fetch and OnError.
 
 // A Follower delivers the records of a list, and then each new record.
 type Follower[T any] struct {

@@ -148,7 +148,7 @@ func (p *polls) settle(first, latest int64) {
 	}
 	if first > p.total {
 		p.isMissing = true
-		p.total = first // the next poll is not concerned with them
+		p.total = first // the next poll leaves them to a reading
 	}
 	p.total = min(p.total, latest) // records were deleted
 }
@@ -181,7 +181,7 @@ func (e end) outermost(n *numbers) int64 {
 type walk struct {
 	from   end
 	number int64 // of the latest or the next page
-	seeks  bool  // the outermost page
+	seeks  bool  // it has not come to the outermost page yet
 	idle   int   // pages without a fresh record
 }
 
@@ -191,24 +191,23 @@ func (w *walk) hasNewest(fresh []bool, n *numbers) bool {
 	return isOutermost && len(fresh) > 1 && fresh[0] && !fresh[len(fresh)-1]
 }
 
-// goOn goes to the next page, or reports false.
+// goOn chooses the next page. It reports false if there is none.
 func (w *walk) goOn(fresh []bool, isMissing bool, n *numbers) bool {
 	if !slices.Contains(fresh, true) {
 		w.idle++
 	}
 	if w.idle == maxIdle {
-		return false // the numbers are wrong, or a reading is faster
+		return false // the numbers are wrong, or the missing records are far from the end
 	}
 	outermost := w.from.outermost(n)
 	if w.seeks && w.number != outermost {
-		w.number = outermost
+		w.number = outermost // by the latest response
 		return true
 	}
 	w.seeks = false
-	isEmpty := len(fresh) == 0
-	innermostIsFresh := !isEmpty && fresh[len(fresh)-1]
-	if !innermostIsFresh && !isEmpty && !isMissing {
-		return false // the records further inward were delivered
+	innermostIsOld := len(fresh) > 0 && !fresh[len(fresh)-1]
+	if innermostIsOld && !isMissing {
+		return false // the records further inward are old, too
 	}
 	if w.from == startEnd {
 		w.number++
