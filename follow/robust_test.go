@@ -319,6 +319,19 @@ func TestPollGoesOnAfterAnOutage(t *testing.T) {
 	}
 }
 
+// The page with the newest records always fails, so no poll succeeds.
+func TestReadingGoesOnWhilePollsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: upTo(125)}
+		time.AfterFunc(time.Minute, func() {
+			s.setFail(failAt(13, errUnavailable))
+			s.change(func(list []int64) []int64 { return slices.Insert(list, 70, 1000) })
+		})
+		p := run(t, s.lister(10), follow.Options{}, time.Hour+5*time.Minute)
+		assert.Equal(t, []int64{1000}, p.fresh)
+	})
+}
+
 // Each page has the same records, although the service reports many pages.
 func TestPollOfRepeatedPagesEnds(t *testing.T) {
 	inEachOrder(t, 100, func(t *testing.T, s *service) {
