@@ -127,7 +127,8 @@ func (h *health) wait(c cause, err error, o Options) time.Duration {
 	for i := 1; i < h.failures[c].inRow && wait < longest; i++ {
 		wait *= 2
 	}
-	wait = min(jitter(min(wait, longest)), longest)
+	wait = min(wait, longest)
+	wait = min(jitter(wait), longest)
 	apiErr, ok := errors.AsType[*msgpush.APIError](err)
 	if ok && httpspec.IsRetryable(apiErr.HTTPStatus) {
 		wait = max(wait, min(apiErr.RetryAfter, o.ReadInterval))

@@ -13,9 +13,9 @@ import (
 //   - Schedule. The first reading begins at the start. The next one begins when the latest one has ended,
 //     and ReadInterval has passed since it began.
 //   - Failure. A page that fails is requested again after a wait, while polls go on.
-//   - Hurry. A reading hurries if it is the first one of a first start, after a page with an undelivered
-//     record, and if polls have missed records. If it was in progress when they missed them, the next
-//     reading hurries, too.
+//   - Hurry. A reading that hurries does not wait for polls. It hurries if it is the first one of a first
+//     start, after a page with an undelivered record, and if polls have missed records. If it was in
+//     progress when they missed them, the next reading hurries, too.
 //   - Drift. Between two pages of a reading, polls may see the total fall and grow again, for example from
 //     100 to 97 and back. Then records have moved by three places to earlier pages, which the total of
 //     the next page does not show. So the reading takes 97 for this total, and steps back.

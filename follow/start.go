@@ -18,15 +18,15 @@ import (
 //   - Pages. A first start requests page 1 and the last page. If the last page is full, it requests the
 //     pages behind it until one is empty, but not more than maxBehindEnd.
 //   - Empty page. An empty page is requested once more, since a service may read the total and the
-//     page at different times. Behind page 1, the page before it follows then.
+//     page at different times. If the last page is empty again, the page before it takes its place.
 //   - End. The end of the list is certain if the last page is not full, or if an empty page follows.
 //   - Failure. If a page fails, the first start begins again with page 1. But it does without a page
 //     behind the last one, and without a last page of which no record can be decoded, since that page
 //     may stay as it is. Then the end is not certain.
 
 const (
-	maxEmptyPages = 50 // before the last page that is not empty
-	maxBehindEnd  = 50
+	maxEmptyPages = 50 // behind the last page with records
+	maxBehindEnd  = 50 // pages with records behind a full last page
 )
 
 // ends holds the records of both ends of the list.
