@@ -13,7 +13,7 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// This file has the Follower, and the only code that calls Fetch, store and OnError.
+// This file has the Follower, its status, and the only code that calls Fetch and OnError.
 
 // A Follower delivers the records of a list, and then each new record.
 type Follower[T any] struct {
@@ -22,10 +22,9 @@ type Follower[T any] struct {
 	shared  shared
 
 	// Only the goroutine of Run uses the fields below.
+	store     func(context.Context, Batch[T]) error
 	delivered paging.IDSet // ids of Known and of the records of all batches
-	batch     *Batch[T]    // found and not stored, or nil
 	numbers   numbers
-	start     *start[T] // nil: not needed, or done
 	history   history
 	polls     polls
 	reading   reading[T]
@@ -53,12 +52,12 @@ type shared struct {
 //
 // # Errors
 //
-// OnError is called with each error of Fetch and of store, and Run goes on. After a failed poll, the
-// next one begins after twice PollInterval. This wait doubles with each further failure, up to a
-// minute, or to PollInterval if that is longer. A failed page of a reading is requested again after
-// 1 s or, if readings follow polls, after the next poll. This wait doubles up to a minute, too, while
-// polls go on. RetryAfter of an [msgpush.APIError] with a retryable status makes a wait longer, up to
-// ReadInterval.
+// OnError is called with each error of Fetch and of store, and Run goes on. After a failed page of a
+// poll or of a first start, the next request follows after twice PollInterval. This wait doubles with
+// each further failure, up to a minute, or to PollInterval if that is longer. A failed page of a
+// reading is requested again after 1 s or, if the reading follows polls, after the next poll. This
+// wait doubles up to a minute, too, while polls go on. RetryAfter of an [msgpush.APIError] with a
+// retryable status makes a wait longer, up to ReadInterval.
 //
 // If Fetch returns a page together with an error, the records of the page are delivered. OnError is
 // called with the first such error since the start of a reading.
@@ -70,19 +69,14 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 	if err := f.begin(ctx, store == nil); err != nil {
 		return fmt.Errorf("msgpush: following a list: %w", err)
 	}
+	f.store = store
+	f.start(ctx)
 	for {
 		step, at := f.next()
-		if now := time.Now(); at.Before(now) {
-			at = now
-		}
-		f.updateStatus(func(s *Status) { s.NextStep = at })
-		if !sleepUntil(ctx, at) {
+		if !f.sleepUntil(ctx, at) {
 			return nil
 		}
-		err := f.makeStep(ctx, step, store)
-		if err != nil && errs.OfContext(ctx) == nil { // otherwise, it is the error of the context
-			f.report(ctx, err)
-		}
+		step(ctx)
 	}
 }
 
@@ -111,9 +105,12 @@ func (f *Follower[T]) report(ctx context.Context, err error) {
 	slog.Default().WarnContext(ctx, "msgpush: following a list", "error", err)
 }
 
-// sleepUntil reports false if the context ended before.
-func sleepUntil(ctx context.Context, at time.Time) bool {
-	timer := time.NewTimer(max(0, time.Until(at)))
+// sleepUntil waits until a time at which the next request or call of store is due. It reports false if
+// ctx ended before. A time in the past means now.
+func (f *Follower[T]) sleepUntil(ctx context.Context, at time.Time) bool {
+	wait := max(0, time.Until(at))
+	f.updateStatus(func(s *Status) { s.NextStep = time.Now().Add(wait) })
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -135,16 +132,9 @@ func (f *Follower[T]) updateStatus(change func(*Status)) {
 	change(&f.shared.status)
 }
 
-func (f *Follower[T]) store(ctx context.Context, store func(context.Context, Batch[T]) error) error {
-	if err := store(ctx, f.batch.clone()); err != nil { // store may change its copy
-		return fmt.Errorf("msgpush: following a list: storing a batch: %w", err)
-	}
-	f.batch = nil
-	return nil
-}
-
 // fetch requests a page. It is the only code that calls Fetch.
 func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*paging.Page[T], error) {
+	f.updateStatus(func(s *Status) { s.NextStep = time.Now() })
 	page, err := f.list.Fetch(ctx, msgpush.PageRequest{Current: int(number), PageSize: size})
 	if page == nil && err == nil {
 		err = errors.New("the Fetch function returned neither a page nor an error")
@@ -157,7 +147,7 @@ func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*pagin
 		f.health.hasReported = true
 		f.report(ctx, paging.AtPage(number, err))
 	}
-	f.reading.observe(f.numbers.total, page.Total)
+	f.reading.drift.observe(f.numbers.total, page.Total)
 	f.numbers.useNumbers(page.Total, page.Pages, page.PageSize)
 	if size == f.list.PageSize { // the second pass of a reading has smaller pages
 		f.numbers.usePage(number, (*paging.Page[T])(page).Length())
@@ -167,4 +157,16 @@ func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*pagin
 		s.Total = f.numbers.total
 	})
 	return (*paging.Page[T])(page), nil
+}
+
+// fetchOrEnd is like fetch, but a page behind the end of the list that fails is an empty page.
+func (f *Follower[T]) fetchOrEnd(ctx context.Context, number int64, size int) (*paging.Page[T], error) {
+	page, err := f.fetch(ctx, number, size)
+	if err == nil || errs.OfContext(ctx) != nil {
+		return page, err
+	}
+	if !f.numbers.useFailure(number, int64(size), isPermanent(err)) {
+		return nil, err
+	}
+	return &paging.Page[T]{Total: f.numbers.total}, nil
 }

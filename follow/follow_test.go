@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"runtime"
@@ -473,7 +474,7 @@ func TestStatusShowsTheFailureThatBeganFirst(t *testing.T) {
 		s := &service{list: downFrom(100), fail: failAt(3, errUnavailable)} // a page of the reading
 		p := start(t, s.lister(20), follow.Options{})
 		p.sleep(20 * time.Minute)
-		s.setFail(always(errors.New("outage")))
+		s.setFail(always(errUnavailable))
 		p.sleep(time.Minute)
 		assert.ErrorContains(t, p.Status().Err, "page 3")
 		assert.Greater(t, time.Since(p.Status().FailingSince), 19*time.Minute)
@@ -739,8 +740,8 @@ func TestPollsBeginAtTheEndWithTheNewestRecord(t *testing.T) {
 		edit    func(int, *page)
 	}{
 		{"the first start has seen it", follow.Options{}, nil, nil},
-		{"a poll has found it", follow.Options{Known: upTo(20)}, []int64{21}, nil},
-		{"a poll has found it without a total", follow.Options{Known: upTo(20)}, []int64{21}, noTotal},
+		{"a poll has found it", follow.Options{Known: upTo(20)}, []int64{21, 22}, nil},
+		{"a poll has found it without a total", follow.Options{Known: upTo(20)}, []int64{21, 22}, noTotal},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -750,9 +751,9 @@ func TestPollsBeginAtTheEndWithTheNewestRecord(t *testing.T) {
 				if s.list[0] == 1 {
 					newestPage = (20 + len(tt.insert) + 4) / 5
 				}
-				time.AfterFunc(15*time.Second, func() { s.insert(tt.insert...) })
-				time.AfterFunc(time.Minute, func() { s.sent() })
-				run(t, s.lister(5), tt.options, 5*time.Minute)
+				s.insertEvery(25*time.Second, tt.insert) // both ends have been polled in between
+				time.AfterFunc(80*time.Second, func() { s.sent() })
+				run(t, s.lister(5), tt.options, 6*time.Minute)
 				sent := s.sent()
 				assert.GreaterOrEqual(t, len(sent), 20)
 				assert.Equal(t, slices.Repeat([]int{newestPage}, len(sent)), sent)
@@ -761,15 +762,18 @@ func TestPollsBeginAtTheEndWithTheNewestRecord(t *testing.T) {
 	}
 }
 
-func TestPollFindsLateRecordNearTheTail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: upTo(23)}
-		time.AfterFunc(time.Minute, func() {
-			s.change(func(list []int64) []int64 { return slices.Insert(list, 18, 24) }) // on the last page but one
+func TestPollFindsLateRecordNearAnEnd(t *testing.T) {
+	for _, offset := range []int{7, 12, 92, 96} { // on the second or the third page of an end
+		t.Run(fmt.Sprint("offset ", offset), func(t *testing.T) {
+			inEachOrder(t, 100, func(t *testing.T, s *service) {
+				time.AfterFunc(time.Minute, func() {
+					s.change(func(list []int64) []int64 { return slices.Insert(list, offset, 101) })
+				})
+				p := run(t, s.lister(5), follow.Options{ReadInterval: 1000 * time.Hour}, 72*time.Second)
+				assert.Equal(t, []int64{101}, p.fresh)
+			})
 		})
-		p := run(t, s.lister(5), follow.Options{ReadInterval: 1000 * time.Hour}, 72*time.Second)
-		assert.Equal(t, []int64{24}, p.fresh)
-	})
+	}
 }
 
 func TestEmptyListThatGrowsAtItsTail(t *testing.T) {

@@ -10,11 +10,12 @@ import (
 	"example.com/msgpush/internal/httpspec"
 )
 
-// This file turns the results of the steps into a status and into waits. The rules are:
+// This file turns the results of requests and of calls of store into a status and into waits. The
+// rules are:
 //
-//   - Failure. Each kind of step has at most one failure: its latest error, and when the first one in a
-//     row was noticed. The status shows the failure that began first.
-//   - Wait. It doubles with each error in a row of the same kind.
+//   - Failure. Each cause has at most one failure: its latest error, and when the first one in a row was
+//     noticed. The status shows the failure that began first.
+//   - Wait. It doubles with each error in a row of the same cause.
 
 // ErrHangs is wrapped by the error of [Status.Check] if a request or store does not return, or Run
 // was not called or has returned. Restart the program.
@@ -62,11 +63,22 @@ func (s Status) Check(limit time.Duration) error {
 	return nil
 }
 
-// health holds the failures of each kind of step.
+// A cause is what has failed.
+type cause int
+
+const (
+	storeFails cause = iota
+	startFails       // a page of a first start
+	pollFails        // a page of a poll
+	readFails        // a page of a reading
+	readLacks        // the latest complete reading lacked records
+	causes
+)
+
+// health holds the failures.
 type health struct {
-	failures    [steps]failure
-	retryAt     time.Time // when a first start or store may be retried
-	hasReported bool      // an error that came with a page, for the latest reading
+	failures    [causes]failure
+	hasReported bool // an error that came with a page, for the latest reading
 }
 
 // A failure is the latest of several errors in a row, and the time of the first. The zero failure
@@ -77,9 +89,9 @@ type failure struct {
 	inRow int
 }
 
-// update takes the result of a step.
-func (h *health) update(s step, err error, now time.Time) {
-	f := &h.failures[s]
+// update takes a result, which is an error or nil.
+func (h *health) update(c cause, err error, now time.Time) {
+	f := &h.failures[c]
 	if err == nil {
 		*f = failure{}
 		return
@@ -91,7 +103,10 @@ func (h *health) update(s step, err error, now time.Time) {
 	f.inRow++
 }
 
-func (h *health) hasFailed(s step) bool { return h.failures[s].err != nil }
+func (h *health) hasFailed(c cause) bool { return h.failures[c].err != nil }
+
+// resetWait makes the next wait a short one. A failure stays.
+func (h *health) resetWait(c cause) { h.failures[c].inRow = 0 }
 
 // oldest returns the failure that began first.
 func (h *health) oldest() (oldest failure) {
@@ -103,16 +118,17 @@ func (h *health) oldest() (oldest failure) {
 	return oldest
 }
 
-// wait returns the wait before a step that failed is made again. err is its error.
-func (h *health) wait(s step, err error, o Options) time.Duration {
+// wait returns the wait before what failed with err is tried again.
+func (h *health) wait(c cause, err error, o Options) time.Duration {
 	wait, longest := 2*o.PollInterval, max(o.PollInterval, time.Minute)
-	if s == storeStep || s == readStep {
+	if c == storeFails || c == readFails {
 		wait, longest = time.Second, time.Minute
 	}
-	for i := 1; i < h.failures[s].inRow && wait < longest; i++ {
+	for i := 1; i < h.failures[c].inRow && wait < longest; i++ {
 		wait *= 2
 	}
-	wait = min(jitter(min(wait, longest)), longest)
+	wait = min(wait, longest)
+	wait = min(jitter(wait), longest)
 	apiErr, ok := errors.AsType[*msgpush.APIError](err)
 	if ok && httpspec.IsRetryable(apiErr.HTTPStatus) {
 		wait = max(wait, min(apiErr.RetryAfter, o.ReadInterval))

@@ -35,7 +35,7 @@ const (
 )
 
 type history struct {
-	since     msgpush.DateTime // empty: not marked, or the list has no function Created
+	since     msgpush.DateTime // empty before a first start, and if the list has no function Created
 	isRestart bool             // an earlier follower has delivered a batch
 	named     [timeKinds]bool  // kinds of invalid times for which a problem has named a record
 }

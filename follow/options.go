@@ -97,9 +97,6 @@ func New[T any](list msgpush.List[T], o Options) (*Follower[T], error) {
 		}
 	}
 	f.history = newHistory(o.Since, len(o.Known) > 0, list.Created != nil)
-	if list.Created != nil && f.history.since == "" {
-		f.start = &start[T]{at: time.Now(), number: 1}
-	}
 	f.shared.status = Status{Since: f.history.since, NextStep: time.Now()}
 	return f, nil
 }

@@ -284,26 +284,64 @@ func TestListThatIsEmptied(t *testing.T) {
 	})
 }
 
-// The rest of a burst is delivered after an outage in the middle of a poll.
+// The rest of a burst is delivered after an outage in the middle of a poll: by the same poll, or by
+// the next reading.
 func TestPollGoesOnAfterAnOutage(t *testing.T) {
-	inEachOrder(t, 200, func(t *testing.T, s *service) {
-		s.edit = noTotal
-		isDown := false
-		s.fail = func(number int) error {
-			isInBurst := len(s.list) > 200 && number != 1 && number != 16
-			isDown = isDown || isInBurst && len(s.requests) > 0
-			if isDown && len(s.list) > 200 {
-				return errUnavailable
-			}
-			return nil
-		}
+	tests := []struct {
+		name           string
+		outage, within time.Duration
+	}{
+		{"short", 50 * time.Second, 30 * time.Second},
+		{"long", 10 * time.Minute, time.Hour},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inEachOrder(t, 200, func(t *testing.T, s *service) {
+				s.edit = noTotal
+				isDown := false
+				s.fail = func(number int) error {
+					isInBurst := len(s.list) > 200 && number != 1 && number != 16
+					isDown = isDown || isInBurst
+					if isDown {
+						return errUnavailable
+					}
+					return nil
+				}
+				p := start(t, s.lister(20), follow.Options{})
+				p.sleep(time.Minute)
+				s.insert(upTo(310)[200:]...)
+				p.sleep(tt.outage)
+				s.heal()
+				p.sleep(tt.within)
+				assert.Equal(t, upTo(310)[200:], sorted(p.fresh))
+			})
+		})
+	}
+}
+
+// The page with the newest records always fails, so no poll succeeds.
+func TestReadingGoesOnWhilePollsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: upTo(125)}
+		time.AfterFunc(time.Minute, func() {
+			s.setFail(failAt(13, errUnavailable))
+			s.change(func(list []int64) []int64 { return slices.Insert(list, 70, 1000) })
+		})
+		p := run(t, s.lister(10), follow.Options{}, time.Hour+5*time.Minute)
+		assert.Equal(t, []int64{1000}, p.fresh)
+	})
+}
+
+// Each page has the same records, although the service reports many pages.
+func TestPollOfRepeatedPagesEnds(t *testing.T) {
+	inEachOrder(t, 100, func(t *testing.T, s *service) {
 		p := start(t, s.lister(20), follow.Options{ReadInterval: 1000 * time.Hour})
 		p.sleep(time.Minute)
-		s.insert(upTo(310)[200:]...)
-		p.sleep(10 * time.Minute)
-		s.heal()
-		p.sleep(72 * time.Second)
-		assert.Equal(t, upTo(310)[200:], sorted(p.fresh))
+		s.sent()
+		s.setEdit(func(_ int, p *page) { *p = page{Total: 10_000, Pages: 500, List: upTo(120)[100:]} })
+		p.sleep(12 * time.Second)
+		assert.Equal(t, upTo(120)[100:], sorted(p.fresh))
+		assert.LessOrEqual(t, len(s.sent()), 10)
 	})
 }
 

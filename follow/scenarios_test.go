@@ -156,7 +156,7 @@ func TestEmptyAccountAndRestarts(t *testing.T) {
 
 func TestRestartWithAMillionKnownRecords(t *testing.T) {
 	skipIfShort(t)
-	for _, tt := range []struct{ missing, requests int }{{20, 5}, {500, 20}} {
+	for _, tt := range []struct{ missing, requests int }{{20, 6}, {500, 20}} {
 		t.Run(fmt.Sprint(tt.missing, " records were inserted"), func(t *testing.T) {
 			inEachOrder(t, million, func(t *testing.T, s *service) {
 				epochIsBeforeTheClock(s)
@@ -173,13 +173,17 @@ func TestRestartWithAMillionKnownRecords(t *testing.T) {
 	}
 }
 
-// A poll cannot read all records that are inserted together. A reading delivers the rest.
-func TestReadingFollowsPollOfTooManyPages(t *testing.T) {
-	inEachOrder(t, 1000, func(t *testing.T, s *service) {
-		time.AfterFunc(time.Minute, func() { s.insert(upTo(3000)[1000:]...) })
-		p := run(t, s.lister(0), follow.Options{}, 3*time.Minute)
-		assert.Equal(t, upTo(3000)[1000:], sorted(p.fresh))
-	})
+func TestPollDeliversABurstOfAnyLength(t *testing.T) {
+	for name, edit := range map[string]func(int, *page){"totals": nil, "no totals": noTotal} {
+		t.Run(name, func(t *testing.T) {
+			inEachOrder(t, 1000, func(t *testing.T, s *service) {
+				s.edit = edit
+				time.AfterFunc(time.Minute, func() { s.insert(upTo(6000)[1000:]...) })
+				p := run(t, s.lister(20), follow.Options{}, time.Minute+20*time.Second) // it has 250 pages
+				assert.Equal(t, upTo(6000)[1000:], sorted(p.fresh))
+			})
+		})
+	}
 }
 
 func TestOutageOfADay(t *testing.T) {

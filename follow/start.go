@@ -1,117 +1,157 @@
 package follow
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/paging"
 )
 
-// This file chooses the pages of a first start, whose newest record separates new records from
-// history. The rules are:
+// This file makes the first start, which chooses Since and delivers the records of both ends of the
+// list. The rules are:
 //
-//   - Pages. A first start requests the first page and the last page. If the last page is full, the
-//     pages behind it follow, until one is empty.
+//   - Pages. A first start requests page 1 and the last page. If the last page is full, it requests the
+//     pages behind it until one is empty, but not more than maxBehindEnd.
 //   - Empty page. An empty page is requested once more, since a service may read the total and the
-//     page at different times. Then the page before it is requested.
-//   - End. The end of the list is certain if the last page is not full, or if such an empty page came.
-//     A total that is too low may hide more pages than maxBehindEnd.
-
-type start[T any] struct {
-	at           time.Time
-	number       int64 // of the next page
-	stage        startStage
-	empty        int // empty responses since the first page
-	behind       int // pages with records behind the last page
-	first        []T // records of the first page
-	last         []T // records of the last page and those behind it
-	endIsCertain bool
-}
-
-type startStage int
+//     page at different times. If the last page is empty again, the page before it takes its place.
+//   - End. The end of the list is certain if the last page is not full, or if an empty page follows.
+//   - Failure. If a page fails, the first start begins again with page 1. But it does without a page
+//     behind the last one, and without a last page of which no record can be decoded, since that page
+//     may stay as it is. Then the end is not certain.
 
 const (
-	firstPage startStage = iota
-	lastPage
-	pageBehind
+	maxEmptyPages = 50 // behind the last page with records
+	maxBehindEnd  = 50 // pages with records behind a full last page
 )
 
-// The limits of the search for the last page: empty responses, and pages behind the last one by the
-// numbers.
-const maxEmpty, maxBehindEnd = 100, 50
-
-// mayLack reports whether a first start can do without the next page, which failed with err. Then the
-// end is not certain. It can do without a page behind the last one, and without a last page of which
-// no record can be decoded: that page may stay as it is.
-func (s *start[T]) mayLack(err error) bool {
-	_, isUndecodable := errors.AsType[*msgpush.DecodeError](err)
-	return s.stage == pageBehind || s.stage == lastPage && isUndecodable
+// ends holds the records of both ends of the list.
+type ends[T any] struct {
+	first, last []T
+	isCertain   bool // the end of the list
 }
 
-// use takes the response for the next page, which is nil if the page failed. It reports whether no
-// other page is needed.
-func (s *start[T]) use(page *paging.Page[T], n *numbers) (isDone bool, err error) {
-	switch {
-	case page == nil:
-		return true, nil
-	case s.stage == pageBehind:
-		return s.useBehind(page), nil
-	case s.stage == firstPage:
-		return s.useFirst(page, n)
+// start makes a first start if one is needed. It returns when it has succeeded, or ctx has ended.
+func (f *Follower[T]) start(ctx context.Context) {
+	isNeeded := f.list.Created != nil && f.history.since == ""
+	if !isNeeded {
+		return
 	}
-	if len(page.List) > 0 {
-		s.last = page.List
-		return s.endAfter(page.Length(), n), nil
-	}
-	s.empty++
-	wasRepeated := s.empty%2 == 0
-	if wasRepeated {
-		s.number = min(s.number-1, n.last()) // page 1 again: it may have got the records of page 2
-	}
-	return s.number < 1 || s.empty >= maxEmpty, nil
-}
-
-func (s *start[T]) useFirst(page *paging.Page[T], n *numbers) (isDone bool, err error) {
-	if len(page.List) == 0 {
-		s.empty++
-		if s.empty%2 != 0 {
-			return false, nil
+	begun := time.Now()
+	at := begun
+	for f.sleepUntil(ctx, at) {
+		found, err := f.fetchEnds(ctx)
+		if err == nil {
+			f.useEnds(ctx, found, begun)
+			return
 		}
-		if n.length() > 0 { // its records may be old: they must not be new later
-			const format = "%w: the page has no record, but the total is %d"
-			return false, paging.AtPage(1, fmt.Errorf(format, msgpush.ErrInconsistentList, n.length()))
+		at = f.note(ctx, startFails, err)
+	}
+}
+
+// useEnds chooses Since, delivers the first batch, and schedules the first poll.
+func (f *Follower[T]) useEnds(ctx context.Context, found ends[T], begun time.Time) {
+	first, last := f.times(found.first), f.times(found.last)
+	f.history.since = firstSince(first, last, found.isCertain, begun)
+	f.note(ctx, startFails, nil)
+	f.polls.newest = newestEnd(slices.Concat(first, last), f.history.since)
+	f.polls.due = time.Now().Add(jitter(f.options.PollInterval))
+	f.storeBatch(ctx, f.newBatch(ctx, slices.Concat(found.first, found.last)))
+	f.polls.total = f.numbers.total // the first reading delivers the other records
+}
+
+func (f *Follower[T]) times(list []T) (times []msgpush.DateTime) {
+	for _, record := range list {
+		times = append(times, f.list.Created(record))
+	}
+	return times
+}
+
+// fetchEnds requests the pages of both ends. A list of one page has the same records at both.
+func (f *Follower[T]) fetchEnds(ctx context.Context) (found ends[T], err error) {
+	first, err := f.fetchTwice(ctx, 1)
+	if err != nil {
+		return found, err
+	}
+	if len(first.List) == 0 {
+		return found, f.checkEmpty()
+	}
+	found.first = first.List
+	last, number, err := f.fetchLast(ctx, first)
+	if isUndecodable(err) {
+		f.report(ctx, err)
+		return found, nil
+	}
+	if err != nil || last == nil {
+		return found, err
+	}
+	found.last = last.List
+	found.isCertain = last.Length() < f.numbers.fullSize(number)
+	if !found.isCertain {
+		f.addBehind(ctx, &found, number)
+	}
+	return found, errs.OfContext(ctx)
+}
+
+// checkEmpty returns an error if page 1 is empty, but the list is not: its records may be old, so they
+// must not be new later.
+func (f *Follower[T]) checkEmpty() error {
+	if f.numbers.length() == 0 {
+		return nil
+	}
+	const format = "%w: the page has no record, but the total is %d"
+	return paging.AtPage(1, fmt.Errorf(format, msgpush.ErrInconsistentList, f.numbers.length()))
+}
+
+// fetchLast returns the last page that has records, and its number. It returns no page if it has found
+// none.
+func (f *Follower[T]) fetchLast(ctx context.Context, first *paging.Page[T]) (*paging.Page[T], int64, error) {
+	number := f.numbers.last()
+	if number == 1 || f.numbers.length() == 0 {
+		return first, 1, nil
+	}
+	for range maxEmptyPages {
+		page, err := f.fetchTwice(ctx, number)
+		if err != nil || len(page.List) > 0 {
+			return page, number, err
 		}
-		return true, nil
+		if number == 1 {
+			break
+		}
+		number = min(number-1, f.numbers.last()) // also page 1 again: it may have got the records of page 2
 	}
-	s.first = page.List
-	s.empty = 0
-	s.stage = lastPage
-	if last := n.last(); last > 1 && n.length() > 0 {
-		s.number = last
-		return false, nil
-	}
-	return s.endAfter(page.Length(), n), nil
+	return nil, 0, nil
 }
 
-func (s *start[T]) useBehind(page *paging.Page[T]) (isDone bool) {
-	if len(page.List) == 0 {
-		s.endIsCertain = true
-		return true
+// addBehind requests the pages behind a full last page, and adds their records.
+func (f *Follower[T]) addBehind(ctx context.Context, found *ends[T], last int64) {
+	for i := range int64(maxBehindEnd) {
+		page, err := f.fetch(ctx, last+i+1, f.list.PageSize)
+		if err != nil {
+			return
+		}
+		if len(page.List) == 0 {
+			found.isCertain = true
+			return
+		}
+		found.last = slices.Concat(found.last, page.List) // the page belongs to the list
 	}
-	s.last = slices.Concat(s.last, page.List) // the page belongs to the list
-	s.number++
-	s.behind++
-	return s.behind == maxBehindEnd
 }
 
-// endAfter reports whether the next page is the last one, which has a number of records. Otherwise,
-// the page behind it follows.
-func (s *start[T]) endAfter(records int64, n *numbers) bool {
-	s.endIsCertain = records < n.fullSize(s.number)
-	s.stage = pageBehind
-	s.number++
-	return s.endIsCertain
+// fetchTwice requests a page, and requests it once more if it is empty.
+func (f *Follower[T]) fetchTwice(ctx context.Context, number int64) (*paging.Page[T], error) {
+	page, err := f.fetch(ctx, number, f.list.PageSize)
+	if err != nil || len(page.List) > 0 {
+		return page, err
+	}
+	return f.fetch(ctx, number, f.list.PageSize)
+}
+
+func isUndecodable(err error) bool {
+	_, ok := errors.AsType[*msgpush.DecodeError](err)
+	return ok
 }
