@@ -253,7 +253,7 @@ func TestRecordOfCallNeedsIDOrValue(t *testing.T) {
 }
 
 func TestPageWithoutAnyRecordThatFitsIsOnlyAnError(t *testing.T) {
-	for _, list := range []string{`[{}]`, `[{"id":[]},null,5]`, `[{"name":"x"},{"name":"y"}]`} {
+	for _, list := range []string{`[{}]`, `[{"id":[]},null,5]`, `[{"noMember":"x"},{"noMember":"y"}]`} {
 		client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"total":9,"list":`+list+`}`)))
 		for _, c := range testcalls.Lists() {
 			page, err := c.List(t.Context(), client, msgpush.PageRequest{})

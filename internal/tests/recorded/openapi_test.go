@@ -156,10 +156,14 @@ func (r recorder) parameters(op msgpush.Operation, item *object, query url.Value
 			item.set("parameters", append(item.values["parameters"].([]any), p))
 			i, all = len(all), append(all, p)
 		}
-		all[i].set("example", query.Get(name))
-		if typ := all[i].object("schema").text("type"); typ == "integer" || typ == "boolean" {
-			all[i].set("example", json.Number(query.Get(name)))
+		var example any = query.Get(name)
+		switch all[i].object("schema").text("type") {
+		case "integer":
+			example = json.Number(query.Get(name))
+		case "boolean":
+			example = query.Get(name) == "true"
 		}
+		all[i].set("example", example)
 	}
 	for _, p := range item.list("parameters") {
 		assert.Contains(r.t, query, p.text("name"), "%s: %s does not send this parameter: remove it, or correct the code",
