@@ -170,7 +170,11 @@ func (g *generator) draft(invalid bool) draft {
 			continue
 		}
 		values := []string{fmt.Sprint(p.Value.Example), "102", "-1", "9223372036854775807"}
-		if p.Value.Schema.Value.Type.Is("string") {
+		typ := p.Value.Schema.Value.Type
+		switch {
+		case typ.Is("boolean"):
+			values = []string{"true", "false"}
+		case typ.Is("string"):
 			values = append(values, "x", "é ☕", "a&b=c;d%", strings.Repeat("9", 1000))
 		}
 		query.Set(p.Value.Name, one(g, values...))
