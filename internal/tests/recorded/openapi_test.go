@@ -392,6 +392,8 @@ func (r recorder) respond(op msgpush.Operation, item *object, key string) *objec
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	require.NoError(r.t, err)
+	assert.NotContains(r.t, string(text), "[redacted]",
+		"the fake server redacts a secret of %s: in msgpushtest/records.go, use or imitate mailChannels", op)
 	envelope := parse(r.t, string(text))
 	if key == r.server.AccessKey() {
 		assert.Equal(r.t, json.Number("200"), envelope.values["code"],
