@@ -1,6 +1,7 @@
 package msgpushtest
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -22,7 +23,7 @@ func TestRequestMustHaveEachParameterOnce(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := httptest.NewRequest("GET", "/?"+tt.query, nil)
+			r := httptest.NewRequest(http.MethodGet, "/?"+tt.query, nil)
 			query, rejected := readQuery(r, []string{"ruleId", "enabled"})
 			if tt.msg == "" {
 				assert.Nil(t, rejected)
