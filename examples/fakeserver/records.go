@@ -60,19 +60,19 @@ func decodeStrictly(r io.Reader, to any) error {
 // records that repeat an id.
 func addRecords(fake *msgpushtest.Server, added msgpushtest.Records) (err error) {
 	fake.Update(func(r *msgpushtest.Records) {
-		lists := reflect.ValueOf(r).Elem()
+		changed := *r
 		for field, records := range reflect.ValueOf(added).Fields() {
-			err = errors.Join(err, checkIDs(field.Name, lists.FieldByName(field.Name), records))
-		}
-		if err != nil {
-			return
-		}
-		logs := slices.Concat(added.ForwardLogs, r.ForwardLogs)
-		for field, records := range reflect.ValueOf(added).Fields() {
-			list := lists.FieldByName(field.Name)
+			if records.Kind() != reflect.Slice {
+				continue
+			}
+			list := reflect.ValueOf(&changed).Elem().FieldByName(field.Name)
+			err = errors.Join(err, checkIDs(field.Name, list, records))
 			list.Set(reflect.AppendSlice(list, records))
 		}
-		r.ForwardLogs = logs
+		changed.ForwardLogs = slices.Concat(added.ForwardLogs, r.ForwardLogs)
+		if err == nil {
+			*r = changed
+		}
 	})
 	return err
 }
