@@ -14,9 +14,9 @@
 //
 // # Lists
 //
-// A list operation returns one [Page]. [Client.MPChannels], [Client.ForwardRules] and
-// [Client.ForwardLogs] return a [List], whose method All iterates over all records, even while
-// the list changes. Package [example.com/msgpush/follow] also delivers each new record.
+// A list operation returns one [Page]. Each list also has a method that returns a [List], such as
+// [Client.ForwardRules]. The method All of a List iterates over all records, even while the list
+// changes. Package [example.com/msgpush/follow] also delivers each new record.
 //
 // # Errors
 //

@@ -402,12 +402,12 @@ func ExampleUnimplementedError() {
 	client, done := exampleClient()
 	defer done()
 
-	err := client.ForwardRuleCreate(context.Background())
+	err := client.AccessKeyObtain(context.Background())
 	fmt.Println(errors.Is(err, errors.ErrUnsupported))
 	fmt.Println(err)
 	// Output:
 	// true
-	// msgpush: ForwardRuleCreate: not implemented, since the API document only names it ("message rule: create"): use msgpush.Call if you know its path
+	// msgpush: AccessKeyObtain: not implemented, since the API document only names it ("access key: obtain"): use msgpush.Call if you know its path
 }
 
 // The key is fetched for the first call, before it expires, and after a rejection.

@@ -370,7 +370,7 @@ func TestCallObserverSeesNoInvalidArgumentsAndStubs(t *testing.T) {
 	require.Error(t, err)
 	_, err = msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "POST", Path: "/x", Body: func() {}})
 	require.Error(t, err)
-	require.ErrorIs(t, client.WebhookList(t.Context()), errors.ErrUnsupported)
+	require.ErrorIs(t, client.AccessKeyObtain(t.Context()), errors.ErrUnsupported)
 }
 
 func TestNameOfCallIsItsOperation(t *testing.T) {

@@ -192,8 +192,12 @@ func recordWithoutID(t *testing.T) string {
 	for _, c := range testcalls.Lists() {
 		list, _ := c.Data.FieldByName("List")
 		field := list.Type.Elem().Field(1)
-		record[field.Tag.Get("json")] = "x"
-		if field.Type.Kind() != reflect.String {
+		switch field.Type.Kind() {
+		case reflect.String:
+			record[field.Tag.Get("json")] = "x"
+		case reflect.Bool:
+			record[field.Tag.Get("json")] = true
+		default:
 			record[field.Tag.Get("json")] = 1
 		}
 	}

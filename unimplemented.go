@@ -9,7 +9,7 @@ import (
 // (docs/interface.md#named-operations). The methods send nothing and return an
 // [*UnimplementedError].
 //
-// [Client] embeds it, so that a program can call client.WebhookList while the documentation of
+// [Client] embeds it, so that a program can call client.AccessKeyObtain while the documentation of
 // Client lists only methods that send a request. When the API document specifies an operation, its
 // method moves to Client and gets arguments and a result.
 type UnimplementedOperations struct{}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -178,7 +179,13 @@ func TestErrorResponseHasDataOnlyIfItIsGiven(t *testing.T) {
 
 func TestFaultsPanicForValuesThatCannotWork(t *testing.T) {
 	status := msgpushtest.Status(503)
-	operations := `["ForwardLogList" "ForwardRuleList" "MPList" "MailDetail"]`
+	var names []string
+	for _, op := range msgpush.Operations() {
+		if op.Specified() {
+			names = append(names, op.Name)
+		}
+	}
+	slices.Sort(names)
 	for want, f := range map[string]func(){
 		"Status: 199 is not an HTTP status from 200 to 599":            func() { msgpushtest.Status(199) },
 		"Status: 600 is not an HTTP status from 200 to 599":            func() { msgpushtest.Status(600) },
@@ -186,7 +193,7 @@ func TestFaultsPanicForValuesThatCannotWork(t *testing.T) {
 		"Fault.WithStatus: 1000 is not an HTTP status from 200 to 599": func() { status.WithStatus(1000) },
 		"Fault.Times: n is 0, not at least 1":                          func() { status.Times(0) },
 		`Fault.For: "forwardLogList" is not an operation: use a constant such as msgpushtest.MailDetail; ` +
-			"the operations are " + operations: func() { status.For(msgpushtest.MPList, "forwardLogList") },
+			fmt.Sprintf("the operations are %q", names): func() { status.For(msgpushtest.MPList, "forwardLogList") },
 		"ErrorResponse: the data cannot be encoded to JSON: json: unsupported value: NaN": func() {
 			msgpushtest.ErrorResponse(1, "", math.NaN())
 		},

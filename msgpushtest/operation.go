@@ -26,12 +26,14 @@ const (
 	CodeRateLimit        = 429 // the limit of SetRateLimit is exceeded
 )
 
-// An operation serves the requests of one operation of the API document. Its parameter must be in
-// the query, unless it is empty. data returns the data of the response to a request with a body, or
-// without one if the method is GET. It is called without mu.
+// An operation serves the requests of one operation of the API document.
 type operation struct {
-	parameter string
-	data      func(s *Server, argument string, body []byte) (any, *rejection)
+	// parameters are the names of the query parameters. A request must have each of them once.
+	parameters []string
+	// data returns the data of the response, or nil if it has none. query has the parameters. body is
+	// nil if the method is GET or if there are parameters, and JSON otherwise. data is called without
+	// mu.
+	data func(s *Server, query url.Values, body []byte) (any, *rejection)
 }
 
 // specified has the operations by path.
@@ -104,43 +106,43 @@ func (s *Server) data(r *http.Request) (any, *rejection) {
 	if r.Method != requested.Method {
 		return nil, reject(CodeMethodNotAllowed, "the method of %s is %s, not %s", r.URL.Path, requested.Method, r.Method)
 	}
-	argument, rejected := readQuery(r, op.parameter)
+	query, rejected := readQuery(r, op.parameters)
 	if rejected != nil {
 		return nil, rejected
 	}
-	body, rejected := readBody(r)
+	hasBody := r.Method != http.MethodGet && len(op.parameters) == 0
+	body, rejected := readBody(r, hasBody)
 	if rejected != nil {
 		return nil, rejected
 	}
-	return op.data(s, argument, body)
+	return op.data(s, query, body)
 }
 
-// readQuery returns the value of the only query parameter. If parameter is empty, there must be no
-// query.
-func readQuery(r *http.Request, parameter string) (string, *rejection) {
+// readQuery returns the query of a request, which must have the parameters and no others.
+func readQuery(r *http.Request, parameters []string) (url.Values, *rejection) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return "", reject(CodeBadRequest, "the query is malformed")
+		return nil, reject(CodeBadRequest, "the query is malformed")
 	}
 	for name, values := range query {
-		if name != parameter {
-			return "", reject(CodeBadRequest, "the operation has no query parameter %q", name)
+		if !slices.Contains(parameters, name) {
+			return nil, reject(CodeBadRequest, "the operation has no query parameter %q", name)
 		}
 		if len(values) > 1 {
-			return "", reject(CodeBadRequest, "the query parameter %q occurs %d times", name, len(values))
+			return nil, reject(CodeBadRequest, "the query parameter %q occurs %d times", name, len(values))
 		}
 	}
-	value := query.Get(parameter)
-	if value == "" && parameter != "" {
-		return "", reject(CodeBadRequest, "the query has no %s", parameter)
+	for _, name := range parameters {
+		if query.Get(name) == "" {
+			return nil, reject(CodeBadRequest, "the query has no %s", name)
+		}
 	}
-	return value, nil
+	return query, nil
 }
 
-// readBody returns the body of a request. A GET must not have a body, and other requests need a
-// JSON body.
-func readBody(r *http.Request) ([]byte, *rejection) {
-	if r.Method == http.MethodGet {
+// readBody returns the body of a request, which must be JSON. Without hasBody, there must be none.
+func readBody(r *http.Request, hasBody bool) ([]byte, *rejection) {
+	if !hasBody {
 		if r.ContentLength != 0 {
 			return nil, reject(CodeBadRequest, "the operation has no body")
 		}
@@ -159,7 +161,8 @@ func readBody(r *http.Request) ([]byte, *rejection) {
 
 // detail returns an operation that returns the record whose id is a query parameter.
 func detail[T any](parameter string, records func(*Records) []T, id func(T) int64) operation {
-	return operation{parameter: parameter, data: func(s *Server, want string, _ []byte) (any, *rejection) {
+	data := func(s *Server, query url.Values, _ []byte) (any, *rejection) {
+		want := query.Get(parameter)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, record := range records(&s.store.records) {
@@ -168,7 +171,8 @@ func detail[T any](parameter string, records func(*Records) []T, id func(T) int6
 			}
 		}
 		return nil, reject(CodeNotFound, "there is no record with the %s %q", parameter, want)
-	}}
+	}
+	return operation{parameters: []string{parameter}, data: data}
 }
 
 // A mailChannel encodes with its password: a [msgpush.Secret] encodes to "[redacted]".
@@ -186,7 +190,7 @@ func mailChannels(r *Records) (channels []mailChannel) {
 
 // list returns an operation that returns a page of a list, without filters.
 func list[T any](records func(*Records) []T) operation {
-	return operation{data: func(s *Server, _ string, body []byte) (any, *rejection) {
+	return operation{data: func(s *Server, _ url.Values, body []byte) (any, *rejection) {
 		var request msgpush.PageRequest
 		if rejected := decodeObject(body, &request); rejected != nil {
 			return nil, rejected
@@ -195,7 +199,7 @@ func list[T any](records func(*Records) []T) operation {
 	}}
 }
 
-func forwardLogList(s *Server, _ string, body []byte) (any, *rejection) {
+func forwardLogList(s *Server, _ url.Values, body []byte) (any, *rejection) {
 	var request msgpush.ForwardLogRequest
 	if rejected := decodeObject(body, &request); rejected != nil {
 		return nil, rejected

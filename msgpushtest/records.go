@@ -49,6 +49,9 @@ func (r Records) clone() Records {
 // reads another value, use [Respond].
 func (r Records) Validate() error {
 	for list, records := range reflect.ValueOf(r).Fields() {
+		if records.Kind() != reflect.Slice {
+			continue
+		}
 		for _, field := range reflect.VisibleFields(list.Type.Elem()) {
 			if field.Type != reflect.TypeFor[msgpush.DateTime]() {
 				continue

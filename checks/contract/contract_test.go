@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -346,6 +347,10 @@ func plain(t *testing.T, v reflect.Value) any {
 		return plain(t, v.Elem())
 	case reflect.Int, reflect.Int64:
 		return v.Int()
+	case reflect.Bool:
+		return v.Bool()
+	case reflect.Float64:
+		return v.Float()
 	case reflect.String:
 		return v.String()
 	case reflect.Slice:
@@ -383,13 +388,36 @@ func assertData(t *testing.T, example *openapi3.ExampleRef, data any) {
 	assert.JSONEq(t, string(encode(t, want)), string(encode(t, plain(t, reflect.ValueOf(data)))))
 }
 
+// recordsWithoutExample returns the names of the records of lists whose examples are empty.
+func recordsWithoutExample(doc *openapi3.T) map[string]bool {
+	names := map[string]bool{}
+	for _, op := range operations(doc) {
+		data := op.success().Value.Properties["data"]
+		if data == nil || data.Value.Properties["list"] == nil {
+			continue
+		}
+		record := data.Value.Properties["list"].Value.Items
+		for _, example := range op.responses() {
+			page := example.Value.Value.(map[string]any)["data"].(map[string]any)
+			if len(page["list"].([]any)) == 0 {
+				names[path.Base(record.Ref)] = true
+			}
+		}
+	}
+	return names
+}
+
 // If the type of a property in openapi.json changes, a body in testdata or an example must
 // violate it, or Envelope and Page must differ from the schemas that repeat them.
 func TestChangedTypeInOpenAPIIsDetected(t *testing.T) {
 	for _, op := range operations(load(t)) {
 		op.call(t)
 	}
+	withoutExample := recordsWithoutExample(load(t))
 	for name, schema := range load(t).Components.Schemas {
+		if withoutExample[name] {
+			continue // package recorded compares its types with those of the Go type
+		}
 		for field, property := range schema.Value.Properties {
 			if property.Ref != "" {
 				continue
@@ -460,11 +488,11 @@ func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
 			test{call.Operation + ", all pages", func(ctx context.Context, c *msgpush.Client) error {
 				_, err := drain(call.Pages(ctx, c, pageSize, 0))
 				return err
-			}, 2},
+			}, 1},
 			test{call.Operation + ", all pages with prefetch", func(ctx context.Context, c *msgpush.Client) error {
 				_, err := drain(call.Pages(ctx, c, pageSize, 4))
 				return err
-			}, 2},
+			}, 1},
 		)
 	}
 	logs := msgpush.ForwardLogRequest{

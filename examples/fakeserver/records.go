@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"time"
 
@@ -59,37 +60,36 @@ func decodeStrictly(r io.Reader, to any) error {
 // records that repeat an id.
 func addRecords(fake *msgpushtest.Server, added msgpushtest.Records) (err error) {
 	fake.Update(func(r *msgpushtest.Records) {
-		err = errors.Join(
-			checkIDs("mailChannels", r.MailChannels, added.MailChannels,
-				func(c msgpush.MailChannel) int64 { return c.ID }),
-			checkIDs("mpChannels", r.MPChannels, added.MPChannels,
-				func(c msgpush.MPChannel) int64 { return c.ID }),
-			checkIDs("forwardRules", r.ForwardRules, added.ForwardRules,
-				func(c msgpush.ForwardRule) int64 { return c.ID }),
-			checkIDs("forwardLogs", r.ForwardLogs, added.ForwardLogs,
-				func(c msgpush.ForwardLog) int64 { return c.ID }),
-		)
-		if err != nil {
-			return
+		changed := *r
+		for field, records := range reflect.ValueOf(added).Fields() {
+			if records.Kind() != reflect.Slice {
+				continue
+			}
+			list := reflect.ValueOf(&changed).Elem().FieldByName(field.Name)
+			err = errors.Join(err, checkIDs(field.Name, list, records))
+			list.Set(reflect.AppendSlice(list, records))
 		}
-		r.MailChannels = append(r.MailChannels, added.MailChannels...)
-		r.MPChannels = append(r.MPChannels, added.MPChannels...)
-		r.ForwardRules = append(r.ForwardRules, added.ForwardRules...)
-		r.ForwardLogs = slices.Concat(added.ForwardLogs, r.ForwardLogs)
+		changed.ForwardLogs = slices.Concat(added.ForwardLogs, r.ForwardLogs)
+		if err == nil {
+			*r = changed
+		}
 	})
 	return err
 }
 
-func checkIDs[T any](list string, records, added []T, id func(T) int64) error {
+// checkIDs returns an error if one of two slices of records has an id of the other, or if added has
+// an id twice.
+func checkIDs(list string, records, added reflect.Value) error {
 	ids := map[int64]bool{}
-	for _, record := range records {
-		ids[id(record)] = true
+	for _, record := range records.Seq2() {
+		ids[record.FieldByName("ID").Int()] = true
 	}
-	for _, record := range added {
-		if ids[id(record)] {
-			return fmt.Errorf("%s has a record with the id %d already", list, id(record))
+	for _, record := range added.Seq2() {
+		id := record.FieldByName("ID").Int()
+		if ids[id] {
+			return fmt.Errorf("%s has a record with the id %d already", list, id)
 		}
-		ids[id(record)] = true
+		ids[id] = true
 	}
 	return nil
 }

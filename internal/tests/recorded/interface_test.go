@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
 )
 
 func TestTablesOfTheInterfaceAreThoseOfOpenAPI(t *testing.T) {
@@ -15,7 +17,11 @@ func TestTablesOfTheInterfaceAreThoseOfOpenAPI(t *testing.T) {
 	interfaceFile.compare(t, writeTables(t, addTables(text, doc), doc))
 }
 
-// A table follows a comment with its name, such as MailChannel.
+func TestREADMEListsTheOperationsOfOpenAPI(t *testing.T) {
+	readmeFile.compare(t, writeTables(t, readmeFile.read(t), openAPI(t)))
+}
+
+// A table or a list of names follows a comment with its name, such as MailChannel.
 var table = regexp.MustCompile(`<!-- (.+) -->\n(?:.+\n)*`)
 
 // lastSection is the heading before which addTables adds sections.
@@ -71,6 +77,8 @@ func tableOf(t *testing.T, name string, doc *object) string {
 	switch name {
 	case "operations":
 		return operationTable(doc)
+	case "methods":
+		return methodList()
 	case "named operations":
 		return namedList(doc)
 	case "named groups":
@@ -110,6 +118,16 @@ func typeOf(property *object) string {
 	default:
 		return typ
 	}
+}
+
+func methodList() string {
+	var names []string
+	for _, op := range msgpush.Operations() {
+		if op.Specified() {
+			names = append(names, "`"+op.Name+"`")
+		}
+	}
+	return strings.Join(names, ", ") + "\n"
 }
 
 func operationTable(doc *object) string {

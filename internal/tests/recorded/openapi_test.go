@@ -27,8 +27,8 @@ import (
 const fillIn = "FILL IN"
 
 // openapi.json has the text of the API document on an operation: descriptions, and the types of
-// parameters. The rest follows from the code: the operation, its record, envelopes, pages,
-// examples.
+// query parameters. The rest follows from the code: the operation, its record, envelopes, pages,
+// examples. A derived text never has fillIn, since -update would undo what a person writes there.
 func TestOpenAPIIsRecorded(t *testing.T) {
 	text := format(openAPI(t), "") + "\n"
 	openAPIFile.compare(t, text)
@@ -103,7 +103,7 @@ func (r recorder) operation(op msgpush.Operation) {
 	id := operationID(op.Name)
 	item := r.paths.object(op.Path, strings.ToLower(op.Method))
 	item.set("operationId", id)
-	item.add("tags", []any{fillIn})
+	item.add("tags", []any{r.tagOf(op.Path)})
 	item.set("summary", op.Title)
 	item.add("description", fillIn)
 	r.parameters(op, item, sent.URL.Query())
@@ -111,6 +111,21 @@ func (r recorder) operation(op msgpush.Operation) {
 		r.requestBody(op, call, item, string(body))
 	}
 	r.response(op, call, item)
+}
+
+// tagOf returns the tag of the operations whose paths have the same directory.
+func (r recorder) tagOf(operationPath string) string {
+	for _, other := range r.paths.names {
+		if path.Dir(other) != path.Dir(operationPath) {
+			continue
+		}
+		for _, method := range r.paths.object(other).names {
+			if tags, ok := r.paths.object(other, method).values["tags"].([]any); ok {
+				return tags[0].(string)
+			}
+		}
+	}
+	return fillIn
 }
 
 // operationID returns "mpList" for "MPList".
@@ -141,10 +156,14 @@ func (r recorder) parameters(op msgpush.Operation, item *object, query url.Value
 			item.set("parameters", append(item.values["parameters"].([]any), p))
 			i, all = len(all), append(all, p)
 		}
-		all[i].set("example", query.Get(name))
-		if typ := all[i].object("schema").text("type"); typ == "integer" || typ == "boolean" {
-			all[i].set("example", json.Number(query.Get(name)))
+		var example any = query.Get(name)
+		switch all[i].object("schema").text("type") {
+		case "integer":
+			example = json.Number(query.Get(name))
+		case "boolean":
+			example = query.Get(name) == "true"
 		}
+		all[i].set("example", example)
 	}
 	for _, p := range item.list("parameters") {
 		assert.Contains(r.t, query, p.text("name"), "%s: %s does not send this parameter: remove it, or correct the code",
@@ -158,14 +177,14 @@ func (r recorder) requestBody(op msgpush.Operation, call testcalls.Call, item *o
 	item.object("requestBody").set("required", true)
 	content := item.object("requestBody", "content", "application/json")
 	name := "requests." + exampleName(op)
-	switch {
-	case call.Body == reflect.TypeFor[msgpush.PageRequest]():
+	if call.Body == reflect.TypeFor[msgpush.PageRequest]() {
 		name = "requests.page"
+	}
+	if call.Body != nil {
+		r.schemas.object(call.Body.Name()).add("description", bodyOf(op))
 		content.set("schema", r.record(call.Body))
-	case call.Body != nil:
-		content.set("schema", r.record(call.Body))
-	default:
-		content.set("schema", r.sent(op.Name+"Request", parse(r.t, body)))
+	} else {
+		content.set("schema", r.sent(op, parse(r.t, body)))
 	}
 	if !r.examples.has(name) {
 		if call.Pages != nil { // otherwise the example would have no filter
@@ -176,15 +195,37 @@ func (r recorder) requestBody(op msgpush.Operation, call testcalls.Call, item *o
 	content.object("examples").set(exampleName(op), reference("examples", name))
 }
 
+// bodyOf returns "body of the message rule list" for the operation "Message rule list".
+func bodyOf(op msgpush.Operation) string {
+	return "body of the " + strings.ToLower(op.Title[:1]) + op.Title[1:]
+}
+
 // sent adds the schema of a body that has no exported type.
-func (r recorder) sent(name string, body *object) *object {
+func (r recorder) sent(op msgpush.Operation, body *object) *object {
+	r.t.Helper()
+	name := op.Name + "Request"
 	schema := r.schemas.object(name)
-	schema.add("description", fillIn)
+	schema.add("description", bodyOf(op))
 	schema.set("type", "object")
 	for _, member := range body.names {
-		schema.object("properties").add(member, objectOf("type", fillIn, "description", fillIn))
+		property := objectOf("type", typeOfValue(body.values[member]), "description", fillIn)
+		schema.object("properties").add(member, property)
 	}
 	return reference("schemas", name)
+}
+
+// typeOfValue returns the type of a member that was sent.
+func typeOfValue(value any) string {
+	switch value.(type) {
+	case string:
+		return "string"
+	case bool:
+		return "boolean"
+	case json.Number:
+		return "integer"
+	default:
+		return fillIn
+	}
 }
 
 // record adds the schema of a type, and returns a reference to it.
@@ -253,15 +294,21 @@ func (r recorder) response(op msgpush.Operation, call testcalls.Call, item *obje
 	r.t.Helper()
 	ok := item.object("responses", "200")
 	data := ""
-	if call.Data == nil {
+	switch {
+	case call.Data == nil:
 		ok.set("description", "envelope without data")
-	} else {
+	case call.Pages == nil:
 		ok.add("description", "envelope with data = "+fillIn)
-		data = r.data(call, ok.text("description"))
+	default:
+		ok.add("description", "envelope with data = page object whose list holds "+fillIn)
+	}
+	copied := strings.ReplaceAll(ok.text("description"), fillIn, "…")
+	if call.Data != nil {
+		data = r.data(call, copied)
 	}
 	name := exampleName(op)
 	content := ok.object("content", "application/json")
-	content.set("schema", r.envelope(data, ok.text("description")))
+	content.set("schema", r.envelope(data, copied))
 	content.object("examples").set(name, reference("examples", "responses."+name))
 	content.object("examples").set("rejected_key", reference("examples", "responses.rejected_key"))
 	item.object("responses").set("4XX", reference("responses", "Failure"))
@@ -345,6 +392,8 @@ func (r recorder) respond(op msgpush.Operation, item *object, key string) *objec
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	require.NoError(r.t, err)
+	assert.NotContains(r.t, string(text), "[redacted]",
+		"the fake server redacts a secret of %s: in msgpushtest/records.go, use or imitate mailChannels", op)
 	envelope := parse(r.t, string(text))
 	if key == r.server.AccessKey() {
 		assert.Equal(r.t, json.Number("200"), envelope.values["code"],

@@ -20,6 +20,7 @@ const (
 	apiFile       recordedFile = "testdata/api.txt"
 	openAPIFile   recordedFile = "openapi.json"
 	interfaceFile recordedFile = "docs/interface.md"
+	readmeFile    recordedFile = "README.md"
 )
 
 func (f recordedFile) read(t *testing.T) string {
