@@ -214,7 +214,7 @@ func newError(o *call.Failure) error {
 	if o == nil {
 		return nil
 	}
-	name := operationName(o.Request.Operation, o.Keys)
+	name := operationName(o.Spec.Operation, o.Keys)
 	remarks := strings.Join(remarksOf(o), "; ")
 	switch o.Kind {
 	case call.ErrorResponse:
@@ -257,7 +257,7 @@ func remarksOf(o *call.Failure) []string {
 	if o.IsEnvelope {
 		return o.Remarks
 	}
-	request := redact.Shorten(o.Keys.Text(o.Request.Method+" "+o.Request.Path), maxForeign)
+	request := redact.Shorten(o.Keys.Text(o.Spec.Method+" "+o.Spec.Path), maxForeign)
 	return append([]string{request}, o.Remarks...)
 }
 

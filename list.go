@@ -125,15 +125,15 @@ func (l List[T]) check(ctx context.Context) error {
 	return nil
 }
 
-// source returns the list for package paging. Page and paging.Page have the same fields, so that a
+// source returns the list for package paging. Page and paging.Response have the same fields, so that a
 // pointer to one converts to a pointer to the other.
 func (l List[T]) source() paging.Source[T] {
-	fetch := func(ctx context.Context, number, size int) (*paging.Page[T], error) {
+	fetch := func(ctx context.Context, number, size int) (*paging.Response[T], error) {
 		if errs.OfContext(ctx) != nil {
 			return nil, errs.EndOfContext(ctx, "", isOwnError)
 		}
 		page, err := l.Fetch(ctx, PageRequest{Current: number, PageSize: size})
-		return (*paging.Page[T])(page), err
+		return (*paging.Response[T])(page), err
 	}
 	return paging.Source[T]{
 		Fetch:           fetch,

@@ -53,73 +53,73 @@ type CallResult struct {
 }
 
 // report passes an attempt to the logger and to the observer.
-func (s *settings) report(ctx context.Context, attempt call.Attempt) {
+func (s *settings) report(ctx context.Context, o call.Outcome) {
 	logsAttempt := s.logger != nil && s.logger.Enabled(ctx, slog.LevelDebug)
-	logsRetry := s.logger != nil && attempt.Retry && s.logger.Enabled(ctx, slog.LevelWarn)
+	logsRetry := s.logger != nil && o.Retry && s.logger.Enabled(ctx, slog.LevelWarn)
 	if !logsAttempt && !logsRetry && s.observe == nil {
 		return // without the error of the attempt, which takes long to redact
 	}
 	a := Attempt{
-		Operation: operationName(attempt.Request.Operation, attempt.Keys),
-		Number:    attempt.Number,
-		Start:     attempt.Start,
-		Duration:  attempt.Duration,
-		Bytes:     attempt.Size,
-		Err:       newError(cmp.Or(attempt.Final, attempt.Failure, attempt.LeftOut)),
-		Retry:     attempt.Retry,
+		Operation: operationName(o.Spec.Operation, o.Keys),
+		Number:    o.Number,
+		Start:     o.Start,
+		Duration:  o.Duration,
+		Bytes:     o.Size,
+		Err:       newError(cmp.Or(o.Final, o.Failure, o.LeftOut)),
+		Retry:     o.Retry,
 	}
-	if attempt.Response != nil {
-		a.HTTPStatus = attempt.Response.StatusCode
+	if o.Response != nil {
+		a.HTTPStatus = o.Response.StatusCode
 	}
 	if logsAttempt {
-		logAttempt(ctx, s.logger, a, attempt)
+		logAttempt(ctx, s.logger, a, o)
 	}
 	if logsRetry {
-		logRetry(ctx, s.logger, a, attempt)
+		logRetry(ctx, s.logger, a, o)
 	}
 	if s.observe == nil {
 		return
 	}
-	if attempt.Response != nil {
+	if o.Response != nil {
 		// Errors share the map, and the observer may change its copy.
-		a.Header = attempt.Keys.Header(attempt.Response.Header.Clone())
+		a.Header = o.Keys.Header(o.Response.Header.Clone())
 	}
 	s.observe(ctx, a)
 }
 
 // logAttempt logs an attempt at level Debug. No record has the msg of the response.
-func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, attempt call.Attempt) {
-	attrs := append(requestAttrs(a, attempt), slog.Duration("duration", a.Duration))
+func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outcome) {
+	attrs := append(requestAttrs(a, o), slog.Duration("duration", a.Duration))
 	if a.HTTPStatus != 0 {
 		attrs = append(attrs, slog.Int("status", a.HTTPStatus), slog.Int("bytes", a.Bytes))
 	}
-	if failure := attempt.Failure; failure == nil {
+	if failure := o.Failure; failure == nil {
 		attrs = append(attrs, slog.Int("code", call.CodeSuccess))
 	} else if failure.IsEnvelope {
 		attrs = append(attrs, slog.Int("code", failure.Code))
 	}
-	if text := errorWithoutMsg(a, attempt.Failure); text != "" {
+	if text := errorWithoutMsg(a, o.Failure); text != "" {
 		attrs = append(attrs, slog.String("error", text))
 	}
 	logger.LogAttrs(ctx, slog.LevelDebug, "msgpush: attempt", attrs...)
 }
 
 // logRetry logs a retry, with its reason, at level Warn.
-func logRetry(ctx context.Context, logger *slog.Logger, a Attempt, attempt call.Attempt) {
-	reason := cmp.Or(errorWithoutMsg(a, attempt.Failure), httpspec.StatusText(a.HTTPStatus))
-	if attempt.Failure.KeyRejected {
+func logRetry(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outcome) {
+	reason := cmp.Or(errorWithoutMsg(a, o.Failure), httpspec.StatusText(a.HTTPStatus))
+	if o.Failure.KeyRejected {
 		reason = "the access key was rejected"
 	}
-	attrs := append(requestAttrs(a, attempt), slog.String("reason", reason))
+	attrs := append(requestAttrs(a, o), slog.String("reason", reason))
 	logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", attrs...)
 }
 
 // requestAttrs returns the attributes of a log record that name the request of an attempt.
-func requestAttrs(a Attempt, attempt call.Attempt) []slog.Attr {
+func requestAttrs(a Attempt, o call.Outcome) []slog.Attr {
 	return []slog.Attr{
 		slog.String("operation", a.Operation),
-		slog.String("method", redact.Shorten(attempt.Keys.Text(attempt.Request.Method), maxForeign)),
-		slog.String("path", redact.Shorten(attempt.Keys.Text(attempt.Request.Path), maxForeign)),
+		slog.String("method", redact.Shorten(o.Keys.Text(o.Spec.Method), maxForeign)),
+		slog.String("path", redact.Shorten(o.Keys.Text(o.Spec.Path), maxForeign)),
 		slog.Int("attempt", a.Number),
 	}
 }

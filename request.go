@@ -93,7 +93,7 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 	if err := r.check(); err != nil {
 		return zero, fmt.Errorf("msgpush: Call: %w", err)
 	}
-	request := call.Request{
+	spec := call.Spec{
 		Operation:  cmp.Or(r.Name, "Call"),
 		Method:     r.Method,
 		Path:       httpspec.EscapePath(r.Path),
@@ -102,10 +102,10 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 		Idempotent: r.Idempotent,
 	}
 	if _, ok := any(zero).(struct{}); ok {
-		_, err := do[json.RawMessage](ctx, c, request, false)
+		_, err := do[json.RawMessage](ctx, c, spec, false)
 		return zero, err
 	}
-	data, err := do[T](ctx, c, request, false)
+	data, err := do[T](ctx, c, spec, false)
 	if data == nil {
 		return zero, err
 	}
@@ -115,16 +115,16 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 // read calls an operation that reads a record or a page: it is idempotent, and its successes have
 // data. T is a type of this package.
 func read[T any](ctx context.Context, c *Client, op Operation, query, body any) (*T, error) {
-	r := op.request(query, body)
-	r.Idempotent = true
-	return do[T](ctx, c, r, true)
+	spec := op.spec(query, body)
+	spec.Idempotent = true
+	return do[T](ctx, c, spec, true)
 }
 
-// request returns a request of the operation, for do. It is not marked as idempotent. net/http may
+// spec returns what a call of the operation sends. It is not marked as idempotent. net/http may
 // still send a GET twice: the doc comment of a method that changes something with a GET must say
 // so.
-func (o Operation) request(query, body any) call.Request {
-	return call.Request{
+func (o Operation) spec(query, body any) call.Spec {
+	return call.Spec{
 		Operation: o.Name,
 		Method:    o.Method,
 		Path:      o.Path,
@@ -136,20 +136,20 @@ func (o Operation) request(query, body any) call.Request {
 // do makes a call. If no data is required, the result may be nil. To ignore the data, use
 // json.RawMessage as T, which accepts any data. If records of a page are left out, do returns the
 // page and an error.
-func do[T any](ctx context.Context, c *Client, r call.Request, dataRequired bool) (*T, error) {
+func do[T any](ctx context.Context, c *Client, spec call.Spec, dataRequired bool) (*T, error) {
 	if c == nil || c.caller == nil {
-		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", r.Operation)
+		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", spec.Operation)
 	}
 	var data *T
-	r.Decode = func(body []byte, unmarshal func([]byte, any) error) (leftOut, err error) {
+	spec.Decode = func(body []byte, unmarshal func([]byte, any) error) (leftOut, err error) {
 		data, leftOut, err = decode[T](decoder{unmarshal, dataRequired}, body)
 		return leftOut, err
 	}
 	start := time.Now()
-	result, err := c.caller.Do(ctx, r)
+	result, err := c.caller.Do(ctx, spec)
 	failure, isFailure := err.(*call.Failure) //nolint:errorlint // Do does not wrap it
 	if err != nil && !isFailure {
-		return nil, argumentError(r.Operation, *result.Keys, err)
+		return nil, argumentError(spec.Operation, *result.Keys, err)
 	}
 	if isFailure {
 		data = nil // of an earlier attempt
@@ -157,7 +157,7 @@ func do[T any](ctx context.Context, c *Client, r call.Request, dataRequired bool
 	err = newError(cmp.Or(failure, result.LeftOut))
 	if c.observeCall != nil {
 		c.observeCall(ctx, CallResult{
-			Operation: operationName(r.Operation, result.Keys),
+			Operation: operationName(spec.Operation, result.Keys),
 			Start:     start,
 			Duration:  time.Since(start),
 			Attempts:  result.Attempts,

@@ -133,7 +133,7 @@ func (f *Follower[T]) updateStatus(change func(*Status)) {
 }
 
 // fetch requests a page. It is the only code that calls Fetch.
-func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*paging.Page[T], error) {
+func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*paging.Response[T], error) {
 	f.updateStatus(func(s *Status) { s.NextStep = time.Now() })
 	page, err := f.list.Fetch(ctx, msgpush.PageRequest{Current: int(number), PageSize: size})
 	if page == nil && err == nil {
@@ -150,17 +150,17 @@ func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*pagin
 	f.reading.drift.observe(f.numbers.total, page.Total)
 	f.numbers.useNumbers(page.Total, page.Pages, page.PageSize)
 	if size == f.list.PageSize { // the second pass of a reading has smaller pages
-		f.numbers.usePage(number, (*paging.Page[T])(page).Length())
+		f.numbers.usePage(number, (*paging.Response[T])(page).Length())
 	}
 	f.updateStatus(func(s *Status) {
 		s.LastResponse = time.Now()
 		s.Total = f.numbers.total
 	})
-	return (*paging.Page[T])(page), nil
+	return (*paging.Response[T])(page), nil
 }
 
 // fetchOrEnd is like fetch, but a page behind the end of the list that fails is an empty page.
-func (f *Follower[T]) fetchOrEnd(ctx context.Context, number int64, size int) (*paging.Page[T], error) {
+func (f *Follower[T]) fetchOrEnd(ctx context.Context, number int64, size int) (*paging.Response[T], error) {
 	page, err := f.fetch(ctx, number, size)
 	if err == nil || errs.OfContext(ctx) != nil {
 		return page, err
@@ -168,5 +168,5 @@ func (f *Follower[T]) fetchOrEnd(ctx context.Context, number int64, size int) (*
 	if !f.numbers.useFailure(number, int64(size), isPermanent(err)) {
 		return nil, err
 	}
-	return &paging.Page[T]{Total: f.numbers.total}, nil
+	return &paging.Response[T]{Total: f.numbers.total}, nil
 }

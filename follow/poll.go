@@ -97,7 +97,7 @@ func (f *Follower[T]) pollEnd(ctx context.Context, q *poll, from end) bool {
 }
 
 // pollPage requests a page until it succeeds. It returns nil if the poll has failed, or ctx has ended.
-func (f *Follower[T]) pollPage(ctx context.Context, q *poll, number int64) *paging.Page[T] {
+func (f *Follower[T]) pollPage(ctx context.Context, q *poll, number int64) *paging.Response[T] {
 	for tries := 1; ; tries++ {
 		page, err := f.fetchOrEnd(ctx, number, f.list.PageSize)
 		if err == nil {

@@ -90,7 +90,7 @@ func (f *Follower[T]) endReading(ctx context.Context) {
 	f.note(ctx, readLacks, missing)
 }
 
-func (f *Follower[T]) fetchForReading(ctx context.Context, number, size int) (*paging.Page[T], error) {
+func (f *Follower[T]) fetchForReading(ctx context.Context, number, size int) (*paging.Response[T], error) {
 	page, err := f.fetchOrEnd(ctx, int64(number), size)
 	if err != nil {
 		return nil, err

@@ -109,7 +109,7 @@ func (f *Follower[T]) checkEmpty() error {
 
 // fetchLast returns the last page that has records, and its number. It returns no page if it has found
 // none.
-func (f *Follower[T]) fetchLast(ctx context.Context, first *paging.Page[T]) (*paging.Page[T], int64, error) {
+func (f *Follower[T]) fetchLast(ctx context.Context, first *paging.Response[T]) (*paging.Response[T], int64, error) {
 	number := f.numbers.last()
 	if number == 1 || f.numbers.length() == 0 {
 		return first, 1, nil
@@ -143,7 +143,7 @@ func (f *Follower[T]) addBehind(ctx context.Context, found *ends[T], last int64)
 }
 
 // fetchTwice requests a page, and requests it once more if it is empty.
-func (f *Follower[T]) fetchTwice(ctx context.Context, number int64) (*paging.Page[T], error) {
+func (f *Follower[T]) fetchTwice(ctx context.Context, number int64) (*paging.Response[T], error) {
 	page, err := f.fetch(ctx, number, f.list.PageSize)
 	if err != nil || len(page.List) > 0 {
 		return page, err

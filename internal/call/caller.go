@@ -41,7 +41,7 @@ type Config struct {
 	RetryableCodes   []int
 	Source           func(ctx context.Context, rejected string) (key string, err error)
 	CanReplaceKey    bool                           // Source may return another key for a rejected one
-	Report           func(context.Context, Attempt) // called after each attempt; nil: not called
+	Report           func(context.Context, Outcome) // called after each attempt; nil: not called
 }
 
 // A Caller makes the calls of a client, which share its retry quota. It is safe for concurrent use.
@@ -90,8 +90,8 @@ func timeoutError(format string, d time.Duration) error {
 	return errs.Hide(fmt.Sprintf(format, d), context.DeadlineExceeded, nil)
 }
 
-// A Request has the content of an HTTP request, and the decoder of its response.
-type Request struct {
+// A Spec says what a call sends, and how its response is decoded.
+type Spec struct {
 	Operation  string // the name for errors, logs and metrics
 	Method     string
 	Path       string // escaped
@@ -112,8 +112,8 @@ type Result struct {
 
 // Do makes a call. The error is a [*Failure], or the error of arguments of which no HTTP request can be
 // made, whose text may contain a secret.
-func (c *Caller) Do(ctx context.Context, r Request) (Result, error) {
-	s := &state{Context: ctx, request: r, keys: *c.FixedKeys}
+func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
+	s := &state{Context: ctx, spec: spec, keys: *c.FixedKeys}
 	err := c.do(ctx, s)
 	return Result{s.attempts, &s.keys, s.leftOut}, err
 }

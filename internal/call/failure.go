@@ -23,7 +23,7 @@ const CodeSuccess = 200
 // with Keys when they are used.
 type Failure struct {
 	Kind     Kind
-	Request  *Request
+	Spec     *Spec
 	Attempts int          // of the call so far
 	Query    string       // of the request
 	Keys     *redact.Keys // access keys of the call, also later ones
@@ -75,7 +75,7 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 	if resp.StatusCode != http.StatusOK {
 		return c.unsuccessful(s, resp, body, nil)
 	}
-	leftOut, err := s.request.Decode(body, c.Unmarshal)
+	leftOut, err := s.spec.Decode(body, c.Unmarshal)
 	if err != nil {
 		return c.unsuccessful(s, resp, body, err)
 	}

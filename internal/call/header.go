@@ -27,7 +27,7 @@ func (c *Caller) newHeader(s *state) http.Header {
 		"User-Agent": values[1:2:2],
 		"Accept":     values[2:3:3],
 	}
-	if s.request.Method == http.MethodPost || s.request.Body != nil {
+	if s.spec.Method == http.MethodPost || s.spec.Body != nil {
 		h["Content-Type"] = values[3:4:4]
 	}
 	return h

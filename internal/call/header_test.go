@@ -43,15 +43,15 @@ func TestSetHeaderMakesHeaderForEachAttempt(t *testing.T) {
 
 func TestContentTypeIsSetForPostOrBody(t *testing.T) {
 	for name, tt := range map[string]struct {
-		request Request
-		want    []string
+		spec Spec
+		want []string
 	}{
-		"GET":           {Request{Method: "GET"}, nil},
-		"POST":          {Request{Method: "POST"}, []string{"application/json"}},
-		"PUT with body": {Request{Method: "PUT", Body: 1}, []string{"application/json"}},
+		"GET":           {Spec{Method: "GET"}, nil},
+		"POST":          {Spec{Method: "POST"}, []string{"application/json"}},
+		"PUT with body": {Spec{Method: "PUT", Body: 1}, []string{"application/json"}},
 	} {
 		c, s, _ := newStep(t)
-		s.request = tt.request
+		s.spec = tt.spec
 		assert.Equal(t, tt.want, c.newHeader(s)["Content-Type"], name)
 	}
 }

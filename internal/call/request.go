@@ -16,7 +16,7 @@ import (
 
 // newRequest returns the HTTP request of a call. setHeader adds the header.
 func (c *Caller) newRequest(s *state) (*retryablehttp.Request, error) {
-	r := &s.request
+	r := &s.spec
 	rawQuery, err := encodeQuery(r.Query)
 	if err != nil {
 		return nil, err

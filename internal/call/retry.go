@@ -12,9 +12,9 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// An Attempt is what Report learns of an attempt. Its texts may contain secrets.
-type Attempt struct {
-	Request  *Request
+// An Outcome is what Report learns of an attempt. Its texts may contain secrets.
+type Outcome struct {
+	Spec     *Spec
 	Keys     *redact.Keys // of the call so far
 	Number   int          // 1 for the first attempt of the call
 	Start    time.Time
@@ -45,8 +45,8 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 	}
 	retry = failure != nil && final == nil
 	if c.Report != nil {
-		c.Report(s, Attempt{
-			Request:  &s.request,
+		c.Report(s, Outcome{
+			Spec:     &s.spec,
 			Keys:     &s.keys,
 			Number:   s.attempts,
 			Start:    s.start,
@@ -101,7 +101,7 @@ func (c *Caller) isRetryable(s *state, f *Failure) bool {
 	if !f.Transient || s.counted() >= c.Retry.MaxAttempts {
 		return false
 	}
-	if !s.request.Idempotent && !f.NotSent {
+	if !s.spec.Idempotent && !f.NotSent {
 		f.remark("not retried, since the request is not idempotent")
 		return false
 	}

@@ -55,7 +55,7 @@ func inBubble(t *testing.T, name string, f func(*testing.T)) {
 func decideAfter(t *testing.T, f *Failure, change func(*Caller, *state)) (end *Failure, s *state) {
 	t.Helper()
 	c, s, _ := newStep(t)
-	s.attempts, s.key, s.request.Idempotent = 1, "first-key", true
+	s.attempts, s.key, s.spec.Idempotent = 1, "first-key", true
 	if change != nil {
 		change(c, s)
 	}
@@ -104,12 +104,12 @@ func TestDecide(t *testing.T) {
 		},
 		"not idempotent": {
 			Failure{Transient: true},
-			func(_ *Caller, s *state) { s.request.Idempotent = false }, false,
+			func(_ *Caller, s *state) { s.spec.Idempotent = false }, false,
 			"not retried, since the request is not idempotent", false,
 		},
 		"not idempotent, not sent": {
 			Failure{Transient: true, NotSent: true},
-			func(_ *Caller, s *state) { s.request.Idempotent = false }, true, "", false,
+			func(_ *Caller, s *state) { s.spec.Idempotent = false }, true, "", false,
 		},
 		"Retry-After as long as MaxWait": {Failure{Transient: true, RequestedWait: 30_000}, nil, true, "", false},
 		"Retry-After longer than MaxWait": {
@@ -144,7 +144,7 @@ func TestDecide(t *testing.T) {
 		"key rejected": {rejected, canReplace, true, "", false},
 		"key rejected, not idempotent": {
 			rejected,
-			func(c *Caller, s *state) { canReplace(c, s); s.request.Idempotent = false }, true, "", false,
+			func(c *Caller, s *state) { canReplace(c, s); s.spec.Idempotent = false }, true, "", false,
 		},
 		"key rejected in last attempt": {
 			rejected,
@@ -232,12 +232,12 @@ func TestCheckRetryReportsEachAttemptOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, req := newStep(t)
-			s.request.Idempotent, s.attempts, s.start = true, tt.attempts, time.Now()
-			s.request.Decode = func([]byte, func([]byte, any) error) (leftOut, err error) { return nil, nil }
+			s.spec.Idempotent, s.attempts, s.start = true, tt.attempts, time.Now()
+			s.spec.Decode = func([]byte, func([]byte, any) error) (leftOut, err error) { return nil, nil }
 			c.quota = newQuota(2)
 			c.quota.take()
-			var reported []Attempt
-			c.Report = func(ctx context.Context, a Attempt) {
+			var reported []Outcome
+			c.Report = func(ctx context.Context, a Outcome) {
 				assert.Same(t, s, stateOf(ctx))
 				reported = append(reported, a)
 			}

@@ -17,9 +17,9 @@ import (
 type state struct {
 	context.Context // of the call
 
-	request Request
-	query   string      // of the request, which may contain secrets
-	keys    redact.Keys // that the call got so far, for redaction
+	spec  Spec
+	query string      // of the request, which may contain secrets
+	keys  redact.Keys // that the call got so far, for redaction
 
 	attempts    int      // started so far
 	key         string   // of the next or current attempt
@@ -49,7 +49,7 @@ func (s *state) Value(key any) any {
 // Format writes the operation, never the access key: a rate limiter, a key source or an observer gets
 // the state as its context, and may print it.
 func (s *state) Format(f fmt.State, _ rune) {
-	_, _ = fmt.Fprintf(f, "msgpush.Call(%s)", s.request.Operation)
+	_, _ = fmt.Fprintf(f, "msgpush.Call(%s)", s.spec.Operation)
 }
 
 // stateOf returns the state of the call whose request has the context ctx.
@@ -58,7 +58,7 @@ func stateOf(ctx context.Context) *state { return ctx.Value(stateKey{}).(*state)
 // OperationFromContext returns the operation of the call whose request has the context ctx, or "".
 func OperationFromContext(ctx context.Context) string {
 	if s, ok := ctx.Value(stateKey{}).(*state); ok {
-		return s.request.Operation
+		return s.spec.Operation
 	}
 	return ""
 }
@@ -79,7 +79,7 @@ func (s *state) hasReplacedKey() bool { return s.rejectedKey != "" }
 func (s *state) newFailure(kind Kind) *Failure {
 	return &Failure{
 		Kind:     kind,
-		Request:  &s.request,
+		Spec:     &s.spec,
 		Attempts: s.attempts,
 		Query:    s.query,
 		Keys:     &s.keys,

@@ -80,11 +80,11 @@ func (it *Iteration[T]) missingErr(inconsistentList error) error {
 
 // Next requests a page and returns it. With ids, the page keeps only records that no earlier page
 // had. After an error, Next requests the same page again.
-func (it *Iteration[T]) Next(ctx context.Context) (*Page[T], error) {
+func (it *Iteration[T]) Next(ctx context.Context) (*Response[T], error) {
 	number := it.nextPage
 	page, err := it.response(ctx)
 	if page == nil && it.cursor.isBehindEnd(number) && it.source.IsErrorResponse(err) {
-		page, err = &Page[T]{Total: it.cursor.total, Pages: int(it.cursor.pages)}, nil
+		page, err = &Response[T]{Total: it.cursor.total, Pages: int(it.cursor.pages)}, nil
 	}
 	if page == nil {
 		it.Close()
@@ -113,7 +113,7 @@ func (it *Iteration[T]) addProblem(number int64, err error) {
 }
 
 // advance reduces a page to its new records and determines the next page.
-func (it *Iteration[T]) advance(page *Page[T]) *Page[T] {
+func (it *Iteration[T]) advance(page *Response[T]) *Response[T] {
 	isEarlierPage := 0 < page.PageNum && int64(page.PageNum) < it.nextPage
 	if it.source.ID == nil && isEarlierPage {
 		page = page.withList([]T{}) // with ids, newRecords drops the records that the service repeats
@@ -179,7 +179,7 @@ func (it *Iteration[T]) newRecords(list []T) []T {
 // response is outdated if its total is below the latest total, but not below the total when it was
 // requested: then it is older than the latest response, and would cause a step back. For example,
 // it was requested at the total 40 and reports 41, and the latest response reports 42.
-func (it *Iteration[T]) response(ctx context.Context) (*Page[T], error) {
+func (it *Iteration[T]) response(ctx context.Context) (*Response[T], error) {
 	if len(it.pending) == 0 {
 		return it.source.Page(ctx, it.nextPage, it.pageSize())
 	}
@@ -207,13 +207,13 @@ type pendingPage[T any] struct {
 	cancel context.CancelFunc
 
 	done     chan struct{}
-	page     *Page[T]
+	page     *Response[T]
 	err      error
 	panicked any // by Fetch; nil: it did not panic
 }
 
 // wait returns the response, or re-raises the panic of Fetch.
-func (p *pendingPage[T]) wait() (*Page[T], error) {
+func (p *pendingPage[T]) wait() (*Response[T], error) {
 	<-p.done
 	if p.panicked != nil {
 		panic(p.panicked)

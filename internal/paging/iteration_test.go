@@ -27,8 +27,8 @@ func TestEmptyLastPageIsNoErrorIfSecondPassConfirmsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mustFail := tt.fails
 			it := New(Source[int64]{
-				Fetch: func(_ context.Context, number, size int) (*Page[int64], error) {
-					page := &Page[int64]{PageNum: number, PageSize: size, Total: tt.total, List: []int64{}}
+				Fetch: func(_ context.Context, number, size int) (*Response[int64], error) {
+					page := &Response[int64]{PageNum: number, PageSize: size, Total: tt.total, List: []int64{}}
 					from := int64((number - 1) * size)
 					if mustFail && from >= 100 {
 						mustFail = false
@@ -61,9 +61,9 @@ func TestRepeatedPageWithOmittedRecordEndsIteration(t *testing.T) {
 	for _, total := range []int64{0, 1000} {
 		requests := 0
 		it := New(Source[int64]{
-			Fetch: func(_ context.Context, number, _ int) (*Page[int64], error) {
+			Fetch: func(_ context.Context, number, _ int) (*Response[int64], error) {
 				requests++
-				return &Page[int64]{PageNum: number, Total: total, List: []int64{1}, Omitted: 1}, nil
+				return &Response[int64]{PageNum: number, Total: total, List: []int64{1}, Omitted: 1}, nil
 			},
 			ID: func(id int64) int64 { return id },
 		}, 2, 0)
@@ -89,8 +89,8 @@ func TestOmittedRecordsCountOncePerPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			it := New(Source[int64]{
-				Fetch: func(_ context.Context, number, _ int) (*Page[int64], error) { // ignores the page size
-					page := &Page[int64]{PageNum: number, PageSize: 4, Total: 8, Pages: 2, List: []int64{}}
+				Fetch: func(_ context.Context, number, _ int) (*Response[int64], error) { // ignores the page size
+					page := &Response[int64]{PageNum: number, PageSize: 4, Total: 8, Pages: 2, List: []int64{}}
 					if number > len(tt.pages) {
 						return page, nil
 					}

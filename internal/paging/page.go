@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Page has the fields of a msgpush.Page, so that pointers convert without a copy.
-type Page[T any] struct {
+// A Response has the fields of a msgpush.Page, so that pointers convert without a copy.
+type Response[T any] struct {
 	PageNum  int
 	PageSize int
 	Total    int64
@@ -19,10 +19,10 @@ type Page[T any] struct {
 }
 
 // Length returns the number of records of the response. List may lack some of them.
-func (p *Page[T]) Length() int64 { return int64(len(p.List) + p.Omitted) }
+func (p *Response[T]) Length() int64 { return int64(len(p.List) + p.Omitted) }
 
 // withList returns a copy of p with other records.
-func (p Page[T]) withList(list []T) *Page[T] {
+func (p Response[T]) withList(list []T) *Response[T] {
 	p.List = list
 	return &p
 }
@@ -30,7 +30,7 @@ func (p Page[T]) withList(list []T) *Page[T] {
 // A Source is where an iteration gets its pages.
 type Source[T any] struct {
 	// Fetch returns a page, an error, or both. It is called concurrently if pages are prefetched.
-	Fetch func(ctx context.Context, number, size int) (*Page[T], error)
+	Fetch func(ctx context.Context, number, size int) (*Response[T], error)
 	// ID returns the id of a record. If it is nil, iteration does not recognize records.
 	ID func(T) int64
 	// IsErrorResponse reports whether an error of Fetch is a response of the service. Behind the
@@ -39,7 +39,7 @@ type Source[T any] struct {
 }
 
 // Page calls Fetch, and makes sure that there is a page or an error.
-func (s Source[T]) Page(ctx context.Context, number int64, size int) (*Page[T], error) {
+func (s Source[T]) Page(ctx context.Context, number int64, size int) (*Response[T], error) {
 	page, err := s.Fetch(ctx, int(number), size)
 	if page == nil && err == nil {
 		return nil, errors.New("the Fetch function returned neither a page nor an error")
