@@ -55,9 +55,9 @@ func (f *Follower[T]) newBatch(ctx context.Context, list []T) Batch[T] {
 		} else {
 			batch.History = append(batch.History, record)
 		}
-		isInserted := isNew || f.isPastFirstReading() // the first reading has not reached the others yet
-		if isInserted {
-			f.polls.total++
+		isExplained := !isNew && !f.isPastFirstReading() // a first start has counted the whole history
+		if !isExplained {
+			f.polls.explained++
 		}
 	}
 	return batch

@@ -76,6 +76,9 @@ func TestRecordIsNewIfItWasCreatedAfterSince(t *testing.T) {
 			history: 31, since: zeroTime, err: "record 1 has no valid creation time"},
 		{name: "no record has a time, Known", list: upTo(30), created: none, options: follow.Options{Known: upTo(25)},
 			new: []int64{26, 27, 28, 29, 30}, since: zeroTime, err: "record 26 has no valid creation time"},
+		{name: "the only record is ahead", list: upTo(1), created: endsAt("2099-01-01 00:00:00"), insert: []int64{2},
+			new: []int64{2}, history: 1, since: zeroTime,
+			err: "record 1 was created at 2099-01-01 00:00:00, more than 24 h ahead of UTC"},
 		{name: "both ends are 23 h ahead, newest first", list: downFrom(100), created: endsAt("2000-01-01 23:00:00"),
 			insert: []int64{101}, history: 101, since: "2000-01-01 23:00:00"},
 		{name: "both ends are 23 h ahead, oldest first", list: upTo(100), created: endsAt("2000-01-01 23:00:00"),
@@ -549,6 +552,39 @@ func TestPollGoesOnWithoutPageThatAlwaysFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Page 1 always fails. So after another failure, polls go on at the tail.
+func TestPollsGoOnWithoutPage1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: upTo(60)}
+		time.AfterFunc(time.Minute, func() { s.setFail(failAt(1, errUnavailable)) })
+		time.AfterFunc(2*time.Minute, func() { s.setFail(always(errUnavailable)) })
+		time.AfterFunc(3*time.Minute, func() { s.setFail(failAt(1, errUnavailable)) })
+		s.insertEvery(4*time.Minute, upTo(65)[60:])
+		p := run(t, s.lister(10), follow.Options{}, 30*time.Minute)
+		assert.Equal(t, upTo(65)[60:], p.fresh)
+		for _, n := range p.fresh {
+			assert.LessOrEqual(t, p.delivered[n].Sub(s.inserted[n]), 2*time.Minute, "record %d", n)
+		}
+	})
+}
+
+// A record is inserted in the middle when a reading delivers another one that polls left to it.
+func TestRecordsLeftToAReadingCountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: downFrom(200)}
+		known := slices.DeleteFunc(upTo(200), func(n int64) bool { return n == 100 })
+		p := &program{before: func(b batch) error {
+			if slices.Contains(b.History, 100) {
+				s.change(func(list []int64) []int64 { return slices.Insert(list, 45, 201) })
+			}
+			return nil
+		}}
+		p.start(t, s.lister(20), follow.Options{Known: known, Since: created(200)}).sleep(15 * time.Second)
+		assert.Equal(t, []int64{100}, p.history)
+		assert.Equal(t, []int64{201}, p.fresh, "the total shows that it is missing")
+	})
 }
 
 // An outage hides no record from the polls after it.

@@ -55,8 +55,7 @@ func firstSince(first, last []msgpush.DateTime, endIsCertain bool, start time.Ti
 	limit := newestTime(time.Now())
 	a, b := newestOf(first, limit), newestOf(last, limit)
 	since := max(a.valid, b.valid)
-	clockIsBehind := since == "" || a.showsClockBehind() || b.showsClockBehind()
-	if clockIsBehind {
+	if a.showsClockBehind() || b.showsClockBehind() {
 		since = max(since, a.ahead, b.ahead)
 	}
 	if !endIsCertain {

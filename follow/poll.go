@@ -22,7 +22,8 @@ import (
 //   - Missing. Records are missing if the total has grown by more than was delivered. Then the poll
 //     goes on at the other end. If records are missing even then, a reading hurries.
 //   - Failure. If the first page of a poll fails, the next poll begins with page 1, whose response has
-//     the numbers. Another page is requested again. If it fails maxTries times, a reading hurries.
+//     the numbers. If page 1 fails, the next one begins at its end. Another page is requested again. If
+//     it fails maxTries times, a reading hurries.
 
 const (
 	maxIdle  = 4 // pages without a fresh record, at each end
@@ -34,7 +35,8 @@ type polls struct {
 	due       time.Time // when the next one is due
 	newest    end       // where they begin, if it is known
 	latest    end       // where the latest one began
-	total     int64     // the total that the delivered records explain; at first, the number of known ids
+	failed    int64     // the first page of the latest one if that failed, or 0
+	explained int64     // how much of the total is delivered or left to a reading; at first, the known ids
 	isMissing bool      // by the rules above, since the start of the latest reading
 }
 
@@ -49,7 +51,7 @@ func (f *Follower[T]) poll(ctx context.Context) {
 	p, q := &f.polls, &poll{}
 	p.latest = p.nextEnd()
 	succeeds := f.pollEnd(ctx, q, p.latest)
-	isMissing := q.total > p.total
+	isMissing := q.total > p.explained
 	hasOtherEnd := f.numbers.last() > 1
 	if succeeds && isMissing && hasOtherEnd {
 		succeeds = f.pollEnd(ctx, q, p.latest.other())
@@ -70,7 +72,8 @@ func (f *Follower[T]) poll(ctx context.Context) {
 // pollEnd requests the pages of an end. It reports false if the poll has failed, or ctx has ended.
 func (f *Follower[T]) pollEnd(ctx context.Context, q *poll, from end) bool {
 	w := &walk{from: from, number: from.outermost(&f.numbers), seeks: true}
-	if !q.hasBegun && f.health.hasFailed(pollFails) {
+	pageHasFailed := f.polls.failed > 1
+	if !q.hasBegun && pageHasFailed {
 		w.number = 1
 	}
 	for {
@@ -80,6 +83,7 @@ func (f *Follower[T]) pollEnd(ctx context.Context, q *poll, from end) bool {
 		}
 		if !q.hasBegun {
 			q.hasBegun, q.total = true, f.numbers.total
+			f.polls.failed = 0
 		}
 		fresh := f.fresh(page.List, from)
 		f.deliver(ctx, page.List)
@@ -89,7 +93,7 @@ func (f *Follower[T]) pollEnd(ctx context.Context, q *poll, from end) bool {
 		if w.hasNewest(fresh, &f.numbers) {
 			f.polls.newest = from
 		}
-		isMissing := q.total > f.polls.total
+		isMissing := q.total > f.polls.explained
 		if !w.goOn(fresh, isMissing, &f.numbers) {
 			return true
 		}
@@ -101,12 +105,12 @@ func (f *Follower[T]) pollPage(ctx context.Context, q *poll, number int64) *pagi
 	for tries := 1; ; tries++ {
 		page, err := f.fetchOrEnd(ctx, number, f.list.PageSize)
 		if err == nil {
-			f.health.resetWait(pollFails)
+			f.health.resetWait(pollFails) // the poll as a whole may still fail
 			return page
 		}
 		at := f.note(ctx, pollFails, err)
-		if !q.hasBegun { // the next poll begins with page 1
-			f.polls.due = at
+		if !q.hasBegun {
+			f.polls.due, f.polls.failed = at, number
 			return nil
 		}
 		if tries == maxTries { // a reading finds the records of the page
@@ -146,11 +150,11 @@ func (p *polls) settle(first, latest int64) {
 	if latest == 0 { // not reported
 		return
 	}
-	if first > p.total {
+	if first > p.explained {
 		p.isMissing = true
-		p.total = first // the next poll leaves them to a reading
+		p.explained = first // a reading finds them; for polls, only further records are missing
 	}
-	p.total = min(p.total, latest) // records were deleted
+	p.explained = min(p.explained, latest) // records were deleted
 }
 
 type end int

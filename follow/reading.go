@@ -14,11 +14,12 @@ import (
 //     and ReadInterval has passed since it began.
 //   - Failure. A page that fails is requested again after a wait, while polls go on.
 //   - Hurry. A reading that hurries does not wait for polls. It hurries if it is the first one of a first
-//     start, after a page with an undelivered record, and if polls have missed records. If it was in
-//     progress when they missed them, the next reading hurries, too.
+//     start, after a page with an undelivered record, and if polls have missed records. If they missed
+//     them during a reading, the next one hurries, too, since this one may have passed their pages.
 //   - Drift. Between two pages of a reading, polls may see the total fall and grow again, for example from
 //     100 to 97 and back. Then records have moved by three places to earlier pages, which the total of
-//     the next page does not show. So the reading takes 97 for this total, and steps back.
+//     the next page does not show. So the reading takes 97 for the total of the next page, and steps
+//     back.
 
 type reading[T any] struct {
 	pages        *paging.Iteration[T] // in progress, or nil
@@ -59,6 +60,9 @@ func (f *Follower[T]) read(ctx context.Context) {
 		return
 	}
 	r.hasFound = f.deliver(ctx, page.List)
+	if total := f.numbers.total; total > 0 { // records that polls left to the reading have counted before
+		f.polls.explained = min(f.polls.explained, total)
+	}
 	read := r.pages.Delivered()
 	f.updateStatus(func(s *Status) { s.Read = read })
 	if !r.pages.More() {
@@ -102,7 +106,7 @@ func (f *Follower[T]) fetchForReading(ctx context.Context, number, size int) (*p
 
 // drift is the change of the totals since the latest page of a reading.
 type drift struct {
-	shown  int64 // the total of that page, or 0
+	shown  int64 // the total that the reading took for that page, or 0
 	fallen int64 // by how much totals have fallen
 }
 

@@ -235,6 +235,19 @@ func TestLastPageWithOnlyABadRecordDelaysNothing(t *testing.T) {
 	})
 }
 
+func TestLastPageThatCannotBeDecodedOnceIsRequestedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: downFrom(60)}
+		s.fail = func(number int) error {
+			if number == 3 && !slices.Contains(s.requests[:len(s.requests)-1], 3) {
+				return &msgpush.DecodeError{Err: errors.New("HTML")}
+			}
+			return nil
+		}
+		assert.Equal(t, created(60), firstBatch(t, s.lister(20)).Since, "the end of the list is certain")
+	})
+}
+
 func TestIdlePollIsOneRequestIfTheTotalIsTooHigh(t *testing.T) {
 	inEachOrder(t, 200, func(t *testing.T, s *service) {
 		s.edit = func(_ int, p *page) { p.Total, p.Pages = p.Total+50, (int(p.Total)+69)/20 }

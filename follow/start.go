@@ -19,10 +19,11 @@ import (
 //     pages behind it until one is empty, but not more than maxBehindEnd.
 //   - Empty page. An empty page is requested once more, since a service may read the total and the
 //     page at different times. If the last page is empty again, the page before it takes its place.
-//   - End. The end of the list is certain if the last page is not full, or if an empty page follows.
+//   - End. The end of the list is certain if the last page is not full, or if an empty page follows. It
+//     is not certain if maxEmptyPages pages, or all of them, are empty.
 //   - Failure. If a page fails, the first start begins again with page 1. But it does without a page
-//     behind the last one, and without a last page of which no record can be decoded, since that page
-//     may stay as it is. Then the end is not certain.
+//     behind the last one, and without a last page that cannot be decoded twice in a row, since that
+//     page may stay as it is. Then the end is not certain.
 
 const (
 	maxEmptyPages = 50 // behind the last page with records
@@ -61,7 +62,7 @@ func (f *Follower[T]) useEnds(ctx context.Context, found ends[T], begun time.Tim
 	f.polls.newest = newestEnd(slices.Concat(first, last), f.history.since)
 	f.polls.due = time.Now().Add(jitter(f.options.PollInterval))
 	f.storeBatch(ctx, f.newBatch(ctx, slices.Concat(found.first, found.last)))
-	f.polls.total = f.numbers.total // the first reading delivers the other records
+	f.polls.explained = f.numbers.total // the first reading delivers the other records
 }
 
 func (f *Follower[T]) times(list []T) (times []msgpush.DateTime) {
@@ -107,8 +108,8 @@ func (f *Follower[T]) checkEmpty() error {
 	return paging.AtPage(1, fmt.Errorf(format, msgpush.ErrInconsistentList, f.numbers.length()))
 }
 
-// fetchLast returns the last page that has records, and its number. It returns no page if it has found
-// none.
+// fetchLast returns the last page that has records, and its number. It returns no page if there is none
+// among the last maxEmptyPages pages.
 func (f *Follower[T]) fetchLast(ctx context.Context, first *paging.Response[T]) (*paging.Response[T], int64, error) {
 	number := f.numbers.last()
 	if number == 1 || f.numbers.length() == 0 {
@@ -122,7 +123,7 @@ func (f *Follower[T]) fetchLast(ctx context.Context, first *paging.Response[T]) 
 		if number == 1 {
 			break
 		}
-		number = min(number-1, f.numbers.last()) // also page 1 again: it may have got the records of page 2
+		number = min(number-1, f.numbers.last()) // also page 1 again: now it may have the records of page 2
 	}
 	return nil, 0, nil
 }
@@ -142,13 +143,14 @@ func (f *Follower[T]) addBehind(ctx context.Context, found *ends[T], last int64)
 	}
 }
 
-// fetchTwice requests a page, and requests it once more if it is empty.
+// fetchTwice requests a page, and requests it once more if it is empty or cannot be decoded.
 func (f *Follower[T]) fetchTwice(ctx context.Context, number int64) (*paging.Response[T], error) {
 	page, err := f.fetch(ctx, number, f.list.PageSize)
-	if err != nil || len(page.List) > 0 {
-		return page, err
+	isEmpty := err == nil && len(page.List) == 0
+	if isEmpty || isUndecodable(err) {
+		return f.fetch(ctx, number, f.list.PageSize)
 	}
-	return f.fetch(ctx, number, f.list.PageSize)
+	return page, err
 }
 
 func isUndecodable(err error) bool {

@@ -12,8 +12,8 @@ import (
 //   - Polls. A poll is due PollInterval after the latest one, or after a longer wait if that failed.
 //   - Readings. One page of a reading follows each poll that succeeds. If the reading hurries, further
 //     pages follow until the next poll is due.
-//   - Without Created and Known, polls begin after the first reading, or when a page of it fails: until
-//     then, each record is undelivered.
+//   - Without Created and Known, polls wait for the end of the first reading: until then, each record is
+//     undelivered. They do not wait while a page of it fails.
 
 // next returns the next step, and when it is due. A time in the past means now.
 func (f *Follower[T]) next() (step func(context.Context), at time.Time) {
