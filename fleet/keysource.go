@@ -436,8 +436,9 @@ func (s *KeySource) receive(ctx context.Context) {
 			_ = sub.Ping(ctx)
 		}
 	}()
-	// update runs in a goroutine of its own: announcements must be read while it waits for the store,
-	// which may wait for their reader. One more update stands for all that arrive meanwhile.
+	// update runs in a goroutine of its own, so that announcements are read while update waits for the
+	// store: a store without a buffer would wait for their reader. One more update stands for all
+	// announcements that arrive meanwhile.
 	updates := make(chan struct{}, 1)
 	defer close(updates)
 	var hasConnected atomic.Bool // since the last update
