@@ -240,12 +240,9 @@ func (s *KeySource) Close() error {
 	generation := s.claimed
 	s.claimed = 0
 	s.mu.Unlock()
-	s.release(generation)
+	_, _ = s.put(record{generation: generation}) // releases the claim, if it still is the last one
 	return nil
 }
-
-// release ends a claim of this replica without a result, if it still is the last one.
-func (s *KeySource) release(generation int64) { _, _ = s.put(record{generation: generation}) }
 
 // Format writes the name of the account, never the key.
 func (s *KeySource) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "fleet.KeySource(%s)", s.cfg.Name) }
