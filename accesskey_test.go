@@ -491,6 +491,19 @@ func TestFetchesAgainIfEarlierFetchReturnsRejectedKey(t *testing.T) {
 	})
 }
 
+// A fetch may end after its key was set, a newer key was set, and the newer key was rejected.
+func TestFetchesAgainIfEarlierFetchReturnsKeyOlderThanRejectedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := msgpush.CachedAccessKey((&fixtures.Vault{Delay: 2 * time.Second}).Fetch, 0)
+		time.AfterFunc(time.Second, func() { source.Set("key-1", time.Time{}) })
+		assertKey(t, source, "", "key-1", time.Second) // the fetch of key-1 goes on
+		source.Set("newer", time.Time{})
+		assertKey(t, source, "key-1", "newer", 0)
+		assertKey(t, source, "newer", "key-2", 3*time.Second)
+		assertKey(t, source, "", "key-2", 0)
+	})
+}
+
 func TestFailedFetchFailsAllWaitingCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &fixtures.Vault{Delay: time.Second}

@@ -101,16 +101,11 @@ type KeySource struct {
 	close   context.CancelFunc
 	fetches atomic.Int64 // calls of Fetch
 
-	hasTried chan struct{} // closed after the first try to subscribe
-	setTried func()        // closes hasTried
-
 	mu       sync.Mutex
 	current  record // the newest record with a key; the zero record if there is none
 	failed   record // of the last fetch that failed: until it expires, this replica claims no fetch
 	claimed  int64  // generation of the last fetch of this replica; 0 if there is none since the start or Close
 	rejected int64  // generation of the key that was rejected last while it was current
-
-	subscriptionErr error // why no announcement arrives; nil after Close
 }
 
 const (
@@ -179,11 +174,7 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 		replica: fmt.Sprintf("%s pid %d, %s", host, os.Getpid(), rand.Text()),
 		changed: make(chan struct{}, 1),
 		close:   cancel,
-
-		hasTried:        make(chan struct{}),
-		subscriptionErr: subscriptionError(store.key, errors.New("not subscribed yet")),
 	}
-	s.setTried = sync.OnceFunc(func() { close(s.hasTried) })
 	s.cache = msgpush.CachedAccessKey(s.obtain, cfg.Early)
 	s.cache.SetMinInterval(0) // obtain keeps MinInterval
 	go s.watchStore(ctx)
@@ -208,26 +199,25 @@ func (s *KeySource) reject(key string) {
 	}
 }
 
-// StoreErr is a metric. It tests the store and the subscription to announcements of new keys, and
-// returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one second, or until
-// ctx ends. While the store fails, requests with a key in memory still succeed: so a readiness
-// check should not depend on StoreErr.
+// StoreErr is a metric. It tests the store, and whether this replica may subscribe to announcements
+// of new keys. It returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one
+// second, or until ctx ends. While the store fails, requests with a key in memory still succeed: so
+// a readiness check should not depend on StoreErr.
 //
 // Without announcements, such as without the permission for the channel, a replica gets a new key
 // only when a request with the old one is rejected.
 func (s *KeySource) StoreErr(ctx context.Context) error {
-	timeout := time.After(storeTimeout)
+	deadline := time.Now().Add(storeTimeout)
 	if err := s.store.probeWithin(ctx); err != nil {
 		return err
 	}
-	select {
-	case <-s.hasTried:
-	case <-timeout:
-	case <-ctx.Done():
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	_, err := s.subscribe(ctx).Receive(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: no announcements of new keys on the channel %s: %w", ErrStoreUnavailable, s.store.key, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.subscriptionErr
+	return nil
 }
 
 // KeyStats are counters of one [KeySource]. They begin at 0 when it is created.
@@ -249,14 +239,10 @@ func (s *KeySource) Close() error {
 	s.mu.Lock()
 	generation := s.claimed
 	s.claimed = 0
-	s.subscriptionErr = nil
 	s.mu.Unlock()
-	s.release(generation)
+	_, _ = s.put(record{generation: generation}) // releases the claim, if it still is the last one
 	return nil
 }
-
-// release ends a claim of this replica without a result, if it still is the last one.
-func (s *KeySource) release(generation int64) { _, _ = s.put(record{generation: generation}) }
 
 // Format writes the name of the account, never the key.
 func (s *KeySource) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "fleet.KeySource(%s)", s.cfg.Name) }
@@ -419,31 +405,37 @@ func (s *KeySource) isLastClaim(generation int64) bool {
 	return s.claimed == generation
 }
 
-// watchStore subscribes to announcements, and again whenever that fails, until ctx ends.
+// watchStore receives announcements, and subscribes again whenever that fails, until ctx ends. The
+// Go channel of go-redis would not do: it does not subscribe again if Redis rejects a subscription,
+// such as without the permission for the channel.
 func (s *KeySource) watchStore(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := s.subscribe(ctx)
-		s.setSubscription(ctx, subscriptionError(s.store.key, err))
+		s.receive(ctx)
 		_ = sleepUntil(ctx, time.Now().Add(probeInterval))
 	}
 }
 
-// subscribe calls update after announcements, until the subscription fails. It does not use the Go
-// channel of go-redis, which hides errors and, without the permission for the Redis channel, does
-// not subscribe again.
-func (s *KeySource) subscribe(ctx context.Context) error {
+// subscribe returns a subscription to announcements, which ends with ctx.
+func (s *KeySource) subscribe(ctx context.Context) *redis.PubSub {
+	sub := s.store.rdb.Subscribe(ctx, s.store.key)
+	context.AfterFunc(ctx, func() { _ = sub.Close() })
+	return sub
+}
+
+// receive calls update when the subscription begins, and after each announcement. It returns when
+// the subscription fails.
+func (s *KeySource) receive(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	sub := s.store.rdb.Subscribe(ctx, s.store.key)
-	defer func() { _ = sub.Close() }()
-	context.AfterFunc(ctx, func() { _ = sub.Close() })
+	sub := s.subscribe(ctx)
 	go func() {
 		for sleepUntil(ctx, time.Now().Add(pingInterval)) == nil {
 			_ = sub.Ping(ctx)
 		}
 	}()
-	// update runs in its own goroutine: while it waits for the store, announcements are read, and
-	// one more update stands for all of them.
+	// update runs in a goroutine of its own, so that announcements are read while update waits for the
+	// store: a store without a buffer would wait for their reader. One more update stands for all
+	// announcements that arrive meanwhile.
 	updates := make(chan struct{}, 1)
 	defer close(updates)
 	var hasConnected atomic.Bool // since the last update
@@ -455,13 +447,12 @@ func (s *KeySource) subscribe(ctx context.Context) error {
 	for {
 		message, err := sub.ReceiveTimeout(ctx, 2*pingInterval)
 		if err != nil {
-			return err
+			return
 		}
 		switch message.(type) {
 		case *redis.Pong:
 			continue
 		case *redis.Subscription:
-			s.setSubscription(ctx, nil)
 			hasConnected.Store(true)
 		}
 		signal(updates)
@@ -491,20 +482,6 @@ func (s *KeySource) update(hasConnected bool) {
 		s.adopt(r)
 	}
 	signal(s.changed)
-}
-
-// setSubscription records the state of the subscription for StoreErr.
-func (s *KeySource) setSubscription(ctx context.Context, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if ctx.Err() == nil { // otherwise, Close was called
-		s.subscriptionErr = err
-	}
-	s.setTried()
-}
-
-func subscriptionError(channel string, err error) error {
-	return fmt.Errorf("%w: no announcements of new keys on the channel %s: %w", ErrStoreUnavailable, channel, err)
 }
 
 // claim returns a newer record from the store. If there is none and mayFetch is set, it tries to

@@ -99,8 +99,10 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 			c.forget(fetching)
 			panic(fetching.panic)
 		}
-		// A fetch that began before the rejection may return the rejected key: fetch again.
-		isOutdated := fetching.key == rejected && fetching.rejected != rejected
+		// A fetch that began before the rejection may return the rejected key. Or it returns an older
+		// one: then, the rejected key was set during the fetch. In both cases, fetch again.
+		beganBefore := fetching.rejected != rejected
+		isOutdated := beganBefore && (fetching.key == rejected || fetching.replaced)
 		if fetching.err != nil || !isOutdated {
 			return fetching.key, fetching.err
 		}
