@@ -216,7 +216,8 @@ var costs = flag.Int64("costs", 10_000, "largest list of the tables of costs")
 //
 //	go -C checks test -run OfFollowing -v ./simulation -costs 1000000
 func TestCostsOfFollowing(t *testing.T) {
-	table := "| records | page size | first reading | first day | later day | restart, 70 min | worst delay | 1 % fail: first reading | worst delay |\n"
+	table := "| records | page size | first reading | first day | later day | restart, 70 min | worst delay " +
+		"| 1 % fail: first reading | worst delay |\n"
 	for n := int64(1000); n <= *costs; n *= 10 {
 		for _, size := range []int{20, 100} {
 			for _, oldestFirst := range []bool{false, true} {
