@@ -63,6 +63,7 @@ type history struct {
 	all          map[int64]*trigger
 	latest       time.Time // when the newest record was created
 	longest      int       // the number of records of the longest list
+	deletions    int
 	begun        time.Time // the mark of the history: the first response
 	marked       time.Time // the mark of the history: its batch
 	requests     int
@@ -180,6 +181,7 @@ func (h *history) delete() {
 	}
 	h.list[i].deleted = time.Now()
 	h.gone = append(h.gone, h.list[i])
+	h.deletions++
 	h.list = slices.Delete(h.list, i, i+1)
 }
 
@@ -406,9 +408,10 @@ func TestEachRecordOfAnyHistoryIsStoredOnceAsWhatItIs(t *testing.T) {
 						assert.False(t, isMissed, "new record %d as an old one", r.number)
 					}
 					// The record may wait for the end of the reading in progress, and for the next one.
+					// After a deletion, a reading requests a page again.
 					const onePage = pollInterval*11/10 + 2*requestTime
-					pages := h.longest/min(h.size, h.cap) + 2
-					longest := readInterval + time.Duration(2*pages)*onePage + time.Minute
+					pages := 2*(h.longest/min(h.size, h.cap)+2) + h.deletions
+					longest := readInterval + time.Duration(pages)*onePage + time.Minute
 					isTooLate := r.waited() > longest
 					tooLate += count(isTooLate)
 					if kind == "ordered" && !h.restarts && !h.contradicted {
