@@ -29,7 +29,7 @@ type Outcome struct {
 
 // checkRetry judges an attempt, reports it, and returns whether another attempt follows. If none
 // follows a failure, it returns the *Failure with which the call ends.
-func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, end error) {
+func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, _ error) {
 	s := stateOf(ctx)
 	resp, err = unwrapClient(resp, err) //nolint:bodyclose // readBody has read and closed it
 	if stopped := s.stopped(err); stopped != nil {
