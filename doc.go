@@ -8,9 +8,9 @@
 //	mail, err := client.MailDetail(ctx, "101")
 //
 // "The API document" is the service owner's description of the interface. docs/interface.md summarizes
-// it: like every path in these comments, this is a file of the module. Each operation that it specifies has a method named after its path. The methods of
-// [UnimplementedOperations], which it only names, send nothing and return an [*UnimplementedError].
-// [Call] sends requests to other paths.
+// it: like every path in these comments, this is a file of the module. Each operation that the API
+// document specifies has a method named after its path. The methods of [UnimplementedOperations], which
+// it only names, send nothing and return an [*UnimplementedError]. [Call] sends requests to other paths.
 //
 // # Lists
 //
