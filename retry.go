@@ -34,8 +34,8 @@ type RetryPolicy struct {
 	// multiply the load of an outage. A retry uses one up, and each attempt that succeeds gives one
 	// back. When none is left, a call returns its failure immediately.
 	//
-	// The default is 8 for each of the most calls that ran at the same time, but at least 1,000. A
-	// negative Quota means no limit.
+	// The default is 8 times the highest number of calls that ran at the same time, but at least
+	// 1,000. A negative Quota means no limit.
 	Quota int
 }
 

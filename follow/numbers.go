@@ -78,8 +78,9 @@ func (n *numbers) fullSize(last int64) int64 {
 }
 
 // useFailure takes the failure of a page, and reports whether the page does not exist, since it is
-// behind the end of the list. If only the length says so, a permanent error or a second failure
-// confirms it. If the service reports no length, only a permanent error shows the end.
+// behind the end of the list. If pages with records were seen behind the length, one transient failure
+// is not enough: a permanent error or a second failure must confirm it. If the service reports no
+// length, only a permanent error shows the end.
 func (n *numbers) useFailure(number, size int64, isPermanent bool) (isEnd bool) {
 	if n.longest > 0 {
 		size = min(size, n.longest)
