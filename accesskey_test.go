@@ -768,6 +768,24 @@ func TestKeyThatWasSetAndIsRejectedIsReturnedOnlyAfterAFetch(t *testing.T) {
 	assertKeyOf(t, source, "rejected", "rejected")
 }
 
+// A call that began long ago may report a key that was replaced since.
+func TestLateRejectionOfAnOlderKeyDoesNotMakeARejectedKeyValid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetches := 0
+		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+			fetches++
+			return "rejected", time.Time{}, nil
+		}, 0)
+		assertKeyOf(t, source, "", "rejected")
+		assertKeyOf(t, source, "rejected", "rejected") // fetched again
+		assertKeyOf(t, source, "older", "older")       // no fetch may begin yet
+		source.Set("rejected", time.Time{})
+		time.Sleep(time.Second)
+		assertKeyOf(t, source, "", "rejected")
+		assert.Equal(t, 3, fetches, "the key is not returned without a fetch")
+	})
+}
+
 func TestAccessKeyCacheOfNoConstructorReturnsError(t *testing.T) {
 	var source msgpush.AccessKeyCache
 	source.Set("key", time.Time{})

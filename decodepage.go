@@ -17,7 +17,7 @@ import (
 // like an empty list, or like a record whose members are all zero. The zero value of a record of
 // another package may have a meaning, so such records are not checked.
 
-// A record is a pointer to a record of this package.
+// A record is a pointer to a record of this package, or to a struct of another package that embeds one.
 type record interface {
 	// valid reports whether the record has a value that is not zero.
 	valid() bool
@@ -26,18 +26,27 @@ type record interface {
 // isInvalid reports whether r points to a record of this package, or to a pointer to one, without a
 // value. Such a record needs an id in the JSON; see hasID.
 func isInvalid[T any](r *T) bool {
-	if own, ok := any(r).(record); ok {
-		return !own.valid()
+	own, ok := any(r).(record)
+	if !ok {
+		own, ok = any(*r).(record)
 	}
-	own, ok := any(*r).(record)
-	return ok && !own.valid()
+	return ok && !own.valid() && isOfThisPackage[T]()
 }
 
 // isRecord reports whether T is a record of this package, or a pointer to one.
 func isRecord[T any]() bool {
 	_, isValue := any((*T)(nil)).(record)
 	_, isPointer := any(*new(T)).(record)
-	return isValue || isPointer
+	return (isValue || isPointer) && isOfThisPackage[T]()
+}
+
+// isOfThisPackage reports whether T is a type of this package, or a pointer to one.
+func isOfThisPackage[T any]() bool {
+	t := reflect.TypeFor[T]()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.PkgPath() == reflect.TypeFor[ForwardRule]().PkgPath()
 }
 
 // hasID reports whether raw is an object with an id, which may be 0 or null.

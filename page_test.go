@@ -231,6 +231,12 @@ func TestCallChecksOnlyTheListOfPageOfOtherRecords(t *testing.T) {
 	assertCallReturns(t, `{"list":[0,null]}`, msgpush.Page[int]{List: []int{0, 0}})
 	assertCallReturns(t, `{"list":[{},null]}`, msgpush.Page[map[string]int]{List: []map[string]int{{}, nil}})
 	assertCallReturns(t, `{"list":[null]}`, msgpush.Page[any]{List: []any{nil}})
+	type embedding struct {
+		msgpush.ForwardRule
+		Extra string `json:"extra"`
+	}
+	assertCallReturns(t, `{"list":[{"extra":"x"}]}`, msgpush.Page[embedding]{List: []embedding{{Extra: "x"}}})
+	assertCallReturns(t, `{"extra":"x"}`, embedding{Extra: "x"})
 	ints := fixtures.CallFor[msgpush.Page[int]](t)
 	for _, data := range []string{`null`, `"text"`, `{}`, `[]`, `{"total":1}`} {
 		err := ints(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(data))))

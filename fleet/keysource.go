@@ -99,7 +99,8 @@ type KeySource struct {
 	changed chan struct{}           // signals an announcement, or a connect to the store
 	turn    sync.Mutex              // held while a script other than a probe runs, so that scripts share a connection
 	close   context.CancelFunc
-	fetches atomic.Int64 // calls of Fetch
+	watcher sync.WaitGroup // of the goroutines that receive announcements
+	fetches atomic.Int64   // calls of Fetch
 
 	mu       sync.Mutex
 	current  record // the newest record with a key; the zero record if there is none
@@ -177,7 +178,7 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	}
 	s.cache = msgpush.CachedAccessKey(s.obtain, cfg.Early)
 	s.cache.SetMinInterval(0) // obtain keeps MinInterval
-	go s.watchStore(ctx)
+	s.watcher.Go(func() { s.watchStore(ctx) })
 	return s, nil
 }
 
@@ -213,7 +214,9 @@ func (s *KeySource) StoreErr(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	_, err := s.subscribe(ctx).Receive(ctx)
+	sub := s.store.rdb.Subscribe(ctx, s.store.key)
+	context.AfterFunc(ctx, func() { _ = sub.Close() }) // ends Receive, which ignores ctx
+	_, err := sub.Receive(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: no announcements of new keys on the channel %s: %w", ErrStoreUnavailable, s.store.key, err)
 	}
@@ -232,8 +235,8 @@ func (s *KeySource) Stats() KeyStats { return KeyStats{Fetches: s.fetches.Load()
 
 // Close ends the subscription to the store. If a fetch is in progress, another replica may fetch
 // MinInterval after Close. If the store is unavailable, the others wait as if this replica had
-// died; see [KeyConfig]. If the store does not respond, Close takes one or two seconds. It does not
-// close the Redis client. AccessKey still works after Close. Close always returns nil.
+// died; see [KeyConfig]. If the store does not respond, Close takes up to four seconds. It does not
+// close the Redis client, and no longer uses it when it returns, unless AccessKey is called. AccessKey still works after Close. Close always returns nil.
 func (s *KeySource) Close() error {
 	s.close()
 	s.mu.Lock()
@@ -241,6 +244,7 @@ func (s *KeySource) Close() error {
 	s.claimed = 0
 	s.mu.Unlock()
 	_, _ = s.put(record{generation: generation}) // releases the claim, if it still is the last one
+	s.watcher.Wait()
 	return nil
 }
 
@@ -415,35 +419,32 @@ func (s *KeySource) watchStore(ctx context.Context) {
 	}
 }
 
-// subscribe returns a subscription to announcements, which ends with ctx.
-func (s *KeySource) subscribe(ctx context.Context) *redis.PubSub {
-	sub := s.store.rdb.Subscribe(ctx, s.store.key)
-	context.AfterFunc(ctx, func() { _ = sub.Close() })
-	return sub
-}
-
 // receive calls update when the subscription begins, and after each announcement. It returns when
 // the subscription fails.
 func (s *KeySource) receive(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	sub := s.subscribe(ctx)
-	go func() {
+	sub := s.store.rdb.Subscribe(ctx, s.store.key)
+	s.watcher.Go(func() {
+		<-ctx.Done()
+		_ = sub.Close() // ends ReceiveTimeout, which ignores ctx
+	})
+	s.watcher.Go(func() {
 		for sleepUntil(ctx, time.Now().Add(pingInterval)) == nil {
 			_ = sub.Ping(ctx)
 		}
-	}()
+	})
 	// update runs in a goroutine of its own, so that announcements are read while update waits for the
 	// store: a store without a buffer would wait for their reader. One more update stands for all
 	// announcements that arrive meanwhile.
 	updates := make(chan struct{}, 1)
 	defer close(updates)
 	var hasConnected atomic.Bool // since the last update
-	go func() {
+	s.watcher.Go(func() {
 		for range updates {
 			s.update(hasConnected.Swap(false))
 		}
-	}()
+	})
 	for {
 		message, err := sub.ReceiveTimeout(ctx, 2*pingInterval)
 		if err != nil {

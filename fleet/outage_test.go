@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,6 +57,21 @@ func TestStoredKeyIsReadWhileWritesAreRejected(t *testing.T) {
 	startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key")
 	require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
 	assert.Equal(t, "secret-key-1", startReplica(t, config{Redis: rdb.addr, Service: service.URL}).do("key").Key)
+}
+
+func TestCloseWaitsForTheGoroutinesOfTheSubscription(t *testing.T) {
+	watching := func() int {
+		stacks := make([]byte, 1<<20)
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "fleet.(*KeySource)")
+	}
+	rdb, before := startRedis(t), watching()
+	source := newNumberedSource(t, rdb.Client, new(atomic.Int64))
+	_, err := source.AccessKey(t.Context(), "")
+	require.NoError(t, err)
+	await(t, 5*time.Second, "the subscription", func() bool { return watching() > before })
+	require.NoError(t, rdb.Close()) // so that Close itself takes no time
+	require.NoError(t, source.Close())
+	assert.LessOrEqual(t, watching(), before)
 }
 
 // After a failed fetch, the replica does not hold a claim.

@@ -148,8 +148,9 @@ func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*pagin
 		f.report(ctx, paging.AtPage(number, err))
 	}
 	f.reading.drift.observe(f.numbers.total, page.Total)
-	f.numbers.useNumbers(page.Total, page.Pages, page.PageSize)
+	f.numbers.useTotal(page.Total)
 	if size == f.list.PageSize { // the second pass of a reading has smaller pages
+		f.numbers.usePages(page.Pages, page.PageSize)
 		f.numbers.usePage(number, (*paging.Response[T])(page).Length())
 	}
 	f.updateStatus(func(s *Status) {

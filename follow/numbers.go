@@ -21,9 +21,11 @@ type numbers struct {
 // systems.
 const maxTotal, maxPages = 1 << 40, 1<<31 - 2
 
-// useNumbers takes the numbers of a response.
-func (n *numbers) useNumbers(total int64, pages, size int) {
-	n.total = min(max(total, 0), maxTotal)
+// useTotal takes the total of a response.
+func (n *numbers) useTotal(total int64) { n.total = min(max(total, 0), maxTotal) }
+
+// usePages takes the number of pages, and the page size, of a response.
+func (n *numbers) usePages(pages, size int) {
 	n.pages = int64(min(max(pages, 0), maxPages))
 	if size > 0 {
 		n.size = min(n.size, int64(size))

@@ -285,6 +285,25 @@ func TestPollAfterLongOutageReadsNoPageTwice(t *testing.T) {
 	})
 }
 
+// The second pass of a reading has smaller pages, and so other numbers.
+func TestSecondPassDoesNotMovePolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: upTo(100), edit: hide(51, 60)}
+		l, behind := s.lister(20), 0
+		fetch := l.Fetch
+		l.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+			if r.Current > 100/r.PageSize+1 {
+				behind++
+				return nil, &msgpush.APIError{HTTPStatus: 404}
+			}
+			return fetch(ctx, r)
+		}
+		p := run(t, l, follow.Options{}, 5*time.Hour)
+		assert.Zero(t, behind)
+		assert.ErrorIs(t, p.Status().Err, msgpush.ErrInconsistentList)
+	})
+}
+
 func TestListThatIsEmptied(t *testing.T) {
 	inEachOrder(t, 800, func(t *testing.T, s *service) {
 		p := start(t, s.lister(20), follow.Options{ReadInterval: 1000 * time.Hour})

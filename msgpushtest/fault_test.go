@@ -192,6 +192,8 @@ func TestFaultsPanicForValuesThatCannotWork(t *testing.T) {
 		"Fault.WithStatus: 101 is not an HTTP status from 200 to 599":  func() { status.WithStatus(101) },
 		"Fault.WithStatus: 1000 is not an HTTP status from 200 to 599": func() { status.WithStatus(1000) },
 		"Fault.Times: n is 0, not at least 1":                          func() { status.Times(0) },
+		"Fault.If: the function is nil":                                func() { status.If(nil) },
+		"Respond: the function is nil":                                 func() { msgpushtest.Respond(nil) },
 		`Fault.For: "forwardLogList" is not an operation: use a constant such as msgpushtest.MailDetail; ` +
 			fmt.Sprintf("the operations are %q", names): func() { status.For(msgpushtest.MPList, "forwardLogList") },
 		"ErrorResponse: the data cannot be encoded to JSON: json: unsupported value: NaN": func() {

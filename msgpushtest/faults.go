@@ -12,8 +12,11 @@ import (
 	"time"
 )
 
-// Respond returns a fault that calls h, which writes the response.
+// Respond returns a fault that calls h, which writes the response. It panics if h is nil.
 func Respond(h http.HandlerFunc) Fault {
+	if h == nil {
+		panic("msgpushtest: Respond: the function is nil")
+	}
 	return Fault{kind: "Respond", respond: func(_ *Server, w http.ResponseWriter, r *http.Request) { h(w, r) }}
 }
 

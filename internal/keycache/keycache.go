@@ -185,9 +185,9 @@ func (c *Cache) forget(f *pendingFetch) {
 func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if rejected != "" {
+	if rejected != "" && !c.isRejected { // otherwise, an older key may be rejected late
 		c.rejected = rejected
-		c.isRejected = c.isRejected || c.key == rejected // other callers must not get it either
+		c.isRejected = c.key == rejected // other callers must not get it either
 	}
 	isPresent := c.key != "" && !c.expiresWithin(0)
 	isValid := isPresent && !c.isRejected
