@@ -38,7 +38,7 @@ type shared struct {
 	status  Status
 }
 
-// Run requests pages and calls store for each batch, one after another in its own goroutine, until
+// Run requests pages and calls store for each batch, one after another in the calling goroutine, until
 // ctx ends. Then it returns nil. It returns an error only if it cannot begin: ctx or store is nil,
 // the Follower was not made by New, or Run was called before. A Follower runs once, since the stored
 // ids may change after Run: make another one.

@@ -23,6 +23,21 @@ import (
 func TestRecordIsNewIfItWasCreatedAfterSince(t *testing.T) {
 	none := func(int64) msgpush.DateTime { return "" }
 	future := func(n int64) msgpush.DateTime { return dateTime(time.Date(2026, 1, 1, 0, 0, int(n), 0, time.UTC)) }
+	noTimeAtEnds := func(n int64) msgpush.DateTime {
+		switch {
+		case n > 60:
+			return today(n)
+		case 20 < n && n <= 40:
+			return created(n)
+		}
+		return ""
+	}
+	onlyFirstIsAhead := func(n int64) msgpush.DateTime {
+		if n == 1 {
+			return "2099-01-01 00:00:00"
+		}
+		return today(n)
+	}
 	endsAt := func(at msgpush.DateTime) func(int64) msgpush.DateTime { // the clock is at 2000-01-01
 		return func(n int64) msgpush.DateTime {
 			if n == 1 || n == 100 {
@@ -73,11 +88,14 @@ func TestRecordIsNewIfItWasCreatedAfterSince(t *testing.T) {
 		{name: "list without Created", list: upTo(30), noTimes: true, insert: []int64{31},
 			new: upTo(31)},
 		{name: "no record has a time", list: upTo(30), created: none, insert: []int64{31},
-			history: 31, since: zeroTime, err: "record 1 has no valid creation time"},
+			history: 31, since: "1999-12-31 12:00:00", err: "record 1 has no valid creation time"},
+		{name: "no record at the ends has a time", list: downFrom(60), created: noTimeAtEnds,
+			insert: []int64{61}, new: []int64{61}, history: 60, since: "1999-12-31 12:00:00",
+			err: "record 60 has no valid creation time"},
 		{name: "no record has a time, Known", list: upTo(30), created: none, options: follow.Options{Known: upTo(25)},
 			new: []int64{26, 27, 28, 29, 30}, since: zeroTime, err: "record 26 has no valid creation time"},
-		{name: "the only record is ahead", list: upTo(1), created: endsAt("2099-01-01 00:00:00"), insert: []int64{2},
-			new: []int64{2}, history: 1, since: zeroTime,
+		{name: "the only record is ahead", list: upTo(1), created: onlyFirstIsAhead, insert: []int64{2},
+			new: []int64{2}, history: 1, since: "1999-12-31 12:00:00",
 			err: "record 1 was created at 2099-01-01 00:00:00, more than 24 h ahead of UTC"},
 		{name: "both ends are 23 h ahead, newest first", list: downFrom(100), created: endsAt("2000-01-01 23:00:00"),
 			insert: []int64{101}, history: 101, since: "2000-01-01 23:00:00"},

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -10,9 +9,9 @@ import (
 
 // This file separates new records from history by their creation times. The rules are:
 //
-//   - Since. At a first start, it is the newest time at both ends of the list. If the list is empty, or
-//     its end is not certain, Since is not earlier than 12 h before the start in UTC, since no service
-//     has a clock that is further behind.
+//   - Since. At a first start, it is the newest time at both ends of the list. If there is none, or the
+//     end of the list is not certain, Since is not earlier than 12 h before the start in UTC, since no
+//     service has a clock that is further behind.
 //   - New. A record is new if it was created after Since, or in the second of Since and the first
 //     reading has ended without it.
 //   - Invalid time. A time does not count if it is missing, zero, in another format, or more than
@@ -58,10 +57,11 @@ func firstSince(first, last []msgpush.DateTime, endIsCertain bool, start time.Ti
 	if a.showsClockBehind() || b.showsClockBehind() {
 		since = max(since, a.ahead, b.ahead)
 	}
-	if !endIsCertain {
+	isUncertain := since == "" || !endIsCertain
+	if isUncertain {
 		since = max(since, dateTime(start.Add(-maxBehind)))
 	}
-	return cmp.Or(since, noHistory)
+	return since
 }
 
 // newest holds the newest time that counts, and the newest one ahead.

@@ -28,7 +28,7 @@ var epoch = time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC)
 
 const requestTime = 20 * time.Millisecond
 
-// zeroTime is the Since of an empty list.
+// zeroTime is the Since with which each record with a valid time is new.
 const zeroTime msgpush.DateTime = "0001-01-01 00:00:00"
 
 // inBubble runs a test of a table in its own bubble.
