@@ -210,41 +210,41 @@ func errorText(operation, summary string, details []string, attempts int, remark
 }
 
 // newError returns the error for the caller, or nil for a nil failure.
-func newError(o *call.Failure) error {
-	if o == nil {
+func newError(f *call.Failure) error {
+	if f == nil {
 		return nil
 	}
-	name := operationName(o.Spec.Operation, o.Keys)
-	remarks := strings.Join(remarksOf(o), "; ")
-	switch o.Kind {
+	name := operationName(f.Spec.Operation, f.Keys)
+	remarks := strings.Join(remarksOf(f), "; ")
+	switch f.Kind {
 	case call.ErrorResponse:
 		return &APIError{
 			Operation:   name,
-			HTTPStatus:  o.Status,
-			Code:        o.Code,
-			Msg:         message(o),
-			Data:        o.Keys.JSON(o.RawData),
-			Header:      o.Keys.Header(o.Header),
-			RetryAfter:  o.RetryAfter,
-			KeyRejected: o.KeyRejected,
-			Attempts:    o.Attempts,
+			HTTPStatus:  f.Status,
+			Code:        f.Code,
+			Msg:         message(f),
+			Data:        f.Keys.JSON(f.RawData),
+			Header:      f.Keys.Header(f.Header),
+			RetryAfter:  f.RetryAfter,
+			KeyRejected: f.KeyRejected,
+			Attempts:    f.Attempts,
 			Remarks:     remarks,
 		}
 	case call.Undecodable:
 		return &DecodeError{
 			Operation: name,
-			Header:    o.Keys.Header(o.Header),
-			Body:      o.Body,
-			Attempts:  o.Attempts,
-			Err:       errs.Hide(o.Keys.Text(o.Cause.Error()), o.Cause, isOwnError),
+			Header:    f.Keys.Header(f.Header),
+			Body:      f.Body,
+			Attempts:  f.Attempts,
+			Err:       errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause, isOwnError),
 			Remarks:   remarks,
 		}
 	case call.NoResponse:
 		return &RequestError{
 			Operation: name,
-			Attempts:  o.Attempts,
-			Err:       errs.Hide(o.Keys.Text(o.Step)+reason(o), o.Cause, isOwnError),
-			Last:      newError(o.Previous),
+			Attempts:  f.Attempts,
+			Err:       errs.Hide(f.Keys.Text(f.Step)+reason(f), f.Cause, isOwnError),
+			Last:      newError(f.Previous),
 			Remarks:   remarks,
 		}
 	}
@@ -253,12 +253,12 @@ func newError(o *call.Failure) error {
 
 // remarksOf returns the remarks of a failure. Without an envelope, the first one is the method and the
 // path.
-func remarksOf(o *call.Failure) []string {
-	if o.IsEnvelope {
-		return o.Remarks
+func remarksOf(f *call.Failure) []string {
+	if f.IsEnvelope {
+		return f.Remarks
 	}
-	request := redact.Shorten(o.Keys.Text(o.Spec.Method+" "+o.Spec.Path), maxForeign)
-	return append([]string{request}, o.Remarks...)
+	request := redact.Shorten(f.Keys.Text(f.Spec.Method+" "+f.Spec.Path), maxForeign)
+	return append([]string{request}, f.Remarks...)
 }
 
 // isOwnError reports whether target, of [errors.As], is for an error type of this package. The
@@ -285,15 +285,15 @@ func argumentError(operation string, keys redact.Keys, err error) error {
 
 // message returns the msg of an error response, or an excerpt if the msg is not a string or the
 // body is not an envelope.
-func message(o *call.Failure) string {
-	if !o.IsEnvelope {
-		return excerpt(string(o.Body), o.Keys)
+func message(f *call.Failure) string {
+	if !f.IsEnvelope {
+		return excerpt(string(f.Body), f.Keys)
 	}
-	msg, isString := redact.Unquote(string(o.Msg))
+	msg, isString := redact.Unquote(string(f.Msg))
 	if !isString {
-		return excerpt(string(o.Msg), o.Keys) // empty if o.Msg is empty
+		return excerpt(string(f.Msg), f.Keys) // empty if f.Msg is empty
 	}
-	return redact.Passwords(o.Keys.Text(msg))
+	return redact.Passwords(f.Keys.Text(msg))
 }
 
 func excerpt(text string, keys *redact.Keys) string {
@@ -302,10 +302,10 @@ func excerpt(text string, keys *redact.Keys) string {
 
 // reason returns the text of why there is no complete response. An error such as "malformed HTTP
 // response" quotes the response, which may have a password; network errors do not.
-func reason(o *call.Failure) string {
-	text := causeText(o.Cause, o.Query, o.Keys)
-	_, isOfNetwork := errors.AsType[*net.OpError](o.Cause)
-	_, isOfCertificate := errors.AsType[*tls.CertificateVerificationError](o.Cause)
+func reason(f *call.Failure) string {
+	text := causeText(f.Cause, f.Query, f.Keys)
+	_, isOfNetwork := errors.AsType[*net.OpError](f.Cause)
+	_, isOfCertificate := errors.AsType[*tls.CertificateVerificationError](f.Cause)
 	if isOfNetwork || isOfCertificate {
 		return text
 	}
