@@ -89,26 +89,63 @@ func isInString(options string) bool {
 // differs only in letter case from one that a value of type t has. It allocates nothing.
 func HasOtherCase(body []byte, t reflect.Type) bool {
 	names := namesIn(t)
+	var seen recentNames
 	for {
 		colon := bytes.IndexByte(body, ':')
 		if colon < 0 {
 			return false
 		}
 		name := lastString(body[:colon])
-		if len(name) > 0 && !names.exact[string(name)] && names.hasFolded(name) {
+		body = body[colon+1:]
+		if len(name) == 0 || seen.has(name) {
+			continue
+		}
+		if !names.exact[string(name)] && names.hasFolded(name) {
 			return true
 		}
-		body = body[colon+1:]
+		seen.add(name)
+	}
+}
+
+// recentNames holds names of a body in their order. The records of a list have the same names in the
+// same order, so the name that is looked up mostly follows the one before, without a hash.
+type recentNames struct {
+	names [32][]byte
+	n     int // how many names there are
+	next  int // the index after the latest one
+}
+
+func (r *recentNames) has(name []byte) bool {
+	for range r.n {
+		if r.next >= r.n {
+			r.next = 0
+		}
+		isFound := bytes.Equal(r.names[r.next], name)
+		r.next++
+		if isFound {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *recentNames) add(name []byte) {
+	if r.n < len(r.names) {
+		r.names[r.n] = name
+		r.n++
+		r.next = r.n
 	}
 }
 
 // lastString returns what stands between the last two quotes of text, if it ends with a quote.
 func lastString(text []byte) []byte {
-	text = bytes.TrimRight(text, " \t\r\n")
-	inner, isQuoted := bytes.CutSuffix(text, []byte(`"`))
-	if !isQuoted {
+	for len(text) > 0 && isSpace(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	if len(text) == 0 || text[len(text)-1] != '"' {
 		return nil
 	}
+	inner := text[:len(text)-1]
 	return inner[bytes.LastIndexByte(inner, '"')+1:]
 }
 
