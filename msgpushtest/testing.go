@@ -47,7 +47,7 @@ func (s *Server) report(tb TB) {
 	if !tb.Failed() {
 		return
 	}
-	tb.Logf("msgpushtest: %d requests arrived", len(requests))
+	tb.Logf("msgpushtest: requests that arrived: %d", len(requests))
 	for i := max(0, len(requests)-maxReported); i < len(requests); i++ {
 		tb.Logf("%d: %v", i+1, requests[i])
 	}

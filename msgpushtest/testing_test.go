@@ -28,7 +28,7 @@ func TestNewClosesServerAndLogsRequestsOfAFailedTest(t *testing.T) {
 			continue
 		}
 		require.Len(t, test.logs, 51, "the last 50")
-		assert.Equal(t, "msgpushtest: 70 requests arrived", test.logs[0])
+		assert.Equal(t, "msgpushtest: requests that arrived: 70", test.logs[0])
 		assert.Contains(t, test.logs[50], "70: ")
 		assert.Contains(t, test.logs[50], "POST /api/open/mp/list")
 		assert.NotContains(t, strings.Join(test.logs, ""), server.AccessKey())
