@@ -46,6 +46,7 @@ type decoder struct {
 func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 	body = bytes.TrimPrefix(body, []byte(call.ByteOrderMark))
 	t := reflect.TypeFor[Envelope[*T]]()
+	// A type of the caller may rely on encoding/json, which ignores letter case.
 	if d.required && lenient.HasOtherCase(body, t) && json.Valid(body) {
 		body = lenient.Rewrite(body, t)
 	}

@@ -16,9 +16,9 @@ import (
 // fewer records than expected, if there is one.
 var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 
-// A List is a list of the service: [Client.MPChannels], [Client.ForwardRules] and
-// [Client.ForwardLogs] return one. It also iterates over other lists: Fetch may use [Call]. To change
-// a field, change it in a copy: copies do not affect each other.
+// A List is a list of the service. Methods such as [Client.ForwardLogs] return one. It also iterates
+// over other lists: Fetch may use [Call]. To change a field, change it in a copy: copies do not affect
+// each other.
 type List[T any] struct {
 	// Fetch returns one page. With Prefetch, it is called concurrently. If it returns a page together
 	// with an error, iteration uses the page, goes on, and yields the error at the end. So a Fetch

@@ -33,7 +33,10 @@ func (o Operation) String() string { return cmp.Or(o.Name, o.Title) }
 // slice.
 func Operations() []Operation {
 	all := []Operation{
-		opMailDetail, opMPList, opForwardRuleList, opForwardLogList,
+		opMailDetail,
+		opMPList,
+		opForwardRuleList,
+		opForwardLogList,
 
 		opForwardRuleDetail, opForwardRuleCreate, opForwardRuleModify, opForwardRuleDelete,
 		opForwardRuleSetEnabled, opForwardRuleTest, opForwardRuleMode, opForwardRuleSetMode,

@@ -151,9 +151,6 @@ func do[T any](ctx context.Context, c *Client, spec call.Spec, dataRequired bool
 	if err != nil && !isFailure {
 		return nil, argumentError(spec.Operation, *result.Keys, err)
 	}
-	if isFailure {
-		data = nil // of an earlier attempt
-	}
 	err = newError(cmp.Or(failure, result.LeftOut))
 	if c.observeCall != nil {
 		c.observeCall(ctx, CallResult{

@@ -139,6 +139,7 @@ func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*pagin
 	if page == nil && err == nil {
 		err = errors.New("the Fetch function returned neither a page nor an error")
 	}
+	// A Fetch may return a pointer to the zero Page of a Call that failed: the list is not empty then.
 	isNoPage := page == nil || len(page.List) == 0 && page.Total <= 0
 	if err != nil && isNoPage {
 		return nil, paging.AtPage(number, err)

@@ -734,6 +734,27 @@ func TestFetchWithoutPageIsAnError(t *testing.T) {
 	})
 }
 
+// A Fetch that uses Call may return a pointer to its zero Page.
+func TestZeroPageWithAnErrorIsNoPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: downFrom(60), fail: always(errUnavailable)}
+		l := s.lister(20)
+		fetch := l.Fetch
+		l.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+			p, err := fetch(ctx, r)
+			if err != nil {
+				p = new(page)
+			}
+			return p, err
+		}
+		time.AfterFunc(5*time.Minute, s.heal)
+		p := run(t, l, follow.Options{}, 10*time.Minute)
+		assert.Empty(t, p.fresh)
+		assert.Len(t, p.history, 60)
+		assert.Equal(t, created(60), p.since, "the list was not empty at the first start")
+	})
+}
+
 func TestRestartReadsTheListAtOnceIfPollsFindTooFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: downFrom(200)}

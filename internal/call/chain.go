@@ -9,7 +9,7 @@ import (
 // its response or error passes them from bottom to top. The order guarantees that
 //
 //   - a Location that http.Client cannot parse does not hide the response;
-//   - the wait that a proxy requests ends before the call takes a slot of the rate limiter;
+//   - the wait that Retry-After requests ends before the call takes a slot of the rate limiter;
 //   - the waits for the access key and for the rate limiter are not part of an attempt, and do not
 //     use up its timeout;
 //   - the header has the key that authorize got last;
@@ -21,7 +21,7 @@ import (
 func (c *Caller) chain() http.RoundTripper {
 	return through(c.Transport,
 		c.keepRedirect,
-		c.waitForProxy,
+		c.waitRetryAfter,
 		c.authorize,
 		c.setHeader,
 		c.attemptTimeout,

@@ -119,29 +119,24 @@ func (c *Caller) replaceKey(s *state) (final *Failure) {
 	return s.stopped(c.nextKey(s))
 }
 
-// backoff returns the wait before the next attempt: the wait that the response requests, and a random
-// wait, so that callers do not retry at the same time.
+// backoff returns a random wait before the next attempt, so that callers do not retry at the same time.
+// waitRetryAfter adds the wait that a response requests.
 //
-// go-retryablehttp passes no context, and after an error no response. So backoff cannot compare its
-// wait with the deadline: decide has done so, with the longest wait.
+// go-retryablehttp passes no context, so backoff cannot compare its wait with the deadline: decide has
+// done so, with the longest wait.
 func (c *Caller) backoff(_, _ time.Duration, retries int, resp *http.Response) time.Duration {
-	requested := time.Duration(0)
-	if resp != nil {
-		last := stateOf(resp.Request.Context()).last
-		if last.KeyRejected { // replaceKey has got another key: there is no reason to wait
-			return 0
-		}
-		requested = last.RequestedWait
+	if resp != nil && stateOf(resp.Request.Context()).last.KeyRejected {
+		return 0 // replaceKey has got another key: there is no reason to wait
 	}
 	shortest, longest := c.waitBounds(retries + 1)
-	return sum(requested, shortest+rand.N(longest-shortest+1))
+	return shortest + rand.N(longest-shortest+1)
 }
 
 // longestWait returns the longest wait after a number of attempts, with the wait that a response
 // requests.
 func (c *Caller) longestWait(attempts int, requested time.Duration) time.Duration {
 	_, longest := c.waitBounds(attempts)
-	return sum(requested, longest)
+	return requested + min(longest, math.MaxInt64-requested)
 }
 
 // waitBounds returns the bounds of the random wait after a number of attempts. The shortest wait begins
@@ -157,6 +152,3 @@ func (c *Caller) waitBounds(attempts int) (shortest, longest time.Duration) {
 	}
 	return shortest, shortest + min(shortest, maxWait-shortest)
 }
-
-// sum returns a + b, or the longest duration if that is longer.
-func sum(a, b time.Duration) time.Duration { return a + min(b, math.MaxInt64-a) }
