@@ -55,9 +55,9 @@ func (f *Follower[T]) newBatch(ctx context.Context, list []T) Batch[T] {
 		} else {
 			batch.History = append(batch.History, record)
 		}
-		isExplained := !isNew && !f.isPastFirstReading() // a first start has counted the whole history
-		if !isExplained {
-			f.polls.explained++
+		isAccounted := !isNew && !f.isPastFirstReading() // a first start has counted the whole history
+		if !isAccounted {
+			f.polls.accounted++
 		}
 	}
 	return batch

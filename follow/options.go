@@ -93,7 +93,7 @@ func New[T any](list msgpush.List[T], o Options) (*Follower[T], error) {
 	f.options.Known = nil
 	for _, id := range o.Known {
 		if f.delivered.Add(id) {
-			f.polls.explained++
+			f.polls.accounted++
 		}
 	}
 	f.history = newHistory(o.Since, len(o.Known) > 0, list.Created != nil)

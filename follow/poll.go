@@ -36,7 +36,7 @@ type polls struct {
 	newest    end       // where they begin, if it is known
 	latest    end       // where the latest one began
 	failed    int64     // the first page of the latest one if that failed, or 0
-	explained int64     // how much of the total is delivered or left to a reading; at first, the known ids
+	accounted int64     // how much of the total is delivered or left to a reading; at first, the known ids
 	isMissing bool      // by the rules above, since the start of the latest reading
 }
 
@@ -51,7 +51,7 @@ func (f *Follower[T]) poll(ctx context.Context) {
 	p, q := &f.polls, &poll{}
 	p.latest = p.nextEnd()
 	succeeds := f.pollEnd(ctx, q, p.latest)
-	isMissing := q.total > p.explained
+	isMissing := q.total > p.accounted
 	hasOtherEnd := f.numbers.last() > 1
 	if succeeds && isMissing && hasOtherEnd {
 		succeeds = f.pollEnd(ctx, q, p.latest.other())
@@ -93,7 +93,7 @@ func (f *Follower[T]) pollEnd(ctx context.Context, q *poll, from end) bool {
 		if w.hasNewest(fresh, &f.numbers) {
 			f.polls.newest = from
 		}
-		isMissing := q.total > f.polls.explained
+		isMissing := q.total > f.polls.accounted
 		if !w.goOn(fresh, isMissing, &f.numbers) {
 			return true
 		}
@@ -150,11 +150,11 @@ func (p *polls) settle(first, latest int64) {
 	if latest == 0 { // not reported
 		return
 	}
-	if first > p.explained {
+	if first > p.accounted {
 		p.isMissing = true
-		p.explained = first // a reading finds them; for polls, only further records are missing
+		p.accounted = first // a reading finds them; for polls, only further records are missing
 	}
-	p.explained = min(p.explained, latest) // records were deleted
+	p.accounted = min(p.accounted, latest) // records were deleted
 }
 
 type end int

@@ -61,7 +61,7 @@ func (f *Follower[T]) read(ctx context.Context) {
 	}
 	r.hasFound = f.deliver(ctx, page.List)
 	if total := f.numbers.total; total > 0 { // records that polls left to the reading have counted before
-		f.polls.explained = min(f.polls.explained, total)
+		f.polls.accounted = min(f.polls.accounted, total)
 	}
 	read := r.pages.Delivered()
 	f.updateStatus(func(s *Status) { s.Read = read })

@@ -62,7 +62,7 @@ func (f *Follower[T]) useEnds(ctx context.Context, found ends[T], begun time.Tim
 	f.polls.newest = newestEnd(slices.Concat(first, last), f.history.since)
 	f.polls.due = time.Now().Add(jitter(f.options.PollInterval))
 	f.storeBatch(ctx, f.newBatch(ctx, slices.Concat(found.first, found.last)))
-	f.polls.explained = f.numbers.total // the first reading delivers the other records
+	f.polls.accounted = f.numbers.total // the first reading delivers the other records
 }
 
 func (f *Follower[T]) times(list []T) (times []msgpush.DateTime) {

@@ -20,7 +20,7 @@ import (
 
 var ctx = context.Background()
 
-// calls holds a call of each operation, by the name of the operation.
+// calls holds calls of operations, by the name of the operation.
 var calls = map[string]func(*msgpush.Client) error{
 	msgpushtest.MailDetail: func(c *msgpush.Client) error {
 		_, err := c.MailDetail(ctx, msgpushtest.SampleMailID)
