@@ -37,10 +37,10 @@ type Status struct {
 	// NextStep is when the next request or call of store is due, at first the time of New. During a
 	// request and during a call of store, it is in the past.
 	NextStep time.Time
-	// Err is nil unless the first start, the latest poll, the latest page of a reading or the latest
-	// call of store failed, or the latest complete reading lacked records. Of several failures, it
-	// is the one that began first. FailingSince is when its first error in a row was noticed, after
-	// the retries of its call.
+	// Err is the error of what fails now: the first start, polls, a page of a reading, store, or a
+	// reading that lacked records. It is nil if none of them fails. If several fail, Err is the latest
+	// error of the one that has failed for the longest time. FailingSince is the time of the first
+	// error since that one last succeeded. A call counts as failed after its retries.
 	Err          error
 	FailingSince time.Time
 }
