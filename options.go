@@ -241,8 +241,8 @@ func WithRetryableCodes(codes ...int) Option {
 }
 
 // WithLogger makes the client log each attempt at level Debug. If another attempt follows a failure, the
-// client logs the failure at level Warn. No query or body is logged, unless an error of the transport quotes it. Access keys
-// are redacted; see [APIError].
+// client logs the failure at level Warn. No query or body is logged, unless an error of the transport
+// quotes it. Access keys are redacted; see [APIError].
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {
