@@ -34,8 +34,9 @@ type List[T any] struct {
 	PageSize int
 	// Prefetch is the number of pages that are fetched concurrently, ahead of the page whose records
 	// are being delivered. It is at most 1,000, and lower while the list changes. 0 means that a page
-	// is fetched when it is needed. The order of the records does not change. If the service reports
-	// no total, prefetching a list that changes may miss records.
+	// is fetched when it is needed. The order of the records does not change. Prefetching may miss
+	// records if the service reports no total, or if records are inserted and also deleted while
+	// several pages are being fetched.
 	Prefetch int
 }
 

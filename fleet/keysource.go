@@ -236,8 +236,8 @@ func (s *KeySource) Stats() KeyStats { return KeyStats{Fetches: s.fetches.Load()
 // Close ends the subscription to the store. If a fetch is in progress, another replica may fetch
 // MinInterval after Close. If the store is unavailable, the others wait as if this replica had
 // died; see [KeyConfig]. If the store does not respond, Close takes up to four seconds. It does not
-// close the Redis client, and no longer uses it when it returns. AccessKey still works after Close,
-// with the Redis client. Close always returns nil.
+// close the Redis client. After Close, only a fetch in progress, a test of a store that was
+// unavailable, and calls of AccessKey and StoreErr use it. Close always returns nil.
 func (s *KeySource) Close() error {
 	s.close()
 	s.mu.Lock()

@@ -50,8 +50,9 @@ type Batch[T any] struct {
 	// New holds the records that were created after Since, in unspecified order: send alerts for
 	// them. If the list has no function Created, all its records are new.
 	New []T
-	// History holds the records that were created at Since or before: store their ids. A record of
-	// the second of Since is new if it is found after the first reading of the Follower.
+	// History holds the records that were created at Since or before: store their ids. A record that
+	// was created in the same second as Since is new if it is found after the first reading of the
+	// Follower.
 	// docs/lists.md states where records without a valid creation time go.
 	History []T
 	// Since separates New from History, and is the same in all batches: store it for

@@ -90,9 +90,10 @@ func (it *Iteration[T]) Next(ctx context.Context) (*Response[T], error) {
 		it.Close()
 		return nil, err
 	}
-	received := len(page.List)
+	received, omitted := len(page.List), it.cursor.omitted
 	page = it.advance(page)
-	onlyRepeats := received > 0 && len(page.List) == 0
+	omitsOthers := it.cursor.omitted != omitted
+	onlyRepeats := received > 0 && len(page.List) == 0 && !omitsOthers
 	if err != nil && !onlyRepeats {
 		it.addProblem(number, err)
 	}

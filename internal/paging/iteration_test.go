@@ -55,6 +55,34 @@ func TestEmptyLastPageIsNoErrorIfSecondPassConfirmsIt(t *testing.T) {
 	}
 }
 
+// A deletion moves record 3, which cannot be decoded, to page 1. There, the other record repeats.
+func TestErrorOfARecordThatMovedToARepeatedPageIsKept(t *testing.T) {
+	errBad := errors.New("record 3 cannot be decoded")
+	first := true
+	it := New(Source[int64]{
+		Fetch: func(_ context.Context, number, size int) (*Response[int64], error) {
+			page := &Response[int64]{PageNum: number, PageSize: size, Total: 3}
+			switch {
+			case first:
+				first = false
+				page.List, page.Total = []int64{1, 2}, 4
+			case number == 1:
+				page.List, page.Omitted = []int64{2}, 1
+				return page, errBad
+			default:
+				page.List = []int64{4}
+			}
+			return page, nil
+		},
+		ID: func(id int64) int64 { return id },
+	}, 2, 0)
+	for it.More() {
+		_, err := it.Next(t.Context())
+		require.NoError(t, err)
+	}
+	assert.ErrorIs(t, it.Err(errors.New("inconsistent list")), errBad)
+}
+
 // A service that sends the same page again and again makes no progress, although each page omits a
 // record.
 func TestRepeatedPageWithOmittedRecordEndsIteration(t *testing.T) {
