@@ -90,11 +90,11 @@ func (it *Iteration[T]) Next(ctx context.Context) (*Response[T], error) {
 		it.Close()
 		return nil, err
 	}
-	received, omitted := len(page.List), it.cursor.omitted
+	received := len(page.List)
 	page = it.advance(page)
-	omitsOthers := it.cursor.omitted != omitted
-	onlyRepeats := received > 0 && len(page.List) == 0 && !omitsOthers
-	if err != nil && !onlyRepeats {
+	onlyRepeats := received > 0 && len(page.List) == 0
+	isKnown := onlyRepeats && len(it.problems) > 0 // probably, the service has sent a page twice
+	if err != nil && !isKnown {
 		it.addProblem(number, err)
 	}
 	if it.nextPage != number+1 { // another page than the following one: the prefetched pages are the wrong ones
