@@ -202,6 +202,19 @@ func TestWaitIsRetryAfterPlusJitter(t *testing.T) {
 	}
 }
 
+// http.Client drops a redirect whose Location is malformed, so go-retryablehttp does not get it.
+func TestRetryAfterOfMalformedRedirectIsWaitedFor(t *testing.T) {
+	fixtures.RunInBubble(t, "Retry-After: 20", func(t *testing.T) {
+		redirect := fixtures.Status(302, "Location", "http://[", "Retry-After", "20")
+		transport := fixtures.NewScript(redirect, fixtures.Succeed)
+		client := fixtures.NewClient(t, transport, fixtures.DefaultRetries, msgpush.WithRetryableCodes(3020))
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		require.NoError(t, err)
+		require.Len(t, transport.Times, 2)
+		assert.GreaterOrEqual(t, transport.Times[1]-transport.Times[0], 20*time.Second)
+	})
+}
+
 func TestRetryAfterLongerThanMaxWaitFailsImmediately(t *testing.T) {
 	for header, want := range map[string]time.Duration{
 		"31":                   31 * time.Second,
