@@ -63,7 +63,7 @@ func (s Status) Check(limit time.Duration) error {
 	return nil
 }
 
-// A cause is what has failed.
+// A cause is the kind of step that failed. Each has a failure and a wait of its own.
 type cause int
 
 const (

@@ -11,7 +11,8 @@ import (
 func (c *Caller) waitRetryAfter(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		s := stateOf(req.Context())
-		mustWait := s.last != nil && !s.last.KeyRejected // after a rejected key, another one is sent at once
+		isRequested := s.last != nil && s.last.RequestedWait > 0
+		mustWait := isRequested && !s.last.KeyRejected // after a rejected key, another one is sent at once
 		if mustWait {
 			timer := time.NewTimer(s.last.RequestedWait)
 			defer timer.Stop()
