@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"example.com/msgpush/internal/call"
@@ -149,7 +151,7 @@ func (p *Page[T]) check(body []byte) (hasInvalid bool, err error) {
 }
 
 // decodeEach sets p to the page in body, without the records that cannot be decoded or are invalid.
-// leftOut names the first of these. If no record is left, the page is an error.
+// leftOut names the first of these.
 func (p *Page[T]) decodeEach(d decoder, body []byte) (leftOut, err error) {
 	raw, err := decodeRaw(d, body)
 	if err != nil {
@@ -162,31 +164,40 @@ func (p *Page[T]) decodeEach(d decoder, body []byte) (leftOut, err error) {
 		Pages:    raw.Pages,
 		List:     make([]T, 0, len(raw.List)),
 	}
-	var named []string
-	var cause error
 	for i, text := range raw.List {
 		record, err := decodeRecord[T](d, text)
 		if err == nil {
 			p.List = append(p.List, record)
 			continue
 		}
-		if p.Omitted == 0 {
-			cause = err
-		}
-		if p.Omitted < maxNamed {
-			named = append(named, fmt.Sprintf("data.list[%d]", i)+describeRecordError[T](text, err))
-		}
-		p.Omitted++
+		p.Omitted = append(p.Omitted, OmittedRecord{
+			Index: i,
+			ID:    integerID(text),
+			JSON:  slices.Clone(text), // body may be reused
+			Err:   errs.Hide(fmt.Sprintf("data.list[%d]", i)+describeRecordError[T](text, err), err, isOwnError),
+		})
 	}
-	if p.Omitted == 0 {
+	if len(p.Omitted) == 0 {
 		return nil, nil
 	}
-	text := fmt.Sprintf("%d of %d records left out: %s", p.Omitted, len(raw.List), strings.Join(named, "; "))
-	leftOut = errs.Hide(text, cause, isOwnError)
-	if len(p.List) == 0 {
-		return nil, leftOut
+	return omittedError(p.Omitted, len(raw.List)), nil
+}
+
+// omittedError returns the error of a page that leaves out some of its records.
+func omittedError(omitted []OmittedRecord, records int) error {
+	var named []string
+	for _, record := range omitted[:min(maxNamed, len(omitted))] {
+		named = append(named, record.Err.Error())
 	}
-	return leftOut, nil
+	text := fmt.Sprintf("%d of %d records left out: %s", len(omitted), records, strings.Join(named, "; "))
+	return errs.Hide(text, omitted[0].Err, isOwnError)
+}
+
+// integerID returns the id of a record, or 0 if it is not an integer.
+func integerID(record []byte) int64 {
+	text, _ := lenient.Integer(idOf(record))
+	id, _ := strconv.ParseInt(text, 10, 64)
+	return id
 }
 
 // maxNamed is the number of records that an error names.

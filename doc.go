@@ -14,8 +14,8 @@
 //
 // # Lists
 //
-// A list operation returns one [Page]. Each list also has a method that returns a [List], such as
-// [Client.ForwardRules]. The method All of a List iterates over all records, even while the list
+// A list operation returns one [Page]. Each list also has a method that returns a [Pager], such as
+// [Client.ForwardRulePager]. Its method All iterates over all records, even while the list
 // changes. Package [example.com/msgpush/follow] also delivers each new record.
 //
 // # Errors

@@ -50,6 +50,9 @@ type APIError struct {
 	RetryAfter time.Duration
 	// KeyRejected means that the HTTP status is 401, or that Code is one of [WithRejectedKeyCodes].
 	KeyRejected bool
+	// Retryable means that a retry may succeed: the HTTP status is one that [RetryPolicy] lists, or Code
+	// is one of [WithRetryableCodes].
+	Retryable bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
 	// Remarks is a hint, or says why the call was not retried. It is usually empty.
@@ -227,6 +230,7 @@ func newError(f *call.Failure) error {
 			Header:      f.Keys.Header(f.Header),
 			RetryAfter:  f.RetryAfter,
 			KeyRejected: f.KeyRejected,
+			Retryable:   f.Transient,
 			Attempts:    f.Attempts,
 			Remarks:     remarks,
 		}

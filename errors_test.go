@@ -184,7 +184,7 @@ func TestZeroErrorsHaveText(t *testing.T) {
 func TestErrorsAreEncodedToJSON(t *testing.T) {
 	for want, err := range map[string]error{
 		`{"Operation":"x","HTTPStatus":503,"Code":9,"Msg":"busy",` +
-			`"RetryAfter":1000000000,"KeyRejected":false,"Attempts":2}`: &msgpush.APIError{
+			`"RetryAfter":1000000000,"KeyRejected":false,"Retryable":false,"Attempts":2}`: &msgpush.APIError{
 			Operation:  "x",
 			HTTPStatus: 503,
 			Code:       9,
@@ -219,7 +219,7 @@ func TestJSONOfErrorsShowsNoCause(t *testing.T) {
 		return loudError{secret}
 	})).MailDetail(t.Context(), "1")
 	var pageErr error
-	for _, err := range client.MPChannels().All(t.Context()) {
+	for _, err := range client.MPPager().All(t.Context()) {
 		pageErr = err
 	}
 	for _, err := range []error{requestErr, decodeErr, pageErr} {

@@ -123,12 +123,12 @@ func ExampleClient_ForwardLogList() {
 	// Output: 9044 2026-11-04T19:40:00Z 未匹配
 }
 
-func ExampleClient_ForwardLogs() {
+func ExampleClient_ForwardLogPager() {
 	client, done := exampleClient()
 	defer done()
 
 	failed := 0
-	records := client.ForwardLogs(msgpush.ForwardLogParams{RuleID: new(int64(301))})
+	records := client.ForwardLogPager(msgpush.ForwardLogParams{RuleID: new(int64(301))})
 	for record, err := range records.All(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
@@ -141,11 +141,11 @@ func ExampleClient_ForwardLogs() {
 	// Output: 3 records of the rule have an error
 }
 
-func ExampleClient_ForwardRules() {
+func ExampleClient_ForwardRulePager() {
 	client, done := exampleClient()
 	defer done()
 
-	for rule, err := range client.ForwardRules().All(context.Background()) {
+	for rule, err := range client.ForwardRulePager().All(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -159,11 +159,11 @@ func ExampleClient_ForwardRules() {
 	// 305 退款 (旧)
 }
 
-func ExampleClient_MPChannels() {
+func ExampleClient_MPPager() {
 	client, done := exampleClient()
 	defer done()
 
-	for channel, err := range client.MPChannels().All(context.Background()) {
+	for channel, err := range client.MPPager().All(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -176,12 +176,12 @@ func ExampleClient_MPChannels() {
 }
 
 // The total of each page lets a program report its progress.
-func ExampleList_Pages() {
+func ExamplePager_Pages() {
 	client, done := exampleClient()
 	defer done()
 
 	read := 0
-	for page, err := range client.ForwardLogs(msgpush.ForwardLogParams{}).Pages(context.Background()) {
+	for page, err := range client.ForwardLogPager(msgpush.ForwardLogParams{}).Pages(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -195,12 +195,12 @@ func ExampleList_Pages() {
 	// 64 of 64 records, 100 %
 }
 
-// A List is a value: fields of a copy change how it iterates.
-func ExampleList() {
+// A Pager is a value: fields of a copy change how it iterates.
+func ExamplePager() {
 	client, done := exampleClient()
 	defer done()
 
-	logs := client.ForwardLogs(msgpush.ForwardLogParams{})
+	logs := client.ForwardLogPager(msgpush.ForwardLogParams{})
 	logs.PageSize = 10
 	logs.Prefetch = 4
 	records := 0
@@ -214,8 +214,8 @@ func ExampleList() {
 	// Output: 64 records, prefetched
 }
 
-// A List iterates over a list for which Client has no method, or with another record type.
-func ExampleList_All() {
+// A Pager iterates over a list for which Client has no method, or with another record type.
+func ExamplePager_All() {
 	client, done := exampleClient()
 	defer done()
 
@@ -223,7 +223,7 @@ func ExampleList_All() {
 		ID   int64  `json:"id"`
 		Name string `json:"ruleName"`
 	}
-	rules := msgpush.List[rule]{
+	rules := msgpush.Pager[rule]{
 		Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[rule], error) {
 			return msgpush.Call[*msgpush.Page[rule]](ctx, client, msgpush.Request{
 				Method: "POST", Path: "/api/open/forwardRule/list", Body: r, Idempotent: true,
@@ -280,7 +280,7 @@ func ExampleCall_otherOperations() {
 	}
 	ctx, client := context.Background(), service.Client()
 
-	webhooks := msgpush.List[webhook]{
+	webhooks := msgpush.Pager[webhook]{
 		Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[webhook], error) {
 			return msgpush.Call[*msgpush.Page[webhook]](ctx, client, msgpush.Request{
 				Method: "POST", Path: "/your/path/list", Body: r, Idempotent: true,

@@ -69,7 +69,7 @@ func assertEncodesTo(t *testing.T, body string, data any) {
 
 // assertIterates checks that a list delivers the records 7, 8 and 9 of a service, in pages of two
 // records. params is the rest of the body of each request, after the page size.
-func assertIterates[T any](t *testing.T, path, params string, want []T, list func(*msgpush.Client) msgpush.List[T]) {
+func assertIterates[T any](t *testing.T, path, params string, want []T, list func(*msgpush.Client) msgpush.Pager[T]) {
 	t.Helper()
 	var requests []string
 	client := fixtures.NewClient(t, fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {

@@ -50,7 +50,7 @@ var opForwardLogList = Operation{
 	Path:   "/api/open/forwardLog/list",
 }
 
-// ForwardLogList returns one page of the list [Client.ForwardLogs].
+// ForwardLogList returns one page of the list. [Client.ForwardLogPager] reads all pages.
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
 	var err error
 	r.PageRequest, err = r.withDefaults(opForwardLogList)
@@ -60,15 +60,15 @@ func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page
 	return read[Page[ForwardLog]](ctx, c, opForwardLogList, nil, r)
 }
 
-// ForwardLogs returns the list of the trigger records that match params.
-func (c *Client) ForwardLogs(params ForwardLogParams) List[ForwardLog] {
+// ForwardLogPager returns a pager of the trigger records that match params.
+func (c *Client) ForwardLogPager(params ForwardLogParams) Pager[ForwardLog] {
 	if params.RuleID != nil { // a copy, since the caller may change the value
 		params.RuleID = new(*params.RuleID)
 	}
 	if params.MatchResult != nil {
 		params.MatchResult = new(*params.MatchResult)
 	}
-	return List[ForwardLog]{
+	return Pager[ForwardLog]{
 		Fetch: func(ctx context.Context, r PageRequest) (*Page[ForwardLog], error) {
 			return c.ForwardLogList(ctx, ForwardLogRequest{r, params})
 		},

@@ -64,8 +64,8 @@ func TestForwardLogListOmitsNilParams(t *testing.T) {
 }
 
 func TestForwardLogs(t *testing.T) {
-	list := func(c *msgpush.Client) msgpush.List[msgpush.ForwardLog] {
-		return c.ForwardLogs(msgpush.ForwardLogParams{RuleID: new(int64(3))})
+	list := func(c *msgpush.Client) msgpush.Pager[msgpush.ForwardLog] {
+		return c.ForwardLogPager(msgpush.ForwardLogParams{RuleID: new(int64(3))})
 	}
 	assertIterates(t, "/api/open/forwardLog/list", `,"params":{"ruleId":3}`,
 		[]msgpush.ForwardLog{{ID: 7}, {ID: 8}, {ID: 9}}, list)
@@ -76,9 +76,9 @@ func TestFilterOfIterationDoesNotChange(t *testing.T) {
 	rule, match := int64(301), 7
 	params := msgpush.ForwardLogParams{RuleID: &rule, MatchResult: &match}
 	handler, requests := recordRequests(fixtures.SuccessOf(`{"total":3,"pages":3,"list":[{"id":1}]}`))
-	list := fixtures.NewClient(t, handle(handler)).ForwardLogs(params)
-	list.PageSize = 1
-	for range list.Pages(t.Context()) {
+	pager := fixtures.NewClient(t, handle(handler)).ForwardLogPager(params)
+	pager.PageSize = 1
+	for range pager.Pages(t.Context()) {
 		rule++
 		match++
 	}

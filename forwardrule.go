@@ -35,7 +35,7 @@ var opForwardRuleList = Operation{
 	Path:   "/api/open/forwardRule/list",
 }
 
-// ForwardRuleList returns one page of the list [Client.ForwardRules].
+// ForwardRuleList returns one page of the list. [Client.ForwardRulePager] reads all pages.
 func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[ForwardRule], error) {
 	r, err := r.withDefaults(opForwardRuleList)
 	if err != nil {
@@ -44,9 +44,9 @@ func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[Forw
 	return read[Page[ForwardRule]](ctx, c, opForwardRuleList, nil, r)
 }
 
-// ForwardRules returns the list of the message rules.
-func (c *Client) ForwardRules() List[ForwardRule] {
-	return List[ForwardRule]{
+// ForwardRulePager returns a pager of the message rules.
+func (c *Client) ForwardRulePager() Pager[ForwardRule] {
+	return Pager[ForwardRule]{
 		Fetch:   c.ForwardRuleList,
 		ID:      func(rule ForwardRule) int64 { return rule.ID },
 		Created: func(rule ForwardRule) DateTime { return rule.CreateTime },

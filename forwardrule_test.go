@@ -36,5 +36,5 @@ func TestForwardRuleList(t *testing.T) {
 
 func TestForwardRules(t *testing.T) {
 	assertIterates(t, "/api/open/forwardRule/list", "", []msgpush.ForwardRule{{ID: 7}, {ID: 8}, {ID: 9}},
-		(*msgpush.Client).ForwardRules)
+		(*msgpush.Client).ForwardRulePager)
 }

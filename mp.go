@@ -55,7 +55,7 @@ var opMPList = Operation{
 	Path:   "/api/open/mp/list",
 }
 
-// MPList returns one page of the list [Client.MPChannels].
+// MPList returns one page of the list. [Client.MPPager] reads all pages.
 func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], error) {
 	r, err := r.withDefaults(opMPList)
 	if err != nil {
@@ -64,9 +64,9 @@ func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], e
 	return read[Page[MPChannel]](ctx, c, opMPList, nil, r)
 }
 
-// MPChannels returns the list of the official-account channels.
-func (c *Client) MPChannels() List[MPChannel] {
-	return List[MPChannel]{
+// MPPager returns a pager of the official-account channels.
+func (c *Client) MPPager() Pager[MPChannel] {
+	return Pager[MPChannel]{
 		Fetch: c.MPList,
 		ID:    func(channel MPChannel) int64 { return channel.ID },
 	}

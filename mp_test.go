@@ -36,7 +36,7 @@ func TestMPList(t *testing.T) {
 
 func TestMPChannels(t *testing.T) {
 	assertIterates(t, "/api/open/mp/list", "", []msgpush.MPChannel{{ID: 7}, {ID: 8}, {ID: 9}},
-		(*msgpush.Client).MPChannels)
+		(*msgpush.Client).MPPager)
 }
 
 func TestFuncInfoIDs(t *testing.T) {

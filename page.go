@@ -2,6 +2,7 @@ package msgpush
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 )
 
@@ -12,7 +13,7 @@ const DefaultPageSize = 20
 //
 // If some records of a response cannot be decoded, the methods of [Client] and Call[Page[T]] return
 // the page with the other records, and also a [*DecodeError] that names up to three of the records
-// that are left out. If no record can be decoded, they return only the error.
+// that are left out. If no record can be decoded, List is empty.
 type Page[T any] struct {
 	// PageNum is the number of this page.
 	PageNum int `json:"pageNum"`
@@ -25,10 +26,26 @@ type Page[T any] struct {
 	// List holds the records of this page. It is not nil on a page that a method of [Client] or
 	// Call[Page[T]] returns.
 	List []T `json:"list"`
-	// Omitted is the number of records that the response has and List lacks, since they cannot be
-	// decoded. It is usually 0.
-	Omitted int `json:"-"`
+	// Omitted holds the records that the response has and List lacks, since they cannot be decoded.
+	// It is usually empty.
+	Omitted []OmittedRecord `json:"-"`
 }
+
+// An OmittedRecord is a record of a response that cannot be decoded; see [Page].
+type OmittedRecord struct {
+	// Index is the index in the list of the response, from 0.
+	Index int
+	// ID is the id of the record, or 0 if the record has no integer as its id.
+	ID int64
+	// JSON is the unchanged record. It may contain secrets, so Format and encoding/json omit it.
+	JSON json.RawMessage `json:"-"`
+	// Err says why the record cannot be decoded, without quoting it. It names the member, and wraps
+	// the error of the decoder, if the decoder failed.
+	Err error `json:"-"`
+}
+
+// Format writes the text of Err, which begins with the index and the id.
+func (r OmittedRecord) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, r.Err) }
 
 // A PageRequest requests one page of a list. The methods of Client replace a field that is 0 with
 // its default.

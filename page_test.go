@@ -155,10 +155,10 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			lists := map[string]func(*msgpush.Client) error{
-				"Page of structs":         fixtures.CallFor[msgpush.Page[msgpush.ForwardLog]](t),
-				"Page of pointers":        fixtures.CallFor[msgpush.Page[*msgpush.ForwardRule]](t),
-				"pointer to a Page":       fixtures.CallFor[*msgpush.Page[msgpush.ForwardLog]](t),
-				"List with Call of *Page": iterateWithCall(t),
+				"Page of structs":          fixtures.CallFor[msgpush.Page[msgpush.ForwardLog]](t),
+				"Page of pointers":         fixtures.CallFor[msgpush.Page[*msgpush.ForwardRule]](t),
+				"pointer to a Page":        fixtures.CallFor[*msgpush.Page[msgpush.ForwardLog]](t),
+				"Pager with Call of *Page": iterateWithCall(t),
 			}
 			for _, call := range testcalls.Lists() {
 				lists[call.Operation] = func(c *msgpush.Client) error { _, err := call.Do(t.Context(), c); return err }
@@ -209,14 +209,14 @@ func recordWithoutID(t *testing.T) string {
 // iterateWithCall iterates over a list for which Client has no method.
 func iterateWithCall(t *testing.T) func(*msgpush.Client) error {
 	return func(c *msgpush.Client) error {
-		list := msgpush.List[msgpush.ForwardLog]{
+		pager := msgpush.Pager[msgpush.ForwardLog]{
 			ID: func(r msgpush.ForwardLog) int64 { return r.ID },
 			Fetch: func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
 				return msgpush.Call[*msgpush.Page[msgpush.ForwardLog]](ctx, c,
 					msgpush.Request{Method: "POST", Path: "/x", Body: r, Idempotent: true})
 			},
 		}
-		_, err := fixtures.Collect(list.All(t.Context()))
+		_, err := fixtures.Collect(pager.All(t.Context()))
 		return err
 	}
 }

@@ -90,8 +90,8 @@ func firstRecord(t *testing.T, c testcalls.Call, record string) (reflect.Value, 
 	page, err := c.Do(t.Context(), fixtures.NewClient(t, fixtures.Respond(200, body)))
 	require.NotNil(t, page, "the other record fits: %v", err)
 	list := reflect.ValueOf(page).Elem().FieldByName("List")
-	omitted := reflect.ValueOf(page).Elem().FieldByName("Omitted").Int()
-	assert.Equal(t, 2, list.Len()+int(omitted))
+	omitted := reflect.ValueOf(page).Elem().FieldByName("Omitted").Len()
+	assert.Equal(t, 2, list.Len()+omitted)
 	assert.Equal(t, err != nil, omitted == 1)
 	return list.Index(0), err
 }
@@ -183,8 +183,15 @@ func TestRecordsThatDoNotFitAreLeftOut(t *testing.T) {
 	client := fixtures.NewClient(t, transport, fixtures.ThreeAttempts, observer)
 	page, err := client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
 	assert.Equal(t, []msgpush.ForwardLog{{ID: 1, RuleID: 7}, {ID: 6, RuleID: 7}}, page.List)
-	assert.Equal(t, 4, page.Omitted)
 	assert.EqualValues(t, 6, page.Total)
+	require.Len(t, page.Omitted, 4)
+	second := page.Omitted[1]
+	assert.Equal(t, 2, second.Index)
+	assert.EqualValues(t, 3, second.ID)
+	assert.JSONEq(t, `{"id":3,"shortCodes":["hunter2"]}`, string(second.JSON))
+	assert.EqualError(t, second.Err, "data.list[2].shortCodes (id 3): expected string, found array")
+	assert.ErrorAs(t, second.Err, new(*json.UnmarshalTypeError))
+	fixtures.AssertHidden(t, "hunter2", page.Omitted, second)
 
 	const text = "msgpush: ForwardLogList: HTTP 200: cannot decode the response: 4 of 6 records left out: " +
 		"data.list[1].ruleId (id 2): expected int64, found object; " +
@@ -216,11 +223,14 @@ func TestCallReturnsPageWithoutRecordsThatDoNotFit(t *testing.T) {
 	fixtures.OnlyError[*msgpush.DecodeError](t, err)
 	require.ErrorContains(t, err, "3 of 4 records left out: "+own)
 	fixtures.AssertHidden(t, "hunter2", err)
-	assert.Equal(t, msgpush.Page[record]{Total: 4, List: []record{{ID: 1, Name: "a"}}, Omitted: 3}, page)
+	assert.Equal(t, []record{{ID: 1, Name: "a"}}, page.List)
+	assert.EqualValues(t, 4, page.Total)
+	assert.Equal(t, []int64{2, 3, 0}, idsOf(page.Omitted))
 
 	pointers, err := msgpush.Call[*msgpush.Page[*record]](t.Context(), client, fixtures.Get)
 	require.ErrorContains(t, err, "3 of 4 records left out: "+own)
-	assert.Equal(t, &msgpush.Page[*record]{Total: 4, List: []*record{{ID: 1, Name: "a"}}, Omitted: 3}, pointers)
+	assert.Equal(t, []*record{{ID: 1, Name: "a"}}, pointers.List)
+	assert.Equal(t, []int64{2, 3, 0}, idsOf(pointers.Omitted))
 
 	logs, err := msgpush.Call[*msgpush.Page[msgpush.ForwardLog]](t.Context(), client, fixtures.Get)
 	require.ErrorContains(t, err, "1 of 4 records left out: data.list[3]: expected the member id, found none")
@@ -229,12 +239,20 @@ func TestCallReturnsPageWithoutRecordsThatDoNotFit(t *testing.T) {
 	ints, err := msgpush.Call[msgpush.Page[int]](t.Context(),
 		fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"list":[1,"2",3.0,"x",4]}`))), fixtures.Get)
 	require.ErrorContains(t, err, "1 of 5 records left out: data.list[3]: expected int, found string")
-	assert.Equal(t, msgpush.Page[int]{List: []int{1, 2, 3, 4}, Omitted: 1}, ints)
+	assert.Equal(t, []int{1, 2, 3, 4}, ints.List)
+	assert.Equal(t, []int64{0}, idsOf(ints.Omitted))
 
 	data, err := msgpush.Call[map[string]int](t.Context(),
 		fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"a":"1","b":2.0}`))), fixtures.Get)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]int{"a": 1, "b": 2}, data)
+}
+
+func idsOf(omitted []msgpush.OmittedRecord) (ids []int64) {
+	for _, record := range omitted {
+		ids = append(ids, record.ID)
+	}
+	return ids
 }
 
 func TestRecordOfCallNeedsIDOrValue(t *testing.T) {
@@ -252,35 +270,47 @@ func TestRecordOfCallNeedsIDOrValue(t *testing.T) {
 	assert.NoError(t, fixtures.CallFor[msgpush.ForwardRule](t)(null))
 }
 
-func TestPageWithoutAnyRecordThatFitsIsOnlyAnError(t *testing.T) {
-	for _, list := range []string{`[{}]`, `[{"id":[]},null,5]`, `[{"noMember":"x"},{"noMember":"y"}]`} {
-		client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"total":9,"list":`+list+`}`)))
-		for _, c := range testcalls.Lists() {
-			page, err := c.List(t.Context(), client, msgpush.PageRequest{})
-			assert.Nil(t, page)
-			fixtures.OnlyError[*msgpush.DecodeError](t, err)
-			assert.ErrorContains(t, err, "records left out: data.list[0]")
-		}
+func TestPageWithoutAnyRecordThatFitsIsEmpty(t *testing.T) {
+	for list, ids := range map[string][]int64{
+		`[{}]`:                       {0},
+		`[{"id":[]},null,5]`:         {0, 0, 0},
+		`[{"id":7,"ruleName":{}}]`:   {7},
+		`[{"noMember":"x"},{"y":1}]`: {0, 0},
+	} {
+		body := fixtures.SuccessOf(`{"pageNum":2,"total":9,"list":` + list + `}`)
+		client := fixtures.NewClient(t, fixtures.Respond(200, body))
+		page, err := client.ForwardRuleList(t.Context(), msgpush.PageRequest{})
+		fixtures.OnlyError[*msgpush.DecodeError](t, err)
+		assert.ErrorContains(t, err, "records left out: data.list[0]")
+		assert.Equal(t, []msgpush.ForwardRule{}, page.List)
+		assert.Equal(t, 2, page.PageNum)
+		assert.EqualValues(t, 9, page.Total)
+		assert.Equal(t, ids, idsOf(page.Omitted))
 	}
 }
 
 func TestIterationGoesOnWithoutRecordsThatDoNotFit(t *testing.T) {
+	wholePage := map[int]string{}
+	for id := 21; id <= 30; id++ {
+		wholePage[id] = `"ruleId":{}`
+	}
 	for name, unfit := range map[string]map[int]string{
 		"first record":           {1: `"ruleId":{}`},
 		"last record":            {55: `"ruleId":{}`},
 		"most of the last page":  {51: `"ruleId":{}`, 52: `"ruleId":{}`, 53: `"ruleId":{}`, 54: `"ruleId":{}`},
 		"most of the first page": {1: `"ruleId":{}`, 2: `"ruleId":{}`, 3: `"ruleId":{}`, 4: `"ruleId":{}`, 5: `"ruleId":{}`},
 		"end of a page":          {19: `"ruleId":{}`, 20: `"ruleId":{}`},
+		"whole page":             wholePage,
 	} {
 		for _, prefetch := range []int{0, 3} {
 			t.Run(fmt.Sprint(name, prefetch), func(t *testing.T) {
 				requests := 0
 				client := fixtures.NewClient(t, oneAtATime(serveLogs(t, 55, unfit, &requests)))
-				list := client.ForwardLogs(msgpush.ForwardLogParams{})
-				list.PageSize, list.Prefetch = 10, prefetch
+				pager := client.ForwardLogPager(msgpush.ForwardLogParams{})
+				pager.PageSize, pager.Prefetch = 10, prefetch
 				var ids []int64
 				var last error
-				for record, err := range list.All(t.Context()) {
+				for record, err := range pager.All(t.Context()) {
 					require.NoError(t, last, "the error is the last element")
 					if last = err; err == nil {
 						ids = append(ids, record.ID)
@@ -304,6 +334,34 @@ func oneAtATime(next fixtures.RoundTripFunc) fixtures.RoundTripFunc {
 		defer func() { <-turn }()
 		return next(r)
 	}
+}
+
+// Record 2 is on both pages, in place of record 3.
+func TestRecordThatIsLeftOutTwiceHidesNoMissingRecord(t *testing.T) {
+	pages := map[int]string{1: `{"id":1},{"id":2,"ruleId":{}}`, 2: `{"id":2,"ruleId":{}},{"id":4}`}
+	client := fixtures.NewClient(t, fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+		var page msgpush.PageRequest
+		if err := json.NewDecoder(r.Body).Decode(&page); err != nil {
+			return nil, err
+		}
+		return fixtures.Respond(200, fixtures.SuccessOf(fmt.Sprintf(
+			`{"pageNum":%d,"pageSize":2,"total":4,"pages":2,"list":[%s]}`, page.Current, pages[page.Current])))(r)
+	}))
+	pager := client.ForwardLogPager(msgpush.ForwardLogParams{})
+	pager.PageSize = 2
+	records, err := fixtures.Collect(pager.All(t.Context()))
+	assert.Len(t, records, 2)
+	assert.ErrorIs(t, err, msgpush.ErrInconsistentList)
+	assert.ErrorContains(t, err, "3 of 4 records came")
+	assert.Equal(t, 1, strings.Count(err.Error(), "(id 2)"), "%v", err)
+
+	var omitted []int64
+	for page, err := range pager.Pages(t.Context()) {
+		if err == nil {
+			omitted = append(omitted, idsOf(page.Omitted)...)
+		}
+	}
+	assert.Equal(t, []int64{2}, omitted, "once")
 }
 
 // A value that the function of WithUnmarshal rejects stays rejected.
@@ -346,7 +404,7 @@ func TestMemoryOfPageOfTinyRecordsIsLimited(t *testing.T) {
 		} {
 			var err error
 			allocated := fixtures.BytesAllocated(func() { err = call(client) })
-			assert.Less(t, allocated>>20, uint64(400), "MiB for %s", record)
+			assert.Less(t, allocated>>20, uint64(700), "MiB for %s", record)
 			if len(record) < 19 {
 				assert.ErrorContains(t, err, "data.list: found more than 10000 records with fewer than 20 bytes each")
 			}
@@ -379,6 +437,7 @@ func TestErrorByHandEqualsThatOfClient(t *testing.T) {
 		Data:       json.RawMessage(`[1]`),
 		Header:     http.Header{"Retry-After": {"2"}},
 		RetryAfter: 2e9,
+		Retryable:  true,
 		Attempts:   1,
 		Remarks:    "Retry-After is longer than MaxWait, 1ns",
 	}

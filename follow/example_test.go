@@ -21,7 +21,7 @@ func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
-	list := service.Client().ForwardLogs(msgpush.ForwardLogParams{})
+	list := service.Client().ForwardLogPager(msgpush.ForwardLogParams{})
 	f, err := follow.New(list, follow.Options{PollInterval: time.Millisecond}) // for the example: the default is 10 s
 	if err != nil {
 		log.Fatal(err)
@@ -66,7 +66,7 @@ func ExampleStatus_Check() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	f, err := follow.New(client.ForwardRules(), follow.Options{})
+	f, err := follow.New(client.ForwardRulePager(), follow.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

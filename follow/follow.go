@@ -17,7 +17,7 @@ import (
 
 // A Follower delivers the records of a list, and then each new record.
 type Follower[T any] struct {
-	list    msgpush.List[T]
+	list    msgpush.Pager[T]
 	options Options // without Known
 	shared  shared
 
@@ -132,8 +132,13 @@ func (f *Follower[T]) updateStatus(change func(*Status)) {
 	change(&f.shared.status)
 }
 
+type response[T any] = paging.Response[T, msgpush.OmittedRecord]
+
+// lengthOf returns the number of records of a response, with those that were left out.
+func lengthOf[T any](page *response[T]) int64 { return int64(len(page.List) + len(page.Omitted)) }
+
 // fetch requests a page. It is the only code that calls Fetch.
-func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*paging.Response[T], error) {
+func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*response[T], error) {
 	f.updateStatus(func(s *Status) { s.NextStep = time.Now() })
 	page, err := f.list.Fetch(ctx, msgpush.PageRequest{Current: int(number), PageSize: size})
 	if page == nil && err == nil {
@@ -152,17 +157,17 @@ func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*pagin
 	f.numbers.useTotal(page.Total)
 	if size == f.list.PageSize { // the second pass of a reading has smaller pages
 		f.numbers.usePages(page.Pages, page.PageSize)
-		f.numbers.usePage(number, (*paging.Response[T])(page).Length())
+		f.numbers.usePage(number, lengthOf((*response[T])(page)))
 	}
 	f.updateStatus(func(s *Status) {
 		s.LastResponse = time.Now()
 		s.Total = f.numbers.total
 	})
-	return (*paging.Response[T])(page), nil
+	return (*response[T])(page), nil
 }
 
 // fetchOrEnd is like fetch, but a page behind the end of the list that fails is an empty page.
-func (f *Follower[T]) fetchOrEnd(ctx context.Context, number int64, size int) (*paging.Response[T], error) {
+func (f *Follower[T]) fetchOrEnd(ctx context.Context, number int64, size int) (*response[T], error) {
 	page, err := f.fetch(ctx, number, size)
 	if err == nil || errs.OfContext(ctx) != nil {
 		return page, err
@@ -170,5 +175,5 @@ func (f *Follower[T]) fetchOrEnd(ctx context.Context, number int64, size int) (*
 	if !f.numbers.useFailure(number, int64(size), isPermanent(err)) {
 		return nil, err
 	}
-	return &paging.Response[T]{Total: f.numbers.total}, nil
+	return &response[T]{Total: f.numbers.total}, nil
 }

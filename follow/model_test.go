@@ -251,8 +251,8 @@ func (h *history) fetch(_ context.Context, r msgpush.PageRequest) (*msgpush.Page
 	return p, nil
 }
 
-func (h *history) lister() msgpush.List[*trigger] {
-	return msgpush.List[*trigger]{
+func (h *history) lister() msgpush.Pager[*trigger] {
+	return msgpush.Pager[*trigger]{
 		Fetch:   h.fetch,
 		ID:      func(r *trigger) int64 { return r.id },
 		Created: func(r *trigger) msgpush.DateTime { return r.created },

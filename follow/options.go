@@ -1,7 +1,7 @@
 // Package follow delivers the records of a list, and then each new record, to a program that stores
 // them:
 //
-//	f, err := follow.New(client.ForwardLogs(params), follow.Options{Known: ids, Since: since})
+//	f, err := follow.New(client.ForwardLogPager(params), follow.Options{Known: ids, Since: since})
 //	if err != nil {
 //		return err
 //	}
@@ -70,7 +70,7 @@ func (b Batch[T]) clone() Batch[T] {
 	}
 }
 
-// New returns a follower of a list, such as that of [msgpush.Client.ForwardLogs]. It uses the
+// New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the
 // PageSize of the list, ignores its Prefetch, and sends no request. It returns an error for a list
 // without Fetch or ID, a negative number, and a non-empty Since that is not a date and time. Without
 // Created, every record is New and, if Known is empty too, polls begin after the first reading.
@@ -78,7 +78,7 @@ func (b Batch[T]) clone() Batch[T] {
 // A follower remembers the ids of all records, also of deleted ones. That takes less than 1 byte a
 // record if the ids are consecutive, up to 48 bytes if they are random, and twice as much while the
 // whole list is read.
-func New[T any](list msgpush.List[T], o Options) (*Follower[T], error) {
+func New[T any](list msgpush.Pager[T], o Options) (*Follower[T], error) {
 	if err := check(list, o); err != nil {
 		return nil, fmt.Errorf("msgpush: following a list: %w", err)
 	}
@@ -105,7 +105,7 @@ func New[T any](list msgpush.List[T], o Options) (*Follower[T], error) {
 // maxInterval is a century, so that no sum of times overflows.
 const maxInterval = 100 * 365 * 24 * time.Hour
 
-func check[T any](list msgpush.List[T], o Options) error {
+func check[T any](list msgpush.Pager[T], o Options) error {
 	switch {
 	case list.Fetch == nil || list.ID == nil:
 		return errors.New("the function Fetch or ID of the list is nil")

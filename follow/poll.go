@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"example.com/msgpush/internal/errs"
-	"example.com/msgpush/internal/paging"
 )
 
 // This file makes the polls, which look for new records at the ends of the list: its start and its
@@ -101,7 +100,7 @@ func (f *Follower[T]) pollEnd(ctx context.Context, q *poll, from end) bool {
 }
 
 // pollPage requests a page until it succeeds. It returns nil if the poll has failed, or ctx has ended.
-func (f *Follower[T]) pollPage(ctx context.Context, q *poll, number int64) *paging.Response[T] {
+func (f *Follower[T]) pollPage(ctx context.Context, q *poll, number int64) *response[T] {
 	for tries := 1; ; tries++ {
 		page, err := f.fetchOrEnd(ctx, number, f.list.PageSize)
 		if err == nil {

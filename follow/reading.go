@@ -22,13 +22,13 @@ import (
 //     back.
 
 type reading[T any] struct {
-	pages        *paging.Iteration[T] // in progress, or nil
-	due          time.Time            // when the next one is due
-	retryAt      time.Time            // when the next page of the one in progress may be requested
-	pollHasEnded bool                 // a poll has ended since the latest page
-	isForMissing bool                 // polls missed records before it began
-	hasFound     bool                 // the latest page had an undelivered record
-	hasEnded     bool                 // at least one reading has ended
+	pages        *paging.Iteration[T, msgpush.OmittedRecord] // in progress, or nil
+	due          time.Time                                   // when the next one is due
+	retryAt      time.Time                                   // when the next page of the one in progress may be requested
+	pollHasEnded bool                                        // a poll has ended since the latest page
+	isForMissing bool                                        // polls missed records before it began
+	hasFound     bool                                        // the latest page had an undelivered record
+	hasEnded     bool                                        // at least one reading has ended
 	drift        drift
 }
 
@@ -63,7 +63,7 @@ func (f *Follower[T]) read(ctx context.Context) {
 	if total := f.numbers.total; total > 0 { // records that polls left to the reading have counted before
 		f.polls.accounted = min(f.polls.accounted, total)
 	}
-	read := r.pages.Delivered()
+	read := r.pages.Came()
 	f.updateStatus(func(s *Status) { s.Read = read })
 	if !r.pages.More() {
 		f.endReading(ctx)
@@ -72,10 +72,12 @@ func (f *Follower[T]) read(ctx context.Context) {
 
 func (f *Follower[T]) beginReading() {
 	r := &f.reading
-	source := paging.Source[T]{
+	source := paging.Source[T, msgpush.OmittedRecord]{
 		Fetch:           f.fetchForReading,
 		ID:              f.list.ID,
+		OmittedID:       func(r msgpush.OmittedRecord) int64 { return r.ID },
 		IsErrorResponse: func(error) bool { return false }, // fetchForReading decides
+		IsNoSuchPage:    func(error) bool { return false },
 	}
 	r.pages = paging.New(source, f.list.PageSize, 0)
 	r.due = time.Now().Add(f.options.ReadInterval)
@@ -94,7 +96,7 @@ func (f *Follower[T]) endReading(ctx context.Context) {
 	f.note(ctx, readLacks, missing)
 }
 
-func (f *Follower[T]) fetchForReading(ctx context.Context, number, size int) (*paging.Response[T], error) {
+func (f *Follower[T]) fetchForReading(ctx context.Context, number, size int) (*response[T], error) {
 	page, err := f.fetchOrEnd(ctx, int64(number), size)
 	if err != nil {
 		return nil, err

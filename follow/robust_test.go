@@ -178,7 +178,7 @@ func leaveOut(l lister, record int64) lister {
 		p, err := fetch(ctx, r)
 		if i := slices.Index(p.List, record); i >= 0 {
 			p.List = slices.Delete(p.List, i, i+1)
-			p.Omitted = 1
+			p.Omitted = make([]msgpush.OmittedRecord, 1)
 			err = fmt.Errorf("list[%d]: record %d is invalid", i, record)
 		}
 		return p, err

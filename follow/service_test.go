@@ -20,7 +20,7 @@ import (
 // otherwise. The clock of a bubble begins later.
 type (
 	page   = msgpush.Page[int64]
-	lister = msgpush.List[int64]
+	lister = msgpush.Pager[int64]
 	batch  = follow.Batch[int64]
 )
 

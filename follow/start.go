@@ -91,7 +91,7 @@ func (f *Follower[T]) fetchEnds(ctx context.Context) (found ends[T], err error) 
 		return found, err
 	}
 	found.last = last.List
-	found.isCertain = last.Length() < f.numbers.fullSize(number)
+	found.isCertain = lengthOf(last) < f.numbers.fullSize(number)
 	if !found.isCertain {
 		f.addBehind(ctx, &found, number)
 	}
@@ -110,7 +110,7 @@ func (f *Follower[T]) checkEmpty() error {
 
 // fetchLast returns the last page that has records, and its number. It returns no page if there is none
 // among the last maxEmptyPages pages.
-func (f *Follower[T]) fetchLast(ctx context.Context, first *paging.Response[T]) (*paging.Response[T], int64, error) {
+func (f *Follower[T]) fetchLast(ctx context.Context, first *response[T]) (*response[T], int64, error) {
 	number := f.numbers.last()
 	if number == 1 || f.numbers.length() == 0 {
 		return first, 1, nil
@@ -144,7 +144,7 @@ func (f *Follower[T]) addBehind(ctx context.Context, found *ends[T], last int64)
 }
 
 // fetchTwice requests a page, and requests it once more if it is empty or cannot be decoded.
-func (f *Follower[T]) fetchTwice(ctx context.Context, number int64) (*paging.Response[T], error) {
+func (f *Follower[T]) fetchTwice(ctx context.Context, number int64) (*response[T], error) {
 	page, err := f.fetch(ctx, number, f.list.PageSize)
 	isEmpty := err == nil && len(page.List) == 0
 	if isEmpty || isUndecodable(err) {

@@ -56,7 +56,7 @@ func ExampleFault_If() {
 	srv.Inject(msgpushtest.Status(404).If(func(r msgpushtest.Request) bool { return r.Has("current", 2) }))
 
 	n := 0
-	records := srv.Client().ForwardLogs(msgpush.ForwardLogParams{})
+	records := srv.Client().ForwardLogPager(msgpush.ForwardLogParams{})
 	records.Prefetch = 4
 	for _, err := range records.All(context.Background()) {
 		if err != nil {

@@ -121,7 +121,7 @@ func ExampleServer_UpdateBetweenPages() {
 	})
 
 	n := 0
-	for _, err := range srv.Client().ForwardLogs(msgpush.ForwardLogParams{}).All(context.Background()) {
+	for _, err := range srv.Client().ForwardLogPager(msgpush.ForwardLogParams{}).All(context.Background()) {
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -128,7 +128,7 @@ func TestIterationReturnsRecordsThatStayOnce(t *testing.T) {
 			server := newServer(t)
 			server.UpdateBetweenPages(update)
 			times := map[int64]int{}
-			records := server.Client().ForwardLogs(msgpush.ForwardLogParams{})
+			records := server.Client().ForwardLogPager(msgpush.ForwardLogParams{})
 			records.PageSize = 7
 			for record, err := range records.All(ctx) {
 				require.NoError(t, err)

@@ -30,15 +30,15 @@ func following(cfg config) (*experiment, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := client.ForwardLogs(msgpush.ForwardLogParams{})
-	fetch, requests := list.Fetch, 0
-	list.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+	pager := client.ForwardLogPager(msgpush.ForwardLogParams{})
+	fetch, requests := pager.Fetch, 0
+	pager.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
 		requests++
 		return fetch(ctx, r)
 	}
 	o := follow.Options{PollInterval: time.Nanosecond, ReadInterval: 10_000 * time.Hour}
-	list.PageSize = s.pageSize
-	for record, err := range list.All(context.Background()) {
+	pager.PageSize = s.pageSize
+	for record, err := range pager.All(context.Background()) {
 		if err != nil {
 			return nil, err
 		}
@@ -49,28 +49,28 @@ func following(cfg config) (*experiment, error) {
 		{name: "msgpush, complete iteration", run: func() (measurement, error) {
 			requests = 0
 			start := time.Now()
-			for _, err := range list.All(context.Background()) {
+			for _, err := range pager.All(context.Background()) {
 				if err != nil {
 					return nil, err
 				}
 			}
 			return measurement{requestsPerPoll: float64(requests), timePerPoll: time.Since(start).Seconds()}, nil
 		}},
-		{name: followName, run: func() (measurement, error) { return measurePolls(list, o, cfg.idlePolls) }},
+		{name: followName, run: func() (measurement, error) { return measurePolls(pager, o, cfg.idlePolls) }},
 	}
 	return e, nil
 }
 
 // measurePolls measures polls of a list that does not change, after a first one.
-func measurePolls(list msgpush.List[msgpush.ForwardLog], o follow.Options, polls int) (measurement, error) {
+func measurePolls(pager msgpush.Pager[msgpush.ForwardLog], o follow.Options, polls int) (measurement, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var f *follow.Follower[msgpush.ForwardLog]
 	var lastPoll, start time.Time
 	var elapsed time.Duration
 	requests, done := 0, -1
-	fetch := list.Fetch
-	list.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+	fetch := pager.Fetch
+	pager.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
 		if latest := f.Status().LastPoll; !latest.Equal(lastPoll) {
 			lastPoll = latest
 			if done++; done == 0 {
@@ -90,7 +90,7 @@ func measurePolls(list msgpush.List[msgpush.ForwardLog], o follow.Options, polls
 		failed = err
 		cancel()
 	}
-	f, err := follow.New(list, o)
+	f, err := follow.New(pager, o)
 	if err != nil {
 		return nil, err
 	}

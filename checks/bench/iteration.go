@@ -61,13 +61,13 @@ func msgpushIterator(name string, id func(msgpush.ForwardLog) int64, prefetch in
 			return client.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: r})
 		}
 		return func() iter.Seq2[msgpush.ForwardLog, error] {
-			list := msgpush.List[msgpush.ForwardLog]{
+			pager := msgpush.Pager[msgpush.ForwardLog]{
 				Fetch:    fetch,
 				ID:       id,
 				PageSize: s.pageSize,
 				Prefetch: prefetch,
 			}
-			return list.All(context.Background())
+			return pager.All(context.Background())
 		}, err
 	}}
 }

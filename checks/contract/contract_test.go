@@ -511,18 +511,18 @@ func TestClientAndFakeServerMatchOpenAPI(t *testing.T) {
 			return err
 		}, 1},
 		test{"all filtered trigger records", func(ctx context.Context, c *msgpush.Client) error {
-			list := c.ForwardLogs(logs.Params)
-			list.PageSize = 9
-			_, err := drain(list.All(ctx))
+			pager := c.ForwardLogPager(logs.Params)
+			pager.PageSize = 9
+			_, err := drain(pager.All(ctx))
 			return err
 		}, 1},
-		test{"List", func(ctx context.Context, c *msgpush.Client) error {
-			list := msgpush.List[msgpush.ForwardRule]{
+		test{"Pager", func(ctx context.Context, c *msgpush.Client) error {
+			pager := msgpush.Pager[msgpush.ForwardRule]{
 				Fetch:    c.ForwardRuleList,
 				ID:       func(r msgpush.ForwardRule) int64 { return r.ID },
 				PageSize: pageSize,
 			}
-			_, err := drain(list.All(ctx))
+			_, err := drain(pager.All(ctx))
 			return err
 		}, 3},
 		test{"Call", func(ctx context.Context, c *msgpush.Client) error {

@@ -54,7 +54,7 @@ func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int)
 
 	times := map[int64]int{}
 	start := time.Now()
-	records := client.ForwardLogs(msgpush.ForwardLogParams{})
+	records := client.ForwardLogPager(msgpush.ForwardLogParams{})
 	pageSize := min(100, n/(5*phase))
 	records.PageSize, records.Prefetch = pageSize, prefetch
 	for record, err := range records.All(s.Context()) {
@@ -126,7 +126,7 @@ func TestShortIterationsThroughCuts(t *testing.T) {
 	client := newClient(t, s.url, s.server,
 		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
 	want := s.records.ForwardLogs
-	records := client.ForwardLogs(msgpush.ForwardLogParams{})
+	records := client.ForwardLogPager(msgpush.ForwardLogParams{})
 	concurrently(300, func(i int) {
 		limit := len(want)
 		if i%2 == 1 {

@@ -157,13 +157,13 @@ func (a *account) newFollower(t *testing.T, f *following) *follow.Follower[int64
 		o.Known = append(o.Known, number)
 		o.Since = a.created(number)
 	}
-	list := msgpush.List[int64]{
+	pager := msgpush.Pager[int64]{
 		Fetch:    fetch,
 		ID:       id,
 		Created:  a.created,
 		PageSize: a.pageSize,
 	}
-	follower, err := follow.New(list, o)
+	follower, err := follow.New(pager, o)
 	require.NoError(t, err)
 	return follower
 }

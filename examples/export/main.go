@@ -162,7 +162,7 @@ func (e *export) write(ctx context.Context, client *msgpush.Client, w io.Writer,
 	if err := out.Write(columns); err != nil {
 		return err
 	}
-	records := client.ForwardLogs(e.params)
+	records := client.ForwardLogPager(e.params)
 	records.PageSize = 100
 	for page, err := range records.Pages(ctx) {
 		if err != nil {

@@ -34,7 +34,7 @@ func printAccount(ctx context.Context) error {
 	fmt.Printf("Mail channel %d: %s, password %s\n", mail.ID, mail.Account, mail.Password)
 
 	fmt.Println("\nRules")
-	for rule, err := range client.ForwardRules().All(ctx) { // reads all pages
+	for rule, err := range client.ForwardRulePager().All(ctx) { // reads all pages
 		if err != nil {
 			return err
 		}

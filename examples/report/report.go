@@ -84,7 +84,7 @@ const pageSize = 100
 // read reads all rules and all trigger records. The API document specifies no order of the
 // records, so read cannot stop at the first record that is too old.
 func (r *report) read(ctx context.Context, client *msgpush.Client) error {
-	rules := client.ForwardRules()
+	rules := client.ForwardRulePager()
 	rules.PageSize = pageSize
 	for listed, err := range rules.All(ctx) {
 		if err != nil {
@@ -92,7 +92,7 @@ func (r *report) read(ctx context.Context, client *msgpush.Client) error {
 		}
 		r.addRule(rule{ForwardRule: listed, Listed: true})
 	}
-	records := client.ForwardLogs(msgpush.ForwardLogParams{})
+	records := client.ForwardLogPager(msgpush.ForwardLogParams{})
 	records.PageSize = pageSize
 	for record, err := range records.All(ctx) {
 		if err != nil {

@@ -27,7 +27,7 @@ func runFollower(
 	known, since, err := s.position(t.Context())
 	require.NoError(t, err)
 	o := follow.Options{Known: known, Since: since, OnError: func(error) {}}
-	f, err = follow.New(srv.Client().ForwardLogs(msgpush.ForwardLogParams{}), o)
+	f, err = follow.New(srv.Client().ForwardLogPager(msgpush.ForwardLogParams{}), o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

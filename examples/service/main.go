@@ -97,9 +97,9 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	list := client.ForwardLogs(msgpush.ForwardLogParams{})
-	list.PageSize = 100
-	follower, err := follow.New(list, follow.Options{
+	pager := client.ForwardLogPager(msgpush.ForwardLogParams{})
+	pager.PageSize = 100
+	follower, err := follow.New(pager, follow.Options{
 		PollInterval: c.pollInterval,
 		Known:        known,
 		Since:        since,

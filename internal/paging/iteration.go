@@ -8,93 +8,95 @@ import (
 )
 
 // An Iteration returns the pages of a list, one after another. It is not safe for concurrent use.
-type Iteration[T any] struct {
-	source   Source[T]
+type Iteration[T, O any] struct {
+	source   Source[T, O]
 	nextPage int64 // or end
+	pageSize int   // of the first pass
 	cursor   cursor
-	seen     IDSet
-	problems []error // that came with a page
-	failed   IDSet   // the pages of problems
-	omitted  map[pageOfPass]int64
+	seen     IDSet // ids of the delivered records
+	omitted  IDSet // ids of the records that were left out
+	problems []error
 
-	prefetch int               // the maximum of depth
-	pending  []*pendingPage[T] // the prefetched pages, from nextPage on
-	depth    int               // how many pages to prefetch now
-	calm     int               // the number of pages since the start or the latest discard
+	prefetch int                  // the maximum of depth
+	pending  []*pendingPage[T, O] // the prefetched pages, from nextPage on
+	depth    int                  // how many pages to prefetch now: one more after each page, 0 after a discard
 }
-
-// calmPages is the number of pages without a discard after which twice as many pages are
-// prefetched. A smaller number costs more requests while the list grows; a larger one costs time
-// when the growth stops.
-const calmPages = 6
 
 // maxProblems limits the errors of pages that an iteration keeps.
 const maxProblems = 10
 
 // New returns an iteration that prefetches up to a number of pages. pageSize is positive, and
 // prefetch is not negative.
-func New[T any](source Source[T], pageSize, prefetch int) *Iteration[T] {
-	return &Iteration[T]{
+func New[T, O any](source Source[T, O], pageSize, prefetch int) *Iteration[T, O] {
+	return &Iteration[T, O]{
 		source:   source,
 		nextPage: 1,
+		pageSize: pageSize,
 		cursor:   cursor{requested: int64(pageSize), hasIDs: source.ID != nil},
 		seen:     IDSet{},
-		failed:   IDSet{},
-		omitted:  map[pageOfPass]int64{},
+		omitted:  IDSet{},
 		prefetch: prefetch,
 		depth:    prefetch,
 	}
 }
 
 // More reports whether there is a page to request.
-func (it *Iteration[T]) More() bool { return it.nextPage != end }
+func (it *Iteration[T, O]) More() bool { return it.nextPage != end }
 
 // NextPage returns the number of the page that Next requests.
-func (it *Iteration[T]) NextPage() int64 { return it.nextPage }
+func (it *Iteration[T, O]) NextPage() int64 { return it.nextPage }
 
-// Delivered returns the number of records that Next has returned.
-func (it *Iteration[T]) Delivered() int64 { return it.cursor.delivered }
+// Came returns the number of records that came: those that Next has returned, and those that were
+// left out.
+func (it *Iteration[T, O]) Came() int64 { return it.cursor.came + it.cursor.withoutID }
 
 // Err returns, after the last page, an error about undelivered records, or nil: the errors that
 // came with pages and, if records are missing, one that wraps inconsistentList. Before the last
 // page, it returns the former.
-func (it *Iteration[T]) Err(inconsistentList error) error {
+func (it *Iteration[T, O]) Err(inconsistentList error) error {
 	problems := slices.Clone(it.problems)
-	if missing := it.cursor.missing(); missing > 0 && !it.More() {
+	if it.cursor.isIncomplete() && !it.More() {
 		problems = append(problems, it.missingErr(inconsistentList))
 	}
 	return Join(problems...)
 }
 
-func (it *Iteration[T]) missingErr(inconsistentList error) error {
-	cur := &it.cursor
-	err := fmt.Errorf("%w: %d of %d records came", inconsistentList, cur.came(), cur.came()+cur.missing())
-	if !cur.hasTotal {
-		err = fmt.Errorf("%w: %d records came, but the reported pages hold more", inconsistentList, cur.came())
+func (it *Iteration[T, O]) missingErr(inconsistentList error) error {
+	came, missing := it.Came(), it.cursor.missing()
+	err := fmt.Errorf("%w: %d of %d records came", inconsistentList, came, came+missing)
+	if missing == 0 {
+		const format = "%w: %d records came, but others may be missing, since the total changed too often"
+		err = fmt.Errorf(format, inconsistentList, came)
+	} else if !it.cursor.hasTotal {
+		err = fmt.Errorf("%w: %d records came, but the reported pages hold more", inconsistentList, came)
 	}
-	if cur.suspect == 0 {
+	if it.cursor.suspect == 0 {
 		return err
 	}
-	return AtPage(cur.suspect, err)
+	return AtPage(it.cursor.suspect, err)
 }
 
 // Next requests a page and returns it. With ids, the page keeps only records that no earlier page
 // had. After an error, Next requests the same page again.
-func (it *Iteration[T]) Next(ctx context.Context) (*Response[T], error) {
+func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 	number := it.nextPage
 	page, err := it.response(ctx)
-	if page == nil && it.cursor.isBehindEnd(number) && it.source.IsErrorResponse(err) {
-		page, err = &Response[T]{Total: it.cursor.total, Pages: int(it.cursor.pages)}, nil
+	if page == nil && it.isSmallerSizeRejected(err) {
+		it.cursor.requested = int64(it.pageSize)
+		page, err = it.source.Page(ctx, number, it.pageSize)
+	}
+	isBehindEnd := number > max(1, it.cursor.lastPage())
+	if page == nil && isBehindEnd && it.source.IsNoSuchPage(err) {
+		page, err = new(Response[T, O]), nil
 	}
 	if page == nil {
 		it.Close()
 		return nil, err
 	}
-	received := len(page.List)
+	wasComplete := len(page.Omitted) == 0
 	page = it.advance(page)
-	onlyRepeats := received > 0 && len(page.List) == 0
-	isKnown := onlyRepeats && len(it.problems) > 0 // probably, the service has sent a page twice
-	if err != nil && !isKnown {
+	isNews := wasComplete || len(page.Omitted) > 0 // otherwise, err is about records that were left out before
+	if err != nil && isNews {
 		it.addProblem(number, err)
 	}
 	if it.nextPage != number+1 { // another page than the following one: the prefetched pages are the wrong ones
@@ -104,62 +106,54 @@ func (it *Iteration[T]) Next(ctx context.Context) (*Response[T], error) {
 	return page, nil
 }
 
-// addProblem keeps the error that came with a page. The second pass and a step back have the same
-// errors once more.
-func (it *Iteration[T]) addProblem(number int64, err error) {
-	isRepeated := it.cursor.isSecond && len(it.problems) > 0
-	if !isRepeated && len(it.problems) < maxProblems && it.failed.Add(number) {
+// isSmallerSizeRejected reports whether err is the response to the first request of the second pass,
+// whose page size is smaller: a service may accept only certain page sizes.
+func (it *Iteration[T, O]) isSmallerSizeRejected(err error) bool {
+	isFirstRequest := it.cursor.isSecond && it.cursor.size == 0
+	isSmaller := it.cursor.requested < int64(it.pageSize)
+	return isFirstRequest && isSmaller && it.source.IsErrorResponse(err)
+}
+
+// addProblem keeps the error that came with a page, unless it is kept already.
+func (it *Iteration[T, O]) addProblem(number int64, err error) {
+	isKept := slices.ContainsFunc(it.problems, func(kept error) bool {
+		return errors.Unwrap(kept).Error() == err.Error()
+	})
+	if !isKept && len(it.problems) < maxProblems {
 		it.problems = append(it.problems, AtPage(number, err))
 	}
 }
 
-// advance reduces a page to its new records and determines the next page.
-func (it *Iteration[T]) advance(page *Response[T]) *Response[T] {
+// advance reduces a page to what no earlier page had, and determines the next page.
+func (it *Iteration[T, O]) advance(page *Response[T, O]) *Response[T, O] {
 	isEarlierPage := 0 < page.PageNum && int64(page.PageNum) < it.nextPage
 	if it.source.ID == nil && isEarlierPage {
-		page = page.withList([]T{}) // with ids, newRecords drops the records that the service repeats
+		page = page.with([]T{}, page.Omitted) // with ids, newRecords drops the records that the service repeats
 	}
-	list := page.List
+	list, omitted := page.List, page.Omitted
 	if it.source.ID != nil {
-		list = it.newRecords(list)
+		list, omitted = it.newRecords(list), it.newOmitted(omitted)
 	}
+	withoutID := it.countWithoutID(omitted)
 	it.nextPage = it.cursor.advance(pageInfo{
 		number:     it.nextPage,
 		pageNum:    int64(page.PageNum),
 		pageSize:   int64(page.PageSize),
 		pages:      int64(page.Pages),
 		total:      page.Total,
-		records:    page.Length(),
-		newRecords: int64(len(list)),
-		newOmitted: it.newOmitted(page.Omitted),
+		records:    int64(len(page.List) + len(page.Omitted)),
+		newRecords: it.countNew(list) + int64(len(omitted)) - withoutID,
+		withoutID:  withoutID,
 	})
-	if len(list) < len(page.List) {
-		page = page.withList(list)
+	if len(list) < len(page.List) || len(omitted) < len(page.Omitted) {
+		page = page.with(list, omitted)
 	}
 	return page
 }
 
-// A pageOfPass is a page that was requested in the first or in the second pass.
-type pageOfPass struct {
-	isSecond bool
-	number   int64
-}
-
-// newOmitted returns how many of the records that a page omits have not been counted in this pass.
-// They have no ids to compare, so a page that is requested again counts only if it omits more.
-func (it *Iteration[T]) newOmitted(omitted int) int64 {
-	page := pageOfPass{it.cursor.isSecond, it.nextPage}
-	counted := it.omitted[page]
-	if int64(omitted) <= counted {
-		return 0
-	}
-	it.omitted[page] = int64(omitted)
-	return int64(omitted) - counted
-}
-
 // newRecords returns the records that have not been seen, and remembers their ids. It returns list
 // itself if all records are new.
-func (it *Iteration[T]) newRecords(list []T) []T {
+func (it *Iteration[T, O]) newRecords(list []T) []T {
 	firstOld := 0
 	for firstOld < len(list) && it.seen.Add(it.source.ID(list[firstOld])) {
 		firstOld++
@@ -176,108 +170,39 @@ func (it *Iteration[T]) newRecords(list []T) []T {
 	return fresh
 }
 
-// response returns the response for the next page, which may have been prefetched. A prefetched
-// response is outdated if its total is below the latest total, but not below the total when it was
-// requested: then it is older than the latest response, and would cause a step back. For example,
-// it was requested at the total 40 and reports 41, and the latest response reports 42.
-func (it *Iteration[T]) response(ctx context.Context) (*Response[T], error) {
-	if len(it.pending) == 0 {
-		return it.source.Page(ctx, it.nextPage, it.pageSize())
+// countNew returns how many of the new records come for the first time: the others were left out before.
+func (it *Iteration[T, O]) countNew(list []T) int64 {
+	n := len(list)
+	if len(it.omitted) == 0 { // as usual: the loop costs a call for each record
+		return int64(n)
 	}
-	first := it.pending[0]
-	page, err := first.wait() // if it panics, Close waits for the other pages, and re-raises the panic
-	it.pending = it.pending[1:]
-	if page == nil {
-		return nil, err
-	}
-	isOutdated := page.Total < it.cursor.total && page.Total >= first.total
-	if isOutdated {
-		it.discard()
-		return it.source.Page(ctx, it.nextPage, it.pageSize())
-	}
-	return page, err
-}
-
-// pageSize returns the page size of the requests.
-func (it *Iteration[T]) pageSize() int { return int(it.cursor.requested) }
-
-// A pendingPage is a prefetched page. total was the latest total at its request. page, err and
-// panicked are set when done is closed.
-type pendingPage[T any] struct {
-	total  int64
-	cancel context.CancelFunc
-
-	done     chan struct{}
-	page     *Response[T]
-	err      error
-	panicked any // by Fetch; nil: it did not panic
-}
-
-// wait returns the response, or re-raises the panic of Fetch.
-func (p *pendingPage[T]) wait() (*Response[T], error) {
-	<-p.done
-	if p.panicked != nil {
-		panic(p.panicked)
-	}
-	return p.page, p.err
-}
-
-// startPrefetch prefetches up to depth pages. It doubles depth after each calmPages pages without a
-// discard.
-func (it *Iteration[T]) startPrefetch(ctx context.Context) {
-	it.calm++
-	if it.calm%calmPages == 0 {
-		it.depth = min(max(1, 2*it.depth), it.prefetch)
-	}
-	if !it.More() {
-		return
-	}
-	last := it.cursor.lastPage(max(1, it.cursor.size))
-	for len(it.pending) < it.depth {
-		number := it.nextPage + int64(len(it.pending))
-		if number > last {
-			return
+	for _, record := range list {
+		if it.omitted.Has(it.source.ID(record)) {
+			n--
 		}
-		it.pending = append(it.pending, it.begin(ctx, number))
 	}
+	return int64(n)
 }
 
-// discard drops the prefetched pages. It halves depth, but only once per page.
-func (it *Iteration[T]) discard() {
-	it.Close()
-	if it.calm > 0 {
-		it.depth /= 2
+// newOmitted returns the records without an id, and those that come for the first time.
+func (it *Iteration[T, O]) newOmitted(omitted []O) []O {
+	var fresh []O
+	for _, record := range omitted {
+		id := it.source.OmittedID(record)
+		if id == 0 || !it.seen.Has(id) && it.omitted.Add(id) {
+			fresh = append(fresh, record)
+		}
 	}
-	it.calm = 0
+	return fresh
 }
 
-// begin begins to fetch a page in another goroutine.
-func (it *Iteration[T]) begin(ctx context.Context, number int64) *pendingPage[T] {
-	ctx, cancel := context.WithCancel(ctx)
-	size := it.pageSize()
-	p := &pendingPage[T]{
-		total:  it.cursor.total,
-		cancel: cancel,
-		done:   make(chan struct{}),
-		err:    errors.New("fetch did not return"), // replaced when it returns
+func (it *Iteration[T, O]) countWithoutID(omitted []O) (n int64) {
+	for _, record := range omitted {
+		if it.source.ID == nil || it.source.OmittedID(record) == 0 {
+			n++
+		}
 	}
-	go func() {
-		defer close(p.done) // even if Fetch panics or calls runtime.Goexit
-		defer func() { p.panicked = recover() }()
-		defer cancel()
-		p.page, p.err = it.source.Page(ctx, number, size)
-	}()
-	return p
-}
-
-// Close cancels all prefetches and waits for them, even if one of them panicked, and re-raises the
-// panic of the first such page.
-func (it *Iteration[T]) Close() {
-	for _, p := range it.pending {
-		p.cancel()
-		defer func() { _, _ = p.wait() }() // deferred, so that a panic does not skip the others
-	}
-	it.pending = nil
+	return n
 }
 
 // An IDSet holds ids, one bit each: the ids from 64·n to 64·n+63 share a word.

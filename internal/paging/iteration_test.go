@@ -9,141 +9,114 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Some services count records that they do not show. If the visible ones fill the last page, the
-// page behind it is empty, although the total promises a record on it.
-func TestEmptyLastPageIsNoErrorIfSecondPassConfirmsIt(t *testing.T) {
-	errInconsistent := errors.New("inconsistent list")
-	for name, tt := range map[string]struct {
-		total, visible int64
-		fails          bool // only the first response for the empty page is wrong
-		want           string
-	}{
-		"one record is hidden":           {101, 100, false, ""},
-		"nine records are hidden":        {109, 100, false, ""},
-		"half a page is hidden":          {110, 100, false, "100 of 110 records came"},
-		"the first empty page is wrong":  {105, 105, true, ""},
-		"the last page lacks one record": {105, 104, false, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			mustFail := tt.fails
-			it := New(Source[int64]{
-				Fetch: func(_ context.Context, number, size int) (*Response[int64], error) {
-					page := &Response[int64]{PageNum: number, PageSize: size, Total: tt.total, List: []int64{}}
-					from := int64((number - 1) * size)
-					if mustFail && from >= 100 {
-						mustFail = false
-						return page, nil
-					}
-					for id := from; id < min(from+int64(size), tt.visible); id++ {
-						page.List = append(page.List, id)
-					}
-					return page, nil
-				},
-				ID: func(id int64) int64 { return id },
-			}, 20, 0)
-			for it.More() {
-				_, err := it.Next(t.Context())
-				require.NoError(t, err)
-			}
-			assert.Equal(t, tt.visible, it.Delivered())
-			if tt.want == "" {
-				assert.NoError(t, it.Err(errInconsistent))
-			} else {
-				assert.ErrorContains(t, it.Err(errInconsistent), tt.want)
-			}
-		})
-	}
-}
+var (
+	errInconsistent = errors.New("msgpush: inconsistent list")
+	errBad          = errors.New("a record cannot be decoded")
+)
 
-// A deletion moves record 3, which cannot be decoded, to page 1. There, the other record repeats.
-func TestErrorOfARecordThatMovedToARepeatedPageIsKept(t *testing.T) {
-	errBad := errors.New("record 3 cannot be decoded")
-	first := true
-	it := New(Source[int64]{
-		Fetch: func(_ context.Context, number, size int) (*Response[int64], error) {
-			page := &Response[int64]{PageNum: number, PageSize: size, Total: 3}
-			switch {
-			case first:
-				first = false
-				page.List, page.Total = []int64{1, 2}, 4
-			case number == 1:
-				page.List, page.Omitted = []int64{2}, 1
+// A respondFunc returns the total and the ids of a page. Requests and pages count from 1.
+type respondFunc func(request, number int) (total int64, ids []int64)
+
+// collect iterates over a list of ids with pages of two records. Negative ids are those of records
+// that are left out, and 0 is a record that is left out without an id.
+func collect(t *testing.T, respond respondFunc) (delivered []int64, err error) {
+	t.Helper()
+	requests := 0
+	it := New(Source[int64, int64]{
+		Fetch: func(_ context.Context, number, _ int) (*Response[int64, int64], error) {
+			requests++
+			require.Less(t, requests, 100, "iteration does not end")
+			total, ids := respond(requests, number)
+			page := &Response[int64, int64]{PageNum: number, PageSize: 2, Total: total, Pages: int(total+1) / 2, List: []int64{}}
+			for _, id := range ids {
+				if id > 0 {
+					page.List = append(page.List, id)
+				} else {
+					page.Omitted = append(page.Omitted, -id)
+				}
+			}
+			if len(page.Omitted) > 0 {
 				return page, errBad
-			default:
-				page.List = []int64{4}
 			}
 			return page, nil
 		},
-		ID: func(id int64) int64 { return id },
+		ID:        func(id int64) int64 { return id },
+		OmittedID: func(id int64) int64 { return id },
 	}, 2, 0)
 	for it.More() {
-		_, err := it.Next(t.Context())
+		page, err := it.Next(t.Context())
 		require.NoError(t, err)
+		delivered = append(delivered, page.List...)
 	}
-	assert.ErrorIs(t, it.Err(errors.New("inconsistent list")), errBad)
+	return delivered, it.Err(errInconsistent)
 }
 
-// A service that sends the same page again and again makes no progress, although each page omits a
-// record.
-func TestRepeatedPageWithOmittedRecordEndsIteration(t *testing.T) {
-	for _, total := range []int64{0, 1000} {
-		requests := 0
-		it := New(Source[int64]{
-			Fetch: func(_ context.Context, number, _ int) (*Response[int64], error) {
-				requests++
-				return &Response[int64]{PageNum: number, Total: total, List: []int64{1}, Omitted: 1}, nil
-			},
-			ID: func(id int64) int64 { return id },
-		}, 2, 0)
-		for it.More() {
-			_, err := it.Next(t.Context())
-			require.NoError(t, err)
+// static returns the pages of a list that does not change, for collect.
+func static(total int64, pages ...[]int64) respondFunc {
+	return func(_, number int) (int64, []int64) {
+		if number > len(pages) {
+			return total, nil
 		}
-		assert.LessOrEqual(t, requests, 10)
+		return total, pages[number-1]
 	}
 }
 
-// Omitted records have no ids. They count as come, but once in each pass, however often their page
-// is requested.
-func TestOmittedRecordsCountOncePerPass(t *testing.T) {
-	errInconsistent := errors.New("inconsistent list")
-	for name, tt := range map[string]struct {
-		pages [][]int64 // 0: a record that is omitted
-		err   string
+func TestRecordThatIsLeftOutCountsOnce(t *testing.T) {
+	const bad = "msgpush: page 1: a record cannot be decoded"
+	for _, tt := range []struct {
+		name      string
+		respond   respondFunc
+		delivered []int64
+		err       string
 	}{
-		"nothing is missing":       {[][]int64{{1, 2, 0, 4}, {5, 6, 7, 8}}, ""},
-		"a record is missing":      {[][]int64{{1, 2, 0, 4}, {4, 6, 7, 8}}, "page 2: inconsistent list: 7 of 8 records came"},
-		"two omit, one is missing": {[][]int64{{1, 0, 0, 4}, {4, 0, 7, 8}}, "page 2: inconsistent list: 7 of 8 records came"},
+		{"nothing is missing", static(4, []int64{1, -2}, []int64{3, 4}), []int64{1, 3, 4}, bad},
+		{"no id", static(4, []int64{1, 0}, []int64{3, 4}), []int64{1, 3, 4}, bad},
+		{
+			"on two pages, in place of another record",
+			static(4, []int64{1, -2}, []int64{-2, 4}), []int64{1, 4},
+			bad + "\nmsgpush: page 2: inconsistent list: 3 of 4 records came",
+		},
+		{
+			"no id, and a record is missing: the second pass counts anew",
+			static(4, []int64{1, 0}, []int64{1, 4}), []int64{1, 4},
+			bad + "\nmsgpush: page 2: inconsistent list: 3 of 4 records came",
+		},
+		{
+			"left out, and delivered in the second pass",
+			func(request, _ int) (int64, []int64) {
+				pages := [][]int64{{1, -2}, {1, 3}, nil, {1, 2}, {1, 3}, nil} // of the six requests
+				return 4, pages[request-1]
+			},
+			[]int64{1, 3, 2},
+			bad + "\nmsgpush: page 2: inconsistent list: 3 of 4 records came",
+		},
+		{"page of which no record fits, in the middle", static(6, []int64{1, 2}, []int64{-3, -4}, []int64{5, 6}),
+			[]int64{1, 2, 5, 6}, "msgpush: page 2: a record cannot be decoded"},
+		{
+			"pages of which no record fits",
+			static(8, []int64{-1, -2}, []int64{-3, -4}, []int64{-5, -6}, []int64{-7, -8}), nil, bad,
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			it := New(Source[int64]{
-				Fetch: func(_ context.Context, number, _ int) (*Response[int64], error) { // ignores the page size
-					page := &Response[int64]{PageNum: number, PageSize: 4, Total: 8, Pages: 2, List: []int64{}}
-					if number > len(tt.pages) {
-						return page, nil
-					}
-					for _, id := range tt.pages[number-1] {
-						if id == 0 {
-							page.Omitted++
-						} else {
-							page.List = append(page.List, id)
-						}
-					}
-					return page, nil
-				},
-				ID: func(id int64) int64 { return id },
-			}, 4, 0)
-			for it.More() {
-				_, err := it.Next(t.Context())
-				require.NoError(t, err)
-			}
-			err := it.Err(errInconsistent)
-			if tt.err == "" {
-				assert.NoError(t, err)
-				return
-			}
-			assert.ErrorIs(t, err, errInconsistent)
-			assert.EqualError(t, err, "msgpush: "+tt.err)
+		t.Run(tt.name, func(t *testing.T) {
+			delivered, err := collect(t, tt.respond)
+			assert.Equal(t, tt.delivered, delivered)
+			assert.EqualError(t, err, tt.err)
 		})
+	}
+}
+
+// A service that sends the same page again and again makes no progress, although each page leaves out
+// a record.
+func TestRepeatedPageWithOmittedRecordEndsIteration(t *testing.T) {
+	for _, id := range []int64{0, -2} {
+		for _, total := range []int64{0, 1000} {
+			requests := 0
+			_, err := collect(t, func(request, _ int) (int64, []int64) {
+				requests = request
+				return total, []int64{1, id}
+			})
+			assert.ErrorIs(t, err, errBad)
+			assert.LessOrEqual(t, requests, 10)
+		}
 	}
 }

@@ -8,41 +8,53 @@ import (
 	"strings"
 )
 
-// A Response has the fields of a msgpush.Page, so that pointers convert without a copy.
-type Response[T any] struct {
+// A Response has the fields of a msgpush.Page, so that pointers convert without a copy. O is the type
+// of the records that are left out.
+type Response[T, O any] struct {
 	PageNum  int
 	PageSize int
 	Total    int64
 	Pages    int
 	List     []T
-	Omitted  int
+	Omitted  []O
 }
 
-// Length returns the number of records of the response. List may lack some of them.
-func (p *Response[T]) Length() int64 { return int64(len(p.List) + p.Omitted) }
+// isEmpty reports whether p has neither numbers nor records.
+func (p *Response[T, O]) isEmpty() bool {
+	hasNumbers := p.PageNum != 0 || p.PageSize != 0 || p.Total != 0 || p.Pages != 0
+	return !hasNumbers && len(p.List) == 0 && len(p.Omitted) == 0
+}
 
-// withList returns a copy of p with other records.
-func (p Response[T]) withList(list []T) *Response[T] {
-	p.List = list
+// with returns a copy of p with other records.
+func (p Response[T, O]) with(list []T, omitted []O) *Response[T, O] {
+	p.List, p.Omitted = list, omitted
 	return &p
 }
 
 // A Source is where an iteration gets its pages.
-type Source[T any] struct {
+type Source[T, O any] struct {
 	// Fetch returns a page, an error, or both. It is called concurrently if pages are prefetched.
-	Fetch func(ctx context.Context, number, size int) (*Response[T], error)
+	Fetch func(ctx context.Context, number, size int) (*Response[T, O], error)
 	// ID returns the id of a record. If it is nil, iteration does not recognize records.
 	ID func(T) int64
-	// IsErrorResponse reports whether an error of Fetch is a response of the service. Behind the
-	// last page, such an error ends the list.
+	// OmittedID returns the id of a record that is left out, or 0.
+	OmittedID func(O) int64
+	// IsErrorResponse reports whether an error of Fetch is a response of the service.
 	IsErrorResponse func(error) bool
+	// IsNoSuchPage reports whether an error of Fetch may mean that the page does not exist. Behind
+	// the last page, such an error ends the list.
+	IsNoSuchPage func(error) bool
 }
 
-// Page calls Fetch, and makes sure that there is a page or an error.
-func (s Source[T]) Page(ctx context.Context, number int64, size int) (*Response[T], error) {
+// Page calls Fetch, and makes sure that there is a page or an error. A page without numbers and
+// records that comes with an error is the zero value of a Fetch that has failed.
+func (s Source[T, O]) Page(ctx context.Context, number int64, size int) (*Response[T, O], error) {
 	page, err := s.Fetch(ctx, int(number), size)
 	if page == nil && err == nil {
 		return nil, errors.New("the Fetch function returned neither a page nor an error")
+	}
+	if err != nil && page != nil && page.isEmpty() {
+		return nil, err
 	}
 	return page, err
 }

@@ -39,7 +39,7 @@ type Call struct {
 }
 
 // All returns one Call for each specified operation. An operation without the method of its name,
-// or a list without a method that returns its List, is left out: the tests of Operations name it.
+// or a list without a method that returns its Pager, is left out: the tests of Operations name it.
 func All() []Call {
 	var all []Call
 	for _, op := range msgpush.Operations() {
@@ -94,8 +94,8 @@ func Of(op msgpush.Operation) (Call, error) {
 	}
 	listMethod, ok := listMethodOf(c.Data)
 	if !ok {
-		return Call{}, fmt.Errorf("msgpush.Client has no method that returns a List for %s, "+
-			"such as MPChannels: add it", op.Name)
+		return Call{}, fmt.Errorf("msgpush.Client has no method that returns a Pager for %s, "+
+			"such as MPPager: add it", op.Name)
 	}
 	c.List = func(ctx context.Context, client *msgpush.Client, r msgpush.PageRequest) (any, error) {
 		return result(m.Func.Call([]reflect.Value{reflect.ValueOf(client), contextOf(ctx), requestOf(c.Body, r)}))
@@ -138,7 +138,7 @@ func hasPageRequest(body reflect.Type) bool {
 	return ok
 }
 
-// listMethodOf returns the method of Client that returns a List of these pages.
+// listMethodOf returns the method of Client that returns a Pager of these pages.
 func listMethodOf(page reflect.Type) (reflect.Method, bool) {
 	for m := range clientType.Methods() {
 		if m.Type.NumOut() != 1 || m.Type.Out(0).Kind() != reflect.Struct {

@@ -1,0 +1,183 @@
+package msgpush
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/paging"
+)
+
+// ErrInconsistentList is wrapped by the last error of an iteration that delivered fewer records than
+// the service reports, or that had to stop following the changes of the list. The error says how many
+// of how many came, and names the first page that had fewer records than expected, if there is one.
+var ErrInconsistentList = errors.New("msgpush: inconsistent list")
+
+// A Pager iterates over the pages of a list. Methods such as [Client.ForwardLogPager] return one. It
+// also iterates over other lists: Fetch may use [Call]. To change a field, change it in a copy: copies
+// do not affect each other.
+type Pager[T any] struct {
+	// Fetch returns one page. With Prefetch, it is called concurrently. If it returns a page together
+	// with an error, iteration uses the page, goes on, and yields the error at the end: records may be
+	// left out of the page. So a Fetch that uses [Call] should return both results. A page without
+	// numbers and records that comes with an error is no page.
+	Fetch func(context.Context, PageRequest) (*Page[T], error)
+	// ID returns the id of a record. If ID is nil, iteration cannot recognize records: if the list
+	// changes, records may be missed or repeated.
+	ID func(T) int64
+	// Created returns when a record was created, for package follow. It may be nil.
+	Created func(T) DateTime
+
+	// PageSize is the number of records that are requested per page. 0 means [DefaultPageSize].
+	PageSize int
+	// Prefetch is the number of pages that are fetched concurrently, ahead of the page whose records
+	// are being delivered. It is at most 1,000, and lower while the list changes. 0 means that a page
+	// is fetched when it is needed. The order of the records does not change. Prefetching may miss
+	// records if the service reports no total, or if records are inserted and also deleted while
+	// several pages are being fetched.
+	Prefetch int
+}
+
+const maxPrefetch = 1000 // limits goroutines, since a service may report any number of pages
+
+// All returns an iterator over the records of the list. Each range statement iterates anew. The
+// iterator is safe for concurrent use if Fetch and ID are.
+//
+// With an ID function, no record is delivered twice. Every record that is in the list throughout is
+// delivered, if the service reports the total and if, between two consecutive responses, records are
+// only inserted or only deleted. A record that is inserted or deleted meanwhile is delivered once or
+// not at all. If fewer records came than the list had, it is read once more. If records are still
+// missing, the last element is an error that wraps [ErrInconsistentList]. docs/lists.md states which
+// losses are noticed, and the number of requests.
+//
+// An error is yielded once, as the last element, with a zero record:
+//
+//   - If a field is invalid, nothing else is yielded.
+//   - If Fetch fails or the context ends, the error names the page. It wraps the error of Fetch, or the
+//     error of the context and its cause. A page behind the last one may fail with an error response
+//     that means that it does not exist.
+//   - Errors that came with pages, such as about records that cannot be decoded, and an
+//     [ErrInconsistentList] come after all records. At most ten different errors of pages are kept.
+//
+// Several errors are joined by [errors.Join].
+//
+// Leaving the range statement cancels all prefetches and waits for them. A panic in a prefetching
+// Fetch is re-raised in the goroutine of the range statement, as an error whose text has the value and
+// the stack of the panic. It wraps the value if that is an error.
+//
+// In long lists, an id takes under 1 byte of memory if ids are consecutive, and up to 48 if random.
+func (p Pager[T]) All(ctx context.Context) iter.Seq2[T, error] {
+	return recordsOf(p.Pages(ctx))
+}
+
+func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for page, err := range pages {
+			if err != nil { // the last element
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, record := range page.List {
+				if !yield(record, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Pages is like [Pager.All], but yields pages. With an ID function, the List and the Omitted of a page
+// hold the records that have not been yielded before, and the records that are left out without an
+// id. The other fields are as the service sent them. A page without records is yielded only if the
+// whole list is empty. With an error, the page is nil.
+func (p Pager[T]) Pages(ctx context.Context) iter.Seq2[*Page[T], error] {
+	return func(yield func(*Page[T], error) bool) {
+		if err := p.check(ctx); err != nil {
+			yield(nil, fmt.Errorf("msgpush: list iteration: %w", err))
+			return
+		}
+		it := paging.New(p.source(), cmp.Or(p.PageSize, DefaultPageSize), min(p.Prefetch, maxPrefetch))
+		defer it.Close()
+		for it.More() {
+			number := it.NextPage()
+			page, err := it.Next(ctx)
+			if err != nil {
+				yield(nil, paging.Join(it.Err(ErrInconsistentList), paging.AtPage(number, err)))
+				return
+			}
+			hasRecords := len(page.List) > 0 || len(page.Omitted) > 0
+			isEmptyList := !it.More() && it.Came() == 0 && it.Err(ErrInconsistentList) == nil
+			if (hasRecords || isEmptyList) && !yield((*Page[T])(page), nil) {
+				return
+			}
+		}
+		if err := it.Err(ErrInconsistentList); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+func (p Pager[T]) check(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return errors.New("the context is nil")
+	case p.Fetch == nil:
+		return errors.New("the function Fetch is nil")
+	case p.PageSize < 0:
+		return fmt.Errorf("the field PageSize is negative: %d", p.PageSize)
+	case p.Prefetch < 0:
+		return fmt.Errorf("the field Prefetch is negative: %d", p.Prefetch)
+	}
+	return nil
+}
+
+// source returns the list for package paging. Page and paging.Response have the same fields, so that a
+// pointer to one converts to a pointer to the other.
+func (p Pager[T]) source() paging.Source[T, OmittedRecord] {
+	fetch := func(ctx context.Context, number, size int) (*paging.Response[T, OmittedRecord], error) {
+		if errs.OfContext(ctx) != nil {
+			return nil, errs.EndOfContext(ctx, "", isOwnError)
+		}
+		page, err := p.Fetch(ctx, PageRequest{Current: number, PageSize: size})
+		return (*paging.Response[T, OmittedRecord])(page), err
+	}
+	return paging.Source[T, OmittedRecord]{
+		Fetch:           fetch,
+		ID:              p.ID,
+		OmittedID:       func(r OmittedRecord) int64 { return r.ID },
+		IsErrorResponse: isErrorResponse,
+		IsNoSuchPage:    isNoSuchPage,
+	}
+}
+
+func isErrorResponse(err error) bool {
+	_, ok := errors.AsType[*APIError](err)
+	return ok
+}
+
+// isNoSuchPage reports whether an error may mean that a page does not exist. With HTTP 200, any code
+// may, unless the service rejects the key or requests a retry.
+func isNoSuchPage(err error) bool {
+	e, ok := errors.AsType[*APIError](err)
+	if !ok || e.KeyRejected || e.Retryable {
+		return false
+	}
+	switch e.HTTPStatus {
+	case http.StatusOK,
+		http.StatusBadRequest,
+		http.StatusNotFound,
+		http.StatusGone,
+		http.StatusRequestedRangeNotSatisfiable,
+		http.StatusUnprocessableEntity,
+		http.StatusNotImplemented:
+		return true
+	case http.StatusInternalServerError:
+		return e.Code != 0 // an envelope
+	}
+	return false
+}
