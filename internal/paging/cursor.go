@@ -7,20 +7,23 @@ package paging
 //
 // Page n holds the records at the offsets from (n-1)·S up to, but not including, n·S, where S is the
 // page size. The list changes between responses, so its records move to other offsets. An offset is
-// covered if the record that is there now has been delivered, unless it was inserted meanwhile.
+// covered if the record that is there now has come, or was inserted after its page was read. This
+// takes it that the service keeps the order of the records.
 //
 // # Rules
 //
 //   - Next page. The next page is the first one that is not completely covered. If the total falls by
 //     d, the last d covered offsets are no longer covered, so the iteration steps back.
-//   - End. A pass ends at a page that is not full, if the total and the number of pages promise no
-//     page behind it. Without these numbers, it ends at a page without a new record.
+//   - End. A pass ends if the total and the number of pages promise no further page, and the latest
+//     page is not full or has no new record. Without these numbers, it ends at a page without a new
+//     record.
 //   - Missing. Records are missing if fewer came than the list had at the beginning of the pass. Then
 //     a second pass reads the list with half the page size, until as many came as the list has. What
 //     is missing at its end is an error.
-//   - Limit. A pass ends at the third page in a row that begins behind all delivered records and has
-//     no new one. Let L be 100 + 2·p, where p pages had a new record: after L pages without one, a pass
-//     no longer steps back, which is an error, and after 2·L, it ends.
+//   - Limit. A pass ends if, since the last new record, three pages began behind all delivered records.
+//     Let p be the number of pages at least half of which was new, and L be 100 + 2·p. After L other
+//     pages, a pass no longer steps back, and the iteration ends with an error: the numbers of the
+//     service contradict each other, or the list changes too fast. After 2·L such pages, the pass ends.
 //
 // Without ids, the iteration does not step back, requests no page behind the promised ones, and
 // makes one pass.
@@ -36,8 +39,9 @@ package paging
 //
 // 40 records have the same time, by which the service sorts them. Page 1 has the records 1 to 20. For
 // page 2, the database orders the ties differently, and returns the records 20 to 39. Record 20 came
-// before, so 39 of 40 records have come. A second pass requests pages of 10 records, in which the
-// ties are at other places, and finds record 40, or ends with an error.
+// before, so 39 of 40 records have come. Page 2 is full, so page 3 is requested, and is empty. A second
+// pass requests pages of 10 records, in which the ties are at other places. It finds record 40, or ends
+// with an error.
 
 // A cursor is the state of an iteration.
 type cursor struct {
@@ -54,15 +58,15 @@ type cursor struct {
 	// The offsets.
 	covered   int64                    // the offsets below it are covered
 	readAhead struct{ from, to int64 } // a covered page behind a gap; empty if from >= to
-	behind    int64                    // every delivered record is below this offset
+	behind    int64                    // every delivered record that has not moved is below this offset
 
 	// The records and pages.
 	came       int64 // records that were delivered, or left out with an id
 	withoutID  int64 // records that this pass left out, without an id
-	suspect    int64 // the first page with fewer new records than expected; 0: none
-	productive int64 // pages with a new record
-	idle       int64 // pages of this pass without one
-	silent     int64 // those in a row that begin behind all delivered records
+	suspect    int64 // the first page with fewer new records than it should have; 0: none
+	productive int64 // pages at least half of which was new
+	idle       int64 // the other pages of this pass
+	silent     int64 // pages since the last new record that began behind all delivered records
 	isStuck    bool  // the limit has kept a pass from stepping back or from going on
 }
 
@@ -74,6 +78,10 @@ type pageInfo struct {
 	newRecords                      int64 // delivered, or left out with an id, for the first time
 	withoutID                       int64 // left out, without an id
 }
+
+// hasOnlyUnknown reports whether the page has records, all of them left out without an id: they may be
+// new or not.
+func (p pageInfo) hasOnlyUnknown() bool { return p.records > 0 && p.withoutID == p.records }
 
 // Numbers above these limits count as not reported, so no sum overflows, and no error shows them.
 // On 32-bit systems, maxPages+1 is still an int.
@@ -94,10 +102,9 @@ func (cur *cursor) advance(p pageInfo) int64 {
 	cur.cover(p)
 
 	next := cur.covered/cur.size + 1
-	isAtLimit := cur.idle > 2*cur.idleLimit() || next > maxPages
+	isAtLimit := cur.idle >= 2*cur.idleLimit() || next > maxPages
 	cur.isStuck = cur.isStuck || isAtLimit
-	hasFoundAll := cur.isSecond && !cur.isStuck && cur.came+cur.withoutID >= max(cur.expected, cur.total)
-	if isAtLimit || hasFoundAll || cur.silent == maxSilent || cur.isAtEnd(p, next) {
+	if isAtLimit || cur.silent == maxSilent || cur.hasFoundAll() || cur.isAtEnd(p, next) {
 		return cur.endPass()
 	}
 	return next
@@ -111,8 +118,9 @@ func reported(n, limit int64) int64 {
 	return n
 }
 
-// updateSize takes the length of a page. If the first page has all records, it may be the short last
-// page: then S is the page size that was requested and reported.
+// updateSize takes the length of a page. If the first page has all reported records, or if none are
+// reported, it may be the short last page: then S is the page size that was requested and reported.
+// Otherwise, a short first page shows that the service caps the page size.
 func (cur *cursor) updateSize(p pageInfo) {
 	nominal := min(cur.requested, maxPages) // so that no offset overflows
 	if p.pageSize > 0 {
@@ -126,16 +134,12 @@ func (cur *cursor) updateSize(p pageInfo) {
 	cur.size = max(cur.size, p.records, 1)
 }
 
-// idleLimit returns L.
-func (cur *cursor) idleLimit() int64 { return 100 + 2*cur.productive }
-
-// updateTotal moves the offsets if the total has changed. Let d be the change. If records were only
-// inserted, a record that is now at offset x was at an offset in [x-d, x]; if they were only deleted,
-// in [x, x-d]. Prefetched responses may be used in another order than the service sent them: reversed
-// in time, an insertion is a deletion.
+// updateTotal moves the offsets if the total has changed. If it rose by d, a record that is now at
+// offset x was at an offset in [x-d, x]; if it fell by d, in [x, x+d]. Prefetched responses may be used
+// in another order than the service sent them: reversed in time, an insertion is a deletion.
 func (cur *cursor) updateTotal(p pageInfo) {
 	total := cur.totalOf(p)
-	if cur.expected == 0 {
+	if cur.expected == 0 { // in the second pass, cur.total is the last total of the first one
 		cur.expected = max(cur.total, total)
 	}
 	if total == 0 {
@@ -164,41 +168,45 @@ func (cur *cursor) totalOf(p pageInfo) int64 {
 	if !cur.hasTotal && p.records > 0 {
 		return min(p.pages*cur.size, maxTotal)
 	}
-	// A total below the end of its page is not the length of the list, but of the page, or a cap.
-	// The list may have become shorter, if the page has known records or is an earlier one.
-	isNew := p.newRecords+p.withoutID == p.records
-	isEarlier := 1 < p.pageNum && p.pageNum < p.number
+	// The list cannot end before the records of its page. But it may have become shorter, if the
+	// service responded with an earlier page, or with records that have moved.
+	hasMoved := p.newRecords+p.withoutID < p.records || 1 < p.pageNum && p.pageNum < p.number
 	isBelowPage := p.total < (p.number-1)*cur.size+p.records
-	if p.records > 0 && isNew && !isEarlier && isBelowPage {
+	isOfPage := p.records > 0 && isBelowPage && !hasMoved // or a cap
+	if isOfPage {
 		return 0
 	}
 	return p.total
 }
 
-// count counts the records of a page, and the pages without a new one.
+// idleLimit returns L.
+func (cur *cursor) idleLimit() int64 { return 100 + 2*cur.productive }
+
+// count counts the records of a page, and the pages.
 func (cur *cursor) count(p pageInfo) {
 	from := (p.number - 1) * cur.size
-	expected := min(cur.size, cur.total-from)
-	if cur.suspect == 0 && from >= cur.behind && p.newRecords+p.withoutID < expected {
+	isBehind := from >= cur.behind
+	if cur.suspect == 0 && isBehind && p.newRecords+p.withoutID < min(cur.size, cur.total-from) {
 		cur.suspect = p.number
 	}
 	cur.came += p.newRecords
 	cur.withoutID += p.withoutID
-	if p.newRecords > 0 {
+	if p.newRecords > 0 && 2*p.newRecords >= p.records {
 		cur.productive++
+	} else {
+		cur.idle++
+	}
+	if p.newRecords > 0 {
 		cur.silent = 0
 		cur.behind = max(cur.behind, from+p.records)
-		return
-	}
-	cur.idle++
-	if from >= cur.behind {
+	} else if isBehind && !p.hasOnlyUnknown() {
 		cur.silent++
 	}
 }
 
 // cover marks the offsets of a page as covered or, if there is a gap before them, as readAhead until
-// the gap is filled. Otherwise, a list that loses a record with each response would have a gap before
-// each page, and the iteration would not advance.
+// the gap is filled. Without readAhead, a list that loses a record with each response would have a gap
+// before each page: pages 2 and 1 would be requested in turn.
 func (cur *cursor) cover(p pageInfo) {
 	from, to := (p.number-1)*cur.size, p.number*cur.size
 	if cur.hasIDs && from > cur.covered {
@@ -208,7 +216,6 @@ func (cur *cursor) cover(p pageInfo) {
 	cur.covered = max(cur.covered, to)
 	if cur.readAhead.from <= cur.covered {
 		cur.covered = max(cur.covered, cur.readAhead.to)
-		cur.readAhead.from, cur.readAhead.to = 0, 0
 	}
 }
 
@@ -221,6 +228,13 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 	isFull := p.newRecords > 0 && p.records >= cur.size
 	goesOn := isFull && cur.hasIDs // the total may be only that of the page, or a cap
 	return next > promised && !goesOn
+}
+
+// hasFoundAll reports whether the second pass has found what was missing. Decreases of the total do
+// not count here: a record that came may have been deleted since.
+func (cur *cursor) hasFoundAll() bool {
+	hasAll := cur.came+cur.withoutID >= max(cur.expected, cur.total)
+	return cur.isSecond && !cur.isStuck && hasAll
 }
 
 // missing returns how many records are missing. If only the number of pages is known, the last page
@@ -236,10 +250,21 @@ func (cur *cursor) missing() int64 {
 // isIncomplete reports whether records are missing, or may be.
 func (cur *cursor) isIncomplete() bool { return cur.isStuck || cur.missing() > 0 }
 
-// endPass returns the first page of the second pass, if there is one, or end.
+// mayHideMissing reports whether an inserted record may hide a missing one: a page repeated a record,
+// and the list is longer now.
+func (cur *cursor) mayHideMissing() bool {
+	return cur.hasTotal && cur.suspect > 0 && cur.came+cur.withoutID < cur.total
+}
+
+// endPass returns the first page of the second pass, if there is one, or end. The second pass keeps
+// what is known of the records and of the service: isStuck, too, since its totals cannot be trusted.
 func (cur *cursor) endPass() int64 {
-	if cur.isSecond || !cur.hasIDs || !cur.isIncomplete() {
+	needsSecond := cur.isIncomplete() || cur.mayHideMissing()
+	if cur.isSecond || !cur.hasIDs || !needsSecond {
 		return end
+	}
+	if !cur.hasTotal {
+		cur.total = 0 // it was computed with the other page size
 	}
 	*cur = cursor{
 		requested:  (min(cur.requested, cur.size) + 1) / 2,

@@ -1,6 +1,7 @@
 package paging
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ type Iteration[T, O any] struct {
 	seen     IDSet // ids of the delivered records
 	omitted  IDSet // ids of the records that were left out
 	problems []error
+	noPage   error // the first page that does not exist, by an error response
 
 	prefetch int                  // the maximum of depth
 	pending  []*pendingPage[T, O] // the prefetched pages, from nextPage on
@@ -56,7 +58,7 @@ func (it *Iteration[T, O]) Came() int64 { return it.cursor.came + it.cursor.with
 func (it *Iteration[T, O]) Err(inconsistentList error) error {
 	problems := slices.Clone(it.problems)
 	if it.cursor.isIncomplete() && !it.More() {
-		problems = append(problems, it.missingErr(inconsistentList))
+		problems = append(problems, it.noPage, it.missingErr(inconsistentList))
 	}
 	return Join(problems...)
 }
@@ -85,8 +87,8 @@ func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 		it.cursor.requested = int64(it.pageSize)
 		page, err = it.source.Page(ctx, number, it.pageSize)
 	}
-	isBehindEnd := number > max(1, it.cursor.lastPage())
-	if page == nil && isBehindEnd && it.source.IsNoSuchPage(err) {
+	if page == nil && number > 1 && it.source.IsNoSuchPage(err) {
+		it.noPage = cmp.Or(it.noPage, AtPage(number, err))
 		page, err = new(Response[T, O]), nil
 	}
 	if page == nil {
@@ -95,8 +97,8 @@ func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 	}
 	wasComplete := len(page.Omitted) == 0
 	page = it.advance(page)
-	isNews := wasComplete || len(page.Omitted) > 0 // otherwise, err is about records that were left out before
-	if err != nil && isNews {
+	isAboutKnown := !wasComplete && len(page.Omitted) == 0 // err is about records that were left out before
+	if err != nil && !isAboutKnown {
 		it.addProblem(number, err)
 	}
 	if it.nextPage != number+1 { // another page than the following one: the prefetched pages are the wrong ones
@@ -106,8 +108,8 @@ func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 	return page, nil
 }
 
-// isSmallerSizeRejected reports whether err is the response to the first request of the second pass,
-// whose page size is smaller: a service may accept only certain page sizes.
+// isSmallerSizeRejected reports whether err is an error response to the first request of the second
+// pass, whose page size is smaller: a service may accept only certain page sizes.
 func (it *Iteration[T, O]) isSmallerSizeRejected(err error) bool {
 	isFirstRequest := it.cursor.isSecond && it.cursor.size == 0
 	isSmaller := it.cursor.requested < int64(it.pageSize)

@@ -105,6 +105,73 @@ func TestRecordThatIsLeftOutCountsOnce(t *testing.T) {
 	}
 }
 
+func TestPagesOfRecordsWithoutIDDoNotEndTheList(t *testing.T) {
+	zeros := []int64{0, 0}
+	delivered, err := collect(t, static(10, []int64{1, 2}, zeros, zeros, zeros, []int64{9, 10}))
+	assert.Equal(t, []int64{1, 2, 9, 10}, delivered)
+	assert.EqualError(t, err, "msgpush: page 2: a record cannot be decoded")
+}
+
+// Record 3 ties with record 2, and is on no page. Meanwhile, record 5 is inserted at the tail.
+func TestInsertedRecordHidesNoMissingOne(t *testing.T) {
+	delivered, err := collect(t, func(request, number int) (int64, []int64) {
+		first := map[int][]int64{1: {1, 2}, 2: {2, 4}, 3: {5}}
+		second := map[int][]int64{1: {1, 3}, 2: {2, 4}, 3: {5}}
+		switch {
+		case request <= 2:
+			return 4, first[number]
+		case request == 3:
+			return 5, first[number]
+		default:
+			return 5, second[number]
+		}
+	})
+	assert.NoError(t, err)
+	assert.Equal(t, []int64{1, 2, 4, 5, 3}, delivered)
+}
+
+func TestErrorResponseForAPageThatDoesNotExistStandsForAnEmptyPage(t *testing.T) {
+	errNoPage := errors.New("HTTP 404")
+	for name, tt := range map[string]struct {
+		total     int64
+		delivered int
+		err       string
+	}{
+		"behind the end":      {4, 4, ""},
+		"before the end":      {5, 4, "msgpush: page 3: HTTP 404\nmsgpush: page 3: inconsistent list: 4 of 5 records came"},
+		"total below the end": {2, 4, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			it := New(Source[int64, int64]{
+				Fetch: func(_ context.Context, number, size int) (*Response[int64, int64], error) {
+					page := &Response[int64, int64]{PageNum: number, PageSize: size, Total: tt.total}
+					for id := (number-1)*size + 1; id <= min(4, number*size); id++ {
+						page.List = append(page.List, int64(id))
+					}
+					if len(page.List) == 0 {
+						return nil, errNoPage
+					}
+					return page, nil
+				},
+				ID:              func(id int64) int64 { return id },
+				OmittedID:       func(id int64) int64 { return id },
+				IsErrorResponse: func(error) bool { return true },
+				IsNoSuchPage:    func(err error) bool { return err == errNoPage }, //nolint:errorlint // not wrapped
+			}, 2, 0)
+			for it.More() {
+				_, err := it.Next(t.Context())
+				require.NoError(t, err)
+			}
+			assert.EqualValues(t, tt.delivered, it.Came())
+			if tt.err == "" {
+				assert.NoError(t, it.Err(errInconsistent))
+			} else {
+				assert.EqualError(t, it.Err(errInconsistent), tt.err)
+			}
+		})
+	}
+}
+
 // A service that sends the same page again and again makes no progress, although each page leaves out
 // a record.
 func TestRepeatedPageWithOmittedRecordEndsIteration(t *testing.T) {

@@ -42,7 +42,7 @@ type Source[T, O any] struct {
 	// IsErrorResponse reports whether an error of Fetch is a response of the service.
 	IsErrorResponse func(error) bool
 	// IsNoSuchPage reports whether an error of Fetch may mean that the page does not exist. Behind
-	// the last page, such an error ends the list.
+	// page 1, such an error stands for an empty page. If records are missing, it is part of the error.
 	IsNoSuchPage func(error) bool
 }
 
