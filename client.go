@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode"
 
 	"example.com/msgpush/internal/call"
@@ -29,6 +30,8 @@ type Client struct {
 
 	caller      *call.Caller
 	observeCall func(context.Context, CallResult) // nil: none
+
+	convertFirst *atomic.Bool // see decode.go
 }
 
 // Format writes the type and the base URL.
@@ -89,9 +92,13 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	if s.logger != nil || s.observe != nil {
 		s.Report = s.report
 	}
-	keys := redact.Keys{EscapePath: httpspec.EscapePath}
+	var keys redact.Keys
 	keys.Add(accessKey)
-	return &Client{caller: call.NewCaller(s.Config, keys), observeCall: s.observeCall}, nil
+	return &Client{
+		caller:       call.NewCaller(s.Config, keys),
+		observeCall:  s.observeCall,
+		convertFirst: new(atomic.Bool),
+	}, nil
 }
 
 // CloseIdleConnections closes the idle connections of the transport, for example before a test checks

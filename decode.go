@@ -2,26 +2,32 @@ package msgpush
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/lenient"
-	"example.com/msgpush/internal/redact"
 )
 
-// Envelope is the body of a response of the service (docs/interface.md#response-envelope). Code 200
-// denotes success. The methods of [Client] and [Call] return its data; the type is exported for
-// recorded responses and fake servers.
-type Envelope[T any] struct {
-	Code int    `json:"code"`
-	Msg  string `json:"msg"`
-	Data T      `json:"data"`
-}
+// This file decodes the body of a success in up to three steps:
+//
+//  1. The function of WithUnmarshal, or encoding/json, decodes the body. An ordinary response ends here.
+//  2. If it rejects valid JSON, scalars that have another JSON type than their field are converted; see
+//     package lenient. encoding/json decodes the result.
+//  3. If that fails for a page, encoding/json decodes it record by record, and leaves records out.
+//
+// A service that sends strings as integers does so in each response. So after the first one, a client
+// begins with step 2: rejecting a page costs more than converting it.
+//
+// A response with another schema must not look like an empty list, or like a record whose members are
+// all zero. So a page needs a list or a total of 0, and a record of this package an id or a value. The
+// zero value of a record of another package may have a meaning.
 
 var (
 	errNoCode   = errors.New("expected an envelope with a code, found none")
@@ -30,69 +36,59 @@ var (
 	errNoRecord = errors.New("expected the member id, found none")
 )
 
-// A decoder decodes the bodies of HTTP 200 responses.
+// A decoder decodes successes.
 type decoder struct {
 	unmarshal func([]byte, any) error
-	// required means that the data is a record or a page of this package, and must not be missing.
+	// required means that the data must not be missing.
 	required bool
+	// convertFirst means that an earlier response had to be converted.
+	convertFirst *atomic.Bool
 }
 
-// decode decodes a body and returns its data. If T is or points to a [Page], the data must be a page.
+// decode returns the data of a body. If T is or points to a [Page], the data must be a page.
 // Otherwise, unless d.required is set, missing or null data is a nil *T. If records of a page are
-// left out, decode returns the page, and leftOut names them.
-//
-// An ordinary response is decoded once. What follows an error of d.unmarshal is the slow path: it
-// decodes integers from strings and floats, and a page record by record.
+// left out, leftOut names them. Package call decodes error responses, and drops the error of decode.
 func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 	body = bytes.TrimPrefix(body, []byte(call.ByteOrderMark))
-	t := reflect.TypeFor[Envelope[*T]]()
-	// A type of the caller may rely on encoding/json, which ignores letter case.
-	if d.required && lenient.HasOtherCase(body, t) && json.Valid(body) {
-		body = lenient.Rewrite(body, t)
-	}
-	if isLongError(body) {
-		return nil, nil, errNoCode // package call decodes it
-	}
-	isPage := isPage[T]()
-	if isPage && hasTooManyRecords(body) && pagerOf(new(T)).hasOwnRecords() {
-		return nil, nil, errTooManyRecords
-	}
-	var env Envelope[*T]
-	err = d.unmarshal(body, &env)
-	isErrorResponse := env.Code != 0 && env.Code != call.CodeSuccess
-	if err != nil && !isErrorResponse && !isSyntaxError(err) && json.Valid(body) {
-		if isPage {
-			return decodeEach[T](d, body)
-		}
-		env = Envelope[*T]{}
-		err = d.unmarshal(lenient.Rewrite(body, t), &env)
-	}
+	env, converted, err := decodeEnvelope[T](d, body)
+	hasOtherCode := env.Code != 0 && env.Code != call.CodeSuccess
 	switch {
+	case hasOtherCode, err == nil && env.Code == 0:
+		return nil, nil, errNoCode
+	case isPage[T]() && (err != nil || !isCompletePage(env.Data)):
+		return decodeEach[T](body, converted)
 	case err != nil:
-		return nil, nil, describeDecodeError(err, d.required)
-	case env.Code != call.CodeSuccess:
-		return nil, nil, errNoCode // package call turns another code into an error response, and drops this error
-	case env.Data == nil && (d.required || isPage):
+		return nil, nil, describe(err, reflect.TypeOf(env))
+	case env.Data == nil && d.required:
 		return nil, nil, errNoData
-	case env.Data == nil:
-		return nil, nil, nil
-	case isPage:
-		return checkPage(d, body, env.Data)
-	case isInvalid(env.Data) && !hasID(dataOf(body)):
+	case env.Data != nil && isEmptyRecord(env.Data) && idOf(dataOf(converted)) == nil:
 		return nil, nil, fmt.Errorf("data: %w", errNoRecord)
 	}
 	return env.Data, nil, nil
 }
 
-// isLongError reports whether body is long and begins with a code other than 200. Decoding such a body
-// as a success first would double the time for it.
-func isLongError(body []byte) bool {
-	if len(body) <= redact.MaxText {
-		return false
+// decodeEnvelope makes the steps 1 and 2. It also returns the body with its scalars converted.
+func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted []byte, err error) {
+	isFirst := !d.convertFirst.Load()
+	if isFirst {
+		err = d.unmarshal(body, &env)
+		isErrorResponse := env.Code != 0 && env.Code != call.CodeSuccess
+		if err == nil || isErrorResponse {
+			return env, body, err
+		}
 	}
-	var code int
-	_, err := fmt.Sscanf(string(body[:32]), `{"code":%d,`, &code)
-	return err == nil && code != call.CodeSuccess
+	if !json.Valid(body) {
+		return env, body, cmp.Or(err, json.Unmarshal(body, &env))
+	}
+	converted, changed := lenient.Convert(body, reflect.TypeOf(env), recordTypeOf[T]())
+	if changed {
+		d.convertFirst.Store(true)
+	} else if isFirst && isPage[T]() {
+		return env, body, err // decoding it again would fail again
+	}
+	env = Envelope[*T]{}
+	err = json.Unmarshal(converted, &env)
+	return env, converted, err
 }
 
 // dataOf returns the data of a body that has been decoded before.
@@ -102,44 +98,74 @@ func dataOf(body []byte) []byte {
 	return env.Data
 }
 
-// describeDecodeError returns an error that says which JSON was expected, and wraps err, whose own
-// text may quote the body. Without nameFields, it does not name a field inside the data: the name
-// could be the key of a map.
-func describeDecodeError(err error, nameFields bool) error {
-	text := fmt.Sprintf("expected a JSON envelope, but the decoder returned an error (%T)", err)
+// idOf returns the id of an object, which may be 0 or null, or nil.
+func idOf(raw []byte) json.RawMessage {
+	var object struct {
+		ID json.RawMessage `json:"id"`
+	}
+	_ = json.Unmarshal(raw, &object) // nil if raw is no object
+	return object.ID
+}
+
+// A record is a pointer to a record of this package, or to a struct of another package that embeds one.
+type record interface {
+	// valid reports whether the record has a value that is not zero.
+	valid() bool
+}
+
+// isEmptyRecord reports whether r points to a record of this package, or to a pointer to one, without
+// a value. Such a record needs an id in the JSON.
+func isEmptyRecord[T any](r *T) bool {
+	own, ok := any(r).(record)
+	if !ok {
+		own, ok = any(*r).(record)
+	}
+	return ok && !own.valid() && isOfThisPackage(elemOf(reflect.TypeFor[T]()))
+}
+
+func isOfThisPackage(t reflect.Type) bool {
+	return t.PkgPath() == reflect.TypeFor[ForwardRule]().PkgPath()
+}
+
+// elemOf returns the type that a pointer points to, or another type itself.
+func elemOf(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+// describe returns an error that says which JSON was expected for an envelope of type t, and wraps
+// err, whose own text may quote the body. It names the member, but not the key of a map.
+func describe(err error, t reflect.Type) error {
 	typeErr, isTypeErr := errors.AsType[*json.UnmarshalTypeError](err)
+	isOfEnvelope := isTypeErr && typeErr.Type == t
+	isOfMember := isTypeErr && !isOfEnvelope || errors.Is(err, errPlaceholder)
+	if !isOfMember {
+		return errs.Hide("expected a JSON envelope, "+reasonOf(err), err, isOwnError)
+	}
+	member := "data"
+	if isTypeErr {
+		member = cmp.Or(lenient.KnownPath(t, typeErr.Field), member)
+	}
+	return errs.Hide(member+": "+reasonOf(err), err, isOwnError)
+}
+
+// reasonOf says why JSON was rejected, without quoting it.
+func reasonOf(err error) string {
+	typeErr, isTypeErr := errors.AsType[*json.UnmarshalTypeError](err)
+	_, isSyntaxErr := errors.AsType[*json.SyntaxError](err)
 	switch {
+	case errors.Is(err, errNoRecord):
+		return err.Error()
 	case errors.Is(err, errPlaceholder):
-		text = "data: " + placeholderText
+		return "expected the value of a Secret, found its redacted text"
 	case isTypeErr && typeErr.Type != nil:
-		text = describeMember(typeErr, nameFields) + describeTypeError(typeErr)
-	case isSyntaxError(err):
-		// Without the offset, which depends on the version of encoding/json.
-		text = "expected a JSON envelope, found invalid JSON"
-	}
-	return errs.Hide(text, err, isOwnError)
-}
-
-func isSyntaxError(err error) bool {
-	_, ok := errors.AsType[*json.SyntaxError](err)
-	return ok
-}
-
-const placeholderText = "expected the value of a Secret, found its redacted text"
-
-// describeMember returns the member at which a decoder failed, for the beginning of a text.
-func describeMember(err *json.UnmarshalTypeError, nameFields bool) string {
-	switch {
-	case err.Field == "":
-		return ""
-	case nameFields, err.Field == "code", err.Field == "msg":
-		return err.Field + ": "
+		kind, _, _ := strings.Cut(typeErr.Value, " ") // Value may be "number 5": the text must not quote the 5
+		return "expected " + typeErr.Type.Kind().String() + ", found " + kind
+	case isSyntaxErr:
+		return "found invalid JSON" // without the offset, which depends on the version of encoding/json
 	default:
-		return "data: "
+		return fmt.Sprintf("but the decoder returned an error (%T)", err)
 	}
-}
-
-func describeTypeError(err *json.UnmarshalTypeError) string {
-	kind, _, _ := strings.Cut(err.Value, " ") // Value may be "number 5": the text must not quote the 5
-	return fmt.Sprintf("expected %s, found %s", err.Type.Kind(), kind)
 }

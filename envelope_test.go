@@ -68,7 +68,7 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 			"application/json", `{"code":200,"data":{}} ` + secret, []string{"expected a JSON envelope, found invalid JSON"}},
 		{"null", "application/json", `null`, []string{"expected an envelope with a code, found none"}},
 		{"array",
-			"application/json", `["` + secret + `"]`, []string{"cannot decode the response: expected struct, found array"}},
+			"application/json", `["` + secret + `"]`, []string{"cannot decode the response: expected a JSON envelope, expected struct, found array"}},
 		{"string", "application/json", `"` + secret + `"`, []string{"expected struct, found string"}},
 		{"no code",
 			"application/json", `{"msg":"` + secret + `","data":{}}`, []string{"expected an envelope with a code, found none"}},
@@ -77,8 +77,8 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 		{"code is a string",
 			"application/json", `{"code":"` + secret + `","data":{}}`, []string{"code: expected int, found string"}},
 		{"code is a fraction", "application/json", `{"code":200.5,"data":{}}`, []string{"code: expected int, found number"}},
-		{"msg is a number",
-			"application/json", `{"code":200,"msg":5,"data":{}}`, []string{"msg: expected string, found number"}},
+		{"msg is an object",
+			"application/json", `{"code":200,"msg":{},"data":{}}`, []string{"msg: expected string, found object"}},
 		{"data is missing",
 			"application/json", `{"code":200,"msg":"` + secret + `"}`, []string{"data: expected a value, found none"}},
 		{"data is null", "application/json", `{"code":200,"data":null}`, []string{"data: expected a value, found none"}},
@@ -111,9 +111,8 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 	}
 }
 
-// The name of a field inside the data of Call may be the key of a map, and so a secret.
-// Which fields encoding/json names depends on its version.
-func TestDecodeErrorNamesFieldOfOperationOnly(t *testing.T) {
+// The key of a map may be a secret. Whether encoding/json names it depends on its version.
+func TestDecodeErrorNamesTheMemberButNoKeyOfAMap(t *testing.T) {
 	type record struct {
 		ID   int                       `json:"id"`
 		Keys map[string]map[string]int `json:"keys"`
@@ -126,20 +125,20 @@ func TestDecodeErrorNamesFieldOfOperationOnly(t *testing.T) {
 		call       func(*msgpush.Client) error
 		data, want string
 	}{
-		{"string of a detail", detail, `{"id":1,"password":737373}`, "data.password: expected string, found number"},
+		{"string of a detail", detail, `{"id":1,"mailName":[737373]}`, "data.mailName: expected string, found array"},
 		{"id of a detail", detail, `{"id":"hunter2"}`, ": data.id: expected int64, found string"},
 		{"number that is too large",
 			detail, `{"smtpPort":73737373737373737373737373}`, ": data.smtpPort: expected int, found number"},
-		{"record of a list", list, `{"list":[{"id":1},{"nickName":737373}]}`, "nickName: expected string, found number"},
+		{"record of a list", list, `{"list":[{"id":1},{"nickName":[737373]}]}`, "nickName: expected string, found array"},
 		{"list", list, `{"list":{"hunter2":1}}`, ": data.list: expected slice, found object"},
 
 		{"map of maps", maps, `{"hunter2":"x"}`, ": data: expected map, found string"},
 		{"map in a map", maps, `{"hunter2":{"hunter2":"x"}}`, ": data: expected int, found string"},
 		{"struct in a map", structs, `{"hunter2":{"id":"hunter2"}}`, ": data: expected int, found string"},
 		{"maps in a struct in a map",
-			structs, `{"a":{"keys":{"hunter2":{"hunter2":true}}}}`, ": data: expected int, found bool"},
-		{"struct", fixtures.CallFor[record](t), `{"id":"hunter2"}`, ": data: expected int, found string"},
-		{"map in a struct", fixtures.CallFor[record](t), `{"keys":{"hunter2":5}}`, ": data: expected map, found number"},
+			structs, `{"a":{"keys":{"hunter2":{"hunter2":[]}}}}`, ": data: expected int, found array"},
+		{"struct", fixtures.CallFor[record](t), `{"id":"hunter2"}`, ": data.id: expected int, found string"},
+		{"map in a struct", fixtures.CallFor[record](t), `{"keys":{"hunter2":5}}`, ": data.keys: expected map, found number"},
 		{"page",
 			fixtures.CallFor[msgpush.Page[map[string]int]](t), `{"list":[{"hunter2":"x"}]}`,
 			": 1 of 1 records left out: data.list[0]: expected int, found string"},
@@ -227,16 +226,14 @@ func TestErrorTypeDoesNotDependOnDecoder(t *testing.T) {
 
 func TestErrorOfDecoderIsWrapped(t *testing.T) {
 	reject := func([]byte, any) error { return errOther }
-	for _, body := range []string{fixtures.Success, `<html>`, `{"code":200,`} {
+	for _, body := range []string{`<html>`, `{"code":200,`} {
 		_, err := fixtures.NewClient(t, fixtures.Respond(200, body), msgpush.WithUnmarshal(reject)).
 			MailDetail(t.Context(), "1")
 		fixtures.OnlyError[*msgpush.DecodeError](t, err)
 		assert.ErrorIs(t, err, errOther, body)
 		fixtures.AssertHidden(t, "hunter2", err)
 	}
-	_, err := fixtures.NewClient(t, fixtures.Succeed, msgpush.WithUnmarshal(reject)).MailDetail(t.Context(), "1")
-	assert.ErrorContains(t, err, "the decoder returned an error")
-	_, err = fixtures.NewClient(t, fixtures.Respond(200, `{"code":500,"msg":"no"}`), msgpush.WithUnmarshal(reject)).
+	_, err := fixtures.NewClient(t, fixtures.Respond(200, `{"code":500,"msg":"no"}`), msgpush.WithUnmarshal(reject)).
 		MailDetail(t.Context(), "1")
 	fixtures.OnlyError[*msgpush.APIError](t, err) // an error response is decoded with encoding/json
 	_, err = fixtures.NewClient(t, fixtures.Succeed, msgpush.WithUnmarshal(func([]byte, any) error { return nil })).
@@ -259,7 +256,7 @@ func FuzzEnvelope(f *testing.F) {
 		for _, kind := range fixtures.KindsOfCalls() {
 			value, err := kind.Do(t.Context(), client)
 			if err == nil {
-				assert.Equal(t, 200, status)
+				assert.Equal(t, 2, status/100)
 				if kind.HasData && value == nil {
 					t.Error("neither data nor an error")
 				}
@@ -272,7 +269,8 @@ func FuzzEnvelope(f *testing.F) {
 			case *msgpush.APIError:
 				assert.Equal(t, status, match.HTTPStatus)
 			case *msgpush.DecodeError:
-				assert.Equal(t, 200, status)
+				assert.Equal(t, status, match.HTTPStatus)
+				assert.Equal(t, 2, status/100)
 				assert.Equal(t, string(body), string(match.Body))
 			default:
 				t.Errorf("%T: %v", err, err)

@@ -1,11 +1,9 @@
 package msgpush
 
 import (
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -22,11 +20,11 @@ const (
 	maxForeign = 400 // characters of an error of another package, of the name of a Call, or of a path
 )
 
-// An APIError is an error response: its HTTP status or the code of its envelope is not 200. The API
-// document does not list the statuses and codes of errors (docs/interface.md#errors).
+// An APIError is an error response: its HTTP status is not 2xx, or the code of its envelope is not 200.
+// The API document does not list the statuses and codes of errors (docs/interface.md#errors).
 //
-// The access key is redacted in Msg, Data and Header, verbatim or in the escapes of JSON strings,
-// Go strings and URLs. A key of fewer than 6 bytes, or in another encoding, is not recognised;
+// The access key is redacted in Msg, Data and the values of Header, verbatim or in the escapes of JSON
+// strings, Go strings and URLs. A key of fewer than 6 bytes, or in another encoding, is not recognised;
 // SECURITY.md lists the limits. Msg and each value of Header are cut after 64 KiB.
 type APIError struct {
 	// Operation is the name of the method of [Client], such as "ForwardLogList", or the Name of the
@@ -37,9 +35,8 @@ type APIError struct {
 	// Code is the code of the envelope, or 0 if the body is not an envelope.
 	Code int
 	// Msg is the msg of the envelope or, if that is missing or empty, the text of its member message
-	// or error. Without an envelope, it is a short excerpt of the body. It is empty if the code is 200.
-	// The values of JSON members whose name contains "password", and of pairs such as password=value,
-	// are redacted in it.
+	// or error. Without an envelope, it is a short excerpt of the body, unless that is JSON that ends too
+	// early. It is empty if the code is 200.
 	Msg string
 	// Data is the data of the envelope, which may be any JSON value. It is nil if there is none, if it
 	// is longer than 64 KiB, or if the code is 200.
@@ -55,7 +52,8 @@ type APIError struct {
 	Retryable bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
-	// Remarks is a hint, or says why the call was not retried. It is usually empty.
+	// Remarks has further details: the method and the path if the body is not an envelope, why the
+	// call was not retried, or a hint. It may be empty.
 	Remarks string `json:",omitempty"`
 }
 
@@ -64,10 +62,10 @@ type APIError struct {
 func (e *APIError) Error() string {
 	details, data := []string(nil), ""
 	if len(e.Data) <= utf8.UTFMax*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
-		details = append(details, fmt.Sprintf("data %.*q", maxExcerpt, redact.Passwords(data)))
+		details = append(details, fmt.Sprintf("data %.*q", maxExcerpt, data))
 	}
 	if location, _, _ := strings.Cut(e.Header.Get("Location"), "?"); location != "" && e.HTTPStatus/100 == 3 {
-		details = append(details, "redirect to "+redact.Shorten(redact.Passwords(location), maxExcerpt)+", not followed")
+		details = append(details, "redirect to "+redact.Shorten(location, maxExcerpt)+", not followed")
 	}
 	if e.RetryAfter > 0 {
 		details = append(details, fmt.Sprintf("retry after %v", e.RetryAfter))
@@ -78,7 +76,7 @@ func (e *APIError) Error() string {
 // summary returns the status, the code and an excerpt of the msg.
 func (e *APIError) summary() string {
 	text := httpspec.StatusText(e.HTTPStatus)
-	if e.Code != 0 || e.HTTPStatus == http.StatusOK { // with HTTP 200, only the code makes it an error
+	if e.Code != 0 || httpspec.IsSuccess(e.HTTPStatus) { // with HTTP 2xx, only the code makes it an error
 		text += fmt.Sprintf(", code %d", e.Code)
 	}
 	if e.Msg != "" {
@@ -90,9 +88,10 @@ func (e *APIError) summary() string {
 // Format formats the text of Error for every verb.
 func (e APIError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
-// A DecodeError is a complete HTTP 200 response that cannot be understood: it is not an envelope
-// with a code, or its msg or data cannot be decoded. An integer may also be a string or a float, such
-// as "465" or 465.0.
+// A DecodeError is a complete response with HTTP status 2xx that cannot be understood: it is not an
+// envelope with a code, or its msg or data cannot be decoded. Some values may have another JSON type:
+// an integer may be a string, a float or a boolean, such as "465", 465.0 or true, a string may be a
+// number, and an empty list may be an empty string or object.
 //
 // The methods of [Client] also reject missing data. A page must have a list, unless its total is 0. A
 // record of this package must have an id, or a value that is not zero. [Call] has the same two rules for
@@ -103,6 +102,8 @@ func (e APIError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error(
 type DecodeError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
+	// HTTPStatus is the HTTP status, which is 2xx.
+	HTTPStatus int
 	// Header is the header of the response. The access key is redacted.
 	Header http.Header `json:"-"`
 	// Body is the unchanged body. It may contain secrets, so Error and Format omit it.
@@ -122,13 +123,13 @@ type DecodeError struct {
 func (e *DecodeError) Error() string {
 	var details []string
 	if v := e.Header.Get("Content-Type"); v != "" {
-		details = append(details, fmt.Sprintf("content type %q", redact.Shorten(redact.Passwords(v), maxExcerpt)))
+		details = append(details, fmt.Sprintf("content type %q", redact.Shorten(v, maxExcerpt)))
 	}
 	return errorText(e.Operation, e.summary(), details, e.Attempts, e.Remarks)
 }
 
 func (e *DecodeError) summary() string {
-	return fmt.Sprintf("HTTP 200: cannot decode the response: %v", e.Err)
+	return fmt.Sprintf("%s: cannot decode the response: %v", httpspec.StatusText(e.HTTPStatus), e.Err)
 }
 
 // Unwrap returns Err, in which [errors.Is] and [errors.As] search.
@@ -218,7 +219,7 @@ func newError(f *call.Failure) error {
 		return nil
 	}
 	name := operationName(f.Spec.Operation, f.Keys)
-	remarks := strings.Join(remarksOf(f), "; ")
+	remarks := f.Keys.Text(strings.Join(remarksOf(f), "; "))
 	switch f.Kind {
 	case call.ErrorResponse:
 		return &APIError{
@@ -236,18 +237,19 @@ func newError(f *call.Failure) error {
 		}
 	case call.Undecodable:
 		return &DecodeError{
-			Operation: name,
-			Header:    f.Keys.Header(f.Header),
-			Body:      f.Body,
-			Attempts:  f.Attempts,
-			Err:       errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause, isOwnError),
-			Remarks:   remarks,
+			Operation:  name,
+			HTTPStatus: f.Status,
+			Header:     f.Keys.Header(f.Header),
+			Body:       f.Body,
+			Attempts:   f.Attempts,
+			Err:        errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause, isOwnError),
+			Remarks:    remarks,
 		}
 	case call.NoResponse:
 		return &RequestError{
 			Operation: name,
 			Attempts:  f.Attempts,
-			Err:       errs.Hide(f.Keys.Text(f.Step)+reason(f), f.Cause, isOwnError),
+			Err:       errs.Hide(f.Keys.Text(f.Step)+causeText(f.Cause, f.Query, f.Keys), f.Cause, isOwnError),
 			Last:      newError(f.Previous),
 			Remarks:   remarks,
 		}
@@ -290,30 +292,21 @@ func argumentError(operation string, keys redact.Keys, err error) error {
 // message returns the msg of an error response, or an excerpt if the msg is not a string or the
 // body is not an envelope.
 func message(f *call.Failure) string {
+	if !f.IsEnvelope && json.Valid(f.Body) {
+		return excerpt(string(f.Keys.JSON(f.Body)), f.Keys)
+	}
 	if !f.IsEnvelope {
 		return excerpt(string(f.Body), f.Keys)
 	}
-	msg, isString := redact.Unquote(string(f.Msg))
-	if !isString {
+	var msg string
+	if json.Unmarshal(f.Msg, &msg) != nil {
 		return excerpt(string(f.Msg), f.Keys) // empty if f.Msg is empty
 	}
-	return redact.Passwords(f.Keys.Text(msg))
+	return f.Keys.Text(msg)
 }
 
 func excerpt(text string, keys *redact.Keys) string {
-	return redact.Passwords(redact.Shorten(keys.Text(text), maxExcerpt))
-}
-
-// reason returns the text of why there is no complete response. An error such as "malformed HTTP
-// response" quotes the response, which may have a password; network errors do not.
-func reason(f *call.Failure) string {
-	text := causeText(f.Cause, f.Query, f.Keys)
-	_, isOfNetwork := errors.AsType[*net.OpError](f.Cause)
-	_, isOfCertificate := errors.AsType[*tls.CertificateVerificationError](f.Cause)
-	if isOfNetwork || isOfCertificate {
-		return text
-	}
-	return redact.Passwords(text)
+	return redact.Shorten(keys.Text(text), maxExcerpt)
 }
 
 // causeText returns the text of the error of another package, redacted and shortened. It omits the

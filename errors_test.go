@@ -193,10 +193,11 @@ func TestErrorsAreEncodedToJSON(t *testing.T) {
 			RetryAfter: time.Second,
 			Attempts:   2,
 		},
-		`{"Operation":"x","Attempts":2,"Err":null}`: &msgpush.DecodeError{
-			Operation: "x",
-			Body:      []byte("secret"),
-			Attempts:  2,
+		`{"Operation":"x","HTTPStatus":200,"Attempts":2,"Err":null}`: &msgpush.DecodeError{
+			Operation:  "x",
+			HTTPStatus: 200,
+			Body:       []byte("secret"),
+			Attempts:   2,
 		},
 		`{"Operation":"x","Attempts":2,"Err":null,"Last":null}`: &msgpush.RequestError{Operation: "x", Attempts: 2},
 	} {
@@ -215,7 +216,7 @@ func TestJSONOfErrorsShowsNoCause(t *testing.T) {
 	secret := "correct-horse"
 	client := fixtures.NewClient(t, fixtures.Fail(loudError{secret}))
 	_, requestErr := client.MailDetail(t.Context(), "1")
-	_, decodeErr := fixtures.NewClient(t, fixtures.Respond(200, "{}"), msgpush.WithUnmarshal(func([]byte, any) error {
+	_, decodeErr := fixtures.NewClient(t, fixtures.Respond(200, "<>"), msgpush.WithUnmarshal(func([]byte, any) error {
 		return loudError{secret}
 	})).MailDetail(t.Context(), "1")
 	var pageErr error
@@ -296,7 +297,7 @@ func TestErrorsOfOthersDoNotMatch(t *testing.T) {
 			"limiter":                      {request, key, ctx, fixtures.Succeed, limiter},
 			"transport":                    {request, key, ctx, fixtures.Fail(cause), retries},
 			"body":                         {request, key, ctx, body, retries},
-			"decoder":                      {"DecodeError", key, ctx, fixtures.Succeed, decoder},
+			"decoder":                      {"DecodeError", key, ctx, fixtures.Respond(200, "<>"), decoder},
 			"cause of a context":           {request, key, ended, fixtures.Succeed, retries},
 		} {
 			t.Run(name+" of the "+where, func(t *testing.T) {

@@ -25,7 +25,7 @@ const DefaultTimeout = time.Minute
 const DefaultAttemptTimeout = 10 * time.Second
 
 // DefaultMaxResponseBytes is the size limit of a response body; see [WithMaxResponseBytes].
-const DefaultMaxResponseBytes = 4 << 20
+const DefaultMaxResponseBytes = 1 << 20
 
 // An Option configures a [Client]. A later call of an option overrides an earlier one. An invalid
 // option is an error of [NewClient].
@@ -164,7 +164,9 @@ func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
 }
 
 // WithMaxResponseBytes sets the size limit of a response body, after decompression. A longer body
-// of an HTTP 200 response is a [*RequestError]. The default is [DefaultMaxResponseBytes].
+// of a response with HTTP status 2xx is a [*RequestError]. The default is [DefaultMaxResponseBytes],
+// which is enough for a page of 2,000 records. Raise it for longer pages. Decoding a malicious body costs
+// time and memory in proportion to its length; see SECURITY.md.
 func WithMaxResponseBytes(n int64) Option {
 	return func(s *settings) error {
 		if n <= 0 {
@@ -175,17 +177,14 @@ func WithMaxResponseBytes(n int64) Option {
 	}
 }
 
-// WithUnmarshal sets the function that decodes HTTP 200 responses, for example the Unmarshal
+// WithUnmarshal sets the function that decodes responses with HTTP status 2xx, for example the Unmarshal
 // function of a faster decoder. It must set the same values as [encoding/json.Unmarshal], which is
-// the default, and be safe for concurrent use. It may reject more input and may keep references to
-// data.
+// the default, and be safe for concurrent use. It may keep references to data. v points to an
+// [Envelope] whose Data is a pointer to the result.
 //
-// For an ordinary response, the function is called once. If it rejects valid JSON, it is called again:
-//
-//  1. v points to an [Envelope] whose Data is a pointer to the result.
-//  2. v is the same, and in data, integers have replaced strings and floats with the same value.
-//  3. For a page, v points to an Envelope of a [Page] of [json.RawMessage], and then to each record. A
-//     record that the function rejects is left out.
+// The function is called at most once for each response. If it rejects valid JSON, encoding/json
+// decodes the response, in which some values may have another type; see [DecodeError]. If a response
+// has such values, encoding/json also decodes the later ones.
 func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 	return func(s *settings) error {
 		if unmarshal == nil {

@@ -9,12 +9,14 @@ import (
 	"net/http"
 
 	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/paging"
 )
 
-// ErrInconsistentList is wrapped by the last error of an iteration that delivered fewer records than
-// the service reports, or that had to stop following the changes of the list. The error says how many
-// of how many came, and names the first page that had fewer records than expected, if there is one.
+// ErrInconsistentList is wrapped by the last error of an iteration to which fewer records came than the
+// service reported, or which could not follow the changes of the total. The error says how many came
+// and, if it is known, of how many. It names the first page that had fewer new records than expected,
+// if there is one.
 var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 
 // A Pager iterates over the pages of a list. Methods such as [Client.ForwardLogPager] return one. It
@@ -24,7 +26,7 @@ type Pager[T any] struct {
 	// Fetch returns one page. With Prefetch, it is called concurrently. If it returns a page together
 	// with an error, iteration uses the page, goes on, and yields the error at the end: records may be
 	// left out of the page. So a Fetch that uses [Call] should return both results. A page without
-	// numbers and records that comes with an error is no page.
+	// numbers and records is ignored if it comes with an error.
 	Fetch func(context.Context, PageRequest) (*Page[T], error)
 	// ID returns the id of a record. If ID is nil, iteration cannot recognize records: if the list
 	// changes, records may be missed or repeated.
@@ -48,18 +50,18 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 // iterator is safe for concurrent use if Fetch and ID are.
 //
 // With an ID function, no record is delivered twice. Every record that is in the list throughout is
-// delivered, if the service reports the total and if, between two consecutive responses, records are
-// only inserted or only deleted. A record that is inserted or deleted meanwhile is delivered once or
-// not at all. If fewer records came than the list had, it is read once more. If records are still
-// missing, the last element is an error that wraps [ErrInconsistentList]. docs/lists.md states which
-// losses are noticed, and the number of requests.
+// delivered, if the service reports the total and keeps the order of the records, and if records are
+// only inserted or only deleted between two consecutive responses. A record that is inserted or deleted
+// meanwhile is delivered once or not at all. If fewer records came than the list had, it is read once
+// more. If records are still missing, the last element is an error that wraps [ErrInconsistentList].
+// docs/lists.md states which losses are noticed, and the number of requests.
 //
 // An error is yielded once, as the last element, with a zero record:
 //
 //   - If a field is invalid, nothing else is yielded.
 //   - If Fetch fails or the context ends, the error names the page. It wraps the error of Fetch, or the
-//     error of the context and its cause. A page behind the last one may fail with an error response
-//     that means that it does not exist.
+//     error of the context and its cause. But an error response that may mean that the page does not
+//     exist stands for an empty page, which is the end of the list if no records are missing.
 //   - Errors that came with pages, such as about records that cannot be decoded, and an
 //     [ErrInconsistentList] come after all records. At most ten different errors of pages are kept.
 //
@@ -160,16 +162,18 @@ func isErrorResponse(err error) bool {
 	return ok
 }
 
-// isNoSuchPage reports whether an error may mean that a page does not exist. With HTTP 200, any code
-// may, unless the service rejects the key or requests a retry.
+// isNoSuchPage reports whether an error may mean that a page does not exist. With HTTP 200, every error
+// code may, unless it is one of WithRejectedKeyCodes or WithRetryableCodes.
 func isNoSuchPage(err error) bool {
 	e, ok := errors.AsType[*APIError](err)
 	if !ok || e.KeyRejected || e.Retryable {
 		return false
 	}
+	if httpspec.IsSuccess(e.HTTPStatus) {
+		return true
+	}
 	switch e.HTTPStatus {
-	case http.StatusOK,
-		http.StatusBadRequest,
+	case http.StatusBadRequest,
 		http.StatusNotFound,
 		http.StatusGone,
 		http.StatusRequestedRangeNotSatisfiable,

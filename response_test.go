@@ -47,8 +47,6 @@ func TestErrorResponseMayHaveAnyMembers(t *testing.T) {
 			`{"code":500,"msg":"no","message":"other","error":"other"}`, 500, "no", "", "code 500: no"},
 		{"null msg and an error that is no text",
 			`{"code":500,"msg":null,"error":true}`, 500, "", "", "code 500 (1 attempt)"},
-		{"password in message",
-			`{"code":500,"message":"password=hunter2"}`, 500, "password=[redacted]", "", "[redacted]"},
 		{"byte order mark", "\ufeff" + `{"code":500,"msg":"no"}`, 500, "no", "", "code 500: no"},
 		{"data of 64 KiB", `{"code":7,"data":"` + strings.Repeat("x", 64<<10-2) + `"}`, 7, "",
 			`"` + strings.Repeat("x", 64<<10-2) + `"`, "code 7"},
@@ -56,8 +54,6 @@ func TestErrorResponseMayHaveAnyMembers(t *testing.T) {
 		{"two codes: last wins", `{"code":200,"msg":"no","data":{},"code":500}`, 500, "no", "{}", ""},
 		{"no msg", `{"code":7}`, 7, "", "", "code 7 (1 attempt)"},
 		{"msg is an object", `{"code":7,"msg":{"en":"no"}}`, 7, `{"en":"no"}`, "", `{"en":"no"}`},
-		{"msg is an object with a password",
-			`{"code":7,"msg":{"password":"hunter2","note":"kept"}}`, 7, `{"password":[redacted],"note":"kept"}`, "", "kept"},
 		{"msg of two lines", `{"code":7,"msg":"one\n\ttwo\u001b[31m"}`, 7, "one\n\ttwo\x1b[31m", "", "one two [31m"},
 		{"long msg", `{"code":7,"msg":"` + long + `"}`, 7, long, "", "很长 很长"},
 		{"data is a long string",
@@ -91,7 +87,7 @@ func TestErrorResponseMayHaveAnyMembers(t *testing.T) {
 	}
 }
 
-func TestNon200StatusWithAnyBodyIsAPIError(t *testing.T) {
+func TestErrorStatusWithAnyBodyIsAPIError(t *testing.T) {
 	page := "\ufeff<!DOCTYPE html>\r\n<html>\n\t<title>502 Bad \x1b[31m Gateway</title>" + strings.Repeat("<br>\n", 1000)
 	tests := []struct {
 		name, body string
@@ -103,13 +99,13 @@ func TestNon200StatusWithAnyBodyIsAPIError(t *testing.T) {
 		{"text", "upstream\ntimed out", 0, "upstream timed out"},
 		{"binary", "\x00\xff\xfe\x80PNG\x00", 0, "PNG"},
 		{"other JSON", `{"status":500,"error":"Oops"}`, 0, `{"status":500,"error":"Oops"}`},
-		{"truncated envelope", `{"code":500,`, 0, `{"code":500,`},
+		{"truncated envelope", `{"code":500,`, 0, ""},
+		{"word as code", `{"code":"NotFound","msg":"no such channel"}`, 0, `{"code":"NotFound","msg":"no such channel"}`},
 		{"code 200", `{"code":200,"msg":"ok","data":{"id":1,"password":"hunter2"}}`, 200, ""},
-		{"code 200, truncated",
-			`{"code":200,"data":{"id":1,"password":"hunter2"`, 0, `{"code":200,"data":{"id":1,"password":[redacted]`},
+		{"code 200, truncated", `{"code":200,"data":{"id":1,"password":"hunter2"`, 0, ""},
 	}
 	for _, tt := range tests {
-		for _, status := range []int{201, 204, 304, 400, 401, 503, 599} {
+		for _, status := range []int{304, 400, 401, 503, 599} {
 			t.Run(fmt.Sprint(tt.name, " ", status), func(t *testing.T) {
 				client := fixtures.NewClient(t, fixtures.Respond(status, tt.body))
 				for _, kind := range fixtures.KindsOfCalls() {
@@ -138,8 +134,8 @@ func TestLimitsBody(t *testing.T) {
 		length int
 		fits   bool
 	}{
-		{0, 4 << 20, true},
-		{0, 4<<20 + 1, false},
+		{0, 1 << 20, true},
+		{0, 1<<20 + 1, false},
 		{99, 100, false},
 		{100, 100, true},
 		{math.MaxInt64, 100, true},

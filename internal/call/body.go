@@ -7,12 +7,14 @@ import (
 	"io"
 	"net/http"
 	"sync"
+
+	"example.com/msgpush/internal/httpspec"
 )
 
 var errBodyTooLarge = errors.New("the body is too large")
 
 // readBody reads the body of a response, up to the limit, and replaces it with a *wholeBody. A body
-// of an HTTP 200 response that cannot be read is an error. Another response is used as far as its
+// of a response with HTTP status 2xx that cannot be read is an error. Another response is used as far as its
 // body can be read: its status has already decided that the request failed.
 func (c *Caller) readBody(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
@@ -24,7 +26,7 @@ func (c *Caller) readBody(next http.RoundTripper) http.RoundTripper {
 		s.resp = resp
 		body, err := c.readAll(resp)
 		s.size, s.bodyErr = body.Len(), err
-		if err != nil && resp.StatusCode == http.StatusOK {
+		if err != nil && httpspec.IsSuccess(resp.StatusCode) {
 			return nil, err
 		}
 		resp.Body = body

@@ -98,7 +98,7 @@ type Spec struct {
 	Query      any    // as in msgpush.Request
 	Body       any    // as in msgpush.Request
 	Idempotent bool
-	// Decode decodes the body of an HTTP 200 response, and returns an error unless it is a success.
+	// Decode decodes the body of a response with HTTP status 2xx, and returns an error unless it is a success.
 	// leftOut is not nil if the response is a success and a part of it is left out.
 	Decode func(body []byte, unmarshal func([]byte, any) error) (leftOut, err error)
 }

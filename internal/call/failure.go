@@ -72,10 +72,16 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 		return c.noResponse(s, err)
 	}
 	body := bytesOf(resp)
-	if resp.StatusCode != http.StatusOK {
+	if !httpspec.IsSuccess(resp.StatusCode) {
 		return c.unsuccessful(s, resp, body, nil)
 	}
+	if resp.StatusCode == http.StatusNoContent && len(body) == 0 {
+		body = []byte(successWithoutData)
+	}
 	leftOut, err := s.spec.Decode(body, c.Unmarshal)
+	if err == nil {
+		err = checkCharset(resp.Header, body)
+	}
 	if err != nil {
 		return c.unsuccessful(s, resp, body, err)
 	}
@@ -84,6 +90,8 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 	}
 	return nil
 }
+
+const successWithoutData = `{"code":200}`
 
 // newLeftOut describes the part that is left out of a success.
 func (s *state) newLeftOut(resp *http.Response, body []byte, cause error) *Failure {
@@ -109,22 +117,27 @@ func (c *Caller) noResponse(s *state, err error) *Failure {
 }
 
 // unsuccessful returns the failure of a response that is not a success. decodeErr is the error of
-// the decoder, or nil if the HTTP status is not 200. For an error response, decodeErr is ignored.
+// the decoder, or nil if the HTTP status is not 2xx. For an error response, decodeErr is ignored.
 func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decodeErr error) *Failure {
-	env, jsonErr := decodeError(bytes.TrimPrefix(body, []byte(ByteOrderMark)))
+	env, jsonErr := decodeError(body)
 	f := s.newFailure(ErrorResponse)
 	f.Status, f.Header = resp.StatusCode, resp.Header
-	if jsonErr == nil && env.Code != nil {
-		f.IsEnvelope, f.Code = true, *env.Code
+	if jsonErr == nil {
+		f.Code, f.IsEnvelope = env.code()
 	}
 	isError := f.IsEnvelope && f.Code != CodeSuccess
-	if f.Status == http.StatusOK && !isError {
-		f.setUndecodable(body, jsonErr, decodeErr)
+	endsEarly := errors.Is(jsonErr, io.EOF) || errors.Is(jsonErr, io.ErrUnexpectedEOF)
+	if httpspec.IsSuccess(f.Status) && !isError {
+		f.setUndecodable(body, env, decodeErr)
+		if endsEarly {
+			f.setTruncated(len(body), jsonErr)
+		} else if err := checkEncoding(resp.Header, jsonErr); err != nil {
+			f.Cause = errs.Hide(err.Error(), decodeErr, nil)
+		}
 		return f
 	}
 	if isError { // with code 200, the data may be a mail channel with its password, so it is not kept
 		f.Msg = env.text()
-		f.Msg = f.Msg[:min(len(f.Msg), maxMsg)]
 		if len(env.Data) <= redact.MaxText {
 			f.RawData = env.Data
 		}
@@ -132,7 +145,12 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 	if transport.IsInvalidGzip(s.bodyErr) {
 		f.remark("the body is not the gzip that its header promises")
 	}
-	if !f.IsEnvelope {
+	for _, err := range []error{checkCharset(resp.Header, body), checkEncoding(resp.Header, jsonErr)} {
+		if err != nil {
+			f.remark(err.Error())
+		}
+	}
+	if !f.IsEnvelope && !endsEarly { // the beginning of a success may have a password
 		f.Body = bytes.Clone(body[:min(len(body), redact.MaxText+1)])
 	}
 	c.setWait(f)
@@ -153,16 +171,24 @@ func hasRetryableStatus(status int, isErrorEnvelope bool) bool {
 	return httpspec.IsRetryable(status) && !isOfService
 }
 
-// setUndecodable completes the failure of an HTTP 200 response that cannot be understood. jsonErr is
-// the error of encoding/json, if there is one.
-func (f *Failure) setUndecodable(body []byte, jsonErr, decodeErr error) {
+// setUndecodable completes the failure of a response with HTTP status 2xx that cannot be understood.
+func (f *Failure) setUndecodable(body []byte, env errorEnvelope, decodeErr error) {
 	f.Kind, f.Body, f.Cause = Undecodable, bytes.Clone(body), decodeErr
-	endsEarly := errors.Is(jsonErr, io.EOF) || errors.Is(jsonErr, io.ErrUnexpectedEOF)
-	if endsEarly { // a gateway may forward a truncated response as a complete one
-		f.Transient = true
-		text := fmt.Sprintf("the JSON ends too early, after %d bytes", len(body))
-		f.Cause = errs.Hide(text, errors.Join(jsonErr, decodeErr), nil)
+	var msg string
+	if env.hasTextAsCode() && json.Unmarshal(env.text(), &msg) == nil {
+		text := decodeErr.Error() + "; the msg is " + redact.Shorten(f.Keys.Text(msg), maxMsg)
+		f.Cause = errs.Hide(text, decodeErr, nil)
 	}
+}
+
+const maxMsg = 160 // characters
+
+// setTruncated completes the failure of a response whose JSON ends too early: a gateway may forward a
+// truncated response as a complete one.
+func (f *Failure) setTruncated(size int, jsonErr error) {
+	f.Transient = true
+	text := fmt.Sprintf("the JSON ends too early, after %d bytes", size)
+	f.Cause = errs.Hide(text, errors.Join(jsonErr, f.Cause), nil)
 }
 
 // setWait sets the wait that an error response requests before a retry.

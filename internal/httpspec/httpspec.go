@@ -74,6 +74,9 @@ func StatusText(status int) string {
 	return text
 }
 
+// IsSuccess reports whether an HTTP status is 2xx.
+func IsSuccess(status int) bool { return status/100 == 2 }
+
 // IsRetryable reports whether a response with an HTTP status is worth a retry.
 func IsRetryable(status int) bool {
 	switch status {

@@ -1,79 +1,130 @@
-// Package lenient prepares valid JSON for a decoder that has rejected it. It rewrites integers that
-// the JSON has as strings or floats, and knows nothing of responses.
+// Package lenient converts scalars of valid JSON that have another type than their field. It knows
+// nothing of responses.
 package lenient
 
 import (
 	"bytes"
-	"cmp"
 	"encoding"
 	"encoding/json"
+	"math/big"
 	"reflect"
-	"slices"
+	"strconv"
 	"strings"
 )
 
-// Rewrite returns body, which must be valid JSON, for a value of type t. Where t has an integer, it
-// replaces a string or a float that denotes an integer by its digits. If an object has a member with
-// the exact name of a field of t, members whose names differ from it in letter case lose their
-// names: encoding/json would let the last one win.
+// Convert returns body, which is valid JSON, for a value of type t. It replaces
 //
-// Everything else is unchanged, byte for byte: Rewrite returns body itself if nothing changes.
-// Values of types that decode themselves, and fields with the option "string", stay as they are,
-// too.
-func Rewrite(body []byte, t reflect.Type) []byte {
-	s := scanner{body: body}
+//   - for an integer, a string or a float that denotes an integer, such as "465" or 465.0,
+//   - for an integer in a value of type record, true by 1 and false by 0,
+//   - for a string, a number by its text, and
+//   - for a list, an empty string or object by an empty list.
+//
+// Values of types that decode themselves, and fields with the option "string", stay as they are. So
+// does everything else, byte for byte. If nothing changes, Convert returns body itself and false.
+func Convert(body []byte, t, record reflect.Type) (converted []byte, changed bool) {
+	s := scanner{body: body, record: pointedTo(record)}
 	s.value(t)
-	if len(s.edits) == 0 {
-		return body
+	if s.copied == 0 {
+		return body, false
 	}
-	slices.SortFunc(s.edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
-	var out []byte
-	copied := 0
-	for _, e := range s.edits {
-		out = append(out, body[copied:e.from]...)
-		out = append(out, e.text...)
-		copied = e.to
-	}
-	return append(out, body[copied:]...)
+	return append(s.out, body[s.copied:]...), true
 }
 
 // A scanner walks through valid JSON, along a type.
 type scanner struct {
-	body  []byte
-	pos   int
-	edits []edit
-}
-
-// An edit replaces the bytes from from to to.
-type edit struct {
-	from, to int
-	text     string
+	body   []byte
+	pos    int
+	out    []byte // the result for the first copied bytes of body
+	copied int
+	record reflect.Type
+	flags  bool // the value is in a record, where integers may be booleans
 }
 
 // value walks through a value for type t. If t is nil, nothing in the value changes. The depth is
 // limited, since the JSON is valid for encoding/json.
 func (s *scanner) value(t reflect.Type) {
-	for t != nil && t.Kind() == reflect.Pointer && t.Elem() != t {
-		t = t.Elem()
+	t = pointedTo(t)
+	isRecord := t != nil && t == s.record && !s.flags
+	if isRecord {
+		s.flags = true
+		defer func() { s.flags = false }()
 	}
 	if t != nil && decodesItself(t) {
 		t = nil
 	}
 	s.skipSpace()
+	from := s.pos
 	switch s.body[s.pos] {
 	case '{':
 		s.object(t)
 	case '[':
 		s.array(t)
+	case '"':
+		s.skipString()
 	default:
-		s.scalar(t)
+		s.skipLiteral()
+	}
+	if t != nil {
+		s.replace(from, s.convert(s.body[from:s.pos], t))
 	}
 	s.skipSpace()
+}
+
+// pointedTo returns the type that a pointer points to, or another type itself. t may be nil.
+func pointedTo(t reflect.Type) reflect.Type {
+	for t != nil && t.Kind() == reflect.Pointer && t.Elem() != t {
+		t = t.Elem()
+	}
+	return t
 }
 
 func decodesItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// convert returns the value that replaces a value for type t, or nil.
+func (s *scanner) convert(value []byte, t reflect.Type) []byte {
+	switch kind := t.Kind(); {
+	case kind == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		if string(value) == `""` || isEmptyObject(value) {
+			return []byte("[]")
+		}
+	case kind == reflect.String:
+		if isNumber(value) {
+			return strconv.AppendQuote(nil, string(value))
+		}
+	case reflect.Int <= kind && kind <= reflect.Uint64:
+		if s.flags && string(value) == "true" {
+			return []byte("1")
+		}
+		if s.flags && string(value) == "false" {
+			return []byte("0")
+		}
+		isPlain := value[0] != '"' && !bytes.ContainsAny(value, ".eE")
+		if isPlain {
+			return nil
+		}
+		return integer(value)
+	}
+	return nil
+}
+
+func isEmptyObject(value []byte) bool {
+	return value[0] == '{' && len(bytes.TrimSpace(value[1:len(value)-1])) == 0
+}
+
+// replace replaces the bytes between from and pos, unless value is nil.
+func (s *scanner) replace(from int, value []byte) {
+	if value == nil {
+		return
+	}
+	if s.out == nil {
+		s.out = make([]byte, 0, len(s.body))
+	}
+	s.out = append(s.out, s.body[s.copied:from]...)
+	s.out = append(s.out, value...)
+	s.copied = s.pos
 }
 
 func (s *scanner) array(t reflect.Type) {
@@ -91,53 +142,18 @@ func (s *scanner) array(t reflect.Type) {
 }
 
 func (s *scanner) object(t reflect.Type) {
-	exact := make([]string, 0, 16) // the fields of t that have a member with their exact name
-	type variant struct {
-		field    string
-		from, to int // the name
-	}
-	var variants []variant
 	s.pos++
 	s.skipSpace()
 	for s.body[s.pos] != '}' {
 		from := s.pos
 		s.skipString()
-		f, isExact := fieldOf(t, unquote(s.body[from:s.pos]))
-		if isExact {
-			exact = append(exact, f.name)
-		} else if f.name != "" {
-			variants = append(variants, variant{f.name, from, s.pos})
-		}
+		elem := elemOf(t, s.body[from:s.pos])
 		s.skipSpace()
 		s.pos++ // the colon
-		s.value(f.elem)
+		s.value(elem)
 		s.skipComma()
 	}
 	s.pos++
-	for _, v := range variants {
-		if slices.Contains(exact, v.field) {
-			s.edits = append(s.edits, edit{v.from, v.to, `""`})
-		}
-	}
-}
-
-// scalar walks through a string, a number, a boolean or null.
-func (s *scanner) scalar(t reflect.Type) {
-	from := s.pos
-	if s.body[s.pos] == '"' {
-		s.skipString()
-	} else {
-		for s.pos < len(s.body) && !isSpace(s.body[s.pos]) && strings.IndexByte(",]}", s.body[s.pos]) < 0 {
-			s.pos++
-		}
-	}
-	if t == nil || t.Kind() < reflect.Int || t.Kind() > reflect.Uint64 {
-		return
-	}
-	token := s.body[from:s.pos]
-	if digits, ok := Integer(token); ok && digits != string(token) {
-		s.edits = append(s.edits, edit{from, s.pos, digits})
-	}
 }
 
 func (s *scanner) skipString() {
@@ -147,6 +163,13 @@ func (s *scanner) skipString() {
 		}
 	}
 	s.pos++
+}
+
+// skipLiteral skips a number, true, false or null.
+func (s *scanner) skipLiteral() {
+	for s.pos < len(s.body) && !isSpace(s.body[s.pos]) && strings.IndexByte(",]}", s.body[s.pos]) < 0 {
+		s.pos++
+	}
 }
 
 func (s *scanner) skipSpace() {
@@ -164,7 +187,7 @@ func (s *scanner) skipComma() {
 	}
 }
 
-// unquote returns the value of a JSON string, which may be a part of token.
+// unquote returns the value of a JSON string.
 func unquote(token []byte) []byte {
 	if bytes.IndexByte(token, '\\') < 0 {
 		return token[1 : len(token)-1]
@@ -174,46 +197,50 @@ func unquote(token []byte) []byte {
 	return []byte(text)
 }
 
-// Integer returns the digits of the integer that a JSON number, or a JSON string with a number,
-// denotes, such as 7, 7.0, 1.5e3 or "7". It computes with the digits: a float64 would change ids
-// above 2^53, and package math/big would compute 1e999999999.
+// Integer returns the integer that a JSON number, or a JSON string with a number, denotes, such as 7,
+// 7.0, 1.5e3 or "7". An integer is returned as it is written.
 func Integer(token []byte) (digits string, ok bool) {
+	i := integer(token)
+	return string(i), i != nil
+}
+
+// integer is like Integer, but returns nil for another value. It may return a part of token.
+func integer(token []byte) []byte {
 	if len(token) > 0 && token[0] == '"' {
 		token = unquote(token)
 	}
-	if !isNumber(token) {
-		return "", false
+	const maxLength = 64  // of a number
+	const precision = 512 // bits: enough to compute it exactly, which a float64 is not above 2^53
+	if len(token) > maxLength || !isNumber(token) {
+		return nil
 	}
-	unsigned, isNegative := strings.CutPrefix(string(token), "-")
-	mantissa, exponent, ok := cutExponent(unsigned)
-	if !ok {
-		return "", false
+	if !bytes.ContainsAny(token, ".eE") {
+		return token
 	}
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	digits = strings.TrimLeft(whole+fraction, "0")
-	if digits == "" {
-		return "0", true
+	e := bytes.IndexAny(token, "eE")
+	isHuge := e >= 0 && len(token)-e > len("e+999")
+	if isHuge {
+		return nil
 	}
-	significant := strings.TrimRight(digits, "0")
-	zeros := len(digits) - len(significant) + exponent - len(fraction)
-	const maxDigits = 20 // of a uint64
-	if zeros < 0 || len(significant)+zeros > maxDigits {
-		return "", false
+	f, _, err := big.ParseFloat(string(token), 10, precision, big.ToNearestEven)
+	if err != nil {
+		return nil
 	}
-	digits = significant + strings.Repeat("0", zeros)
-	if isNegative {
-		digits = "-" + digits
+	i, accuracy := f.Int64()
+	if accuracy != big.Exact {
+		return nil
 	}
-	return digits, true
+	return strconv.AppendInt(nil, i, 10)
 }
 
 // isNumber reports whether text is a JSON number, without white space.
 func isNumber(text []byte) bool {
-	if len(text) == 0 || !json.Valid(text) {
+	if len(text) == 0 {
 		return false
 	}
 	first, last := text[0], text[len(text)-1]
-	return (first == '-' || isDigit(first)) && isDigit(last)
+	mayBeNumber := (first == '-' || isDigit(first)) && isDigit(last)
+	return mayBeNumber && json.Valid(text)
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -1,0 +1,183 @@
+package msgpush
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"example.com/msgpush/internal/call"
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/lenient"
+)
+
+// This file decodes a page record by record; see decode.go.
+
+// An anyPage is a *Page, or a type that embeds one.
+type anyPage interface {
+	recordType() reflect.Type
+	isComplete() bool
+	decodeEach(body, converted []byte) (leftOut, err error)
+}
+
+// isPage reports whether T is a Page or a pointer to one. A type that embeds a page is none: its list
+// may be missing.
+func isPage[T any]() bool {
+	t := elemOf(reflect.TypeFor[T]())
+	isAnyPage := reflect.PointerTo(t).Implements(reflect.TypeFor[anyPage]())
+	return isAnyPage && isOfThisPackage(t)
+}
+
+// pageOf returns the page that data, a *Page or a **Page, points to. It sets a nil pointer to a new
+// page.
+func pageOf(data any) anyPage {
+	v := reflect.ValueOf(data).Elem()
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		v = v.Elem()
+	}
+	return v.Addr().Interface().(anyPage)
+}
+
+// recordTypeOf returns the type of the records in T, which is a page or a record.
+func recordTypeOf[T any]() reflect.Type {
+	if isPage[T]() {
+		return pageOf(new(T)).recordType()
+	}
+	return reflect.TypeFor[T]()
+}
+
+func (*Page[T]) recordType() reflect.Type { return reflect.TypeFor[T]() }
+
+// isCompletePage reports whether data is a page that may be returned as it is.
+func isCompletePage[T any](data *T) bool { return data != nil && pageOf(data).isComplete() }
+
+func (p *Page[T]) isComplete() bool {
+	for i := range p.List {
+		if isEmptyRecord(&p.List[i]) {
+			return false
+		}
+	}
+	return p.List != nil
+}
+
+func decodeEach[T any](body, converted []byte) (data *T, leftOut, err error) {
+	data = new(T)
+	leftOut, err = pageOf(data).decodeEach(body, converted)
+	if err != nil {
+		return nil, nil, err
+	}
+	return data, leftOut, nil
+}
+
+// A rawPage is a page whose records are not decoded yet.
+type rawPage struct {
+	PageNum  int               `json:"pageNum"`
+	PageSize int               `json:"pageSize"`
+	Total    *int64            `json:"total"`
+	Pages    int               `json:"pages"`
+	List     []json.RawMessage `json:"list"`
+}
+
+// decodeEach sets p to the page in converted, which is body with its scalars converted, without the
+// records that cannot be decoded. leftOut names the first of these.
+func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
+	raw, err := decodeRawPage(converted)
+	if err != nil {
+		return nil, err
+	}
+	*p = Page[T]{PageNum: raw.PageNum, PageSize: raw.PageSize, Pages: raw.Pages, List: []T{}}
+	if raw.Total != nil {
+		p.Total = *raw.Total
+	}
+	var record T
+	for i, text := range raw.List {
+		record = *new(T)
+		err := json.Unmarshal(text, &record)
+		isComplete := err == nil && !isEmptyRecord(&record)
+		if isComplete {
+			p.List = append(p.List, record)
+			continue
+		}
+		rawID := idOf(text)
+		if err == nil && rawID != nil {
+			p.List = append(p.List, record)
+			continue
+		}
+		if err == nil {
+			err = errNoRecord
+		}
+		if p.Omitted == nil {
+			p.Omitted = make([]OmittedRecord, 0, len(raw.List)-i)
+		}
+		id, _ := lenient.Integer(rawID)
+		omitted := OmittedRecord{Index: i, JSON: text, Err: describeRecord[T](i, id, err)}
+		omitted.ID, _ = strconv.ParseInt(id, 10, 64)
+		p.Omitted = append(p.Omitted, omitted)
+	}
+	if len(p.Omitted) == 0 {
+		return nil, nil
+	}
+	setOriginals(p.Omitted, body)
+	return omittedError(p.Omitted, len(raw.List)), nil
+}
+
+func decodeRawPage(body []byte) (*rawPage, error) {
+	var env Envelope[*rawPage]
+	err := json.Unmarshal(body, &env)
+	page := env.Data
+	switch {
+	case err != nil:
+		return nil, describe(err, reflect.TypeOf(env))
+	case env.Code != call.CodeSuccess:
+		return nil, errNoCode
+	case page == nil:
+		return nil, errNoData
+	case page.List == nil && (page.Total == nil || *page.Total != 0):
+		return nil, errNoList
+	}
+	return page, nil
+}
+
+// setOriginals sets the JSON of records to the JSON in body, whose scalars are not converted.
+func setOriginals(omitted []OmittedRecord, body []byte) {
+	var env Envelope[struct {
+		List []json.RawMessage `json:"list"`
+	}]
+	_ = json.Unmarshal(body, &env) // may fail for other members, which are not needed
+	for i := range omitted {
+		omitted[i].JSON = env.Data.List[omitted[i].Index]
+	}
+}
+
+// describeRecord returns why a record is left out, after its index, the member and its id, if they are
+// known.
+func describeRecord[T any](index int, id string, err error) error {
+	member, shownID := "", ""
+	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && typeErr.Field != "" {
+		member = "." + lenient.KnownPath(reflect.TypeFor[T](), typeErr.Field)
+	}
+	if id != "" {
+		shownID = " (id " + id + ")"
+	}
+	// Not with fmt, which allocates more: a page may have hundreds of thousands of bad records.
+	text := "data.list[" + strconv.Itoa(index) + "]" + strings.TrimSuffix(member, ".") + shownID + ": " + reasonOf(err)
+	return errs.Hide(text, err, isOwnError)
+}
+
+// maxNamed is the number of records that an error names.
+const maxNamed = 3
+
+// omittedError returns the error of a page that leaves out some of its records.
+func omittedError(omitted []OmittedRecord, records int) error {
+	var named []string
+	for _, record := range omitted[:min(maxNamed, len(omitted))] {
+		named = append(named, record.Err.Error())
+	}
+	text := fmt.Sprintf("%d of %d records left out: %s", len(omitted), records, strings.Join(named, "; "))
+	return errs.Hide(text, omitted[0].Err, isOwnError)
+}
