@@ -116,7 +116,9 @@ func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
 		}
 		id, _ := lenient.Integer(rawID)
 		omitted := OmittedRecord{Index: i, JSON: text, Err: describeRecord[T](i, id, err)}
-		omitted.ID, _ = strconv.ParseInt(id, 10, 64)
+		if n, err := strconv.ParseInt(id, 10, 64); err == nil {
+			omitted.ID = n
+		}
 		p.Omitted = append(p.Omitted, omitted)
 	}
 	if len(p.Omitted) == 0 {

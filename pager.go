@@ -60,8 +60,8 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 //
 //   - If a field is invalid, nothing else is yielded.
 //   - If Fetch fails or the context ends, the error names the page. It wraps the error of Fetch, or the
-//     error of the context and its cause. But an error response that may mean that the page does not
-//     exist stands for an empty page, which is the end of the list if no records are missing.
+//     error of the context and its cause. But for the last page by the total, or a page behind it, an
+//     error response that may mean that the page does not exist stands for an empty page.
 //   - Errors that came with pages, such as about records that cannot be decoded, and an
 //     [ErrInconsistentList] come after all records. At most ten different errors of pages are kept.
 //

@@ -16,7 +16,7 @@ import (
 // MaxWait. If the longest possible wait would end after the deadline of the call, the call returns
 // its failure immediately.
 //
-// A failure is retryable if there was no response, if an HTTP 200 response was incomplete or its
+// A failure is retryable if there was no response, if a response with HTTP 2xx was incomplete or its
 // JSON ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503 or 504 and the key was
 // not rejected. A 500 with an error envelope is not retryable, since the service itself has responded.
 // An error code in the envelope is retryable only with [WithRetryableCodes]. Failures that would

@@ -83,8 +83,8 @@ type pageInfo struct {
 // new or not.
 func (p pageInfo) hasOnlyUnknown() bool { return p.records > 0 && p.withoutID == p.records }
 
-// Numbers above these limits count as not reported, so no sum overflows, and no error shows them.
-// On 32-bit systems, maxPages+1 is still an int.
+// Numbers above these limits count as the limit, so that no sum overflows. On 32-bit systems,
+// maxPages+1 is still an int.
 const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 
 const maxSilent = 3
@@ -94,8 +94,8 @@ const end = 0
 
 // advance uses the response for a page, and returns the next page, or end.
 func (cur *cursor) advance(p pageInfo) int64 {
-	p.pages = reported(p.pages, maxPages)
-	p.total = reported(p.total, maxTotal)
+	p.pages = max(0, min(p.pages, maxPages))
+	p.total = max(0, min(p.total, maxTotal))
 	cur.updateSize(p)
 	cur.updateTotal(p)
 	cur.count(p)
@@ -108,14 +108,6 @@ func (cur *cursor) advance(p pageInfo) int64 {
 		return cur.endPass()
 	}
 	return next
-}
-
-// reported returns a reported number, or 0 if it counts as not reported.
-func reported(n, limit int64) int64 {
-	if n < 0 || n > limit {
-		return 0
-	}
-	return n
 }
 
 // updateSize takes the length of a page. If the first page has all reported records, or if none are
@@ -138,9 +130,12 @@ func (cur *cursor) updateSize(p pageInfo) {
 // offset x was at an offset in [x-d, x]; if it fell by d, in [x, x+d]. Prefetched responses may be used
 // in another order than the service sent them: reversed in time, an insertion is a deletion.
 func (cur *cursor) updateTotal(p pageInfo) {
+	isFirstTotal := !cur.hasTotal && p.total > 0
 	total := cur.totalOf(p)
 	if cur.expected == 0 { // in the second pass, cur.total is the last total of the first one
 		cur.expected = max(cur.total, total)
+	} else if isFirstTotal { // until now, the number of pages stood in for it
+		cur.expected = total
 	}
 	if total == 0 {
 		return
@@ -165,7 +160,8 @@ func (cur *cursor) updateTotal(p pageInfo) {
 // reported a total, the reported pages count as full.
 func (cur *cursor) totalOf(p pageInfo) int64 {
 	cur.hasTotal = cur.hasTotal || p.total > 0
-	if !cur.hasTotal && p.records > 0 {
+	isEmptyList := p.records == 0 && p.pages <= 1
+	if !cur.hasTotal && !isEmptyList {
 		return min(p.pages*cur.size, maxTotal)
 	}
 	// The list cannot end before the records of its page. But it may have become shorter, if the

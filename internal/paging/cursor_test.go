@@ -116,7 +116,7 @@ func TestPassEndsAtThePromisedEnd(t *testing.T) {
 		{"capped total", report(20, 2, of(1, 35), of(2, 35), of(3, 35), of(4, 35)), 0},
 		{"one page by its number", report(25, 1, of(1, 25), of(2, 25), of(3, 25)), 0},
 		{"too many pages", report(15, 99, of(1, 15), of(2, 15), of(3, 15), of(4, 15), of(5, 15)), 0},
-		{"numbers that no list has", report(1<<62, -1, of(1, 5), of(2, 5)), 0},
+		{"numbers that no list has", report(-1<<62, -1, of(1, 5), of(2, 5)), 0},
 		{
 			"page size is capped, pages follow from the requested size",
 			report(9, 1, of(1, 9).ofSize(4), of(2, 9).ofSize(4), of(3, 9).ofSize(4)), 0,
@@ -143,6 +143,15 @@ func TestMissingRecordsLeadToASecondPass(t *testing.T) {
 		{"a record of the list was deleted before it came", []pageInfo{
 			of(1, 15), of(2, 14), of(1, 14).withNew(0), of(1, 14).ofSize(5).withNew(0),
 		}, 0},
+		{"total that no list has", report(1<<62, 0, of(1, 5), of(2, 5), of(3, 5), of(4, 5),
+			of(1, 5).withNew(0), of(2, 5), of(3, 5), of(4, 5)), maxTotal - 5},
+		{"number of pages, and no records", report(unknown, 3,
+			of(1, 0), of(2, 0), of(3, 0), of(1, 0), of(2, 0), of(3, 0)), 3},
+		{"the total is reported from page 2 on", slices.Concat(
+			report(unknown, 1, of(1, 16)),
+			report(16, 1, of(2, 16).with(5)),
+			[]pageInfo{of(1, 16).ofSize(5).withNew(0), of(2, 16).ofSize(5).withNew(1)},
+		), 0},
 		{"pages numbered from 0", []pageInfo{
 			of(1, 3).with(0), of(2, 3).with(0), of(3, 3).with(0), of(1, 3).with(0), of(2, 3).with(0), of(3, 3).with(0),
 		}, 3},

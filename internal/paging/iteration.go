@@ -1,7 +1,6 @@
 package paging
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,7 @@ type Iteration[T, O any] struct {
 	seen     IDSet // ids of the delivered records
 	omitted  IDSet // ids of the records that were left out
 	problems []error
-	noPage   error // the first page that does not exist, by an error response
+	noPage   error // the last page that the total promises, if it does not exist
 
 	prefetch int                  // the maximum of depth
 	pending  []*pendingPage[T, O] // the prefetched pages, from nextPage on
@@ -87,8 +86,9 @@ func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 		it.cursor.requested = int64(it.pageSize)
 		page, err = it.source.Page(ctx, number, it.pageSize)
 	}
-	if page == nil && number > 1 && it.source.IsNoSuchPage(err) {
-		it.noPage = cmp.Or(it.noPage, AtPage(number, err))
+	isAtEnd := number > 1 && number >= it.cursor.lastPage()
+	if page == nil && isAtEnd && it.source.IsNoSuchPage(err) {
+		it.noPage = AtPage(number, err)
 		page, err = new(Response[T, O]), nil
 	}
 	if page == nil {

@@ -138,7 +138,7 @@ func TestErrorResponseForAPageThatDoesNotExistStandsForAnEmptyPage(t *testing.T)
 		err       string
 	}{
 		"behind the end":      {4, 4, ""},
-		"before the end":      {5, 4, "msgpush: page 3: HTTP 404\nmsgpush: page 3: inconsistent list: 4 of 5 records came"},
+		"the last page":       {5, 4, "msgpush: page 5: HTTP 404\nmsgpush: page 3: inconsistent list: 4 of 5 records came"},
 		"total below the end": {2, 4, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

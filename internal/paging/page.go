@@ -41,8 +41,9 @@ type Source[T, O any] struct {
 	OmittedID func(O) int64
 	// IsErrorResponse reports whether an error of Fetch is a response of the service.
 	IsErrorResponse func(error) bool
-	// IsNoSuchPage reports whether an error of Fetch may mean that the page does not exist. Behind
-	// page 1, such an error stands for an empty page. If records are missing, it is part of the error.
+	// IsNoSuchPage reports whether an error of Fetch may mean that the page does not exist. For the
+	// last page by the total, or a page behind it, such an error stands for an empty page: the last page
+	// may just have vanished. If records are missing, it is part of the error of the iteration.
 	IsNoSuchPage func(error) bool
 }
 
