@@ -1,8 +1,10 @@
 package msgpush
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"example.com/msgpush/internal/keycache"
@@ -43,30 +45,51 @@ func (f AccessKeyFunc) check() error {
 // AccessKeyTimeout is the timeout of each fetch of [CachedAccessKey].
 const AccessKeyTimeout = 30 * time.Second
 
-// CachedAccessKey returns a source that caches the key that fetch returns, until the key expires or
-// is rejected. A zero expiry means that the key does not expire.
+// AccessKeyCacheOptions are the settings of [CachedAccessKey]. The zero value is usable.
+type AccessKeyCacheOptions struct {
+	// Early is the time before the expiry of a key in which a call starts fetch in the background, at
+	// most once a second. It should be longer than the time between two calls, and shorter than the
+	// validity of a key. 0 means that fetch starts after the expiry.
+	Early time.Duration
+	// MinInterval is the minimum time between the beginnings of two fetches because of rejections. 0
+	// means a second. A negative value means none, for a fetch that limits itself, such as one that
+	// shares keys with other processes.
+	MinInterval time.Duration
+	// OnError is called with the error of each fetch that fails, also of a renewal in the background,
+	// which no call returns. Keys are redacted in its text. OnError must be safe for concurrent use. nil
+	// logs the error at level Warn with [slog.Default].
+	OnError func(error)
+}
+
+// CachedAccessKey returns a source that caches the key that fetch returns. A zero expiry means that the
+// key does not expire. If fetch is nil, [NewClient] returns an error.
 //
-// A call that comes less than early before the expiry of a key starts fetch in the background, at
-// most once a second, and gets the old key. early should be longer than the time between two calls,
-// and shorter than the validity of a key.
+// If the service rejects the key, the cache calls fetch, at most once in each MinInterval. The key that
+// fetch returns is valid, even if it is the same one: a rejection may be an error of a gateway.
 //
-// After a rejection, fetch starts at most once a second: if the service rejects every key, a fetch for
-// each call would be a burden, and may invalidate the keys of other programs. Until then, the source
-// returns the rejected key again, so a call returns the response that rejected its key, after one
-// attempt. The first fetch, and a fetch after an expiry, are not limited.
+// Callers wait only for a fetch that runs. Until the next one is due, they get the rejected key, and
+// a call returns the response that rejected it. So it does if fetch fails: then the old key stays in use
+// until it expires. Without a valid key, the error of fetch ends the calls that wait, and the next call
+// starts fetch again. So fetch itself should retry transient failures.
 //
-// If fetch fails, the callers that wait get its error, and the next caller that needs a key starts
-// fetch again: fetch itself should retry transient failures. Its panic is re-raised in the waiting
-// callers or, without any, in the next one.
-//
-// The context of fetch has the values of the caller that starts it. It ends with fetch, or after
-// [AccessKeyTimeout]. After a timeout, callers that need a key get an error until fetch returns. The
-// expiry is compared with the wall clock. If fetch is nil, [NewClient] returns an error.
+// The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout].
+// A fetch that ignores its context keeps other ones from starting. A call that fetch makes with the same
+// client fails, if it needs the key that is being fetched. The expiry is compared with the wall clock.
+// A panic of fetch is re-raised in the callers that wait.
 func CachedAccessKey(
 	fetch func(context.Context) (key string, expires time.Time, err error),
-	early time.Duration,
+	o AccessKeyCacheOptions,
 ) *AccessKeyCache {
-	return &AccessKeyCache{keycache.New(fetch, early, AccessKeyTimeout)}
+	if o.OnError == nil {
+		o.OnError = func(err error) { slog.Warn("msgpush: fetching an access key failed", "error", err) }
+	}
+	return &AccessKeyCache{keycache.New(keycache.Config{
+		Fetch:       fetch,
+		Early:       o.Early,
+		MinInterval: max(0, cmp.Or(o.MinInterval, time.Second)),
+		Timeout:     AccessKeyTimeout,
+		OnError:     o.OnError,
+	})}
 }
 
 // An AccessKeyCache is the [AccessKeySource] that [CachedAccessKey] returns. It is safe for
@@ -87,23 +110,17 @@ func (c *AccessKeyCache) check() error {
 	if c == nil || c.cache == nil {
 		return errors.New("the AccessKeyCache was not made by CachedAccessKey")
 	}
-	return c.cache.Check()
+	if c.cache.Fetch == nil {
+		return errors.New("CachedAccessKey: fetch is nil")
+	}
+	return nil
 }
 
-// Set replaces the cached key, such as by one that another process fetched. Callers that wait for a
-// fetch get it, too. It ignores a key that has expired, that no header can hold, or that was
-// rejected last.
+// Set replaces the cached key, such as by one that another process fetched. The key is valid, even if it
+// is the one that was rejected. Callers that wait for a fetch get it, too. Set ignores a key that has
+// expired, or that is no valid key.
 func (c *AccessKeyCache) Set(key string, expires time.Time) {
 	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error
 		c.cache.Set(key, expires)
-	}
-}
-
-// SetMinInterval sets the minimum time between two fetches that a rejection causes. The default is one
-// second. 0 is for a fetch that waits itself, such as one that shares keys with other processes. Call
-// SetMinInterval before the cache is used.
-func (c *AccessKeyCache) SetMinInterval(d time.Duration) {
-	if c != nil && c.cache != nil {
-		c.cache.MinInterval = d
 	}
 }

@@ -1,11 +1,12 @@
 package msgpush_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -277,25 +278,6 @@ func assertKeyOf(t *testing.T, source msgpush.AccessKeySource, rejected, want st
 	assert.Equal(t, want, key)
 }
 
-func TestConcurrentCallersShareOneFetch(t *testing.T) {
-	for name, rejected := range map[string]string{"first key": "", "rejected key": "key-1"} {
-		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			v := &fixtures.Vault{Delay: time.Second}
-			source := msgpush.CachedAccessKey(v.Fetch, time.Minute)
-			fetches := int32(1)
-			if rejected != "" {
-				assertKey(t, source, "", "key-1", time.Second)
-				fetches = 2
-			}
-			fixtures.Concurrently(100, func() { assertKey(t, source, rejected, fmt.Sprint("key-", fetches), time.Second) })
-			assert.Equal(t, fetches, v.Fetches.Load())
-			assertKey(t, source, rejected, fmt.Sprint("key-", fetches), 0)
-			time.Sleep(1000 * time.Hour)
-			assertKey(t, source, "", fmt.Sprint("key-", fetches), 0)
-		})
-	}
-}
-
 func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 	fixtures.UseOneThread(t)
 	tests := []struct {
@@ -316,7 +298,7 @@ func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 			var rejections atomic.Int32
 			v := &fixtures.Vault{Keys: tt.keys, Delay: 7 * time.Millisecond, Life: time.Hour}
 			opts := []msgpush.Option{
-				msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.Fetch, tt.early)),
+				msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.Fetch, msgpush.AccessKeyCacheOptions{Early: tt.early})),
 				fixtures.DefaultRetries,
 			}
 			if tt.limited {
@@ -338,60 +320,12 @@ func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
 	}
 	fixtures.RunInBubble(t, "concurrent callers without a client", func(t *testing.T) {
 		v := &fixtures.Vault{Keys: []string{"rejected-key"}, Delay: time.Second}
-		source := msgpush.CachedAccessKey(v.Fetch, 0)
+		source := msgpush.CachedAccessKey(v.Fetch, msgpush.AccessKeyCacheOptions{})
 		assertKey(t, source, "", "rejected-key", time.Second)
 		for range 3 {
 			fixtures.Concurrently(100, func() { assertKey(t, source, "rejected-key", "rejected-key", time.Second) })
 		}
 		assert.Equal(t, int32(1+3), v.Fetches.Load())
-	})
-}
-
-func TestRenewsCachedKeyInBackgroundBeforeExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &fixtures.Vault{Delay: time.Second, Life: time.Minute}
-		source := msgpush.CachedAccessKey(v.Fetch, 10*time.Second)
-		assertKey(t, source, "", "key-1", time.Second)
-		time.Sleep(49 * time.Second)
-		assertKey(t, source, "", "key-1", 0)
-		assert.Equal(t, int32(1), v.Fetches.Load())
-		time.Sleep(time.Second)
-		for range 10 {
-			assertKey(t, source, "", "key-1", 0)
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		assert.Equal(t, int32(2), v.Fetches.Load())
-		assertKey(t, source, "", "key-2", 0)
-	})
-}
-
-func TestDoesNotReturnExpiredKey(t *testing.T) {
-	for _, early := range []time.Duration{0, -time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
-			source := msgpush.CachedAccessKey((&fixtures.Vault{Delay: time.Second, Life: time.Minute}).Fetch, early)
-			assertKey(t, source, "", "key-1", time.Second)
-			time.Sleep(time.Minute - 1)
-			assertKey(t, source, "", "key-1", 0)
-			time.Sleep(time.Nanosecond)
-			assertKey(t, source, "", "key-2", time.Second)
-		})
-	}
-}
-
-func TestDoesNotReturnRejectedKeyToOtherCallersIfFetchMayBegin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &fixtures.Vault{}
-		source := msgpush.CachedAccessKey(v.Fetch, 0)
-		assertKeyOf(t, source, "", "key-1")
-		v.Err.Store(&errNoKey)
-		for _, rejected := range []string{"key-1", ""} {
-			_, err := source.AccessKey(t.Context(), rejected)
-			assert.ErrorIs(t, err, errNoKey)
-			time.Sleep(time.Second)
-		}
-		v.Err.Store(nil)
-		assertKeyOf(t, source, "", "key-4")
 	})
 }
 
@@ -407,7 +341,7 @@ func TestRejectionsCauseOneFetchASecond(t *testing.T) {
 				})
 				option, attempts := fixtures.CallsObserved()
 				client := fixtures.NewClientWithKey(t, "", transport, fixtures.DefaultRetries, option,
-					msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.Fetch, 0)))
+					msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.Fetch, msgpush.AccessKeyCacheOptions{})))
 				start := time.Now()
 				var all sync.WaitGroup
 				for range callers {
@@ -436,140 +370,27 @@ func TestRejectionsCauseOneFetchASecond(t *testing.T) {
 	}
 }
 
-func TestFetchesAfterExpiryAreNotLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &fixtures.Vault{Life: 100 * time.Millisecond}
-		source := msgpush.CachedAccessKey(v.Fetch, 0)
-		for range 5 {
-			_, err := source.AccessKey(t.Context(), "")
-			require.NoError(t, err)
-			time.Sleep(100 * time.Millisecond)
-		}
-		assert.Equal(t, int32(5), v.Fetches.Load())
-	})
-}
-
-func TestRejectionAfterFirstFetchAndAfterExpiryFetchesAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		source := msgpush.CachedAccessKey((&fixtures.Vault{Life: 10 * time.Second}).Fetch, 0)
-		assertKeyOf(t, source, "", "key-1")
-		assertKeyOf(t, source, "key-1", "key-2")
-		assertKeyOf(t, source, "key-2", "key-2") // too early for another fetch
-		assertKeyOf(t, source, "", "key-2")
-		assertKeyOf(t, source, "key-1", "key-1") // the cached key is rejected, too: no second attempt
-		time.Sleep(10 * time.Second)
-		assertKeyOf(t, source, "", "key-3")
-		assertKeyOf(t, source, "key-3", "key-4")
-	})
-}
-
 func TestMinIntervalLimitsFetchesBecauseOfRejections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := msgpush.CachedAccessKey((&fixtures.Vault{}).Fetch, 0)
-		source.SetMinInterval(0)
+		source := msgpush.CachedAccessKey((&fixtures.Vault{}).Fetch, msgpush.AccessKeyCacheOptions{MinInterval: -1})
 		for i := range 5 {
 			assertKeyOf(t, source, fmt.Sprint("key-", i), fmt.Sprint("key-", i+1))
 		}
-		source.SetMinInterval(time.Minute)
-		assertKeyOf(t, source, "key-5", "key-6")
+		o := msgpush.AccessKeyCacheOptions{MinInterval: time.Minute}
+		source = msgpush.CachedAccessKey((&fixtures.Vault{}).Fetch, o)
+		assertKeyOf(t, source, "", "key-1")
+		assertKeyOf(t, source, "key-1", "key-2")
 		time.Sleep(time.Minute - 1)
-		assertKeyOf(t, source, "key-6", "key-6")
+		assertKeyOf(t, source, "key-2", "key-2")
 		time.Sleep(time.Nanosecond)
-		assertKeyOf(t, source, "key-6", "key-7")
+		assertKeyOf(t, source, "key-2", "key-3")
 	})
-}
-
-func TestFetchesAgainIfEarlierFetchReturnsRejectedKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &fixtures.Vault{Keys: []string{"key-1", "key-1", "key-2"}, Delay: time.Second, Life: time.Minute}
-		source := msgpush.CachedAccessKey(v.Fetch, 59*time.Second)
-		assertKey(t, source, "", "key-1", time.Second)
-		time.Sleep(2 * time.Second)
-		assertKey(t, source, "", "key-1", 0) // starts the renewal
-		synctest.Wait()
-		assertKey(t, source, "key-1", "key-2", 2*time.Second)
-	})
-}
-
-// A fetch may end after its key was set, a newer key was set, and the newer key was rejected.
-func TestFetchesAgainIfEarlierFetchReturnsKeyOlderThanRejectedKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		source := msgpush.CachedAccessKey((&fixtures.Vault{Delay: 2 * time.Second}).Fetch, 0)
-		time.AfterFunc(time.Second, func() { source.Set("key-1", time.Time{}) })
-		assertKey(t, source, "", "key-1", time.Second) // the fetch of key-1 goes on
-		source.Set("newer", time.Time{})
-		assertKey(t, source, "key-1", "newer", 0)
-		assertKey(t, source, "newer", "key-2", 3*time.Second)
-		assertKey(t, source, "", "key-2", 0)
-	})
-}
-
-func TestFailedFetchFailsAllWaitingCallers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &fixtures.Vault{Delay: time.Second}
-		v.Err.Store(&errNoKey)
-		source := msgpush.CachedAccessKey(v.Fetch, 0)
-		var wg sync.WaitGroup
-		for _, rejected := range []string{"rejected-key", "", "", "another-key"} {
-			wg.Go(func() {
-				_, err := source.AccessKey(t.Context(), rejected)
-				assert.ErrorIs(t, err, errNoKey)
-			})
-			synctest.Wait() // so that the first caller starts the fetch
-		}
-		wg.Wait()
-		assert.Equal(t, int32(1), v.Fetches.Load())
-		v.Err.Store(nil)
-		assertKey(t, source, "", "key-2", time.Second)
-	})
-}
-
-func TestCallerContextEndsOnlyItsOwnWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &fixtures.Vault{Delay: 10 * time.Second}
-		source := msgpush.CachedAccessKey(v.Fetch, 0)
-		first, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			_, err := source.AccessKey(first, "")
-			assert.Equal(t, context.DeadlineExceeded, err, "the text does not blame the source")
-		})
-		synctest.Wait()
-		wg.Go(func() { assertKey(t, source, "", "key-1", 10*time.Second) })
-		wg.Wait()
-		assert.Equal(t, int32(1), v.Fetches.Load())
-	})
-}
-
-func TestContextOfFetchEndsWithFetch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ctx context.Context
-		source := msgpush.CachedAccessKey(func(c context.Context) (string, time.Time, error) {
-			ctx = c
-			return fixtures.TestKey, time.Time{}, nil
-		}, 0)
-		assertKey(t, source, "", fixtures.TestKey, 0)
-		synctest.Wait()
-		assert.ErrorIs(t, ctx.Err(), context.Canceled)
-	})
-}
-
-func TestFetchThatCallsGoexitFails(t *testing.T) {
-	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-		runtime.Goexit() // as t.FailNow does
-		return "", time.Time{}, nil
-	}, 0)
-	for range 2 {
-		_, err := source.AccessKey(t.Context(), "")
-		assert.ErrorContains(t, err, "did not return")
-	}
 }
 
 func TestPanicOfFetchReachesEveryWaitingCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &fixtures.Vault{Delay: time.Second, Panics: 1}
-		source := msgpush.CachedAccessKey(v.Fetch, 0)
+		source := msgpush.CachedAccessKey(v.Fetch, msgpush.AccessKeyCacheOptions{})
 		client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(source))
 		var wg sync.WaitGroup
 		for range 10 {
@@ -586,36 +407,71 @@ func TestPanicOfFetchReachesEveryWaitingCaller(t *testing.T) {
 	})
 }
 
-func TestPanicOfFetchWithoutWaitingCallerReachesNextCaller(t *testing.T) {
-	tests := []struct {
-		name    string
-		prepare func(*testing.T, msgpush.AccessKeySource) // returns after fetch has panicked
-	}{
-		{"background renewal", func(t *testing.T, source msgpush.AccessKeySource) {
-			assertKey(t, source, "", "key-1", time.Second)
-			time.Sleep(40 * time.Second)
-			assertKey(t, source, "", "key-1", 0)
-			time.Sleep(2 * time.Second)
-		}},
-		{"context of the caller has ended", func(t *testing.T, source msgpush.AccessKeySource) {
-			assertKey(t, source, "", "key-1", time.Second)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			defer cancel()
-			_, err := source.AccessKey(ctx, "key-1")
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-			time.Sleep(2 * time.Second)
-		}},
-	}
-	for _, tt := range tests {
-		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
-			v := &fixtures.Vault{Delay: time.Second, Life: time.Minute, Panics: 2}
-			source := msgpush.CachedAccessKey(v.Fetch, 30*time.Second)
-			tt.prepare(t, source)
-			assert.Equal(t, int32(2), v.Fetches.Load())
-			assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
-			assertKey(t, source, "key-1", "key-3", time.Second)
+func TestOnErrorGetsTheErrorOfEachFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Life: time.Minute, Panics: 3}
+		var mu sync.Mutex
+		var errs []string
+		source := msgpush.CachedAccessKey(v.Fetch, msgpush.AccessKeyCacheOptions{
+			Early: 30 * time.Second,
+			OnError: func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err.Error())
+			},
 		})
-	}
+		assertKeyOf(t, source, "", "key-1")
+		time.Sleep(40 * time.Second)
+		v.Err.Store(&errNoKey)
+		assertKeyOf(t, source, "", "key-1") // starts a renewal, which fails
+		time.Sleep(time.Second)
+		assertKeyOf(t, source, "", "key-1") // starts a renewal, which panics
+		time.Sleep(time.Second)
+		v.Err.Store(nil)
+		assertKeyOf(t, source, "", "key-1")
+		synctest.Wait()
+		assertKeyOf(t, source, "", "key-4")
+		assert.Equal(t, []string{"access key: " + errNoKey.Error(), "access key: fetch panicked: fetch panicked"}, errs)
+	})
+}
+
+func TestFailedFetchIsLoggedWithoutAKey(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(before) })
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
+		return "key-of-the-vault", time.Time{}, errors.New("key-of-the-vault is not signed")
+	}, msgpush.AccessKeyCacheOptions{})
+	_, err := source.AccessKey(t.Context(), "")
+	require.Error(t, err)
+	assert.Contains(t, log.String(), "level=WARN")
+	assert.Contains(t, log.String(), "access key: [redacted] is not signed")
+	assert.NotContains(t, log.String(), "key-of-the-vault")
+}
+
+func TestFetchThatNeedsItsOwnKeyFailsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var client *msgpush.Client
+		source := msgpush.CachedAccessKey(func(ctx context.Context) (string, time.Time, error) {
+			key, err := msgpush.Call[string](ctx, client, msgpush.Request{Method: http.MethodGet, Path: "/key"})
+			return key, time.Now().Add(time.Minute), err
+		}, msgpush.AccessKeyCacheOptions{Early: 10 * time.Second})
+		client = fixtures.NewClientWithKey(t, "", fixtures.Respond(200, fixtures.SuccessOf(`"renewed"`)),
+			msgpush.WithAccessKeySource(source))
+		start := time.Now()
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		assert.ErrorContains(t, err, "fetch of CachedAccessKey makes a call that needs the key it fetches")
+		assert.Zero(t, time.Since(start))
+		source.Set("first", time.Now().Add(5*time.Second)) // a renewal may use the old key
+		assertKeyOf(t, source, "", "first")
+		synctest.Wait()
+		assertKeyOf(t, source, "", "first") // the pause after the failed fetch
+		time.Sleep(time.Second)
+		assertKeyOf(t, source, "", "first")
+		synctest.Wait()
+		assertKeyOf(t, source, "", "renewed")
+	})
 }
 
 // A fetch may ignore its context. Its callers must not wait for it without end.
@@ -632,7 +488,7 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 		},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			source := msgpush.CachedAccessKey(fetch, 0)
+			source := msgpush.CachedAccessKey(fetch, msgpush.AccessKeyCacheOptions{})
 			client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(source))
 			fixtures.Concurrently(3, func() {
 				start := time.Now()
@@ -646,143 +502,17 @@ func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
 				start := time.Now()
 				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 				assert.ErrorContains(t, err, limit)
-				assert.Zero(t, time.Since(start), "later callers do not wait, and no second fetch starts")
-				time.Sleep(time.Hour)
-				assertKey(t, source, "", fixtures.TestKey, 0)
+				assert.Zero(t, time.Since(start), "no other fetch starts")
+				time.Sleep(2 * time.Hour)
 			}
 		})
 	}
 	fixtures.RunInBubble(t, "fails in time", func(t *testing.T) {
 		fetch := func(context.Context) (string, time.Time, error) { return "", time.Time{}, errors.New("sealed") }
 		client := fixtures.NewClientWithKey(t, "", fixtures.Succeed,
-			msgpush.WithAccessKeySource(msgpush.CachedAccessKey(fetch, 0)))
+			msgpush.WithAccessKeySource(msgpush.CachedAccessKey(fetch, msgpush.AccessKeyCacheOptions{})))
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		assert.ErrorContains(t, err, "access key: sealed")
-	})
-}
-
-func TestDoesNotCacheKeyInvalidInHeader(t *testing.T) {
-	v := &fixtures.Vault{Keys: []string{fixtures.TestKey + "\n", "", fixtures.TestKey}}
-	source := msgpush.CachedAccessKey(v.Fetch, 0)
-	for _, want := range []string{"control character", "empty"} {
-		_, err := source.AccessKey(t.Context(), "")
-		assert.ErrorContains(t, err, want)
-	}
-	assertKeyOf(t, source, "", fixtures.TestKey)
-}
-
-// While a key is valid, an outage of the key service must not cause a fetch for each call.
-func TestFailedRenewalIsRepeatedOnceASecondUntilKeyExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &fixtures.Vault{Life: time.Hour}
-		source := msgpush.CachedAccessKey(v.Fetch, time.Minute)
-		assertKeyOf(t, source, "", "key-1")
-		v.Err.Store(&errNoKey)
-		end := time.Now().Add(time.Hour)
-		for time.Now().Before(end) {
-			assertKeyOf(t, source, "", "key-1")
-			time.Sleep(100 * time.Millisecond)
-		}
-		assert.InDelta(t, 1+60, v.Fetches.Load(), 1)
-		_, err := source.AccessKey(t.Context(), "")
-		assert.ErrorIs(t, err, errNoKey)
-	})
-}
-
-func TestKeyThatWasSetIsReturnedWithoutFetchUntilItExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &fixtures.Vault{}
-		source := msgpush.CachedAccessKey(v.Fetch, 0)
-		source.Set("set", time.Now().Add(time.Minute))
-		assertKeyOf(t, source, "other", "set")
-		assertKeyOf(t, source, "", "set")
-		assert.Zero(t, v.Fetches.Load())
-		time.Sleep(time.Minute)
-		assertKeyOf(t, source, "", "key-1")
-	})
-}
-
-// A key that was set is newer than the key of a fetch that began before.
-func TestFetchInProgressDoesNotReplaceKeyThatWasSet(t *testing.T) {
-	for name, fetchErr := range map[string]error{"key": nil, "error": errNoKey} {
-		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			v := &fixtures.Vault{Delay: 2 * time.Second}
-			if fetchErr != nil {
-				v.Err.Store(&fetchErr)
-			}
-			source := msgpush.CachedAccessKey(v.Fetch, 0)
-			time.AfterFunc(time.Second, func() { source.Set("set", time.Time{}) })
-			assertKey(t, source, "", "set", time.Second) // before the fetch ends
-			time.Sleep(time.Minute)
-			assertKey(t, source, "", "set", 0)
-		})
-	}
-}
-
-func TestWaitingCallerGetsTheFirstUsableKeyThatIsSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		source := msgpush.CachedAccessKey((&fixtures.Vault{Delay: time.Hour}).Fetch, 0)
-		time.AfterFunc(time.Second, func() { source.Set("first", time.Now().Add(time.Second)) })
-		time.AfterFunc(5*time.Second, func() { source.Set("second", time.Time{}) })
-		assertKeyOf(t, source, "", "first")
-		time.Sleep(2 * time.Second) // the first one expires
-		assertKeyOf(t, source, "", "second")
-		time.Sleep(time.Minute) // the fetch ends
-	})
-}
-
-func TestPanicOfFetchReachesNextCallerAlthoughAKeyWasSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		source := msgpush.CachedAccessKey((&fixtures.Vault{Delay: 2 * time.Second, Panics: 1}).Fetch, 0)
-		time.AfterFunc(time.Second, func() { source.Set("set", time.Time{}) })
-		assertKeyOf(t, source, "", "set")
-		time.Sleep(2 * time.Second)
-		assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
-		assertKeyOf(t, source, "", "set")
-	})
-}
-
-func TestSetIgnoresKeyThatIsOfNoUse(t *testing.T) {
-	for name, set := range map[string]func(*msgpush.AccessKeyCache){
-		"rejected":          func(c *msgpush.AccessKeyCache) { c.Set("rejected", time.Time{}) },
-		"expires now":       func(c *msgpush.AccessKeyCache) { c.Set("expired", time.Now()) },
-		"invalid in header": func(c *msgpush.AccessKeyCache) { c.Set("line\n", time.Time{}) },
-		"empty":             func(c *msgpush.AccessKeyCache) { c.Set("", time.Time{}) },
-	} {
-		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			source := msgpush.CachedAccessKey((&fixtures.Vault{Delay: 2 * time.Second}).Fetch, 0)
-			time.AfterFunc(time.Second, func() { set(source) })
-			assertKeyOf(t, source, "rejected", "key-1")
-			set(source) // for example by another process, which has not learned of the rejection
-			assertKeyOf(t, source, "", "key-1")
-		})
-	}
-}
-
-func TestKeyThatWasSetAndIsRejectedIsReturnedOnlyAfterAFetch(t *testing.T) {
-	var source *msgpush.AccessKeyCache
-	source = msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-		source.Set("rejected", time.Time{})
-		return "rejected", time.Time{}, nil
-	}, 0)
-	assertKeyOf(t, source, "rejected", "rejected")
-}
-
-// A call that began long ago may report a key that was replaced since.
-func TestLateRejectionOfAnOlderKeyDoesNotMakeARejectedKeyValid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fetches := 0
-		source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-			fetches++
-			return "rejected", time.Time{}, nil
-		}, 0)
-		assertKeyOf(t, source, "", "rejected")
-		assertKeyOf(t, source, "rejected", "rejected") // fetched again
-		assertKeyOf(t, source, "older", "older")       // no fetch may begin yet
-		source.Set("rejected", time.Time{})
-		time.Sleep(time.Second)
-		assertKeyOf(t, source, "", "rejected")
-		assert.Equal(t, 3, fetches, "the key is not returned without a fetch")
 	})
 }
 

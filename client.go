@@ -48,9 +48,9 @@ func (c Client) Format(f fmt.State, _ rune) {
 // (docs/interface.md#authentication). NewClient itself sends no request.
 //
 // The base URL begins with https:// and may have a path, but no user information, query or fragment,
-// and it does not end in /api/open. It may begin with http:// if its host is localhost, ends in
-// .localhost, or is a loopback address such as 127.0.0.1; for another host, see [WithPlainHTTP]. The
-// access key must be empty if [WithAccessKeySource] is used.
+// and it does not end in /api/open. It may begin with http:// if its host is localhost or a loopback
+// address such as 127.0.0.1; for another host, see [WithPlainHTTP]. The access key must be empty if
+// [WithAccessKeySource] is used.
 //
 // By default, a call takes at most a minute; see [WithTimeout].
 //
@@ -118,21 +118,18 @@ func (s *settings) setKey(accessKey string) error {
 		}
 		return nil
 	}
-	if err := httpspec.CheckHeaderValue("the access key", accessKey); err != nil {
+	if err := httpspec.CheckKey("the access key", accessKey); err != nil {
 		return err
 	}
 	s.Source = func(context.Context, string) (string, error) { return accessKey, nil }
 	return nil
 }
 
-// isLoopback reports whether a host is on this machine.
+// isLoopback reports whether a host is on this machine. Proxies and name servers see any other name, such
+// as LOCALHOST or one below localhost.
 func isLoopback(host string) bool {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
 	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
+	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // parseBaseURL parses raw and drops trailing slashes. Its errors do not quote raw, which may

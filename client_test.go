@@ -82,9 +82,10 @@ func TestNewClientAcceptsValidBaseURL(t *testing.T) {
 func TestPlainHTTPNeedsConsentUnlessHostIsLoopback(t *testing.T) {
 	for host, isLoopback := range map[string]bool{
 		"localhost":                    true,
-		"LOCALHOST":                    true,
-		"localhost.":                   true,
-		"push.localhost":               true,
+		"LOCALHOST":                    false, // proxies see it
+		"localhost.":                   false,
+		"push.localhost":               false,
+		"127.0.0.1.":                   false,
 		"127.0.0.1":                    true,
 		"127.255.255.254":              true,
 		"[::1]":                        true,

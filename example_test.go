@@ -421,7 +421,7 @@ func ExampleCachedAccessKey() {
 			return "a-key-that-was-revoked", time.Time{}, nil
 		}
 		return service.AccessKey(), time.Now().Add(time.Hour), nil
-	}, time.Minute)
+	}, msgpush.AccessKeyCacheOptions{Early: time.Minute})
 	client := service.Client(msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
 	for range 3 {
 		if _, err := client.MPList(context.Background(), msgpush.PageRequest{}); err != nil {

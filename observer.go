@@ -36,6 +36,8 @@ type Attempt struct {
 	// Retry reports whether another attempt follows, unless the context, the rate limiter or the key
 	// source ends the call before.
 	Retry bool
+	// Wait is the wait before that attempt, without the waits for the access key and the rate limiter.
+	Wait time.Duration
 }
 
 // A CallResult describes a call that has ended; see [WithCallObserver].
@@ -67,6 +69,7 @@ func (s *settings) report(ctx context.Context, o call.Outcome) {
 		Bytes:     o.Size,
 		Err:       newError(cmp.Or(o.Final, o.Failure, o.LeftOut)),
 		Retry:     o.Retry,
+		Wait:      o.Wait,
 	}
 	if o.Response != nil {
 		a.HTTPStatus = o.Response.StatusCode
@@ -110,7 +113,7 @@ func logRetry(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outcom
 	if o.Failure.KeyRejected {
 		reason = "the access key was rejected"
 	}
-	attrs := append(requestAttrs(a, o), slog.String("reason", reason))
+	attrs := append(requestAttrs(a, o), slog.String("reason", reason), slog.Duration("wait", a.Wait))
 	logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", attrs...)
 }
 

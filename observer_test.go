@@ -232,6 +232,12 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 		}
 		records := recordsOf(t, &log)
 		require.Len(t, records, 7)
+		for _, record := range records {
+			if record["level"] == "WARN" {
+				assert.Positive(t, record["wait"])
+				delete(record, "wait")
+			}
+		}
 		noRoute, tooEarly := records[2]["error"], records[4]["error"]
 		assert.Contains(t, noRoute, "failed: no route")
 		assert.Contains(t, tooEarly, "the JSON ends too early")
@@ -420,7 +426,7 @@ func TestRejectedKeyWithoutAnotherOneIsNoRetry(t *testing.T) {
 	for name, source := range map[string]msgpush.AccessKeySource{
 		"same key":        fixtures.FixedSource,
 		"error":           fixtures.SourceWithOneKey(errNoKey),
-		"no fetch so far": msgpush.CachedAccessKey((&fixtures.Vault{Keys: []string{"stale-key"}}).Fetch, 0),
+		"no fetch so far": msgpush.CachedAccessKey((&fixtures.Vault{Keys: []string{"stale-key"}}).Fetch, msgpush.AccessKeyCacheOptions{}),
 	} {
 		option, attempts := fixtures.Observed()
 		var log bytes.Buffer

@@ -138,3 +138,10 @@ func TestOperationsReturnsNewSlice(t *testing.T) {
 	first[0].Path = "/changed"
 	assert.Equal(t, "/api/open/mail/detail", msgpush.Operations()[0].Path)
 }
+
+// Each operation of the API document reads, so a POST may be retried, too.
+func TestEveryOperationIsIdempotent(t *testing.T) {
+	for _, c := range testcalls.All() {
+		assert.True(t, c.IsIdempotent(), c.Operation)
+	}
+}

@@ -49,9 +49,9 @@ type settings struct {
 // start from [NewTransport]. With a TLSClientConfig or a dial function, a transport uses HTTP/2
 // only if it is configured to, as the transports of NewTransport are.
 //
-// If an attempt times out on a reused connection, and the client got no response meanwhile, it
-// calls CloseIdleConnections of the transport, once until the next response: a balancer may have
-// forgotten the connections. It does not do so for [http.DefaultTransport], which other packages use.
+// Before an attempt that follows a timeout without a response, the client calls CloseIdleConnections of
+// the transport, at most once in an attempt timeout: a balancer may have forgotten the connections, or
+// they are from before the machine slept.
 //
 // A transport that wraps another must not retry, and must not follow redirects, which would send
 // the access key to another host.

@@ -41,7 +41,7 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 		{"nil AccessKeyFunc",
 			msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(nil)), "WithAccessKeySource: the AccessKeyFunc is nil"},
 		{"CachedAccessKey without a function",
-			msgpush.WithAccessKeySource(msgpush.CachedAccessKey(nil, 0)), "CachedAccessKey: fetch is nil"},
+			msgpush.WithAccessKeySource(msgpush.CachedAccessKey(nil, msgpush.AccessKeyCacheOptions{})), "CachedAccessKey: fetch is nil"},
 		{"AccessKeyCache of no constructor",
 			msgpush.WithAccessKeySource(new(msgpush.AccessKeyCache)), "was not made by CachedAccessKey"},
 		{"nil AccessKeyCache",

@@ -359,7 +359,7 @@ func TestContextOfCallPrintsNoKey(t *testing.T) {
 // fmt, log/slog and encoding/json find the fields of the values that they print.
 func TestKeyIsNotPrinted(t *testing.T) {
 	fetch := func(context.Context) (string, time.Time, error) { return fixtures.TestKey, time.Time{}, nil }
-	source := msgpush.CachedAccessKey(fetch, 0)
+	source := msgpush.CachedAccessKey(fetch, msgpush.AccessKeyCacheOptions{})
 	_, err := source.AccessKey(t.Context(), "")
 	require.NoError(t, err)
 	// Not the default transport: connections of other tests may close while fmt reads it.

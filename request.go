@@ -41,10 +41,9 @@ type Request struct {
 	Body any
 	// Idempotent states that sending the request twice has the same effect as sending it once, so
 	// that the call may be retried according to the [RetryPolicy]. Otherwise, it is retried only if
-	// the request was certainly not sent: dialing the service or a proxy failed, and the attempt
-	// had got no connection before. Any request whose key was rejected is sent once more if the
-	// source has another key. A transport of your own must report its connection to
-	// net/http/httptrace (GotConn), as net/http does.
+	// dialing the service or a proxy failed, so that the request was not sent. In a rare case, it was: a
+	// reused HTTP/2 connection was reset, and dialing another one failed. Any request whose key was
+	// rejected is sent once more if the source has another key.
 	Idempotent bool
 }
 

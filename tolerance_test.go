@@ -1,7 +1,6 @@
 package msgpush_test
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -411,10 +410,4 @@ func TestSilentLoggerCostsNothing(t *testing.T) {
 	}
 	silent := slog.New(slog.DiscardHandler)
 	assert.InDelta(t, allocations(), allocations(msgpush.WithLogger(silent)), 2)
-}
-
-func TestErrorResponseWithBrokenGzipSaysSo(t *testing.T) {
-	response := fixtures.RespondFrom(500, fixtures.FailingBody("", gzip.ErrHeader))
-	_, err := fixtures.NewClient(t, response).MailDetail(t.Context(), "1")
-	assert.ErrorContains(t, err, "the body is not the gzip that its header promises")
 }

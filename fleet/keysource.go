@@ -55,6 +55,10 @@ type KeyConfig struct {
 	// failed; otherwise, it waits for at most [msgpush.AccessKeyTimeout]. The interval is not kept
 	// if the store lost its data, or if its clock jumped ahead.
 	MinInterval time.Duration
+	// OnError is called with the error of each Fetch of this replica that fails, and with each error of
+	// the store that leaves the replica without a key. Keys are redacted in its text. nil logs the error
+	// at level Warn with [slog.Default].
+	OnError func(error)
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret that all replicas
 	// have. An encrypted key that was copied from another Name, or replayed as a newer key, is an
 	// error. If AEAD is nil, the key is readable in the store, in MONITOR and SLOWLOG, and in
@@ -176,8 +180,11 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 		changed: make(chan struct{}, 1),
 		close:   cancel,
 	}
-	s.cache = msgpush.CachedAccessKey(s.obtain, cfg.Early)
-	s.cache.SetMinInterval(0) // obtain keeps MinInterval
+	s.cache = msgpush.CachedAccessKey(s.obtain, msgpush.AccessKeyCacheOptions{
+		Early:       cfg.Early,
+		MinInterval: -1, // obtain keeps MinInterval
+		OnError:     cfg.OnError,
+	})
 	s.watcher.Go(func() { s.watchStore(ctx) })
 	return s, nil
 }

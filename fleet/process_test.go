@@ -451,7 +451,7 @@ func runReplica(text string) {
 	}
 	var keys msgpush.AccessKeySource = source
 	if c.OwnKey {
-		keys = msgpush.CachedAccessKey(c.fetch, c.Early)
+		keys = msgpush.CachedAccessKey(c.fetch, msgpush.AccessKeyCacheOptions{Early: c.Early})
 	}
 	opts := []msgpush.Option{
 		msgpush.WithAccessKeySource(keys), msgpush.WithRejectedKeyCodes(401),

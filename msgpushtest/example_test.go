@@ -140,7 +140,7 @@ func ExampleServer_SetAccessKey() {
 	keys := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
 		fetches.Add(1)
 		return srv.AccessKey(), time.Time{}, nil
-	}, 0)
+	}, msgpush.AccessKeyCacheOptions{})
 	client := srv.Client(msgpush.WithAccessKeySource(keys))
 
 	for range 2 {

@@ -90,7 +90,8 @@ func TestCachedKeyIsReplacedAfterRotation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := msgpushtest.New(t)
 			keys := msgpush.CachedAccessKey(
-				func(context.Context) (string, time.Time, error) { return server.AccessKey(), time.Time{}, nil }, 0)
+				func(context.Context) (string, time.Time, error) { return server.AccessKey(), time.Time{}, nil },
+				msgpush.AccessKeyCacheOptions{})
 			client := server.Client(msgpush.WithAccessKeySource(keys))
 			require.NoError(t, listChannels(client))
 			rotate(server)

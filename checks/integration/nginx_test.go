@@ -340,8 +340,7 @@ func (s *setup) rotatingKey() msgpush.Option {
 	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
 		s.fetches.Add(1)
 		return s.server.AccessKey(), time.Time{}, nil
-	}, 0)
-	source.SetMinInterval(0) // the key is replaced more than once a second
+	}, msgpush.AccessKeyCacheOptions{MinInterval: -1}) // the key is replaced more than once a second
 	return msgpush.WithAccessKeySource(source)
 }
 

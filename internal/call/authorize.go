@@ -71,7 +71,7 @@ func (c *Caller) nextKey(s *state) error {
 	key, err := c.Source(s, s.rejectedKey)
 	isUnchecked := !s.keys.Has(key)
 	if err == nil && isUnchecked {
-		err = httpspec.CheckHeaderValue("the key", key)
+		err = httpspec.CheckKey("the key", key)
 	}
 	s.keys.Add(key) // also after an error, whose text may contain it
 	if err != nil || errs.OfContext(s) != nil {

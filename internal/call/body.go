@@ -19,18 +19,17 @@ var errBodyTooLarge = errors.New("the body is too large")
 func (c *Caller) readBody(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		resp, err := next.RoundTrip(req)
-		if err != nil {
+		if err != nil || resp == nil { // http.Client returns an error if both are nil
 			return nil, err
 		}
 		s := stateOf(req.Context())
 		s.resp = resp
 		body, err := c.readAll(resp)
-		s.size, s.bodyErr = body.Len(), err
+		s.size = body.Len()
 		if err != nil && httpspec.IsSuccess(resp.StatusCode) {
 			return nil, err
 		}
 		resp.Body = body
-		resp.Request = req // backoff needs its context, and not every transport sets it
 		return resp, nil
 	})
 }
@@ -62,11 +61,14 @@ type wholeBody struct {
 	isReusable bool
 }
 
+// maxPooled is the capacity of the largest buffer that is kept for another response.
+const maxPooled = 512 << 10
+
 var bodies = sync.Pool{New: func() any { return new(wholeBody) }}
 
 // Close makes the buffer available for another response.
 func (b *wholeBody) Close() error {
-	if b.isReusable {
+	if b.isReusable && b.Cap() <= maxPooled {
 		b.isReusable = false
 		bodies.Put(b)
 	}

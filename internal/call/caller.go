@@ -1,5 +1,5 @@
 // Package call makes a call. A [retryablehttp.Client] sends the request through a chain of small
-// http.RoundTrippers (chain.go), and asks checkRetry and backoff (retry.go) what follows. The package
+// http.RoundTrippers (chain.go), and asks checkRetry (retry.go) what follows. The package
 // knows no type of package msgpush: a call returns a [Failure], from which that package makes its
 // errors.
 package call
@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -56,8 +57,10 @@ type Caller struct {
 
 	retrier           *retryablehttp.Client
 	quota             *quota
-	timeoutErr        error // of a call that took longer than its timeout
-	attemptTimeoutErr error // of an attempt that took longer than its timeout
+	isSilent          atomic.Bool  // an attempt has timed out, and closeForgotten did nothing since
+	closedAt          atomic.Int64 // the time when closeForgotten last closed connections
+	timeoutErr        error        // of a call that took longer than its timeout
+	attemptTimeoutErr error        // of an attempt that took longer than its timeout
 }
 
 // NewCaller returns a caller. keys becomes its FixedKeys.
@@ -78,7 +81,7 @@ func NewCaller(config Config, keys redact.Keys) *Caller {
 		},
 		RetryMax:     math.MaxInt, // checkRetry counts the attempts: replacing a key allows one more
 		CheckRetry:   c.checkRetry,
-		Backoff:      c.backoff,
+		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return 0 }, // see wait
 		PrepareRetry: prepareRetry,
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
@@ -122,11 +125,8 @@ func (c *Caller) do(ctx context.Context, s *state) error {
 	if ctx == nil {
 		return errors.New("the context is nil")
 	}
-	if c.Timeout > 0 {
-		var cancel context.CancelFunc
-		s.Context, cancel = withTimeout(ctx, c.Timeout, c.timeoutErr)
-		defer cancel()
-	}
+	s.setTimeout(c.Timeout, c.timeoutErr)
+	defer s.end()
 	req, err := c.newRequest(s)
 	if err != nil {
 		return err

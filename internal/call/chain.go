@@ -8,25 +8,21 @@ import (
 // chain returns the transport of the retry loop. A request passes the steps from top to bottom, and
 // its response or error passes them from bottom to top. The order guarantees that
 //
-//   - a Location that http.Client cannot parse does not hide the response;
-//   - the wait that Retry-After requests ends before the call takes a slot of the rate limiter;
+//   - the wait before a retry ends before the call takes a slot of the rate limiter;
 //   - the waits for the access key and for the rate limiter are not part of an attempt, and do not
 //     use up its timeout;
 //   - the header has the key that authorize got last;
-//   - the timeout of an attempt includes reading the body;
-//   - the connection is traced only until the header of the response has arrived: a service that
-//     stalls in a body has not forgotten the connection.
+//   - the timeout of an attempt includes reading the body.
 //
 // What follows an attempt is decided outside of the chain, by checkRetry.
 func (c *Caller) chain() http.RoundTripper {
 	return through(c.Transport,
 		c.keepRedirect,
-		c.waitRetryAfter,
+		c.wait,
 		c.authorize,
 		c.setHeader,
 		c.attemptTimeout,
 		c.readBody,
-		c.traceConn,
 	)
 }
 

@@ -26,7 +26,7 @@ func newStep(t *testing.T) (*Caller, *state, *http.Request) {
 	}
 	config.Retry.MaxAttempts, config.Retry.MinWait, config.Retry.MaxWait = 3, 200, 30_000
 	s := &state{Context: t.Context(), spec: Spec{Operation: "Test", Method: http.MethodGet}}
-	req, err := http.NewRequestWithContext(s.conn.trace(s), http.MethodGet, "https://push.example.com/x", nil)
+	req, err := http.NewRequestWithContext(s, http.MethodGet, "https://push.example.com/x", nil)
 	require.NoError(t, err)
 	return &Caller{Config: config, quota: newQuota(0), attemptTimeoutErr: timeoutError("timeout %v", time.Second)}, s, req
 }
@@ -73,7 +73,7 @@ func TestChainHasNoMethodCloseIdleConnections(t *testing.T) {
 func TestStateIsFoundInContextOfRequest(t *testing.T) {
 	type key struct{}
 	s := &state{Context: context.WithValue(t.Context(), key{}, "value"), spec: Spec{Operation: "MailDetail"}}
-	ctx, cancel := context.WithCancel(s.conn.trace(s))
+	ctx, cancel := context.WithCancel(s)
 	defer cancel()
 	assert.Same(t, s, stateOf(ctx))
 	assert.Equal(t, "MailDetail", OperationFromContext(ctx))

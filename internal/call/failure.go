@@ -110,7 +110,7 @@ func (c *Caller) noResponse(s *state, err error) *Failure {
 		f.Step = "reading the response from " + c.Base.String() + ": "
 	}
 	f.Cause = err
-	f.NotSent = s.notSent
+	f.NotSent = transport.DialFailed(err)
 	f.Transient = !errors.Is(err, errBodyTooLarge) && !transport.IsPermanent(err)
 	f.RequestedWait = transport.ProxyRetryAfter(err)
 	return f
@@ -141,9 +141,6 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 		if len(env.Data) <= redact.MaxText {
 			f.RawData = env.Data
 		}
-	}
-	if transport.IsInvalidGzip(s.bodyErr) {
-		f.remark("the body is not the gzip that its header promises")
 	}
 	for _, err := range []error{checkCharset(resp.Header, body), checkEncoding(resp.Header, jsonErr)} {
 		if err != nil {

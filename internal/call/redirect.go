@@ -11,7 +11,7 @@ import (
 func (c *Caller) keepRedirect(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		resp, err := next.RoundTrip(req)
-		if err != nil || resp.StatusCode/100 != 3 {
+		if err != nil || resp == nil || resp.StatusCode/100 != 3 {
 			return resp, err
 		}
 		if _, err := req.URL.Parse(resp.Header.Get("Location")); err != nil {

@@ -3,8 +3,6 @@ package call
 import (
 	"context"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -25,6 +23,7 @@ type Outcome struct {
 	LeftOut  *Failure       // the part that is left out of a success; nil: none
 	Final    *Failure       // of the call; nil: it succeeds, or another attempt follows
 	Retry    bool           // another attempt follows, unless the call is stopped before
+	Wait     time.Duration  // before that attempt
 }
 
 // checkRetry judges an attempt, reports it, and returns whether another attempt follows. If none
@@ -38,6 +37,7 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 	failure := c.judge(s, resp, err)
 	duration := time.Since(s.start)
 	var final *Failure
+	s.wait = 0
 	if failure == nil {
 		c.quota.giveBack()
 	} else {
@@ -57,6 +57,7 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 			LeftOut:  s.leftOut,
 			Final:    final,
 			Retry:    retry,
+			Wait:     s.wait,
 		})
 	}
 	if final == nil {
@@ -83,8 +84,8 @@ func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 	if hasEnded {
 		return s.failureOf(contextEnded)
 	}
-	deadline, hasDeadline := s.Deadline()
-	if hasDeadline && time.Until(deadline) <= c.longestWait(s.attempts, f.RequestedWait) {
+	wait, hasTime := c.drawWait(s, f.RequestedWait)
+	if !hasTime {
 		f.remark("no time for a retry before the deadline")
 		return f
 	}
@@ -92,6 +93,7 @@ func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 		f.remark("the retry quota is used up")
 		return f
 	}
+	s.wait = wait
 	return nil
 }
 
@@ -117,38 +119,4 @@ func (c *Caller) isRetryable(s *state, f *Failure) bool {
 func (c *Caller) replaceKey(s *state) (final *Failure) {
 	s.rejectedKey = s.key
 	return s.stopped(c.nextKey(s))
-}
-
-// backoff returns a random wait before the next attempt, so that callers do not retry at the same time.
-// waitRetryAfter adds the wait that a response requests.
-//
-// go-retryablehttp passes no context, so backoff cannot compare its wait with the deadline: decide has
-// done so, with the longest wait.
-func (c *Caller) backoff(_, _ time.Duration, retries int, resp *http.Response) time.Duration {
-	if resp != nil && stateOf(resp.Request.Context()).last.KeyRejected {
-		return 0 // replaceKey has got another key: there is no reason to wait
-	}
-	shortest, longest := c.waitBounds(retries + 1)
-	return shortest + rand.N(longest-shortest+1)
-}
-
-// longestWait returns the longest wait after a number of attempts, with the wait that a response
-// requests.
-func (c *Caller) longestWait(attempts int, requested time.Duration) time.Duration {
-	_, longest := c.waitBounds(attempts)
-	return requested + min(longest, math.MaxInt64-requested)
-}
-
-// waitBounds returns the bounds of the random wait after a number of attempts. The shortest wait begins
-// at MinWait and doubles with each attempt, up to half of MaxWait. The longest wait is twice as long, but
-// not longer than MaxWait.
-func (c *Caller) waitBounds(attempts int) (shortest, longest time.Duration) {
-	minWait, maxWait := c.Retry.MinWait, c.Retry.MaxWait
-	highest := max(minWait, maxWait/2)
-	shortest = highest
-	doublings := attempts - 1
-	if minWait <= highest>>doublings { // otherwise, shifting minWait left could overflow
-		shortest = minWait << doublings
-	}
-	return shortest, shortest + min(shortest, maxWait-shortest)
 }

@@ -14,33 +14,40 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLongestWaitDoublesUpToMaxWait(t *testing.T) {
-	c, _, _ := newStep(t) // MinWait 200, MaxWait 30,000
+func TestWaitIsDrawnBetweenBoundsThatDoubleUpToMaxWait(t *testing.T) {
+	c, s, _ := newStep(t) // MinWait 200, MaxWait 30,000
 	longest := map[int]time.Duration{1: 400, 2: 800, 7: 25_600, 8: 30_000, 63: 30_000, 64: 30_000, 1000: 30_000}
 	for attempts, want := range longest {
-		assert.Equal(t, want, c.longestWait(attempts, 0), attempts)
-		assert.Equal(t, want+7, c.longestWait(attempts, 7), attempts)
-	}
-	assert.Equal(t, time.Duration(math.MaxInt64), c.longestWait(1, math.MaxInt64-1))
-}
-
-func TestBackoffIsAtMostTheLongestWait(t *testing.T) {
-	c, s, req := newStep(t)
-	s.last = &Failure{RequestedWait: 5000} // of waitRetryAfter
-	resp := &http.Response{Request: req}
-	for retries := range 10 {
-		longest := c.longestWait(retries+1, 0)
+		s.attempts = attempts
 		for range 100 {
-			wait := c.backoff(0, 0, retries, nil)
-			assert.GreaterOrEqual(t, wait, longest/2)
-			assert.LessOrEqual(t, wait, longest)
-			wait = c.backoff(0, 0, retries, resp)
-			assert.GreaterOrEqual(t, wait, longest/2)
-			assert.LessOrEqual(t, wait, longest)
+			wait, ok := c.drawWait(s, 7)
+			assert.True(t, ok)
+			assert.GreaterOrEqual(t, wait, 7+want/2)
+			assert.LessOrEqual(t, wait, 7+want)
 		}
 	}
-	s.last.KeyRejected = true
-	assert.Zero(t, c.backoff(0, 0, 5, resp), "a replaced key is sent at once")
+	_, ok := c.drawWait(s, math.MaxInt64)
+	assert.False(t, ok)
+}
+
+func TestWaitIsClippedToTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for left, want := range map[time.Duration]time.Duration{200: 0, 201: 200, 210: 205, 400: 300, 700: 400} {
+			c, s, _ := newStep(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 9+left)
+			s.Context, s.attempts = ctx, 1
+			highest := time.Duration(0)
+			for range 10_000 {
+				wait, ok := c.drawWait(s, 9)
+				assert.Equal(t, want > 0, ok)
+				highest = max(highest, wait-9)
+			}
+			if want > 0 {
+				assert.Equal(t, want, highest)
+			}
+			cancel()
+		}
+	})
 }
 
 // inBubble runs a subtest with virtual time.
@@ -115,11 +122,11 @@ func TestDecide(t *testing.T) {
 		},
 		"no time": {
 			Failure{Transient: true, RequestedWait: 30_000},
-			withDeadline(30_400), false,
+			withDeadline(30_200), false,
 			"no time for a retry before the deadline", false,
 		},
 		"time": {
-			Failure{Transient: true, RequestedWait: 30_000}, withDeadline(30_401), true, "", false,
+			Failure{Transient: true, RequestedWait: 30_000}, withDeadline(30_201), true, "", false,
 		},
 		"no quota": {
 			Failure{Transient: true},
@@ -251,7 +258,7 @@ func TestCheckRetryReportsEachAttemptOnce(t *testing.T) {
 			if tt.status == 200 {
 				require.NoError(t, end)
 				assert.Nil(t, a.Failure)
-				assert.Equal(t, 2, takeAll(c.quota), "a success gives a token back")
+				assert.InDelta(t, 2, c.quota.tokens, 0, "a success gives a token back")
 				return
 			}
 			assert.Equal(t, tt.status, a.Failure.Status)

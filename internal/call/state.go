@@ -11,40 +11,45 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// A state is shared by the attempts of one call. It is a context. The contexts of their requests
-// are derived from it, so that each step can find it. Only the goroutine of the call uses its
-// fields, except for conn.
+// A state is shared by the attempts of one call. Each step finds it in the context of the request. Only
+// the goroutine of the call uses its fields. It is the context for a wait of the call; see Done.
 type state struct {
-	context.Context // of the call
+	context.Context // of the caller
+	timeout         // of the call
 
 	spec  Spec
 	query string      // of the request, which may contain secrets
 	keys  redact.Keys // that the call got so far, for redaction
 
-	attempts    int      // started so far
-	key         string   // of the next or current attempt
-	rejectedKey string   // the key that the source had to replace; empty: none
-	last        *Failure // of the latest attempt, unless it only says that the context has ended
+	attempts    int           // started so far
+	key         string        // of the next or current attempt
+	rejectedKey string        // the key that the source had to replace; empty: none
+	last        *Failure      // of the latest attempt, unless it only says that the context has ended
+	wait        time.Duration // before the next attempt
 
 	// The current attempt.
 	start   time.Time      // when the request was handed to the transport
-	notSent bool           // for certain, the request was not sent
 	resp    *http.Response // nil until its header has arrived
 	size    int            // number of bytes of its body that were read
-	bodyErr error          // of reading the body
 	leftOut *Failure       // the part that is left out of a success; nil: none
-	conn    connTrace
 }
 
 type stateKey struct{}
 
-// Value returns the state itself for stateKey.
-func (s *state) Value(key any) any {
+// A requestContext is the context of the request of a call. It is that of the caller, without the
+// timeout of the call: each attempt has its own.
+type requestContext state
+
+// Value returns the state for stateKey.
+func (c *requestContext) Value(key any) any {
 	if key == (stateKey{}) {
-		return s
+		return (*state)(c)
 	}
-	return s.Context.Value(key)
+	return c.Context.Value(key)
 }
+
+// Format is like that of the state.
+func (c *requestContext) Format(f fmt.State, verb rune) { (*state)(c).Format(f, verb) }
 
 // Format writes the operation, never the access key: a rate limiter, a key source or an observer gets
 // the state as its context, and may print it.
@@ -117,7 +122,7 @@ func (s *state) stopped(err error) *Failure {
 // interrupted returns the final failure of a call whose context ended during an attempt with the
 // failure f. Previous is f, such as a failed dial, unless f only says that the context has ended.
 func (s *state) interrupted(f *Failure) *Failure {
-	isEndOfContext := errors.Is(f.Cause, context.Cause(s)) || errors.Is(f.Cause, errs.OfContext(s))
+	isEndOfContext := errors.Is(f.Cause, context.Cause(s.Context)) || errors.Is(f.Cause, errs.OfContext(s))
 	if !isEndOfContext {
 		s.last = f
 	}
@@ -129,7 +134,7 @@ func (s *state) failureOf(stop *stopError) *Failure {
 	f := s.newFailure(NoResponse)
 	f.Step, f.Cause, f.Previous = stop.step, stop.err, s.last
 	if errs.OfContext(s) != nil { // the reason, also if the step returned an error of its own
-		f.Cause = errs.WithCause(s)
+		f.Cause = s.cause()
 	}
 	return f
 }

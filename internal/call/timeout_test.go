@@ -52,14 +52,13 @@ func TestAttemptTimeoutEndsSilentAttempt(t *testing.T) {
 func TestAttemptTimeoutBeginsAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, req := newStep(t)
-		s.attempts, s.notSent, s.resp, s.size = 1, true, new(http.Response), 7
+		s.attempts, s.resp, s.size = 1, new(http.Response), 7
 		var during context.Context
 		//nolint:bodyclose // there is none
 		_, err := c.attemptTimeout(roundTripFunc(func(r *http.Request) (*http.Response, error) {
 			during = r.Context()
 			assert.Equal(t, 2, s.attempts)
 			assert.Equal(t, time.Now(), s.start)
-			assert.False(t, s.notSent)
 			assert.Nil(t, s.resp)
 			assert.Zero(t, s.size)
 			assert.Same(t, s, stateOf(r.Context()))

@@ -65,6 +65,23 @@ func CheckHeaderValue(name, v string) error {
 	return nil
 }
 
+// CheckKey returns an error if an access key is not a valid header value, or has a character that is
+// invisible, and was probably pasted with the key.
+func CheckKey(name, key string) error {
+	if err := CheckHeaderValue(name, key); err != nil {
+		return err
+	}
+	invisible := strings.IndexFunc(key, func(r rune) bool {
+		isSpace := unicode.IsSpace(r) && r != ' '
+		return isSpace || unicode.Is(unicode.Cf, r)
+	})
+	if invisible >= 0 {
+		const format = "%s has an invisible character at byte %d, such as a byte order mark or a no-break space"
+		return fmt.Errorf(format, name, invisible)
+	}
+	return nil
+}
+
 // StatusText returns an HTTP status as error texts show it.
 func StatusText(status int) string {
 	text := fmt.Sprintf("HTTP %d", status)
@@ -82,6 +99,8 @@ func IsRetryable(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	case 520, 521, 522, 523, 524, 529, 530: // of gateways that do not reach the service, or are overloaded
 		return true
 	}
 	return false

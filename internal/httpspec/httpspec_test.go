@@ -114,7 +114,7 @@ func TestStatusText(t *testing.T) {
 }
 
 func TestIsRetryable(t *testing.T) {
-	retryable := []int{408, 425, 429, 500, 502, 503, 504}
+	retryable := []int{408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529, 530}
 	for status := range 600 {
 		assert.Equal(t, slices.Contains(retryable, status), httpspec.IsRetryable(status), "%d", status)
 	}

@@ -1,26 +1,35 @@
-// Package keycache caches one access key for concurrent callers, and replaces it when it expires or
-// is rejected. It knows neither requests nor where keys come from.
+// Package keycache caches one access key for concurrent callers. It knows neither requests nor where
+// keys come from.
+//
+// The cache fetches a key if it has none that is valid, and after a caller has reported the key as
+// rejected, but then at most once in each MinInterval. The key that fetch returns is valid, even if it
+// is the same one; if fetch fails, the old key stays in use until it expires.
 package keycache
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
+	"example.com/msgpush/internal/redact"
 )
 
-// A Cache implements msgpush.CachedAccessKey, whose documentation states its behaviour.
-type Cache struct {
-	// MinInterval is the minimum time between the beginnings of two fetches because of a rejection.
-	MinInterval time.Duration
+// A Config has the settings of a cache, as in msgpush.CachedAccessKey.
+type Config struct {
+	Fetch       func(context.Context) (key string, expires time.Time, err error)
+	Early       time.Duration
+	MinInterval time.Duration // 0 means none
+	Timeout     time.Duration // of a fetch
+	OnError     func(error)
+}
 
-	fetch   func(context.Context) (key string, expires time.Time, err error)
-	early   time.Duration
-	timeout time.Duration
+// A Cache implements msgpush.AccessKeyCache, whose documentation states its behaviour.
+type Cache struct {
+	Config
 
 	mu     sync.Mutex
 	*state // guarded by mu
@@ -32,237 +41,198 @@ type Cache struct {
 type state struct {
 	key          string        // empty: none
 	expires      time.Time     // without a monotonic clock, which stops while the machine sleeps; zero: never
-	isRejected   bool          // key was rejected
-	rejected     string        // the key that was rejected last
 	renewAfter   time.Time     // no renewal begins before this time
 	replaceAfter time.Time     // no fetch because of a rejection begins before this time
-	current      *pendingFetch // in progress, or with a panic that no caller has seen
+	current      *pendingFetch // that has not returned; nil: none
 }
 
 // renewalPause is the minimum time from a fetch to the next renewal of a valid key. Without it,
 // each call would begin a renewal while fetch fails.
 const renewalPause = time.Second
 
-// defaultMinInterval is the MinInterval of a new cache. Without it, each call would begin a fetch
-// while the service rejects every key.
-const defaultMinInterval = time.Second
-
-// New returns a cache of the keys that fetch returns. timeout limits each call of fetch.
-func New(
-	fetch func(context.Context) (key string, expires time.Time, err error),
-	early, timeout time.Duration,
-) *Cache {
-	return &Cache{
-		MinInterval: defaultMinInterval,
-		fetch:       fetch,
-		early:       early,
-		timeout:     timeout,
-		state:       new(state),
-	}
-}
-
-// Check returns an error if the cache cannot get a key.
-func (c *Cache) Check() error {
-	if c.fetch == nil {
-		return errors.New("CachedAccessKey: fetch is nil")
-	}
-	return nil
-}
+// New returns a cache.
+func New(config Config) *Cache { return &Cache{Config: config, state: new(state)} }
 
 // A pendingFetch is a call of fetch, for which several callers may wait.
 type pendingFetch struct {
-	rejected string          // the rejected key of the caller that started the fetch
-	ctx      context.Context // of fetch
-
-	// These are guarded by mu of the cache.
-	replaced bool          // Set has cached a key since: the result is not cached
-	set      chan struct{} // closed, and replaced by another one, when a key is set
-
-	done  chan struct{} // closed when the fields below are set
-	key   string
-	err   error
-	panic any // not nil if fetch panicked
+	replaced string        // the key that was reported as rejected; empty: none
+	hasEnded bool          // the fields below are being set; guarded by the mutex of the cache
+	done     chan struct{} // closed when they are set
+	key      string        // also after an error, whose text may contain it
+	err      error
 }
+
+// A panicError is a panic of fetch, which its callers re-raise.
+type panicError struct{ value any }
+
+func (e panicError) Error() string { return fmt.Sprintf("fetch panicked: %v", e.value) }
+
+// fetchOf is the key of a value of the context of fetch.
+type fetchOf struct{ *Cache }
+
+var errOwnKey = errors.New("fetch of CachedAccessKey makes a call that needs the key it fetches: " +
+	"make that call with another client")
 
 // AccessKey implements msgpush.AccessKeySource.
 func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) {
-	for {
-		key, fetching := c.get(ctx, rejected)
-		if fetching == nil {
-			return key, nil
-		}
-		key, err := c.wait(ctx, fetching, rejected)
-		if key != "" || err != nil {
-			return key, err
-		}
-		if fetching.panic != nil {
-			c.forget(fetching)
-			panic(fetching.panic)
-		}
-		// A fetch that began before the rejection may return the rejected key. Or it returns an older
-		// one: then, the rejected key was set during the fetch. In both cases, fetch again.
-		beganBefore := fetching.rejected != rejected
-		isOutdated := beganBefore && (fetching.key == rejected || fetching.replaced)
-		if fetching.err != nil || !isOutdated {
-			return fetching.key, fetching.err
-		}
+	key, f := c.get(ctx, rejected)
+	if f == nil {
+		return key, nil
 	}
+	if ctx.Value(fetchOf{c}) != nil {
+		return "", errOwnKey
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if p, ok := f.err.(panicError); ok { //nolint:errorlint // not wrapped
+		panic(p.value)
+	}
+	if old, isValid := c.validKey(); f.err != nil && isValid {
+		return old, nil
+	}
+	beganBefore := f.err == nil && f.key == rejected && f.replaced != rejected
+	if beganBefore { // the rejection: another fetch may return another key
+		return c.AccessKey(ctx, rejected)
+	}
+	return f.key, f.err
 }
 
-// Set implements msgpush.AccessKeyCache.Set.
-func (c *Cache) Set(key string, expires time.Time) {
+func (c *Cache) validKey() (key string, isValid bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	expires = expires.Round(0)
-	hasExpired := !expires.IsZero() && time.Until(expires) <= 0
-	if hasExpired || key == c.rejected || httpspec.CheckHeaderValue("the key", key) != nil {
-		return
-	}
-	c.setKey(key, expires)
-	if c.current != nil {
-		c.current.replaced = true
-		close(c.current.set)
-		c.current.set = make(chan struct{})
-	}
+	return c.key, c.isValid()
 }
 
-// setKey is called with mu held.
-func (c *Cache) setKey(key string, expires time.Time) {
-	c.key, c.expires = key, expires.Round(0)
-	c.isRejected = key == c.rejected
-}
-
-// replacement returns the cached key, or "" if none was set during f, if the cached key is rejected
-// or has expired, or if fetch panicked. During f, set is closed when the next key is set.
-func (c *Cache) replacement(f *pendingFetch, rejected string) (key string, set <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	isRejected := c.isRejected || c.key == rejected
-	isUnusable := isRejected || c.expiresWithin(0) || f.panic != nil
-	if !f.replaced || isUnusable {
-		return "", f.set
-	}
-	return c.key, f.set
-}
-
-// wait waits until f is done, or until a key is set, which it returns. It fails if ctx ends, and
-// after the timeout of fetch, even if fetch goes on.
-func (c *Cache) wait(ctx context.Context, f *pendingFetch, rejected string) (key string, err error) {
-	for {
-		key, set := c.replacement(f, rejected)
-		if key != "" {
-			return key, nil
-		}
-		select {
-		case <-set:
-		case <-f.done:
-			key, _ = c.replacement(f, rejected)
-			return key, nil
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-f.ctx.Done():
-			if err := f.ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
-				return "", c.timeoutError(err)
-			}
-			<-f.done // fetch has returned: run closes done, then ends its context
-			key, _ = c.replacement(f, rejected)
-			return key, nil
-		}
-	}
-}
-
-// forget removes a call with a panic, which its callers re-raise.
-func (c *Cache) forget(f *pendingFetch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.current == f {
-		c.current = nil
-	}
-}
-
-// get returns the key, or the call of fetch to wait for. It starts one if one is needed. If the key
-// is rejected, and another fetch may not begin yet, it returns the rejected key.
-func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if rejected != "" && !c.isRejected { // otherwise, an older key may be rejected late
-		c.rejected = rejected
-		c.isRejected = c.key == rejected // other callers must not get it either
-	}
-	isPresent := c.key != "" && !c.expiresWithin(0)
-	isValid := isPresent && !c.isRejected
-	panicked := c.current != nil && c.current.panic != nil
-	if isValid && c.current == nil && c.isRenewalDue() {
-		c.start(ctx, rejected)
-	}
-	if isValid && !panicked {
-		return c.key, nil
-	}
-	if c.current != nil {
-		return "", c.current
-	}
-	if isPresent { // but rejected
-		now := time.Now()
-		if now.Before(c.replaceAfter) {
-			return cmp.Or(rejected, c.key), nil
-		}
-		c.replaceAfter = now.Add(c.MinInterval)
-	}
-	c.start(ctx, rejected)
-	return "", c.current
-}
-
-// isRenewalDue reports whether a valid key must be replaced before it expires.
-func (c *Cache) isRenewalDue() bool {
-	return c.expiresWithin(c.early) && !time.Now().Before(c.renewAfter)
-}
+// isValid reports whether there is a key that has not expired.
+func (c *Cache) isValid() bool { return c.key != "" && !c.expiresWithin(0) }
 
 func (c *Cache) expiresWithin(d time.Duration) bool {
 	return !c.expires.IsZero() && time.Until(c.expires) <= d
 }
 
-// start starts a call of fetch in the background. Its context does not end with the caller's, since
-// other callers wait for it, too.
-func (c *Cache) start(ctx context.Context, rejected string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
-	c.current = &pendingFetch{
-		rejected: rejected,
-		ctx:      ctx,
-		set:      make(chan struct{}),
-		done:     make(chan struct{}),
-		err:      errors.New("fetch did not return"),
+// get returns the key, or the call of fetch to wait for. It starts one if one is needed.
+func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	isRejected := c.isValid() && c.key == rejected
+	if f := c.current; f != nil {
+		isBeingReplaced := !f.hasEnded && c.key == f.replaced
+		mustWait := !c.isValid() || isBeingReplaced || isRejected && !f.hasEnded
+		if mustWait { // not long, if f has ended: then its fetch has exceeded its timeout
+			return "", f
+		}
+		return c.key, nil
 	}
-	go c.run(c.current, cancel)
+	switch {
+	case !c.isValid():
+		return "", c.start(ctx, "")
+	case isRejected && !now.Before(c.replaceAfter):
+		c.replaceAfter = now.Add(c.MinInterval)
+		return "", c.start(ctx, rejected)
+	case !isRejected && c.expiresWithin(c.Early) && !now.Before(c.renewAfter):
+		c.start(ctx, "")
+	}
+	return c.key, nil
 }
 
-// run calls fetch. It stores the result in f. It also caches the key, unless fetch failed or Set
-// cached another.
-func (c *Cache) run(f *pendingFetch, cancel context.CancelFunc) {
-	defer cancel()
-	var expires time.Time
-	defer func() { // runs even if fetch panics or calls runtime.Goexit
-		value := recover()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		f.panic = value
-		if value == nil {
-			c.current = nil
-		}
-		if f.err == nil && !f.replaced {
-			c.setKey(f.key, expires)
-		}
-		c.renewAfter = time.Now().Add(renewalPause)
-		close(f.done)
+// start starts a call of fetch in the background. Its context does not end with the caller's, since
+// other callers wait for it, too. As long as it has not returned, no other one starts: a fetch that
+// ignores its context would leave a goroutine each time.
+func (c *Cache) start(ctx context.Context, replaced string) *pendingFetch {
+	ctx = context.WithValue(context.WithoutCancel(ctx), fetchOf{c}, true)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	f := &pendingFetch{replaced: replaced, done: make(chan struct{})}
+	c.current = f
+	stop := context.AfterFunc(ctx, func() { // fetch may ignore its context
+		c.end(f, "", c.timeoutError(ctx.Err()))
+	})
+	go func() {
+		defer cancel()
+		defer stop()
+		c.run(ctx, f)
 	}()
-	f.key, expires, f.err = c.fetch(f.ctx)
-	if f.err == nil {
-		f.err = httpspec.CheckHeaderValue("the key", f.key)
-	} else if errors.Is(f.ctx.Err(), context.DeadlineExceeded) {
-		f.err = c.timeoutError(f.err)
+	return f
+}
+
+// run calls fetch.
+func (c *Cache) run(ctx context.Context, f *pendingFetch) {
+	key, expires, err := "", time.Time{}, errors.New("fetch did not return")
+	defer func() { // runs even if fetch panics or calls runtime.Goexit
+		if value := recover(); value != nil {
+			err = panicError{value}
+		}
+		c.store(f, key, expires, err)
+		c.end(f, key, err)
+	}()
+	key, expires, err = c.Fetch(ctx)
+	if err == nil {
+		err = httpspec.CheckKey("the key", key)
+	} else if ctx.Err() != nil {
+		err = c.timeoutError(err)
+	}
+}
+
+// store ends f as the current fetch, and stores its key, unless another one was set meanwhile.
+func (c *Cache) store(f *pendingFetch, key string, expires time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != f {
+		return
+	}
+	c.current = nil
+	c.renewAfter = time.Now().Add(renewalPause)
+	if err == nil {
+		c.key, c.expires = key, expires.Round(0)
+	}
+}
+
+// end reports an error, and lets the callers of f go on, unless they do already.
+func (c *Cache) end(f *pendingFetch, key string, err error) {
+	c.mu.Lock()
+	isFirst := !f.hasEnded
+	f.hasEnded = true
+	c.mu.Unlock()
+	if !isFirst {
+		return
+	}
+	if err != nil && c.OnError != nil {
+		c.OnError(c.redacted(err, key))
+	}
+	f.key, f.err = key, err
+	close(f.done)
+}
+
+// redacted returns err without keys in its text.
+func (c *Cache) redacted(err error, key string) error {
+	var keys redact.Keys
+	keys.Add(key)
+	c.mu.Lock()
+	keys.Add(c.key)
+	c.mu.Unlock()
+	return errs.Hide("access key: "+keys.Text(err.Error()), err, nil)
+}
+
+// Set implements msgpush.AccessKeyCache.Set.
+func (c *Cache) Set(key string, expires time.Time) {
+	hasExpired := !expires.IsZero() && time.Until(expires.Round(0)) <= 0
+	if hasExpired || httpspec.CheckKey("the key", key) != nil {
+		return
+	}
+	c.mu.Lock()
+	c.key, c.expires = key, expires.Round(0)
+	f := c.current
+	c.current = nil
+	c.mu.Unlock()
+	if f != nil {
+		c.end(f, key, nil)
 	}
 }
 
 // timeoutError wraps cause. Without more text, it would look like the timeout of a caller.
 func (c *Cache) timeoutError(cause error) error {
-	return fmt.Errorf("fetch did not return within %v, the timeout of CachedAccessKey: %w", c.timeout, cause)
+	return fmt.Errorf("fetch did not return within %v, the timeout of CachedAccessKey: %w", c.Timeout, cause)
 }

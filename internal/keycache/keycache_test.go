@@ -13,17 +13,14 @@ import (
 func TestExpiryIsComparedByWallClock(t *testing.T) {
 	expires := time.Now().Add(time.Hour)
 	require.NotEqual(t, expires.Round(0), expires, "it has a monotonic clock")
-	c := New(func(context.Context) (string, time.Time, error) { return "fetched", expires, nil }, 0, time.Minute)
+	c := New(Config{
+		Fetch:   func(context.Context) (string, time.Time, error) { return "fetched", expires, nil },
+		Timeout: time.Minute,
+	})
 	_, err := c.AccessKey(t.Context(), "")
 	require.NoError(t, err)
 	assert.Equal(t, expires.Round(0), c.expires)
 	c.Set("set", expires)
 	assert.Equal(t, "set", c.key)
 	assert.Equal(t, expires.Round(0), c.expires)
-}
-
-func TestCheckReportsMissingFetch(t *testing.T) {
-	require.Error(t, New(nil, 0, time.Minute).Check())
-	fetch := func(context.Context) (string, time.Time, error) { return "", time.Time{}, nil }
-	require.NoError(t, New(fetch, 0, time.Minute).Check())
 }

@@ -151,7 +151,7 @@ func TestRateLimitHoldsWhileKeyIsReplaced(t *testing.T) {
 					time.Sleep(tt.fetch)
 				}
 				return service.AccessKey(), time.Time{}, nil
-			}, 0))
+			}, msgpush.AccessKeyCacheOptions{}))
 			if tt.rotate > 0 {
 				time.AfterFunc(tt.rotate, func() { service.SetAccessKey("second-key") })
 			}
@@ -182,7 +182,7 @@ func TestRateLimitHoldsWhileKeysChange(t *testing.T) {
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			keys := &fixtures.Vault{Delay: fetchTime, Life: tt.lifetime}
-			service, client := rateLimited(t, msgpush.CachedAccessKey(keys.Fetch, 0))
+			service, client := rateLimited(t, msgpush.CachedAccessKey(keys.Fetch, msgpush.AccessKeyCacheOptions{}))
 			service.Inject(tt.response.Always())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()

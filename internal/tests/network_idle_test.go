@@ -213,8 +213,8 @@ func TestSilentServiceCostsFewConnectionsOfAnother(t *testing.T) {
 		dialing        time.Duration // time of a dial
 		dials          int32
 	}{
-		"20 callers":                           {20, false, 0, healthyCallers},
-		"100 callers":                          {100, false, 0, healthyCallers},
+		"20 callers":                           {20, false, 0, 2 * healthyCallers},
+		"100 callers":                          {100, false, 0, 2 * healthyCallers},
 		"100 callers with reused connections":  {100, true, 0, 2 * healthyCallers},
 		"1000 callers with reused connections": {1000, true, 0, 2 * healthyCallers},
 		// Net/http keeps them.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
 	"io"
 	"log"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -266,64 +264,33 @@ func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
 	}
 }
 
-// serveHTTP2Frames serves a connection in frames. It processes the first request, then resets its
-// stream and closes the connection, and responds to each later request.
-func serveHTTP2Frames(conn net.Conn, processed *atomic.Int32) {
-	const data, headers, rstStream, settings, goAway, endStream, endHeaders = 0, 1, 3, 4, 7, 1, 4
-	write := func(kind, flags byte, stream uint32, payload string) {
-		frame := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))[1:]
-		frame = binary.BigEndian.AppendUint32(append(frame, kind, flags), stream)
-		_, _ = conn.Write(append(frame, payload...))
+// After the machine slept, or if a balancer has forgotten the connection, each stream of the connection
+// would time out until pings close it.
+func TestHTTP2ConnectionIsReplacedAfterATimeout(t *testing.T) {
+	certified, _ := newTLSService(t, true, fixtures.FailOnRequest(t)) // only its certificate is used
+	for name, opt := range map[string]msgpush.Option{
+		"retries": fixtures.DefaultRetries, "one attempt a call": fixtures.NoRetries,
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			transport, silent := http2InMemory(certified, fixtures.ServeJSON(fixtures.Success))
+			defer stop(transport)
+			client := fixtures.NewClientAt(t, "https://example.com", opt,
+				msgpush.WithAttemptTimeout(400*time.Millisecond), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			_, err := client.MailDetail(t.Context(), "7")
+			require.NoError(t, err)
+			(*silent)[0].Store(true)
+			failed := 0
+			for range 5 {
+				if _, err := client.MailDetail(t.Context(), "7"); err != nil {
+					failed++
+				}
+			}
+			assert.Len(t, *silent, 2, "connections")
+			if name == "retries" {
+				assert.Zero(t, failed)
+			} else {
+				assert.Equal(t, 1, failed)
+			}
+		})
 	}
-	number := func(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }
-	_, _ = io.CopyN(io.Discard, conn, int64(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")))
-	write(settings, 0, 0, "")
-	for {
-		var header [9]byte
-		if _, err := io.ReadFull(conn, header[:]); err != nil {
-			return
-		}
-		length := int64(header[0])<<16 | int64(header[1])<<8 | int64(header[2])
-		kind, flags, stream := header[3], header[4], binary.BigEndian.Uint32(header[5:])
-		_, _ = io.CopyN(io.Discard, conn, length)
-		switch {
-		case kind == settings && flags == 0:
-			write(settings, 1, 0, "")
-		case kind > headers || flags&endStream == 0:
-		case processed.Add(1) == 1:
-			const protocolError, noError = 1, 0
-			write(rstStream, 0, stream, number(protocolError))
-			write(goAway, 0, 0, number(stream)+number(noError))
-			return
-		default:
-			const status200 = "\x88" // in HPACK
-			write(headers, endHeaders, stream, status200)
-			write(data, endStream, stream, fixtures.Success)
-		}
-	}
-}
-
-// If a stream is reset after the service has processed its request, net/http may dial again. It
-// reports that dial as refused, if the service is restarting.
-func TestRequestThatIsNotIdempotentIsNotAddedAfterResetStream(t *testing.T) {
-	var processed, dials atomic.Int32
-	server, transport := newTLSService(t, true, fixtures.FailOnRequest(t), func(s *http.Server) {
-		s.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){
-			"h2": func(_ *http.Server, conn *tls.Conn, _ http.Handler) { serveHTTP2Frames(conn, &processed) },
-		}
-	})
-	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if dials.Add(1) == 2 {
-			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
-		}
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}
-	_, err := msgpush.Call[any](
-		t.Context(),
-		fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts,
-			msgpush.WithHTTPClient(&http.Client{Transport: transport})),
-		fixtures.Post,
-	)
-	fixtures.OnlyError[*msgpush.RequestError](t, err)
-	assert.EqualValues(t, 1, processed.Load())
 }

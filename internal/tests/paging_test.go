@@ -236,7 +236,7 @@ func TestIterationDeliversWhatServicesSend(t *testing.T) {
 		{25, "total=31", "1-25", 11, "page 3: inconsistent list: 25 of 31 records came"},
 		{25, "total=1_000_000_000_000", "1-25", 15, "page 3: inconsistent list: 25 of 1000000000000 records came"},
 		{25, "pages=1_000_000_000", "1-25", 6, ""},
-		{25, "largest number, largest size, largest total, largest pages", "1-25", 15, "25 of 1099511627776 records came"},
+		{25, "largest number, largest size, largest total, largest pages", "1-25", 16, "25 of 1099511627776 records came"},
 		{25, "page 2: 14 in place of 18", "1-17 19-25 18", 9, ""},
 		{25, "page 2: 5 in place of 11 and 20", "1-10 12-19 21-25 11 20", 9, ""},
 		{3, "every id is 0", "0", 4, "page 1: inconsistent list: 1 of 3 records came"},

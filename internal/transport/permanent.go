@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"compress/flate"
-	"compress/gzip"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -42,17 +40,9 @@ func IsPermanent(err error) bool {
 	return false
 }
 
-// IsInvalidGzip reports whether err, of the body of a response, means that the body is no gzip,
-// although the header of the response says so.
-func IsInvalidGzip(err error) bool {
-	isInvalid := errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum)
-	return isInvalid || wraps[flate.CorruptInputError](err)
-}
-
 var permanentErrors = []error{http.ErrSchemeMismatch}
 
 var permanentTypes = []func(error) bool{
-	IsInvalidGzip,
 	isSchemeMismatch,
 	isUnknownHost,
 	wraps[*tls.CertificateVerificationError],

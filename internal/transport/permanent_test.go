@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"compress/flate"
-	"compress/gzip"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -45,9 +43,6 @@ func TestIsPermanentAndDialFailed(t *testing.T) {
 		{"unknown host", op("dial", &net.DNSError{IsNotFound: true}), true, true},
 		{"name server that fails", op("dial", &net.DNSError{IsTemporary: true}), false, true},
 		{"name server that does not respond", op("dial", &net.DNSError{IsTimeout: true}), false, true},
-		{"malformed gzip", gzip.ErrHeader, true, false},
-		{"wrong checksum of gzip", gzip.ErrChecksum, true, false},
-		{"malformed deflate", flate.CorruptInputError(1), true, false},
 
 		{"CONNECT rejected with HTTP 403", proxy(403), true, true},
 		{"CONNECT rejected with HTTP 407", proxy(407), true, true},

@@ -116,7 +116,7 @@ func Network(key string) []Fault {
 		{
 			"malformed gzip",
 			Write(OK + "Content-Encoding: gzip\r\nConnection: close\r\nContent-Length: 12\r\n\r\n{\"code\":200}"),
-			Failure{Kind: "RequestError", Is: gzip.ErrHeader},
+			Failure{Kind: "RequestError", Transient: true, Is: gzip.ErrHeader},
 		},
 		{"protocol switched", Stall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
 			permanent("HTTP 101")},

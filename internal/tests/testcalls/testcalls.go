@@ -55,11 +55,6 @@ func WithData() []Call {
 	return slices.DeleteFunc(All(), func(c Call) bool { return c.Data == nil })
 }
 
-// Idempotent returns the calls that may be repeated.
-func Idempotent() []Call {
-	return slices.DeleteFunc(All(), func(c Call) bool { return !c.IsIdempotent() })
-}
-
 // Lists returns the calls of lists.
 func Lists() []Call {
 	return slices.DeleteFunc(All(), func(c Call) bool { return c.Pages == nil })

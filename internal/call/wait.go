@@ -1,0 +1,55 @@
+package call
+
+import (
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// wait waits, before a retry, as long as decide has drawn.
+func (c *Caller) wait(next http.RoundTripper) http.RoundTripper {
+	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
+		s := stateOf(req.Context())
+		if s.wait > 0 {
+			timer := time.NewTimer(s.wait)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-s.Context.Done(): // drawWait has compared the wait with the timeout of the call
+				return nil, contextEnded
+			}
+		}
+		return next.RoundTrip(req)
+	})
+}
+
+// drawWait returns a random wait before the next attempt, so that callers do not retry at the same time,
+// plus the wait that the failure requests. It reports whether the shortest one ends before the deadline.
+// The random part takes at most half of the time that the shortest wait leaves.
+func (c *Caller) drawWait(s *state, requested time.Duration) (wait time.Duration, ok bool) {
+	shortest, longest := c.waitBounds(s.attempts)
+	left := time.Duration(math.MaxInt64)
+	if deadline, hasDeadline := s.Deadline(); hasDeadline {
+		left = max(0, time.Until(deadline))
+	}
+	room := left - requested - shortest
+	if room <= 0 {
+		return 0, false
+	}
+	return requested + shortest + rand.N(min(longest-shortest, room/2)+1), true
+}
+
+// waitBounds returns the bounds of the random wait after a number of attempts. The shortest wait begins
+// at MinWait and doubles with each attempt, up to half of MaxWait. The longest wait is twice as long, but
+// not longer than MaxWait.
+func (c *Caller) waitBounds(attempts int) (shortest, longest time.Duration) {
+	minWait, maxWait := c.Retry.MinWait, c.Retry.MaxWait
+	highest := max(minWait, maxWait/2)
+	shortest = highest
+	doublings := attempts - 1
+	if minWait <= highest>>doublings { // otherwise, shifting minWait left could overflow
+		shortest = minWait << doublings
+	}
+	return shortest, shortest + min(shortest, maxWait-shortest)
+}

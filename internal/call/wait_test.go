@@ -1,0 +1,33 @@
+package call
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestWaitEndsWithTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, req := newStep(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, wait := range []time.Duration{0, time.Second / 2, 7 * time.Second} {
+			s.Context, s.wait = ctx, wait
+			start := time.Now()
+			_, err := c.wait(respond(200, nil)).RoundTrip(req) //nolint:bodyclose // there is none
+			if wait < time.Second {
+				assert.NoError(t, err)
+				assert.Equal(t, wait, time.Since(start))
+				continue
+			}
+			assert.Equal(t, time.Second/2, time.Since(start))
+			assert.Same(t, contextEnded, err)
+			f := s.failureOf(contextEnded)
+			assert.Equal(t, NoResponse, f.Kind)
+			assert.ErrorIs(t, f.Cause, context.DeadlineExceeded)
+		}
+	})
+}

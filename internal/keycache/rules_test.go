@@ -1,0 +1,330 @@
+package keycache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/internal/keycache"
+	"example.com/msgpush/internal/tests/fixtures"
+)
+
+var errNoKey = errors.New("the vault is sealed")
+
+// newCache returns a cache with the defaults of msgpush.CachedAccessKey.
+func newCache(
+	fetch func(context.Context) (string, time.Time, error), config keycache.Config,
+) *keycache.Cache {
+	config.Fetch, config.MinInterval, config.Timeout = fetch, time.Second, 30*time.Second
+	return keycache.New(config)
+}
+
+// assertKeyOf checks which key a source returns.
+func assertKeyOf(t *testing.T, source *keycache.Cache, rejected, want string) {
+	t.Helper()
+	key, err := source.AccessKey(t.Context(), rejected)
+	assert.NoError(t, err)
+	assert.Equal(t, want, key)
+}
+
+// assertKey checks which key a source returns and how long it takes.
+func assertKey(t *testing.T, source *keycache.Cache, rejected, want string, after time.Duration) {
+	t.Helper()
+	start := time.Now()
+	key, err := source.AccessKey(t.Context(), rejected)
+	assert.NoError(t, err)
+	assert.Equal(t, want, key)
+	assert.Equal(t, after, time.Since(start))
+}
+
+func TestConcurrentCallersShareOneFetch(t *testing.T) {
+	for name, rejected := range map[string]string{"first key": "", "rejected key": "key-1"} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			v := &fixtures.Vault{Delay: time.Second}
+			source := newCache(v.Fetch, keycache.Config{Early: time.Minute})
+			fetches := int32(1)
+			if rejected != "" {
+				assertKey(t, source, "", "key-1", time.Second)
+				fetches = 2
+			}
+			fixtures.Concurrently(100, func() { assertKey(t, source, rejected, fmt.Sprint("key-", fetches), time.Second) })
+			assert.Equal(t, fetches, v.Fetches.Load())
+			assertKey(t, source, rejected, fmt.Sprint("key-", fetches), 0)
+			time.Sleep(1000 * time.Hour)
+			assertKey(t, source, "", fmt.Sprint("key-", fetches), 0)
+		})
+	}
+}
+
+func TestRenewsCachedKeyInBackgroundBeforeExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Delay: time.Second, Life: time.Minute}
+		source := newCache(v.Fetch, keycache.Config{Early: 10 * time.Second})
+		assertKey(t, source, "", "key-1", time.Second)
+		time.Sleep(49 * time.Second)
+		assertKey(t, source, "", "key-1", 0)
+		assert.Equal(t, int32(1), v.Fetches.Load())
+		time.Sleep(time.Second)
+		for range 10 {
+			assertKey(t, source, "", "key-1", 0)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, int32(2), v.Fetches.Load())
+		assertKey(t, source, "", "key-2", 0)
+	})
+}
+
+func TestDoesNotReturnExpiredKey(t *testing.T) {
+	for _, early := range []time.Duration{0, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			source := newCache((&fixtures.Vault{Delay: time.Second, Life: time.Minute}).Fetch, keycache.Config{Early: early})
+			assertKey(t, source, "", "key-1", time.Second)
+			time.Sleep(time.Minute - 1)
+			assertKey(t, source, "", "key-1", 0)
+			time.Sleep(time.Nanosecond)
+			assertKey(t, source, "", "key-2", time.Second)
+		})
+	}
+}
+
+// A gateway may reject a valid key once. The rejected call gets the same key, so it returns its response.
+func TestRejectedKeyStaysInUseIfFetchReturnsItAgainOrFails(t *testing.T) {
+	for name, failure := range map[string]error{"the same key": nil, "failed fetch": errNoKey} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			v := &fixtures.Vault{Keys: []string{"key-1"}, Delay: time.Second}
+			source := newCache(v.Fetch, keycache.Config{})
+			assertKey(t, source, "", "key-1", time.Second)
+			if failure != nil {
+				v.Err.Store(&failure)
+			}
+			go assertKey(t, source, "key-1", "key-1", time.Second)
+			synctest.Wait()
+			assertKey(t, source, "", "key-1", time.Second) // waits for the fetch
+			for range 3600 {
+				time.Sleep(time.Second)
+				assertKey(t, source, "", "key-1", 0)
+			}
+			assert.EqualValues(t, 2, v.Fetches.Load(), "none for the calls of an hour")
+		})
+	}
+}
+
+func TestSetMakesARejectedKeyValid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Keys: []string{"key-1"}}
+		source := newCache(v.Fetch, keycache.Config{})
+		assertKeyOf(t, source, "", "key-1")
+		assertKeyOf(t, source, "key-1", "key-1")
+		source.Set("key-1", time.Time{})
+		assertKeyOf(t, source, "", "key-1")
+		assert.EqualValues(t, 2, v.Fetches.Load())
+	})
+}
+
+func TestFetchesAfterExpiryAreNotLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Life: 100 * time.Millisecond}
+		source := newCache(v.Fetch, keycache.Config{})
+		for range 5 {
+			_, err := source.AccessKey(t.Context(), "")
+			require.NoError(t, err)
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.Equal(t, int32(5), v.Fetches.Load())
+	})
+}
+
+func TestRejectionAfterFirstFetchAndAfterExpiryFetchesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newCache((&fixtures.Vault{Life: 10 * time.Second}).Fetch, keycache.Config{})
+		assertKeyOf(t, source, "", "key-1")
+		assertKeyOf(t, source, "key-1", "key-2")
+		assertKeyOf(t, source, "key-2", "key-2") // too early for another fetch
+		assertKeyOf(t, source, "", "key-2")
+		assertKeyOf(t, source, "key-1", "key-2")
+		time.Sleep(10 * time.Second)
+		assertKeyOf(t, source, "", "key-3")
+		assertKeyOf(t, source, "key-3", "key-4")
+	})
+}
+
+func TestFetchesAgainIfEarlierFetchReturnsRejectedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Keys: []string{"key-1", "key-1", "key-2"}, Delay: time.Second, Life: time.Minute}
+		source := newCache(v.Fetch, keycache.Config{Early: 59 * time.Second})
+		assertKey(t, source, "", "key-1", time.Second)
+		time.Sleep(2 * time.Second)
+		assertKey(t, source, "", "key-1", 0) // starts the renewal
+		synctest.Wait()
+		assertKey(t, source, "key-1", "key-2", 2*time.Second)
+	})
+}
+
+// A fetch may end after its key was set, a newer key was set, and the newer key was rejected.
+func TestFetchesAgainIfEarlierFetchReturnsKeyOlderThanRejectedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newCache((&fixtures.Vault{Delay: 2 * time.Second}).Fetch, keycache.Config{})
+		time.AfterFunc(time.Second, func() { source.Set("key-1", time.Time{}) })
+		assertKey(t, source, "", "key-1", time.Second) // the fetch of key-1 goes on
+		source.Set("newer", time.Time{})
+		assertKey(t, source, "key-1", "newer", 0)
+		assertKey(t, source, "newer", "key-2", 2*time.Second)
+		assertKey(t, source, "", "key-2", 0)
+	})
+}
+
+func TestFailedFetchFailsAllWaitingCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Delay: time.Second}
+		v.Err.Store(&errNoKey)
+		source := newCache(v.Fetch, keycache.Config{})
+		var wg sync.WaitGroup
+		for _, rejected := range []string{"rejected-key", "", "", "another-key"} {
+			wg.Go(func() {
+				_, err := source.AccessKey(t.Context(), rejected)
+				assert.ErrorIs(t, err, errNoKey)
+			})
+			synctest.Wait() // so that the first caller starts the fetch
+		}
+		wg.Wait()
+		assert.Equal(t, int32(1), v.Fetches.Load())
+		v.Err.Store(nil)
+		assertKey(t, source, "", "key-2", time.Second)
+	})
+}
+
+func TestCallerContextEndsOnlyItsOwnWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Delay: 10 * time.Second}
+		source := newCache(v.Fetch, keycache.Config{})
+		first, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := source.AccessKey(first, "")
+			assert.Equal(t, context.DeadlineExceeded, err, "the text does not blame the source")
+		})
+		synctest.Wait()
+		wg.Go(func() { assertKey(t, source, "", "key-1", 10*time.Second) })
+		wg.Wait()
+		assert.Equal(t, int32(1), v.Fetches.Load())
+	})
+}
+
+func TestContextOfFetchEndsWithFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ctx context.Context
+		source := newCache(func(c context.Context) (string, time.Time, error) {
+			ctx = c
+			return fixtures.TestKey, time.Time{}, nil
+		}, keycache.Config{})
+		assertKey(t, source, "", fixtures.TestKey, 0)
+		synctest.Wait()
+		assert.ErrorIs(t, ctx.Err(), context.Canceled)
+	})
+}
+
+func TestFetchThatCallsGoexitFails(t *testing.T) {
+	source := newCache(func(context.Context) (string, time.Time, error) {
+		runtime.Goexit() // as t.FailNow does
+		return "", time.Time{}, nil
+	}, keycache.Config{})
+	for range 2 {
+		_, err := source.AccessKey(t.Context(), "")
+		assert.ErrorContains(t, err, "did not return")
+	}
+}
+
+func TestDoesNotCacheKeyInvalidInHeader(t *testing.T) {
+	v := &fixtures.Vault{Keys: []string{fixtures.TestKey + "\n", "", fixtures.TestKey}}
+	source := newCache(v.Fetch, keycache.Config{})
+	for _, want := range []string{"control character", "empty"} {
+		_, err := source.AccessKey(t.Context(), "")
+		assert.ErrorContains(t, err, want)
+	}
+	assertKeyOf(t, source, "", fixtures.TestKey)
+}
+
+// While a key is valid, an outage of the key service must not cause a fetch for each call.
+func TestFailedRenewalIsRepeatedOnceASecondUntilKeyExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Life: time.Hour}
+		source := newCache(v.Fetch, keycache.Config{Early: time.Minute})
+		assertKeyOf(t, source, "", "key-1")
+		v.Err.Store(&errNoKey)
+		end := time.Now().Add(time.Hour)
+		for time.Now().Before(end) {
+			assertKeyOf(t, source, "", "key-1")
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.InDelta(t, 1+60, v.Fetches.Load(), 1)
+		_, err := source.AccessKey(t.Context(), "")
+		assert.ErrorIs(t, err, errNoKey)
+	})
+}
+
+func TestKeyThatWasSetIsReturnedWithoutFetchUntilItExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{}
+		source := newCache(v.Fetch, keycache.Config{})
+		source.Set("set", time.Now().Add(time.Minute))
+		assertKeyOf(t, source, "other", "set")
+		assertKeyOf(t, source, "", "set")
+		assert.Zero(t, v.Fetches.Load())
+		time.Sleep(time.Minute)
+		assertKeyOf(t, source, "", "key-1")
+	})
+}
+
+// A key that was set is newer than the key of a fetch that began before.
+func TestFetchInProgressDoesNotReplaceKeyThatWasSet(t *testing.T) {
+	for name, fetchErr := range map[string]error{"key": nil, "error": errNoKey} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			v := &fixtures.Vault{Delay: 2 * time.Second}
+			if fetchErr != nil {
+				v.Err.Store(&fetchErr)
+			}
+			source := newCache(v.Fetch, keycache.Config{})
+			time.AfterFunc(time.Second, func() { source.Set("set", time.Time{}) })
+			assertKey(t, source, "", "set", time.Second) // before the fetch ends
+			time.Sleep(time.Minute)
+			assertKey(t, source, "", "set", 0)
+		})
+	}
+}
+
+func TestWaitingCallerGetsTheFirstUsableKeyThatIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newCache((&fixtures.Vault{Delay: time.Hour}).Fetch, keycache.Config{})
+		time.AfterFunc(time.Second, func() { source.Set("first", time.Now().Add(time.Second)) })
+		time.AfterFunc(5*time.Second, func() { source.Set("second", time.Time{}) })
+		assertKeyOf(t, source, "", "first")
+		time.Sleep(2 * time.Second) // the first one expires
+		assertKeyOf(t, source, "", "second")
+		time.Sleep(time.Minute) // the fetch ends
+	})
+}
+
+func TestSetIgnoresKeyThatIsOfNoUse(t *testing.T) {
+	for name, set := range map[string]func(*keycache.Cache){
+		"invisible":         func(c *keycache.Cache) { c.Set("key\ufeff", time.Time{}) },
+		"expires now":       func(c *keycache.Cache) { c.Set("expired", time.Now()) },
+		"invalid in header": func(c *keycache.Cache) { c.Set("line\n", time.Time{}) },
+		"empty":             func(c *keycache.Cache) { c.Set("", time.Time{}) },
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			source := newCache((&fixtures.Vault{Delay: 2 * time.Second}).Fetch, keycache.Config{})
+			time.AfterFunc(time.Second, func() { set(source) })
+			assertKeyOf(t, source, "rejected", "key-1")
+		})
+	}
+}
