@@ -426,7 +426,8 @@ func TestRejectedKeyWithoutAnotherOneIsNoRetry(t *testing.T) {
 	for name, source := range map[string]msgpush.AccessKeySource{
 		"same key":        fixtures.FixedSource,
 		"error":           fixtures.SourceWithOneKey(errNoKey),
-		"no fetch so far": msgpush.CachedAccessKey((&fixtures.Vault{Keys: []string{"stale-key"}}).Fetch, msgpush.AccessKeyCacheOptions{}),
+		"no fetch so far": msgpush.CachedAccessKey(
+			(&fixtures.Vault{Keys: []string{"stale-key"}}).Fetch, msgpush.AccessKeyCacheOptions{}),
 	} {
 		option, attempts := fixtures.Observed()
 		var log bytes.Buffer

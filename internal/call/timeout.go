@@ -79,7 +79,7 @@ func (s *state) setTimeout(d time.Duration, err error) {
 	deadline, hasDeadline := s.Context.Deadline()
 	own := time.Now().Add(d)
 	if d > 0 && (!hasDeadline || own.Before(deadline)) {
-		s.timeout.deadline, s.timeout.err = own, err
+		s.deadline, s.err = own, err
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *state) timed() context.Context {
 func (s *state) cause() error {
 	isTimeout := errs.OfContext(s.Context) == nil && !s.deadline.IsZero()
 	if isTimeout {
-		return s.timeout.err
+		return s.err
 	}
 	return errs.WithCause(s.Context)
 }
