@@ -424,8 +424,8 @@ func TestOperationIsInContextOfEachFunctionOfACall(t *testing.T) {
 // A retry that is reported is made.
 func TestRejectedKeyWithoutAnotherOneIsNoRetry(t *testing.T) {
 	for name, source := range map[string]msgpush.AccessKeySource{
-		"same key":        fixtures.FixedSource,
-		"error":           fixtures.SourceWithOneKey(errNoKey),
+		"same key": fixtures.FixedSource,
+		"error":    fixtures.SourceWithOneKey(errNoKey),
 		"no fetch so far": msgpush.CachedAccessKey(
 			(&fixtures.Vault{Keys: []string{"stale-key"}}).Fetch, msgpush.AccessKeyCacheOptions{}),
 	} {
