@@ -289,7 +289,7 @@ func TestHTTP2ConnectionIsReplacedAfterATimeout(t *testing.T) {
 			if name == "retries" {
 				assert.Zero(t, failed)
 			} else {
-				assert.Equal(t, 1, failed)
+				assert.LessOrEqual(t, failed, 2, "the stream of the first one may still end when the next call begins")
 			}
 		})
 	}
