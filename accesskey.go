@@ -56,8 +56,9 @@ type AccessKeyCacheOptions struct {
 	// shares keys with other processes.
 	MinInterval time.Duration
 	// OnError is called with the error of each fetch that fails, also of a renewal in the background,
-	// which no call returns. Keys are redacted in its text. OnError must be safe for concurrent use. nil
-	// logs the error at level Warn with [slog.Default].
+	// which no call returns. Keys are redacted in its text. Callers wait until OnError returns,
+	// so it must not use this cache, nor a client with it. It must be safe for concurrent use. nil logs the
+	// error at level Warn with [slog.Default].
 	OnError func(error)
 }
 
@@ -67,13 +68,13 @@ type AccessKeyCacheOptions struct {
 // If the service rejects the key, the cache calls fetch, at most once in each MinInterval. The key that
 // fetch returns is valid, even if it is the same one: a rejection may be an error of a gateway.
 //
-// Callers wait only for a fetch that runs. Until the next one is due, they get the rejected key, and
-// a call returns the response that rejected it. So it does if fetch fails: then the old key stays in use
-// until it expires. Without a valid key, the error of fetch ends the calls that wait, and the next call
-// starts fetch again. So fetch itself should retry transient failures.
+// While fetch replaces a rejected key, all callers wait for it. If it fails or returns that key again, or
+// if no fetch is due yet, the rejected call returns its response, and the key stays in use until it
+// expires. Without a valid key, an error of fetch ends the calls that wait, and the next call starts fetch
+// again. So fetch itself should retry transient failures. A key that has expired already is an error.
 //
 // The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout].
-// A fetch that ignores its context keeps other ones from starting. A call that fetch makes with the same
+// A fetch that ignores its context keeps other ones from starting, unless Set sets a key. A call that fetch makes with the same
 // client fails, if it needs the key that is being fetched. The expiry is compared with the wall clock.
 // A panic of fetch is re-raised in the callers that wait.
 func CachedAccessKey(
@@ -98,7 +99,8 @@ type AccessKeyCache struct {
 	cache *keycache.Cache
 }
 
-// AccessKey returns the cached key. Without a valid one, it waits for fetch.
+// AccessKey returns the cached key. It waits for fetch if there is no valid key, or while fetch replaces
+// a rejected one.
 func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string, error) {
 	if err := c.check(); err != nil {
 		return "", err

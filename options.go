@@ -145,8 +145,8 @@ func WithRetry(policy RetryPolicy) Option {
 
 // WithRateLimiter makes the client call limiter.Wait before every attempt. An error of Wait ends
 // the call with a [*RequestError], which wraps it unless the context has ended. The context of Wait
-// ends with the call; see [WithTimeout]. The limiter must be safe for concurrent use, as
-// [golang.org/x/time/rate.Limiter] is.
+// has the deadline of the call. Do not use it after Wait has returned. The limiter must be safe for
+// concurrent use, as [golang.org/x/time/rate.Limiter] is.
 //
 // The client gets the access key before and after Wait. If the second time took 50 ms or more, and
 // the key has changed, it calls Wait once more: otherwise, the calls that waited for the key would

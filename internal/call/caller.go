@@ -144,7 +144,7 @@ func (c *Caller) do(ctx context.Context, s *state) error {
 	if failure, ok := err.(*Failure); ok { //nolint:errorlint // of checkRetry, which does not wrap it
 		return failure
 	}
-	return s.failureOf(contextEnded) // in the wait for a retry
+	return s.failureOf(contextEnded) // it ended between two attempts, in retryablehttp
 }
 
 // CloseIdleConnections closes the idle connections of the transport, if it has that method.

@@ -110,7 +110,7 @@ func (c *Caller) noResponse(s *state, err error) *Failure {
 		f.Step = "reading the response from " + c.Base.String() + ": "
 	}
 	f.Cause = err
-	f.NotSent = transport.DialFailed(err)
+	f.NotSent = s.resp == nil && transport.DialFailed(err)
 	f.Transient = !errors.Is(err, errBodyTooLarge) && !transport.IsPermanent(err)
 	f.RequestedWait = transport.ProxyRetryAfter(err)
 	return f

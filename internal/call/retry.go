@@ -81,7 +81,7 @@ func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 	if !c.isRetryable(s, f) {
 		return f
 	}
-	if hasEnded {
+	if hasEnded { // a failure that is not retried is returned even then
 		return s.failureOf(contextEnded)
 	}
 	wait, hasTime := c.drawWait(s, f.RequestedWait)
@@ -93,7 +93,7 @@ func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 		f.remark("the retry quota is used up")
 		return f
 	}
-	s.wait = wait
+	s.wait, s.retryAt = wait, time.Now().Add(wait)
 	return nil
 }
 

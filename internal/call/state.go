@@ -11,8 +11,9 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// A state is shared by the attempts of one call. Each step finds it in the context of the request. Only
-// the goroutine of the call uses its fields. It is the context for a wait of the call; see Done.
+// A state is shared by the attempts of one call. Each step finds it in the context of the request. It
+// is the context of a limiter, a key source and an observer, which may keep it: they use Context, timeout
+// and spec. Only the goroutine of the call uses the other fields.
 type state struct {
 	context.Context // of the caller
 	timeout         // of the call
@@ -26,6 +27,7 @@ type state struct {
 	rejectedKey string        // the key that the source had to replace; empty: none
 	last        *Failure      // of the latest attempt, unless it only says that the context has ended
 	wait        time.Duration // before the next attempt
+	retryAt     time.Time     // when it ends
 
 	// The current attempt.
 	start   time.Time      // when the request was handed to the transport

@@ -64,9 +64,9 @@ func withTimeout(ctx context.Context, d time.Duration, cause error) (context.Con
 }
 
 // A timeout is that of a call. Most calls never wait for an access key or a rate limiter, and the
-// timeout of an attempt ends with the call. So it has a timer only after something has waited for Done.
+// timeout of an attempt ends with the call. So it has a timer only after something has called Done.
 type timeout struct {
-	deadline time.Time // zero: none, or the context of the caller ends before
+	deadline time.Time // zero: none, or the deadline of the caller is earlier
 	err      error     // that ends the call
 
 	mu       sync.Mutex
@@ -101,7 +101,7 @@ func (s *state) Deadline() (time.Time, bool) {
 	return s.deadline, true
 }
 
-// Done starts the timer.
+// Done returns the channel of the context with the timer, which it makes if there is none.
 func (s *state) Done() <-chan struct{} {
 	if s.deadline.IsZero() {
 		return s.Context.Done()
@@ -118,7 +118,12 @@ func (s *state) Done() <-chan struct{} {
 }
 
 // Err returns the error of the context with the timer, if there is one.
-func (s *state) Err() error { return s.timed().Err() }
+func (s *state) Err() error {
+	if !s.deadline.IsZero() && !time.Now().Before(s.deadline) {
+		s.Done() // a limiter may call only Err
+	}
+	return s.timed().Err()
+}
 
 // Value returns the state itself for stateKey.
 func (s *state) Value(key any) any {

@@ -12,11 +12,11 @@ func (c *Caller) wait(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		s := stateOf(req.Context())
 		if s.wait > 0 {
-			timer := time.NewTimer(s.wait)
+			timer := time.NewTimer(time.Until(s.retryAt))
 			defer timer.Stop()
 			select {
 			case <-timer.C:
-			case <-s.Context.Done(): // drawWait has compared the wait with the timeout of the call
+			case <-s.Context.Done(): // the wait ends before the timeout of the call; see drawWait
 				return nil, contextEnded
 			}
 		}

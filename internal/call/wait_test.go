@@ -15,7 +15,7 @@ func TestWaitEndsWithTheCall(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for _, wait := range []time.Duration{0, time.Second / 2, 7 * time.Second} {
-			s.Context, s.wait = ctx, wait
+			s.Context, s.wait, s.retryAt = ctx, wait, time.Now().Add(wait)
 			start := time.Now()
 			_, err := c.wait(respond(200, nil)).RoundTrip(req) //nolint:bodyclose // there is none
 			if wait < time.Second {

@@ -43,7 +43,7 @@ type state struct {
 	expires      time.Time     // without a monotonic clock, which stops while the machine sleeps; zero: never
 	renewAfter   time.Time     // no renewal begins before this time
 	replaceAfter time.Time     // no fetch because of a rejection begins before this time
-	current      *pendingFetch // that has not returned; nil: none
+	current      *pendingFetch // that has not returned, and that Set has not replaced; nil: none
 }
 
 // renewalPause is the minimum time from a fetch to the next renewal of a valid key. Without it,
@@ -56,7 +56,7 @@ func New(config Config) *Cache { return &Cache{Config: config, state: new(state)
 // A pendingFetch is a call of fetch, for which several callers may wait.
 type pendingFetch struct {
 	replaced string        // the key that was reported as rejected; empty: none
-	hasEnded bool          // the fields below are being set; guarded by the mutex of the cache
+	hasEnded bool          // by its result, its timeout or Set; guarded by the mutex of the cache
 	done     chan struct{} // closed when they are set
 	key      string        // also after an error, whose text may contain it
 	err      error
@@ -93,8 +93,9 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 	if old, isValid := c.validKey(); f.err != nil && isValid {
 		return old, nil
 	}
+	// A fetch that began before the rejection may return the rejected key: another one may return another key.
 	beganBefore := f.err == nil && f.key == rejected && f.replaced != rejected
-	if beganBefore { // the rejection: another fetch may return another key
+	if beganBefore {
 		return c.AccessKey(ctx, rejected)
 	}
 	return f.key, f.err
@@ -120,8 +121,7 @@ func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch
 	now := time.Now()
 	isRejected := c.isValid() && c.key == rejected
 	if f := c.current; f != nil {
-		isBeingReplaced := !f.hasEnded && c.key == f.replaced
-		mustWait := !c.isValid() || isBeingReplaced || isRejected && !f.hasEnded
+		mustWait := !c.isValid() || !f.hasEnded && (isRejected || c.key == f.replaced)
 		if mustWait { // not long, if f has ended: then its fetch has exceeded its timeout
 			return "", f
 		}
@@ -129,7 +129,7 @@ func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch
 	}
 	switch {
 	case !c.isValid():
-		return "", c.start(ctx, "")
+		return "", c.start(ctx, rejected)
 	case isRejected && !now.Before(c.replaceAfter):
 		c.replaceAfter = now.Add(c.MinInterval)
 		return "", c.start(ctx, rejected)
@@ -140,7 +140,7 @@ func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch
 }
 
 // start starts a call of fetch in the background. Its context does not end with the caller's, since
-// other callers wait for it, too. As long as it has not returned, no other one starts: a fetch that
+// other callers wait for it, too. Until it returns, or Set is called, no other one starts: a fetch that
 // ignores its context would leave a goroutine each time.
 func (c *Cache) start(ctx context.Context, replaced string) *pendingFetch {
 	ctx = context.WithValue(context.WithoutCancel(ctx), fetchOf{c}, true)
@@ -171,6 +171,9 @@ func (c *Cache) run(ctx context.Context, f *pendingFetch) {
 	key, expires, err = c.Fetch(ctx)
 	if err == nil {
 		err = httpspec.CheckKey("the key", key)
+		if err == nil && !expires.IsZero() && time.Until(expires.Round(0)) <= 0 {
+			err = fmt.Errorf("the key expired at %v", expires)
+		}
 	} else if ctx.Err() != nil {
 		err = c.timeoutError(err)
 	}

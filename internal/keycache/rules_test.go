@@ -244,6 +244,25 @@ func TestFetchThatCallsGoexitFails(t *testing.T) {
 	}
 }
 
+func TestFetchOfAnExpiredKeyFails(t *testing.T) {
+	cache := newCache(func(context.Context) (string, time.Time, error) {
+		return "key-1", time.Now().Add(-time.Hour), nil
+	}, keycache.Config{})
+	_, err := cache.AccessKey(t.Context(), "")
+	assert.ErrorContains(t, err, "the key expired at")
+}
+
+func TestKeyThatIsExpiredAndRejectedIsFetchedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Keys: []string{"key-1"}, Delay: time.Second, Life: time.Minute}
+		cache := newCache(v.Fetch, keycache.Config{})
+		assertKeyOf(t, cache, "", "key-1")
+		time.Sleep(time.Minute)
+		assertKey(t, cache, "key-1", "key-1", time.Second)
+		assert.EqualValues(t, 2, v.Fetches.Load())
+	})
+}
+
 func TestDoesNotCacheKeyInvalidInHeader(t *testing.T) {
 	v := &fixtures.Vault{Keys: []string{fixtures.TestKey + "\n", "", fixtures.TestKey}}
 	source := newCache(v.Fetch, keycache.Config{})

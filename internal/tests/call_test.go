@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -199,4 +201,50 @@ func TestRateLimitHoldsWhileKeysChange(t *testing.T) {
 			assert.Greater(t, len(requests), 300, "requests in a minute")
 		})
 	}
+}
+
+func TestLimiterThatPollsItsContextSeesTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := fixtures.LimiterFunc(func(ctx context.Context) error {
+			for ctx.Err() == nil {
+				time.Sleep(100 * time.Millisecond)
+			}
+			return ctx.Err()
+		})
+		client := fixtures.NewClient(t, fixtures.Succeed,
+			msgpush.WithTimeout(3*time.Second), msgpush.WithRateLimiter(limiter))
+		start := time.Now()
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 3*time.Second, time.Since(start))
+	})
+}
+
+func TestSlowObserverDoesNotDelayTheRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		observer := func(_ context.Context, a msgpush.Attempt) {
+			if a.Retry {
+				time.Sleep(5 * time.Second)
+			}
+		}
+		service := fixtures.NewScript(fixtures.Status(503, "Retry-After", "8"), fixtures.Succeed)
+		client := fixtures.NewClient(t, service,
+			msgpush.WithTimeout(10*time.Second), fixtures.DefaultRetries, msgpush.WithObserver(observer))
+		start := time.Now()
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		assert.NoError(t, err)
+		assert.Less(t, time.Since(start), 10*time.Second)
+	})
+}
+
+func TestCallThatIsNotIdempotentIsNotRetriedAfterAResponseHasBegun(t *testing.T) {
+	interrupted := fixtures.RespondFrom(200, func(*http.Request) io.Reader {
+		return fixtures.ReaderFunc(func([]byte) (int, error) { return 0, &net.OpError{Op: "dial", Err: io.EOF} })
+	})
+	service := fixtures.NewScript(interrupted, fixtures.Succeed)
+	client := fixtures.NewClient(t, service, fixtures.DefaultRetries)
+	request := msgpush.Request{Method: "POST", Path: "/x", Body: map[string]int{}}
+	_, err := msgpush.Call[struct{}](t.Context(), client, request)
+	assert.Error(t, err)
+	assert.Len(t, service.Times, 1)
 }
