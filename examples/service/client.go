@@ -21,7 +21,9 @@ import (
 
 func newClient(c config, transport http.RoundTripper, m *metrics, logger *slog.Logger) (*msgpush.Client, error) {
 	// A key whose file cannot be read is an error of each call, until there is a key.
-	key := msgpush.CachedAccessKey(readKey(c.keyFile), msgpush.AccessKeyCacheOptions{})
+	key := msgpush.CachedAccessKey(readKey(c.keyFile), msgpush.AccessKeyCacheOptions{
+		OnError: func(err error) { logger.Error("access key not read", "error", err) },
+	})
 	opts := []msgpush.Option{
 		msgpush.WithAccessKeySource(key),
 		msgpush.WithRejectedKeyCodes(c.rejectedCodes...),

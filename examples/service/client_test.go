@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,18 +27,21 @@ func TestRejectedKeyIsReadAgain(t *testing.T) {
 		newKey        string // in the file
 		rejectedCodes []int
 		want          string // in the error
+		logged        string
 	}{
-		"new key in the file":                 {"second-key", []int{7, msgpushtest.CodeAccessKey}, ""},
-		"old key in the file":                 {"first-key", []int{msgpushtest.CodeAccessKey}, "401"},
-		"empty file":                          {"", []int{msgpushtest.CodeAccessKey}, "empty"},
-		"code that does not mean a rejection": {"second-key", []int{7}, "401"},
+		"new key in the file":                 {"second-key", []int{7, msgpushtest.CodeAccessKey}, "", ""},
+		"old key in the file":                 {"first-key", []int{msgpushtest.CodeAccessKey}, "401", ""},
+		"empty file":                          {"", []int{msgpushtest.CodeAccessKey}, "401", "empty"},
+		"code that does not mean a rejection": {"second-key", []int{7}, "401", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			srv := msgpushtest.New(t)
 			srv.SetAccessKey("first-key")
 			c := config{url: srv.URL, keyFile: keyFile(t, "first-key"), rejectedCodes: tt.rejectedCodes}
-			client, err := newClient(c, http.DefaultTransport, newMetrics(), discard())
+			var logged bytes.Buffer
+			logger := slog.New(slog.NewTextHandler(&logged, nil))
+			client, err := newClient(c, http.DefaultTransport, newMetrics(), logger)
 			require.NoError(t, err)
 			_, err = client.ForwardRuleList(t.Context(), msgpush.PageRequest{})
 			require.NoError(t, err)
@@ -50,6 +54,7 @@ func TestRejectedKeyIsReadAgain(t *testing.T) {
 			} else {
 				assert.ErrorContains(t, err, tt.want)
 			}
+			assert.Contains(t, logged.String(), tt.logged)
 		})
 	}
 }
