@@ -61,6 +61,18 @@ func TestErrorNamesACharsetOtherThanUTF8(t *testing.T) {
 		assert.Equal(t, 403, apiErr.Code)
 		assert.ErrorContains(t, err, named)
 	}
+	_, err = respond(200, success, "text/html; charset="+fixtures.TestKey+strings.Repeat("x", 40)).MailDetail(t.Context(), "1")
+	fixtures.AssertNotIn(t, fixtures.TestKey, err.Error())
+	page := fixtures.SuccessOf(`{"total":1,"list":[{"id":1,"ruleName":"` + inGBK + `"}]}`)
+	rules, err := respond(200, page, "application/json;charset=GBK").ForwardRuleList(t.Context(), msgpush.PageRequest{})
+	assert.ErrorContains(t, err, "the body is not UTF-8")
+	assert.Nil(t, rules)
+	const endsWithBackslash = "\x95\x5c" // the second byte of a character
+	_, err = respond(200, `{"code":403,"msg":"`+endsWithBackslash+`"}`, "application/json;charset=GBK").MailDetail(t.Context(), "1")
+	assert.ErrorContains(t, err, "the body is not UTF-8")
+	fixtures.AssertAttempts(t, 1, err)
+	_, err = respond(200, success, "application/json; charset=utf8").MailDetail(t.Context(), "1")
+	require.NoError(t, err)
 	for _, contentType := range []string{
 		"application/json; charset=GBK", "application/json;charset=UTF-8", "application/json; charset=utf-8; x=y", "",
 	} {

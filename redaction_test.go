@@ -73,6 +73,22 @@ func TestPasswordOfMailIsNotShown(t *testing.T) {
 }
 
 // The query may contain a secret.
+// A gateway may damage a success, and send it with another status.
+func TestDamagedSuccessIsNotQuoted(t *testing.T) {
+	const success = `{"code":200,"data":{"password":"hunter2"}}`
+	for _, body := range []string{
+		`{"code":200,"data":{"password":"hunter2` + "\n",
+		`{"code":200,"data":{"password":"hunter2"<html>`,
+		`{"code":200,"code":"x","data":{"password":"hunter2"}}`,
+		"[" + success + "]",
+		"{}\n" + success,
+		")]}'\n" + success,
+	} {
+		_, err := fixtures.NewClient(t, fixtures.Respond(502, body)).MailDetail(t.Context(), "7")
+		assert.NotContains(t, fmt.Sprintf("%v", err), "hunter2", body)
+	}
+}
+
 func TestErrorTextOmitsQuery(t *testing.T) {
 	const path = "/api/open/mail/detail"
 	errCable := errors.New("the cable is cut")

@@ -78,10 +78,10 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 	if resp.StatusCode == http.StatusNoContent && len(body) == 0 {
 		body = []byte(successWithoutData)
 	}
-	leftOut, err := s.spec.Decode(body, c.Unmarshal)
-	if err == nil {
-		err = checkCharset(resp.Header, body)
+	if err := checkCharset(resp, body, &s.keys); err != nil {
+		return c.unsuccessful(s, resp, body, err)
 	}
+	leftOut, err := s.spec.Decode(body, c.Unmarshal)
 	if err != nil {
 		return c.unsuccessful(s, resp, body, err)
 	}
@@ -126,13 +126,17 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 		f.Code, f.IsEnvelope = env.code()
 	}
 	isError := f.IsEnvelope && f.Code != CodeSuccess
+	charsetErr, encodingErr := checkCharset(resp, body, f.Keys), checkEncoding(resp, jsonErr, f.Keys)
 	endsEarly := errors.Is(jsonErr, io.EOF) || errors.Is(jsonErr, io.ErrUnexpectedEOF)
 	if httpspec.IsSuccess(f.Status) && !isError {
 		f.setUndecodable(body, env, decodeErr)
-		if endsEarly {
+		switch {
+		case charsetErr != nil:
+			f.Cause = charsetErr
+		case encodingErr != nil:
+			f.Cause = errs.Hide(encodingErr.Error(), decodeErr, nil)
+		case endsEarly:
 			f.setTruncated(len(body), jsonErr)
-		} else if err := checkEncoding(resp.Header, jsonErr); err != nil {
-			f.Cause = errs.Hide(err.Error(), decodeErr, nil)
 		}
 		return f
 	}
@@ -142,12 +146,13 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 			f.RawData = env.Data
 		}
 	}
-	for _, err := range []error{checkCharset(resp.Header, body), checkEncoding(resp.Header, jsonErr)} {
+	for _, err := range []error{charsetErr, encodingErr} {
 		if err != nil {
 			f.remark(err.Error())
 		}
 	}
-	if !f.IsEnvelope && !endsEarly { // the beginning of a success may have a password
+	mayHavePassword := endsEarly || bytes.Contains(body, []byte("password")) // of a success that a gateway has damaged
+	if !f.IsEnvelope && !mayHavePassword {
 		f.Body = bytes.Clone(body[:min(len(body), redact.MaxText+1)])
 	}
 	c.setWait(f)

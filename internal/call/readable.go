@@ -6,21 +6,26 @@ import (
 	"net/http"
 	"strings"
 	"unicode/utf8"
+
+	"example.com/msgpush/internal/redact"
 )
 
+const maxHeader = 40 // characters of a value that are quoted
+
 // checkCharset returns an error if a body is not UTF-8, and its header names another charset.
-func checkCharset(header http.Header, body []byte) error {
-	contentType := header.Get("Content-Type")
+func checkCharset(resp *http.Response, body []byte, keys *redact.Keys) error {
+	contentType := resp.Header.Get("Content-Type")
 	isUsual := !strings.Contains(contentType, "=") || hasSuffixFold(contentType, "utf-8")
 	if isUsual || utf8.Valid(body) {
 		return nil
 	}
 	_, params, _ := mime.ParseMediaType(contentType)
 	charset := params["charset"]
-	if charset == "" || strings.EqualFold(charset, "utf-8") {
+	isUTF8 := strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8")
+	if charset == "" || isUTF8 {
 		return nil
 	}
-	return fmt.Errorf("the body is not UTF-8: its charset is %.40q", charset)
+	return fmt.Errorf("the body is not UTF-8: its charset is %q", redact.Shorten(keys.Text(charset), maxHeader))
 }
 
 func hasSuffixFold(s, suffix string) bool {
@@ -29,10 +34,11 @@ func hasSuffixFold(s, suffix string) bool {
 
 // checkEncoding returns an error if a body is not JSON, and has a Content-Encoding: net/http removes
 // that header when it decodes a body.
-func checkEncoding(header http.Header, jsonErr error) error {
-	encoding := header.Get("Content-Encoding")
+func checkEncoding(resp *http.Response, jsonErr error, keys *redact.Keys) error {
+	encoding := resp.Header.Get("Content-Encoding")
 	if encoding == "" || jsonErr == nil {
 		return nil
 	}
-	return fmt.Errorf("the body has the Content-Encoding %.40q, which the client does not decode", encoding)
+	encoding = redact.Shorten(keys.Text(encoding), maxHeader)
+	return fmt.Errorf("the body has the Content-Encoding %q, which the client does not decode", encoding)
 }

@@ -77,14 +77,27 @@ func hasStringOption(options string) bool {
 	return false
 }
 
+// maxNesting is the nesting of lists up to which KnownPath names a member. A type may be a list of itself.
+const maxNesting = 10
+
+// recordOf returns the type of the elements of a list, of lists in it, and so on.
+func recordOf(t reflect.Type) reflect.Type {
+	for range maxNesting {
+		isList := t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array
+		if !isList {
+			break
+		}
+		t = t.Elem()
+	}
+	return t
+}
+
 // KnownPath returns the beginning of a path, such as "data.list.name", that names fields of structs in
 // a value of type t. The rest may be keys of maps.
 func KnownPath(t reflect.Type, path string) string {
 	var known []string
 	for name := range strings.SplitSeq(path, ".") {
-		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
-			t = t.Elem()
-		}
+		t = recordOf(t)
 		if t.Kind() != reflect.Struct {
 			break
 		}

@@ -172,3 +172,9 @@ func FuzzConvert(f *testing.F) {
 		}
 	})
 }
+
+// The path of an error in a list of lists differs by the version of encoding/json.
+func TestKnownPathOfATypeThatIsAListOfItselfEnds(t *testing.T) {
+	type list []list
+	assert.Empty(t, lenient.KnownPath(reflect.TypeFor[list](), "data.0"))
+}
