@@ -74,9 +74,9 @@ type AccessKeyCacheOptions struct {
 // again. So fetch itself should retry transient failures. A key that has expired already is an error.
 //
 // The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout].
-// A fetch that ignores its context keeps other ones from starting, unless Set sets a key. A call that fetch makes with the same
-// client fails, if it needs the key that is being fetched. The expiry is compared with the wall clock.
-// A panic of fetch is re-raised in the callers that wait.
+// A fetch that ignores its context keeps other ones from starting, unless Set sets a key. A call that
+// fetch makes with the same client fails, if it needs the key that is being fetched. The expiry is
+// compared with the wall clock. A panic of fetch is re-raised in the callers that wait.
 func CachedAccessKey(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	o AccessKeyCacheOptions,

@@ -61,7 +61,8 @@ func TestErrorNamesACharsetOtherThanUTF8(t *testing.T) {
 		assert.Equal(t, 403, apiErr.Code)
 		assert.ErrorContains(t, err, named)
 	}
-	_, err = respond(200, success, "text/html; charset="+fixtures.TestKey+strings.Repeat("x", 40)).MailDetail(t.Context(), "1")
+	charset := fixtures.TestKey + strings.Repeat("x", 40)
+	_, err = respond(200, success, "text/html; charset="+charset).MailDetail(t.Context(), "1")
 	fixtures.AssertNotIn(t, fixtures.TestKey, err.Error())
 	page := fixtures.SuccessOf(`{"total":1,"list":[{"id":1,"ruleName":"` + inGBK + `"}]}`)
 	rules, err := respond(200, page, "application/json;charset=GBK").ForwardRuleList(t.Context(), msgpush.PageRequest{})
