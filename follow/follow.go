@@ -1,179 +1,187 @@
+// Package follow delivers each new record of a list to a program that stores it:
+//
+//	f, err := follow.New(client.ForwardLogPager(params), follow.Options{Position: stored})
+//	if err != nil {
+//		return err
+//	}
+//	return f.Run(ctx, store)
+//
+// In one transaction, store saves what it makes of batch.Records and batch.Omitted, and replaces the
+// stored position by batch.Position. At the very first start, the position is empty.
+//
+// # Rules
+//
+// The newest record stands at the start of the list or at its end. "Above" means closer to it. A record
+// is known if its id is in the position, which holds the ids of the records at the newest places.
+//
+//   - New. A record is new if it is not known, fewer than Window known ones stand above it, and a known
+//     one stands below it or the latest sweep read the whole list. If no known one is left, it is new if
+//     it was created after all of them.
+//   - First start. The records that exist become known, and none is new.
+//   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record.
+//   - Sweep. Once in each SweepInterval, a poll goes on until it has seen 2 × Window records from the
+//     first known one on. They become known; ids that three sweeps have not seen are forgotten.
+//   - Missing. If a sweep sees unknown records that are not new, or if the total grew by more records
+//     than were found, this is reported.
+//   - Failure. A page of a poll is requested until that succeeds; one of a sweep that fails ends the
+//     sweep. A batch is stored until that succeeds.
+//
+// docs/following.md shows the tables, and says what is guaranteed.
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
-	"example.com/msgpush/internal/paging"
 )
 
-// This file has the Follower, its status, and the only code that calls Fetch and OnError.
-
-// A Follower delivers the records of a list, and then each new record.
-type Follower[T any] struct {
-	list    msgpush.Pager[T]
-	options Options // without Known
-	shared  shared
-
-	// Only the goroutine of Run uses the fields below.
-	store     func(context.Context, Batch[T]) error
-	delivered paging.IDSet // ids of Known and of the records of all batches
-	numbers   numbers
-	history   history
-	polls     polls
-	reading   reading[T]
-	health    health
+// Options configure a [Follower]. The zero value is a first start with the defaults.
+type Options struct {
+	// Position is the Position of the batch that was stored last. It is empty at the very first start.
+	// It belongs to one list and its filter.
+	Position string
+	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s.
+	PollInterval time.Duration
+	// SweepInterval is the longest time until a record is delivered that appears behind newer ones. 0
+	// means 10 min.
+	SweepInterval time.Duration
+	// Window is how many places behind the newest record a new one may appear. 0 means 200.
+	Window int
+	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the
+	// error at level Warn with [slog.Default].
+	OnError func(error)
 }
 
-// shared is what several goroutines use.
-type shared struct {
+// ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
+var ErrMissing = errors.New("records are missing")
+
+// A Batch holds records to store in one transaction.
+type Batch[T any] struct {
+	// Records holds new records, the oldest first. With Omitted, there are at most 500. The first batch of
+	// a first start has none: store its Position.
+	Records []T
+	// Omitted holds new records that cannot be decoded, with their ids. A program may send an alert for
+	// their JSON.
+	Omitted []msgpush.OmittedRecord
+	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.
+	Position string
+}
+
+const batchSize = 500
+
+// A Follower delivers the new records of a list. It is made by [New], and runs once.
+type Follower[T any] struct {
+	pager   msgpush.Pager[T]
+	options Options
+	random  func(time.Duration) time.Duration // a duration below another one
+
+	// Only the goroutine of Run uses the fields below.
+	store    func(context.Context, Batch[T]) error
+	position position
+	sweepAt  time.Time // the poll at this time or later is a sweep
+	lastPage int       // the latest number of pages
+	maxTotal int64     // the highest total since the latest sweep
+	reported map[string]bool
+	failures failures
+
 	mu      sync.Mutex
 	started bool // Run was called
 	status  Status
 }
 
-// Run requests pages and calls store for each batch, one after another in the calling goroutine, until
-// ctx ends. Then it returns nil. It returns an error only if it cannot begin: ctx or store is nil,
-// the Follower was not made by New, or Run was called before. A Follower runs once, since the stored
-// ids may change after Run: make another one.
-//
-// A batch counts as stored when store returns nil. If store returns an error, Run requests no page,
-// and calls store with the same batch again: after 1 s, and after a wait that doubles up to a
-// minute. Run does not recover from a panic of store. To end Run for another reason, cancel ctx.
-//
-// A batch has records of one page, or, at a first start, of the pages at both ends of the list. Only
-// the first batch of a first start may have none: store its Since.
-//
-// # Errors
-//
-// OnError is called with each error of Fetch and of store, and Run goes on. After a failed page of a
-// poll or of a first start, the next request follows after twice PollInterval. This wait doubles with
-// each further failure, up to a minute, or to PollInterval if that is longer. A failed page of a
-// reading is requested again after 1 s or, if the reading follows polls, after the next poll. This
-// wait doubles up to a minute, too, while polls go on. RetryAfter of an [msgpush.APIError] with a
-// retryable status makes a wait longer, up to ReadInterval.
-//
-// If Fetch returns a page together with an error, the records of the page are delivered. OnError is
-// called with the first such error since the start of a reading.
-//
-// OnError is also called with the first record without a valid creation time, with the first one
-// that was created more than 24 h ahead of UTC by the local clock, and, at the end of a reading that
-// lacked records, with an [msgpush.ErrInconsistentList] that says how many.
-func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch[T]) error) error {
-	if err := f.begin(ctx, store == nil); err != nil {
-		return fmt.Errorf("msgpush: following a list: %w", err)
+// New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the
+// PageSize of the pager, ignores its Prefetch, and sends no request. It returns an error for a pager
+// without Fetch or ID, a negative number, or a Position that it cannot read. Without Created, or if
+// responses report neither a total nor a number of pages, the newest record must stand at the start of the
+// list.
+func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
+	p, err := parsePosition(o.Position)
+	isNegative := o.PollInterval < 0 || o.SweepInterval < 0 || o.Window < 0 || pager.PageSize < 0
+	switch {
+	case pager.Fetch == nil || pager.ID == nil:
+		return nil, errors.New("msgpush: following a list: the function Fetch or ID of the pager is nil")
+	case isNegative:
+		return nil, errors.New("msgpush: following a list: " +
+			"PollInterval, SweepInterval, Window, or PageSize of the pager is negative")
+	case err != nil:
+		return nil, fmt.Errorf("msgpush: following a list: Position is not that of a batch: %w", err)
 	}
-	f.store = store
-	f.start(ctx)
-	for {
-		step, at := f.next()
-		if !f.sleepUntil(ctx, at) {
-			return nil
-		}
-		step(ctx)
-	}
+	pager.PageSize = cmp.Or(pager.PageSize, msgpush.DefaultPageSize)
+	o.PollInterval = cmp.Or(o.PollInterval, 10*time.Second)
+	o.SweepInterval = cmp.Or(o.SweepInterval, 10*time.Minute)
+	o.Window = cmp.Or(o.Window, 200)
+	return &Follower[T]{
+		pager:    pager,
+		options:  o,
+		random:   rand.N[time.Duration],
+		position: p,
+		reported: map[string]bool{},
+		status:   Status{NextStep: time.Now()},
+	}, nil
 }
 
-func (f *Follower[T]) begin(ctx context.Context, storeIsNil bool) error {
-	f.shared.mu.Lock()
-	defer f.shared.mu.Unlock()
-	switch {
-	case f.delivered == nil:
-		return errors.New("the Follower was not made by New")
-	case ctx == nil:
-		return errors.New("the context is nil")
-	case storeIsNil:
-		return errors.New("the function store is nil")
-	case f.shared.started:
-		return errors.New("Run was called before: make another Follower, with the stored ids")
+// Run polls and calls store for each batch, one after another in the calling goroutine, until ctx ends.
+// Then it returns nil. It returns an error only if it cannot begin: ctx or store is nil, or Run was
+// called before. To end Run for another reason, cancel ctx.
+//
+// A batch is stored when store returns nil. If store returns an error, Run calls it with the same batch
+// again: after 1 s, and after a wait that doubles up to a minute. If the transaction was committed, but
+// its response was lost, the stored position is equal to batch.Position: then store returns nil, or
+// replaces the same rows. Run does not recover from a panic of store.
+func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch[T]) error) error {
+	f.mu.Lock()
+	canBegin := ctx != nil && store != nil && !f.started
+	f.started = true
+	f.mu.Unlock()
+	if !canBegin {
+		return errors.New("msgpush: following a list: ctx or store is nil, or Run was called before")
 	}
-	f.shared.started = true
+	f.store = store
+	for errs.OfContext(ctx) == nil {
+		f.poll(ctx)
+		f.sleep(ctx, f.jitter(f.options.PollInterval))
+	}
 	return nil
 }
 
-func (f *Follower[T]) report(ctx context.Context, err error) {
-	if f.options.OnError != nil {
-		f.options.OnError(err)
-		return
+// deliver stores new records, the newest of which is the first.
+func (f *Follower[T]) deliver(ctx context.Context, records []item[T]) {
+	slices.Reverse(records)
+	for chunk := range slices.Chunk(records, batchSize) {
+		var batch Batch[T]
+		for _, r := range chunk {
+			f.position.add(r.id, r.created)
+			f.position.Total++
+			if r.omitted != nil {
+				batch.Omitted = append(batch.Omitted, *r.omitted)
+			} else {
+				batch.Records = append(batch.Records, r.record)
+			}
+		}
+		if !f.storeBatch(ctx, batch) {
+			return
+		}
+		f.update(func(s *Status) { s.Omitted += int64(len(batch.Omitted)) })
 	}
-	slog.Default().WarnContext(ctx, "msgpush: following a list", "error", err)
 }
 
-// sleepUntil waits until a time at which the next request or call of store is due. It reports false if
-// ctx ended before. A time in the past means now.
-func (f *Follower[T]) sleepUntil(ctx context.Context, at time.Time) bool {
-	wait := max(0, time.Until(at))
-	f.updateStatus(func(s *Status) { s.NextStep = time.Now().Add(wait) })
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-	return errs.OfContext(ctx) == nil
-}
-
-// Status returns the state of the follower. It may be called at any time, from any goroutine.
-func (f *Follower[T]) Status() Status {
-	f.shared.mu.Lock()
-	defer f.shared.mu.Unlock()
-	return f.shared.status
-}
-
-func (f *Follower[T]) updateStatus(change func(*Status)) {
-	f.shared.mu.Lock()
-	defer f.shared.mu.Unlock()
-	change(&f.shared.status)
-}
-
-type response[T any] = paging.Response[T, msgpush.OmittedRecord]
-
-// lengthOf returns the number of records of a response, with those that were left out.
-func lengthOf[T any](page *response[T]) int64 { return int64(len(page.List) + len(page.Omitted)) }
-
-// fetch requests a page. It is the only code that calls Fetch.
-func (f *Follower[T]) fetch(ctx context.Context, number int64, size int) (*response[T], error) {
-	f.updateStatus(func(s *Status) { s.NextStep = time.Now() })
-	page, err := f.list.Fetch(ctx, msgpush.PageRequest{Current: int(number), PageSize: size})
-	if page == nil && err == nil {
-		err = errors.New("the Fetch function returned neither a page nor an error")
-	}
-	// A Fetch may return a pointer to the zero Page of a Call that failed: the list is not empty then.
-	isNoPage := page == nil || len(page.List) == 0 && page.Total <= 0
-	if err != nil && isNoPage {
-		return nil, paging.AtPage(number, err)
-	}
-	if err != nil && !f.health.hasReported {
-		f.health.hasReported = true
-		f.report(ctx, paging.AtPage(number, err))
-	}
-	f.reading.drift.observe(f.numbers.total, page.Total)
-	f.numbers.useTotal(page.Total)
-	if size == f.list.PageSize { // the second pass of a reading has smaller pages
-		f.numbers.usePages(page.Pages, page.PageSize)
-		f.numbers.usePage(number, lengthOf((*response[T])(page)))
-	}
-	f.updateStatus(func(s *Status) {
-		s.LastResponse = time.Now()
-		s.Total = f.numbers.total
+// storeBatch stores a batch with the current position. It returns false if ctx has ended before.
+func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) bool {
+	batch.Position = f.position.String()
+	return f.untilSuccess(ctx, storeFails, time.Second, func() error {
+		unchanged := batch
+		unchanged.Records, unchanged.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
+		if err := f.store(ctx, unchanged); err != nil {
+			return fmt.Errorf("msgpush: following a list: storing a batch: %w", err)
+		}
+		return nil
 	})
-	return (*response[T])(page), nil
-}
-
-// fetchOrEnd is like fetch, but a page behind the end of the list that fails is an empty page.
-func (f *Follower[T]) fetchOrEnd(ctx context.Context, number int64, size int) (*response[T], error) {
-	page, err := f.fetch(ctx, number, size)
-	if err == nil || errs.OfContext(ctx) != nil {
-		return page, err
-	}
-	if !f.numbers.useFailure(number, int64(size), isPermanent(err)) {
-		return nil, err
-	}
-	return &response[T]{Total: f.numbers.total}, nil
 }

@@ -2,220 +2,391 @@ package follow
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/paging"
 )
 
-// This file makes the polls, which look for new records at the ends of the list: its start and its
-// tail. A record is fresh if it is new and undelivered. The rules are:
-//
-//   - End. A poll begins at the end where the newest record was at the first start, or where a later
-//     poll found the outermost record of the outermost page fresh, and the innermost one not. Until
-//     such an end is known, polls begin at the start and at the tail in turn.
-//   - Outermost page. It is page 1 at the start, and the last page by the latest response at the tail.
-//     If a response shows another one, the poll goes there.
-//   - Inward. From there, the poll goes inward while the innermost record of the page is fresh, the
-//     page is empty, or records are missing. The fourth page without a fresh record is the last one.
-//   - Missing. Records are missing if the total has grown by more than was delivered. Then the poll
-//     goes on at the other end. If records are missing even then, a reading hurries.
-//   - Failure. If the first page of a poll fails, the next poll begins with page 1, whose response has
-//     the numbers. If page 1 fails, the next one begins at its end. Another page is requested again. If
-//     it fails maxTries times, a reading hurries.
+// maxOld is the number of unknown records in a row, created before the newest known one, after which
+// no known one is searched for: those below were probably deleted.
+const maxOld = 10_000
 
-const (
-	maxIdle  = 4 // pages without a fresh record, at each end
-	maxTries = 3
-)
-
-// polls is the state between polls.
-type polls struct {
-	due       time.Time // when the next one is due
-	newest    end       // where they begin, if it is known
-	latest    end       // where the latest one began
-	failed    int64     // the first page of the latest one if that failed, or 0
-	accounted int64     // how much of the total is delivered or left to a reading; at first, the known ids
-	isMissing bool      // by the rules above, since the start of the latest reading
+// An item is a record of a page, or one that was left out.
+type item[T any] struct {
+	id      int64
+	created msgpush.DateTime // "" if there is no valid one
+	record  T
+	omitted *msgpush.OmittedRecord // nil: record is set
 }
 
-// A poll is a poll in progress.
-type poll struct {
-	hasBegun bool  // its first page came
-	total    int64 // of that response
+// A reading is what a poll has read, from the newest record inward.
+type reading[T any] struct {
+	seen    map[int64]bool
+	ids     []int64   // of all records
+	unknown []item[T] // with fewer than Window known records above
+	fresh   int       // how many of unknown stand above a known record
+	late    int       // unknown records with more known records above, and a known one below
+	deep    int       // those without a known one below so far
+	known   int       // known records
+	old     int       // unknown records in a row that were created before the newest known one
+	newest  msgpush.DateTime
+	total   int64 // by the first response
+	isWhole bool  // it has read the list to its end
+	isSweep bool
 }
 
-// poll makes a poll, and schedules the next one.
+// poll makes a poll, and stores what is new.
 func (f *Follower[T]) poll(ctx context.Context) {
-	p, q := &f.polls, &poll{}
-	p.latest = p.nextEnd()
-	succeeds := f.pollEnd(ctx, q, p.latest)
-	isMissing := q.total > p.accounted
-	hasOtherEnd := f.numbers.last() > 1
-	if succeeds && isMissing && hasOtherEnd {
-		succeeds = f.pollEnd(ctx, q, p.latest.other())
-	}
-	if q.hasBegun {
-		p.settle(q.total, f.numbers.total)
-	}
-	if !succeeds {
-		return // pollPage has scheduled the next one
-	}
-	f.note(ctx, pollFails, nil)
-	now := time.Now()
-	f.updateStatus(func(s *Status) { s.LastPoll = now })
-	p.due = now.Add(jitter(f.options.PollInterval))
-	f.reading.pollHasEnded = true
-}
-
-// pollEnd requests the pages of an end. It reports false if the poll has failed, or ctx has ended.
-func (f *Follower[T]) pollEnd(ctx context.Context, q *poll, from end) bool {
-	w := &walk{from: from, number: from.outermost(&f.numbers), seeks: true}
-	pageHasFailed := f.polls.failed > 1
-	if !q.hasBegun && pageHasFailed {
-		w.number = 1
-	}
-	for {
-		page := f.pollPage(ctx, q, w.number)
-		if page == nil {
-			return false
-		}
-		if !q.hasBegun {
-			q.hasBegun, q.total = true, f.numbers.total
-			f.polls.failed = 0
-		}
-		fresh := f.fresh(page.List, from)
-		f.deliver(ctx, page.List)
-		if errs.OfContext(ctx) != nil {
-			return false
-		}
-		if w.hasNewest(fresh, &f.numbers) {
-			f.polls.newest = from
-		}
-		isMissing := q.total > f.polls.accounted
-		if !w.goOn(fresh, isMissing, &f.numbers) {
-			return true
-		}
-	}
-}
-
-// pollPage requests a page until it succeeds. It returns nil if the poll has failed, or ctx has ended.
-func (f *Follower[T]) pollPage(ctx context.Context, q *poll, number int64) *response[T] {
-	for tries := 1; ; tries++ {
-		page, err := f.fetchOrEnd(ctx, number, f.list.PageSize)
-		if err == nil {
-			f.health.resetWait(pollFails) // the poll as a whole may still fail
-			return page
-		}
-		at := f.note(ctx, pollFails, err)
-		if !q.hasBegun {
-			f.polls.due, f.polls.failed = at, number
-			return nil
-		}
-		if tries == maxTries { // a reading finds the records of the page
-			f.polls.due = at
-			f.polls.isMissing = true
-			return nil
-		}
-		if !f.sleepUntil(ctx, at) {
-			return nil
-		}
-	}
-}
-
-// fresh reports which records of a page are fresh, the outermost one first.
-func (f *Follower[T]) fresh(list []T, from end) []bool {
-	fresh, limit := make([]bool, len(list)), newestTime(time.Now())
-	for i, record := range list {
-		isNew, _ := f.classify(record, limit)
-		fresh[i] = isNew && !f.delivered.Has(f.list.ID(record))
-	}
-	if from == tailEnd {
-		slices.Reverse(fresh)
-	}
-	return fresh
-}
-
-// nextEnd returns where the next poll begins.
-func (p *polls) nextEnd() end {
-	if p.newest == unknownEnd {
-		return p.latest.other()
-	}
-	return p.newest
-}
-
-// settle takes the totals of the first and the latest response of a poll.
-func (p *polls) settle(first, latest int64) {
-	if latest == 0 { // not reported
+	begun := time.Now()
+	isStart := f.position.isFirstStart()
+	r := &reading[T]{seen: map[int64]bool{}, isSweep: isStart || !begun.Before(f.sweepAt)}
+	if !f.read(ctx, r, isStart) {
 		return
 	}
-	if first > p.accounted {
-		p.isMissing = true
-		p.accounted = first // a reading finds them; for polls, only further records are missing
+	var records []item[T]
+	if !isStart {
+		records = f.newRecords(ctx, r)
 	}
-	p.accounted = min(p.accounted, latest) // records were deleted
+	if r.isSweep {
+		f.endSweep(ctx, r, records, isStart)
+		f.sweepAt = begun.Add(f.options.SweepInterval)
+	}
+	if isStart && !f.storeBatch(ctx, Batch[T]{}) {
+		return
+	}
+	f.deliver(ctx, records)
+	f.update(func(s *Status) { s.LastPoll = time.Now() })
 }
 
-type end int
+// newRecords applies the rule of new records.
+func (f *Follower[T]) newRecords(ctx context.Context, r *reading[T]) []item[T] {
+	if f.position.Whole && r.isWhole {
+		return slices.Clone(r.unknown)
+	}
+	records, rest := slices.Clone(r.unknown[:r.fresh]), r.unknown[r.fresh:]
+	isKnownLeft := r.known > 0 || len(rest) == 0
+	if isKnownLeft {
+		return records
+	}
+	r.isSweep = true // it has read what a sweep reads
+	for _, record := range rest {
+		if record.created > f.position.Newest {
+			records = append(records, record)
+		}
+	}
+	if len(f.position.known) > 0 {
+		const format = "msgpush: following a list: %w: no known record is left among %d others, of which %d count as new"
+		f.report(ctx, fmt.Errorf(format, ErrMissing, len(rest), len(records)))
+	}
+	return records
+}
+
+// endSweep makes the records known that are not new, and reports missing ones.
+func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], records []item[T], isStart bool) {
+	p := &f.position
+	isNew := map[int64]bool{}
+	for _, record := range records {
+		isNew[record.id] = true
+	}
+	lacks := r.total - p.Total - int64(len(records))
+	switch {
+	case isStart:
+	case r.late > 0:
+		const format = "msgpush: following a list: %w: %d appeared more than %d places behind the newest one"
+		f.note(ctx, sweepLacks, fmt.Errorf(format, ErrMissing, r.late, f.options.Window))
+	case p.Total > 0 && lacks > 0:
+		const format = "msgpush: following a list: %w: the list grew by %d more than were found"
+		f.note(ctx, sweepLacks, fmt.Errorf(format, ErrMissing, lacks))
+	default:
+		f.note(ctx, sweepLacks, nil)
+	}
+	p.Total, f.maxTotal = max(r.total, f.maxTotal)-int64(len(records)), 0
+	if len(r.ids) == 0 && !isStart {
+		return // the list is empty, or the service is at fault: the ids are kept
+	}
+	var ids []int64
+	for _, id := range r.ids {
+		if !isNew[id] && len(ids) < 2*f.options.Window {
+			ids = append(ids, id)
+		}
+	}
+	p.endSweep(ids)
+	p.Newest = max(p.Newest, r.newest)
+	p.Whole = r.isWhole && len(ids)+len(isNew) == len(r.ids)
+}
+
+// read reads pages until the rules end the poll. It returns false if ctx has ended.
+func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) bool {
+	page, number, ok := f.newestPage(ctx)
+	if !ok {
+		return false
+	}
+	r.total = page.Total
+	longest, repeats := 0, 0
+	for {
+		items := f.items(ctx, page, r.isSweep)
+		before := len(r.ids)
+		needsNext := f.use(r, items, isStart)
+		longest = max(longest, len(items))
+		repeats++
+		if len(r.ids) > before {
+			repeats = 0
+		}
+		if f.isLast(page, number, len(items), longest) || repeats >= maxRepeats {
+			r.isWhole = repeats < maxRepeats
+			return true
+		}
+		if needsNext == no {
+			return true
+		}
+		number += f.inward()
+		if needsNext == forSweep {
+			page, ok = f.tryPage(ctx, number)
+			r.isSweep = r.isSweep && ok
+			if !ok {
+				return errs.OfContext(ctx) == nil
+			}
+			continue
+		}
+		if page, ok = f.page(ctx, number); !ok {
+			return false
+		}
+	}
+}
+
+// maxRepeats is the number of pages in a row without another record that end a poll: some services
+// repeat their last page.
+const maxRepeats = 3
+
+// inward is the step to the next page.
+func (f *Follower[T]) inward() int {
+	if f.position.NewestLast {
+		return -1
+	}
+	return 1
+}
+
+// isLast reports whether the list has no page further inward.
+func (f *Follower[T]) isLast(page *msgpush.Page[T], number, length, longest int) bool {
+	if f.position.NewestLast {
+		return number <= 1
+	}
+	last := lastPage(page)
+	isShort := length < longest || length < f.pager.PageSize && last == 1
+	return length == 0 || number >= last && isShort
+}
+
+// A need says whether a poll needs the next page.
+type need int
 
 const (
-	unknownEnd end = iota
-	startEnd
-	tailEnd
+	no need = iota
+	forPoll
+	forSweep
 )
 
-func (e end) other() end {
-	if e == startEnd {
-		return tailEnd
+// use takes the records of a page, and applies the rules of polls and sweeps.
+func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
+	hasUnknown := false
+	for _, it := range items {
+		if r.seen[it.id] {
+			continue
+		}
+		r.seen[it.id] = true
+		r.ids = append(r.ids, it.id)
+		r.newest = max(r.newest, it.created)
+		switch {
+		case f.position.isKnown(it.id):
+			r.known++
+			r.late += r.deep
+			r.fresh, r.deep, r.old = len(r.unknown), 0, 0
+			continue
+		case r.known >= f.options.Window:
+			r.deep++
+		default:
+			r.unknown = append(r.unknown, it)
+		}
+		hasUnknown = true
+		if it.created != "" && it.created < f.position.Newest {
+			r.old++
+		}
 	}
-	return startEnd
+	depth := 2 * f.options.Window
+	isAbove := r.known == 0 && len(f.position.known) > 0 // all known records, so far
+	switch {
+	case isStart && len(r.ids) < depth:
+		return forPoll
+	case isStart, r.old >= maxOld:
+		return no
+	case isAbove, hasUnknown && r.known < f.options.Window:
+		return forPoll
+	case r.isSweep && r.known+len(r.unknown)-r.fresh+r.deep+r.late < depth:
+		return forSweep
+	}
+	return no
 }
 
-// outermost returns the outermost page of an end.
-func (e end) outermost(n *numbers) int64 {
-	if e == startEnd {
-		return 1
+// items returns the records of a page in their order, from the newest end on. A record without an id that
+// cannot be decoded is reported.
+func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T], isSweep bool) []item[T] {
+	items := make([]item[T], 0, len(page.List)+len(page.Omitted))
+	omitted := page.Omitted
+	takeOmitted := func() {
+		for len(omitted) > 0 && omitted[0].Index <= len(items) {
+			items = append(items, item[T]{id: omitted[0].ID, omitted: &omitted[0]})
+			omitted = omitted[1:]
+		}
 	}
-	return n.last()
+	for _, record := range page.List {
+		takeOmitted()
+		items = append(items, item[T]{id: f.pager.ID(record), created: f.created(record), record: record})
+	}
+	takeOmitted()
+	for i := range omitted { // with an index that the page does not have
+		items = append(items, item[T]{id: omitted[i].ID, omitted: &omitted[i]})
+	}
+	if f.position.NewestLast {
+		slices.Reverse(items)
+	}
+	return slices.DeleteFunc(items, func(it item[T]) bool {
+		hasNoID := it.omitted != nil && it.id == 0
+		if hasNoID {
+			f.reportOmitted(ctx, it.omitted, isSweep)
+		}
+		return hasNoID
+	})
 }
 
-// A walk chooses the pages of an end. Its methods take which records of the latest page are fresh, the
-// outermost one first.
-type walk struct {
-	from   end
-	number int64 // of the latest or the next page
-	seeks  bool  // it has not come to the outermost page yet
-	idle   int   // pages without a fresh record
+// reportOmitted reports a record without an id once in each sweep.
+func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecord, isSweep bool) {
+	text := string(r.JSON)
+	if f.reported[text] && !isSweep {
+		return
+	}
+	if len(f.reported) > 1000 {
+		clear(f.reported)
+	}
+	f.reported[text] = true
+	f.report(ctx, fmt.Errorf("msgpush: following a list: a record without an id cannot be decoded: %w", r.Err))
 }
 
-// hasNewest reports whether the latest page shows that this end has the newest records.
-func (w *walk) hasNewest(fresh []bool, n *numbers) bool {
-	isOutermost := w.number == w.from.outermost(n)
-	return isOutermost && len(fresh) > 1 && fresh[0] && !fresh[len(fresh)-1]
+// newestPage returns the page with the newest record, and its number.
+func (f *Follower[T]) newestPage(ctx context.Context) (page *msgpush.Page[T], number int, ok bool) {
+	number = 1
+	if f.position.NewestLast {
+		number = max(1, f.lastPage)
+	}
+	for range maxRepeats { // the list may grow meanwhile
+		if page, ok = f.page(ctx, number); !ok {
+			return nil, 0, false
+		}
+		f.lastPage = max(1, lastPage(page))
+		if !f.position.HasOrder && !f.findOrder(ctx, page, number) {
+			return nil, 0, false
+		}
+		if !f.position.NewestLast || number == f.lastPage {
+			break
+		}
+		number = f.lastPage
+	}
+	return page, number, true
 }
 
-// goOn chooses the next page. It reports false if there is none.
-func (w *walk) goOn(fresh []bool, isMissing bool, n *numbers) bool {
-	if !slices.Contains(fresh, true) {
-		w.idle++
-	}
-	if w.idle == maxIdle {
-		return false // the numbers are wrong, or the missing records are far from the end
-	}
-	outermost := w.from.outermost(n)
-	if w.seeks && w.number != outermost {
-		w.number = outermost // by the latest response
+// findOrder compares the first and the last valid creation time of the list, unless they are equal.
+func (f *Follower[T]) findOrder(ctx context.Context, first *msgpush.Page[T], number int) (ok bool) {
+	hasEnds := number == 1 && lastPage(first) > 0 // otherwise, the end of the list is not known
+	if f.pager.Created == nil || !hasEnds {
 		return true
 	}
-	w.seeks = false
-	innermostIsOld := len(fresh) > 0 && !fresh[len(fresh)-1]
-	if innermostIsOld && !isMissing {
-		return false // the records further inward are old, too
+	last := first
+	if f.lastPage > 1 {
+		if last, ok = f.page(ctx, f.lastPage); !ok {
+			return false
+		}
 	}
-	if w.from == startEnd {
-		w.number++
-	} else {
-		w.number--
+	times := append(f.times(first), f.times(last)...)
+	if len(times) == 0 {
+		return true
 	}
-	return 1 <= w.number && w.number <= n.last()
+	atStart, atEnd := times[0], times[len(times)-1]
+	if atStart != atEnd {
+		f.position.HasOrder, f.position.NewestLast = true, atEnd > atStart
+	}
+	return true
+}
+
+// times returns the valid creation times of a page.
+func (f *Follower[T]) times(p *msgpush.Page[T]) (times []msgpush.DateTime) {
+	for _, record := range p.List {
+		if created := f.created(record); created != "" {
+			times = append(times, created)
+		}
+	}
+	return times
+}
+
+// page requests a page until that succeeds. It returns false if ctx has ended before.
+func (f *Follower[T]) page(ctx context.Context, number int) (page *msgpush.Page[T], ok bool) {
+	ok = f.untilSuccess(ctx, pollFails, f.options.PollInterval, func() (err error) {
+		page, err = f.fetch(ctx, number)
+		return err
+	})
+	return page, ok
+}
+
+// tryPage requests a page of a sweep once.
+func (f *Follower[T]) tryPage(ctx context.Context, number int) (page *msgpush.Page[T], ok bool) {
+	f.update(func(s *Status) { s.NextStep = time.Now() })
+	page, err := f.fetch(ctx, number)
+	if errs.OfContext(ctx) != nil {
+		return nil, false
+	}
+	f.note(ctx, sweepFails, err)
+	return page, err == nil
+}
+
+// fetch requests a page. An error response for a page behind the last one stands for an empty page.
+func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], error) {
+	page, err := f.pager.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: f.pager.PageSize})
+	if page == nil && err == nil {
+		return nil, errors.New("msgpush: following a list: the Fetch function returned neither a page nor an error")
+	}
+	isPage := page != nil && (err == nil || len(page.List)+len(page.Omitted) > 0)
+	if isPage {
+		f.maxTotal = max(f.maxTotal, page.Total)
+		return page, nil
+	}
+	apiErr, isResponse := errors.AsType[*msgpush.APIError](err)
+	isPermanent := isResponse && !apiErr.KeyRejected && !apiErr.Retryable
+	if isPermanent && number > max(1, f.lastPage) {
+		return new(msgpush.Page[T]), nil
+	}
+	return nil, paging.AtPage(int64(number), err)
+}
+
+// lastPage returns the number of pages that a response reports, or 0.
+func lastPage[T any](p *msgpush.Page[T]) int {
+	length := len(p.List) + len(p.Omitted)
+	if p.Pages > 0 || p.Total <= 0 || length == 0 {
+		return max(p.Pages, 0)
+	}
+	return int(min((p.Total-1)/int64(length), 1<<30)) + 1
+}
+
+// created returns the creation time of a record, or "" if it is not valid. Some services send the zero
+// time, or that of 1970, for a missing one.
+func (f *Follower[T]) created(record T) msgpush.DateTime {
+	if f.pager.Created == nil {
+		return ""
+	}
+	created := f.pager.Created(record)
+	if _, err := created.Time(time.UTC); err != nil || created < "1971" {
+		return ""
+	}
+	return created
 }

@@ -17,21 +17,17 @@ import (
 )
 
 // The tests follow lists of numbers. Record n was created n seconds after epoch, unless a test says
-// otherwise. The clock of a bubble begins later.
+// otherwise.
 type (
-	page   = msgpush.Page[int64]
-	lister = msgpush.Pager[int64]
-	batch  = follow.Batch[int64]
+	page  = msgpush.Page[int64]
+	batch = follow.Batch[int64]
 )
 
 var epoch = time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC)
 
 const requestTime = 20 * time.Millisecond
 
-// zeroTime is the Since with which each record with a valid time is new.
-const zeroTime msgpush.DateTime = "0001-01-01 00:00:00"
-
-// inBubble runs a test of a table in its own bubble.
+// inBubble runs a case of a table in virtual time.
 func inBubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
@@ -39,26 +35,26 @@ func inBubble(t *testing.T, name string, test func(t *testing.T)) {
 
 func created(n int64) msgpush.DateTime { return dateTime(epoch.Add(time.Duration(n) * time.Second)) }
 
-// today is a time after the start of the clock of a bubble.
-func today(n int64) msgpush.DateTime {
-	return dateTime(time.Date(2000, 1, 1, 0, 0, int(n), 0, time.UTC))
-}
+func dateTime(t time.Time) msgpush.DateTime { return msgpush.DateTime(t.UTC().Format(time.DateTime)) }
 
-func dateTime(t time.Time) msgpush.DateTime { return msgpush.DateTime(t.Format(time.DateTime)) }
-
-// upTo returns the numbers from 1 to n, the oldest first.
-func upTo(n int64) (list []int64) {
-	for i := range n {
-		list = append(list, i+1)
+// numbers returns the numbers from the first to the last, ascending or descending.
+func numbers(first, last int64) (list []int64) {
+	step := int64(1)
+	if last < first {
+		step = -1
 	}
-	return list
+	for n := first; ; n += step {
+		list = append(list, n)
+		if n == last {
+			return list
+		}
+	}
 }
 
-// downFrom returns the numbers from n to 1, the newest first.
-func downFrom(n int64) []int64 {
-	list := upTo(n)
-	slices.Reverse(list)
-	return list
+// wait lets time pass until every goroutine waits again.
+func wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // A service has a list and responds to requests. Its functions may be nil.
@@ -66,20 +62,18 @@ type service struct {
 	created func(int64) msgpush.DateTime
 	fail    func(number int) error
 	edit    func(number int, p *page) // changes a response
-	latency time.Duration             // 0: requestTime
+	maxSize int                       // of a page; 0 means any
 
 	mu       sync.Mutex
 	list     []int64
 	requests []int // the requested pages
-	inserted map[int64]time.Time
 }
 
-// lister returns the list with a page size. 0 means the default.
-func (s *service) lister(size int) lister {
+func (s *service) pager(size int) msgpush.Pager[int64] {
 	if s.created == nil {
 		s.created = created
 	}
-	return lister{
+	return msgpush.Pager[int64]{
 		Fetch:    s.fetch,
 		ID:       func(n int64) int64 { return n },
 		Created:  s.created,
@@ -89,7 +83,7 @@ func (s *service) lister(size int) lister {
 }
 
 func (s *service) fetch(_ context.Context, r msgpush.PageRequest) (*page, error) {
-	time.Sleep(max(s.latency, requestTime))
+	time.Sleep(requestTime)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r.Current)
@@ -98,9 +92,13 @@ func (s *service) fetch(_ context.Context, r msgpush.PageRequest) (*page, error)
 			return nil, err
 		}
 	}
+	size := r.PageSize
+	if s.maxSize > 0 {
+		size = min(size, s.maxSize)
+	}
 	n := len(s.list)
-	p := &page{PageNum: r.Current, PageSize: r.PageSize, Total: int64(n), Pages: (n + r.PageSize - 1) / r.PageSize}
-	from, to := min((r.Current-1)*r.PageSize, n), min(r.Current*r.PageSize, n)
+	p := &page{PageNum: r.Current, PageSize: size, Total: int64(n), Pages: (n + size - 1) / size}
+	from, to := min((r.Current-1)*size, n), min(r.Current*size, n)
 	p.List = slices.Clone(s.list[from:to])
 	if s.edit != nil {
 		s.edit(r.Current, p)
@@ -115,18 +113,9 @@ func (s *service) change(f func(list []int64) []int64) {
 	s.list = f(slices.Clone(s.list))
 }
 
-// insert inserts records at the start, or at the tail if that has newer records.
-func (s *service) insert(records ...int64) {
+// prepend inserts records at the start of the list, each one above the record before it.
+func (s *service) prepend(records ...int64) {
 	s.change(func(list []int64) []int64 {
-		if s.inserted == nil {
-			s.inserted = map[int64]time.Time{}
-		}
-		for _, n := range records {
-			s.inserted[n] = time.Now()
-		}
-		if len(list) > 1 && list[0] < list[len(list)-1] {
-			return append(list, records...)
-		}
 		for _, n := range records {
 			list = slices.Insert(list, 0, n)
 		}
@@ -134,177 +123,87 @@ func (s *service) insert(records ...int64) {
 	})
 }
 
-// insertEvery inserts one record after each interval.
-func (s *service) insertEvery(interval time.Duration, records []int64) {
-	for i, n := range records {
-		time.AfterFunc(time.Duration(i+1)*interval, func() { s.insert(n) })
-	}
+// insertAt inserts a record at a place.
+func (s *service) insertAt(place int, record int64) {
+	s.change(func(list []int64) []int64 { return slices.Insert(list, place, record) })
 }
 
-// setFail sets the function fail while requests may be in progress.
-func (s *service) setFail(fail func(number int) error) {
+func (s *service) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fail = fail
+	return len(s.requests)
 }
 
-// setEdit sets the function edit while requests may be in progress.
-func (s *service) setEdit(edit func(int, *page)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.edit = edit
+// A database stores batches, as a program does.
+type database struct {
+	mu       sync.Mutex
+	records  []int64
+	omitted  []msgpush.OmittedRecord
+	batches  []batch
+	position string
+	errs     []error // of the next transactions
 }
 
-// heal lets each request succeed from now on.
-func (s *service) heal() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail, s.edit = nil, nil
-}
-
-// always returns a function fail by which each request fails.
-func always(err error) func(int) error { return func(int) error { return err } }
-
-// failAt returns a function fail by which a page fails.
-func failAt(page int, err error) func(int) error {
-	return func(number int) error {
-		if number == page {
-			return err
-		}
-		return nil
+func (db *database) store(_ context.Context, b batch) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if len(db.errs) > 0 {
+		err := db.errs[0]
+		db.errs = db.errs[1:]
+		return err
 	}
-}
-
-// emptyAt returns a function edit by which a page has no records.
-func emptyAt(number int) func(int, *page) {
-	return func(n int, p *page) {
-		if n == number {
-			p.List = nil
-		}
-	}
-}
-
-// hide returns an edit that hides the records of two numbers and those between them.
-func hide(first, last int64) func(int, *page) {
-	return func(_ int, p *page) {
-		p.List = slices.DeleteFunc(p.List, func(n int64) bool { return first <= n && n <= last })
-	}
-}
-
-// sent returns the pages that were requested since the latest call.
-func (s *service) sent() []int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sent := s.requests
-	s.requests = nil
-	return sent
-}
-
-// A program stores batches, and follows a list in the background.
-type program struct {
-	*follow.Follower[int64]
-	stop func() // waits until Run has returned
-
-	mu             sync.Mutex // orders the reads of the test before the writes of the program
-	fresh, history []int64
-	since          msgpush.DateTime
-	errs           []error
-	batches        int
-	delivered      map[int64]time.Time // when each record was delivered
-	before         func(batch) error   // called before a batch is stored; its error is that of store
-}
-
-// newFollower returns a follower of a list.
-func newFollower(t *testing.T, l lister, o follow.Options) *follow.Follower[int64] {
-	t.Helper()
-	f, err := follow.New(l, o)
-	require.NoError(t, err)
-	return f
-}
-
-// start runs a program until the test ends.
-func start(t *testing.T, l lister, o follow.Options) *program {
-	t.Helper()
-	return (&program{}).start(t, l, o)
-}
-
-func (p *program) start(t *testing.T, l lister, o follow.Options) *program {
-	t.Helper()
-	o.OnError = func(err error) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.errs = append(p.errs, err)
-	}
-	p.Follower = newFollower(t, l, o)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, p.Run(ctx, p.store), "a clean stop") })
-	p.stop = func() {
-		cancel()
-		running.Wait()
-	}
-	t.Cleanup(p.stop)
-	return p
-}
-
-// run runs a program for a time.
-func run(t *testing.T, l lister, o follow.Options, d time.Duration) *program {
-	t.Helper()
-	p := start(t, l, o)
-	p.sleep(d)
-	p.stop()
-	return p
-}
-
-// sleep waits while the program runs.
-func (p *program) sleep(d time.Duration) {
-	p.mu.Lock()
-	p.mu.Unlock() //nolint:staticcheck // see mu
-	time.Sleep(d)
-	synctest.Wait()
-}
-
-func (p *program) store(_ context.Context, b batch) error {
-	if p.before != nil {
-		if err := p.before(b); err != nil {
-			return err
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.delivered == nil {
-		p.delivered = map[int64]time.Time{}
-	}
-	for _, n := range slices.Concat(b.New, b.History) {
-		p.delivered[n] = time.Now()
-	}
-	p.batches++
-	p.since = b.Since
-	p.fresh = append(p.fresh, b.New...)
-	p.history = append(p.history, b.History...)
+	db.records = append(db.records, b.Records...)
+	db.omitted = append(db.omitted, b.Omitted...)
+	db.batches = append(db.batches, b)
+	db.position = b.Position
 	return nil
 }
 
-// firstBatch returns the first batch, which is not stored.
-func firstBatch(t *testing.T, l lister) (first batch) {
+// A run is a follower that runs in a bubble.
+type run struct {
+	*follow.Follower[int64]
+	stop func()
+
+	mu   sync.Mutex
+	errs []error // of OnError
+}
+
+func (r *run) errors() []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.errs)
+}
+
+// missing returns the errors that report missing records.
+func (r *run) missing() (missing []error) {
+	for _, err := range r.errors() {
+		if errors.Is(err, follow.ErrMissing) {
+			missing = append(missing, err)
+		}
+	}
+	return missing
+}
+
+// start runs a follower from the stored position until stop is called or the test ends.
+func start(t *testing.T, pager msgpush.Pager[int64], db *database, o follow.Options) *run {
 	t.Helper()
+	r := &run{}
+	o.Position = db.position
+	o.OnError = func(err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.errs = append(r.errs, err)
+	}
+	f, err := follow.New(pager, o)
+	require.NoError(t, err)
+	r.Follower = f
 	ctx, cancel := context.WithCancel(t.Context())
-	require.NoError(t, newFollower(t, l, follow.Options{}).Run(ctx, func(_ context.Context, b batch) error {
-		first = b
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, f.Run(ctx, db.store)) })
+	r.stop = func() {
 		cancel()
-		return ctx.Err()
-	}))
-	return first
+		running.Wait()
+	}
+	t.Cleanup(r.stop)
+	return r
 }
-
-// known returns the ids that the program has stored.
-func (p *program) known() []int64 { return slices.Concat(p.history, p.fresh) }
-
-// sorted returns a sorted copy of records, which is not nil.
-func sorted(records []int64) []int64 {
-	records = append([]int64{}, records...)
-	slices.Sort(records)
-	return records
-}
-
-var errUnavailable = errors.New("unavailable")

@@ -49,9 +49,8 @@ var (
 )
 
 var (
-	ids   []int64
-	since msgpush.DateTime
-	f     follow.Follower[msgpush.ForwardLog]
+	stored string // the position
+	f      follow.Follower[msgpush.ForwardLog]
 )
 
 func store(context.Context, follow.Batch[msgpush.ForwardLog]) error { return nil }
@@ -81,10 +80,10 @@ func block(ctx context.Context, client *msgpush.Client, vault keys, baseURL, acc
 
 func TestREADMECodeRuns(t *testing.T) { assertCodeRuns(t, "README.md") }
 
-// The outbox of docs/lists.md is tested with the database driver of the examples.
+// The outbox of docs/following.md is tested with the database driver of the examples.
 func TestOutboxOfDocsSurvivesRestart(t *testing.T) {
 	var source string
-	for _, match := range goBlock.FindAllStringSubmatch(read(t, "docs/lists.md"), -1) {
+	for _, match := range goBlock.FindAllStringSubmatch(read(t, "docs/following.md"), -1) {
 		if strings.HasPrefix(match[1], "package alerts\n") {
 			source = match[1]
 		}
@@ -100,7 +99,7 @@ func TestOutboxOfDocsSurvivesRestart(t *testing.T) {
 }
 
 func TestCodeInDocsRuns(t *testing.T) {
-	for _, name := range []string{"docs/lists.md", "docs/reliability.md"} {
+	for _, name := range []string{"docs/following.md", "docs/reliability.md"} {
 		assertCodeRuns(t, name)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,266 +19,317 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// An account has a list in which a record is inserted every 30 s, and that takes 20 ms a
-// request.
+// An account has a list of records, the newest first or last. The numbers of the records ascend from 0.
+// A request takes 20 ms.
 type account struct {
 	records     int64 // at the start
 	oldestFirst bool
 	pageSize    int
-	total       func(n int64) int64 // the reported total of n records; nil: n
-	pages       bool                // report pages, too
-	known       int64               // the records that an earlier process has stored; 0: a first start
-	grace       time.Duration       // before the end, in which inserted records need not be delivered
-	failures    int                 // one of so many requests fails; 0: none
-	isStill     bool                // no record is inserted
-	id          func(number int64) int64
+	inserted    func(since time.Duration) int64 // how many records have been inserted since the start; nil: none
+	isDown      func(since time.Duration) bool
+	failures    int                      // one of so many requests fails; 0: none
+	id          func(number int64) int64 // nil: the number
+	textSize    int                      // bytes of text in each record
 
-	rng      *rand.Rand
-	start    time.Time
-	requests int
-	during   func() // called near the end of the first reading
+	random      *rand.Rand
+	start       time.Time
+	requests    int
+	lastFailure int // the number of requests at the latest one that failed
 }
 
 const (
+	pollInterval   = 10 * time.Second
+	longestWait    = pollInterval + pollInterval/10
 	insertInterval = 30 * time.Second
 	requestTime    = 20 * time.Millisecond
+	day            = 24 * time.Hour
 )
 
-// size returns the number of records in the list. The numbers of the records ascend from 0.
-func (a *account) size() int64 {
-	if a.isStill {
-		return a.records
-	}
-	return a.records + int64(time.Since(a.start)/insertInterval)
-}
-
-// inserted returns when a record was inserted.
-func (a *account) inserted(number int64) time.Time {
-	return a.start.Add(time.Duration(number-a.records+1) * insertInterval)
-}
-
-// created returns when a record was created, which is also before the start.
-func (a *account) created(number int64) msgpush.DateTime { return dateTime(a.inserted(number)) }
-
-func dateTime(t time.Time) msgpush.DateTime { return msgpush.DateTime(t.UTC().Format(time.DateTime)) }
+func eachInterval(since time.Duration) int64 { return int64(since / insertInterval) }
 
 var errUnavailable = errors.New("unavailable")
 
-func (a *account) fetch(_ context.Context, r msgpush.PageRequest) (*msgpush.Page[int64], error) {
+// size returns the number of records in the list.
+func (a *account) size() int64 {
+	if a.inserted == nil {
+		return a.records
+	}
+	return a.records + a.inserted(time.Since(a.start))
+}
+
+// record returns the record of a number. RuleID holds the number. Records are created one second apart.
+func (a *account) record(number int64) msgpush.ForwardLog {
+	id := number
+	if a.id != nil {
+		id = a.id(number)
+	}
+	created := a.start.Add(time.Duration(number-a.records) * time.Second)
+	return msgpush.ForwardLog{
+		ID:           id,
+		RuleID:       number,
+		ErrorMessage: strings.Repeat("x", a.textSize),
+		CreateTime:   msgpush.DateTime(created.UTC().Format(time.DateTime)),
+	}
+}
+
+func (a *account) fetch(_ context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
 	time.Sleep(requestTime)
 	a.requests++
-	if a.failures > 0 && a.rng.IntN(a.failures) == 0 {
+	isFailure := a.failures > 0 && a.random.IntN(a.failures) == 0
+	if isFailure || a.isDown != nil && a.isDown(time.Since(a.start)) {
+		a.lastFailure = a.requests
 		return nil, errUnavailable
 	}
 	n, size := a.size(), int64(r.PageSize)
-	if a.during != nil && int64(a.requests)*size > n*98/100 {
-		a.during()
-		a.during = nil
-	}
-	p := &msgpush.Page[int64]{PageNum: r.Current, PageSize: r.PageSize, Total: n}
-	if a.total != nil {
-		p.Total = a.total(n)
-	}
-	if a.pages {
-		p.Pages = int((p.Total + size - 1) / size)
+	p := &msgpush.Page[msgpush.ForwardLog]{
+		PageNum:  r.Current,
+		PageSize: r.PageSize,
+		Total:    n,
+		Pages:    int((n + size - 1) / size),
 	}
 	for i := int64(r.Current-1) * size; i < min(n, int64(r.Current)*size); i++ {
-		if a.oldestFirst {
-			p.List = append(p.List, i)
-		} else {
-			p.List = append(p.List, n-1-i)
+		number := i
+		if !a.oldestFirst {
+			number = n - 1 - i
 		}
+		p.List = append(p.List, a.record(number))
 	}
 	return p, nil
 }
 
 // A following holds the measurements of a program that follows an account.
 type following struct {
-	first               time.Duration // until the whole list has been read; 0: it has not
-	requests, firstRead int           // after and until then
-	lastBatch           int           // requests until the latest batch
-	errs                int
-	history             int64
-	oldNew              int64         // records of the start that are new
-	missed              int64         // inserted records that are not new
-	worst               time.Duration // delay of an inserted record
-	memory              uint64        // in use at the end
+	first       int             // requests until the first batch
+	firstTime   time.Duration   // until the first batch
+	requests    int             // after the first batch
+	toLastBatch int             // requests until the latest batch with records, of those since the latest failure
+	numbers     []int64         // of the records that were stored
+	at          []time.Duration // when they were stored, after the start
+	position    string          // the latest one
+	longest     int             // bytes of the longest position
+	errs        int
+	held        int64 // bytes in use while the first full batch is stored; only with account.textSize
+	highest     int64 // bytes in use at most, with garbage; only with account.textSize
 }
 
-func (a *account) follow(t *testing.T, d time.Duration) (f following) {
+// follow runs a program that follows an account from its start.
+func (a *account) follow(t *testing.T, o follow.Options, d time.Duration) (f following) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a.start, a.rng = time.Now(), rand.New(rand.NewPCG(1, 1))
-		ctx, cancel := context.WithTimeout(t.Context(), d)
-		defer cancel()
-		before := inUse()
-		follower := a.newFollower(t, &f)
-		got := map[int64]bool{}
-		store := func(_ context.Context, b follow.Batch[int64]) error {
-			f.lastBatch = a.requests
-			f.history += int64(len(b.History))
-			for _, number := range b.New {
-				if number < a.records {
-					f.oldNew++
-					continue
-				}
-				got[number] = true
-				f.worst = max(f.worst, time.Since(a.inserted(number)))
-			}
-			return nil
-		}
-		assert.NoError(t, follower.Run(ctx, store))
-		f.memory = inUse() - before
-		f.requests = a.requests - f.firstRead
-		for number := a.records; number < a.size()-2-int64(a.grace/insertInterval); number++ {
-			if !got[number] {
-				f.missed++
-			}
-		}
-		runtime.KeepAlive(follower)
+		a.begin()
+		a.run(t, o, d, &f)
 	})
 	return f
 }
 
-// newFollower returns a follower of the account, which measures its first reading.
-func (a *account) newFollower(t *testing.T, f *following) *follow.Follower[int64] {
+func (a *account) begin() { a.start, a.random = time.Now(), rand.New(rand.NewPCG(1, 1)) }
+
+// run runs a program for a time, from the position that an earlier run has stored.
+func (a *account) run(t *testing.T, o follow.Options, d time.Duration, f *following) {
 	t.Helper()
-	var follower *follow.Follower[int64]
-	fetch := func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[int64], error) {
-		if s := follower.Status(); s.Complete && f.first == 0 {
-			f.first, f.firstRead = s.LastResponse.Sub(a.start), a.requests
+	o.Position = f.position
+	o.OnError = func(error) { f.errs++ }
+	before := int64(0)
+	fetch := a.fetch
+	if a.textSize > 0 {
+		runtime.GC()
+		before = inUse()
+		fetch = func(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[msgpush.ForwardLog], error) {
+			f.highest = max(f.highest, inUse()-before)
+			return a.fetch(ctx, r)
 		}
-		return a.fetch(ctx, r)
 	}
-	id := a.id
-	if id == nil {
-		id = func(number int64) int64 { return number }
-	}
-	o := follow.Options{OnError: func(error) { f.errs++ }}
-	for number := range a.known {
-		o.Known = append(o.Known, number)
-		o.Since = a.created(number)
-	}
-	pager := msgpush.Pager[int64]{
+	follower, err := follow.New(msgpush.Pager[msgpush.ForwardLog]{
 		Fetch:    fetch,
-		ID:       id,
-		Created:  a.created,
+		ID:       func(r msgpush.ForwardLog) int64 { return r.ID },
+		Created:  func(r msgpush.ForwardLog) msgpush.DateTime { return r.CreateTime },
 		PageSize: a.pageSize,
-	}
-	follower, err := follow.New(pager, o)
+	}, o)
 	require.NoError(t, err)
-	return follower
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	assert.NoError(t, follower.Run(ctx, func(_ context.Context, b follow.Batch[msgpush.ForwardLog]) error {
+		if f.first == 0 {
+			f.first, f.firstTime = a.requests, time.Since(a.start)
+			assert.Empty(t, b.Records, "of the first start")
+		}
+		isFirstFull := len(b.Records) == 500 && f.held == 0 // the follower holds all records of the poll
+		if a.textSize > 0 && isFirstFull {
+			f.highest = max(f.highest, inUse()-before)
+			runtime.GC()
+			f.held = inUse() - before
+		}
+		f.position, f.longest = b.Position, max(f.longest, len(b.Position))
+		for _, record := range b.Records {
+			f.toLastBatch = a.requests - a.lastFailure
+			f.numbers = append(f.numbers, record.RuleID)
+			f.at = append(f.at, time.Since(a.start))
+		}
+		return nil
+	}))
+	f.requests = a.requests - f.first
 }
 
-// New records are delivered within two polls, for a list of any length and with any reported
-// total. No record of the start is new.
-func TestFollowingAtRealSize(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	noise := func(n int64) int64 { return n + rng.Int64N(n/50+1) - n/100 }
-	high := func(n int64) int64 { return n + 50 }
-	const hours, pages = 6, 1001
-	for _, oldestFirst := range []bool{false, true} {
-		for _, reportsPages := range []bool{false, true} {
-			for _, tt := range []struct {
-				name     string
-				total    func(int64) int64
-				worst    time.Duration
-				requests int
-				errs     int
-			}{
-				{"exact", nil, 12 * time.Second, 2*hours*360*11/10 + pages, 0},
-				{"50 too high", high, 25 * time.Second, 3*hours*360*11/10 + pages, 1},
-				{"1 % noise", noise, time.Hour + time.Minute, hours * (9*pages + 402 + 8*360), hours},
-			} {
-				t.Run(fmt.Sprintf("%s, oldest first %t, pages %t", tt.name, oldestFirst, reportsPages), func(t *testing.T) {
-					f := (&account{
-						records:     100_000,
-						oldestFirst: oldestFirst,
-						pageSize:    100,
-						total:       tt.total,
-						pages:       reportsPages,
-						grace:       tt.worst,
-					}).follow(t, hours*time.Hour)
-					t.Logf("%d requests, worst delay %v", f.requests, f.worst)
-					assert.LessOrEqual(t, f.requests, tt.requests)
-					assert.LessOrEqual(t, f.worst, tt.worst)
-					assert.Equal(t, int64(100_000), f.history)
-					assert.Zero(t, f.oldNew)
-					assert.Zero(t, f.missed)
-					assert.LessOrEqual(t, f.errs, tt.errs, "one for each reading")
+// inUse returns the number of bytes in use, with garbage.
+func inUse() int64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// assertInOrder checks that the records from the first one on were stored once each, in their order.
+func (f *following) assertInOrder(t *testing.T, first int64) {
+	t.Helper()
+	for i, number := range f.numbers {
+		require.Equal(t, first+int64(i), number)
+	}
+}
+
+// worstDelay returns the longest time from the insertion of a record, one in each insertInterval, until it
+// was stored.
+func (f *following) worstDelay(records int64) (worst time.Duration) {
+	for i, at := range f.at {
+		worst = max(worst, at-time.Duration(f.numbers[i]-records+1)*insertInterval)
+	}
+	return worst
+}
+
+// A program that is stopped for ten minutes after each hour stores each new record once. No record of the
+// start is new.
+func TestFollowingAMillionRecordsWithRestarts(t *testing.T) {
+	const records, runs = 1_000_000, 6
+	for _, size := range []int{20, 100} {
+		for _, oldestFirst := range []bool{false, true} {
+			t.Run(fmt.Sprintf("pages of %d, oldest first %t", size, oldestFirst), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a := account{records: records, pageSize: size, oldestFirst: oldestFirst, inserted: eachInterval}
+					a.begin()
+					var f following
+					for range runs {
+						a.run(t, follow.Options{}, time.Hour, &f)
+						time.Sleep(10 * time.Minute)
+					}
+					inserted := eachInterval(time.Since(a.start))
+					a.inserted = func(time.Duration) int64 { return inserted }
+					a.run(t, follow.Options{}, time.Minute, &f)
+					f.assertInOrder(t, records)
+					assert.EqualValues(t, a.size()-records, len(f.numbers))
+					assert.LessOrEqual(t, f.first, 400/size+3)
+					assert.Zero(t, f.errs)
 				})
-			}
+			})
 		}
 	}
 }
 
 var costs = flag.Int64("costs", 10_000, "largest list of the tables of costs")
 
-// TestCostsOfFollowing prints the figures of docs/lists.md:
+// TestCostsOfFollowing prints the figures of docs/following.md:
 //
-//	go -C checks test -run OfFollowing -v ./simulation -costs 1000000
+//	go -C checks test -run 'Following|Position' -v ./simulation -costs 1000000
 func TestCostsOfFollowing(t *testing.T) {
-	table := "| records | page size | first reading | first day | later day | restart, 70 min | worst delay " +
-		"| 1 % fail: first reading | worst delay |\n"
+	table := "| records | page size | oldest first | first start | idle day | worst delay | 1 % fail: worst delay |\n" +
+		"| --: | --: | --- | --: | --: | --: | --: |\n"
 	for n := int64(1000); n <= *costs; n *= 10 {
 		for _, size := range []int{20, 100} {
 			for _, oldestFirst := range []bool{false, true} {
-				a := account{records: n, pageSize: size, pages: true, oldestFirst: oldestFirst}
-				day := a
-				still := a
-				still.isStill = true
-				restart := still
-				restart.known = n
-				failing := a
+				idle := account{records: n, pageSize: size, oldestFirst: oldestFirst}
+				busy := idle
+				busy.inserted = eachInterval
+				failing := busy
 				failing.failures = 100
-				first := day.follow(t, 24*time.Hour)
-				quiet := still.follow(t, 24*time.Hour)
-				restarted := restart.follow(t, 70*time.Minute)
-				failed := failing.follow(t, 24*time.Hour)
-				for _, f := range []following{first, quiet, restarted, failed} {
-					assert.Zero(t, f.missed)
-					assert.Zero(t, f.oldNew)
+				quiet := idle.follow(t, follow.Options{}, day)
+				steady := busy.follow(t, follow.Options{}, day)
+				failed := failing.follow(t, follow.Options{}, day)
+				for _, f := range []following{steady, failed} {
+					f.assertInOrder(t, n)
+					// The latest ones may not be stored yet.
+					assert.GreaterOrEqual(t, len(f.numbers), int(day/insertInterval)-3)
 				}
-				polls := 24 * 60 * 6 * 101 / 100
-				assert.LessOrEqual(t, quiet.requests, 2*polls)
-				assert.LessOrEqual(t, restarted.requests, 2*70*6*11/10)
-				assert.LessOrEqual(t, first.worst, 15*time.Second)
-				assert.LessOrEqual(t, failed.worst, 2*time.Minute)
-				table += fmt.Sprintf("| %d | %d | %d requests, %v | %d | %d | %d | %v | %v | %v |\n", n, size,
-					first.firstRead, first.first.Round(100*time.Millisecond), quiet.requests+quiet.firstRead, quiet.requests,
-					restarted.requests, first.worst, failed.first, failed.worst)
+				assert.Empty(t, quiet.numbers)
+				assert.Zero(t, quiet.errs)
+				assert.LessOrEqual(t, quiet.requests, map[int]int{20: 12_000, 100: 9_500}[size])
+				// A record that is inserted during a sweep waits for the end of the sweep, too.
+				sweep := time.Duration(quiet.first+2) * requestTime
+				assert.LessOrEqual(t, steady.worstDelay(n), longestWait+sweep)
+				assert.LessOrEqual(t, failed.worstDelay(n), time.Minute)
+				table += fmt.Sprintf("| %d | %d | %t | %d requests, %v | %d | %.2f s | %.2f s |\n",
+					n,
+					size,
+					oldestFirst,
+					quiet.first,
+					quiet.firstTime,
+					quiet.requests,
+					steady.worstDelay(n).Seconds(),
+					failed.worstDelay(n).Seconds())
 			}
 		}
 	}
 	t.Logf("\n%s", table)
 }
 
-// TestMemoryOfFollowing prints the memory of the ids, for docs/lists.md.
-func TestMemoryOfFollowing(t *testing.T) {
-	table := "| records | ids | during | after |\n| --- | --- | --- | --- |\n"
-	for n := int64(10_000); n <= *costs; n *= 10 {
-		for _, ids := range []struct {
-			name string
-			id   func(int64) int64
-		}{
-			{"consecutive", func(i int64) int64 { return i }},
-			{"random", func(i int64) int64 { return int64(uint64(i+1) * 0x9e3779b97f4a7c15) }},
-			{"time-ordered", func(i int64) int64 { return i * 1000 << 22 }}, // snowflake ids, one a second
-		} {
-			a := &account{records: n, pageSize: 500, pages: true, id: ids.id}
-			before, during := inUse(), uint64(0)
-			a.during = func() { during = inUse() - before }
-			f := a.follow(t, time.Hour-time.Minute)
+// A burst is delivered by the next poll, and so is what was inserted during an outage of a day.
+func TestCostsOfFollowingAfterABurstAndAnOutage(t *testing.T) {
+	table := "| page size | oldest first | burst of 5,000 | 86,400 after an outage of a day | requests " +
+		"| memory, with garbage | position |\n" +
+		"| --: | --- | --: | --: | --: | --: | --: |\n"
+	for _, size := range []int{20, 100} {
+		for _, oldestFirst := range []bool{false, true} {
+			burst := account{records: 10_000, pageSize: size, oldestFirst: oldestFirst}
+			burst.inserted = func(since time.Duration) int64 {
+				if since < time.Minute {
+					return 0
+				}
+				return 5000
+			}
+			f := burst.follow(t, follow.Options{}, time.Hour)
+			f.assertInOrder(t, 10_000)
+			require.Len(t, f.numbers, 5000)
+			took := f.at[4999] - time.Minute
+			assert.LessOrEqual(t, took, 20*time.Second)
+
+			outage := account{
+				records:     10_000,
+				pageSize:    size,
+				oldestFirst: oldestFirst,
+				inserted:    func(since time.Duration) int64 { return int64(min(since, day) / time.Second) },
+				isDown:      func(since time.Duration) bool { return since > time.Minute && since < day },
+				textSize:    300,
+			}
+			f2 := outage.follow(t, follow.Options{}, day+time.Hour)
+			f2.assertInOrder(t, 10_000)
+			require.Len(t, f2.numbers, 86_400)
 			const mib = 1 << 20
-			table += fmt.Sprintf("| %d | %s | %.1f MiB | %.1f MiB |\n", n, ids.name, float64(during)/mib, float64(f.memory)/mib)
+			table += fmt.Sprintf("| %d | %t | %.1f s | %.1f s | %d | %.0f MiB, %.0f MiB | %d bytes |\n",
+				size,
+				oldestFirst,
+				took.Seconds(),
+				(f2.at[86_399] - day).Seconds(),
+				f2.toLastBatch,
+				float64(f2.held)/mib,
+				float64(f2.highest)/mib,
+				f2.longest)
 		}
 	}
 	t.Logf("\n%s", table)
 }
 
-// inUse returns the number of bytes in use.
-func inUse() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+func TestSizeOfPosition(t *testing.T) {
+	table := "| Window | ids | bytes |\n| --: | --- | --: |\n"
+	for _, window := range []int{200, 1000, 6000} {
+		for _, ids := range []struct {
+			name string
+			id   func(int64) int64
+		}{
+			{"consecutive", nil},
+			{"of time, one a second", func(i int64) int64 { return i * 1000 << 22 }}, // as snowflake ids
+			{"random", func(i int64) int64 { return int64(uint64(i+1) * 0x9e3779b97f4a7c15 >> 1) }},
+		} {
+			a := account{records: 100_000, pageSize: 100, id: ids.id}
+			f := a.follow(t, follow.Options{Window: window}, time.Hour)
+			assert.LessOrEqual(t, f.longest, 400+2*window*20)
+			table += fmt.Sprintf("| %d | %s | %d |\n", window, ids.name, f.longest)
+		}
+	}
+	t.Logf("\n%s", table)
 }

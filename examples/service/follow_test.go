@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -24,9 +26,9 @@ func runFollower(
 	m *metrics,
 ) (f *follow.Follower[msgpush.ForwardLog], stop func()) {
 	t.Helper()
-	known, since, err := s.position(t.Context())
+	position, err := s.position(t.Context())
 	require.NoError(t, err)
-	o := follow.Options{Known: known, Since: since, OnError: func(error) {}}
+	o := follow.Options{Position: position, OnError: func(error) {}}
 	f, err = follow.New(srv.Client().ForwardLogPager(msgpush.ForwardLogParams{}), o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -45,7 +47,7 @@ func TestRestartNeitherRepeatsNorMissesAnAlert(t *testing.T) {
 		insertFailures(srv, 1, 2)
 		_, stop := runFollower(t, srv, s, newMetrics())
 		time.Sleep(time.Minute)
-		assert.Empty(t, s.alertIDs(t), "history")
+		assert.Empty(t, s.alertIDs(t), "records of the first start")
 
 		insertFailures(srv, 3)
 		time.Sleep(time.Minute)
@@ -57,7 +59,7 @@ func TestRestartNeitherRepeatsNorMissesAnAlert(t *testing.T) {
 		time.Sleep(time.Hour)
 		insertFailures(srv, 5)
 		_, stop = runFollower(t, srv, s, newMetrics())
-		time.Sleep(3 * time.Hour)
+		time.Sleep(time.Minute)
 		assert.ElementsMatch(t, []int64{4, 5}, s.alertIDs(t))
 		stop()
 	})
@@ -77,7 +79,26 @@ func TestBatchIsStoredOnceTheDatabaseWorksAgain(t *testing.T) {
 		require.NoError(t, s.exec(t.Context(), "ALTER TABLE missing RENAME TO outbox"))
 		time.Sleep(2 * time.Minute)
 		assert.ElementsMatch(t, []int64{1, 2}, s.alertIDs(t))
-		assert.Contains(t, scrape(t, m), "\nservice_records_stored_total 2\n")
+		assert.Contains(t, scrape(t, m), "\nservice_new_records_total 2\n")
 		stop()
+	})
+}
+
+func TestRecordThatCannotBeDecodedCausesOneAlert(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := msgpushtest.New(t, msgpushtest.InMemory())
+		s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
+		f, stop := runFollower(t, srv, s, newMetrics())
+		defer stop()
+		time.Sleep(time.Minute)
+		srv.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+			_, err := io.WriteString(w, `{"code":200,"data":{"list":[{"id":1,"ruleId":"another type"}],"total":1}}`)
+			assert.NoError(t, err)
+		}).Always())
+		time.Sleep(time.Hour)
+		alerts, err := s.dueAlerts(t.Context(), time.Now())
+		require.NoError(t, err)
+		assert.Equal(t, []alert{{recordID: 1, body: `{"id":1,"ruleId":"another type"}`}}, alerts)
+		assert.EqualValues(t, 1, f.Status().Omitted)
 	})
 }

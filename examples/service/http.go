@@ -24,12 +24,15 @@ const drainTimeout = 10 * time.Second
 // newHandler returns the handler of /metrics, of /healthz for alerts, and of /livez for restarts: a
 // restart helps only if a step hangs, and not in an outage. Everybody may read the responses, so only
 // the log has the error.
-func newHandler(status func() follow.Status, metrics prometheus.Gatherer) http.Handler {
+func newHandler(status func() follow.Status, metrics prometheus.Gatherer, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		isHealthy := status().Check(healthLimit) == nil
-		respond(w, isHealthy, "no request, or no transaction, has succeeded for too long")
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		err := status().Check(healthLimit)
+		if err != nil {
+			logger.WarnContext(r.Context(), "not healthy", "error", err)
+		}
+		respond(w, err == nil, "failing for too long; see the log")
 	})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		hangs := errors.Is(status().Check(healthLimit), follow.ErrHangs)

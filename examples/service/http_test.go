@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +27,7 @@ func TestHealthzIsRedDuringALongOutage(t *testing.T) {
 		s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
 		follower, stop := runFollower(t, srv, s, newMetrics())
 		defer stop()
-		handler := newHandler(follower.Status, prometheus.NewRegistry())
+		handler := newHandler(follower.Status, prometheus.NewRegistry(), discard())
 		get := func(path string) int {
 			response := httptest.NewRecorder()
 			handler.ServeHTTP(response, httptest.NewRequest(http.MethodGet, path, nil))
@@ -45,6 +48,24 @@ func TestHealthzIsRedDuringALongOutage(t *testing.T) {
 	})
 }
 
+func TestErrorIsLoggedAndNotInTheResponse(t *testing.T) {
+	status := func() follow.Status {
+		return follow.Status{
+			NextStep:     time.Now(),
+			Err:          errors.New("secret"),
+			FailingSince: time.Now().Add(-healthLimit - time.Second),
+		}
+	}
+	var log strings.Builder
+	logger := slog.New(slog.NewJSONHandler(&log, nil))
+	response := httptest.NewRecorder()
+	newHandler(status, prometheus.NewRegistry(), logger).
+		ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+	assert.Equal(t, http.StatusServiceUnavailable, response.Code)
+	assert.NotContains(t, response.Body.String(), "secret")
+	assert.Contains(t, log.String(), "secret")
+}
+
 func TestLivezIsRedIfAStepHangs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		nextStep time.Time
@@ -56,7 +77,8 @@ func TestLivezIsRedIfAStepHangs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status := func() follow.Status { return follow.Status{NextStep: tt.nextStep} }
 			response := httptest.NewRecorder()
-			newHandler(status, prometheus.NewRegistry()).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/livez", nil))
+			newHandler(status, prometheus.NewRegistry(), discard()).
+				ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/livez", nil))
 			assert.Equal(t, tt.want, response.Code)
 		})
 	}

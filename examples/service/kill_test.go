@@ -57,8 +57,8 @@ func (h *webhook) waitFor(t *testing.T, ids []string) {
 	require.ElementsMatch(t, ids, arrived())
 }
 
-// history returns old failures, the newest first.
-func history(n int) (r msgpushtest.Records) {
+// oldFailures returns failures of the past, the newest first.
+func oldFailures(n int) (r msgpushtest.Records) {
 	for i := range n {
 		old := failure(int64(n - i))
 		old.CreateTime = "2001-02-03 04:05:06"
@@ -75,7 +75,7 @@ func TestKilledServiceNeitherRepeatsNorMissesAnAlert(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, name string) {
 		t.Parallel()
 		srv := msgpushtest.New(t)
-		srv.SetRecords(history(300)) // three pages
+		srv.SetRecords(oldFailures(300)) // three pages
 		srv.Inject(msgpushtest.Delay(time.Hour).If(isPageTwo).Always())
 		webhook := newWebhook(t)
 		s := openTestStore(t, name)
@@ -93,12 +93,13 @@ func TestKilledServiceNeitherRepeatsNorMissesAnAlert(t *testing.T) {
 		}
 
 		p := restart()
-		s.waitFor(t, "the first batch", "SELECT count(*) FROM follow_state", 1)
-		p.kill() // before the history is read
+		_, err := srv.WaitForRequest(t.Context(), 2)
+		require.NoError(t, err)
+		p.kill() // before the first batch is stored
 		srv.ClearFaults()
-		insert(3)
 		p = restart()
-		webhook.waitFor(t, want)
+		s.waitFor(t, "the first position", "SELECT count(*) FROM follow_position", 1)
+		assert.Empty(t, s.alertIDs(t))
 		insert(3)
 		webhook.waitFor(t, want)
 		s.waitFor(t, "an empty outbox", countAlerts, 0)

@@ -11,20 +11,23 @@
 //
 //	service -url https://push.example.com -key-file /run/secrets/access-key -rejected-code 401,403
 //
-// A failure is a trigger record that has an error message. The service stores each record in SQLite
-// or, with -db postgres://USER@HOST/NAME, in PostgreSQL, and the alert of a failure in the same
-// transaction. So a restart neither repeats nor misses an alert, even after kill -9. Failures that
-// are older than the very first start cause no alert. A database belongs to one account, and one
-// process uses it at a time.
+// A failure is a trigger record that has an error message. A record that cannot be decoded causes an
+// alert too, since it may be a failure. Records that exist at the very first start cause no alert.
+//
+// The service stores the alerts in SQLite or, with -db postgres://USER@HOST/NAME, in PostgreSQL. The
+// position in the list is stored in the same transaction. So a restart neither stores an alert twice
+// nor misses one, even after kill -9. A database belongs to one account, and one process uses it at a
+// time.
 //
 // With -webhook, an alert is a POST of the record as JSON; otherwise, it is a line of the log. It is
 // sent at least once: after a crash, an alert may be repeated. The header Idempotency-Key holds the
 // id of the record, by which the target can drop the repetition.
 //
-// GET /healthz responds with 503 if requests or transactions have failed, or one of them has hung, for
-// ten minutes: send an alert. The log has the reason. GET /livez responds with 503 only if one of them
-// has hung: restart the service. GET /metrics has the metrics for Prometheus. With -trace, each request
-// to the message push service is traced on standard output.
+// GET /healthz responds with 503 if, for ten minutes, requests or transactions have failed, one of
+// them has hung, or records have been missing: send an alert. The log has the reason. GET /livez
+// responds with 503 only if a request or a transaction has hung: restart the service. GET /metrics has
+// the metrics for Prometheus. With -trace, each request to the message push service is traced on
+// standard output.
 //
 // An interrupt or SIGTERM ends the service with status 0. A second one kills it.
 package main
@@ -60,11 +63,11 @@ func main() {
 // storeBatches returns the function that a follower calls with each batch, until it returns nil.
 func storeBatches(s *store, m *metrics) func(context.Context, follow.Batch[msgpush.ForwardLog]) error {
 	return func(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
-		added, err := s.add(ctx, batch)
-		if err == nil {
-			m.stored.Add(float64(added))
+		if err := s.add(ctx, batch); err != nil {
+			return err
 		}
-		return err
+		m.records.Add(float64(len(batch.Records)))
+		return nil
 	}
 }
 
@@ -82,7 +85,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return fmt.Errorf("opening the database: %w", err)
 	}
 	defer store.close()
-	known, since, err := store.position(ctx)
+	position, err := store.position(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the database: %w", err)
 	}
@@ -100,9 +103,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	pager := client.ForwardLogPager(msgpush.ForwardLogParams{})
 	pager.PageSize = 100
 	follower, err := follow.New(pager, follow.Options{
+		Position:     position,
 		PollInterval: c.pollInterval,
-		Known:        known,
-		Since:        since,
 		OnError:      func(err error) { logger.WarnContext(ctx, "following failed", "error", err) },
 	})
 	if err != nil {
@@ -122,6 +124,6 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		outbox.run(ctx)
 		return nil
 	})
-	tasks.Go(func() error { return serve(ctx, listener, newHandler(follower.Status, m.registry), logger) })
+	tasks.Go(func() error { return serve(ctx, listener, newHandler(follower.Status, m.registry, logger), logger) })
 	return tasks.Wait()
 }

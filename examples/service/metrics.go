@@ -22,7 +22,7 @@ type metrics struct {
 	calls     *prometheus.CounterVec
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
-	stored    prometheus.Counter
+	records   prometheus.Counter
 }
 
 func newMetrics() *metrics {
@@ -45,9 +45,9 @@ func newMetrics() *metrics {
 			Name: "msgpush_request_duration_seconds",
 			Help: "Duration of requests to the message push service, by operation.",
 		}, []string{"operation"}),
-		stored: auto.NewCounter(prometheus.CounterOpts{
-			Name: "service_records_stored_total",
-			Help: "Trigger records that were stored by this process.",
+		records: auto.NewCounter(prometheus.CounterOpts{
+			Name: "service_new_records_total",
+			Help: "New trigger records, with or without an error message, whose batch was stored by this process.",
 		}),
 	}
 }
@@ -94,6 +94,10 @@ func (m *metrics) observeState(status func() follow.Status, store *store) {
 		}
 		return time.Since(last).Seconds()
 	})
+	auto.NewCounterFunc(prometheus.CounterOpts{
+		Name: "service_omitted_records_total",
+		Help: "New trigger records that could not be decoded, whose batch was stored by this process.",
+	}, func() float64 { return float64(status().Omitted) })
 	auto.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "service_outbox_length",
 		Help: "Alerts that are not sent yet; NaN if the database cannot be read.",

@@ -19,7 +19,7 @@ import (
 func scrape(t *testing.T, m *metrics) string {
 	t.Helper()
 	response := httptest.NewRecorder()
-	newHandler(nil, m.registry).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	newHandler(nil, m.registry, discard()).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return response.Body.String()
 }
 
@@ -40,11 +40,13 @@ func TestMetrics(t *testing.T) {
 	require.Error(t, err)
 
 	s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
-	_, err = s.add(t.Context(), follow.Batch[msgpush.ForwardLog]{New: []msgpush.ForwardLog{failure(1), failure(2)}})
-	require.NoError(t, err)
-	m.stored.Add(2)
+	batch := follow.Batch[msgpush.ForwardLog]{
+		Records:  []msgpush.ForwardLog{failure(1), failure(2), {ID: 3}},
+		Position: "1",
+	}
+	require.NoError(t, storeBatches(s, m)(t.Context(), batch))
 	lastPoll := time.Now().Add(-time.Hour)
-	status := func() follow.Status { return follow.Status{LastPoll: lastPoll} }
+	status := func() follow.Status { return follow.Status{LastPoll: lastPoll, Omitted: 4} }
 	m.observeState(status, s)
 	got := scrape(t, m)
 	for _, line := range []string{
@@ -57,7 +59,8 @@ func TestMetrics(t *testing.T) {
 		`msgpush_requests_total{operation="ForwardLogList",result="invalid_response"} 1`,
 		`msgpush_requests_total{operation="ForwardLogList",result="no_response"} 1`,
 		`msgpush_request_duration_seconds_count{operation="ForwardLogList"} 5`,
-		`service_records_stored_total 2`,
+		`service_new_records_total 3`,
+		`service_omitted_records_total 4`,
 		`service_outbox_length 2`,
 		`service_seconds_since_last_poll 36`,
 	} {

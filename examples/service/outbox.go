@@ -11,8 +11,7 @@ import (
 
 const (
 	selectDue = `
-SELECT record_id, body, attempts FROM outbox JOIN record ON record.id = record_id
-WHERE due <= $1 ORDER BY due, record_id LIMIT 100`
+SELECT record_id, body, attempts FROM outbox WHERE due <= $1 ORDER BY due, record_id LIMIT 100`
 	updateDue   = `UPDATE outbox SET attempts = attempts + 1, due = $2 WHERE record_id = $1`
 	deleteAlert = `DELETE FROM outbox WHERE record_id = $1`
 	countAlerts = `SELECT count(*) FROM outbox`

@@ -23,12 +23,11 @@ import (
 func newTestSender(t *testing.T, send target, ids ...int64) *sender {
 	t.Helper()
 	s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
-	var batch follow.Batch[msgpush.ForwardLog]
+	batch := follow.Batch[msgpush.ForwardLog]{Position: "1"}
 	for _, id := range ids {
-		batch.New = append(batch.New, failure(id))
+		batch.Records = append(batch.Records, failure(id))
 	}
-	_, err := s.add(t.Context(), batch)
-	require.NoError(t, err)
+	require.NoError(t, s.add(t.Context(), batch))
 	return &sender{store: s, send: send, logger: discard()}
 }
 

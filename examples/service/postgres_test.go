@@ -20,9 +20,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"example.com/msgpush"
-	"example.com/msgpush/follow"
 )
 
 // A postgres is a PostgreSQL server in a temporary directory.
@@ -141,8 +138,7 @@ func TestLostConnectionIsReplaced(t *testing.T) {
 	require.NoError(t, other.exec(t.Context(), terminate))
 	var isStored bool
 	for range 2 { // the first one may find out that the connection is lost
-		_, err := s.add(t.Context(), follow.Batch[msgpush.ForwardLog]{New: []msgpush.ForwardLog{failure(1)}})
-		isStored = err == nil
+		isStored = s.add(t.Context(), batchOf("1", failure(1))) == nil
 	}
 	assert.True(t, isStored)
 	assert.Equal(t, []int64{1}, s.alertIDs(t))
@@ -151,10 +147,9 @@ func TestLostConnectionIsReplaced(t *testing.T) {
 func TestFailedCommitIsAnError(t *testing.T) {
 	s := openTestStore(t, newPostgresDatabase(t))
 	const failAtCommit = `CREATE TABLE parent (id BIGINT PRIMARY KEY);
-		ALTER TABLE record ADD FOREIGN KEY (id) REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED`
+		ALTER TABLE outbox ADD FOREIGN KEY (record_id) REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED`
 	require.NoError(t, s.exec(t.Context(), failAtCommit))
-	_, err := s.add(t.Context(), follow.Batch[msgpush.ForwardLog]{New: []msgpush.ForwardLog{failure(1)}})
-	assert.Error(t, err)
+	assert.Error(t, s.add(t.Context(), batchOf("1", failure(1))))
 }
 
 func TestSignalWhileTheDatabaseIsSilent(t *testing.T) {

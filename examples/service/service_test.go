@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/follow"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -113,6 +114,11 @@ func failure(id int64) msgpush.ForwardLog {
 		ErrorMessage: "connection refused",
 		CreateTime:   msgpush.DateTime(time.Now().UTC().Format(time.DateTime)),
 	}
+}
+
+// batchOf returns a batch of records.
+func batchOf(position string, records ...msgpush.ForwardLog) follow.Batch[msgpush.ForwardLog] {
+	return follow.Batch[msgpush.ForwardLog]{Records: records, Position: position}
 }
 
 // insertFailures inserts failures into the list of a fake server.

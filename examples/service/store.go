@@ -17,35 +17,34 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// The statements are the same for SQLite and PostgreSQL. A record is stored as JSON, so that a new
-// member needs no new column: add columns for what your queries use.
+// The statements are the same for SQLite and PostgreSQL. The record of an alert is stored as JSON, so
+// that a new member needs no new column.
 const (
 	createTables = `
-CREATE TABLE IF NOT EXISTS record (
-	id   BIGINT NOT NULL PRIMARY KEY,
-	body TEXT NOT NULL
-);
 CREATE TABLE IF NOT EXISTS outbox (
-	record_id BIGINT NOT NULL PRIMARY KEY REFERENCES record (id),
+	record_id BIGINT NOT NULL PRIMARY KEY,
+	body      TEXT   NOT NULL, -- the record as JSON
 	attempts  BIGINT NOT NULL, -- how often sending has failed
 	due       BIGINT NOT NULL  -- when it is sent next, in Unix seconds
 );
-CREATE TABLE IF NOT EXISTS follow_state (
-	id    BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),
-	since TEXT NOT NULL
+CREATE TABLE IF NOT EXISTS follow_position (
+	id       BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),
+	position TEXT   NOT NULL
 );`
-	selectSince  = `SELECT since FROM follow_state`
-	selectIDs    = `SELECT id FROM record`
-	insertSince  = `INSERT INTO follow_state (id, since) VALUES (1, $1) ON CONFLICT (id) DO NOTHING`
-	insertRecord = `INSERT INTO record (id, body) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`
-	insertAlert  = `INSERT INTO outbox (record_id, attempts, due) VALUES ($1, 0, $2)`
+	selectPosition = `SELECT position FROM follow_position WHERE id = 1`
+	// updatePosition affects no row if the position is stored already.
+	updatePosition = `
+INSERT INTO follow_position (id, position) VALUES (1, $1)
+ON CONFLICT (id) DO UPDATE SET position = excluded.position WHERE follow_position.position <> excluded.position`
+	insertAlert = `
+INSERT INTO outbox (record_id, body, attempts, due) VALUES ($1, $2, 0, $3) ON CONFLICT (record_id) DO NOTHING`
 )
 
-// databaseTimeout bounds a transaction, so that a server that hangs cannot stop the service. After an
-// outage, a batch may have 10,000 records, and each record is a round trip.
-const databaseTimeout = 2 * time.Minute
+// databaseTimeout bounds a transaction, so that a server that hangs cannot stop the service. A batch has
+// at most 500 records, and each alert is a round trip.
+const databaseTimeout = time.Minute
 
-// A store keeps the records, the alerts to be sent, and where following goes on after a restart.
+// A store keeps the alerts to be sent, and the position from which following continues after a restart.
 type store struct{ db *sql.DB }
 
 // openStore opens a file of SQLite or, for a URL, a database of PostgreSQL, and creates the tables.
@@ -85,84 +84,67 @@ func openDatabase(name string) (*sql.DB, error) {
 
 func (s *store) close() { _ = s.db.Close() }
 
-// position returns the ids of the stored records and the Since of the first batch, for
-// follow.Options. Both are empty before the first batch.
-func (s *store) position(ctx context.Context) (known []int64, since msgpush.DateTime, err error) {
-	err = s.db.QueryRowContext(ctx, selectSince).Scan(&since)
+// position returns the position of the batch that was stored last. It is empty before the first batch.
+func (s *store) position(ctx context.Context) (position string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	err = s.db.QueryRowContext(ctx, selectPosition).Scan(&position)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, "", nil
+		return "", nil
 	}
-	if err != nil {
-		return nil, "", err
-	}
-	rows, err := s.db.QueryContext(ctx, selectIDs)
-	if err != nil {
-		return nil, "", err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, "", err
-		}
-		known = append(known, id)
-	}
-	return known, since, rows.Err()
+	return position, err
 }
 
-// add stores a batch and the alerts of its new failures in one transaction. It skips records that
-// are stored: if the response to a COMMIT is lost, the batch is stored already, and its alerts may
-// have been sent. It returns the number of records that were added.
-func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) (int, error) {
+// add stores the alerts and the position of a batch in one transaction. If the position is stored
+// already, the batch was committed, but the response to the COMMIT was lost. Then add stores nothing,
+// because its alerts may have been sent and removed.
+func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	if _, err := tx.ExecContext(ctx, insertSince, string(batch.Since)); err != nil {
-		return 0, err
-	}
-	history, err := addRecords(ctx, tx, batch.History)
+	result, err := tx.ExecContext(ctx, updatePosition, batch.Position)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	added, err := addRecords(ctx, tx, batch.New)
+	changed, err := result.RowsAffected()
+	isStored := err == nil && changed == 0
+	if err != nil || isStored {
+		return err
+	}
+	alerts, err := newAlerts(batch)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	for _, r := range added {
+	for _, a := range alerts {
+		if _, err := tx.ExecContext(ctx, insertAlert, a.recordID, a.body, time.Now().Unix()); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// newAlerts returns an alert for each failure of a batch, and for each record that cannot be decoded,
+// since it may be a failure.
+func newAlerts(batch follow.Batch[msgpush.ForwardLog]) (alerts []alert, err error) {
+	for _, r := range batch.Records {
 		if !isFailure(r) {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, insertAlert, r.ID, time.Now().Unix()); err != nil {
-			return 0, err
-		}
-	}
-	return len(history) + len(added), tx.Commit()
-}
-
-// addRecords stores records and returns the new ones.
-func addRecords(ctx context.Context, tx *sql.Tx, records []msgpush.ForwardLog) (added []msgpush.ForwardLog, err error) {
-	for _, r := range records {
 		body, err := json.Marshal(r)
 		if err != nil {
 			return nil, err
 		}
-		result, err := tx.ExecContext(ctx, insertRecord, r.ID, string(body))
-		if err != nil {
-			return nil, err
-		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return nil, err
-		}
-		if n > 0 {
-			added = append(added, r)
-		}
+		alerts = append(alerts, alert{recordID: r.ID, body: string(body)})
 	}
-	return added, nil
+	for _, r := range batch.Omitted {
+		body := strings.ToValidUTF8(string(r.JSON), "\uFFFD") // PostgreSQL rejects other texts
+		alerts = append(alerts, alert{recordID: r.ID, body: body})
+	}
+	return alerts, nil
 }
 
 // isFailure reports whether a record is worth an alert. The API document does not list the codes of

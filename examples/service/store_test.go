@@ -38,51 +38,83 @@ func (s *store) alertIDs(t *testing.T) []int64 {
 	return ids
 }
 
-func TestOnlyNewFailuresCauseAlerts(t *testing.T) {
-	success := msgpush.ForwardLog{ID: 3}
+func TestOnlyFailuresCauseAlerts(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, name string) {
 		s := openTestStore(t, name)
-		batch := follow.Batch[msgpush.ForwardLog]{
-			New:     []msgpush.ForwardLog{failure(2), success},
-			History: []msgpush.ForwardLog{failure(1)},
-			Since:   "2026-01-02 03:04:05",
-		}
-		added, err := s.add(t.Context(), batch)
-		require.NoError(t, err)
-		assert.Equal(t, 3, added)
-		assert.Equal(t, []int64{2}, s.alertIDs(t))
+		require.NoError(t, s.add(t.Context(), batchOf("first", failure(1), msgpush.ForwardLog{ID: 2})))
+		require.NoError(t, s.add(t.Context(), batchOf("second", failure(3))))
+		assert.ElementsMatch(t, []int64{1, 3}, s.alertIDs(t))
 
-		require.NoError(t, s.removeAlert(t.Context(), 2))
-		batch.New = append(batch.New, failure(4))
-		batch.Since = "2026-02-02 03:04:05"
-		added, err = s.add(t.Context(), batch)
+		position, err := openTestStore(t, name).position(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, 1, added)
-		assert.Equal(t, []int64{4}, s.alertIDs(t), "a stored record causes no second alert")
-
-		again := openTestStore(t, name)
-		known, since, err := again.position(t.Context())
-		require.NoError(t, err)
-		assert.ElementsMatch(t, []int64{1, 2, 3, 4}, known)
-		assert.EqualValues(t, "2026-01-02 03:04:05", since, "the first one")
+		assert.Equal(t, "second", position)
 	})
 }
 
-func TestRecordAndAlertAreOneTransaction(t *testing.T) {
+func TestFirstBatchStoresOnlyThePosition(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, name string) {
 		s := openTestStore(t, name)
-		batch := follow.Batch[msgpush.ForwardLog]{New: []msgpush.ForwardLog{failure(1)}, Since: "2026-01-02 03:04:05"}
-		require.NoError(t, s.exec(t.Context(), "ALTER TABLE outbox RENAME TO missing"))
-		_, err := s.add(t.Context(), batch)
-		require.Error(t, err)
-		known, since, err := s.position(t.Context())
+		position, err := s.position(t.Context())
 		require.NoError(t, err)
-		assert.Empty(t, known)
-		assert.Empty(t, since)
+		assert.Empty(t, position)
+
+		require.NoError(t, s.add(t.Context(), batchOf("first")))
+		position, err = s.position(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "first", position)
+		assert.Empty(t, s.alertIDs(t))
+	})
+}
+
+// The response to a COMMIT may be lost. Then the follower stores the same batch again.
+func TestCommittedBatchIsNotStoredAgain(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, name string) {
+		s := openTestStore(t, name)
+		batch := batchOf("first", failure(1))
+		batch.Omitted = []msgpush.OmittedRecord{{ID: 2, JSON: []byte(`{"id":2}`)}}
+		require.NoError(t, s.add(t.Context(), batch))
+		require.Equal(t, []int64{1, 2}, s.alertIDs(t))
+		require.NoError(t, s.removeAlert(t.Context(), 1)) // it was sent
+		require.NoError(t, s.removeAlert(t.Context(), 2))
+
+		require.NoError(t, s.add(t.Context(), batch))
+		assert.Empty(t, s.alertIDs(t))
+	})
+}
+
+func TestRecordThatCannotBeDecodedCausesAnAlert(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, name string) {
+		s := openTestStore(t, name)
+		batch := follow.Batch[msgpush.ForwardLog]{
+			Omitted: []msgpush.OmittedRecord{
+				{ID: 1, JSON: []byte(`{"id":1,"ruleId":"another type"}`)},
+				{ID: 2, JSON: []byte("{\"id\":2,\"ruleId\":\"\xff\"}")},
+			},
+			Position: "first",
+		}
+		require.NoError(t, s.add(t.Context(), batch))
+		alerts, err := s.dueAlerts(t.Context(), time.Now())
+		require.NoError(t, err)
+		want := []alert{
+			{recordID: 1, body: `{"id":1,"ruleId":"another type"}`},
+			{recordID: 2, body: "{\"id\":2,\"ruleId\":\"\uFFFD\"}"},
+		}
+		assert.Equal(t, want, alerts)
+	})
+}
+
+func TestPositionAndAlertAreOneTransaction(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, name string) {
+		s := openTestStore(t, name)
+		batch := batchOf("first", failure(1))
+		require.NoError(t, s.exec(t.Context(), "ALTER TABLE outbox RENAME TO missing"))
+		require.Error(t, s.add(t.Context(), batch))
+		position, err := s.position(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, position)
 
 		require.NoError(t, s.exec(t.Context(), "ALTER TABLE missing RENAME TO outbox"))
-		_, err = s.add(t.Context(), batch)
-		require.NoError(t, err)
+		require.NoError(t, s.add(t.Context(), batch))
 		assert.Equal(t, []int64{1}, s.alertIDs(t))
 	})
 }
@@ -92,8 +124,7 @@ func TestAnyTextIsStored(t *testing.T) {
 		s := openTestStore(t, name)
 		r := failure(1)
 		r.RuleName = "严重\x00'\"\\ \u2028"
-		_, err := s.add(t.Context(), follow.Batch[msgpush.ForwardLog]{New: []msgpush.ForwardLog{r}})
-		require.NoError(t, err)
+		require.NoError(t, s.add(t.Context(), batchOf("first", r)))
 		alerts, err := s.dueAlerts(t.Context(), time.Now())
 		require.NoError(t, err)
 		require.Len(t, alerts, 1)

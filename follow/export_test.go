@@ -1,0 +1,6 @@
+package follow
+
+import "time"
+
+// SetRandom replaces the source of the random waits, so that a history can be repeated.
+func (f *Follower[T]) SetRandom(random func(time.Duration) time.Duration) { f.random = random }

@@ -1,0 +1,239 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+var (
+	firstHistory = flag.Uint64("first-history", 0, "the seed of the first history")
+	histories    = flag.Uint64("histories", 4, "how many random histories a follower is run on")
+)
+
+// An entry is a record of a history. It is in the list from visible until deleted.
+type entry struct {
+	id      int64
+	created msgpush.DateTime
+	visible time.Time
+	deleted time.Time // zero: never
+}
+
+// A history is a list that changes for seven hours, and a follower that is stopped at random times.
+type history struct {
+	seed    uint64
+	random  *rand.Rand
+	begin   time.Time
+	every   time.Duration // between two records
+	entries []entry       // in the order of the list
+	newest  int64         // the id of the newest record at the first start
+
+	ascending  bool
+	byID       bool          // sorted by id, otherwise by the creation time
+	hasNumbers bool          // responses report the total and the number of pages
+	maxSize    int           // of a page
+	failing    float64       // requests
+	setBack    time.Duration // when the displayed time goes back by an hour; 0: never
+	retention  time.Duration // 0: records are kept
+	requests   int
+	started    time.Time // when the first batch was stored
+}
+
+func newHistory(seed uint64) *history {
+	random := rand.New(rand.NewPCG(seed, 7))
+	h := &history{
+		seed:       seed,
+		random:     random,
+		begin:      time.Now(),
+		every:      time.Duration(10+random.IntN(120)) * time.Second,
+		ascending:  random.IntN(3) == 0,
+		byID:       random.IntN(2) == 0,
+		hasNumbers: random.IntN(5) > 0,
+		maxSize:    10 + random.IntN(30),
+	}
+	h.hasNumbers = h.hasNumbers || h.ascending // without numbers, nobody finds the end of a list
+	if random.IntN(3) == 0 {
+		h.failing = 0.05
+	}
+	if random.IntN(3) == 0 {
+		h.setBack = time.Duration(1+random.IntN(6)) * time.Hour
+	}
+	if random.IntN(4) == 0 {
+		h.retention = time.Duration(3+random.IntN(3)) * time.Hour
+	}
+	h.fill()
+	return h
+}
+
+// fill makes the records that exist, and those that are created within six hours.
+func (h *history) fill() {
+	existing := h.random.IntN(400)
+	for i := range existing {
+		at := h.begin.Add(-time.Duration(existing-i) * h.every)
+		h.add(at, at)
+	}
+	h.newest = int64(existing)
+	at := h.begin
+	for at.Before(h.begin.Add(6 * time.Hour)) {
+		n := 1
+		if h.random.IntN(200) == 0 {
+			n = 100 // a burst
+		}
+		for range n {
+			visible := at
+			if h.random.IntN(50) == 0 {
+				visible = at.Add(time.Duration(h.random.IntN(50)) * time.Minute)
+			}
+			h.add(at, visible)
+		}
+		at = at.Add(time.Duration(h.random.Int64N(int64(2*h.every))) + 1)
+	}
+	if h.random.IntN(4) == 0 { // some records of the past are imported
+		at := h.begin.Add(time.Duration(h.random.IntN(6)) * time.Hour)
+		for range 100 {
+			h.add(at.Add(-time.Hour), at)
+		}
+	}
+	slices.SortStableFunc(h.entries, func(a, b entry) int {
+		order := 0
+		if !h.byID && a.created != b.created {
+			order = 1
+			if a.created < b.created {
+				order = -1
+			}
+		}
+		if order == 0 {
+			order = int(a.id - b.id)
+		}
+		if !h.ascending {
+			order = -order
+		}
+		return order
+	})
+}
+
+func (h *history) add(at, visible time.Time) {
+	offset := 2 * time.Hour
+	if h.setBack > 0 && at.Sub(h.begin) > h.setBack {
+		offset = time.Hour
+	}
+	e := entry{id: int64(len(h.entries) + 1), created: dateTime(at.Add(offset)), visible: visible}
+	switch {
+	case h.random.IntN(100) == 0:
+		e.deleted = visible.Add(time.Duration(30+h.random.IntN(300)) * time.Minute)
+	case h.retention > 0:
+		e.deleted = visible.Add(h.retention)
+	}
+	switch h.random.IntN(1000) {
+	case 0, 1:
+		e.created = "bad"
+	case 2:
+		e.created = "2999-01-01 00:00:00"
+	}
+	h.entries = append(h.entries, e)
+}
+
+func (h *history) fetch(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[entry], error) {
+	h.requests++
+	time.Sleep(time.Duration(20+h.random.IntN(200)) * time.Millisecond)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if h.random.Float64() < h.failing {
+		return nil, errors.New("failed")
+	}
+	var list []entry
+	now := time.Now()
+	for _, e := range h.entries {
+		isVisible := !e.visible.After(now) && (e.deleted.IsZero() || e.deleted.After(now))
+		if isVisible {
+			list = append(list, e)
+		}
+	}
+	size := min(r.PageSize, h.maxSize)
+	from, to := min(len(list), (r.Current-1)*size), min(len(list), r.Current*size)
+	p := &msgpush.Page[entry]{PageNum: r.Current, PageSize: size, List: slices.Clone(list[from:to])}
+	if h.hasNumbers {
+		p.Total, p.Pages = int64(len(list)), (len(list)+size-1)/size
+	}
+	return p, nil
+}
+
+// follow runs followers until the history has ended, and returns how often each record was stored. A
+// follower is stopped at random times, also between two attempts of store.
+func (h *history) follow(t *testing.T) map[int64]int {
+	stored := map[int64]int{}
+	position := ""
+	for time.Since(h.begin) < 8*time.Hour {
+		pager := msgpush.Pager[entry]{
+			Fetch:    h.fetch,
+			ID:       func(e entry) int64 { return e.id },
+			Created:  func(e entry) msgpush.DateTime { return e.created },
+			PageSize: 20,
+		}
+		f, err := follow.New(pager, follow.Options{Position: position, Window: 1000, OnError: func(error) {}})
+		require.NoError(t, err)
+		f.SetRandom(func(d time.Duration) time.Duration { return time.Duration(h.random.Int64N(int64(d))) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+h.random.IntN(10_000))*time.Second)
+		err = f.Run(ctx, func(_ context.Context, b follow.Batch[entry]) error {
+			if h.random.IntN(20) == 0 {
+				return errors.New("database")
+			}
+			for _, e := range b.Records {
+				stored[e.id]++
+			}
+			if position == "" {
+				h.started = time.Now()
+			}
+			position = b.Position
+			if h.random.IntN(20) == 0 {
+				cancel()
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		cancel()
+		if h.random.IntN(3) == 0 {
+			time.Sleep(time.Duration(h.random.IntN(1800)) * time.Second)
+		}
+	}
+	return stored
+}
+
+// Each record that appears within the window, and stays, is stored once. No other one is.
+func TestHistories(t *testing.T) {
+	for seed := *firstHistory; seed < *firstHistory+*histories; seed++ {
+		inBubble(t, fmt.Sprint(seed), func(t *testing.T) {
+			h := newHistory(seed)
+			stored := h.follow(t)
+			var lost, old, twice []int64
+			for _, e := range h.entries {
+				times := stored[e.id]
+				isStable := e.deleted.IsZero() || e.deleted.Sub(e.visible) > 2*time.Hour
+				wasThere := e.id <= h.newest || e.visible.Before(h.started)
+				switch {
+				case times > 1:
+					twice = append(twice, e.id)
+				case times == 1 && e.id <= h.newest:
+					old = append(old, e.id)
+				case times == 0 && isStable && !wasThere:
+					lost = append(lost, e.id)
+				}
+			}
+			assert.Empty(t, twice, "stored twice")
+			assert.Empty(t, old, "old records that count as new")
+			assert.Empty(t, lost, "lost")
+		})
+	}
+}

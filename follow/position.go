@@ -1,0 +1,99 @@
+package follow
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"example.com/msgpush"
+)
+
+const (
+	positionVersion = 1
+	maxUnseen       = 3 // sweeps after which an id is forgotten
+)
+
+// A position says which records are known. Its text is JSON.
+type position struct {
+	Version int `json:"v"`
+	// IDs holds the known ids by the number of sweeps that have not seen them. They ascend, and each
+	// one but the first is the difference from the one before.
+	IDs [maxUnseen][]int64 `json:"ids"`
+	// Newest is the latest valid creation time of the known records.
+	Newest msgpush.DateTime `json:"newest,omitempty"`
+	// NewestLast means that the newest record is at the end of the list. It was found if HasOrder is set.
+	NewestLast bool `json:"newestLast,omitempty"`
+	HasOrder   bool `json:"hasOrder,omitempty"`
+	// Whole means that the latest sweep read the whole list.
+	Whole bool `json:"whole,omitempty"`
+	// Total is that of the latest sweep, and the number of records that were delivered since.
+	Total int64 `json:"total,omitempty"`
+
+	known map[int64]int // the number of sweeps that have not seen the id
+}
+
+func parsePosition(text string) (position, error) {
+	p := position{known: map[int64]int{}}
+	if text == "" {
+		return p, nil
+	}
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return p, err
+	}
+	if p.Version != positionVersion {
+		return p, fmt.Errorf("its version is %d, and not %d", p.Version, positionVersion)
+	}
+	for unseen, differences := range p.IDs {
+		id := int64(0)
+		for _, difference := range differences {
+			id += difference
+			p.known[id] = unseen
+		}
+	}
+	return p, nil
+}
+
+// isFirstStart reports whether there was no batch so far.
+func (p *position) isFirstStart() bool { return p.Version == 0 }
+
+func (p *position) String() string {
+	p.Version, p.IDs = positionVersion, [maxUnseen][]int64{}
+	for id, unseen := range p.known {
+		p.IDs[unseen] = append(p.IDs[unseen], id)
+	}
+	for _, ids := range p.IDs {
+		slices.Sort(ids)
+		for i := len(ids) - 1; i > 0; i-- {
+			ids[i] -= ids[i-1]
+		}
+	}
+	text, _ := json.Marshal(p) // cannot fail
+	p.IDs = [maxUnseen][]int64{}
+	return string(text)
+}
+
+func (p *position) isKnown(id int64) bool {
+	_, ok := p.known[id]
+	return ok
+}
+
+// add makes a record known.
+func (p *position) add(id int64, created msgpush.DateTime) {
+	p.known[id] = 0
+	p.Newest = max(p.Newest, created)
+}
+
+// endSweep makes ids known, and forgets those that several sweeps have not seen.
+func (p *position) endSweep(ids []int64) {
+	for id := range p.known {
+		p.known[id]++
+	}
+	for _, id := range ids {
+		p.known[id] = 0
+	}
+	for id, unseen := range p.known {
+		if unseen >= maxUnseen {
+			delete(p.known, id)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/errs"
+)
+
+// ErrHangs is wrapped by the error of [Status.Check] if a request or store does not return, or Run
+// was not called or has returned. Restart the program.
+var ErrHangs = errors.New("msgpush: following a list: no step has ended")
+
+// A Status is the state of a [Follower]. A zero time stands for never.
+type Status struct {
+	// LastPoll is when a poll last succeeded.
+	LastPoll time.Time
+	// NextStep is when the next request or call of store is due, at first the time of New. During
+	// each of them, it is in the past.
+	NextStep time.Time
+	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
+	Omitted int64
+	// Err is the error of what fails now: a request of a poll, a sweep, or store. It wraps [ErrMissing] if
+	// the latest sweep lacked records. If several fail, Err is the latest error of the one that has failed
+	// for the longest time. FailingSince is the time of its first error in a row. A call counts as failed
+	// after its retries.
+	Err          error
+	FailingSince time.Time
+}
+
+// Check returns an error if no step has ended, or Err has not been nil, for longer than limit. Then
+// send an alert. Restart the program only for [ErrHangs]: an outage of the service or of the
+// database ends without a restart. The limit should be longer than a call with all its retries, and
+// than a transaction, for example ten minutes.
+func (s Status) Check(limit time.Duration) error {
+	const layout = time.DateTime + " MST"
+	if time.Since(s.NextStep) > limit {
+		return fmt.Errorf("%w since %s", ErrHangs, s.NextStep.UTC().Format(layout))
+	}
+	if s.Err != nil && time.Since(s.FailingSince) > limit {
+		return fmt.Errorf("msgpush: following a list: failing since %s: %w", s.FailingSince.UTC().Format(layout), s.Err)
+	}
+	return nil
+}
+
+// A cause is what can fail for itself.
+type cause int
+
+const (
+	pollFails cause = iota
+	sweepFails
+	sweepLacks // records
+	storeFails
+	causes
+)
+
+// A failure is the latest of several errors in a row, and the time of the first one.
+type failure struct {
+	err   error
+	since time.Time
+}
+
+type failures [causes]failure
+
+// Status returns the state. It may be called at any time, from any goroutine.
+func (f *Follower[T]) Status() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status
+}
+
+func (f *Follower[T]) update(change func(*Status)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.status)
+}
+
+// note takes the result of a step, which is an error or nil, and reports the error.
+func (f *Follower[T]) note(ctx context.Context, c cause, err error) {
+	switch {
+	case err == nil:
+		f.failures[c] = failure{}
+	case f.failures[c].err == nil:
+		f.failures[c] = failure{err, time.Now()}
+	default:
+		f.failures[c].err = err
+	}
+	var oldest failure
+	for _, failure := range f.failures {
+		if failure.err != nil && (oldest.err == nil || failure.since.Before(oldest.since)) {
+			oldest = failure
+		}
+	}
+	f.update(func(s *Status) { s.Err, s.FailingSince = oldest.err, oldest.since })
+	if err != nil {
+		f.report(ctx, err)
+	}
+}
+
+func (f *Follower[T]) report(ctx context.Context, err error) {
+	if f.options.OnError != nil {
+		f.options.OnError(err)
+		return
+	}
+	slog.WarnContext(ctx, "msgpush: following a list", "error", err)
+}
+
+// untilSuccess makes a step until it succeeds. The wait after an error doubles, up to a minute. It returns
+// false if ctx has ended before.
+func (f *Follower[T]) untilSuccess(ctx context.Context, c cause, wait time.Duration, step func() error) bool {
+	longest := max(wait, time.Minute)
+	for errs.OfContext(ctx) == nil {
+		f.update(func(s *Status) { s.NextStep = time.Now() })
+		err := step()
+		if err == nil {
+			f.note(ctx, c, nil)
+			return true
+		}
+		if errs.OfContext(ctx) != nil { // err may be the error of the context
+			return false
+		}
+		f.note(ctx, c, err)
+		requested := time.Duration(0)
+		if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
+			requested = min(apiErr.RetryAfter, time.Hour)
+		}
+		f.sleep(ctx, max(f.jitter(wait), requested))
+		wait = min(2*wait, longest)
+	}
+	return false
+}
+
+// sleep waits until the next step.
+func (f *Follower[T]) sleep(ctx context.Context, wait time.Duration) {
+	f.update(func(s *Status) { s.NextStep = time.Now().Add(wait) })
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// jitter returns a wait that is up to 10 % shorter or longer, so that programs do not keep in step.
+func (f *Follower[T]) jitter(wait time.Duration) time.Duration {
+	return wait - wait/10 + f.random(wait/5+1)
+}

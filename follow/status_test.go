@@ -1,0 +1,152 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+const limit = 10 * time.Minute
+
+func TestCheckFailsWhileAStepFails(t *testing.T) {
+	errDown := errors.New("down")
+	tests := map[string]struct {
+		begin func(s *service, db *database)
+		end   func(s *service, db *database)
+	}{
+		"requests": {
+			func(s *service, _ *database) { s.fail = func(int) error { return errDown } },
+			func(s *service, _ *database) { s.fail = nil },
+		},
+		"pages of sweeps": {
+			func(s *service, _ *database) {
+				s.fail = func(number int) error {
+					if number > 1 {
+						return errDown
+					}
+					return nil
+				}
+			},
+			func(s *service, _ *database) { s.fail = nil },
+		},
+		"store": {
+			func(s *service, db *database) {
+				s.list = append([]int64{1001}, s.list...)
+				for range 1000 {
+					db.errs = append(db.errs, errDown)
+				}
+			},
+			func(_ *service, db *database) { db.errs = nil },
+		},
+	}
+	for name, tt := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(500, 1)}
+			var db database
+			r := start(t, s.pager(20), &db, follow.Options{})
+			change := func(f func(*service, *database)) {
+				s.mu.Lock()
+				db.mu.Lock()
+				defer s.mu.Unlock()
+				defer db.mu.Unlock()
+				f(s, &db)
+			}
+			wait(time.Minute)
+			assert.NoError(t, r.Status().Check(limit))
+			assert.WithinDuration(t, time.Now(), r.Status().LastPoll, 12*time.Second)
+			change(tt.begin)
+			wait(9 * time.Minute)
+			assert.NoError(t, r.Status().Check(limit))
+			wait(time.Hour)
+			err := r.Status().Check(limit)
+			require.ErrorIs(t, err, errDown)
+			assert.NotErrorIs(t, err, follow.ErrHangs)
+			assert.ErrorContains(t, err, "msgpush: following a list: failing since 2000-01-01 00:")
+			assert.NotEmpty(t, r.errors())
+			change(tt.end)
+			wait(20 * time.Minute)
+			assert.NoError(t, r.Status().Check(limit))
+			assert.NoError(t, r.Status().Err)
+		})
+	}
+}
+
+func TestMissingRecordsFailTheCheckUntilASweepIsComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(500, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{Window: 20})
+		wait(time.Minute)
+		s.insertAt(30, 1001)
+		wait(11 * time.Minute)
+		assert.ErrorIs(t, r.Status().Err, follow.ErrMissing)
+		assert.ErrorContains(t, r.Status().Err, "1 appeared more than 20 places behind the newest one")
+		wait(time.Hour)
+		assert.NoError(t, r.Status().Err)
+		assert.Len(t, r.missing(), 1)
+	})
+}
+
+func TestCheckReturnsErrHangs(t *testing.T) {
+	hangs := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	tests := map[string]func(t *testing.T, s *service) *follow.Follower[int64]{
+		"Run was not called": func(t *testing.T, s *service) *follow.Follower[int64] {
+			f, err := follow.New(s.pager(20), follow.Options{})
+			require.NoError(t, err)
+			return f
+		},
+		"Run has returned": func(t *testing.T, s *service) *follow.Follower[int64] {
+			r := start(t, s.pager(20), &database{}, follow.Options{})
+			wait(time.Minute)
+			r.stop()
+			return r.Follower
+		},
+		"a request hangs": func(t *testing.T, s *service) *follow.Follower[int64] {
+			pager := s.pager(20)
+			pager.Fetch = func(ctx context.Context, _ msgpush.PageRequest) (*page, error) { return nil, hangs(ctx) }
+			return start(t, pager, &database{}, follow.Options{}).Follower
+		},
+		"store hangs": func(t *testing.T, s *service) *follow.Follower[int64] {
+			f, err := follow.New(s.pager(20), follow.Options{})
+			require.NoError(t, err)
+			go func() { _ = f.Run(t.Context(), func(ctx context.Context, _ batch) error { return hangs(ctx) }) }()
+			return f
+		},
+	}
+	for name, begin := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			f := begin(t, &service{list: numbers(50, 1)})
+			wait(9 * time.Minute)
+			assert.NoError(t, f.Status().Check(limit))
+			wait(time.Hour)
+			assert.ErrorIs(t, f.Status().Check(limit), follow.ErrHangs)
+		})
+	}
+}
+
+func TestRetryAfterDelaysThePoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(50, 1)}
+		var db database
+		start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.mu.Lock()
+		s.fail = func(int) error { return &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute} }
+		s.mu.Unlock()
+		wait(11 * time.Second)
+		before := s.count()
+		wait(29 * time.Minute)
+		assert.Equal(t, before, s.count())
+	})
+}
