@@ -95,6 +95,29 @@ func TestMissingRecordsFailTheCheckUntilASweepIsComplete(t *testing.T) {
 	})
 }
 
+// Such a page has no record, but it is not empty.
+func TestBadRecordAloneOnTheLastPageDoesNotFailTheCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(21, 1)}
+		s.edit = func(number int, p *page) {
+			if number == 2 {
+				p.List = nil
+				p.Omitted = []msgpush.OmittedRecord{{ID: 1, JSON: []byte(`{"id":1}`), Err: errors.New("bad")}}
+			}
+		}
+		var db database
+		for range 2 { // a first start and a restart
+			r := start(t, s.pager(20), &db, follow.Options{})
+			wait(24 * time.Hour)
+			assert.NoError(t, r.Status().Check(limit))
+			assert.Empty(t, r.errors())
+			r.stop()
+		}
+		assert.Empty(t, db.records)
+		assert.Empty(t, db.omitted)
+	})
+}
+
 func TestCheckReturnsErrHangs(t *testing.T) {
 	hangs := func(ctx context.Context) error {
 		<-ctx.Done()
