@@ -213,7 +213,7 @@ func TestFollowingAMillionRecordsWithRestarts(t *testing.T) {
 					a.inserted = func(time.Duration) int64 { return inserted }
 					a.run(t, follow.Options{}, time.Minute, &f)
 					f.assertInOrder(t, records)
-					assert.EqualValues(t, a.size()-records, len(f.numbers))
+					assert.Len(t, f.numbers, int(a.size()-records))
 					assert.LessOrEqual(t, f.first, 400/size+3)
 					assert.Zero(t, f.errs)
 				})
