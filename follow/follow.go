@@ -65,8 +65,8 @@ var ErrMissing = errors.New("records are missing")
 
 // A Batch holds records to store in one transaction.
 type Batch[T any] struct {
-	// Records holds new records, the oldest first, in the order of the list. With Omitted, there are at most 500. The first batch of
-	// a first start has none: store its Position.
+	// Records holds new records, the oldest first, in the order of the list. With Omitted, there are at
+	// most 500. The first batch of a first start has none: store its Position.
 	Records []T
 	// Omitted holds new records that cannot be decoded, with their ids. A program may send an alert for
 	// their JSON.
