@@ -222,7 +222,7 @@ func TestFollowingAMillionRecordsWithRestarts(t *testing.T) {
 	}
 }
 
-var costs = flag.Int64("costs", 10_000, "largest list of the tables of costs")
+var costs = flag.Int64("costs", 1000, "largest list of the tables of costs")
 
 // TestCostsOfFollowing prints the figures of docs/following.md:
 //
