@@ -84,7 +84,8 @@ func TestNumberOfAllocationsOfSuccessAndFailureIsLimited(t *testing.T) {
 			"code of the envelope": allocations(200, `{"code":7,"msg":"no such channel"}`),
 			"not an envelope":      allocations(200, "<html>sign in</html>"),
 		} {
-			assert.LessOrEqual(t, failure, 1.4*limit, "%s: %s", base, name)
+			// Go 1.27 allocates more for the error of invalid JSON.
+			assert.LessOrEqual(t, failure, 1.8*limit, "%s: %s", base, name)
 		}
 	}
 }
