@@ -36,7 +36,7 @@ type APIError struct {
 	Code int
 	// Msg is the msg of the envelope or, if that is missing or empty, the text of its member message
 	// or error. Without an envelope, it is a short excerpt of the body, unless that is JSON that ends too
-	// early. It is empty if the code is 200.
+	// early, or has the word password. It is empty if the code is 200.
 	Msg string
 	// Data is the data of the envelope, which may be any JSON value. It is nil if there is none, if it
 	// is longer than 64 KiB, or if the code is 200.

@@ -358,8 +358,8 @@ func TestRecordThatIsLeftOutTwiceHidesNoMissingRecord(t *testing.T) {
 	assert.Equal(t, []int64{2}, omitted, "once")
 }
 
-// What the function of WithUnmarshal rejects, encoding/json decodes. Nothing else calls the function, so
-// that a decoder with faults of its own does not meet converted values and single records.
+// If the function of WithUnmarshal rejects a body, encoding/json decodes it. The function never gets
+// converted values or single records, which a faulty decoder may not stand.
 func TestFunctionOfWithUnmarshalIsCalledOnce(t *testing.T) {
 	for _, data := range []string{
 		`{"id":1,"list":[{"id":1}]}`, `{"id":"1","list":[{"id":"1"},{"id":2}]}`, `{"id":1,"list":[{"id":1},{"id":{}}]}`,

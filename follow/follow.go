@@ -6,8 +6,8 @@
 //	}
 //	return f.Run(ctx, store)
 //
-// In one transaction, store saves what it makes of batch.Records and batch.Omitted, and replaces the
-// stored position by batch.Position. At the very first start, the position is empty.
+// In one transaction, store saves an alert or a row for each record of batch.Records and batch.Omitted,
+// and replaces the stored position by batch.Position. At the very first start, the position is empty.
 //
 // # Rules
 //
@@ -26,7 +26,7 @@
 //   - Failure. A page of a poll is requested until that succeeds; one of a sweep that fails ends the
 //     sweep. A batch is stored until that succeeds.
 //
-// docs/following.md shows the tables, and says what is guaranteed.
+// docs/following.md shows the tables, and states the guarantees.
 package follow
 
 import (
@@ -152,7 +152,7 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 	return nil
 }
 
-// deliver stores new records, the newest of which is the first.
+// deliver stores new records, which it gets with the newest one first.
 func (f *Follower[T]) deliver(ctx context.Context, records []item[T]) {
 	slices.Reverse(records)
 	for chunk := range slices.Chunk(records, batchSize) {

@@ -299,7 +299,7 @@ func TestOmittedRecordWithoutAnIDIsReported(t *testing.T) {
 	})
 }
 
-// The position has the ids of 2 × Window records, and of those that were delivered since the latest sweep.
+// The position has the ids of 2 × Window records, and the ids of records delivered since the latest sweep.
 func TestPositionIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(100_000, 1)}
@@ -329,7 +329,6 @@ func TestSweepCostsOneRequestForEachPageOfTwoWindows(t *testing.T) {
 	})
 }
 
-// The first request reports a short list of an error of the service.
 func TestListThatIsEmptyForAWhileIsFollowedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}

@@ -62,7 +62,7 @@ func newHistory(seed uint64) *history {
 		hasNumbers: random.IntN(5) > 0,
 		maxSize:    10 + random.IntN(30),
 	}
-	h.hasNumbers = h.hasNumbers || h.ascending // without numbers, nobody finds the end of a list
+	h.hasNumbers = h.hasNumbers || h.ascending // without numbers, the end of a list cannot be found
 	if random.IntN(3) == 0 {
 		h.failing = 0.05
 	}
@@ -76,7 +76,7 @@ func newHistory(seed uint64) *history {
 	return h
 }
 
-// fill makes the records that exist, and those that are created within six hours.
+// fill makes the existing records, and six hours of new ones.
 func (h *history) fill() {
 	existing := h.random.IntN(400)
 	for i := range existing {

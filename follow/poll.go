@@ -24,7 +24,7 @@ type item[T any] struct {
 	omitted *msgpush.OmittedRecord // nil: record is set
 }
 
-// A reading is what a poll has read, from the newest record inward.
+// A reading holds the records that a poll has read, from the newest one inward.
 type reading[T any] struct {
 	seen    map[int64]bool
 	ids     []int64   // of all records
@@ -40,7 +40,7 @@ type reading[T any] struct {
 	isSweep bool
 }
 
-// poll makes a poll, and stores what is new.
+// poll makes a poll, and stores the new records.
 func (f *Follower[T]) poll(ctx context.Context) {
 	begun := time.Now()
 	isStart := f.position.isFirstStart()
@@ -73,7 +73,7 @@ func (f *Follower[T]) newRecords(ctx context.Context, r *reading[T]) []item[T] {
 	if isKnownLeft {
 		return records
 	}
-	r.isSweep = true // it has read what a sweep reads
+	r.isSweep = true // it has read as many pages as a sweep
 	for _, record := range rest {
 		if record.created > f.position.Newest {
 			records = append(records, record)

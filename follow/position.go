@@ -26,7 +26,7 @@ type position struct {
 	HasOrder   bool `json:"hasOrder,omitempty"`
 	// Whole means that the latest sweep read the whole list.
 	Whole bool `json:"whole,omitempty"`
-	// Total is that of the latest sweep, and the number of records that were delivered since.
+	// Total is the total of the latest sweep, plus the number of records that were delivered since.
 	Total int64 `json:"total,omitempty"`
 
 	known map[int64]int // the number of sweeps that have not seen the id
@@ -83,7 +83,7 @@ func (p *position) add(id int64, created msgpush.DateTime) {
 	p.Newest = max(p.Newest, created)
 }
 
-// endSweep makes ids known, and forgets those that several sweeps have not seen.
+// endSweep makes ids known, and forgets ids that several sweeps have not seen.
 func (p *position) endSweep(ids []int64) {
 	for id := range p.known {
 		p.known[id]++

@@ -151,8 +151,12 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 			f.remark(err.Error())
 		}
 	}
-	mayHavePassword := endsEarly || bytes.Contains(body, []byte("password")) // of a success that a gateway has damaged
-	if !f.IsEnvelope && !mayHavePassword {
+	mayHavePassword := bytes.Contains(body, []byte("password")) // a gateway may have damaged a success
+	switch {
+	case f.IsEnvelope || endsEarly:
+	case mayHavePassword:
+		f.remark("the body is not quoted: it may have a password")
+	default:
 		f.Body = bytes.Clone(body[:min(len(body), redact.MaxText+1)])
 	}
 	c.setWait(f)

@@ -38,8 +38,8 @@ type state struct {
 
 type stateKey struct{}
 
-// A requestContext is the context of the request of a call. It is that of the caller, without the
-// timeout of the call: each attempt has its own.
+// A requestContext is the context of the request of a call. It ends with the context of the caller, not
+// after the timeout of the call: each attempt has its own timeout.
 type requestContext state
 
 // Value returns the state for stateKey.
@@ -50,7 +50,7 @@ func (c *requestContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Format is like that of the state.
+// Format writes the same text as [state.Format].
 func (c *requestContext) Format(f fmt.State, verb rune) { (*state)(c).Format(f, verb) }
 
 // Format writes the operation, never the access key: a rate limiter, a key source or an observer gets
@@ -105,8 +105,8 @@ func (e *stopError) Error() string { return e.step + "the call was stopped" }
 // contextEnded ends a call whose context has ended.
 var contextEnded = &stopError{}
 
-// errSameKey ends a call whose source returns the rejected key again: at once, or after another key has
-// failed. The failure of the call is that of its latest attempt, which says more.
+// errSameKey ends a call whose source returns the rejected key again. The call returns the failure of its
+// latest attempt, which says more.
 var errSameKey = errors.New("the key source returned the rejected key again")
 
 // stopped returns the final failure of a call that err ends before an attempt, or nil if err does not.

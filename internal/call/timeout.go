@@ -63,7 +63,7 @@ func withTimeout(ctx context.Context, d time.Duration, cause error) (context.Con
 	return context.WithTimeoutCause(ctx, d, cause)
 }
 
-// A timeout is that of a call. Most calls never wait for an access key or a rate limiter, and the
+// A timeout is the timeout of a call. Most calls never wait for an access key or a rate limiter, and the
 // timeout of an attempt ends with the call. So it has a timer only after something has called Done.
 type timeout struct {
 	deadline time.Time // zero: none, or the deadline of the caller is earlier

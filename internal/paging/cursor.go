@@ -8,7 +8,7 @@ package paging
 // Page n holds the records at the offsets from (n-1)·S up to, but not including, n·S, where S is the
 // page size. The list changes between responses, so its records move to other offsets. An offset is
 // covered if the record that is there now has come, or was inserted after its page was read. This
-// takes it that the service keeps the order of the records.
+// assumes that the service keeps the order of the records.
 //
 // # Rules
 //
@@ -21,7 +21,7 @@ package paging
 //     a second pass reads the list with half the page size, until as many came as the list has. What
 //     is missing at its end is an error.
 //   - Limit. A pass ends if, since the last new record, three pages began behind all delivered records.
-//     Let p be the number of pages at least half of which was new, and L be 100 + 2·p. After L other
+//     Let p be the number of pages with at least half new records, and L be 100 + 2·p. After L other
 //     pages, a pass no longer steps back, and the iteration ends with an error: the numbers of the
 //     service contradict each other, or the list changes too fast. After 2·L such pages, the pass ends.
 //
@@ -64,7 +64,7 @@ type cursor struct {
 	came       int64 // records that were delivered, or left out with an id
 	withoutID  int64 // records that this pass left out, without an id
 	suspect    int64 // the first page with fewer new records than it should have; 0: none
-	productive int64 // pages at least half of which was new
+	productive int64 // pages with at least half new records
 	idle       int64 // the other pages of this pass
 	silent     int64 // pages since the last new record that began behind all delivered records
 	isStuck    bool  // the limit has kept a pass from stepping back or from going on
@@ -226,7 +226,7 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 	return next > promised && !goesOn
 }
 
-// hasFoundAll reports whether the second pass has found what was missing. Decreases of the total do
+// hasFoundAll reports whether the second pass has found the missing records. Decreases of the total do
 // not count here: a record that came may have been deleted since.
 func (cur *cursor) hasFoundAll() bool {
 	hasAll := cur.came+cur.withoutID >= max(cur.expected, cur.total)
@@ -253,7 +253,7 @@ func (cur *cursor) mayHideMissing() bool {
 }
 
 // endPass returns the first page of the second pass, if there is one, or end. The second pass keeps
-// what is known of the records and of the service: isStuck, too, since its totals cannot be trusted.
+// the knowledge about the records and the service: isStuck, too, since the totals cannot be trusted.
 func (cur *cursor) endPass() int64 {
 	needsSecond := cur.isIncomplete() || cur.mayHideMissing()
 	if cur.isSecond || !cur.hasIDs || !needsSecond {

@@ -47,8 +47,7 @@ func (it *Iteration[T, O]) More() bool { return it.nextPage != end }
 // NextPage returns the number of the page that Next requests.
 func (it *Iteration[T, O]) NextPage() int64 { return it.nextPage }
 
-// Came returns the number of records that came: those that Next has returned, and those that were
-// left out.
+// Came returns the number of records that Next has returned, plus the records that were left out.
 func (it *Iteration[T, O]) Came() int64 { return it.cursor.came + it.cursor.withoutID }
 
 // Err returns, after the last page, an error about undelivered records, or nil: the errors that
@@ -186,7 +185,7 @@ func (it *Iteration[T, O]) countNew(list []T) int64 {
 	return int64(n)
 }
 
-// newOmitted returns the records without an id, and those that come for the first time.
+// newOmitted returns the records without an id, and the records that come for the first time.
 func (it *Iteration[T, O]) newOmitted(omitted []O) []O {
 	var fresh []O
 	for _, record := range omitted {
