@@ -102,6 +102,25 @@ func TestRecordsAreNewByTheirPlace(t *testing.T) {
 			change:  atEnd(numbers(1001, 1050)...),
 			want:    numbers(1001, 1050),
 		},
+		"without totals, and the first page has odd times": {
+			service: &service{
+				edit: func(_ int, p *page) { p.Total, p.Pages = 0, 0 },
+				created: func(n int64) msgpush.DateTime {
+					if n > 400 {
+						return created(2000 - n)
+					}
+					return created(n)
+				},
+			},
+			list:   numbers(500, 1),
+			change: atStart(numbers(1001, 1030)...),
+			want:   numbers(1001, 1030),
+		},
+		"at the other end of a list that was read as a whole": {
+			list:   numbers(10, 1),
+			change: func(s *service) { s.insertAt(10, 1001) },
+			want:   []int64{1001},
+		},
 		"old ones move up after deletions": {
 			list:   numbers(500, 1),
 			change: func(s *service) { s.change(func(list []int64) []int64 { return list[100:] }) },
@@ -184,6 +203,36 @@ func TestAnOutageOfADayEnds(t *testing.T) {
 		s.mu.Unlock()
 		wait(2 * time.Minute)
 		assert.Equal(t, numbers(1001, 10_000), db.records)
+	})
+}
+
+func TestRecordsThatOnlyTheTotalShowsAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(5000, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.insertAt(3000, 5001)
+		wait(11 * time.Minute)
+		require.Len(t, r.missing(), 1)
+		assert.ErrorContains(t, r.missing()[0], "the list grew by 1 more than were found")
+		assert.Empty(t, db.records)
+	})
+}
+
+// If the records of the position were deleted, the known ones are not searched in a million records.
+func TestDeletionOfAllKnownRecordsCostsABoundedNumberOfRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(100_000, 1)}
+		var db database
+		start(t, s.pager(20), &db, follow.Options{Window: 20})
+		wait(time.Minute)
+		before := s.count()
+		s.change(func(list []int64) []int64 { return list[100:] })
+		wait(time.Hour)
+		const oldPages, polls, sweepPages = 10_000 / 20, 400, 6 * 3
+		assert.LessOrEqual(t, s.count()-before, oldPages+polls+sweepPages)
+		assert.Empty(t, db.records)
 	})
 }
 
