@@ -32,6 +32,7 @@ package follow
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -86,10 +87,10 @@ type Follower[T any] struct {
 	// Only the goroutine of Run uses the fields below.
 	store    func(context.Context, Batch[T]) error
 	position position
-	sweepAt  time.Time // the poll at this time or later is a sweep
-	lastPage int       // the latest number of pages
-	maxTotal int64     // the highest total since the latest sweep
-	reported map[string]bool
+	sweepAt  time.Time                  // the poll at this time or later is a sweep
+	lastPage int                        // the latest number of pages
+	maxTotal int64                      // the highest total since the latest sweep
+	reported map[[sha256.Size]byte]bool // records without an id
 	failures failures
 
 	mu      sync.Mutex
@@ -123,7 +124,7 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		options:  o,
 		random:   rand.N[time.Duration],
 		position: p,
-		reported: map[string]bool{},
+		reported: map[[sha256.Size]byte]bool{},
 		status:   Status{NextStep: time.Now()},
 	}, nil
 }

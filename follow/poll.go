@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -264,14 +265,14 @@ func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T], isSweep 
 
 // reportOmitted reports a record without an id once in each sweep.
 func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecord, isSweep bool) {
-	text := string(r.JSON)
-	if f.reported[text] && !isSweep {
+	hash := sha256.Sum256(r.JSON) // a record may have a megabyte
+	if f.reported[hash] && !isSweep {
 		return
 	}
 	if len(f.reported) > 1000 {
 		clear(f.reported)
 	}
-	f.reported[text] = true
+	f.reported[hash] = true
 	f.report(ctx, fmt.Errorf("msgpush: following a list: a record without an id cannot be decoded: %w", r.Err))
 }
 
