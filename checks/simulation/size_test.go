@@ -228,6 +228,9 @@ var costs = flag.Int64("costs", 1000, "largest list of the tables of costs")
 //
 //	go -C checks test -run 'Following|Position' -v ./simulation -costs 1000000
 func TestCostsOfFollowing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures costs of days")
+	}
 	table := "| records | page size | oldest first | first start | idle day | worst delay | 1 % fail: worst delay |\n" +
 		"| --: | --: | --- | --: | --: | --: | --: |\n"
 	for n := int64(1000); n <= *costs; n *= 10 {
@@ -270,6 +273,9 @@ func TestCostsOfFollowing(t *testing.T) {
 
 // A burst is delivered by the next poll, and so is what was inserted during an outage of a day.
 func TestCostsOfFollowingAfterABurstAndAnOutage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures costs of days")
+	}
 	table := "| page size | oldest first | burst of 5,000 | 86,400 after an outage of a day | requests " +
 		"| memory, with garbage | position |\n" +
 		"| --: | --- | --: | --: | --: | --: | --: |\n"
