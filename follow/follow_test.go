@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,17 @@ func TestRecordsAreNewByTheirPlace(t *testing.T) {
 			list:    numbers(500, 1),
 			change:  atStart(1001, 1002),
 			want:    []int64{1001, 1002},
+		},
+		"at the end, and the oldest record has an odd time": {
+			service: &service{created: func(n int64) msgpush.DateTime {
+				if n == 1 {
+					return "2999-01-01 00:00:00"
+				}
+				return created(n)
+			}},
+			list:   numbers(1, 500),
+			change: atEnd(1001, 1002),
+			want:   []int64{1001, 1002},
 		},
 		"pages are shorter than requested": {
 			service: &service{maxSize: 7},
@@ -203,6 +215,55 @@ func TestAnOutageOfADayEnds(t *testing.T) {
 		s.mu.Unlock()
 		wait(2 * time.Minute)
 		assert.Equal(t, numbers(1001, 10_000), db.records)
+	})
+}
+
+// Records that are inserted while a poll reads push the others to later pages, which are then read twice.
+func TestBurstWhileAPollReadsIsDelivered(t *testing.T) {
+	const window = 50
+	for _, length := range []int64{30, 70, 150, 500} {
+		for _, before := range []int{2, 4, 6} { // a page of the sweep
+			inBubble(t, fmt.Sprintf("%d records before page %d", length, before), func(t *testing.T) {
+				isInserted := false
+				s := &service{list: numbers(1000, 1)}
+				var db database
+				r := start(t, s.pager(20), &db, follow.Options{Window: window})
+				wait(time.Minute)
+				s.mu.Lock()
+				s.edit = func(number int, _ *page) {
+					if number+1 == before && !isInserted {
+						isInserted = true
+						s.list = append(numbers(1000+length, 1001), s.list...)
+					}
+				}
+				s.mu.Unlock()
+				wait(time.Hour)
+				assert.ElementsMatch(t, numbers(1001, 1000+length), db.records)
+				assert.Empty(t, r.errors())
+			})
+		}
+	}
+}
+
+// 100 records are inserted before each request, of which each page has 20.
+func TestPollEndsThoughRecordsAreInsertedFasterThanItReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		inserted := int64(0)
+		s.mu.Lock()
+		s.edit = func(int, *page) {
+			if inserted < 10_000 {
+				inserted += 100
+				s.list = append(numbers(1000+inserted, 1000+inserted-99), s.list...)
+			}
+		}
+		s.mu.Unlock()
+		wait(time.Hour)
+		assert.ElementsMatch(t, numbers(1001, 11_000), db.records)
+		assert.Empty(t, r.errors())
 	})
 }
 

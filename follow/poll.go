@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -129,15 +130,17 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) boo
 	}
 	r.total = page.Total
 	longest, repeats := 0, 0
+	var previous []int64
 	for {
 		items := f.items(ctx, page, r.isSweep)
-		before := len(r.ids)
 		needsNext := f.use(r, items, isStart)
 		longest = max(longest, len(items))
 		repeats++
-		if len(r.ids) > before {
+		ids := idsOf(items)
+		if !slices.Equal(ids, previous) {
 			repeats = 0
 		}
+		previous = ids
 		if f.isLast(page, number, len(items), longest) || repeats >= maxRepeats {
 			r.isWhole = repeats < maxRepeats
 			return true
@@ -148,8 +151,10 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) boo
 		number += f.inward()
 		if needsNext == forSweep {
 			page, ok = f.tryPage(ctx, number)
-			r.isSweep = r.isSweep && ok
-			if !ok {
+			// If more records were inserted than were read, those of this page may be above all of them.
+			isBelow := ok && page.Total-r.total < int64(len(r.ids))
+			r.isSweep = r.isSweep && isBelow
+			if !isBelow {
 				return errs.OfContext(ctx) == nil
 			}
 			continue
@@ -160,9 +165,15 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) boo
 	}
 }
 
-// maxRepeats is the number of pages in a row without another record that end a poll: some services
-// repeat their last page.
+// maxRepeats is how often a page is repeated before the poll ends: some services repeat their last page.
 const maxRepeats = 3
+
+func idsOf[T any](items []item[T]) (ids []int64) {
+	for _, it := range items {
+		ids = append(ids, it.id)
+	}
+	return ids
+}
 
 // inward is the step to the next page.
 func (f *Follower[T]) inward() int {
@@ -195,6 +206,11 @@ const (
 func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
 	hasUnknown := false
 	for _, it := range items {
+		isKnown := f.position.isKnown(it.id)
+		if isKnown { // also if it was seen before, and records were inserted above it meanwhile
+			r.late += r.deep
+			r.fresh, r.deep, r.old = len(r.unknown), 0, 0
+		}
 		if r.seen[it.id] {
 			continue
 		}
@@ -202,10 +218,8 @@ func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
 		r.ids = append(r.ids, it.id)
 		r.newest = max(r.newest, it.created)
 		switch {
-		case f.position.isKnown(it.id):
+		case isKnown:
 			r.known++
-			r.late += r.deep
-			r.fresh, r.deep, r.old = len(r.unknown), 0, 0
 			continue
 		case r.known >= f.options.Window:
 			r.deep++
@@ -298,25 +312,27 @@ func (f *Follower[T]) newestPage(ctx context.Context) (page *msgpush.Page[T], nu
 	return page, number, true
 }
 
-// findOrder compares the first and the last valid creation time of the list, unless they are equal.
+// findOrder compares the creation times of neighbours on the first and the last page. Most of them decide,
+// since single times may be wrong.
 func (f *Follower[T]) findOrder(ctx context.Context, first *msgpush.Page[T], number int) (ok bool) {
 	hasEnds := number == 1 && lastPage(first) > 0 // otherwise, the end of the list is not known
 	if f.pager.Created == nil || !hasEnds {
 		return true
 	}
-	last := first
+	times := f.times(first)
 	if f.lastPage > 1 {
-		if last, ok = f.page(ctx, f.lastPage); !ok {
+		last, ok := f.page(ctx, f.lastPage)
+		if !ok {
 			return false
 		}
+		times = append(times, f.times(last)...)
 	}
-	times := append(f.times(first), f.times(last)...)
-	if len(times) == 0 {
-		return true
+	ascents := 0
+	for i := 1; i < len(times); i++ {
+		ascents += cmp.Compare(times[i], times[i-1])
 	}
-	atStart, atEnd := times[0], times[len(times)-1]
-	if atStart != atEnd {
-		f.position.HasOrder, f.position.NewestLast = true, atEnd > atStart
+	if ascents != 0 {
+		f.position.HasOrder, f.position.NewestLast = true, ascents > 0
 	}
 	return true
 }
