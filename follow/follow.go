@@ -17,14 +17,16 @@
 //   - New. A record is new if it is not known, fewer than Window known ones stand above it, and a known
 //     one stands below it or the latest sweep read the whole list. If no known one is left, it is new if
 //     it was created after all of them.
-//   - First start. The records that exist become known, and none is new.
+//   - First start. The records that exist become known, and none is new. They are read twice, since a
+//     reading misses a record if another one is deleted meanwhile.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record.
 //   - Sweep. Once in each SweepInterval, a poll goes on until it has seen 2 × Window records from the
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.
 //   - Missing. If a sweep sees unknown records that are not new, or if the total grew by more records
 //     than were found, this is reported.
-//   - Failure. A page of a poll is requested until that succeeds; one of a sweep that fails ends the
-//     sweep. A batch is stored until that succeeds.
+//   - Failure. A page is requested until that succeeds, if a poll cannot tell new records without it.
+//     Another page that fails ends the poll, and the next one is a sweep. A batch is stored until that
+//     succeeds.
 //
 // docs/following.md shows the tables, and states the guarantees.
 package follow

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,28 @@ func TestRecordsAreNewByTheirPlace(t *testing.T) {
 			list:    numbers(500, 1),
 			change:  atStart(1001),
 			want:    []int64{1001},
+		},
+		"with the zero time of a database": {
+			service: &service{created: func(int64) msgpush.DateTime { return "0000-00-00 00:00:00" }},
+			list:    numbers(500, 1),
+			change:  atStart(1001),
+			want:    []int64{1001},
+		},
+		"created in the far future, and then now": {
+			service: &service{created: func(n int64) msgpush.DateTime {
+				if n == 500 || n == 1001 {
+					return "2999-01-01 00:00:00"
+				}
+				return created(n)
+			}},
+			list:   numbers(500, 1),
+			change: atStart(1001, 1002),
+			want:   []int64{1001, 1002},
+		},
+		"one record stands on two pages": {
+			list:   slices.Insert(numbers(60, 1), 30, 50),
+			change: atStart(1001),
+			want:   []int64{1001},
 		},
 		"the clock goes back": {
 			service: &service{created: func(n int64) msgpush.DateTime { return created(n % 1000) }},
@@ -355,6 +378,72 @@ func TestBatchStaysTheSameUntilItIsStored(t *testing.T) {
 			}
 		}
 		assert.Equal(t, []int64{1001}, batches[0].Records)
+	})
+}
+
+// Such as a page with a record that is longer than the limit of a body.
+func TestPageThatAlwaysFailsStopsNoPollOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(60, 1)}
+		s.fail = func(number int) error {
+			from, to := min((number-1)*20, len(s.list)), min(number*20, len(s.list))
+			if slices.Contains(s.list[from:to], 25) {
+				return errors.New("the response is too long")
+			}
+			return nil
+		}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		require.Len(t, db.batches, 1)
+		s.prepend(1001, 1002)
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001, 1002}, db.records)
+		assert.ErrorContains(t, r.Status().Check(10*time.Minute), "page 2: the response is too long")
+	})
+}
+
+func TestBackendThatLagsRepeatsNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		random := rand.New(rand.NewPCG(1, 2))
+		var latest time.Time
+		s.edit = func(number int, p *page) {
+			lag, size := 0, p.PageSize
+			if random.IntN(2) == 0 && time.Since(latest) < time.Minute {
+				lag = 5 // records
+			}
+			list := s.list[lag:]
+			from, to := min((number-1)*size, len(list)), min(number*size, len(list))
+			p.List, p.Total = slices.Clone(list[from:to]), int64(len(list))
+		}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		for n := int64(1001); n <= 2000; n++ {
+			s.prepend(n)
+			s.mu.Lock()
+			latest = time.Now()
+			s.mu.Unlock()
+			wait(7 * time.Second)
+		}
+		wait(time.Hour)
+		assert.ElementsMatch(t, numbers(1001, 2000), db.records)
+		assert.Empty(t, r.errors())
+	})
+}
+
+func TestIDThatIsGivenAgainIsNewWhenThePositionHasForgottenIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.change(func(list []int64) []int64 { return list[1:] })
+		wait(time.Hour) // more than three sweeps
+		s.prepend(1000)
+		wait(time.Minute)
+		assert.Equal(t, []int64{1000}, db.records)
 	})
 }
 

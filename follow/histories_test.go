@@ -66,7 +66,7 @@ func newHistory(seed uint64) *history {
 	}
 	h.hasNumbers = h.hasNumbers || h.ascending // without numbers, the end of a list cannot be found
 	if random.IntN(3) == 0 {
-		h.failing = 0.05
+		h.failing = 0.01 // after the retries of the client
 	}
 	if random.IntN(3) == 0 {
 		h.setBack = time.Duration(1+random.IntN(6)) * time.Hour

@@ -44,25 +44,40 @@ type reading[T any] struct {
 
 // poll makes a poll, and stores the new records.
 func (f *Follower[T]) poll(ctx context.Context) {
+	if f.position.isFirstStart() {
+		f.firstStart(ctx)
+		return
+	}
 	begun := time.Now()
-	isStart := f.position.isFirstStart()
-	r := &reading[T]{seen: map[int64]bool{}, isSweep: isStart || !begun.Before(f.sweepAt)}
-	if !f.read(ctx, r, isStart) {
+	r := &reading[T]{seen: map[int64]bool{}, isSweep: !begun.Before(f.sweepAt)}
+	if !f.read(ctx, r, false) {
 		return
 	}
-	var records []item[T]
-	if !isStart {
-		records = f.newRecords(ctx, r)
-	}
+	records := f.newRecords(ctx, r)
 	if r.isSweep {
-		f.endSweep(ctx, r, records, isStart)
+		f.reportMissing(ctx, r, len(records))
+		f.endSweep(r, records)
 		f.sweepAt = begun.Add(f.options.SweepInterval)
-	}
-	if isStart && !f.storeBatch(ctx, Batch[T]{}) {
-		return
 	}
 	f.deliver(ctx, records)
 	f.update(func(s *Status) { s.LastPoll = time.Now() })
+}
+
+// firstStart makes the existing records known, and stores the first position.
+func (f *Follower[T]) firstStart(ctx context.Context) {
+	for range 2 {
+		r := &reading[T]{seen: map[int64]bool{}, isSweep: true}
+		if !f.read(ctx, r, true) {
+			return
+		}
+		f.endSweep(r, nil)
+		if r.isSweep {
+			f.sweepAt = time.Now().Add(f.options.SweepInterval)
+		}
+	}
+	if f.storeBatch(ctx, Batch[T]{}) {
+		f.update(func(s *Status) { s.LastPoll = time.Now() })
+	}
 }
 
 // newRecords applies the rule of new records.
@@ -88,27 +103,31 @@ func (f *Follower[T]) newRecords(ctx context.Context, r *reading[T]) []item[T] {
 	return records
 }
 
-// endSweep makes the records known that are not new, and reports missing ones.
-func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], records []item[T], isStart bool) {
-	p := &f.position
-	isNew := map[int64]bool{}
-	for _, record := range records {
-		isNew[record.id] = true
-	}
-	lacks := r.total - p.Total - int64(len(records))
+// reportMissing reports records that a sweep has seen, and that are not new, and those that only the total
+// shows.
+func (f *Follower[T]) reportMissing(ctx context.Context, r *reading[T], found int) {
+	lacks := r.total - f.position.Total - int64(found)
 	switch {
-	case isStart:
 	case r.late > 0:
 		const format = "msgpush: following a list: %w: %d appeared more than %d places behind the newest one"
 		f.note(ctx, sweepLacks, fmt.Errorf(format, ErrMissing, r.late, f.options.Window))
-	case p.Total > 0 && lacks > 0:
+	case f.position.Total > 0 && lacks > 0:
 		const format = "msgpush: following a list: %w: the list grew by %d more than were found"
 		f.note(ctx, sweepLacks, fmt.Errorf(format, ErrMissing, lacks))
 	default:
 		f.note(ctx, sweepLacks, nil)
 	}
+}
+
+// endSweep makes the records known that are not new.
+func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) {
+	p := &f.position
+	isNew := map[int64]bool{}
+	for _, record := range records {
+		isNew[record.id] = true
+	}
 	p.Total, f.maxTotal = max(r.total, f.maxTotal)-int64(len(records)), 0
-	if len(r.ids) == 0 && !isStart {
+	if len(r.ids) == 0 && len(p.known) > 0 {
 		return // the list is empty, or the service is at fault: the ids are kept
 	}
 	var ids []int64
@@ -132,7 +151,7 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) boo
 	longest, repeats := 0, 0
 	var previous []int64
 	for {
-		items := f.items(ctx, page, r.isSweep)
+		items := f.items(ctx, page)
 		needsNext := f.use(r, items, isStart)
 		longest = max(longest, len(items))
 		repeats++
@@ -149,7 +168,7 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) boo
 			return true
 		}
 		number += f.inward()
-		if needsNext == forSweep {
+		if needsNext == optional {
 			page, ok = f.tryPage(ctx, number)
 			// If more records were inserted than were read, those of this page may be above all of them.
 			isBelow := ok && page.Total-r.total < int64(len(r.ids))
@@ -197,9 +216,9 @@ func (f *Follower[T]) isLast(page *msgpush.Page[T], number, length, longest int)
 type need int
 
 const (
-	no need = iota
-	forPoll
-	forSweep
+	no       need = iota
+	optional      // without it, the poll ends, and the next one is a sweep
+	required
 )
 
 // use takes the records of a page, and applies the rules of polls and sweeps.
@@ -233,22 +252,25 @@ func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
 	}
 	depth := 2 * f.options.Window
 	isAbove := r.known == 0 && len(f.position.known) > 0 // all known records, so far
+	isUndecided := r.fresh < len(r.unknown) && r.known < f.options.Window
+	mayHaveLate := hasUnknown && r.known < f.options.Window
+	depthOfSweep := r.known + len(r.unknown) - r.fresh + r.deep + r.late
 	switch {
 	case isStart && len(r.ids) < depth:
-		return forPoll
+		return optional
 	case isStart, r.old >= maxOld:
 		return no
-	case isAbove, hasUnknown && r.known < f.options.Window:
-		return forPoll
-	case r.isSweep && r.known+len(r.unknown)-r.fresh+r.deep+r.late < depth:
-		return forSweep
+	case isAbove, isUndecided:
+		return required
+	case mayHaveLate, r.isSweep && depthOfSweep < depth:
+		return optional
 	}
 	return no
 }
 
 // items returns the records of a page in their order, from the newest end on. A record without an id that
 // cannot be decoded is reported.
-func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T], isSweep bool) []item[T] {
+func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T]) []item[T] {
 	items := make([]item[T], 0, len(page.List)+len(page.Omitted))
 	omitted := page.Omitted
 	takeOmitted := func() {
@@ -271,16 +293,16 @@ func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T], isSweep 
 	return slices.DeleteFunc(items, func(it item[T]) bool {
 		hasNoID := it.omitted != nil && it.id == 0
 		if hasNoID {
-			f.reportOmitted(ctx, it.omitted, isSweep)
+			f.reportOmitted(ctx, it.omitted)
 		}
 		return hasNoID
 	})
 }
 
-// reportOmitted reports a record without an id once in each sweep.
-func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecord, isSweep bool) {
+// reportOmitted reports a record without an id, but not with each poll.
+func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecord) {
 	hash := sha256.Sum256(r.JSON) // a record may have a megabyte
-	if f.reported[hash] && !isSweep {
+	if f.reported[hash] {
 		return
 	}
 	if len(f.reported) > 1000 {
@@ -364,6 +386,9 @@ func (f *Follower[T]) tryPage(ctx context.Context, number int) (page *msgpush.Pa
 		return nil, false
 	}
 	f.note(ctx, sweepFails, err)
+	if err != nil {
+		f.sweepAt = time.Now()
+	}
 	return page, err == nil
 }
 
