@@ -91,6 +91,7 @@ type Follower[T any] struct {
 	position position
 	sweepAt  time.Time                  // the poll at this time or later is a sweep
 	lastPage int                        // the latest number of pages
+	longest  int                        // the number of records of the longest page
 	maxTotal int64                      // the highest total since the latest sweep
 	reported map[[sha256.Size]byte]bool // records without an id
 	failures failures

@@ -120,6 +120,34 @@ func TestRecordsAreNewByTheirPlace(t *testing.T) {
 			change:  atStart(1001, 1002),
 			want:    []int64{1001, 1002},
 		},
+		"at the end, with totals, and without the number of pages": {
+			service: &service{edit: func(_ int, p *page) { p.Pages = 0 }},
+			list:    numbers(1, 505),
+			change:  atEnd(numbers(1001, 1050)...),
+			want:    numbers(1001, 1050),
+		},
+		"at the start, and the second record had an odd time": {
+			service: &service{created: func(n int64) msgpush.DateTime {
+				if n == 2 {
+					return created(-1)
+				}
+				return created(n)
+			}},
+			list:   []int64{2, 1},
+			change: atStart(numbers(1001, 1300)...),
+			want:   numbers(1001, 1300),
+		},
+		"created in the far future, and then a long burst": {
+			service: &service{created: func(n int64) msgpush.DateTime {
+				if n == 500 {
+					return "2999-01-01 00:00:00"
+				}
+				return created(n)
+			}},
+			list:   numbers(500, 1),
+			change: atStart(numbers(1001, 13_000)...),
+			want:   numbers(1001, 13_000),
+		},
 		"at the end, and the oldest record has an odd time": {
 			service: &service{created: func(n int64) msgpush.DateTime {
 				if n == 1 {
@@ -403,6 +431,97 @@ func TestPageThatAlwaysFailsStopsNoPollOfOthers(t *testing.T) {
 	})
 }
 
+func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(25, 1)}
+		s.fail = func(number int) error {
+			if number == 2 {
+				return errors.New("failed")
+			}
+			return nil
+		}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Hour)
+		require.ErrorContains(t, r.Status().Err, "page 2: failed")
+		s.change(func(list []int64) []int64 { return list[:15] })
+		wait(time.Hour)
+		assert.NoError(t, r.Status().Err)
+	})
+}
+
+// The first start knows one page. The sweep after it must not take old records for new ones, and has a limit.
+func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
+	for _, inserted := range []int64{0, 30} {
+		inBubble(t, fmt.Sprintf("%d records are inserted before page 3", inserted), func(t *testing.T) {
+			isDown, isInserted := true, false
+			s := &service{list: numbers(30_000, 1)}
+			s.fail = func(number int) error {
+				if isDown && number == 2 {
+					return errors.New("failed")
+				}
+				if number == 3 && !isInserted && inserted > 0 {
+					isInserted = true
+					s.list = append(numbers(30_000+inserted, 30_001), s.list...)
+				}
+				return nil
+			}
+			var db database
+			start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Second)
+			require.Len(t, db.batches, 1)
+			s.mu.Lock()
+			isDown = false
+			s.mu.Unlock()
+			before := s.count()
+			wait(time.Minute)
+			assert.Len(t, db.records, int(inserted))
+			assert.LessOrEqual(t, s.count()-before, 60)
+		})
+	}
+}
+
+func TestListThatBecomesShorterIsFollowedOn(t *testing.T) {
+	for name, list := range map[string][]int64{"newest first": numbers(200, 1), "newest last": numbers(1, 200)} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: list}
+			s.fail = func(number int) error {
+				if number > 1 && (number-1)*20 >= len(s.list) {
+					return &msgpush.APIError{HTTPStatus: 400}
+				}
+				return nil
+			}
+			var db database
+			start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Minute)
+			s.change(func([]int64) []int64 {
+				if list[0] == 1 {
+					return append(numbers(151, 200), 1001)
+				}
+				return append([]int64{1001}, numbers(200, 151)...)
+			})
+			wait(time.Hour)
+			assert.Equal(t, []int64{1001}, db.records)
+		})
+	}
+}
+
+func TestRecordWhoseIDIsZeroIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(30, 1)}
+		var db database
+		pager := s.pager(20)
+		pager.ID = func(n int64) int64 { return n % 1001 }
+		r := start(t, pager, &db, follow.Options{})
+		wait(time.Minute)
+		s.prepend(1001)
+		wait(time.Minute)
+		require.Len(t, r.errors(), 1)
+		assert.ErrorContains(t, r.errors()[0], "the ID of the pager returns 0")
+		assert.Empty(t, db.records)
+	})
+}
+
 func TestBackendThatLagsRepeatsNoRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
@@ -490,7 +609,7 @@ func TestOmittedRecordWithoutAnIDIsReported(t *testing.T) {
 		r := start(t, s.pager(20), &db, follow.Options{})
 		wait(5 * time.Minute)
 		require.Len(t, r.errors(), 1, "not with each poll")
-		assert.ErrorContains(t, r.errors()[0], "a record without an id cannot be decoded: no id")
+		assert.ErrorContains(t, r.errors()[0], "a record without an id: no id")
 		s.prepend(1001)
 		wait(time.Minute)
 		assert.Equal(t, []int64{1001}, db.records)

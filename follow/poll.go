@@ -55,6 +55,7 @@ func (f *Follower[T]) poll(ctx context.Context) {
 	}
 	records := f.newRecords(ctx, r)
 	if r.isSweep {
+		f.note(ctx, sweepFails, nil)
 		f.reportMissing(ctx, r, len(records))
 		f.endSweep(r, records)
 		f.sweepAt = begun.Add(f.options.SweepInterval)
@@ -71,7 +72,8 @@ func (f *Follower[T]) firstStart(ctx context.Context) {
 			return
 		}
 		f.endSweep(r, nil)
-		if r.isSweep {
+		if r.isSweep { // no page failed
+			f.note(ctx, sweepFails, nil)
 			f.sweepAt = time.Now().Add(f.options.SweepInterval)
 		}
 	}
@@ -92,7 +94,8 @@ func (f *Follower[T]) newRecords(ctx context.Context, r *reading[T]) []item[T] {
 	}
 	r.isSweep = true // it has read as many pages as a sweep
 	for _, record := range rest {
-		if record.created > f.position.Newest {
+		isAfterAll := record.created > f.position.Newest && f.position.Newest != ""
+		if isAfterAll {
 			records = append(records, record)
 		}
 	}
@@ -170,16 +173,18 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) boo
 		number += f.inward()
 		if needsNext == optional {
 			page, ok = f.tryPage(ctx, number)
-			// If more records were inserted than were read, those of this page may be above all of them.
-			isBelow := ok && page.Total-r.total < int64(len(r.ids))
-			r.isSweep = r.isSweep && isBelow
-			if !isBelow {
-				return errs.OfContext(ctx) == nil
-			}
-			continue
+		} else {
+			page, ok = f.page(ctx, number)
 		}
-		if page, ok = f.page(ctx, number); !ok {
-			return false
+		if !ok {
+			r.isSweep = false
+			return errs.OfContext(ctx) == nil
+		}
+		// If more records were inserted than were read, those of the page may be above all of them.
+		mayBeAbove := r.known > 0 && page.Total-r.total >= int64(len(r.ids))
+		if mayBeAbove {
+			r.isSweep = false
+			return true
 		}
 	}
 }
@@ -207,7 +212,7 @@ func (f *Follower[T]) isLast(page *msgpush.Page[T], number, length, longest int)
 	if f.position.NewestLast {
 		return number <= 1
 	}
-	last := lastPage(page)
+	last := f.pages(page)
 	isShort := length < longest || length < f.pager.PageSize && last == 1
 	return length == 0 || number >= last && isShort
 }
@@ -225,11 +230,6 @@ const (
 func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
 	hasUnknown := false
 	for _, it := range items {
-		isKnown := f.position.isKnown(it.id)
-		if isKnown { // also if it was seen before, and records were inserted above it meanwhile
-			r.late += r.deep
-			r.fresh, r.deep, r.old = len(r.unknown), 0, 0
-		}
 		if r.seen[it.id] {
 			continue
 		}
@@ -237,8 +237,10 @@ func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
 		r.ids = append(r.ids, it.id)
 		r.newest = max(r.newest, it.created)
 		switch {
-		case isKnown:
+		case f.position.isKnown(it.id):
 			r.known++
+			r.late += r.deep
+			r.fresh, r.deep, r.old = len(r.unknown), 0, 0
 			continue
 		case r.known >= f.options.Window:
 			r.deep++
@@ -252,9 +254,11 @@ func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
 	}
 	depth := 2 * f.options.Window
 	isAbove := r.known == 0 && len(f.position.known) > 0 // all known records, so far
-	isUndecided := r.fresh < len(r.unknown) && r.known < f.options.Window
+	undecided := len(r.unknown) - r.fresh                // a known one may stand below them
+	mayFollow := r.known < min(f.options.Window, len(f.position.known))
+	isUndecided := undecided > 0 && undecided < depth && mayFollow
 	mayHaveLate := hasUnknown && r.known < f.options.Window
-	depthOfSweep := r.known + len(r.unknown) - r.fresh + r.deep + r.late
+	depthOfSweep := r.known + undecided + r.deep + r.late // from the first known one on
 	switch {
 	case isStart && len(r.ids) < depth:
 		return optional
@@ -262,7 +266,7 @@ func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
 		return no
 	case isAbove, isUndecided:
 		return required
-	case mayHaveLate, r.isSweep && depthOfSweep < depth:
+	case (mayHaveLate || r.isSweep) && depthOfSweep < depth:
 		return optional
 	}
 	return no
@@ -291,11 +295,15 @@ func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T]) []item[T
 		slices.Reverse(items)
 	}
 	return slices.DeleteFunc(items, func(it item[T]) bool {
-		hasNoID := it.omitted != nil && it.id == 0
-		if hasNoID {
+		switch {
+		case it.id != 0:
+			return false
+		case it.omitted != nil:
 			f.reportOmitted(ctx, it.omitted)
+		default:
+			f.reportOmitted(ctx, &msgpush.OmittedRecord{Err: errors.New("the ID of the pager returns 0")})
 		}
-		return hasNoID
+		return true
 	})
 }
 
@@ -309,43 +317,47 @@ func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecor
 		clear(f.reported)
 	}
 	f.reported[hash] = true
-	f.report(ctx, fmt.Errorf("msgpush: following a list: a record without an id cannot be decoded: %w", r.Err))
+	f.report(ctx, fmt.Errorf("msgpush: following a list: a record without an id: %w", r.Err))
 }
 
 // newestPage returns the page with the newest record, and its number.
 func (f *Follower[T]) newestPage(ctx context.Context) (page *msgpush.Page[T], number int, ok bool) {
-	number = 1
+	next := 1
 	if f.position.NewestLast {
-		number = max(1, f.lastPage)
+		next = max(1, f.lastPage)
 	}
-	for range maxRepeats { // the list may grow meanwhile
+	for range maxRepeats { // the list may grow or shrink meanwhile
+		number = next
 		if page, ok = f.page(ctx, number); !ok {
 			return nil, 0, false
 		}
-		f.lastPage = max(1, lastPage(page))
+		f.lastPage = max(1, f.pages(page))
 		if !f.position.HasOrder && !f.findOrder(ctx, page, number) {
 			return nil, 0, false
 		}
-		if !f.position.NewestLast || number == f.lastPage {
+		next = 1
+		if f.position.NewestLast {
+			next = f.lastPage
+		}
+		if next == number {
 			break
 		}
-		number = f.lastPage
 	}
 	return page, number, true
 }
 
 // findOrder compares the creation times of neighbours on the first and the last page. Most of them decide,
-// since single times may be wrong.
+// since single times may be wrong. The result is kept if the list has several pages.
 func (f *Follower[T]) findOrder(ctx context.Context, first *msgpush.Page[T], number int) (ok bool) {
-	hasEnds := number == 1 && lastPage(first) > 0 // otherwise, the end of the list is not known
+	hasEnds := number == 1 && f.pages(first) > 0 // otherwise, the end of the list is not known
 	if f.pager.Created == nil || !hasEnds {
 		return true
 	}
 	times := f.times(first)
 	if f.lastPage > 1 {
-		last, ok := f.page(ctx, f.lastPage)
+		last, ok := f.tryPage(ctx, f.lastPage)
 		if !ok {
-			return false
+			return errs.OfContext(ctx) == nil
 		}
 		times = append(times, f.times(last)...)
 	}
@@ -353,9 +365,8 @@ func (f *Follower[T]) findOrder(ctx context.Context, first *msgpush.Page[T], num
 	for i := 1; i < len(times); i++ {
 		ascents += cmp.Compare(times[i], times[i-1])
 	}
-	if ascents != 0 {
-		f.position.HasOrder, f.position.NewestLast = true, ascents > 0
-	}
+	f.position.HasOrder = ascents != 0 && f.lastPage > 1
+	f.position.NewestLast = ascents > 0
 	return true
 }
 
@@ -401,33 +412,46 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 	isPage := page != nil && (err == nil || len(page.List)+len(page.Omitted) > 0)
 	if isPage {
 		f.maxTotal = max(f.maxTotal, page.Total)
+		f.longest = max(f.longest, len(page.List)+len(page.Omitted))
 		return page, nil
 	}
 	apiErr, isResponse := errors.AsType[*msgpush.APIError](err)
 	isPermanent := isResponse && !apiErr.KeyRejected && !apiErr.Retryable
-	if isPermanent && number > max(1, f.lastPage) {
+	if isPermanent && f.isBehindEnd(ctx, number) {
 		return new(msgpush.Page[T]), nil
 	}
 	return nil, paging.AtPage(int64(number), err)
 }
 
-// lastPage returns the number of pages that a response reports, or 0.
-func lastPage[T any](p *msgpush.Page[T]) int {
-	length := len(p.List) + len(p.Omitted)
-	if p.Pages > 0 || p.Total <= 0 || length == 0 {
+// isBehindEnd reports whether the list has no such page, perhaps because it has become shorter.
+func (f *Follower[T]) isBehindEnd(ctx context.Context, number int) bool {
+	if number > 1 && number <= f.lastPage {
+		first, _ := f.pager.Fetch(ctx, msgpush.PageRequest{Current: 1, PageSize: f.pager.PageSize})
+		if first != nil {
+			f.lastPage = max(1, f.pages(first))
+		}
+	}
+	return number > max(1, f.lastPage)
+}
+
+// pages returns the number of pages that a response reports, or 0.
+func (f *Follower[T]) pages(p *msgpush.Page[T]) int {
+	if p.Pages > 0 || p.Total <= 0 || f.longest == 0 {
 		return max(p.Pages, 0)
 	}
-	return int(min((p.Total-1)/int64(length), 1<<30)) + 1
+	return int(min((p.Total-1)/int64(f.longest), 1<<30)) + 1
 }
 
 // created returns the creation time of a record, or "" if it is not valid. Some services send the zero
-// time, or that of 1970, for a missing one.
+// time, or that of 1970, for a missing one. A time of the day after tomorrow is wrong in each time zone.
 func (f *Follower[T]) created(record T) msgpush.DateTime {
 	if f.pager.Created == nil {
 		return ""
 	}
 	created := f.pager.Created(record)
-	if _, err := created.Time(time.UTC); err != nil || created < "1971" {
+	at, err := created.Time(time.UTC)
+	isValid := err == nil && created >= "1971" && time.Until(at) < 48*time.Hour
+	if !isValid {
 		return ""
 	}
 	return created
