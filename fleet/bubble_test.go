@@ -192,8 +192,8 @@ func (h *commandSizes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() == "evalsha" {
 			time.Sleep(time.Millisecond)
-			const others = 3 + 4 // evalsha, digest and the number of keys with the key; Per, Rate, Burst and the last slot
-			h.calls = append(h.calls, len(cmd.Args())-1-others)
+			const others = 4 + 3 // evalsha, digest, the number of keys, the key; interval, Burst and the last slot
+			h.calls = append(h.calls, len(cmd.Args())-others)
 		}
 		return next(ctx, cmd)
 	}
@@ -211,7 +211,7 @@ func (*slowStore) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func TestStoreErrEndsWithItsContext(t *testing.T) {
+func TestPingEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
 		rdb.AddHook(new(slowStore))
@@ -220,12 +220,12 @@ func TestStoreErrEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
-		err = limiter.StoreErr(ctx)
+		err = limiter.Ping(ctx)
 		require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, 50*time.Millisecond, time.Since(begin))
 		require.NoError(t, limiter.Wait(t.Context()), "the store is available for others")
-		require.NoError(t, limiter.StoreErr(t.Context()))
+		require.NoError(t, limiter.Ping(t.Context()))
 	})
 }
 

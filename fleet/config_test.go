@@ -136,11 +136,15 @@ func TestInvalidConfigurationIsRejected(t *testing.T) {
 		},
 		{
 			"negative FetchTimeout", key{Name: "acme", Fetch: fetchConstant, FetchTimeout: -1},
-			"FetchTimeout is -1ns; set it to a positive time",
+			"FetchTimeout is -1ns; set it to at most 14s, or to 0 for 10s",
 		},
 		{
-			"long FetchTimeout", key{Name: "acme", Fetch: fetchConstant, FetchTimeout: msgpush.AccessKeyTimeout},
-			"FetchTimeout is 30s; set it to a positive time of less than 30s",
+			"long FetchTimeout", key{Name: "acme", Fetch: fetchConstant, FetchTimeout: 14*time.Second + 1},
+			"FetchTimeout is 14.000000001s; set it to at most 14s, or to 0 for 10s",
+		},
+		{
+			"short Early", key{Name: "acme", Fetch: fetchConstant, Early: 20 * time.Second},
+			"Early is 20s; set it to at least 2 × FetchTimeout + 1s = 21s",
 		},
 		{"limiter without Name", limit{Rate: 1, Per: time.Second}, "Name is empty; set it"},
 		{"no Rate", limit{Name: "acme", Per: time.Second}, "Rate is 0; set it"},
@@ -594,7 +598,7 @@ func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 		_, err := source.AccessKey(t.Context(), "")
 		require.EqualError(t, err, "fleet: Fetch: it did not return", "until MinInterval has passed")
 		panics = false
-		time.Sleep(time.Second) // MinInterval
+		time.Sleep(2 * time.Second) // MinInterval, and as long for other replicas
 		assert.Equal(t, "secret-key", accessKey(t, source, ""))
 	})
 }
@@ -723,7 +727,7 @@ func TestCancelledCallDoesNotAffectTheOthersOfItsCommand(t *testing.T) {
 	}
 	close(g.opened)
 	wg.Wait()
-	require.NoError(t, limiter.StoreErr(t.Context()))
+	require.NoError(t, limiter.Ping(t.Context()))
 }
 
 // The deadline of one call must not affect the slots of others that share a command.
@@ -776,51 +780,47 @@ func TestBurstAfterIdleTime(t *testing.T) {
 	require.ErrorIs(t, limiter.Wait(ctx), fleet.ErrBudgetExceeded)
 }
 
-func TestDifferingSettingsOfOneNameAreAnError(t *testing.T) {
-	first := fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second, Burst: 10}
-	for _, tt := range []struct {
-		name   string
-		change func(*fleet.LimiterConfig)
-		want   string // the settings of the second limiter
-	}{
-		{"Rate", func(c *fleet.LimiterConfig) { c.Rate = 50 }, "Rate 50, Per 1s and Burst 10"},
-		{"Burst", func(c *fleet.LimiterConfig) { c.Burst = 0 }, "Rate 100, Per 1s and Burst 1"},
-		{
-			"Rate and Per, with the same interval", func(c *fleet.LimiterConfig) { c.Rate, c.Per = 6000, time.Minute },
-			"Rate 6000, Per 1m0s and Burst 10",
-		},
-		{
-			"Per of a fraction of a microsecond", func(c *fleet.LimiterConfig) { c.Rate, c.Per = 1, 1001 },
-			"Rate 1, Per 1.001µs and Burst 10",
-		},
-		{
-			"with a Fallback", func(c *fleet.LimiterConfig) { c.Rate, c.Fallback = 50, &fallback{} },
-			"Rate 50, Per 1s and Burst 10",
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore(t)
-				rdb := connect(t, store)
-				limiter := newLimiter(t, rdb, first)
-				second := first
-				tt.change(&second)
-				differing := newLimiter(t, rdb, second)
-				for range 3 {
-					require.NoError(t, limiter.Wait(t.Context()))
-					err := differing.Wait(t.Context())
-					require.EqualError(t, err, "fleet: the budget of the name acme in the store has Rate 100, Per 1s and Burst 10, "+
-						"but this limiter has "+tt.want+"; use another Name for another budget")
-					require.NotErrorIs(t, err, fleet.ErrStoreUnavailable)
-				}
-				assert.Equal(t, fleet.LimiterStats{FromStore: 3}, limiter.Stats(), "no slot is lost")
-				require.NoError(t, newLimiter(t, rdb, first).Wait(t.Context()))
-				store.FastForward(1200 * time.Millisecond) // one second after Burst slots are free again
-				require.NoError(t, differing.Wait(t.Context()))
-				require.ErrorContains(t, limiter.Wait(t.Context()), "use another Name")
-			})
-		})
-	}
+// A deployment that changes the rate runs replicas with both. The one with another rate calls first.
+func TestReplicaWithAnotherRateMovesTheQueueOnByItsOwnInterval(t *testing.T) {
+	const replicas, calls = 50, 20
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		other := newLimiter(t, connect(t, store), fleet.LimiterConfig{Name: "acme", Rate: 12_000, Per: time.Minute})
+		require.NoError(t, other.Wait(t.Context()))
+		start := time.Now()
+		var all sync.WaitGroup
+		use := func(limiter *fleet.Limiter) {
+			for range calls {
+				assert.NoError(t, limiter.Wait(t.Context()))
+			}
+		}
+		all.Go(func() { use(other) })
+		for range replicas - 1 {
+			limiter := newLimiter(t, connect(t, store), fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
+			all.Go(func() { use(limiter) })
+		}
+		all.Wait()
+		const want = calls*5*time.Millisecond + (replicas-1)*calls*10*time.Millisecond
+		assert.InDelta(t, want, time.Since(start), float64(20*time.Millisecond))
+	})
+}
+
+func TestReplicaWithASmallerBurstKeepsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := connect(t, newStore(t))
+		large := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second, Burst: 5})
+		small := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
+		start := time.Now()
+		require.NoError(t, small.Wait(t.Context()))
+		require.NoError(t, small.Wait(t.Context()))
+		assert.GreaterOrEqual(t, time.Since(start), 100*time.Millisecond)
+		time.Sleep(time.Second)
+		start = time.Now()
+		for range 5 {
+			require.NoError(t, large.Wait(t.Context()))
+		}
+		assert.Zero(t, time.Since(start).Truncate(time.Millisecond))
+	})
 }
 
 type fallback struct{ calls int }

@@ -84,7 +84,7 @@ func (a *account) ready(ctx context.Context) error {
 	if a.fallback != nil {
 		return nil
 	}
-	return a.limiter.StoreErr(ctx)
+	return a.limiter.Ping(ctx)
 }
 
 // close is called at shutdown, when no call is in progress.
@@ -123,7 +123,7 @@ func Example() {
 		}
 		fmt.Printf("replica %d reads %d rules\n", n+1, rules.Total)
 		fmt.Println("ready:", a.ready(ctx) == nil)
-		fmt.Println("the store works:", a.keys.StoreErr(ctx) == nil && a.limiter.StoreErr(ctx) == nil)
+		fmt.Println("the store works:", a.keys.Ping(ctx) == nil && a.limiter.Ping(ctx) == nil)
 		fmt.Println("fetches:", a.keys.Stats().Fetches, "slots:", a.limiter.Stats().FromStore)
 	}
 	// Output:

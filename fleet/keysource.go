@@ -35,11 +35,12 @@ type KeyConfig struct {
 	// it, and nothing but the replicas may fetch keys of the account.
 	Fetch func(context.Context) (key string, expires time.Time, err error)
 	// Early is how long before its expiry a key is replaced. The old key is returned until the new
-	// key is available or the old key expires. Early must not be negative, and should be shorter
-	// than the validity of a key: otherwise, calls cause one fetch after another.
+	// key is available or the old key expires. Early is 0, or at least 2 × FetchTimeout + 1 s: then another
+	// replica can fetch in time if one dies. It should be shorter than the validity of a key: otherwise,
+	// calls cause one fetch after another.
 	Early time.Duration
-	// FetchTimeout is the timeout of the context of Fetch. It must be less than
-	// [msgpush.AccessKeyTimeout]; 0 means 10 s. If a replica dies in Fetch, another one may fetch
+	// FetchTimeout is the timeout of the context of Fetch, at most 14 s, so that a call can wait for two
+	// fetches; 0 means 10 s. If a replica dies in Fetch, another one may fetch
 	// FetchTimeout + 1 s after that Fetch began, or MinInterval if that is longer. Each further
 	// death in a row adds up to 10 × MinInterval.
 	FetchTimeout time.Duration
@@ -50,6 +51,9 @@ type KeyConfig struct {
 	//   - if it fails or returns an expired key;
 	//   - if it returns the rejected key, or a key that is rejected within MinInterval. Then, the
 	//     interval is at most 4 × MinInterval.
+	//
+	// The replica whose fetch did not help lets others fetch first, for 1, 2, 4, 8, 10, 10 and so on ×
+	// MinInterval more.
 	//
 	// Until the interval has passed, a replica without a key returns an error if the last fetch
 	// failed; otherwise, it waits for at most [msgpush.AccessKeyTimeout]. The interval is not kept
@@ -76,9 +80,14 @@ func (c KeyConfig) check() error {
 		return errors.New("fleet: Fetch is nil; set it to a function that obtains a new access key")
 	case c.Early < 0 || c.MinInterval < 0:
 		return fmt.Errorf("fleet: Early is %v and MinInterval is %v; neither may be negative", c.Early, c.MinInterval)
-	case c.FetchTimeout < 0 || c.FetchTimeout >= msgpush.AccessKeyTimeout:
-		return fmt.Errorf("fleet: FetchTimeout is %v; set it to a positive time of less than %v, or to 0 for 10s",
-			c.FetchTimeout, msgpush.AccessKeyTimeout)
+	case c.FetchTimeout < 0 || c.FetchTimeout > maxFetchTimeout:
+		return fmt.Errorf("fleet: FetchTimeout is %v; set it to at most %v, or to 0 for %v",
+			c.FetchTimeout, maxFetchTimeout, defaultFetchTimeout)
+	}
+	minEarly := 2*cmp.Or(c.FetchTimeout, defaultFetchTimeout) + storeTimeout
+	if c.Early > 0 && c.Early < minEarly {
+		return fmt.Errorf("fleet: Early is %v; set it to at least 2 × FetchTimeout + %v = %v, so that another replica can "+
+			"fetch if one dies, or to 0", c.Early, storeTimeout, minEarly)
 	}
 	return nil
 }
@@ -111,15 +120,40 @@ type KeySource struct {
 	failed   record // of the last fetch that failed: until it expires, this replica claims no fetch
 	claimed  int64  // generation of the last fetch of this replica; 0 if there is none since the start or Close
 	rejected int64  // generation of the key that was rejected last while it was current
+	own      ownFetches
+}
+
+// ownFetches says when this replica may fetch. After a fetch that did not help, it lets other replicas
+// fetch first: its clock may be wrong, or its network.
+type ownFetches struct {
+	last     time.Time // when the last one stored a key that was not rejected within MinInterval
+	misses   int       // fetches in a row that did not help
+	claimsAt time.Time // not before
+}
+
+// miss records a fetch that did not help. Other replicas may fetch after a wait, and this one later, by
+// 1, 2, 4, 8, 10, 10 and so on × MinInterval.
+func (f *ownFetches) miss(wait, minInterval time.Duration) {
+	delay := 10 * minInterval
+	if f.misses < 4 {
+		delay = minInterval << f.misses
+	}
+	f.misses++
+	f.last = time.Time{}
+	f.claimsAt = time.Now().Add(wait + delay)
 }
 
 const (
+	defaultFetchTimeout = 10 * time.Second
+	maxFetchTimeout     = 14 * time.Second // two of them and storeTimeout fit into msgpush.AccessKeyTimeout
+
 	// A replica that waits for a fetch polls the store on each announcement and, since one may be
 	// lost, after minPoll to maxPoll.
 	minPoll = 10 * time.Millisecond
 	maxPoll = 250 * time.Millisecond
 
-	pingInterval = 3 * time.Second // of the connection for announcements
+	standby      = 500 * time.Millisecond // see mayClaimAt
+	pingInterval = 3 * time.Second        // of the connection for announcements
 
 	noExpiry = 50 * 365 * 24 * time.Hour // stands for never
 )
@@ -169,7 +203,7 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	cfg.FetchTimeout = cmp.Or(cfg.FetchTimeout, 10*time.Second)
+	cfg.FetchTimeout = cmp.Or(cfg.FetchTimeout, defaultFetchTimeout)
 	cfg.MinInterval = cmp.Or(cfg.MinInterval, time.Second)
 	host, _ := os.Hostname()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -202,19 +236,24 @@ func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, err
 func (s *KeySource) reject(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key == s.current.key {
-		s.rejected = s.current.generation
+	if key != s.current.key || s.rejected == s.current.generation {
+		return
+	}
+	s.rejected = s.current.generation
+	isOwn := s.rejected == s.claimed && time.Since(s.own.last) < s.cfg.MinInterval
+	if isOwn {
+		s.own.miss(s.cfg.MinInterval, s.cfg.MinInterval)
 	}
 }
 
-// StoreErr is a metric. It tests the store, and whether this replica may subscribe to announcements
+// Ping tests the store, and whether this replica may subscribe to announcements
 // of new keys. It returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one
 // second, or until ctx ends. While the store fails, requests with a key in memory still succeed: so
-// a readiness check should not depend on StoreErr.
+// a readiness check should not depend on Ping.
 //
 // Without announcements, such as without the permission for the channel, a replica gets a new key
 // only when a request with the old one is rejected.
-func (s *KeySource) StoreErr(ctx context.Context) error {
+func (s *KeySource) Ping(ctx context.Context) error {
 	deadline := time.Now().Add(storeTimeout)
 	if err := s.store.probeWithin(ctx); err != nil {
 		return err
@@ -244,7 +283,7 @@ func (s *KeySource) Stats() KeyStats { return KeyStats{Fetches: s.fetches.Load()
 // MinInterval after Close. If the store is unavailable, the others wait as if this replica had
 // died; see [KeyConfig]. If the store does not respond, Close takes up to four seconds. It does not
 // close the Redis client. After Close, only a fetch in progress, a test of a store that was
-// unavailable, and calls of AccessKey and StoreErr use it. Close always returns nil.
+// unavailable, and calls of AccessKey and Ping use it. Close always returns nil.
 func (s *KeySource) Close() error {
 	s.close()
 	s.mu.Lock()
@@ -300,6 +339,7 @@ func (s *KeySource) adopt(r record) record {
 // it, otherwise by a fetch. On failure, the record has an err and no key.
 func (s *KeySource) newer(ctx context.Context, generation int64) record {
 	var fetched chan record // nil unless this replica fetches
+	mayClaimAt := s.mayClaimAt()
 	for {
 		current, _ := s.currentRecord() // watchStore may have adopted it
 		if current.generation > generation && current.valid() {
@@ -307,7 +347,8 @@ func (s *KeySource) newer(ctx context.Context, generation int64) record {
 		}
 		// claim comes before the check of ctx: a suspension of this process may have ended ctx, and
 		// the store may then have a newer record.
-		r := s.claim(generation, fetched == nil && ctx.Err() == nil)
+		mayFetch := fetched == nil && ctx.Err() == nil && !time.Now().Before(mayClaimAt)
+		r := s.claim(generation, mayFetch)
 		switch {
 		case r.state == stateStored:
 			return r
@@ -356,6 +397,7 @@ func (s *KeySource) fetch(ctx context.Context, claim record, result chan<- recor
 func (s *KeySource) complete(r record, result chan<- record) {
 	r = s.withState(r)
 	wait, err := s.put(r)
+	s.recordFetch(r.state, wait)
 	switch {
 	case wait == 0:
 		r.state = stateSuperseded
@@ -371,6 +413,28 @@ func (s *KeySource) complete(r record, result chan<- record) {
 	for err != nil && s.isLastClaim(r.generation) {
 		time.Sleep(maxPoll)
 		_, err = s.put(r)
+	}
+}
+
+// mayClaimAt returns when this replica may claim a fetch. A key that expires is first replaced by the
+// replicas that have fetched a good one: their clocks and networks work.
+func (s *KeySource) mayClaimAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hasExpired := s.current.generation > 0 && s.current.generation != s.rejected
+	if hasExpired && s.own.last.IsZero() {
+		return time.Now().Add(standby)
+	}
+	return time.Time{}
+}
+
+func (s *KeySource) recordFetch(state string, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state == stateDone {
+		s.own.last = time.Now()
+	} else {
+		s.own.miss(wait, s.cfg.MinInterval)
 	}
 }
 
@@ -419,17 +483,22 @@ func (s *KeySource) isLastClaim(generation int64) bool {
 
 // watchStore receives announcements, and subscribes again whenever that fails, until ctx ends. The
 // Go channel of go-redis would not do: it does not subscribe again if Redis rejects a subscription,
-// such as without the permission for the channel.
+// such as without the permission for the channel. Then the wait doubles, up to pingInterval.
 func (s *KeySource) watchStore(ctx context.Context) {
+	wait := probeInterval
 	for ctx.Err() == nil {
-		s.receive(ctx)
-		_ = sleepUntil(ctx, time.Now().Add(probeInterval))
+		err := s.receive(ctx)
+		if _, isRejected := errors.AsType[redis.Error](err); !isRejected {
+			wait = probeInterval
+		}
+		_ = sleepUntil(ctx, time.Now().Add(wait))
+		wait = min(2*wait, pingInterval)
 	}
 }
 
 // receive calls update when the subscription begins, and after each announcement. It returns when
 // the subscription fails.
-func (s *KeySource) receive(ctx context.Context) {
+func (s *KeySource) receive(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sub := s.store.rdb.Subscribe(ctx, s.store.key)
@@ -456,7 +525,7 @@ func (s *KeySource) receive(ctx context.Context) {
 	for {
 		message, err := sub.ReceiveTimeout(ctx, 2*pingInterval)
 		if err != nil {
-			return
+			return err
 		}
 		switch message.(type) {
 		case *redis.Pong:
@@ -501,6 +570,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	s.mu.Lock()
 	last, claimed := s.failed, s.claimed
+	letsOthersFirst := mayFetch && now.Before(s.own.claimsAt)
 	isRejected := generation > 0 && s.rejected == generation
 	s.mu.Unlock()
 	if mayFetch && now.Before(last.expires) {
@@ -514,7 +584,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 		generation,
 		claimer,
 		s.cfg.MinInterval.Milliseconds(),
-		mayFetch,
+		mayFetch && !letsOthersFirst,
 		mayFetch && isRejected,
 		lease.Milliseconds(),
 	)
@@ -533,7 +603,12 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 	case r.state == stateGranted:
 		s.mu.Lock()
 		s.claimed = r.generation
+		if !s.own.last.IsZero() {
+			s.own.misses = 0
+		}
 		s.mu.Unlock()
+	case r.state == "" && letsOthersFirst:
+		r.err = last.err
 	case r.state == stateFailed && mayFetch:
 		// Without mayFetch, s.failed may have the error of this replica's own Fetch, which says
 		// more.

@@ -27,10 +27,9 @@ var ErrBudgetExceeded = errors.New("fleet: request budget exceeded")
 
 // A LimiterConfig configures a [Limiter]. Name, Rate and Per are required.
 type LimiterConfig struct {
-	// Name is the name of the account. Replicas with the same Name share a budget and must have the
-	// same Rate, Per and Burst. The first replica that takes a slot stores them: Wait of a replica
-	// with others returns an error. They are deleted with the budget, one second after Burst slots
-	// are free again.
+	// Name is the name of the account. Replicas with the same Name take their slots from one queue. A
+	// replica moves the queue on by its own Per / Rate: set the same Rate, Per and Burst in all of
+	// them, except while a deployment changes the rate.
 	Name string
 	// Rate is the number of requests in each Per. Rate / Per must be at most one request per
 	// microsecond.
@@ -130,10 +129,10 @@ func (c LimiterConfig) check() error {
 	return nil
 }
 
-// StoreErr is a metric. It tests the store, and returns nil or an error that wraps
+// Ping tests the store, and returns nil or an error that wraps
 // [ErrStoreUnavailable]. It takes at most one second, or until ctx ends. With a Fallback, requests
-// succeed while the store fails: then, a readiness check should not depend on StoreErr.
-func (l *Limiter) StoreErr(ctx context.Context) error { return l.store.probeWithin(ctx) }
+// succeed while the store fails: then, a readiness check should not depend on Ping.
+func (l *Limiter) Ping(ctx context.Context) error { return l.store.probeWithin(ctx) }
 
 // LimiterStats are counters of one [Limiter]. They begin at 0 when it is created. FromStore, Reused
 // and Fallback add up to the calls of Wait that returned nil.
@@ -169,8 +168,6 @@ func (l *Limiter) Stats() LimiterStats {
 //
 // A slot that is missed by 250 ms, such as by a suspended process, is discarded, and Wait takes
 // another one. It uses the fifth in a row however late it is.
-//
-// If the budget in the store has another Rate, Per or Burst, Wait returns an error that names both.
 //
 // If Wait cannot take a slot because the store is unavailable, it returns an error that wraps
 // [ErrStoreUnavailable]. With a Fallback, Wait instead waits until the latest slot of this replica,
@@ -329,25 +326,21 @@ func (l *Limiter) send() {
 			return
 		}
 		sent := time.Now()
+		interval := float64(l.cfg.Per) / float64(l.cfg.Rate)
 		args := []any{
-			float64(l.cfg.Per) / float64(time.Microsecond),
-			l.cfg.Rate,
+			interval / float64(time.Microsecond),
 			l.cfg.Burst,
 			last.Sub(sent).Microseconds(),
 		}
 		for _, w := range calls {
 			args = append(args, w.maxWait(sent).Microseconds())
 		}
-		waits := slices.Repeat([]any{int64(0)}, len(calls))
-		reply, err := l.store.run(takeScript, slices.Insert(waits, 0, any("")), args...) // settings, then waits
-		if err == nil {
-			err = l.settingsError(reply[0].(string))
-		}
+		reply, err := l.store.run(takeScript, slices.Repeat([]any{int64(0)}, len(calls)), args...)
 		if err != nil {
 			l.fail(calls, err)
 			continue
 		}
-		l.assign(calls, sent, reply[1:])
+		l.assign(calls, sent, reply)
 	}
 }
 
@@ -363,22 +356,6 @@ func (l *Limiter) withoutSlot() (calls []*waiter, last time.Time) {
 	}
 	slices.Reverse(calls)
 	return calls[:min(len(calls), maxCalls)], l.last
-}
-
-// settingsError returns an error if the budget in the store has other settings. settings is what
-// take.lua replied.
-func (l *Limiter) settingsError(settings string) error {
-	if settings == "" {
-		return nil
-	}
-	var stored LimiterConfig
-	_, err := fmt.Sscanf(settings, "%20d%20d%20d", &stored.Per, &stored.Rate, &stored.Burst)
-	if err != nil {
-		return fmt.Errorf("%w: a script returned unexpected settings", ErrStoreUnavailable)
-	}
-	return fmt.Errorf("fleet: the budget of the name %s in the store has Rate %d, Per %v and Burst %d, but this limiter "+
-		"has Rate %d, Per %v and Burst %d; use another Name for another budget",
-		l.cfg.Name, stored.Rate, stored.Per, stored.Burst, l.cfg.Rate, l.cfg.Per, l.cfg.Burst)
 }
 
 // fail ends the calls of a command.

@@ -204,7 +204,7 @@ func TestFallbackServesWhileWritesAreRejected(t *testing.T) {
 	time.Sleep(2 * time.Second) // the duration of the failure
 	t.Logf("writes rejected for 2 s, fallback of 100/s: %d calls served", served.Load())
 	assert.InDelta(t, 200, served.Load(), 40)
-	require.ErrorIs(t, limiter.StoreErr(t.Context()), fleet.ErrStoreUnavailable)
+	require.ErrorIs(t, limiter.Ping(t.Context()), fleet.ErrStoreUnavailable)
 	require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
 	await(t, 5*time.Second, "the store is used again", func() bool { return served.Load() > 1000 })
 	cancel()
@@ -355,7 +355,7 @@ func TestPermissionsOfTheREADMESuffice(t *testing.T) {
 }
 
 // Without announcements, a replica uses a replaced key until it is rejected.
-func TestStoreErrTestsTheSubscription(t *testing.T) {
+func TestPingTestsTheSubscription(t *testing.T) {
 	rdb := startRedis(t)
 	createUser(t, rdb)
 	setUser := func(rule string) {
@@ -367,14 +367,14 @@ func TestStoreErrTestsTheSubscription(t *testing.T) {
 	defer client.Close()
 	var fetches atomic.Int64
 	source := newNumberedSource(t, client, &fetches)
-	err := source.StoreErr(t.Context())
+	err := source.Ping(t.Context())
 	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
 	assert.ErrorContains(t, err, "no announcements of new keys on the channel "+redisKey+": NOPERM")
 	assert.Equal(t, "key-1", accessKey(t, source, ""), "the store is available")
-	require.Error(t, source.StoreErr(t.Context()))
+	require.Error(t, source.Ping(t.Context()))
 
 	setUser("&" + redisKey)
-	await(t, 5*time.Second, "the source subscribes", func() bool { return source.StoreErr(t.Context()) == nil })
+	await(t, 5*time.Second, "the source subscribes", func() bool { return source.Ping(t.Context()) == nil })
 	other := newNumberedSource(t, rdb, &fetches)
 	require.Equal(t, "key-1", accessKey(t, other, ""))
 	require.Equal(t, "key-2", accessKey(t, other, "key-1"))
@@ -382,7 +382,7 @@ func TestStoreErrTestsTheSubscription(t *testing.T) {
 	assert.EqualValues(t, 2, source.Stats().Fetches+other.Stats().Fetches)
 
 	setUser("resetchannels") // the server closes the subscription
-	await(t, 5*time.Second, "the error is back", func() bool { return source.StoreErr(t.Context()) != nil })
+	await(t, 5*time.Second, "the error is back", func() bool { return source.Ping(t.Context()) != nil })
 }
 
 // createUser creates the user of the README.
@@ -414,7 +414,7 @@ func useStore(t *testing.T, client redis.UniversalClient) {
 	require.NoError(t, err)
 	require.NoError(t, limiter.Wait(t.Context()))
 	require.NoError(t, one.Close())
-	require.NoError(t, one.StoreErr(t.Context()))
+	require.NoError(t, one.Ping(t.Context()))
 }
 
 func TestCloseReleasesTheClaimOfAFetch(t *testing.T) {
@@ -447,7 +447,7 @@ func TestMinIntervalFollowsAFetchThatDied(t *testing.T) {
 		"arrivals are later than claims, by delays that differ")
 }
 
-func TestStoreErrTestsTheStore(t *testing.T) {
+func TestPingTestsTheStore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault, repair func(*redisServer)
 	}{
@@ -464,11 +464,11 @@ func TestStoreErrTestsTheStore(t *testing.T) {
 			limiter, err := fleet.NewLimiter(client, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 			require.NoError(t, err)
 			tt.fault(rdb)
-			require.ErrorIs(t, source.StoreErr(t.Context()), fleet.ErrStoreUnavailable)
-			require.ErrorIs(t, limiter.StoreErr(t.Context()), fleet.ErrStoreUnavailable)
+			require.ErrorIs(t, source.Ping(t.Context()), fleet.ErrStoreUnavailable)
+			require.ErrorIs(t, limiter.Ping(t.Context()), fleet.ErrStoreUnavailable)
 			tt.repair(rdb)
 			await(t, 5*time.Second, "the store responds", func() bool {
-				return source.StoreErr(t.Context()) == nil && limiter.StoreErr(t.Context()) == nil
+				return source.Ping(t.Context()) == nil && limiter.Ping(t.Context()) == nil
 			})
 			_, err = source.AccessKey(t.Context(), "")
 			require.NoError(t, err, "a probe that succeeds ends the outage")
@@ -483,7 +483,7 @@ func TestStateOfTheStoreIsVisible(t *testing.T) {
 	defer source.Close()
 	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 	require.NoError(t, err)
-	require.NoError(t, source.StoreErr(t.Context()))
+	require.NoError(t, source.Ping(t.Context()))
 	require.Zero(t, limiter.Queue())
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -496,9 +496,9 @@ func TestStateOfTheStoreIsVisible(t *testing.T) {
 	rdb.kill()
 	_, err = source.AccessKey(t.Context(), "")
 	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
-	require.ErrorIs(t, source.StoreErr(t.Context()), fleet.ErrStoreUnavailable)
+	require.ErrorIs(t, source.Ping(t.Context()), fleet.ErrStoreUnavailable)
 	rdb.start()
-	await(t, 5*time.Second, "StoreErr probes the store", func() bool { return source.StoreErr(t.Context()) == nil })
+	await(t, 5*time.Second, "Ping probes the store", func() bool { return source.Ping(t.Context()) == nil })
 	_, err = source.AccessKey(t.Context(), "")
 	require.NoError(t, err)
 	fields := rdb.HMGet(t.Context(), redisKey, "claim", "claimer", "state").Val()

@@ -89,7 +89,13 @@ func TestAnnouncedKeyIsAdopted(t *testing.T) {
 func TestExpiringKeyIsReplacedEarlyByOneFetch(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	replicas := startReplicas(t, 5,
-		config{Redis: rdb.addr, Service: service.URL, Validity: 1500 * time.Millisecond, Early: 500 * time.Millisecond})
+		config{
+			Redis:        rdb.addr,
+			Service:      service.URL,
+			Validity:     2200 * time.Millisecond,
+			Early:        1200 * time.Millisecond,
+			FetchTimeout: 100 * time.Millisecond,
+		})
 	sum := doAll(replicas, "call 5 2500ms")
 	_, rejected := service.reset()
 	assert.Zero(t, sum.Failed, sum.Errors)

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or StoreErr if the store could not
+// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or Ping if the store could not
 // be reached, did not respond in time, or returned an error or an unexpected reply.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
