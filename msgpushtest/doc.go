@@ -33,8 +33,7 @@
 //
 // The real service may behave differently.
 //
-//   - An error response has HTTP status 200, or 429 if the rate limit is exceeded. It has one of
-//     the Code constants as its code, and no data.
+//   - An error response has HTTP status 200, one of the Code constants as its code, and no data.
 //   - current defaults to 1, and pageSize to [msgpush.DefaultPageSize]. A 0 counts as missing.
 //   - If params is missing, the trigger records are not filtered.
 //   - Members and query parameters that the API document does not show are rejected, and so is a

@@ -19,7 +19,7 @@ func ExampleFault() {
 	for _, fault := range []msgpushtest.Fault{
 		msgpushtest.Status(503).WithHeader("Retry-After", "5"),
 		msgpushtest.ErrorResponse(1001, "quota exceeded", nil),
-		msgpushtest.Redirect("https://login.example.com/"),
+		msgpushtest.Status(302).WithHeader("Location", "https://login.example.com/"),
 		msgpushtest.Truncate(),
 	} {
 		srv.Inject(fault)

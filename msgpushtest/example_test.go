@@ -133,7 +133,7 @@ func ExampleServer_UpdateBetweenPages() {
 }
 
 // A client with a key source replaces a rejected key.
-func ExampleServer_SetAccessKey() {
+func ExampleServer_ReplaceKey() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
 	var fetches atomic.Int32 // a key may be fetched in the background
@@ -146,27 +146,11 @@ func ExampleServer_SetAccessKey() {
 	for range 2 {
 		_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 		fmt.Println(err, fetches.Load())
-		srv.SetAccessKey("the-second-key")
+		srv.ReplaceKey("the-second-key")
 	}
 	// Output:
 	// <nil> 1
 	// <nil> 2
-}
-
-func ExampleServer_SetRateLimit() {
-	srv := msgpushtest.NewServer()
-	defer srv.Close()
-	srv.SetRateLimit(2, time.Minute)
-
-	client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
-	for range 3 {
-		_, err := client.MPList(context.Background(), msgpush.PageRequest{})
-		fmt.Println(err)
-	}
-	// Output:
-	// <nil>
-	// <nil>
-	// msgpush: MPList: HTTP 429 Too Many Requests, code 429: too many requests (retry after 1m0s; 1 attempt)
 }
 
 func ExampleServer_OnRequest() {

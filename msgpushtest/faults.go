@@ -54,13 +54,6 @@ func RejectKey() Fault {
 	return f
 }
 
-// rateLimited returns the response to a request above the rate limit. The window ends after d.
-func rateLimited(d time.Duration) Fault {
-	seconds := (d + time.Second - 1) / time.Second
-	return ErrorResponse(CodeRateLimit, "too many requests", nil).
-		WithStatus(http.StatusTooManyRequests).WithHeader("Retry-After", strconv.Itoa(int(seconds)))
-}
-
 // Delay returns a fault that delays the usual response by d.
 func Delay(d time.Duration) Fault {
 	return Fault{kind: fmt.Sprintf("Delay(%v)", d), respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
@@ -73,16 +66,6 @@ func Delay(d time.Duration) Fault {
 func HTML() Fault {
 	return static("HTML", "text/html; charset=utf-8",
 		"<!DOCTYPE html>\n<html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html>\n")
-}
-
-// Garbage returns a fault that responds with bytes that are not JSON.
-func Garbage() Fault { return static("Garbage", "application/json", "\x00\xff{]garbage\n") }
-
-// Redirect returns a fault that responds with HTTP status 302 and a location.
-func Redirect(location string) Fault {
-	f := Status(http.StatusFound).WithHeader("Location", location)
-	f.kind = fmt.Sprintf("Redirect(%q)", location)
-	return f
 }
 
 // Endless returns a fault whose body ends when the client ends the request or the server is closed.
@@ -104,27 +87,17 @@ func Reset() Fault {
 	return Fault{kind: "Reset", respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) { reset(w) }}
 }
 
-// ResetInBody returns a fault that resets the connection in the middle of the body.
-func ResetInBody() Fault {
-	return Fault{kind: "ResetInBody", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
-		s.respondHalf(w, r)
-		_ = http.NewResponseController(w).Flush()
-		reset(w)
-	}}
-}
-
 // Truncate returns a fault that closes the connection in the middle of the body.
-func Truncate() Fault { return Fault{kind: "Truncate", respond: (*Server).respondHalf} }
-
-// respondHalf sends half of the usual body. When the handler returns, net/http closes the
-// connection, since the body is shorter than its Content-Length.
-func (s *Server) respondHalf(w http.ResponseWriter, r *http.Request) {
-	usual := httptest.NewRecorder()
-	s.respond(usual, r)
-	body := usual.Body.Bytes()
-	w.Header().Set("Content-Type", usual.Header().Get("Content-Type"))
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body[:len(body)/2])
+func Truncate() Fault {
+	return Fault{kind: "Truncate", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
+		usual := httptest.NewRecorder()
+		s.respond(usual, r)
+		body := usual.Body.Bytes()
+		w.Header().Set("Content-Type", usual.Header().Get("Content-Type"))
+		// When the handler returns, net/http closes the connection, since the body is too short.
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body[:len(body)/2])
+	}}
 }
 
 // reset resets the connection of a response, or aborts only the response if the connection cannot

@@ -13,9 +13,8 @@ type queuedFault struct {
 }
 
 // Inject queues faults. A request uses the first one that applies. Without Always, a fault leaves
-// the queue after one use, or n with Times(n). The zero Fault, [Delay], [ResetInBody] and
-// [Truncate] use the usual response; with another fault, the server checks neither the request nor
-// its key.
+// the queue after one use, or n with Times(n). The zero Fault, [Delay] and [Truncate] use
+// the usual response; with another fault, the server checks neither the request nor its key.
 func (s *Server) Inject(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ func TestEachServerHasItsOwnKey(t *testing.T) {
 func TestReplacedKeyIsRejected(t *testing.T) {
 	server := newServer(t)
 	client := server.Client()
-	server.SetAccessKey("another-key")
+	server.ReplaceKey("another-key")
 	for name, call := range calls {
 		var apiErr *msgpush.APIError
 		require.ErrorAs(t, call(client), &apiErr, name)
@@ -51,83 +51,27 @@ func TestRejectionSaysWhatIsWrongWithTheKey(t *testing.T) {
 	assert.Contains(t, msg("x"), other)
 	assert.Equal(t, "success", msg(first))
 
-	server.SetAccessKey("second")
+	server.ReplaceKey("second")
 	assert.Contains(t, msg(first), replaced)
-	server.SetAccessKey("second")
+	server.ReplaceKey("second")
 	assert.Equal(t, "success", msg("second"), "set once more")
 
-	server.SetKeyLifetime(1)
-	assert.Equal(t, "success", msg("second"))
-	assert.Contains(t, msg("second"), replaced, "the key has expired")
-
-	server.SetAccessKey("")
-	assert.Contains(t, msg("second"), replaced)
-	assert.Contains(t, msg("x"), other)
-	assert.Contains(t, msg(""), missing, "no key is accepted")
-
-	server.SetAccessKey(first)
+	server.ReplaceKey(first)
 	assert.Equal(t, "success", msg(first), "accepted once more")
 
 	server.Inject(msgpushtest.RejectKey())
 	assert.Contains(t, msg(first), "by a fault")
 }
 
-func TestEveryKeyIsRejectedIfTheKeyIsEmpty(t *testing.T) {
-	server := msgpushtest.New(t)
-	server.SetAccessKey("")
-	var apiErr *msgpush.APIError
-	require.ErrorAs(t, listChannels(server.Client()), &apiErr)
-	assert.True(t, apiErr.KeyRejected)
-	envelope := exchange(t, "GET", server.URL+"/api/open/mail/detail?mailId=1", nil, "")
-	assert.Equal(t, msgpushtest.CodeAccessKey, envelope.Code)
-}
-
 func TestCachedKeyIsReplacedAfterRotation(t *testing.T) {
-	for name, rotate := range map[string]func(*msgpushtest.Server){
-		"SetAccessKey":   func(server *msgpushtest.Server) { server.SetAccessKey("another-key") },
-		"SetKeyLifetime": func(server *msgpushtest.Server) { server.SetKeyLifetime(1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := msgpushtest.New(t)
-			keys := msgpush.CachedAccessKey(
-				func(context.Context) (string, time.Time, error) { return server.AccessKey(), time.Time{}, nil },
-				msgpush.AccessKeyCacheOptions{})
-			client := server.Client(msgpush.WithAccessKeySource(keys))
-			require.NoError(t, listChannels(client))
-			rotate(server)
-			require.NoError(t, listChannels(client))
-			require.NoError(t, listChannels(client))
-			assert.Greater(t, len(server.Requests()), 3, "a request was rejected")
-		})
-	}
-}
-
-func TestKeyLifetimeLimitsRequestsPerKey(t *testing.T) {
 	server := msgpushtest.New(t)
-	server.SetKeyLifetime(3)
-	key := server.AccessKey()
-	client := server.Client()
+	keys := msgpush.CachedAccessKey(
+		func(context.Context) (string, time.Time, error) { return server.AccessKey(), time.Time{}, nil },
+		msgpush.AccessKeyCacheOptions{})
+	client := server.Client(msgpush.WithAccessKeySource(keys))
+	require.NoError(t, listChannels(client))
+	server.ReplaceKey("another-key")
 	require.NoError(t, listChannels(client))
 	require.NoError(t, listChannels(client))
-	server.Inject(msgpushtest.Status(418))
-	require.Error(t, listChannels(client), "a fault does not use the key")
-	assert.Equal(t, key, server.AccessKey())
-	require.NoError(t, listChannels(client))
-	assert.NotEqual(t, key, server.AccessKey())
-	require.Error(t, listChannels(client), "the client has the old key")
-
-	key = server.AccessKey()
-	client = server.Client()
-	for range 2 {
-		require.NoError(t, listChannels(client))
-	}
-	assert.Equal(t, key, server.AccessKey(), "the new key has the whole lifetime")
-
-	key = server.AccessKey()
-	server.SetKeyLifetime(0)
-	client = server.Client()
-	for range 5 {
-		require.NoError(t, listChannels(client))
-	}
-	assert.Equal(t, key, server.AccessKey())
+	assert.Len(t, server.Requests(), 4, "one request was rejected")
 }

@@ -23,7 +23,6 @@ const (
 	CodeNotFound         = 404 // there is no such operation, or no record with the id
 	CodeMethodNotAllowed = 405 // the operation has another method
 	CodeContentType      = 415 // the Content-Type of a POST is not application/json
-	CodeRateLimit        = 429 // the limit of SetRateLimit is exceeded
 )
 
 // An operation serves the requests of one operation of the API document.

@@ -1,8 +1,8 @@
 package msgpushtest
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net"
 	"net/http"
@@ -24,7 +24,7 @@ type settings struct {
 
 // FailOnRejection makes the test of [New] fail, when it ends, for each request that the server
 // itself rejected, such as one with an unknown member, or with a key that was replaced. Faults such
-// as [RejectKey] and the rate limit do not count. [NewServer] panics with this option.
+// as [RejectKey] do not count. [NewServer] panics with this option.
 func FailOnRejection() Option { return func(s *settings) { s.failOnRejection = true } }
 
 // InMemory makes the server use [net.Pipe] instead of a socket, as a [testing/synctest] bubble
@@ -53,7 +53,6 @@ type Server struct {
 
 	mu        sync.Mutex // never held while a function of the test runs; guards the fields below
 	key       accessKey
-	limit     rateLimit
 	latency   time.Duration
 	store     store
 	faults    []*queuedFault
@@ -82,7 +81,7 @@ func newServer(opts []Option) *Server {
 		close:     sync.OnceFunc(func() { close(closed) }),
 		deciding:  make(chan struct{}, 1),
 		updating:  make(chan struct{}, 1),
-		key:       accessKey{value: newKey()},
+		key:       accessKey{value: "test-" + rand.Text()},
 		arrival:   make(chan struct{}),
 	}
 	for _, opt := range opts {
@@ -169,11 +168,10 @@ func (s *Server) Options() []msgpush.Option {
 
 // Client returns a new client of the server. It has the options of [Server.Options], which opts
 // override. Its access key is the one that the server accepts when Client is called, even after
-// SetAccessKey has replaced it. Client panics if an option is invalid.
+// ReplaceKey has replaced it. Client panics if an option is invalid.
 func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 	opts = append(s.Options(), opts...)
-	key := cmp.Or(s.AccessKey(), "rejected") // if the accepted key is empty, every key is rejected
-	client, err := msgpush.NewClient(s.URL, key, opts...)
+	client, err := msgpush.NewClient(s.URL, s.AccessKey(), opts...)
 	if err != nil { // opts may have WithAccessKeySource, which excludes the key
 		client, err = msgpush.NewClient(s.URL, "", opts...)
 	}
@@ -228,9 +226,6 @@ func (s *Server) decide(request Request) Fault {
 	s.mu.Unlock()
 	if onRequest != nil {
 		onRequest(request)
-	}
-	if retryAfter, ok := s.allow(); !ok {
-		return rateLimited(retryAfter)
 	}
 	return s.nextFault(request)
 }

@@ -99,8 +99,7 @@ func TestRequestsOfAServerInABubbleCanBeReadAfterwards(t *testing.T) {
 	assert.Len(t, server.Requests(), 1)
 }
 
-// After its client is gone, a waiting request must not count as a use of the key, nor take a fault
-// that is injected later.
+// After its client is gone, a waiting request must not take a fault that is injected later.
 func TestAbandonedRequestChangesNothingLater(t *testing.T) {
 	for name, delay := range map[string]func(*msgpushtest.Server){
 		"latency": func(s *msgpushtest.Server) { s.SetLatency(time.Minute) },
@@ -115,11 +114,8 @@ func TestAbandonedRequestChangesNothingLater(t *testing.T) {
 				_, err := client.MPList(ctx, msgpush.PageRequest{})
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				server.SetLatency(0)
-				server.SetKeyLifetime(1)
-				key := server.AccessKey()
 				server.Inject(msgpushtest.Status(503))
 				time.Sleep(2 * time.Minute)
-				assert.Equal(t, key, server.AccessKey())
 				assert.ErrorContains(t, listChannels(client), "HTTP 503")
 			})
 		})

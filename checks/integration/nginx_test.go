@@ -348,5 +348,5 @@ func (s *setup) rotatingKey() msgpush.Option {
 func (s *setup) rotate(i int) {
 	key := fmt.Sprintf("rotated-key-%d-%d", i, rand.Uint64())
 	shown.addKey(key)
-	s.server.SetAccessKey(key)
+	s.server.ReplaceKey(key)
 }

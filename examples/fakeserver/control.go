@@ -33,7 +33,7 @@ func withControl(fake *msgpushtest.Server, faults *clientFaults, requests *reque
 		if err := checkKey(key); err != nil {
 			return err
 		}
-		fake.SetAccessKey(key)
+		fake.ReplaceKey(key)
 		return nil
 	}))
 	control.HandleFunc("POST /control/faults", change(func(body []byte) error {

@@ -120,7 +120,7 @@ func run(ctx context.Context, set settings, stdout, stderr io.Writer) error {
 		return err
 	}
 	fake.SetRecords(records)
-	fake.SetAccessKey(set.key)
+	fake.ReplaceKey(set.key)
 	fake.SetLatency(set.latency)
 	requests := new(requestLog)
 	fake.OnRequest(func(r msgpushtest.Request) {

@@ -37,7 +37,7 @@ func TestRejectedKeyIsReadAgain(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			srv := msgpushtest.New(t)
-			srv.SetAccessKey("first-key")
+			srv.ReplaceKey("first-key")
 			c := config{url: srv.URL, keyFile: keyFile(t, "first-key"), rejectedCodes: tt.rejectedCodes}
 			var logged bytes.Buffer
 			logger := slog.New(slog.NewTextHandler(&logged, nil))
@@ -46,7 +46,7 @@ func TestRejectedKeyIsReadAgain(t *testing.T) {
 			_, err = client.ForwardRuleList(t.Context(), msgpush.PageRequest{})
 			require.NoError(t, err)
 
-			srv.SetAccessKey("second-key")
+			srv.ReplaceKey("second-key")
 			require.NoError(t, os.WriteFile(c.keyFile, []byte(tt.newKey+"\n"), 0o600))
 			_, err = client.ForwardRuleList(t.Context(), msgpush.PageRequest{})
 			if tt.want == "" {

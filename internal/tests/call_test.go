@@ -155,7 +155,7 @@ func TestRateLimitHoldsWhileKeyIsReplaced(t *testing.T) {
 				return service.AccessKey(), time.Time{}, nil
 			}, msgpush.AccessKeyCacheOptions{}))
 			if tt.rotate > 0 {
-				time.AfterFunc(tt.rotate, func() { service.SetAccessKey("second-key") })
+				time.AfterFunc(tt.rotate, func() { service.ReplaceKey("second-key") })
 			}
 			fixtures.Concurrently(callers, func() {
 				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
