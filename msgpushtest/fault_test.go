@@ -185,6 +185,7 @@ func TestFaultsPanicForValuesThatCannotWork(t *testing.T) {
 		"Fault.Times: n is 0, not at least 1":                          func() { status.Times(0) },
 		"Fault.If: the function is nil":                                func() { status.If(nil) },
 		"Respond: the function is nil":                                 func() { msgpushtest.Respond(nil) },
+		"Delay: the duration -1s is negative":                          func() { msgpushtest.Delay(-time.Second) },
 		`Fault.For: "forwardLogList" is not an operation: use a constant such as msgpushtest.MailDetail; ` +
 			fmt.Sprintf("the operations are %q", names): func() { status.For(msgpushtest.MPList, "forwardLogList") },
 		"ErrorResponse: the data cannot be encoded to JSON: json: unsupported value: NaN": func() {

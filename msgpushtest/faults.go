@@ -54,8 +54,9 @@ func RejectKey() Fault {
 	return f
 }
 
-// Delay returns a fault that delays the usual response by d.
+// Delay returns a fault that delays the usual response by d. It panics if d is negative.
 func Delay(d time.Duration) Fault {
+	checkDuration("Delay", d)
 	return Fault{kind: fmt.Sprintf("Delay(%v)", d), respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
 		s.wait(r, d)
 		s.respond(w, r)

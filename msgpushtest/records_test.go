@@ -34,11 +34,11 @@ func TestSampleRecordsAreConsistent(t *testing.T) {
 	assert.Greater(t, len(results), 1)
 }
 
-func TestTimeThatIsNoDateAndTimePanics(t *testing.T) {
+func TestRecordsThatAreNotValidPanic(t *testing.T) {
 	logs := func(value msgpush.DateTime) msgpushtest.Records {
 		return msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{
 			{ID: 1, CreateTime: "2026-11-05 18:00:00"},
-			{CreateTime: value},
+			{ID: 2, CreateTime: value},
 		}}
 	}
 	const where = `msgpushtest: ForwardLogs[1].CreateTime is "`
@@ -55,11 +55,22 @@ func TestTimeThatIsNoDateAndTimePanics(t *testing.T) {
 		{"day that does not exist", logs("2026-02-30 00:00:00"), where + `2026-02-30 00:00:00"`},
 		{"hour 24", logs("2026-02-28 24:00:00"), where},
 		{"one digit", logs("2026-02-28 1:00:00"), where},
+		{"one digit and a fraction", logs("2026-02-28 1:00:00.5"), where},
+		{"hour of one digit, and more", logs("2026-02-28 1:00:00."), where},
+		{"time zone", logs("2026-02-28 10:00:00Z"), where},
 		{"RFC 3339", logs("2026-02-28T10:00:00Z"), where},
+		{"RFC 3339 without a zone", logs("2026-02-28T10:00:00"), where},
 		{"mail channel", msgpushtest.Records{MailChannels: []msgpush.MailChannel{{CreateTime: "x"}}},
 			"MailChannels[0].CreateTime"},
 		{"rule", msgpushtest.Records{ForwardRules: []msgpush.ForwardRule{{CreateTime: "x"}}}, "ForwardRules[0].CreateTime"},
 		{"channel", msgpushtest.Records{MPChannels: []msgpush.MPChannel{{UpdateTime: "x"}}}, "MPChannels[0].UpdateTime"},
+		{"one id in two lists", msgpushtest.Records{
+			MPChannels:   []msgpush.MPChannel{{ID: 1}},
+			ForwardRules: []msgpush.ForwardRule{{ID: 1}},
+		}, ""},
+		{"id twice, in no order", msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{{ID: 7}, {ID: 9}, {ID: 7}}},
+			"ForwardLogs has two records with the id 7: give each record its own id"},
+		{"no ids", msgpushtest.Records{ForwardLogs: make([]msgpush.ForwardLog, 2)}, "two records with the id 0"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -79,6 +90,16 @@ func TestTimeThatIsNoDateAndTimePanics(t *testing.T) {
 			assert.Equal(t, msgpushtest.SampleRecords(), server.Records(), "the records do not change")
 			server.SetRecords(msgpushtest.Records{})
 		})
+	}
+}
+
+func TestEachListIsValidated(t *testing.T) {
+	for field := range reflect.ValueOf(msgpushtest.Records{}).Fields() {
+		var records msgpushtest.Records
+		list := reflect.ValueOf(&records).Elem().FieldByName(field.Name)
+		list.Set(reflect.MakeSlice(list.Type(), 2, 2))
+		assert.ErrorContains(t, records.Validate(), field.Name+" has two records with the id 0",
+			"add the list to Validate in msgpushtest/records.go")
 	}
 }
 

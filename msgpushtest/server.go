@@ -181,11 +181,20 @@ func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 	return client
 }
 
-// SetLatency delays every response by d. Records are read after the delay.
+// SetLatency delays every response by d. Records are read after the delay. SetLatency panics if d is
+// negative.
 func (s *Server) SetLatency(d time.Duration) {
+	checkDuration("SetLatency", d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.latency = d
+}
+
+// checkDuration panics if d is negative.
+func checkDuration(name string, d time.Duration) {
+	if d < 0 {
+		panic(fmt.Sprintf("msgpushtest: %s: the duration %v is negative", name, d))
+	}
 }
 
 // OnRequest sets a function that is called with each request before the response, or none if f is

@@ -80,7 +80,7 @@ func TestInMemoryConnectsOnlyToServer(t *testing.T) {
 
 func TestInMemoryTransfersLargeBodies(t *testing.T) {
 	server := msgpushtest.New(t, msgpushtest.InMemory())
-	server.SetRecords(msgpushtest.Records{ForwardLogs: make([]msgpush.ForwardLog, 4_000)})
+	server.SetRecords(msgpushtest.Records{ForwardLogs: manyLogs(4_000)})
 	client := server.Client()
 	large := msgpush.Request{Method: "POST", Path: "/api/open/mp/list", Body: strings.Repeat("x", 3<<20)}
 	_, err := msgpush.Call[any](ctx, client, large)

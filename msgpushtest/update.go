@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"example.com/msgpush"
@@ -12,6 +13,7 @@ import (
 // A store holds the records of a server, and how they change.
 type store struct {
 	records      Records
+	room         []msgpush.ForwardLog            // for insert; stands before records.ForwardLogs in one array
 	filtered     map[string][]msgpush.ForwardLog // the records that a filter selects, by its JSON text
 	betweenPages func(*Records)                  // of UpdateBetweenPages
 	wasCalled    bool                            // betweenPages
@@ -40,9 +42,13 @@ func (s *Server) SetRecords(r Records) {
 // slices that f leaves in the records belong to the server: nothing may change them after f has
 // returned.
 //
-// Updates do not overlap. f must not wait for another one, such as a call of Update, or a page if a
-// function of UpdateBetweenPages is set: it would wait forever.
+// Updates do not overlap. f must not wait for another one, such as a call of Update or
+// [Server.InsertForwardLog], or a page if a function of UpdateBetweenPages is set: it would wait
+// forever. Update panics if f is nil.
 func (s *Server) Update(f func(*Records)) {
+	if f == nil {
+		panic("msgpushtest: Update: the function is nil")
+	}
 	if err := s.update(f); err != nil {
 		panic(err.Error())
 	}
@@ -63,8 +69,52 @@ func (s *Server) replaceRecords(r Records) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.store.records, s.store.filtered = r, nil
+	s.store.records, s.store.filtered, s.store.room = r, nil, nil
 	return nil
+}
+
+// InsertForwardLog inserts a trigger record at the start of the list, where the newest one stands. It
+// takes less time than [Server.Update], which copies all records. It panics if the records are then
+// not valid, as [Records.Validate] reports.
+func (s *Server) InsertForwardLog(log msgpush.ForwardLog) {
+	s.updating <- struct{}{}
+	defer func() { <-s.updating }()
+	if err := s.insertForwardLog(log); err != nil {
+		panic(err.Error())
+	}
+}
+
+// insertForwardLog is called with updating held.
+func (s *Server) insertForwardLog(log msgpush.ForwardLog) error {
+	added := Records{ForwardLogs: []msgpush.ForwardLog{log}}
+	if err := added.Validate(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hasID := func(other msgpush.ForwardLog) bool { return other.ID == log.ID }
+	if slices.ContainsFunc(s.store.records.ForwardLogs, hasID) {
+		return duplicateID("ForwardLogs", log.ID)
+	}
+	s.store.insert(log)
+	return nil
+}
+
+// insert inserts a trigger record. It moves the other records only if there is no room before them,
+// since a list can be long.
+func (s *store) insert(log msgpush.ForwardLog) {
+	logs := s.records.ForwardLogs
+	if len(s.room) == 0 {
+		n := 16 + len(logs)/4
+		all := make([]msgpush.ForwardLog, n+len(logs))
+		copy(all[n:], logs)
+		s.room, logs = all[:n], all[n:]
+	}
+	start := len(s.room) - 1
+	all := s.room[:len(s.room)+len(logs)]
+	all[start] = log
+	s.room, s.records.ForwardLogs = all[:start], all[start:]
+	s.filtered = nil
 }
 
 // UpdateBetweenPages sets a function that changes the server's records while a client reads a list,

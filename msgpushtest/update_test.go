@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -81,6 +82,52 @@ func TestRecordsDoNotChangeIfUpdatePanics(t *testing.T) {
 	}
 }
 
+func TestInsertForwardLogInsertsAtTheStart(t *testing.T) {
+	server := msgpushtest.New(t)
+	want := []msgpush.ForwardLog{{ID: 1}}
+	server.Update(func(r *msgpushtest.Records) { r.ForwardLogs = []msgpush.ForwardLog{{ID: 1}} })
+	insert := func(log msgpush.ForwardLog) {
+		server.InsertForwardLog(log)
+		want = slices.Insert(want, 0, log)
+	}
+	list := func(params msgpush.ForwardLogParams) []msgpush.ForwardLog {
+		request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 1000}, Params: params}
+		page, err := server.Client().ForwardLogList(ctx, request)
+		require.NoError(t, err)
+		return page.List
+	}
+	for id := int64(2); id < 100; id++ {
+		insert(msgpush.ForwardLog{ID: id, RuleID: 5, CreateTime: "2026-11-05 18:00:00"})
+	}
+	assert.Equal(t, want, list(msgpush.ForwardLogParams{}))
+	server.Update(func(r *msgpushtest.Records) { r.ForwardLogs[0].RuleName = "new" })
+	want[0].RuleName = "new"
+	for id := int64(100); id < 110; id++ {
+		insert(msgpush.ForwardLog{ID: id, RuleID: 5})
+		assert.Equal(t, want[:len(want)-1], list(msgpush.ForwardLogParams{RuleID: new(int64(5))}), "a filter")
+	}
+	assert.Equal(t, want, server.Records().ForwardLogs)
+
+	assert.PanicsWithValue(t, "msgpushtest: ForwardLogs has two records with the id 1: give each record its own id",
+		func() { server.InsertForwardLog(msgpush.ForwardLog{ID: 1}) })
+	assert.PanicsWithValue(t, `msgpushtest: ForwardLogs[0].CreateTime is "now", which is not a date and time in the `+
+		"format YYYY-MM-DD HH:MM:SS", func() { server.InsertForwardLog(msgpush.ForwardLog{ID: 999, CreateTime: "now"}) })
+	assert.Equal(t, want, server.Records().ForwardLogs, "the records do not change")
+}
+
+// An insertion that runs with an update is not lost.
+func TestInsertForwardLogWaitsForUpdates(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *msgpushtest.Server) {
+		go server.Update(func(r *msgpushtest.Records) {
+			time.Sleep(time.Minute)
+			r.ForwardLogs = nil
+		})
+		synctest.Wait()
+		server.InsertForwardLog(msgpush.ForwardLog{ID: 1})
+		assert.Equal(t, []msgpush.ForwardLog{{ID: 1}}, server.Records().ForwardLogs)
+	})
+}
+
 func TestUpdateBetweenPagesIsCalledBeforeEachPageExceptTheFirst(t *testing.T) {
 	detail := calls[msgpushtest.MailDetail]
 	page := func(n int) func(*msgpush.Client) error {
@@ -120,7 +167,7 @@ func TestIterationReturnsRecordsThatStayOnce(t *testing.T) {
 	for name, update := range map[string]func(*msgpushtest.Records){
 		"records inserted": func(r *msgpushtest.Records) {
 			id := r.ForwardLogs[0].ID + 1
-			r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, msgpush.ForwardLog{ID: id}, msgpush.ForwardLog{ID: id + 1})
+			r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, msgpush.ForwardLog{ID: id + 1}, msgpush.ForwardLog{ID: id})
 		},
 		"records deleted": func(r *msgpushtest.Records) { r.ForwardLogs = r.ForwardLogs[1:] },
 	} {
@@ -148,12 +195,8 @@ func TestIterationReturnsRecordsThatStayOnce(t *testing.T) {
 // The memory that a page takes shows how much is copied, without a measurement of time.
 func TestPageOfLongListCopiesNoOtherRecords(t *testing.T) {
 	const count, pages = 20_000, 10
-	logs := make([]msgpush.ForwardLog, count)
-	for i := range logs {
-		logs[i].RuleID = int64(i % 2)
-	}
 	server := msgpushtest.New(t, msgpushtest.InMemory())
-	server.SetRecords(msgpushtest.Records{ForwardLogs: logs})
+	server.SetRecords(msgpushtest.Records{ForwardLogs: manyLogs(count)})
 	client := server.Client()
 	for name, params := range map[string]msgpush.ForwardLogParams{
 		"all":       {},
@@ -181,9 +224,12 @@ func TestPageOfLongListCopiesNoOtherRecords(t *testing.T) {
 func TestPagesAreConsistentDuringUpdates(t *testing.T) {
 	server := msgpushtest.New(t)
 	client := server.Client()
-	set := func(n int64) func(*msgpushtest.Records) {
+	set := func(n int) func(*msgpushtest.Records) {
 		return func(r *msgpushtest.Records) {
-			r.ForwardLogs = slices.Repeat([]msgpush.ForwardLog{{ID: n, RuleID: 1}}, 100)
+			r.ForwardLogs = make([]msgpush.ForwardLog, 100)
+			for i := range r.ForwardLogs {
+				r.ForwardLogs[i] = msgpush.ForwardLog{ID: int64(i), RuleID: 1, SourceType: n}
+			}
 		}
 	}
 	server.Update(set(0))
@@ -192,7 +238,7 @@ func TestPagesAreConsistentDuringUpdates(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
 	wg.Go(func() {
-		for n := int64(1); ; n++ {
+		for n := 1; ; n++ {
 			select {
 			case <-stop:
 				return
@@ -210,7 +256,7 @@ func TestPagesAreConsistentDuringUpdates(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, page.List, 100)
 		for _, record := range page.List {
-			require.Equal(t, page.List[0].ID, record.ID)
+			require.Equal(t, page.List[0].SourceType, record.SourceType)
 		}
 	}
 }
