@@ -14,6 +14,7 @@ import (
 type Fault struct {
 	kind       string                                            // such as "Status(503)", for describe
 	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
+	badRecord  string                                            // an id, for BadRecord; or empty
 	status     int                                               // set by WithStatus, or 0
 	header     http.Header
 	operations []string // empty: any request

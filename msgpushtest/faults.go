@@ -63,6 +63,13 @@ func Delay(d time.Duration) Fault {
 	}}
 }
 
+// BadRecord returns a fault that changes one record of the usual response: a text of the record with
+// the id becomes a JSON object, so that the record cannot be decoded. A response without the record
+// does not use the fault.
+func BadRecord(id int64) Fault {
+	return Fault{kind: fmt.Sprintf("BadRecord(%d)", id), badRecord: strconv.FormatInt(id, 10)}
+}
+
 // HTML returns a fault that responds with an HTML page and HTTP status 200.
 func HTML() Fault {
 	return static("HTML", "text/html; charset=utf-8",

@@ -13,8 +13,11 @@ type queuedFault struct {
 }
 
 // Inject queues faults. A request uses the first one that applies. Without Always, a fault leaves
-// the queue after one use, or n with Times(n). The zero Fault, [Delay] and [Truncate] use
-// the usual response; with another fault, the server checks neither the request nor its key.
+// the queue after one use, or n with Times(n). The zero Fault, [Delay] and [Truncate] use the usual
+// response; with another fault, the server checks neither the request nor its key.
+//
+// A [BadRecord] changes the usual response. So a request can use it in addition to another fault, and
+// can use several.
 func (s *Server) Inject(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,17 +33,25 @@ func (s *Server) ClearFaults() {
 	s.faults = nil
 }
 
-// nextFault returns the fault that a request uses, or the zero Fault if none applies.
-func (s *Server) nextFault(request Request) Fault {
+// nextFault returns the fault that a request uses, or the zero Fault if none applies. The faults of
+// bad apply to the usual response, if it has their record.
+func (s *Server) nextFault(request Request) (used Fault, bad []*queuedFault) {
 	s.mu.Lock()
 	queue := slices.Clone(s.faults)
 	s.mu.Unlock()
+	isUsed := false
 	for _, f := range queue {
-		if s.applies(f, request) && s.use(f) {
-			return f.Fault
+		isNeeded := f.badRecord != "" || !isUsed
+		if !isNeeded || !s.applies(f, request) {
+			continue
+		}
+		if f.badRecord != "" {
+			bad = append(bad, f)
+		} else if s.use(f) {
+			used, isUsed = f.Fault, true
 		}
 	}
-	return Fault{}
+	return used, bad
 }
 
 // applies reports whether a request meets all conditions of f.
@@ -91,6 +102,9 @@ func (s *Server) unusedFaults() []string {
 func (f *queuedFault) used() string {
 	if f.uses > 0 {
 		return fmt.Sprintf("used by %d of %d requests", f.uses, f.times)
+	}
+	if len(f.conditions) == 0 && f.badRecord != "" {
+		return "never used, since no response had the record"
 	}
 	if len(f.conditions) == 0 {
 		return "never used"

@@ -74,7 +74,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 		e.Code, e.Msg = rejected.code, rejected.msg
 		s.reportRejection(r, rejected)
 	} else {
-		e.Data = data
+		w, e.Data = s.spoil(w, r, data)
 	}
 	body, _ := json.Marshal(e) // the records have no field that cannot be encoded
 	w.Header().Set("Content-Type", "application/json")

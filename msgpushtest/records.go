@@ -107,12 +107,16 @@ func isValidTime(value msgpush.DateTime) bool {
 // SampleMailID is the id of the first mail channel of [SampleRecords].
 const SampleMailID = "101"
 
+// SampleFailed is the MatchResult of the trigger records of [SampleRecords] that could not be
+// forwarded. They have an ErrorMessage.
+const SampleFailed = 2
+
 // SampleRecords returns the records of a small account, which the caller may change: mail channels
 // 101 and 102, official-account channels 201 to 203, message rules 301 to 305 and, newest first,
 // trigger records 9001 to 9064. The API document shows only the TokenID -1. The other codes and the
 // names are choices of the fake server:
 //
-//	MatchResult  0 未匹配 (no match), 1 已转发 (forwarded), 2 转发失败 (failed, with an ErrorMessage)
+//	MatchResult  0 未匹配 (no match), 1 已转发 (forwarded), 2 转发失败 (failed, SampleFailed)
 //	SourceType   1 消息 (message), 2 短信 (SMS)
 //	TokenID      -1 全部令牌 (all tokens), 11 监控 (monitoring), 12 订单 (orders), 13 短信 (text messages)
 //	Status       1 (the rules 301 to 304), 0 (rule 305, without trigger records)
@@ -140,7 +144,7 @@ func sampleLogs(rules []msgpush.ForwardRule) []msgpush.ForwardLog {
 		{1, "已转发", ""},
 		{0, "未匹配", ""},
 		{1, "已转发", ""},
-		{2, "转发失败", "target 2: connection refused"},
+		{SampleFailed, "转发失败", "target 2: connection refused"},
 	}
 	const count = 64
 	newest := time.Date(2026, 11, 5, 18, 0, 0, 0, time.UTC)

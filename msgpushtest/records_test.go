@@ -27,6 +27,7 @@ func TestSampleRecordsAreConsistent(t *testing.T) {
 		if i > 0 {
 			assert.Less(t, string(log.CreateTime), string(seed.ForwardLogs[i-1].CreateTime), "newest first")
 		}
+		assert.Equal(t, log.MatchResult == msgpushtest.SampleFailed, log.ErrorMessage != "")
 		ids[log.ID] = true
 		results[log.MatchResult] = true
 	}

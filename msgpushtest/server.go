@@ -213,17 +213,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	request := s.record(r)
-	response := s.decide(request) // before the wait: after it, an abandoned request could take a later fault
+	fault, bad := s.decide(request) // before the wait: after it, an abandoned request could take a later fault
 	s.mu.Lock()
 	latency := s.latency
 	s.mu.Unlock()
 	s.wait(r, latency)
-	response.serve(s, w, r)
+	fault.serve(s, w, r.WithContext(context.WithValue(r.Context(), badRecordsKey{}, bad)))
 }
 
-// decide calls the function of OnRequest and returns the fault that a request uses, or the zero
-// Fault for the usual response.
-func (s *Server) decide(request Request) Fault {
+// decide calls the function of OnRequest and returns the faults of nextFault.
+func (s *Server) decide(request Request) (used Fault, bad []*queuedFault) {
 	select {
 	case s.deciding <- struct{}{}:
 	case <-s.closed:

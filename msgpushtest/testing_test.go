@@ -80,6 +80,14 @@ func TestUnusedFaultFailsTheTest(t *testing.T) {
 			s.Inject(status.If(isPage(1)))
 			s.ClearFaults()
 		}, nil},
+		{"record that no response had", func(s *msgpushtest.Server) {
+			s.SetRecords(msgpushtest.SampleRecords())
+			s.Inject(msgpushtest.BadRecord(9063).Times(2))
+			_ = calls[msgpushtest.ForwardLogList](clientOf(s))
+			s.Inject(msgpushtest.BadRecord(7))
+			call(s)
+		}, unused("BadRecord(9063).Times(2) for every operation was used by 1 of 2 requests",
+			"BadRecord(7) for every operation was never used, since no response had the record")},
 		{"Always, used once", func(s *msgpushtest.Server) {
 			s.Inject(status.Always())
 			call(s)

@@ -57,7 +57,7 @@ func madeUpRecord(random *rand.Rand, rules []msgpush.ForwardRule, failures int) 
 			"目标 3：请求超时（30 秒）",
 			"target 1: no such host",
 		}
-		record.MatchResult, record.MatchResultName = 2, "转发失败"
+		record.MatchResult, record.MatchResultName = msgpushtest.SampleFailed, "转发失败"
 		record.ErrorMessage = texts[min(random.IntN(len(texts)), random.IntN(len(texts)))]
 	} else if chance >= 70 {
 		record.MatchResult, record.MatchResultName = 0, "未匹配"

@@ -44,21 +44,20 @@ func startDemo(c *config, logger *slog.Logger) (*demo, error) {
 func (d *demo) addRecords() {
 	ticker := time.NewTicker(2 * time.Second)
 	defer ticker.Stop()
+	added := d.fake.Records().ForwardLogs[0]
 	for n := 0; ; n++ {
 		select {
 		case <-d.stop:
 			return
 		case now := <-ticker.C:
-			d.fake.Update(func(r *msgpushtest.Records) {
-				added := r.ForwardLogs[0]
-				added.ID = now.Unix() // so that a database may be used again
-				added.CreateTime = msgpush.DateTime(now.UTC().Format(time.DateTime))
-				added.MatchResult, added.MatchResultName, added.ErrorMessage = 1, "已转发", ""
-				if n%2 == 1 {
-					added.MatchResult, added.MatchResultName, added.ErrorMessage = 2, "转发失败", "target 1: connection refused"
-				}
-				r.ForwardLogs = append([]msgpush.ForwardLog{added}, r.ForwardLogs...)
-			})
+			added.ID = now.Unix() // so that a database may be used again
+			added.CreateTime = msgpush.DateTime(now.UTC().Format(time.DateTime))
+			added.MatchResult, added.MatchResultName, added.ErrorMessage = 1, "已转发", ""
+			if n%2 == 1 {
+				added.MatchResult, added.MatchResultName = msgpushtest.SampleFailed, "转发失败"
+				added.ErrorMessage = "target 1: connection refused"
+			}
+			d.fake.InsertForwardLog(added)
 		}
 	}
 }

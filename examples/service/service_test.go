@@ -123,11 +123,9 @@ func batchOf(position string, records ...msgpush.ForwardLog) follow.Batch[msgpus
 
 // insertFailures inserts failures into the list of a fake server.
 func insertFailures(srv *msgpushtest.Server, ids ...int64) {
-	srv.Update(func(r *msgpushtest.Records) {
-		for _, id := range ids {
-			r.ForwardLogs = append([]msgpush.ForwardLog{failure(id)}, r.ForwardLogs...)
-		}
-	})
+	for _, id := range ids {
+		srv.InsertForwardLog(failure(id))
+	}
 }
 
 func TestWithoutArgumentsAFakeServerCausesAnAlert(t *testing.T) {
