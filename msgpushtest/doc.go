@@ -26,9 +26,6 @@
 // only there: otherwise, the runtime ends the program with an error such as "receive on synctest
 // channel from outside bubble".
 //
-// A server without InMemory listens on a socket. A goroutine that waits for a socket keeps the time
-// of a bubble from passing: the first wait of the test, such as one before a retry, never ends.
-//
 // # Choices of the fake server
 //
 // The real service may behave differently.

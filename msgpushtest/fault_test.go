@@ -168,7 +168,8 @@ func TestErrorResponseHasDataOnlyIfItIsGiven(t *testing.T) {
 	}
 }
 
-func TestFaultsPanicForValuesThatCannotWork(t *testing.T) {
+func TestPanicsForValuesThatCannotWork(t *testing.T) {
+	server := msgpushtest.New(t)
 	status := msgpushtest.Status(503)
 	var names []string
 	for _, op := range msgpush.Operations() {
@@ -186,6 +187,14 @@ func TestFaultsPanicForValuesThatCannotWork(t *testing.T) {
 		"Fault.If: the function is nil":                                func() { status.If(nil) },
 		"Respond: the function is nil":                                 func() { msgpushtest.Respond(nil) },
 		"Delay: the duration -1s is negative":                          func() { msgpushtest.Delay(-time.Second) },
+		"SetLatency: the duration -1ns is negative":                    func() { server.SetLatency(-1) },
+		"Update: the function is nil":                                  func() { server.Update(nil) },
+		"ReplaceKey: the key is empty: to reject every key, inject RejectKey().Always()": func() {
+			server.ReplaceKey("")
+		},
+		"NewServer: there is no test that FailOnRejection could fail: use New": func() {
+			msgpushtest.NewServer(msgpushtest.FailOnRejection())
+		},
 		`Fault.For: "forwardLogList" is not an operation: use a constant such as msgpushtest.MailDetail; ` +
 			fmt.Sprintf("the operations are %q", names): func() { status.For(msgpushtest.MPList, "forwardLogList") },
 		"ErrorResponse: the data cannot be encoded to JSON: json: unsupported value: NaN": func() {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -122,6 +123,14 @@ func (tb *tb) Errorf(format string, args ...any) {
 func (tb *tb) Logf(format string, args ...any) {
 	tb.logs = append(tb.logs, fmt.Sprintf(format, args...))
 }
+
+// A tbWithDeadline stands for a test with a timeout.
+type tbWithDeadline struct {
+	tb
+	deadline time.Time
+}
+
+func (tb *tbWithDeadline) Deadline() (time.Time, bool) { return tb.deadline, true }
 
 // end ends the test: it calls the cleanup functions.
 func (tb *tb) end() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -111,12 +112,29 @@ func (s *Server) ClearRequests() {
 	s.requests = nil
 }
 
+// errTestEnds is the reason why WaitForRequest ends before the test does.
+var errTestEnds = errors.New("the test has almost reached the timeout of go test")
+
+// testEnds returns a channel that receives shortly before the deadline of the test, or nil if that is
+// not known.
+func (s *Server) testEnds() <-chan time.Time {
+	if s.deadline.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(s.deadline) - time.Second)
+}
+
 // WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It
-// returns an error if n is below 1, if ctx ends or if the server is closed before.
+// returns an error if n is below 1. It also returns an error if, before the request arrives, ctx ends,
+// the server is closed, or only a second is left until the test of [New] reaches the timeout of go
+// test. The context of the test itself does not end while the test waits: to learn sooner that no
+// request arrives, pass one with a timeout. In a synctest bubble, such a timeout takes no real time,
+// and the timeout of go test is not known.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 	if n < 1 {
 		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: n is %d, but the first request is number 1", n)
 	}
+	testEnds := s.testEnds()
 	for {
 		s.mu.Lock()
 		requests, arrival := s.requests, s.arrival
@@ -132,6 +150,8 @@ func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 			err = ctx.Err()
 		case <-s.closed:
 			err = http.ErrServerClosed
+		case <-testEnds:
+			err = errTestEnds
 		}
 		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: request %d has not arrived (%d so far): %w",
 			n, len(requests), err)

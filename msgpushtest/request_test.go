@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -177,4 +179,18 @@ func TestWaitForRequest(t *testing.T) {
 	assert.ErrorIs(t, err, http.ErrServerClosed)
 	_, err = server.WaitForRequest(ctx, 3)
 	assert.NoError(t, err)
+}
+
+func TestWaitForRequestEndsBeforeTheTest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		test := &tbWithDeadline{deadline: time.Now().Add(10 * time.Minute)}
+		server := msgpushtest.New(test, msgpushtest.InMemory())
+		defer test.end()
+		require.NoError(t, listChannels(server.Client()))
+		start := time.Now()
+		_, err := server.WaitForRequest(t.Context(), 2)
+		require.EqualError(t, err, "msgpushtest: WaitForRequest: request 2 has not arrived (1 so far): "+
+			"the test has almost reached the timeout of go test")
+		assert.Equal(t, 10*time.Minute-time.Second, time.Since(start))
+	})
 }

@@ -41,6 +41,7 @@ type Server struct {
 	URL string
 
 	settings
+	deadline  time.Time // of the test; zero if it is not known
 	http      *httptest.Server
 	transport *http.Transport
 	closed    chan struct{} // closed when Close begins

@@ -1,6 +1,9 @@
 package msgpushtest
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // A TB is a [*testing.T] or [*testing.B]. In a fuzz test, make the server in the fuzz target, with
 // its t.
@@ -22,16 +25,35 @@ const maxReported = 50
 //   - each function of [Server.UpdateBetweenPages] that was never called and not removed by a nil;
 //   - with the option [FailOnRejection], each request that the server rejected.
 //
-// If the test has failed, the last 50 requests are logged.
+// If the test has failed, the last 50 requests are logged. New panics in a synctest bubble without the
+// option [InMemory].
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	s := newServer(opts)
+	deadline, inBubble := deadlineOf(tb)
+	if inBubble && !s.inMemory {
+		s.Close()
+		panic("msgpushtest: New: a server in a synctest bubble needs the option InMemory")
+	}
+	s.deadline = deadline
 	tb.Cleanup(func() {
 		tb.Helper()
 		s.Close()
 		s.report(tb)
 	})
 	return s
+}
+
+// deadlineOf returns the deadline of a test, or zero if it has none. inBubble reports whether the test
+// runs in a synctest bubble, where its method Deadline panics.
+func deadlineOf(tb TB) (deadline time.Time, inBubble bool) {
+	test, ok := tb.(interface{ Deadline() (time.Time, bool) })
+	if !ok { // such as a *testing.B
+		return time.Time{}, false
+	}
+	defer func() { inBubble = recover() != nil }()
+	deadline, _ = test.Deadline()
+	return deadline, false
 }
 
 // report fails a test that used s wrongly, and logs the last requests if the test has failed.

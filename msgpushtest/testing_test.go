@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -196,8 +197,13 @@ func TestFailOnRejectionReportsRequestsThatTheServerRejects(t *testing.T) {
 		client := server.Client()
 		_ = listChannels(client)
 		_, _ = client.MailDetail(ctx, "no")
+		other, err := msgpush.NewClient(server.URL, "other-key", server.Options()...)
+		require.NoError(t, err)
+		_ = listChannels(other)
 		_, _ = msgpush.Call[any](ctx, client, msgpush.Request{Method: http.MethodPost, Path: "/elsewhere"})
 		server.Inject(msgpushtest.RejectKey())
+		_ = listChannels(client)
+		server.ReplaceKey("second-key")
 		_ = listChannels(client)
 		test.end()
 		return test.errors
@@ -205,9 +211,19 @@ func TestFailOnRejectionReportsRequestsThatTheServerRejects(t *testing.T) {
 	assert.Empty(t, send())
 	assert.Equal(t, []string{
 		`msgpushtest: the server rejected GET /api/open/mail/detail: code 404: there is no record with the mailId "no"`,
+		"msgpushtest: the server rejected POST /api/open/mp/list: code 401: the key in the access-key header is " +
+			"another one: the server has never accepted it",
 		"msgpushtest: the server rejected POST /elsewhere: code 404: there is no operation at /elsewhere",
+		"msgpushtest: the server rejected POST /api/open/mp/list: code 401: the key in the access-key header was replaced",
 	}, send(msgpushtest.FailOnRejection()))
-	assert.Panics(t, func() { msgpushtest.NewServer(msgpushtest.FailOnRejection()) })
+}
+
+func TestServerInABubbleNeedsInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assert.PanicsWithValue(t, "msgpushtest: New: a server in a synctest bubble needs the option InMemory",
+			func() { msgpushtest.New(t) })
+		assert.NotPanics(t, func() { msgpushtest.New(t, msgpushtest.InMemory()) })
+	})
 }
 
 func TestPackagesThatShipImportNoTestPackage(t *testing.T) {
