@@ -18,8 +18,11 @@ import (
 // controlPath begins the paths of the control interface.
 const controlPath = "/control/"
 
-// withControl serves the control interface, and passes other requests to faults.
-func withControl(fake *msgpushtest.Server, faults *clientFaults, requests *requestLog) http.Handler {
+// withControl serves the control interface, and passes other requests to faults. reset restores the
+// state of the start.
+func withControl(
+	fake *msgpushtest.Server, faults *clientFaults, requests *requestLog, reset func(),
+) http.Handler {
 	control := http.NewServeMux()
 	control.HandleFunc("POST /control/records", change(func(body []byte) error {
 		added, err := decodeRecords(bytes.NewReader(body))
@@ -47,7 +50,14 @@ func withControl(fake *msgpushtest.Server, faults *clientFaults, requests *reque
 		faults.clear()
 		return nil
 	}))
+	control.HandleFunc("GET /control/faults", func(w http.ResponseWriter, _ *http.Request) {
+		writeList(w, faults.list())
+	})
 	control.HandleFunc("GET /control/requests", requests.serve)
+	control.HandleFunc("POST /control/reset", change(func([]byte) error {
+		reset()
+		return nil
+	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, controlPath) {
 			control.ServeHTTP(w, r)
@@ -101,6 +111,12 @@ func (l *requestLog) add(r msgpushtest.Request) {
 	l.requests = append(l.requests, r)
 }
 
+func (l *requestLog) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests = nil
+}
+
 // serve writes the requests as JSON, the oldest first.
 func (l *requestLog) serve(w http.ResponseWriter, _ *http.Request) {
 	type request struct {
@@ -113,15 +129,23 @@ func (l *requestLog) serve(w http.ResponseWriter, _ *http.Request) {
 		Body      any         `json:"body"`
 	}
 	l.mu.Lock()
-	all := []request{} // not null
+	var all []request
 	for _, r := range l.requests {
 		header := r.Header.Clone()
 		header.Del(numberHeader)
 		all = append(all, request{r.Time, r.Operation, r.Method, r.Path, r.Query, header, r.Body})
 	}
 	l.mu.Unlock()
+	writeList(w, all)
+}
+
+// writeList writes a list as JSON.
+func writeList[T any](w http.ResponseWriter, list []T) {
+	if list == nil {
+		list = []T{} // not null
+	}
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(all) // fails if the connection has ended
+	_ = encoder.Encode(list) // fails if the connection has ended
 }

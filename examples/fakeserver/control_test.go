@@ -97,6 +97,7 @@ func TestCurlLinesOfTheHelpWork(t *testing.T) {
 
 	assert.Empty(t, next("/control/faults")())
 	assert.Equal(t, 503, p.mail(t, "Fakeserver-Client: client-2"))
+	assert.JSONEq(t, `[{"client": "client-2", "fault": "status:503", "times": 1}]`, next("/control/faults")())
 	assert.Empty(t, next("-X DELETE")())
 	assert.Equal(t, 200, p.mail(t, "Fakeserver-Client: client-2"))
 
@@ -109,6 +110,11 @@ func TestCurlLinesOfTheHelpWork(t *testing.T) {
 	assert.Equal(t, map[string]any{"mailId": []any{"101"}}, first["query"])
 	assert.Equal(t, []any{"[redacted]"}, first["header"].(map[string]any)["Access-Key"])
 	assert.Equal(t, map[string]any{"pageSize": 1.0}, requests[1]["body"])
+
+	assert.Empty(t, next("/control/reset")())
+	_, err = client.MailDetail(t.Context(), msgpushtest.SampleMailID)
+	require.Error(t, err, "the key of the start is accepted again")
+	assert.Contains(t, detail(), `"id":101`)
 
 	assert.Empty(t, lines, "each line is tested")
 	p.end(t)
@@ -147,10 +153,14 @@ func TestControlRejectsWhatIsWrong(t *testing.T) {
 	}{
 		{"no JSON", "POST", "records", `x`, 400, "invalid character"},
 		{"unknown list", "POST", "records", `{"logs":[]}`, 400, `"logs"`},
+		{"value of another type", "POST", "records", `{"forwardLogs":[{"id":"x"}]}`, 400, "expected an integer, found string"},
+		{"list of another type", "POST", "records", `{"forwardLogs":{}}`, 400, "ForwardLogs: expected an array"},
+		{"nothing", "POST", "faults", ``, 400, "expected a JSON object, found nothing"},
+		{"code that is no number", "POST", "faults", `{"client":"a","fault":"error:busy"}`, 400, "not a code"},
 		{"two objects", "POST", "records", `{}{}`, 400, "expected the end"},
 		{"time that is no date and time", "POST", "records", `{"forwardLogs":[{"createTime":"now"}]}`, 400, `"now"`},
-		{"id of the list", "POST", "records", `{"forwardLogs":[{"id":9064}]}`, 400, "ForwardLogs has a record with the id"},
-		{"id twice", "POST", "records", `{"mpChannels":[{"id":1},{"id":1}]}`, 400, "MPChannels has a record with the id 1"},
+		{"id of the list", "POST", "records", `{"forwardLogs":[{"id":9064}]}`, 400, "ForwardLogs has two records with the id 9064"},
+		{"id twice", "POST", "records", `{"mpChannels":[{"id":1},{"id":1}]}`, 400, "MPChannels has two records with the id 1"},
 		{"id of a rule", "POST", "records", `{"forwardRules":[{"id":301}]}`, 400, "ForwardRules"},
 		{"id of a mail channel", "POST", "records", `{"mailChannels":[{"id":101}]}`, 400, "MailChannels"},
 		{"empty key", "PUT", "key", ``, 400, "empty"},
@@ -166,6 +176,7 @@ func TestControlRejectsWhatIsWrong(t *testing.T) {
 			code, text := p.send(t, tt.method, "/control/"+tt.path, tt.body)
 			assert.Equal(t, tt.status, code)
 			assert.Contains(t, text, tt.text)
+			assert.NotContains(t, text, "Go ")
 		})
 	}
 	logs, err := p.client(t, p.key).ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
@@ -229,4 +240,39 @@ func TestRequestLogHasTheLastRequests(t *testing.T) {
 	}
 	assert.Len(t, log.requests, maxRequests)
 	assert.Equal(t, "5", log.requests[0].Path)
+}
+
+// A test in another language that ends leaves the server to the next one.
+func TestResetRestoresTheStart(t *testing.T) {
+	p := start(t, "-control", "-fault", "status:503@MailDetail")
+	assert.Equal(t, 503, p.mail(t), "the fault of the flag")
+	client := p.client(t, p.key)
+	for path, body := range map[string]string{
+		"records": `{"forwardLogs":[{"id":10001}]}`,
+		"faults":  `{"client":"a","fault":"reset","times":3}`,
+	} {
+		code, text := p.send(t, "POST", "/control/"+path, body)
+		require.Equal(t, 204, code, text)
+	}
+
+	code, text := p.send(t, "POST", "/control/reset", "")
+	require.Equal(t, 204, code, text)
+	for _, list := range []string{"requests", "faults"} {
+		_, text := p.send(t, "GET", "/control/"+list, "")
+		assert.JSONEq(t, `[]`, text, list)
+	}
+	assert.Equal(t, 503, p.mail(t, "Fakeserver-Client: a"), "the fault of the flag, and not that of the client")
+	logs, err := client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
+	require.NoError(t, err)
+	assert.EqualValues(t, 64, logs.Total)
+	p.end(t)
+}
+
+func TestErrorResponseWithHTTPStatus200IsAFault(t *testing.T) {
+	p := start(t)
+	header := []string{"access-key: " + p.key, "Fakeserver-Fault: error:1001:busy: try later"}
+	code, text := p.send(t, "GET", "/api/open/mail/detail?mailId=101", "", header...)
+	assert.Equal(t, 200, code)
+	assert.JSONEq(t, `{"code": 1001, "msg": "busy: try later"}`, text)
+	p.end(t)
 }

@@ -29,6 +29,8 @@ func parseFault(text string) (msgpushtest.Fault, error) {
 	switch name {
 	case "status":
 		return statusFault(value)
+	case "error":
+		return errorFault(value)
 	case "delay":
 		d, err := time.ParseDuration(value)
 		if err != nil || d < 0 {
@@ -44,8 +46,8 @@ func parseFault(text string) (msgpushtest.Fault, error) {
 	}
 	fault, ok := faults[text]
 	if !ok {
-		return msgpushtest.Fault{}, fmt.Errorf("%q is not one of status:503, status:503:2, delay:2s, reset, "+
-			"truncate, html, rejected-key", text)
+		return msgpushtest.Fault{}, fmt.Errorf("%q is not one of status:503, status:503:2, error:1001:busy, "+
+			"delay:2s, reset, truncate, html, rejected-key", text)
 	}
 	return fault(), nil
 }
@@ -68,6 +70,16 @@ func statusFault(text string) (msgpushtest.Fault, error) {
 	return fault.WithHeader("Retry-After", seconds), nil
 }
 
+// errorFault returns the fault of an error response: a code and, perhaps, a message.
+func errorFault(text string) (msgpushtest.Fault, error) {
+	code, msg, _ := strings.Cut(text, ":")
+	n, err := strconv.Atoi(code)
+	if err != nil {
+		return msgpushtest.Fault{}, fmt.Errorf("%q is not a code, as in error:1001:busy", code)
+	}
+	return msgpushtest.ErrorResponse(n, msg, nil), nil
+}
+
 func parseStatus(text string) (int, error) {
 	status, err := strconv.Atoi(text)
 	if err != nil || status < 200 || status > 599 {
@@ -84,12 +96,12 @@ type faultOf struct {
 
 // Set and String implement flag.Value.
 func (f *faultOf) Set(value string) error {
-	text, target, ok := strings.Cut(value, "@")
-	if !ok {
+	at := strings.LastIndexByte(value, '@') // the message of an error may have another one
+	if at < 0 {
 		return errors.New("the operation is missing, as in reset@ForwardLogList")
 	}
-	operation, page, hasPage := strings.Cut(target, ":")
-	fault, err := parseFault(text)
+	operation, page, hasPage := strings.Cut(value[at+1:], ":")
+	fault, err := parseFault(value[:at])
 	if err != nil {
 		return err
 	}
@@ -115,7 +127,7 @@ func (f *faultOf) String() string { return f.text }
 type clientFault struct {
 	Client string `json:"client"` // value of clientHeader
 	Fault  string `json:"fault"`
-	Times  int    `json:"times"` // requests; 0 means 1
+	Times  int    `json:"times"` // requests that are left; 0 in a request means 1
 }
 
 // clientFaults injects the faults that clients select.
@@ -124,11 +136,19 @@ type clientFaults struct {
 	lastNumber atomic.Int64 // of injectFor
 
 	mu   sync.Mutex
+	left []*clientFault       // whose requests have not all arrived
 	seen map[clientFault]bool // by injectOnce
 }
 
 // inject gives a fault to the next requests of a client.
 func (c *clientFaults) inject(f clientFault) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.injectLocked(f)
+}
+
+// injectLocked is inject for a caller that holds mu.
+func (c *clientFaults) injectLocked(f clientFault) error {
 	if f.Client == "" {
 		return errors.New("the client is missing: it is the value of the header " + clientHeader)
 	}
@@ -139,9 +159,37 @@ func (c *clientFaults) inject(f clientFault) error {
 	if err != nil {
 		return err
 	}
-	isClient := func(r msgpushtest.Request) bool { return r.Header.Get(clientHeader) == f.Client }
-	c.fake.Inject(fault.If(isClient).Times(max(f.Times, 1)))
+	f.Times = max(f.Times, 1)
+	c.left = append(c.left, &f)
+	isNext := func(r msgpushtest.Request) bool {
+		isClient := r.Header.Get(clientHeader) == f.Client
+		if isClient {
+			c.use(&f)
+		}
+		return isClient
+	}
+	c.fake.Inject(fault.If(isNext).Times(f.Times))
 	return nil
+}
+
+// use counts a request that gets a fault.
+func (c *clientFaults) use(f *clientFault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.Times--
+	if f.Times == 0 {
+		c.left = slices.DeleteFunc(c.left, func(other *clientFault) bool { return other == f })
+	}
+}
+
+// list returns the faults that are left, with the number of requests.
+func (c *clientFaults) list() (left []clientFault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.left {
+		left = append(left, *f)
+	}
+	return left
 }
 
 // injectOnce injects a fault that a client sends in the headers of each request and each retry.
@@ -151,7 +199,7 @@ func (c *clientFaults) injectOnce(f clientFault) error {
 	if c.seen[f] {
 		return nil
 	}
-	if err := c.inject(f); err != nil {
+	if err := c.injectLocked(f); err != nil {
 		return err
 	}
 	if c.seen == nil {
@@ -166,6 +214,7 @@ func (c *clientFaults) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fake.ClearFaults()
+	c.left = nil
 	clear(c.seen)
 }
 

@@ -119,21 +119,20 @@ func run(ctx context.Context, set settings, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fake.SetRecords(records)
-	fake.ReplaceKey(set.key)
 	fake.SetLatency(set.latency)
-	requests := new(requestLog)
+	requests, faults := new(requestLog), &clientFaults{fake: fake}
 	fake.OnRequest(func(r msgpushtest.Request) {
 		requests.add(r)
 		fake.ClearRequests() // otherwise they take more and more memory
 	})
-	if set.fail.share > 0 {
-		isChosen := func(msgpushtest.Request) bool { return rand.Float64() < set.fail.share }
-		fake.Inject(msgpushtest.Status(set.fail.status).Always().If(isChosen))
+	reset := func() {
+		fake.SetRecords(records)
+		fake.ReplaceKey(set.key)
+		faults.clear()
+		set.injectFaults(fake)
+		requests.clear()
 	}
-	if set.fault.text != "" {
-		fake.Inject(set.fault.fault)
-	}
+	reset()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", set.addr)
 	if err != nil {
 		return err
@@ -142,16 +141,26 @@ func run(ctx context.Context, set settings, stdout, stderr io.Writer) error {
 	if set.insert > 0 {
 		go insertRecords(ctx, fake, set.insert)
 	}
-	faults := &clientFaults{fake: fake}
 	handler := http.Handler(faults)
 	if set.control {
-		handler = withControl(fake, faults, requests)
+		handler = withControl(fake, faults, requests, reset)
 	}
 	handler = logRequests(handler, stderr)
 	if set.cors != "" {
 		handler = allowOrigin(set.cors, handler)
 	}
 	return serve(ctx, listener, handler)
+}
+
+// injectFaults injects the faults of the flags.
+func (s *settings) injectFaults(fake *msgpushtest.Server) {
+	if s.fail.share > 0 {
+		isChosen := func(msgpushtest.Request) bool { return rand.Float64() < s.fail.share }
+		fake.Inject(msgpushtest.Status(s.fail.status).Always().If(isChosen))
+	}
+	if s.fault.text != "" {
+		fake.Inject(s.fault.fault)
+	}
 }
 
 // serve serves until ctx ends, and then completes the responses in progress.

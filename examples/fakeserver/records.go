@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"example.com/msgpush"
@@ -38,7 +39,16 @@ func decodeRecords(r io.Reader) (records msgpushtest.Records, err error) {
 	if err := decodeStrictly(r, &records); err != nil {
 		return records, err
 	}
-	return records, records.Validate()
+	return records, validate(records)
+}
+
+// validate returns the error of Validate without the name of the package.
+func validate(records msgpushtest.Records) error {
+	err := records.Validate()
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "msgpushtest: "))
 }
 
 // decodeStrictly decodes one JSON value that has only members of a struct.
@@ -46,7 +56,7 @@ func decodeStrictly(r io.Reader, to any) error {
 	decoder := json.NewDecoder(r)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(to); err != nil {
-		return err
+		return describe(err)
 	}
 	_, err := decoder.Token()
 	if !errors.Is(err, io.EOF) {
@@ -55,9 +65,34 @@ func decodeStrictly(r io.Reader, to any) error {
 	return nil
 }
 
+// describe returns an error of encoding/json for readers who do not know the types of Go.
+func describe(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("expected a JSON object, found nothing")
+	}
+	typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	expected := "an integer"
+	switch typeErr.Type.Kind() {
+	case reflect.Struct:
+		expected = "an object"
+	case reflect.Slice:
+		expected = "an array"
+	case reflect.String:
+		expected = "a string"
+	}
+	text := "expected " + expected + ", found " + typeErr.Value
+	if typeErr.Field != "" {
+		text = typeErr.Field + ": " + text
+	}
+	return errors.New(text)
+}
+
 // addRecords adds trigger records at the front of their list, which begins with the newest one, and
-// other records at the end of theirs. It returns an error if a list has an id already: clients drop
-// records that repeat an id.
+// other records at the end of theirs. It returns an error, and adds none, if the records are then not
+// valid.
 func addRecords(fake *msgpushtest.Server, added msgpushtest.Records) (err error) {
 	fake.Update(func(r *msgpushtest.Records) {
 		changed := *r
@@ -66,32 +101,15 @@ func addRecords(fake *msgpushtest.Server, added msgpushtest.Records) (err error)
 				continue
 			}
 			list := reflect.ValueOf(&changed).Elem().FieldByName(field.Name)
-			err = errors.Join(err, checkIDs(field.Name, list, records))
 			list.Set(reflect.AppendSlice(list, records))
 		}
 		changed.ForwardLogs = slices.Concat(added.ForwardLogs, r.ForwardLogs)
+		err = validate(changed)
 		if err == nil {
 			*r = changed
 		}
 	})
 	return err
-}
-
-// checkIDs returns an error if one of two slices of records has an id of the other, or if added has
-// an id twice.
-func checkIDs(list string, records, added reflect.Value) error {
-	ids := map[int64]bool{}
-	for _, record := range records.Seq2() {
-		ids[record.FieldByName("ID").Int()] = true
-	}
-	for _, record := range added.Seq2() {
-		id := record.FieldByName("ID").Int()
-		if ids[id] {
-			return fmt.Errorf("%s has a record with the id %d already", list, id)
-		}
-		ids[id] = true
-	}
-	return nil
 }
 
 // insertRecords inserts a trigger record each interval until ctx ends. The records repeat the
