@@ -1,11 +1,13 @@
-package main
+package bench
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"iter"
 	"net/http"
-	"os"
-	"path/filepath"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,184 +18,202 @@ import (
 	"example.com/msgpush"
 )
 
-// BenchmarkCPU is for CPU profiles: go test -bench 'CPU/page_of_50/msgpush$' -cpuprofile cpu.out
-func BenchmarkCPU(b *testing.B) {
-	for _, w := range append(workloads, withoutDeadline) {
-		for _, c := range clients() {
-			b.Run(w.name+"/"+strings.ReplaceAll(c.name, "/", " "), func(b *testing.B) {
-				service, err := w.service()
-				require.NoError(b, err)
-				a, err := c.new("https://service.example.com", service)
-				require.NoError(b, err)
-				b.ReportAllocs()
-				for b.Loop() {
-					require.NoError(b, w.call(a))
-				}
-			})
-		}
-	}
-}
+const baseURL = "https://service.example.com"
 
-type requestRecorder struct {
-	service  *fakeService
-	requests []request
-}
-
-type request struct {
-	method, path, query, key, accept, contentType string
-	body                                          any
-}
-
-func (r *requestRecorder) RoundTrip(req *http.Request) (*http.Response, error) {
-	var body any
-	if req.Body != nil {
-		b, err := io.ReadAll(req.Body)
-		if err != nil {
-			return nil, err
-		}
-		if len(b) > 0 {
-			if err := json.Unmarshal(b, &body); err != nil {
-				return nil, err
-			}
-		}
-		req.Body = io.NopCloser(strings.NewReader(string(b)))
-	}
-	path := strings.TrimPrefix(req.URL.Path, "/api/v4") // gitlab's client adds it
-	r.requests = append(
-		r.requests,
-		request{
-			req.Method,
-			path,
-			req.URL.RawQuery,
-			req.Header.Get("access-key"),
-			req.Header.Get("Accept"),
-			req.Header.Get("Content-Type"),
-			body,
-		},
-	)
-	return r.service.RoundTrip(req)
-}
-
-func TestClientsSendAndDecodeTheSame(t *testing.T) {
+// each runs a benchmark for each client, with a service in memory.
+func each(b *testing.B, s *service, f func(*testing.B, api)) {
 	for _, c := range clients() {
-		t.Run(c.name, func(t *testing.T) {
-			service, err := newFakeService(2, 50, 0)
-			require.NoError(t, err)
-			recorder := &requestRecorder{service: service}
-			a, err := c.new("https://service.example.com", recorder)
-			require.NoError(t, err)
-
-			mail, err := a.mail(ctx, "5")
-			require.NoError(t, err)
-			var want msgpush.Envelope[msgpush.MailChannel]
-			require.NoError(t, json.Unmarshal(service.mail, &want))
-			assert.Equal(t, want.Data, *mail)
-
-			p, err := a.page(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: 1, PageSize: 50}})
-			require.NoError(t, err)
-			assert.Equal(t, page{PageNum: 1, PageSize: 50, Total: 100, Pages: 2, List: records(50)}, *p)
-
-			require.Len(t, recorder.requests, 2)
-			for i := range recorder.requests {
-				recorder.requests[i].contentType, _, _ = strings.Cut(recorder.requests[i].contentType, ";")
-				assert.Contains(t, recorder.requests[i].accept, "json") // some prefer a media type of their own service
-				recorder.requests[i].accept = ""
-			}
-			assert.Equal(t, "application/json", recorder.requests[1].contentType)
-			recorder.requests[0].contentType = "" // some send it with a GET
-			assert.Equal(t, request{"GET", mailDetailPath, "mailId=5", accessKey, "", "", nil}, recorder.requests[0])
-			body := map[string]any{"current": 1.0, "pageSize": 50.0, "params": map[string]any{}}
-			assert.Equal(t, request{"POST", forwardLogPath, "", accessKey, "", "application/json", body}, recorder.requests[1])
+		b.Run("client="+c.name, func(b *testing.B) {
+			a, err := c.new(baseURL, s)
+			require.NoError(b, err)
+			b.ReportAllocs()
+			f(b, a)
 		})
 	}
 }
 
-func TestClientsReturnErrorResponses(t *testing.T) {
+// BenchmarkMailDetail has a deadline for each call, as most programs set one.
+func BenchmarkMailDetail(b *testing.B) {
+	each(b, newService(b, 1, 1), func(b *testing.B, a api) {
+		for b.Loop() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			callMail(ctx, b, a)
+			cancel()
+		}
+	})
+}
+
+// BenchmarkMailDetailWithoutDeadline has calls to which only msgpush applies a timeout.
+func BenchmarkMailDetailWithoutDeadline(b *testing.B) {
+	each(b, newService(b, 1, 1), func(b *testing.B, a api) {
+		for b.Loop() {
+			callMail(context.Background(), b, a)
+		}
+	})
+}
+
+// BenchmarkPage requests a page of 50 records.
+func BenchmarkPage(b *testing.B) {
+	const pageSize = 50
+	each(b, newService(b, 1, pageSize), func(b *testing.B, a api) {
+		for b.Loop() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			p, err := a.page(ctx, requestOf(1, pageSize))
+			cancel()
+			if err != nil || len(p.List) != pageSize {
+				b.Fatal("incomplete page", err)
+			}
+		}
+	})
+}
+
+// BenchmarkCallers makes calls over loopback from 64 concurrent callers. A call takes the time of client
+// and server, so the time for each call is that of a call of both, divided by the number of CPUs.
+func BenchmarkCallers(b *testing.B) {
+	const callers = 64
+	server := httptest.NewServer(newService(b, 1, 1))
+	defer server.Close()
 	for _, c := range clients() {
-		a, err := c.new("https://service.example.com", canned{200, []byte(`{"code":500,"msg":"no"}`)})
-		require.NoError(t, err)
-		_, err = a.mail(ctx, "5")
-		assert.ErrorContains(t, err, "500", c.name)
+		b.Run("client="+c.name, func(b *testing.B) {
+			transport := &http.Transport{MaxIdleConnsPerHost: callers} // with the default of 2, most calls would dial
+			defer transport.CloseIdleConnections()
+			a, err := c.new(server.URL, transport)
+			require.NoError(b, err)
+			b.ReportAllocs()
+			b.SetParallelism(callers / runtime.GOMAXPROCS(0))
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+					callMail(ctx, b, a)
+					cancel()
+				}
+			})
+		})
 	}
 }
 
-func TestRunWritesTablesAndPlots(t *testing.T) {
-	dir := t.TempDir()
-	var out strings.Builder
-	quick := config{
-		rounds:         2,
-		duration:       time.Microsecond,
-		calls:          64,
-		iterationPages: 3,
-		delay:          time.Microsecond,
-		followPages:    2,
-		idlePolls:      3,
-		memoryPages:    2,
-		growthPages:    []int{1, 2},
+func callMail(ctx context.Context, tb testing.TB, a api) {
+	m, err := a.mail(ctx, "5")
+	if err != nil || m.ID != 5 {
+		tb.Error("wrong mail channel", err)
 	}
-	require.NoError(t, run(quick, dir, &out))
+}
 
-	tables := out.String()
-	assert.NotContains(t, tables, "NaN")
-	assert.NotContains(t, tables, "Inf")
-	for _, want := range []string{
-		"## Goals",
-		"## CPU: mail detail",
-		"## CPU: page of 50",
-		"## CPU: page of 1,000",
-		"## CPU: mail detail, without a deadline",
-		"## Loopback: mail detail, 1 caller",
-		"## Loopback: page of 50, 64 callers",
-		"## HTTP/2 with GOAWAY every 100 requests: mail detail, 16 callers",
-		"## Iteration: 3 × 50 records",
-		"## Following: idle polls of 2 × 50 records",
-		"| following: requests per idle poll | ≤ 1.00 | 1.00 | met |",
-		"## Memory",
-		"## Growth: iteration over 2 × 50 records",
-		"| msgpush, Prefetch(8) |",
-		"github.com/digitalocean/godo v",
-	} {
-		assert.Contains(t, tables, want)
-	}
-	for _, c := range clients() {
-		assert.GreaterOrEqual(t, strings.Count(tables, "| "+c.name+" |"), 9, c.name)
-	}
-	for file, texts := range map[string][]string{
-		"iteration.svg": {"time (s)", ">other clients", ">msgpush<"},
-		"growth.svg":    {"time (ms)", "memory (KB)", "pages of 50 records", ">msgpush<", ">msgpush, Prefetch(8)<"},
-	} {
-		svg, err := os.ReadFile(filepath.Join(dir, file))
-		require.NoError(t, err)
-		for _, text := range append(texts, "</svg>") {
-			assert.Contains(t, string(svg), text, file)
+func requestOf(number, pageSize int) msgpush.ForwardLogRequest {
+	return msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: number, PageSize: pageSize}}
+}
+
+const (
+	iteratedPages    = 200
+	iteratedPageSize = 50
+)
+
+// BenchmarkIteration reads a list of 200 pages of 50 records. The baseline requests one page after
+// another, and keeps no ids.
+func BenchmarkIteration(b *testing.B) {
+	s := newService(b, iteratedPages, iteratedPageSize)
+	a, err := clients()[0].new(baseURL, s)
+	require.NoError(b, err)
+	b.Run("client="+baseline, func(b *testing.B) { iterate(b, pageLoop(a)) })
+
+	client, err := newMsgpushClient(baseURL, s)
+	require.NoError(b, err)
+	pager := client.ForwardLogPager(msgpush.ForwardLogParams{})
+	pager.PageSize = iteratedPageSize
+	b.Run("client=msgpush", func(b *testing.B) { iterate(b, pager.All(context.Background())) })
+	pager.Prefetch = 8
+	b.Run("client=msgpush+prefetch", func(b *testing.B) { iterate(b, pager.All(context.Background())) })
+}
+
+// iterate fails unless the records come in order, without a gap.
+func iterate(b *testing.B, all iter.Seq2[msgpush.ForwardLog, error]) {
+	b.ReportAllocs()
+	for b.Loop() {
+		next := int64(firstID)
+		for record, err := range all {
+			if err != nil || record.ID != next {
+				b.Fatal("wrong record", record.ID, err)
+			}
+			next++
+		}
+		if next != firstID+iteratedPages*iteratedPageSize {
+			b.Fatal("records are missing")
 		}
 	}
 }
 
-func TestRatioIsFinite(t *testing.T) {
-	for rounds := 1; rounds <= 10; rounds++ {
-		zero, base, other := &entry{}, &entry{}, &entry{}
-		for i := range rounds {
-			zero.rounds = append(zero.rounds, measurement{"time": 0})
-			base.rounds = append(base.rounds, measurement{"time": 1})
-			other.rounds = append(other.rounds, measurement{"time": float64(1 + i)})
+// pageLoop requests one page after another until the last, as users of a client without iterators do.
+func pageLoop(a api) iter.Seq2[msgpush.ForwardLog, error] {
+	return func(yield func(msgpush.ForwardLog, error) bool) {
+		for number, pages := 1, 1; number <= pages; number++ {
+			p, err := a.page(context.Background(), requestOf(number, iteratedPageSize))
+			if err != nil {
+				yield(msgpush.ForwardLog{}, err)
+				return
+			}
+			pages = p.Pages
+			for _, record := range p.List {
+				if !yield(record, nil) {
+					return
+				}
+			}
 		}
-		text := ratio(other.ratio("time", base))
-		assert.NotContains(t, text, "Inf")
-		assert.Equal(t, rounds >= 6, strings.Contains(text, "–"), "%d rounds: %s", rounds, text)
-		assert.Equal(t, "–", ratio(other.ratio("time", zero)))
-		assert.Equal(t, "–", ratio(zero.ratio("time", zero)))
 	}
 }
 
-func TestMissingRecordsAreReported(t *testing.T) {
-	service, err := newFakeService(3, 10, 0)
-	require.NoError(t, err)
-	short, err := newFakeService(2, 10, 0)
-	require.NoError(t, err)
-	for _, it := range iterators() {
-		iterate, err := it.new(short)
-		require.NoError(t, err)
-		assert.ErrorContains(t, readAll(service, iterate, nil), "20 of 30 records", it.name)
+// A recorder records the requests to a service.
+type recorder struct {
+	service  *service
+	requests []*http.Request
+	bodies   []string
+}
+
+func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	body := ""
+	if req.Body != nil {
+		text, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		body = string(text)
+		req.Body = io.NopCloser(strings.NewReader(body))
+	}
+	r.requests = append(r.requests, req)
+	r.bodies = append(r.bodies, body)
+	return r.service.RoundTrip(req)
+}
+
+// The comparison is fair only if all clients do the same.
+func TestClientsSendAndDecodeTheSame(t *testing.T) {
+	for _, c := range clients() {
+		t.Run(c.name, func(t *testing.T) {
+			recorded := &recorder{service: newService(t, 2, 50)}
+			a, err := c.new(baseURL, recorded)
+			require.NoError(t, err)
+
+			mail, err := a.mail(t.Context(), "5")
+			require.NoError(t, err)
+			var want msgpush.Envelope[msgpush.MailChannel]
+			require.NoError(t, json.Unmarshal(mailBody, &want))
+			assert.Equal(t, want.Data, *mail)
+
+			p, err := a.page(t.Context(), requestOf(1, 50))
+			require.NoError(t, err)
+			assert.Equal(t, page{PageNum: 1, PageSize: 50, Total: 100, Pages: 2, List: records(0, 50)}, *p)
+
+			require.Len(t, recorded.requests, 2)
+			for i, want := range []string{
+				"GET " + baseURL + mailDetailPath + "?mailId=5",
+				"POST " + baseURL + forwardLogPath,
+			} {
+				req := recorded.requests[i]
+				assert.Equal(t, want, req.Method+" "+req.URL.String())
+				assert.Equal(t, accessKey, req.Header.Get("access-key"))
+				assert.Contains(t, req.Header.Get("Accept"), "json") // some prefer a media type of their own service
+			}
+			assert.Empty(t, recorded.bodies[0])
+			assert.JSONEq(t, `{"current":1,"pageSize":50,"params":{}}`, recorded.bodies[1])
+			assert.Contains(t, recorded.requests[1].Header.Get("Content-Type"), "application/json")
+		})
 	}
 }

@@ -1,8 +1,7 @@
-package main
+package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -36,40 +35,26 @@ type api struct {
 // A client is one of the compared packages. new returns an api that uses the package
 // as its users would.
 type client struct {
-	name      string
-	isMsgpush bool
-	new       func(baseURL string, transport http.RoundTripper) (api, error)
+	name string
+	new  func(baseURL string, transport http.RoundTripper) (api, error)
 }
 
-const (
-	nameBaseline = "net/http + encoding/json"
-	nameTwice    = "envelope first, data second"
-	nameMsgpush  = "msgpush"
-	nameObserver = "msgpush + an observer that counts"
-	nameSonic    = "msgpush + sonic"
-	nameGoccy    = "msgpush + goccy/go-json"
-)
+const baseline = "net-http" // with encoding/json
 
 var attempts atomic.Int64
 
 // clients returns all clients, the baseline first.
 func clients() []client {
+	count := func(context.Context, msgpush.Attempt) { attempts.Add(1) }
 	return []client{
-		{name: nameBaseline, new: envelopeClient(newBaseline)},
-		{name: nameTwice, new: newTwice},
-		{name: "godo", new: envelopeClient(newGodo)},
-		{name: "hcloud-go", new: envelopeClient(newHcloud)},
-		{name: "gitlab client-go", new: envelopeClient(newGitlab)},
-		{name: "go-github", new: envelopeClient(newGithub)},
-		{name: "resty", new: envelopeClient(newResty)},
-		{name: nameMsgpush, isMsgpush: true, new: msgpushClient()},
-		{
-			name:      nameObserver,
-			isMsgpush: true,
-			new:       msgpushClient(msgpush.WithObserver(func(context.Context, msgpush.Attempt) { attempts.Add(1) })),
-		},
-		{name: nameSonic, isMsgpush: true, new: msgpushClient(msgpush.WithUnmarshal(sonic.ConfigStd.Unmarshal))},
-		{name: nameGoccy, isMsgpush: true, new: msgpushClient(msgpush.WithUnmarshal(goccy.Unmarshal))},
+		{baseline, envelopeClient(newBaseline)},
+		{"hcloud-go", envelopeClient(newHcloud)},
+		{"go-github", envelopeClient(newGithub)},
+		{"resty", envelopeClient(newResty)},
+		{"msgpush", msgpushClient()},
+		{"msgpush+observer", msgpushClient(msgpush.WithObserver(count))},
+		{"msgpush+sonic", msgpushClient(msgpush.WithUnmarshal(sonic.ConfigStd.Unmarshal))},
+		{"msgpush+goccy", msgpushClient(msgpush.WithUnmarshal(goccy.Unmarshal))},
 	}
 }
 
@@ -122,32 +107,6 @@ func envelopeClient(
 			},
 		}, err
 	}
-}
-
-// newTwice is like the baseline, but decodes the envelope first, checks its code,
-// and then decodes its data.
-func newTwice(baseURL string, transport http.RoundTripper) (api, error) {
-	do, err := newBaseline(baseURL, transport)
-	return api{
-		mail: func(ctx context.Context, id string) (*msgpush.MailChannel, error) {
-			return decodeTwice[msgpush.MailChannel](ctx, do, http.MethodGet, mailDetailPath, mailQuery{id}, nil)
-		},
-		page: func(ctx context.Context, r msgpush.ForwardLogRequest) (*page, error) {
-			return decodeTwice[page](ctx, do, http.MethodPost, forwardLogPath, nil, r)
-		},
-	}, err
-}
-
-func decodeTwice[T any](ctx context.Context, do doFunc, method, path string, query, body any) (*T, error) {
-	var env msgpush.Envelope[json.RawMessage]
-	if err := do(ctx, method, path, query, body, &env); err != nil {
-		return nil, err
-	}
-	if err := checkCode(env.Code, env.Msg); err != nil {
-		return nil, err
-	}
-	var data T
-	return &data, json.Unmarshal(env.Data, &data)
 }
 
 func checkCode(code int, msg string) error {

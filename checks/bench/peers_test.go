@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bytes"
@@ -10,25 +10,19 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/digitalocean/godo"
 	"github.com/go-resty/resty/v2"
 	"github.com/google/go-github/v89/github"
 	"github.com/google/go-querystring/query"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	gitlab "gitlab.com/gitlab-org/api/client-go"
 )
 
 // newBaseline is a minimal client that uses only the standard library.
 func newBaseline(baseURL string, transport http.RoundTripper) (doFunc, error) {
 	client := &http.Client{Transport: transport}
 	return func(ctx context.Context, method, path string, q, body, v any) error {
-		var reader io.Reader
-		if body != nil {
-			b, err := json.Marshal(body)
-			if err != nil {
-				return err
-			}
-			reader = bytes.NewReader(b)
+		reader, err := encode(body)
+		if err != nil {
+			return err
 		}
 		address := baseURL + path
 		if q, ok := q.(mailQuery); ok {
@@ -59,7 +53,16 @@ func newBaseline(baseURL string, transport http.RoundTripper) (doFunc, error) {
 	}, nil
 }
 
-// pathWithQuery adds a query to a path, as the methods of godo and go-github do.
+// encode returns the body of a POST, or nil.
+func encode(body any) (io.Reader, error) {
+	if body == nil {
+		return nil, nil
+	}
+	b, err := json.Marshal(body)
+	return bytes.NewReader(b), err
+}
+
+// pathWithQuery adds a query to a path, as the methods of go-github do.
 func pathWithQuery(path string, q any) (string, error) {
 	if q == nil {
 		return path, nil
@@ -76,34 +79,12 @@ func pathWithQuery(path string, q any) (string, error) {
 	return u.String(), nil
 }
 
-func newGodo(baseURL string, transport http.RoundTripper) (doFunc, error) {
-	client, err := godo.New(&http.Client{Transport: transport},
-		godo.SetBaseURL(baseURL),
-		godo.SetRequestHeaders(map[string]string{"access-key": accessKey}))
-	return func(ctx context.Context, method, path string, q, body, v any) error {
-		path, err := pathWithQuery(path, q)
-		if err != nil {
-			return err
-		}
-		req, err := client.NewRequest(ctx, method, path, body)
-		if err != nil {
-			return err
-		}
-		_, err = client.Do(ctx, req, v)
-		return err
-	}, err
-}
-
 func newHcloud(baseURL string, transport http.RoundTripper) (doFunc, error) {
 	client := hcloud.NewClient(hcloud.WithEndpoint(baseURL), hcloud.WithHTTPClient(&http.Client{Transport: transport}))
 	return func(ctx context.Context, method, path string, q, body, v any) error {
-		var reader io.Reader
-		if body != nil {
-			b, err := json.Marshal(body)
-			if err != nil {
-				return err
-			}
-			reader = bytes.NewReader(b)
+		reader, err := encode(body)
+		if err != nil {
+			return err
 		}
 		if q, ok := q.(mailQuery); ok {
 			path += "?" + url.Values{"mailId": {q.MailID}}.Encode()
@@ -116,32 +97,6 @@ func newHcloud(baseURL string, transport http.RoundTripper) (doFunc, error) {
 		_, err = client.Do(req, v)
 		return err
 	}, nil
-}
-
-// unlimited is a rate limiter that never waits. Without a limiter, gitlab's client
-// takes one from the header of its first response.
-type unlimited struct{}
-
-func (unlimited) Wait(context.Context) error { return nil }
-
-func newGitlab(baseURL string, transport http.RoundTripper) (doFunc, error) {
-	client, err := gitlab.NewClient("",
-		gitlab.WithBaseURL(baseURL),
-		gitlab.WithHTTPClient(&http.Client{Transport: transport}),
-		gitlab.WithCustomLimiter(unlimited{}),
-		gitlab.WithRequestOptions(gitlab.WithHeader("access-key", accessKey)))
-	return func(ctx context.Context, method, path string, q, body, v any) error {
-		opt := body
-		if q != nil {
-			opt = q
-		}
-		req, err := client.NewRequest(method, path[1:], opt, []gitlab.RequestOptionFunc{gitlab.WithContext(ctx)})
-		if err != nil {
-			return err
-		}
-		_, err = client.Do(req, v)
-		return err
-	}, err
 }
 
 func newGithub(baseURL string, transport http.RoundTripper) (doFunc, error) {

@@ -1,4 +1,4 @@
-package main
+package decoders
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/msgpushtest"
 )
 
 var decoders = map[string]func([]byte, any) error{
@@ -36,6 +37,16 @@ func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
 		Header:     http.Header{"Content-Type": {"application/json"}},
 		Body:       io.NopCloser(bytes.NewReader(c.body)),
 	}, nil
+}
+
+// newClient returns a client that makes one attempt.
+func newClient(t *testing.T, response canned, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	client, err := msgpush.NewClient("https://service.example.com", "key", append(opts,
+		msgpush.WithHTTPClient(&http.Client{Transport: response}),
+		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))...)
+	require.NoError(t, err)
+	return client
 }
 
 // calls decode a response with each method, and with Call into different types.
@@ -62,7 +73,6 @@ var calls = map[string]func(*msgpush.Client) (any, error){
 
 var (
 	ctx     = context.Background()
-	once    = msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1})
 	unknown = msgpush.Request{Method: http.MethodPost, Path: "/x"}
 )
 
@@ -124,14 +134,9 @@ func TestDecodersReturnTheSame(t *testing.T) {
 			for _, status := range []int{200, 502} {
 				for call, do := range calls {
 					t.Run(fmt.Sprint(decoder, "/", call, "/", status, "/", name), func(t *testing.T) {
-						usual, err := newMsgpushClient("https://service.example.com", canned{status, body}, once)
-						require.NoError(t, err)
-						faster, err := newMsgpushClient("https://service.example.com", canned{status, body}, once,
-							msgpush.WithUnmarshal(unmarshal))
-						require.NoError(t, err)
-
-						want, wantErr := do(usual)
-						got, gotErr := do(faster)
+						response := canned{status, body}
+						want, wantErr := do(newClient(t, response))
+						got, gotErr := do(newClient(t, response, msgpush.WithUnmarshal(unmarshal)))
 						assert.Equal(t, want, got)
 						if wantErr == nil {
 							assert.NoError(t, gotErr)
@@ -149,23 +154,23 @@ func TestDecodersReturnTheSame(t *testing.T) {
 func TestResultsOutliveTheResponse(t *testing.T) {
 	for decoder, unmarshal := range decoders {
 		t.Run(decoder, func(t *testing.T) {
-			service, err := newFakeService(2, 50, 0)
-			require.NoError(t, err)
-			client, err := newMsgpushClient("https://service.example.com", service, msgpush.WithUnmarshal(unmarshal))
-			require.NoError(t, err)
+			server := msgpushtest.New(t)
+			server.SetRecords(msgpushtest.SampleRecords())
+			client := server.Client(msgpush.WithUnmarshal(unmarshal))
 			fetch := func(number int) *msgpush.Page[msgpush.ForwardLog] {
-				p, err := client.ForwardLogList(ctx,
-					msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: number, PageSize: 50}})
+				request := msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{Current: number, PageSize: 20}}
+				p, err := client.ForwardLogList(ctx, request)
 				require.NoError(t, err)
 				return p
 			}
+			want := server.Records().ForwardLogs
 			first := fetch(1)
 			for range 10 { // the next responses would overwrite a reused list or buffer
-				assert.EqualValues(t, firstID+50, fetch(2).List[0].ID)
-				_, err = client.MailDetail(ctx, "5") // its text differs from the pages
+				assert.Equal(t, want[20:40], fetch(2).List)
+				_, err := client.MailDetail(ctx, msgpushtest.SampleMailID) // its text differs from the pages
 				require.NoError(t, err)
 			}
-			assert.Equal(t, records(50), first.List)
+			assert.Equal(t, want[:20], first.List)
 		})
 	}
 }
