@@ -1,4 +1,4 @@
-// Package integration tests the client behind nginx, HAProxy and toxiproxy. It contains only
+// Package integration tests the client behind nginx and HAProxy. It contains only
 // tests, which need Linux.
 //
 //	apt-get install nginx haproxy

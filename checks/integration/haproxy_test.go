@@ -31,7 +31,7 @@ func startHAProxy(s *setup, sc scenario) {
 	if sc.tls {
 		tls, scheme = "ssl crt "+certificate+" alpn h2,http/1.1", "https://"
 	}
-	config := strings.NewReplacer("DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream.addr,
+	config := strings.NewReplacer("DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream,
 		"TLS", tls, "FRONTEND", sc.config, "BACKEND", sc.backend).Replace(`
 global
 	stats socket DIR/admin mode 600 level admin expose-fd listeners
@@ -159,7 +159,7 @@ func TestFaultsBehindTCPGateway(t *testing.T) {
 		fault.Load().ServeHTTP(w, r)
 	}))
 	t.Cleanup(service.Close)
-	s.upstream.addr = service.Listener.Addr().String()
+	s.upstream = service.Listener.Addr().String()
 	startHAProxy(s, scenario{config: "mode tcp", backend: "mode tcp"})
 	transport := msgpush.NewTransport()
 	transport.MaxResponseHeaderBytes = faults.Limit

@@ -4,24 +4,25 @@ package integration
 
 import (
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/tests/faults"
 	"example.com/msgpush/msgpushtest"
 )
 
-// cutAtRandom puts a relay in front of the gateway. It cuts every connection after
-// a random number of bytes.
-func cutAtRandom(s *setup, maxBytes int) {
-	address := s.url[strings.LastIndex(s.url, "/")+1:]
-	front := newRelay(s.T, address)
-	front.add(`{"type": "cut", "attributes": {"min": 0, "max": %d}}`, maxBytes)
-	s.url = strings.Replace(s.url, address, front.addr, 1)
+// cutAtRandom returns an option with a transport whose connections break after a random number of bytes
+// from the gateway.
+func cutAtRandom(t *testing.T, maxBytes int64) msgpush.Option {
+	transport := trusting(t, certificate)
+	wrapDials(transport, func(conn net.Conn, _ int) net.Conn { return faults.CutReads(conn, rand.Int64N(maxBytes)) })
+	return msgpush.WithHTTPClient(&http.Client{Transport: transport})
 }
 
 // An iteration delivers each record that stays in the list exactly once, while its
@@ -32,8 +33,7 @@ func TestIterationThroughCuts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSetup(t)
 			startNginx(s, scenario{tls: tls})
-			cutAtRandom(s, 400_000)
-			client := newClient(t, s.url, s.server,
+			client := newClient(t, s.url, s.server, cutAtRandom(t, 400_000),
 				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
 			s.iterateWhileListChanges(client, records, 8)
 		})
@@ -122,8 +122,7 @@ func (c *changes) apply(r *msgpushtest.Records) {
 func TestShortIterationsThroughCuts(t *testing.T) {
 	s := newSetup(t)
 	startNginx(s, scenario{})
-	cutAtRandom(s, 100_000)
-	client := newClient(t, s.url, s.server,
+	client := newClient(t, s.url, s.server, cutAtRandom(t, 100_000),
 		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
 	want := s.records.ForwardLogs
 	records := client.ForwardLogPager(msgpush.ForwardLogParams{})

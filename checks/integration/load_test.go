@@ -310,14 +310,11 @@ func checkLeaks(t *testing.T) {
 	})
 }
 
-// goroutines returns the stacks of all goroutines, except the ones of toxiproxy: some of
-// them do not end if a connection breaks.
+// goroutines returns the stacks of all goroutines.
 func goroutines() []string {
 	stacks := make([]byte, 4<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
-	return slices.DeleteFunc(strings.Split(string(stacks), "\n\n"), func(stack string) bool {
-		return strings.Contains(stack, "github.com/Shopify/toxiproxy")
-	})
+	return strings.Split(string(stacks), "\n\n")
 }
 
 func openFiles(t *testing.T) int {

@@ -32,7 +32,7 @@ import (
 // startNginx starts nginx in front of the fake server, with two workers.
 func startNginx(s *setup, sc scenario) {
 	s.gateway = newGateway(s.T, "nginx", freeAddr())
-	config := strings.NewReplacer("DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream.addr).Replace(`
+	config := strings.NewReplacer("DIR", s.gateway.dir, "LISTEN", s.gateway.addr, "UPSTREAM", s.upstream).Replace(`
 		daemon off; worker_processes 2; pid DIR/pid; error_log DIR/error.log; USER
 		events { worker_connections 4096; }
 		http {
@@ -95,16 +95,6 @@ func TestNginx(t *testing.T) {
 			name: "upstream slower than proxy_read_timeout", config: "proxy_read_timeout 200ms;", retry: patient,
 			load: load{calls: 1000}, before: func(s *setup) {
 				s.server.Inject(slices.Repeat([]msgpushtest.Fault{msgpushtest.Delay(time.Minute)}, 20)...)
-			},
-		},
-		{
-			name: "upstream killed and started 5 times", retry: patient,
-			during: func(s *setup) {
-				s.repeat(5, func(int) {
-					s.upstream.stop()
-					time.Sleep(50 * time.Millisecond)
-					s.upstream.start()
-				})
 			},
 		},
 		{name: "5 reloads", during: reload, retry: patient, closes: true},

@@ -4,13 +4,6 @@ package integration
 
 import (
 	"cmp"
-	"crypto/tls"
-	"io"
-	"log"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
 	"example.com/msgpush/msgpushtest"
@@ -29,7 +21,7 @@ import (
 type scenario struct {
 	name        string
 	http        string // of nginx: directives of the http block
-	config      string // nginx: server block; HAProxy: frontend; toxiproxy: toxic
+	config      string // nginx: server block; HAProxy: frontend
 	backend     string // of HAProxy: lines of the backend
 	tls         bool   // TLS and HTTP/2
 	certificate string // of nginx: the PEM file, by default that of all gateways
@@ -56,7 +48,7 @@ var (
 type setup struct {
 	*testing.T
 	server   *msgpushtest.Server
-	upstream *relay // between the gateway and the fake server
+	upstream string // the address that the gateway forwards to
 	gateway  *gateway
 	url      string
 	records  msgpushtest.Records
@@ -135,19 +127,19 @@ func (sc scenario) run(s *setup, start func(*setup, scenario)) {
 	}
 }
 
-// newSetup starts a fake server and a relay to it, and checks for leaks.
+// newSetup starts a fake server, and checks for leaks.
 func newSetup(t *testing.T) *setup {
 	checkLeaks(t)
 	return startSetup(t)
 }
 
-// startSetup starts a fake server and a relay to it.
+// startSetup starts a fake server.
 func startSetup(t *testing.T) *setup {
 	server := newServer(t)
 	return &setup{
 		T:        t,
 		server:   server,
-		upstream: newRelay(t, strings.TrimPrefix(server.URL, "http://")),
+		upstream: strings.TrimPrefix(server.URL, "http://"),
 		records:  server.Records(),
 	}
 }
@@ -185,30 +177,4 @@ func (s *setup) check(r report) {
 	assert.Zero(s, r.untyped, "errors that are not of exactly one type: %q", r.firstErrors)
 	assert.Equal(s, s.load.calls, r.succeeded+r.failed()+r.wrong, "calls")
 	assert.Zero(s, r.http1WithTLS, "connections without HTTP/2")
-}
-
-// serveTLS serves the fake server with TLS and HTTP/2 and returns the URL.
-func serveTLS(s *setup) string {
-	target, err := url.Parse(s.server.URL)
-	require.NoError(s, err)
-	transport := &http.Transport{MaxIdleConnsPerHost: 1000}
-	silent := log.New(io.Discard, "", 0)
-	proxy := &httputil.ReverseProxy{
-		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport: transport,
-		ErrorLog:  silent,
-	}
-	server := httptest.NewUnstartedServer(proxy)
-	keyPair, err := tls.LoadX509KeyPair(certificate, certificate)
-	require.NoError(s, err)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{keyPair}, MinVersion: tls.VersionTLS12}
-	server.EnableHTTP2 = true
-	server.Config.ErrorLog = silent
-	server.StartTLS()
-	s.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-		transport.CloseIdleConnections()
-	})
-	return server.URL
 }

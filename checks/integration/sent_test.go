@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
 )
@@ -151,80 +150,4 @@ func (s *setup) checkSentOnce() int {
 		assert.Equal(s, 1, n, "requests with the body %s", body)
 	}
 	return len(times)
-}
-
-// Connections are cut after every byte to the server and after every byte from it, over
-// HTTP/2 after every eighth. A request that is not idempotent may be lost, but is never
-// sent twice.
-func TestRequestThatIsNotIdempotentIsNeverSentTwice(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		tls  bool
-		step int64
-	}{{"HTTP/1", false, 1}, {"HTTP/2", true, 8}} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newSetup(t)
-			s.url = s.server.URL
-			if tt.tls {
-				s.url = serveTLS(s)
-			}
-			sent, received := s.postLengths()
-			s.server.ClearRequests()
-			type cut struct {
-				stream string
-				offset int64
-			}
-			var cuts []cut
-			for offset := int64(0); offset < sent; offset += tt.step {
-				cuts = append(cuts, cut{"upstream", offset})
-			}
-			for offset := int64(0); offset < received; offset += tt.step {
-				cuts = append(cuts, cut{"downstream", offset})
-			}
-			var succeeded atomic.Int64
-			concurrently(len(cuts), func(i int) {
-				if s.postThroughCut(cuts[i].stream, cuts[i].offset, i) {
-					succeeded.Add(1)
-				}
-			})
-			arrived := s.checkSentOnce()
-			t.Logf("%d cuts: %d requests arrived, none twice; %d calls succeeded", len(cuts), arrived, succeeded.Load())
-			assert.GreaterOrEqual(t, arrived, int(succeeded.Load()))
-		})
-	}
-}
-
-// postThroughCut makes call i through a relay that cuts the first connection. It reports
-// whether the call succeeded.
-func (s *setup) postThroughCut(stream string, offset int64, i int) bool {
-	ctx, cancel := context.WithTimeout(s.Context(), waitTimeout)
-	defer cancel()
-	address := s.url[strings.LastIndex(s.url, "/")+1:]
-	front := startedRelay(s.T, address)
-	defer front.stop()
-	front.add(`{"type": "cut", "stream": %q, "attributes": {"min": %d, "max": %[2]d, "connections": 1}}`, stream, offset)
-	transport := &http.Transport{ForceAttemptHTTP2: true}
-	defer transport.CloseIdleConnections()
-	client := newClient(s.T, strings.Replace(s.url, address, front.addr, 1), s.server,
-		msgpush.WithHTTPClient(&http.Client{Transport: transport}),
-		msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond, MaxWait: time.Millisecond}))
-	err := s.post(ctx, client, i)
-	assert.True(s, err == nil || is[*msgpush.RequestError](err), "%s, offset %d: %v", stream, offset, err)
-	return err == nil
-}
-
-// postLengths returns how many bytes the client and the server send for a call of post.
-func (s *setup) postLengths() (sent, received int64) {
-	var in, out atomic.Int64
-	transport := &http.Transport{ForceAttemptHTTP2: true}
-	defer transport.CloseIdleConnections()
-	wrapDials(transport, func(conn net.Conn, _ int) net.Conn {
-		return wrappedConn{countedConn{conn, &in}, func(c net.Conn, p []byte) (int, error) {
-			out.Add(int64(len(p)))
-			return c.Write(p)
-		}}
-	})
-	require.NoError(s,
-		s.post(s.Context(), newClient(s.T, s.url, s.server, msgpush.WithHTTPClient(&http.Client{Transport: transport})), 0))
-	return out.Load(), in.Load()
 }
