@@ -1,6 +1,9 @@
 package documents
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,11 +31,40 @@ func inBackticks(text, name string) bool {
 	return regexp.MustCompile("`" + regexp.QuoteMeta(name) + "\\b[^`\n]*`").MatchString(text)
 }
 
-func TestChangelogNamesEveryOperation(t *testing.T) {
-	changelog := read(t, "CHANGELOG.md")
+func TestDocumentsNameEveryOperation(t *testing.T) {
+	for _, name := range []string{"CHANGELOG.md", "README.md"} {
+		document := read(t, name)
+		for _, op := range msgpush.Operations() {
+			if op.Specified() {
+				assert.True(t, inBackticks(document, op.Name), "%s: add the method %s", name, op.Name)
+			}
+		}
+	}
+}
+
+func TestInterfaceHasEveryOperationAndMember(t *testing.T) {
+	document := read(t, "docs/interface.md")
 	for _, op := range msgpush.Operations() {
 		if op.Specified() {
-			assert.True(t, inBackticks(changelog, op.Name), "CHANGELOG.md: add the method %s", op.Name)
+			line := fmt.Sprintf("\n%s | %s | `%s` |", op.Title, op.Method, op.Path)
+			assert.Contains(t, document, line, "docs/interface.md: add the operation %s", op.Name)
+		}
+	}
+	var openAPI struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct {
+					Type, Description string
+				}
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(read(t, "openapi.json")), &openAPI))
+	for schema, s := range openAPI.Components.Schemas {
+		for member, p := range s.Properties {
+			typ := map[string]string{"": "object", "array": "array of records"}[p.Type]
+			row := strings.TrimSpace(fmt.Sprintf("`%s` | %s | %s", member, cmp.Or(typ, p.Type), p.Description))
+			assert.Contains(t, document, row, "docs/interface.md: add the member %s of %s", member, schema)
 		}
 	}
 }

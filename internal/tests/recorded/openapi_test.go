@@ -414,7 +414,7 @@ func (r recorder) tags(doc *object) {
 			tag := r.paths.object(item, method).values["tags"].([]any)[0].(string)
 			if !described[tag] {
 				described[tag] = true
-				description := upperFirst(tag) + "s."
+				description := strings.ToUpper(tag[:1]) + tag[1:] + "s."
 				doc.set("tags", append(doc.values["tags"].([]any), objectOf("name", tag, "description", description)))
 			}
 		}

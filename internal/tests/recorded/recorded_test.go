@@ -17,10 +17,8 @@ const command = "run go test ./internal/tests/recorded -update"
 type recordedFile string
 
 const (
-	apiFile       recordedFile = "testdata/api.txt"
-	openAPIFile   recordedFile = "openapi.json"
-	interfaceFile recordedFile = "docs/interface.md"
-	readmeFile    recordedFile = "README.md"
+	apiFile     recordedFile = "testdata/api.txt"
+	openAPIFile recordedFile = "openapi.json"
 )
 
 func (f recordedFile) read(t *testing.T) string {
