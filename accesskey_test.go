@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,73 +259,12 @@ func TestKeyThatChangesAtOnceKeepsSlotsOfLimiter(t *testing.T) {
 	})
 }
 
-// assertKey checks which key a source returns and how long it takes.
-func assertKey(t *testing.T, source msgpush.AccessKeySource, rejected, want string, after time.Duration) {
-	t.Helper()
-	start := time.Now()
-	key, err := source.AccessKey(t.Context(), rejected)
-	assert.NoError(t, err)
-	assert.Equal(t, want, key)
-	assert.Equal(t, after, time.Since(start))
-}
-
 // assertKeyOf checks which key a source returns.
 func assertKeyOf(t *testing.T, source msgpush.AccessKeySource, rejected, want string) {
 	t.Helper()
 	key, err := source.AccessKey(t.Context(), rejected)
 	assert.NoError(t, err)
 	assert.Equal(t, want, key)
-}
-
-func TestEachRejectionCausesAtMostOneFetch(t *testing.T) {
-	fixtures.UseOneThread(t)
-	tests := []struct {
-		name    string
-		callers int
-		keys    []string // returned by the fetches; the last key repeats
-		early   time.Duration
-		limited bool
-	}{
-		{"one caller, limiter", 1, []string{"rejected-1"}, 0, true},
-		{"one caller, fetch returns several rejected keys",
-			1, []string{"rejected-1", "rejected-2", "rejected-1", "rejected-2", "rejected-3"}, 0, false},
-		{"many callers, limiter", 100, []string{"rejected-1"}, 0, true},
-		{"many callers, background renewal", 100, []string{"rejected-1"}, 10 * time.Minute, false},
-	}
-	for _, tt := range tests {
-		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
-			var rejections atomic.Int32
-			v := &fixtures.Vault{Keys: tt.keys, Delay: 7 * time.Millisecond, Life: time.Hour}
-			opts := []msgpush.Option{
-				msgpush.WithAccessKeySource(msgpush.CachedAccessKey(v.Fetch, msgpush.AccessKeyCacheOptions{Early: tt.early})),
-				fixtures.DefaultRetries,
-			}
-			if tt.limited {
-				opts = append(opts, msgpush.WithRateLimiter(fixtures.PacedLimiter(time.Millisecond)))
-			}
-			client := fixtures.NewClientWithKey(t, "", fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
-				rejections.Add(1)
-				time.Sleep(time.Duration(rejections.Load()%5) * time.Millisecond)
-				return fixtures.Status(401)(r)
-			}), opts...)
-			fixtures.Concurrently(tt.callers, func() {
-				for range 10 {
-					_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-					fixtures.OnlyError[*msgpush.APIError](t, err)
-				}
-			})
-			assert.LessOrEqual(t, v.Fetches.Load(), 1+rejections.Load(), "plus one fetch for the first key")
-		})
-	}
-	fixtures.RunInBubble(t, "concurrent callers without a client", func(t *testing.T) {
-		v := &fixtures.Vault{Keys: []string{"rejected-key"}, Delay: time.Second}
-		source := msgpush.CachedAccessKey(v.Fetch, msgpush.AccessKeyCacheOptions{})
-		assertKey(t, source, "", "rejected-key", time.Second)
-		for range 3 {
-			fixtures.Concurrently(100, func() { assertKey(t, source, "rejected-key", "rejected-key", time.Second) })
-		}
-		assert.Equal(t, int32(1+3), v.Fetches.Load())
-	})
 }
 
 // If the service rejects every key, a fetch for each call would be a burden.
@@ -387,69 +325,6 @@ func TestMinIntervalLimitsFetchesBecauseOfRejections(t *testing.T) {
 	})
 }
 
-func TestPanicOfFetchReachesEveryWaitingCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &fixtures.Vault{Delay: time.Second, Panics: 1}
-		source := msgpush.CachedAccessKey(v.Fetch, msgpush.AccessKeyCacheOptions{})
-		client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(source))
-		var wg sync.WaitGroup
-		for range 10 {
-			wg.Go(func() {
-				assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
-				assertKey(t, source, "", "key-2", time.Second)
-			})
-			wg.Go(func() {
-				assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
-			})
-		}
-		wg.Wait()
-		assertKey(t, source, "", "key-2", 0)
-	})
-}
-
-func TestOnErrorGetsTheErrorOfEachFetch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := &fixtures.Vault{Life: time.Minute, Panics: 3}
-		var mu sync.Mutex
-		var errs []string
-		source := msgpush.CachedAccessKey(v.Fetch, msgpush.AccessKeyCacheOptions{
-			Early: 30 * time.Second,
-			OnError: func(err error) {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err.Error())
-			},
-		})
-		assertKeyOf(t, source, "", "key-1")
-		time.Sleep(40 * time.Second)
-		v.Err.Store(&errNoKey)
-		assertKeyOf(t, source, "", "key-1") // starts a renewal, which fails
-		time.Sleep(time.Second)
-		assertKeyOf(t, source, "", "key-1") // starts a renewal, which panics
-		time.Sleep(time.Second)
-		v.Err.Store(nil)
-		assertKeyOf(t, source, "", "key-1")
-		synctest.Wait()
-		assertKeyOf(t, source, "", "key-4")
-		assert.Equal(t, []string{"access key: " + errNoKey.Error(), "access key: fetch panicked: fetch panicked"}, errs)
-	})
-}
-
-func TestFailedFetchIsLoggedWithoutAKey(t *testing.T) {
-	var log bytes.Buffer
-	before := slog.Default()
-	t.Cleanup(func() { slog.SetDefault(before) })
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	source := msgpush.CachedAccessKey(func(context.Context) (string, time.Time, error) {
-		return "key-of-the-vault", time.Time{}, errors.New("key-of-the-vault is not signed")
-	}, msgpush.AccessKeyCacheOptions{})
-	_, err := source.AccessKey(t.Context(), "")
-	require.Error(t, err)
-	assert.Contains(t, log.String(), "level=WARN")
-	assert.Contains(t, log.String(), "access key: [redacted] is not signed")
-	assert.NotContains(t, log.String(), "key-of-the-vault")
-}
-
 func TestFetchThatNeedsItsOwnKeyFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var client *msgpush.Client
@@ -474,51 +349,53 @@ func TestFetchThatNeedsItsOwnKeyFailsAtOnce(t *testing.T) {
 	})
 }
 
-// A fetch may ignore its context. Its callers must not wait for it without end.
-func TestFetchThatExceedsItsTimeSaysWhoseTimeItWas(t *testing.T) {
-	const limit = "fetch did not return within 30s, the timeout of CachedAccessKey"
-	for name, fetch := range map[string]func(context.Context) (string, time.Time, error){
-		"honours its context": func(ctx context.Context) (string, time.Time, error) {
-			<-ctx.Done()
-			return "", time.Time{}, fmt.Errorf("vault: %w", ctx.Err())
-		},
-		"ignores its context": func(context.Context) (string, time.Time, error) {
-			time.Sleep(time.Hour)
-			return fixtures.TestKey, time.Time{}, nil
-		},
-	} {
-		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			source := msgpush.CachedAccessKey(fetch, msgpush.AccessKeyCacheOptions{})
-			client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(source))
-			fixtures.Concurrently(3, func() {
-				start := time.Now()
-				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-				assert.Equal(t, 30*time.Second, time.Since(start))
-				fixtures.OnlyError[*msgpush.RequestError](t, err)
-				assert.ErrorContains(t, err, "access key: "+limit)
-				assert.ErrorIs(t, err, context.DeadlineExceeded)
-			})
-			if name == "ignores its context" {
-				start := time.Now()
-				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-				assert.ErrorContains(t, err, limit)
-				assert.Zero(t, time.Since(start), "no other fetch starts")
-				time.Sleep(2 * time.Hour)
-			}
-		})
-	}
-	fixtures.RunInBubble(t, "fails in time", func(t *testing.T) {
-		fetch := func(context.Context) (string, time.Time, error) { return "", time.Time{}, errors.New("sealed") }
-		client := fixtures.NewClientWithKey(t, "", fixtures.Succeed,
-			msgpush.WithAccessKeySource(msgpush.CachedAccessKey(fetch, msgpush.AccessKeyCacheOptions{})))
-		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-		assert.ErrorContains(t, err, "access key: sealed")
-	})
-}
-
 func TestAccessKeyCacheOfNoConstructorReturnsError(t *testing.T) {
 	var source msgpush.AccessKeyCache
 	source.Set("key", time.Time{})
 	_, err := source.AccessKey(t.Context(), "")
 	require.EqualError(t, err, "the AccessKeyCache was not made by CachedAccessKey")
+}
+
+func TestFailedFetchIsReportedWithoutAKey(t *testing.T) {
+	fetch := func(context.Context) (string, time.Time, error) {
+		return "key-of-the-vault", time.Time{}, errors.New("key-of-the-vault is not signed")
+	}
+	var log bytes.Buffer
+	before := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(before) })
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	_, err := msgpush.CachedAccessKey(fetch, msgpush.AccessKeyCacheOptions{}).AccessKey(t.Context(), "")
+	require.Error(t, err)
+	assert.Contains(t, log.String(), "level=WARN")
+	assert.Contains(t, log.String(), "access key: [redacted] is not signed")
+	assert.NotContains(t, log.String(), "key-of-the-vault")
+
+	log.Reset()
+	var reported []error
+	o := msgpush.AccessKeyCacheOptions{OnError: func(err error) { reported = append(reported, err) }}
+	_, err = msgpush.CachedAccessKey(fetch, o).AccessKey(t.Context(), "")
+	require.Error(t, err)
+	require.Len(t, reported, 1)
+	assert.EqualError(t, reported[0], "access key: [redacted] is not signed")
+	assert.Empty(t, log.String())
+}
+
+func TestCallSaysThatFetchExceededItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Delay: time.Hour}
+		source := msgpush.CachedAccessKey(v.Fetch, msgpush.AccessKeyCacheOptions{})
+		client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(source))
+		start := time.Now()
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		assert.Equal(t, msgpush.AccessKeyTimeout, time.Since(start))
+		fixtures.OnlyError[*msgpush.RequestError](t, err)
+		assert.ErrorContains(t, err, "access key: fetch did not return within 30s, the timeout of CachedAccessKey")
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+func TestPanicOfKeySourceReachesTheCaller(t *testing.T) {
+	source := msgpush.CachedAccessKey((&fixtures.Vault{Panics: 1}).Fetch, msgpush.AccessKeyCacheOptions{})
+	client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(source))
+	assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
 }

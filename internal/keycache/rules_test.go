@@ -347,3 +347,67 @@ func TestSetIgnoresKeyThatIsOfNoUse(t *testing.T) {
 		})
 	}
 }
+
+func TestPanicOfFetchReachesEveryWaitingCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newCache((&fixtures.Vault{Delay: time.Second, Panics: 1}).Fetch, keycache.Config{})
+		fixtures.Concurrently(10, func() {
+			assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
+		})
+		assertKey(t, source, "", "key-2", time.Second)
+	})
+}
+
+func TestOnErrorGetsTheErrorOfEachFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Life: time.Minute, Panics: 3}
+		var errs []string
+		source := newCache(v.Fetch, keycache.Config{
+			Early:   30 * time.Second,
+			OnError: func(err error) { errs = append(errs, err.Error()) },
+		})
+		assertKeyOf(t, source, "", "key-1")
+		time.Sleep(40 * time.Second)
+		v.Err.Store(&errNoKey)
+		assertKeyOf(t, source, "", "key-1") // starts a renewal, which fails
+		time.Sleep(time.Second)
+		assertKeyOf(t, source, "", "key-1") // starts a renewal, which panics
+		time.Sleep(time.Second)
+		v.Err.Store(nil)
+		assertKeyOf(t, source, "", "key-1")
+		synctest.Wait()
+		assertKeyOf(t, source, "", "key-4")
+		assert.Equal(t, []string{"access key: " + errNoKey.Error(), "access key: fetch panicked: fetch panicked"}, errs)
+	})
+}
+
+// A fetch may ignore its context. Its callers must not wait for it without end.
+func TestFetchEndsAfterItsTimeout(t *testing.T) {
+	for name, fetch := range map[string]func(context.Context) (string, time.Time, error){
+		"honours its context": func(ctx context.Context) (string, time.Time, error) {
+			<-ctx.Done()
+			return "", time.Time{}, fmt.Errorf("vault: %w", ctx.Err())
+		},
+		"ignores its context": func(context.Context) (string, time.Time, error) {
+			time.Sleep(time.Hour)
+			return fixtures.TestKey, time.Time{}, nil
+		},
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			source := newCache(fetch, keycache.Config{})
+			fails := func(after time.Duration) {
+				start := time.Now()
+				_, err := source.AccessKey(t.Context(), "")
+				assert.Equal(t, after, time.Since(start))
+				assert.ErrorContains(t, err, "fetch did not return within 30s, the timeout of CachedAccessKey")
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+			fixtures.Concurrently(3, func() { fails(30 * time.Second) })
+			if name == "ignores its context" {
+				fails(0) // no other fetch starts
+				time.Sleep(2 * time.Hour)
+				assertKey(t, source, "", fixtures.TestKey, 0)
+			}
+		})
+	}
+}

@@ -2,8 +2,6 @@ package tests_test
 
 import (
 	"context"
-	"errors"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -19,37 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/tests/faults"
 	"example.com/msgpush/internal/tests/fixtures"
 )
 
 // quotaUsedUp is in the error text if a retry was not made because the retry quota was used up.
 const quotaUsedUp = "the retry quota is used up"
-
-type steps = []fixtures.RoundTripFunc
-
-// callsOf returns a function that makes a call whose responses are the steps. The function returns
-// the number of requests and the error.
-func callsOf(
-	client *msgpush.Client,
-	transport *fixtures.Script,
-) func(ctx context.Context, steps ...fixtures.RoundTripFunc) (int, error) {
-	return func(ctx context.Context, steps ...fixtures.RoundTripFunc) (int, error) {
-		transport.Steps, transport.Times = steps, nil
-		_, err := client.MPList(ctx, msgpush.PageRequest{})
-		return len(transport.Times), err
-	}
-}
-
-// callsWithQuota is callsOf for a new client.
-func callsWithQuota(
-	t *testing.T,
-	policy msgpush.RetryPolicy,
-) func(ctx context.Context, steps ...fixtures.RoundTripFunc) (int, error) {
-	t.Helper()
-	transport := fixtures.NewScript()
-	return callsOf(fixtures.NewClient(t, transport, msgpush.WithRetry(policy)), transport)
-}
 
 func TestEachRetryTakesOneUnitOfQuota(t *testing.T) {
 	policy := func(quota, maxAttempts int) []msgpush.Option {
@@ -72,198 +44,23 @@ func TestEachRetryTakesOneUnitOfQuota(t *testing.T) {
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
-			transport := fixtures.NewScript()
+			transport := fixtures.NewScript(fixtures.Status(503))
 			client, err := msgpush.NewClient(
 				"https://push.example.com",
 				fixtures.TestKey,
 				append(tt.opts, msgpush.WithHTTPClient(&http.Client{Transport: transport}))...)
 			require.NoError(t, err)
-			call := callsOf(client, transport)
 			requests, quotaErrors := 0, 0
 			for range tt.calls {
-				n, err := call(t.Context(), fixtures.Status(503))
-				requests += n
-				fixtures.AssertAttempts(t, n, err)
+				_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+				fixtures.AssertAttempts(t, len(transport.Times)-requests, err)
+				requests = len(transport.Times)
 				if strings.Contains(err.Error(), quotaUsedUp) {
 					quotaErrors++
 				}
 			}
 			assert.Equal(t, tt.requests, requests)
 			assert.Equal(t, tt.quotaErrors, quotaErrors)
-		})
-	}
-}
-
-func TestReturnsFailureImmediatelyWithoutQuota(t *testing.T) {
-	for name, tt := range map[string]struct {
-		step fixtures.RoundTripFunc
-		kind string // of the error
-	}{
-		"HTTP 503":          {fixtures.Status(503), "APIError"},
-		"truncated JSON":    {fixtures.Respond(200, `{"code":2`), "DecodeError"},
-		"connection closed": {fixtures.Fail(io.EOF), "RequestError"},
-	} {
-		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})
-			_, err := call(t.Context(), tt.step)
-			fixtures.AssertAttempts(t, 2, err)
-			assert.NotContains(t, err.Error(), quotaUsedUp, "the quota was enough")
-			start := time.Now()
-			_, err = call(t.Context(), tt.step)
-			assert.Zero(t, time.Since(start))
-			fixtures.AssertFailure(t, err, faults.Failure{Kind: tt.kind}, 1)
-			assert.Equal(t, 1, strings.Count(err.Error(), quotaUsedUp), err.Error())
-		})
-	}
-}
-
-// Each call begins with an HTTP 503. Its retry takes one unit of quota.
-func TestOnlyRetryThatSucceedsReturnsQuota(t *testing.T) {
-	tests := []struct {
-		name    string
-		retry   steps // after the first attempt
-		returns bool  // the retry gives its quota back
-	}{
-		{"success", steps{fixtures.Succeed}, true},
-		{"rejected key, then success", steps{fixtures.Status(401), fixtures.Succeed}, true},
-
-		{"HTTP 404", steps{fixtures.Status(404)}, false},
-		{"envelope with an error code", steps{fixtures.Respond(200, `{"code":500}`)}, false},
-		{"HTML page", steps{fixtures.Respond(200, "<html>")}, false},
-		{"permanent failure of the transport", steps{fixtures.Fail(http.ErrSchemeMismatch)}, false},
-		{"rejected key, then HTTP 503", steps{fixtures.Status(401), fixtures.Status(503)}, false},
-		{"HTTP 503", steps{fixtures.Status(503)}, false},
-		{"Retry-After longer than MaxWait", steps{fixtures.Status(503, "Retry-After", "3600")}, false},
-		{"connection closed", steps{fixtures.Fail(io.EOF)}, false},
-		{"timeout", steps{fixtures.NoResponse}, false},
-		{"truncated JSON", steps{fixtures.Respond(200, `{"code":2`)}, false},
-	}
-	for _, tt := range tests {
-		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
-			transport := fixtures.NewScript()
-			call := callsOf(
-				fixtures.NewClientWithKey(t, "", transport, msgpush.WithAccessKeySource(fixtures.GrowingSource),
-					msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MaxAttempts: 2})),
-				transport,
-			)
-			for i := range 30 {
-				requests, _ := call(t.Context(), append(steps{fixtures.Status(503)}, tt.retry...)...)
-				if i == 0 || tt.returns {
-					assert.Equal(t, 1+len(tt.retry), requests, "call %d", i+1)
-				} else {
-					assert.Equal(t, 1, requests, "call %d", i+1)
-				}
-			}
-		})
-	}
-}
-
-func TestFirstAttemptReturnsQuotaIfItSucceeds(t *testing.T) {
-	ended := func(r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
-	for name, tt := range map[string]struct {
-		step    fixtures.RoundTripFunc
-		returns bool
-	}{
-		"success":                   {fixtures.Succeed, true},
-		"HTTP 404":                  {fixtures.Status(404), false},
-		"HTTP 401":                  {fixtures.Status(401), false},
-		"HTML page":                 {fixtures.Respond(200, "<html>"), false},
-		"HTTP 503":                  {fixtures.Status(503), false},
-		"interrupted by its caller": {ended, false},
-	} {
-		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			call := callsWithQuota(t, msgpush.RetryPolicy{Quota: 3, MinWait: 1, MaxWait: 1})
-			retries := func() int {
-				requests, err := call(t.Context(), fixtures.Status(503))
-				require.ErrorContains(t, err, quotaUsedUp)
-				return requests - 1
-			}
-			require.Equal(t, 3, retries())
-			for _, calls := range []int{1, 2, 3, 100} {
-				for range calls {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-					_, _ = call(ctx, tt.step)
-					cancel()
-				}
-				want := 0
-				if tt.returns {
-					want = min(calls, 3) // at most the quota
-				}
-				assert.Equal(t, want, retries(), "after %d calls", calls)
-			}
-		})
-	}
-}
-
-// A token that was taken is not returned if the retry is not made, or is interrupted: callers that
-// cancel would otherwise retry without limit.
-func TestRetryThatIsNotMadeOrInterruptedUsesUpQuota(t *testing.T) {
-	for _, cause := range []string{
-		"cancelled wait",
-		"cancelled retry",
-		"deadline in the retry",
-		"error of the limiter",
-		"error of the key source",
-		"panic of the limiter",
-		"panic of the key source",
-		"panic of the transport",
-	} {
-		fixtures.RunInBubble(t, cause, func(t *testing.T) {
-			requests := 0 // of a call
-			// retry fails if the call makes a retry.
-			retry := func(by string) error {
-				if requests > 0 && cause == "panic of the "+by {
-					panic("broken")
-				}
-				if requests > 0 && cause == "error of the "+by {
-					return errors.New("no more")
-				}
-				return nil
-			}
-			client := fixtures.NewClientWithKey(
-				t,
-				"",
-				fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
-					_ = retry("transport")
-					requests++
-					if requests > 1 {
-						return fixtures.NoResponse(r)
-					}
-					return fixtures.Status(503, "Retry-After", "10")(r)
-				}),
-				msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1}),
-				msgpush.WithAttemptTimeout(time.Hour),
-				msgpush.WithRateLimiter(fixtures.LimiterFunc(func(context.Context) error { return retry("limiter") })),
-				msgpush.WithAccessKeySource(
-					msgpush.AccessKeyFunc(
-						func(context.Context, string) (string, error) { return fixtures.TestKey, retry("key source") }),
-				),
-			)
-			call := func() (err error) {
-				requests = 0
-				defer func() { _ = recover() }()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				switch cause {
-				case "cancelled wait":
-					time.AfterFunc(time.Second, cancel)
-				case "cancelled retry":
-					time.AfterFunc(20*time.Second, cancel)
-				}
-				_, err = client.MPList(ctx, msgpush.PageRequest{})
-				return err
-			}
-			err := call()
-			if err != nil {
-				assert.NotContains(t, err.Error(), quotaUsedUp)
-			}
-			for range 3 {
-				assert.ErrorContains(t, call(), quotaUsedUp)
-				assert.Equal(t, 1, requests)
-			}
 		})
 	}
 }
@@ -369,21 +166,6 @@ func TestDefaultQuotaIsEightRetriesForEachOfTheMostCallsAtATime(t *testing.T) {
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			require.ErrorContains(t, err, quotaUsedUp)
 			assert.Equal(t, tt.retries, requests-1, "retries, however the calls have ended")
-		})
-	}
-}
-
-func TestQuotaWithoutLimitIsNeverUsedUp(t *testing.T) {
-	for _, quota := range []int{-1, math.MaxInt} {
-		synctest.Test(t, func(t *testing.T) {
-			call := callsWithQuota(t, msgpush.RetryPolicy{Quota: quota, MinWait: 1, MaxWait: 1})
-			for range 60 {
-				n, err := call(t.Context(), fixtures.Status(503), fixtures.Succeed)
-				assert.Equal(t, 2, n)
-				assert.NoError(t, err)
-				_, err = call(t.Context(), fixtures.Succeed)
-				assert.NoError(t, err)
-			}
 		})
 	}
 }

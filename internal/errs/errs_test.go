@@ -1,0 +1,87 @@
+package errs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestHideReplacesTheTextOfItsCause(t *testing.T) {
+	cause := &fs.PathError{Op: "open", Path: "the-secret", Err: fs.ErrNotExist}
+	err := Hide("access key: [redacted]", cause, nil)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+	found, _ := errors.AsType[*fs.PathError](err)
+	assert.Same(t, cause, found)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%T"} {
+		assert.NotContains(t, fmt.Sprintf(verb, err), "the-secret", verb)
+	}
+	assert.Equal(t, "access key: [redacted]", fmt.Sprint(err))
+	assert.Equal(t, `  "access key: [redacted]"`, fmt.Sprintf("%26q", err), "the flags of the verb")
+	assert.Equal(t, "access", fmt.Sprintf("%.6s", err))
+}
+
+func TestAsFindsNoExcludedType(t *testing.T) {
+	isPathError := func(target any) bool { _, ok := target.(**fs.PathError); return ok }
+	err := Hide("hidden", &fs.PathError{Err: context.Canceled}, isPathError)
+	_, found := errors.AsType[*fs.PathError](err)
+	assert.False(t, found)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.NoError(t, errors.Unwrap(err), "it would lead to the excluded type")
+}
+
+func TestOfContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assert.NoError(t, OfContext(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		assert.NoError(t, OfContext(ctx))
+		time.Sleep(time.Second)
+		assert.Equal(t, context.DeadlineExceeded, OfContext(ctx))
+		cancel()
+
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		cancel()
+		time.Sleep(time.Minute)
+		assert.Equal(t, context.Canceled, OfContext(ctx), "it was cancelled before its deadline")
+	})
+}
+
+// A lateContext has a deadline that has passed, but its timer has not fired.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now(), true }
+
+func TestContextHasEndedWhenItsDeadlineHasPassed(t *testing.T) {
+	ctx := lateContext{t.Context()}
+	assert.Equal(t, context.DeadlineExceeded, OfContext(ctx))
+	assert.Equal(t, context.DeadlineExceeded, WithCause(ctx))
+}
+
+func TestEndOfContextWrapsItsCauseAndHidesItsText(t *testing.T) {
+	errStop := errors.New("the-secret")
+	for name, tt := range map[string]struct {
+		cause error
+		text  string // of WithCause
+	}{
+		"no cause":                  {nil, "context canceled"},
+		"another error":             {errStop, "context canceled: the-secret"},
+		"cause that wraps Canceled": {fmt.Errorf("stopped: %w", context.Canceled), "stopped: context canceled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(tt.cause)
+			assert.EqualError(t, WithCause(ctx), tt.text)
+			err := EndOfContext(ctx, "waiting: ", nil)
+			assert.EqualError(t, err, "waiting: context canceled")
+			assert.ErrorIs(t, err, context.Canceled)
+			if tt.cause != nil {
+				assert.ErrorIs(t, err, tt.cause)
+			}
+		})
+	}
+}
