@@ -361,10 +361,15 @@ func TestPanicOfFetchReachesEveryWaitingCaller(t *testing.T) {
 func TestOnErrorGetsTheErrorOfEachFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &fixtures.Vault{Life: time.Minute, Panics: 3}
+		var mu sync.Mutex
 		var errs []string
 		source := newCache(v.Fetch, keycache.Config{
-			Early:   30 * time.Second,
-			OnError: func(err error) { errs = append(errs, err.Error()) },
+			Early: 30 * time.Second,
+			OnError: func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err.Error())
+			},
 		})
 		assertKeyOf(t, source, "", "key-1")
 		time.Sleep(40 * time.Second)
