@@ -65,8 +65,13 @@ func (tt cursorTest) check(t *testing.T, hasIDs bool) {
 }
 
 func TestNextPageFollowsChangesOfTheTotal(t *testing.T) {
+	var long []pageInfo // more pages than the limit of pages without a new record
+	for number := range int64(300) {
+		long = append(long, of(number+1, 2999))
+	}
 	for _, tt := range []cursorTest{
 		{"list that does not change", []pageInfo{of(1, 25), of(2, 25), of(3, 25)}, 0},
+		{"long list", long, 0},
 		{"insertions", []pageInfo{of(1, 25), of(2, 38), of(3, 38), of(4, 38)}, 0},
 		{
 			"deletion before page 3", // page 2 has one record of the gap
@@ -113,6 +118,10 @@ func TestPassEndsAtThePromisedEnd(t *testing.T) {
 		{"no pages", report(25, unknown, of(1, 25), of(2, 25), of(3, 25)), 0},
 		{"neither total nor pages", report(unknown, unknown, of(1, 15), of(2, 15), of(3, 15)), 0},
 		{"total of the page", slices.Concat(report(10, 1, of(1, 25), of(2, 25)), report(5, 1, of(3, 25))), 0},
+		{
+			"total of the page, and the number of pages",
+			slices.Concat(report(10, 3, of(1, 25), of(2, 25)), report(5, 3, of(3, 25))), 0,
+		},
 		{"capped total", report(20, 2, of(1, 35), of(2, 35), of(3, 35), of(4, 35)), 0},
 		{"one page by its number", report(25, 1, of(1, 25), of(2, 25), of(3, 25)), 0},
 		{"too many pages", report(15, 99, of(1, 15), of(2, 15), of(3, 15), of(4, 15), of(5, 15)), 0},
