@@ -133,6 +133,9 @@ func TestPageOfStringIDsCostsAtMostThreeTimesTheAllocations(t *testing.T) {
 
 // SECURITY.md states the limit. These bodies are the worst ones.
 func TestMemoryOfAMaliciousPageIsLimited(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds, and a GiB of memory")
+	}
 	fixtures.SkipIfRace(t)
 	for _, record := range []string{`{}`, `1`, `[]`, `{"id":"1"}`} {
 		list := strings.Repeat(record+",", (msgpush.DefaultMaxResponseBytes-200)/(len(record)+1))

@@ -176,6 +176,14 @@ func TestMissingRecordsLeadToASecondPass(t *testing.T) {
 	}
 }
 
+func TestSecondPassHasHalfThePageSize(t *testing.T) {
+	for _, tt := range []struct{ requested, size, half int64 }{{1, 1, 1}, {2, 2, 1}, {3, 3, 2}, {10, 4, 2}, {10, 25, 5}} {
+		cur := &cursor{requested: tt.requested, size: tt.size, hasIDs: true, hasTotal: true, expected: 1}
+		assert.EqualValues(t, 1, cur.endPass())
+		assert.Equal(t, tt.half, cur.requested, "%+v", tt)
+	}
+}
+
 func TestWithoutIDsEachPageIsRequestedOnce(t *testing.T) {
 	for _, tt := range []cursorTest{
 		{"list that does not change", []pageInfo{of(1, 25), of(2, 25), of(3, 25)}, 0},

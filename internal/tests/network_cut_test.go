@@ -63,6 +63,9 @@ func testCuts(t *testing.T, http2 bool, step int64, cut func(net.Conn, int64) *f
 		return first.IsCut(), err
 	}
 
+	if testing.Short() {
+		step *= 7
+	}
 	idempotent := fixtures.Get
 	idempotent.Idempotent = true
 	failed := 0
