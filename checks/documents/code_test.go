@@ -137,6 +137,7 @@ func TestCodeInTestingDocumentRuns(t *testing.T) {
 // server, and the tests of the document together. It returns the directory of the files.
 func assertCodeRuns(t *testing.T, document string, replace ...*strings.Replacer) string {
 	dir := t.TempDir()
+	var commands [][]string
 	var files, tests []string
 	blocks := goBlock.FindAllStringSubmatch(read(t, document), -1)
 	require.NotEmpty(t, blocks, document)
@@ -166,8 +167,16 @@ func assertCodeRuns(t *testing.T, document string, replace ...*strings.Replacer)
 		} else if strings.HasPrefix(source, "package main\n") {
 			command = "run"
 		}
-		runGo(t, command, file)
+		commands = append(commands, []string{command, file})
 	}
+	t.Run("blocks", func(t *testing.T) {
+		for _, args := range commands {
+			t.Run(filepath.Base(args[1]), func(t *testing.T) {
+				t.Parallel() // most of the time, the go command links one program
+				runGo(t, args...)
+			})
+		}
+	})
 	if len(tests) == 0 {
 		return dir
 	}

@@ -30,7 +30,7 @@ func (c *CutConn) IsCut() bool { return c.isCut.Load() }
 
 func (c *CutConn) cut() {
 	c.isCut.Store(true)
-	_ = c.Conn.Close()
+	_ = c.Close()
 }
 
 func (c *CutConn) Read(p []byte) (int, error) {
