@@ -55,8 +55,8 @@ type AccessKeyCacheOptions struct {
 	// means a second. A negative value means none, for a fetch that limits itself, such as one that
 	// shares keys with other processes.
 	MinInterval time.Duration
-	// OnError is called with the error of each fetch that fails, also of a renewal in the background,
-	// which no call returns. Keys are redacted in its text. Callers wait until OnError returns,
+	// OnError is called with the error of each fetch that fails, including those of renewals in the
+	// background, which no call returns. Keys are redacted in its text. Callers wait until OnError returns,
 	// so it must not use this cache, nor a client with it. It must be safe for concurrent use. nil logs the
 	// error at level Warn with [slog.Default].
 	OnError func(error)
@@ -65,18 +65,21 @@ type AccessKeyCacheOptions struct {
 // CachedAccessKey returns a source that caches the key that fetch returns. A zero expiry means that the
 // key does not expire. If fetch is nil, [NewClient] returns an error.
 //
-// If the service rejects the key, the cache calls fetch, at most once in each MinInterval. The key that
-// fetch returns is valid, even if it is the same one: a rejection may be an error of a gateway.
+// The cache calls fetch when it has no valid key, and when the service rejects the key:
 //
-// While fetch replaces a rejected key, all callers wait for it. If it fails or returns that key again, or
-// if no fetch is due yet, the rejected call returns its response, and the key stays in use until it
-// expires. Without a valid key, an error of fetch ends the calls that wait, and the next call starts fetch
-// again. So fetch itself should retry transient failures. A key that has expired already is an error.
+//   - Without a valid key, callers wait for fetch. An error of fetch ends these calls, and the next call
+//     starts fetch again. So fetch itself should retry transient failures.
+//   - After a rejection, fetch is called at most once in each MinInterval, and callers wait for it. The key
+//     that it returns is valid, even if it is the same one: a rejection may be an error of a gateway.
+//   - If fetch fails or returns the rejected key, or is not due yet, the rejected call returns its
+//     response. The key stays in use until it expires.
 //
 // The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout].
-// A fetch that ignores its context keeps other ones from starting, unless Set sets a key. A call that
-// fetch makes with the same client fails, if it needs the key that is being fetched. The expiry is
-// compared with the wall clock. A panic of fetch is re-raised in the callers that wait.
+// While a fetch runs, no other one starts, even if it ignores its context; Set ends the wait for it.
+//
+// A call that fetch makes with the same client returns an error if it needs the key that is being
+// fetched. A returned key that has expired is an error. The expiry is compared with the wall clock. A
+// panic of fetch is re-raised in the callers that wait.
 func CachedAccessKey(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	o AccessKeyCacheOptions,

@@ -30,10 +30,11 @@ import (
 // zero value of a record of another package may have a meaning.
 
 var (
-	errNoCode   = errors.New("expected an envelope with a code, found none")
-	errNoData   = errors.New("data: expected a value, found none")
-	errNoList   = errors.New("data.list: expected a list, found none")
-	errNoRecord = errors.New("expected the member id, found none")
+	errNoCode    = errors.New("expected an envelope with a code, found none")
+	errOtherCode = errors.New("an error response") // package call decodes it, and drops this error
+	errNoData    = errors.New("data: expected a value, found none")
+	errNoList    = errors.New("data.list: expected a list, found none")
+	errNoRecord  = errors.New("expected the member id, found none")
 )
 
 // A decoder decodes successes.
@@ -47,13 +48,15 @@ type decoder struct {
 
 // decode returns the data of a body. If T is or points to a [Page], the data must be a page.
 // Otherwise, unless d.required is set, missing or null data is a nil *T. If records of a page are
-// left out, leftOut names them. Package call decodes error responses, and drops the error of decode.
+// left out, leftOut names them.
 func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 	body = bytes.TrimPrefix(body, []byte(call.ByteOrderMark))
 	env, converted, err := decodeEnvelope[T](d, body)
 	hasOtherCode := env.Code != 0 && env.Code != call.CodeSuccess
 	switch {
-	case hasOtherCode, err == nil && env.Code == 0:
+	case hasOtherCode:
+		return nil, nil, errOtherCode
+	case err == nil && env.Code == 0:
 		return nil, nil, errNoCode
 	case isPage[T]() && (err != nil || !isCompletePage(env.Data)):
 		return decodeEach[T](body, converted)

@@ -98,23 +98,17 @@ func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
 	for i, text := range raw.List {
 		record = *new(T)
 		err := json.Unmarshal(text, &record)
-		isComplete := err == nil && !isEmptyRecord(&record)
-		if isComplete {
-			p.List = append(p.List, record)
-			continue
-		}
-		rawID := idOf(text)
-		if err == nil && rawID != nil {
-			p.List = append(p.List, record)
-			continue
+		if err == nil && isEmptyRecord(&record) && idOf(text) == nil {
+			err = errNoRecord
 		}
 		if err == nil {
-			err = errNoRecord
+			p.List = append(p.List, record)
+			continue
 		}
 		if p.Omitted == nil {
 			p.Omitted = make([]OmittedRecord, 0, len(raw.List)-i)
 		}
-		id, _ := lenient.Integer(rawID)
+		id, _ := lenient.Integer(idOf(text))
 		omitted := OmittedRecord{Index: i, JSON: text, Err: describeRecord[T](i, id, err)}
 		if n, err := strconv.ParseInt(id, 10, 64); err == nil {
 			omitted.ID = n

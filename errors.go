@@ -300,7 +300,7 @@ func message(f *call.Failure) string {
 	}
 	var msg string
 	if json.Unmarshal(f.Msg, &msg) != nil {
-		return excerpt(string(f.Msg), f.Keys) // empty if f.Msg is empty
+		return excerpt(string(f.Keys.JSON(f.Msg)), f.Keys) // empty if f.Msg is empty
 	}
 	return f.Keys.Text(msg)
 }

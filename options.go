@@ -148,9 +148,9 @@ func WithRetry(policy RetryPolicy) Option {
 // has the deadline of the call. Do not use it after Wait has returned. The limiter must be safe for
 // concurrent use, as [golang.org/x/time/rate.Limiter] is.
 //
-// The client gets the access key before and after Wait. If the second time took 50 ms or more, and
-// the key has changed, it calls Wait once more: otherwise, the calls that waited for the key would
-// be sent together.
+// The client gets the access key before and after Wait. If many calls then wait for a new key, they
+// would be sent together when it comes. So a call for which that takes 50 ms or more, and which gets
+// another key, calls Wait once more.
 //
 // [golang.org/x/time/rate.Limiter]: https://pkg.go.dev/golang.org/x/time/rate#Limiter
 func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
@@ -183,8 +183,8 @@ func WithMaxResponseBytes(n int64) Option {
 // [Envelope] whose Data is a pointer to the result.
 //
 // The function is called at most once for each response. If it rejects valid JSON, encoding/json
-// decodes the response, in which some values may have another type; see [DecodeError]. If a response
-// has such values, encoding/json also decodes the later ones.
+// decodes the response, in which some values may have another type; see [DecodeError]. After a response
+// with such a value, the client uses encoding/json for every response.
 func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 	return func(s *settings) error {
 		if unmarshal == nil {

@@ -79,6 +79,7 @@ func TestDamagedSuccessIsNotQuoted(t *testing.T) {
 	_, err := fixtures.NewClient(t, fixtures.Respond(502, "["+success+"]")).MailDetail(t.Context(), "7")
 	assert.ErrorContains(t, err, "the body is not quoted: it may have a password")
 	for _, body := range []string{
+		`{"data":{"mailPassword":"hunter2"}}`,
 		`{"code":200,"data":{"password":"hunter2` + "\n",
 		`{"code":200,"data":{"password":"hunter2"<html>`,
 		`{"code":200,"code":"x","data":{"password":"hunter2"}}`,
@@ -205,6 +206,24 @@ func TestEachFieldOfErrorResponseIsRedacted(t *testing.T) {
 	assert.Equal(t, "no key [redacted]", apiErr.Msg)
 	assert.Equal(t, `["[redacted]"]`, string(apiErr.Data), "still JSON")
 	assert.Equal(t, "[redacted]", apiErr.Header.Get("X-Key"))
+}
+
+// Other JSON encoders escape other characters, as .NET does a plus sign.
+func TestKeyWithAnyEscapeIsRedacted(t *testing.T) {
+	const key, escaped = "ab+cd/efgh==", `ab\u002Bcd/efgh==`
+	for _, body := range []string{
+		`{"code":403,"msg":{"key":"` + escaped + `"}}`,
+		`{"code":403,"msg":["` + escaped + `"]}`,
+		`{"code":403,"msg":"` + escaped + `","data":{"` + escaped + `":["` + escaped + `"]}}`,
+		`{"error":{"key":"` + escaped + `"}}`,
+		"\ufeff" + `{"error":{"key":"` + escaped + `"}}`,
+	} {
+		err := mailError(t, key, fixtures.Respond(400, body))
+		apiErr := fixtures.OnlyError[*msgpush.APIError](t, err)
+		for _, text := range []string{err.Error(), apiErr.Msg, string(apiErr.Data)} {
+			assert.NotContains(t, text, "cd/efgh", body)
+		}
+	}
 }
 
 func TestKeyInURLIsRedacted(t *testing.T) {

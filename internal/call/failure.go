@@ -151,13 +151,14 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 			f.remark(err.Error())
 		}
 	}
-	mayHavePassword := bytes.Contains(body, []byte("password")) // a gateway may have damaged a success
+	mayHavePassword := bytes.Contains(bytes.ToLower(body), []byte("password")) // of a success that was damaged
 	switch {
 	case f.IsEnvelope || endsEarly:
 	case mayHavePassword:
 		f.remark("the body is not quoted: it may have a password")
 	default:
-		f.Body = bytes.Clone(body[:min(len(body), redact.MaxText+1)])
+		text := bytes.TrimPrefix(body, []byte(ByteOrderMark))
+		f.Body = bytes.Clone(text[:min(len(text), redact.MaxText+1)])
 	}
 	c.setWait(f)
 	hasRejectedCode := f.IsEnvelope && slices.Contains(c.RejectedKeyCodes, f.Code)

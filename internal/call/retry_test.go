@@ -50,6 +50,18 @@ func TestWaitIsClippedToTheDeadline(t *testing.T) {
 	})
 }
 
+func TestReplacedKeyMakesTheNextWaitNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, _ := newStep(t)
+		s.attempts, s.rejectedKey = 2, "first-key"
+		for range 1000 {
+			wait, ok := c.drawWait(s, 0)
+			require.True(t, ok)
+			require.LessOrEqual(t, wait, time.Duration(400), "as before the first retry")
+		}
+	})
+}
+
 // inBubble runs a subtest with virtual time.
 func inBubble(t *testing.T, name string, f func(*testing.T)) {
 	t.Helper()

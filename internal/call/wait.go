@@ -28,7 +28,7 @@ func (c *Caller) wait(next http.RoundTripper) http.RoundTripper {
 // plus the wait that the failure requests. It reports whether the shortest one ends before the deadline.
 // The random part takes at most half of the time that the shortest wait leaves.
 func (c *Caller) drawWait(s *state, requested time.Duration) (wait time.Duration, ok bool) {
-	shortest, longest := c.waitBounds(s.attempts)
+	shortest, longest := c.waitBounds(s.counted())
 	left := time.Duration(math.MaxInt64)
 	if deadline, hasDeadline := s.Deadline(); hasDeadline {
 		left = max(0, time.Until(deadline))

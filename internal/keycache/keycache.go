@@ -93,7 +93,8 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 	if old, isValid := c.validKey(); f.err != nil && isValid {
 		return old, nil
 	}
-	// A fetch that began before the rejection may return the rejected key: another one may return another key.
+	// This fetch began before the rejection, such as a renewal, and returned the rejected key. Now a fetch for
+	// the rejection may begin.
 	beganBefore := f.err == nil && f.key == rejected && f.replaced != rejected
 	if beganBefore {
 		return c.AccessKey(ctx, rejected)
@@ -121,8 +122,13 @@ func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch
 	now := time.Now()
 	isRejected := c.isValid() && c.key == rejected
 	if f := c.current; f != nil {
-		mustWait := !c.isValid() || !f.hasEnded && (isRejected || c.key == f.replaced)
-		if mustWait { // not long, if f has ended: then its fetch has exceeded its timeout
+		replacesKey := isRejected || c.key == f.replaced
+		switch {
+		case !c.isValid():
+			return "", f // if f has exceeded its timeout, its error is set
+		case f.hasEnded:
+			return c.key, nil // f has exceeded its timeout, and the key is still valid
+		case replacesKey:
 			return "", f
 		}
 		return c.key, nil

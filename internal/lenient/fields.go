@@ -46,7 +46,7 @@ func fieldsOf(t reflect.Type) fields {
 	if known, ok := structs.Load(t); ok {
 		return known.(fields)
 	}
-	all := fields{}
+	all, depths := fields{}, map[string]int{}
 	for _, field := range reflect.VisibleFields(t) {
 		tag := field.Tag.Get("json")
 		name, options, _ := strings.Cut(tag, ",")
@@ -55,11 +55,11 @@ func fieldsOf(t reflect.Type) fields {
 			continue
 		}
 		name = cmp.Or(name, field.Name)
-		_, isKnown := all[name]
-		if isKnown && len(field.Index) > 1 {
-			continue // a field of an embedded struct, which the field of a less deeply embedded one hides
+		depth, isKnown := depths[name]
+		if isKnown && depth <= len(field.Index) {
+			continue // the field of a less deeply embedded struct hides this one
 		}
-		all[name] = field.Type
+		all[name], depths[name] = field.Type, len(field.Index)
 		if hasStringOption(options) {
 			all[name] = nil
 		}

@@ -136,6 +136,31 @@ func TestLeavesOtherValuesUnchanged(t *testing.T) {
 	assert.False(t, changed)
 }
 
+// As in encoding/json.
+func TestFieldOfTheLessDeeplyEmbeddedStructIsConverted(t *testing.T) {
+	type (
+		Deepest struct {
+			Value int `json:"value"`
+		}
+		Deep    struct{ Deepest }
+		Shallow struct {
+			Value string `json:"value"`
+		}
+		deepFirst struct {
+			Deep
+			Shallow
+		}
+		deepLast struct {
+			Shallow
+			Deep
+		}
+	)
+	for _, body := range []any{deepFirst{}, deepLast{}} {
+		converted, _ := lenient.Convert([]byte(`{"value":5}`), reflect.TypeOf(body), nil)
+		assert.Equal(t, `{"value":"5"}`, string(converted))
+	}
+}
+
 func TestOnlyIntegersOfARecordMayBeBooleans(t *testing.T) {
 	type page struct {
 		Total int
