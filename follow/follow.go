@@ -89,12 +89,14 @@ type Follower[T any] struct {
 	// Only the goroutine of Run uses the fields below.
 	store    func(context.Context, Batch[T]) error
 	position position
-	sweepAt  time.Time                  // the poll at this time or later is a sweep
-	lastPage int                        // the latest number of pages
-	longest  int                        // the number of records of the longest page
-	maxTotal int64                      // the highest total since the latest sweep
-	reported map[[sha256.Size]byte]bool // records without an id
-	failures failures
+	sweepAt  time.Time // the poll at this time or later is a sweep
+	lastPage int       // the latest number of pages
+	longest  int       // the number of records of the longest page
+
+	behindEnd *msgpush.Page[T]           // stands for a page that the list does not have
+	maxTotal  int64                      // the highest total since the latest sweep
+	reported  map[[sha256.Size]byte]bool // records without an id
+	failures  failures
 
 	mu      sync.Mutex
 	started bool // Run was called
@@ -123,12 +125,13 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	o.SweepInterval = cmp.Or(o.SweepInterval, 10*time.Minute)
 	o.Window = cmp.Or(o.Window, 200)
 	return &Follower[T]{
-		pager:    pager,
-		options:  o,
-		random:   rand.N[time.Duration],
-		position: p,
-		reported: map[[sha256.Size]byte]bool{},
-		status:   Status{NextStep: time.Now()},
+		pager:     pager,
+		options:   o,
+		random:    rand.N[time.Duration],
+		position:  p,
+		reported:  map[[sha256.Size]byte]bool{},
+		behindEnd: new(msgpush.Page[T]),
+		status:    Status{NextStep: time.Now()},
 	}, nil
 }
 

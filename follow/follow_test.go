@@ -450,6 +450,84 @@ func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {
 	})
 }
 
+func TestCheckFailsWhileNoSweepEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(500, 1)}
+		s.fail = func(number int) error {
+			if number == 3 {
+				return errors.New("failed")
+			}
+			return nil
+		}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Second)
+		for n := int64(501); n < 600; n++ {
+			s.prepend(n)
+			wait(10 * time.Second)
+		}
+		assert.ErrorContains(t, r.Status().Check(10*time.Minute), "page 3: failed")
+		assert.Equal(t, numbers(501, 590), db.records[:90])
+	})
+}
+
+// Without numbers, the end of a list is a page that is short, or missing.
+func TestExistingRecordsBehindAnOddPageAreNotNew(t *testing.T) {
+	noNumbers := func(p *page) { p.Total, p.Pages = 0, 0 }
+	isOdd := false
+	for name, s := range map[string]*service{
+		"a record without an id cannot be decoded": {edit: func(number int, p *page) {
+			noNumbers(p)
+			if number == 1 {
+				p.List = p.List[:19]
+				p.Omitted = []msgpush.OmittedRecord{{Index: 19, JSON: []byte(`{}`), Err: errors.New("no id")}}
+			}
+		}},
+		"an error response for page 2": {
+			edit: func(_ int, p *page) { noNumbers(p) },
+			fail: func(number int) error {
+				if isOdd && number == 2 {
+					return &msgpush.APIError{HTTPStatus: 200, Code: 500}
+				}
+				return nil
+			},
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			isOdd = true
+			s.list = numbers(100, 1)
+			var db database
+			start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Second)
+			s.mu.Lock()
+			isOdd = false
+			s.mu.Unlock()
+			wait(time.Hour)
+			assert.Empty(t, db.records)
+		})
+	}
+}
+
+func TestDeletionsOfADayAreInThePosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.created = func(int64) msgpush.DateTime { return "" }
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		for range 450 {
+			s.change(func(list []int64) []int64 { return list[1:] })
+			wait(time.Minute)
+		}
+		r.stop()
+		s.prepend(1001)
+		r = start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001}, db.records)
+		assert.Empty(t, r.errors())
+	})
+}
+
 // The first start knows one page. The sweep after it must not take old records for new ones, and has a limit.
 func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
 	for _, inserted := range []int64{0, 30} {

@@ -57,8 +57,11 @@ func (f *Follower[T]) poll(ctx context.Context) {
 	if r.isSweep {
 		f.note(ctx, sweepFails, nil)
 		f.reportMissing(ctx, r, len(records))
-		f.endSweep(r, records)
+		hasNewlyKnown := f.endSweep(r, records)
 		f.sweepAt = begun.Add(f.options.SweepInterval)
+		if hasNewlyKnown && len(records) == 0 && !f.storeBatch(ctx, Batch[T]{}) {
+			return
+		}
 	}
 	f.deliver(ctx, records)
 	f.update(func(s *Status) { s.LastPoll = time.Now() })
@@ -122,8 +125,8 @@ func (f *Follower[T]) reportMissing(ctx context.Context, r *reading[T], found in
 	}
 }
 
-// endSweep makes the records known that are not new.
-func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) {
+// endSweep makes the records known that are not new, and reports whether there are any.
+func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) (hasNewlyKnown bool) {
 	p := &f.position
 	isNew := map[int64]bool{}
 	for _, record := range records {
@@ -131,7 +134,7 @@ func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) {
 	}
 	p.Total, f.maxTotal = max(r.total, f.maxTotal)-int64(len(records)), 0
 	if len(r.ids) == 0 && len(p.known) > 0 {
-		return // the list is empty, or the service is at fault: the ids are kept
+		return false // the list is empty, or the service is at fault: the ids are kept
 	}
 	var ids []int64
 	for _, id := range r.ids {
@@ -139,9 +142,10 @@ func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) {
 			ids = append(ids, id)
 		}
 	}
-	p.endSweep(ids)
+	hasNewlyKnown = p.endSweep(ids)
 	p.Newest = max(p.Newest, r.newest)
 	p.Whole = r.isWhole && len(ids)+len(isNew) == len(r.ids)
+	return hasNewlyKnown
 }
 
 // read reads pages until the rules end the poll. It returns false if ctx has ended.
@@ -156,15 +160,21 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) boo
 	for {
 		items := f.items(ctx, page)
 		needsNext := f.use(r, items, isStart)
-		longest = max(longest, len(items))
+		length := len(page.List) + len(page.Omitted)
+		longest = max(longest, length)
 		repeats++
 		ids := idsOf(items)
-		if !slices.Equal(ids, previous) {
+		hasChanged := !slices.Equal(ids, previous) || number < f.lastPage
+		if hasChanged {
 			repeats = 0
 		}
 		previous = ids
-		if f.isLast(page, number, len(items), longest) || repeats >= maxRepeats {
-			r.isWhole = repeats < maxRepeats
+		if f.isLast(page, number, length, longest) {
+			// An error response alone does not show that the list has ended.
+			r.isWhole = page != f.behindEnd || f.lastPage > 1
+			return true
+		}
+		if repeats >= maxRepeats {
 			return true
 		}
 		if needsNext == no {
@@ -396,8 +406,8 @@ func (f *Follower[T]) tryPage(ctx context.Context, number int) (page *msgpush.Pa
 	if errs.OfContext(ctx) != nil {
 		return nil, false
 	}
-	f.note(ctx, sweepFails, err)
 	if err != nil {
+		f.note(ctx, sweepFails, err)
 		f.sweepAt = time.Now()
 	}
 	return page, err == nil
@@ -418,7 +428,7 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 	apiErr, isResponse := errors.AsType[*msgpush.APIError](err)
 	isPermanent := isResponse && !apiErr.KeyRejected && !apiErr.Retryable
 	if isPermanent && f.isBehindEnd(ctx, number) {
-		return new(msgpush.Page[T]), nil
+		return f.behindEnd, nil
 	}
 	return nil, paging.AtPage(int64(number), err)
 }

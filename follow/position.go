@@ -83,12 +83,14 @@ func (p *position) add(id int64, created msgpush.DateTime) {
 	p.Newest = max(p.Newest, created)
 }
 
-// endSweep makes ids known, and forgets ids that several sweeps have not seen.
-func (p *position) endSweep(ids []int64) {
+// endSweep makes ids known, and forgets ids that several sweeps have not seen. It reports whether an id was
+// not known before.
+func (p *position) endSweep(ids []int64) (hasNewlyKnown bool) {
 	for id := range p.known {
 		p.known[id]++
 	}
 	for _, id := range ids {
+		hasNewlyKnown = hasNewlyKnown || !p.isKnown(id)
 		p.known[id] = 0
 	}
 	for id, unseen := range p.known {
@@ -96,4 +98,5 @@ func (p *position) endSweep(ids []int64) {
 			delete(p.known, id)
 		}
 	}
+	return hasNewlyKnown
 }
