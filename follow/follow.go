@@ -15,15 +15,15 @@
 // is known if its id is in the position, which holds the ids of the records at the newest places.
 //
 //   - New. A record is new if it is not known, fewer than Window known ones stand above it, and a known
-//     one stands below it or the latest sweep read the whole list. If no known one is left, it is new if
-//     it was created after all of them.
+//     one stands below it, or both the latest sweep and this poll read the whole list. If no known one is
+//     left, it is new if it was created after all of them.
 //   - First start. The records that exist become known, and none is new. They are read twice, since a
 //     reading misses a record if another one is deleted meanwhile.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record.
 //   - Sweep. Once in each SweepInterval, a poll goes on until it has seen 2 × Window records from the
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.
-//   - Missing. If a sweep sees unknown records that are not new, or if the total grew by more records
-//     than were found, this is reported.
+//   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew
+//     by more records than were found, this is reported.
 //   - Failure. A page is requested until that succeeds, if a poll cannot tell new records without it.
 //     Another page that fails ends the poll, and the next one is a sweep. A batch is stored until that
 //     succeeds.
@@ -56,7 +56,7 @@ type Options struct {
 	// SweepInterval is the longest time until a record is delivered that appears behind newer ones. 0
 	// means 10 min.
 	SweepInterval time.Duration
-	// Window is how many places behind the newest record a new one may appear. 0 means 200.
+	// Window is how many known records may stand above a new one when it appears. 0 means 200.
 	Window int
 	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the
 	// error at level Warn with [slog.Default].
@@ -69,7 +69,8 @@ var ErrMissing = errors.New("records are missing")
 // A Batch holds records to store in one transaction.
 type Batch[T any] struct {
 	// Records holds new records, the oldest first, in the order of the list. With Omitted, there are at
-	// most 500. The first batch of a first start has none: store its Position.
+	// most 500. There are none in the first batch of a first start, nor after a sweep that changed only the
+	// Position: store that.
 	Records []T
 	// Omitted holds new records that cannot be decoded, with their ids. A program may send an alert for
 	// their JSON.
@@ -89,7 +90,7 @@ type Follower[T any] struct {
 	// Only the goroutine of Run uses the fields below.
 	store    func(context.Context, Batch[T]) error
 	position position
-	sweepAt  time.Time // the poll at this time or later is a sweep
+	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
 	lastPage int       // the latest number of pages
 	longest  int       // the number of records of the longest page
 

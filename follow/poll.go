@@ -15,7 +15,7 @@ import (
 )
 
 // maxOld is the number of unknown records in a row, created before the newest known one, after which
-// no known one is searched for: those below were probably deleted.
+// no known one is searched for: the known ones were probably deleted. The old records are not new.
 const maxOld = 10_000
 
 // An item is a record of a page, or one that was left out.
@@ -31,9 +31,9 @@ type reading[T any] struct {
 	seen    map[int64]bool
 	ids     []int64   // of all records
 	unknown []item[T] // with fewer than Window known records above
-	fresh   int       // how many of unknown stand above a known record
-	late    int       // unknown records with more known records above, and a known one below
-	deep    int       // those without a known one below so far
+	fresh   int       // unknown[:fresh] have a known record below
+	deep    int       // unknown records with Window known ones above, and none below so far
+	late    int       // the same, with a known one below
 	known   int       // known records
 	old     int       // unknown records in a row that were created before the newest known one
 	newest  msgpush.DateTime

@@ -16,17 +16,17 @@ const (
 // A position says which records are known. Its text is JSON.
 type position struct {
 	Version int `json:"v"`
-	// IDs holds the known ids by the number of sweeps that have not seen them. They ascend, and each
-	// one but the first is the difference from the one before.
+	// IDs holds the known ids, by the number of sweeps that have not seen them. The ids are sorted. Stored
+	// are the first one, and the difference of each other one from the one before.
 	IDs [maxUnseen][]int64 `json:"ids"`
-	// Newest is the latest valid creation time of the known records.
+	// Newest is the latest valid creation time that was seen.
 	Newest msgpush.DateTime `json:"newest,omitempty"`
 	// NewestLast means that the newest record is at the end of the list. It was found if HasOrder is set.
 	NewestLast bool `json:"newestLast,omitempty"`
 	HasOrder   bool `json:"hasOrder,omitempty"`
 	// Whole means that the latest sweep read the whole list.
 	Whole bool `json:"whole,omitempty"`
-	// Total is the total of the latest sweep, plus the number of records that were delivered since.
+	// Total is the highest total before the end of the latest sweep, plus the records delivered since.
 	Total int64 `json:"total,omitempty"`
 
 	known map[int64]int // the number of sweeps that have not seen the id

@@ -24,8 +24,8 @@ type Status struct {
 	NextStep time.Time
 	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
 	Omitted int64
-	// Err is the error of what fails now: a request of a poll, a sweep, or store. It wraps [ErrMissing] if
-	// the latest sweep lacked records. If several fail, Err is the latest error of the one that has failed
+	// Err is the error of what fails now: a required page of a poll, another page, or store. It wraps
+	// [ErrMissing] if the latest sweep lacked records. If several fail, Err is the latest error of the one that has failed
 	// for the longest time. FailingSince is the time of its first error in a row. A call counts as failed
 	// after its retries.
 	Err          error
@@ -47,7 +47,7 @@ func (s Status) Check(limit time.Duration) error {
 	return nil
 }
 
-// A cause is what can fail for itself.
+// A cause is what can fail independently.
 type cause int
 
 const (
@@ -109,8 +109,8 @@ func (f *Follower[T]) report(ctx context.Context, err error) {
 	slog.WarnContext(ctx, "msgpush: following a list", "error", err)
 }
 
-// untilSuccess makes a step until it succeeds. The wait after an error doubles, up to a minute. It returns
-// false if ctx has ended before.
+// untilSuccess makes a step until it succeeds. The wait after an error doubles, up to a minute; a longer
+// PollInterval or Retry-After is kept. It returns false if ctx has ended before.
 func (f *Follower[T]) untilSuccess(ctx context.Context, c cause, wait time.Duration, step func() error) bool {
 	longest := max(wait, time.Minute)
 	for errs.OfContext(ctx) == nil {
