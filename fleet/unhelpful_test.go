@@ -84,7 +84,11 @@ func TestFleetWithReplicasThatFetchNothingUsefulHasAKey(t *testing.T) {
 						key, expires := service.issue(validity)
 						return key, expires, nil
 					}
-					source, err := fleet.NewKeySource(connect(t, store), fleet.KeyConfig{Name: "acme", Fetch: fetch, OnError: func(error) {}})
+					source, err := fleet.NewKeySource(connect(t, store), fleet.KeyConfig{
+						Name:    "acme",
+						Fetch:   fetch,
+						OnError: func(error) {},
+					})
 					require.NoError(t, err)
 					t.Cleanup(func() { source.Close() })
 					calls.Go(func() {
