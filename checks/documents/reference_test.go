@@ -1,0 +1,88 @@
+package documents
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// sources returns the Go code of the packages that a program imports, or its tests.
+func sources(t *testing.T, tests bool) string {
+	t.Helper()
+	var all strings.Builder
+	for _, pattern := range []string{"*.go", "follow/*.go", "fleet/*.go", "internal/*/*.go"} {
+		files, err := filepath.Glob("../../" + pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, files, pattern)
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") == tests {
+				all.WriteString(read(t, strings.TrimPrefix(file, "../../")))
+			}
+		}
+	}
+	return all.String()
+}
+
+func TestEveryGuaranteeNamesTestsThatExist(t *testing.T) {
+	tests := sources(t, true)
+	rows := 0
+	for line := range strings.Lines(read(t, "docs/guarantees.md")) {
+		cells := strings.Split(line, "|")
+		isRow := len(cells) == 5 && !strings.Contains(line, "---") && strings.TrimSpace(cells[3]) != "tests"
+		if !isRow {
+			continue
+		}
+		rows++
+		names := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(cells[3], -1)
+		assert.NotEmpty(t, names, line)
+		for _, name := range names {
+			assert.Contains(t, tests, "func "+name[1]+"(", line)
+		}
+	}
+	assert.Greater(t, rows, 10)
+}
+
+func TestEveryErrorTextExists(t *testing.T) {
+	code := sources(t, false)
+	elsewhere := map[string]bool{ // texts of net/http, and of statuses and codes
+		"x509: …": true,
+		"http: server gave HTTP response to HTTPS client": true,
+		"HTTP 200 OK, code …":                             true,
+		"HTTP 404 Not Found …":                            true,
+		"HTTP 401 Unauthorized …":                         true,
+	}
+	rows := 0
+	for line := range strings.Lines(read(t, "docs/errors.md")) {
+		cells := strings.Split(line, "|")
+		isRow := len(cells) == 5 && strings.Contains(cells[1], "`")
+		if !isRow {
+			continue
+		}
+		rows++
+		for _, text := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
+			if !elsewhere[text[1]] {
+				assert.Contains(t, code, strings.TrimSuffix(text[1], "…"))
+			}
+		}
+	}
+	assert.Greater(t, rows, 10)
+}
+
+// The code needs the modules of the examples.
+func TestCodeOfObservabilityCompiles(t *testing.T) {
+	block := goBlock.FindStringSubmatch(read(t, "docs/observability.md"))
+	require.NotNil(t, block)
+	file := filepath.Join(t.TempDir(), "observed.go")
+	require.NoError(t, os.WriteFile(file, []byte(block[1]), 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "-C", "../../examples", "vet", file).CombinedOutput()
+	assert.NoError(t, err, string(out))
+	out, err = exec.CommandContext(t.Context(), "gofmt", "-l", file).CombinedOutput()
+	assert.NoError(t, err)
+	assert.Empty(t, string(out), "gofmt")
+}
