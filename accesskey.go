@@ -27,7 +27,7 @@ type AccessKeySource interface {
 // An AccessKeyFunc is a function used as an [AccessKeySource].
 type AccessKeyFunc func(ctx context.Context, rejected string) (key string, err error)
 
-// AccessKey calls f. If f is nil, it returns an error.
+// AccessKey implements [AccessKeySource]. It returns an error if f is nil.
 func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, error) {
 	if f == nil {
 		return "", errors.New("the AccessKeyFunc is nil")

@@ -125,8 +125,8 @@ func (s *settings) setKey(accessKey string) error {
 	return nil
 }
 
-// isLoopback reports whether a host is on this machine. Proxies and name servers see any other name, such
-// as LOCALHOST or one below localhost.
+// isLoopback reports whether a request to a host stays on this machine. Other spellings of localhost, and
+// names below it, may go to a proxy or a name server.
 func isLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.IsLoopback()

@@ -34,7 +34,7 @@ func (e errorEnvelope) code() (code int, ok bool) {
 	return code, err == nil
 }
 
-// hasTextAsCode reports whether the code is a word, such as "NotFound".
+// hasTextAsCode reports whether the code is a text that is no integer, such as "NotFound".
 func (e errorEnvelope) hasTextAsCode() bool {
 	_, isInteger := e.code()
 	return isText(e.Code) && !isInteger

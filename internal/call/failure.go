@@ -41,10 +41,12 @@ type Failure struct {
 
 // A Response is the response to an attempt. It is zero if there was none.
 type Response struct {
-	Status       int
-	Header       http.Header
-	Body         []byte // whole if undecodable or partly left out; the beginning if an error response without an envelope
-	IsEnvelope   bool   // the body is an envelope with a code
+	Status int
+	Header http.Header
+	// Body is the whole body if Kind is Undecodable, and the beginning of an error response that is no
+	// envelope. Otherwise it is nil.
+	Body         []byte
+	IsEnvelope   bool // the body is an envelope with a code
 	Code         int
 	Msg, RawData json.RawMessage
 	KeyRejected  bool

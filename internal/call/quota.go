@@ -52,7 +52,7 @@ func (q *quota) begin() {
 	q.tokens += growth
 }
 
-// end counts a call that ends.
+// end is called when a call ends, so that the next one does not make the quota grow.
 func (q *quota) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -39,7 +39,7 @@ type state struct {
 type stateKey struct{}
 
 // A requestContext is the context of the request of a call. It ends with the context of the caller, not
-// after the timeout of the call: each attempt has its own timeout.
+// after the timeout of the call, as the state itself does: each attempt has its own timeout.
 type requestContext state
 
 // Value returns the state for stateKey.

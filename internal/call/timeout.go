@@ -41,7 +41,8 @@ func (c *Caller) attemptTimeout(next http.RoundTripper) http.RoundTripper {
 
 // closeForgotten closes the idle connections of the transport before an attempt that follows a timeout:
 // a balancer may have forgotten them, or they are from before the machine slept. It does so at most once
-// in the timeout of an attempt, since other clients that share the transport lose theirs, too.
+// in the timeout of an attempt, since other clients that share the transport lose theirs, too. An HTTP/2
+// connection with another request in progress is not idle: its pings end it.
 func (c *Caller) closeForgotten() {
 	if !c.isSilent.Load() {
 		return

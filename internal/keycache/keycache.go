@@ -50,7 +50,7 @@ type state struct {
 // each call would begin a renewal while fetch fails.
 const renewalPause = time.Second
 
-// New returns a cache.
+// New returns a cache, which the caller may copy: copies share the key.
 func New(config Config) *Cache { return &Cache{Config: config, state: new(state)} }
 
 // A pendingFetch is a call of fetch, for which several callers may wait.
@@ -164,7 +164,7 @@ func (c *Cache) start(ctx context.Context, replaced string) *pendingFetch {
 	return f
 }
 
-// run calls fetch.
+// run calls fetch, and stores its result even if f has exceeded its timeout: the key may be good.
 func (c *Cache) run(ctx context.Context, f *pendingFetch) {
 	key, expires, err := "", time.Time{}, errors.New("fetch did not return")
 	defer func() { // runs even if fetch panics or calls runtime.Goexit
