@@ -41,7 +41,7 @@ func (f fields) find(member []byte) reflect.Type {
 
 var structs sync.Map // the results of fieldsOf
 
-// fieldsOf returns the types of the members of a struct by their JSON names, as encoding/json chooses them.
+// fieldsOf returns the types of the members of a struct by their JSON names.
 func fieldsOf(t reflect.Type) fields {
 	if known, ok := structs.Load(t); ok {
 		return known.(fields)
