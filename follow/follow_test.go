@@ -528,6 +528,37 @@ func TestDeletionsOfADayAreInThePosition(t *testing.T) {
 	})
 }
 
+// The first reading of a first start, or all polls so far, may have begun at the wrong end.
+func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
+	for name, tt := range map[string]struct {
+		failing []int // pages, at first
+		until   time.Duration
+		missing int
+	}{
+		"in the second reading": {[]int{25, 9}, 100 * time.Millisecond, 0},
+		"after the first start": {[]int{25, 9}, time.Minute, 1},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			begin := time.Now()
+			s := &service{list: numbers(1, 500)}
+			s.fail = func(number int) error {
+				if time.Since(begin) < tt.until && slices.Contains(tt.failing, number) {
+					return errors.New("failed")
+				}
+				return nil
+			}
+			var db database
+			r := start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Hour)
+			assert.Empty(t, db.records)
+			assert.Len(t, r.missing(), tt.missing)
+			s.change(func(list []int64) []int64 { return append(list, 1001) })
+			wait(time.Minute)
+			assert.Equal(t, []int64{1001}, db.records)
+		})
+	}
+}
+
 // The first start knows one page. The sweep after it must not take old records for new ones, and has a limit.
 func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
 	for _, inserted := range []int64{0, 30} {

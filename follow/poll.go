@@ -375,9 +375,28 @@ func (f *Follower[T]) findOrder(ctx context.Context, first *msgpush.Page[T], num
 	for i := 1; i < len(times); i++ {
 		ascents += cmp.Compare(times[i], times[i-1])
 	}
+	newestLast := ascents > 0
+	knowsOtherEnd := newestLast != f.position.NewestLast && len(f.position.known) > 0 && !f.position.Whole
 	f.position.HasOrder = ascents != 0 && f.lastPage > 1
-	f.position.NewestLast = ascents > 0
+	f.position.NewestLast = newestLast
+	if knowsOtherEnd {
+		f.startAgain(ctx)
+		return false
+	}
 	return true
+}
+
+// startAgain makes the next poll a first start: the known records stand at the oldest end.
+func (f *Follower[T]) startAgain(ctx context.Context) {
+	if !f.position.isFirstStart() {
+		const format = "msgpush: following a list: %w: the newest record was searched at the wrong end so far"
+		f.report(ctx, fmt.Errorf(format, ErrMissing))
+	}
+	f.position = position{
+		HasOrder:   f.position.HasOrder,
+		NewestLast: f.position.NewestLast,
+		known:      map[int64]int{},
+	}
 }
 
 // times returns the valid creation times of a page.
