@@ -55,8 +55,8 @@ type AccessKeyCacheOptions struct {
 	// means a second. A negative value means none, for a fetch that limits itself, such as one that
 	// shares keys with other processes.
 	MinInterval time.Duration
-	// OnError is called with the error of each fetch that fails, including those of renewals in the
-	// background, which no call returns. Keys are redacted in its text. Callers wait until OnError returns,
+	// OnError is called with the error of each fetch that fails, including renewals in the
+	// background, whose errors no call returns. Keys are redacted in its text. Callers wait until OnError returns,
 	// so it must not use this cache, nor a client with it. It must be safe for concurrent use. nil logs the
 	// error at level Warn with [slog.Default].
 	OnError func(error)

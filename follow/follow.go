@@ -24,7 +24,7 @@
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew
 //     by more records than were found, this is reported.
-//   - Failure. A page is requested until that succeeds, if a poll cannot tell new records without it.
+//   - Failure. A page is requested until the request succeeds, if a poll cannot find new records without it.
 //     Another page that fails ends the poll, and the next one is a sweep. A batch is stored until that
 //     succeeds.
 //

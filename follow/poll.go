@@ -33,7 +33,7 @@ type reading[T any] struct {
 	unknown []item[T] // with fewer than Window known records above
 	fresh   int       // unknown[:fresh] have a known record below
 	deep    int       // unknown records with Window known ones above, and none below so far
-	late    int       // the same, with a known one below
+	late    int       // deep ones below which a known one followed
 	known   int       // known records
 	old     int       // unknown records in a row that were created before the newest known one
 	newest  msgpush.DateTime
@@ -109,8 +109,7 @@ func (f *Follower[T]) newRecords(ctx context.Context, r *reading[T]) []item[T] {
 	return records
 }
 
-// reportMissing reports records that a sweep has seen, and that are not new, and those that only the total
-// shows.
+// reportMissing reports late records that a sweep has seen, and records that only the total shows.
 func (f *Follower[T]) reportMissing(ctx context.Context, r *reading[T], found int) {
 	lacks := r.total - f.position.Total - int64(found)
 	switch {
