@@ -163,7 +163,7 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) boo
 		longest = max(longest, length)
 		repeats++
 		ids := idsOf(items)
-		hasChanged := !slices.Equal(ids, previous) || number < f.lastPage
+		hasChanged := !slices.Equal(ids, previous) || len(ids) == 0 && number < f.lastPage
 		if hasChanged {
 			repeats = 0
 		}
@@ -265,7 +265,7 @@ func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
 	isAbove := r.known == 0 && len(f.position.known) > 0 // all known records, so far
 	undecided := len(r.unknown) - r.fresh                // a known one may stand below them
 	mayFollow := r.known < min(f.options.Window, len(f.position.known))
-	isUndecided := undecided > 0 && undecided < depth && mayFollow
+	isUndecided := undecided > 0 && undecided < max(depth, maxOld) && mayFollow
 	mayHaveLate := hasUnknown && r.known < f.options.Window
 	depthOfSweep := r.known + undecided + r.deep + r.late // from the first known one on
 	switch {
