@@ -36,7 +36,7 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-var all = flag.Bool("all", false, "also run the tests that take more than ten seconds")
+var all = flag.Bool("all", false, "also run the tests that take long, or need an idle machine")
 
 func skipUnlessAll(t *testing.T) {
 	t.Helper()
