@@ -151,7 +151,8 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.tr
 
 // Options returns the options with which code that calls [msgpush.NewClient] itself can use the
 // server, also with [InMemory]. The code passes [Server.URL] and a key, such as [Server.AccessKey].
-// With the options,
+// The code puts its own options behind these, so that a test uses the options of the program. With
+// the options,
 //
 //   - the client sends its requests with [Server.HTTPClient], and accepts the URL, which begins with
 //     http://;
