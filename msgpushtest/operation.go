@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"example.com/msgpush"
 )
@@ -214,9 +217,27 @@ func decodeObject(body []byte, to any) *rejection {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(to); err != nil {
-		return reject(CodeBadRequest, "the body is not as the API document shows it: %v", err)
+		return reject(CodeBadRequest, "the body is not as the API document shows it: %s", reasonOf(err))
 	}
 	return nil
+}
+
+// reasonOf returns the text of an error of encoding/json without the types of Go, since clients in
+// other languages send requests too.
+func reasonOf(err error) string {
+	typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return strings.TrimPrefix(err.Error(), "json: ")
+	}
+	expected := "an integer"
+	if typeErr.Type.Kind() == reflect.Struct {
+		expected = "an object"
+	}
+	member := ""
+	if typeErr.Field != "" {
+		member = typeErr.Field + ": "
+	}
+	return member + "expected " + expected + ", found " + typeErr.Value
 }
 
 // pageOf returns the requested page of list. 0 means the default. If a call of the function of

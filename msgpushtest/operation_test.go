@@ -173,16 +173,17 @@ func TestRejectsInvalidRequests(t *testing.T) {
 		{"no body", "POST", list, good, ``, bad, "JSON object"},
 		{"broken body", "POST", list, good, `{"current":`, bad, "JSON object"},
 		{"two bodies", "POST", list, good, `{} {}`, bad, "JSON object"},
-		{"array as body", "POST", list, good, `[]`, bad, "array"},
-		{"unknown member", "POST", list, good, `{"params":{}}`, bad, "params"},
+		{"array as body", "POST", list, good, `[]`, bad, "shows it: expected an object, found array"},
+		{"unknown member", "POST", list, good, `{"params":{}}`, bad, `unknown field "params"`},
 		{"unknown param", "POST", logs, good, `{"params":{"rule":1}}`, bad, "rule"},
 		{"negative page", "POST", list, good, `{"current":-1}`, bad, "current"},
 		{"negative page of the trigger records", "POST", logs, good, `{"current":-1}`, bad, "current"},
 		{"page 10³⁰", "POST", list, good, `{"current":1000000000000000000000000000000}`, bad, "current"},
-		{"page as a string", "POST", list, good, `{"current":"1"}`, bad, "current"},
+		{"page as a string", "POST", list, good, `{"current":"1"}`, bad, "current: expected an integer, found string"},
 		{"negative page size", "POST", list, good, `{"pageSize":-1}`, bad, "pageSize"},
 		{"huge page size", "POST", list, good, `{"pageSize":9223372036854775807}`, bad, "pageSize"},
-		{"rule id as a string", "POST", logs, good, `{"params":{"ruleId":"1"}}`, bad, "ruleId"},
+		{"rule id as a string", "POST", logs, good, `{"params":{"ruleId":"1"}}`, bad,
+			"params.ruleId: expected an integer, found string"},
 		{"fraction as a match result", "POST", logs, good, `{"params":{"matchResult":0.5}}`, bad, "matchResult"},
 	}
 	for _, tt := range tests {
@@ -190,6 +191,7 @@ func TestRejectsInvalidRequests(t *testing.T) {
 			envelope := exchange(t, tt.method, server.URL+tt.path, tt.header, tt.body)
 			assert.Equal(t, tt.code, envelope.Code)
 			assert.Contains(t, envelope.Msg, tt.msg)
+			assert.NotContains(t, envelope.Msg, "Go ")
 			assert.Nil(t, envelope.Data, "there is no data member")
 		})
 	}
