@@ -28,10 +28,10 @@ var operations = map[string]operation{
 
 // Records holds the records of a [Server]. The zero value is an account without records.
 type Records struct {
-	MailChannels []msgpush.MailChannel
-	MPChannels   []msgpush.MPChannel
-	ForwardRules []msgpush.ForwardRule
-	ForwardLogs  []msgpush.ForwardLog
+	MailChannels []msgpush.MailChannel `json:"mailChannels"`
+	MPChannels   []msgpush.MPChannel   `json:"mpChannels"`
+	ForwardRules []msgpush.ForwardRule `json:"forwardRules"`
+	ForwardLogs  []msgpush.ForwardLog  `json:"forwardLogs"`
 }
 
 // clone returns a copy that shares no slice with r.

@@ -153,14 +153,21 @@ func TestControlRejectsWhatIsWrong(t *testing.T) {
 	}{
 		{"no JSON", "POST", "records", `x`, 400, "invalid character"},
 		{"unknown list", "POST", "records", `{"logs":[]}`, 400, `"logs"`},
-		{"value of another type", "POST", "records", `{"forwardLogs":[{"id":"x"}]}`, 400, "expected an integer, found string"},
-		{"list of another type", "POST", "records", `{"forwardLogs":{}}`, 400, "ForwardLogs: expected an array"},
+		{"text as an id", "POST", "records", `{"forwardLogs":[{"id":"1"}]}`, 400,
+			"forwardLogs.id: expected an integer, found string"},
+		{"number as a name", "POST", "records", `{"forwardRules":[{"ruleName":1}]}`, 400,
+			"forwardRules.ruleName: expected a string, found number"},
+		{"object as a list", "POST", "records", `{"forwardLogs":{}}`, 400,
+			"forwardLogs: expected an array, found object"},
+		{"array", "POST", "records", `[]`, 400, "expected an object, found array"},
 		{"nothing", "POST", "faults", ``, 400, "expected a JSON object, found nothing"},
 		{"code that is no number", "POST", "faults", `{"client":"a","fault":"error:busy"}`, 400, "not a code"},
 		{"two objects", "POST", "records", `{}{}`, 400, "expected the end"},
 		{"time that is no date and time", "POST", "records", `{"forwardLogs":[{"createTime":"now"}]}`, 400, `"now"`},
-		{"id of the list", "POST", "records", `{"forwardLogs":[{"id":9064}]}`, 400, "ForwardLogs has two records with the id 9064"},
-		{"id twice", "POST", "records", `{"mpChannels":[{"id":1},{"id":1}]}`, 400, "MPChannels has two records with the id 1"},
+		{"id of the list", "POST", "records", `{"forwardLogs":[{"id":9064}]}`, 400,
+			"ForwardLogs has two records with the id 9064"},
+		{"id twice", "POST", "records", `{"mpChannels":[{"id":1},{"id":1}]}`, 400,
+			"MPChannels has two records with the id 1"},
 		{"id of a rule", "POST", "records", `{"forwardRules":[{"id":301}]}`, 400, "ForwardRules"},
 		{"id of a mail channel", "POST", "records", `{"mailChannels":[{"id":101}]}`, 400, "MailChannels"},
 		{"empty key", "PUT", "key", ``, 400, "empty"},
@@ -176,7 +183,7 @@ func TestControlRejectsWhatIsWrong(t *testing.T) {
 			code, text := p.send(t, tt.method, "/control/"+tt.path, tt.body)
 			assert.Equal(t, tt.status, code)
 			assert.Contains(t, text, tt.text)
-			assert.NotContains(t, text, "Go ")
+			assert.NotRegexp(t, `Go |json:|msgpushtest|main\.`, text, "words of Go")
 		})
 	}
 	logs, err := p.client(t, p.key).ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
@@ -242,6 +249,31 @@ func TestRequestLogHasTheLastRequests(t *testing.T) {
 	assert.Equal(t, "5", log.requests[0].Path)
 }
 
+func TestFaultsOfClientsAreListedUntilTheyAreUsed(t *testing.T) {
+	p := start(t, "-control", "-fault", "status:404@MPList")
+	list := func() string {
+		code, text := p.send(t, "GET", "/control/faults", "")
+		require.Equal(t, http.StatusOK, code)
+		return text
+	}
+	add := func(body string) {
+		code, text := p.send(t, "POST", "/control/faults", body)
+		require.Equal(t, http.StatusNoContent, code, text)
+	}
+	assert.JSONEq(t, `[]`, list(), "the fault of a flag is of no client")
+	add(`{"client":"a","fault":"status:503","times":2}`)
+	add(`{"client":"a","fault":"status:418"}`)
+	assert.Equal(t, 500, p.mail(t, "Fakeserver-Client: b", "Fakeserver-Fault: status:500", "Fakeserver-Times: 3"))
+	assert.JSONEq(t, `[{"client":"a","fault":"status:503","times":2}, {"client":"a","fault":"status:418","times":1},
+		{"client":"b","fault":"status:500","times":2}]`, list())
+	assert.Equal(t, 503, p.mail(t, "Fakeserver-Client: a"))
+	assert.Equal(t, 503, p.mail(t, "Fakeserver-Client: a"))
+	assert.Equal(t, 503, p.mail(t, "Fakeserver-Fault: status:503"), "a fault without a client is used at once")
+	assert.JSONEq(t, `[{"client":"a","fault":"status:418","times":1}, {"client":"b","fault":"status:500","times":2}]`,
+		list())
+	p.end(t)
+}
+
 // A test in another language that ends leaves the server to the next one.
 func TestResetRestoresTheStart(t *testing.T) {
 	p := start(t, "-control", "-fault", "status:503@MailDetail")
@@ -255,7 +287,10 @@ func TestResetRestoresTheStart(t *testing.T) {
 		require.Equal(t, 204, code, text)
 	}
 
-	code, text := p.send(t, "POST", "/control/reset", "")
+	code, text := p.send(t, "PUT", "/control/key", "new-key")
+	require.Equal(t, 204, code, text)
+
+	code, text = p.send(t, "POST", "/control/reset", "")
 	require.Equal(t, 204, code, text)
 	for _, list := range []string{"requests", "faults"} {
 		_, text := p.send(t, "GET", "/control/"+list, "")
@@ -263,7 +298,7 @@ func TestResetRestoresTheStart(t *testing.T) {
 	}
 	assert.Equal(t, 503, p.mail(t, "Fakeserver-Client: a"), "the fault of the flag, and not that of the client")
 	logs, err := client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
-	require.NoError(t, err)
+	require.NoError(t, err, "the key of the start")
 	assert.EqualValues(t, 64, logs.Total)
 	p.end(t)
 }

@@ -22,6 +22,7 @@ func TestRequestNamesItsFault(t *testing.T) {
 		"reset":        "connection reset",
 		"truncate":     "unexpected EOF",
 		"html":         "expected a JSON envelope",
+		"error:8":      "HTTP 200, code 8",
 		"rejected-key": "code 401",
 		"boom":         "HTTP 400",
 		"status:1":     "HTTP 400",
@@ -98,6 +99,13 @@ func TestRetriesOfAClientSucceed(t *testing.T) {
 type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestMessageOfAnErrorMayHaveAnAtSign(t *testing.T) {
+	p := start(t, "-fault", "error:7:ask a@b.example@MPList")
+	_, err := p.client(t, p.key).MPList(t.Context(), msgpush.PageRequest{})
+	assert.ErrorContains(t, err, "code 7: ask a@b.example")
+	p.end(t)
+}
 
 func TestFaultOfAPage(t *testing.T) {
 	p := start(t, "-fault", "status:502@ForwardLogList:2")
