@@ -373,6 +373,83 @@ func TestRestartAfterEachBatchNeitherLosesNorRepeatsARecord(t *testing.T) {
 	})
 }
 
+// The first poll after a start is a sweep. It must not keep times of records that are not stored yet.
+func TestKillInALongCatchUpLosesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		r := start(t, s.pager(100), &db, follow.Options{})
+		wait(time.Minute)
+		r.stop()
+		s.prepend(numbers(1001, 16_000)...)
+		f, err := follow.New(s.pager(100), follow.Options{Position: db.position})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, f.Run(ctx, func(ctx context.Context, b batch) error {
+			cancel()
+			return db.store(ctx, b)
+		}))
+		require.Len(t, db.records, 500)
+		r = start(t, s.pager(100), &db, follow.Options{})
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 16_000), db.records)
+		assert.Empty(t, r.missing())
+	})
+}
+
+func TestManyRecordsWhoseClockWentBackAreNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.created = func(n int64) msgpush.DateTime {
+			if n > 1000 {
+				return created(n/50 - 3600)
+			}
+			return created(n)
+		}
+		var db database
+		start(t, s.pager(100), &db, follow.Options{})
+		wait(time.Minute)
+		s.prepend(numbers(1001, 13_000)...)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 13_000), db.records)
+	})
+}
+
+func TestFirstRecordsOfAnEmptyListAreNewHoweverMany(t *testing.T) {
+	for _, n := range []int64{20, 400, 500, 5000} {
+		inBubble(t, fmt.Sprint(n), func(t *testing.T) {
+			s := &service{}
+			var db database
+			start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Minute)
+			s.prepend(numbers(1, n)...)
+			wait(time.Hour)
+			assert.Equal(t, numbers(1, n), db.records)
+		})
+	}
+}
+
+// Each time, as many records are inserted as a page has, so that the next page has the same records.
+func TestPageThatIsPushedDownEndsNoPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		inserted := int64(4000)
+		s.edit = func(number int, _ *page) {
+			if number > 20 && inserted < 4060 {
+				s.list = append(numbers(1000+inserted+20, 1000+inserted+1), s.list...)
+				inserted += 20
+			}
+		}
+		s.prepend(numbers(1001, 5000)...)
+		wait(time.Hour)
+		assert.ElementsMatch(t, numbers(1001, 5060), db.records)
+		assert.Empty(t, r.missing())
+	})
+}
+
 func TestBatchStaysTheSameUntilItIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(300, 1)}

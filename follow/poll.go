@@ -29,16 +29,16 @@ type item[T any] struct {
 // A reading holds the records that a poll has read, from the newest one inward.
 type reading[T any] struct {
 	seen    map[int64]bool
-	ids     []int64   // of all records
-	unknown []item[T] // with fewer than Window known records above
-	fresh   int       // unknown[:fresh] have a known record below
-	deep    int       // unknown records with Window known ones above, and none below so far
-	late    int       // deep ones below which a known one followed
-	known   int       // known records
-	old     int       // unknown records in a row that were created before the newest known one
-	newest  msgpush.DateTime
-	total   int64 // by the first response
-	isWhole bool  // it has read the list to its end
+	ids     []int64            // of all records
+	times   []msgpush.DateTime // their creation times
+	unknown []item[T]          // with fewer than Window known records above
+	fresh   int                // unknown[:fresh] have a known record below
+	deep    int                // unknown records with Window known ones above, and none below so far
+	late    int                // deep ones below which a known one followed
+	known   int                // known records
+	old     int                // unknown records in a row that were created before the newest known one
+	total   int64              // by the first response
+	isWhole bool               // it has read the list to its end
 	isSweep bool
 }
 
@@ -136,13 +136,13 @@ func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) (hasNewlyKnown 
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
 	var ids []int64
-	for _, id := range r.ids {
+	for i, id := range r.ids {
 		if !isNew[id] && len(ids) < 2*f.options.Window {
 			ids = append(ids, id)
+			p.Newest = max(p.Newest, r.times[i])
 		}
 	}
 	hasNewlyKnown = p.endSweep(ids)
-	p.Newest = max(p.Newest, r.newest)
 	p.Whole = r.isWhole && len(ids)+len(isNew) == len(r.ids)
 	return hasNewlyKnown
 }
@@ -156,6 +156,7 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) boo
 	r.total = page.Total
 	longest, repeats := 0, 0
 	var previous []int64
+	total := page.Total // by the page before
 	for {
 		items := f.items(ctx, page)
 		needsNext := f.use(r, items, isStart)
@@ -163,11 +164,12 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) boo
 		longest = max(longest, length)
 		repeats++
 		ids := idsOf(items)
-		hasChanged := !slices.Equal(ids, previous) || len(ids) == 0 && number < f.lastPage
+		isEmptyInside := len(ids) == 0 && number < f.lastPage
+		hasChanged := !slices.Equal(ids, previous) || page.Total > total || isEmptyInside
 		if hasChanged {
 			repeats = 0
 		}
-		previous = ids
+		previous, total = ids, page.Total
 		if f.isLast(page, number, length, longest) {
 			// An error response alone does not show that the list has ended.
 			r.isWhole = page != f.behindEnd || f.lastPage > 1
@@ -244,7 +246,7 @@ func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
 		}
 		r.seen[it.id] = true
 		r.ids = append(r.ids, it.id)
-		r.newest = max(r.newest, it.created)
+		r.times = append(r.times, it.created)
 		switch {
 		case f.position.isKnown(it.id):
 			r.known++
@@ -262,16 +264,18 @@ func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
 		}
 	}
 	depth := 2 * f.options.Window
-	isAbove := r.known == 0 && len(f.position.known) > 0 // all known records, so far
-	undecided := len(r.unknown) - r.fresh                // a known one may stand below them
+	hasStarted := len(f.position.known) > 0 || f.position.Whole
+	isAbove := r.known == 0 && hasStarted // all known records, so far
+	undecided := len(r.unknown) - r.fresh // a known one may stand below them
 	mayFollow := r.known < min(f.options.Window, len(f.position.known))
 	isUndecided := undecided > 0 && undecided < max(depth, maxOld) && mayFollow
 	mayHaveLate := hasUnknown && r.known < f.options.Window
-	depthOfSweep := r.known + undecided + r.deep + r.late // from the first known one on
+	depthOfSweep := r.known + undecided + r.deep + r.late     // from the first known one on
+	hasGrownByOld := int64(r.old) <= r.total-f.position.Total // they are new, with times that went back
 	switch {
 	case isStart && len(r.ids) < depth:
 		return optional
-	case isStart, r.old >= maxOld:
+	case isStart, r.old >= maxOld && !hasGrownByOld:
 		return no
 	case isAbove, isUndecided:
 		return required
