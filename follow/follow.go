@@ -185,9 +185,9 @@ func (f *Follower[T]) deliver(ctx context.Context, records []item[T]) {
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) bool {
 	batch.Position = f.position.String()
 	return f.untilSuccess(ctx, storeFails, time.Second, func() error {
-		unchanged := batch
-		unchanged.Records, unchanged.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
-		if err := f.store(ctx, unchanged); err != nil {
+		forStore := batch // store may change its slices
+		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
+		if err := f.store(ctx, forStore); err != nil {
 			return fmt.Errorf("msgpush: following a list: storing a batch: %w", err)
 		}
 		return nil

@@ -159,6 +159,17 @@ func TestRecordsAreNewByTheirPlace(t *testing.T) {
 			change: atEnd(1001, 1002),
 			want:   []int64{1001, 1002},
 		},
+		"at the start, and one of many equal times is odd": {
+			service: &service{created: func(n int64) msgpush.DateTime {
+				if n == 1 {
+					return created(1)
+				}
+				return created(min(n, 1000) / 1000)
+			}},
+			list:   numbers(500, 1),
+			change: atStart(numbers(1001, 1030)...),
+			want:   numbers(1001, 1030),
+		},
 		"pages are shorter than requested": {
 			service: &service{maxSize: 7},
 			list:    numbers(1, 500),
@@ -618,6 +629,7 @@ func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			begin := time.Now()
 			s := &service{list: numbers(1, 500)}
+			s.created = func(n int64) msgpush.DateTime { return created(max(n, 20)) } // the first page tells nothing
 			s.fail = func(number int) error {
 				if time.Since(begin) < tt.until && slices.Contains(tt.failing, number) {
 					return errors.New("failed")
@@ -708,33 +720,145 @@ func TestRecordWhoseIDIsZeroIsReported(t *testing.T) {
 	})
 }
 
-func TestBackendThatLagsRepeatsNoRecord(t *testing.T) {
+// The service has two servers. One of them shows the list as it was five seconds ago.
+func TestServerThatIsSecondsBehindHidesAndRepeatsNoRecord(t *testing.T) {
+	inTurn := func(request int) bool { return request%2 == 0 }
+	atRandom := func(request int) bool { return rand.New(rand.NewPCG(1, uint64(request))).IntN(2) == 0 }
+	tests := map[string]struct {
+		every    time.Duration          // between two records
+		isBehind func(request int) bool // the server that responds
+	}{
+		"one record in seven seconds, in turn":   {7 * time.Second, inTurn},
+		"one record in seven seconds, at random": {7 * time.Second, atRandom},
+		"one a second, in turn":                  {time.Second, inTurn},
+		"one a second, at random":                {time.Second, atRandom},
+		"four a second, in turn":                 {250 * time.Millisecond, inTurn},
+		"four a second, at random":               {250 * time.Millisecond, atRandom},
+	}
+	for name, tt := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			begin := time.Now()
+			s := &service{list: numbers(1000, 1)}
+			s.edit = func(number int, p *page) {
+				age := time.Since(begin)
+				if tt.isBehind(len(s.requests)) {
+					age = max(0, age-5*time.Second)
+				}
+				count := 1000 + int(min(age, 2*time.Hour)/tt.every)
+				from, to := min((number-1)*p.PageSize, count), min(number*p.PageSize, count)
+				p.Total, p.Pages = int64(count), (count+p.PageSize-1)/p.PageSize
+				p.List = numbers(int64(count-from), int64(count-to+1))
+			}
+			var db database
+			r := start(t, s.pager(20), &db, follow.Options{})
+			wait(3 * time.Hour)
+			stored := map[int64]int{}
+			for _, n := range db.records {
+				stored[n]++
+			}
+			for n := int64(1); n <= 1000; n++ {
+				require.Zero(t, stored[n], n)
+			}
+			last := 1000 + int64(2*time.Hour/tt.every)
+			for n := 1000 + int64(time.Minute/tt.every); n <= last; n++ {
+				require.Equal(t, 1, stored[n], n)
+			}
+			assert.Empty(t, r.errors())
+		})
+	}
+}
+
+func TestDeletionWhileAPollReadsHidesNoRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		random := rand.New(rand.NewPCG(1, 2))
-		var latest time.Time
-		s.edit = func(number int, p *page) {
-			lag, size := 0, p.PageSize
-			if random.IntN(2) == 0 && time.Since(latest) < time.Minute {
-				lag = 5 // records
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		isDeleted := false
+		s.edit = func(number int, _ *page) {
+			if number == 50 && !isDeleted {
+				isDeleted = true
+				s.list = s.list[1:]
 			}
-			list := s.list[lag:]
-			from, to := min((number-1)*size, len(list)), min(number*size, len(list))
-			p.List, p.Total = slices.Clone(list[from:to]), int64(len(list))
+		}
+		s.prepend(numbers(1001, 6000)...)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 6000), db.records)
+		assert.Empty(t, r.missing())
+	})
+}
+
+// The service counts rows that it does not show.
+func TestEmptyPageInsideOfTheListIsNotItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(300, 1)}
+		s.edit = func(_ int, p *page) {
+			p.List = slices.DeleteFunc(p.List, func(n int64) bool { return 200 < n && n <= 230 })
 		}
 		var db database
 		r := start(t, s.pager(20), &db, follow.Options{})
 		wait(time.Minute)
-		for n := int64(1001); n <= 2000; n++ {
-			s.prepend(n)
-			s.mu.Lock()
-			latest = time.Now()
-			s.mu.Unlock()
-			wait(7 * time.Second)
-		}
-		wait(time.Hour)
-		assert.ElementsMatch(t, numbers(1001, 2000), db.records)
+		s.change(func(list []int64) []int64 { return list[5:] }) // then no page is empty
+		s.prepend(1001)
+		wait(24 * time.Hour)
+		assert.Equal(t, []int64{1001}, db.records)
 		assert.Empty(t, r.errors())
+	})
+}
+
+func TestFirstRecordsOfAnEmptyListWithoutNumbersAreNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{}
+		s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
+		s.fail = func(number int) error {
+			if number > 1 && len(s.list) <= 20*(number-1) {
+				return &msgpush.APIError{HTTPStatus: 404}
+			}
+			return nil
+		}
+		var db database
+		start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.prepend(numbers(1, 5)...)
+		wait(time.Minute)
+		assert.Equal(t, numbers(1, 5), db.records)
+	})
+}
+
+func TestServiceThatRefusesDeepPagesIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(2000, 1)}
+		s.fail = func(number int) error {
+			if number > 50 {
+				return &msgpush.APIError{HTTPStatus: 400}
+			}
+			return nil
+		}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		s.prepend(2001)
+		wait(time.Hour)
+		assert.Len(t, r.errors(), 1, "the order of the list is taken from its first page")
+		assert.NoError(t, r.Status().Err)
+	})
+}
+
+func TestErrorOfAPageIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		pager := s.pager(20)
+		pager.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+			p, err := s.fetch(ctx, r)
+			return p, errors.Join(err, errors.New("the list was cut"))
+		}
+		var db database
+		r := start(t, pager, &db, follow.Options{})
+		wait(time.Second)
+		s.prepend(1001)
+		wait(time.Minute)
+		assert.Equal(t, []int64{1001}, db.records)
+		require.NotEmpty(t, r.errors())
+		assert.ErrorContains(t, r.errors()[0], "the list was cut")
 	})
 }
 

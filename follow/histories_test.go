@@ -48,8 +48,10 @@ type history struct {
 	failing    float64       // requests
 	setBack    time.Duration // when the displayed time goes back by an hour; 0: never
 	retention  time.Duration // 0: records are kept
-	requests   int
-	started    time.Time // when the first batch was stored
+	started    time.Time     // when the first batch was stored
+
+	list      []entry // what is in the list until changesAt
+	changesAt time.Time
 }
 
 func newHistory(seed uint64) *history {
@@ -152,7 +154,6 @@ func (h *history) add(at, visible time.Time) {
 }
 
 func (h *history) fetch(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[entry], error) {
-	h.requests++
 	time.Sleep(time.Duration(20+h.random.IntN(200)) * time.Millisecond)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -160,14 +161,7 @@ func (h *history) fetch(ctx context.Context, r msgpush.PageRequest) (*msgpush.Pa
 	if h.random.Float64() < h.failing {
 		return nil, errors.New("failed")
 	}
-	var list []entry
-	now := time.Now()
-	for _, e := range h.entries {
-		isVisible := !e.visible.After(now) && (e.deleted.IsZero() || e.deleted.After(now))
-		if isVisible {
-			list = append(list, e)
-		}
-	}
+	list := h.now()
 	size := min(r.PageSize, h.maxSize)
 	from, to := min(len(list), (r.Current-1)*size), min(len(list), r.Current*size)
 	p := &msgpush.Page[entry]{PageNum: r.Current, PageSize: size, List: slices.Clone(list[from:to])}
@@ -175,6 +169,34 @@ func (h *history) fetch(ctx context.Context, r msgpush.PageRequest) (*msgpush.Pa
 		p.Total, p.Pages = int64(len(list)), (len(list)+size-1)/size
 	}
 	return p, nil
+}
+
+// now returns the list as it is now.
+func (h *history) now() []entry {
+	now := time.Now()
+	if now.Before(h.changesAt) {
+		return h.list
+	}
+	h.list, h.changesAt = h.list[:0], now.Add(24*time.Hour)
+	for _, e := range h.entries {
+		isDeleted := !e.deleted.IsZero() && !e.deleted.After(now)
+		switch {
+		case e.visible.After(now):
+			h.changesBefore(e.visible)
+		case !isDeleted:
+			h.list = append(h.list, e)
+			if !e.deleted.IsZero() {
+				h.changesBefore(e.deleted)
+			}
+		}
+	}
+	return h.list
+}
+
+func (h *history) changesBefore(t time.Time) {
+	if t.Before(h.changesAt) {
+		h.changesAt = t
+	}
 }
 
 // above returns the number of records that were above another one when it appeared.

@@ -1,21 +1,16 @@
 package follow
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
-	"example.com/msgpush/internal/paging"
 )
 
-// maxOld is the number of unknown records in a row, created before the newest known one, after which
-// no known one is searched for: the known ones were probably deleted. The old records are not new.
+// maxOld is the number of unknown records in a row, created before the newest known one, after which no
+// known one is searched for: the known ones were probably deleted.
 const maxOld = 10_000
 
 // An item is a record of a page, or one that was left out.
@@ -39,7 +34,7 @@ type reading[T any] struct {
 	old     int                // unknown records in a row that were created before the newest known one
 	total   int64              // by the first response
 	isWhole bool               // it has read the list to its end
-	isSweep bool
+	isSweep bool               // it is a sweep, none of whose pages has failed
 }
 
 // poll makes a poll, and stores the new records.
@@ -50,7 +45,7 @@ func (f *Follower[T]) poll(ctx context.Context) {
 	}
 	begun := time.Now()
 	r := &reading[T]{seen: map[int64]bool{}, isSweep: !begun.Before(f.sweepAt)}
-	if !f.read(ctx, r, false) {
+	if !f.read(ctx, r) {
 		return
 	}
 	records := f.newRecords(ctx, r)
@@ -71,11 +66,11 @@ func (f *Follower[T]) poll(ctx context.Context) {
 func (f *Follower[T]) firstStart(ctx context.Context) {
 	for range 2 {
 		r := &reading[T]{seen: map[int64]bool{}, isSweep: true}
-		if !f.read(ctx, r, true) {
+		if !f.read(ctx, r) {
 			return
 		}
 		f.endSweep(r, nil)
-		if r.isSweep { // no page failed
+		if r.isSweep {
 			f.note(ctx, sweepFails, nil)
 			f.sweepAt = time.Now().Add(f.options.SweepInterval)
 		}
@@ -87,25 +82,24 @@ func (f *Follower[T]) firstStart(ctx context.Context) {
 
 // newRecords applies the rule of new records.
 func (f *Follower[T]) newRecords(ctx context.Context, r *reading[T]) []item[T] {
-	if f.position.Whole && r.isWhole {
-		return slices.Clone(r.unknown)
-	}
-	records, rest := slices.Clone(r.unknown[:r.fresh]), r.unknown[r.fresh:]
-	isKnownLeft := r.known > 0 || len(rest) == 0
-	if isKnownLeft {
-		return records
+	wasEmpty := f.position.Whole && len(f.position.known) == 0
+	isWholeTwice := f.position.Whole && r.isWhole
+	switch {
+	case wasEmpty || isWholeTwice || len(r.unknown) == 0:
+		return r.unknown
+	case r.known > 0:
+		return r.unknown[:r.fresh]
 	}
 	r.isSweep = true // it has read as many pages as a sweep
-	for _, record := range rest {
-		isAfterAll := record.created > f.position.Newest && f.position.Newest != ""
+	var records []item[T]
+	for _, it := range r.unknown {
+		isAfterAll := it.created > f.position.Newest && f.position.Newest != ""
 		if isAfterAll {
-			records = append(records, record)
+			records = append(records, it)
 		}
 	}
-	if len(f.position.known) > 0 {
-		const format = "msgpush: following a list: %w: no known record is left among %d others, of which %d count as new"
-		f.report(ctx, fmt.Errorf(format, ErrMissing, len(rest), len(records)))
-	}
+	const format = "msgpush: following a list: %w: no known record is left among %d others, of which %d count as new"
+	f.report(ctx, fmt.Errorf(format, ErrMissing, len(r.unknown), len(records)))
 	return records
 }
 
@@ -124,7 +118,7 @@ func (f *Follower[T]) reportMissing(ctx context.Context, r *reading[T], found in
 	}
 }
 
-// endSweep makes the records known that are not new, and reports whether there are any.
+// endSweep makes the records known that are not new, and reports whether one was unknown.
 func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) (hasNewlyKnown bool) {
 	p := &f.position
 	isNew := map[int64]bool{}
@@ -142,90 +136,39 @@ func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) (hasNewlyKnown 
 			p.Newest = max(p.Newest, r.times[i])
 		}
 	}
-	hasNewlyKnown = p.endSweep(ids)
+	hasNewlyKnown = p.keep(ids)
 	p.Whole = r.isWhole && len(ids)+len(isNew) == len(r.ids)
 	return hasNewlyKnown
 }
 
 // read reads pages until the rules end the poll. It returns false if ctx has ended.
-func (f *Follower[T]) read(ctx context.Context, r *reading[T], isStart bool) bool {
-	page, number, ok := f.newestPage(ctx)
+func (f *Follower[T]) read(ctx context.Context, r *reading[T]) bool {
+	p, ok := f.newestPage(ctx)
 	if !ok {
 		return false
 	}
-	r.total = page.Total
-	longest, repeats := 0, 0
-	var previous []int64
-	total := page.Total // by the page before
+	r.total = p.page.Total
 	for {
-		items := f.items(ctx, page)
-		needsNext := f.use(r, items, isStart)
-		length := len(page.List) + len(page.Omitted)
-		longest = max(longest, length)
-		repeats++
-		ids := idsOf(items)
-		isEmptyInside := len(ids) == 0 && number < f.lastPage
-		hasChanged := !slices.Equal(ids, previous) || page.Total > total || isEmptyInside
-		if hasChanged {
-			repeats = 0
-		}
-		previous, total = ids, page.Total
-		if f.isLast(page, number, length, longest) {
+		n := f.use(r, p.items)
+		if f.isLast(p) {
 			// An error response alone does not show that the list has ended.
-			r.isWhole = page != f.behindEnd || f.lastPage > 1
+			r.isWhole = p.page != f.behindEnd || f.lastPage > 1
 			return true
 		}
-		if repeats >= maxRepeats {
+		if n == no || p.repeats >= maxRepeats {
 			return true
 		}
-		if needsNext == no {
-			return true
-		}
-		number += f.inward()
-		if needsNext == optional {
-			page, ok = f.tryPage(ctx, number)
-		} else {
-			page, ok = f.page(ctx, number)
-		}
-		if !ok {
+		if !f.next(ctx, p, n) {
 			r.isSweep = false
 			return errs.OfContext(ctx) == nil
 		}
 		// If more records were inserted than were read, those of the page may be above all of them.
-		mayBeAbove := r.known > 0 && page.Total-r.total >= int64(len(r.ids))
+		mayBeAbove := r.known > 0 && p.page.Total-r.total >= int64(len(r.ids))
 		if mayBeAbove {
 			r.isSweep = false
 			return true
 		}
 	}
-}
-
-// maxRepeats is how often a page is repeated before the poll ends: some services repeat their last page.
-const maxRepeats = 3
-
-func idsOf[T any](items []item[T]) (ids []int64) {
-	for _, it := range items {
-		ids = append(ids, it.id)
-	}
-	return ids
-}
-
-// inward is the step to the next page.
-func (f *Follower[T]) inward() int {
-	if f.position.NewestLast {
-		return -1
-	}
-	return 1
-}
-
-// isLast reports whether the list has no page further inward.
-func (f *Follower[T]) isLast(page *msgpush.Page[T], number, length, longest int) bool {
-	if f.position.NewestLast {
-		return number <= 1
-	}
-	last := f.pages(page)
-	isShort := length < longest || length < f.pager.PageSize && last == 1
-	return length == 0 || number >= last && isShort
 }
 
 // A need says whether a poll needs the next page.
@@ -237,8 +180,8 @@ const (
 	required
 )
 
-// use takes the records of a page, and applies the rules of polls and sweeps.
-func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
+// use takes the records of a page, and returns whether the poll needs the next one.
+func (f *Follower[T]) use(r *reading[T], items []item[T]) need {
 	hasUnknown := false
 	for _, it := range items {
 		if r.seen[it.id] {
@@ -263,228 +206,39 @@ func (f *Follower[T]) use(r *reading[T], items []item[T], isStart bool) need {
 			r.old++
 		}
 	}
-	depth := 2 * f.options.Window
-	hasStarted := len(f.position.known) > 0 || f.position.Whole
-	isAbove := r.known == 0 && hasStarted // all known records, so far
-	undecided := len(r.unknown) - r.fresh // a known one may stand below them
-	mayFollow := r.known < min(f.options.Window, len(f.position.known))
-	isUndecided := undecided > 0 && undecided < max(depth, maxOld) && mayFollow
-	mayHaveLate := hasUnknown && r.known < f.options.Window
-	depthOfSweep := r.known + undecided + r.deep + r.late     // from the first known one on
-	hasGrownByOld := int64(r.old) <= r.total-f.position.Total // they are new, with times that went back
-	switch {
-	case isStart && len(r.ids) < depth:
-		return optional
-	case isStart, r.old >= maxOld && !hasGrownByOld:
-		return no
-	case isAbove, isUndecided:
-		return required
-	case (mayHaveLate || r.isSweep) && depthOfSweep < depth:
+	if f.position.isFirstStart() {
+		return f.needOfFirstStart(r)
+	}
+	return f.needOfPoll(r, hasUnknown)
+}
+
+func (f *Follower[T]) needOfFirstStart(r *reading[T]) need {
+	if len(r.ids) < 2*f.options.Window {
 		return optional
 	}
 	return no
 }
 
-// items returns the records of a page in their order, from the newest end on. A record without an id that
-// cannot be decoded is reported.
-func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T]) []item[T] {
-	items := make([]item[T], 0, len(page.List)+len(page.Omitted))
-	omitted := page.Omitted
-	takeOmitted := func() {
-		for len(omitted) > 0 && omitted[0].Index <= len(items) {
-			items = append(items, item[T]{id: omitted[0].ID, omitted: &omitted[0]})
-			omitted = omitted[1:]
-		}
+// needOfPoll applies the rules of polls and sweeps. hasUnknown is that of the latest page.
+func (f *Follower[T]) needOfPoll(r *reading[T], hasUnknown bool) need {
+	window, depth := f.options.Window, 2*f.options.Window
+	hasGrown := r.total-f.position.Total >= int64(r.old) // then they are new, and clocks went back
+	if r.old >= maxOld && !hasGrown {
+		return no
 	}
-	for _, record := range page.List {
-		takeOmitted()
-		items = append(items, item[T]{id: f.pager.ID(record), created: f.created(record), record: record})
+	known := len(f.position.known)
+	if r.known == 0 && (known > 0 || f.position.Whole) {
+		return required // all known records stand below
 	}
-	takeOmitted()
-	for i := range omitted { // with an index that the page does not have
-		items = append(items, item[T]{id: omitted[i].ID, omitted: &omitted[i]})
+	undecided := len(r.unknown) - r.fresh
+	mayBeNew := r.known < min(window, known) // if a known record stands below them
+	if undecided > 0 && undecided < max(depth, maxOld) && mayBeNew {
+		return required
 	}
-	if f.position.NewestLast {
-		slices.Reverse(items)
+	mayHaveLate := hasUnknown && r.known < window
+	depthSoFar := r.known + undecided + r.deep + r.late // from the first known record on
+	if (mayHaveLate || r.isSweep) && depthSoFar < depth {
+		return optional
 	}
-	return slices.DeleteFunc(items, func(it item[T]) bool {
-		switch {
-		case it.id != 0:
-			return false
-		case it.omitted != nil:
-			f.reportOmitted(ctx, it.omitted)
-		default:
-			f.reportOmitted(ctx, &msgpush.OmittedRecord{Err: errors.New("the ID of the pager returns 0")})
-		}
-		return true
-	})
-}
-
-// reportOmitted reports a record without an id, but not with each poll.
-func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecord) {
-	hash := sha256.Sum256(r.JSON) // a record may have a megabyte
-	if f.reported[hash] {
-		return
-	}
-	if len(f.reported) > 1000 {
-		clear(f.reported)
-	}
-	f.reported[hash] = true
-	f.report(ctx, fmt.Errorf("msgpush: following a list: a record without an id: %w", r.Err))
-}
-
-// newestPage returns the page with the newest record, and its number.
-func (f *Follower[T]) newestPage(ctx context.Context) (page *msgpush.Page[T], number int, ok bool) {
-	next := 1
-	if f.position.NewestLast {
-		next = max(1, f.lastPage)
-	}
-	for range maxRepeats { // the list may grow or shrink meanwhile
-		number = next
-		if page, ok = f.page(ctx, number); !ok {
-			return nil, 0, false
-		}
-		f.lastPage = max(1, f.pages(page))
-		if !f.position.HasOrder && !f.findOrder(ctx, page, number) {
-			return nil, 0, false
-		}
-		next = 1
-		if f.position.NewestLast {
-			next = f.lastPage
-		}
-		if next == number {
-			break
-		}
-	}
-	return page, number, true
-}
-
-// findOrder compares the creation times of neighbours on the first and the last page. Most of them decide,
-// since single times may be wrong. The result is kept if the list has several pages.
-func (f *Follower[T]) findOrder(ctx context.Context, first *msgpush.Page[T], number int) (ok bool) {
-	hasEnds := number == 1 && f.pages(first) > 0 // otherwise, the end of the list is not known
-	if f.pager.Created == nil || !hasEnds {
-		return true
-	}
-	times := f.times(first)
-	if f.lastPage > 1 {
-		last, ok := f.tryPage(ctx, f.lastPage)
-		if !ok {
-			return errs.OfContext(ctx) == nil
-		}
-		times = append(times, f.times(last)...)
-	}
-	ascents := 0
-	for i := 1; i < len(times); i++ {
-		ascents += cmp.Compare(times[i], times[i-1])
-	}
-	newestLast := ascents > 0
-	knowsOtherEnd := newestLast != f.position.NewestLast && len(f.position.known) > 0 && !f.position.Whole
-	f.position.HasOrder = ascents != 0 && f.lastPage > 1
-	f.position.NewestLast = newestLast
-	if knowsOtherEnd {
-		f.startAgain(ctx)
-		return false
-	}
-	return true
-}
-
-// startAgain makes the next poll a first start: the known records stand at the oldest end.
-func (f *Follower[T]) startAgain(ctx context.Context) {
-	if !f.position.isFirstStart() {
-		const format = "msgpush: following a list: %w: the newest record was searched at the wrong end so far"
-		f.report(ctx, fmt.Errorf(format, ErrMissing))
-	}
-	f.position = position{
-		HasOrder:   f.position.HasOrder,
-		NewestLast: f.position.NewestLast,
-		known:      map[int64]int{},
-	}
-}
-
-// times returns the valid creation times of a page.
-func (f *Follower[T]) times(p *msgpush.Page[T]) (times []msgpush.DateTime) {
-	for _, record := range p.List {
-		if created := f.created(record); created != "" {
-			times = append(times, created)
-		}
-	}
-	return times
-}
-
-// page requests a page until that succeeds. It returns false if ctx has ended before.
-func (f *Follower[T]) page(ctx context.Context, number int) (page *msgpush.Page[T], ok bool) {
-	ok = f.untilSuccess(ctx, pollFails, f.options.PollInterval, func() (err error) {
-		page, err = f.fetch(ctx, number)
-		return err
-	})
-	return page, ok
-}
-
-// tryPage requests a page of a sweep once.
-func (f *Follower[T]) tryPage(ctx context.Context, number int) (page *msgpush.Page[T], ok bool) {
-	f.update(func(s *Status) { s.NextStep = time.Now() })
-	page, err := f.fetch(ctx, number)
-	if errs.OfContext(ctx) != nil {
-		return nil, false
-	}
-	if err != nil {
-		f.note(ctx, sweepFails, err)
-		f.sweepAt = time.Now()
-	}
-	return page, err == nil
-}
-
-// fetch requests a page. An error response for a page behind the last one stands for an empty page.
-func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], error) {
-	page, err := f.pager.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: f.pager.PageSize})
-	if page == nil && err == nil {
-		return nil, errors.New("msgpush: following a list: the Fetch function returned neither a page nor an error")
-	}
-	isPage := page != nil && (err == nil || len(page.List)+len(page.Omitted) > 0)
-	if isPage {
-		f.maxTotal = max(f.maxTotal, page.Total)
-		f.longest = max(f.longest, len(page.List)+len(page.Omitted))
-		return page, nil
-	}
-	apiErr, isResponse := errors.AsType[*msgpush.APIError](err)
-	isPermanent := isResponse && !apiErr.KeyRejected && !apiErr.Retryable
-	if isPermanent && f.isBehindEnd(ctx, number) {
-		return f.behindEnd, nil
-	}
-	return nil, paging.AtPage(int64(number), err)
-}
-
-// isBehindEnd reports whether the list has no such page, perhaps because it has become shorter.
-func (f *Follower[T]) isBehindEnd(ctx context.Context, number int) bool {
-	if number > 1 && number <= f.lastPage {
-		first, _ := f.pager.Fetch(ctx, msgpush.PageRequest{Current: 1, PageSize: f.pager.PageSize})
-		if first != nil {
-			f.lastPage = max(1, f.pages(first))
-		}
-	}
-	return number > max(1, f.lastPage)
-}
-
-// pages returns the number of pages that a response reports, or 0.
-func (f *Follower[T]) pages(p *msgpush.Page[T]) int {
-	if p.Pages > 0 || p.Total <= 0 || f.longest == 0 {
-		return max(p.Pages, 0)
-	}
-	return int(min((p.Total-1)/int64(f.longest), 1<<30)) + 1
-}
-
-// created returns the creation time of a record, or "" if it is not valid. Some services send the zero
-// time, or that of 1970, for a missing one. A time of the day after tomorrow is wrong in each time zone.
-func (f *Follower[T]) created(record T) msgpush.DateTime {
-	if f.pager.Created == nil {
-		return ""
-	}
-	created := f.pager.Created(record)
-	at, err := created.Time(time.UTC)
-	isValid := err == nil && created >= "1971" && time.Until(at) < 48*time.Hour
-	if !isValid {
-		return ""
-	}
-	return created
+	return no
 }

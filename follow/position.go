@@ -83,9 +83,9 @@ func (p *position) add(id int64, created msgpush.DateTime) {
 	p.Newest = max(p.Newest, created)
 }
 
-// endSweep makes ids known, and forgets ids that several sweeps have not seen. It reports whether an id was
-// not known before.
-func (p *position) endSweep(ids []int64) (hasNewlyKnown bool) {
+// keep makes the ids of a sweep known, and forgets ids that several sweeps have not seen. It reports whether
+// an id was not known before.
+func (p *position) keep(ids []int64) (hasNewlyKnown bool) {
 	for id := range p.known {
 		p.known[id]++
 	}

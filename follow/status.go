@@ -32,16 +32,17 @@ type Status struct {
 	FailingSince time.Time
 }
 
-// Check returns an error if no step has ended, or Err has not been nil, for longer than limit. Then
-// send an alert. Restart the program only for [ErrHangs]: an outage of the service or of the
-// database ends without a restart. The limit should be longer than a call with all its retries, and
-// than a transaction, for example ten minutes.
+// Check returns an error if no step has ended, or Err has not been nil, for longer than limit. If Err wraps
+// [ErrMissing], Check returns it at once, until the next sweep. Send an alert for each error. Restart the
+// program only for [ErrHangs]: an outage of the service or of the database ends without a restart. The limit
+// should be longer than a call with all its retries, and than a transaction, for example ten minutes.
 func (s Status) Check(limit time.Duration) error {
 	const layout = time.DateTime + " MST"
 	if time.Since(s.NextStep) > limit {
 		return fmt.Errorf("%w since %s", ErrHangs, s.NextStep.UTC().Format(layout))
 	}
-	if s.Err != nil && time.Since(s.FailingSince) > limit {
+	isTooLong := s.Err != nil && time.Since(s.FailingSince) > limit
+	if isTooLong || errors.Is(s.Err, ErrMissing) {
 		return fmt.Errorf("msgpush: following a list: failing since %s: %w", s.FailingSince.UTC().Format(layout), s.Err)
 	}
 	return nil
@@ -124,14 +125,19 @@ func (f *Follower[T]) untilSuccess(ctx context.Context, c cause, wait time.Durat
 			return false
 		}
 		f.note(ctx, c, err)
-		requested := time.Duration(0)
-		if apiErr, ok := errors.AsType[*msgpush.APIError](err); ok {
-			requested = min(apiErr.RetryAfter, time.Hour)
-		}
-		f.sleep(ctx, max(f.jitter(wait), requested))
+		f.sleep(ctx, max(f.jitter(wait), retryAfter(err)))
 		wait = min(2*wait, longest)
 	}
 	return false
+}
+
+// retryAfter returns the wait that the service asks for, up to an hour.
+func retryAfter(err error) time.Duration {
+	apiErr, ok := errors.AsType[*msgpush.APIError](err)
+	if !ok {
+		return 0
+	}
+	return min(apiErr.RetryAfter, time.Hour)
 }
 
 // sleep waits until the next step.

@@ -79,7 +79,7 @@ func TestCheckFailsWhileAStepFails(t *testing.T) {
 	}
 }
 
-func TestMissingRecordsFailTheCheckUntilASweepIsComplete(t *testing.T) {
+func TestMissingRecordsFailTheCheckAtOnceUntilASweepIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
 		var db database
@@ -88,6 +88,7 @@ func TestMissingRecordsFailTheCheckUntilASweepIsComplete(t *testing.T) {
 		s.insertAt(30, 1001)
 		wait(11 * time.Minute)
 		assert.ErrorIs(t, r.Status().Err, follow.ErrMissing)
+		assert.ErrorIs(t, r.Status().Check(limit), follow.ErrMissing)
 		assert.ErrorContains(t, r.Status().Err, "1 appeared more than 20 places behind the newest one")
 		wait(time.Hour)
 		assert.NoError(t, r.Status().Err)

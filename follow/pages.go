@@ -1,0 +1,315 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/paging"
+)
+
+// items returns the records of a page in their order, from the newest end on. A record without an id that
+// cannot be decoded is reported.
+func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T]) []item[T] {
+	items := make([]item[T], 0, len(page.List)+len(page.Omitted))
+	omitted := page.Omitted
+	takeOmitted := func() {
+		for len(omitted) > 0 && omitted[0].Index <= len(items) {
+			items = append(items, item[T]{id: omitted[0].ID, omitted: &omitted[0]})
+			omitted = omitted[1:]
+		}
+	}
+	for _, record := range page.List {
+		takeOmitted()
+		items = append(items, item[T]{id: f.pager.ID(record), created: f.created(record), record: record})
+	}
+	takeOmitted()
+	for i := range omitted { // with an index that the page does not have
+		items = append(items, item[T]{id: omitted[i].ID, omitted: &omitted[i]})
+	}
+	if f.position.NewestLast {
+		slices.Reverse(items)
+	}
+	return slices.DeleteFunc(items, func(it item[T]) bool {
+		switch {
+		case it.id != 0:
+			return false
+		case it.omitted != nil:
+			f.reportOmitted(ctx, it.omitted)
+		default:
+			f.reportOmitted(ctx, &msgpush.OmittedRecord{Err: errors.New("the ID of the pager returns 0")})
+		}
+		return true
+	})
+}
+
+// reportOmitted reports a record without an id, but not with each poll.
+func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecord) {
+	hash := sha256.Sum256(r.JSON) // a record may have a megabyte
+	if f.reported[hash] {
+		return
+	}
+	if len(f.reported) > 1000 {
+		clear(f.reported)
+	}
+	f.reported[hash] = true
+	f.report(ctx, fmt.Errorf("msgpush: following a list: a record without an id: %w", r.Err))
+}
+
+const (
+	maxRepeats = 3 // pages in a row with the same records
+	maxBacks   = 5 // how often a reading goes back from the same page: two servers may respond by chance
+)
+
+// A place is the page that a reading has reached.
+type place[T any] struct {
+	number  int
+	page    *msgpush.Page[T]
+	items   []item[T] // of the page
+	longest int       // the number of records of the longest page so far
+	repeats int       // how many pages in a row had the same records: some services repeat their last page
+	backs   int       // how often the reading went back to the page before the furthest one
+	deepest int       // the highest number so far
+}
+
+// newestPage returns the place of the newest record. It returns false if ctx has ended.
+func (f *Follower[T]) newestPage(ctx context.Context) (p *place[T], ok bool) {
+	p = &place[T]{page: f.behindEnd}
+	number, next := 0, 1
+	if f.position.NewestLast {
+		next = max(1, f.lastPage)
+	}
+	var page *msgpush.Page[T]
+	for range maxRepeats { // the list may grow or shrink meanwhile
+		if number == next {
+			break
+		}
+		number = next
+		if page, ok = f.page(ctx, number); !ok {
+			return nil, false
+		}
+		f.lastPage = max(1, f.pages(page))
+		if !f.position.HasOrder && !f.findOrder(ctx, page, number) {
+			return nil, false
+		}
+		next = 1
+		if f.position.NewestLast {
+			next = f.lastPage
+		}
+	}
+	f.enter(ctx, p, page, number)
+	return p, true
+}
+
+// next goes to the next page inward. It returns false if ctx has ended, or a page that is not required
+// failed.
+func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) bool {
+	number := p.number + f.inward()
+	if number > p.deepest {
+		p.deepest, p.backs = number, 0
+	}
+	get := f.tryPage
+	if n == required {
+		get = f.page
+	}
+	page, ok := get(ctx, number)
+	if ok && f.hasShrunk(p, page) {
+		page, ok = get(ctx, number) // the response may have come from a server that is behind
+	}
+	if ok && f.hasShrunk(p, page) && p.backs < maxBacks {
+		p.backs++
+		number = p.number // a record was deleted: the first one of the next page may have moved here
+		page, ok = get(ctx, number)
+	}
+	if ok {
+		f.enter(ctx, p, page, number)
+	}
+	return ok
+}
+
+// hasShrunk reports whether records may have moved outward since the response before, past the place.
+func (f *Follower[T]) hasShrunk(p *place[T], page *msgpush.Page[T]) bool {
+	return !f.position.NewestLast && 0 < page.Total && page.Total < p.page.Total
+}
+
+func (f *Follower[T]) enter(ctx context.Context, p *place[T], page *msgpush.Page[T], number int) {
+	items := f.items(ctx, page)
+	hasSameIDs := slices.EqualFunc(items, p.items, func(a, b item[T]) bool { return a.id == b.id })
+	isRepeated := hasSameIDs && number != p.number && page.Total <= p.page.Total
+	p.repeats++
+	if !isRepeated {
+		p.repeats = 0
+	}
+	p.number, p.page, p.items = number, page, items
+	p.longest = max(p.longest, len(page.List)+len(page.Omitted))
+}
+
+// inward is the step to the next page.
+func (f *Follower[T]) inward() int {
+	if f.position.NewestLast {
+		return -1
+	}
+	return 1
+}
+
+// isLast reports whether the list has no page further inward.
+func (f *Follower[T]) isLast(p *place[T]) bool {
+	if f.position.NewestLast {
+		return p.number <= 1
+	}
+	last := f.pages(p.page)
+	length := len(p.page.List) + len(p.page.Omitted)
+	isOnlyPage := length < f.pager.PageSize && last == 1
+	isShort := length == 0 || length < p.longest || isOnlyPage
+	return p.number >= last && isShort
+}
+
+// findOrder compares the creation times of neighbours on the first and the last page. Most of them decide,
+// by at least three, since single times may be wrong. The result is kept if the list has several pages.
+func (f *Follower[T]) findOrder(ctx context.Context, first *msgpush.Page[T], number int) (ok bool) {
+	hasEnds := number == 1 && f.pages(first) > 0 // otherwise, the end of the list is not known
+	if f.pager.Created == nil || !hasEnds {
+		return true
+	}
+	ascents := ascentsOf(f.times(first))
+	if f.lastPage > 1 {
+		last, ok := f.tryPage(ctx, f.lastPage)
+		if errs.OfContext(ctx) != nil {
+			return false
+		}
+		if ok {
+			ascents = ascentsOf(append(f.times(first), f.times(last)...))
+		}
+	}
+	hasSeveralPages := f.lastPage > 1
+	isClear := ascents <= -minAscents || ascents >= minAscents
+	f.position.HasOrder = isClear && hasSeveralPages
+	newestLast := ascents > 0 && (isClear || !hasSeveralPages)
+	knowsOtherEnd := newestLast != f.position.NewestLast && len(f.position.known) > 0 && !f.position.Whole
+	f.position.NewestLast = newestLast
+	if knowsOtherEnd {
+		f.startAgain(ctx)
+		return false
+	}
+	return true
+}
+
+const minAscents = 3
+
+// ascentsOf returns how many times are later than the one before, less how many are earlier.
+func ascentsOf(times []msgpush.DateTime) (ascents int) {
+	for i := 1; i < len(times); i++ {
+		ascents += cmp.Compare(times[i], times[i-1])
+	}
+	return ascents
+}
+
+// startAgain makes the next poll a first start: the known records stand at the oldest end.
+func (f *Follower[T]) startAgain(ctx context.Context) {
+	if !f.position.isFirstStart() {
+		const format = "msgpush: following a list: %w: the newest record was searched at the wrong end so far"
+		f.report(ctx, fmt.Errorf(format, ErrMissing))
+	}
+	f.position = position{
+		HasOrder:   f.position.HasOrder,
+		NewestLast: f.position.NewestLast,
+		known:      map[int64]int{},
+	}
+}
+
+// times returns the valid creation times of a page.
+func (f *Follower[T]) times(p *msgpush.Page[T]) (times []msgpush.DateTime) {
+	for _, record := range p.List {
+		if created := f.created(record); created != "" {
+			times = append(times, created)
+		}
+	}
+	return times
+}
+
+// page requests a page until that succeeds. It returns false if ctx has ended before.
+func (f *Follower[T]) page(ctx context.Context, number int) (page *msgpush.Page[T], ok bool) {
+	ok = f.untilSuccess(ctx, pollFails, f.options.PollInterval, func() (err error) {
+		page, err = f.fetch(ctx, number)
+		return err
+	})
+	return page, ok
+}
+
+// tryPage requests a page once. It returns false if the request failed, or ctx has ended.
+func (f *Follower[T]) tryPage(ctx context.Context, number int) (page *msgpush.Page[T], ok bool) {
+	f.update(func(s *Status) { s.NextStep = time.Now() })
+	page, err := f.fetch(ctx, number)
+	if errs.OfContext(ctx) != nil {
+		return nil, false
+	}
+	if err != nil {
+		f.note(ctx, sweepFails, err)
+		f.sleep(ctx, retryAfter(err))
+		f.sweepAt = time.Now()
+	}
+	return page, err == nil
+}
+
+// fetch requests a page. An error response for a page behind the last one stands for an empty page.
+func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], error) {
+	page, err := f.pager.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: f.pager.PageSize})
+	if page == nil && err == nil {
+		return nil, errors.New("msgpush: following a list: the Fetch function returned neither a page nor an error")
+	}
+	isPage := page != nil && (err == nil || len(page.List)+len(page.Omitted) > 0)
+	if isPage {
+		if err != nil && len(page.Omitted) == 0 {
+			f.report(ctx, paging.AtPage(int64(number), err))
+		}
+		f.maxTotal = max(f.maxTotal, page.Total)
+		f.longest = max(f.longest, len(page.List)+len(page.Omitted))
+		return page, nil
+	}
+	apiErr, isResponse := errors.AsType[*msgpush.APIError](err)
+	isPermanent := isResponse && !apiErr.KeyRejected && !apiErr.Retryable
+	if isPermanent && f.isBehindEnd(ctx, number) {
+		return f.behindEnd, nil
+	}
+	return nil, paging.AtPage(int64(number), err)
+}
+
+// isBehindEnd reports whether the list has no such page, perhaps because it has become shorter.
+func (f *Follower[T]) isBehindEnd(ctx context.Context, number int) bool {
+	if number > 1 && number <= f.lastPage {
+		first, _ := f.pager.Fetch(ctx, msgpush.PageRequest{Current: 1, PageSize: f.pager.PageSize})
+		if first != nil {
+			f.lastPage = max(1, f.pages(first))
+		}
+	}
+	return number > max(1, f.lastPage)
+}
+
+// pages returns the number of pages that a response reports, or 0.
+func (f *Follower[T]) pages(p *msgpush.Page[T]) int {
+	if p.Pages > 0 || p.Total <= 0 || f.longest == 0 {
+		return max(p.Pages, 0)
+	}
+	return int(min((p.Total-1)/int64(f.longest), 1<<30)) + 1
+}
+
+// created returns the creation time of a record, or "" if it is not valid. Some services send the zero
+// time, or that of 1970, for a missing one. A time of the day after tomorrow is wrong in each time zone.
+func (f *Follower[T]) created(record T) msgpush.DateTime {
+	if f.pager.Created == nil {
+		return ""
+	}
+	created := f.pager.Created(record)
+	at, err := created.Time(time.UTC)
+	isValid := err == nil && created >= "1971" && time.Until(at) < 48*time.Hour
+	if !isValid {
+		return ""
+	}
+	return created
+}
