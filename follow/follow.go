@@ -14,19 +14,19 @@
 // The newest record stands at the start of the list or at its end. "Above" means closer to it. A record
 // is known if its id is in the position, which holds the ids of the records at the newest places.
 //
-//   - New. A record is new if it is not known, fewer than Window known ones stand above it, and a known
-//     one stands below it, or both the latest sweep and this poll read the whole list. If no known one is
-//     left, it is new if it was created after all of them.
+//   - New. A record is new if it is not known, fewer than Window known ones stand above it, and a known one
+//     stands below it, or both the latest sweep and this poll read the whole list. If no known one is left,
+//     it is new if it was created after all of them.
 //   - First start. The records that exist become known, and none is new. They are read twice, since a
 //     reading misses a record if another one is deleted meanwhile.
-//   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record.
+//   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record. If the total
+//     falls between two pages, it reads the page before again, since a record may have moved there.
 //   - Sweep. Once in each SweepInterval, a poll goes on until it has seen 2 × Window records from the
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew
 //     by more records than were found, this is reported.
-//   - Failure. A page is requested until the request succeeds, if a poll cannot find new records without it.
-//     Another page that fails ends the poll, and the next one is a sweep. A batch is stored until that
-//     succeeds.
+//   - Failure. A page without which a poll cannot find new records is requested until that succeeds. Another
+//     page that fails ends the poll, and the next one is a sweep. A batch is stored until that succeeds.
 //
 // docs/following.md shows the tables, and states the guarantees.
 package follow
