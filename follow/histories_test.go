@@ -48,9 +48,16 @@ type history struct {
 	failing    float64       // requests
 	setBack    time.Duration // when the displayed time goes back by an hour; 0: never
 	retention  time.Duration // 0: records are kept
+	lag        time.Duration // of the server that is behind
+	outage     time.Duration // longest time between two followers
 	started    time.Time     // when the first batch was stored
 
-	list      []entry // what is in the list until changesAt
+	latest, behind view // of the two servers
+}
+
+// A view is the list as a server shows it until changesAt.
+type view struct {
+	list      []entry
 	changesAt time.Time
 }
 
@@ -75,6 +82,13 @@ func newHistory(seed uint64) *history {
 	}
 	if random.IntN(4) == 0 {
 		h.retention = time.Duration(3+random.IntN(3)) * time.Hour
+	}
+	if random.IntN(4) == 0 && h.hasNumbers && !h.ascending {
+		h.lag = time.Duration(random.IntN(10_000)) * time.Millisecond
+	}
+	h.outage = 30 * time.Minute
+	if h.retention == 0 && random.IntN(4) == 0 {
+		h.outage = 4 * time.Hour
 	}
 	h.fill()
 	return h
@@ -161,7 +175,10 @@ func (h *history) fetch(ctx context.Context, r msgpush.PageRequest) (*msgpush.Pa
 	if h.random.Float64() < h.failing {
 		return nil, errors.New("failed")
 	}
-	list := h.now()
+	list := h.latest.at(time.Now(), h.entries)
+	if h.lag > 0 && h.random.IntN(2) == 0 {
+		list = h.behind.at(time.Now().Add(-h.lag), h.entries)
+	}
 	size := min(r.PageSize, h.maxSize)
 	from, to := min(len(list), (r.Current-1)*size), min(len(list), r.Current*size)
 	p := &msgpush.Page[entry]{PageNum: r.Current, PageSize: size, List: slices.Clone(list[from:to])}
@@ -171,43 +188,43 @@ func (h *history) fetch(ctx context.Context, r msgpush.PageRequest) (*msgpush.Pa
 	return p, nil
 }
 
-// now returns the list as it is now.
-func (h *history) now() []entry {
-	now := time.Now()
-	if now.Before(h.changesAt) {
-		return h.list
+// at returns the list at a time.
+func (v *view) at(now time.Time, entries []entry) []entry {
+	if now.Before(v.changesAt) {
+		return v.list
 	}
-	h.list, h.changesAt = h.list[:0], now.Add(24*time.Hour)
-	for _, e := range h.entries {
+	v.list, v.changesAt = v.list[:0], now.Add(24*time.Hour)
+	for _, e := range entries {
 		isDeleted := !e.deleted.IsZero() && !e.deleted.After(now)
 		switch {
 		case e.visible.After(now):
-			h.changesBefore(e.visible)
+			v.changesBefore(e.visible)
 		case !isDeleted:
-			h.list = append(h.list, e)
+			v.list = append(v.list, e)
 			if !e.deleted.IsZero() {
-				h.changesBefore(e.deleted)
+				v.changesBefore(e.deleted)
 			}
 		}
 	}
-	return h.list
+	return v.list
 }
 
-func (h *history) changesBefore(t time.Time) {
-	if t.Before(h.changesAt) {
-		h.changesAt = t
+func (v *view) changesBefore(t time.Time) {
+	if t.Before(v.changesAt) {
+		v.changesAt = t
 	}
 }
 
-// above returns the number of records that were above another one when it appeared.
+// above returns the number of records that may be above another one at the first sweep after it appeared.
 func (h *history) above(e entry) (n int) {
+	sweep := e.visible.Add(h.outage)
 	isBelow := h.ascending
 	for _, other := range h.entries {
 		if other.id == e.id {
 			isBelow = !isBelow
 			continue
 		}
-		isThere := !other.visible.After(e.visible) && (other.deleted.IsZero() || other.deleted.After(e.visible))
+		isThere := !other.visible.After(sweep) && (other.deleted.IsZero() || other.deleted.After(e.visible))
 		if !isBelow && isThere {
 			n++
 		}
@@ -249,8 +266,9 @@ func (h *history) follow(t *testing.T) map[int64]int {
 		})
 		require.NoError(t, err)
 		cancel()
+		rest := time.Until(h.begin.Add(7 * time.Hour)) // followers run in the last hour
 		if h.random.IntN(3) == 0 {
-			time.Sleep(time.Duration(h.random.IntN(1800)) * time.Second)
+			time.Sleep(min(rest, time.Duration(h.random.Int64N(int64(h.outage)))))
 		}
 	}
 	return stored
@@ -265,14 +283,14 @@ func TestHistories(t *testing.T) {
 			var lost, old, twice []int64
 			for _, e := range h.entries {
 				times := stored[e.id]
-				isStable := e.deleted.IsZero() || e.deleted.Sub(e.visible) > 2*time.Hour
-				wasThere := e.id <= h.newest || e.visible.Before(h.started)
+				isStable := e.deleted.IsZero() || e.deleted.Sub(e.visible) > h.outage+time.Hour
+				wasThere := e.id <= h.newest || e.visible.Before(h.started.Add(h.lag))
 				switch {
 				case times > 1:
 					twice = append(twice, e.id)
 				case times == 1 && e.id <= h.newest:
 					old = append(old, e.id)
-				case times == 0 && isStable && !wasThere && h.above(e) < window/2: // more come before a sweep
+				case times == 0 && isStable && !wasThere && h.above(e) < window*4/5: // more come before a sweep
 					lost = append(lost, e.id)
 				}
 			}
