@@ -53,7 +53,7 @@ func recordTypeOf[T any]() reflect.Type {
 
 func (*Page[T]) recordType() reflect.Type { return reflect.TypeFor[T]() }
 
-// isCompletePage reports whether data is a page that may be returned as it is.
+// isCompletePage reports whether data is a page that may be returned unchanged.
 func isCompletePage[T any](data *T) bool { return data != nil && pageOf(data).isComplete() }
 
 func (p *Page[T]) isComplete() bool {

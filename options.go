@@ -258,7 +258,7 @@ func WithLogger(logger *slog.Logger) Option {
 // observe is called in the goroutine of the call, with a context that has the values of the context
 // of the call and its operation (see [OperationFromContext]). It is called before the wait for the next
 // attempt and before the call returns. If the key of the attempt was rejected, it is called after the
-// key source has been asked for another one. Calls may run at the same time, so observe must be safe for
+// key source was called for another one. Calls may run at the same time, so observe must be safe for
 // concurrent use. It may keep a, and change a.Header. It is not called for an error before an
 // attempt begins, such as one of the key source; see [WithCallObserver].
 func WithObserver(observe func(ctx context.Context, a Attempt)) Option {

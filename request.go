@@ -119,7 +119,7 @@ func read[T any](ctx context.Context, c *Client, op Operation, query, body any) 
 	return do[T](ctx, c, spec, true)
 }
 
-// spec returns what a call of the operation sends. It is not marked as idempotent. net/http may
+// spec describes the request of a call of the operation. It is not marked as idempotent. net/http may
 // still send a GET twice: the doc comment of a method that changes something with a GET must say
 // so.
 func (o Operation) spec(query, body any) call.Spec {

@@ -27,8 +27,8 @@ type RetryPolicy struct {
 	MaxAttempts int
 	// MinWait is the shortest wait. The default is 200 ms.
 	MinWait time.Duration
-	// MaxWait is the longest wait without that of a Retry-After header. If the header requests
-	// more than MaxWait, the call returns its failure immediately. The default is 30 s.
+	// MaxWait is the longest wait. If a Retry-After header requests a longer one, the call returns its
+	// failure immediately. The default is 30 s.
 	MaxWait time.Duration
 	// Quota is the number of retries that all calls of the client share, so that retries do not
 	// multiply the load of an outage. A retry uses one up, and each attempt that succeeds gives one

@@ -511,7 +511,7 @@ func (s *KeySource) receive(ctx context.Context) error {
 			_ = sub.Ping(ctx)
 		}
 	})
-	// update runs in a goroutine of its own, so that announcements are read while update waits for the
+	// update runs in another goroutine, so that announcements are read while update waits for the
 	// store: a store without a buffer would wait for their reader. One more update stands for all
 	// announcements that arrive meanwhile.
 	updates := make(chan struct{}, 1)

@@ -151,7 +151,7 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T]) bool {
 	for {
 		n := f.use(r, p.items)
 		if f.isLast(p) {
-			// An error response alone does not show that the list has ended.
+			// An error response does not show that the list has ended, if no other page was seen.
 			r.isWhole = p.page != f.behindEnd || f.lastPage > 1
 			return true
 		}
@@ -162,7 +162,7 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T]) bool {
 			r.isSweep = false
 			return errs.OfContext(ctx) == nil
 		}
-		// If more records were inserted than were read, those of the page may be above all of them.
+		// If more records were inserted than were read, the records of the page may be above all of them.
 		mayBeAbove := r.known > 0 && p.page.Total-r.total >= int64(len(r.ids))
 		if mayBeAbove {
 			r.isSweep = false
@@ -219,7 +219,7 @@ func (f *Follower[T]) needOfFirstStart(r *reading[T]) need {
 	return no
 }
 
-// needOfPoll applies the rules of polls and sweeps. hasUnknown is that of the latest page.
+// needOfPoll applies the rules of polls and sweeps. hasUnknown means that the latest page has an unknown record.
 func (f *Follower[T]) needOfPoll(r *reading[T], hasUnknown bool) need {
 	window, depth := f.options.Window, 2*f.options.Window
 	hasGrown := r.total-f.position.Total >= int64(r.old) // then they are new, and clocks went back

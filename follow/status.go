@@ -33,7 +33,7 @@ type Status struct {
 }
 
 // Check returns an error if no step has ended, or Err has not been nil, for longer than limit. If Err wraps
-// [ErrMissing], Check returns it at once, until the next sweep. Send an alert for each error. Restart the
+// [ErrMissing], Check returns it immediately, until the next sweep. Send an alert for each error. Restart the
 // program only for [ErrHangs]: an outage of the service or of the database ends without a restart. The limit
 // should be longer than a call with all its retries, and than a transaction, for example ten minutes.
 func (s Status) Check(limit time.Duration) error {
@@ -131,7 +131,7 @@ func (f *Follower[T]) untilSuccess(ctx context.Context, c cause, wait time.Durat
 	return false
 }
 
-// retryAfter returns the wait that the service asks for, up to an hour.
+// retryAfter returns the wait of a Retry-After header, up to an hour.
 func retryAfter(err error) time.Duration {
 	apiErr, ok := errors.AsType[*msgpush.APIError](err)
 	if !ok {

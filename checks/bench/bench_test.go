@@ -67,8 +67,8 @@ func BenchmarkPage(b *testing.B) {
 	})
 }
 
-// BenchmarkCallers makes calls over loopback from 64 concurrent callers. A call takes the time of client
-// and server, so the time for each call is that of a call of both, divided by the number of CPUs.
+// BenchmarkCallers makes calls over loopback from 64 concurrent callers. The time for each
+// call is the time of client and server together, divided by the number of CPUs.
 func BenchmarkCallers(b *testing.B) {
 	const callers = 64
 	server := httptest.NewServer(newService(b, 1, 1))

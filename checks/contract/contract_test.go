@@ -415,7 +415,7 @@ func TestChangedTypeInOpenAPIIsDetected(t *testing.T) {
 	withoutExample := recordsWithoutExample(load(t))
 	for name, schema := range load(t).Components.Schemas {
 		if withoutExample[name] {
-			continue // package recorded compares its types with those of the Go type
+			continue // package recorded compares it with the Go type
 		}
 		for field, property := range schema.Value.Properties {
 			if property.Ref != "" {

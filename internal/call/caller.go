@@ -93,7 +93,7 @@ func timeoutError(format string, d time.Duration) error {
 	return errs.Hide(fmt.Sprintf(format, d), context.DeadlineExceeded, nil)
 }
 
-// A Spec says what a call sends, and how its response is decoded.
+// A Spec describes the request of a call, and how its response is decoded.
 type Spec struct {
 	Operation  string // the name for errors, logs and metrics
 	Method     string
@@ -113,8 +113,8 @@ type Result struct {
 	LeftOut  *Failure     // the part that is left out of a success; nil: none
 }
 
-// Do makes a call. The error is a [*Failure], or the error of arguments of which no HTTP request can be
-// made, whose text may contain a secret.
+// Do makes a call. The error is a [*Failure]. If no HTTP request can be made from the arguments, it is
+// another error, whose text may contain a secret.
 func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
 	s := &state{Context: ctx, spec: spec, keys: *c.FixedKeys}
 	err := c.do(ctx, s)

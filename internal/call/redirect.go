@@ -26,8 +26,8 @@ type redirectError struct{ resp *http.Response }
 
 func (*redirectError) Error() string { return "the Location is malformed" }
 
-// unwrapClient returns what the chain returned: http.Client wraps an error in a *url.Error, and
-// keepRedirect hides a response in an error.
+// unwrapClient returns the response or the error of the chain: http.Client wraps an error in a *url.Error,
+// and keepRedirect hides a response in an error.
 func unwrapClient(resp *http.Response, err error) (*http.Response, error) {
 	if redirect, ok := errors.AsType[*redirectError](err); ok {
 		return redirect.resp, nil

@@ -135,7 +135,7 @@ func (s *state) interrupted(f *Failure) *Failure {
 func (s *state) failureOf(stop *stopError) *Failure {
 	f := s.newFailure(NoResponse)
 	f.Step, f.Cause, f.Previous = stop.step, stop.err, s.last
-	if errs.OfContext(s) != nil { // the reason, also if the step returned an error of its own
+	if errs.OfContext(s) != nil { // the reason, also if the step returned another error
 		f.Cause = s.cause()
 	}
 	return f

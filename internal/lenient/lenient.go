@@ -198,7 +198,7 @@ func unquote(token []byte) []byte {
 }
 
 // Integer returns the integer that a JSON number, or a JSON string with a number, denotes, such as 7,
-// 7.0, 1.5e3 or "7". An integer is returned as it is written.
+// 7.0, 1.5e3 or "7". An integer is returned unchanged.
 func Integer(token []byte) (digits string, ok bool) {
 	i := integer(token)
 	return string(i), i != nil

@@ -222,7 +222,7 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 		return p.newRecords == 0
 	}
 	isFull := p.newRecords > 0 && p.records >= cur.size
-	goesOn := isFull && cur.hasIDs // the total may be only that of the page, or a cap
+	goesOn := isFull && cur.hasIDs // the total may count one page only, or be a cap
 	return next > promised && !goesOn
 }
 

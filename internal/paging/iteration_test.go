@@ -17,8 +17,8 @@ var (
 // A respondFunc returns the total and the ids of a page. Requests and pages count from 1.
 type respondFunc func(request, number int) (total int64, ids []int64)
 
-// collect iterates over a list of ids with pages of two records. Negative ids are those of records
-// that are left out, and 0 is a record that is left out without an id.
+// collect iterates over a list of ids with pages of two records. A negative id stands for a record
+// that is left out, and 0 for one that is left out without an id.
 func collect(t *testing.T, respond respondFunc) (delivered []int64, err error) {
 	t.Helper()
 	requests := 0

@@ -87,7 +87,7 @@ func formsOf(key string) []string {
 	}
 }
 
-// What encoders escape in JSON strings besides quotes, backslashes and control characters.
+// Characters that encoders escape in JSON strings, other than quotes, backslashes and control characters.
 var (
 	ofGo   = strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`)
 	ofGson = strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`, "=", `\u003d`, "'", `\u0027`)

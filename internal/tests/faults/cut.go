@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// A CutConn is a connection that breaks after some bytes. What is written later is lost, and reading
+// A CutConn is a connection that breaks after some bytes. Later writes are lost, and reading
 // returns [io.EOF], as if the peer or a gateway had closed it.
 type CutConn struct {
 	net.Conn
