@@ -83,7 +83,8 @@ func newHistory(seed uint64) *history {
 	if random.IntN(4) == 0 {
 		h.retention = time.Duration(3+random.IntN(3)) * time.Hour
 	}
-	if random.IntN(4) == 0 && h.hasNumbers && !h.ascending {
+	mayLag := h.hasNumbers && !h.ascending && h.retention == 0 // otherwise, see the limits in docs/following.md
+	if mayLag && random.IntN(3) == 0 {
 		h.lag = time.Duration(random.IntN(10_000)) * time.Millisecond
 	}
 	h.outage = 30 * time.Minute

@@ -64,7 +64,7 @@ func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecor
 
 const (
 	maxRepeats = 3 // pages in a row with the same records
-	maxBacks   = 5 // how often a reading goes back from the same page: two servers may respond by chance
+	maxBacks   = 3 // how often a reading goes back from the same page
 )
 
 // A place is the page that a reading has reached.
@@ -107,8 +107,8 @@ func (f *Follower[T]) newestPage(ctx context.Context) (p *place[T], ok bool) {
 	return p, true
 }
 
-// next goes to the next page inward. It returns false if ctx has ended, or a page that is not required
-// failed.
+// next goes to the next page inward. It returns false if ctx has ended, a page that is not required failed,
+// or the total falls again and again.
 func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) bool {
 	number := p.number + f.inward()
 	if number > p.deepest {
@@ -122,7 +122,10 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) bool {
 	if ok && f.hasShrunk(p, page) {
 		page, ok = get(ctx, number) // the response may have come from a server that is behind
 	}
-	if ok && f.hasShrunk(p, page) && p.backs < maxBacks {
+	if ok && f.hasShrunk(p, page) {
+		if p.backs == maxBacks {
+			return false // the list changes too fast: the next poll reads it
+		}
 		p.backs++
 		number = p.number // a record was deleted: the first one of the next page may have moved here
 		page, ok = get(ctx, number)

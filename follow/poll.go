@@ -141,7 +141,8 @@ func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) (hasNewlyKnown 
 	return hasNewlyKnown
 }
 
-// read reads pages until the rules end the poll. It returns false if ctx has ended.
+// read reads pages until the rules end the poll. It returns false if ctx has ended, or if new records cannot
+// be found, since the list changes too fast.
 func (f *Follower[T]) read(ctx context.Context, r *reading[T]) bool {
 	p, ok := f.newestPage(ctx)
 	if !ok {
@@ -160,7 +161,7 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T]) bool {
 		}
 		if !f.next(ctx, p, n) {
 			r.isSweep = false
-			return errs.OfContext(ctx) == nil
+			return n != required && errs.OfContext(ctx) == nil
 		}
 		// If more records were inserted than were read, the records of the page may be above all of them.
 		mayBeAbove := r.known > 0 && p.page.Total-r.total >= int64(len(r.ids))
