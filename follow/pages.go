@@ -64,7 +64,7 @@ func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecor
 
 const (
 	maxRepeats = 3 // pages in a row with the same records
-	maxBacks   = 3 // how often a reading goes back from the same page
+	maxBacks   = 5 // how often a reading goes back from the same page
 )
 
 // A place is the page that a reading has reached.
@@ -124,7 +124,9 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) bool {
 	}
 	if ok && f.hasShrunk(p, page) {
 		if p.backs == maxBacks {
-			return false // the list changes too fast: the next poll reads it
+			const format = "msgpush: following a list: its total fell at page %d after each of %d attempts"
+			f.noteSweepFails(ctx, fmt.Errorf(format, number, maxBacks+1))
+			return false
 		}
 		p.backs++
 		number = p.number // a record was deleted: the first one of the next page may have moved here
@@ -253,11 +255,16 @@ func (f *Follower[T]) tryPage(ctx context.Context, number int) (page *msgpush.Pa
 		return nil, false
 	}
 	if err != nil {
-		f.note(ctx, sweepFails, err)
+		f.noteSweepFails(ctx, err)
 		f.sleep(ctx, retryAfter(err))
-		f.sweepAt = time.Now()
 	}
 	return page, err == nil
+}
+
+// noteSweepFails takes the error of a page, and makes the next poll a sweep.
+func (f *Follower[T]) noteSweepFails(ctx context.Context, err error) {
+	f.note(ctx, sweepFails, err)
+	f.sweepAt = time.Now()
 }
 
 // fetch requests a page. An error response for a page behind the last one stands for an empty page.
