@@ -791,22 +791,20 @@ func TestDeletionWhileAPollReadsHidesNoRecord(t *testing.T) {
 func TestTotalThatFallsWithEachResponseIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		isFalling, total := false, int64(1_000_000)
-		s.edit = func(_ int, p *page) {
-			if isFalling {
-				total--
-				p.Total = total
-			}
+		total := int64(1_000_000)
+		falls := func(_ int, p *page) {
+			total--
+			p.Total = total
 		}
 		var db database
 		r := start(t, s.pager(20), &db, follow.Options{})
 		wait(time.Minute)
 		s.prepend(numbers(1001, 1100)...)
-		isFalling = true
+		s.setEdit(falls)
 		wait(11 * time.Minute)
 		assert.Empty(t, db.records)
 		assert.ErrorContains(t, r.Status().Check(limit), "its total fell at page 2 after each of 6 attempts")
-		isFalling = false
+		s.setEdit(nil)
 		wait(time.Minute)
 		assert.Equal(t, numbers(1001, 1100), db.records)
 		assert.NoError(t, r.Status().Err)

@@ -106,6 +106,12 @@ func (s *service) fetch(_ context.Context, r msgpush.PageRequest) (*page, error)
 	return p, nil
 }
 
+func (s *service) setEdit(edit func(number int, p *page)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.edit = edit
+}
+
 // change changes the list.
 func (s *service) change(f func(list []int64) []int64) {
 	s.mu.Lock()
