@@ -42,12 +42,14 @@ func TestDocumentsNameEveryOperation(t *testing.T) {
 	}
 }
 
+// The rows of the tables have the words of Operation and of openapi.json.
 func TestInterfaceHasEveryOperationAndMember(t *testing.T) {
+	const where = "docs/interface.md: add a row that begins with %q, with the words of %s"
 	document := read(t, "docs/interface.md")
 	for _, op := range msgpush.Operations() {
 		if op.Specified() {
-			line := fmt.Sprintf("\n%s | %s | `%s` |", op.Title, op.Method, op.Path)
-			assert.Contains(t, document, line, "docs/interface.md: add the operation %s", op.Name)
+			row := fmt.Sprintf("%s | %s | `%s` | ", op.Title, op.Method, op.Path)
+			assert.True(t, strings.Contains(document, "\n"+row), where, row, "the Operation "+op.Name)
 		}
 	}
 	var openAPI struct {
@@ -64,8 +66,40 @@ func TestInterfaceHasEveryOperationAndMember(t *testing.T) {
 		for member, p := range s.Properties {
 			typ := map[string]string{"": "object", "array": "array of records"}[p.Type]
 			row := strings.TrimSpace(fmt.Sprintf("`%s` | %s | %s", member, cmp.Or(typ, p.Type), p.Description))
-			assert.Contains(t, document, row, "docs/interface.md: add the member %s of %s", member, schema)
+			assert.True(t, strings.Contains(document, "\n"+row), where, row, "the schema "+schema+" in openapi.json")
 		}
+	}
+}
+
+// An operation that the API document specifies is no longer in the list of the named ones.
+func TestInterfaceListsTheNamedOperations(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "docs/interface.md"), "\n## Named operations\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var want, got []string
+	names := map[string][]string{}
+	for _, op := range msgpush.Operations() {
+		group, name, hasName := strings.Cut(op.Title, ": ")
+		if op.Specified() || !hasName {
+			continue
+		}
+		if names[group] == nil {
+			want = append(want, group)
+		}
+		names[group] = append(names[group], strings.TrimSpace(name+" "+op.Method))
+	}
+	for i, group := range want {
+		want[i] = "- " + group + ": " + strings.Join(names[group], ", ")
+	}
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "- ") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	for _, line := range want {
+		assert.True(t, slices.Contains(got, line), `docs/interface.md: "Named operations" needs the line %q`, line)
+	}
+	for _, line := range got {
+		assert.True(t, slices.Contains(want, line), `docs/interface.md: "Named operations" must not have the line %q`, line)
 	}
 }
 
