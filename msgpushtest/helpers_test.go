@@ -16,30 +16,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/tests/testcalls"
 	"example.com/msgpush/msgpushtest"
 )
 
 var ctx = context.Background()
 
-// calls holds calls of operations, by the name of the operation.
-var calls = map[string]func(*msgpush.Client) error{
-	msgpushtest.MailDetail: func(c *msgpush.Client) error {
-		_, err := c.MailDetail(ctx, msgpushtest.SampleMailID)
-		return err
-	},
-	msgpushtest.MPList: func(c *msgpush.Client) error {
-		_, err := c.MPList(ctx, msgpush.PageRequest{})
-		return err
-	},
-	msgpushtest.ForwardRuleList: func(c *msgpush.Client) error {
-		_, err := c.ForwardRuleList(ctx, msgpush.PageRequest{})
-		return err
-	},
-	msgpushtest.ForwardLogList: func(c *msgpush.Client) error {
-		_, err := c.ForwardLogList(ctx, msgpush.ForwardLogRequest{})
-		return err
-	},
-}
+// calls holds a call of each operation that may be called twice, by the name of the operation.
+var calls = func() map[string]func(*msgpush.Client) error {
+	all := map[string]func(*msgpush.Client) error{}
+	for _, call := range testcalls.All() {
+		if !call.IsIdempotent() {
+			continue // a second deletion finds no record
+		}
+		all[call.Operation] = func(c *msgpush.Client) error {
+			_, err := call.Do(ctx, c)
+			return err
+		}
+	}
+	return all
+}()
 
 var (
 	listChannels = calls[msgpushtest.MPList]

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// No operation of the API document has two parameters yet.
 func TestRequestMustHaveEachParameterOnce(t *testing.T) {
 	tests := []struct {
 		name, query string
