@@ -1,13 +1,18 @@
 package msgpushtest_test
 
 import (
+	"go/doc"
 	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/tests/fixtures"
 	"example.com/msgpush/msgpushtest"
 )
 
@@ -33,6 +38,23 @@ func TestSampleRecordsAreConsistent(t *testing.T) {
 	}
 	assert.Len(t, ids, len(seed.ForwardLogs))
 	assert.Greater(t, len(results), 1)
+}
+
+func TestCommentOfSampleRecordsNamesTheirIDs(t *testing.T) {
+	_, p := fixtures.ParsePackage(t, ".")
+	i := slices.IndexFunc(p.Types, func(typ *doc.Type) bool { return typ.Name == "Records" })
+	require.GreaterOrEqual(t, i, 0)
+	functions := p.Types[i].Funcs // those that return Records
+	i = slices.IndexFunc(functions, func(f *doc.Func) bool { return f.Name == "SampleRecords" })
+	require.GreaterOrEqual(t, i, 0)
+	for field, list := range reflect.ValueOf(msgpushtest.SampleRecords()).Fields() {
+		for index := range list.Len() {
+			isEnd := index == 0 || index == list.Len()-1
+			id := strconv.FormatInt(list.Index(index).FieldByName("ID").Int(), 10)
+			assert.True(t, !isEnd || strings.Contains(functions[i].Doc, id),
+				"msgpushtest/records.go: the comment of SampleRecords must name record %s of %s", id, field.Name)
+		}
+	}
 }
 
 func TestRecordsThatAreNotValidPanic(t *testing.T) {

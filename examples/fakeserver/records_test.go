@@ -2,16 +2,29 @@ package main
 
 import (
 	"context"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
 	"example.com/msgpush/msgpushtest"
 )
+
+func TestUsageHasARecordOfEachList(t *testing.T) {
+	_, example, _ := strings.Cut(usage, "\n  {\n")
+	example, _, _ = strings.Cut(example, "\n  }\n")
+	records, err := decodeRecords(strings.NewReader("{" + example + "}"))
+	require.NoError(t, err)
+	for field, list := range reflect.ValueOf(records).Fields() {
+		assert.False(t, list.IsZero(), "usage.txt: add %s to the file of records", field.Tag.Get("json"))
+	}
+}
 
 func TestInsertsARecordEachInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose time begins in the year 2000
