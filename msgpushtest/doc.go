@@ -26,6 +26,10 @@
 // only there: otherwise, the runtime ends the program with an error such as "receive on synctest
 // channel from outside bubble".
 //
+// The clock of a bubble starts on 2000-01-01. A follower of package follow ignores creation times that
+// are more than two days ahead of it. Before such a test follows [SampleRecords], it sleeps until
+// 2026-11-06, in virtual time.
+//
 // # Choices of the fake server
 //
 // The real service may behave differently.
