@@ -53,6 +53,12 @@ func TestInterfaceHasEveryOperationAndMember(t *testing.T) {
 		}
 	}
 	var openAPI struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name, Description string
+				Schema            struct{ Type string }
+			}
+		}
 		Components struct {
 			Schemas map[string]struct {
 				Properties map[string]struct {
@@ -62,6 +68,14 @@ func TestInterfaceHasEveryOperationAndMember(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(read(t, "openapi.json")), &openAPI))
+	for path, methods := range openAPI.Paths {
+		for _, op := range methods {
+			for _, p := range op.Parameters {
+				row := fmt.Sprintf("`%s` | %s | %s", p.Name, p.Schema.Type, p.Description)
+				assert.True(t, strings.Contains(document, "\n"+row), where, row, "the path "+path+" in openapi.json")
+			}
+		}
+	}
 	for schema, s := range openAPI.Components.Schemas {
 		for member, p := range s.Properties {
 			typ := map[string]string{"": "object", "array": "array of records"}[p.Type]
