@@ -866,6 +866,19 @@ func TestServiceThatRefusesDeepPagesIsFollowed(t *testing.T) {
 	})
 }
 
+func TestPollOfAListWithoutTimesIsOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.created = func(int64) msgpush.DateTime { return "0000-00-00 00:00:00" }
+		var db database
+		start(t, s.pager(20), &db, follow.Options{SweepInterval: time.Hour})
+		wait(time.Minute)
+		before := s.count()
+		wait(11 * time.Second)
+		assert.Equal(t, before+1, s.count())
+	})
+}
+
 func TestErrorOfAPageIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}

@@ -182,14 +182,15 @@ func (f *Follower[T]) findOrder(ctx context.Context, first *msgpush.Page[T], num
 	if f.pager.Created == nil || !hasEnds {
 		return true
 	}
-	ascents := ascentsOf(f.times(first))
-	if f.lastPage > 1 {
+	times := f.times(first)
+	ascents := ascentsOf(times)
+	if f.lastPage > 1 && len(times) > 0 {
 		last, ok := f.tryPage(ctx, f.lastPage)
 		if errs.OfContext(ctx) != nil {
 			return false
 		}
 		if ok {
-			ascents = ascentsOf(append(f.times(first), f.times(last)...))
+			ascents = ascentsOf(append(times, f.times(last)...))
 		}
 	}
 	hasSeveralPages := f.lastPage > 1

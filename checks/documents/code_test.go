@@ -1,7 +1,6 @@
 package documents
 
 import (
-	"encoding/json"
 	"fmt"
 	"go/format"
 	"os"
@@ -103,36 +102,6 @@ func TestCodeInDocsRuns(t *testing.T) {
 	for _, name := range []string{"docs/following.md", "docs/reliability.md"} {
 		assertCodeRuns(t, name)
 	}
-}
-
-// CONTRIBUTING.md has a method of the client and a function of the fake server. An overlay adds each
-// to its package.
-func TestCodeOfContributingCompiles(t *testing.T) {
-	headers := []struct{ dir, header string }{
-		{"../..", "package msgpush\n\nimport (\n\t\"context\"\n\t\"encoding/json\"\n)\n\n"},
-		{"../../msgpushtest", "package msgpushtest\n\nimport (\n\t\"net/url\"\n\t\"slices\"\n\n" +
-			"\t\"example.com/msgpush\"\n)\n\n"},
-	}
-	blocks := goBlock.FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1)
-	require.Len(t, blocks, len(headers))
-	dir := t.TempDir()
-	replace := map[string]string{}
-	for i, h := range headers {
-		source := h.header + blocks[i][1]
-		formatted, err := format.Source([]byte(source))
-		require.NoError(t, err, source)
-		assert.Equal(t, string(formatted), source, "gofmt")
-		file := filepath.Join(dir, fmt.Sprintf("block%d.go", i+1))
-		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-		target, err := filepath.Abs(filepath.Join(h.dir, "contributing.go"))
-		require.NoError(t, err)
-		replace[target] = file
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	require.NoError(t, err)
-	file := filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(file, overlay, 0o600))
-	runGo(t, "build", "-overlay="+file, "example.com/msgpush/msgpushtest")
 }
 
 // The test that records responses runs twice: it records responses of the fake server, and then

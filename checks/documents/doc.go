@@ -1,3 +1,3 @@
-// Package documents contains only tests. They run the Go code of README.md and docs, compile
-// that of CONTRIBUTING.md, and check that the documents leave out no operation, example, dependency or version.
+// Package documents contains only tests. They run the Go code of README.md and docs, and
+// check that the documents leave out no operation, example, dependency or version.
 package documents
