@@ -130,6 +130,7 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		options:   o,
 		random:    rand.N[time.Duration],
 		position:  p,
+		maxTotal:  p.Total,
 		reported:  map[[sha256.Size]byte]bool{},
 		behindEnd: new(msgpush.Page[T]),
 		status:    Status{NextStep: time.Now()},

@@ -866,16 +866,67 @@ func TestServiceThatRefusesDeepPagesIsFollowed(t *testing.T) {
 	})
 }
 
-func TestPollOfAListWithoutTimesIsOneRequest(t *testing.T) {
+func TestPollIsOneRequestThoughTimesDoNotShowTheOrder(t *testing.T) {
+	for name, at := range map[string]msgpush.DateTime{
+		"equal times": created(1),
+		"zero times":  "0000-00-00 00:00:00",
+	} {
+		for _, hasDeepPages := range []bool{true, false} {
+			inBubble(t, fmt.Sprintf("%s, deep pages: %t", name, hasDeepPages), func(t *testing.T) {
+				s := &service{list: numbers(10_000, 1)}
+				s.created = func(int64) msgpush.DateTime { return at }
+				s.fail = func(number int) error {
+					if number > 100 && !hasDeepPages {
+						return &msgpush.APIError{HTTPStatus: 400}
+					}
+					return nil
+				}
+				var db database
+				r := start(t, s.pager(20), &db, follow.Options{})
+				wait(time.Minute)
+				before := s.count()
+				wait(time.Hour)
+				// Six sweeps of 20 pages, of which each may request the last page and, after an error, the first.
+				assert.LessOrEqual(t, s.count()-before, 400+6*22)
+				assert.LessOrEqual(t, len(r.errors()), 8, "one for each sweep")
+				assert.NoError(t, r.Status().Err)
+			})
+		}
+	}
+}
+
+func TestDeletionOfMostKnownRecordsCostsOneLongPoll(t *testing.T) {
+	for _, left := range []int{0, 1, 10, 30} {
+		inBubble(t, fmt.Sprintf("%d known records are left", left), func(t *testing.T) {
+			s := &service{list: numbers(100_000, 1)}
+			var db database
+			start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Minute)
+			s.change(func(list []int64) []int64 { return slices.Delete(list, left, 400) })
+			before := s.count()
+			wait(20 * time.Minute)
+			assert.Empty(t, db.records)
+			assert.LessOrEqual(t, s.count()-before, 800)
+		})
+	}
+}
+
+func TestRestartWhileAServerIsBehindReportsNoMissingRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		s.created = func(int64) msgpush.DateTime { return "0000-00-00 00:00:00" }
 		var db database
-		start(t, s.pager(20), &db, follow.Options{SweepInterval: time.Hour})
+		r := start(t, s.pager(20), &db, follow.Options{})
 		wait(time.Minute)
-		before := s.count()
-		wait(11 * time.Second)
-		assert.Equal(t, before+1, s.count())
+		s.prepend(1001, 1002, 1003)
+		wait(time.Minute)
+		r.stop()
+		s.change(func(list []int64) []int64 { return list[3:] })
+		r = start(t, s.pager(20), &db, follow.Options{})
+		wait(5 * time.Second)
+		s.prepend(1001, 1002, 1003)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1003), db.records)
+		assert.Empty(t, r.errors())
 	})
 }
 
@@ -997,12 +1048,13 @@ func TestListThatIsEmptyForAWhileIsFollowedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
 		var db database
-		start(t, s.pager(20), &db, follow.Options{})
+		r := start(t, s.pager(20), &db, follow.Options{})
 		wait(time.Minute)
 		s.change(func([]int64) []int64 { return nil })
 		wait(time.Hour)
 		s.change(func([]int64) []int64 { return append([]int64{1001}, numbers(500, 1)...) })
 		wait(time.Hour)
 		assert.Equal(t, []int64{1001}, db.records)
+		assert.Empty(t, r.errors())
 	})
 }

@@ -78,33 +78,38 @@ type place[T any] struct {
 	deepest int       // the highest number so far
 }
 
-// newestPage returns the place of the newest record. It returns false if ctx has ended.
-func (f *Follower[T]) newestPage(ctx context.Context) (p *place[T], ok bool) {
-	p = &place[T]{page: f.behindEnd}
-	number, next := 0, 1
-	if f.position.NewestLast {
-		next = max(1, f.lastPage)
-	}
-	var page *msgpush.Page[T]
-	for range maxRepeats { // the list may grow or shrink meanwhile
-		if number == next {
+// newestPage returns the place of the newest record. It returns false if ctx has ended, or the order of the
+// list was found to be another one.
+func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], bool) {
+	p := &place[T]{page: f.behindEnd}
+	number := f.newestNumber()
+	for range maxRepeats {
+		page, ok := f.page(ctx, number)
+		if !ok {
+			return nil, false
+		}
+		last := max(1, f.pages(page))
+		mayShowOrder := isSweep || last != f.lastPage
+		f.lastPage = last
+		if !f.position.HasOrder && mayShowOrder && !f.findOrder(ctx, page, number) {
+			return nil, false
+		}
+		p.number, p.page = number, page
+		number = f.newestNumber() // the list may have grown or shrunk
+		if number == p.number {
 			break
 		}
-		number = next
-		if page, ok = f.page(ctx, number); !ok {
-			return nil, false
-		}
-		f.lastPage = max(1, f.pages(page))
-		if !f.position.HasOrder && !f.findOrder(ctx, page, number) {
-			return nil, false
-		}
-		next = 1
-		if f.position.NewestLast {
-			next = f.lastPage
-		}
 	}
-	f.enter(ctx, p, page, number)
+	f.enter(ctx, p, p.page, p.number)
 	return p, true
+}
+
+// newestNumber returns the number of the page that has the newest record, as far as it is known.
+func (f *Follower[T]) newestNumber() int {
+	if f.position.NewestLast {
+		return max(1, f.lastPage)
+	}
+	return 1
 }
 
 // next goes to the next page inward. It returns false if ctx has ended, a page that is not required failed,
@@ -185,18 +190,21 @@ func (f *Follower[T]) findOrder(ctx context.Context, first *msgpush.Page[T], num
 	times := f.times(first)
 	ascents := ascentsOf(times)
 	if f.lastPage > 1 && len(times) > 0 {
-		last, ok := f.tryPage(ctx, f.lastPage)
-		if errs.OfContext(ctx) != nil {
+		last, err := f.fetch(ctx, f.lastPage)
+		switch {
+		case errs.OfContext(ctx) != nil:
 			return false
-		}
-		if ok {
+		case err != nil:
+			f.report(ctx, err) // then the first page decides
+		default:
 			ascents = ascentsOf(append(times, f.times(last)...))
 		}
 	}
 	hasSeveralPages := f.lastPage > 1
 	isClear := ascents <= -minAscents || ascents >= minAscents
 	f.position.HasOrder = isClear && hasSeveralPages
-	newestLast := ascents > 0 && (isClear || !hasSeveralPages)
+	mayDecide := isClear || !hasSeveralPages // a single page has the newest record in any case
+	newestLast := ascents > 0 && mayDecide
 	knowsOtherEnd := newestLast != f.position.NewestLast && len(f.position.known) > 0 && !f.position.Whole
 	f.position.NewestLast = newestLast
 	if knowsOtherEnd {

@@ -34,8 +34,15 @@ type reading[T any] struct {
 	old     int                // unknown records in a row that were created before the newest known one
 	total   int64              // by the first response
 	isWhole bool               // it has read the list to its end
-	isSweep bool               // it is a sweep, none of whose pages has failed
+	isSweep bool               // it goes on until it has the depth of a sweep
+	isCut   bool               // it has ended before, since a page failed or the list changed too fast
 }
+
+// undecided returns the number of unknown records below which no known one was seen so far.
+func (r *reading[T]) undecided() int { return len(r.unknown) - r.fresh }
+
+// depth returns the number of records from the first known one on.
+func (r *reading[T]) depth() int { return r.known + r.undecided() + r.deep + r.late }
 
 // poll makes a poll, and stores the new records.
 func (f *Follower[T]) poll(ctx context.Context) {
@@ -49,7 +56,8 @@ func (f *Follower[T]) poll(ctx context.Context) {
 		return
 	}
 	records := f.newRecords(ctx, r)
-	if r.isSweep {
+	isDeep := r.known == 0 || r.depth() >= 2*f.options.Window // as a sweep
+	if !r.isCut && (r.isSweep || isDeep) {
 		f.note(ctx, sweepFails, nil)
 		f.reportMissing(ctx, r, len(records))
 		hasNewlyKnown := f.endSweep(r, records)
@@ -70,7 +78,7 @@ func (f *Follower[T]) firstStart(ctx context.Context) {
 			return
 		}
 		f.endSweep(r, nil)
-		if r.isSweep {
+		if !r.isCut {
 			f.note(ctx, sweepFails, nil)
 			f.sweepAt = time.Now().Add(f.options.SweepInterval)
 		}
@@ -90,7 +98,6 @@ func (f *Follower[T]) newRecords(ctx context.Context, r *reading[T]) []item[T] {
 	case r.known > 0:
 		return r.unknown[:r.fresh]
 	}
-	r.isSweep = true // it has read as many pages as a sweep
 	var records []item[T]
 	for _, it := range r.unknown {
 		isAfterAll := it.created > f.position.Newest && f.position.Newest != ""
@@ -125,10 +132,10 @@ func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) (hasNewlyKnown 
 	for _, record := range records {
 		isNew[record.id] = true
 	}
-	p.Total, f.maxTotal = max(r.total, f.maxTotal)-int64(len(records)), 0
 	if len(r.ids) == 0 && len(p.known) > 0 {
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
+	p.Total, f.maxTotal = max(r.total, f.maxTotal)-int64(len(records)), 0
 	var ids []int64
 	for i, id := range r.ids {
 		if !isNew[id] && len(ids) < 2*f.options.Window {
@@ -144,7 +151,7 @@ func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) (hasNewlyKnown 
 // read reads pages until the rules end the poll. It returns false if ctx has ended, or if new records cannot
 // be found, since the list changes too fast.
 func (f *Follower[T]) read(ctx context.Context, r *reading[T]) bool {
-	p, ok := f.newestPage(ctx)
+	p, ok := f.newestPage(ctx, r.isSweep)
 	if !ok {
 		return false
 	}
@@ -152,7 +159,7 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T]) bool {
 	for {
 		n := f.use(r, p.items)
 		if f.isLast(p) {
-			// An error response does not show that the list has ended, if no other page was seen.
+			// An error for page 2 does not show that page 1 is the last one: it may be a failure.
 			r.isWhole = p.page != f.behindEnd || f.lastPage > 1
 			return true
 		}
@@ -160,13 +167,14 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T]) bool {
 			return true
 		}
 		if !f.next(ctx, p, n) {
-			r.isSweep = false
+			r.isCut = true
 			return n != required && errs.OfContext(ctx) == nil
 		}
-		// If more records were inserted than were read, the records of the page may be above all of them.
+		// If 40 records were inserted while two pages of 20 were read, the third page has the 20 records that
+		// were inserted last. They would seem to stand below the known ones of the first two pages.
 		mayBeAbove := r.known > 0 && p.page.Total-r.total >= int64(len(r.ids))
 		if mayBeAbove {
-			r.isSweep = false
+			r.isCut = true
 			return true
 		}
 	}
@@ -222,23 +230,31 @@ func (f *Follower[T]) needOfFirstStart(r *reading[T]) need {
 
 // needOfPoll applies the rules of polls and sweeps. hasUnknown means that the latest page has an unknown record.
 func (f *Follower[T]) needOfPoll(r *reading[T], hasUnknown bool) need {
-	window, depth := f.options.Window, 2*f.options.Window
-	hasGrown := r.total-f.position.Total >= int64(r.old) // then they are new, and clocks went back
+	window, known, undecided := f.options.Window, len(f.position.known), r.undecided()
+
+	// The known records were probably deleted, unless the list has grown by so many records: then the
+	// records are new, and the clock of the service went back.
+	hasGrown := r.total-f.position.Total >= int64(r.old)
 	if r.old >= maxOld && !hasGrown {
 		return no
 	}
-	known := len(f.position.known)
+
+	// All known records stand below.
 	if r.known == 0 && (known > 0 || f.position.Whole) {
-		return required // all known records stand below
-	}
-	undecided := len(r.unknown) - r.fresh
-	mayBeNew := r.known < min(window, known) // if a known record stands below them
-	if undecided > 0 && undecided < max(depth, maxOld) && mayBeNew {
 		return required
 	}
+
+	// The undecided records are new if another known one stands below them. It may be far below: they may
+	// be an import.
+	isAnotherLeft := r.known < known
+	mayBeNew := r.known < window && isAnotherLeft && undecided < max(2*window, maxOld)
+	if undecided > 0 && mayBeNew {
+		return required
+	}
+
+	// The next page may have a record that appeared late.
 	mayHaveLate := hasUnknown && r.known < window
-	depthSoFar := r.known + undecided + r.deep + r.late // from the first known record on
-	if (mayHaveLate || r.isSweep) && depthSoFar < depth {
+	if (mayHaveLate || r.isSweep) && r.depth() < 2*window {
 		return optional
 	}
 	return no
