@@ -769,23 +769,25 @@ func TestServerThatIsSecondsBehindHidesAndRepeatsNoRecord(t *testing.T) {
 }
 
 func TestDeletionWhileAPollReadsHidesNoRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(1000, 1)}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
-		isDeleted := false
-		s.edit = func(number int, _ *page) {
-			if number == 50 && !isDeleted {
-				isDeleted = true
-				s.list = s.list[1:]
-			}
-		}
-		s.prepend(numbers(1001, 6000)...)
-		wait(time.Hour)
-		assert.Equal(t, numbers(1001, 6000), db.records)
-		assert.Empty(t, r.missing())
-	})
+	for _, deleted := range []int{1, 20, 21, 300} {
+		inBubble(t, fmt.Sprintf("%d records", deleted), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			var db database
+			r := start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Minute)
+			isDeleted := false
+			s.setEdit(func(number int, _ *page) {
+				if number == 50 && !isDeleted {
+					isDeleted = true
+					s.list = s.list[deleted:]
+				}
+			})
+			s.prepend(numbers(1001, 6000)...)
+			wait(time.Hour)
+			assert.Equal(t, numbers(1001, 6000), db.records)
+			assert.Empty(t, r.missing())
+		})
+	}
 }
 
 func TestTotalThatFallsWithEachResponseIsAnError(t *testing.T) {

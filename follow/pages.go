@@ -64,7 +64,7 @@ func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecor
 
 const (
 	maxRepeats = 3 // pages in a row with the same records
-	maxBacks   = 5 // how often a reading goes back from the same page
+	maxBacks   = 5 // how often a reading goes back from a page
 )
 
 // A place is the page that a reading has reached.
@@ -74,7 +74,7 @@ type place[T any] struct {
 	items   []item[T] // of the page
 	longest int       // the number of records of the longest page so far
 	repeats int       // how many pages in a row had the same records: some services repeat their last page
-	backs   int       // how often the reading went back to the page before the furthest one
+	backs   int       // how often the reading went back from the deepest page
 	deepest int       // the highest number so far
 }
 
@@ -134,7 +134,8 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) bool {
 			return false
 		}
 		p.backs++
-		number = p.number // a record was deleted: the first one of the next page may have moved here
+		fall := int(p.page.Total - page.Total) // so many records may have moved to the pages before
+		number = max(1, number-1-(fall-1)/max(1, p.longest))
 		page, ok = get(ctx, number)
 	}
 	if ok {
