@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 
 	"example.com/msgpush/internal/errs"
-	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/paging"
 )
 
@@ -162,26 +160,8 @@ func isErrorResponse(err error) bool {
 	return ok
 }
 
-// isNoSuchPage reports whether an error may mean that a page does not exist. With HTTP 200, every error
-// code may, unless it is one of WithRejectedKeyCodes or WithRetryableCodes.
+// isNoSuchPage reports whether an error may mean that a page does not exist.
 func isNoSuchPage(err error) bool {
 	e, ok := errors.AsType[*APIError](err)
-	if !ok || e.KeyRejected || e.Retryable {
-		return false
-	}
-	if httpspec.IsSuccess(e.HTTPStatus) {
-		return true
-	}
-	switch e.HTTPStatus {
-	case http.StatusBadRequest,
-		http.StatusNotFound,
-		http.StatusGone,
-		http.StatusRequestedRangeNotSatisfiable,
-		http.StatusUnprocessableEntity,
-		http.StatusNotImplemented:
-		return true
-	case http.StatusInternalServerError:
-		return e.Code != 0 // an envelope
-	}
-	return false
+	return ok && !e.KeyRejected && !e.Retryable && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code)
 }

@@ -15,8 +15,8 @@
 // is known if its id is in the position, which holds the ids of the records at the newest places.
 //
 //   - New. A record is new if it is not known, fewer than Window known ones stand above it, and a known one
-//     stands below it, or both the latest sweep and this poll read the whole list. If no known one is left,
-//     it is new if it was created after all of them.
+//     stands below it. If the latest sweep and this poll read the whole list, each record that is not known
+//     is new. Otherwise, if no known one is left, a record is new if it was created after all of them.
 //   - First start. The records that exist become known, and none is new. They are read twice, since a
 //     reading misses a record if another one is deleted meanwhile.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record. If the total
@@ -73,7 +73,8 @@ type Batch[T any] struct {
 	// Position: store that.
 	Records []T
 	// Omitted holds new records that cannot be decoded, with their ids. A program may send an alert for
-	// their JSON.
+	// their JSON. Their order relative to Records is not known. A record without an id is not in a batch:
+	// OnError gets an [OmittedError].
 	Omitted []msgpush.OmittedRecord
 	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.
 	Position string
@@ -91,7 +92,7 @@ type Follower[T any] struct {
 	store    func(context.Context, Batch[T]) error
 	position position
 	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
-	lastPage int       // the latest number of pages
+	lastPage int       // the latest number of pages; 0: not reported
 	longest  int       // the number of records of the longest page
 
 	behindEnd *msgpush.Page[T]           // stands for a page that the list does not have

@@ -932,6 +932,39 @@ func TestRestartWhileAServerIsBehindReportsNoMissingRecord(t *testing.T) {
 	})
 }
 
+// Without numbers, an error response may mean that the list has ended. A page that must have known records
+// exists.
+func TestErrorResponseInTheMiddleOfAListWithoutNumbersLosesNoRecord(t *testing.T) {
+	for _, failure := range []*msgpush.APIError{
+		{HTTPStatus: 403},
+		{HTTPStatus: 302},
+		{HTTPStatus: 404},
+		{HTTPStatus: 500, Code: 7},
+	} {
+		for _, n := range []int64{30, 300} {
+			inBubble(t, fmt.Sprintf("%v, %d records", failure, n), func(t *testing.T) {
+				s := &service{list: numbers(600, 1)}
+				s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
+				var db database
+				r := start(t, s.pager(20), &db, follow.Options{})
+				wait(time.Minute)
+				hasFailed := false
+				s.setFail(func(number int) error {
+					if number == 2 && !hasFailed {
+						hasFailed = true
+						return failure
+					}
+					return nil
+				})
+				s.prepend(numbers(1001, 1000+n)...)
+				wait(time.Hour)
+				assert.Equal(t, numbers(1001, 1000+n), db.records)
+				assert.Empty(t, r.missing())
+			})
+		}
+	}
+}
+
 func TestErrorOfAPageIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
@@ -1009,6 +1042,10 @@ func TestOmittedRecordWithoutAnIDIsReported(t *testing.T) {
 		wait(5 * time.Minute)
 		require.Len(t, r.errors(), 1, "not with each poll")
 		assert.ErrorContains(t, r.errors()[0], "a record without an id: no id")
+		omitted, ok := errors.AsType[*follow.OmittedError](r.errors()[0])
+		require.True(t, ok)
+		assert.Equal(t, `{}`, string(omitted.Record.JSON))
+		assert.EqualValues(t, 1, r.Status().Omitted)
 		s.prepend(1001)
 		wait(time.Minute)
 		assert.Equal(t, []int64{1001}, db.records)

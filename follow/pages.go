@@ -49,6 +49,21 @@ func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T]) []item[T
 	})
 }
 
+// An OmittedError is the error of OnError for a record that cannot be decoded, and has no id. So it is
+// not delivered.
+type OmittedError struct {
+	// Record has the JSON of the record, which may contain secrets.
+	Record msgpush.OmittedRecord
+}
+
+// Error does not quote the record.
+func (e *OmittedError) Error() string {
+	return "msgpush: following a list: a record without an id: " + e.Record.Err.Error()
+}
+
+// Unwrap returns the error of the decoder.
+func (e *OmittedError) Unwrap() error { return e.Record.Err }
+
 // reportOmitted reports a record without an id, but not with each poll.
 func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecord) {
 	hash := sha256.Sum256(r.JSON) // a record may have a megabyte
@@ -59,7 +74,8 @@ func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecor
 		clear(f.reported)
 	}
 	f.reported[hash] = true
-	f.report(ctx, fmt.Errorf("msgpush: following a list: a record without an id: %w", r.Err))
+	f.report(ctx, &OmittedError{*r})
+	f.update(func(s *Status) { s.Omitted++ })
 }
 
 const (
@@ -88,7 +104,7 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 		if !ok {
 			return nil, false
 		}
-		last := max(1, f.pages(page))
+		last := f.pages(page)
 		mayShowOrder := isSweep || last != f.lastPage
 		f.lastPage = last
 		if !f.position.HasOrder && mayShowOrder && !f.findOrder(ctx, page, number) {
@@ -191,7 +207,7 @@ func (f *Follower[T]) findOrder(ctx context.Context, first *msgpush.Page[T], num
 	times := f.times(first)
 	ascents := ascentsOf(times)
 	if f.lastPage > 1 && len(times) > 0 {
-		last, err := f.fetch(ctx, f.lastPage)
+		last, err := f.fetch(ctx, f.lastPage, optional)
 		switch {
 		case errs.OfContext(ctx) != nil:
 			return false
@@ -251,7 +267,7 @@ func (f *Follower[T]) times(p *msgpush.Page[T]) (times []msgpush.DateTime) {
 // page requests a page until that succeeds. It returns false if ctx has ended before.
 func (f *Follower[T]) page(ctx context.Context, number int) (page *msgpush.Page[T], ok bool) {
 	ok = f.untilSuccess(ctx, pollFails, f.options.PollInterval, func() (err error) {
-		page, err = f.fetch(ctx, number)
+		page, err = f.fetch(ctx, number, required)
 		return err
 	})
 	return page, ok
@@ -260,7 +276,7 @@ func (f *Follower[T]) page(ctx context.Context, number int) (page *msgpush.Page[
 // tryPage requests a page once. It returns false if the request failed, or ctx has ended.
 func (f *Follower[T]) tryPage(ctx context.Context, number int) (page *msgpush.Page[T], ok bool) {
 	f.update(func(s *Status) { s.NextStep = time.Now() })
-	page, err := f.fetch(ctx, number)
+	page, err := f.fetch(ctx, number, optional)
 	if errs.OfContext(ctx) != nil {
 		return nil, false
 	}
@@ -278,7 +294,7 @@ func (f *Follower[T]) noteSweepFails(ctx context.Context, err error) {
 }
 
 // fetch requests a page. An error response for a page behind the last one stands for an empty page.
-func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], error) {
+func (f *Follower[T]) fetch(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	page, err := f.pager.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: f.pager.PageSize})
 	if page == nil && err == nil {
 		return nil, errors.New("msgpush: following a list: the Fetch function returned neither a page nor an error")
@@ -292,21 +308,28 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 		f.longest = max(f.longest, len(page.List)+len(page.Omitted))
 		return page, nil
 	}
-	apiErr, isResponse := errors.AsType[*msgpush.APIError](err)
-	isPermanent := isResponse && !apiErr.KeyRejected && !apiErr.Retryable
-	if isPermanent && f.isBehindEnd(ctx, number) {
+	if isNoSuchPage(err) && f.isBehindEnd(ctx, number, n) {
 		return f.behindEnd, nil
 	}
 	return nil, paging.AtPage(int64(number), err)
 }
 
-// isBehindEnd reports whether the list has no such page, perhaps because it has become shorter.
-func (f *Follower[T]) isBehindEnd(ctx context.Context, number int) bool {
-	if number > 1 && number <= f.lastPage {
+func isNoSuchPage(err error) bool {
+	e, ok := errors.AsType[*msgpush.APIError](err)
+	return ok && !e.KeyRejected && !e.Retryable && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code)
+}
+
+// isBehindEnd reports whether the list has no such page.
+func (f *Follower[T]) isBehindEnd(ctx context.Context, number int, n need) bool {
+	if number > 1 && number <= f.lastPage { // perhaps it has become shorter
 		first, _ := f.pager.Fetch(ctx, msgpush.PageRequest{Current: 1, PageSize: f.pager.PageSize})
 		if first != nil {
-			f.lastPage = max(1, f.pages(first))
+			f.lastPage = f.pages(first)
 		}
+	}
+	hasKnownBelow := n == required && len(f.position.known) > 0
+	if hasKnownBelow && f.lastPage == 0 {
+		return false // without a number of pages, the page probably exists, and the request failed
 	}
 	return number > max(1, f.lastPage)
 }

@@ -159,8 +159,8 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T]) bool {
 	for {
 		n := f.use(r, p.items)
 		if f.isLast(p) {
-			// An error for page 2 does not show that page 1 is the last one: it may be a failure.
-			r.isWhole = p.page != f.behindEnd || f.lastPage > 1
+			// Without a number of pages, an error may also be a failure.
+			r.isWhole = p.page != f.behindEnd || f.lastPage > 0
 			return true
 		}
 		if n == no || p.repeats >= maxRepeats {

@@ -112,6 +112,12 @@ func (s *service) setEdit(edit func(number int, p *page)) {
 	s.edit = edit
 }
 
+func (s *service) setFail(fail func(number int) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = fail
+}
+
 // change changes the list.
 func (s *service) change(f func(list []int64) []int64) {
 	s.mu.Lock()

@@ -19,15 +19,16 @@ var ErrHangs = errors.New("msgpush: following a list: no step has ended")
 type Status struct {
 	// LastPoll is when a poll last succeeded.
 	LastPoll time.Time
-	// NextStep is when the next request or call of store is due, at first the time of New. During
-	// each of them, it is in the past.
+	// NextStep is when the next request or call of store begins. While one runs, it is the time when that
+	// one began. At first, it is the time of New.
 	NextStep time.Time
-	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
+	// Omitted is the number of records that could not be decoded, in stored batches of this follower or
+	// reported to OnError.
 	Omitted int64
-	// Err is the error of what fails now: a required page of a poll, another page, or store. It wraps
-	// [ErrMissing] if the latest sweep lacked records. If several fail, Err is the latest error of the one that has failed
-	// for the longest time. FailingSince is the time of its first error in a row. A call counts as failed
-	// after its retries.
+	// Err is the latest error of a step that fails now: a page without which a poll cannot go on, another
+	// page, or store. It wraps [ErrMissing] if the latest sweep lacked records. FailingSince is the time of
+	// the first error in a row of this step. If several steps fail, Err is that of the step that began to
+	// fail first. A request counts as failed after its retries.
 	Err          error
 	FailingSince time.Time
 }

@@ -41,7 +41,7 @@ func operationNames() []string { return slices.Sorted(maps.Keys(operations)) }
 
 // If returns a copy of f that applies only to requests for which match returns true, such as those
 // for page 2. With several conditions, all must match. match is called for one request at a time,
-// and must not close the server or send it a request. If panics if match is nil.
+// and must not close the server or send it a request. A match that is nil panics.
 func (f Fault) If(match func(Request) bool) Fault {
 	if match == nil {
 		panic("msgpushtest: Fault.If: the function is nil")

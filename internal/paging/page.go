@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+
+	"example.com/msgpush/internal/httpspec"
 )
 
 // A Response has the fields of a msgpush.Page, so that pointers convert without a copy. O is the type
@@ -58,6 +61,26 @@ func (s Source[T, O]) Page(ctx context.Context, number int64, size int) (*Respon
 		return nil, err
 	}
 	return page, err
+}
+
+// MayMeanNoSuchPage reports whether an error response with an HTTP status and a code may mean that a page
+// does not exist. With HTTP 200, every error code may.
+func MayMeanNoSuchPage(status, code int) bool {
+	if httpspec.IsSuccess(status) {
+		return true
+	}
+	switch status {
+	case http.StatusBadRequest,
+		http.StatusNotFound,
+		http.StatusGone,
+		http.StatusRequestedRangeNotSatisfiable,
+		http.StatusUnprocessableEntity,
+		http.StatusNotImplemented:
+		return true
+	case http.StatusInternalServerError:
+		return code != 0 // an envelope
+	}
+	return false
 }
 
 // AtPage wraps the error of an iteration, and names the page at which it failed.
