@@ -13,12 +13,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/httpspec"
 )
 
 //go:embed key.lua
@@ -441,12 +440,12 @@ func (s *KeySource) recordFetch(state string, wait time.Duration) {
 // withState returns the result of a fetch with its state, and without a key if the key cannot be
 // used.
 func (s *KeySource) withState(r record) record {
-	hasSpace := strings.Trim(r.key, " ") != r.key
-	hasControl := strings.ContainsFunc(r.key, unicode.IsControl)
-	cannotBeSent := hasSpace || hasControl || !utf8.ValidString(r.key)
-	if r.err == nil && (cannotBeSent || !r.valid()) {
-		r.err = fmt.Errorf("the returned key is empty, cannot be sent in a header, or has expired "+
-			"(the clock of this replica shows %s)", time.Now().UTC().Format(time.RFC3339))
+	if r.err == nil {
+		r.err = httpspec.CheckKey("the returned key", r.key)
+	}
+	if r.err == nil && !r.valid() {
+		const format = "the returned key has expired (the clock of this replica shows %s)"
+		r.err = fmt.Errorf(format, time.Now().UTC().Format(time.RFC3339))
 	}
 	if r.err != nil {
 		return record{
