@@ -94,11 +94,12 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	}
 	var keys redact.Keys
 	keys.Add(accessKey)
-	return &Client{
-		caller:       call.NewCaller(s.Config, keys),
-		observeCall:  s.observeCall,
-		convertFirst: new(atomic.Bool),
-	}, nil
+	c := &Client{caller: call.NewCaller(s.Config, keys), observeCall: s.observeCall}
+	hasOwnDecoder := s.KeepsInput
+	if !hasOwnDecoder {
+		c.convertFirst = new(atomic.Bool)
+	}
+	return c, nil
 }
 
 // CloseIdleConnections closes the idle connections of the transport, for example before a test checks
@@ -141,10 +142,10 @@ func parseBaseURL(raw string) (*url.URL, error) {
 	path = strings.TrimRight("/"+path, "/")
 	u, err := url.Parse(scheme + "://" + authority + httpspec.EscapePath(path))
 	switch {
-	case !hasScheme || !isHTTP:
-		return nil, errors.New("must begin with http:// or https://, as in https://push.example.com")
 	case strings.ContainsFunc(raw, unicode.IsSpace):
 		return nil, errors.New("must not contain white space")
+	case !hasScheme || !isHTTP:
+		return nil, errors.New("must begin with http:// or https://, as in https://push.example.com")
 	case strings.ContainsAny(raw, "?#"):
 		return nil, errors.New("must not have a query or a fragment")
 	case strings.Contains(authority, "@"):

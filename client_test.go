@@ -23,6 +23,7 @@ func TestNewClientRejectsInvalidBaseURL(t *testing.T) {
 		{"no slashes after the scheme", "https:" + host, "must begin with http:// or https://"},
 		{"space in the host", "https://gateway .internal", "must not contain white space"},
 		{"line break", "https://" + host + "\n", "must not contain white space"},
+		{"space before the scheme", " https://" + host, "must not contain white space"},
 		{"no host", "https:///push", "must have a host, as in https://push.example.com"},
 		{"port without a host", "http://:8080", "must have a host"},
 		{"port greater than 65535", "https://" + host + ":65536", "has a port greater than 65535"},

@@ -143,7 +143,7 @@ func TestCallReturnsContextError(t *testing.T) {
 							assert.IsType(t, tt.last, requestErr.Last)
 							assert.NotErrorIs(t, err, requestErr.Last, "Last is not wrapped")
 						}
-						text := "^msgpush: " + kind.Name + ": (waiting for the rate limiter: |access key: )?" + ends.text
+						text := "^msgpush: " + kind.Name + ": (waiting for the rate limiter: |access key: |the request to \\S+ failed: |reading the response from \\S+: )?" + ends.text
 						assert.Regexp(t, text, err.Error())
 						assert.Equal(t, 1, strings.Count(err.Error(), ends.text), err.Error())
 					})

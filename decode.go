@@ -23,7 +23,7 @@ import (
 //  3. If that fails for a page, encoding/json decodes it record by record, and leaves records out.
 //
 // A service that sends strings as integers does so in each response. So after the first one, a client
-// begins with step 2: rejecting a page costs more than converting it.
+// without WithUnmarshal begins with step 2: rejecting a page costs more than converting it.
 //
 // A response with another schema must not look like an empty list, or like a record whose members are
 // all zero. So a page needs a list or a total of 0, and a record of this package an id or a value. The
@@ -42,7 +42,7 @@ type decoder struct {
 	unmarshal func([]byte, any) error
 	// required means that the data must not be missing.
 	required bool
-	// convertFirst means that an earlier response had to be converted.
+	// convertFirst means that an earlier response had to be converted. It is nil with WithUnmarshal.
 	convertFirst *atomic.Bool
 }
 
@@ -72,7 +72,7 @@ func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 
 // decodeEnvelope makes the steps 1 and 2. It also returns the body with its scalars converted.
 func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted []byte, err error) {
-	isFirst := !d.convertFirst.Load()
+	isFirst := d.convertFirst == nil || !d.convertFirst.Load()
 	if isFirst {
 		err = d.unmarshal(body, &env)
 		isErrorResponse := env.Code != 0 && env.Code != call.CodeSuccess
@@ -81,12 +81,16 @@ func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted 
 		}
 	}
 	if !json.Valid(body) {
-		return env, body, cmp.Or(err, json.Unmarshal(body, &env))
+		if err == nil {
+			err = json.Unmarshal(body, &env)
+		}
+		return env, body, err
 	}
-	converted, changed := lenient.Convert(body, reflect.TypeOf(env), recordTypeOf[T]())
-	if changed {
+	converted, changed := lenient.Convert(body, reflect.TypeOf(env), recordTypeOf[T](), reflect.TypeFor[Secret]())
+	if changed && d.convertFirst != nil {
 		d.convertFirst.Store(true)
-	} else if isFirst && isPage[T]() {
+	}
+	if !changed && isFirst && isPage[T]() {
 		return env, body, err // decoding it again would fail again
 	}
 	env = Envelope[*T]{}
@@ -154,6 +158,19 @@ func describe(err error, t reflect.Type) error {
 	return errs.Hide(member+": "+reasonOf(err), err, isOwnError)
 }
 
+// nameInJSON returns the name of the JSON that a kind of Go values needs.
+func nameInJSON(kind reflect.Kind) string {
+	switch kind {
+	case reflect.Struct, reflect.Map:
+		return "object"
+	case reflect.Slice, reflect.Array:
+		return "array"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "integer"
+	}
+	return kind.String()
+}
+
 // reasonOf says why JSON was rejected, without quoting it.
 func reasonOf(err error) string {
 	typeErr, isTypeErr := errors.AsType[*json.UnmarshalTypeError](err)
@@ -165,7 +182,7 @@ func reasonOf(err error) string {
 		return "expected the value of a Secret, found its redacted text"
 	case isTypeErr && typeErr.Type != nil:
 		kind, _, _ := strings.Cut(typeErr.Value, " ") // Value may be "number 5": the text must not quote the 5
-		return "expected " + typeErr.Type.Kind().String() + ", found " + kind
+		return "expected " + nameInJSON(typeErr.Type.Kind()) + ", found " + kind
 	case isSyntaxErr:
 		return "found invalid JSON" // without the offset, which depends on the version of encoding/json
 	default:

@@ -83,6 +83,9 @@ type rawPage struct {
 	List     []json.RawMessage `json:"list"`
 }
 
+// maxOmitted is the largest number of records that are left out of a page. More of them are an attack.
+const maxOmitted = 10_000
+
 // decodeEach sets p to the page in converted, which is body with its scalars converted, without the
 // records that cannot be decoded. leftOut names the first of these.
 func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
@@ -105,8 +108,11 @@ func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
 			p.List = append(p.List, record)
 			continue
 		}
+		if len(p.Omitted) == maxOmitted {
+			return nil, fmt.Errorf("more than %d of %d records cannot be decoded: %w", maxOmitted, len(raw.List), p.Omitted[0].Err)
+		}
 		if p.Omitted == nil {
-			p.Omitted = make([]OmittedRecord, 0, len(raw.List)-i)
+			p.Omitted = make([]OmittedRecord, 0, min(maxOmitted, len(raw.List)-i))
 		}
 		id, _ := lenient.Integer(idOf(text))
 		omitted := OmittedRecord{Index: i, JSON: text, Err: describeRecord[T](i, id, err)}

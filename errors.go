@@ -258,13 +258,13 @@ func newError(f *call.Failure) error {
 }
 
 // remarksOf returns the remarks of a failure. Without an envelope, the first one is the method and the
-// path.
+// path, or the whole URL if the base URL may be wrong.
 func remarksOf(f *call.Failure) []string {
 	if f.IsEnvelope {
 		return f.Remarks
 	}
-	request := redact.Shorten(f.Keys.Text(f.Spec.Method+" "+f.Spec.Path), maxForeign)
-	return append([]string{request}, f.Remarks...)
+	request := f.Spec.Method + " " + f.Base + f.Spec.Path
+	return append([]string{redact.Shorten(f.Keys.Text(request), maxForeign)}, f.Remarks...)
 }
 
 // isOwnError reports whether target, of [errors.As], is for an error type of this package. The

@@ -23,6 +23,7 @@ import (
 // Users read and search for these texts, so a change of a text must be intended.
 func TestErrorTexts(t *testing.T) {
 	const noRoute = "the request to http://push.example.com failed: no route"
+	const noTime = "the request to http://push.example.com failed: context deadline exceeded"
 	const tooEarly = "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes"
 	limiterFails := fixtures.LimiterAfter(0, func(context.Context) error { return errors.New("no budget left") })
 	keys := fixtures.NewClient(t, fixtures.Respond(403, `{"code":7,"msg":"no key for you"}`))
@@ -47,10 +48,10 @@ func TestErrorTexts(t *testing.T) {
 		{"only a status", fixtures.Respond(403, ""), nil, "HTTP 403 Forbidden (1 attempt; {request})"},
 		{"status without a name", fixtures.Respond(599, ""), nil, "HTTP 599 (1 attempt; {request})"},
 		{"status and body",
-			fixtures.Respond(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt; {request})"},
+			fixtures.Respond(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt; {url})"},
 		{"redirect",
 			fixtures.Respond(302, "", "Location", "/login"), nil,
-			"HTTP 302 Found (redirect to /login, not followed; 1 attempt; {request})"},
+			"HTTP 302 Found (redirect to /login, not followed; 1 attempt; {url})"},
 		{"all attempts", fixtures.Respond(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts; {request})"},
 		{"Retry-After within MaxWait",
 			fixtures.Respond(503, "", "Retry-After", "2"), nil,
@@ -65,9 +66,9 @@ func TestErrorTexts(t *testing.T) {
 		{
 			"HTML", fixtures.Respond(200, "<html>", "Content-Type", "text/html"), nil,
 			"HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON " +
-				`(content type "text/html"; 1 attempt; {request})`,
+				`(content type "text/html"; 1 attempt; {url})`,
 		},
-		{"empty body", fixtures.Respond(200, ""), nil, tooEarly + " (3 attempts; {request})"},
+		{"empty body", fixtures.Respond(200, ""), nil, tooEarly + " (3 attempts; {url})"},
 		{"no connection", fixtures.Fail(errors.New("no route")), nil, noRoute + " (3 attempts; {request})"},
 		{"truncated body",
 			fixtures.RespondFrom(200, fixtures.CutBody("{")), nil,
@@ -84,16 +85,16 @@ func TestErrorTexts(t *testing.T) {
 			fixtures.NoResponse, msgpush.WithAttemptTimeout(time.Second),
 			"the request to http://push.example.com failed: " +
 				"no complete response within 1s (see WithAttemptTimeout) (3 attempts; {request})"},
-		{"deadline", fixtures.NoResponse, nil, "context deadline exceeded (1 attempt; {request})"},
+		{"deadline", fixtures.NoResponse, nil, noTime + " (1 attempt; {request})"},
 		{"deadline after an error response",
 			fixtures.NewScript(fixtures.Status(503, "Retry-After", "1"), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: " +
+			noTime + "; previous attempt failed: " +
 				"HTTP 503 Service Unavailable, code 5030: busy (2 attempts; {request})"},
 		{"deadline after an empty body", fixtures.NewScript(fixtures.Respond(200, ""), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: " + tooEarly + " (2 attempts; {request})"},
+			noTime + "; previous attempt failed: " + tooEarly + " (2 attempts; {request})"},
 		{"deadline after a failed connection",
 			fixtures.NewScript(fixtures.Fail(errors.New("no route")), fixtures.NoResponse), nil,
-			"context deadline exceeded; previous attempt failed: " + noRoute + " (2 attempts; {request})"},
+			noTime + "; previous attempt failed: " + noRoute + " (2 attempts; {request})"},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -108,8 +109,11 @@ func TestErrorTexts(t *testing.T) {
 				opts = append(opts, tt.opt)
 			}
 			_, err := fixtures.NewClientWithKey(t, "", tt.transport, opts...).MailDetail(ctx, "1")
-			want := strings.ReplaceAll(tt.want, "{request}", "GET /api/open/mail/detail")
-			assert.EqualError(t, err, "msgpush: MailDetail: "+want)
+			text := strings.NewReplacer(
+				"{request}", "GET /api/open/mail/detail",
+				"{url}", "GET http://push.example.com/api/open/mail/detail",
+			)
+			assert.EqualError(t, err, "msgpush: MailDetail: "+text.Replace(tt.want))
 			fixtures.InspectError(t, err)
 		})
 	}
@@ -135,7 +139,7 @@ func TestLongPathIsShortenedInErrors(t *testing.T) {
 	assert.Less(t, len(err.Error()), 1000)
 	_, err = msgpush.Call[int](t.Context(), client, msgpush.Request{Method: "GET", Path: "/a\u2028\u202eb"})
 	fixtures.AssertOneLine(t, err.Error())
-	assert.ErrorContains(t, err, "; GET /a%E2%80%A8%E2%80%AEb)")
+	assert.ErrorContains(t, err, "/a%E2%80%A8%E2%80%AEb)")
 }
 
 func TestAPIErrorDoesNotShowHeaderOrData(t *testing.T) {

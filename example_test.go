@@ -626,7 +626,7 @@ func ExampleWithObserver_requestID() {
 func ExampleWithObserver_log() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
-	srv.Inject(msgpushtest.Status(404))
+	srv.Inject(msgpushtest.Status(403))
 	client := srv.Client(msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) {
 		_, isAPIError := errors.AsType[*msgpush.APIError](a.Err)
 		fmt.Println(a.Number, a.Operation, a.HTTPStatus, isAPIError, cmp.Or(a.Err, errors.New("ok")))
@@ -635,7 +635,7 @@ func ExampleWithObserver_log() {
 		_, _ = client.MPList(context.Background(), msgpush.PageRequest{})
 	}
 	// Output:
-	// 1 MPList 404 true msgpush: MPList: HTTP 404 Not Found (1 attempt; POST /api/open/mp/list)
+	// 1 MPList 403 true msgpush: MPList: HTTP 403 Forbidden (1 attempt; POST /api/open/mp/list)
 	// 1 MPList 200 false ok
 }
 

@@ -182,9 +182,8 @@ func WithMaxResponseBytes(n int64) Option {
 // the default, and be safe for concurrent use. It may keep references to data. v points to an
 // [Envelope] whose Data is a pointer to the result.
 //
-// The function is called at most once for each response. If it rejects valid JSON, encoding/json
-// decodes the response, in which some values may have another type; see [DecodeError]. After a response
-// with such a value, the client uses encoding/json for every response.
+// The function is called once for each response. If it rejects valid JSON, encoding/json decodes the
+// response, in which some values may have another type; see [DecodeError].
 func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 	return func(s *settings) error {
 		if unmarshal == nil {

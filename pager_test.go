@@ -591,7 +591,7 @@ func TestPrefetchLimitsConcurrentRequests(t *testing.T) {
 				var mu sync.Mutex
 				ids := fixtures.Numbers(300)
 				f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) { // ignores its context
-					highest.Store(max(highest.Load(), running.Add(1)))
+					fixtures.StoreHighest(&highest, running.Add(1))
 					defer running.Add(-1)
 					time.Sleep(time.Duration(r.Current%7) * time.Second)
 					mu.Lock()
@@ -616,7 +616,7 @@ func TestPrefetchIsAtMost1000Pages(t *testing.T) {
 		var running, highest atomic.Int32
 		ids := fixtures.Numbers(20_000)
 		f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
-			highest.Store(max(highest.Load(), running.Add(1)))
+			fixtures.StoreHighest(&highest, running.Add(1))
 			defer running.Add(-1)
 			time.Sleep(time.Second)
 			return fixtures.PageOf(ids, r), nil

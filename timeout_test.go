@@ -99,7 +99,7 @@ func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
 					var cancel context.CancelFunc
 					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
 					defer cancel()
-					attempts, text = 1, "MPList: context deadline exceeded"
+					attempts, text = 1, ": context deadline exceeded"
 				}
 				start := time.Now()
 				opts := append([]msgpush.Option{

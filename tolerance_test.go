@@ -45,8 +45,8 @@ func TestFieldsAcceptScalarsOfAnotherType(t *testing.T) {
 			var rejected []string
 			switch {
 			case field.Type == reflect.TypeFor[msgpush.Secret]():
-				values = map[string]string{`"7"`: "[redacted]"}
-				rejected = []string{`7`, `true`, `{}`, `[]`} // it decodes itself
+				values = map[string]string{`"7"`: "[redacted]", `7`: "[redacted]"}
+				rejected = []string{`true`, `{}`, `[]`}
 			case kind == reflect.String:
 				values[`"7"`], values[`7`], values[`7.50`], values[`""`] = "7", "7", "7.50", ""
 				rejected = []string{`true`, `{}`, `[]`, `["7"]`}
@@ -188,9 +188,9 @@ func TestRecordsThatDoNotFitAreLeftOut(t *testing.T) {
 	fixtures.AssertHidden(t, "hunter2", page.Omitted, second)
 
 	const text = "msgpush: ForwardLogList: HTTP 200: cannot decode the response: 4 of 6 records left out: " +
-		"data.list[1].ruleId (id 2): expected int64, found object; " +
+		"data.list[1].ruleId (id 2): expected integer, found object; " +
 		"data.list[2].shortCodes (id 3): expected string, found array; " +
-		"data.list[3].ruleId (id 4): expected int64, found string"
+		"data.list[3].ruleId (id 4): expected integer, found string"
 	decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
 	require.ErrorContains(t, err, text)
 	assert.Contains(t, string(decodeErr.Body), `"list":[{"id":1`)
@@ -232,7 +232,7 @@ func TestCallReturnsPageWithoutRecordsThatDoNotFit(t *testing.T) {
 
 	ints, err := msgpush.Call[msgpush.Page[int]](t.Context(),
 		fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(`{"list":[1,"2",3.0,"x",4]}`))), fixtures.Get)
-	require.ErrorContains(t, err, "1 of 5 records left out: data.list[3]: expected int, found string")
+	require.ErrorContains(t, err, "1 of 5 records left out: data.list[3]: expected integer, found string")
 	assert.Equal(t, []int{1, 2, 3, 4}, ints.List)
 	assert.Equal(t, []int64{0}, idsOf(ints.Omitted))
 
@@ -360,7 +360,7 @@ func TestRecordThatIsLeftOutTwiceHidesNoMissingRecord(t *testing.T) {
 
 // If the function of WithUnmarshal rejects a body, encoding/json decodes it. The function never gets
 // converted values or single records, which a faulty decoder may not stand.
-func TestFunctionOfWithUnmarshalIsCalledOnce(t *testing.T) {
+func TestFunctionOfWithUnmarshalIsCalledOnceForEachResponse(t *testing.T) {
 	for _, data := range []string{
 		`{"id":1,"list":[{"id":1}]}`, `{"id":"1","list":[{"id":"1"},{"id":2}]}`, `{"id":1,"list":[{"id":1},{"id":{}}]}`,
 	} {
@@ -373,7 +373,24 @@ func TestFunctionOfWithUnmarshalIsCalledOnce(t *testing.T) {
 		page, _ := client.MPList(t.Context(), msgpush.PageRequest{})
 		require.NotNil(t, page)
 		assert.EqualValues(t, 1, page.List[0].ID)
-		assert.LessOrEqual(t, calls, 2, "at most one for each response")
+		assert.Equal(t, 2, calls)
+	}
+}
+
+func TestPageOfManyBadRecordsIsAnError(t *testing.T) {
+	for _, tt := range []struct {
+		bad  int
+		want string
+	}{
+		{10_000, "10000 of 10001 records left out"},
+		{10_001, "more than 10000 of 10002 records cannot be decoded: data.list[0]: expected object, found number"},
+	} {
+		data := `{"list":[` + strings.Repeat("1,", tt.bad) + `{"id":1}]}`
+		page, err := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(data))).
+			MPList(t.Context(), msgpush.PageRequest{})
+		fixtures.OnlyError[*msgpush.DecodeError](t, err)
+		require.ErrorContains(t, err, tt.want)
+		assert.Equal(t, tt.bad <= 10_000, page != nil)
 	}
 }
 

@@ -29,7 +29,7 @@ func ExampleFault() {
 	// Output:
 	// msgpush: MPList: HTTP 503 Service Unavailable (retry after 5s; 1 attempt; POST /api/open/mp/list)
 	// msgpush: MPList: HTTP 200, code 1001: quota exceeded (1 attempt)
-	// msgpush: MPList: HTTP 302 Found (redirect to https://login.example.com/, not followed; 1 attempt; POST /api/open/mp/list)
+	// msgpush: MPList: HTTP 302 Found (redirect to https://login.example.com/, not followed; 1 attempt; POST http://use-server-options.test/api/open/mp/list)
 	// msgpush: MPList: reading the response from http://use-server-options.test: unexpected EOF (1 attempt; POST /api/open/mp/list)
 }
 
@@ -37,7 +37,7 @@ func ExampleFault_For() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
 	srv.SetRecords(msgpushtest.SampleRecords())
-	srv.Inject(msgpushtest.Status(404).For(msgpushtest.ForwardLogList, msgpushtest.MailDetail).Always())
+	srv.Inject(msgpushtest.Status(403).For(msgpushtest.ForwardLogList, msgpushtest.MailDetail).Always())
 
 	_, err := srv.Client().MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(err)
@@ -45,7 +45,7 @@ func ExampleFault_For() {
 	fmt.Println(err)
 	// Output:
 	// <nil>
-	// msgpush: MailDetail: HTTP 404 Not Found (1 attempt; GET /api/open/mail/detail)
+	// msgpush: MailDetail: HTTP 403 Forbidden (1 attempt; GET /api/open/mail/detail)
 }
 
 // Page 2 fails, even if several pages are requested at the same time.
@@ -53,7 +53,7 @@ func ExampleFault_If() {
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
 	srv.SetRecords(msgpushtest.SampleRecords())
-	srv.Inject(msgpushtest.Status(404).If(func(r msgpushtest.Request) bool { return r.Has("current", 2) }))
+	srv.Inject(msgpushtest.Status(403).If(func(r msgpushtest.Request) bool { return r.Has("current", 2) }))
 
 	n := 0
 	records := srv.Client().ForwardLogPager(msgpush.ForwardLogParams{})
@@ -67,7 +67,7 @@ func ExampleFault_If() {
 	}
 	fmt.Println(n, "records")
 	// Output:
-	// msgpush: page 2: ForwardLogList: HTTP 404 Not Found (1 attempt; POST /api/open/forwardLog/list)
+	// msgpush: page 2: ForwardLogList: HTTP 403 Forbidden (1 attempt; POST /api/open/forwardLog/list)
 	// 20 records
 }
 

@@ -30,6 +30,7 @@ type Failure struct {
 
 	Response
 
+	Base          string        // the base URL, if it may be wrong
 	Step          string        // that failed, the beginning of the error text; may be empty
 	Cause         error         // why the response is incomplete or cannot be decoded, or why a part is left out
 	Transient     bool          // another attempt may succeed
@@ -124,6 +125,9 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 	env, jsonErr := decodeError(body)
 	f := s.newFailure(ErrorResponse)
 	f.Status, f.Header = resp.StatusCode, resp.Header
+	if mayComeFromOtherService(f.Status) {
+		f.Base = c.Base.String()
+	}
 	if jsonErr == nil {
 		f.Code, f.IsEnvelope = env.code()
 	}
@@ -171,6 +175,14 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 		f.hintAtRejectedKey()
 	}
 	return f
+}
+
+// mayComeFromOtherService reports whether a response that is not an envelope may show that the base URL is
+// wrong.
+func mayComeFromOtherService(status int) bool {
+	isRedirect := status/100 == 3
+	isUnknownPath := status == http.StatusNotFound || status == http.StatusMethodNotAllowed
+	return httpspec.IsSuccess(status) || isRedirect || isUnknownPath
 }
 
 // hasRetryableStatus reports whether an HTTP status is worth a retry. With an error envelope, a 500

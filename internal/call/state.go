@@ -125,9 +125,10 @@ func (s *state) stopped(err error) *Failure {
 // failure f. Previous is f, such as a failed dial, unless f only says that the context has ended.
 func (s *state) interrupted(f *Failure) *Failure {
 	isEndOfContext := errors.Is(f.Cause, context.Cause(s.Context)) || errors.Is(f.Cause, errs.OfContext(s))
-	if !isEndOfContext {
-		s.last = f
+	if isEndOfContext {
+		return s.failureOf(&stopError{step: f.Step})
 	}
+	s.last = f
 	return s.failureOf(contextEnded)
 }
 

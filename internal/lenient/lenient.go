@@ -19,10 +19,10 @@ import (
 //   - for a string, a number by its text, and
 //   - for a list, an empty string or object by an empty list.
 //
-// Values of types that decode themselves, and fields with the option "string", stay as they are. So
-// does everything else, byte for byte. If nothing changes, Convert returns body itself and false.
-func Convert(body []byte, t, record reflect.Type) (converted []byte, changed bool) {
-	s := scanner{body: body, record: pointedTo(record)}
+// Values of types that decode themselves, other than text, and fields with the option "string", stay as
+// they are. So does everything else, byte for byte. If nothing changes, Convert returns body itself and false.
+func Convert(body []byte, t, record, text reflect.Type) (converted []byte, changed bool) {
+	s := scanner{body: body, record: pointedTo(record), text: text}
 	s.value(t)
 	if s.copied == 0 {
 		return body, false
@@ -37,7 +37,8 @@ type scanner struct {
 	out    []byte // the result for the first copied bytes of body
 	copied int
 	record reflect.Type
-	flags  bool // the value is in a record, where integers may be booleans
+	text   reflect.Type // a string that decodes itself from text
+	flags  bool         // the value is in a record, where integers may be booleans
 }
 
 // value walks through a value for type t. If t is nil, nothing in the value changes. The depth is
@@ -49,7 +50,7 @@ func (s *scanner) value(t reflect.Type) {
 		s.flags = true
 		defer func() { s.flags = false }()
 	}
-	if t != nil && decodesItself(t) {
+	if t != nil && t != s.text && decodesItself(t) {
 		t = nil
 	}
 	s.skipSpace()

@@ -61,6 +61,8 @@ type target struct {
 	Raw      json.RawMessage
 	Time     *time.Time
 	Duration ownDuration
+	Name     ownText
+	Other    otherText
 	List     []int
 	Lists    [][]int
 	Texts    []string
@@ -86,8 +88,25 @@ func (d *ownDuration) UnmarshalText(text []byte) error {
 	return err
 }
 
+// Both are strings that decode themselves from text.
+type (
+	ownText   string
+	otherText string
+)
+
+func (s *ownText) UnmarshalText(text []byte) error {
+	*s = ownText(text)
+	return nil
+}
+
+func (s *otherText) UnmarshalText(text []byte) error {
+	*s = otherText(text)
+	return nil
+}
+
 func convert(body string) string {
-	converted, _ := lenient.Convert([]byte(body), reflect.TypeFor[target](), reflect.TypeFor[target]())
+	t := reflect.TypeFor[target]()
+	converted, _ := lenient.Convert([]byte(body), t, t, reflect.TypeFor[ownText]())
 	return string(converted)
 }
 
@@ -97,6 +116,7 @@ func TestConvertsScalarsOfAnotherType(t *testing.T) {
 		{"float for an integer", `{"id":1.0,"Small":1e1,"Unsigned":"7"}`, `{"id":1,"Small":10,"Unsigned":7}`},
 		{"boolean for an integer", `{"id":true,"Small":false}`, `{"id":1,"Small":0}`},
 		{"number for a string", `{"Text":465,"Self":{"Text":1.50e2}}`, `{"Text":"465","Self":{"Text":"1.50e2"}}`},
+		{"number for the type of text", `{"Name":465,"Other":465}`, `{"Name":"465","Other":465}`},
 		{"empty string or object for a list", `{"List":"","Texts":{},"Lists":[ { } ,""]}`, `{"List":[],"Texts":[],"Lists":[ [] ,[]]}`},
 		{"duplicates", `{"id":"1","id":2.0}`, `{"id":1,"id":2}`},
 		{"name in another letter case", `{"iD_":"1","Id":"2"}`, `{"iD_":"1","Id":2}`},
@@ -110,7 +130,8 @@ func TestConvertsScalarsOfAnotherType(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			body := []byte(tt.body)
-			converted, changed := lenient.Convert(body, reflect.TypeFor[target](), reflect.TypeFor[target]())
+			record := reflect.TypeFor[target]()
+			converted, changed := lenient.Convert(body, record, record, reflect.TypeFor[ownText]())
 			assert.Equal(t, tt.want, string(converted))
 			assert.True(t, changed)
 			assert.Equal(t, tt.body, string(body), "the argument is not changed")
@@ -127,12 +148,12 @@ func TestLeavesOtherValuesUnchanged(t *testing.T) {
 		`{"Text":"\"id\":\"1\" \\","x":"}]"}`,
 		`null`, `[1]`, `"1"`, `1.0`, ` true `, `{}`, `[]`, "{\"Text\":\"a\xff\xfeb\",\"id\":0}",
 	} {
-		_, changed := lenient.Convert([]byte(body), reflect.TypeFor[target](), reflect.TypeFor[target]())
+		_, changed := lenient.Convert([]byte(body), reflect.TypeFor[target](), reflect.TypeFor[target](), nil)
 		assert.False(t, changed, body)
 		assert.Equal(t, body, convert(body))
 	}
 	type pointerToItself *pointerToItself
-	_, changed := lenient.Convert([]byte(`"7"`), reflect.TypeFor[pointerToItself](), nil)
+	_, changed := lenient.Convert([]byte(`"7"`), reflect.TypeFor[pointerToItself](), nil, nil)
 	assert.False(t, changed)
 }
 
@@ -156,7 +177,7 @@ func TestFieldOfTheLessDeeplyEmbeddedStructIsConverted(t *testing.T) {
 		}
 	)
 	for _, body := range []any{deepFirst{}, deepLast{}} {
-		converted, _ := lenient.Convert([]byte(`{"value":5}`), reflect.TypeOf(body), nil)
+		converted, _ := lenient.Convert([]byte(`{"value":5}`), reflect.TypeOf(body), nil, nil)
 		assert.Equal(t, `{"value":"5"}`, string(converted))
 	}
 }
@@ -167,7 +188,7 @@ func TestOnlyIntegersOfARecordMayBeBooleans(t *testing.T) {
 		List  []target
 	}
 	body := []byte(`{"Total":true,"List":[{"id":true,"List":[false]}],"Total":"2","Total":false}`)
-	converted, _ := lenient.Convert(body, reflect.TypeFor[page](), reflect.TypeFor[target]())
+	converted, _ := lenient.Convert(body, reflect.TypeFor[page](), reflect.TypeFor[target](), nil)
 	assert.Equal(t, `{"Total":true,"List":[{"id":1,"List":[0]}],"Total":2,"Total":false}`, string(converted))
 }
 
