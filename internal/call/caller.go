@@ -57,8 +57,8 @@ type Caller struct {
 
 	retrier           *retryablehttp.Client
 	quota             *quota
-	isSilent          atomic.Bool  // an attempt has timed out, and closeForgotten did nothing since
-	closedAt          atomic.Int64 // the time when closeForgotten last closed connections
+	hasTimedOut       atomic.Bool  // an attempt has timed out, and closeIdleAfterTimeout did nothing since
+	closedAt          atomic.Int64 // the time when closeIdleAfterTimeout last closed connections
 	timeoutErr        error        // of a call that took longer than its timeout
 	attemptTimeoutErr error        // of an attempt that took longer than its timeout
 }

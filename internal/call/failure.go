@@ -157,24 +157,34 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 			f.remark(err.Error())
 		}
 	}
-	mayHavePassword := bytes.Contains(bytes.ToLower(body), []byte("password")) // of a success that was damaged
-	switch {
-	case f.IsEnvelope || endsEarly:
-	case mayHavePassword:
-		f.remark("the body is not quoted: it may have a password")
-	default:
-		text := bytes.TrimPrefix(body, []byte(ByteOrderMark))
-		f.Body = bytes.Clone(text[:min(len(text), redact.MaxText+1)])
+	if !f.IsEnvelope && !endsEarly {
+		f.quote(body)
 	}
 	c.setWait(f)
+	c.classify(f, isError)
+	return f
+}
+
+// quote keeps the beginning of a body, unless it may be a success that was damaged, with a password.
+func (f *Failure) quote(body []byte) {
+	mayHavePassword := bytes.Contains(bytes.ToLower(body), []byte("password"))
+	if mayHavePassword {
+		f.remark("the body is not quoted: it may have a password")
+		return
+	}
+	text := bytes.TrimPrefix(body, []byte(ByteOrderMark))
+	f.Body = bytes.Clone(text[:min(len(text), redact.MaxText+1)])
+}
+
+// classify sets whether an error response rejects the key, or is worth a retry.
+func (c *Caller) classify(f *Failure, isErrorEnvelope bool) {
 	hasRejectedCode := f.IsEnvelope && slices.Contains(c.RejectedKeyCodes, f.Code)
 	hasRetryableCode := f.IsEnvelope && slices.Contains(c.RetryableCodes, f.Code)
 	f.KeyRejected = f.Status == http.StatusUnauthorized || hasRejectedCode
-	f.Transient = !f.KeyRejected && (hasRetryableCode || hasRetryableStatus(f.Status, isError))
+	f.Transient = !f.KeyRejected && (hasRetryableCode || hasRetryableStatus(f.Status, isErrorEnvelope))
 	if c.CanReplaceKey && len(c.RejectedKeyCodes) == 0 && !f.KeyRejected {
 		f.hintAtRejectedKey()
 	}
-	return f
 }
 
 // mayComeFromOtherService reports whether a response that is not an envelope may show that the base URL is

@@ -17,7 +17,7 @@ func (c *Caller) attemptTimeout(next http.RoundTripper) http.RoundTripper {
 		s.attempts++
 		s.start = time.Now()
 		s.resp, s.size = nil, 0
-		c.closeForgotten()
+		c.closeIdleAfterTimeout()
 		d, cause := c.AttemptTimeout, c.attemptTimeoutErr
 		if !s.deadline.IsZero() && time.Until(s.deadline) < d {
 			d, cause = time.Until(s.deadline), c.timeoutErr
@@ -28,9 +28,9 @@ func (c *Caller) attemptTimeout(next http.RoundTripper) http.RoundTripper {
 			req = req.WithContext(ctx)
 		}
 		resp, err := next.RoundTrip(req)
-		isSilent := err != nil && s.resp == nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded)
-		if isSilent {
-			c.isSilent.Store(true)
+		hasTimedOut := err != nil && s.resp == nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded)
+		if hasTimedOut {
+			c.hasTimedOut.Store(true)
 		}
 		if err != nil && context.Cause(ctx) == cause { //nolint:errorlint // not an error that wraps it
 			return nil, cause // not every transport returns the cause of a context
@@ -39,17 +39,17 @@ func (c *Caller) attemptTimeout(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// closeForgotten closes the idle connections of the transport before an attempt that follows a timeout:
+// closeIdleAfterTimeout closes the idle connections of the transport before an attempt that follows a timeout:
 // a balancer may have forgotten them, or they are from before the machine slept. It does so at most once
 // in the timeout of an attempt, since other clients that share the transport lose theirs, too. An HTTP/2
 // connection with another request in progress is not idle: its pings end it.
-func (c *Caller) closeForgotten() {
-	if !c.isSilent.Load() {
+func (c *Caller) closeIdleAfterTimeout() {
+	if !c.hasTimedOut.Load() {
 		return
 	}
 	last, now := c.closedAt.Load(), time.Now().UnixNano()
 	if now-last >= int64(c.AttemptTimeout) && c.closedAt.CompareAndSwap(last, now) {
-		c.isSilent.Store(false)
+		c.hasTimedOut.Store(false)
 		c.CloseIdleConnections()
 	}
 }

@@ -119,20 +119,11 @@ func (c *Cache) expiresWithin(d time.Duration) bool {
 func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
 	isRejected := c.isValid() && c.key == rejected
-	if f := c.current; f != nil {
-		replacesKey := isRejected || c.key == f.replaced
-		switch {
-		case !c.isValid():
-			return "", f // if f has exceeded its timeout, its error is set
-		case f.hasEnded:
-			return c.key, nil // f has exceeded its timeout, and the key is still valid
-		case replacesKey:
-			return "", f
-		}
-		return c.key, nil
+	if c.current != nil {
+		return c.getDuring(c.current, isRejected)
 	}
+	now := time.Now()
 	switch {
 	case !c.isValid():
 		return "", c.start(ctx, rejected)
@@ -141,6 +132,19 @@ func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch
 		return "", c.start(ctx, rejected)
 	case !isRejected && c.expiresWithin(c.Early) && !now.Before(c.renewAfter):
 		c.start(ctx, "")
+	}
+	return c.key, nil
+}
+
+// getDuring is get while a call of fetch has not returned. The call may have exceeded its timeout: then its
+// error is set, and a key that is valid is still returned.
+func (c *Cache) getDuring(f *pendingFetch, isRejected bool) (string, *pendingFetch) {
+	if !c.isValid() {
+		return "", f
+	}
+	replacesKey := isRejected || c.key == f.replaced
+	if replacesKey && !f.hasEnded {
+		return "", f
 	}
 	return c.key, nil
 }
