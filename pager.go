@@ -54,6 +54,8 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 // more. If records are still missing, the last element is an error that wraps [ErrInconsistentList].
 // docs/lists.md states which losses are noticed, and the number of requests.
 //
+// Records that cannot be decoded are not delivered: [Pager.Pages] has them in [Page.Omitted].
+//
 // An error is yielded once, as the last element, with a zero record:
 //
 //   - If a field is invalid, nothing else is yielded.

@@ -13,8 +13,8 @@ import (
 // The wait before a retry is random. Before the first one, it is between MinWait and twice MinWait.
 // Both bounds double with each retry, until the wait is between half of MaxWait and MaxWait. A
 // Retry-After header adds the wait that it requests. A 429 without a valid one adds 1 s, but at most
-// MaxWait. Near the deadline of the call, the random part shrinks to half of the time that the shortest
-// wait leaves. If not even the shortest wait fits, the call returns its failure immediately.
+// MaxWait. Close to the deadline of the call, the wait is the lower bound and at most half of the time
+// that then remains. If the lower bound does not fit, the call returns its failure immediately.
 //
 // A failure is retryable if there was no response, if a response with HTTP 2xx was incomplete or its
 // JSON ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503, 504, 520 to 524, 529 or 530 and the

@@ -21,7 +21,9 @@ type item[T any] struct {
 	omitted *msgpush.OmittedRecord // nil: record is set
 }
 
-// A reading holds the records that a poll has read, from the newest one inward.
+// A reading holds the records that a poll has read, from the newest one inward. For example, let Window be 1,
+// and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. After 11, two records are undecided. After
+// 9, they are fresh. After 10, which has a known record above, one is deep. After 8, it is late.
 type reading[T any] struct {
 	seen    map[int64]bool
 	ids     []int64            // of all records
@@ -228,7 +230,7 @@ func (f *Follower[T]) needOfFirstStart(r *reading[T]) need {
 	return no
 }
 
-// needOfPoll applies the rules of polls and sweeps. hasUnknown means that the latest page has an unknown record.
+// needOfPoll applies the rules of polls and sweeps. hasUnknown means that an unknown record is on the latest page.
 func (f *Follower[T]) needOfPoll(r *reading[T], hasUnknown bool) need {
 	window, known, undecided := f.options.Window, len(f.position.known), r.undecided()
 
