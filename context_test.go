@@ -143,8 +143,9 @@ func TestCallReturnsContextError(t *testing.T) {
 							assert.IsType(t, tt.last, requestErr.Last)
 							assert.NotErrorIs(t, err, requestErr.Last, "Last is not wrapped")
 						}
-						text := "^msgpush: " + kind.Name + ": (waiting for the rate limiter: |access key: |the request to \\S+ failed: |reading the response from \\S+: )?" + ends.text
-						assert.Regexp(t, text, err.Error())
+						const step = "(waiting for the rate limiter: |access key: |" +
+							"the request to \\S+ failed: |reading the response from \\S+: )?"
+						assert.Regexp(t, "^msgpush: "+kind.Name+": "+step+ends.text, err.Error())
 						assert.Equal(t, 1, strings.Count(err.Error(), ends.text), err.Error())
 					})
 				}

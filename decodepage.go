@@ -109,7 +109,8 @@ func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
 			continue
 		}
 		if len(p.Omitted) == maxOmitted {
-			return nil, fmt.Errorf("more than %d of %d records cannot be decoded: %w", maxOmitted, len(raw.List), p.Omitted[0].Err)
+			const format = "more than %d of %d records cannot be decoded: %w"
+			return nil, fmt.Errorf(format, maxOmitted, len(raw.List), p.Omitted[0].Err)
 		}
 		if p.Omitted == nil {
 			p.Omitted = make([]OmittedRecord, 0, min(maxOmitted, len(raw.List)-i))
