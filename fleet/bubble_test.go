@@ -135,28 +135,6 @@ func TestCallsMoveUpWhenOthersAreCancelled(t *testing.T) {
 	})
 }
 
-// The store forgets the next free slot when a burst has become free again, by the rates of all replicas.
-func TestReplicaWithASmallBurstDoesNotFreeTheSlotsOfALargeOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t)
-		large := fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second, Burst: 10}
-		first := newLimiter(t, connect(t, store), large)
-		for range large.Burst {
-			require.NoError(t, first.Wait(t.Context()))
-		}
-		small := newLimiter(t, connect(t, store), fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
-		require.NoError(t, small.Wait(t.Context()))
-		time.Sleep(2 * time.Second)
-		store.FastForward(3 * time.Second) // with the wait of the small one
-		second := newLimiter(t, connect(t, store), large)
-		begin := time.Now()
-		for range large.Burst {
-			require.NoError(t, second.Wait(t.Context()))
-		}
-		assert.GreaterOrEqual(t, time.Since(begin), 7*time.Second, "three slots have become free")
-	})
-}
-
 func TestStatsCountSlotsBySource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, err := fleet.NewLimiter(connect(t, newStore(t)),

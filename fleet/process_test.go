@@ -202,16 +202,13 @@ type service struct {
 	failing   atomic.Bool  // issuing fails
 	fixed     atomic.Bool  // the same key is always issued
 
-	rejectedAgent string        // the User-Agent of a replica whose keys are all rejected
-	validity      time.Duration // of a key; 0 means any
+	rejectedAgent string // the User-Agent of a replica whose keys are all rejected
 
 	mu       sync.Mutex
 	key      string
-	expires  time.Time
 	issued   []time.Time
 	rejected int
 	arrivals []time.Time // of calls
-	accepted []time.Time
 }
 
 func newService(t testing.TB) *service {
@@ -238,7 +235,7 @@ func (s *service) issue(w http.ResponseWriter, _ *http.Request) {
 		n = 0
 	}
 	s.mu.Lock()
-	s.key, s.expires = fmt.Sprintf("secret-key-%d", n), time.Now().Add(s.validity)
+	s.key = fmt.Sprintf("secret-key-%d", n)
 	_, _ = io.WriteString(w, s.key)
 	s.mu.Unlock()
 }
@@ -247,12 +244,8 @@ func (s *service) list(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	s.mu.Lock()
 	s.arrivals = append(s.arrivals, time.Now())
-	isExpired := s.validity > 0 && time.Now().After(s.expires)
-	isRejectedAgent := s.rejectedAgent != "" && r.UserAgent() == s.rejectedAgent
-	ok := r.Header.Get("access-key") == s.key && !isExpired && !isRejectedAgent
-	if ok {
-		s.accepted = append(s.accepted, time.Now())
-	} else {
+	ok := r.Header.Get("access-key") == s.key && (s.rejectedAgent == "" || r.UserAgent() != s.rejectedAgent)
+	if !ok {
 		s.rejected++
 	}
 	s.mu.Unlock()
@@ -287,18 +280,8 @@ func (s *service) reset() (arrivals []time.Time, rejected int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	arrivals, rejected = s.arrivals, s.rejected
-	s.arrivals, s.accepted, s.rejected = nil, nil, 0
+	s.arrivals, s.rejected = nil, 0
 	return arrivals, rejected
-}
-
-// longestOutage returns the longest time between two accepted calls since the last reset.
-func (s *service) longestOutage() (longest time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := 1; i < len(s.accepted); i++ {
-		longest = max(longest, s.accepted[i].Sub(s.accepted[i-1]))
-	}
-	return longest
 }
 
 // A config configures a replica. Zero values of FetchTimeout, MinInterval and Burst mean the
@@ -308,8 +291,6 @@ type config struct {
 	OwnKey                    bool // the replica fetches its own key, without fleet
 	FetchTimeout, MinInterval time.Duration
 	Early, Validity           time.Duration // of a key
-	Ahead                     time.Duration // of the clock: keys seem to expire so much earlier
-	Broken                    bool          // each fetch fails
 	Hold                      string        // a fetch ignores its context and lasts until this file exists
 	Encrypt                   bool
 	Rate, Burst               int // Rate is per second; 0 for no limiter
@@ -353,9 +334,7 @@ func startReplica(t testing.TB, c config) *replica {
 	require.NoError(t, err)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "FLEET_REPLICA="+string(text), "GOMAXPROCS=2")
-	if !c.Broken {
-		cmd.Stderr = os.Stderr
-	}
+	cmd.Stderr = os.Stderr
 	r := &replica{t: t}
 	r.in, err = cmd.StdinPipe()
 	require.NoError(t, err)
@@ -422,9 +401,6 @@ func (c config) fetch(ctx context.Context) (string, time.Time, error) {
 	if c.Hold != "" {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if c.Broken {
-		return "", time.Time{}, errors.New("broken")
-	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Service+"/issue", nil)
 	if err != nil {
 		return "", time.Time{}, err
@@ -449,7 +425,7 @@ func (c config) fetch(ctx context.Context) (string, time.Time, error) {
 	}
 	var expires time.Time
 	if c.Validity > 0 {
-		expires = time.Now().Add(c.Validity - c.Ahead)
+		expires = time.Now().Add(c.Validity)
 	}
 	return string(key), expires, nil
 }

@@ -31,11 +31,9 @@ for i = 4, #ARGV do
 	if wait <= longest then free = free + interval end -- a slot that is too late for a call stays free
 end
 
--- The value may be deleted when a burst has become free again, by the rates of all replicas.
-local expiry = math.max((free - now + burst * interval) / 1000 + 1000, redis.call('PTTL', KEYS[1]))
-
 -- Redis accepts all writes of a script, even if its memory is full, if the first one needs no memory,
--- as PEXPIRE does.
+-- as PEXPIRE does. The value may be deleted when a burst has become free again.
+local expiry = (free - now + burst * interval) / 1000 + 1000
 redis.call('PEXPIRE', KEYS[1], 1000)
 redis.call('SET', KEYS[1], string.format('%.3f %.0f', free, now), 'PX', string.format('%.0f', expiry))
 return waits
