@@ -109,7 +109,7 @@ type KeySource struct {
 	replica string                  // host name, process id and a random suffix
 	cache   *msgpush.AccessKeyCache // holds the key of current unless the key was rejected; calls obtain for a new key
 	changed chan struct{}           // signals an announcement, or a connect to the store
-	turn    sync.Mutex              // held while a script other than a probe runs, so that scripts share a connection
+	turn    sync.Mutex              // held while a script other than a probe runs: scripts share a connection, and claims do not overlap
 	close   context.CancelFunc
 	watcher sync.WaitGroup // of the goroutines that receive announcements
 	fetches atomic.Int64   // calls of Fetch
@@ -409,7 +409,7 @@ func (s *KeySource) complete(r record, result chan<- record) {
 	result <- r
 	// Other replicas wait for r, so retry until the store responds. Close or a newer fetch ends
 	// this.
-	for err != nil && s.isLastClaim(r.generation) {
+	for err != nil && s.lastClaim() == r.generation {
 		time.Sleep(maxPoll)
 		_, err = s.put(r)
 	}
@@ -472,12 +472,11 @@ func (s *KeySource) setFailed(r record) {
 	s.failed = r
 }
 
-// isLastClaim reports whether generation is the last one that this replica claimed, and Close was
-// not called since.
-func (s *KeySource) isLastClaim(generation int64) bool {
+// lastClaim returns the last generation that this replica claimed, or 0 if Close was called since.
+func (s *KeySource) lastClaim() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.claimed == generation
+	return s.claimed
 }
 
 // watchStore receives announcements, and subscribes again whenever that fails, until ctx ends. The
@@ -568,16 +567,20 @@ func (s *KeySource) update(hasConnected bool) {
 func (s *KeySource) claim(generation int64, mayFetch bool) record {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	s.mu.Lock()
-	last, claimed := s.failed, s.claimed
+	last := s.failed
 	letsOthersFirst := mayFetch && now.Before(s.own.claimsAt)
 	isRejected := generation > 0 && s.rejected == generation
 	s.mu.Unlock()
 	if mayFetch && now.Before(last.expires) {
 		return last
 	}
-	claimer := fmt.Sprintf("%s %d", s.replica, claimed) // the same if the claim is repeated because its reply was lost
+	// Until claimed is set: two claims at a time would have the same claimer, and both would be granted.
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	claimer := fmt.Sprintf("%s %d", s.replica, s.lastClaim()) // the same if the claim is repeated because its reply was lost
 	lease := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)
-	reply, err := s.run(
+	reply, err := s.store.run(
+		keyScript,
 		[]any{"", int64(0), int64(0), "", ""},
 		"claim",
 		generation,
@@ -623,11 +626,14 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 // another fetch is in progress, or there is no claim to release. If the store fails, put returns
 // MinInterval and the error.
 func (s *KeySource) put(r record) (wait time.Duration, err error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	validity := noExpiry
 	if !r.expires.IsZero() {
 		validity = time.Until(r.expires)
 	}
-	reply, err := s.run(
+	reply, err := s.store.run(
+		keyScript,
 		[]any{int64(0)},
 		"put",
 		r.generation,
@@ -641,12 +647,6 @@ func (s *KeySource) put(r record) (wait time.Duration, err error) {
 		return s.cfg.MinInterval, err
 	}
 	return milliseconds(reply[0]), nil
-}
-
-func (s *KeySource) run(want []any, args ...any) ([]any, error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	return s.store.run(keyScript, want, args...)
 }
 
 func milliseconds(n any) time.Duration {
