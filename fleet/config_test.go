@@ -824,6 +824,29 @@ func TestReplicaWithASmallerBurstKeepsItsOwn(t *testing.T) {
 	})
 }
 
+// The slots of a replica with a large Burst are forgotten only when its burst is free again.
+func TestReplicaWithASmallerBurstKeepsTheSlotsOfTheOthers(t *testing.T) {
+	const burst = 10
+	store := newStore(t)
+	rdb := connect(t, store)
+	now := time.Now()
+	store.SetTime(now)
+	c := fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Minute, Burst: burst}
+	large := newLimiter(t, rdb, c)
+	for range burst - 1 {
+		require.NoError(t, large.Wait(t.Context()))
+	}
+	small := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	require.NoError(t, small.Wait(t.Context()))
+	store.SetTime(now.Add(10 * time.Second))
+	store.FastForward(10 * time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	another := newLimiter(t, rdb, c) // knows none of the slots
+	require.NoError(t, another.Wait(ctx), "the last one of the burst")
+	require.ErrorIs(t, another.Wait(ctx), fleet.ErrBudgetExceeded)
+}
+
 type fallback struct{ calls int }
 
 func (f *fallback) Wait(context.Context) error {

@@ -109,7 +109,7 @@ type KeySource struct {
 	replica string                  // host name, process id and a random suffix
 	cache   *msgpush.AccessKeyCache // holds the key of current unless the key was rejected; calls obtain for a new key
 	changed chan struct{}           // signals an announcement, or a connect to the store
-	turn    sync.Mutex              // held while a script other than a probe runs: scripts share a connection, and claims do not overlap
+	turn    sync.Mutex              // held while a script other than a probe runs: see claim; scripts share a connection
 	close   context.CancelFunc
 	watcher sync.WaitGroup // of the goroutines that receive announcements
 	fetches atomic.Int64   // calls of Fetch
@@ -577,7 +577,8 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 	// Until claimed is set: two claims at a time would have the same claimer, and both would be granted.
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	claimer := fmt.Sprintf("%s %d", s.replica, s.lastClaim()) // the same if the claim is repeated because its reply was lost
+	// The same if the claim is repeated because its reply was lost.
+	claimer := fmt.Sprintf("%s %d", s.replica, s.lastClaim())
 	lease := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)
 	reply, err := s.store.run(
 		keyScript,

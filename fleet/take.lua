@@ -31,9 +31,13 @@ for i = 4, #ARGV do
 	if wait <= longest then free = free + interval end -- a slot that is too late for a call stays free
 end
 
+-- The value may be deleted when a burst has become free again. The expiry is never shortened: the other
+-- replicas may have a larger burst or interval, so their burst becomes free later.
+local burstIsFree = (free - now + burst * interval) / 1000 + 1000
+local expiry = string.format('%.0f', math.max(burstIsFree, redis.call('PTTL', KEYS[1])))
+
 -- Redis accepts all writes of a script, even if its memory is full, if the first one needs no memory,
--- as PEXPIRE does. The value may be deleted when a burst has become free again.
-local expiry = (free - now + burst * interval) / 1000 + 1000
-redis.call('PEXPIRE', KEYS[1], 1000)
-redis.call('SET', KEYS[1], string.format('%.3f %.0f', free, now), 'PX', string.format('%.0f', expiry))
+-- as PEXPIRE does.
+redis.call('PEXPIRE', KEYS[1], expiry)
+redis.call('SET', KEYS[1], string.format('%.3f %.0f', free, now), 'PX', expiry)
 return waits
