@@ -201,14 +201,17 @@ type service struct {
 	fetchTime atomic.Int64 // how long issuing a key takes
 	failing   atomic.Bool  // issuing fails
 	fixed     atomic.Bool  // the same key is always issued
+	validity  atomic.Int64 // of a key; 0 for no expiry
 
 	rejectedAgent string // the User-Agent of a replica whose keys are all rejected
 
 	mu       sync.Mutex
 	key      string
+	expires  time.Time // zero for never
 	issued   []time.Time
 	rejected int
 	arrivals []time.Time // of calls
+	accepted []time.Time // of the calls that were not rejected
 }
 
 func newService(t testing.TB) *service {
@@ -235,7 +238,10 @@ func (s *service) issue(w http.ResponseWriter, _ *http.Request) {
 		n = 0
 	}
 	s.mu.Lock()
-	s.key = fmt.Sprintf("secret-key-%d", n)
+	s.key, s.expires = fmt.Sprintf("secret-key-%d", n), time.Time{}
+	if validity := s.validity.Load(); validity > 0 {
+		s.expires = time.Now().Add(time.Duration(validity))
+	}
 	_, _ = io.WriteString(w, s.key)
 	s.mu.Unlock()
 }
@@ -244,8 +250,12 @@ func (s *service) list(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	s.mu.Lock()
 	s.arrivals = append(s.arrivals, time.Now())
-	ok := r.Header.Get("access-key") == s.key && (s.rejectedAgent == "" || r.UserAgent() != s.rejectedAgent)
-	if !ok {
+	hasExpired := !s.expires.IsZero() && !time.Now().Before(s.expires)
+	isCurrent := r.Header.Get("access-key") == s.key && !hasExpired
+	ok := isCurrent && (s.rejectedAgent == "" || r.UserAgent() != s.rejectedAgent)
+	if ok {
+		s.accepted = append(s.accepted, time.Now())
+	} else {
 		s.rejected++
 	}
 	s.mu.Unlock()
@@ -280,7 +290,7 @@ func (s *service) reset() (arrivals []time.Time, rejected int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	arrivals, rejected = s.arrivals, s.rejected
-	s.arrivals, s.rejected = nil, 0
+	s.arrivals, s.accepted, s.rejected = nil, nil, 0
 	return arrivals, rejected
 }
 
@@ -291,7 +301,10 @@ type config struct {
 	OwnKey                    bool // the replica fetches its own key, without fleet
 	FetchTimeout, MinInterval time.Duration
 	Early, Validity           time.Duration // of a key
+	ClockAhead                time.Duration // of the clock that a fetch reads: the key expires earlier by that
+	BrokenFetch               bool          // each fetch fails, without a request
 	Hold                      string        // a fetch ignores its context and lasts until this file exists
+	Pause                     time.Duration // between the calls of a caller; 0 for 10 ms, or none with a Rate
 	Encrypt                   bool
 	Rate, Burst               int // Rate is per second; 0 for no limiter
 	Fallback                  float64
@@ -398,6 +411,9 @@ func doAll(replicas []*replica, format string, args ...any) result {
 
 // fetch obtains a key from the service.
 func (c config) fetch(ctx context.Context) (string, time.Time, error) {
+	if c.BrokenFetch {
+		return "", time.Time{}, errors.New("broken")
+	}
 	if c.Hold != "" {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -425,7 +441,7 @@ func (c config) fetch(ctx context.Context) (string, time.Time, error) {
 	}
 	var expires time.Time
 	if c.Validity > 0 {
-		expires = time.Now().Add(c.Validity)
+		expires = time.Now().Add(c.Validity - c.ClockAhead)
 	}
 	return string(key), expires, nil
 }
@@ -544,7 +560,7 @@ func (c config) call(client *msgpush.Client, callers int, d time.Duration) resul
 				if errors.Is(err, fleet.ErrBudgetExceeded) {
 					time.Sleep(100 * time.Millisecond) // the error comes immediately: avoid a busy loop
 				} else if d > 0 && (err != nil || c.Rate == 0) {
-					time.Sleep(10 * time.Millisecond)
+					time.Sleep(cmp.Or(c.Pause, 10*time.Millisecond))
 				}
 			}
 		})
