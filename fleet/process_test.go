@@ -617,7 +617,7 @@ func monitorSlots(t testing.TB, rdb *redisServer, perSecond int) func() []time.T
 			switch {
 			case !found:
 			case strings.Contains(command, `] "eval`):
-				calls = strings.Count(args, `" "`) + 1 - 4 // the first 4 arguments are not of a call
+				calls = strings.Count(args, `" "`) + 1 - 3 // the first 3 arguments are not of a call
 			case strings.Contains(command, `"SET"`):
 				free, err := strconv.ParseFloat(strings.Fields(args)[0], 64)
 				assert.NoError(t, err)

@@ -492,7 +492,7 @@ func TestReplicasShareOneBudget(t *testing.T) {
 			slots := monitorSlots(t, rdb, tt.rate)
 			var waits []func() result
 			for _, r := range replicas {
-				waits = append(waits, r.begin("call %d 4s", tt.callers))
+				waits = append(waits, r.begin("call %d 2s", tt.callers))
 			}
 			var each []int
 			for _, wait := range waits {
