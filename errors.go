@@ -206,7 +206,10 @@ func errorText(operation, summary string, details []string, attempts int, remark
 	if remarks != "" {
 		details = append(details, remarks)
 	}
-	text := "msgpush: " + operation + ": " + summary
+	text := "msgpush: " + summary
+	if operation != "" {
+		text = "msgpush: " + operation + ": " + summary
+	}
 	if len(details) > 0 {
 		text += " (" + strings.Join(details, "; ") + ")"
 	}

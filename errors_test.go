@@ -125,6 +125,11 @@ func TestErrorTextKeepsNamesThatEndWithMsgpush(t *testing.T) {
 	}
 }
 
+// A Fetch function of a caller may return such an error.
+func TestErrorWithoutAnOperation(t *testing.T) {
+	assert.EqualError(t, &msgpush.APIError{HTTPStatus: 403}, "msgpush: HTTP 403 Forbidden")
+}
+
 // A transport may return the same error to several calls.
 func TestErrorOfTransportIsNotModified(t *testing.T) {
 	shared := &url.Error{Op: "Get", URL: "http://elsewhere.example/?q", Err: errors.New("broken")}
