@@ -66,6 +66,21 @@ type Options struct {
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
 var ErrMissing = errors.New("records are missing")
 
+// An OmittedError is the error of OnError for a record that cannot be decoded, and has no id. So it is
+// not delivered.
+type OmittedError struct {
+	// Record has the JSON of the record, which may contain secrets.
+	Record msgpush.OmittedRecord
+}
+
+// Error does not quote the record.
+func (e *OmittedError) Error() string {
+	return "msgpush: following a list: a record without an id: " + e.Record.Err.Error()
+}
+
+// Unwrap returns the error of the decoder.
+func (e *OmittedError) Unwrap() error { return e.Record.Err }
+
 // A Batch holds records to store in one transaction.
 type Batch[T any] struct {
 	// Records holds new records, the oldest first, in the order of the list. With Omitted, there are at

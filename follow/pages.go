@@ -49,21 +49,6 @@ func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T]) []item[T
 	})
 }
 
-// An OmittedError is the error of OnError for a record that cannot be decoded, and has no id. So it is
-// not delivered.
-type OmittedError struct {
-	// Record has the JSON of the record, which may contain secrets.
-	Record msgpush.OmittedRecord
-}
-
-// Error does not quote the record.
-func (e *OmittedError) Error() string {
-	return "msgpush: following a list: a record without an id: " + e.Record.Err.Error()
-}
-
-// Unwrap returns the error of the decoder.
-func (e *OmittedError) Unwrap() error { return e.Record.Err }
-
 // reportOmitted reports a record without an id, but not with each poll.
 func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecord) {
 	hash := sha256.Sum256(r.JSON) // a record may have a megabyte
@@ -160,11 +145,13 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) bool {
 	return ok
 }
 
-// hasShrunk reports whether records may have moved outward since the response before, past the place.
+// hasShrunk reports whether records may have moved to pages that were read before. Newest last, deletions
+// move them to pages that follow.
 func (f *Follower[T]) hasShrunk(p *place[T], page *msgpush.Page[T]) bool {
 	return !f.position.NewestLast && 0 < page.Total && page.Total < p.page.Total
 }
 
+// enter makes a page the one that the reading has reached.
 func (f *Follower[T]) enter(ctx context.Context, p *place[T], page *msgpush.Page[T], number int) {
 	items := f.items(ctx, page)
 	hasSameIDs := slices.EqualFunc(items, p.items, func(a, b item[T]) bool { return a.id == b.id })
