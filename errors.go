@@ -52,13 +52,13 @@ type APIError struct {
 	Retryable bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
-	// Remarks has further details: the method and the path if the body is not an envelope, why the
-	// call was not retried, or a hint. It may be empty.
+	// Remarks has further details: the method and the path if the body is not an envelope, or the URL if
+	// the base URL may be wrong; why the call was not retried; a hint. It may be empty.
 	Remarks string `json:",omitempty"`
 }
 
 // Error returns the operation, the response and the number of attempts. If the body is not an envelope,
-// it also returns the method and the path: the base URL may be wrong.
+// it also returns the method and the path, or the URL if the base URL may be wrong.
 func (e *APIError) Error() string {
 	details, data := []string(nil), ""
 	if len(e.Data) <= utf8.UTFMax*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
@@ -119,7 +119,7 @@ type DecodeError struct {
 }
 
 // Error returns the operation, the text of Err and the number of attempts. If the body is not an
-// envelope, it also returns the method and the path.
+// envelope, it also returns the method and the URL.
 func (e *DecodeError) Error() string {
 	var details []string
 	if v := e.Header.Get("Content-Type"); v != "" {

@@ -46,6 +46,13 @@ func TestMailDetailEscapesTheID(t *testing.T) {
 	}
 }
 
+func TestPasswordMayBeANumber(t *testing.T) {
+	response := fixtures.Respond(200, fixtures.SuccessOf(`{"id":5,"password":123456}`))
+	mail, err := fixtures.NewClient(t, response).MailDetail(t.Context(), "5")
+	require.NoError(t, err)
+	assert.Equal(t, "123456", string(mail.Password))
+}
+
 func TestMailDetailRejectsEmptyID(t *testing.T) {
 	mail, err := fixtures.NewClient(t, handle(fixtures.FailOnRequest(t))).MailDetail(t.Context(), "")
 	assert.ErrorContains(t, err, "mailID is empty")
