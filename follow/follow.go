@@ -67,7 +67,7 @@ type Options struct {
 var ErrMissing = errors.New("records are missing")
 
 // An OmittedError is the error of OnError for a record that cannot be decoded, and has no id. So it is
-// not delivered.
+// not delivered. For a record whose ID function returns 0, Record has no JSON.
 type OmittedError struct {
 	// Record has the JSON of the record, which may contain secrets.
 	Record msgpush.OmittedRecord

@@ -32,7 +32,7 @@ func newHandler(status func() follow.Status, metrics prometheus.Gatherer, logger
 		if err != nil {
 			logger.WarnContext(r.Context(), "not healthy", "error", err)
 		}
-		respond(w, err == nil, "failing for too long; see the log")
+		respond(w, err == nil, "not healthy; see the log")
 	})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		hangs := errors.Is(status().Check(healthLimit), follow.ErrHangs)

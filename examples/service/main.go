@@ -23,8 +23,8 @@
 // sent at least once: after a crash, an alert may be repeated. The header Idempotency-Key holds the
 // id of the record, by which the target can drop the repetition.
 //
-// GET /healthz responds with 503 if, for ten minutes, requests or transactions have failed, one of
-// them has hung, or records have been missing: send an alert. The log has the reason. GET /livez
+// GET /healthz responds with 503 if, for ten minutes, requests or transactions have failed or one of
+// them has hung, or if the latest sweep missed records: send an alert. The log has the reason. GET /livez
 // responds with 503 only if a request or a transaction has hung: restart the service. GET /metrics has
 // the metrics for Prometheus. With -trace, each request to the message push service is traced on
 // standard output.
