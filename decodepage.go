@@ -83,7 +83,7 @@ type rawPage struct {
 	List     []json.RawMessage `json:"list"`
 }
 
-// maxOmitted is the largest number of records that are left out of a page. More of them are an attack.
+// maxOmitted is the largest number of records that are left out of a page: each costs time and memory.
 const maxOmitted = 10_000
 
 // decodeEach sets p to the page in converted, which is body with its scalars converted, without the

@@ -159,6 +159,25 @@ func TestCheckReturnsErrHangs(t *testing.T) {
 	}
 }
 
+func TestRetryAfterOfAPageOfASweepDelaysTheNextPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(500, 1)}
+		var db database
+		start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.setFail(func(number int) error {
+			if number == 2 {
+				return &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute}
+			}
+			return nil
+		})
+		wait(11 * time.Minute)
+		before := s.count()
+		wait(20 * time.Minute)
+		assert.Equal(t, before, s.count())
+	})
+}
+
 func TestRetryAfterDelaysThePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(50, 1)}
