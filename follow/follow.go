@@ -66,6 +66,11 @@ type Options struct {
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
 var ErrMissing = errors.New("records are missing")
 
+const prefix = "msgpush: following a list: "
+
+// errorf returns an error that says what was tried.
+func errorf(format string, args ...any) error { return fmt.Errorf(prefix+format, args...) }
+
 // An OmittedError is the error of OnError for a record that cannot be decoded, and has no id. So it is
 // not delivered. For a record whose ID function returns 0, Record has no JSON.
 type OmittedError struct {
@@ -75,7 +80,7 @@ type OmittedError struct {
 
 // Error does not quote the record.
 func (e *OmittedError) Error() string {
-	return "msgpush: following a list: a record without an id: " + e.Record.Err.Error()
+	return prefix + "a record without an id: " + e.Record.Err.Error()
 }
 
 // Unwrap returns the error of the decoder.
@@ -130,12 +135,11 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	isNegative := o.PollInterval < 0 || o.SweepInterval < 0 || o.Window < 0 || pager.PageSize < 0
 	switch {
 	case pager.Fetch == nil || pager.ID == nil:
-		return nil, errors.New("msgpush: following a list: the function Fetch or ID of the pager is nil")
+		return nil, errorf("the function Fetch or ID of the pager is nil")
 	case isNegative:
-		return nil, errors.New("msgpush: following a list: " +
-			"PollInterval, SweepInterval, Window, or PageSize of the pager is negative")
+		return nil, errorf("PollInterval, SweepInterval, Window, or PageSize of the pager is negative")
 	case err != nil:
-		return nil, fmt.Errorf("msgpush: following a list: Position is not that of a batch: %w", err)
+		return nil, errorf("Position is not that of a batch: %w", err)
 	}
 	pager.PageSize = cmp.Or(pager.PageSize, msgpush.DefaultPageSize)
 	o.PollInterval = cmp.Or(o.PollInterval, 10*time.Second)
@@ -167,7 +171,7 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 	f.started = true
 	f.mu.Unlock()
 	if !canBegin {
-		return errors.New("msgpush: following a list: ctx or store is nil, or Run was called before")
+		return errorf("ctx or store is nil, or Run was called before")
 	}
 	f.store = store
 	for errs.OfContext(ctx) == nil {
@@ -205,7 +209,7 @@ func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) bool {
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
 		if err := f.store(ctx, forStore); err != nil {
-			return fmt.Errorf("msgpush: following a list: storing a batch: %w", err)
+			return errorf("storing a batch: %w", err)
 		}
 		return nil
 	})

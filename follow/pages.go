@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -130,19 +129,24 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) bool {
 	}
 	if ok && f.hasShrunk(p, page) {
 		if p.backs == maxBacks {
-			const format = "msgpush: following a list: its total fell at page %d after each of %d attempts"
-			f.noteSweepFails(ctx, fmt.Errorf(format, number, maxBacks+1))
+			f.noteSweepFails(ctx, errorf("its total fell at page %d after each of %d attempts", number, maxBacks+1))
 			return false
 		}
 		p.backs++
-		fall := int(p.page.Total - page.Total) // so many records may have moved to the pages before
-		number = max(1, number-1-(fall-1)/max(1, p.longest))
+		number = max(1, number-p.movedPages(page))
 		page, ok = get(ctx, number)
 	}
 	if ok {
 		f.enter(ctx, p, page, number)
 	}
 	return ok
+}
+
+// movedPages returns how many pages have to be read again: as many records as the total fell by may have moved
+// to the pages before.
+func (p *place[T]) movedPages(page *msgpush.Page[T]) int {
+	fall := int(p.page.Total - page.Total)
+	return 1 + (fall-1)/max(1, p.longest)
 }
 
 // hasShrunk reports whether records may have moved to pages that were read before. Newest last, deletions
@@ -231,8 +235,7 @@ func ascentsOf(times []msgpush.DateTime) (ascents int) {
 // startAgain makes the next poll a first start: the known records stand at the oldest end.
 func (f *Follower[T]) startAgain(ctx context.Context) {
 	if !f.position.isFirstStart() {
-		const format = "msgpush: following a list: %w: the newest record was searched at the wrong end so far"
-		f.report(ctx, fmt.Errorf(format, ErrMissing))
+		f.report(ctx, errorf("%w: the newest record was searched at the wrong end so far", ErrMissing))
 	}
 	f.position = position{
 		HasOrder:   f.position.HasOrder,
@@ -284,7 +287,7 @@ func (f *Follower[T]) noteSweepFails(ctx context.Context, err error) {
 func (f *Follower[T]) fetch(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	page, err := f.pager.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: f.pager.PageSize})
 	if page == nil && err == nil {
-		return nil, errors.New("msgpush: following a list: the Fetch function returned neither a page nor an error")
+		return nil, errorf("the Fetch function returned neither a page nor an error")
 	}
 	isPage := page != nil && (err == nil || len(page.List)+len(page.Omitted) > 0)
 	if isPage {

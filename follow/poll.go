@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"example.com/msgpush"
@@ -107,8 +106,8 @@ func (f *Follower[T]) newRecords(ctx context.Context, r *reading[T]) []item[T] {
 			records = append(records, it)
 		}
 	}
-	const format = "msgpush: following a list: %w: no known record is left among %d others, of which %d count as new"
-	f.report(ctx, fmt.Errorf(format, ErrMissing, len(r.unknown), len(records)))
+	const format = "%w: no known record is left among %d others, of which %d count as new"
+	f.report(ctx, errorf(format, ErrMissing, len(r.unknown), len(records)))
 	return records
 }
 
@@ -117,11 +116,10 @@ func (f *Follower[T]) reportMissing(ctx context.Context, r *reading[T], found in
 	lacks := r.total - f.position.Total - int64(found)
 	switch {
 	case r.late > 0:
-		const format = "msgpush: following a list: %w: %d appeared more than %d places behind the newest one"
-		f.note(ctx, sweepLacks, fmt.Errorf(format, ErrMissing, r.late, f.options.Window))
+		const format = "%w: %d appeared more than %d places behind the newest one"
+		f.note(ctx, sweepLacks, errorf(format, ErrMissing, r.late, f.options.Window))
 	case f.position.Total > 0 && lacks > 0:
-		const format = "msgpush: following a list: %w: the list grew by %d more than were found"
-		f.note(ctx, sweepLacks, fmt.Errorf(format, ErrMissing, lacks))
+		f.note(ctx, sweepLacks, errorf("%w: the list grew by %d more than were found", ErrMissing, lacks))
 	default:
 		f.note(ctx, sweepLacks, nil)
 	}
