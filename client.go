@@ -31,7 +31,7 @@ type Client struct {
 	caller      *call.Caller
 	observeCall func(context.Context, CallResult) // nil: none
 
-	convertFirst *atomic.Bool // see decode.go
+	convertFirst *atomic.Bool // nil with WithUnmarshal; see decode.go
 }
 
 // Format writes the type and the base URL.
@@ -71,7 +71,6 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 		UserAgent:        "msgpush-go/" + Version,
 		Retry:            defaultRetryPolicy,
 		MaxResponseBytes: DefaultMaxResponseBytes,
-		Unmarshal:        json.Unmarshal,
 	}}
 	for i, opt := range opts {
 		if opt == nil {
@@ -88,18 +87,21 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 		return nil, errors.New("msgpush: the base URL begins with http://, which sends the access key in clear text: " +
 			"use https://, or WithPlainHTTP if you trust the network")
 	}
+	var convertFirst *atomic.Bool
+	if s.Unmarshal == nil {
+		s.Unmarshal, convertFirst = json.Unmarshal, new(atomic.Bool)
+	}
 	s.AttemptTimeout = cmp.Or(s.AttemptTimeout, s.httpTimeout, DefaultAttemptTimeout)
 	if s.logger != nil || s.observe != nil {
 		s.Report = s.report
 	}
 	var keys redact.Keys
 	keys.Add(accessKey)
-	c := &Client{caller: call.NewCaller(s.Config, keys), observeCall: s.observeCall}
-	hasOwnDecoder := s.KeepsInput
-	if !hasOwnDecoder {
-		c.convertFirst = new(atomic.Bool)
-	}
-	return c, nil
+	return &Client{
+		caller:       call.NewCaller(s.Config, keys),
+		observeCall:  s.observeCall,
+		convertFirst: convertFirst,
+	}, nil
 }
 
 // CloseIdleConnections closes the idle connections of the transport, for example before a test checks

@@ -165,7 +165,10 @@ func nameInJSON(kind reflect.Kind) string {
 		return "object"
 	case reflect.Slice, reflect.Array:
 		return "array"
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+	case reflect.Float32, reflect.Float64:
+		return "number"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return "integer"
 	}
 	return kind.String()

@@ -97,13 +97,9 @@ func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
 	if raw.Total != nil {
 		p.Total = *raw.Total
 	}
-	var record T
+	var record T // one for all, which saves an allocation each
 	for i, text := range raw.List {
-		record = *new(T)
-		err := json.Unmarshal(text, &record)
-		if err == nil && isEmptyRecord(&record) && idOf(text) == nil {
-			err = errNoRecord
-		}
+		err := decodeRecord(text, &record)
 		if err == nil {
 			p.List = append(p.List, record)
 			continue
@@ -115,18 +111,32 @@ func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
 		if p.Omitted == nil {
 			p.Omitted = make([]OmittedRecord, 0, min(maxOmitted, len(raw.List)-i))
 		}
-		id, _ := lenient.Integer(idOf(text))
-		omitted := OmittedRecord{Index: i, JSON: text, Err: describeRecord[T](i, id, err)}
-		if n, err := strconv.ParseInt(id, 10, 64); err == nil {
-			omitted.ID = n
-		}
-		p.Omitted = append(p.Omitted, omitted)
+		p.Omitted = append(p.Omitted, newOmitted[T](i, text, err))
 	}
 	if len(p.Omitted) == 0 {
 		return nil, nil
 	}
 	setOriginals(p.Omitted, body)
 	return omittedError(p.Omitted, len(raw.List)), nil
+}
+
+// decodeRecord decodes the JSON of a record, which must not be empty.
+func decodeRecord[T any](text []byte, record *T) error {
+	*record = *new(T)
+	err := json.Unmarshal(text, record)
+	if err == nil && isEmptyRecord(record) && idOf(text) == nil {
+		return errNoRecord
+	}
+	return err
+}
+
+func newOmitted[T any](index int, text []byte, err error) OmittedRecord {
+	digits, _ := lenient.Integer(idOf(text))
+	omitted := OmittedRecord{Index: index, JSON: text, Err: describeRecord[T](index, digits, err)}
+	if id, err := strconv.ParseInt(digits, 10, 64); err == nil {
+		omitted.ID = id
+	}
+	return omitted
 }
 
 func decodeRawPage(body []byte) (*rawPage, error) {

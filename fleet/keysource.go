@@ -472,6 +472,15 @@ func (s *KeySource) setFailed(r record) {
 	s.failed = r
 }
 
+func (s *KeySource) setClaimed(generation int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claimed = generation
+	if !s.own.last.IsZero() {
+		s.own.misses = 0
+	}
+}
+
 // lastClaim returns the last generation that this replica claimed, or 0 if Close was called since.
 func (s *KeySource) lastClaim() int64 {
 	s.mu.Lock()
@@ -565,30 +574,48 @@ func (s *KeySource) update(hasConnected bool) {
 // record also has an err if the last fetch failed; claim may then return s.failed instead of asking
 // the store.
 func (s *KeySource) claim(generation int64, mayFetch bool) record {
-	now := time.Now() // before the command, so that nothing expires later here than in the store
 	s.mu.Lock()
 	last := s.failed
-	letsOthersFirst := mayFetch && now.Before(s.own.claimsAt)
+	letsOthersFirst := mayFetch && time.Now().Before(s.own.claimsAt)
 	isRejected := generation > 0 && s.rejected == generation
 	s.mu.Unlock()
-	if mayFetch && now.Before(last.expires) {
+	if mayFetch && time.Now().Before(last.expires) {
 		return last
 	}
 	// Until claimed is set: two claims at a time would have the same claimer, and both would be granted.
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	// The same if the claim is repeated because its reply was lost.
-	claimer := fmt.Sprintf("%s %d", s.replica, s.lastClaim())
+	r := s.runClaim(generation, mayFetch && !letsOthersFirst, mayFetch && isRejected)
+	switch {
+	case r.err != nil:
+		return r
+	case r.state == stateGranted:
+		s.setClaimed(r.generation)
+	case r.state == "" && letsOthersFirst:
+		r.err = last.err
+	case r.state == stateFailed && mayFetch:
+		// Without mayFetch, s.failed may have the error of this replica's own Fetch, which says
+		// more.
+		replica, _, _ := strings.Cut(r.claimer, ",")
+		r.err = fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
+		s.setFailed(r)
+	}
+	return r
+}
+
+// runClaim runs the script, and returns the record of its reply.
+func (s *KeySource) runClaim(generation int64, mayFetch, isRejected bool) record {
+	now := time.Now() // before the command, so that nothing expires later here than in the store
 	lease := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)
 	reply, err := s.store.run(
 		keyScript,
 		[]any{"", int64(0), int64(0), "", ""},
 		"claim",
 		generation,
-		claimer,
+		fmt.Sprintf("%s %d", s.replica, s.lastClaim()), // the same if the claim is repeated because its reply was lost
 		s.cfg.MinInterval.Milliseconds(),
-		mayFetch && !letsOthersFirst,
-		mayFetch && isRejected,
+		mayFetch,
+		isRejected,
 		lease.Milliseconds(),
 	)
 	if err != nil {
@@ -600,24 +627,8 @@ func (s *KeySource) claim(generation int64, mayFetch bool) record {
 		expires:    now.Add(milliseconds(reply[2])),
 		claimer:    reply[4].(string),
 	}
-	switch {
-	case r.state == stateStored:
+	if r.state == stateStored {
 		r.key, r.err = s.open(reply[3].(string), r.generation)
-	case r.state == stateGranted:
-		s.mu.Lock()
-		s.claimed = r.generation
-		if !s.own.last.IsZero() {
-			s.own.misses = 0
-		}
-		s.mu.Unlock()
-	case r.state == "" && letsOthersFirst:
-		r.err = last.err
-	case r.state == stateFailed && mayFetch:
-		// Without mayFetch, s.failed may have the error of this replica's own Fetch, which says
-		// more.
-		replica, _, _ := strings.Cut(r.claimer, ",")
-		r.err = fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
-		s.setFailed(r)
 	}
 	return r
 }

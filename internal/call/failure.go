@@ -2,6 +2,7 @@ package call
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,40 +123,32 @@ func (c *Caller) noResponse(s *state, err error) *Failure {
 // unsuccessful returns the failure of a response that is not a success. decodeErr is the error of
 // the decoder, or nil if the HTTP status is not 2xx. For an error response, decodeErr is ignored.
 func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decodeErr error) *Failure {
-	env, jsonErr := decodeError(body)
 	f := s.newFailure(ErrorResponse)
 	f.Status, f.Header = resp.StatusCode, resp.Header
 	if mayComeFromOtherService(f.Status) {
 		f.Base = c.Base.String()
 	}
+	env, jsonErr := decodeError(body)
 	if jsonErr == nil {
 		f.Code, f.IsEnvelope = env.code()
 	}
-	isError := f.IsEnvelope && f.Code != CodeSuccess
-	charsetErr, encodingErr := checkCharset(resp, body, f.Keys), checkEncoding(resp, jsonErr, f.Keys)
+	unreadableErr := cmp.Or(checkEncoding(resp, jsonErr, f.Keys), checkCharset(resp, body, f.Keys))
 	endsEarly := errors.Is(jsonErr, io.EOF) || errors.Is(jsonErr, io.ErrUnexpectedEOF)
+	isError := f.IsEnvelope && f.Code != CodeSuccess
 	if httpspec.IsSuccess(f.Status) && !isError {
 		f.setUndecodable(body, env, decodeErr)
-		switch {
-		case charsetErr != nil:
-			f.Cause = charsetErr
-		case encodingErr != nil:
-			f.Cause = errs.Hide(encodingErr.Error(), decodeErr, nil)
-		case endsEarly:
+		if unreadableErr != nil {
+			f.Cause = errs.Hide(unreadableErr.Error(), decodeErr, nil)
+		} else if endsEarly {
 			f.setTruncated(len(body), jsonErr)
 		}
 		return f
 	}
-	if isError { // with code 200, the data may be a mail channel with its password, so it is not kept
-		f.Msg = env.text()
-		if len(env.Data) <= redact.MaxText {
-			f.RawData = env.Data
-		}
+	if unreadableErr != nil {
+		f.remark(unreadableErr.Error())
 	}
-	for _, err := range []error{charsetErr, encodingErr} {
-		if err != nil {
-			f.remark(err.Error())
-		}
+	if isError {
+		f.setEnvelope(env)
 	}
 	if !f.IsEnvelope && !endsEarly {
 		f.quote(body)
@@ -163,6 +156,15 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 	c.setWait(f)
 	c.classify(f, isError)
 	return f
+}
+
+// setEnvelope keeps the members of an error envelope. With code 200, the data may be a mail channel with
+// its password, so they are not kept.
+func (f *Failure) setEnvelope(env errorEnvelope) {
+	f.Msg = env.text()
+	if len(env.Data) <= redact.MaxText {
+		f.RawData = env.Data
+	}
 }
 
 // quote keeps the beginning of a body, unless it may be a success that was damaged, with a password.
