@@ -138,6 +138,8 @@ func TestDecodeErrorNamesTheMemberButNoKeyOfAMap(t *testing.T) {
 		{"maps in a struct in a map",
 			structs, `{"a":{"keys":{"hunter2":{"hunter2":[]}}}}`, ": data: expected integer, found array"},
 		{"struct", fixtures.CallFor[record](t), `{"id":"hunter2"}`, ": data.id: expected integer, found string"},
+		{"float", fixtures.CallFor[map[string]float64](t), `{"a":"hunter2"}`, ": data: expected number, found string"},
+		{"unsigned integer", fixtures.CallFor[[]uint16](t), `["hunter2"]`, ": data: expected integer, found string"},
 		{"map in a struct", fixtures.CallFor[record](t), `{"keys":{"hunter2":5}}`, ": data.keys: expected object, found number"},
 		{"page",
 			fixtures.CallFor[msgpush.Page[map[string]int]](t), `{"list":[{"hunter2":"x"}]}`,

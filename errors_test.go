@@ -49,6 +49,8 @@ func TestErrorTexts(t *testing.T) {
 		{"status without a name", fixtures.Respond(599, ""), nil, "HTTP 599 (1 attempt; {request})"},
 		{"status and body",
 			fixtures.Respond(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt; {url})"},
+		{"another method is expected",
+			fixtures.Respond(405, "no"), nil, "HTTP 405 Method Not Allowed: no (1 attempt; {url})"},
 		{"redirect",
 			fixtures.Respond(302, "", "Location", "/login"), nil,
 			"HTTP 302 Found (redirect to /login, not followed; 1 attempt; {url})"},
