@@ -2,7 +2,6 @@ package call
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,7 +131,7 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 	if jsonErr == nil {
 		f.Code, f.IsEnvelope = env.code()
 	}
-	unreadableErr := cmp.Or(checkEncoding(resp, jsonErr, f.Keys), checkCharset(resp, body, f.Keys))
+	unreadableErr := checkReadable(resp, body, jsonErr, f.Keys)
 	endsEarly := errors.Is(jsonErr, io.EOF) || errors.Is(jsonErr, io.ErrUnexpectedEOF)
 	isError := f.IsEnvelope && f.Code != CodeSuccess
 	if httpspec.IsSuccess(f.Status) && !isError {

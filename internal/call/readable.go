@@ -12,6 +12,15 @@ import (
 
 const maxHeader = 40 // characters of a value that are quoted
 
+// checkReadable returns an error if a body has an encoding or a charset that the client does not read.
+// jsonErr is the error of its JSON.
+func checkReadable(resp *http.Response, body []byte, jsonErr error, keys *redact.Keys) error {
+	if err := checkEncoding(resp, jsonErr, keys); err != nil {
+		return err
+	}
+	return checkCharset(resp, body, keys)
+}
+
 // checkCharset returns an error if a body is not UTF-8, and its header names another charset.
 func checkCharset(resp *http.Response, body []byte, keys *redact.Keys) error {
 	contentType := resp.Header.Get("Content-Type")
