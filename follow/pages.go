@@ -16,7 +16,7 @@ import (
 // items returns the records of a page in their order, from the newest end on. A record without an id that
 // cannot be decoded is reported.
 func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T]) []item[T] {
-	items := make([]item[T], 0, len(page.List)+len(page.Omitted))
+	items := make([]item[T], 0, length(page))
 	omitted := page.Omitted
 	takeOmitted := func() {
 		for len(omitted) > 0 && omitted[0].Index <= len(items) {
@@ -165,7 +165,7 @@ func (f *Follower[T]) enter(ctx context.Context, p *place[T], page *msgpush.Page
 		p.repeats = 0
 	}
 	p.number, p.page, p.items = number, page, items
-	p.longest = max(p.longest, len(page.List)+len(page.Omitted))
+	p.longest = max(p.longest, length(page))
 }
 
 // inward is the step to the next page.
@@ -182,44 +182,55 @@ func (f *Follower[T]) isLast(p *place[T]) bool {
 		return p.number <= 1
 	}
 	last := f.pages(p.page)
-	length := len(p.page.List) + len(p.page.Omitted)
-	isOnlyPage := length < f.pager.PageSize && last == 1
-	isShort := length == 0 || length < p.longest || isOnlyPage
+	records := length(p.page)
+	isOnlyPage := records < f.pager.PageSize && last == 1
+	isShort := records == 0 || records < p.longest || isOnlyPage
 	return p.number >= last && isShort
 }
 
-// findOrder compares the creation times of neighbours on the first and the last page. Most of them decide,
-// by at least three, since single times may be wrong. The result is kept if the list has several pages.
-func (f *Follower[T]) findOrder(ctx context.Context, first *msgpush.Page[T], number int) (ok bool) {
-	hasEnds := number == 1 && f.pages(first) > 0 // otherwise, the end of the list is not known
+// findOrder finds out at which end of the list the newest record stands, if page 1 is given and the last page
+// is known. It returns false if ctx has ended, or if a first start must be made again.
+func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], number int) (ok bool) {
+	hasEnds := number == 1 && f.pages(page) > 0
 	if f.pager.Created == nil || !hasEnds {
 		return true
 	}
+	ascents, ok := f.countAscents(ctx, page)
+	return ok && f.setOrder(ctx, ascents)
+}
+
+// countAscents compares the creation times of neighbours on the first and the last page. It returns false if
+// ctx has ended.
+func (f *Follower[T]) countAscents(ctx context.Context, first *msgpush.Page[T]) (ascents int, ok bool) {
 	times := f.times(first)
-	ascents := ascentsOf(times)
-	if f.lastPage > 1 && len(times) > 0 {
-		last, err := f.fetch(ctx, f.lastPage, optional)
-		switch {
-		case errs.OfContext(ctx) != nil:
-			return false
-		case err != nil:
-			f.report(ctx, err) // then the first page decides
-		default:
-			ascents = ascentsOf(append(times, f.times(last)...))
-		}
+	if f.lastPage <= 1 || len(times) == 0 {
+		return ascentsOf(times), true
 	}
+	last, err := f.fetch(ctx, f.lastPage, optional)
+	if errs.OfContext(ctx) != nil {
+		return 0, false
+	}
+	if err != nil {
+		f.report(ctx, err) // then the first page decides
+		return ascentsOf(times), true
+	}
+	return ascentsOf(append(times, f.times(last)...)), true
+}
+
+// setOrder lets most of the neighbours decide, by at least three, since single times may be wrong. The result
+// is kept if the list has several pages. A single page has the newest record in any case.
+func (f *Follower[T]) setOrder(ctx context.Context, ascents int) (ok bool) {
 	hasSeveralPages := f.lastPage > 1
 	isClear := ascents <= -minAscents || ascents >= minAscents
-	f.position.HasOrder = isClear && hasSeveralPages
-	mayDecide := isClear || !hasSeveralPages // a single page has the newest record in any case
+	mayDecide := isClear || !hasSeveralPages
 	newestLast := ascents > 0 && mayDecide
 	knowsOtherEnd := newestLast != f.position.NewestLast && len(f.position.known) > 0 && !f.position.Whole
+	f.position.HasOrder = isClear && hasSeveralPages
 	f.position.NewestLast = newestLast
 	if knowsOtherEnd {
 		f.startAgain(ctx)
-		return false
 	}
-	return true
+	return !knowsOtherEnd
 }
 
 const minAscents = 3
@@ -289,40 +300,56 @@ func (f *Follower[T]) fetch(ctx context.Context, number int, n need) (*msgpush.P
 	if page == nil && err == nil {
 		return nil, errorf("the Fetch function returned neither a page nor an error")
 	}
-	isPage := page != nil && (err == nil || len(page.List)+len(page.Omitted) > 0)
+	isPage := page != nil && (err == nil || length(page) > 0)
 	if isPage {
 		if err != nil && len(page.Omitted) == 0 {
 			f.report(ctx, paging.AtPage(int64(number), err))
 		}
 		f.maxTotal = max(f.maxTotal, page.Total)
-		f.longest = max(f.longest, len(page.List)+len(page.Omitted))
+		f.longest = max(f.longest, length(page))
 		return page, nil
 	}
-	if isNoSuchPage(err) && f.isBehindEnd(ctx, number, n) {
-		return f.behindEnd, nil
+	if isNoSuchPage(err) {
+		f.updateLastPage(ctx, number)
+		if f.isBehindEnd(number, n) {
+			return f.behindEnd, nil
+		}
 	}
 	return nil, paging.AtPage(int64(number), err)
 }
 
 func isNoSuchPage(err error) bool {
 	e, ok := errors.AsType[*msgpush.APIError](err)
-	return ok && !e.KeyRejected && !e.Retryable && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code)
+	if !ok || e.KeyRejected || e.Retryable {
+		return false
+	}
+	return paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code)
 }
 
-// isBehindEnd reports whether the list has no such page.
-func (f *Follower[T]) isBehindEnd(ctx context.Context, number int, n need) bool {
-	if number > 1 && number <= f.lastPage { // perhaps it has become shorter
-		first, _ := f.pager.Fetch(ctx, msgpush.PageRequest{Current: 1, PageSize: f.pager.PageSize})
-		if first != nil {
-			f.lastPage = f.pages(first)
-		}
+// updateLastPage requests page 1 if a page should exist that the service does not have: perhaps the list has
+// become shorter. Without a response, the number of pages stays the same, and the page counts as failed.
+func (f *Follower[T]) updateLastPage(ctx context.Context, number int) {
+	if number == 1 || number > f.lastPage {
+		return
 	}
+	first, _ := f.pager.Fetch(ctx, msgpush.PageRequest{Current: 1, PageSize: f.pager.PageSize})
+	if first != nil {
+		f.lastPage = f.pages(first)
+	}
+}
+
+// isBehindEnd reports whether the list has no such page. Without a number of pages, a page that should have
+// known records probably exists, and the request failed.
+func (f *Follower[T]) isBehindEnd(number int, n need) bool {
 	hasKnownBelow := n == required && len(f.position.known) > 0
 	if hasKnownBelow && f.lastPage == 0 {
-		return false // without a number of pages, the page probably exists, and the request failed
+		return false
 	}
 	return number > max(1, f.lastPage)
 }
+
+// length returns the number of records of a page.
+func length[T any](page *msgpush.Page[T]) int { return len(page.List) + len(page.Omitted) }
 
 // pages returns the number of pages that a response reports, or 0.
 func (f *Follower[T]) pages(p *msgpush.Page[T]) int {

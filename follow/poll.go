@@ -59,16 +59,24 @@ func (f *Follower[T]) poll(ctx context.Context) {
 	records := f.newRecords(ctx, r)
 	isDeep := r.known == 0 || r.depth() >= 2*f.options.Window // as a sweep
 	if !r.isCut && (r.isSweep || isDeep) {
-		f.note(ctx, sweepFails, nil)
-		f.reportMissing(ctx, r, len(records))
-		hasNewlyKnown := f.endSweep(r, records)
 		f.sweepAt = begun.Add(f.options.SweepInterval)
-		if hasNewlyKnown && len(records) == 0 && !f.storeBatch(ctx, Batch[T]{}) {
+		if !f.endSweep(ctx, r, records) {
 			return
 		}
 	}
 	f.deliver(ctx, records)
 	f.update(func(s *Status) { s.LastPoll = time.Now() })
+}
+
+// endSweep reports missing records, and makes those known that are not new. It returns false if ctx has ended.
+func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], records []item[T]) bool {
+	f.note(ctx, sweepFails, nil)
+	f.reportMissing(ctx, r, len(records))
+	hasNewlyKnown := f.makeKnown(r, records)
+	if !hasNewlyKnown || len(records) > 0 { // deliver stores the position with the records
+		return true
+	}
+	return f.storeBatch(ctx, Batch[T]{})
 }
 
 // firstStart makes the existing records known, and stores the first position.
@@ -78,7 +86,7 @@ func (f *Follower[T]) firstStart(ctx context.Context) {
 		if !f.read(ctx, r) {
 			return
 		}
-		f.endSweep(r, nil)
+		f.makeKnown(r, nil)
 		if !r.isCut {
 			f.note(ctx, sweepFails, nil)
 			f.sweepAt = time.Now().Add(f.options.SweepInterval)
@@ -125,17 +133,18 @@ func (f *Follower[T]) reportMissing(ctx context.Context, r *reading[T], found in
 	}
 }
 
-// endSweep makes the records known that are not new, and reports whether one was unknown.
-func (f *Follower[T]) endSweep(r *reading[T], records []item[T]) (hasNewlyKnown bool) {
+// makeKnown makes the records known that are not new, and reports whether one was unknown.
+func (f *Follower[T]) makeKnown(r *reading[T], records []item[T]) (hasNewlyKnown bool) {
 	p := &f.position
+	if len(r.ids) == 0 && len(p.known) > 0 {
+		return false // the list is empty, or the service is at fault: the ids are kept
+	}
 	isNew := map[int64]bool{}
 	for _, record := range records {
 		isNew[record.id] = true
 	}
-	if len(r.ids) == 0 && len(p.known) > 0 {
-		return false // the list is empty, or the service is at fault: the ids are kept
-	}
-	p.Total, f.maxTotal = max(r.total, f.maxTotal)-int64(len(records)), 0
+	p.Total = max(r.total, f.maxTotal) - int64(len(records))
+	f.maxTotal = 0
 	var ids []int64
 	for i, id := range r.ids {
 		if !isNew[id] && len(ids) < 2*f.options.Window {

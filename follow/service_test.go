@@ -171,6 +171,13 @@ func (db *database) store(_ context.Context, b batch) error {
 	return nil
 }
 
+// setErrs sets the errors of the next transactions.
+func (db *database) setErrs(errs ...error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.errs = errs
+}
+
 // A run is a follower that runs in a bubble.
 type run struct {
 	*follow.Follower[int64]

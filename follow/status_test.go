@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,28 +24,26 @@ func TestCheckFailsWhileAStepFails(t *testing.T) {
 		end   func(s *service, db *database)
 	}{
 		"requests": {
-			func(s *service, _ *database) { s.fail = func(int) error { return errDown } },
-			func(s *service, _ *database) { s.fail = nil },
+			func(s *service, _ *database) { s.setFail(func(int) error { return errDown }) },
+			func(s *service, _ *database) { s.setFail(nil) },
 		},
 		"pages of sweeps": {
 			func(s *service, _ *database) {
-				s.fail = func(number int) error {
+				s.setFail(func(number int) error {
 					if number > 1 {
 						return errDown
 					}
 					return nil
-				}
+				})
 			},
-			func(s *service, _ *database) { s.fail = nil },
+			func(s *service, _ *database) { s.setFail(nil) },
 		},
 		"store": {
 			func(s *service, db *database) {
-				s.list = append([]int64{1001}, s.list...)
-				for range 1000 {
-					db.errs = append(db.errs, errDown)
-				}
+				s.prepend(1001)
+				db.setErrs(slices.Repeat([]error{errDown}, 1000)...)
 			},
-			func(_ *service, db *database) { db.errs = nil },
+			func(_ *service, db *database) { db.setErrs() },
 		},
 	}
 	for name, tt := range tests {
@@ -52,17 +51,10 @@ func TestCheckFailsWhileAStepFails(t *testing.T) {
 			s := &service{list: numbers(500, 1)}
 			var db database
 			r := start(t, s.pager(20), &db, follow.Options{})
-			change := func(f func(*service, *database)) {
-				s.mu.Lock()
-				db.mu.Lock()
-				defer s.mu.Unlock()
-				defer db.mu.Unlock()
-				f(s, &db)
-			}
 			wait(time.Minute)
 			assert.NoError(t, r.Status().Check(limit))
 			assert.WithinDuration(t, time.Now(), r.Status().LastPoll, 12*time.Second)
-			change(tt.begin)
+			tt.begin(s, &db)
 			wait(9 * time.Minute)
 			assert.NoError(t, r.Status().Check(limit))
 			wait(time.Hour)
@@ -71,7 +63,7 @@ func TestCheckFailsWhileAStepFails(t *testing.T) {
 			assert.NotErrorIs(t, err, follow.ErrHangs)
 			assert.ErrorContains(t, err, "msgpush: following a list: failing since 2000-01-01 00:")
 			assert.NotEmpty(t, r.errors())
-			change(tt.end)
+			tt.end(s, &db)
 			wait(20 * time.Minute)
 			assert.NoError(t, r.Status().Check(limit))
 			assert.NoError(t, r.Status().Err)
@@ -184,9 +176,7 @@ func TestRetryAfterDelaysThePoll(t *testing.T) {
 		var db database
 		start(t, s.pager(20), &db, follow.Options{})
 		wait(time.Minute)
-		s.mu.Lock()
-		s.fail = func(int) error { return &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute} }
-		s.mu.Unlock()
+		s.setFail(func(int) error { return &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute} })
 		wait(11 * time.Second)
 		before := s.count()
 		wait(29 * time.Minute)

@@ -1,0 +1,235 @@
+package follow_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+// Records that are inserted while a poll reads push the others to later pages, which are then read twice.
+func TestBurstWhileAPollReadsIsDelivered(t *testing.T) {
+	const window = 50
+	for _, length := range []int64{30, 70, 150, 500} {
+		for _, before := range []int{2, 4, 6} { // a page of the sweep
+			inBubble(t, fmt.Sprintf("%d records before page %d", length, before), func(t *testing.T) {
+				isInserted := false
+				s := &service{list: numbers(1000, 1)}
+				var db database
+				r := start(t, s.pager(20), &db, follow.Options{Window: window})
+				wait(time.Minute)
+				s.setEdit(func(number int, _ *page) {
+					if number+1 == before && !isInserted {
+						isInserted = true
+						s.list = append(numbers(1000+length, 1001), s.list...)
+					}
+				})
+				wait(time.Hour)
+				assert.ElementsMatch(t, numbers(1001, 1000+length), db.records)
+				assert.Empty(t, r.errors())
+			})
+		}
+	}
+}
+
+// 100 records are inserted before each request, of which each page has 20.
+func TestPollEndsThoughRecordsAreInsertedFasterThanItReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		inserted := int64(0)
+		s.setEdit(func(int, *page) {
+			if inserted < 3000 {
+				inserted += 100
+				s.list = append(numbers(1000+inserted, 1000+inserted-99), s.list...)
+			}
+		})
+		wait(time.Hour)
+		assert.ElementsMatch(t, numbers(1001, 4000), db.records)
+		assert.Empty(t, r.errors())
+	})
+}
+
+// Each time, as many records are inserted as a page has, so that the next page has the same records.
+func TestPageThatIsPushedDownEndsNoPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		inserted := int64(4000)
+		s.edit = func(number int, _ *page) {
+			if number > 20 && inserted < 4060 {
+				s.list = append(numbers(1000+inserted+20, 1000+inserted+1), s.list...)
+				inserted += 20
+			}
+		}
+		s.prepend(numbers(1001, 5000)...)
+		wait(time.Hour)
+		assert.ElementsMatch(t, numbers(1001, 5060), db.records)
+		assert.Empty(t, r.missing())
+	})
+}
+
+// The service has two servers. One of them shows the list as it was five seconds ago.
+func TestServerThatIsSecondsBehindHidesAndRepeatsNoRecord(t *testing.T) {
+	const growth = 40 * time.Minute // while records are inserted
+	inTurn := func(request int) bool { return request%2 == 0 }
+	atRandom := func(request int) bool { return rand.New(rand.NewPCG(1, uint64(request))).IntN(2) == 0 }
+	tests := map[string]struct {
+		every    time.Duration          // between two records
+		isBehind func(request int) bool // the server that responds
+	}{
+		"one record in seven seconds, in turn":   {7 * time.Second, inTurn},
+		"one record in seven seconds, at random": {7 * time.Second, atRandom},
+		"one a second, in turn":                  {time.Second, inTurn},
+		"one a second, at random":                {time.Second, atRandom},
+		"four a second, in turn":                 {250 * time.Millisecond, inTurn},
+		"four a second, at random":               {250 * time.Millisecond, atRandom},
+	}
+	for name, tt := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			begin := time.Now()
+			s := &service{list: numbers(1000, 1)}
+			s.edit = func(number int, p *page) {
+				age := time.Since(begin)
+				if tt.isBehind(len(s.requests)) {
+					age = max(0, age-5*time.Second)
+				}
+				count := 1000 + int(min(age, growth)/tt.every)
+				from, to := min((number-1)*p.PageSize, count), min(number*p.PageSize, count)
+				p.Total, p.Pages = int64(count), (count+p.PageSize-1)/p.PageSize
+				p.List = numbers(int64(count-from), int64(count-to+1))
+			}
+			var db database
+			r := start(t, s.pager(20), &db, follow.Options{})
+			wait(growth + time.Hour)
+			stored := map[int64]int{}
+			for _, n := range db.records {
+				stored[n]++
+			}
+			for n := int64(1); n <= 1000; n++ {
+				require.Zero(t, stored[n], n)
+			}
+			last := 1000 + int64(growth/tt.every)
+			for n := 1000 + int64(time.Minute/tt.every); n <= last; n++ {
+				require.Equal(t, 1, stored[n], n)
+			}
+			assert.Empty(t, r.errors())
+		})
+	}
+}
+
+func TestDeletionWhileAPollReadsHidesNoRecord(t *testing.T) {
+	for _, deleted := range []int{1, 20, 21, 300} {
+		inBubble(t, fmt.Sprintf("%d records", deleted), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			var db database
+			r := start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Minute)
+			isDeleted := false
+			s.setEdit(func(number int, _ *page) {
+				if number == 50 && !isDeleted {
+					isDeleted = true
+					s.list = s.list[deleted:]
+				}
+			})
+			s.prepend(numbers(1001, 6000)...)
+			wait(time.Hour)
+			assert.Equal(t, numbers(1001, 6000), db.records)
+			assert.Empty(t, r.missing())
+		})
+	}
+}
+
+func TestTotalThatFallsWithEachResponseIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		total := int64(1_000_000)
+		falls := func(_ int, p *page) {
+			total--
+			p.Total = total
+		}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.prepend(numbers(1001, 1100)...)
+		s.setEdit(falls)
+		wait(11 * time.Minute)
+		assert.Empty(t, db.records)
+		assert.ErrorContains(t, r.Status().Check(limit), "its total fell at page 2 after each of 6 attempts")
+		s.setEdit(nil)
+		wait(time.Minute)
+		assert.Equal(t, numbers(1001, 1100), db.records)
+		wait(time.Hour) // a sweep may have begun with such a total
+		assert.NoError(t, r.Status().Err)
+	})
+}
+
+// The service counts rows that it does not show.
+func TestEmptyPageInsideOfTheListIsNotItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(300, 1)}
+		s.edit = func(_ int, p *page) {
+			p.List = slices.DeleteFunc(p.List, func(n int64) bool { return 200 < n && n <= 230 })
+		}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.change(func(list []int64) []int64 { return list[5:] }) // then no page is empty
+		s.prepend(1001)
+		wait(24 * time.Hour)
+		assert.Equal(t, []int64{1001}, db.records)
+		assert.Empty(t, r.errors())
+	})
+}
+
+func TestListThatBecomesShorterIsFollowedOn(t *testing.T) {
+	for name, list := range map[string][]int64{"newest first": numbers(200, 1), "newest last": numbers(1, 200)} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: list}
+			s.fail = func(number int) error {
+				if number > 1 && (number-1)*20 >= len(s.list) {
+					return &msgpush.APIError{HTTPStatus: 400}
+				}
+				return nil
+			}
+			var db database
+			start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Minute)
+			s.change(func([]int64) []int64 {
+				if list[0] == 1 {
+					return append(numbers(151, 200), 1001)
+				}
+				return append([]int64{1001}, numbers(200, 151)...)
+			})
+			wait(time.Hour)
+			assert.Equal(t, []int64{1001}, db.records)
+		})
+	}
+}
+
+func TestListThatIsEmptyForAWhileIsFollowedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(500, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.change(func([]int64) []int64 { return nil })
+		wait(time.Hour)
+		s.change(func([]int64) []int64 { return append([]int64{1001}, numbers(500, 1)...) })
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001}, db.records)
+		assert.Empty(t, r.errors())
+	})
+}

@@ -1,0 +1,149 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+// Such as a page with a record that is longer than the limit of a body.
+func TestPageThatAlwaysFailsStopsNoPollOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(60, 1)}
+		s.fail = func(number int) error {
+			from, to := min((number-1)*20, len(s.list)), min(number*20, len(s.list))
+			if slices.Contains(s.list[from:to], 25) {
+				return errors.New("the response is too long")
+			}
+			return nil
+		}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		require.Len(t, db.batches, 1)
+		s.prepend(1001, 1002)
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001, 1002}, db.records)
+		assert.ErrorContains(t, r.Status().Check(10*time.Minute), "page 2: the response is too long")
+	})
+}
+
+func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(25, 1)}
+		s.fail = func(number int) error {
+			if number == 2 {
+				return errors.New("failed")
+			}
+			return nil
+		}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Hour)
+		require.ErrorContains(t, r.Status().Err, "page 2: failed")
+		s.change(func(list []int64) []int64 { return list[:15] })
+		wait(time.Hour)
+		assert.NoError(t, r.Status().Err)
+	})
+}
+
+func TestCheckFailsWhileNoSweepEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(500, 1)}
+		s.fail = func(number int) error {
+			if number == 3 {
+				return errors.New("failed")
+			}
+			return nil
+		}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Second)
+		for n := int64(501); n < 600; n++ {
+			s.prepend(n)
+			wait(10 * time.Second)
+		}
+		assert.ErrorContains(t, r.Status().Check(10*time.Minute), "page 3: failed")
+		assert.Equal(t, numbers(501, 590), db.records[:90])
+	})
+}
+
+func TestServiceThatRefusesDeepPagesIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(2000, 1)}
+		s.fail = func(number int) error {
+			if number > 50 {
+				return &msgpush.APIError{HTTPStatus: 400}
+			}
+			return nil
+		}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		s.prepend(2001)
+		wait(time.Hour)
+		assert.Len(t, r.errors(), 1, "the order of the list is taken from its first page")
+		assert.NoError(t, r.Status().Err)
+	})
+}
+
+// Without numbers, an error response may mean that the list has ended. A page that must have known records
+// exists.
+func TestErrorResponseInTheMiddleOfAListWithoutNumbersLosesNoRecord(t *testing.T) {
+	for _, failure := range []*msgpush.APIError{
+		{HTTPStatus: 403},
+		{HTTPStatus: 302},
+		{HTTPStatus: 404},
+		{HTTPStatus: 500, Code: 7},
+	} {
+		for _, n := range []int64{30, 300} {
+			inBubble(t, fmt.Sprintf("%v, %d records", failure, n), func(t *testing.T) {
+				s := &service{list: numbers(600, 1)}
+				s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
+				var db database
+				r := start(t, s.pager(20), &db, follow.Options{})
+				wait(time.Minute)
+				hasFailed := false
+				s.setFail(func(number int) error {
+					if number == 2 && !hasFailed {
+						hasFailed = true
+						return failure
+					}
+					return nil
+				})
+				s.prepend(numbers(1001, 1000+n)...)
+				wait(time.Hour)
+				assert.Equal(t, numbers(1001, 1000+n), db.records)
+				assert.Empty(t, r.missing())
+			})
+		}
+	}
+}
+
+func TestErrorOfAPageIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		pager := s.pager(20)
+		pager.Fetch = func(ctx context.Context, r msgpush.PageRequest) (*page, error) {
+			p, err := s.fetch(ctx, r)
+			return p, errors.Join(err, errors.New("the list was cut"))
+		}
+		var db database
+		r := start(t, pager, &db, follow.Options{})
+		wait(time.Second)
+		s.prepend(1001)
+		wait(time.Minute)
+		assert.Equal(t, []int64{1001}, db.records)
+		require.NotEmpty(t, r.errors())
+		assert.ErrorContains(t, r.errors()[0], "the list was cut")
+	})
+}

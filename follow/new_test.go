@@ -1,0 +1,366 @@
+package follow_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+// Each case changes a list that a follower has started on. The records from 1001 on are new.
+func TestRecordsAreNewByTheirPlace(t *testing.T) {
+	const window = 20
+	noTime := func(int64) msgpush.DateTime { return "" }
+	tests := map[string]struct {
+		service *service
+		list    []int64
+		change  func(s *service)
+		want    []int64
+		missing int // errors that report it
+	}{
+		"at the start":       {list: numbers(500, 1), change: atStart(1001, 1002), want: []int64{1001, 1002}},
+		"at the end":         {list: numbers(1, 500), change: atEnd(1001, 1002), want: []int64{1001, 1002}},
+		"a burst":            {list: numbers(500, 1), change: atStart(numbers(1001, 1300)...), want: numbers(1001, 1300)},
+		"into an empty list": {change: atStart(1001, 1002), want: []int64{1001, 1002}},
+		"into a list of one": {list: []int64{1}, change: atStart(1001, 1002), want: []int64{1001, 1002}},
+		"late, in the window": {
+			list:   numbers(500, 1),
+			change: func(s *service) { s.insertAt(window-1, 1001) },
+			want:   []int64{1001},
+		},
+		"late, behind the window": {
+			list:    numbers(500, 1),
+			change:  func(s *service) { s.insertAt(window+1, 1001) },
+			missing: 1,
+		},
+		"without times": {
+			service: &service{created: noTime},
+			list:    numbers(500, 1),
+			change:  atStart(1001),
+			want:    []int64{1001},
+		},
+		"with the zero time of a database": {
+			service: &service{created: func(int64) msgpush.DateTime { return "0000-00-00 00:00:00" }},
+			list:    numbers(500, 1),
+			change:  atStart(1001),
+			want:    []int64{1001},
+		},
+		"created in the far future, and then now": {
+			service: &service{created: createdExcept(farFuture, 500, 1001)},
+			list:    numbers(500, 1),
+			change:  atStart(1001, 1002),
+			want:    []int64{1001, 1002},
+		},
+		"one record stands on two pages": {
+			list:   slices.Insert(numbers(60, 1), 30, 50),
+			change: atStart(1001),
+			want:   []int64{1001},
+		},
+		"the clock goes back": {
+			service: &service{created: func(n int64) msgpush.DateTime { return created(n % 1000) }},
+			list:    numbers(500, 1),
+			change:  atStart(1001, 1002),
+			want:    []int64{1001, 1002},
+		},
+		"without totals": {
+			service: &service{edit: func(_ int, p *page) { p.Total, p.Pages = 0, 0 }},
+			list:    numbers(500, 1),
+			change:  atStart(1001, 1002),
+			want:    []int64{1001, 1002},
+		},
+		"at the end, with totals, and without the number of pages": {
+			service: &service{edit: func(_ int, p *page) { p.Pages = 0 }},
+			list:    numbers(1, 505),
+			change:  atEnd(numbers(1001, 1050)...),
+			want:    numbers(1001, 1050),
+		},
+		"at the start, although the second record has an odd time": {
+			service: &service{created: createdExcept(created(-1), 2)},
+			list:    []int64{2, 1},
+			change:  atStart(numbers(1001, 1300)...),
+			want:    numbers(1001, 1300),
+		},
+		"created in the far future, and then a long burst": {
+			service: &service{created: createdExcept(farFuture, 500)},
+			list:    numbers(500, 1),
+			change:  atStart(numbers(1001, 13_000)...),
+			want:    numbers(1001, 13_000),
+		},
+		"at the end, although the oldest record has an odd time": {
+			service: &service{created: createdExcept(farFuture, 1)},
+			list:    numbers(1, 500),
+			change:  atEnd(1001, 1002),
+			want:    []int64{1001, 1002},
+		},
+		"at the start, although one of many equal times is odd": {
+			service: &service{created: func(n int64) msgpush.DateTime {
+				if n == 1 {
+					return created(1)
+				}
+				return created(min(n, 1000) / 1000)
+			}},
+			list:   numbers(500, 1),
+			change: atStart(numbers(1001, 1030)...),
+			want:   numbers(1001, 1030),
+		},
+		"pages are shorter than requested": {
+			service: &service{maxSize: 7},
+			list:    numbers(1, 500),
+			change:  atEnd(numbers(1001, 1050)...),
+			want:    numbers(1001, 1050),
+		},
+		"without totals, although the first page has odd times": {
+			service: &service{
+				edit: func(_ int, p *page) { p.Total, p.Pages = 0, 0 },
+				created: func(n int64) msgpush.DateTime {
+					if n > 400 {
+						return created(2000 - n)
+					}
+					return created(n)
+				},
+			},
+			list:   numbers(500, 1),
+			change: atStart(numbers(1001, 1030)...),
+			want:   numbers(1001, 1030),
+		},
+		"at the other end of a list that was read as a whole": {
+			list:   numbers(10, 1),
+			change: func(s *service) { s.insertAt(10, 1001) },
+			want:   []int64{1001},
+		},
+		"old ones move up after deletions": {
+			list:   numbers(500, 1),
+			change: func(s *service) { s.change(func(list []int64) []int64 { return list[100:] }) },
+			// no known record is left: the position has the ids of the newest 40
+			missing: 1,
+		},
+		"all are deleted, and one is inserted with the time of the newest one": {
+			service: &service{created: func(n int64) msgpush.DateTime { return created(min(n, 500)) }},
+			list:    numbers(500, 1),
+			change:  func(s *service) { s.change(func([]int64) []int64 { return []int64{1001} }) },
+			missing: 1,
+		},
+		"all are deleted, and some are inserted": {
+			list:    numbers(500, 1),
+			change:  func(s *service) { s.change(func([]int64) []int64 { return []int64{1002, 1001, 3, 2} }) },
+			want:    []int64{1001, 1002},
+			missing: 1,
+		},
+	}
+	for name, tt := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			s := tt.service
+			if s == nil {
+				s = &service{}
+			}
+			s.list = tt.list
+			var db database
+			r := start(t, s.pager(20), &db, follow.Options{Window: window})
+			wait(time.Minute)
+			require.Len(t, db.batches, 1, "the first one has the position alone")
+			assert.Empty(t, db.records)
+			tt.change(s)
+			wait(time.Hour)
+			assert.Equal(t, tt.want, db.records)
+			if tt.missing > 0 {
+				assert.NotEmpty(t, r.missing())
+			} else {
+				assert.Empty(t, r.errors())
+			}
+			r.stop()
+
+			start(t, s.pager(20), &db, follow.Options{Window: window})
+			wait(time.Hour)
+			assert.Equal(t, tt.want, db.records, "a restart delivers nothing again")
+		})
+	}
+}
+
+func atStart(records ...int64) func(*service) {
+	return func(s *service) { s.prepend(records...) }
+}
+
+func atEnd(records ...int64) func(*service) {
+	return func(s *service) {
+		s.change(func(list []int64) []int64 { return append(list, records...) })
+	}
+}
+
+const farFuture = "2999-01-01 00:00:00"
+
+// createdExcept returns a function like created, but with another time for some records.
+func createdExcept(at msgpush.DateTime, records ...int64) func(int64) msgpush.DateTime {
+	return func(n int64) msgpush.DateTime {
+		if slices.Contains(records, n) {
+			return at
+		}
+		return created(n)
+	}
+}
+
+func TestRecordsAreDeliveredInTimeAndTheOldestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		for n := int64(1001); n < 1100; n += 3 {
+			s.prepend(n, n+1, n+2)
+			wait(11*time.Second + 3*requestTime)
+			require.Equal(t, numbers(1001, n+2), db.records)
+		}
+	})
+}
+
+func TestAnOutageOfADayEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		start(t, s.pager(100), &db, follow.Options{})
+		wait(time.Minute)
+		s.setFail(func(int) error { return errors.New("down") })
+		wait(24 * time.Hour)
+		s.prepend(numbers(1001, 10_000)...)
+		s.setFail(nil)
+		wait(2 * time.Minute)
+		assert.Equal(t, numbers(1001, 10_000), db.records)
+	})
+}
+
+func TestManyRecordsWhoseClockWentBackAreNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.created = func(n int64) msgpush.DateTime {
+			if n > 1000 {
+				return created(n/50 - 3600)
+			}
+			return created(n)
+		}
+		var db database
+		start(t, s.pager(100), &db, follow.Options{})
+		wait(time.Minute)
+		s.prepend(numbers(1001, 13_000)...)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 13_000), db.records)
+	})
+}
+
+func TestFirstRecordsOfAnEmptyListAreNewHoweverMany(t *testing.T) {
+	for _, n := range []int64{20, 400, 500, 5000} {
+		inBubble(t, fmt.Sprint(n), func(t *testing.T) {
+			s := &service{}
+			var db database
+			start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Minute)
+			s.prepend(numbers(1, n)...)
+			wait(time.Hour)
+			assert.Equal(t, numbers(1, n), db.records)
+		})
+	}
+}
+
+func TestFirstRecordsOfAnEmptyListWithoutNumbersAreNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{}
+		s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
+		s.fail = func(number int) error {
+			if number > 1 && len(s.list) <= 20*(number-1) {
+				return &msgpush.APIError{HTTPStatus: 404}
+			}
+			return nil
+		}
+		var db database
+		start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.prepend(numbers(1, 5)...)
+		wait(time.Minute)
+		assert.Equal(t, numbers(1, 5), db.records)
+	})
+}
+
+// Without numbers, the end of a list is a page that is short, or missing.
+func TestExistingRecordsBehindAnOddPageAreNotNew(t *testing.T) {
+	noNumbers := func(p *page) { p.Total, p.Pages = 0, 0 }
+	for name, s := range map[string]*service{
+		"a record without an id cannot be decoded": {edit: func(number int, p *page) {
+			noNumbers(p)
+			if number == 1 {
+				p.List = p.List[:19]
+				p.Omitted = []msgpush.OmittedRecord{{Index: 19, JSON: []byte(`{}`), Err: errors.New("no id")}}
+			}
+		}},
+		"an error response for page 2": {
+			edit: func(_ int, p *page) { noNumbers(p) },
+			fail: func(number int) error {
+				if number == 2 {
+					return &msgpush.APIError{HTTPStatus: 200, Code: 500}
+				}
+				return nil
+			},
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s.list = numbers(100, 1)
+			var db database
+			start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Second)
+			s.setFail(nil)
+			wait(time.Hour)
+			assert.Empty(t, db.records)
+		})
+	}
+}
+
+// The first reading of a first start, or all polls so far, may have begun at the wrong end.
+func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
+	for name, tt := range map[string]struct {
+		failing []int // pages, at first
+		until   time.Duration
+		missing int
+	}{
+		"in the second reading": {[]int{25, 9}, 100 * time.Millisecond, 0},
+		"after the first start": {[]int{25, 9}, time.Minute, 1},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			begin := time.Now()
+			s := &service{list: numbers(1, 500)}
+			s.created = func(n int64) msgpush.DateTime { return created(max(n, 20)) } // does not show the order on page 1
+			s.fail = func(number int) error {
+				if time.Since(begin) < tt.until && slices.Contains(tt.failing, number) {
+					return errors.New("failed")
+				}
+				return nil
+			}
+			var db database
+			r := start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Hour)
+			assert.Empty(t, db.records)
+			assert.Len(t, r.missing(), tt.missing)
+			s.change(func(list []int64) []int64 { return append(list, 1001) })
+			wait(time.Minute)
+			assert.Equal(t, []int64{1001}, db.records)
+		})
+	}
+}
+
+func TestIDThatIsGivenAgainIsNewWhenThePositionHasForgottenIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.change(func(list []int64) []int64 { return list[1:] })
+		wait(time.Hour) // more than three sweeps
+		s.prepend(1000)
+		wait(time.Minute)
+		assert.Equal(t, []int64{1000}, db.records)
+	})
+}

@@ -1,0 +1,120 @@
+package follow_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+// A program that is killed has the position of the latest transaction.
+func TestRestartAfterEachBatchNeitherLosesNorRepeatsARecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(300, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		r.stop()
+		s.prepend(numbers(1001, 5000)...)
+		for len(db.records) < 4000 {
+			before := len(db.batches)
+			f, err := follow.New(s.pager(20), follow.Options{Position: db.position})
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			require.NoError(t, f.Run(ctx, func(ctx context.Context, b batch) error {
+				cancel()
+				return db.store(ctx, b)
+			}))
+			require.Len(t, db.batches, before+1)
+			assert.LessOrEqual(t, len(db.batches[before].Records), 500)
+		}
+		assert.Equal(t, numbers(1001, 5000), db.records)
+	})
+}
+
+// The first poll after a start is a sweep. It must not keep times of records that are not stored yet.
+func TestKillInALongCatchUpLosesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		r := start(t, s.pager(100), &db, follow.Options{})
+		wait(time.Minute)
+		r.stop()
+		s.prepend(numbers(1001, 16_000)...)
+		f, err := follow.New(s.pager(100), follow.Options{Position: db.position})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, f.Run(ctx, func(ctx context.Context, b batch) error {
+			cancel()
+			return db.store(ctx, b)
+		}))
+		require.Len(t, db.records, 500)
+		r = start(t, s.pager(100), &db, follow.Options{})
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 16_000), db.records)
+		assert.Empty(t, r.missing())
+	})
+}
+
+func TestRestartWhileAServerIsBehindReportsNoMissingRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.prepend(1001, 1002, 1003)
+		wait(time.Minute)
+		r.stop()
+		s.change(func(list []int64) []int64 { return list[3:] })
+		r = start(t, s.pager(20), &db, follow.Options{})
+		wait(5 * time.Second)
+		s.prepend(1001, 1002, 1003)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1003), db.records)
+		assert.Empty(t, r.errors())
+	})
+}
+
+func TestDeletionsOfADayAreInThePosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.created = func(int64) msgpush.DateTime { return "" }
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		for range 450 {
+			s.change(func(list []int64) []int64 { return list[1:] })
+			wait(time.Minute)
+		}
+		r.stop()
+		s.prepend(1001)
+		r = start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001}, db.records)
+		assert.Empty(t, r.errors())
+	})
+}
+
+// The position has the ids of 2 × Window records, and the ids of records delivered since the latest sweep.
+func TestPositionIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(10_000, 1)}
+		var db database
+		start(t, s.pager(100), &db, follow.Options{})
+		wait(time.Minute)
+		assert.Less(t, len(db.position), 2000)
+		for n := range int64(200) {
+			s.prepend(20_000 + n)
+			wait(30 * time.Second)
+		}
+		assert.Less(t, len(db.position), 4000)
+		assert.False(t, strings.ContainsAny(db.position, "\n\x00"))
+	})
+}

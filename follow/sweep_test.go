@@ -1,0 +1,135 @@
+package follow_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+func TestRecordsThatOnlyTheTotalShowsAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(5000, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		s.insertAt(3000, 5001)
+		wait(11 * time.Minute)
+		require.Len(t, r.missing(), 1)
+		assert.ErrorContains(t, r.missing()[0], "the list grew by 1 more than were found")
+		assert.Empty(t, db.records)
+	})
+}
+
+// If the records of the position were deleted, the known ones are not searched in a million records.
+func TestDeletionOfAllKnownRecordsCostsABoundedNumberOfRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(100_000, 1)}
+		var db database
+		start(t, s.pager(20), &db, follow.Options{Window: 20})
+		wait(time.Minute)
+		before := s.count()
+		s.change(func(list []int64) []int64 { return list[100:] })
+		wait(time.Hour)
+		const oldPages, polls, sweepPages = 10_000 / 20, 400, 6 * 3
+		assert.LessOrEqual(t, s.count()-before, oldPages+polls+sweepPages)
+		assert.Empty(t, db.records)
+	})
+}
+
+func TestDeletionOfMostKnownRecordsCostsOneLongPoll(t *testing.T) {
+	for _, left := range []int{0, 1, 10, 30} {
+		inBubble(t, fmt.Sprintf("%d known records are left", left), func(t *testing.T) {
+			s := &service{list: numbers(20_000, 1)}
+			var db database
+			start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Minute)
+			s.change(func(list []int64) []int64 { return slices.Delete(list, left, 400) })
+			before := s.count()
+			wait(20 * time.Minute)
+			assert.Empty(t, db.records)
+			assert.LessOrEqual(t, s.count()-before, 800)
+		})
+	}
+}
+
+func TestPollIsOneRequestThoughTimesDoNotShowTheOrder(t *testing.T) {
+	for name, at := range map[string]msgpush.DateTime{
+		"equal times": created(1),
+		"zero times":  "0000-00-00 00:00:00",
+	} {
+		for _, hasDeepPages := range []bool{true, false} {
+			inBubble(t, fmt.Sprintf("%s, deep pages: %t", name, hasDeepPages), func(t *testing.T) {
+				s := &service{list: numbers(10_000, 1)}
+				s.created = func(int64) msgpush.DateTime { return at }
+				s.fail = func(number int) error {
+					if number > 100 && !hasDeepPages {
+						return &msgpush.APIError{HTTPStatus: 400}
+					}
+					return nil
+				}
+				var db database
+				r := start(t, s.pager(20), &db, follow.Options{})
+				wait(time.Minute)
+				before := s.count()
+				wait(time.Hour)
+				// Six sweeps of 20 pages, of which each may request the last page and, after an error, the first.
+				assert.LessOrEqual(t, s.count()-before, 400+6*22)
+				assert.LessOrEqual(t, len(r.errors()), 8, "one for each sweep")
+				assert.NoError(t, r.Status().Err)
+			})
+		}
+	}
+}
+
+func TestSweepCostsOneRequestForEachPageOfTwoWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(100_000, 1)}
+		var db database
+		start(t, s.pager(20), &db, follow.Options{SweepInterval: time.Hour})
+		wait(30 * time.Second)
+		before := s.count()
+		wait(24 * time.Hour)
+		const sweeps, pages = 24, 2 * 200 / 20
+		assert.InDelta(t, 8640+sweeps*pages, s.count()-before, 100)
+	})
+}
+
+// The first start knows one page. The sweep after it must not take old records for new ones, and has a limit.
+func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
+	for _, inserted := range []int64{0, 30} {
+		inBubble(t, fmt.Sprintf("%d records are inserted before page 3", inserted), func(t *testing.T) {
+			isDown, isInserted := true, false
+			s := &service{list: numbers(30_000, 1)}
+			s.fail = func(number int) error {
+				if isDown && number == 2 {
+					return errors.New("failed")
+				}
+				if number == 3 && !isInserted && inserted > 0 {
+					isInserted = true
+					s.list = append(numbers(30_000+inserted, 30_001), s.list...)
+				}
+				return nil
+			}
+			var db database
+			start(t, s.pager(20), &db, follow.Options{})
+			wait(time.Second)
+			require.Len(t, db.batches, 1)
+			s.mu.Lock()
+			isDown = false
+			s.mu.Unlock()
+			before := s.count()
+			wait(time.Minute)
+			assert.Len(t, db.records, int(inserted))
+			assert.LessOrEqual(t, s.count()-before, 60)
+		})
+	}
+}
