@@ -15,8 +15,8 @@
 // is known if its id is in the position, which holds the ids of the records at the newest places.
 //
 //   - New. A record is new if it is not known, fewer than Window known ones stand above it, and a known one
-//     stands below it. If the latest sweep and this poll read the whole list, each record that is not known
-//     is new. Otherwise, if no known one is left, a record is new if it was created after all of them.
+//     stands below it. The last condition does not apply if the latest sweep and this poll read the whole
+//     list, or if no known one is left and the record was created after all of them.
 //   - First start. The records that exist become known, and none is new. They are read twice, since a
 //     reading misses a record if another one is deleted meanwhile.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record. If the total
@@ -25,8 +25,8 @@
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew
 //     by more records than were found, this is reported.
-//   - Failure. A page without which a poll cannot find new records is requested until that succeeds. Another
-//     page that fails ends the poll, and the next one is a sweep. A batch is stored until that succeeds.
+//   - Failure. A page without which a poll cannot find new records is requested until that succeeds, as a
+//     batch is stored until that succeeds. Another page that fails ends the poll, and the next one is a sweep.
 //
 // docs/following.md shows the tables, and states the guarantees.
 package follow
