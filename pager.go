@@ -165,5 +165,8 @@ func isErrorResponse(err error) bool {
 // isNoSuchPage reports whether an error may mean that a page does not exist.
 func isNoSuchPage(err error) bool {
 	e, ok := errors.AsType[*APIError](err)
-	return ok && !e.KeyRejected && !e.Retryable && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code)
+	if !ok || e.KeyRejected || e.Retryable {
+		return false
+	}
+	return paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code)
 }
