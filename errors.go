@@ -60,17 +60,27 @@ type APIError struct {
 // Error returns the operation, the response and the number of attempts. If the body is not an envelope,
 // it also returns the method and the path, or the URL if the base URL may be wrong.
 func (e *APIError) Error() string {
-	details, data := []string(nil), ""
-	if len(e.Data) <= utf8.UTFMax*maxExcerpt && json.Unmarshal(e.Data, &data) == nil && data != "" {
-		details = append(details, fmt.Sprintf("data %.*q", maxExcerpt, data))
+	var details []string
+	if text := e.dataText(); text != "" {
+		details = append(details, fmt.Sprintf("data %.*q", maxExcerpt, text))
 	}
-	if location, _, _ := strings.Cut(e.Header.Get("Location"), "?"); location != "" && e.HTTPStatus/100 == 3 {
+	location, _, _ := strings.Cut(e.Header.Get("Location"), "?")
+	if e.HTTPStatus/100 == 3 && location != "" {
 		details = append(details, "redirect to "+redact.Shorten(location, maxExcerpt)+", not followed")
 	}
 	if e.RetryAfter > 0 {
 		details = append(details, fmt.Sprintf("retry after %v", e.RetryAfter))
 	}
 	return errorText(e.Operation, e.summary(), details, e.Attempts, e.Remarks)
+}
+
+// dataText returns the data if it is a short text.
+func (e *APIError) dataText() (text string) {
+	isShort := len(e.Data) <= utf8.UTFMax*maxExcerpt
+	if isShort {
+		_ = json.Unmarshal(e.Data, &text) // other data stays out of the text
+	}
+	return text
 }
 
 // summary returns the status, the code and an excerpt of the msg.

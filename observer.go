@@ -95,10 +95,11 @@ func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outc
 	if a.HTTPStatus != 0 {
 		attrs = append(attrs, slog.Int("status", a.HTTPStatus), slog.Int("bytes", a.Bytes))
 	}
-	if failure := o.Failure; failure == nil {
+	switch {
+	case o.Failure == nil:
 		attrs = append(attrs, slog.Int("code", call.CodeSuccess))
-	} else if failure.IsEnvelope {
-		attrs = append(attrs, slog.Int("code", failure.Code))
+	case o.Failure.IsEnvelope:
+		attrs = append(attrs, slog.Int("code", o.Failure.Code))
 	}
 	if text := errorWithoutMsg(a, o.Failure); text != "" {
 		attrs = append(attrs, slog.String("error", text))

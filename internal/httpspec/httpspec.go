@@ -84,11 +84,11 @@ func CheckKey(name, key string) error {
 
 // StatusText returns an HTTP status as error texts show it.
 func StatusText(status int) string {
-	text := fmt.Sprintf("HTTP %d", status)
-	if name := http.StatusText(status); name != "" && status != http.StatusOK {
-		text += " " + name
+	name := http.StatusText(status)
+	if status == http.StatusOK || name == "" {
+		return fmt.Sprintf("HTTP %d", status)
 	}
-	return text
+	return fmt.Sprintf("HTTP %d %s", status, name)
 }
 
 // IsSuccess reports whether an HTTP status is 2xx.
