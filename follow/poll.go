@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"example.com/msgpush"
@@ -56,7 +57,7 @@ func (f *Follower[T]) poll(ctx context.Context) {
 	if !f.read(ctx, r) {
 		return
 	}
-	records := f.newRecords(ctx, r)
+	records := f.newRecords(r)
 	isDeep := r.known == 0 || r.depth() >= 2*f.options.Window // as a sweep
 	if !r.isCut && (r.isSweep || isDeep) {
 		f.sweepAt = begun.Add(f.options.SweepInterval)
@@ -98,31 +99,37 @@ func (f *Follower[T]) firstStart(ctx context.Context) {
 }
 
 // newRecords applies the rule of new records.
-func (f *Follower[T]) newRecords(ctx context.Context, r *reading[T]) []item[T] {
-	wasEmpty := f.position.Whole && len(f.position.known) == 0
-	isWholeTwice := f.position.Whole && r.isWhole
-	switch {
-	case wasEmpty || isWholeTwice || len(r.unknown) == 0:
+func (f *Follower[T]) newRecords(r *reading[T]) []item[T] {
+	if f.isNoneLeft(r) {
+		return slices.DeleteFunc(slices.Clone(r.unknown), func(it item[T]) bool {
+			return f.position.Newest == "" || it.created <= f.position.Newest
+		})
+	}
+	if f.isWhole(r) {
 		return r.unknown
-	case r.known > 0:
-		return r.unknown[:r.fresh]
 	}
-	var records []item[T]
-	for _, it := range r.unknown {
-		isAfterAll := it.created > f.position.Newest && f.position.Newest != ""
-		if isAfterAll {
-			records = append(records, it)
-		}
-	}
-	const format = "%w: no known record is left among %d others, of which %d count as new"
-	f.report(ctx, errorf(format, ErrMissing, len(r.unknown), len(records)))
-	return records
+	return r.unknown[:r.fresh]
 }
 
-// reportMissing reports late records that a sweep has seen, and records that only the total shows.
+// isWhole reports whether the latest sweep and this poll read the whole list.
+func (f *Follower[T]) isWhole(r *reading[T]) bool {
+	wasEmpty := f.position.Whole && len(f.position.known) == 0 // then each record is new, wherever a reading ends
+	return wasEmpty || f.position.Whole && r.isWhole
+}
+
+// isNoneLeft reports whether the known records were probably deleted.
+func (f *Follower[T]) isNoneLeft(r *reading[T]) bool {
+	return r.known == 0 && len(r.unknown) > 0 && !f.isWhole(r)
+}
+
+// reportMissing reports that no known record is left, late records that a sweep has seen, and records that only
+// the total shows.
 func (f *Follower[T]) reportMissing(ctx context.Context, r *reading[T], found int) {
 	lacks := r.total - f.position.Total - int64(found)
 	switch {
+	case f.isNoneLeft(r):
+		const format = "%w: no known record is left among %d others, of which %d count as new"
+		f.note(ctx, sweepLacks, errorf(format, ErrMissing, len(r.unknown), found))
 	case r.late > 0:
 		const format = "%w: %d appeared more than %d places behind the newest one"
 		f.note(ctx, sweepLacks, errorf(format, ErrMissing, r.late, f.options.Window))

@@ -170,6 +170,22 @@ func TestRetryAfterOfAPageOfASweepDelaysTheNextPoll(t *testing.T) {
 	})
 }
 
+func TestCheckFailsUntilTheNextSweepIfNoKnownRecordIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(500, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{Window: 20})
+		wait(time.Minute)
+		s.change(func([]int64) []int64 { return numbers(1500, 1001) })
+		wait(time.Minute)
+		assert.ErrorIs(t, r.Status().Check(limit), follow.ErrMissing)
+		wait(11 * time.Minute)
+		assert.NoError(t, r.Status().Check(limit))
+		assert.Len(t, r.missing(), 1)
+		assert.Equal(t, numbers(1001, 1500), db.records)
+	})
+}
+
 func TestRetryAfterDelaysThePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(50, 1)}
