@@ -21,9 +21,10 @@ package paging
 //     a second pass reads the list with half the page size, until as many came as the list has. What
 //     is missing at its end is an error.
 //   - Limit. A pass ends if, since the last new record, three pages began behind all delivered records.
-//     Let p be the number of pages with at least half new records, and L be 100 + 2·p. After L other
-//     pages, a pass no longer steps back, and the iteration ends with an error: the numbers of the
-//     service contradict each other, or the list changes too fast. After 2·L such pages, the pass ends.
+//     A page is mostly new if at least half of its records are new. Let p be the number of these pages,
+//     and L be 100 + 2·p. After L other pages, a pass no longer steps back, and the iteration ends with
+//     an error: the numbers of the service contradict each other, or the list changes too fast. After
+//     2·L other pages, the pass ends.
 //
 // Without ids, the iteration does not step back, requests no page behind the promised ones, and
 // makes one pass.
@@ -56,18 +57,18 @@ type cursor struct {
 	expected int64 // how many records should come; 0 if unknown
 
 	// The offsets.
-	covered   int64                    // the offsets below it are covered
-	readAhead struct{ from, to int64 } // a covered page behind a gap; empty if from >= to
-	behind    int64                    // every delivered record that has not moved is below this offset
+	covered      int64                    // the offsets below it are covered
+	readAhead    struct{ from, to int64 } // a covered page behind a gap; empty if from >= to
+	deliveredEnd int64                    // every delivered record that has not moved is below this offset
 
 	// The records and pages.
-	came       int64 // records that were delivered, or left out with an id
-	withoutID  int64 // records that this pass left out, without an id
-	suspect    int64 // the first page with fewer new records than it should have; 0: none
-	productive int64 // pages with at least half new records
-	idle       int64 // the other pages of this pass
-	silent     int64 // pages since the last new record that began behind all delivered records
-	isStuck    bool  // the limit has kept a pass from stepping back or from going on
+	came           int64 // records that were delivered, or left out with an id
+	withoutID      int64 // records that this pass left out, without an id
+	firstShort     int64 // the first page with fewer new records than it should have; 0: none
+	mostlyNew      int64 // pages that are mostly new
+	otherPages     int64 // the other pages of this pass
+	pagesBehindEnd int64 // pages behind all delivered records, since the last new record
+	hasHitLimit    bool  // the limit has kept a pass from stepping back or from going on
 }
 
 // A pageInfo describes a response. A reported number that is not positive counts as not reported.
@@ -87,7 +88,7 @@ func (p pageInfo) hasOnlyUnknown() bool { return p.records > 0 && p.withoutID ==
 // maxPages+1 is still an int.
 const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 
-const maxSilent = 3
+const maxPagesBehindEnd = 3
 
 // end is the next page when the iteration has ended.
 const end = 0
@@ -98,13 +99,15 @@ func (cur *cursor) advance(p pageInfo) int64 {
 	p.total = max(0, min(p.total, maxTotal))
 	cur.updateSize(p)
 	cur.updateTotal(p)
+	cur.noteShortPage(p)
 	cur.count(p)
 	cur.cover(p)
 
 	next := cur.covered/cur.size + 1
-	isAtLimit := cur.idle >= 2*cur.idleLimit() || next > maxPages
-	cur.isStuck = cur.isStuck || isAtLimit
-	if isAtLimit || cur.silent == maxSilent || cur.hasFoundAll() || cur.isAtEnd(p, next) {
+	isAtLimit := cur.otherPages >= 2*cur.otherPagesLimit() || next > maxPages
+	cur.hasHitLimit = cur.hasHitLimit || isAtLimit
+	isBehindEnd := cur.pagesBehindEnd == maxPagesBehindEnd
+	if isAtLimit || isBehindEnd || cur.hasFoundAll() || cur.isAtEnd(p, next) {
 		return cur.endPass()
 	}
 	return next
@@ -131,12 +134,9 @@ func (cur *cursor) updateSize(p pageInfo) {
 // in another order than the service sent them: reversed in time, an insertion is a deletion.
 func (cur *cursor) updateTotal(p pageInfo) {
 	isFirstTotal := !cur.hasTotal && p.total > 0
+	cur.hasTotal = cur.hasTotal || isFirstTotal // from now on, totalOf ignores the number of pages
 	total := cur.totalOf(p)
-	if cur.expected == 0 { // in the second pass, cur.total is the last total of the first one
-		cur.expected = max(cur.total, total)
-	} else if isFirstTotal { // until now, the number of pages stood in for it
-		cur.expected = total
-	}
+	cur.updateExpected(total, isFirstTotal)
 	if total == 0 {
 		return
 	}
@@ -146,20 +146,29 @@ func (cur *cursor) updateTotal(p pageInfo) {
 	growth := max(0, total-cur.total)
 	decrease := max(0, cur.total-total)
 	cur.total = total
-	cur.behind += growth
+	cur.deliveredEnd += growth
 	cur.readAhead.from += growth
 	cur.readAhead.to -= decrease
-	if decrease > 0 && cur.idle > cur.idleLimit() {
-		cur.isStuck = true
+	if decrease > 0 && cur.otherPages > cur.otherPagesLimit() {
+		cur.hasHitLimit = true
 		return
 	}
 	cur.covered = max(0, cur.covered-decrease)
 }
 
+// updateExpected sets how many records should come. The first total replaces the estimate by the number
+// of pages.
+func (cur *cursor) updateExpected(total int64, isFirstTotal bool) {
+	if cur.expected == 0 {
+		cur.expected = max(cur.total, total) // in the second pass, cur.total is the last total of the first one
+	} else if isFirstTotal {
+		cur.expected = total
+	}
+}
+
 // totalOf returns the length of the list by a response, or 0 if it is unknown. If no response has
 // reported a total, the reported pages count as full.
 func (cur *cursor) totalOf(p pageInfo) int64 {
-	cur.hasTotal = cur.hasTotal || p.total > 0
 	isEmptyList := p.records == 0 && p.pages <= 1
 	if !cur.hasTotal && !isEmptyList {
 		return min(p.pages*cur.size, maxTotal)
@@ -167,7 +176,7 @@ func (cur *cursor) totalOf(p pageInfo) int64 {
 	// The list cannot end before the records of its page. But it may have become shorter, if the
 	// service responded with an earlier page, or with records that have moved.
 	hasMoved := p.newRecords+p.withoutID < p.records || 1 < p.pageNum && p.pageNum < p.number
-	isBelowPage := p.total < (p.number-1)*cur.size+p.records
+	isBelowPage := p.total < cur.offset(p)+p.records
 	isOfPage := p.records > 0 && isBelowPage && !hasMoved // or a cap
 	if isOfPage {
 		return 0
@@ -175,28 +184,38 @@ func (cur *cursor) totalOf(p pageInfo) int64 {
 	return p.total
 }
 
-// idleLimit returns L.
-func (cur *cursor) idleLimit() int64 { return 100 + 2*cur.productive }
+// otherPagesLimit returns L.
+func (cur *cursor) otherPagesLimit() int64 { return 100 + 2*cur.mostlyNew }
+
+// offset returns the offset at which a page begins.
+func (cur *cursor) offset(p pageInfo) int64 { return (p.number - 1) * cur.size }
+
+// isBehindDelivered reports whether a page begins behind all records that earlier pages delivered.
+func (cur *cursor) isBehindDelivered(p pageInfo) bool { return cur.offset(p) >= cur.deliveredEnd }
+
+// noteShortPage sets firstShort. advance calls it before count, which moves deliveredEnd behind the page.
+// A page that begins before deliveredEnd may repeat records.
+func (cur *cursor) noteShortPage(p pageInfo) {
+	isShort := p.newRecords+p.withoutID < min(cur.size, cur.total-cur.offset(p))
+	if cur.firstShort == 0 && isShort && cur.isBehindDelivered(p) {
+		cur.firstShort = p.number
+	}
+}
 
 // count counts the records of a page, and the pages.
 func (cur *cursor) count(p pageInfo) {
-	from := (p.number - 1) * cur.size
-	isBehind := from >= cur.behind
-	if cur.suspect == 0 && isBehind && p.newRecords+p.withoutID < min(cur.size, cur.total-from) {
-		cur.suspect = p.number
-	}
 	cur.came += p.newRecords
 	cur.withoutID += p.withoutID
 	if p.newRecords > 0 && 2*p.newRecords >= p.records {
-		cur.productive++
+		cur.mostlyNew++
 	} else {
-		cur.idle++
+		cur.otherPages++
 	}
 	if p.newRecords > 0 {
-		cur.silent = 0
-		cur.behind = max(cur.behind, from+p.records)
-	} else if isBehind && !p.hasOnlyUnknown() {
-		cur.silent++
+		cur.pagesBehindEnd = 0
+		cur.deliveredEnd = max(cur.deliveredEnd, cur.offset(p)+p.records)
+	} else if cur.isBehindDelivered(p) && !p.hasOnlyUnknown() {
+		cur.pagesBehindEnd++
 	}
 }
 
@@ -204,7 +223,7 @@ func (cur *cursor) count(p pageInfo) {
 // the gap is filled. Without readAhead, a list that loses a record with each response would have a gap
 // before each page: pages 2 and 1 would be requested in turn.
 func (cur *cursor) cover(p pageInfo) {
-	from, to := (p.number-1)*cur.size, p.number*cur.size
+	from, to := cur.offset(p), p.number*cur.size
 	if cur.hasIDs && from > cur.covered {
 		cur.readAhead.from, cur.readAhead.to = from, to
 		return
@@ -230,7 +249,7 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 // not count here: a record that came may have been deleted since.
 func (cur *cursor) hasFoundAll() bool {
 	hasAll := cur.came+cur.withoutID >= max(cur.expected, cur.total)
-	return cur.isSecond && !cur.isStuck && hasAll
+	return cur.isSecond && !cur.hasHitLimit && hasAll
 }
 
 // missing returns how many records are missing. If only the number of pages is known, the last page
@@ -244,16 +263,16 @@ func (cur *cursor) missing() int64 {
 }
 
 // isIncomplete reports whether records are missing, or may be.
-func (cur *cursor) isIncomplete() bool { return cur.isStuck || cur.missing() > 0 }
+func (cur *cursor) isIncomplete() bool { return cur.hasHitLimit || cur.missing() > 0 }
 
 // mayHideMissing reports whether an inserted record may hide a missing one: a page repeated a record,
 // and the list is longer now.
 func (cur *cursor) mayHideMissing() bool {
-	return cur.hasTotal && cur.suspect > 0 && cur.came+cur.withoutID < cur.total
+	return cur.hasTotal && cur.firstShort > 0 && cur.came+cur.withoutID < cur.total
 }
 
 // endPass returns the first page of the second pass, if there is one, or end. The second pass keeps
-// the knowledge about the records and the service: isStuck, too, since the totals cannot be trusted.
+// the knowledge about the records and the service: hasHitLimit, too, since the totals cannot be trusted.
 func (cur *cursor) endPass() int64 {
 	needsSecond := cur.isIncomplete() || cur.mayHideMissing()
 	if cur.isSecond || !cur.hasIDs || !needsSecond {
@@ -263,16 +282,16 @@ func (cur *cursor) endPass() int64 {
 		cur.total = 0 // it was computed with the other page size
 	}
 	*cur = cursor{
-		requested:  (min(cur.requested, cur.size) + 1) / 2,
-		hasIDs:     true,
-		isSecond:   true,
-		total:      cur.total,
-		hasTotal:   cur.hasTotal,
-		behind:     cur.behind,
-		came:       cur.came,
-		suspect:    cur.suspect,
-		productive: cur.productive,
-		isStuck:    cur.isStuck,
+		requested:    (min(cur.requested, cur.size) + 1) / 2,
+		hasIDs:       true,
+		isSecond:     true,
+		total:        cur.total,
+		hasTotal:     cur.hasTotal,
+		deliveredEnd: cur.deliveredEnd,
+		came:         cur.came,
+		firstShort:   cur.firstShort,
+		mostlyNew:    cur.mostlyNew,
+		hasHitLimit:  cur.hasHitLimit,
 	}
 	return 1
 }

@@ -199,18 +199,18 @@ func TestWithoutIDsEachPageIsRequestedOnce(t *testing.T) {
 
 // requestsOf returns how many requests a service gets, how many of its pages had a new record, and
 // whether the iteration may lack records.
-func requestsOf(respond func(request int, p *pageInfo)) (requests, productive int, isIncomplete bool) {
+func requestsOf(respond func(request int, p *pageInfo)) (requests, newPages int, isIncomplete bool) {
 	cur := &cursor{requested: 1, hasIDs: true}
 	for next := int64(1); next != end; {
 		requests++
 		p := pageInfo{number: next, pageNum: next, pageSize: 1, records: 1}
 		respond(requests, &p)
 		if p.newRecords > 0 {
-			productive++
+			newPages++
 		}
 		next = cur.advance(p)
 	}
-	return requests, productive, cur.isIncomplete()
+	return requests, newPages, cur.isIncomplete()
 }
 
 // Two passes have at most 202 pages without a new record each, and four for each page with one.
@@ -241,9 +241,9 @@ func TestPagesWithoutANewRecordAreLimited(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			requests, productive, isIncomplete := requestsOf(tt.respond)
-			t.Log(requests, "requests,", productive, "pages with a new record")
-			assert.LessOrEqual(t, requests, 9*productive+402)
+			requests, newPages, isIncomplete := requestsOf(tt.respond)
+			t.Log(requests, "requests,", newPages, "pages with a new record")
+			assert.LessOrEqual(t, requests, 9*newPages+402)
 			assert.True(t, isIncomplete)
 		})
 	}

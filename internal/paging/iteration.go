@@ -70,34 +70,25 @@ func (it *Iteration[T, O]) missingErr(inconsistentList error) error {
 	} else if !it.cursor.hasTotal {
 		err = fmt.Errorf("%w: %d records came, but the reported pages hold more", inconsistentList, came)
 	}
-	if it.cursor.suspect == 0 {
+	if it.cursor.firstShort == 0 {
 		return err
 	}
-	return AtPage(it.cursor.suspect, err)
+	return AtPage(it.cursor.firstShort, err)
 }
 
 // Next requests a page and returns it. With ids, the page keeps only records that no earlier page
 // had. After an error, Next requests the same page again.
 func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 	number := it.nextPage
-	page, err := it.response(ctx)
-	if page == nil && it.isSmallerSizeRejected(err) {
-		it.cursor.requested = int64(it.pageSize)
-		page, err = it.source.Page(ctx, number, it.pageSize)
-	}
-	isAtEnd := number > 1 && number >= it.cursor.lastPage()
-	if page == nil && isAtEnd && it.source.IsNoSuchPage(err) {
-		it.noPage = AtPage(number, err)
-		page, err = new(Response[T, O]), nil
-	}
+	page, err := it.fetchNext(ctx)
 	if page == nil {
 		it.Close()
 		return nil, err
 	}
-	wasComplete := len(page.Omitted) == 0
+	omitted := len(page.Omitted)
 	page = it.advance(page)
-	isAboutKnown := !wasComplete && len(page.Omitted) == 0 // err is about records that were left out before
-	if err != nil && !isAboutKnown {
+	isRepeated := omitted > 0 && len(page.Omitted) == 0 // err is about records that were left out before
+	if err != nil && !isRepeated {
 		it.addProblem(number, err)
 	}
 	if it.nextPage != number+1 { // another page than the following one: the prefetched pages are the wrong ones
@@ -105,6 +96,23 @@ func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 	}
 	it.startPrefetch(ctx)
 	return page, nil
+}
+
+// fetchNext returns the response for the next page. If the service rejects a smaller page size, it
+// requests the page with the old one. If the page does not exist, and may be the last one, it returns an
+// empty page.
+func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], error) {
+	page, err := it.response(ctx)
+	if page == nil && it.isSmallerSizeRejected(err) {
+		it.cursor.requested = int64(it.pageSize)
+		page, err = it.source.Page(ctx, it.nextPage, it.pageSize)
+	}
+	isAtEnd := it.nextPage > 1 && it.nextPage >= it.cursor.lastPage()
+	if page == nil && isAtEnd && it.source.IsNoSuchPage(err) {
+		it.noPage = AtPage(it.nextPage, err)
+		return new(Response[T, O]), nil
+	}
+	return page, err
 }
 
 // isSmallerSizeRejected reports whether err is an error response to the first request of the second
