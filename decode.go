@@ -52,9 +52,8 @@ type decoder struct {
 func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 	body = bytes.TrimPrefix(body, []byte(call.ByteOrderMark))
 	env, converted, err := decodeEnvelope[T](d, body)
-	hasOtherCode := env.Code != 0 && env.Code != call.CodeSuccess
 	switch {
-	case hasOtherCode:
+	case isErrorCode(env.Code):
 		return nil, nil, errOtherCode
 	case err == nil && env.Code == 0:
 		return nil, nil, errNoCode
@@ -70,32 +69,43 @@ func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 	return env.Data, nil, nil
 }
 
+func isErrorCode(code int) bool { return code != 0 && code != call.CodeSuccess }
+
 // decodeEnvelope makes the steps 1 and 2. It also returns the body with its scalars converted.
 func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted []byte, err error) {
-	isFirst := d.convertFirst == nil || !d.convertFirst.Load()
-	if isFirst {
-		err = d.unmarshal(body, &env)
-		isErrorResponse := env.Code != 0 && env.Code != call.CodeSuccess
-		if err == nil || isErrorResponse {
-			return env, body, err
-		}
+	beginsWithStep2 := d.convertFirst != nil && d.convertFirst.Load()
+	if beginsWithStep2 {
+		return decodeConverted[T](body)
 	}
-	if !json.Valid(body) {
-		if err == nil {
-			err = json.Unmarshal(body, &env)
-		}
+	err = d.unmarshal(body, &env)
+	if err == nil || isErrorCode(env.Code) || !json.Valid(body) {
 		return env, body, err
 	}
-	converted, changed := lenient.Convert(body, reflect.TypeOf(env), recordTypeOf[T](), reflect.TypeFor[Secret]())
+	converted, changed := convertScalars[T](body)
 	if changed && d.convertFirst != nil {
 		d.convertFirst.Store(true)
 	}
-	if !changed && isFirst && isPage[T]() {
+	if !changed && isPage[T]() {
 		return env, body, err // decoding it again would fail again
 	}
 	env = Envelope[*T]{}
 	err = json.Unmarshal(converted, &env)
 	return env, converted, err
+}
+
+// decodeConverted makes step 2 for a body that may be invalid JSON.
+func decodeConverted[T any](body []byte) (env Envelope[*T], converted []byte, err error) {
+	converted = body
+	if json.Valid(body) {
+		converted, _ = convertScalars[T](body)
+	}
+	err = json.Unmarshal(converted, &env)
+	return env, converted, err
+}
+
+// convertScalars converts the scalars of an envelope, which is valid JSON.
+func convertScalars[T any](body []byte) (converted []byte, changed bool) {
+	return lenient.Convert(body, reflect.TypeFor[Envelope[*T]](), recordTypeOf[T](), reflect.TypeFor[Secret]())
 }
 
 // dataOf returns the data of a body that has been decoded before.
@@ -127,15 +137,15 @@ func isEmptyRecord[T any](r *T) bool {
 	if !ok {
 		own, ok = any(*r).(record)
 	}
-	return ok && !own.valid() && isOfThisPackage(elemOf(reflect.TypeFor[T]()))
+	return ok && !own.valid() && isOfThisPackage(pointedTo(reflect.TypeFor[T]()))
 }
 
 func isOfThisPackage(t reflect.Type) bool {
 	return t.PkgPath() == reflect.TypeFor[ForwardRule]().PkgPath()
 }
 
-// elemOf returns the type that a pointer points to, or another type itself.
-func elemOf(t reflect.Type) reflect.Type {
+// pointedTo returns the type that a pointer points to, or another type itself.
+func pointedTo(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem()
 	}

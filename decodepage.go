@@ -25,7 +25,7 @@ type anyPage interface {
 // isPage reports whether T is a Page or a pointer to one. A type that embeds a page is none: its list
 // may be missing.
 func isPage[T any]() bool {
-	t := elemOf(reflect.TypeFor[T]())
+	t := pointedTo(reflect.TypeFor[T]())
 	isAnyPage := reflect.PointerTo(t).Implements(reflect.TypeFor[anyPage]())
 	return isAnyPage && isOfThisPackage(t)
 }
