@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// elemOf returns the type of the value of a member of type t: of the field of a struct, or of the
+// memberType returns the type of the value of a member of type t: of the field of a struct, or of the
 // element of a map. It returns nil if any value is left unchanged. t may be nil.
-func elemOf(t reflect.Type, member []byte) reflect.Type {
+func memberType(t reflect.Type, member []byte) reflect.Type {
 	switch {
 	case t == nil:
 		return nil

@@ -41,17 +41,14 @@ type scanner struct {
 	flags  bool         // the value is in a record, where integers may be booleans
 }
 
-// value walks through a value for type t. If t is nil, nothing in the value changes. The depth is
-// limited, since the JSON is valid for encoding/json.
-func (s *scanner) value(t reflect.Type) {
-	t = pointedTo(t)
+// value walks through the value of a member, an element or the whole JSON. declared is its type, or nil
+// if nothing in it changes. The depth is limited, since the JSON is valid for encoding/json.
+func (s *scanner) value(declared reflect.Type) {
+	t := s.target(declared)
 	isRecord := t != nil && t == s.record && !s.flags
 	if isRecord {
 		s.flags = true
 		defer func() { s.flags = false }()
-	}
-	if t != nil && t != s.text && decodesItself(t) {
-		t = nil
 	}
 	s.skipSpace()
 	from := s.pos
@@ -71,6 +68,17 @@ func (s *scanner) value(t reflect.Type) {
 	s.skipSpace()
 }
 
+// target returns the type for which a value of a declared type is converted, or nil if nothing in the
+// value changes.
+func (s *scanner) target(declared reflect.Type) reflect.Type {
+	t := pointedTo(declared)
+	isOpaque := t != nil && t != s.text && decodesItself(t)
+	if isOpaque {
+		return nil
+	}
+	return t
+}
+
 // pointedTo returns the type that a pointer points to, or another type itself. t may be nil.
 func pointedTo(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer && t.Elem() != t {
@@ -86,7 +94,8 @@ func decodesItself(t reflect.Type) bool {
 
 // convert returns the value that replaces a value for type t, or nil.
 func (s *scanner) convert(value []byte, t reflect.Type) []byte {
-	switch kind := t.Kind(); {
+	kind := t.Kind()
+	switch {
 	case kind == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
 		if string(value) == `""` || isEmptyObject(value) {
 			return []byte("[]")
@@ -95,20 +104,28 @@ func (s *scanner) convert(value []byte, t reflect.Type) []byte {
 		if isNumber(value) {
 			return strconv.AppendQuote(nil, string(value))
 		}
-	case reflect.Int <= kind && kind <= reflect.Uint64:
-		if s.flags && string(value) == "true" {
-			return []byte("1")
-		}
-		if s.flags && string(value) == "false" {
-			return []byte("0")
-		}
-		isPlain := value[0] != '"' && !bytes.ContainsAny(value, ".eE")
-		if isPlain {
-			return nil
-		}
-		return integer(value)
+	case isInteger(kind):
+		return s.convertToInteger(value)
 	}
 	return nil
+}
+
+// isInteger reports whether a kind is one of the integers, which package reflect lists from Int to
+// Uint64.
+func isInteger(kind reflect.Kind) bool { return reflect.Int <= kind && kind <= reflect.Uint64 }
+
+func (s *scanner) convertToInteger(value []byte) []byte {
+	if s.flags && string(value) == "true" {
+		return []byte("1")
+	}
+	if s.flags && string(value) == "false" {
+		return []byte("0")
+	}
+	isPlain := value[0] != '"' && !bytes.ContainsAny(value, ".eE")
+	if isPlain {
+		return nil
+	}
+	return integer(value)
 }
 
 func isEmptyObject(value []byte) bool {
@@ -148,10 +165,10 @@ func (s *scanner) object(t reflect.Type) {
 	for s.body[s.pos] != '}' {
 		from := s.pos
 		s.skipString()
-		elem := elemOf(t, s.body[from:s.pos])
+		member := memberType(t, s.body[from:s.pos])
 		s.skipSpace()
 		s.pos++ // the colon
-		s.value(elem)
+		s.value(member)
 		s.skipComma()
 	}
 	s.pos++
