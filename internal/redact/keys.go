@@ -135,34 +135,46 @@ func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
 	return encoded
 }
 
-// replaceIn returns a decoded value with the keys redacted, and reports whether that changed it.
-func (k *Keys) replaceIn(value any) (clean any, changed bool) {
+// replaceIn returns a decoded value with the keys redacted, and reports whether that changed it. Of
+// members whose names become equal, it keeps one.
+func (k *Keys) replaceIn(value any) (any, bool) {
 	switch v := value.(type) {
 	case string:
 		text := k.replace(v)
 		return text, text != v
 	case json.Number:
 		text := k.replace(v.String())
-		if text != v.String() {
-			return text, true
+		if text == v.String() {
+			return v, false
 		}
+		return text, true
 	case []any:
-		for i, elem := range v {
-			clean, elemChanged := k.replaceIn(elem)
-			v[i], changed = clean, changed || elemChanged
-		}
-		return v, changed
+		return k.replaceInArray(v)
 	case map[string]any:
-		object := make(map[string]any, len(v))
-		for name, elem := range v {
-			cleanName := k.replace(name)
-			clean, elemChanged := k.replaceIn(elem)
-			object[cleanName] = clean
-			changed = changed || elemChanged || cleanName != name
-		}
-		return object, changed
+		return k.replaceInObject(v)
+	default:
+		return value, false
 	}
-	return value, false
+}
+
+func (k *Keys) replaceInArray(array []any) (clean []any, changed bool) {
+	for i, elem := range array {
+		cleanElem, elemChanged := k.replaceIn(elem)
+		array[i] = cleanElem
+		changed = changed || elemChanged
+	}
+	return array, changed
+}
+
+func (k *Keys) replaceInObject(object map[string]any) (clean map[string]any, changed bool) {
+	clean = make(map[string]any, len(object))
+	for name, elem := range object {
+		cleanName := k.replace(name)
+		cleanElem, elemChanged := k.replaceIn(elem)
+		clean[cleanName] = cleanElem
+		changed = changed || elemChanged || cleanName != name
+	}
+	return clean, changed
 }
 
 // Header returns a copy of h with its values redacted.
