@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.com/msgpush/internal/errs"
@@ -56,8 +57,8 @@ func New(config Config) *Cache { return &Cache{Config: config, state: new(state)
 // A pendingFetch is a call of fetch, for which several callers may wait.
 type pendingFetch struct {
 	replaced string        // the key that was reported as rejected; empty: none
-	hasEnded bool          // by its result, its timeout or Set; guarded by the mutex of the cache
-	done     chan struct{} // closed when they are set
+	hasEnded atomic.Bool   // by its result, its timeout or Set; set before OnError is called
+	done     chan struct{} // closed after OnError has returned, when key and err are set
 	key      string        // also after an error, whose text may contain it
 	err      error
 }
@@ -90,19 +91,21 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 	if p, ok := f.err.(panicError); ok { //nolint:errorlint // not wrapped
 		panic(p.value)
 	}
-	if old, isValid := c.validKey(); f.err != nil && isValid {
+	old, ok := c.validKey()
+	if f.err != nil && ok {
 		return old, nil
 	}
-	// This fetch began before the rejection, such as a renewal, and returned the rejected key. Now a fetch for
-	// the rejection may begin.
-	beganBefore := f.err == nil && f.key == rejected && f.replaced != rejected
-	if beganBefore {
+	// A fetch that began before the rejection, such as a renewal, may return the rejected key. Now a fetch
+	// for the rejection may begin.
+	predatesRejection := f.replaced != rejected
+	if predatesRejection && f.err == nil && f.key == rejected {
 		return c.AccessKey(ctx, rejected)
 	}
 	return f.key, f.err
 }
 
-func (c *Cache) validKey() (key string, isValid bool) {
+// validKey returns the key, and whether it is valid.
+func (c *Cache) validKey() (key string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.key, c.isValid()
@@ -143,7 +146,7 @@ func (c *Cache) getDuring(f *pendingFetch, isRejected bool) (string, *pendingFet
 		return "", f
 	}
 	replacesKey := isRejected || c.key == f.replaced
-	if replacesKey && !f.hasEnded {
+	if replacesKey && !f.hasEnded.Load() {
 		return "", f
 	}
 	return c.key, nil
@@ -203,12 +206,10 @@ func (c *Cache) store(f *pendingFetch, key string, expires time.Time, err error)
 	}
 }
 
-// end reports an error, and lets the callers of f go on, unless they do already.
+// end ends f once: its timeout, its result and Set race. It reports an error, and returns the outcome to the
+// callers that wait for f.
 func (c *Cache) end(f *pendingFetch, key string, err error) {
-	c.mu.Lock()
-	isFirst := !f.hasEnded
-	f.hasEnded = true
-	c.mu.Unlock()
+	isFirst := f.hasEnded.CompareAndSwap(false, true)
 	if !isFirst {
 		return
 	}
