@@ -67,8 +67,12 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 		{"text after the envelope",
 			"application/json", `{"code":200,"data":{}} ` + secret, []string{"expected a JSON envelope, found invalid JSON"}},
 		{"null", "application/json", `null`, []string{"expected an envelope with a code, found none"}},
-		{"array",
-			"application/json", `["` + secret + `"]`, []string{"cannot decode the response: expected a JSON envelope, expected object, found array"}},
+		{
+			"array",
+			"application/json",
+			`["` + secret + `"]`,
+			[]string{"cannot decode the response: expected a JSON envelope, expected object, found array"},
+		},
 		{"string", "application/json", `"` + secret + `"`, []string{"expected object, found string"}},
 		{"no code",
 			"application/json", `{"msg":"` + secret + `","data":{}}`, []string{"expected an envelope with a code, found none"}},
@@ -76,7 +80,12 @@ func TestUndecodableResponseIsDecodeError(t *testing.T) {
 			"application/json", `{"code":null,"data":{}}`, []string{"expected an envelope with a code, found none"}},
 		{"code is a string",
 			"application/json", `{"code":"` + secret + `","data":{}}`, []string{"code: expected integer, found string"}},
-		{"code is a fraction", "application/json", `{"code":200.5,"data":{}}`, []string{"code: expected integer, found number"}},
+		{
+			"code is a fraction",
+			"application/json",
+			`{"code":200.5,"data":{}}`,
+			[]string{"code: expected integer, found number"},
+		},
 		{"msg is an object",
 			"application/json", `{"code":200,"msg":{},"data":{}}`, []string{"msg: expected string, found object"}},
 		{"data is missing",
@@ -140,11 +149,21 @@ func TestDecodeErrorNamesTheMemberButNoKeyOfAMap(t *testing.T) {
 		{"struct", fixtures.CallFor[record](t), `{"id":"hunter2"}`, ": data.id: expected integer, found string"},
 		{"float", fixtures.CallFor[map[string]float64](t), `{"a":"hunter2"}`, ": data: expected number, found string"},
 		{"unsigned integer", fixtures.CallFor[[]uint16](t), `["hunter2"]`, ": data: expected integer, found string"},
-		{"map in a struct", fixtures.CallFor[record](t), `{"keys":{"hunter2":5}}`, ": data.keys: expected object, found number"},
+		{
+			"map in a struct",
+			fixtures.CallFor[record](t),
+			`{"keys":{"hunter2":5}}`,
+			": data.keys: expected object, found number",
+		},
 		{"page",
 			fixtures.CallFor[msgpush.Page[map[string]int]](t), `{"list":[{"hunter2":"x"}]}`,
 			": 1 of 1 records left out: data.list[0]: expected integer, found string"},
-		{"type that decodes itself", fixtures.CallFor[ownMap](t), `{"hunter2":"x"}`, ": data: expected integer, found string"},
+		{
+			"type that decodes itself",
+			fixtures.CallFor[ownMap](t),
+			`{"hunter2":"x"}`,
+			": data: expected integer, found string",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

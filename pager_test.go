@@ -35,7 +35,8 @@ func TestAllDeliversEveryRecordInOrder(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, fixtures.Numbers(n), append([]int64{}, got...))
 					requests := max(1, (n+size-1)/size)
-					if isLastPageFull := n > 0 && n%size == 0; isLastPageFull && id != nil {
+					isLastPageFull := n > 0 && n%size == 0
+					if isLastPageFull && id != nil {
 						requests++
 					}
 					require.Len(t, log.Pages, requests, "%d records, page size %d, prefetch %d", n, size, prefetch)

@@ -56,7 +56,8 @@ func TestErrorNamesACharsetOtherThanUTF8(t *testing.T) {
 	assert.ErrorContains(t, err, strings.ReplaceAll(named, "gbk", "GBK"))
 
 	for _, status := range []int{200, 403} {
-		_, err = respond(status, `{"code":403,"msg":"`+inGBK+`"}`, `application/json; charset="gbk"`).MailDetail(t.Context(), "1")
+		body := `{"code":403,"msg":"` + inGBK + `"}`
+		_, err = respond(status, body, `application/json; charset="gbk"`).MailDetail(t.Context(), "1")
 		apiErr := fixtures.OnlyError[*msgpush.APIError](t, err)
 		assert.Equal(t, 403, apiErr.Code)
 		assert.ErrorContains(t, err, named)
@@ -69,7 +70,8 @@ func TestErrorNamesACharsetOtherThanUTF8(t *testing.T) {
 	assert.ErrorContains(t, err, "the body is not UTF-8")
 	assert.Nil(t, rules)
 	const endsWithBackslash = "\x95\x5c" // the second byte of a character
-	_, err = respond(200, `{"code":403,"msg":"`+endsWithBackslash+`"}`, "application/json;charset=GBK").MailDetail(t.Context(), "1")
+	body := `{"code":403,"msg":"` + endsWithBackslash + `"}`
+	_, err = respond(200, body, "application/json;charset=GBK").MailDetail(t.Context(), "1")
 	assert.ErrorContains(t, err, "the body is not UTF-8")
 	fixtures.AssertAttempts(t, 1, err)
 	_, err = respond(200, success, "application/json; charset=utf8").MailDetail(t.Context(), "1")

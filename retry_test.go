@@ -38,8 +38,12 @@ func TestRetriesCodesOfWithRetryableCodes(t *testing.T) {
 		{"without the option", 200, nil, 1},
 		{"another code", 200, []msgpush.Option{msgpush.WithRetryableCodes(503)}, 1},
 		{"no code", 200, []msgpush.Option{msgpush.WithRetryableCodes()}, 1},
-		{"code of a rejected key",
-			200, []msgpush.Option{msgpush.WithRetryableCodes(5031), msgpush.WithRejectedKeyCodes(5031)}, 1},
+		{
+			"code of a rejected key",
+			200,
+			[]msgpush.Option{msgpush.WithRetryableCodes(5031), msgpush.WithRejectedKeyCodes(5031)},
+			1,
+		},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -126,12 +130,21 @@ func TestWaitsGrowExponentiallyWithEqualJitter(t *testing.T) {
 	}{
 		{"default", msgpush.RetryPolicy{}, []time.Duration{400 * ms, 800 * ms, 1600 * ms, 3200 * ms}},
 		{"default MaxWait", msgpush.RetryPolicy{MaxAttempts: 4, MinWait: 10 * s}, []time.Duration{20 * s, 30 * s, 30 * s}},
-		{"up to MaxWait",
-			msgpush.RetryPolicy{MaxAttempts: 6, MinWait: s, MaxWait: 6 * s}, []time.Duration{2 * s, 4 * s, 6 * s, 6 * s, 6 * s}},
-		{"only MaxWait, shorter than the default MinWait",
-			msgpush.RetryPolicy{MaxAttempts: 3, MaxWait: 50 * ms}, []time.Duration{50 * ms, 50 * ms}},
-		{"only MinWait, longer than the default MaxWait",
-			msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Hour}, []time.Duration{time.Hour, time.Hour}},
+		{
+			"up to MaxWait",
+			msgpush.RetryPolicy{MaxAttempts: 6, MinWait: s, MaxWait: 6 * s},
+			[]time.Duration{2 * s, 4 * s, 6 * s, 6 * s, 6 * s},
+		},
+		{
+			"only MaxWait, shorter than the default MinWait",
+			msgpush.RetryPolicy{MaxAttempts: 3, MaxWait: 50 * ms},
+			[]time.Duration{50 * ms, 50 * ms},
+		},
+		{
+			"only MinWait, longer than the default MaxWait",
+			msgpush.RetryPolicy{MaxAttempts: 3, MinWait: time.Hour},
+			[]time.Duration{time.Hour, time.Hour},
+		},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {

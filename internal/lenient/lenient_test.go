@@ -117,7 +117,11 @@ func TestConvertsScalarsOfAnotherType(t *testing.T) {
 		{"boolean for an integer", `{"id":true,"Small":false}`, `{"id":1,"Small":0}`},
 		{"number for a string", `{"Text":465,"Self":{"Text":1.50e2}}`, `{"Text":"465","Self":{"Text":"1.50e2"}}`},
 		{"number for the type of text", `{"Name":465,"Other":465}`, `{"Name":"465","Other":465}`},
-		{"empty string or object for a list", `{"List":"","Texts":{},"Lists":[ { } ,""]}`, `{"List":[],"Texts":[],"Lists":[ [] ,[]]}`},
+		{
+			"empty string or object for a list",
+			`{"List":"","Texts":{},"Lists":[ { } ,""]}`,
+			`{"List":[],"Texts":[],"Lists":[ [] ,[]]}`,
+		},
 		{"duplicates", `{"id":"1","id":2.0}`, `{"id":1,"id":2}`},
 		{"name in another letter case", `{"iD_":"1","Id":"2"}`, `{"iD_":"1","Id":2}`},
 		{"escaped name", `{"\u0069d":"1"}`, `{"\u0069d":1}`},
