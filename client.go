@@ -60,38 +60,14 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	if runtime.GOOS == "js" {
 		return nil, errors.New("msgpush: GOOS=js is not supported, since a browser does not keep the access key secret")
 	}
-	base, err := parseBaseURL(baseURL)
+	s, err := newSettings(baseURL, accessKey, opts)
 	if err != nil {
-		return nil, fmt.Errorf("msgpush: the base URL %w", err)
-	}
-	s := settings{Config: call.Config{
-		Base:             base,
-		Transport:        transport.Default,
-		Timeout:          DefaultTimeout,
-		UserAgent:        "msgpush-go/" + Version,
-		Retry:            defaultRetryPolicy,
-		MaxResponseBytes: DefaultMaxResponseBytes,
-	}}
-	for i, opt := range opts {
-		if opt == nil {
-			return nil, fmt.Errorf("msgpush: option %d of %d is nil", i+1, len(opts))
-		}
-		if err := opt(&s); err != nil {
-			return nil, fmt.Errorf("msgpush: %w", err)
-		}
-	}
-	if err := s.setKey(accessKey); err != nil {
 		return nil, fmt.Errorf("msgpush: %w", err)
-	}
-	if base.Scheme == "http" && !s.plainHTTP && !isLoopback(base.Hostname()) {
-		return nil, errors.New("msgpush: the base URL begins with http://, which sends the access key in clear text: " +
-			"use https://, or WithPlainHTTP if you trust the network")
 	}
 	var convertFirst *atomic.Bool
 	if s.Unmarshal == nil {
 		s.Unmarshal, convertFirst = json.Unmarshal, new(atomic.Bool)
 	}
-	s.AttemptTimeout = cmp.Or(s.AttemptTimeout, s.httpTimeout, DefaultAttemptTimeout)
 	if s.logger != nil || s.observe != nil {
 		s.Report = s.report
 	}
@@ -102,6 +78,39 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 		observeCall:  s.observeCall,
 		convertFirst: convertFirst,
 	}, nil
+}
+
+// newSettings returns the settings of a client, with the defaults where there is no option.
+func newSettings(baseURL, accessKey string, opts []Option) (*settings, error) {
+	base, err := parseBaseURL(baseURL)
+	if err != nil {
+		return nil, fmt.Errorf("the base URL %w", err)
+	}
+	s := &settings{Config: call.Config{
+		Base:             base,
+		Transport:        transport.Default,
+		Timeout:          DefaultTimeout,
+		UserAgent:        "msgpush-go/" + Version,
+		Retry:            defaultRetryPolicy,
+		MaxResponseBytes: DefaultMaxResponseBytes,
+	}}
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("option %d of %d is nil", i+1, len(opts))
+		}
+		if err := opt(s); err != nil {
+			return nil, err
+		}
+	}
+	s.AttemptTimeout = cmp.Or(s.AttemptTimeout, s.httpTimeout, DefaultAttemptTimeout)
+	if err := s.setKey(accessKey); err != nil {
+		return nil, err
+	}
+	if base.Scheme == "http" && !s.plainHTTP && !isLoopback(base.Hostname()) {
+		return nil, errors.New("the base URL begins with http://, which sends the access key in clear text: " +
+			"use https://, or WithPlainHTTP if you trust the network")
+	}
+	return s, nil
 }
 
 // CloseIdleConnections closes the idle connections of the transport, for example before a test checks
@@ -141,8 +150,6 @@ func parseBaseURL(raw string) (*url.URL, error) {
 	scheme, rest, hasScheme := strings.Cut(raw, "://")
 	isHTTP := strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
 	authority, path, _ := strings.Cut(rest, "/")
-	path = strings.TrimRight("/"+path, "/")
-	u, err := url.Parse(scheme + "://" + authority + httpspec.EscapePath(path))
 	switch {
 	case strings.ContainsFunc(raw, unicode.IsSpace):
 		return nil, errors.New("must not contain white space")
@@ -152,9 +159,13 @@ func parseBaseURL(raw string) (*url.URL, error) {
 		return nil, errors.New("must not have a query or a fragment")
 	case strings.Contains(authority, "@"):
 		return nil, errors.New("must not have user information: pass the access key as the second argument of NewClient")
-	case err != nil:
+	}
+	path = strings.TrimRight("/"+path, "/")
+	u, err := url.Parse(scheme + "://" + authority + httpspec.EscapePath(path))
+	if err != nil {
 		return nil, errors.New("is not a URL: check its host, its port and its percent signs")
-	case u.Hostname() == "":
+	}
+	if u.Hostname() == "" {
 		return nil, errors.New("must have a host, as in https://push.example.com")
 	}
 	if err := httpspec.CheckPath(path); err != nil {

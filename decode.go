@@ -42,7 +42,7 @@ type decoder struct {
 	unmarshal func([]byte, any) error
 	// required means that the data must not be missing.
 	required bool
-	// convertFirst means that an earlier response had to be converted. It is nil with WithUnmarshal.
+	// convertFirst means that an earlier success had to be converted. It is nil with WithUnmarshal.
 	convertFirst *atomic.Bool
 }
 
@@ -82,14 +82,15 @@ func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted 
 		return env, body, err
 	}
 	converted, changed := convertScalars[T](body)
-	if changed && d.convertFirst != nil {
-		d.convertFirst.Store(true)
-	}
 	if !changed && isPage[T]() {
 		return env, body, err // decoding it again would fail again
 	}
 	env = Envelope[*T]{}
 	err = json.Unmarshal(converted, &env)
+	isConverted := changed && !isErrorCode(env.Code) // a gateway may send another code than the service
+	if isConverted && d.convertFirst != nil {
+		d.convertFirst.Store(true)
+	}
 	return env, converted, err
 }
 
@@ -133,11 +134,14 @@ type record interface {
 // isEmptyRecord reports whether r points to a record of this package, or to a pointer to one, without
 // a value. Such a record needs an id in the JSON.
 func isEmptyRecord[T any](r *T) bool {
+	if !isOfThisPackage(pointedTo(reflect.TypeFor[T]())) {
+		return false
+	}
 	own, ok := any(r).(record)
 	if !ok {
 		own, ok = any(*r).(record)
 	}
-	return ok && !own.valid() && isOfThisPackage(pointedTo(reflect.TypeFor[T]()))
+	return ok && !own.valid()
 }
 
 func isOfThisPackage(t reflect.Type) bool {

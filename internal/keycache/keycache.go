@@ -51,7 +51,7 @@ type state struct {
 // each call would begin a renewal while fetch fails.
 const renewalPause = time.Second
 
-// New returns a cache, which the caller may copy: copies share the key.
+// New returns a cache without a key.
 func New(config Config) *Cache { return &Cache{Config: config, state: new(state)} }
 
 // A pendingFetch is a call of fetch, for which several callers may wait.

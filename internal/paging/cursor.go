@@ -106,8 +106,8 @@ func (cur *cursor) advance(p pageInfo) int64 {
 	next := cur.covered/cur.size + 1
 	isAtLimit := cur.otherPages >= 2*cur.otherPagesLimit() || next > maxPages
 	cur.hasHitLimit = cur.hasHitLimit || isAtLimit
-	isBehindEnd := cur.pagesBehindEnd == maxPagesBehindEnd
-	if isAtLimit || isBehindEnd || cur.hasFoundAll() || cur.isAtEnd(p, next) {
+	isAtEnd := cur.pagesBehindEnd == maxPagesBehindEnd || cur.isAtEnd(p, next)
+	if isAtLimit || isAtEnd || cur.hasFoundAll() {
 		return cur.endPass()
 	}
 	return next

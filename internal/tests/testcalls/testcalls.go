@@ -119,10 +119,11 @@ func Of(op msgpush.Operation) (Call, error) {
 // isCall reports whether a method has a context as its first argument, and returns an error,
 // perhaps after a pointer.
 func isCall(m reflect.Type) bool {
-	if m.NumIn() < 2 || m.In(1) != contextType || m.NumOut() == 0 || m.NumOut() > 2 {
-		return false
-	}
-	return m.Out(m.NumOut()-1) == errorType && (m.NumOut() == 1 || m.Out(0).Kind() == reflect.Pointer)
+	hasContext := m.NumIn() >= 2 && m.In(1) == contextType
+	results := m.NumOut()
+	hasError := results > 0 && m.Out(results-1) == errorType
+	hasResult := results == 2 && m.Out(0).Kind() == reflect.Pointer
+	return hasContext && hasError && (results == 1 || hasResult)
 }
 
 func hasPageRequest(body reflect.Type) bool {
