@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"crypto/cipher"
 	"crypto/rand"
 	_ "embed"
 	"errors"
@@ -24,72 +23,6 @@ import (
 var keyLua string
 
 var keyScript = redis.NewScript(keyLua)
-
-// A KeyConfig configures a [KeySource]. Name and Fetch are required.
-type KeyConfig struct {
-	// Name is the name of the account. Replicas with the same Name share a key.
-	Name string
-	// Fetch obtains a new key, as for [msgpush.CachedAccessKey]. Its context ends after
-	// FetchTimeout, not when a call ends. Fetch must not return a key before the service accepts
-	// it, and nothing but the replicas may fetch keys of the account.
-	Fetch func(context.Context) (key string, expires time.Time, err error)
-	// Early is how long before its expiry a key is replaced. The old key is returned until the new
-	// key is available or the old key expires. Early is 0, or at least 2 × FetchTimeout + 1 s: then another
-	// replica can fetch in time if one dies. It should be shorter than the validity of a key: otherwise,
-	// calls cause one fetch after another.
-	Early time.Duration
-	// FetchTimeout is the timeout of the context of Fetch, at most 14 s, so that a call can wait for two
-	// fetches; 0 means 10 s. If a replica dies in Fetch, another one may fetch
-	// FetchTimeout + 1 s after that Fetch began, or MinInterval if that is longer. Each further
-	// death in a row adds up to 10 × MinInterval.
-	FetchTimeout time.Duration
-	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s. The
-	// intervals after fetches in a row that do not help are 1, 2, 4, 8, 10, 10 and so on ×
-	// MinInterval. A fetch does not help
-	//
-	//   - if it fails or returns an expired key;
-	//   - if it returns the rejected key, or a key that is rejected within MinInterval. Then, the
-	//     interval is at most 4 × MinInterval.
-	//
-	// The replica whose fetch did not help lets others fetch first, for 1, 2, 4, 8, 10, 10 and so on ×
-	// MinInterval more.
-	//
-	// Until the interval has passed, a replica without a key returns an error if the last fetch
-	// failed; otherwise, it waits for at most [msgpush.AccessKeyTimeout]. The interval is not kept
-	// if the store lost its data, or if its clock jumped ahead.
-	MinInterval time.Duration
-	// OnError is called with the error of each Fetch of this replica that fails, and with each error of
-	// the store that leaves the replica without a key. Keys are redacted in its text. nil logs the error
-	// at level Warn with [slog.Default].
-	OnError func(error)
-	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret that all replicas
-	// have. An encrypted key that was copied from another Name, or replayed as a newer key, is an
-	// error. If AEAD is nil, the key is readable in the store, in MONITOR and SLOWLOG, and in
-	// traces and backups.
-	AEAD cipher.AEAD
-	// OpenAEADs decrypt keys that AEAD cannot decrypt. A nil element accepts keys that are not
-	// encrypted. To change the secret of AEAD, first deploy the new AEAD in OpenAEADs, then
-	// exchange the two.
-	OpenAEADs []cipher.AEAD
-}
-
-func (c KeyConfig) check() error {
-	switch {
-	case c.Fetch == nil:
-		return errors.New("fleet: Fetch is nil; set it to a function that obtains a new access key")
-	case c.Early < 0 || c.MinInterval < 0:
-		return fmt.Errorf("fleet: Early is %v and MinInterval is %v; neither may be negative", c.Early, c.MinInterval)
-	case c.FetchTimeout < 0 || c.FetchTimeout > maxFetchTimeout:
-		return fmt.Errorf("fleet: FetchTimeout is %v; set it to at most %v, or to 0 for %v",
-			c.FetchTimeout, maxFetchTimeout, defaultFetchTimeout)
-	}
-	minEarly := 2*cmp.Or(c.FetchTimeout, defaultFetchTimeout) + storeTimeout
-	if c.Early > 0 && c.Early < minEarly {
-		return fmt.Errorf("fleet: Early is %v; set it to at least 2 × FetchTimeout + %v = %v, so that another replica can "+
-			"fetch if one dies, or to 0", c.Early, storeTimeout, minEarly)
-	}
-	return nil
-}
 
 // A KeySource returns an access key that replicas share. One replica fetches it for all of them. A
 // replica whose key is rejected gets the key that replaced it, if there is one, without a fetch. A
@@ -143,18 +76,12 @@ func (f *ownFetches) miss(wait, minInterval time.Duration) {
 }
 
 const (
-	defaultFetchTimeout = 10 * time.Second
-	maxFetchTimeout     = 14 * time.Second // two of them and storeTimeout fit into msgpush.AccessKeyTimeout
-
 	// A replica that waits for a fetch polls the store on each announcement and, since one may be
 	// lost, after minPoll to maxPoll.
 	minPoll = 10 * time.Millisecond
 	maxPoll = 250 * time.Millisecond
 
-	standby      = 500 * time.Millisecond // see mayClaimAt
-	pingInterval = 3 * time.Second        // of the connection for announcements
-
-	noExpiry = 50 * 365 * 24 * time.Hour // stands for never
+	standby = 500 * time.Millisecond // see mayClaimAt
 )
 
 // A record is a key, the claim for fetching one, or an error. A newer record has a greater
@@ -488,87 +415,6 @@ func (s *KeySource) lastClaim() int64 {
 	return s.claimed
 }
 
-// watchStore receives announcements, and subscribes again whenever that fails, until ctx ends. The
-// Go channel of go-redis would not do: it does not subscribe again if Redis rejects a subscription,
-// such as without the permission for the channel. Then the wait doubles, up to pingInterval.
-func (s *KeySource) watchStore(ctx context.Context) {
-	wait := probeInterval
-	for ctx.Err() == nil {
-		err := s.receive(ctx)
-		if _, isRejected := errors.AsType[redis.Error](err); !isRejected {
-			wait = probeInterval
-		}
-		_ = sleepUntil(ctx, time.Now().Add(wait))
-		wait = min(2*wait, pingInterval)
-	}
-}
-
-// receive calls update when the subscription begins, and after each announcement. It returns when
-// the subscription fails.
-func (s *KeySource) receive(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	sub := s.store.rdb.Subscribe(ctx, s.store.key)
-	s.watcher.Go(func() {
-		<-ctx.Done()
-		_ = sub.Close() // ends ReceiveTimeout, which ignores ctx
-	})
-	s.watcher.Go(func() {
-		for sleepUntil(ctx, time.Now().Add(pingInterval)) == nil {
-			_ = sub.Ping(ctx)
-		}
-	})
-	// update runs in another goroutine, so that announcements are read while update waits for the
-	// store: a store without a buffer would wait for their reader. One more update stands for all
-	// announcements that arrive meanwhile.
-	updates := make(chan struct{}, 1)
-	defer close(updates)
-	var hasConnected atomic.Bool // since the last update
-	s.watcher.Go(func() {
-		for range updates {
-			s.update(hasConnected.Swap(false))
-		}
-	})
-	for {
-		message, err := sub.ReceiveTimeout(ctx, 2*pingInterval)
-		if err != nil {
-			return err
-		}
-		switch message.(type) {
-		case *redis.Pong:
-			continue
-		case *redis.Subscription:
-			hasConnected.Store(true)
-		}
-		signal(updates)
-	}
-}
-
-// signal sends to a channel with a buffer of 1, unless the last signal has not been received yet.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// update adopts a newer key of the store. If the subscription has just begun, update first writes
-// the current key, if it is valid and was not rejected, to the store, which may have lost it.
-func (s *KeySource) update(hasConnected bool) {
-	if s.store.unavailable() != nil {
-		_ = s.store.probe() // the store may be available again
-	}
-	current, isRejected := s.currentRecord()
-	if hasConnected && current.valid() && !isRejected {
-		_, _ = s.put(current)
-	}
-	r := s.claim(current.generation, false)
-	if r.valid() {
-		s.adopt(r)
-	}
-	signal(s.changed)
-}
-
 // claim returns a newer record from the store. If there is none and mayFetch is set, it tries to
 // claim the fetch. If the store fails, the record has an err and no state. With mayFetch, the
 // record also has an err if the last fetch failed; claim may then return s.failed instead of asking
@@ -663,44 +509,4 @@ func (s *KeySource) put(r record) (wait time.Duration, err error) {
 
 func milliseconds(n any) time.Duration {
 	return time.Duration(n.(int64)) * time.Millisecond //nolint:durationcheck // n is a number
-}
-
-// sealed is the prefix of an encrypted key in the store. No access key has it.
-const sealed = "\x00"
-
-// seal returns the text to store for the key of r. With an AEAD, the text is encrypted, and bound
-// to the Redis key and the generation, so that it cannot be copied to another account, or stored
-// again as a newer key.
-func (s *KeySource) seal(r record) string {
-	aead := s.cfg.AEAD
-	if aead == nil || r.key == "" {
-		return r.key
-	}
-	nonce := make([]byte, aead.NonceSize())
-	_, _ = rand.Read(nonce) // never fails
-	return sealed + string(aead.Seal(nonce, nonce, []byte(r.key), s.bound(r.generation)))
-}
-
-// bound returns the additional data for the AEAD; see seal.
-func (s *KeySource) bound(generation int64) []byte { return fmt.Append(nil, s.store.key, generation) }
-
-// open reverses seal, with AEAD or one of OpenAEADs. A nil one accepts only plain text.
-func (s *KeySource) open(text string, generation int64) (string, error) {
-	data, isSealed := strings.CutPrefix(text, sealed)
-	for _, aead := range append([]cipher.AEAD{s.cfg.AEAD}, s.cfg.OpenAEADs...) {
-		acceptsPlain := aead == nil
-		if acceptsPlain && !isSealed {
-			return data, nil
-		}
-		if acceptsPlain || !isSealed || len(data) < aead.NonceSize() {
-			continue
-		}
-		nonce, ciphertext := data[:aead.NonceSize()], data[aead.NonceSize():]
-		key, err := aead.Open(nil, []byte(nonce), []byte(ciphertext), s.bound(generation))
-		if err == nil {
-			return string(key), nil
-		}
-	}
-	return "", fmt.Errorf("fleet: the access key in the store was not encrypted with this AEAD or one of OpenAEADs; "+
-		"set the same AEAD in all replicas, or delete the Redis key %s", s.store.key)
 }

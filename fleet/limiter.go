@@ -211,13 +211,6 @@ func (l *Limiter) lastSlot() time.Time {
 	return l.last
 }
 
-func sleepUntil(ctx context.Context, t time.Time) error {
-	wait, cancel := context.WithDeadline(ctx, t)
-	defer cancel()
-	<-wait.Done()
-	return ctx.Err()
-}
-
 // take waits until a slot of the call begins.
 func (l *Limiter) take(ctx context.Context) (*waiter, error) {
 	if err := ctx.Err(); err != nil {

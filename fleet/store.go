@@ -27,6 +27,8 @@ const (
 	dialAfter     = 300 * time.Millisecond // from the start of an operation to a test of the address
 	probeInterval = 100 * time.Millisecond // from a failure to the next probe
 	suspension    = 250 * time.Millisecond // lateness of an operation that shows that its process was suspended
+
+	noExpiry = 50 * 365 * 24 * time.Hour // stands for never
 )
 
 //go:embed probe.lua
@@ -184,4 +186,12 @@ func (s *store) testAddress(ctx context.Context, fail func(error)) {
 		return
 	}
 	_ = conn.Close()
+}
+
+// sleepUntil waits until t, and then returns nil. If ctx ends first, it returns the error of ctx.
+func sleepUntil(ctx context.Context, t time.Time) error {
+	wait, cancel := context.WithDeadline(ctx, t)
+	defer cancel()
+	<-wait.Done()
+	return ctx.Err()
 }
