@@ -49,7 +49,7 @@ type KeySource struct {
 
 	mu       sync.Mutex
 	current  record // the newest record with a key; the zero record if there is none
-	failed   record // of the last fetch that failed: until it expires, this replica claims no fetch
+	failed   result // of the last fetch that failed: until it expires, this replica claims no fetch
 	claimed  int64  // generation of the last fetch of this replica; 0 if there is none since the start or Close
 	rejected int64  // generation of the key that was rejected last while it was current
 	own      ownFetches
@@ -84,7 +84,7 @@ const (
 	standby = 500 * time.Millisecond // see mayClaimAt
 )
 
-// A record is a key, the claim for fetching one, or an error. A newer record has a greater
+// A record is a key of the store, or the claim or the failure of a fetch. A newer record has a greater
 // generation. A generation is the time of the claim in milliseconds, or the last generation + 1 if
 // that is greater. So generations increase even if the store loses its data, unless its clock is
 // also set back.
@@ -94,13 +94,18 @@ type record struct {
 	claimer    string // the replica of the last claim, and the generation of its previous claim, or 0
 	generation int64
 	expires    time.Time // zero for never
-	err        error
-	unusable   string // a key of Fetch that is not used because of err: the client redacts it
-	panic      any    // of Fetch
 }
 
-// The states of a record that claim returns, until the record expires, and of the result of a
-// fetch. The script returns all but the last one, or an empty state if none of them applies.
+// A result is the outcome of a claim or of a fetch: a record, or an error.
+type result struct {
+	record
+	err      error
+	unusable string // a key of Fetch that is not used because of err: the client redacts it
+	panic    any    // of Fetch
+}
+
+// The states of a record. The script returns a state until the record expires. Then the state is empty: a
+// replica may claim a fetch. The script never returns stateSuperseded; complete sets it.
 const (
 	stateStored     = "stored"     // the record is newer than the caller's
 	stateGranted    = "granted"    // this replica must fetch a key with the generation of the record
@@ -166,8 +171,8 @@ func (s *KeySource) reject(key string) {
 		return
 	}
 	s.rejected = s.current.generation
-	isOwn := s.rejected == s.claimed && time.Since(s.own.last) < s.cfg.MinInterval
-	if isOwn {
+	isOwnRejectedSoon := s.rejected == s.claimed && time.Since(s.own.last) < s.cfg.MinInterval
+	if isOwnRejectedSoon {
 		s.own.miss(s.cfg.MinInterval, s.cfg.MinInterval)
 	}
 }
@@ -237,8 +242,8 @@ func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 	if r.err != nil {
 		return r.unusable, time.Time{}, r.err
 	}
-	r = s.adopt(r)
-	return r.key, r.expires, nil
+	current = s.adopt(r.record)
+	return current.key, current.expires, nil
 }
 
 // currentRecord returns the current record, and whether its key was rejected. isRejected is also
@@ -261,84 +266,116 @@ func (s *KeySource) adopt(r record) record {
 	return s.current
 }
 
-// newer returns a record with a greater generation: from another replica if one has it or fetches
-// it, otherwise by a fetch. On failure, the record has an err and no key.
-func (s *KeySource) newer(ctx context.Context, generation int64) record {
-	var fetched chan record // nil unless this replica fetches
+// newer returns a record with a greater generation. If no other replica has one or fetches one, this
+// replica fetches.
+func (s *KeySource) newer(ctx context.Context, generation int64) result {
+	var fetched chan result // receives the result of this replica's fetch
 	mayClaimAt := s.mayClaimAt()
 	for {
 		current, _ := s.currentRecord() // watchStore may have adopted it
 		if current.generation > generation && current.valid() {
-			return current
+			return result{record: current}
 		}
 		// claim comes before the check of ctx: a suspension of this process may have ended ctx, and
 		// the store may then have a newer record.
-		mayFetch := fetched == nil && ctx.Err() == nil && !time.Now().Before(mayClaimAt)
-		r := s.claim(generation, mayFetch)
+		isFetching := fetched != nil
+		mayFetch := !isFetching && ctx.Err() == nil && !time.Now().Before(mayClaimAt)
+		claim := s.claim(generation, mayFetch)
 		switch {
-		case r.state == stateStored:
-			return r
-		case r.state == stateGranted:
-			fetched = make(chan record, 1)
-			go s.fetch(ctx, r, fetched)
+		case claim.state == stateStored:
+			return claim
+		case claim.state == stateGranted:
+			fetched = make(chan result, 1)
+			go s.fetch(ctx, claim.record, fetched)
 		case ctx.Err() != nil:
-			return record{err: ctx.Err()}
-		case fetched == nil && r.err != nil:
+			return result{err: ctx.Err()}
+		case claim.err != nil && !isFetching:
+			return claim
+		}
+		r, hasEnded := s.await(fetched, pollAfter(claim.record))
+		if hasEnded && !r.isSuperseded() {
 			return r
 		}
-		nextPoll := maxPoll
-		if r.err == nil && r.state != "" { // otherwise, r.expires does not say when to claim again
-			nextPoll = min(max(time.Until(r.expires), minPoll), maxPoll)
-		}
-		select {
-		case r := <-fetched:
-			if r.state != stateSuperseded || r.panic != nil {
-				return r
-			}
+		if hasEnded {
 			fetched = nil
-		case <-s.changed:
-		case <-time.After(nextPoll):
 		}
 	}
 }
 
-// fetch calls Fetch, stores the key or the failure, and sends it to result.
-func (s *KeySource) fetch(ctx context.Context, claim record, result chan<- record) {
+// await waits for the result of this replica's fetch, if there is one. hasEnded is false if the store
+// must be polled first: after an announcement, or when poll has passed.
+func (s *KeySource) await(fetched <-chan result, poll time.Duration) (r result, hasEnded bool) {
+	select {
+	case r := <-fetched:
+		return r, true
+	case <-s.changed:
+	case <-time.After(poll):
+	}
+	return result{}, false
+}
+
+// pollAfter returns how long a replica waits before it polls the store. It polls when the state expires,
+// since it may then claim a fetch. Without a state, the expiry has no meaning, such as when the store fails.
+func pollAfter(claim record) time.Duration {
+	if claim.state == "" {
+		return maxPoll
+	}
+	poll := min(time.Until(claim.expires), maxPoll)
+	return max(poll, minPoll)
+}
+
+// isSuperseded reports whether the result was discarded, so that the caller polls for the key of another
+// replica. The caller raises a panic of Fetch even then.
+func (r result) isSuperseded() bool { return r.state == stateSuperseded && r.panic == nil }
+
+// fetch calls Fetch, stores the key or the failure, and sends the result to fetched.
+func (s *KeySource) fetch(ctx context.Context, claim record, fetched chan<- result) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()
-	r := record{
-		claimer:    claim.claimer,
-		generation: claim.generation,
-		err:        errors.New("it did not return"),
+	r := result{
+		record: record{claimer: claim.claimer, generation: claim.generation},
+		err:    errors.New("it did not return"),
 	}
 	defer func() { // runs even if Fetch panics or calls runtime.Goexit
 		r.panic = recover()
-		s.complete(r, result)
+		s.complete(s.withState(r), fetched)
 	}()
 	s.fetches.Add(1)
 	r.key, r.expires, r.err = s.cfg.Fetch(ctx)
 }
 
-// complete stores the result of a fetch, and sends it to result.
-func (s *KeySource) complete(r record, result chan<- record) {
-	r = s.withState(r)
-	wait, err := s.put(r)
+// complete stores the result of a fetch, and sends it to fetched.
+func (s *KeySource) complete(r result, fetched chan<- result) {
+	wait, err := s.put(r.record)
 	s.recordFetch(r.state, wait)
 	switch {
 	case wait == 0:
 		r.state = stateSuperseded
 	case r.state == stateFailed:
-		// Without r.panic: later calls return err.
-		s.setFailed(record{err: r.err, unusable: r.unusable, expires: time.Now().Add(wait)})
+		// The calls that wait for this fetch raise its panic. Later calls only return the error.
+		s.setFailed(result{
+			record:   record{expires: time.Now().Add(wait)},
+			err:      r.err,
+			unusable: r.unusable,
+		})
 	default:
-		s.adopt(r) // also if no caller waits for r any more
+		s.adopt(r.record) // also if no caller waits for r any more
 	}
-	result <- r
-	// Other replicas wait for r, so retry until the store responds. Close or a newer fetch ends
-	// this.
-	for err != nil && s.lastClaim() == r.generation {
+	fetched <- r
+	if err != nil {
+		s.putUntilStored(r.record)
+	}
+}
+
+// putUntilStored retries until the store responds, since other replicas wait for the record. Close or a
+// newer fetch ends this.
+func (s *KeySource) putUntilStored(r record) {
+	for s.lastClaim() == r.generation {
 		time.Sleep(maxPoll)
-		_, err = s.put(r)
+		_, err := s.put(r)
+		if err == nil {
+			return
+		}
 	}
 }
 
@@ -366,7 +403,7 @@ func (s *KeySource) recordFetch(state string, wait time.Duration) {
 
 // withState returns the result of a fetch with its state, and without a key if the key cannot be
 // used.
-func (s *KeySource) withState(r record) record {
+func (s *KeySource) withState(r result) result {
 	if r.err == nil {
 		r.err = httpspec.CheckKey("the returned key", r.key)
 	}
@@ -375,13 +412,11 @@ func (s *KeySource) withState(r record) record {
 		r.err = fmt.Errorf(format, time.Now().UTC().Format(time.RFC3339))
 	}
 	if r.err != nil {
-		return record{
-			state:      stateFailed,
-			claimer:    r.claimer,
-			generation: r.generation,
-			err:        fmt.Errorf("fleet: Fetch: %w", r.err),
-			unusable:   r.key,
-			panic:      r.panic,
+		return result{
+			record:   record{state: stateFailed, claimer: r.claimer, generation: r.generation},
+			err:      fmt.Errorf("fleet: Fetch: %w", r.err),
+			unusable: r.key,
+			panic:    r.panic,
 		}
 	}
 	s.mu.Lock()
@@ -393,7 +428,7 @@ func (s *KeySource) withState(r record) record {
 	return r
 }
 
-func (s *KeySource) setFailed(r record) {
+func (s *KeySource) setFailed(r result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = r
@@ -416,41 +451,50 @@ func (s *KeySource) lastClaim() int64 {
 }
 
 // claim returns a newer record from the store. If there is none and mayFetch is set, it tries to
-// claim the fetch. If the store fails, the record has an err and no state. With mayFetch, the
-// record also has an err if the last fetch failed; claim may then return s.failed instead of asking
-// the store.
-func (s *KeySource) claim(generation int64, mayFetch bool) record {
+// claim the fetch. It returns an error without a state if the store fails. It returns an error with
+// stateStored if this replica cannot decrypt the key.
+//
+// With mayFetch, it also returns the error of the last fetch, if that failed. If this replica knows the
+// error, claim does not ask the store until the next fetch may begin.
+func (s *KeySource) claim(generation int64, mayFetch bool) result {
 	s.mu.Lock()
-	last := s.failed
+	failed := s.failed
 	letsOthersFirst := mayFetch && time.Now().Before(s.own.claimsAt)
-	isRejected := generation > 0 && s.rejected == generation
+	isRejected := mayFetch && generation > 0 && s.rejected == generation
 	s.mu.Unlock()
-	if mayFetch && time.Now().Before(last.expires) {
-		return last
+	if mayFetch && time.Now().Before(failed.expires) {
+		return failed
 	}
 	// Until claimed is set: two claims at a time would have the same claimer, and both would be granted.
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	r := s.runClaim(generation, mayFetch && !letsOthersFirst, mayFetch && isRejected)
+	r := s.runClaim(generation, mayFetch && !letsOthersFirst, isRejected)
 	switch {
 	case r.err != nil:
 		return r
 	case r.state == stateGranted:
 		s.setClaimed(r.generation)
 	case r.state == "" && letsOthersFirst:
-		r.err = last.err
+		// Any other replica may fetch now. If a fetch failed before, a call returns its error instead of
+		// waiting for another replica. Otherwise, such as after a rejected key, this error is nil, and the
+		// call waits.
+		r.err = failed.err
 	case r.state == stateFailed && mayFetch:
-		// Without mayFetch, s.failed may have the error of this replica's own Fetch, which says
-		// more.
-		replica, _, _ := strings.Cut(r.claimer, ",")
-		r.err = fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
+		// Without mayFetch, failed may still be the failure of this replica's own Fetch, which says more.
+		r.err = failedElsewhere(r.record)
 		s.setFailed(r)
 	}
 	return r
 }
 
+// failedElsewhere returns the error of a fetch that failed in another replica.
+func failedElsewhere(r record) error {
+	replica, _, _ := strings.Cut(r.claimer, ",")
+	return fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
+}
+
 // runClaim runs the script, and returns the record of its reply.
-func (s *KeySource) runClaim(generation int64, mayFetch, isRejected bool) record {
+func (s *KeySource) runClaim(generation int64, mayFetch, isRejected bool) result {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	lease := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)
 	reply, err := s.store.run(
@@ -465,14 +509,14 @@ func (s *KeySource) runClaim(generation int64, mayFetch, isRejected bool) record
 		lease.Milliseconds(),
 	)
 	if err != nil {
-		return record{err: err}
+		return result{err: err}
 	}
-	r := record{
+	r := result{record: record{
 		state:      reply[0].(string),
 		generation: reply[1].(int64),
 		expires:    now.Add(milliseconds(reply[2])),
 		claimer:    reply[4].(string),
-	}
+	}}
 	if r.state == stateStored {
 		r.key, r.err = s.open(reply[3].(string), r.generation)
 	}

@@ -87,7 +87,7 @@ func (s *KeySource) update(hasConnected bool) {
 	}
 	r := s.claim(current.generation, false)
 	if r.valid() {
-		s.adopt(r)
+		s.adopt(r.record)
 	}
 	signal(s.changed)
 }
