@@ -306,7 +306,7 @@ func (s *KeySource) newer(ctx context.Context, generation int64) result {
 // must be polled first: after an announcement, or when poll has passed.
 func (s *KeySource) await(fetched <-chan result, poll time.Duration) (r result, hasEnded bool) {
 	select {
-	case r := <-fetched:
+	case r = <-fetched:
 		return r, true
 	case <-s.changed:
 	case <-time.After(poll):
@@ -549,8 +549,4 @@ func (s *KeySource) put(r record) (wait time.Duration, err error) {
 		return s.cfg.MinInterval, err
 	}
 	return milliseconds(reply[0]), nil
-}
-
-func milliseconds(n any) time.Duration {
-	return time.Duration(n.(int64)) * time.Millisecond //nolint:durationcheck // n is a number
 }

@@ -177,8 +177,8 @@ func (l *Limiter) Wait(ctx context.Context) error {
 	for {
 		w, err := l.take(ctx)
 		if errors.Is(err, ErrStoreUnavailable) && l.cfg.Fallback != nil {
-			isAvailable, err := l.waitWithoutStore(ctx)
-			if !isAvailable {
+			err := l.waitWithoutStore(ctx)
+			if !errors.Is(err, errAvailable) {
 				return err
 			}
 			slots = 0
@@ -366,13 +366,18 @@ func (l *Limiter) assign(calls []*waiter, sent time.Time, waits []any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, w := range calls {
-		wait := time.Duration(waits[i].(int64)) * time.Microsecond //nolint:durationcheck // waits are numbers
+		wait := microseconds(waits[i])
 		maxWait := w.maxWait(sent)
-		if wait.Microseconds() > maxWait.Microseconds() {
+		// The script took no slot if wait is longer than maxWait. It compared whole microseconds.
+		tookNoSlot := wait > maxWait.Truncate(time.Microsecond)
+		if tookNoSlot {
 			l.end(w, budgetError(wait, maxWait))
 			continue
 		}
-		if w.element != nil { // otherwise, Wait may read w
+		// The call may have ended, such as with a slot of a cancelled call. Then Wait may read its fields
+		// without mu, so they must not change.
+		hasEnded := w.element == nil
+		if !hasEnded {
 			w.isBought = true
 		}
 		last := sent.Add(wait)
@@ -384,23 +389,32 @@ func (l *Limiter) assign(calls []*waiter, sent time.Time, waits []any) {
 	l.serve()
 }
 
-// waitWithoutStore waits for Fallback. If the store becomes available first, it returns true.
-func (l *Limiter) waitWithoutStore(ctx context.Context) (isAvailable bool, err error) {
-	outage, end := context.WithCancel(ctx)
-	defer end()
+// errAvailable ends the wait for Fallback when the store is available.
+var errAvailable = errors.New("fleet: the store is available")
+
+// waitWithoutStore waits for Fallback. If the store becomes available first, it returns errAvailable.
+func (l *Limiter) waitWithoutStore(ctx context.Context) error {
+	outage, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	go func() {
-		defer end()
-		for l.store.unavailable() != nil && outage.Err() == nil {
-			_ = sleepUntil(outage, time.Now().Add(probeInterval))
+		for l.store.unavailable() != nil {
+			err := sleepUntil(outage, time.Now().Add(probeInterval))
+			if err != nil {
+				return
+			}
 		}
+		end(errAvailable)
 	}()
-	err = sleepUntil(outage, l.lastSlot()) // until then, other calls of this replica use their slots
+	err := sleepUntil(outage, l.lastSlot()) // until then, other calls of this replica use their slots
 	if err == nil {
 		err = l.cfg.Fallback.Wait(outage)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		l.fallback.Add(1)
+		return nil
+	case errors.Is(context.Cause(outage), errAvailable):
+		return errAvailable // Wait takes a slot, whatever the error of Fallback is
 	}
-	isAvailable = err != nil && ctx.Err() == nil && outage.Err() != nil
-	return isAvailable, err
+	return err
 }

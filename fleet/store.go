@@ -195,3 +195,13 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	<-wait.Done()
 	return ctx.Err()
 }
+
+// milliseconds returns a number of a reply as a duration.
+func milliseconds(n any) time.Duration {
+	return time.Duration(n.(int64)) * time.Millisecond //nolint:durationcheck // n is a number
+}
+
+// microseconds returns a number of a reply as a duration.
+func microseconds(n any) time.Duration {
+	return time.Duration(n.(int64)) * time.Microsecond //nolint:durationcheck // n is a number
+}
