@@ -37,40 +37,55 @@ func TestReplicasWithTheirOwnKeysInvalidateEachOther(t *testing.T) {
 }
 
 func TestOneFetchForAllReplicas(t *testing.T) {
-	rdb, service := startRedis(t), newService(t)
-	service.fetchTime.Store(int64(100 * time.Millisecond))
-	// The test rejects keys soon after their arrival.
-	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, MinInterval: 20 * time.Millisecond})
-	sum := doAll(replicas, "call 50 0s")
-	assert.Equal(t, result{OK: 50 * 20, Errors: map[string]int{}},
-		result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
-	assert.Equal(t, 1, service.issues(), "fetches at a cold start")
-	t.Logf("%d replicas of 50 callers, cold start: %d fetch, %d failed calls, slowest %v", 20, service.issues(),
-		sum.Failed, sum.Longest)
-	for n := range 3 {
-		service.reject()
-		sum = doAll(replicas, "call 50 0s")
-		assert.Equal(t, result{OK: 50 * 20, Errors: map[string]int{}},
-			result{OK: sum.OK, Failed: sum.Failed, Errors: sum.Errors})
-		assert.Equal(t, n+2, service.issues(), "fetches after rejection %d", n+1)
+	const replicas, callers = 20, 50
+	start := func(t *testing.T) ([]*replica, *service) {
+		rdb, service := startRedis(t), newService(t)
+		service.fetchTime.Store(int64(100 * time.Millisecond))
+		return startReplicas(t, replicas, config{
+			Redis:       rdb.addr,
+			Service:     service.URL,
+			MinInterval: 20 * time.Millisecond, // the tests reject keys soon after their arrival
+		}), service
 	}
-	service.reset()
-	failed := 0
-	for range 3 { // while calls are made
-		load := beginAll(replicas, "call 50 0s")
-		await(t, 10*time.Second, "calls with the key", func() bool {
-			service.mu.Lock()
-			defer service.mu.Unlock()
-			return len(service.arrivals) > 5*20
-		})
-		service.reject()
-		failed += load().Failed + doAll(replicas, "call 1 0s").Failed
-		_, rejected := service.reset()
-		t.Logf("%d calls while the key is replaced: %d requests rejected", 50*20, rejected)
+	// callOnce makes one call of each caller.
+	callOnce := func(t *testing.T, all []*replica) {
+		sum := doAll(all, "call %d 0s", callers)
+		assert.Equal(t, replicas*callers, sum.OK)
+		assert.Zero(t, sum.Failed, sum.Errors)
+		t.Logf("%d replicas of %d callers: the slowest call took %v", replicas, callers, sum.Longest)
 	}
-	assert.Zero(t, failed)
-	assert.Equal(t, 7, service.issues())
-	t.Logf("7 keys for %d replicas: %d fetches, %d failed calls", 20, service.issues(), failed)
+
+	t.Run("cold start", func(t *testing.T) {
+		all, service := start(t)
+		callOnce(t, all)
+		assert.Equal(t, 1, service.issues(), "fetches")
+	})
+
+	t.Run("key is rejected between calls", func(t *testing.T) {
+		all, service := start(t)
+		callOnce(t, all)
+		for rejections := 1; rejections <= 3; rejections++ {
+			service.reject()
+			callOnce(t, all)
+			assert.Equal(t, 1+rejections, service.issues(), "fetches")
+		}
+	})
+
+	t.Run("key is rejected while calls are made", func(t *testing.T) {
+		all, service := start(t)
+		callOnce(t, all)
+		service.reset()
+		for rejections := 1; rejections <= 3; rejections++ {
+			load := beginAll(all, "call %d 0s", callers)
+			await(t, 10*time.Second, "calls with the key", func() bool { return service.calls() > 5*replicas })
+			service.reject()
+			assert.Zero(t, load().Failed)
+			assert.Zero(t, doAll(all, "call 1 0s").Failed, "calls after the rejection")
+			assert.Equal(t, 1+rejections, service.issues(), "fetches")
+			_, rejected := service.reset()
+			t.Logf("%d calls while the key is replaced: %d requests rejected", replicas*callers, rejected)
+		}
+	})
 }
 
 func TestAnnouncedKeyIsAdopted(t *testing.T) {
@@ -88,14 +103,13 @@ func TestAnnouncedKeyIsAdopted(t *testing.T) {
 
 func TestExpiringKeyIsReplacedEarlyByOneFetch(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
-	replicas := startReplicas(t, 5,
-		config{
-			Redis:        rdb.addr,
-			Service:      service.URL,
-			Validity:     2200 * time.Millisecond,
-			Early:        1200 * time.Millisecond,
-			FetchTimeout: 100 * time.Millisecond,
-		})
+	replicas := startReplicas(t, 5, config{
+		Redis:        rdb.addr,
+		Service:      service.URL,
+		Validity:     2200 * time.Millisecond,
+		Early:        1200 * time.Millisecond,
+		FetchTimeout: 100 * time.Millisecond,
+	})
 	sum := doAll(replicas, "call 5 2500ms")
 	_, rejected := service.reset()
 	assert.Zero(t, sum.Failed, sum.Errors)
@@ -114,27 +128,17 @@ func TestExpiryIsStoredOnTheClockOfTheStore(t *testing.T) {
 }
 
 func TestReplicaKilledInFetchIsReplaced(t *testing.T) {
-	for _, million := range []bool{false, true} {
-		name := "empty store"
-		if million {
-			name = "1 million expiring keys"
-		}
+	for name, prepare := range map[string]func(*testing.T, *redisServer){
+		"empty store":             func(*testing.T, *redisServer) {},
+		"1 million expiring keys": addExpiringKeys,
+	} {
 		t.Run(name, func(t *testing.T) {
 			rdb, service := startRedis(t, "--hz", "1"), newService(t)
-			if million {
-				fill := redis.NewScript(
-					`for i = 1, 100000 do redis.call('SET', KEYS[1] .. ARGV[1] .. ':' .. i, 'x', 'PX', 1500 + i % 1000) end ` +
-						`return {1}`,
-				)
-				filler := redis.NewClient(&redis.Options{Addr: rdb.addr, ReadTimeout: time.Minute})
-				defer filler.Close()
-				for n := range 10 {
-					require.NoError(t, fill.Run(t.Context(), filler, []string{"fill"}, n).Err())
-				}
-			}
-			dead := startReplica(t,
-				config{Redis: rdb.addr, Service: service.URL, FetchTimeout: time.Second, Hold: "/nonexistent"})
-			others := startReplicas(t, 3, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: time.Second})
+			prepare(t, rdb)
+			c := config{Redis: rdb.addr, Service: service.URL, FetchTimeout: time.Second}
+			others := startReplicas(t, 3, c)
+			c.Hold = "/nonexistent"
+			dead := startReplica(t, c)
 			dead.begin("key")
 			await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
 			begin := time.Now()
@@ -150,12 +154,28 @@ func TestReplicaKilledInFetchIsReplaced(t *testing.T) {
 	}
 }
 
+// addExpiringKeys adds 1 million keys that expire after 1.5 to 2.5 seconds.
+func addExpiringKeys(t *testing.T, rdb *redisServer) {
+	t.Helper()
+	add := redis.NewScript(`
+		for i = 1, 100000 do
+			redis.call('SET', KEYS[1] .. ARGV[1] .. ':' .. i, 'x', 'PX', 1500 + i % 1000)
+		end
+		return {1}`)
+	patient := redis.NewClient(&redis.Options{Addr: rdb.addr, ReadTimeout: time.Minute})
+	defer patient.Close()
+	for n := range 10 {
+		require.NoError(t, add.Run(t.Context(), patient, []string{"fill"}, n).Err())
+	}
+}
+
 func TestKeyOfSuspendedReplicaIsDiscarded(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	hold := filepath.Join(t.TempDir(), "hold")
-	suspended := startReplica(t,
-		config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 500 * time.Millisecond, Hold: hold})
-	other := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 500 * time.Millisecond})
+	c := config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 500 * time.Millisecond}
+	other := startReplica(t, c)
+	c.Hold = hold
+	suspended := startReplica(t, c)
 	wait := suspended.begin("key")
 	await(t, 5*time.Second, "the fetch begins", func() bool { return service.currentKey() == "secret-key-1" })
 	suspended.signal(syscall.SIGSTOP)
@@ -197,9 +217,10 @@ func TestKeyThatArrivesDuringAnotherFetchIsDiscarded(t *testing.T) {
 // A replica whose fetch ignores its context and hangs stops waiting once another replica has a key.
 func TestHangingFetchIsAbandoned(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
-	hanging := startReplica(t,
-		config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 300 * time.Millisecond, Hold: "/nonexistent"})
-	other := startReplica(t, config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 300 * time.Millisecond})
+	c := config{Redis: rdb.addr, Service: service.URL, FetchTimeout: 300 * time.Millisecond}
+	other := startReplica(t, c)
+	c.Hold = "/nonexistent"
+	hanging := startReplica(t, c)
 	wait := hanging.begin("key")
 	await(t, 5*time.Second, "the fetch begins", func() bool { return service.currentKey() == "secret-key-1" })
 	assert.Equal(t, "secret-key-2", other.do("key").Key)
@@ -256,8 +277,12 @@ func TestSameKeyIssuedAgainIsFetchedAtLongerIntervals(t *testing.T) {
 	service.fixed.Store(true)
 	service.rejectedAgent = "rejected"
 	const minInterval = 200 * time.Millisecond
-	replicas := startReplicas(t, 5,
-		config{Redis: rdb.addr, Service: service.URL, UserAgent: "rejected", MinInterval: minInterval})
+	replicas := startReplicas(t, 5, config{
+		Redis:       rdb.addr,
+		Service:     service.URL,
+		UserAgent:   "rejected",
+		MinInterval: minInterval,
+	})
 	begin := time.Now()
 	sum := doAll(replicas, "call 5 2s")
 	elapsed := time.Since(begin)
@@ -271,9 +296,10 @@ func TestRejectedKeysOfOneReplicaDoNotAffectOthers(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	service.rejectedAgent = "rejected"
 	const minInterval = 200 * time.Millisecond
-	replicas := startReplicas(t, 5, config{Redis: rdb.addr, Service: service.URL, MinInterval: minInterval})
-	rejected := startReplica(t,
-		config{Redis: rdb.addr, Service: service.URL, MinInterval: minInterval, UserAgent: "rejected"})
+	c := config{Redis: rdb.addr, Service: service.URL, MinInterval: minInterval}
+	replicas := startReplicas(t, 5, c)
+	c.UserAgent = "rejected"
+	rejected := startReplica(t, c)
 	begin := time.Now()
 	wait := rejected.begin("call 5 3s")
 	sum := doAll(replicas, "call 5 3s")
@@ -486,7 +512,12 @@ func TestReplicasShareOneBudget(t *testing.T) {
 	for _, tt := range []struct{ rate, burst, callers int }{{100, 1, 1}, {2000, 100, 10}} {
 		t.Run(fmt.Sprintf("%d per second", tt.rate), func(t *testing.T) {
 			rdb, service := startRedis(t), newService(t)
-			replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, Rate: tt.rate, Burst: tt.burst})
+			replicas := startReplicas(t, 20, config{
+				Redis:   rdb.addr,
+				Service: service.URL,
+				Rate:    tt.rate,
+				Burst:   tt.burst,
+			})
 			doAll(replicas, "call 1 0s")
 			service.reset()
 			slots := monitorSlots(t, rdb, tt.rate)
@@ -518,8 +549,13 @@ func TestReplicasShareOneBudget(t *testing.T) {
 
 func TestCallsThatWouldMissTheirDeadlineTakeNoSlots(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
-	replicas := startReplicas(t, 20,
-		config{Redis: rdb.addr, Service: service.URL, Rate: 200, Burst: 1, CallTimeout: 500 * time.Millisecond})
+	replicas := startReplicas(t, 20, config{
+		Redis:       rdb.addr,
+		Service:     service.URL,
+		Rate:        200,
+		Burst:       1,
+		CallTimeout: 500 * time.Millisecond,
+	})
 	doAll(replicas, "call 1 0s")
 	service.reset()
 	begin := time.Now()
@@ -532,15 +568,16 @@ func TestCallsThatWouldMissTheirDeadlineTakeNoSlots(t *testing.T) {
 
 func TestSlotsOfSuspendedReplicaAreDiscarded(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
-	replicas := startReplicas(t, 2, config{Redis: rdb.addr, Service: service.URL, Rate: 100, Burst: 1})
+	replicas := startReplicas(t, 2, config{
+		Redis:   rdb.addr,
+		Service: service.URL,
+		Rate:    100,
+		Burst:   1,
+	})
 	doAll(replicas, "call 1 0s")
 	service.reset()
 	load := beginAll(replicas, "call 100 4s")
-	await(t, 5*time.Second, "calls", func() bool {
-		service.mu.Lock()
-		defer service.mu.Unlock()
-		return len(service.arrivals) > 50
-	})
+	await(t, 5*time.Second, "calls", func() bool { return service.calls() > 50 })
 	replicas[0].signal(syscall.SIGSTOP)
 	time.Sleep(1500 * time.Millisecond) // how long the replica is suspended
 	replicas[0].signal(syscall.SIGCONT)
@@ -582,8 +619,12 @@ func TestEncryptedKeyIsNotReadable(t *testing.T) {
 				}
 				seen <- text.String()
 			}()
-			replicas := startReplicas(t, 3,
-				config{Redis: rdb.addr, Service: service.URL, Encrypt: encrypt, MinInterval: 100 * time.Millisecond})
+			replicas := startReplicas(t, 3, config{
+				Redis:       rdb.addr,
+				Service:     service.URL,
+				Encrypt:     encrypt,
+				MinInterval: 100 * time.Millisecond,
+			})
 			doAll(replicas, "call 5 0s")
 			service.reject()
 			doAll(replicas, "call 5 0s")
