@@ -1,0 +1,244 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/fleet"
+)
+
+// A key that no header can hold must not replace the keys of other replicas.
+func TestUnusableKeyDoesNotReplaceTheOneInUse(t *testing.T) {
+	fetched := []string{"first-key", "bad-key\n"}
+	var failure error
+	sources := newSources(t, 2, connect(t, newStore(t)), fleet.KeyConfig{
+		Name: "acme", MinInterval: time.Millisecond,
+		OnError: func(err error) { failure = err },
+		Fetch: func(context.Context) (string, time.Time, error) {
+			key := fetched[0]
+			fetched = fetched[1:]
+			return key, time.Time{}, nil
+		},
+	})
+	for _, source := range sources {
+		require.Equal(t, "first-key", accessKey(t, source, ""))
+	}
+	require.Equal(t, "first-key", accessKey(t, sources[0], "first-key"), "the call returns its own response")
+	require.ErrorContains(t, failure, "control character")
+	time.Sleep(50 * time.Millisecond) // in which an announcement would arrive
+	require.Equal(t, "first-key", accessKey(t, sources[1], ""))
+}
+
+// A call gets the announced key even if it reports the rejection of an older key.
+func TestAnnouncedKeyIsAdoptedAfterARejection(t *testing.T) {
+	rdb := connect(t, newStore(t))
+	var fetches atomic.Int64
+	one, other := newNumberedSource(t, rdb, &fetches), newNumberedSource(t, rdb, &fetches)
+	for n := range 3 {
+		rejected, want := fmt.Sprint("key-", n), fmt.Sprint("key-", n+1)
+		require.Equal(t, want, accessKey(t, one, rejected))
+		if n < 2 {
+			require.Equal(t, want, accessKey(t, other, rejected))
+		}
+	}
+	require.Eventually(t, func() bool {
+		key, err := other.AccessKey(t.Context(), "key-1")
+		return err == nil && key == "key-3"
+	}, 5*time.Second, time.Millisecond)
+	require.Equal(t, int64(3), fetches.Load())
+}
+
+func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		want  []string // milliseconds before each fetch
+		fetch func(n int) (string, time.Time, error)
+	}{
+		{
+			"error", []string{"0", "1000", "2000", "4000", "8000", "10000", "10000"},
+			func(int) (string, time.Time, error) { return "", time.Time{}, errors.New("no key") },
+		},
+		{
+			"expired key", []string{"0", "1000", "2000", "4000", "8000", "10000", "10000"},
+			func(int) (string, time.Time, error) { return "key", time.Now().Add(-time.Hour), nil },
+		},
+		{
+			"the rejected key is fetched", []string{"0", "1000", "2000", "4000", "4000", "4000"},
+			func(int) (string, time.Time, error) { return "key", time.Time{}, nil },
+		},
+		{
+			"new keys, rejected soon", []string{"0", "1000", "2000", "4000", "4000", "4000"},
+			func(n int) (string, time.Time, error) { return fmt.Sprint("key-", n), time.Time{}, nil },
+		},
+		{
+			"errors, then keys that are rejected soon", []string{"0", "1000", "2000", "4000", "8000", "4000", "4000"},
+			func(n int) (string, time.Time, error) {
+				if n < 5 {
+					return "", time.Time{}, errors.New("no key")
+				}
+				return fmt.Sprint("key-", n), time.Time{}, nil
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(t)
+				rdb := connect(t, store)
+				var pauses []string // before each fetch
+				c := fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
+					pauses = append(pauses, store.HGet(redisKey, "pause"))
+					if len(pauses) >= len(tt.want) {
+						return "useful-key", time.Time{}, nil
+					}
+					return tt.fetch(len(pauses))
+				}}
+				sources := newSources(t, 2, rdb, c)
+				keys := make([]string, len(sources))
+				for !slices.Contains(keys, "useful-key") {
+					for i, source := range sources {
+						if key, err := source.AccessKey(t.Context(), keys[i]); err == nil {
+							keys[i] = key
+						}
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				assert.Equal(t, tt.want, pauses)
+
+				time.Sleep(time.Minute) // so that the key is not rejected soon after its arrival
+				for _, source := range sources {
+					accessKey(t, source, "useful-key")
+				}
+				assert.Equal(t, "0", pauses[len(tt.want)], "the fetch before helped")
+			})
+		})
+	}
+}
+
+// If the claims stayed as short, each fetch would end after another replica had begun the next one,
+// and all keys would be discarded.
+func TestFetchThatIgnoresItsContextIsBackedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := connect(t, newStore(t))
+		start := time.Now()
+		var mu sync.Mutex
+		var begun []time.Duration
+		c := fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
+			mu.Lock()
+			begun = append(begun, time.Since(start).Round(time.Second))
+			key := fmt.Sprint("key-", len(begun))
+			mu.Unlock()
+			time.Sleep(14 * time.Second) // more than FetchTimeout + 1 s
+			return key, time.Time{}, nil
+		}}
+		var callers sync.WaitGroup
+		for _, source := range newSources(t, 4, rdb, c) {
+			callers.Go(func() {
+				var key string
+				for key == "" && time.Since(start) < 5*time.Minute {
+					key, _ = source.AccessKey(t.Context(), "")
+					time.Sleep(time.Millisecond)
+				}
+				assert.Equal(t, "key-4", key)
+			})
+		}
+		callers.Wait()
+		assert.Equal(t, []time.Duration{0, 11 * time.Second, 23 * time.Second, 36 * time.Second}, begun)
+		time.Sleep(time.Minute) // until the fetches have returned
+	})
+}
+
+func TestErrorOfAFetchInAnotherReplicaNamesThatReplica(t *testing.T) {
+	rdb := connect(t, newStore(t))
+	expired := fetchOf("key", time.Now().Add(-time.Hour), nil)
+	wrongClock := newSource(t, rdb, fleet.KeyConfig{Name: "acme", MinInterval: time.Minute, Fetch: expired})
+	_, err := wrongClock.AccessKey(t.Context(), "")
+	require.ErrorContains(t, err, "has expired (the clock of this replica shows ")
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	other := newSource(t, rdb, fleet.KeyConfig{Name: "acme", MinInterval: time.Minute, Fetch: fetchConstant})
+	_, err = other.AccessKey(t.Context(), "")
+	want := fmt.Sprintf("fleet: the last Fetch failed, in the replica %s pid %d, ", host, os.Getpid())
+	require.ErrorContains(t, err, want)
+}
+
+// The announcement of the failure must not replace its error by the error of the store, which does
+// not know the cause.
+func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
+	never := time.Time{}
+	const hasExpired = `the returned key has expired \(the clock of this replica shows 20.*Z\)`
+	for _, tt := range []struct {
+		name  string
+		fetch fetch
+		want  string
+	}{
+		{"error", fetchOf("", never, errors.New("the key service is down")), "the key service is down"},
+		{"empty key", fetchOf("", never, nil), "the returned key is empty"},
+		{"expired key", fetchOf("secret-key", time.Unix(0, 0), nil), hasExpired},
+		{"line break in the key", fetchOf("secret-key\n", never, nil), "the returned key has a control character .*"},
+		{"space after the key", fetchOf("secret-key ", never, nil), "the returned key begins or ends with a space.*"},
+		{"byte order mark before the key", fetchOf("\ufeffsecret-key", never, nil),
+			"the returned key has an invisible character .*"},
+		{"call of Goexit, as t.FailNow makes", func(context.Context) (string, time.Time, error) {
+			runtime.Goexit()
+			return "", never, nil
+		}, "it did not return"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{Name: "acme", Fetch: tt.fetch})
+				for begin := time.Now(); time.Since(begin) < time.Second; time.Sleep(10 * time.Millisecond) {
+					_, err := source.AccessKey(t.Context(), "")
+					require.Regexp(t, "^fleet: Fetch: "+tt.want+"$", err)
+				}
+			})
+		})
+	}
+}
+
+func TestPanicOfFetchReachesTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		panics := true
+		source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{
+			Name: "acme",
+			Fetch: func(context.Context) (string, time.Time, error) {
+				if panics {
+					panic("fetch panicked")
+				}
+				return "secret-key", time.Time{}, nil
+			},
+		})
+		assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = source.AccessKey(t.Context(), "") })
+		_, err := source.AccessKey(t.Context(), "")
+		require.EqualError(t, err, "fleet: Fetch: it did not return", "until MinInterval has passed")
+		panics = false
+		time.Sleep(2 * time.Second) // MinInterval, and as long for other replicas
+		assert.Equal(t, "secret-key", accessKey(t, source, ""))
+	})
+}
+
+// Fetch may return the key that its error quotes, so that the client redacts it.
+func TestKeyThatIsReturnedWithAnErrorIsRedacted(t *testing.T) {
+	source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{
+		Name: "acme", Fetch: fetchOf("secret-key", time.Time{}, errors.New("activation of secret-key failed")),
+	})
+	client, err := msgpush.NewClient("http://127.0.0.1:1", "", msgpush.WithAccessKeySource(source))
+	require.NoError(t, err)
+	for range 2 { // the second call returns the error of the first fetch
+		_, err = client.MailDetail(t.Context(), "101")
+		require.ErrorContains(t, err, "activation of [redacted] failed")
+		assert.NotContains(t, err.Error(), "secret-key")
+	}
+}

@@ -1,0 +1,150 @@
+package fleet_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/fleet"
+)
+
+// The clock of the store must change neither expiry nor slots.
+func TestClockOfTheStoreMayBeWrong(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		stored, read time.Duration // clock of the store minus clock of the replicas, at a store and a read
+	}{
+		{"an hour behind", -time.Hour, -time.Hour},
+		{"an hour ahead", time.Hour, time.Hour},
+		{"set back by an hour after a key was stored", 0, -time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(t)
+				rdb := connect(t, store)
+				var fetches atomic.Int64
+				c := fleet.KeyConfig{Name: "acme", Fetch: numberedKeys(&fetches, 5*time.Second)}
+				now := time.Now()
+				store.SetTime(now.Add(tt.stored))
+				require.Equal(t, "key-1", accessKey(t, newSource(t, rdb, c), ""))
+				store.SetTime(now.Add(tt.read))
+				require.Equal(t, "key-1", accessKey(t, newSource(t, rdb, c), ""))
+				store.SetTime(now.Add(tt.read + 5*time.Second))
+				require.Equal(t, "key-2", accessKey(t, newSource(t, rdb, c), ""), "key-1 has expired")
+
+				limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
+				require.NoError(t, limiter.Wait(t.Context()))
+				require.NoError(t, limiter.Wait(t.Context()))
+				assert.Equal(t, 100*time.Millisecond, time.Since(now), "from slot to slot")
+			})
+		})
+	}
+}
+
+// A jump of the clock of the store must not delay a fetch or a slot for long.
+func TestClockOfTheStoreMayJump(t *testing.T) {
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			store := newStore(t)
+			var offset atomic.Int64 // of the clock of the store
+			setOffset := func(d time.Duration) {
+				offset.Store(int64(d))
+				store.SetTime(time.Now().Add(d))
+			}
+			setOffset(0)
+			rdb := connect(t, store)
+			var fetches atomic.Int64
+			source := newSource(t, rdb, fleet.KeyConfig{
+				Name: "acme", FetchTimeout: 200 * time.Millisecond, MinInterval: 200 * time.Millisecond,
+				Fetch: numberedKeys(&fetches, 10*time.Minute),
+			})
+			require.Equal(t, "key-1", accessKey(t, source, ""))
+			setOffset(jump)
+			go func() { // SetTime stops the clock of miniredis: keep it running
+				for t.Context().Err() == nil {
+					time.Sleep(5 * time.Millisecond)
+					store.SetTime(time.Now().Add(time.Duration(offset.Load())))
+				}
+			}()
+			begin := time.Now()
+			require.Equal(t, "key-2", accessKey(t, source, "key-1"))
+			assert.Less(t, time.Since(begin), 1200*time.Millisecond, "FetchTimeout + 1 s")
+
+			limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 20, Per: time.Second, Burst: 2})
+			setOffset(0)
+			for range 4 {
+				require.NoError(t, limiter.Wait(t.Context()))
+			}
+			setOffset(jump)
+			begin = time.Now()
+			for range 4 {
+				require.NoError(t, limiter.Wait(t.Context()))
+			}
+			assert.Less(t, time.Since(begin), 5*time.Second, "slots")
+		})
+	}
+}
+
+// surprisingReplies replaces the replies to scripts.
+type surprisingReplies struct {
+	countingHook
+	reply any
+}
+
+func (s *surprisingReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if c, ok := cmd.(*redis.Cmd); ok && cmd.Name() == "evalsha" {
+			c.SetErr(nil)
+			c.SetVal(s.reply)
+			return nil
+		}
+		return err
+	}
+}
+
+func TestUnexpectedReplyOfTheStoreIsAnError(t *testing.T) {
+	for name, reply := range map[string]any{
+		"nil":                               nil,
+		"text":                              "secret-key",
+		"integer":                           int64(1),
+		"fraction":                          1.5,
+		"empty list":                        []any{},
+		"list of nil":                       []any{nil},
+		"list of a text":                    []any{"secret-key"},
+		"list of two integers":              []any{int64(1), int64(2)},
+		"list in a list":                    []any{[]any{int64(1)}},
+		"record whose generation is a text": []any{"stored", "1", int64(1000), "secret-key", ""},
+		"record whose key is nil":           []any{"stored", int64(1), int64(1000), nil, ""},
+		"record whose state is an integer":  []any{int64(1), int64(1), int64(1000), "secret-key", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := connect(t, newStore(t))
+			rdb.AddHook(&surprisingReplies{reply: reply})
+			source := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+			limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+			_, keyErr := source.AccessKey(t.Context(), "")
+			for _, err := range []error{keyErr, limiter.Wait(t.Context())} {
+				require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
+				assert.NotContains(t, err.Error(), "secret-key")
+			}
+		})
+	}
+}
+
+// go-redis repeats the dial until the context ends.
+func TestErrorOfADialIsReturned(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + freePort(t), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
+	err := limiter.Wait(t.Context())
+	assert.ErrorIs(t, err, fleet.ErrStoreUnavailable)
+	assert.ErrorContains(t, err, "connection refused")
+	assert.NotErrorIs(t, err, context.DeadlineExceeded)
+}
