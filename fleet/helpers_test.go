@@ -57,7 +57,9 @@ func numberedKeys(fetches *atomic.Int64, validity time.Duration) fetch {
 func newNumberedSource(t *testing.T, rdb redis.UniversalClient, fetches *atomic.Int64) *fleet.KeySource {
 	t.Helper()
 	return newSource(t, rdb, fleet.KeyConfig{
-		Name: "acme", MinInterval: time.Millisecond, Fetch: numberedKeys(fetches, time.Hour),
+		Name:        "acme",
+		MinInterval: time.Millisecond,
+		Fetch:       numberedKeys(fetches, time.Hour),
 	})
 }
 

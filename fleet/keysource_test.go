@@ -25,8 +25,9 @@ func TestUnusableKeyDoesNotReplaceTheOneInUse(t *testing.T) {
 	fetched := []string{"first-key", "bad-key\n"}
 	var failure error
 	sources := newSources(t, 2, connect(t, newStore(t)), fleet.KeyConfig{
-		Name: "acme", MinInterval: time.Millisecond,
-		OnError: func(err error) { failure = err },
+		Name:        "acme",
+		MinInterval: time.Millisecond,
+		OnError:     func(err error) { failure = err },
 		Fetch: func(context.Context) (string, time.Time, error) {
 			key := fetched[0]
 			fetched = fetched[1:]
@@ -62,25 +63,27 @@ func TestAnnouncedKeyIsAdoptedAfterARejection(t *testing.T) {
 }
 
 func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
+	afterFailures := []string{"0", "1000", "2000", "4000", "8000", "10000", "10000"}
+	afterRejections := []string{"0", "1000", "2000", "4000", "4000", "4000"}
 	for _, tt := range []struct {
 		name  string
 		want  []string // milliseconds before each fetch
 		fetch func(n int) (string, time.Time, error)
 	}{
 		{
-			"error", []string{"0", "1000", "2000", "4000", "8000", "10000", "10000"},
+			"error", afterFailures,
 			func(int) (string, time.Time, error) { return "", time.Time{}, errors.New("no key") },
 		},
 		{
-			"expired key", []string{"0", "1000", "2000", "4000", "8000", "10000", "10000"},
+			"expired key", afterFailures,
 			func(int) (string, time.Time, error) { return "key", time.Now().Add(-time.Hour), nil },
 		},
 		{
-			"the rejected key is fetched", []string{"0", "1000", "2000", "4000", "4000", "4000"},
+			"the rejected key is fetched", afterRejections,
 			func(int) (string, time.Time, error) { return "key", time.Time{}, nil },
 		},
 		{
-			"new keys, rejected soon", []string{"0", "1000", "2000", "4000", "4000", "4000"},
+			"new keys, rejected soon", afterRejections,
 			func(n int) (string, time.Time, error) { return fmt.Sprint("key-", n), time.Time{}, nil },
 		},
 		{
@@ -178,6 +181,10 @@ func TestErrorOfAFetchInAnotherReplicaNamesThatReplica(t *testing.T) {
 // not know the cause.
 func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 	never := time.Time{}
+	exits := func(context.Context) (string, time.Time, error) {
+		runtime.Goexit()
+		return "", never, nil
+	}
 	const hasExpired = `the returned key has expired \(the clock of this replica shows 20.*Z\)`
 	for _, tt := range []struct {
 		name  string
@@ -189,12 +196,11 @@ func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 		{"expired key", fetchOf("secret-key", time.Unix(0, 0), nil), hasExpired},
 		{"line break in the key", fetchOf("secret-key\n", never, nil), "the returned key has a control character .*"},
 		{"space after the key", fetchOf("secret-key ", never, nil), "the returned key begins or ends with a space.*"},
-		{"byte order mark before the key", fetchOf("\ufeffsecret-key", never, nil),
-			"the returned key has an invisible character .*"},
-		{"call of Goexit, as t.FailNow makes", func(context.Context) (string, time.Time, error) {
-			runtime.Goexit()
-			return "", never, nil
-		}, "it did not return"},
+		{
+			"byte order mark before the key", fetchOf("\ufeffsecret-key", never, nil),
+			"the returned key has an invisible character .*",
+		},
+		{"call of Goexit, as t.FailNow makes", exits, "it did not return"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -232,7 +238,8 @@ func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 // Fetch may return the key that its error quotes, so that the client redacts it.
 func TestKeyThatIsReturnedWithAnErrorIsRedacted(t *testing.T) {
 	source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{
-		Name: "acme", Fetch: fetchOf("secret-key", time.Time{}, errors.New("activation of secret-key failed")),
+		Name:  "acme",
+		Fetch: fetchOf("secret-key", time.Time{}, errors.New("activation of secret-key failed")),
 	})
 	client, err := msgpush.NewClient("http://127.0.0.1:1", "", msgpush.WithAccessKeySource(source))
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,47 +48,67 @@ func TestClockOfTheStoreMayBeWrong(t *testing.T) {
 	}
 }
 
-// A jump of the clock of the store must not delay a fetch or a slot for long.
-func TestClockOfTheStoreMayJump(t *testing.T) {
+func TestJumpOfTheStoreClockDelaysNoFetch(t *testing.T) {
 	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {
 			store := newStore(t)
-			var offset atomic.Int64 // of the clock of the store
-			setOffset := func(d time.Duration) {
-				offset.Store(int64(d))
-				store.SetTime(time.Now().Add(d))
-			}
-			setOffset(0)
-			rdb := connect(t, store)
+			setOffset := runClock(t, store)
 			var fetches atomic.Int64
-			source := newSource(t, rdb, fleet.KeyConfig{
-				Name: "acme", FetchTimeout: 200 * time.Millisecond, MinInterval: 200 * time.Millisecond,
-				Fetch: numberedKeys(&fetches, 10*time.Minute),
+			source := newSource(t, connect(t, store), fleet.KeyConfig{
+				Name:         "acme",
+				FetchTimeout: 200 * time.Millisecond,
+				MinInterval:  200 * time.Millisecond,
+				Fetch:        numberedKeys(&fetches, 10*time.Minute),
 			})
 			require.Equal(t, "key-1", accessKey(t, source, ""))
 			setOffset(jump)
-			go func() { // SetTime stops the clock of miniredis: keep it running
-				for t.Context().Err() == nil {
-					time.Sleep(5 * time.Millisecond)
-					store.SetTime(time.Now().Add(time.Duration(offset.Load())))
-				}
-			}()
 			begin := time.Now()
 			require.Equal(t, "key-2", accessKey(t, source, "key-1"))
 			assert.Less(t, time.Since(begin), 1200*time.Millisecond, "FetchTimeout + 1 s")
-
-			limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 20, Per: time.Second, Burst: 2})
-			setOffset(0)
-			for range 4 {
-				require.NoError(t, limiter.Wait(t.Context()))
-			}
-			setOffset(jump)
-			begin = time.Now()
-			for range 4 {
-				require.NoError(t, limiter.Wait(t.Context()))
-			}
-			assert.Less(t, time.Since(begin), 5*time.Second, "slots")
 		})
+	}
+}
+
+func TestJumpOfTheStoreClockDelaysNoSlot(t *testing.T) {
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			store := newStore(t)
+			setOffset := runClock(t, store)
+			limiter := newLimiter(t, connect(t, store), fleet.LimiterConfig{
+				Name:  "acme",
+				Rate:  20,
+				Per:   time.Second,
+				Burst: 2,
+			})
+			takeSlots := func() {
+				for range 4 {
+					require.NoError(t, limiter.Wait(t.Context()))
+				}
+			}
+			takeSlots()
+			setOffset(jump)
+			begin := time.Now()
+			takeSlots()
+			assert.Less(t, time.Since(begin), 5*time.Second)
+		})
+	}
+}
+
+// runClock makes the clock of the store run with an offset, which setOffset sets. A clock of miniredis
+// stands still after SetTime, so runClock sets it again and again.
+func runClock(t *testing.T, store *miniredis.Miniredis) (setOffset func(time.Duration)) {
+	t.Helper()
+	var offset atomic.Int64
+	setTime := func() { store.SetTime(time.Now().Add(time.Duration(offset.Load()))) }
+	go func() {
+		for t.Context().Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+			setTime()
+		}
+	}()
+	return func(d time.Duration) {
+		offset.Store(int64(d))
+		setTime()
 	}
 }
 
