@@ -344,14 +344,16 @@ func TestStoreOutageWithCachedKeyFailsNoCall(t *testing.T) {
 }
 
 func TestStoreOutageWithoutKeyIsAnError(t *testing.T) {
-	for name, hooks := range map[string][2]func(*redisServer){
+	for name, tt := range map[string]struct {
+		fault, repair func(*redisServer)
+	}{
 		"killed":  {func(r *redisServer) { r.kill() }, func(r *redisServer) { r.start() }},
 		"hanging": {func(r *redisServer) { r.signal(syscall.SIGSTOP) }, func(r *redisServer) { r.signal(syscall.SIGCONT) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb, service := startRedis(t), newService(t)
 			replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL})
-			hooks[0](rdb)
+			tt.fault(rdb)
 			first := replica.do("key")
 			assert.Contains(t, first.Text, "fleet: store unavailable")
 			assert.Less(t, first.Elapsed, 2*time.Second)
@@ -359,7 +361,7 @@ func TestStoreOutageWithoutKeyIsAnError(t *testing.T) {
 			assert.Contains(t, second.Text, "fleet: store unavailable")
 			assert.Less(t, second.Elapsed, 700*time.Millisecond, "no operation, which would take 1 s")
 			assert.Zero(t, service.issues())
-			hooks[1](rdb)
+			tt.repair(rdb)
 			begin := time.Now()
 			await(t, 5*time.Second, "a key", func() bool { return replica.do("key").Key != "" })
 			t.Logf("store %s, no key: error after %v, then after %v; a key %v after the store is back", name,
