@@ -2,35 +2,39 @@ package msgpushtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
-	"net/http"
 	"slices"
+	"strconv"
 )
 
-// badRecordsKey is the key of the faults of BadRecord in the context of a request.
-type badRecordsKey struct{}
+// BadRecord returns a fault that changes one record of the usual response: a text of the record with
+// the id becomes a JSON object, so that the record cannot be decoded. A response without the record
+// does not use the fault.
+func BadRecord(id int64) Fault {
+	return Fault{kind: fmt.Sprintf("BadRecord(%d)", id), badRecord: strconv.FormatInt(id, 10)}
+}
 
-// spoil uses the faults of BadRecord whose record is in the data of a response. It returns the
-// changed data, and w with the statuses and the headers of the faults.
-func (s *Server) spoil(w http.ResponseWriter, r *http.Request, data any) (http.ResponseWriter, any) {
-	bad, _ := r.Context().Value(badRecordsKey{}).([]*queuedFault)
-	if len(bad) == 0 || data == nil {
-		return w, data
+// useBadRecords changes the records of faults of BadRecord in the data of a response. It returns the
+// data, and the faults whose record is in it.
+func (s *Server) useBadRecords(faults []*queuedFault, data any) (changed any, used []Fault) {
+	if len(faults) == 0 || data == nil {
+		return data, nil
 	}
-	text, _ := json.Marshal(data)                       // cannot fail, as in respond
-	changed, _ := decode(string(text)).(map[string]any) // a page or a record
-	records := []any{changed}
-	if list, ok := changed["list"].([]any); ok {
+	text, _ := json.Marshal(data) // cannot fail, as in respond
+	pageOrRecord, _ := decode(string(text)).(map[string]any)
+	records := []any{pageOrRecord}
+	if list, ok := pageOrRecord["list"].([]any); ok {
 		records = list
 	}
-	for _, f := range bad {
+	for _, f := range faults {
 		record := recordWithID(records, f.badRecord)
 		if record != nil && s.use(f) {
 			record[textOf(record)] = map[string]any{}
-			w = &faultWriter{ResponseWriter: w, fault: f.Fault}
+			used = append(used, f.Fault)
 		}
 	}
-	return w, changed
+	return pageOrRecord, used
 }
 
 // recordWithID returns a record of a list, or nil.

@@ -12,10 +12,10 @@ import (
 // A Fault changes the response of a [Server] to one request or, with [Fault.Times] or
 // [Fault.Always], to more. The zero Fault is the usual response.
 type Fault struct {
-	kind       string                                            // such as "Status(503)", for describe
-	respond    func(*Server, http.ResponseWriter, *http.Request) // nil: the usual response
-	badRecord  string                                            // an id, for BadRecord; or empty
-	status     int                                               // set by WithStatus, or 0
+	kind       string                                               // such as "Status(503)", for describe
+	respond    func(*responder, http.ResponseWriter, *http.Request) // nil: the usual response
+	badRecord  string                                               // an id, for BadRecord; or empty
+	status     int                                                  // set by WithStatus, or 0
 	header     http.Header
 	operations []string // empty: any request
 	conditions []func(Request) bool
@@ -110,13 +110,13 @@ func (f Fault) describe() string {
 }
 
 // serve sends the response.
-func (f Fault) serve(s *Server, w http.ResponseWriter, r *http.Request) {
+func (f Fault) serve(usual *responder, w http.ResponseWriter, r *http.Request) {
 	w = &faultWriter{ResponseWriter: w, fault: f}
 	if f.respond == nil {
-		s.respond(w, r)
+		usual.respond(w, r)
 		return
 	}
-	f.respond(s, w, r)
+	f.respond(usual, w, r)
 	if f.status != 0 || f.header != nil { // the function of Respond may have written nothing
 		w.WriteHeader(http.StatusOK)
 	}

@@ -17,14 +17,14 @@ func Respond(h http.HandlerFunc) Fault {
 	if h == nil {
 		panic("msgpushtest: Respond: the function is nil")
 	}
-	return Fault{kind: "Respond", respond: func(_ *Server, w http.ResponseWriter, r *http.Request) { h(w, r) }}
+	return Fault{kind: "Respond", respond: func(_ *responder, w http.ResponseWriter, r *http.Request) { h(w, r) }}
 }
 
 // Status returns a fault that responds with an HTTP status, from 200 to 599, and no body. Another
 // status panics.
 func Status(status int) Fault {
 	checkStatus("Status", status)
-	respond := func(_ *Server, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+	respond := func(_ *responder, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 	return Fault{kind: fmt.Sprintf("Status(%d)", status), respond: respond}
 }
 
@@ -41,7 +41,7 @@ func ErrorResponse(code int, msg string, data any) Fault {
 // static returns a fault that responds with a body, and with HTTP status 200 unless WithStatus sets
 // another.
 func static(kind, contentType, body string) Fault {
-	return Fault{kind: kind, respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) {
+	return Fault{kind: kind, respond: func(_ *responder, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
 		_, _ = io.WriteString(w, body) // fails if the connection has ended or the status allows no body
 	}}
@@ -57,17 +57,11 @@ func RejectKey() Fault {
 // Delay returns a fault that delays the usual response by d. It panics if d is negative.
 func Delay(d time.Duration) Fault {
 	checkDuration("Delay", d)
-	return Fault{kind: fmt.Sprintf("Delay(%v)", d), respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
-		s.wait(r, d)
-		s.respond(w, r)
-	}}
-}
-
-// BadRecord returns a fault that changes one record of the usual response: a text of the record with
-// the id becomes a JSON object, so that the record cannot be decoded. A response without the record
-// does not use the fault.
-func BadRecord(id int64) Fault {
-	return Fault{kind: fmt.Sprintf("BadRecord(%d)", id), badRecord: strconv.FormatInt(id, 10)}
+	respond := func(usual *responder, w http.ResponseWriter, r *http.Request) {
+		usual.server.wait(r, d)
+		usual.respond(w, r)
+	}
+	return Fault{kind: fmt.Sprintf("Delay(%v)", d), respond: respond}
 }
 
 // HTML returns a fault that responds with an HTML page and HTTP status 200.
@@ -79,11 +73,13 @@ func HTML() Fault {
 // Endless returns a fault whose body ends when the client ends the request or the server is closed.
 // It sends at most 64 KiB a millisecond.
 func Endless() Fault {
-	return Fault{kind: "Endless", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
+	return Fault{kind: "Endless", respond: func(usual *responder, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		chunk := strings.Repeat("x", 64<<10)
 		_, err := io.WriteString(w, `{"code":200,"msg":"`)
-		for chunk := strings.Repeat("x", 64<<10); err == nil; _, err = io.WriteString(w, chunk) {
-			s.wait(r, time.Millisecond) // without a wait, time would not pass in a synctest bubble
+		for err == nil {
+			usual.server.wait(r, time.Millisecond) // without a wait, time would not pass in a synctest bubble
+			_, err = io.WriteString(w, chunk)
 		}
 	}}
 }
@@ -92,16 +88,16 @@ func Endless() Fault {
 // net/http itself resends a GET: the caller does not see that reset. To prevent this, call
 // CloseIdleConnections of [Server.HTTPClient] before the request.
 func Reset() Fault {
-	return Fault{kind: "Reset", respond: func(_ *Server, w http.ResponseWriter, _ *http.Request) { reset(w) }}
+	return Fault{kind: "Reset", respond: func(_ *responder, w http.ResponseWriter, _ *http.Request) { reset(w) }}
 }
 
 // Truncate returns a fault that closes the connection in the middle of the body.
 func Truncate() Fault {
-	return Fault{kind: "Truncate", respond: func(s *Server, w http.ResponseWriter, r *http.Request) {
-		usual := httptest.NewRecorder()
-		s.respond(usual, r)
-		body := usual.Body.Bytes()
-		w.Header().Set("Content-Type", usual.Header().Get("Content-Type"))
+	return Fault{kind: "Truncate", respond: func(usual *responder, w http.ResponseWriter, r *http.Request) {
+		recorder := httptest.NewRecorder()
+		usual.respond(recorder, r)
+		body := recorder.Body.Bytes()
+		w.Header().Set("Content-Type", recorder.Header().Get("Content-Type"))
 		// When the handler returns, net/http closes the connection, since the body is too short.
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = w.Write(body[:len(body)/2])

@@ -33,9 +33,9 @@ func (s *Server) ClearFaults() {
 	s.faults = nil
 }
 
-// nextFault returns the fault that a request uses, or the zero Fault if none applies. The faults of
-// bad apply to the usual response, if it has their record.
-func (s *Server) nextFault(request Request) (used Fault, bad []*queuedFault) {
+// nextFault returns the fault that a request uses, or the zero Fault if none applies. badRecords are
+// the faults of BadRecord that the request uses if its usual response has their record.
+func (s *Server) nextFault(request Request) (used Fault, badRecords []*queuedFault) {
 	s.mu.Lock()
 	queue := slices.Clone(s.faults)
 	s.mu.Unlock()
@@ -46,12 +46,12 @@ func (s *Server) nextFault(request Request) (used Fault, bad []*queuedFault) {
 			continue
 		}
 		if f.badRecord != "" {
-			bad = append(bad, f)
+			badRecords = append(badRecords, f)
 		} else if s.use(f) {
 			used, isUsed = f.Fault, true
 		}
 	}
-	return used, bad
+	return used, badRecords
 }
 
 // applies reports whether a request meets all conditions of f.

@@ -69,15 +69,25 @@ type envelope struct {
 	Data any    `json:"data,omitempty"`
 }
 
-// respond sends the usual response: the data of the operation or an error response.
-func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
+// A responder sends the usual response to one request.
+type responder struct {
+	server     *Server
+	badRecords []*queuedFault // the faults of BadRecord that apply to the request
+}
+
+// respond sends the data of the operation or an error response.
+func (u *responder) respond(w http.ResponseWriter, r *http.Request) {
 	e := envelope{Code: 200, Msg: "success"}
-	data, rejected := s.data(r)
+	data, rejected := u.server.data(r)
 	if rejected != nil {
 		e.Code, e.Msg = rejected.code, rejected.msg
-		s.reportRejection(r, rejected)
+		u.server.reportRejection(r, rejected)
 	} else {
-		w, e.Data = s.spoil(w, r, data)
+		var used []Fault
+		e.Data, used = u.server.useBadRecords(u.badRecords, data)
+		for _, f := range used {
+			w = &faultWriter{ResponseWriter: w, fault: f}
+		}
 	}
 	body, _ := json.Marshal(e) // the records have no field that cannot be encoded
 	w.Header().Set("Content-Type", "application/json")

@@ -215,16 +215,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	request := s.record(r)
-	fault, bad := s.decide(request) // before the wait: after it, an abandoned request could take a later fault
+	fault, badRecords := s.decide(request) // before the wait: after it, an abandoned request could take a later fault
 	s.mu.Lock()
 	latency := s.latency
 	s.mu.Unlock()
 	s.wait(r, latency)
-	fault.serve(s, w, r.WithContext(context.WithValue(r.Context(), badRecordsKey{}, bad)))
+	fault.serve(&responder{s, badRecords}, w, r)
 }
 
 // decide calls the function of OnRequest and returns the faults of nextFault.
-func (s *Server) decide(request Request) (used Fault, bad []*queuedFault) {
+func (s *Server) decide(request Request) (used Fault, badRecords []*queuedFault) {
 	select {
 	case s.deciding <- struct{}{}:
 	case <-s.closed:
