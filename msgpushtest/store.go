@@ -2,10 +2,7 @@ package msgpushtest
 
 import (
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 
 	"example.com/msgpush"
 )
@@ -15,9 +12,7 @@ type store struct {
 	records      Records
 	room         []msgpush.ForwardLog            // for insert; stands before records.ForwardLogs in one array
 	filtered     map[string][]msgpush.ForwardLog // the records that a filter selects, by its JSON text
-	betweenPages func(*Records)                  // of UpdateBetweenPages
-	wasCalled    bool                            // betweenPages
-	servedPage   bool                            // since UpdateBetweenPages
+	betweenPages betweenPages
 }
 
 // Records returns a copy of the server's records.
@@ -115,51 +110,6 @@ func (s *store) insert(log msgpush.ForwardLog) {
 	all[start] = log
 	s.room, s.records.ForwardLogs = all[:start], all[start:]
 	s.filtered = nil
-}
-
-// UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
-// or none if f is nil. f is called, as by [Server.Update], before each response with a page except
-// the first. The test of [New] fails if f is never called, unless a nil replaces it. The test also
-// fails, and the response is aborted, if f leaves records that are not valid.
-func (s *Server) UpdateBetweenPages(f func(*Records)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f != nil {
-		s.misuses = append(s.misuses, s.unusedUpdate()...)
-	}
-	s.store.betweenPages, s.store.wasCalled, s.store.servedPage = f, false, false
-}
-
-// unusedUpdate returns an error text if the function of UpdateBetweenPages was never called. It is
-// called with mu held.
-func (s *Server) unusedUpdate() []string {
-	if s.store.betweenPages == nil || s.store.wasCalled {
-		return nil
-	}
-	pages := "no page"
-	if s.store.servedPage {
-		pages = "only one page"
-	}
-	return []string{fmt.Sprintf("the function of UpdateBetweenPages was never called, since %s was requested: "+
-		"request a second page, or call UpdateBetweenPages(nil)", pages)}
-}
-
-// updateBeforePage calls the function of UpdateBetweenPages if a call is due before a page.
-func (s *Server) updateBeforePage() {
-	s.mu.Lock()
-	f, due := s.store.betweenPages, s.store.servedPage
-	s.store.servedPage = true
-	s.store.wasCalled = s.store.wasCalled || due
-	s.mu.Unlock()
-	if f == nil || !due {
-		return
-	}
-	if err := s.update(f); err != nil {
-		s.mu.Lock()
-		s.misuses = append(s.misuses, "UpdateBetweenPages: "+strings.TrimPrefix(err.Error(), "msgpushtest: "))
-		s.mu.Unlock()
-		panic(http.ErrAbortHandler)
-	}
 }
 
 // matching returns the trigger records that want selects. It stores them until the next update,
