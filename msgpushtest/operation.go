@@ -1,31 +1,15 @@
 package msgpushtest
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"math"
-	"mime"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
 	"example.com/msgpush"
-)
-
-// The codes of error responses. The API document shows only 200, for success.
-const (
-	CodeBadRequest       = 400 // the query or the body is invalid
-	CodeAccessKey        = 401 // the access key is missing or not accepted
-	CodeNotFound         = 404 // there is no such operation, or no record with the id
-	CodeMethodNotAllowed = 405 // the operation has another method
-	CodeContentType      = 415 // the Content-Type of a POST is not application/json
 )
 
 // An operation serves the requests of one operation of the API document.
@@ -49,16 +33,6 @@ func byPath() map[string]msgpush.Operation {
 		}
 	}
 	return all
-}
-
-// A rejection is the content of an error response.
-type rejection struct {
-	code int
-	msg  string
-}
-
-func reject(code int, format string, args ...any) *rejection {
-	return &rejection{code, fmt.Sprintf(format, args...)}
 }
 
 // An envelope is the body of a response. Without data, it has no data member: in the API document,
@@ -94,17 +68,6 @@ func (u *responder) respond(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // fails if the connection has ended or the status allows no body
 }
 
-// reportRejection stores an error text for the test if the server has the option FailOnRejection.
-func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
-	if !s.failOnRejection {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.misuses = append(s.misuses,
-		fmt.Sprintf("the server rejected %s %s: code %d: %s", r.Method, r.URL.Path, rejected.code, rejected.msg))
-}
-
 // data checks a request and returns the data of its operation.
 func (s *Server) data(r *http.Request) (any, *rejection) {
 	if rejected := s.checkKey(r.Header.Get("access-key")); rejected != nil {
@@ -128,47 +91,6 @@ func (s *Server) data(r *http.Request) (any, *rejection) {
 		return nil, rejected
 	}
 	return op.data(s, query, body)
-}
-
-// readQuery returns the query of a request, which must have the parameters and no others.
-func readQuery(r *http.Request, parameters []string) (url.Values, *rejection) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, reject(CodeBadRequest, "the query is malformed")
-	}
-	for name, values := range query {
-		if !slices.Contains(parameters, name) {
-			return nil, reject(CodeBadRequest, "the operation has no query parameter %q", name)
-		}
-		if len(values) > 1 {
-			return nil, reject(CodeBadRequest, "the query parameter %q occurs %d times", name, len(values))
-		}
-	}
-	for _, name := range parameters {
-		if query.Get(name) == "" {
-			return nil, reject(CodeBadRequest, "the query has no %s", name)
-		}
-	}
-	return query, nil
-}
-
-// readBody returns the body of a request, which must be JSON. Without hasBody, there must be none.
-func readBody(r *http.Request, hasBody bool) ([]byte, *rejection) {
-	if !hasBody {
-		if r.ContentLength != 0 {
-			return nil, reject(CodeBadRequest, "the operation has no body")
-		}
-		return nil, nil
-	}
-	contentType := r.Header.Get("Content-Type")
-	if mediaType, _, _ := mime.ParseMediaType(contentType); mediaType != "application/json" {
-		return nil, reject(CodeContentType, "the Content-Type header is %q, not application/json", contentType)
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, reject(CodeBadRequest, "the body cannot be read: %v", err)
-	}
-	return body, nil
 }
 
 // detail returns an operation that returns the record whose id is a query parameter.
@@ -217,37 +139,6 @@ func forwardLogList(s *Server, _ url.Values, body []byte) (any, *rejection) {
 		return nil, rejected
 	}
 	return pageOf(s, request.PageRequest, func(*Records) []msgpush.ForwardLog { return s.matching(request.Params) })
-}
-
-// decodeObject decodes a JSON object that has only members of a struct.
-func decodeObject(body []byte, to any) *rejection {
-	if !json.Valid(body) {
-		return reject(CodeBadRequest, "the body is not a JSON object")
-	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(to); err != nil {
-		return reject(CodeBadRequest, "the body is not as the API document shows it: %s", reasonOf(err))
-	}
-	return nil
-}
-
-// reasonOf returns the text of an error of encoding/json without the types of Go, since clients in
-// other languages send requests too.
-func reasonOf(err error) string {
-	typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err)
-	if !ok {
-		return strings.TrimPrefix(err.Error(), "json: ")
-	}
-	expected := "an integer"
-	if typeErr.Type.Kind() == reflect.Struct {
-		expected = "an object"
-	}
-	member := ""
-	if typeErr.Field != "" {
-		member = typeErr.Field + ": "
-	}
-	return member + "expected " + expected + ", found " + typeErr.Value
 }
 
 // pageOf returns the requested page of list. 0 means the default. If a call of the function of
