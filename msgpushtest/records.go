@@ -136,6 +136,8 @@ func SampleRecords() Records {
 var sample []byte
 
 // sampleLogs returns trigger records of the first four rules over almost three days, newest first.
+// The products and remainders mix the values without random numbers, so each call returns the same
+// records.
 func sampleLogs(rules []msgpush.ForwardRule) []msgpush.ForwardLog {
 	results := []struct {
 		code        int

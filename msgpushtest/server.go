@@ -174,7 +174,9 @@ func (s *Server) Options() []msgpush.Option {
 func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 	opts = append(s.Options(), opts...)
 	client, err := msgpush.NewClient(s.URL, s.AccessKey(), opts...)
-	if err != nil { // opts may have WithAccessKeySource, which excludes the key
+	if err != nil {
+		// opts may have WithAccessKeySource, which excludes a key. Only NewClient can find that out. A source
+		// of the server's key in front of opts would change the error of a rejected key.
 		client, err = msgpush.NewClient(s.URL, "", opts...)
 	}
 	if err != nil {

@@ -45,7 +45,8 @@ func New(tb TB, opts ...Option) *Server {
 }
 
 // deadlineOf returns the deadline of a test, or zero if it has none. inBubble reports whether the test
-// runs in a synctest bubble, where its method Deadline panics.
+// runs in a synctest bubble. The method Deadline of a *testing.T panics there and nowhere else, and
+// there is no function that reports whether code runs in a bubble.
 func deadlineOf(tb TB) (deadline time.Time, inBubble bool) {
 	test, ok := tb.(interface{ Deadline() (time.Time, bool) })
 	if !ok { // such as a *testing.B
