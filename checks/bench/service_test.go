@@ -14,9 +14,9 @@ import (
 	"example.com/msgpush"
 )
 
-// A service responds with one mail channel and a list of trigger records, which ends with a full page. It is an [http.RoundTripper]
-// for calls in memory and an [http.Handler] for calls over TCP. Its bodies are prepared, so a call takes
-// little more than the time of its client.
+// A service responds with one mail channel and a list of trigger records, which ends with a full page. It
+// is an [http.RoundTripper] for calls in memory and an [http.Handler] for calls over TCP. Its bodies are
+// prepared, so a call takes little more than the time of its client.
 type service struct {
 	pages  [][]byte
 	behind []byte // the response to a request for a page behind the last one
