@@ -44,11 +44,7 @@ func parseFlags(args []string) config {
 		"time between two polls (default 10s; with a fake server, 1s)")
 	flags.BoolVar(&c.trace, "trace", false, "trace requests to the message push service on standard output")
 	_ = flags.Parse(args) // ends the program if it fails
-	err := c.check()
-	if flags.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	if err != nil {
+	if err := c.check(flags.Args()); err != nil {
 		fmt.Fprintln(flags.Output(), err)
 		flags.Usage()
 		os.Exit(2)
@@ -70,7 +66,11 @@ func (c *config) addRejectedCodes(list string) error {
 	return nil
 }
 
-func (c *config) check() error {
+// check returns an error if a flag is invalid, or if there are arguments behind the flags.
+func (c *config) check(args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q", args[0])
+	}
 	if c.url != "" && c.keyFile == "" {
 		return errors.New("-url needs -key-file")
 	}

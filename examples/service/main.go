@@ -60,17 +60,6 @@ func main() {
 	logger.Info("stopped")
 }
 
-// storeBatches returns the function that a follower calls with each batch, until it returns nil.
-func storeBatches(s *store, m *metrics) func(context.Context, follow.Batch[msgpush.ForwardLog]) error {
-	return func(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
-		if err := s.add(ctx, batch); err != nil {
-			return err
-		}
-		m.records.Add(float64(len(batch.Records)))
-		return nil
-	}
-}
-
 // run opens everything, and then follows, sends and serves until ctx ends or one of them fails.
 func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if c.url == "" {
@@ -126,4 +115,15 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	})
 	tasks.Go(func() error { return serve(ctx, listener, newHandler(follower.Status, m.registry, logger), logger) })
 	return tasks.Wait()
+}
+
+// storeBatches returns the function that a follower calls with each batch, until it returns nil.
+func storeBatches(s *store, m *metrics) func(context.Context, follow.Batch[msgpush.ForwardLog]) error {
+	return func(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
+		if err := s.add(ctx, batch); err != nil {
+			return err
+		}
+		m.records.Add(float64(len(batch.Records)))
+		return nil
+	}
 }

@@ -103,16 +103,20 @@ func (s *sender) sendDue(ctx context.Context) {
 // sendOne sends an alert and removes or postpones it. It reports whether the alert was sent.
 func (s *sender) sendOne(ctx context.Context, a alert) bool {
 	complete := context.WithoutCancel(ctx) // an alert that is cut off now would be repeated
-	err := s.send(complete, a)
-	update := func() error { return s.store.removeAlert(complete, a.recordID) }
-	if err != nil {
+	if err := s.send(complete, a); err != nil {
 		wait := retryWait(a.attempts)
 		s.logger.WarnContext(ctx, "alert not sent", "record_id", a.recordID, "error", err, "retry_in", wait.String())
-		update = func() error { return s.store.postponeAlert(complete, a.recordID, time.Now().Add(wait)) }
+		s.updateOutbox(ctx, func() error { return s.store.postponeAlert(complete, a.recordID, time.Now().Add(wait)) })
+		return false
 	}
-	// Without the update, the alert would be sent again each second.
+	s.updateOutbox(ctx, func() error { return s.store.removeAlert(complete, a.recordID) })
+	return true
+}
+
+// updateOutbox calls update until it succeeds or ctx ends: without the update, the alert would be sent
+// again each second.
+func (s *sender) updateOutbox(ctx context.Context, update func() error) {
 	retry(ctx, s.logger, "outbox not updated", update)
-	return err == nil
 }
 
 // retry calls f until it returns nil or ctx ends, at least once. The wait between two calls grows from

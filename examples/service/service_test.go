@@ -173,7 +173,7 @@ func TestInvalidArguments(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := tt.config.check()
+			err := tt.config.check(nil)
 			assert.ErrorContains(t, err, tt.want)
 			assert.NotContains(t, err.Error(), "secret")
 		})
