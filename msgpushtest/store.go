@@ -10,7 +10,8 @@ import (
 // A store holds the records of a server, and how they change.
 type store struct {
 	records      Records
-	room         []msgpush.ForwardLog            // for insert; stands before records.ForwardLogs in one array
+	logs         []msgpush.ForwardLog            // of insert: the free elements, then records.ForwardLogs
+	free         int                             // the number of free elements of logs
 	filtered     map[string][]msgpush.ForwardLog // the records that a filter selects, by its JSON text
 	betweenPages betweenPages
 }
@@ -64,7 +65,8 @@ func (s *Server) replaceRecords(r Records) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.store.records, s.store.filtered, s.store.room = r, nil, nil
+	s.store.records, s.store.filtered = r, nil
+	s.store.logs, s.store.free = nil, 0
 	return nil
 }
 
@@ -95,20 +97,18 @@ func (s *Server) insertForwardLog(log msgpush.ForwardLog) error {
 	return nil
 }
 
-// insert inserts a trigger record. It moves the other records only if there is no room before them,
+// insert inserts a trigger record. It copies the other records only if no element before them is free,
 // since a list can be long.
 func (s *store) insert(log msgpush.ForwardLog) {
-	logs := s.records.ForwardLogs
-	if len(s.room) == 0 {
-		n := 16 + len(logs)/4
-		all := make([]msgpush.ForwardLog, n+len(logs))
-		copy(all[n:], logs)
-		s.room, logs = all[:n], all[n:]
+	if s.free == 0 {
+		old := s.records.ForwardLogs
+		s.free = 16 + len(old)/4
+		s.logs = make([]msgpush.ForwardLog, s.free+len(old))
+		copy(s.logs[s.free:], old)
 	}
-	start := len(s.room) - 1
-	all := s.room[:len(s.room)+len(logs)]
-	all[start] = log
-	s.room, s.records.ForwardLogs = all[:start], all[start:]
+	s.free--
+	s.logs[s.free] = log
+	s.records.ForwardLogs = s.logs[s.free:]
 	s.filtered = nil
 }
 
