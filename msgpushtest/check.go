@@ -75,7 +75,8 @@ func readBody(r *http.Request, hasBody bool) ([]byte, *rejection) {
 		return nil, nil
 	}
 	contentType := r.Header.Get("Content-Type")
-	if mediaType, _, _ := mime.ParseMediaType(contentType); mediaType != "application/json" {
+	mediaType, _, _ := mime.ParseMediaType(contentType)
+	if mediaType != "application/json" {
 		return nil, reject(CodeContentType, "the Content-Type header is %q, not application/json", contentType)
 	}
 	body, err := io.ReadAll(r.Body)

@@ -107,14 +107,19 @@ func Truncate() Fault {
 // reset resets the connection of a response, or aborts only the response if the connection cannot
 // be hijacked, as with HTTP/2.
 func reset(w http.ResponseWriter) {
-	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-		if c, ok := conn.(interface{ NetConn() net.Conn }); ok { // Close of a *tls.Conn does not reset it
-			conn = c.NetConn()
-		}
-		if c, ok := conn.(interface{ SetLinger(int) error }); ok {
-			_ = c.SetLinger(0)
-		}
-		_ = conn.Close()
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err == nil {
+		resetConn(conn)
 	}
 	panic(http.ErrAbortHandler) // nothing more can be written
+}
+
+func resetConn(conn net.Conn) {
+	if c, ok := conn.(interface{ NetConn() net.Conn }); ok { // Close of a *tls.Conn does not reset it
+		conn = c.NetConn()
+	}
+	if c, ok := conn.(interface{ SetLinger(int) error }); ok {
+		_ = c.SetLinger(0) // makes Close a reset
+	}
+	_ = conn.Close()
 }

@@ -8,8 +8,8 @@ import (
 // A queuedFault is an injected fault and counts its uses.
 type queuedFault struct {
 	Fault
-	uses     int
-	compared bool // the functions of If were called
+	uses        int
+	matchCalled bool // the functions of If were called, if there are any
 }
 
 // Inject queues faults. A request uses the first one that applies. Without Always, a fault leaves
@@ -41,13 +41,18 @@ func (s *Server) nextFault(request Request) (used Fault, badRecords []*queuedFau
 	s.mu.Unlock()
 	isUsed := false
 	for _, f := range queue {
-		isNeeded := f.badRecord != "" || !isUsed
-		if !isNeeded || !s.applies(f, request) {
+		isBadRecord := f.badRecord != ""
+		if isUsed && !isBadRecord {
 			continue
 		}
-		if f.badRecord != "" {
+		if !s.applies(f, request) {
+			continue
+		}
+		if isBadRecord {
 			badRecords = append(badRecords, f)
-		} else if s.use(f) {
+			continue
+		}
+		if s.use(f) {
 			used, isUsed = f.Fault, true
 		}
 	}
@@ -60,7 +65,7 @@ func (s *Server) applies(f *queuedFault, request Request) bool {
 		return false
 	}
 	s.mu.Lock()
-	f.compared = true
+	f.matchCalled = true
 	s.mu.Unlock()
 	for _, match := range f.conditions {
 		if !match(request) {
@@ -92,14 +97,14 @@ func (s *Server) unusedFaults() []string {
 	for _, f := range s.faults {
 		if f.uses == 0 || !f.always {
 			texts = append(texts, fmt.Sprintf("the fault %s was %s: send a request that uses it, or call ClearFaults",
-				f.describe(), f.used()))
+				f.describe(), f.describeUses()))
 		}
 	}
 	return texts
 }
 
-// used describes how a fault was used that was used too seldom.
-func (f *queuedFault) used() string {
+// describeUses returns the uses of a fault that was used too seldom, for the error about it.
+func (f *queuedFault) describeUses() string {
 	if f.uses > 0 {
 		return fmt.Sprintf("used by %d of %d requests", f.uses, f.times)
 	}
@@ -109,7 +114,7 @@ func (f *queuedFault) used() string {
 	if len(f.conditions) == 0 {
 		return "never used"
 	}
-	if f.compared {
+	if f.matchCalled {
 		return "never used, and match selected no request"
 	}
 	return "never used, and match was never called"

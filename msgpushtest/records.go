@@ -67,7 +67,7 @@ func (r Records) Validate() error {
 }
 
 // validate validates the records of a list. fields returns the id and the time of a record. It takes
-// few milliseconds for 100,000 records, since each update validates all of them.
+// a few milliseconds for 100,000 records, since each update validates all of them.
 func validate[T any](list, timeName string, records []T, fields func(*T) (int64, msgpush.DateTime)) error {
 	ids := make([]int64, len(records))
 	for i := range records {

@@ -52,10 +52,11 @@ func (r Request) Has(path string, value any) bool {
 	member := r.Body
 	for name := range strings.SplitSeq(path, ".") {
 		object, _ := member.(map[string]any)
-		var ok bool
-		if member, ok = object[name]; !ok {
+		next, ok := object[name]
+		if !ok {
 			return false
 		}
+		member = next
 	}
 	return reflect.DeepEqual(decode(string(want)), member)
 }
@@ -63,7 +64,8 @@ func (r Request) Has(path string, value any) bool {
 // record stores a request and leaves its body readable.
 func (s *Server) record(r *http.Request) Request {
 	body, _ := io.ReadAll(r.Body)
-	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), r.Body)) // which returns an error again
+	// If reading has failed, r.Body returns the error again.
+	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), r.Body))
 	request := Request{
 		Time:      time.Now(),
 		Operation: specified[r.URL.Path].Name,
