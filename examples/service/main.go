@@ -106,11 +106,11 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	logger.Info("listening", "addr", listener.Addr().String(), "url", c.url)
 
-	outbox := &sender{store: store, send: c.target(logger), logger: logger}
+	alerts := &sender{store: store, send: c.target(logger), logger: logger}
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error { return follower.Run(ctx, storeBatches(store, m)) })
 	tasks.Go(func() error {
-		outbox.run(ctx)
+		alerts.run(ctx)
 		return nil
 	})
 	tasks.Go(func() error { return serve(ctx, listener, newHandler(follower.Status, m.registry, logger), logger) })

@@ -111,9 +111,11 @@ func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog])
 		return err
 	}
 	changed, err := result.RowsAffected()
-	isStored := err == nil && changed == 0
-	if err != nil || isStored {
+	if err != nil {
 		return err
+	}
+	if changed == 0 { // the position is stored already
+		return nil
 	}
 	alerts, err := newAlerts(batch)
 	if err != nil {
