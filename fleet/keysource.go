@@ -478,7 +478,7 @@ func (s *KeySource) claim(generation int64, mayFetch bool) result {
 		// Any other replica may fetch now. If a fetch failed before, a call returns its error instead of
 		// waiting for another replica. Otherwise, such as after a rejected key, this error is nil, and the
 		// call waits.
-		r.err = failed.err
+		r.err, r.unusable = failed.err, failed.unusable
 	case r.state == stateFailed && mayFetch:
 		// Without mayFetch, failed may still be the failure of this replica's own Fetch, which says more.
 		r.err = failedElsewhere(r.record)
