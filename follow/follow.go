@@ -40,6 +40,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.com/msgpush"
@@ -120,9 +121,9 @@ type Follower[T any] struct {
 	reported  map[[sha256.Size]byte]bool // records without an id
 	failures  failures
 
-	mu      sync.Mutex
-	started bool // Run was called
-	status  Status
+	hasRun atomic.Bool // Run was called
+	mu     sync.Mutex
+	status Status
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the
@@ -132,12 +133,19 @@ type Follower[T any] struct {
 // list.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	p, err := parsePosition(o.Position)
-	isNegative := o.PollInterval < 0 || o.SweepInterval < 0 || o.Window < 0 || pager.PageSize < 0
 	switch {
-	case pager.Fetch == nil || pager.ID == nil:
-		return nil, errorf("the function Fetch or ID of the pager is nil")
-	case isNegative:
-		return nil, errorf("PollInterval, SweepInterval, Window, or PageSize of the pager is negative")
+	case pager.Fetch == nil:
+		return nil, errorf("the function Fetch of the pager is nil")
+	case pager.ID == nil:
+		return nil, errorf("the function ID of the pager is nil")
+	case pager.PageSize < 0:
+		return nil, errorf("PageSize of the pager is negative: %d", pager.PageSize)
+	case o.PollInterval < 0:
+		return nil, errorf("PollInterval is negative: %v", o.PollInterval)
+	case o.SweepInterval < 0:
+		return nil, errorf("SweepInterval is negative: %v", o.SweepInterval)
+	case o.Window < 0:
+		return nil, errorf("Window is negative: %d", o.Window)
 	case err != nil:
 		return nil, errorf("Position is not that of a batch: %w", err)
 	}
@@ -166,12 +174,13 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 // its response was lost, the stored position is equal to batch.Position: then store returns nil, or
 // replaces the same rows. Run does not recover from a panic of store.
 func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch[T]) error) error {
-	f.mu.Lock()
-	canBegin := ctx != nil && store != nil && !f.started
-	f.started = true
-	f.mu.Unlock()
-	if !canBegin {
-		return errorf("ctx or store is nil, or Run was called before")
+	switch {
+	case ctx == nil:
+		return errorf("the context is nil")
+	case store == nil:
+		return errorf("the function store is nil")
+	case f.hasRun.Swap(true):
+		return errorf("Run was called before")
 	}
 	f.store = store
 	for errs.OfContext(ctx) == nil {
@@ -181,8 +190,8 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 	return nil
 }
 
-// deliver stores new records, which it gets with the newest one first.
-func (f *Follower[T]) deliver(ctx context.Context, records []item[T]) {
+// deliver stores new records, which it gets with the newest one first. It returns false if ctx has ended before.
+func (f *Follower[T]) deliver(ctx context.Context, records []item[T]) bool {
 	slices.Reverse(records)
 	for chunk := range slices.Chunk(records, batchSize) {
 		var batch Batch[T]
@@ -196,15 +205,16 @@ func (f *Follower[T]) deliver(ctx context.Context, records []item[T]) {
 			}
 		}
 		if !f.storeBatch(ctx, batch) {
-			return
+			return false
 		}
 		f.update(func(s *Status) { s.Omitted += int64(len(batch.Omitted)) })
 	}
+	return true
 }
 
 // storeBatch stores a batch with the current position. It returns false if ctx has ended before.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) bool {
-	batch.Position = f.position.String()
+	batch.Position = f.position.encode()
 	return f.untilSuccess(ctx, storeFails, time.Second, func() error {
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)

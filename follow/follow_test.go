@@ -22,11 +22,11 @@ func TestNew(t *testing.T) {
 		options follow.Options
 		want    string // in the error
 	}{
-		"no Fetch":               {msgpush.Pager[int64]{ID: pager.ID}, follow.Options{}, "Fetch or ID"},
-		"no ID":                  {msgpush.Pager[int64]{Fetch: pager.Fetch}, follow.Options{}, "Fetch or ID"},
-		"negative PollInterval":  {pager, follow.Options{PollInterval: -1}, "negative"},
-		"negative SweepInterval": {pager, follow.Options{SweepInterval: -1}, "negative"},
-		"negative Window":        {pager, follow.Options{Window: -1}, "negative"},
+		"no Fetch":               {msgpush.Pager[int64]{ID: pager.ID}, follow.Options{}, "Fetch of the pager is nil"},
+		"no ID":                  {msgpush.Pager[int64]{Fetch: pager.Fetch}, follow.Options{}, "ID of the pager is nil"},
+		"negative PollInterval":  {pager, follow.Options{PollInterval: -1}, "PollInterval is negative: -1ns"},
+		"negative SweepInterval": {pager, follow.Options{SweepInterval: -1}, "SweepInterval is negative: -1ns"},
+		"negative Window":        {pager, follow.Options{Window: -1}, "Window is negative: -1"},
 		"other text":             {pager, follow.Options{Position: "since"}, "Position is not that of a batch"},
 		"later version":          {pager, follow.Options{Position: `{"v":99}`}, "its version is 99, and not 1"},
 	}
@@ -44,11 +44,12 @@ func TestRunReturnsAnErrorIfItCannotBegin(t *testing.T) {
 	store := func(context.Context, batch) error { return nil }
 	f, err := follow.New((&service{}).pager(0), follow.Options{})
 	require.NoError(t, err)
-	assert.Error(t, f.Run(nil, store)) //nolint:staticcheck // that is the case
-	f, err = follow.New((&service{}).pager(0), follow.Options{})
-	require.NoError(t, err)
-	assert.Error(t, f.Run(t.Context(), nil))
-	assert.ErrorContains(t, f.Run(t.Context(), store), "Run was called before")
+	assert.ErrorContains(t, f.Run(nil, store), "the context is nil") //nolint:staticcheck // that is the case
+	assert.ErrorContains(t, f.Run(t.Context(), nil), "the function store is nil")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.NoError(t, f.Run(ended, store))
+	assert.ErrorContains(t, f.Run(ended, store), "Run was called before")
 }
 
 func TestBatchStaysTheSameUntilItIsStored(t *testing.T) {

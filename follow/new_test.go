@@ -24,7 +24,7 @@ func TestRecordsAreNewByTheirPlace(t *testing.T) {
 		list    []int64
 		change  func(s *service)
 		want    []int64
-		missing int // errors that report it
+		missing bool // is reported
 	}{
 		"at the start":       {list: numbers(500, 1), change: atStart(1001, 1002), want: []int64{1001, 1002}},
 		"at the end":         {list: numbers(1, 500), change: atEnd(1001, 1002), want: []int64{1001, 1002}},
@@ -39,7 +39,7 @@ func TestRecordsAreNewByTheirPlace(t *testing.T) {
 		"late, behind the window": {
 			list:    numbers(500, 1),
 			change:  func(s *service) { s.insertAt(window+1, 1001) },
-			missing: 1,
+			missing: true,
 		},
 		"without times": {
 			service: &service{created: noTime},
@@ -137,22 +137,21 @@ func TestRecordsAreNewByTheirPlace(t *testing.T) {
 			want:   []int64{1001},
 		},
 		"old ones move up after deletions": {
-			list:   numbers(500, 1),
-			change: func(s *service) { s.change(func(list []int64) []int64 { return list[100:] }) },
-			// no known record is left: the position has the ids of the newest 40
-			missing: 1,
+			list:    numbers(500, 1),
+			change:  func(s *service) { s.change(func(list []int64) []int64 { return list[100:] }) },
+			missing: true, // the position has the ids of the newest 40, so that no known record is left
 		},
 		"all are deleted, and one is inserted with the time of the newest one": {
 			service: &service{created: func(n int64) msgpush.DateTime { return created(min(n, 500)) }},
 			list:    numbers(500, 1),
 			change:  func(s *service) { s.change(func([]int64) []int64 { return []int64{1001} }) },
-			missing: 1,
+			missing: true,
 		},
 		"all are deleted, and some are inserted": {
 			list:    numbers(500, 1),
 			change:  func(s *service) { s.change(func([]int64) []int64 { return []int64{1002, 1001, 3, 2} }) },
 			want:    []int64{1001, 1002},
-			missing: 1,
+			missing: true,
 		},
 	}
 	for name, tt := range tests {
@@ -170,7 +169,7 @@ func TestRecordsAreNewByTheirPlace(t *testing.T) {
 			tt.change(s)
 			wait(time.Hour)
 			assert.Equal(t, tt.want, db.records)
-			if tt.missing > 0 {
+			if tt.missing {
 				assert.NotEmpty(t, r.missing())
 			} else {
 				assert.Empty(t, r.errors())

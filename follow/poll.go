@@ -13,6 +13,10 @@ import (
 // known one is searched for: the known ones were probably deleted.
 const maxOld = 10_000
 
+// maxUndecided is the number of unknown records, or 2 × Window if that is more, after which a known one below
+// them is not searched for: an import of old records has seldom more.
+const maxUndecided = 10_000
+
 // An item is a record of a page, or one that was left out.
 type item[T any] struct {
 	id      int64
@@ -35,7 +39,7 @@ type reading[T any] struct {
 	known   int                // known records
 	old     int                // unknown records in a row that were created before the newest known one
 	total   int64              // by the first response
-	isWhole bool               // it has read the list to its end
+	hasEnd  bool               // it has read the list to its end
 	isSweep bool               // it goes on until it has the depth of a sweep
 	isCut   bool               // it has ended before, since a page failed or the list changed too fast
 }
@@ -48,7 +52,7 @@ func (r *reading[T]) depth() int { return r.known + r.undecided() + r.deep + r.l
 
 // poll makes a poll, and stores the new records.
 func (f *Follower[T]) poll(ctx context.Context) {
-	if f.position.isFirstStart() {
+	if !f.position.started {
 		f.firstStart(ctx)
 		return
 	}
@@ -65,8 +69,9 @@ func (f *Follower[T]) poll(ctx context.Context) {
 			return
 		}
 	}
-	f.deliver(ctx, records)
-	f.update(func(s *Status) { s.LastPoll = time.Now() })
+	if f.deliver(ctx, records) {
+		f.update(func(s *Status) { s.LastPoll = time.Now() })
+	}
 }
 
 // endSweep reports missing records, and makes those known that are not new. It returns false if ctx has ended.
@@ -93,6 +98,7 @@ func (f *Follower[T]) firstStart(ctx context.Context) {
 			f.sweepAt = time.Now().Add(f.options.SweepInterval)
 		}
 	}
+	f.position.started = true
 	if f.storeBatch(ctx, Batch[T]{}) {
 		f.update(func(s *Status) { s.LastPoll = time.Now() })
 	}
@@ -105,21 +111,21 @@ func (f *Follower[T]) newRecords(r *reading[T]) []item[T] {
 			return f.position.Newest == "" || it.created <= f.position.Newest
 		})
 	}
-	if f.isWhole(r) {
+	if f.coversList(r) {
 		return r.unknown
 	}
 	return r.unknown[:r.fresh]
 }
 
-// isWhole reports whether the latest sweep and this poll read the whole list.
-func (f *Follower[T]) isWhole(r *reading[T]) bool {
+// coversList reports whether the latest sweep and this poll read the whole list.
+func (f *Follower[T]) coversList(r *reading[T]) bool {
 	wasEmpty := f.position.Whole && len(f.position.known) == 0 // then each record is new, wherever a reading ends
-	return wasEmpty || f.position.Whole && r.isWhole
+	return wasEmpty || f.position.Whole && r.hasEnd
 }
 
 // isNoneLeft reports whether the known records were probably deleted.
 func (f *Follower[T]) isNoneLeft(r *reading[T]) bool {
-	return r.known == 0 && len(r.unknown) > 0 && !f.isWhole(r)
+	return r.known == 0 && len(r.unknown) > 0 && !f.coversList(r)
 }
 
 // reportMissing reports that no known record is left, late records that a sweep has seen, and records that only
@@ -160,7 +166,7 @@ func (f *Follower[T]) makeKnown(r *reading[T], records []item[T]) (hasNewlyKnown
 		}
 	}
 	hasNewlyKnown = p.keep(ids)
-	p.Whole = r.isWhole && len(ids)+len(isNew) == len(r.ids)
+	p.Whole = r.hasEnd && len(ids)+len(isNew) == len(r.ids)
 	return hasNewlyKnown
 }
 
@@ -176,7 +182,7 @@ func (f *Follower[T]) read(ctx context.Context, r *reading[T]) bool {
 		n := f.use(r, p.items)
 		if f.isLast(p) {
 			// Without a number of pages, an error may also be a failure.
-			r.isWhole = p.page != f.behindEnd || f.lastPage > 0
+			r.hasEnd = p.page != f.behindEnd || f.lastPage > 0
 			return true
 		}
 		if n == no || p.repeats >= maxRepeats {
@@ -231,7 +237,7 @@ func (f *Follower[T]) use(r *reading[T], items []item[T]) need {
 			r.old++
 		}
 	}
-	if f.position.isFirstStart() {
+	if !f.position.started {
 		return f.needOfFirstStart(r)
 	}
 	return f.needOfPoll(r, hasUnknown)
@@ -263,7 +269,7 @@ func (f *Follower[T]) needOfPoll(r *reading[T], hasUnknown bool) need {
 	// The undecided records are new if another known one stands below them. It may be far below: they may
 	// be an import.
 	isAnotherLeft := r.known < known
-	mayBeNew := r.known < window && isAnotherLeft && undecided < max(2*window, maxOld)
+	mayBeNew := r.known < window && isAnotherLeft && undecided < max(2*window, maxUndecided)
 	if undecided > 0 && mayBeNew {
 		return required
 	}

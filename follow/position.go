@@ -13,12 +13,24 @@ const (
 	maxUnseen       = 3 // sweeps after which an id is forgotten
 )
 
-// A position says which records are known. Its text is JSON.
+// A position says which records are known.
 type position struct {
+	marks
+	started bool          // the first start has ended
+	known   map[int64]int // the number of sweeps that have not seen the id
+}
+
+// A storedPosition is the JSON of a position.
+type storedPosition struct {
 	Version int `json:"v"`
 	// IDs holds the known ids, by the number of sweeps that have not seen them. The ids are sorted. Stored
 	// are the first one, and the difference of each other one from the one before.
 	IDs [maxUnseen][]int64 `json:"ids"`
+	marks
+}
+
+// Marks are what a position has besides the known ids.
+type marks struct {
 	// Newest is the latest valid creation time that was seen.
 	Newest msgpush.DateTime `json:"newest,omitempty"`
 	// NewestLast means that the newest record is at the end of the list. It was found if HasOrder is set.
@@ -28,8 +40,6 @@ type position struct {
 	Whole bool `json:"whole,omitempty"`
 	// Total is the highest total before the end of the latest sweep, plus the records delivered since.
 	Total int64 `json:"total,omitempty"`
-
-	known map[int64]int // the number of sweeps that have not seen the id
 }
 
 func parsePosition(text string) (position, error) {
@@ -37,13 +47,15 @@ func parsePosition(text string) (position, error) {
 	if text == "" {
 		return p, nil
 	}
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
+	var stored storedPosition
+	if err := json.Unmarshal([]byte(text), &stored); err != nil {
 		return p, err
 	}
-	if p.Version != positionVersion {
-		return p, fmt.Errorf("its version is %d, and not %d", p.Version, positionVersion)
+	if stored.Version != positionVersion {
+		return p, fmt.Errorf("its version is %d, and not %d", stored.Version, positionVersion)
 	}
-	for unseen, differences := range p.IDs {
+	p.marks, p.started = stored.marks, true
+	for unseen, differences := range stored.IDs {
 		id := int64(0)
 		for _, difference := range differences {
 			id += difference
@@ -53,22 +65,19 @@ func parsePosition(text string) (position, error) {
 	return p, nil
 }
 
-// isFirstStart reports whether there was no batch so far.
-func (p *position) isFirstStart() bool { return p.Version == 0 }
-
-func (p *position) String() string {
-	p.Version, p.IDs = positionVersion, [maxUnseen][]int64{}
+// encode returns the text of the position.
+func (p *position) encode() string {
+	stored := storedPosition{Version: positionVersion, marks: p.marks}
 	for id, unseen := range p.known {
-		p.IDs[unseen] = append(p.IDs[unseen], id)
+		stored.IDs[unseen] = append(stored.IDs[unseen], id)
 	}
-	for _, ids := range p.IDs {
+	for _, ids := range stored.IDs {
 		slices.Sort(ids)
 		for i := len(ids) - 1; i > 0; i-- {
 			ids[i] -= ids[i-1]
 		}
 	}
-	text, _ := json.Marshal(p) // cannot fail
-	p.IDs = [maxUnseen][]int64{}
+	text, _ := json.Marshal(stored) // cannot fail
 	return string(text)
 }
 

@@ -114,7 +114,7 @@ func (f *Follower[T]) report(ctx context.Context, err error) {
 // untilSuccess makes a step until it succeeds. The wait after an error doubles, up to a minute; a longer
 // PollInterval or Retry-After is kept. It returns false if ctx has ended before.
 func (f *Follower[T]) untilSuccess(ctx context.Context, c cause, wait time.Duration, step func() error) bool {
-	longest := max(wait, time.Minute)
+	maxWait := max(wait, time.Minute)
 	for errs.OfContext(ctx) == nil {
 		f.update(func(s *Status) { s.NextStep = time.Now() })
 		err := step()
@@ -127,7 +127,7 @@ func (f *Follower[T]) untilSuccess(ctx context.Context, c cause, wait time.Durat
 		}
 		f.note(ctx, c, err)
 		f.sleep(ctx, max(f.jitter(wait), retryAfter(err)))
-		wait = min(2*wait, longest)
+		wait = min(2*wait, maxWait)
 	}
 	return false
 }

@@ -1,0 +1,101 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/errs"
+)
+
+// findOrder finds out at which end of the list the newest record stands, if page 1 is given and the last page
+// is known. It returns false if ctx has ended, or if a first start must be made again.
+func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], number int) (ok bool) {
+	hasEnds := number == 1 && f.reportedPages(page) > 0
+	if f.pager.Created == nil || !hasEnds {
+		return true
+	}
+	ascents, ok := f.countAscents(ctx, page)
+	return ok && f.setOrder(ctx, ascents)
+}
+
+// countAscents compares the creation times of neighbours on the first and the last page. It returns false if
+// ctx has ended.
+func (f *Follower[T]) countAscents(ctx context.Context, first *msgpush.Page[T]) (ascents int, ok bool) {
+	times := f.times(first)
+	if f.lastPage <= 1 || len(times) == 0 {
+		return ascentsOf(times), true
+	}
+	last, err := f.fetch(ctx, f.lastPage, optional)
+	if errs.OfContext(ctx) != nil {
+		return 0, false
+	}
+	if err != nil {
+		f.report(ctx, err) // then the first page decides
+		return ascentsOf(times), true
+	}
+	return ascentsOf(append(times, f.times(last)...)), true
+}
+
+// setOrder lets most of the neighbours decide, by at least three, since single times may be wrong. The result
+// is kept if the list has several pages. A single page has the newest record in any case.
+func (f *Follower[T]) setOrder(ctx context.Context, ascents int) (ok bool) {
+	hasSeveralPages := f.lastPage > 1
+	isClear := ascents <= -minAscents || ascents >= minAscents
+	mayDecide := isClear || !hasSeveralPages
+	newestLast := ascents > 0 && mayDecide
+	knowsOtherEnd := newestLast != f.position.NewestLast && len(f.position.known) > 0 && !f.position.Whole
+	f.position.HasOrder = isClear && hasSeveralPages
+	f.position.NewestLast = newestLast
+	if knowsOtherEnd {
+		f.startAgain(ctx)
+	}
+	return !knowsOtherEnd
+}
+
+const minAscents = 3
+
+// ascentsOf returns how many times are later than the one before, less how many are earlier.
+func ascentsOf(times []msgpush.DateTime) (ascents int) {
+	for i := 1; i < len(times); i++ {
+		ascents += cmp.Compare(times[i], times[i-1])
+	}
+	return ascents
+}
+
+// startAgain makes the next poll a first start: the known records stand at the oldest end.
+func (f *Follower[T]) startAgain(ctx context.Context) {
+	if f.position.started {
+		f.report(ctx, errorf("%w: the newest record was searched at the wrong end so far", ErrMissing))
+	}
+	f.position = position{
+		marks: marks{HasOrder: f.position.HasOrder, NewestLast: f.position.NewestLast},
+		known: map[int64]int{},
+	}
+}
+
+// times returns the valid creation times of a page.
+func (f *Follower[T]) times(p *msgpush.Page[T]) (times []msgpush.DateTime) {
+	for _, record := range p.List {
+		if created := f.created(record); created != "" {
+			times = append(times, created)
+		}
+	}
+	return times
+}
+
+// created returns the creation time of a record, or "" if it is not valid. Some services send the zero
+// time, or that of 1970, for a missing one. A time of the day after tomorrow is wrong in each time zone.
+func (f *Follower[T]) created(record T) msgpush.DateTime {
+	if f.pager.Created == nil {
+		return ""
+	}
+	created := f.pager.Created(record)
+	at, err := created.Time(time.UTC)
+	isValid := err == nil && created >= "1971" && time.Until(at) < 48*time.Hour
+	if !isValid {
+		return ""
+	}
+	return created
+}
