@@ -165,8 +165,5 @@ func isErrorResponse(err error) bool {
 // isNoSuchPage reports whether an error may mean that a page does not exist.
 func isNoSuchPage(err error) bool {
 	e, ok := errors.AsType[*APIError](err)
-	if !ok || e.KeyRejected || e.Retryable {
-		return false
-	}
-	return paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code)
+	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
 }

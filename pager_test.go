@@ -32,14 +32,15 @@ func TestAllDeliversEveryRecordInOrder(t *testing.T) {
 					var log fixtures.RequestLog
 					pager := fixtures.PagerOf(log.Record(static(fixtures.Numbers(n))), id, size, prefetch)
 					got, err := fixtures.Collect(pager.All(t.Context()))
-					require.NoError(t, err)
-					require.Equal(t, fixtures.Numbers(n), append([]int64{}, got...))
+					name := fmt.Sprintf("%d records, page size %d, prefetch %d", n, size, prefetch)
+					require.NoError(t, err, name)
+					require.Equal(t, fixtures.Numbers(n), append([]int64{}, got...), name)
 					requests := max(1, (n+size-1)/size)
 					isLastPageFull := n > 0 && n%size == 0
 					if isLastPageFull && id != nil {
 						requests++
 					}
-					require.Len(t, log.Pages, requests, "%d records, page size %d, prefetch %d", n, size, prefetch)
+					require.Len(t, log.Pages, requests, name)
 				}
 			}
 		}

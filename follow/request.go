@@ -65,10 +65,7 @@ func (f *Follower[T]) fetch(ctx context.Context, number int, n need) (*msgpush.P
 
 func isNoSuchPage(err error) bool {
 	e, ok := errors.AsType[*msgpush.APIError](err)
-	if !ok || e.KeyRejected || e.Retryable {
-		return false
-	}
-	return paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code)
+	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
 }
 
 // updateLastPage requests page 1 if a page should exist that the service does not have: perhaps the list has

@@ -119,6 +119,19 @@ func (c *Caller) noResponse(s *state, err error) *Failure {
 	return f
 }
 
+// A rejectedBody is the body of a response that is not a success.
+type rejectedBody struct {
+	bytes         []byte
+	env           errorEnvelope
+	jsonErr       error // of env
+	unreadableErr error // the body has another encoding or charset
+}
+
+// endsEarly reports whether the JSON is truncated.
+func (b rejectedBody) endsEarly() bool {
+	return errors.Is(b.jsonErr, io.EOF) || errors.Is(b.jsonErr, io.ErrUnexpectedEOF)
+}
+
 // unsuccessful returns the failure of a response that is not a success. decodeErr is the error of
 // the decoder, or nil if the HTTP status is not 2xx. For an error response, decodeErr is ignored.
 func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decodeErr error) *Failure {
@@ -127,34 +140,52 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, body []byte, decode
 	if mayComeFromOtherService(f.Status) {
 		f.Base = c.Base.String()
 	}
-	env, jsonErr := decodeError(body)
-	if jsonErr == nil {
-		f.Code, f.IsEnvelope = env.code()
+	b := rejectedBody{bytes: body}
+	b.env, b.jsonErr = decodeError(body)
+	b.unreadableErr = checkReadable(resp, body, b.jsonErr, f.Keys)
+	if b.jsonErr == nil {
+		f.Code, f.IsEnvelope = b.env.code()
 	}
-	unreadableErr := checkReadable(resp, body, jsonErr, f.Keys)
-	endsEarly := errors.Is(jsonErr, io.EOF) || errors.Is(jsonErr, io.ErrUnexpectedEOF)
-	isError := f.IsEnvelope && f.Code != CodeSuccess
-	if httpspec.IsSuccess(f.Status) && !isError {
-		f.setUndecodable(body, env, decodeErr)
-		if unreadableErr != nil {
-			f.Cause = errs.Hide(unreadableErr.Error(), decodeErr, nil)
-		} else if endsEarly {
-			f.setTruncated(len(body), jsonErr)
-		}
-		return f
+	if httpspec.IsSuccess(f.Status) && !f.isErrorEnvelope() {
+		f.setUndecodable(b, decodeErr)
+	} else {
+		c.setErrorResponse(f, b)
 	}
-	if unreadableErr != nil {
-		f.remark(unreadableErr.Error())
+	return f
+}
+
+func (f *Failure) isErrorEnvelope() bool { return f.IsEnvelope && f.Code != CodeSuccess }
+
+// setUndecodable completes the failure of a response with HTTP status 2xx that cannot be understood.
+func (f *Failure) setUndecodable(b rejectedBody, decodeErr error) {
+	f.Kind, f.Body, f.Cause = Undecodable, bytes.Clone(b.bytes), decodeErr
+	var msg string
+	switch {
+	case b.unreadableErr != nil:
+		f.Cause = errs.Hide(b.unreadableErr.Error(), decodeErr, nil)
+	case b.endsEarly():
+		f.setTruncated(len(b.bytes), b.jsonErr)
+	case b.env.hasTextAsCode() && json.Unmarshal(b.env.text(), &msg) == nil:
+		text := decodeErr.Error() + "; the msg is " + redact.Shorten(f.Keys.Text(msg), maxMsg)
+		f.Cause = errs.Hide(text, decodeErr, nil)
 	}
-	if isError {
-		f.setEnvelope(env)
+}
+
+const maxMsg = 160 // characters
+
+// setErrorResponse completes the failure of an error response.
+func (c *Caller) setErrorResponse(f *Failure, b rejectedBody) {
+	if b.unreadableErr != nil {
+		f.remark(b.unreadableErr.Error())
 	}
-	if !f.IsEnvelope && !endsEarly {
-		f.quote(body)
+	if f.isErrorEnvelope() {
+		f.setEnvelope(b.env)
+	}
+	if !f.IsEnvelope && !b.endsEarly() {
+		f.quote(b.bytes)
 	}
 	c.setWait(f)
-	c.classify(f, isError)
-	return f
+	c.classify(f)
 }
 
 // setEnvelope keeps the members of an error envelope. With code 200, the data may be a mail channel with
@@ -178,11 +209,11 @@ func (f *Failure) quote(body []byte) {
 }
 
 // classify sets whether an error response rejects the key, or is worth a retry.
-func (c *Caller) classify(f *Failure, isErrorEnvelope bool) {
+func (c *Caller) classify(f *Failure) {
 	hasRejectedCode := f.IsEnvelope && slices.Contains(c.RejectedKeyCodes, f.Code)
 	hasRetryableCode := f.IsEnvelope && slices.Contains(c.RetryableCodes, f.Code)
 	f.KeyRejected = f.Status == http.StatusUnauthorized || hasRejectedCode
-	f.Transient = !f.KeyRejected && (hasRetryableCode || hasRetryableStatus(f.Status, isErrorEnvelope))
+	f.Transient = !f.KeyRejected && (hasRetryableCode || hasRetryableStatus(f.Status, f.isErrorEnvelope()))
 	if c.CanReplaceKey && len(c.RejectedKeyCodes) == 0 && !f.KeyRejected {
 		f.hintAtRejectedKey()
 	}
@@ -202,18 +233,6 @@ func hasRetryableStatus(status int, isErrorEnvelope bool) bool {
 	isOfService := status == http.StatusInternalServerError && isErrorEnvelope
 	return httpspec.IsRetryable(status) && !isOfService
 }
-
-// setUndecodable completes the failure of a response with HTTP status 2xx that cannot be understood.
-func (f *Failure) setUndecodable(body []byte, env errorEnvelope, decodeErr error) {
-	f.Kind, f.Body, f.Cause = Undecodable, bytes.Clone(body), decodeErr
-	var msg string
-	if env.hasTextAsCode() && json.Unmarshal(env.text(), &msg) == nil {
-		text := decodeErr.Error() + "; the msg is " + redact.Shorten(f.Keys.Text(msg), maxMsg)
-		f.Cause = errs.Hide(text, decodeErr, nil)
-	}
-}
-
-const maxMsg = 160 // characters
 
 // setTruncated completes the failure of a response whose JSON ends too early: a gateway may forward a
 // truncated response as a complete one.

@@ -64,8 +64,12 @@ func (s Source[T, O]) Page(ctx context.Context, number int64, size int) (*Respon
 }
 
 // MayMeanNoSuchPage reports whether an error response with an HTTP status and a code may mean that a page
-// does not exist. With HTTP 200, every error code may.
-func MayMeanNoSuchPage(status, code int) bool {
+// does not exist. With HTTP 200, every error code may. hasOtherMeaning means that the key was rejected, or that
+// a retry may succeed.
+func MayMeanNoSuchPage(status, code int, hasOtherMeaning bool) bool {
+	if hasOtherMeaning {
+		return false
+	}
 	if httpspec.IsSuccess(status) {
 		return true
 	}
