@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	_ "embed"
-	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,13 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/httpspec"
 )
-
-//go:embed key.lua
-var keyLua string
-
-var keyScript = redis.NewScript(keyLua)
 
 // A KeySource returns an access key that replicas share. One replica fetches it for all of them. A
 // replica whose key is rejected gets the key that replaced it, if there is one, without a fetch. A
@@ -37,15 +28,15 @@ var keyScript = redis.NewScript(keyLua)
 // The store discards the key of a replica that was suspended in Fetch if another one fetches, or
 // has stored a newer key. The store deletes the Redis key 30 days after it was last written.
 type KeySource struct {
-	store   *store
-	cfg     KeyConfig
-	replica string                  // host name, process id and a random suffix
-	cache   *msgpush.AccessKeyCache // holds the key of current unless the key was rejected; calls obtain for a new key
-	changed chan struct{}           // signals an announcement, or a connect to the store
-	turn    sync.Mutex              // held while a script other than a probe runs: see claim; scripts share a connection
-	close   context.CancelFunc
-	watcher sync.WaitGroup // of the goroutines that receive announcements
-	fetches atomic.Int64   // calls of Fetch
+	store        *store
+	cfg          KeyConfig
+	replica      string                  // host name, process id and a random suffix
+	cache        *msgpush.AccessKeyCache // holds the key of current unless the key was rejected; calls obtain for a new key
+	changed      chan struct{}           // signals an announcement, or a connect to the store
+	turn         sync.Mutex              // held while a script other than a probe runs: see claim; scripts share a connection
+	stopWatching context.CancelFunc
+	watcher      sync.WaitGroup // of the goroutines that receive announcements
+	fetches      atomic.Int64   // calls of Fetch
 
 	mu       sync.Mutex
 	current  record // the newest record with a key; the zero record if there is none
@@ -53,26 +44,6 @@ type KeySource struct {
 	claimed  int64  // generation of the last fetch of this replica; 0 if there is none since the start or Close
 	rejected int64  // generation of the key that was rejected last while it was current
 	own      ownFetches
-}
-
-// ownFetches says when this replica may fetch. After a fetch that did not help, it lets other replicas
-// fetch first: its clock may be wrong, or its network.
-type ownFetches struct {
-	last     time.Time // when the last one stored a key that was not rejected within MinInterval
-	misses   int       // fetches in a row that did not help
-	claimsAt time.Time // not before
-}
-
-// miss records a fetch that did not help. Other replicas may fetch after a wait, and this one later, by
-// 1, 2, 4, 8, 10, 10 and so on × MinInterval.
-func (f *ownFetches) miss(wait, minInterval time.Duration) {
-	delay := 10 * minInterval
-	if f.misses < 4 {
-		delay = minInterval << f.misses
-	}
-	f.misses++
-	f.last = time.Time{}
-	f.claimsAt = time.Now().Add(wait + delay)
 }
 
 const (
@@ -83,45 +54,6 @@ const (
 
 	standby = 500 * time.Millisecond // see mayClaimAt
 )
-
-// A record is a key of the store, or the claim or the failure of a fetch. A newer record has a greater
-// generation. A generation is the time of the claim in milliseconds, or the last generation + 1 if
-// that is greater. So generations increase even if the store loses its data, unless its clock is
-// also set back.
-type record struct {
-	state      string
-	key        string
-	claimer    string // the replica of the last claim, and the generation of its previous claim, or 0
-	generation int64
-	expires    time.Time // zero for never
-}
-
-// A result is the outcome of a claim or of a fetch: a record, or an error.
-type result struct {
-	record
-	err      error
-	unusable string // a key of Fetch that is not used because of err: the client redacts it
-	panic    any    // of Fetch
-}
-
-// The states of a record. The script returns a state until the record expires. Then the state is empty: a
-// replica may claim a fetch. The script never returns stateSuperseded; complete sets it.
-const (
-	stateStored     = "stored"     // the record is newer than the caller's
-	stateGranted    = "granted"    // this replica must fetch a key with the generation of the record
-	stateBusy       = "busy"       // a replica fetches, perhaps this one
-	stateFailed     = "failed"     // the last fetch failed, and the next one must wait
-	stateRejected   = "rejected"   // the last key was rejected early, or before its fetch; the next fetch must wait
-	stateDone       = "done"       // the last fetch succeeded or was released, and the next one must wait
-	stateSuperseded = "superseded" // put stored nothing: another replica has taken over, or the key is stored already
-)
-
-func (r record) valid() bool { return r.validFor(0) }
-
-// validFor reports whether r has a key that is valid for longer than d.
-func (r record) validFor(d time.Duration) bool {
-	return r.key != "" && (r.expires.IsZero() || time.Until(r.expires) > d)
-}
 
 // NewKeySource returns a source for [msgpush.WithAccessKeySource]. The caller must close it.
 // NewKeySource does not wait for the store, and no key is fetched before the first call of
@@ -139,11 +71,11 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	host, _ := os.Hostname()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &KeySource{
-		store:   store,
-		cfg:     cfg,
-		replica: fmt.Sprintf("%s pid %d, %s", host, os.Getpid(), rand.Text()),
-		changed: make(chan struct{}, 1),
-		close:   cancel,
+		store:        store,
+		cfg:          cfg,
+		replica:      fmt.Sprintf("%s pid %d, %s", host, os.Getpid(), rand.Text()),
+		changed:      make(chan struct{}, 1),
+		stopWatching: cancel,
 	}
 	s.cache = msgpush.CachedAccessKey(s.obtain, msgpush.AccessKeyCacheOptions{
 		Early:       cfg.Early,
@@ -195,7 +127,8 @@ func (s *KeySource) Ping(ctx context.Context) error {
 	context.AfterFunc(ctx, func() { _ = sub.Close() }) // ends Receive, which ignores ctx
 	_, err := sub.Receive(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: no announcements of new keys on the channel %s: %w", ErrStoreUnavailable, s.store.key, err)
+		const format = "%w: no announcements of new keys on the channel %s: %s" // see store.noteResult
+		return fmt.Errorf(format, ErrStoreUnavailable, s.store.key, err.Error())
 	}
 	return nil
 }
@@ -216,7 +149,7 @@ func (s *KeySource) Stats() KeyStats { return KeyStats{Fetches: s.fetches.Load()
 // close the Redis client. After Close, only a fetch in progress, a test of a store that was
 // unavailable, and calls of AccessKey and Ping use it. Close always returns nil.
 func (s *KeySource) Close() error {
-	s.close()
+	s.stopWatching()
 	s.mu.Lock()
 	generation := s.claimed
 	s.claimed = 0
@@ -327,226 +260,3 @@ func pollAfter(claim record) time.Duration {
 // isSuperseded reports whether the result was discarded, so that the caller polls for the key of another
 // replica. The caller raises a panic of Fetch even then.
 func (r result) isSuperseded() bool { return r.state == stateSuperseded && r.panic == nil }
-
-// fetch calls Fetch, stores the key or the failure, and sends the result to fetched.
-func (s *KeySource) fetch(ctx context.Context, claim record, fetched chan<- result) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
-	defer cancel()
-	r := result{
-		record: record{claimer: claim.claimer, generation: claim.generation},
-		err:    errors.New("it did not return"),
-	}
-	defer func() { // runs even if Fetch panics or calls runtime.Goexit
-		r.panic = recover()
-		s.complete(s.withState(r), fetched)
-	}()
-	s.fetches.Add(1)
-	r.key, r.expires, r.err = s.cfg.Fetch(ctx)
-}
-
-// complete stores the result of a fetch, and sends it to fetched.
-func (s *KeySource) complete(r result, fetched chan<- result) {
-	wait, err := s.put(r.record)
-	s.recordFetch(r.state, wait)
-	switch {
-	case wait == 0:
-		r.state = stateSuperseded
-	case r.state == stateFailed:
-		// The calls that wait for this fetch raise its panic. Later calls only return the error.
-		s.setFailed(result{
-			record:   record{expires: time.Now().Add(wait)},
-			err:      r.err,
-			unusable: r.unusable,
-		})
-	default:
-		s.adopt(r.record) // also if no caller waits for r any more
-	}
-	fetched <- r
-	if err != nil {
-		s.putUntilStored(r.record)
-	}
-}
-
-// putUntilStored retries until the store responds, since other replicas wait for the record. Close or a
-// newer fetch ends this.
-func (s *KeySource) putUntilStored(r record) {
-	for s.lastClaim() == r.generation {
-		time.Sleep(maxPoll)
-		_, err := s.put(r)
-		if err == nil {
-			return
-		}
-	}
-}
-
-// mayClaimAt returns when this replica may claim a fetch. A key that expires is first replaced by the
-// replicas that have fetched a good one: their clocks and networks work.
-func (s *KeySource) mayClaimAt() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	hasExpired := s.current.generation > 0 && s.current.generation != s.rejected
-	if hasExpired && s.own.last.IsZero() {
-		return time.Now().Add(standby)
-	}
-	return time.Time{}
-}
-
-func (s *KeySource) recordFetch(state string, wait time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if state == stateDone {
-		s.own.last = time.Now()
-	} else {
-		s.own.miss(wait, s.cfg.MinInterval)
-	}
-}
-
-// withState returns the result of a fetch with its state, and without a key if the key cannot be
-// used.
-func (s *KeySource) withState(r result) result {
-	if r.err == nil {
-		r.err = httpspec.CheckKey("the returned key", r.key)
-	}
-	if r.err == nil && !r.valid() {
-		const format = "the returned key has expired (the clock of this replica shows %s)"
-		r.err = fmt.Errorf(format, time.Now().UTC().Format(time.RFC3339))
-	}
-	if r.err != nil {
-		return result{
-			record:   record{state: stateFailed, claimer: r.claimer, generation: r.generation},
-			err:      fmt.Errorf("fleet: Fetch: %w", r.err),
-			unusable: r.key,
-			panic:    r.panic,
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.state = stateDone
-	if r.key == s.current.key && s.current.generation == s.rejected {
-		r.state = stateRejected
-	}
-	return r
-}
-
-func (s *KeySource) setFailed(r result) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failed = r
-}
-
-func (s *KeySource) setClaimed(generation int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.claimed = generation
-	if !s.own.last.IsZero() {
-		s.own.misses = 0
-	}
-}
-
-// lastClaim returns the last generation that this replica claimed, or 0 if Close was called since.
-func (s *KeySource) lastClaim() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.claimed
-}
-
-// claim returns a newer record from the store. If there is none and mayFetch is set, it tries to
-// claim the fetch. It returns an error without a state if the store fails. It returns an error with
-// stateStored if this replica cannot decrypt the key.
-//
-// With mayFetch, it also returns the error of the last fetch, if that failed. If this replica knows the
-// error, claim does not ask the store until the next fetch may begin.
-func (s *KeySource) claim(generation int64, mayFetch bool) result {
-	s.mu.Lock()
-	failed := s.failed
-	letsOthersFirst := mayFetch && time.Now().Before(s.own.claimsAt)
-	isRejected := mayFetch && generation > 0 && s.rejected == generation
-	s.mu.Unlock()
-	if mayFetch && time.Now().Before(failed.expires) {
-		return failed
-	}
-	// Until claimed is set: two claims at a time would have the same claimer, and both would be granted.
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	r := s.runClaim(generation, mayFetch && !letsOthersFirst, isRejected)
-	switch {
-	case r.err != nil:
-		return r
-	case r.state == stateGranted:
-		s.setClaimed(r.generation)
-	case r.state == "" && letsOthersFirst:
-		// Any other replica may fetch now. If a fetch failed before, a call returns its error instead of
-		// waiting for another replica. Otherwise, such as after a rejected key, this error is nil, and the
-		// call waits.
-		r.err, r.unusable = failed.err, failed.unusable
-	case r.state == stateFailed && mayFetch:
-		// Without mayFetch, failed may still be the failure of this replica's own Fetch, which says more.
-		r.err = failedElsewhere(r.record)
-		s.setFailed(r)
-	}
-	return r
-}
-
-// failedElsewhere returns the error of a fetch that failed in another replica.
-func failedElsewhere(r record) error {
-	replica, _, _ := strings.Cut(r.claimer, ",")
-	return fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
-}
-
-// runClaim runs the script, and returns the record of its reply.
-func (s *KeySource) runClaim(generation int64, mayFetch, isRejected bool) result {
-	now := time.Now() // before the command, so that nothing expires later here than in the store
-	lease := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)
-	reply, err := s.store.run(
-		keyScript,
-		[]any{"", int64(0), int64(0), "", ""},
-		"claim",
-		generation,
-		fmt.Sprintf("%s %d", s.replica, s.lastClaim()), // the same if the claim is repeated because its reply was lost
-		s.cfg.MinInterval.Milliseconds(),
-		mayFetch,
-		isRejected,
-		lease.Milliseconds(),
-	)
-	if err != nil {
-		return result{err: err}
-	}
-	r := result{record: record{
-		state:      reply[0].(string),
-		generation: reply[1].(int64),
-		expires:    now.Add(milliseconds(reply[2])),
-		claimer:    reply[4].(string),
-	}}
-	if r.state == stateStored {
-		r.key, r.err = s.open(reply[3].(string), r.generation)
-	}
-	return r
-}
-
-// put stores a record: a key, a failure, or neither, which releases the claim. It returns how long
-// no replica may fetch, or 0 if nothing was stored: the stored key is this one or a newer one,
-// another fetch is in progress, or there is no claim to release. If the store fails, put returns
-// MinInterval and the error.
-func (s *KeySource) put(r record) (wait time.Duration, err error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	validity := noExpiry
-	if !r.expires.IsZero() {
-		validity = time.Until(r.expires)
-	}
-	reply, err := s.store.run(
-		keyScript,
-		[]any{int64(0)},
-		"put",
-		r.generation,
-		r.claimer,
-		s.cfg.MinInterval.Milliseconds(),
-		s.seal(r),
-		validity.Milliseconds(),
-		r.state,
-	)
-	if err != nil {
-		return s.cfg.MinInterval, err
-	}
-	return milliseconds(reply[0]), nil
-}

@@ -150,14 +150,14 @@ func (s *store) runOnce(script *redis.Script, want []any, args ...any) ([]any, e
 	if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok && err != nil {
 		cluster.ReloadState(ctx) // otherwise, go-redis may replace a failed node only after ClusterStateReloadInterval
 	}
-	return reply, s.record(err)
+	return reply, s.noteResult(err)
 }
 
 func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
-// record records how an operation of the store ended, and returns its error. The error does not
+// noteResult records how an operation of the store ended, and returns its error. The error does not
 // wrap err, so that a timeout of the store does not match context.DeadlineExceeded.
-func (s *store) record(err error) error {
+func (s *store) noteResult(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
