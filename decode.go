@@ -125,7 +125,8 @@ func idOf(raw []byte) json.RawMessage {
 	return object.ID
 }
 
-// A record is a pointer to a record of this package, or to a struct of another package that embeds one.
+// A record is a pointer to a record of this package. A struct of another package that embeds one is none: see
+// isEmptyRecord.
 type record interface {
 	// valid reports whether the record has a value that is not zero.
 	valid() bool

@@ -258,7 +258,7 @@ func newError(f *call.Failure) error {
 			Err:        errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause, isOwnError),
 			Remarks:    remarks,
 		}
-	case call.NoResponse:
+	default: // call.NoResponse
 		return &RequestError{
 			Operation: name,
 			Attempts:  f.Attempts,
@@ -267,7 +267,6 @@ func newError(f *call.Failure) error {
 			Remarks:   remarks,
 		}
 	}
-	return nil
 }
 
 // remarksOf returns the remarks of a failure. Without an envelope, the first one is the method and the

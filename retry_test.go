@@ -445,17 +445,18 @@ func TestRedirectIsPermanentAPIError(t *testing.T) {
 
 func TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter(t *testing.T) {
 	for name, tt := range map[string]struct {
-		response       string
-		attempts       int
-		shortest, text string
+		response string
+		attempts int
+		shortest time.Duration
+		text     string
 	}{
-		"429 with Retry-After":    {"429 Too Many Requests\r\nRetry-After: 7", 3, "14s", ""},
-		"503 with Retry-After":    {"503 Service Unavailable\r\nRetry-After: 7", 3, "14s", ""},
-		"503 without Retry-After": {"503 Service Unavailable", 3, "0s", ""},
+		"429 with Retry-After":    {"429 Too Many Requests\r\nRetry-After: 7", 3, 14 * time.Second, ""},
+		"503 with Retry-After":    {"503 Service Unavailable\r\nRetry-After: 7", 3, 14 * time.Second, ""},
+		"503 without Retry-After": {"503 Service Unavailable", 3, 0, ""},
 		"503 with Retry-After longer than MaxWait": {
-			"503 Service Unavailable\r\nRetry-After: 31", 1, "0s", "Retry-After is longer than MaxWait",
+			"503 Service Unavailable\r\nRetry-After: 31", 1, 0, "Retry-After is longer than MaxWait",
 		},
-		"407 with Retry-After": {"407 Proxy Authentication Required\r\nRetry-After: 7", 1, "0s", ""},
+		"407 with Retry-After": {"407 Proxy Authentication Required\r\nRetry-After: 7", 1, 0, ""},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := msgpush.NewTransport()
@@ -465,12 +466,11 @@ func TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter(t *testing.T) {
 			client := fixtures.NewClientAt(t, "https://push.example.com",
 				msgpush.WithHTTPClient(&http.Client{Transport: transport}),
 				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 3, MinWait: 1}))
-			shortest, _ := time.ParseDuration(tt.shortest)
 			for _, kind := range fixtures.KindsOfCalls() {
 				start := time.Now()
 				_, err := kind.Do(t.Context(), client)
 				fixtures.AssertFailure(t, err, faults.Failure{Kind: "RequestError", Text: tt.text}, tt.attempts)
-				assert.Equal(t, shortest, time.Since(start).Truncate(time.Millisecond), "idempotent: %v", kind.Idempotent)
+				assert.Equal(t, tt.shortest, time.Since(start).Truncate(time.Millisecond), "idempotent: %v", kind.Idempotent)
 			}
 		})
 	}

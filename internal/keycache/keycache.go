@@ -112,10 +112,11 @@ func (c *Cache) validKey() (key string, ok bool) {
 }
 
 // isValid reports whether there is a key that has not expired.
-func (c *Cache) isValid() bool { return c.key != "" && !c.expiresWithin(0) }
+func (c *Cache) isValid() bool { return c.key != "" && !endsWithin(0, c.expires) }
 
-func (c *Cache) expiresWithin(d time.Duration) bool {
-	return !c.expires.IsZero() && time.Until(c.expires) <= d
+// endsWithin reports whether a key expires within a duration. The zero time stands for never.
+func endsWithin(d time.Duration, expires time.Time) bool {
+	return !expires.IsZero() && time.Until(expires) <= d
 }
 
 // get returns the key, or the call of fetch to wait for. It starts one if one is needed.
@@ -133,7 +134,7 @@ func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch
 	case isRejected && !now.Before(c.replaceAfter):
 		c.replaceAfter = now.Add(c.MinInterval)
 		return "", c.start(ctx, rejected)
-	case !isRejected && c.expiresWithin(c.Early) && !now.Before(c.renewAfter):
+	case !isRejected && endsWithin(c.Early, c.expires) && !now.Before(c.renewAfter):
 		c.start(ctx, "")
 	}
 	return c.key, nil
@@ -184,7 +185,7 @@ func (c *Cache) run(ctx context.Context, f *pendingFetch) {
 	key, expires, err = c.Fetch(ctx)
 	if err == nil {
 		err = httpspec.CheckKey("the key", key)
-		if err == nil && !expires.IsZero() && time.Until(expires.Round(0)) <= 0 {
+		if err == nil && endsWithin(0, expires.Round(0)) {
 			err = fmt.Errorf("the key expired at %v", expires)
 		}
 	} else if ctx.Err() != nil {
@@ -232,8 +233,7 @@ func (c *Cache) redacted(err error, key string) error {
 
 // Set implements msgpush.AccessKeyCache.Set.
 func (c *Cache) Set(key string, expires time.Time) {
-	hasExpired := !expires.IsZero() && time.Until(expires.Round(0)) <= 0
-	if hasExpired || httpspec.CheckKey("the key", key) != nil {
+	if endsWithin(0, expires.Round(0)) || httpspec.CheckKey("the key", key) != nil {
 		return
 	}
 	c.mu.Lock()

@@ -32,23 +32,23 @@ func Convert(body []byte, t, record, text reflect.Type) (converted []byte, chang
 
 // A scanner walks through valid JSON, along a type.
 type scanner struct {
-	body   []byte
-	pos    int
-	out    []byte // the result for the first copied bytes of body
-	copied int
-	record reflect.Type
-	text   reflect.Type // a string that decodes itself from text
-	flags  bool         // the value is in a record, where integers may be booleans
+	body     []byte
+	pos      int
+	out      []byte // the result for the first copied bytes of body
+	copied   int
+	record   reflect.Type
+	text     reflect.Type // a string that decodes itself from text
+	inRecord bool         // the value is in a record, where integers may be booleans
 }
 
 // value walks through the value of a member, an element or the whole JSON. declared is its type, or nil
 // if nothing in it changes. The depth is limited, since the JSON is valid for encoding/json.
 func (s *scanner) value(declared reflect.Type) {
 	t := s.target(declared)
-	isRecord := t != nil && t == s.record && !s.flags
+	isRecord := t != nil && t == s.record && !s.inRecord
 	if isRecord {
-		s.flags = true
-		defer func() { s.flags = false }()
+		s.inRecord = true
+		defer func() { s.inRecord = false }()
 	}
 	s.skipSpace()
 	from := s.pos
@@ -115,10 +115,10 @@ func (s *scanner) convert(value []byte, t reflect.Type) []byte {
 func isInteger(kind reflect.Kind) bool { return reflect.Int <= kind && kind <= reflect.Uint64 }
 
 func (s *scanner) convertToInteger(value []byte) []byte {
-	if s.flags && string(value) == "true" {
+	if s.inRecord && string(value) == "true" {
 		return []byte("1")
 	}
-	if s.flags && string(value) == "false" {
+	if s.inRecord && string(value) == "false" {
 		return []byte("0")
 	}
 	isPlain := value[0] != '"' && !bytes.ContainsAny(value, ".eE")
