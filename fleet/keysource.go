@@ -31,9 +31,9 @@ type KeySource struct {
 	store        *store
 	cfg          KeyConfig
 	replica      string                  // host name, process id and a random suffix
-	cache        *msgpush.AccessKeyCache // holds the key of current unless the key was rejected; calls obtain for a new key
+	cache        *msgpush.AccessKeyCache // holds the key of current, unless that was rejected; calls obtain
 	changed      chan struct{}           // signals an announcement, or a connect to the store
-	turn         sync.Mutex              // held while a script other than a probe runs: see claim; scripts share a connection
+	turn         sync.Mutex              // held while a script other than a probe runs; see claim
 	stopWatching context.CancelFunc
 	watcher      sync.WaitGroup // of the goroutines that receive announcements
 	fetches      atomic.Int64   // calls of Fetch
