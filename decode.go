@@ -135,15 +135,15 @@ type record interface {
 // isEmptyRecord reports whether r points to a record of this package, or to a pointer to one, without
 // a value. Such a record needs an id in the JSON.
 func isEmptyRecord[T any](r *T) bool {
-	if !isOfThisPackage(pointedTo(reflect.TypeFor[T]())) {
-		return false
-	}
 	own, ok := any(r).(record)
 	if !ok {
 		own, ok = any(*r).(record)
 	}
-	return ok && !own.valid()
+	return ok && !own.valid() && isOwnRecord[T]()
 }
+
+// isOwnRecord reports whether T is a type of this package, or a pointer to one.
+func isOwnRecord[T any]() bool { return isOfThisPackage(pointedTo(reflect.TypeFor[T]())) }
 
 func isOfThisPackage(t reflect.Type) bool {
 	return t.PkgPath() == reflect.TypeFor[ForwardRule]().PkgPath()

@@ -57,6 +57,9 @@ func (*Page[T]) recordType() reflect.Type { return reflect.TypeFor[T]() }
 func isCompletePage[T any](data *T) bool { return data != nil && pageOf(data).isComplete() }
 
 func (p *Page[T]) isComplete() bool {
+	if !isOwnRecord[T]() { // once, and not for each record
+		return p.List != nil
+	}
 	for i := range p.List {
 		if isEmptyRecord(&p.List[i]) {
 			return false

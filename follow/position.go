@@ -29,7 +29,7 @@ type storedPosition struct {
 	marks
 }
 
-// Marks are what a position has besides the known ids.
+// marks are the part of a position that is stored unchanged.
 type marks struct {
 	// Newest is the latest valid creation time that was seen.
 	Newest msgpush.DateTime `json:"newest,omitempty"`

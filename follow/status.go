@@ -26,8 +26,8 @@ type Status struct {
 	// reported to OnError.
 	Omitted int64
 	// Err is the latest error of a step that fails now: a page without which a poll cannot go on, another
-	// page, or store. It wraps [ErrMissing] if the latest sweep lacked records. FailingSince is the time of
-	// the first error in a row of this step. If several steps fail, Err is that of the step that began to
+	// page, or store. It wraps [ErrMissing] if the latest sweep lacked records, or found no known one.
+	// FailingSince is the time of the first error in a row of this step. If several steps fail, Err is that of the step that began to
 	// fail first. A request counts as failed after its retries.
 	Err          error
 	FailingSince time.Time
