@@ -132,7 +132,6 @@ type Follower[T any] struct {
 // responses report neither a total nor a number of pages, the newest record must stand at the start of the
 // list.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
-	p, err := parsePosition(o.Position)
 	switch {
 	case pager.Fetch == nil:
 		return nil, errorf("the function Fetch of the pager is nil")
@@ -146,7 +145,9 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		return nil, errorf("SweepInterval is negative: %v", o.SweepInterval)
 	case o.Window < 0:
 		return nil, errorf("Window is negative: %d", o.Window)
-	case err != nil:
+	}
+	p, err := parsePosition(o.Position)
+	if err != nil {
 		return nil, errorf("Position is not that of a batch: %w", err)
 	}
 	pager.PageSize = cmp.Or(pager.PageSize, msgpush.DefaultPageSize)
@@ -184,19 +185,22 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 	}
 	f.store = store
 	for errs.OfContext(ctx) == nil {
-		f.poll(ctx)
+		if f.poll(ctx) == nil {
+			f.update(func(s *Status) { s.LastPoll = time.Now() })
+		}
 		f.sleep(ctx, f.jitter(f.options.PollInterval))
 	}
 	return nil
 }
 
-// deliver stores new records, which it gets with the newest one first. It returns false if ctx has ended before.
-func (f *Follower[T]) deliver(ctx context.Context, records []item[T]) bool {
+// deliver stores new records, which it gets with the newest one first. It returns an error only if ctx has ended
+// before.
+func (f *Follower[T]) deliver(ctx context.Context, records []item[T]) error {
 	slices.Reverse(records)
 	for chunk := range slices.Chunk(records, batchSize) {
 		var batch Batch[T]
 		for _, r := range chunk {
-			f.position.add(r.id, r.created)
+			f.position.add(r.stamp)
 			f.position.Total++
 			if r.omitted != nil {
 				batch.Omitted = append(batch.Omitted, *r.omitted)
@@ -204,18 +208,19 @@ func (f *Follower[T]) deliver(ctx context.Context, records []item[T]) bool {
 				batch.Records = append(batch.Records, r.record)
 			}
 		}
-		if !f.storeBatch(ctx, batch) {
-			return false
+		if err := f.storeBatch(ctx, batch); err != nil {
+			return err
 		}
 		f.update(func(s *Status) { s.Omitted += int64(len(batch.Omitted)) })
 	}
-	return true
+	return nil
 }
 
-// storeBatch stores a batch with the current position. It returns false if ctx has ended before.
-func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) bool {
+// storeBatch stores a batch with the current position. It returns an error only if ctx has ended before.
+func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position = f.position.encode()
 	return f.untilSuccess(ctx, storeFails, time.Second, func() error {
+		f.update(func(s *Status) { s.NextStep = time.Now() })
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
 		if err := f.store(ctx, forStore); err != nil {

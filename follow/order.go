@@ -3,44 +3,41 @@ package follow
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
 )
 
+// errStartAgain ends a poll. The next one is a first start, since the known records stand at the oldest end.
+var errStartAgain = errors.New("the newest record stands at the other end")
+
 // findOrder finds out at which end of the list the newest record stands, if page 1 is given and the last page
-// is known. It returns false if ctx has ended, or if a first start must be made again.
-func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], number int) (ok bool) {
+// is known. It returns errStartAgain, or an error if ctx has ended.
+func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], number int) error {
 	hasEnds := number == 1 && f.reportedPages(page) > 0
 	if f.pager.Created == nil || !hasEnds {
-		return true
+		return nil
 	}
-	ascents, ok := f.countAscents(ctx, page)
-	return ok && f.setOrder(ctx, ascents)
-}
-
-// countAscents compares the creation times of neighbours on the first and the last page. It returns false if
-// ctx has ended.
-func (f *Follower[T]) countAscents(ctx context.Context, first *msgpush.Page[T]) (ascents int, ok bool) {
-	times := f.times(first)
-	if f.lastPage <= 1 || len(times) == 0 {
-		return ascentsOf(times), true
+	times := f.times(page)
+	if f.lastPage > 1 && len(times) > 0 {
+		last, err := f.page(ctx, f.lastPage, optional)
+		if ended := errs.OfContext(ctx); ended != nil {
+			return ended
+		}
+		if err != nil {
+			f.report(ctx, err) // then page 1 decides
+		} else {
+			times = append(times, f.times(last)...)
+		}
 	}
-	last, err := f.fetch(ctx, f.lastPage, optional)
-	if errs.OfContext(ctx) != nil {
-		return 0, false
-	}
-	if err != nil {
-		f.report(ctx, err) // then the first page decides
-		return ascentsOf(times), true
-	}
-	return ascentsOf(append(times, f.times(last)...)), true
+	return f.setOrder(ctx, ascentsOf(times))
 }
 
 // setOrder lets most of the neighbours decide, by at least three, since single times may be wrong. The result
 // is kept if the list has several pages. A single page has the newest record in any case.
-func (f *Follower[T]) setOrder(ctx context.Context, ascents int) (ok bool) {
+func (f *Follower[T]) setOrder(ctx context.Context, ascents int) error {
 	hasSeveralPages := f.lastPage > 1
 	isClear := ascents <= -minAscents || ascents >= minAscents
 	mayDecide := isClear || !hasSeveralPages
@@ -48,10 +45,17 @@ func (f *Follower[T]) setOrder(ctx context.Context, ascents int) (ok bool) {
 	knowsOtherEnd := newestLast != f.position.NewestLast && len(f.position.known) > 0 && !f.position.Whole
 	f.position.HasOrder = isClear && hasSeveralPages
 	f.position.NewestLast = newestLast
-	if knowsOtherEnd {
-		f.startAgain(ctx)
+	if !knowsOtherEnd {
+		return nil
 	}
-	return !knowsOtherEnd
+	if f.position.started {
+		f.report(ctx, errorf("%w: the newest record was searched at the wrong end so far", ErrMissing))
+	}
+	f.position = position{
+		marks: marks{HasOrder: f.position.HasOrder, NewestLast: f.position.NewestLast},
+		known: map[int64]int{},
+	}
+	return errStartAgain
 }
 
 const minAscents = 3
@@ -62,17 +66,6 @@ func ascentsOf(times []msgpush.DateTime) (ascents int) {
 		ascents += cmp.Compare(times[i], times[i-1])
 	}
 	return ascents
-}
-
-// startAgain makes the next poll a first start: the known records stand at the oldest end.
-func (f *Follower[T]) startAgain(ctx context.Context) {
-	if f.position.started {
-		f.report(ctx, errorf("%w: the newest record was searched at the wrong end so far", ErrMissing))
-	}
-	f.position = position{
-		marks: marks{HasOrder: f.position.HasOrder, NewestLast: f.position.NewestLast},
-		known: map[int64]int{},
-	}
 }
 
 // times returns the valid creation times of a page.

@@ -16,17 +16,17 @@ func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T]) []item[T
 	omitted := page.Omitted
 	takeOmitted := func() {
 		for len(omitted) > 0 && omitted[0].Index <= len(items) {
-			items = append(items, item[T]{id: omitted[0].ID, omitted: &omitted[0]})
+			items = append(items, item[T]{stamp: stamp{id: omitted[0].ID}, omitted: &omitted[0]})
 			omitted = omitted[1:]
 		}
 	}
 	for _, record := range page.List {
 		takeOmitted()
-		items = append(items, item[T]{id: f.pager.ID(record), created: f.created(record), record: record})
+		items = append(items, item[T]{stamp: stamp{f.pager.ID(record), f.created(record)}, record: record})
 	}
 	takeOmitted()
 	for i := range omitted { // with an index that the page does not have
-		items = append(items, item[T]{id: omitted[i].ID, omitted: &omitted[i]})
+		items = append(items, item[T]{stamp: stamp{id: omitted[i].ID}, omitted: &omitted[i]})
 	}
 	if f.position.NewestLast {
 		slices.Reverse(items)

@@ -23,35 +23,43 @@ type place[T any] struct {
 	deepest int       // the highest number so far
 }
 
-// newestPage returns the place of the newest record. It returns false if ctx has ended, or the order of the
-// list was found to be another one.
-func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (_ *place[T], ok bool) {
+// newestPage returns the place of the newest record. It returns an error if ctx has ended, or if the next poll
+// must be a first start.
+func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], error) {
 	var page *msgpush.Page[T]
 	var number int
-	next := f.newestNumber()
-	for range maxRepeats {
-		number = next
-		page, ok = f.pageUntilSuccess(ctx, number)
-		if !ok || !f.useNumbers(ctx, page, number, isSweep) {
-			return nil, false
+	for range maxRepeats { // the list may grow or shrink meanwhile
+		number = f.newestNumber()
+		var err error
+		page, err = f.page(ctx, number, required)
+		if err != nil {
+			return nil, err
 		}
-		next = f.newestNumber() // the list may have grown or shrunk
-		if next == number {
+		if err := f.useNumbers(ctx, page, number, isSweep); err != nil {
+			return nil, err
+		}
+		if f.newestNumber() == number {
 			break
 		}
 	}
-	p := &place[T]{number: number, page: page}
-	f.enter(ctx, p, page, number)
-	return p, true
+	return &place[T]{
+		number:  number,
+		page:    page,
+		items:   f.items(ctx, page),
+		longest: length(page),
+	}, nil
 }
 
 // useNumbers takes the number of pages from a response. In a sweep, or if the number has changed, it also
-// finds the order. It returns false as findOrder does.
-func (f *Follower[T]) useNumbers(ctx context.Context, page *msgpush.Page[T], number int, isSweep bool) (ok bool) {
+// finds the order, and returns the error of that.
+func (f *Follower[T]) useNumbers(ctx context.Context, page *msgpush.Page[T], number int, isSweep bool) error {
 	last := f.reportedPages(page)
 	mayShowOrder := isSweep || last != f.lastPage
 	f.lastPage = last
-	return f.position.HasOrder || !mayShowOrder || f.findOrder(ctx, page, number)
+	if f.position.HasOrder || !mayShowOrder {
+		return nil
+	}
+	return f.findOrder(ctx, page, number)
 }
 
 // newestNumber returns the number of the page that has the newest record, as far as it is known.
@@ -62,34 +70,28 @@ func (f *Follower[T]) newestNumber() int {
 	return 1
 }
 
-// next goes to the next page inward. It returns false if ctx has ended, a page that is not required failed,
-// or the total falls again and again.
-func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) bool {
+// next goes to the next page inward, or back.
+func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 	number := p.number + f.inward()
 	if number > p.deepest {
 		p.deepest, p.backs = number, 0
 	}
-	get := f.pageOnce
-	if n == required {
-		get = f.pageUntilSuccess
+	page, err := f.page(ctx, number, n)
+	if err == nil && f.hasShrunk(p, page) {
+		page, err = f.page(ctx, number, n) // the response may have come from a server that is behind
 	}
-	page, ok := get(ctx, number)
-	if ok && f.hasShrunk(p, page) {
-		page, ok = get(ctx, number) // the response may have come from a server that is behind
-	}
-	if ok && f.hasShrunk(p, page) {
-		if p.backs == maxBacks {
-			f.noteSweepFails(ctx, errorf("its total fell at page %d after each of %d attempts", number, maxBacks+1))
-			return false
+	if err == nil && f.hasShrunk(p, page) {
+		number, err = p.back(number, page.Total)
+		if err != nil {
+			return err
 		}
-		p.backs++
-		number = max(1, number-p.movedPages(page))
-		page, ok = get(ctx, number)
+		page, err = f.page(ctx, number, n)
 	}
-	if ok {
-		f.enter(ctx, p, page, number)
+	if err != nil {
+		return err
 	}
-	return ok
+	f.enter(ctx, p, page, number)
+	return nil
 }
 
 // hasShrunk reports whether records may have moved to pages that were read before. Newest last, deletions
@@ -98,11 +100,16 @@ func (f *Follower[T]) hasShrunk(p *place[T], page *msgpush.Page[T]) bool {
 	return !f.position.NewestLast && 0 < page.Total && page.Total < p.page.Total
 }
 
-// movedPages returns how many pages have to be read again: as many records as the total fell by may have moved
-// to the pages before.
-func (p *place[T]) movedPages(page *msgpush.Page[T]) int {
-	fall := p.page.Total - page.Total
-	return 1 + int(min((fall-1)/int64(max(1, p.longest)), 1<<30))
+// back returns the page from which on the list is read again: as many records as the total fell by may have
+// moved to the pages before.
+func (p *place[T]) back(number int, total int64) (int, error) {
+	if p.backs == maxBacks {
+		return 0, errorf("its total fell at page %d after each of %d attempts", number, maxBacks+1)
+	}
+	p.backs++
+	fall := p.page.Total - total
+	moved := 1 + (fall-1)/int64(max(1, p.longest)) // pages
+	return int(max(1, int64(number)-moved)), nil
 }
 
 // enter makes a page the one that the reading has reached.

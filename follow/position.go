@@ -87,20 +87,20 @@ func (p *position) isKnown(id int64) bool {
 }
 
 // add makes a record known.
-func (p *position) add(id int64, created msgpush.DateTime) {
-	p.known[id] = 0
-	p.Newest = max(p.Newest, created)
+func (p *position) add(s stamp) {
+	p.known[s.id] = 0
+	p.Newest = max(p.Newest, s.created)
 }
 
-// keep makes the ids of a sweep known, and forgets ids that several sweeps have not seen. It reports whether
-// an id was not known before.
-func (p *position) keep(ids []int64) (hasNewlyKnown bool) {
+// keep makes the records of a sweep known, and forgets ids that several sweeps have not seen. It reports
+// whether a record was not known before.
+func (p *position) keep(stamps []stamp) (hasNewlyKnown bool) {
 	for id := range p.known {
 		p.known[id]++
 	}
-	for _, id := range ids {
-		hasNewlyKnown = hasNewlyKnown || !p.isKnown(id)
-		p.known[id] = 0
+	for _, s := range stamps {
+		hasNewlyKnown = hasNewlyKnown || !p.isKnown(s.id)
+		p.add(s)
 	}
 	for id, unseen := range p.known {
 		if unseen >= maxUnseen {

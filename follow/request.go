@@ -6,78 +6,64 @@ import (
 	"time"
 
 	"example.com/msgpush"
-	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/paging"
 )
 
-// pageUntilSuccess requests a page until that succeeds. It returns false if ctx has ended before.
-func (f *Follower[T]) pageUntilSuccess(ctx context.Context, number int) (page *msgpush.Page[T], ok bool) {
-	ok = f.untilSuccess(ctx, pollFails, f.options.PollInterval, func() (err error) {
-		page, err = f.fetch(ctx, number, required)
+// page requests a page, and a required one until that succeeds or ctx has ended.
+func (f *Follower[T]) page(ctx context.Context, number int, n need) (page *msgpush.Page[T], err error) {
+	if n != required {
+		return f.pageOnce(ctx, number, n)
+	}
+	err = f.untilSuccess(ctx, pollFails, f.options.PollInterval, func() error {
+		page, err = f.pageOnce(ctx, number, n)
 		return err
 	})
-	return page, ok
+	return page, err
 }
 
-// pageOnce requests a page once. It returns false if the request failed, or ctx has ended.
-func (f *Follower[T]) pageOnce(ctx context.Context, number int) (page *msgpush.Page[T], ok bool) {
+// pageOnce requests a page. An error response for a page that the list does not have stands for an empty page.
+func (f *Follower[T]) pageOnce(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
+	page, err := f.fetch(ctx, number)
+	if !isNoSuchPage(err) {
+		return page, err
+	}
+	mayHaveShrunk := number > 1 && number <= f.lastPage
+	if mayHaveShrunk {
+		first, firstErr := f.fetch(ctx, 1)
+		if firstErr != nil {
+			return nil, firstErr
+		}
+		f.lastPage = f.reportedPages(first)
+	}
+	if f.isBehindEnd(number, n) {
+		return f.behindEnd, nil
+	}
+	return nil, err
+}
+
+// fetch requests a page, once.
+func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], error) {
 	f.update(func(s *Status) { s.NextStep = time.Now() })
-	page, err := f.fetch(ctx, number, optional)
-	if errs.OfContext(ctx) != nil {
-		return nil, false
-	}
-	if err != nil {
-		f.noteSweepFails(ctx, err)
-		f.sleep(ctx, retryAfter(err))
-	}
-	return page, err == nil
-}
-
-// noteSweepFails takes the error of a page, and makes the next poll a sweep.
-func (f *Follower[T]) noteSweepFails(ctx context.Context, err error) {
-	f.note(ctx, sweepFails, err)
-	f.sweepAt = time.Now()
-}
-
-// fetch requests a page. An error response for a page behind the last one stands for an empty page.
-func (f *Follower[T]) fetch(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	page, err := f.pager.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: f.pager.PageSize})
-	if page == nil && err == nil {
+	if err != nil {
+		err = paging.AtPage(int64(number), err)
+	}
+	switch {
+	case page == nil && err == nil:
 		return nil, errorf("the Fetch function returned neither a page nor an error")
+	case page == nil, err != nil && length(page) == 0:
+		return nil, err
+	case err != nil && len(page.Omitted) == 0:
+		f.report(ctx, err)
 	}
-	isPage := page != nil && (err == nil || length(page) > 0)
-	if isPage {
-		if err != nil && len(page.Omitted) == 0 {
-			f.report(ctx, paging.AtPage(int64(number), err))
-		}
-		f.maxTotal = max(f.maxTotal, page.Total)
-		f.longest = max(f.longest, length(page))
-		return page, nil
-	}
-	if isNoSuchPage(err) {
-		f.updateLastPage(ctx, number)
-		if f.isBehindEnd(number, n) {
-			return f.behindEnd, nil
-		}
-	}
-	return nil, paging.AtPage(int64(number), err)
+	f.maxTotal = max(f.maxTotal, page.Total)
+	f.longest = max(f.longest, length(page))
+	return page, nil
 }
 
 func isNoSuchPage(err error) bool {
 	e, ok := errors.AsType[*msgpush.APIError](err)
 	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
-}
-
-// updateLastPage requests page 1 if a page should exist that the service does not have: perhaps the list has
-// become shorter. Without a response, the number of pages stays the same, and the page counts as failed.
-func (f *Follower[T]) updateLastPage(ctx context.Context, number int) {
-	if number == 1 || number > f.lastPage {
-		return
-	}
-	first, _ := f.pager.Fetch(ctx, msgpush.PageRequest{Current: 1, PageSize: f.pager.PageSize})
-	if first != nil {
-		f.lastPage = f.reportedPages(first)
-	}
 }
 
 // isBehindEnd reports whether the list has no such page. Without a number of pages, a page that should have

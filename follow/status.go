@@ -55,9 +55,9 @@ type cause int
 const (
 	pollFails cause = iota
 	sweepFails
-	sweepLacks // records
+	recordsMissing // by the latest sweep
 	storeFails
-	causes
+	numCauses
 )
 
 // A failure is the latest of several errors in a row, and the time of the first one.
@@ -66,7 +66,18 @@ type failure struct {
 	since time.Time
 }
 
-type failures [causes]failure
+type failures [numCauses]failure
+
+// oldest returns the failure that began first, or none.
+func (fs *failures) oldest() (oldest failure) {
+	for _, candidate := range fs {
+		isOlder := oldest.err == nil || candidate.since.Before(oldest.since)
+		if candidate.err != nil && isOlder {
+			oldest = candidate
+		}
+	}
+	return oldest
+}
 
 // Status returns the state. It may be called at any time, from any goroutine.
 func (f *Follower[T]) Status() Status {
@@ -91,12 +102,7 @@ func (f *Follower[T]) note(ctx context.Context, c cause, err error) {
 	default:
 		f.failures[c].err = err
 	}
-	var oldest failure
-	for _, failure := range f.failures {
-		if failure.err != nil && (oldest.err == nil || failure.since.Before(oldest.since)) {
-			oldest = failure
-		}
-	}
+	oldest := f.failures.oldest()
 	f.update(func(s *Status) { s.Err, s.FailingSince = oldest.err, oldest.since })
 	if err != nil {
 		f.report(ctx, err)
@@ -112,24 +118,23 @@ func (f *Follower[T]) report(ctx context.Context, err error) {
 }
 
 // untilSuccess makes a step until it succeeds. The wait after an error doubles, up to a minute; a longer
-// PollInterval or Retry-After is kept. It returns false if ctx has ended before.
-func (f *Follower[T]) untilSuccess(ctx context.Context, c cause, wait time.Duration, step func() error) bool {
+// PollInterval or Retry-After is kept. It returns an error only if ctx has ended before.
+func (f *Follower[T]) untilSuccess(ctx context.Context, c cause, wait time.Duration, step func() error) error {
 	maxWait := max(wait, time.Minute)
 	for errs.OfContext(ctx) == nil {
-		f.update(func(s *Status) { s.NextStep = time.Now() })
 		err := step()
 		if err == nil {
 			f.note(ctx, c, nil)
-			return true
+			return nil
 		}
-		if errs.OfContext(ctx) != nil { // err may be the error of the context
-			return false
+		if errs.OfContext(ctx) != nil {
+			break // err may be the error of the context
 		}
 		f.note(ctx, c, err)
 		f.sleep(ctx, max(f.jitter(wait), retryAfter(err)))
 		wait = min(2*wait, maxWait)
 	}
-	return false
+	return errs.OfContext(ctx)
 }
 
 // retryAfter returns the wait of a Retry-After header, up to an hour.

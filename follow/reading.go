@@ -1,0 +1,200 @@
+package follow
+
+import (
+	"slices"
+
+	"example.com/msgpush"
+)
+
+// maxOld is the number of unknown records in a row, created before the newest known one, after which no
+// known one is searched for: the known ones were probably deleted.
+const maxOld = 10_000
+
+// maxUndecided is the number of unknown records, or 2 × Window if that is more, after which a known one below
+// them is not searched for: an import of old records has seldom more.
+const maxUndecided = 10_000
+
+// A stamp is what a position keeps of a record.
+type stamp struct {
+	id      int64
+	created msgpush.DateTime // "" if there is no valid one
+}
+
+// An item is a record of a page, or one that was left out.
+type item[T any] struct {
+	stamp
+	record  T
+	omitted *msgpush.OmittedRecord // nil: record is set
+}
+
+// A reading applies the rules to the records that a poll has read, from the newest one inward. For example,
+// let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. After 11, two records are
+// undecided. After 9, they are fresh. After 10, which has a known record above, one is deep. After 8, it is
+// late.
+type reading[T any] struct {
+	position *position
+	window   int
+	total    int64 // by the first response
+	isSweep  bool  // it goes on until it has the depth of a sweep
+	hasEnd   bool  // it has read the list to its end
+	isCut    bool  // it has ended before, since a page failed or the list changed too fast
+
+	seen    map[int64]bool
+	stamps  []stamp   // of all records
+	unknown []item[T] // with fewer than Window known records above
+	fresh   int       // unknown[:fresh] have a known record below
+	deep    int       // unknown records with Window known ones above, and none below so far
+	late    int       // deep ones below which a known one followed
+	known   int       // known records
+	old     int       // unknown records in a row that were created before the newest known one
+}
+
+// add takes the records of a page, and reports whether one is unknown.
+func (r *reading[T]) add(items []item[T]) (hasUnknown bool) {
+	for _, it := range items {
+		if r.seen[it.id] {
+			continue
+		}
+		r.seen[it.id] = true
+		r.stamps = append(r.stamps, it.stamp)
+		if r.position.isKnown(it.id) {
+			r.addKnown()
+			continue
+		}
+		r.addUnknown(it)
+		hasUnknown = true
+	}
+	return hasUnknown
+}
+
+// addKnown takes a known record, which stands below all records so far.
+func (r *reading[T]) addKnown() {
+	r.known++
+	r.fresh = len(r.unknown)
+	r.late += r.deep
+	r.deep = 0
+	r.old = 0
+}
+
+func (r *reading[T]) addUnknown(it item[T]) {
+	if r.known < r.window {
+		r.unknown = append(r.unknown, it)
+	} else {
+		r.deep++
+	}
+	if it.created != "" && it.created < r.position.Newest {
+		r.old++
+	}
+}
+
+// undecided returns the number of unknown records below which no known one was seen so far.
+func (r *reading[T]) undecided() int { return len(r.unknown) - r.fresh }
+
+// hasDepth reports whether enough records from the first known one on were read for a sweep.
+func (r *reading[T]) hasDepth() bool {
+	return r.known+r.undecided()+r.deep+r.late >= 2*r.window
+}
+
+// A need says whether a poll needs the next page.
+type need int
+
+const (
+	notNeeded need = iota
+	optional       // without it, the poll ends, and the next one is a sweep
+	required
+)
+
+// need applies the rules of first starts, polls and sweeps. hasUnknown means that an unknown record is on the
+// latest page.
+func (r *reading[T]) need(hasUnknown bool) need {
+	isEnough := len(r.stamps) >= 2*r.window
+	switch {
+	case !r.position.started && isEnough:
+		return notNeeded
+	case !r.position.started:
+		return optional
+	case r.areKnownDeleted():
+		return notNeeded
+	case r.areAllKnownBelow(), r.mayHaveNew():
+		return required
+	}
+	mayHaveLate := hasUnknown && r.known < r.window
+	if (mayHaveLate || r.isSweep) && !r.hasDepth() {
+		return optional
+	}
+	return notNeeded
+}
+
+// areKnownDeleted reports whether the known records were probably deleted. If the list has grown by as many
+// records as seem old, they are new, and the clock of the service went back.
+func (r *reading[T]) areKnownDeleted() bool {
+	hasGrown := r.total-r.position.Total >= int64(r.old)
+	return r.old >= maxOld && !hasGrown
+}
+
+func (r *reading[T]) areAllKnownBelow() bool {
+	hadRecords := len(r.position.known) > 0 || r.position.Whole
+	return r.known == 0 && hadRecords
+}
+
+// mayHaveNew reports whether the undecided records are new if another known one stands below them. It may be
+// far below: they may be an import.
+func (r *reading[T]) mayHaveNew() bool {
+	undecided := r.undecided()
+	isAnotherLeft := r.known < min(r.window, len(r.position.known))
+	return isAnotherLeft && undecided > 0 && undecided < max(2*r.window, maxUndecided)
+}
+
+// newRecords returns the new records, the newest one first.
+func (r *reading[T]) newRecords() []item[T] {
+	if r.isNoneLeft() {
+		return slices.DeleteFunc(slices.Clone(r.unknown), func(it item[T]) bool {
+			return r.position.Newest == "" || it.created <= r.position.Newest
+		})
+	}
+	if r.coversList() {
+		return r.unknown
+	}
+	return r.unknown[:r.fresh]
+}
+
+// isNoneLeft reports whether no known record was found in a list that had others.
+func (r *reading[T]) isNoneLeft() bool {
+	return r.known == 0 && len(r.unknown) > 0 && !r.coversList()
+}
+
+// coversList reports whether the latest sweep and this poll read the whole list.
+func (r *reading[T]) coversList() bool {
+	wasEmpty := r.position.Whole && len(r.position.known) == 0 // then each record is new, wherever a reading ends
+	return wasEmpty || r.position.Whole && r.hasEnd
+}
+
+// missing returns an error if no known record is left, if there are late records, or if the total grew by
+// more records than were found as new.
+func (r *reading[T]) missing(found int) error {
+	lacks := r.total - r.position.Total - int64(found)
+	switch {
+	case r.isNoneLeft():
+		const format = "%w: no known record is left among %d others, of which %d count as new"
+		return errorf(format, ErrMissing, len(r.unknown), found)
+	case r.late > 0:
+		return errorf("%w: %d appeared more than %d places behind the newest one", ErrMissing, r.late, r.window)
+	case r.position.Total > 0 && lacks > 0:
+		return errorf("%w: the list grew by %d more than were found", ErrMissing, lacks)
+	}
+	return nil
+}
+
+// notNew returns the first records that are not new, at most 2 × Window.
+func (r *reading[T]) notNew(records []item[T]) (stamps []stamp) {
+	isNew := map[int64]bool{}
+	for _, record := range records {
+		isNew[record.id] = true
+	}
+	for _, s := range r.stamps {
+		if !isNew[s.id] && len(stamps) < 2*r.window {
+			stamps = append(stamps, s)
+		}
+	}
+	return stamps
+}
