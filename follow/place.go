@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	maxRepeats = 3 // pages in a row with the same records
-	maxBacks   = 5 // how often a reading goes back from a page
+	maxSearches = 3 // how often the newest page is searched while the list grows or shrinks
+	maxRepeats  = 3 // pages in a row with the same records
+	maxBacks    = 5 // how often a reading goes back from a page
 )
 
 // A place is the page that a reading has reached.
@@ -28,7 +29,7 @@ type place[T any] struct {
 func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], error) {
 	var page *msgpush.Page[T]
 	var number int
-	for range maxRepeats { // the list may grow or shrink meanwhile
+	for range maxSearches {
 		number = f.newestNumber()
 		var err error
 		page, err = f.page(ctx, number, required)
