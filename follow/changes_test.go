@@ -152,6 +152,29 @@ func TestDeletionWhileAPollReadsHidesNoRecord(t *testing.T) {
 	}
 }
 
+// Records are deleted after each response, while the poll goes back to page 3.
+func TestDeletionInStepsHidesNoRecord(t *testing.T) {
+	for _, step := range []int{1, 3, 5} {
+		inBubble(t, fmt.Sprintf("%d records a step", step), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			var db database
+			r := start(t, s.pager(5), &db, follow.Options{Window: 5})
+			wait(time.Minute)
+			steps := 0
+			s.setEdit(func(number int, _ *page) {
+				if number >= 3 && steps < 4 {
+					steps++
+					s.list = s.list[step:]
+				}
+			})
+			s.prepend(numbers(1001, 1030)...)
+			wait(time.Hour)
+			assert.Equal(t, numbers(1001, 1030), db.records)
+			assert.Empty(t, r.errors())
+		})
+	}
+}
+
 func TestTotalThatFallsWithEachResponseIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}

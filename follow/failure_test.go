@@ -129,6 +129,32 @@ func TestErrorResponseInTheMiddleOfAListWithoutNumbersLosesNoRecord(t *testing.T
 	}
 }
 
+// 5 records are inserted before page 2, so that there are three pages.
+func TestFailureOfAPageThatAppearedDuringAPollIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(40, 1)}
+		var db database
+		r := start(t, s.pager(20), &db, follow.Options{})
+		wait(time.Minute)
+		isInserted, hasFailed := false, false
+		s.setFail(func(number int) error {
+			if number == 2 && !isInserted {
+				isInserted = true
+				s.list = append(numbers(1005, 1001), s.list...)
+			}
+			if number == 3 && !hasFailed {
+				hasFailed = true
+				return &msgpush.APIError{HTTPStatus: 200, Code: 7}
+			}
+			return nil
+		})
+		wait(time.Hour)
+		require.Len(t, r.errors(), 1)
+		assert.ErrorContains(t, r.errors()[0], "page 3")
+		assert.Equal(t, numbers(1001, 1005), db.records)
+	})
+}
+
 func TestErrorOfAPageIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}

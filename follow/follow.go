@@ -72,8 +72,8 @@ const prefix = "msgpush: following a list: "
 // errorf returns an error that says what was tried.
 func errorf(format string, args ...any) error { return fmt.Errorf(prefix+format, args...) }
 
-// An OmittedError is the error of OnError for a record that cannot be decoded, and has no id. So it is
-// not delivered. For a record whose ID function returns 0, Record has no JSON.
+// An OmittedError is the error of OnError for a record without an id, which is not delivered. It is reported
+// once. All records for which the ID function of the pager returns 0 are reported as one, without JSON.
 type OmittedError struct {
 	// Record has the JSON of the record, which may contain secrets.
 	Record msgpush.OmittedRecord
@@ -91,7 +91,7 @@ func (e *OmittedError) Unwrap() error { return e.Record.Err }
 type Batch[T any] struct {
 	// Records holds new records, the oldest first, in the order of the list. With Omitted, there are at
 	// most 500. There are none in the first batch of a first start, nor after a sweep that changed only the
-	// Position: store that.
+	// Position: store that batch, too.
 	Records []T
 	// Omitted holds new records that cannot be decoded, with their ids. A program may send an alert for
 	// their JSON. Their order relative to Records is not known. A record without an id is not in a batch:
@@ -109,21 +109,22 @@ type Follower[T any] struct {
 	options Options
 	random  func(time.Duration) time.Duration // a duration below another one
 
+	hasRun atomic.Bool // Run was called
+	mu     sync.Mutex
+	status Status // guarded by mu
+
 	// Only the goroutine of Run uses the fields below.
 	store    func(context.Context, Batch[T]) error
 	position position
 	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
-	lastPage int       // the latest number of pages; 0: not reported
-	longest  int       // the number of records of the longest page
+	failures failures
+	reported map[[sha256.Size]byte]bool // records without an id
 
-	behindEnd *msgpush.Page[T]           // stands for a page that the list does not have
-	maxTotal  int64                      // the highest total since the latest sweep
-	reported  map[[sha256.Size]byte]bool // records without an id
-	failures  failures
-
-	hasRun atomic.Bool // Run was called
-	mu     sync.Mutex
-	status Status
+	behindEnd    *msgpush.Page[T] // stands for a page that the list does not have
+	lastPage     int              // the number of pages that the latest response reports; 0: none
+	checkedPages int              // the number of pages when checkOrder was called
+	longest      int              // the number of records of the longest page of all
+	maxTotal     int64            // the highest total since the latest sweep
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the
@@ -146,7 +147,7 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	case o.Window < 0:
 		return nil, errorf("Window is negative: %d", o.Window)
 	}
-	p, err := parsePosition(o.Position)
+	position, err := parsePosition(o.Position)
 	if err != nil {
 		return nil, errorf("Position is not that of a batch: %w", err)
 	}
@@ -158,8 +159,8 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		pager:     pager,
 		options:   o,
 		random:    rand.N[time.Duration],
-		position:  p,
-		maxTotal:  p.Total,
+		position:  position,
+		maxTotal:  position.Total,
 		reported:  map[[sha256.Size]byte]bool{},
 		behindEnd: new(msgpush.Page[T]),
 		status:    Status{NextStep: time.Now()},
@@ -193,19 +194,19 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 	return nil
 }
 
-// deliver stores new records, which it gets with the newest one first. It returns an error only if ctx has ended
-// before.
-func (f *Follower[T]) deliver(ctx context.Context, records []item[T]) error {
-	slices.Reverse(records)
-	for chunk := range slices.Chunk(records, batchSize) {
+// deliver stores new records, which it gets with the newest one first. It returns an error only if ctx has
+// ended.
+func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
+	slices.Reverse(newItems)
+	for chunk := range slices.Chunk(newItems, batchSize) {
 		var batch Batch[T]
-		for _, r := range chunk {
-			f.position.add(r.stamp)
+		for _, it := range chunk {
+			f.position.add(it.stamp)
 			f.position.Total++
-			if r.omitted != nil {
-				batch.Omitted = append(batch.Omitted, *r.omitted)
+			if it.omitted != nil {
+				batch.Omitted = append(batch.Omitted, *it.omitted)
 			} else {
-				batch.Records = append(batch.Records, r.record)
+				batch.Records = append(batch.Records, it.record)
 			}
 		}
 		if err := f.storeBatch(ctx, batch); err != nil {
@@ -216,11 +217,11 @@ func (f *Follower[T]) deliver(ctx context.Context, records []item[T]) error {
 	return nil
 }
 
-// storeBatch stores a batch with the current position. It returns an error only if ctx has ended before.
+// storeBatch stores a batch with the current position. It returns an error only if ctx has ended.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position = f.position.encode()
 	return f.untilSuccess(ctx, storeFails, time.Second, func() error {
-		f.update(func(s *Status) { s.NextStep = time.Now() })
+		f.beginStep()
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
 		if err := f.store(ctx, forStore); err != nil {

@@ -10,14 +10,25 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// errStartAgain ends a poll. The next one is a first start, since the known records stand at the oldest end.
+// errStartAgain ends a poll. The next one is a first start.
 var errStartAgain = errors.New("the newest record stands at the other end")
+
+// checkOrder finds the order in a sweep, or if the number of pages has changed, until it is found. It returns an
+// error as findOrder does.
+func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], number int, isSweep bool) error {
+	mayShowOrder := isSweep || f.lastPage != f.checkedPages
+	f.checkedPages = f.lastPage
+	if f.position.HasOrder || !mayShowOrder || f.pager.Created == nil {
+		return nil
+	}
+	return f.findOrder(ctx, page, number)
+}
 
 // findOrder finds out at which end of the list the newest record stands, if page 1 is given and the last page
 // is known. It returns errStartAgain, or an error if ctx has ended.
 func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], number int) error {
 	hasEnds := number == 1 && f.reportedPages(page) > 0
-	if f.pager.Created == nil || !hasEnds {
+	if !hasEnds {
 		return nil
 	}
 	times := f.times(page)
@@ -32,22 +43,29 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], numb
 			times = append(times, f.times(last)...)
 		}
 	}
-	return f.setOrder(ctx, ascentsOf(times))
+	if knewOtherEnd := f.setOrder(ascentsOf(times)); knewOtherEnd {
+		f.startAgain(ctx)
+		return errStartAgain
+	}
+	return nil
 }
 
 // setOrder lets most of the neighbours decide, by at least three, since single times may be wrong. The result
-// is kept if the list has several pages. A single page has the newest record in any case.
-func (f *Follower[T]) setOrder(ctx context.Context, ascents int) error {
+// is kept if the list has several pages. A single page has the newest record in any case. It reports whether
+// the known records stand at the oldest end.
+func (f *Follower[T]) setOrder(ascents int) (knewOtherEnd bool) {
 	hasSeveralPages := f.lastPage > 1
 	isClear := ascents <= -minAscents || ascents >= minAscents
 	mayDecide := isClear || !hasSeveralPages
 	newestLast := ascents > 0 && mayDecide
-	knowsOtherEnd := newestLast != f.position.NewestLast && len(f.position.known) > 0 && !f.position.Whole
+	knewOtherEnd = newestLast != f.position.NewestLast && len(f.position.known) > 0 && !f.position.Whole
 	f.position.HasOrder = isClear && hasSeveralPages
 	f.position.NewestLast = newestLast
-	if !knowsOtherEnd {
-		return nil
-	}
+	return knewOtherEnd
+}
+
+// startAgain makes the next poll a first start.
+func (f *Follower[T]) startAgain(ctx context.Context) {
 	if f.position.started {
 		f.report(ctx, errorf("%w: the newest record was searched at the wrong end so far", ErrMissing))
 	}
@@ -55,7 +73,6 @@ func (f *Follower[T]) setOrder(ctx context.Context, ascents int) error {
 		marks: marks{HasOrder: f.position.HasOrder, NewestLast: f.position.NewestLast},
 		known: map[int64]int{},
 	}
-	return errStartAgain
 }
 
 const minAscents = 3
@@ -69,8 +86,8 @@ func ascentsOf(times []msgpush.DateTime) (ascents int) {
 }
 
 // times returns the valid creation times of a page.
-func (f *Follower[T]) times(p *msgpush.Page[T]) (times []msgpush.DateTime) {
-	for _, record := range p.List {
+func (f *Follower[T]) times(page *msgpush.Page[T]) (times []msgpush.DateTime) {
+	for _, record := range page.List {
 		if created := f.created(record); created != "" {
 			times = append(times, created)
 		}

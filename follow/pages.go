@@ -12,21 +12,17 @@ import (
 // items returns the records of a page in their order, from the newest end on. A record without an id that
 // cannot be decoded is reported.
 func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T]) []item[T] {
-	items := make([]item[T], 0, length(page))
-	omitted := page.Omitted
-	takeOmitted := func() {
-		for len(omitted) > 0 && omitted[0].Index <= len(items) {
-			items = append(items, item[T]{stamp: stamp{id: omitted[0].ID}, omitted: &omitted[0]})
+	items := make([]item[T], length(page))
+	list, omitted := page.List, page.Omitted
+	for i := range items {
+		isOmitted := len(list) == 0 || len(omitted) > 0 && omitted[0].Index <= i
+		if isOmitted {
+			items[i] = item[T]{stamp: stamp{id: omitted[0].ID}, omitted: &omitted[0]}
 			omitted = omitted[1:]
+		} else {
+			items[i] = item[T]{stamp: stamp{f.pager.ID(list[0]), f.created(list[0])}, record: list[0]}
+			list = list[1:]
 		}
-	}
-	for _, record := range page.List {
-		takeOmitted()
-		items = append(items, item[T]{stamp: stamp{f.pager.ID(record), f.created(record)}, record: record})
-	}
-	takeOmitted()
-	for i := range omitted { // with an index that the page does not have
-		items = append(items, item[T]{stamp: stamp{id: omitted[i].ID}, omitted: &omitted[i]})
 	}
 	if f.position.NewestLast {
 		slices.Reverse(items)
@@ -50,7 +46,7 @@ func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecor
 	if f.reported[hash] {
 		return
 	}
-	if len(f.reported) > 1000 {
+	if len(f.reported) > 1000 { // bounds the memory of a program that runs for years
 		clear(f.reported)
 	}
 	f.reported[hash] = true

@@ -18,10 +18,11 @@ type place[T any] struct {
 	number  int
 	page    *msgpush.Page[T]
 	items   []item[T] // of the page
-	longest int       // the number of records of the longest page so far
+	total   int64     // the latest one
+	longest int       // the number of records of the longest page of this reading
 	repeats int       // how many pages in a row had the same records: some services repeat their last page
-	backs   int       // how often the reading went back from the deepest page
 	deepest int       // the highest number so far
+	backs   int       // how often the reading went back from there
 }
 
 // newestPage returns the place of the newest record. It returns an error if ctx has ended, or if the next poll
@@ -36,7 +37,7 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 		if err != nil {
 			return nil, err
 		}
-		if err := f.useNumbers(ctx, page, number, isSweep); err != nil {
+		if err := f.checkOrder(ctx, page, number, isSweep); err != nil {
 			return nil, err
 		}
 		if f.newestNumber() == number {
@@ -47,20 +48,9 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 		number:  number,
 		page:    page,
 		items:   f.items(ctx, page),
+		total:   page.Total,
 		longest: length(page),
 	}, nil
-}
-
-// useNumbers takes the number of pages from a response. In a sweep, or if the number has changed, it also
-// finds the order, and returns the error of that.
-func (f *Follower[T]) useNumbers(ctx context.Context, page *msgpush.Page[T], number int, isSweep bool) error {
-	last := f.reportedPages(page)
-	mayShowOrder := isSweep || last != f.lastPage
-	f.lastPage = last
-	if f.position.HasOrder || !mayShowOrder {
-		return nil
-	}
-	return f.findOrder(ctx, page, number)
 }
 
 // newestNumber returns the number of the page that has the newest record, as far as it is known.
@@ -77,38 +67,40 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 	if number > p.deepest {
 		p.deepest, p.backs = number, 0
 	}
-	page, err := f.page(ctx, number, n)
-	if err == nil && f.hasShrunk(p, page) {
-		page, err = f.page(ctx, number, n) // the response may have come from a server that is behind
-	}
-	if err == nil && f.hasShrunk(p, page) {
+	for {
+		page, err := f.page(ctx, number, n)
+		if err == nil && f.hasShrunk(p, page) {
+			page, err = f.page(ctx, number, n) // the response may have come from a server that is behind
+		}
+		if err != nil {
+			return err
+		}
+		if !f.hasShrunk(p, page) {
+			f.enter(ctx, p, page, number)
+			return nil
+		}
 		number, err = p.back(number, page.Total)
 		if err != nil {
 			return err
 		}
-		page, err = f.page(ctx, number, n)
 	}
-	if err != nil {
-		return err
-	}
-	f.enter(ctx, p, page, number)
-	return nil
 }
 
 // hasShrunk reports whether records may have moved to pages that were read before. Newest last, deletions
 // move them to pages that follow.
 func (f *Follower[T]) hasShrunk(p *place[T], page *msgpush.Page[T]) bool {
-	return !f.position.NewestLast && 0 < page.Total && page.Total < p.page.Total
+	return !f.position.NewestLast && 0 < page.Total && page.Total < p.total
 }
 
 // back returns the page from which on the list is read again: as many records as the total fell by may have
 // moved to the pages before.
 func (p *place[T]) back(number int, total int64) (int, error) {
 	if p.backs == maxBacks {
-		return 0, errorf("its total fell at page %d after each of %d attempts", number, maxBacks+1)
+		return 0, errorf("its total fell at page %d after each of %d attempts", p.deepest, maxBacks+1)
 	}
 	p.backs++
-	fall := p.page.Total - total
+	fall := p.total - total
+	p.total = total
 	moved := 1 + (fall-1)/int64(max(1, p.longest)) // pages
 	return int(max(1, int64(number)-moved)), nil
 }
@@ -117,13 +109,13 @@ func (p *place[T]) back(number int, total int64) (int, error) {
 func (f *Follower[T]) enter(ctx context.Context, p *place[T], page *msgpush.Page[T], number int) {
 	items := f.items(ctx, page)
 	hasSameIDs := slices.EqualFunc(items, p.items, func(a, b item[T]) bool { return a.id == b.id })
-	isRepeated := hasSameIDs && number != p.number && page.Total <= p.page.Total
-	if isRepeated {
+	isAnother := number != p.number // after going back, it may be the same one
+	if hasSameIDs && isAnother && page.Total <= p.total {
 		p.repeats++
 	} else {
 		p.repeats = 0
 	}
-	p.number, p.page, p.items = number, page, items
+	p.number, p.page, p.items, p.total = number, page, items, page.Total
 	p.longest = max(p.longest, length(page))
 }
 
@@ -142,7 +134,19 @@ func (f *Follower[T]) isLast(p *place[T]) bool {
 	}
 	last := f.reportedPages(p.page)
 	records := length(p.page)
-	isOnlyPage := records < f.pager.PageSize && last == 1
-	isShort := records == 0 || records < p.longest || isOnlyPage
+	isShortOnlyPage := records < f.pager.PageSize && last == 1
+	isShort := records == 0 || records < p.longest || isShortOnlyPage
 	return p.number >= last && isShort
+}
+
+// showsEnd reports whether the list surely ends at the last page. Without a number of pages, an error that
+// stands for a page behind the end may also be a failure.
+func (f *Follower[T]) showsEnd(p *place[T]) bool { return p.page != f.behindEnd || f.lastPage > 0 }
+
+// mayHaveNewAbove reports whether records that were inserted during the reading may stand at its place. If 60
+// are inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to
+// stand below the known ones of the first two pages.
+func (f *Follower[T]) mayHaveNewAbove(r *reading[T], p *place[T]) bool {
+	hasMoved := p.page.Total-r.total >= int64(len(r.stamps))
+	return hasMoved && r.known > 0 && !f.position.NewestLast
 }

@@ -7,8 +7,8 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// poll makes a poll, and stores the new records. It returns an error if it has ended before; that was
-// reported, unless ctx has ended.
+// poll makes a poll, and stores the new records. It returns an error if it could not do so. What is worth a
+// report was reported.
 func (f *Follower[T]) poll(ctx context.Context) error {
 	if !f.position.started {
 		return f.firstStart(ctx)
@@ -19,23 +19,22 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	records := r.newRecords()
-	sweeps := r.isSweep || r.known == 0 || r.hasDepth()
-	if sweeps && !r.isCut {
+	newItems := r.newItems()
+	if r.endsSweep() {
 		f.sweepAt = begun.Add(f.options.SweepInterval)
-		if err := f.endSweep(ctx, r, records); err != nil {
+		if err := f.endSweep(ctx, r, newItems); err != nil {
 			return err
 		}
 	}
-	return f.deliver(ctx, records)
+	return f.deliver(ctx, newItems)
 }
 
 // endSweep reports missing records, and makes those known that are not new.
-func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], records []item[T]) error {
+func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
 	f.note(ctx, sweepFails, nil)
-	f.note(ctx, recordsMissing, r.missing(len(records)))
-	hasNewlyKnown := f.makeKnown(r, records)
-	if !hasNewlyKnown || len(records) > 0 { // deliver stores the position with the records
+	f.note(ctx, recordsMissing, r.missing(len(newItems))) // compared with the position before makeKnown
+	hasNewlyKnown := f.makeKnown(r, newItems)
+	if !hasNewlyKnown || len(newItems) > 0 { // deliver stores the position with the records
 		return nil
 	}
 	return f.storeBatch(ctx, Batch[T]{})
@@ -59,16 +58,15 @@ func (f *Follower[T]) firstStart(ctx context.Context) error {
 }
 
 // makeKnown makes the records known that are not new, and reports whether one was unknown.
-func (f *Follower[T]) makeKnown(r *reading[T], records []item[T]) (hasNewlyKnown bool) {
-	p := &f.position
-	if len(r.stamps) == 0 && len(p.known) > 0 {
+func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnown bool) {
+	if len(r.stamps) == 0 && len(f.position.known) > 0 {
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
-	stamps := r.notNew(records)
-	p.Whole = r.hasEnd && len(stamps)+len(records) == len(r.stamps)
-	p.Total = max(r.total, f.maxTotal) - int64(len(records))
+	stamps := r.notNew(newItems)
+	f.position.Whole = r.hasEnd && len(stamps)+len(newItems) == len(r.stamps)
+	f.position.Total = max(r.total, f.maxTotal) - int64(len(newItems))
 	f.maxTotal = 0
-	return p.keep(stamps)
+	return f.position.keep(stamps)
 }
 
 // read reads pages until the rules end the poll, or an optional page fails. It returns an error if ctx has
@@ -88,39 +86,33 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 	for {
 		hasUnknown := r.add(p.items)
 		if f.isLast(p) {
-			// Without a number of pages, an error may also be a failure.
-			r.hasEnd = p.page != f.behindEnd || f.lastPage > 0
+			r.hasEnd = f.showsEnd(p)
 			return r, nil
 		}
-		n := r.need(hasUnknown)
+		n := r.needOfNextPage(hasUnknown)
 		if n == notNeeded || p.repeats >= maxRepeats {
 			return r, nil
 		}
-		if err := f.next(ctx, p, n); err != nil {
-			r.isCut = true
-			return r, f.cut(ctx, n, err)
+		err := f.next(ctx, p, n)
+		if ended := errs.OfContext(ctx); ended != nil {
+			return nil, ended
 		}
-		// If 40 records were inserted while two pages of 20 were read, the third page has the 20 records that
-		// were inserted last. They would seem to stand below the known ones of the first two pages.
-		mayBeAbove := r.known > 0 && p.page.Total-r.total >= int64(len(r.stamps))
-		if mayBeAbove {
-			r.isCut = true
+		if err != nil {
+			f.pageFailed(ctx, err)
+		}
+		if err != nil && n == required {
+			return nil, err
+		}
+		r.isCut = err != nil || f.mayHaveNewAbove(r, p)
+		if r.isCut {
 			return r, nil
 		}
 	}
 }
 
-// cut reports the error of a page, and makes the next poll a sweep. It returns an error if the poll cannot go
-// on without the page.
-func (f *Follower[T]) cut(ctx context.Context, n need, err error) error {
-	if ended := errs.OfContext(ctx); ended != nil {
-		return ended
-	}
+// pageFailed reports the error of a page, and makes the next poll a sweep.
+func (f *Follower[T]) pageFailed(ctx context.Context, err error) {
 	f.note(ctx, sweepFails, err)
 	f.sweepAt = time.Now()
 	f.sleep(ctx, retryAfter(err))
-	if n == required {
-		return err
-	}
-	return errs.OfContext(ctx)
 }

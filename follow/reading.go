@@ -6,12 +6,12 @@ import (
 	"example.com/msgpush"
 )
 
-// maxOld is the number of unknown records in a row, created before the newest known one, after which no
-// known one is searched for: the known ones were probably deleted.
+// maxOld is the number of unknown records, created before the newest known one and without a known one among
+// them, after which no known one is searched for: the known ones were probably deleted.
 const maxOld = 10_000
 
-// maxUndecided is the number of unknown records, or 2 × Window if that is more, after which a known one below
-// them is not searched for: an import of old records has seldom more.
+// maxUndecided is the number of undecided records, or 2 × Window if that is more, after which a known one
+// below them is not searched for: an import of old records has seldom more.
 const maxUndecided = 10_000
 
 // A stamp is what a position keeps of a record.
@@ -46,7 +46,7 @@ type reading[T any] struct {
 	deep    int       // unknown records with Window known ones above, and none below so far
 	late    int       // deep ones below which a known one followed
 	known   int       // known records
-	old     int       // unknown records in a row that were created before the newest known one
+	old     int       // unknown records since the latest known one, created before the newest known one
 }
 
 // add takes the records of a page, and reports whether one is unknown.
@@ -90,7 +90,8 @@ func (r *reading[T]) addUnknown(it item[T]) {
 // undecided returns the number of unknown records below which no known one was seen so far.
 func (r *reading[T]) undecided() int { return len(r.unknown) - r.fresh }
 
-// hasDepth reports whether enough records from the first known one on were read for a sweep.
+// hasDepth reports whether enough records from the first known one on were read for a sweep. New ones do not
+// count.
 func (r *reading[T]) hasDepth() bool {
 	return r.known+r.undecided()+r.deep+r.late >= 2*r.window
 }
@@ -104,9 +105,16 @@ const (
 	required
 )
 
-// need applies the rules of first starts, polls and sweeps. hasUnknown means that an unknown record is on the
-// latest page.
-func (r *reading[T]) need(hasUnknown bool) need {
+// endsSweep reports whether the poll was a sweep: it was one from its beginning, or went as far as one. If none
+// is known, it has read all that it will find.
+func (r *reading[T]) endsSweep() bool {
+	isFar := r.isSweep || r.known == 0 || r.hasDepth()
+	return isFar && !r.isCut
+}
+
+// needOfNextPage applies the rules of first starts, polls and sweeps. hasUnknown means that an unknown record
+// is on the latest page.
+func (r *reading[T]) needOfNextPage(hasUnknown bool) need {
 	isEnough := len(r.stamps) >= 2*r.window
 	switch {
 	case !r.position.started && isEnough:
@@ -115,7 +123,7 @@ func (r *reading[T]) need(hasUnknown bool) need {
 		return optional
 	case r.areKnownDeleted():
 		return notNeeded
-	case r.areAllKnownBelow(), r.mayHaveNew():
+	case r.isAboveKnown(), r.mayHaveNew():
 		return required
 	}
 	mayHaveLate := hasUnknown && r.known < r.window
@@ -132,7 +140,8 @@ func (r *reading[T]) areKnownDeleted() bool {
 	return r.old >= maxOld && !hasGrown
 }
 
-func (r *reading[T]) areAllKnownBelow() bool {
+// isAboveKnown reports whether the records that the latest sweep has seen stand below.
+func (r *reading[T]) isAboveKnown() bool {
 	hadRecords := len(r.position.known) > 0 || r.position.Whole
 	return r.known == 0 && hadRecords
 }
@@ -145,17 +154,19 @@ func (r *reading[T]) mayHaveNew() bool {
 	return isAnotherLeft && undecided > 0 && undecided < max(2*r.window, maxUndecided)
 }
 
-// newRecords returns the new records, the newest one first.
-func (r *reading[T]) newRecords() []item[T] {
-	if r.isNoneLeft() {
-		return slices.DeleteFunc(slices.Clone(r.unknown), func(it item[T]) bool {
-			return r.position.Newest == "" || it.created <= r.position.Newest
-		})
-	}
-	if r.coversList() {
+// newItems returns the new records, the newest one first.
+func (r *reading[T]) newItems() []item[T] {
+	switch {
+	case r.coversList():
 		return r.unknown
+	case !r.isNoneLeft():
+		return r.unknown[:r.fresh]
+	case r.position.Newest == "":
+		return nil
 	}
-	return r.unknown[:r.fresh]
+	return slices.DeleteFunc(slices.Clone(r.unknown), func(it item[T]) bool {
+		return it.created <= r.position.Newest
+	})
 }
 
 // isNoneLeft reports whether no known record was found in a list that had others.
@@ -186,10 +197,10 @@ func (r *reading[T]) missing(found int) error {
 }
 
 // notNew returns the first records that are not new, at most 2 × Window.
-func (r *reading[T]) notNew(records []item[T]) (stamps []stamp) {
+func (r *reading[T]) notNew(newItems []item[T]) (stamps []stamp) {
 	isNew := map[int64]bool{}
-	for _, record := range records {
-		isNew[record.id] = true
+	for _, it := range newItems {
+		isNew[it.id] = true
 	}
 	for _, s := range r.stamps {
 		if !isNew[s.id] && len(stamps) < 2*r.window {

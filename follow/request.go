@@ -3,18 +3,18 @@ package follow
 import (
 	"context"
 	"errors"
-	"time"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/paging"
 )
 
 // page requests a page, and a required one until that succeeds or ctx has ended.
-func (f *Follower[T]) page(ctx context.Context, number int, n need) (page *msgpush.Page[T], err error) {
+func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	if n != required {
 		return f.pageOnce(ctx, number, n)
 	}
-	err = f.untilSuccess(ctx, pollFails, f.options.PollInterval, func() error {
+	var page *msgpush.Page[T]
+	err := f.untilSuccess(ctx, pollFails, f.options.PollInterval, func() (err error) {
 		page, err = f.pageOnce(ctx, number, n)
 		return err
 	})
@@ -27,13 +27,11 @@ func (f *Follower[T]) pageOnce(ctx context.Context, number int, n need) (*msgpus
 	if !isNoSuchPage(err) {
 		return page, err
 	}
-	mayHaveShrunk := number > 1 && number <= f.lastPage
+	mayHaveShrunk := 1 < number && number <= f.lastPage
 	if mayHaveShrunk {
-		first, firstErr := f.fetch(ctx, 1)
-		if firstErr != nil {
-			return nil, firstErr
+		if _, err := f.fetch(ctx, 1); err != nil { // for the number of pages
+			return nil, err
 		}
-		f.lastPage = f.reportedPages(first)
 	}
 	if f.isBehindEnd(number, n) {
 		return f.behindEnd, nil
@@ -41,9 +39,9 @@ func (f *Follower[T]) pageOnce(ctx context.Context, number int, n need) (*msgpus
 	return nil, err
 }
 
-// fetch requests a page, once.
+// fetch requests a page, and takes the numbers that the response reports.
 func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], error) {
-	f.update(func(s *Status) { s.NextStep = time.Now() })
+	f.beginStep()
 	page, err := f.pager.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: f.pager.PageSize})
 	if err != nil {
 		err = paging.AtPage(int64(number), err)
@@ -58,6 +56,7 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 	}
 	f.maxTotal = max(f.maxTotal, page.Total)
 	f.longest = max(f.longest, length(page))
+	f.lastPage = f.reportedPages(page)
 	return page, nil
 }
 
@@ -66,8 +65,8 @@ func isNoSuchPage(err error) bool {
 	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
 }
 
-// isBehindEnd reports whether the list has no such page. Without a number of pages, a page that should have
-// known records probably exists, and the request failed.
+// isBehindEnd reports whether the list has no such page. Without a number of pages, a required page of a list
+// that has known records probably exists, and the request failed.
 func (f *Follower[T]) isBehindEnd(number int, n need) bool {
 	hasKnownBelow := n == required && len(f.position.known) > 0
 	if hasKnownBelow && f.lastPage == 0 {
@@ -77,9 +76,9 @@ func (f *Follower[T]) isBehindEnd(number int, n need) bool {
 }
 
 // reportedPages returns the number of pages that a response reports, or 0.
-func (f *Follower[T]) reportedPages(p *msgpush.Page[T]) int {
-	if p.Pages > 0 || p.Total <= 0 || f.longest == 0 {
-		return max(p.Pages, 0)
+func (f *Follower[T]) reportedPages(page *msgpush.Page[T]) int {
+	if page.Pages > 0 || page.Total <= 0 || f.longest == 0 {
+		return max(page.Pages, 0)
 	}
-	return int(min((p.Total-1)/int64(f.longest), 1<<30)) + 1
+	return int(min((page.Total-1)/int64(f.longest), 1<<30)) + 1
 }

@@ -13,7 +13,7 @@ import (
 
 // ErrHangs is wrapped by the error of [Status.Check] if a request or store does not return, or Run
 // was not called or has returned. Restart the program.
-var ErrHangs = errors.New("msgpush: following a list: no step has ended")
+var ErrHangs = errors.New(prefix + "no step has ended")
 
 // A Status is the state of a [Follower]. A zero time stands for never.
 type Status struct {
@@ -22,8 +22,8 @@ type Status struct {
 	// NextStep is when the next request or call of store begins. While one runs, it is the time when that
 	// one began. At first, it is the time of New.
 	NextStep time.Time
-	// Omitted is the number of records that could not be decoded, in stored batches of this follower or
-	// reported to OnError.
+	// Omitted is the number of records that could not be decoded, in stored batches of this follower, plus
+	// the number of each [OmittedError] that was reported.
 	Omitted int64
 	// Err is the latest error of a step that fails now: a page without which a poll cannot go on, another
 	// page, or store. It wraps [ErrMissing] if the latest sweep lacked records, or found no known one. If
@@ -49,7 +49,7 @@ func (s Status) Check(limit time.Duration) error {
 	return nil
 }
 
-// A cause is what can fail independently.
+// A cause is a step whose failures are counted apart.
 type cause int
 
 const (
@@ -92,6 +92,11 @@ func (f *Follower[T]) update(change func(*Status)) {
 	change(&f.status)
 }
 
+// beginStep is called before a request or a call of store.
+func (f *Follower[T]) beginStep() {
+	f.update(func(s *Status) { s.NextStep = time.Now() })
+}
+
 // note takes the result of a step, which is an error or nil, and reports the error.
 func (f *Follower[T]) note(ctx context.Context, c cause, err error) {
 	switch {
@@ -118,7 +123,7 @@ func (f *Follower[T]) report(ctx context.Context, err error) {
 }
 
 // untilSuccess makes a step until it succeeds. The wait after an error doubles, up to a minute; a longer
-// PollInterval or Retry-After is kept. It returns an error only if ctx has ended before.
+// PollInterval or Retry-After is kept. It returns an error only if ctx has ended.
 func (f *Follower[T]) untilSuccess(ctx context.Context, c cause, wait time.Duration, step func() error) error {
 	maxWait := max(wait, time.Minute)
 	for errs.OfContext(ctx) == nil {
