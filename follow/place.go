@@ -142,11 +142,3 @@ func (f *Follower[T]) isLast(p *place[T]) bool {
 // showsEnd reports whether the list surely ends at the last page. Without a number of pages, an error that
 // stands for a page behind the end may also be a failure.
 func (f *Follower[T]) showsEnd(p *place[T]) bool { return p.page != f.behindEnd || f.lastPage > 0 }
-
-// mayHaveNewAbove reports whether records that were inserted during the reading may stand at its place. If 60
-// are inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to
-// stand below the known ones of the first two pages.
-func (f *Follower[T]) mayHaveNewAbove(r *reading[T], p *place[T]) bool {
-	hasMoved := p.page.Total-r.total >= int64(len(r.stamps))
-	return hasMoved && r.known > 0 && !f.position.NewestLast
-}

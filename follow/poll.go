@@ -103,7 +103,7 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		if err != nil && n == required {
 			return nil, err
 		}
-		r.isCut = err != nil || f.mayHaveNewAbove(r, p)
+		r.isCut = err != nil || r.mayBeAbove(p.total)
 		if r.isCut {
 			return r, nil
 		}

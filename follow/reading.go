@@ -154,6 +154,14 @@ func (r *reading[T]) mayHaveNew() bool {
 	return isAnotherLeft && undecided > 0 && undecided < max(2*r.window, maxUndecided)
 }
 
+// mayBeAbove reports whether the next page may have records that were inserted during the reading. If 60 are
+// inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
+// below the known ones of the first two pages.
+func (r *reading[T]) mayBeAbove(total int64) bool {
+	hasMoved := total-r.total >= int64(len(r.stamps))
+	return hasMoved && r.known > 0 && !r.position.NewestLast
+}
+
 // newItems returns the new records, the newest one first.
 func (r *reading[T]) newItems() []item[T] {
 	switch {
