@@ -43,20 +43,26 @@ func (s *Server) unusedUpdate() []string {
 
 // updateBeforePage calls the function of UpdateBetweenPages if a call is due before a page.
 func (s *Server) updateBeforePage() {
-	s.mu.Lock()
-	state := &s.store.betweenPages
-	f := state.update
-	isDue := f != nil && state.servedPage
-	state.called = state.called || isDue
-	state.servedPage = true
-	s.mu.Unlock()
-	if !isDue {
+	update := s.dueUpdate()
+	if update == nil {
 		return
 	}
-	if err := s.update(f); err != nil {
-		s.mu.Lock()
-		s.misuses = append(s.misuses, "UpdateBetweenPages: "+strings.TrimPrefix(err.Error(), "msgpushtest: "))
-		s.mu.Unlock()
+	if err := s.update(update); err != nil {
+		s.addMisuse("UpdateBetweenPages: " + strings.TrimPrefix(err.Error(), "msgpushtest: "))
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// dueUpdate counts a page. It returns the function of UpdateBetweenPages if there is one, and if the
+// page is not the first.
+func (s *Server) dueUpdate() func(*Records) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := &s.store.betweenPages
+	if !state.servedPage {
+		state.servedPage = true
+		return nil
+	}
+	state.called = true
+	return state.update
 }

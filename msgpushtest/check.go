@@ -38,10 +38,7 @@ func (s *Server) reportRejection(r *http.Request, rejected *rejection) {
 	if !s.failOnRejection {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.misuses = append(s.misuses,
-		fmt.Sprintf("the server rejected %s %s: code %d: %s", r.Method, r.URL.Path, rejected.code, rejected.msg))
+	s.addMisuse(fmt.Sprintf("the server rejected %s %s: code %d: %s", r.Method, r.URL.Path, rejected.code, rejected.msg))
 }
 
 // readQuery returns the query of a request, which must have the parameters and no others.

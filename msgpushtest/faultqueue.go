@@ -42,17 +42,13 @@ func (s *Server) nextFault(request Request) (used Fault, badRecords []*queuedFau
 	isUsed := false
 	for _, f := range queue {
 		isBadRecord := f.badRecord != ""
-		if isUsed && !isBadRecord {
-			continue
-		}
-		if !s.applies(f, request) {
-			continue
-		}
-		if isBadRecord {
+		isCandidate := isBadRecord || !isUsed
+		switch {
+		case !isCandidate || !s.applies(f, request):
+			// Another request may use f.
+		case isBadRecord:
 			badRecords = append(badRecords, f)
-			continue
-		}
-		if s.use(f) {
+		case s.use(f):
 			used, isUsed = f.Fault, true
 		}
 	}

@@ -54,14 +54,13 @@ func (u *responder) respond(w http.ResponseWriter, r *http.Request) {
 	e := envelope{Code: 200, Msg: "success"}
 	data, rejected := u.server.data(r)
 	if rejected != nil {
-		e.Code, e.Msg = rejected.code, rejected.msg
 		u.server.reportRejection(r, rejected)
-	} else {
-		var used []Fault
-		e.Data, used = u.server.useBadRecords(u.badRecords, data)
-		for _, f := range used {
-			w = &faultWriter{ResponseWriter: w, fault: f}
-		}
+		e.Code, e.Msg = rejected.code, rejected.msg
+	}
+	data, used := u.server.useBadRecords(u.badRecords, data)
+	e.Data = data
+	for _, f := range used {
+		w = &faultWriter{ResponseWriter: w, fault: f}
 	}
 	body, _ := json.Marshal(e) // the records have no field that cannot be encoded
 	w.Header().Set("Content-Type", "application/json")
@@ -129,7 +128,7 @@ func list[T any](records func(*Records) []T) operation {
 		if rejected := decodeObject(body, &request); rejected != nil {
 			return nil, rejected
 		}
-		return pageOf(s, request, records)
+		return pageOf(s, request, func() []T { return records(&s.store.records) })
 	}}
 }
 
@@ -138,13 +137,13 @@ func forwardLogList(s *Server, _ url.Values, body []byte) (any, *rejection) {
 	if rejected := decodeObject(body, &request); rejected != nil {
 		return nil, rejected
 	}
-	return pageOf(s, request.PageRequest, func(*Records) []msgpush.ForwardLog { return s.matching(request.Params) })
+	return pageOf(s, request.PageRequest, func() []msgpush.ForwardLog { return s.store.matching(request.Params) })
 }
 
 // pageOf returns the requested page of list. 0 means the default. If a call of the function of
 // UpdateBetweenPages is due, pageOf calls it first, so the caller must not hold mu. list is called with
 // mu held.
-func pageOf[T any](s *Server, request msgpush.PageRequest, list func(*Records) []T) (any, *rejection) {
+func pageOf[T any](s *Server, request msgpush.PageRequest, list func() []T) (any, *rejection) {
 	current := cmp.Or(request.Current, 1)
 	size := cmp.Or(request.PageSize, msgpush.DefaultPageSize)
 	if current < 1 || current > math.MaxInt32 {
@@ -156,7 +155,7 @@ func pageOf[T any](s *Server, request msgpush.PageRequest, list func(*Records) [
 	s.updateBeforePage()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	records := list(&s.store.records)
+	records := list()
 	page := msgpush.Page[T]{
 		PageNum:  current,
 		PageSize: size,

@@ -61,7 +61,7 @@ func (l *pipeListener) dialContext(ctx context.Context, network, address string)
 	case l.conns <- &pipeConn{server, reset}:
 		return &pipeConn{client, reset}, nil
 	case <-l.closed:
-		return fail(os.NewSyscallError("connect", connRefused()))
+		return fail(closedError{})
 	case <-ctx.Done():
 		return fail(ctx.Err())
 	}

@@ -47,23 +47,22 @@ func (r Records) clone() Records {
 // UpdateTime is neither empty nor a date and time in the format YYYY-MM-DD HH:MM:SS. A server panics
 // if it gets such records. To test how a program reads another value, use [BadRecord] or [Respond].
 func (r Records) Validate() error {
-	err := validate("MailChannels", "CreateTime", r.MailChannels,
-		func(c *msgpush.MailChannel) (int64, msgpush.DateTime) { return c.ID, c.CreateTime })
-	if err != nil {
-		return err
+	errs := []error{
+		validate("MailChannels", "CreateTime", r.MailChannels,
+			func(c *msgpush.MailChannel) (int64, msgpush.DateTime) { return c.ID, c.CreateTime }),
+		validate("MPChannels", "UpdateTime", r.MPChannels,
+			func(c *msgpush.MPChannel) (int64, msgpush.DateTime) { return c.ID, c.UpdateTime }),
+		validate("ForwardRules", "CreateTime", r.ForwardRules,
+			func(f *msgpush.ForwardRule) (int64, msgpush.DateTime) { return f.ID, f.CreateTime }),
+		validate("ForwardLogs", "CreateTime", r.ForwardLogs,
+			func(f *msgpush.ForwardLog) (int64, msgpush.DateTime) { return f.ID, f.CreateTime }),
 	}
-	err = validate("MPChannels", "UpdateTime", r.MPChannels,
-		func(c *msgpush.MPChannel) (int64, msgpush.DateTime) { return c.ID, c.UpdateTime })
-	if err != nil {
-		return err
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
 	}
-	err = validate("ForwardRules", "CreateTime", r.ForwardRules,
-		func(f *msgpush.ForwardRule) (int64, msgpush.DateTime) { return f.ID, f.CreateTime })
-	if err != nil {
-		return err
-	}
-	return validate("ForwardLogs", "CreateTime", r.ForwardLogs,
-		func(f *msgpush.ForwardLog) (int64, msgpush.DateTime) { return f.ID, f.CreateTime })
+	return nil
 }
 
 // validate validates the records of a list. fields returns the id and the time of a record. It takes

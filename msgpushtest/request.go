@@ -61,8 +61,19 @@ func (r Request) Has(path string, value any) bool {
 	return reflect.DeepEqual(decode(string(want)), member)
 }
 
-// record stores a request and leaves its body readable.
+// record stores a request.
 func (s *Server) record(r *http.Request) Request {
+	request := newRequest(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, request)
+	close(s.arrival)
+	s.arrival = make(chan struct{})
+	return request
+}
+
+// newRequest copies a request and leaves its body readable.
+func newRequest(r *http.Request) Request {
 	body, _ := io.ReadAll(r.Body)
 	// If reading has failed, r.Body returns the error again.
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), r.Body))
@@ -80,11 +91,6 @@ func (s *Server) record(r *http.Request) Request {
 	if len(body) > 0 {
 		request.Body = decode(string(body))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests = append(s.requests, request)
-	close(s.arrival)
-	s.arrival = make(chan struct{})
 	return request
 }
 

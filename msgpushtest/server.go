@@ -77,37 +77,38 @@ func NewServer(opts ...Option) *Server {
 func newServer(opts []Option) *Server {
 	closed := make(chan struct{})
 	s := &Server{
-		transport: &http.Transport{MaxIdleConnsPerHost: 1000},
-		closed:    closed,
-		close:     sync.OnceFunc(func() { close(closed) }),
-		deciding:  make(chan struct{}, 1),
-		updating:  make(chan struct{}, 1),
-		key:       accessKey{value: "test-" + rand.Text()},
-		arrival:   make(chan struct{}),
+		closed:   closed,
+		close:    sync.OnceFunc(func() { close(closed) }),
+		deciding: make(chan struct{}, 1),
+		updating: make(chan struct{}, 1),
+		key:      accessKey{value: "test-" + rand.Text()},
+		arrival:  make(chan struct{}),
 	}
 	for _, opt := range opts {
 		opt(&s.settings)
 	}
-	var dial func(ctx context.Context, network, address string) (net.Conn, error)
-	var address string
+	s.transport = &http.Transport{MaxIdleConnsPerHost: 1000}
 	if s.inMemory {
 		pipes := newPipeListener()
-		dial, address = pipes.dialContext, pipeAddress
 		config := &http.Server{Handler: s} //nolint:gosec // without a timeout of headers, as httptest makes it
 		s.http = &httptest.Server{Listener: pipes, Config: config}
+		s.transport.DialContext = pipes.dialContext
 	} else {
 		s.http = httptest.NewUnstartedServer(s)
-		dial, address = new(net.Dialer).DialContext, s.http.Listener.Addr().String()
+		s.transport.DialContext = s.dialContext
 	}
 	s.http.Start()
 	s.URL = s.http.URL
-	s.transport.DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
-		if s.isClosed() && to == address {
-			return nil, &net.OpError{Op: "dial", Net: network, Err: closedError{}}
-		}
-		return dial(ctx, network, to)
-	}
 	return s
+}
+
+// dialContext connects to any address. If the server is closed, it does not connect to the server's
+// address, where another program may listen by now.
+func (s *Server) dialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if s.isClosed() && address == s.http.Listener.Addr().String() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: closedError{}}
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
 // A closedError is the error of a connection to a server that is closed.
@@ -194,6 +195,12 @@ func (s *Server) SetLatency(d time.Duration) {
 	s.latency = d
 }
 
+func (s *Server) currentLatency() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latency
+}
+
 // checkDuration panics if d is negative.
 func checkDuration(name string, d time.Duration) {
 	if d < 0 {
@@ -217,11 +224,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	request := s.record(r)
-	fault, badRecords := s.decide(request) // before the wait: after it, an abandoned request could take a later fault
-	s.mu.Lock()
-	latency := s.latency
-	s.mu.Unlock()
-	s.wait(r, latency)
+	// The fault is chosen before the wait: after it, an abandoned request could take a later fault.
+	fault, badRecords := s.decide(request)
+	s.wait(r, s.currentLatency())
 	fault.serve(&responder{s, badRecords}, w, r)
 }
 

@@ -113,28 +113,27 @@ func (s *store) insert(log msgpush.ForwardLog) {
 }
 
 // matching returns the trigger records that want selects. It stores them until the next update,
-// since an iteration requests many pages with the same filter. It is called with mu held, and the
-// result is valid while mu is held.
-func (s *Server) matching(want msgpush.ForwardLogParams) []msgpush.ForwardLog {
+// since an iteration requests many pages with the same filter. The result is valid while mu is held.
+func (s *store) matching(want msgpush.ForwardLogParams) []msgpush.ForwardLog {
 	if want == (msgpush.ForwardLogParams{}) {
-		return s.store.records.ForwardLogs
+		return s.records.ForwardLogs
 	}
 	text, _ := json.Marshal(want) // cannot fail: want has two numbers
 	filter := string(text)
-	if logs, ok := s.store.filtered[filter]; ok {
+	logs, isStored := s.filtered[filter]
+	if isStored {
 		return logs
 	}
-	var logs []msgpush.ForwardLog
-	for _, log := range s.store.records.ForwardLogs {
+	for _, log := range s.records.ForwardLogs {
 		hasRule := want.RuleID == nil || log.RuleID == *want.RuleID
 		hasResult := want.MatchResult == nil || log.MatchResult == *want.MatchResult
 		if hasRule && hasResult {
 			logs = append(logs, log)
 		}
 	}
-	if s.store.filtered == nil {
-		s.store.filtered = map[string][]msgpush.ForwardLog{}
+	if s.filtered == nil {
+		s.filtered = map[string][]msgpush.ForwardLog{}
 	}
-	s.store.filtered[filter] = logs
+	s.filtered[filter] = logs
 	return logs
 }

@@ -57,6 +57,13 @@ func deadlineOf(tb TB) (deadline time.Time, inBubble bool) {
 	return deadline, false
 }
 
+// addMisuse stores an error text for report.
+func (s *Server) addMisuse(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.misuses = append(s.misuses, text)
+}
+
 // report fails a test that used s wrongly, and logs the last requests if the test has failed.
 func (s *Server) report(tb TB) {
 	tb.Helper()
