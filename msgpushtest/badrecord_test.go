@@ -34,15 +34,54 @@ func TestBadRecordCannotBeDecoded(t *testing.T) {
 		pages  []int // requested
 		want   [][]int64
 	}{
-		{"used once", []msgpushtest.Fault{bad}, []int{1, 1}, [][]int64{{9063}, nil}},
-		{"page without the record", []msgpushtest.Fault{bad}, []int{2, 1}, [][]int64{nil, {9063}}},
-		{"Always", []msgpushtest.Fault{bad.Always()}, []int{1, 2, 1}, [][]int64{{9063}, nil, {9063}}},
-		{"two records of a page", []msgpushtest.Fault{bad, msgpushtest.BadRecord(9050)}, []int{1},
-			[][]int64{{9063, 9050}}},
-		{"two pages", []msgpushtest.Fault{bad, msgpushtest.BadRecord(9040)}, []int{2, 1}, [][]int64{{9040}, {9063}}},
-		{"If", []msgpushtest.Fault{isPage1}, []int{2, 1}, [][]int64{nil, {9063}}},
-		{"another fault before", []msgpushtest.Fault{msgpushtest.Delay(1), bad}, []int{1}, [][]int64{{9063}}},
-		{"another fault behind", []msgpushtest.Fault{bad, msgpushtest.Delay(1)}, []int{1}, [][]int64{{9063}}},
+		{
+			name:   "used once",
+			faults: []msgpushtest.Fault{bad},
+			pages:  []int{1, 1},
+			want:   [][]int64{{9063}, nil},
+		},
+		{
+			name:   "page without the record",
+			faults: []msgpushtest.Fault{bad},
+			pages:  []int{2, 1},
+			want:   [][]int64{nil, {9063}},
+		},
+		{
+			name:   "Always",
+			faults: []msgpushtest.Fault{bad.Always()},
+			pages:  []int{1, 2, 1},
+			want:   [][]int64{{9063}, nil, {9063}},
+		},
+		{
+			name:   "two records of a page",
+			faults: []msgpushtest.Fault{bad, msgpushtest.BadRecord(9050)},
+			pages:  []int{1},
+			want:   [][]int64{{9063, 9050}},
+		},
+		{
+			name:   "two pages",
+			faults: []msgpushtest.Fault{bad, msgpushtest.BadRecord(9040)},
+			pages:  []int{2, 1},
+			want:   [][]int64{{9040}, {9063}},
+		},
+		{
+			name:   "If",
+			faults: []msgpushtest.Fault{isPage1},
+			pages:  []int{2, 1},
+			want:   [][]int64{nil, {9063}},
+		},
+		{
+			name:   "another fault before",
+			faults: []msgpushtest.Fault{msgpushtest.Delay(1), bad},
+			pages:  []int{1},
+			want:   [][]int64{{9063}},
+		},
+		{
+			name:   "another fault behind",
+			faults: []msgpushtest.Fault{bad, msgpushtest.Delay(1)},
+			pages:  []int{1},
+			want:   [][]int64{{9063}},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -35,22 +35,82 @@ func TestFaultsCauseExpectedErrors(t *testing.T) {
 		want  string // in the error; empty: success
 		cause error  // nil: any
 	}{
-		{"none", msgpushtest.Fault{}, "", nil},
-		{"status", msgpushtest.Status(418), "HTTP 418 I'm a teapot (1 attempt; ", nil},
-		{"header", msgpushtest.Status(429).WithHeader("Retry-After", "9"), "HTTP 429 Too Many Requests (retry after 9s", nil},
-		{"error response", busy, "HTTP 200, code 7: busy", nil},
-		{"error response with a status", busy.WithStatus(503), "HTTP 503 Service Unavailable, code 7: busy", nil},
-		{"data", msgpushtest.ErrorResponse(7, "no", "your id is 5"), `code 7: no (data "your id is 5"`, nil},
-		{"rejected key", msgpushtest.RejectKey(),
-			"HTTP 200, code 401: the key in the access-key header is rejected by a fault", nil},
-		{"HTML page", msgpushtest.HTML(), `content type "text/html; charset=utf-8"`, nil},
-		{"HTML page of a gateway", msgpushtest.HTML().WithStatus(502), "HTTP 502 Bad Gateway: <!DOCTYPE html> ", nil},
-		{"endless body", msgpushtest.Endless(), tooLarge, nil},
-		{"reset", msgpushtest.Reset(), " failed: ", connReset()},
-		{"truncated body", msgpushtest.Truncate(), "reading the response", io.ErrUnexpectedEOF},
-		{"handler", msgpushtest.Respond(handler), "HTTP 200, code 9: no", nil},
-		{"handler with a status", msgpushtest.Respond(handler).WithStatus(503), "HTTP 503 Service Unavailable, code 9", nil},
-		{"handler that writes nothing", msgpushtest.Respond(nothing).WithStatus(503), "HTTP 503 Service Unavailable (", nil},
+		{
+			name:  "none",
+			fault: msgpushtest.Fault{},
+		},
+		{
+			name:  "status",
+			fault: msgpushtest.Status(418),
+			want:  "HTTP 418 I'm a teapot (1 attempt; ",
+		},
+		{
+			name:  "header",
+			fault: msgpushtest.Status(429).WithHeader("Retry-After", "9"),
+			want:  "HTTP 429 Too Many Requests (retry after 9s",
+		},
+		{
+			name:  "error response",
+			fault: busy,
+			want:  "HTTP 200, code 7: busy",
+		},
+		{
+			name:  "error response with a status",
+			fault: busy.WithStatus(503),
+			want:  "HTTP 503 Service Unavailable, code 7: busy",
+		},
+		{
+			name:  "data",
+			fault: msgpushtest.ErrorResponse(7, "no", "your id is 5"),
+			want:  `code 7: no (data "your id is 5"`,
+		},
+		{
+			name:  "rejected key",
+			fault: msgpushtest.RejectKey(),
+			want:  "HTTP 200, code 401: the key in the access-key header is rejected by a fault",
+		},
+		{
+			name:  "HTML page",
+			fault: msgpushtest.HTML(),
+			want:  `content type "text/html; charset=utf-8"`,
+		},
+		{
+			name:  "HTML page of a gateway",
+			fault: msgpushtest.HTML().WithStatus(502),
+			want:  "HTTP 502 Bad Gateway: <!DOCTYPE html> ",
+		},
+		{
+			name:  "endless body",
+			fault: msgpushtest.Endless(),
+			want:  tooLarge,
+		},
+		{
+			name:  "reset",
+			fault: msgpushtest.Reset(),
+			want:  " failed: ",
+			cause: connReset(),
+		},
+		{
+			name:  "truncated body",
+			fault: msgpushtest.Truncate(),
+			want:  "reading the response",
+			cause: io.ErrUnexpectedEOF,
+		},
+		{
+			name:  "handler",
+			fault: msgpushtest.Respond(handler),
+			want:  "HTTP 200, code 9: no",
+		},
+		{
+			name:  "handler with a status",
+			fault: msgpushtest.Respond(handler).WithStatus(503),
+			want:  "HTTP 503 Service Unavailable, code 9",
+		},
+		{
+			name:  "handler that writes nothing",
+			fault: msgpushtest.Respond(nothing).WithStatus(503),
+			want:  "HTTP 503 Service Unavailable (",
+		},
 	}
 	for _, tt := range tests {
 		check := func(t *testing.T, server *msgpushtest.Server) {
@@ -232,22 +292,78 @@ func TestRequestUsesFirstFaultThatApplies(t *testing.T) {
 		pages  []int // requested pages of the rule list
 		want   []int // HTTP statuses
 	}{
-		{"in order", []msgpushtest.Fault{fault(500), fault(501)}, []int{1, 1, 1}, []int{500, 501, 200}},
-		{"Times", []msgpushtest.Fault{fault(500).Times(2), fault(501)}, []int{1, 1, 1, 1}, []int{500, 500, 501, 200}},
-		{"Always", []msgpushtest.Fault{fault(500), fault(501).Always()}, []int{1, 1, 1}, []int{500, 501, 501}},
-		{"For", []msgpushtest.Fault{fault(500).For(msgpushtest.ForwardRuleList)}, []int{1}, []int{500}},
-		{"For another operation",
-			[]msgpushtest.Fault{fault(500).For(msgpushtest.MPList), fault(501).For(msgpushtest.ForwardRuleList)},
-			[]int{1}, []int{501}},
-		{"If", []msgpushtest.Fault{fault(404).If(isPage(2))}, []int{1, 2, 2}, []int{200, 404, 200}},
-		{"If and Always", []msgpushtest.Fault{fault(404).If(isPage(2)).Always()}, []int{2, 1, 2}, []int{404, 200, 404}},
-		{"If and Times", []msgpushtest.Fault{fault(404).If(isPage(2)).Times(2)}, []int{2, 1, 2, 2},
-			[]int{404, 200, 404, 200}},
-		{"two conditions", []msgpushtest.Fault{fault(404).If(isPage(2)).If(rules)}, []int{1, 2}, []int{200, 404}},
-		{"If, while a later fault is used", []msgpushtest.Fault{fault(404).If(isPage(3)), fault(418)}, []int{1, 3},
-			[]int{418, 404}},
-		{"methods return copies", []msgpushtest.Fault{changed}, []int{1, 1}, []int{500, 200}},
-		{"If returns a copy", []msgpushtest.Fault{condition}, []int{1, 1}, []int{500, 200}},
+		{
+			name:   "in order",
+			faults: []msgpushtest.Fault{fault(500), fault(501)},
+			pages:  []int{1, 1, 1},
+			want:   []int{500, 501, 200},
+		},
+		{
+			name:   "Times",
+			faults: []msgpushtest.Fault{fault(500).Times(2), fault(501)},
+			pages:  []int{1, 1, 1, 1},
+			want:   []int{500, 500, 501, 200},
+		},
+		{
+			name:   "Always",
+			faults: []msgpushtest.Fault{fault(500), fault(501).Always()},
+			pages:  []int{1, 1, 1},
+			want:   []int{500, 501, 501},
+		},
+		{
+			name:   "For",
+			faults: []msgpushtest.Fault{fault(500).For(msgpushtest.ForwardRuleList)},
+			pages:  []int{1},
+			want:   []int{500},
+		},
+		{
+			name:   "For another operation",
+			faults: []msgpushtest.Fault{fault(500).For(msgpushtest.MPList), fault(501).For(msgpushtest.ForwardRuleList)},
+			pages:  []int{1},
+			want:   []int{501},
+		},
+		{
+			name:   "If",
+			faults: []msgpushtest.Fault{fault(404).If(isPage(2))},
+			pages:  []int{1, 2, 2},
+			want:   []int{200, 404, 200},
+		},
+		{
+			name:   "If and Always",
+			faults: []msgpushtest.Fault{fault(404).If(isPage(2)).Always()},
+			pages:  []int{2, 1, 2},
+			want:   []int{404, 200, 404},
+		},
+		{
+			name:   "If and Times",
+			faults: []msgpushtest.Fault{fault(404).If(isPage(2)).Times(2)},
+			pages:  []int{2, 1, 2, 2},
+			want:   []int{404, 200, 404, 200},
+		},
+		{
+			name:   "two conditions",
+			faults: []msgpushtest.Fault{fault(404).If(isPage(2)).If(rules)},
+			pages:  []int{1, 2},
+			want:   []int{200, 404},
+		},
+		{
+			name:   "If, while a later fault is used",
+			faults: []msgpushtest.Fault{fault(404).If(isPage(3)), fault(418)},
+			pages:  []int{1, 3},
+			want:   []int{418, 404},
+		},
+		{
+			name:   "methods return copies",
+			faults: []msgpushtest.Fault{changed},
+			pages:  []int{1, 1},
+			want:   []int{500, 200},
+		},
+		{
+			name:   "If returns a copy",
+			faults: []msgpushtest.Fault{condition},
+			pages:  []int{1, 1},
+			want:   []int{500, 200},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

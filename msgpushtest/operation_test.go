@@ -1,6 +1,7 @@
 package msgpushtest_test
 
 import (
+	"encoding/json"
 	"math"
 	"net/http"
 	"reflect"
@@ -12,6 +13,12 @@ import (
 	"example.com/msgpush"
 	"example.com/msgpush/internal/tests/testcalls"
 	"example.com/msgpush/msgpushtest"
+)
+
+const (
+	mailPath = "/api/open/mail/detail"
+	listPath = "/api/open/mp/list"
+	logsPath = "/api/open/forwardLog/list"
 )
 
 func TestEveryOperationIsServed(t *testing.T) {
@@ -74,14 +81,14 @@ func TestListsArePaged(t *testing.T) {
 		current, size, pages int
 		want                 []int64
 	}{
-		{1, 3, 3, []int64{0, 1, 2}},
-		{2, 3, 3, []int64{3, 4, 5}},
-		{3, 3, 3, []int64{6}},
-		{4, 3, 3, nil},
-		{1 << 30, 1 << 30, 1, nil},
-		{1, 7, 1, []int64{0, 1, 2, 3, 4, 5, 6}},
-		{7, 1, 7, []int64{6}},
-		{1, math.MaxInt32, 1, []int64{0, 1, 2, 3, 4, 5, 6}},
+		{current: 1, size: 3, pages: 3, want: []int64{0, 1, 2}},
+		{current: 2, size: 3, pages: 3, want: []int64{3, 4, 5}},
+		{current: 3, size: 3, pages: 3, want: []int64{6}},
+		{current: 4, size: 3, pages: 3},
+		{current: 1 << 30, size: 1 << 30, pages: 1},
+		{current: 1, size: 7, pages: 1, want: []int64{0, 1, 2, 3, 4, 5, 6}},
+		{current: 7, size: 1, pages: 7, want: []int64{6}},
+		{current: 1, size: math.MaxInt32, pages: 1, want: []int64{0, 1, 2, 3, 4, 5, 6}},
 	}
 	for _, tt := range tests {
 		page, err := server.Client().ForwardRuleList(ctx, msgpush.PageRequest{Current: tt.current, PageSize: tt.size})
@@ -100,16 +107,22 @@ func TestListsArePaged(t *testing.T) {
 func TestPageZeroAndSizeZeroAreTheDefaults(t *testing.T) {
 	server := newServer(t)
 	header := http.Header{"Access-Key": {server.AccessKey()}, "Content-Type": {"application/json"}}
-	for path, bodies := range map[string][]string{
-		"/api/open/mp/list":          {`{}`, `{"current":0,"pageSize":0}`, `{"current":0}`, `{"pageSize":0}`},
-		"/api/open/forwardRule/list": {`{}`, `{"current":0,"pageSize":0}`},
-		"/api/open/forwardLog/list":  {`{}`, `{"current":0,"pageSize":0,"params":{}}`},
-	} {
-		want := exchange(t, "POST", server.URL+path, header, `{"current":1,"pageSize":20}`)
+	tests := []struct {
+		path, body string
+	}{
+		{listPath, `{}`},
+		{listPath, `{"current":0,"pageSize":0}`},
+		{listPath, `{"current":0}`},
+		{listPath, `{"pageSize":0}`},
+		{"/api/open/forwardRule/list", `{}`},
+		{"/api/open/forwardRule/list", `{"current":0,"pageSize":0}`},
+		{logsPath, `{}`},
+		{logsPath, `{"current":0,"pageSize":0,"params":{}}`},
+	}
+	for _, tt := range tests {
+		want := exchange(t, "POST", server.URL+tt.path, header, `{"current":1,"pageSize":20}`)
 		require.Equal(t, 200, want.Code)
-		for _, body := range bodies {
-			assert.Equal(t, want, exchange(t, "POST", server.URL+path, header, body), "%s %s", path, body)
-		}
+		assert.Equal(t, want, exchange(t, "POST", server.URL+tt.path, header, tt.body), "%s %s", tt.path, tt.body)
 	}
 }
 
@@ -145,72 +158,151 @@ func TestFiltersTriggerRecords(t *testing.T) {
 	}
 }
 
-func TestRejectsInvalidRequests(t *testing.T) {
-	server := newServer(t)
-	const (
-		mail, list, logs = "/api/open/mail/detail", "/api/open/mp/list", "/api/open/forwardLog/list"
-
-		bad, notFound, method, contentType = msgpushtest.CodeBadRequest, msgpushtest.CodeNotFound,
-			msgpushtest.CodeMethodNotAllowed, msgpushtest.CodeContentType
-	)
-	header := func(name, value string) http.Header {
-		h := http.Header{"Access-Key": {server.AccessKey()}, "Content-Type": {"application/json; charset=utf-8"}}
-		h.Set(name, value)
-		return h
+// headerOf returns the header of a valid POST, in which one field is replaced.
+func headerOf(server *msgpushtest.Server, name, value string) http.Header {
+	header := http.Header{
+		"Access-Key":   {server.AccessKey()},
+		"Content-Type": {"application/json; charset=utf-8"},
 	}
-	good, noKey, otherKey := header("Accept", "*/*"), header("access-key", ""), header("access-key", "x")
+	header.Set(name, value)
+	return header
+}
+
+// assertRejected checks an error response. Its text has msg, and no word of Go.
+func assertRejected(t *testing.T, envelope msgpush.Envelope[json.RawMessage], code int, msg string) {
+	t.Helper()
+	assert.Equal(t, code, envelope.Code)
+	assert.Contains(t, envelope.Msg, msg)
+	assert.NotContains(t, envelope.Msg, "Go ")
+	assert.Nil(t, envelope.Data, "there is no data member")
+}
+
+func TestRejectsOtherKeys(t *testing.T) {
+	server := newServer(t)
 	tests := []struct {
-		name, method, path string
-		header             http.Header
-		body               string
-		code               int
-		msg                string
+		name, method, path, key string
 	}{
-		{"no key", "POST", list, noKey, `{}`, msgpushtest.CodeAccessKey, "access-key"},
-		{"other key", "POST", list, otherKey, `{}`, msgpushtest.CodeAccessKey, "access-key"},
-		{"other key and unknown path", "GET", "/nowhere", otherKey, ``, msgpushtest.CodeAccessKey, "access-key"},
-		{"unknown path", "GET", "/nowhere", good, ``, notFound, "/nowhere"},
-		{"path with two slashes", "POST", "//api/open/mp/list", good, `{}`, notFound, "no operation"},
-		{"other method for a list", "GET", list, good, ``, method, "POST"},
-		{"other method for a detail", "POST", mail + "?mailId=101", good, `{}`, method, "GET"},
-		{"no content type", "POST", list, header("Content-Type", ""), `{}`, contentType, "Content-Type"},
-		{"other content type", "POST", list, header("Content-Type", "text/plain"), `{}`, contentType, "text/plain"},
-		{"no mail id", "GET", mail, good, ``, bad, "mailId"},
-		{"unknown mail id", "GET", mail + "?mailId=0101", good, ``, notFound, "0101"},
-		{"two mail ids", "GET", mail + "?mailId=101&mailId=102", good, ``, bad, "mailId"},
-		{"other query parameter", "GET", mail + "?mailId=101&x=3", good, ``, bad, `"x"`},
-		{"malformed query", "GET", mail + "?mailId=101;x", good, ``, bad, "malformed"},
-		{"query for a list", "POST", list + "?current=1", good, `{}`, bad, "current"},
-		{"GET with a body", "GET", mail + "?mailId=101", good, `{}`, bad, "no body"},
-		{"no body", "POST", list, good, ``, bad, "JSON object"},
-		{"broken body", "POST", list, good, `{"current":`, bad, "JSON object"},
-		{"two bodies", "POST", list, good, `{} {}`, bad, "JSON object"},
-		{"array as body", "POST", list, good, `[]`, bad, "shows it: expected an object, found array"},
-		{"unknown member", "POST", list, good, `{"params":{}}`, bad, `unknown field "params"`},
-		{"unknown param", "POST", logs, good, `{"params":{"rule":1}}`, bad, "rule"},
-		{"negative page", "POST", list, good, `{"current":-1}`, bad, "current"},
-		{"negative page of the trigger records", "POST", logs, good, `{"current":-1}`, bad, "current"},
-		{"page 10³⁰", "POST", list, good, `{"current":1000000000000000000000000000000}`, bad, "current"},
-		{"page as a string", "POST", list, good, `{"current":"1"}`, bad, "current: expected an integer, found string"},
-		{"negative page size", "POST", list, good, `{"pageSize":-1}`, bad, "pageSize"},
-		{"huge page size", "POST", list, good, `{"pageSize":9223372036854775807}`, bad, "pageSize"},
-		{"rule id as a string", "POST", logs, good, `{"params":{"ruleId":"1"}}`, bad,
-			"params.ruleId: expected an integer, found string"},
-		{"fraction as a match result", "POST", logs, good, `{"params":{"matchResult":0.5}}`, bad, "matchResult"},
+		{name: "no key", method: "POST", path: listPath, key: ""},
+		{name: "other key", method: "POST", path: listPath, key: "x"},
+		{name: "other key and unknown path", method: "GET", path: "/nowhere", key: "x"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			envelope := exchange(t, tt.method, server.URL+tt.path, tt.header, tt.body)
-			assert.Equal(t, tt.code, envelope.Code)
-			assert.Contains(t, envelope.Msg, tt.msg)
-			assert.NotContains(t, envelope.Msg, "Go ")
-			assert.Nil(t, envelope.Data, "there is no data member")
+			header := headerOf(server, "access-key", tt.key)
+			envelope := exchange(t, tt.method, server.URL+tt.path, header, "{}")
+			assertRejected(t, envelope, msgpushtest.CodeAccessKey, "access-key")
 		})
 	}
+}
+
+func TestRejectsUnknownPathsAndOtherMethods(t *testing.T) {
+	server := newServer(t)
+	const notFound, notAllowed = msgpushtest.CodeNotFound, msgpushtest.CodeMethodNotAllowed
+	tests := []struct {
+		name, method, path string
+		code               int
+		msg                string
+	}{
+		{name: "unknown path", method: "GET", path: "/nowhere", code: notFound, msg: "/nowhere"},
+		{name: "path with two slashes", method: "POST", path: "/" + listPath, code: notFound, msg: "no operation"},
+		{name: "GET of a list", method: "GET", path: listPath, code: notAllowed, msg: "POST"},
+		{name: "POST of a detail", method: "POST", path: mailPath + "?mailId=101", code: notAllowed, msg: "GET"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			envelope := exchange(t, tt.method, server.URL+tt.path, headerOf(server, "Accept", "*/*"), "")
+			assertRejected(t, envelope, tt.code, tt.msg)
+		})
+	}
+}
+
+func TestRejectsOtherContentTypes(t *testing.T) {
+	server := newServer(t)
+	tests := []struct {
+		name, contentType, msg string
+	}{
+		{"no content type", "", "Content-Type"},
+		{"other content type", "text/plain", "text/plain"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			header := headerOf(server, "Content-Type", tt.contentType)
+			envelope := exchange(t, "POST", server.URL+listPath, header, "{}")
+			assertRejected(t, envelope, msgpushtest.CodeContentType, tt.msg)
+		})
+	}
+}
+
+func TestRejectsInvalidQueries(t *testing.T) {
+	server := newServer(t)
+	const bad, notFound = msgpushtest.CodeBadRequest, msgpushtest.CodeNotFound
+	tests := []struct {
+		name, query string
+		code        int
+		msg         string
+	}{
+		{name: "no mail id", query: "", code: bad, msg: "mailId"},
+		{name: "unknown mail id", query: "mailId=0101", code: notFound, msg: "0101"},
+		{name: "two mail ids", query: "mailId=101&mailId=102", code: bad, msg: "mailId"},
+		{name: "other parameter", query: "mailId=101&x=3", code: bad, msg: `"x"`},
+		{name: "malformed", query: "mailId=101;x", code: bad, msg: "malformed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			envelope := exchange(t, "GET", server.URL+mailPath+"?"+tt.query, headerOf(server, "Accept", "*/*"), "")
+			assertRejected(t, envelope, tt.code, tt.msg)
+		})
+	}
+}
+
+func TestRejectsQueryOfAListAndBodyOfAGET(t *testing.T) {
+	server := newServer(t)
+	header := headerOf(server, "Accept", "*/*")
+	envelope := exchange(t, "POST", server.URL+listPath+"?current=1", header, "{}")
+	assertRejected(t, envelope, msgpushtest.CodeBadRequest, "current")
+	envelope = exchange(t, "GET", server.URL+mailPath+"?mailId=101", header, "{}")
+	assertRejected(t, envelope, msgpushtest.CodeBadRequest, "no body")
+}
+
+func TestRejectsInvalidBodies(t *testing.T) {
+	server := newServer(t)
+	tests := []struct {
+		path, body, msg string
+	}{
+		{listPath, ``, "JSON object"},
+		{listPath, `{"current":`, "JSON object"},
+		{listPath, `{} {}`, "JSON object"},
+		{listPath, `[]`, "shows it: expected an object, found array"},
+		{listPath, `{"params":{}}`, `unknown field "params"`},
+		{listPath, `{"current":-1}`, "current"},
+		{listPath, `{"current":1000000000000000000000000000000}`, "current"},
+		{listPath, `{"current":"1"}`, "current: expected an integer, found string"},
+		{listPath, `{"pageSize":-1}`, "pageSize"},
+		{listPath, `{"pageSize":9223372036854775807}`, "pageSize"},
+		{logsPath, `{"current":-1}`, "current"},
+		{logsPath, `{"params":{"rule":1}}`, "rule"},
+		{logsPath, `{"params":{"ruleId":"1"}}`, "params.ruleId: expected an integer, found string"},
+		{logsPath, `{"params":{"matchResult":0.5}}`, "matchResult"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.path+" "+tt.body, func(t *testing.T) {
+			envelope := exchange(t, "POST", server.URL+tt.path, headerOf(server, "Accept", "*/*"), tt.body)
+			assertRejected(t, envelope, msgpushtest.CodeBadRequest, tt.msg)
+		})
+	}
+}
+
+func TestAcceptsBodiesOfTheAPIDocument(t *testing.T) {
+	server := newServer(t)
+	header := headerOf(server, "Accept", "*/*")
 	for _, body := range []string{
-		`{}`, `{"current":1}`, `{"params":{}}`, ` {"params": {"ruleId": 301}, "pageSize": 5} `,
-		`{"pagesize":1}`, `{"current":null,"params":null}`,
+		`{}`,
+		`{"current":1}`,
+		`{"params":{}}`,
+		` {"params": {"ruleId": 301}, "pageSize": 5} `,
+		`{"pagesize":1}`,
+		`{"current":null,"params":null}`,
 	} {
-		assert.Equal(t, 200, exchange(t, "POST", server.URL+logs, good, body).Code, body)
+		assert.Equal(t, 200, exchange(t, "POST", server.URL+logsPath, header, body).Code, body)
 	}
 }

@@ -1,6 +1,7 @@
 package msgpushtest_test
 
 import (
+	"fmt"
 	"go/doc"
 	"reflect"
 	"slices"
@@ -57,62 +58,112 @@ func TestCommentOfSampleRecordsNamesTheirIDs(t *testing.T) {
 	}
 }
 
-func TestRecordsThatAreNotValidPanic(t *testing.T) {
-	logs := func(value msgpush.DateTime) msgpushtest.Records {
-		return msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{
-			{ID: 1, CreateTime: "2026-11-05 18:00:00"},
-			{ID: 2, CreateTime: value},
-		}}
+// logsWith returns trigger records of which the second has a creation time.
+func logsWith(value msgpush.DateTime) msgpushtest.Records {
+	return msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{
+		{ID: 1, CreateTime: "2026-11-05 18:00:00"},
+		{ID: 2, CreateTime: value},
+	}}
+}
+
+func TestValidRecordsAreStored(t *testing.T) {
+	tests := map[string]msgpushtest.Records{
+		"date and time": logsWith("2026-02-28 23:59:59"),
+		"empty time":    logsWith(""),
+		"hour that a clock change skips in some time zones": logsWith("2026-03-29 02:30:00"),
+		"one id in two lists": {
+			MPChannels:   []msgpush.MPChannel{{ID: 1}},
+			ForwardRules: []msgpush.ForwardRule{{ID: 1}},
+		},
 	}
-	const where = `msgpushtest: ForwardLogs[1].CreateTime is "`
+	for name, records := range tests {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, records.Validate())
+			set := newServer(t)
+			set.SetRecords(records)
+			assert.Equal(t, records, set.Records())
+			updated := newServer(t)
+			updated.Update(func(r *msgpushtest.Records) { *r = records })
+			assert.Equal(t, records, updated.Records())
+		})
+	}
+}
+
+// assertInvalid checks that Validate returns an error that contains text, and that a server panics with
+// the error and keeps its records.
+func assertInvalid(t *testing.T, records msgpushtest.Records, text string) {
+	t.Helper()
+	err := records.Validate()
+	require.ErrorContains(t, err, text)
+	server := newServer(t)
+	assert.PanicsWithValue(t, err.Error(), func() { server.SetRecords(records) })
+	assert.PanicsWithValue(t, err.Error(), func() {
+		server.Update(func(r *msgpushtest.Records) { *r = records })
+	})
+	assert.Equal(t, msgpushtest.SampleRecords(), server.Records(), "the records do not change")
+	server.SetRecords(msgpushtest.Records{}) // does not wait for the update that has panicked
+}
+
+func TestTimeInAnotherFormatIsRejected(t *testing.T) {
+	tests := map[string]msgpush.DateTime{
+		"words":                       "yesterday",
+		"date only":                   "2026-02-28",
+		"day that does not exist":     "2026-02-30 00:00:00",
+		"hour 24":                     "2026-02-28 24:00:00",
+		"one digit":                   "2026-02-28 1:00:00",
+		"one digit and a fraction":    "2026-02-28 1:00:00.5",
+		"hour of one digit, and more": "2026-02-28 1:00:00.",
+		"time zone":                   "2026-02-28 10:00:00Z",
+		"RFC 3339":                    "2026-02-28T10:00:00Z",
+		"RFC 3339 without a zone":     "2026-02-28T10:00:00",
+	}
+	for name, value := range tests {
+		t.Run(name, func(t *testing.T) {
+			assertInvalid(t, logsWith(value), fmt.Sprintf("msgpushtest: ForwardLogs[1].CreateTime is %q", value))
+		})
+	}
+}
+
+func TestRecordsThatAreNotValidAreRejected(t *testing.T) {
+	logs := func(ids ...int64) (r msgpushtest.Records) {
+		for _, id := range ids {
+			r.ForwardLogs = append(r.ForwardLogs, msgpush.ForwardLog{ID: id})
+		}
+		return r
+	}
 	tests := []struct {
 		name    string
 		records msgpushtest.Records
-		text    string // empty if the records are valid
+		want    string
 	}{
-		{"date and time", logs("2026-02-28 23:59:59"), ""},
-		{"empty", logs(""), ""},
-		{"hour that a clock change skips in some time zones", logs("2026-03-29 02:30:00"), ""},
-		{"words", logs("yesterday"), where + `yesterday"`},
-		{"date only", logs("2026-02-28"), where + `2026-02-28"`},
-		{"day that does not exist", logs("2026-02-30 00:00:00"), where + `2026-02-30 00:00:00"`},
-		{"hour 24", logs("2026-02-28 24:00:00"), where},
-		{"one digit", logs("2026-02-28 1:00:00"), where},
-		{"one digit and a fraction", logs("2026-02-28 1:00:00.5"), where},
-		{"hour of one digit, and more", logs("2026-02-28 1:00:00."), where},
-		{"time zone", logs("2026-02-28 10:00:00Z"), where},
-		{"RFC 3339", logs("2026-02-28T10:00:00Z"), where},
-		{"RFC 3339 without a zone", logs("2026-02-28T10:00:00"), where},
-		{"mail channel", msgpushtest.Records{MailChannels: []msgpush.MailChannel{{CreateTime: "x"}}},
-			"MailChannels[0].CreateTime"},
-		{"rule", msgpushtest.Records{ForwardRules: []msgpush.ForwardRule{{CreateTime: "x"}}}, "ForwardRules[0].CreateTime"},
-		{"channel", msgpushtest.Records{MPChannels: []msgpush.MPChannel{{UpdateTime: "x"}}}, "MPChannels[0].UpdateTime"},
-		{"one id in two lists", msgpushtest.Records{
-			MPChannels:   []msgpush.MPChannel{{ID: 1}},
-			ForwardRules: []msgpush.ForwardRule{{ID: 1}},
-		}, ""},
-		{"id twice, in no order", msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{{ID: 7}, {ID: 9}, {ID: 7}}},
-			"ForwardLogs has two records with the id 7: give each record its own id"},
-		{"no ids", msgpushtest.Records{ForwardLogs: make([]msgpush.ForwardLog, 2)}, "two records with the id 0"},
+		{
+			name:    "time of a mail channel",
+			records: msgpushtest.Records{MailChannels: []msgpush.MailChannel{{CreateTime: "x"}}},
+			want:    "MailChannels[0].CreateTime",
+		},
+		{
+			name:    "time of a rule",
+			records: msgpushtest.Records{ForwardRules: []msgpush.ForwardRule{{CreateTime: "x"}}},
+			want:    "ForwardRules[0].CreateTime",
+		},
+		{
+			name:    "time of a channel",
+			records: msgpushtest.Records{MPChannels: []msgpush.MPChannel{{UpdateTime: "x"}}},
+			want:    "MPChannels[0].UpdateTime",
+		},
+		{
+			name:    "id twice, in no order",
+			records: logs(7, 9, 7),
+			want:    "ForwardLogs has two records with the id 7: give each record its own id",
+		},
+		{
+			name:    "no ids",
+			records: logs(0, 0),
+			want:    "two records with the id 0",
+		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			server := newServer(t)
-			set := func() { server.SetRecords(tt.records) }
-			update := func() { server.Update(func(r *msgpushtest.Records) { *r = tt.records }) }
-			if tt.text == "" {
-				require.NoError(t, tt.records.Validate())
-				set()
-				update()
-				assert.Equal(t, tt.records, server.Records())
-				return
-			}
-			require.ErrorContains(t, tt.records.Validate(), tt.text)
-			assert.PanicsWithValue(t, tt.records.Validate().Error(), set)
-			assert.PanicsWithValue(t, tt.records.Validate().Error(), update)
-			assert.Equal(t, msgpushtest.SampleRecords(), server.Records(), "the records do not change")
-			server.SetRecords(msgpushtest.Records{})
-		})
+		t.Run(tt.name, func(t *testing.T) { assertInvalid(t, tt.records, tt.want) })
 	}
 }
 

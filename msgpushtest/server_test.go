@@ -2,7 +2,6 @@ package msgpushtest_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -170,14 +169,17 @@ func TestServerIsSafeForConcurrentUse(t *testing.T) {
 	server.OnRequest(func(msgpushtest.Request) { server.Update(func(*msgpushtest.Records) {}) })
 	server.Inject(msgpushtest.Status(503).For(msgpushtest.MPList).Times(32 * 5))
 	retry := msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 200, MinWait: 1, MaxWait: time.Millisecond})
+	callEach := func(client *msgpush.Client) {
+		for name, call := range calls {
+			assert.NoError(t, call(client), name)
+		}
+	}
 	var wg sync.WaitGroup
-	for i := range 32 {
+	for range 32 {
 		wg.Go(func() {
 			client := server.Client(retry)
 			for range 5 {
-				for name, call := range calls {
-					assert.NoError(t, call(client), fmt.Sprint("client ", i, ", ", name))
-				}
+				callEach(client)
 			}
 			server.Requests()
 		})

@@ -15,179 +15,248 @@ import (
 )
 
 func TestNewClosesServerAndLogsRequestsOfAFailedTest(t *testing.T) {
-	for _, failed := range []bool{false, true} {
-		test := &tb{failed: failed}
+	run := func(test *tb) *msgpushtest.Server {
 		server := msgpushtest.New(test)
 		for range 70 {
 			require.NoError(t, listChannels(server.Client()))
 		}
 		test.end()
 		assert.Error(t, listChannels(clientOf(server)), "the server is closed")
-		if !failed {
-			assert.Empty(t, test.logs)
-			continue
-		}
-		require.Len(t, test.logs, 51, "the last 50")
-		assert.Equal(t, "msgpushtest: requests that arrived: 70", test.logs[0])
-		assert.Contains(t, test.logs[50], "70: ")
-		assert.Contains(t, test.logs[50], "POST /api/open/mp/list")
-		assert.NotContains(t, strings.Join(test.logs, ""), server.AccessKey())
+		return server
 	}
+	passed := &tb{}
+	run(passed)
+	assert.Empty(t, passed.logs)
+
+	failed := &tb{failed: true}
+	server := run(failed)
+	require.Len(t, failed.logs, 51, "the last 50")
+	assert.Equal(t, "msgpushtest: requests that arrived: 70", failed.logs[0])
+	assert.Contains(t, failed.logs[50], "70: ")
+	assert.Contains(t, failed.logs[50], "POST /api/open/mp/list")
+	assert.NotContains(t, strings.Join(failed.logs, ""), server.AccessKey())
 }
 
+// errorsOf runs a test with a server of New, and returns the errors that its end reports.
+func errorsOf(t *testing.T, test func(*msgpushtest.Server)) []string {
+	t.Helper()
+	tb := &tb{}
+	test(msgpushtest.New(tb))
+	assert.Empty(t, tb.errors, "before the end of the test")
+	tb.end()
+	return tb.errors
+}
+
+// list requests a page of a list. The error does not matter.
+func list(s *msgpushtest.Server) { _ = listChannels(clientOf(s)) }
+
 func TestUnusedFaultFailsTheTest(t *testing.T) {
-	unused := func(faults ...string) []string {
-		for i, f := range faults {
-			faults[i] = "msgpushtest: the fault " + f + ": send a request that uses it, or call ClearFaults"
-		}
-		return faults
-	}
-	never := func(fault string) []string { return unused(fault + " was never used") }
-	call := func(s *msgpushtest.Server) { _ = listChannels(clientOf(s)) }
 	status := msgpushtest.Status(503)
 	tests := []struct {
 		name string
 		test func(*msgpushtest.Server)
-		want []string
+		want string // the fault, and how it was used
 	}{
-		{"no fault", func(*msgpushtest.Server) {}, nil},
-		{"no request", func(s *msgpushtest.Server) { s.Inject(status) }, never("Status(503) for every operation")},
-		{"used", func(s *msgpushtest.Server) {
-			s.Inject(status)
-			call(s)
-		}, nil},
-		{"cleared", func(s *msgpushtest.Server) {
-			s.Inject(status, msgpushtest.Reset().Always())
-			s.ClearFaults()
-		}, nil},
-		{"one of two", func(s *msgpushtest.Server) {
-			s.Inject(msgpushtest.Status(500), status)
-			call(s)
-		}, never("Status(503) for every operation")},
-		{"for other operations", func(s *msgpushtest.Server) {
-			s.Inject(status.For(msgpushtest.ForwardRuleList, msgpushtest.MailDetail))
-			call(s)
-		}, never("Status(503) for ForwardRuleList and MailDetail")},
-		{"for other requests", func(s *msgpushtest.Server) {
-			s.Inject(msgpushtest.HTML().WithStatus(502).If(isPage(2)).Always())
-			call(s)
-		}, unused("HTML.WithStatus(502).If(match).Always() for every operation was never used, " +
-			"and match selected no request")},
-		{"condition that is never called", func(s *msgpushtest.Server) {
-			s.Inject(status.For(msgpushtest.ForwardRuleList).If(isPage(1)))
-			call(s)
-		}, unused("Status(503).If(match) for ForwardRuleList was never used, and match was never called")},
-		{"condition of a fault that is cleared", func(s *msgpushtest.Server) {
-			s.Inject(status.If(isPage(1)))
-			s.ClearFaults()
-		}, nil},
-		{"record that no response had", func(s *msgpushtest.Server) {
-			s.SetRecords(msgpushtest.SampleRecords())
-			s.Inject(msgpushtest.BadRecord(9063).Times(2))
-			_ = calls[msgpushtest.ForwardLogList](clientOf(s))
-			s.Inject(msgpushtest.BadRecord(7))
-			call(s)
-		}, unused("BadRecord(9063).Times(2) for every operation was used by 1 of 2 requests",
-			"BadRecord(7) for every operation was never used, since no response had the record")},
-		{"Always, used once", func(s *msgpushtest.Server) {
-			s.Inject(status.Always())
-			call(s)
-		}, nil},
-		{"Always, injected again after it was used and cleared", func(s *msgpushtest.Server) {
-			always := status.Always()
-			s.Inject(always)
-			call(s)
-			s.ClearFaults()
-			s.Inject(always)
-		}, never("Status(503).Always() for every operation")},
-		{"Times, one request too few", func(s *msgpushtest.Server) {
-			s.Inject(status.For(msgpushtest.MPList).Times(3))
-			call(s)
-		}, unused("Status(503).Times(3) for MPList was used by 1 of 3 requests")},
-		{"Always after Times", func(s *msgpushtest.Server) {
-			s.Inject(status.Times(3).Always())
-			call(s)
-		}, nil},
-		{"Times after Always", func(s *msgpushtest.Server) {
-			s.Inject(status.Always().Times(1))
-			call(s)
-			assert.NoError(t, listChannels(s.Client()))
-		}, nil},
-		{"server closed before the end", func(s *msgpushtest.Server) {
-			s.Inject(msgpushtest.Fault{})
-			s.Close()
-		}, never("Fault{} for every operation")},
+		{
+			name: "no request",
+			test: func(s *msgpushtest.Server) { s.Inject(status) },
+			want: "Status(503) for every operation was never used",
+		},
+		{
+			name: "one of two",
+			test: func(s *msgpushtest.Server) {
+				s.Inject(msgpushtest.Status(500), status)
+				list(s)
+			},
+			want: "Status(503) for every operation was never used",
+		},
+		{
+			name: "for other operations",
+			test: func(s *msgpushtest.Server) {
+				s.Inject(status.For(msgpushtest.ForwardRuleList, msgpushtest.MailDetail))
+				list(s)
+			},
+			want: "Status(503) for ForwardRuleList and MailDetail was never used",
+		},
+		{
+			name: "Always, injected again after it was used and cleared",
+			test: func(s *msgpushtest.Server) {
+				always := status.Always()
+				s.Inject(always)
+				list(s)
+				s.ClearFaults()
+				s.Inject(always)
+			},
+			want: "Status(503).Always() for every operation was never used",
+		},
+		{
+			name: "Times, one request too few",
+			test: func(s *msgpushtest.Server) {
+				s.Inject(status.For(msgpushtest.MPList).Times(3))
+				list(s)
+			},
+			want: "Status(503).Times(3) for MPList was used by 1 of 3 requests",
+		},
+		{
+			name: "server closed before the end",
+			test: func(s *msgpushtest.Server) {
+				s.Inject(msgpushtest.Fault{})
+				s.Close()
+			},
+			want: "Fault{} for every operation was never used",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			test := &tb{}
-			tt.test(msgpushtest.New(test))
-			assert.Empty(t, test.errors, "before the end of the test")
-			test.end()
-			assert.Equal(t, tt.want, test.errors)
+			assert.Equal(t, []string{unusedFault(tt.want)}, errorsOf(t, tt.test))
 		})
 	}
 }
 
-func TestUnusedUpdateBetweenPagesFailsTheTest(t *testing.T) {
-	unused := func(pages string) string {
-		return "msgpushtest: the function of UpdateBetweenPages was never called, since " + pages +
-			" was requested: request a second page, or call UpdateBetweenPages(nil)"
+// unusedFault returns the error about a fault, from the text of the fault and its uses.
+func unusedFault(fault string) string {
+	return "msgpushtest: the fault " + fault + ": send a request that uses it, or call ClearFaults"
+}
+
+func TestUnusedFaultSaysWhichConditionWasNotMet(t *testing.T) {
+	assert.Equal(t, []string{
+		unusedFault("HTML.WithStatus(502).If(match).Always() for every operation was never used, " +
+			"and match selected no request"),
+		unusedFault("Status(503).If(match) for ForwardRuleList was never used, and match was never called"),
+	}, errorsOf(t, func(s *msgpushtest.Server) {
+		s.Inject(msgpushtest.HTML().WithStatus(502).If(isPage(2)).Always())
+		s.Inject(msgpushtest.Status(503).For(msgpushtest.ForwardRuleList).If(isPage(1)))
+		list(s)
+	}))
+}
+
+func TestUnusedBadRecordFailsTheTest(t *testing.T) {
+	assert.Equal(t, []string{
+		unusedFault("BadRecord(9063).Times(2) for every operation was used by 1 of 2 requests"),
+		unusedFault("BadRecord(7) for every operation was never used, since no response had the record"),
+	}, errorsOf(t, func(s *msgpushtest.Server) {
+		s.SetRecords(msgpushtest.SampleRecords())
+		s.Inject(msgpushtest.BadRecord(9063).Times(2))
+		_ = calls[msgpushtest.ForwardLogList](clientOf(s))
+		s.Inject(msgpushtest.BadRecord(7))
+		list(s)
+	}))
+}
+
+func TestUsedOrClearedFaultDoesNotFailTheTest(t *testing.T) {
+	status := msgpushtest.Status(503)
+	tests := map[string]func(*msgpushtest.Server){
+		"no fault": func(*msgpushtest.Server) {},
+		"used": func(s *msgpushtest.Server) {
+			s.Inject(status)
+			list(s)
+		},
+		"cleared": func(s *msgpushtest.Server) {
+			s.Inject(status, msgpushtest.Reset().Always())
+			s.ClearFaults()
+		},
+		"cleared, with a condition": func(s *msgpushtest.Server) {
+			s.Inject(status.If(isPage(1)))
+			s.ClearFaults()
+		},
+		"Always, used once": func(s *msgpushtest.Server) {
+			s.Inject(status.Always())
+			list(s)
+		},
+		"Always after Times": func(s *msgpushtest.Server) {
+			s.Inject(status.Times(3).Always())
+			list(s)
+		},
+		"Times after Always": func(s *msgpushtest.Server) {
+			s.Inject(status.Always().Times(1))
+			list(s)
+			assert.NoError(t, listChannels(s.Client()))
+		},
 	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { assert.Empty(t, errorsOf(t, test)) })
+	}
+}
+
+func TestUnusedUpdateBetweenPagesFailsTheTest(t *testing.T) {
 	update := func(*msgpushtest.Records) {}
-	list := func(s *msgpushtest.Server) { _ = listChannels(clientOf(s)) }
 	tests := []struct {
 		name string
 		test func(*msgpushtest.Server)
-		want []string
+		want string // what was requested
 	}{
-		{"no page", func(s *msgpushtest.Server) { s.UpdateBetweenPages(update) }, []string{unused("no page")}},
-		{"not a list", func(s *msgpushtest.Server) {
-			s.UpdateBetweenPages(update)
-			_ = calls[msgpushtest.MailDetail](clientOf(s))
-		}, []string{unused("no page")}},
-		{"one page", func(s *msgpushtest.Server) {
-			s.UpdateBetweenPages(update)
-			list(s)
-		}, []string{unused("only one page")}},
-		{"two pages", func(s *msgpushtest.Server) {
-			s.UpdateBetweenPages(update)
-			list(s)
-			list(s)
-		}, nil},
-		{"removed", func(s *msgpushtest.Server) {
-			s.UpdateBetweenPages(update)
-			s.UpdateBetweenPages(nil)
-		}, nil},
-		{"called and replaced, and the other one not called", func(s *msgpushtest.Server) {
-			s.UpdateBetweenPages(update)
-			list(s)
-			list(s)
-			s.UpdateBetweenPages(update)
-			list(s)
-		}, []string{unused("only one page")}},
-		{"replaced before it was called", func(s *msgpushtest.Server) {
-			s.UpdateBetweenPages(update)
-			s.UpdateBetweenPages(update)
-			list(s)
-			list(s)
-		}, []string{unused("no page")}},
-		{"page rejected, such as one of a wrong key", func(s *msgpushtest.Server) {
-			s.UpdateBetweenPages(update)
-			s.Inject(msgpushtest.RejectKey())
-			list(s)
-			list(s)
-		}, []string{unused("only one page")}},
+		{
+			name: "no page",
+			test: func(s *msgpushtest.Server) { s.UpdateBetweenPages(update) },
+			want: "no page",
+		},
+		{
+			name: "not a list",
+			test: func(s *msgpushtest.Server) {
+				s.UpdateBetweenPages(update)
+				_ = calls[msgpushtest.MailDetail](clientOf(s))
+			},
+			want: "no page",
+		},
+		{
+			name: "one page",
+			test: func(s *msgpushtest.Server) {
+				s.UpdateBetweenPages(update)
+				list(s)
+			},
+			want: "only one page",
+		},
+		{
+			name: "called and replaced, and the other one not called",
+			test: func(s *msgpushtest.Server) {
+				s.UpdateBetweenPages(update)
+				list(s)
+				list(s)
+				s.UpdateBetweenPages(update)
+				list(s)
+			},
+			want: "only one page",
+		},
+		{
+			name: "replaced before it was called",
+			test: func(s *msgpushtest.Server) {
+				s.UpdateBetweenPages(update)
+				s.UpdateBetweenPages(update)
+				list(s)
+				list(s)
+			},
+			want: "no page",
+		},
+		{
+			name: "page rejected, such as one of a wrong key",
+			test: func(s *msgpushtest.Server) {
+				s.UpdateBetweenPages(update)
+				s.Inject(msgpushtest.RejectKey())
+				list(s)
+				list(s)
+			},
+			want: "only one page",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			test := &tb{}
-			tt.test(msgpushtest.New(test))
-			assert.Empty(t, test.errors, "before the end of the test")
-			test.end()
-			assert.Equal(t, tt.want, test.errors)
+			assert.Equal(t, []string{"msgpushtest: the function of UpdateBetweenPages was never called, since " + tt.want +
+				" was requested: request a second page, or call UpdateBetweenPages(nil)"}, errorsOf(t, tt.test))
 		})
 	}
+}
+
+func TestUsedOrRemovedUpdateBetweenPagesDoesNotFailTheTest(t *testing.T) {
+	update := func(*msgpushtest.Records) {}
+	assert.Empty(t, errorsOf(t, func(s *msgpushtest.Server) {
+		s.UpdateBetweenPages(update)
+		list(s)
+		list(s)
+	}), "two pages")
+	assert.Empty(t, errorsOf(t, func(s *msgpushtest.Server) {
+		s.UpdateBetweenPages(update)
+		s.UpdateBetweenPages(nil)
+	}), "removed")
 }
 
 func TestFailOnRejectionReportsRequestsThatTheServerRejects(t *testing.T) {
