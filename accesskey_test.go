@@ -94,16 +94,49 @@ func TestErrorSuggestsRejectedKeyCodes(t *testing.T) {
 		response fixtures.RoundTripFunc
 		suggests bool
 	}{
-		{"code 401", "", []msgpush.Option{source}, respondWithCode(200, 401), true},
-		{"code 403", "", []msgpush.Option{source}, respondWithCode(200, 403), true},
-		{"code 403 with HTTP 403", "", []msgpush.Option{source}, respondWithCode(403, 403), true},
-		{"another code", "", []msgpush.Option{source}, respondWithCode(200, 404), false},
-		{"HTTP 403 without a code", "", []msgpush.Option{source}, fixtures.Respond(403, "<html>"), false},
-		{"code 401 with HTTP 401, which means a rejected key",
-			"", []msgpush.Option{source}, respondWithCode(401, 401), false},
-		{"WithRejectedKeyCodes is given",
-			"", []msgpush.Option{source, msgpush.WithRejectedKeyCodes(4010)}, respondWithCode(200, 401), false},
-		{"static key, which cannot be replaced", fixtures.TestKey, nil, respondWithCode(200, 401), false},
+		{
+			name:     "code 401",
+			opts:     []msgpush.Option{source},
+			response: respondWithCode(200, 401),
+			suggests: true,
+		},
+		{
+			name:     "code 403",
+			opts:     []msgpush.Option{source},
+			response: respondWithCode(200, 403),
+			suggests: true,
+		},
+		{
+			name:     "code 403 with HTTP 403",
+			opts:     []msgpush.Option{source},
+			response: respondWithCode(403, 403),
+			suggests: true,
+		},
+		{
+			name:     "another code",
+			opts:     []msgpush.Option{source},
+			response: respondWithCode(200, 404),
+		},
+		{
+			name:     "HTTP 403 without a code",
+			opts:     []msgpush.Option{source},
+			response: fixtures.Respond(403, "<html>"),
+		},
+		{
+			name:     "code 401 with HTTP 401, which means a rejected key",
+			opts:     []msgpush.Option{source},
+			response: respondWithCode(401, 401),
+		},
+		{
+			name:     "WithRejectedKeyCodes is given",
+			opts:     []msgpush.Option{source, msgpush.WithRejectedKeyCodes(4010)},
+			response: respondWithCode(200, 401),
+		},
+		{
+			name:     "static key, which cannot be replaced",
+			key:      fixtures.TestKey,
+			response: respondWithCode(200, 401),
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -152,13 +185,48 @@ func TestCallFailsIfNoKeyIsAccepted(t *testing.T) {
 		attempts int
 		err      string // of the source; empty: the call returns the rejection
 	}{
-		{"static key", fixtures.Status(401), nil, 1, ""},
-		{"static key, retryable status", respondWithCode(503, 4010), nil, 1, ""},
-		{"source that has no other key", fixtures.Status(401), fixtures.FixedSource, 1, ""},
-		{"source that has no other key, retryable status", respondWithCode(503, 4010), fixtures.FixedSource, 1, ""},
-		{"source that returns another rejected key", fixtures.Status(401), fixtures.GrowingSource, 2, ""},
-		{"source that fails", fixtures.Status(401), fixtures.SourceWithOneKey(errNoKey), 1, "the vault is sealed"},
-		{"source that returns an empty key", fixtures.Status(401), fixtures.SourceWithOneKey(nil), 1, "the key is empty"},
+		{
+			name:     "static key",
+			reject:   fixtures.Status(401),
+			attempts: 1,
+		},
+		{
+			name:     "static key, retryable status",
+			reject:   respondWithCode(503, 4010),
+			attempts: 1,
+		},
+		{
+			name:     "source that has no other key",
+			reject:   fixtures.Status(401),
+			source:   fixtures.FixedSource,
+			attempts: 1,
+		},
+		{
+			name:     "source that has no other key, retryable status",
+			reject:   respondWithCode(503, 4010),
+			source:   fixtures.FixedSource,
+			attempts: 1,
+		},
+		{
+			name:     "source that returns another rejected key",
+			reject:   fixtures.Status(401),
+			source:   fixtures.GrowingSource,
+			attempts: 2,
+		},
+		{
+			name:     "source that fails",
+			reject:   fixtures.Status(401),
+			source:   fixtures.SourceWithOneKey(errNoKey),
+			attempts: 1,
+			err:      "the vault is sealed",
+		},
+		{
+			name:     "source that returns an empty key",
+			reject:   fixtures.Status(401),
+			source:   fixtures.SourceWithOneKey(nil),
+			attempts: 1,
+			err:      "the key is empty",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,10 +254,18 @@ func TestErrorSaysThatSourceReturnedRejectedKeyAgain(t *testing.T) {
 		steps []fixtures.RoundTripFunc
 		want  string
 	}{
-		{"at once", []string{"key-1"}, steps{fixtures.Status(401)}, "HTTP 401 Unauthorized"},
-		{"after an attempt with another key",
-			[]string{"key-1", "key-2", "key-1"}, steps{fixtures.Status(401), fixtures.Status(503)},
-			"HTTP 503 Service Unavailable"},
+		{
+			name:  "at once",
+			keys:  []string{"key-1"},
+			steps: steps{fixtures.Status(401)},
+			want:  "HTTP 401 Unauthorized",
+		},
+		{
+			name:  "after an attempt with another key",
+			keys:  []string{"key-1", "key-2", "key-1"},
+			steps: steps{fixtures.Status(401), fixtures.Status(503)},
+			want:  "HTTP 503 Service Unavailable",
+		},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -215,9 +291,9 @@ func TestCallWithoutKeySendsNothing(t *testing.T) {
 		want   string
 		wraps  error
 	}{
-		{"error", fixtures.SourceOf("", errNoKey), "the vault is sealed", errNoKey},
-		{"empty key", fixtures.SourceOf("", nil), "the key is empty", nil},
-		{"key with a line break", fixtures.SourceOf(fixtures.TestKey+"\n", nil), "control character", nil},
+		{name: "error", source: fixtures.SourceOf("", errNoKey), want: "the vault is sealed", wraps: errNoKey},
+		{name: "empty key", source: fixtures.SourceOf("", nil), want: "the key is empty"},
+		{name: "key with a line break", source: fixtures.SourceOf(fixtures.TestKey+"\n", nil), want: "control character"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -59,36 +59,152 @@ func TestCallReturnsContextError(t *testing.T) {
 		retries  bool   // only a call that is retried ends in this way
 		step     string // that fails
 	}{
-		{"before the call", 0, steps{fixtures.Succeed}, nil, 0, nil, false, ""},
-		{"during the first attempt", end, steps{fixtures.NoResponse}, nil, 1, nil, false, sending},
-		{"during the first attempt, transport that returns no cause", end, steps{noCause}, nil, 1, nil, false, sending},
-		{"during the first body", end, steps{fixtures.RespondFrom(200, fixtures.StalledBody)}, nil, 1, nil, false, reading},
-		{"during a retry after an error response",
-			end, steps{fixtures.Status(503), fixtures.NoResponse}, nil, 2, apiErr, true, sending},
-		{"during a retry after a truncated response",
-			end, steps{fixtures.Respond(200, `{"code"`), fixtures.NoResponse}, nil, 2, decodeErr, true, sending},
-		{"during a retry after a broken connection",
-			end, steps{fixtures.Fail(io.EOF), fixtures.RespondFrom(200, fixtures.StalledBody)}, nil, 2,
-			requestErr, true, reading},
-		{"between a complete 503 and the retry",
-			end, steps{fixtures.Late(end, fixtures.Status(503))}, nil, 1, apiErr, true, ""},
-		{"between a complete 401 and the retry",
-			end, steps{fixtures.Late(end, fixtures.Status(401))}, nil, 1, apiErr, false, ""},
-		{"between a truncated response and the retry",
-			end, steps{fixtures.Late(end, fixtures.Respond(200, `{"code"`))}, nil, 1, decodeErr, true, ""},
-		{"between a broken connection and the retry",
-			end, steps{fixtures.Late(end, fixtures.Fail(io.EOF))}, nil, 1, requestErr, false, ""},
-		{"while waiting after an error response",
-			end, steps{fixtures.Status(503, "Retry-After", "20")}, nil, 1, apiErr, true, ""},
-		{"while waiting for the limiter", end, steps{fixtures.Succeed}, blockedLimiter(0), 0, nil, false, limiter},
-		{"while waiting for the limiter before a retry",
-			end, steps{fixtures.Status(503)}, blockedLimiter(1), 1, apiErr, true, limiter},
-		{"while waiting for a key", end, steps{fixtures.Succeed}, blockedSource(0), 0, nil, false, key},
-		{"while waiting for a key before a retry",
-			end, steps{fixtures.Fail(io.EOF)}, blockedSource(1), 1, requestErr, true, key},
-		{"while waiting for another key", end, steps{fixtures.Status(401)}, blockedSource(1), 1, apiErr, false, key},
-		{"while waiting for another key, source that ignores its context",
-			end, steps{fixtures.Status(401)}, lateSource, 1, apiErr, false, key},
+		{
+			name:     "before the call",
+			after:    0,
+			steps:    steps{fixtures.Succeed},
+			attempts: 0,
+		},
+		{
+			name:     "during the first attempt",
+			after:    end,
+			steps:    steps{fixtures.NoResponse},
+			attempts: 1,
+			step:     sending,
+		},
+		{
+			name:     "during the first attempt, transport that returns no cause",
+			after:    end,
+			steps:    steps{noCause},
+			attempts: 1,
+			step:     sending,
+		},
+		{
+			name:     "during the first body",
+			after:    end,
+			steps:    steps{fixtures.RespondFrom(200, fixtures.StalledBody)},
+			attempts: 1,
+			step:     reading,
+		},
+		{
+			name:     "during a retry after an error response",
+			after:    end,
+			steps:    steps{fixtures.Status(503), fixtures.NoResponse},
+			attempts: 2,
+			last:     apiErr,
+			retries:  true,
+			step:     sending,
+		},
+		{
+			name:     "during a retry after a truncated response",
+			after:    end,
+			steps:    steps{fixtures.Respond(200, `{"code"`), fixtures.NoResponse},
+			attempts: 2,
+			last:     decodeErr,
+			retries:  true,
+			step:     sending,
+		},
+		{
+			name:     "during a retry after a broken connection",
+			after:    end,
+			steps:    steps{fixtures.Fail(io.EOF), fixtures.RespondFrom(200, fixtures.StalledBody)},
+			attempts: 2,
+			last:     requestErr,
+			retries:  true,
+			step:     reading,
+		},
+		{
+			name:     "between a complete 503 and the retry",
+			after:    end,
+			steps:    steps{fixtures.Late(end, fixtures.Status(503))},
+			attempts: 1,
+			last:     apiErr,
+			retries:  true,
+		},
+		{
+			name:     "between a complete 401 and the retry",
+			after:    end,
+			steps:    steps{fixtures.Late(end, fixtures.Status(401))},
+			attempts: 1,
+			last:     apiErr,
+		},
+		{
+			name:     "between a truncated response and the retry",
+			after:    end,
+			steps:    steps{fixtures.Late(end, fixtures.Respond(200, `{"code"`))},
+			attempts: 1,
+			last:     decodeErr,
+			retries:  true,
+		},
+		{
+			name:     "between a broken connection and the retry",
+			after:    end,
+			steps:    steps{fixtures.Late(end, fixtures.Fail(io.EOF))},
+			attempts: 1,
+			last:     requestErr,
+		},
+		{
+			name:     "while waiting after an error response",
+			after:    end,
+			steps:    steps{fixtures.Status(503, "Retry-After", "20")},
+			attempts: 1,
+			last:     apiErr,
+			retries:  true,
+		},
+		{
+			name:     "while waiting for the limiter",
+			after:    end,
+			steps:    steps{fixtures.Succeed},
+			opt:      blockedLimiter(0),
+			attempts: 0,
+			step:     limiter,
+		},
+		{
+			name:     "while waiting for the limiter before a retry",
+			after:    end,
+			steps:    steps{fixtures.Status(503)},
+			opt:      blockedLimiter(1),
+			attempts: 1,
+			last:     apiErr,
+			retries:  true,
+			step:     limiter,
+		},
+		{
+			name:     "while waiting for a key",
+			after:    end,
+			steps:    steps{fixtures.Succeed},
+			opt:      blockedSource(0),
+			attempts: 0,
+			step:     key,
+		},
+		{
+			name:     "while waiting for a key before a retry",
+			after:    end,
+			steps:    steps{fixtures.Fail(io.EOF)},
+			opt:      blockedSource(1),
+			attempts: 1,
+			last:     requestErr,
+			retries:  true,
+			step:     key,
+		},
+		{
+			name:     "while waiting for another key",
+			after:    end,
+			steps:    steps{fixtures.Status(401)},
+			opt:      blockedSource(1),
+			attempts: 1,
+			last:     apiErr,
+			step:     key,
+		},
+		{
+			name:     "while waiting for another key, source that ignores its context",
+			after:    end,
+			steps:    steps{fixtures.Status(401)},
+			opt:      lateSource,
+			attempts: 1,
+			last:     apiErr,
+			step:     key,
+		},
 	}
 	errShutdown := errors.New("shutting down")
 	cancelWith := func(cause error) func(context.Context, time.Duration) (context.Context, context.CancelFunc) {
@@ -105,11 +221,29 @@ func TestCallReturnsContextError(t *testing.T) {
 		cause error
 		text  string
 	}{
-		{"cancelled", cancelWith(nil), context.Canceled, context.Canceled, "context canceled"},
-		{"cancelled with a cause", cancelWith(errShutdown), context.Canceled, errShutdown, "context canceled: shutting down"},
-		{"timeout with a cause", func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
-			return context.WithTimeoutCause(ctx, after, errShutdown)
-		}, context.DeadlineExceeded, errShutdown, "context deadline exceeded: shutting down"},
+		{
+			name:  "cancelled",
+			make:  cancelWith(nil),
+			err:   context.Canceled,
+			cause: context.Canceled,
+			text:  "context canceled",
+		},
+		{
+			name:  "cancelled with a cause",
+			make:  cancelWith(errShutdown),
+			err:   context.Canceled,
+			cause: errShutdown,
+			text:  "context canceled: shutting down",
+		},
+		{
+			name: "timeout with a cause",
+			make: func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+				return context.WithTimeoutCause(ctx, after, errShutdown)
+			},
+			err:   context.DeadlineExceeded,
+			cause: errShutdown,
+			text:  "context deadline exceeded: shutting down",
+		},
 	}
 	for _, tt := range tests {
 		for _, ends := range contexts {
@@ -170,10 +304,29 @@ func TestPassedDeadlineEndsCallBeforeContextDoes(t *testing.T) {
 		attempts int
 		last     error // has the type of Last; nil: no Last
 	}{
-		"before the call":   {0, fixtures.Succeed, 0, nil},
-		"while dialing":     {3 * time.Second, fixtures.Late(4*time.Second, failedDial), 1, &msgpush.RequestError{}},
-		"before a response": {3 * time.Second, fixtures.Late(4*time.Second, fixtures.Status(503)), 1, &msgpush.APIError{}},
-		"before a 401":      {3 * time.Second, fixtures.Late(4*time.Second, fixtures.Status(401)), 1, &msgpush.APIError{}},
+		"before the call": {
+			timeout:  0,
+			step:     fixtures.Succeed,
+			attempts: 0,
+		},
+		"while dialing": {
+			timeout:  3 * time.Second,
+			step:     fixtures.Late(4*time.Second, failedDial),
+			attempts: 1,
+			last:     &msgpush.RequestError{},
+		},
+		"before a response": {
+			timeout:  3 * time.Second,
+			step:     fixtures.Late(4*time.Second, fixtures.Status(503)),
+			attempts: 1,
+			last:     &msgpush.APIError{},
+		},
+		"before a 401": {
+			timeout:  3 * time.Second,
+			step:     fixtures.Late(4*time.Second, fixtures.Status(401)),
+			attempts: 1,
+			last:     &msgpush.APIError{},
+		},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := fixtures.NewScript(tt.step)

@@ -329,10 +329,33 @@ func TestCallObserverSeesEachCallOnce(t *testing.T) {
 		duration time.Duration
 		fails    bool
 	}{
-		"success":            {fixtures.Late(time.Second, fixtures.Succeed), source, 1, time.Second, false},
-		"permanent failure":  {fixtures.Late(time.Second, fixtures.Status(404)), source, 1, time.Second, true},
-		"transient failures": {fixtures.Late(time.Second, fixtures.Status(503)), source, 3, 3 * time.Second, true},
-		"no key":             {fixtures.Succeed, noKey, 0, 0, true},
+		"success": {
+			step:     fixtures.Late(time.Second, fixtures.Succeed),
+			source:   source,
+			attempts: 1,
+			duration: time.Second,
+		},
+		"permanent failure": {
+			step:     fixtures.Late(time.Second, fixtures.Status(404)),
+			source:   source,
+			attempts: 1,
+			duration: time.Second,
+			fails:    true,
+		},
+		"transient failures": {
+			step:     fixtures.Late(time.Second, fixtures.Status(503)),
+			source:   source,
+			attempts: 3,
+			duration: 3 * time.Second,
+			fails:    true,
+		},
+		"no key": {
+			step:     fixtures.Succeed,
+			source:   noKey,
+			attempts: 0,
+			duration: 0,
+			fails:    true,
+		},
 	} {
 		for _, kind := range fixtures.KindsOfCalls() {
 			fixtures.RunInBubble(t, name+"/"+kind.Name, func(t *testing.T) {

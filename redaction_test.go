@@ -318,15 +318,15 @@ func TestRedactsKeysInCallsWithoutAttempt(t *testing.T) {
 		opts []msgpush.Option
 		r    msgpush.Request
 	}{
-		"context that has ended":                  {ended, key, nil, path},
-		"nil context":                             {nil, key, nil, path},
-		"limiter that fails":                      {t.Context(), key, []msgpush.Option{limiter}, path},
-		"body that cannot be encoded":             {t.Context(), key, nil, body},
-		"query that cannot be encoded":            {t.Context(), key, nil, query},
-		"body with a redacted secret":             {t.Context(), key, nil, secret},
-		"key as a method":                         {t.Context(), key, nil, method},
-		"source that quotes its key in an error":  {t.Context(), "", []msgpush.Option{failingSource}, path},
-		"limiter that quotes the key of a source": {t.Context(), "", []msgpush.Option{source, limiter}, path},
+		"context that has ended":                  {ctx: ended, key: key, r: path},
+		"nil context":                             {key: key, r: path},
+		"limiter that fails":                      {ctx: t.Context(), key: key, opts: []msgpush.Option{limiter}, r: path},
+		"body that cannot be encoded":             {ctx: t.Context(), key: key, r: body},
+		"query that cannot be encoded":            {ctx: t.Context(), key: key, r: query},
+		"body with a redacted secret":             {ctx: t.Context(), key: key, r: secret},
+		"key as a method":                         {ctx: t.Context(), key: key, r: method},
+		"source that quotes its key in an error":  {ctx: t.Context(), opts: []msgpush.Option{failingSource}, r: path},
+		"limiter that quotes the key of a source": {ctx: t.Context(), opts: []msgpush.Option{source, limiter}, r: path},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fixtures.NewClientWithKey(t, tt.key, fixtures.Fail(io.EOF), tt.opts...)

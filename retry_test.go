@@ -32,17 +32,17 @@ func TestRetriesCodesOfWithRetryableCodes(t *testing.T) {
 		opts     []msgpush.Option
 		attempts int
 	}{
-		{"HTTP 200", 200, []msgpush.Option{msgpush.WithRetryableCodes(5030, 5031)}, 5},
-		{"HTTP 404", 404, []msgpush.Option{msgpush.WithRetryableCodes(5031)}, 5},
-		{"HTTP 500", 500, []msgpush.Option{msgpush.WithRetryableCodes(5031)}, 5},
-		{"without the option", 200, nil, 1},
-		{"another code", 200, []msgpush.Option{msgpush.WithRetryableCodes(503)}, 1},
-		{"no code", 200, []msgpush.Option{msgpush.WithRetryableCodes()}, 1},
+		{name: "HTTP 200", status: 200, opts: []msgpush.Option{msgpush.WithRetryableCodes(5030, 5031)}, attempts: 5},
+		{name: "HTTP 404", status: 404, opts: []msgpush.Option{msgpush.WithRetryableCodes(5031)}, attempts: 5},
+		{name: "HTTP 500", status: 500, opts: []msgpush.Option{msgpush.WithRetryableCodes(5031)}, attempts: 5},
+		{name: "without the option", status: 200, attempts: 1},
+		{name: "another code", status: 200, opts: []msgpush.Option{msgpush.WithRetryableCodes(503)}, attempts: 1},
+		{name: "no code", status: 200, opts: []msgpush.Option{msgpush.WithRetryableCodes()}, attempts: 1},
 		{
-			"code of a rejected key",
-			200,
-			[]msgpush.Option{msgpush.WithRetryableCodes(5031), msgpush.WithRejectedKeyCodes(5031)},
-			1,
+			name:     "code of a rejected key",
+			status:   200,
+			opts:     []msgpush.Option{msgpush.WithRetryableCodes(5031), msgpush.WithRejectedKeyCodes(5031)},
+			attempts: 1,
 		},
 	}
 	for _, tt := range tests {
@@ -188,16 +188,16 @@ func TestWaitIsRetryAfterPlusJitter(t *testing.T) {
 		maxWait time.Duration
 		want    time.Duration
 	}{
-		{429, "7", 0, 7 * time.Second},
-		{503, "30", 0, 30 * time.Second}, // equal to the default MaxWait, not longer
-		{429, "Sat, 01 Jan 2000 00:00:00 GMT", 0, 0},
-		{429, "0", 0, 0},
-		{503, "", 0, 0},
-		{503, "soon", 0, 0},
-		{408, "7", 0, 7 * time.Second},
-		{429, "", 0, time.Second},
-		{429, "soon", 0, time.Second},
-		{429, "", 300 * time.Millisecond, 300 * time.Millisecond},
+		{status: 429, header: "7", maxWait: 0, want: 7 * time.Second},
+		{status: 503, header: "30", maxWait: 0, want: 30 * time.Second}, // equal to the default MaxWait, not longer
+		{status: 429, header: "Sat, 01 Jan 2000 00:00:00 GMT", maxWait: 0, want: 0},
+		{status: 429, header: "0", maxWait: 0, want: 0},
+		{status: 503, maxWait: 0, want: 0},
+		{status: 503, header: "soon", maxWait: 0, want: 0},
+		{status: 408, header: "7", maxWait: 0, want: 7 * time.Second},
+		{status: 429, maxWait: 0, want: time.Second},
+		{status: 429, header: "soon", maxWait: 0, want: time.Second},
+		{status: 429, maxWait: 300 * time.Millisecond, want: 300 * time.Millisecond},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, fmt.Sprintf("%d %q, MaxWait %v", tt.status, tt.header, tt.maxWait), func(t *testing.T) {
@@ -250,16 +250,64 @@ func TestDoesNotRetryIfWaitExceedsDeadline(t *testing.T) {
 		policy  msgpush.RetryPolicy
 		fits    bool
 	}{
-		{"Retry-After of 5s, 5s left",
-			fixtures.Status(503, "Retry-After", "5"), 5 * time.Second, msgpush.RetryPolicy{}, false},
-		{"Retry-After of 5s, 5.4s left", fixtures.Status(503, "Retry-After", "5"), 5400*ms + 1, msgpush.RetryPolicy{}, true},
-		{"429 without Retry-After, 1s left", fixtures.Status(429), time.Second, msgpush.RetryPolicy{}, false},
-		{"429 without Retry-After, 1.4s left", fixtures.Status(429), 1400*ms + 1, msgpush.RetryPolicy{}, true},
-		{"connection closed, 400ms left", fixtures.Fail(io.EOF), 400*ms + 1, msgpush.RetryPolicy{}, true},
-		{"truncated JSON, 400ms left", fixtures.Respond(200, `{"code":2`), 400*ms + 1, msgpush.RetryPolicy{}, true},
-		{"connection closed, 1ns left", fixtures.Fail(io.EOF), 1, longest, false},
-		{"truncated JSON, 1ns left", fixtures.Respond(200, `{"code":2`), 1, longest, false},
-		{"truncated body, 1ns left", fixtures.RespondFrom(200, fixtures.CutBody("{")), 1, longest, false},
+		{
+			name:    "Retry-After of 5s, 5s left",
+			step:    fixtures.Status(503, "Retry-After", "5"),
+			timeout: 5 * time.Second,
+			policy:  msgpush.RetryPolicy{},
+		},
+		{
+			name:    "Retry-After of 5s, 5.4s left",
+			step:    fixtures.Status(503, "Retry-After", "5"),
+			timeout: 5400*ms + 1,
+			policy:  msgpush.RetryPolicy{},
+			fits:    true,
+		},
+		{
+			name:    "429 without Retry-After, 1s left",
+			step:    fixtures.Status(429),
+			timeout: time.Second,
+			policy:  msgpush.RetryPolicy{},
+		},
+		{
+			name:    "429 without Retry-After, 1.4s left",
+			step:    fixtures.Status(429),
+			timeout: 1400*ms + 1,
+			policy:  msgpush.RetryPolicy{},
+			fits:    true,
+		},
+		{
+			name:    "connection closed, 400ms left",
+			step:    fixtures.Fail(io.EOF),
+			timeout: 400*ms + 1,
+			policy:  msgpush.RetryPolicy{},
+			fits:    true,
+		},
+		{
+			name:    "truncated JSON, 400ms left",
+			step:    fixtures.Respond(200, `{"code":2`),
+			timeout: 400*ms + 1,
+			policy:  msgpush.RetryPolicy{},
+			fits:    true,
+		},
+		{
+			name:    "connection closed, 1ns left",
+			step:    fixtures.Fail(io.EOF),
+			timeout: 1,
+			policy:  longest,
+		},
+		{
+			name:    "truncated JSON, 1ns left",
+			step:    fixtures.Respond(200, `{"code":2`),
+			timeout: 1,
+			policy:  longest,
+		},
+		{
+			name:    "truncated body, 1ns left",
+			step:    fixtures.RespondFrom(200, fixtures.CutBody("{")),
+			timeout: 1,
+			policy:  longest,
+		},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -286,18 +334,30 @@ func TestReturnsLastFailure(t *testing.T) {
 		attempts int
 		want     faults.Failure
 	}{
-		{"HTTP 503",
-			steps{fixtures.Fail(io.EOF), fixtures.Status(502), fixtures.Status(503)}, 5,
-			faults.Failure{Kind: "APIError", Text: "code 5030"}},
-		{"connection closed",
-			steps{fixtures.Status(502), fixtures.Respond(200, ""), fixtures.Fail(io.EOF)}, 5,
-			faults.Failure{Kind: "RequestError", Is: io.EOF}},
-		{"JSON that ends too early",
-			steps{fixtures.Status(502), fixtures.Respond(200, `{"code":2`)}, 5,
-			faults.Failure{Kind: "DecodeError", Is: io.ErrUnexpectedEOF}},
-		{"permanent failure after transient ones",
-			steps{fixtures.Status(502), fixtures.Fail(io.EOF), fixtures.Status(404)}, 3,
-			faults.Failure{Kind: "APIError", Text: "code 4040"}},
+		{
+			name:     "HTTP 503",
+			steps:    steps{fixtures.Fail(io.EOF), fixtures.Status(502), fixtures.Status(503)},
+			attempts: 5,
+			want:     faults.Failure{Kind: "APIError", Text: "code 5030"},
+		},
+		{
+			name:     "connection closed",
+			steps:    steps{fixtures.Status(502), fixtures.Respond(200, ""), fixtures.Fail(io.EOF)},
+			attempts: 5,
+			want:     faults.Failure{Kind: "RequestError", Is: io.EOF},
+		},
+		{
+			name:     "JSON that ends too early",
+			steps:    steps{fixtures.Status(502), fixtures.Respond(200, `{"code":2`)},
+			attempts: 5,
+			want:     faults.Failure{Kind: "DecodeError", Is: io.ErrUnexpectedEOF},
+		},
+		{
+			name:     "permanent failure after transient ones",
+			steps:    steps{fixtures.Status(502), fixtures.Fail(io.EOF), fixtures.Status(404)},
+			attempts: 3,
+			want:     faults.Failure{Kind: "APIError", Text: "code 4040"},
+		},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
@@ -392,11 +452,11 @@ func TestErrorSaysThatRequestIsNotRetriedSinceItIsNotIdempotent(t *testing.T) {
 		transport fixtures.RoundTripFunc
 		says      bool
 	}{
-		{"HTTP 503", fixtures.ThreeAttempts, fixtures.Status(503), true},
-		{"broken connection", fixtures.ThreeAttempts, fixtures.Fail(io.EOF), true},
-		{"truncated JSON", fixtures.ThreeAttempts, fixtures.Respond(200, `{"code":2`), true},
-		{"permanent status", fixtures.ThreeAttempts, fixtures.Status(404), false},
-		{"retries are disabled", fixtures.NoRetries, fixtures.Status(503), false},
+		{name: "HTTP 503", opt: fixtures.ThreeAttempts, transport: fixtures.Status(503), says: true},
+		{name: "broken connection", opt: fixtures.ThreeAttempts, transport: fixtures.Fail(io.EOF), says: true},
+		{name: "truncated JSON", opt: fixtures.ThreeAttempts, transport: fixtures.Respond(200, `{"code":2`), says: true},
+		{name: "permanent status", opt: fixtures.ThreeAttempts, transport: fixtures.Status(404)},
+		{name: "retries are disabled", opt: fixtures.NoRetries, transport: fixtures.Status(503)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := msgpush.Call[int](t.Context(), fixtures.NewClient(t, tt.transport, tt.opt), fixtures.Post)
@@ -450,13 +510,32 @@ func TestWaitAfterRejectedCONNECTIsRetryAfterPlusJitter(t *testing.T) {
 		shortest time.Duration
 		text     string
 	}{
-		"429 with Retry-After":    {"429 Too Many Requests\r\nRetry-After: 7", 3, 14 * time.Second, ""},
-		"503 with Retry-After":    {"503 Service Unavailable\r\nRetry-After: 7", 3, 14 * time.Second, ""},
-		"503 without Retry-After": {"503 Service Unavailable", 3, 0, ""},
-		"503 with Retry-After longer than MaxWait": {
-			"503 Service Unavailable\r\nRetry-After: 31", 1, 0, "Retry-After is longer than MaxWait",
+		"429 with Retry-After": {
+			response: "429 Too Many Requests\r\nRetry-After: 7",
+			attempts: 3,
+			shortest: 14 * time.Second,
 		},
-		"407 with Retry-After": {"407 Proxy Authentication Required\r\nRetry-After: 7", 1, 0, ""},
+		"503 with Retry-After": {
+			response: "503 Service Unavailable\r\nRetry-After: 7",
+			attempts: 3,
+			shortest: 14 * time.Second,
+		},
+		"503 without Retry-After": {
+			response: "503 Service Unavailable",
+			attempts: 3,
+			shortest: 0,
+		},
+		"503 with Retry-After longer than MaxWait": {
+			response: "503 Service Unavailable\r\nRetry-After: 31",
+			attempts: 1,
+			shortest: 0,
+			text:     "Retry-After is longer than MaxWait",
+		},
+		"407 with Retry-After": {
+			response: "407 Proxy Authentication Required\r\nRetry-After: 7",
+			attempts: 1,
+			shortest: 0,
+		},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := msgpush.NewTransport()

@@ -82,12 +82,12 @@ func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
 		deadline time.Duration // of the context; 0: none
 		want     time.Duration
 	}{
-		"default":                       {0, nil, 0, msgpush.DefaultAttemptTimeout},
-		"WithTimeout":                   {0, threeSeconds, 0, 3 * time.Second},
-		"Timeout of the http.Client":    {5 * time.Second, nil, 0, 5 * time.Second},
-		"WithTimeout overrides Timeout": {time.Second, threeSeconds, 0, 3 * time.Second},
-		"negative Timeout":              {-1, nil, 0, msgpush.DefaultAttemptTimeout},
-		"deadline before the timeout":   {0, nil, 10 * time.Second, 10 * time.Second},
+		"default":                       {client: 0, deadline: 0, want: msgpush.DefaultAttemptTimeout},
+		"WithTimeout":                   {client: 0, opts: threeSeconds, deadline: 0, want: 3 * time.Second},
+		"Timeout of the http.Client":    {client: 5 * time.Second, deadline: 0, want: 5 * time.Second},
+		"WithTimeout overrides Timeout": {client: time.Second, opts: threeSeconds, deadline: 0, want: 3 * time.Second},
+		"negative Timeout":              {client: -1, deadline: 0, want: msgpush.DefaultAttemptTimeout},
+		"deadline before the timeout":   {client: 0, deadline: 10 * time.Second, want: 10 * time.Second},
 	} {
 		for stage := range stalledTransports() {
 			fixtures.RunInBubble(t, name+"/"+stage, func(t *testing.T) {
@@ -146,11 +146,34 @@ func TestLongestTimeOfCallWithDefaults(t *testing.T) {
 		attempts int
 		min, max time.Duration
 	}{
-		{"wrong port", refused, 5, 3 * time.Second, 6 * time.Second},
-		{"unknown host", unknown, 1, 0, 0},
-		{"service that never responds", fixtures.NoResponse, 5, 53 * time.Second, 56 * time.Second},
-		{"service that sends Retry-After just before the timeout",
-			fixtures.Late(9*time.Second, fixtures.Status(503, "Retry-After", "30")), 2, 48 * time.Second, 49 * time.Second},
+		{
+			name:     "wrong port",
+			step:     refused,
+			attempts: 5,
+			min:      3 * time.Second,
+			max:      6 * time.Second,
+		},
+		{
+			name:     "unknown host",
+			step:     unknown,
+			attempts: 1,
+			min:      0,
+			max:      0,
+		},
+		{
+			name:     "service that never responds",
+			step:     fixtures.NoResponse,
+			attempts: 5,
+			min:      53 * time.Second,
+			max:      56 * time.Second,
+		},
+		{
+			name:     "service that sends Retry-After just before the timeout",
+			step:     fixtures.Late(9*time.Second, fixtures.Status(503, "Retry-After", "30")),
+			attempts: 2,
+			min:      48 * time.Second,
+			max:      49 * time.Second,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -183,12 +206,45 @@ func TestCallEndsAtTimeoutOrDeadline(t *testing.T) {
 		want     time.Duration
 		text     string
 	}{
-		"silent service":           {fixtures.NoResponse, nil, 0, 30 * time.Second, text},
-		"wait for the limiter":     {fixtures.Succeed, blockedLimiter, 0, 30 * time.Second, text},
-		"wait for the access key":  {fixtures.Succeed, blockedSource, 0, 30 * time.Second, text},
-		"deadline before timeout":  {fixtures.NoResponse, nil, 20 * time.Second, 20 * time.Second, ofContext},
-		"timeout before deadline":  {fixtures.NoResponse, nil, 40 * time.Second, 30 * time.Second, text},
-		"no timeout, but deadline": {fixtures.NoResponse, noTimeout, time.Hour, time.Hour, ofContext},
+		"silent service": {
+			step:     fixtures.NoResponse,
+			deadline: 0,
+			want:     30 * time.Second,
+			text:     text,
+		},
+		"wait for the limiter": {
+			step:     fixtures.Succeed,
+			opts:     blockedLimiter,
+			deadline: 0,
+			want:     30 * time.Second,
+			text:     text,
+		},
+		"wait for the access key": {
+			step:     fixtures.Succeed,
+			opts:     blockedSource,
+			deadline: 0,
+			want:     30 * time.Second,
+			text:     text,
+		},
+		"deadline before timeout": {
+			step:     fixtures.NoResponse,
+			deadline: 20 * time.Second,
+			want:     20 * time.Second,
+			text:     ofContext,
+		},
+		"timeout before deadline": {
+			step:     fixtures.NoResponse,
+			deadline: 40 * time.Second,
+			want:     30 * time.Second,
+			text:     text,
+		},
+		"no timeout, but deadline": {
+			step:     fixtures.NoResponse,
+			opts:     noTimeout,
+			deadline: time.Hour,
+			want:     time.Hour,
+			text:     ofContext,
+		},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			opts := []msgpush.Option{

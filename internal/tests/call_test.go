@@ -34,17 +34,43 @@ func TestEachAttemptGetsKeyWaitsForLimiterAndGetsKeyAgain(t *testing.T) {
 		want  string // l is a wait for the limiter, k a call of the source, r a request
 		fails bool
 	}{
-		{"success", same, []fixtures.RoundTripFunc{fixtures.Succeed}, "klkr", false},
-		{"retry", same, []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Succeed}, "klkrklkr", false},
-		{"rejected key, reported to the source before the wait",
-			newForEachAttempt, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Succeed}, "klkrk(key-0)lk(key-0)r",
-			false},
-		{"rejected key, then a retry",
-			newForEachAttempt, []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed},
-			"klkrk(key-0)lk(key-0)rk(key-0)lk(key-0)r", false},
-		{"rejected key, source without another key",
-			same, []fixtures.RoundTripFunc{fixtures.Status(401)}, "klkrk(key-0)", true},
-		{"rejected key without a source", nil, []fixtures.RoundTripFunc{fixtures.Status(401)}, "lr", true},
+		{
+			name:  "success",
+			keys:  same,
+			steps: []fixtures.RoundTripFunc{fixtures.Succeed},
+			want:  "klkr",
+		},
+		{
+			name:  "retry",
+			keys:  same,
+			steps: []fixtures.RoundTripFunc{fixtures.Status(503), fixtures.Succeed},
+			want:  "klkrklkr",
+		},
+		{
+			name:  "rejected key, reported to the source before the wait",
+			keys:  newForEachAttempt,
+			steps: []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Succeed},
+			want:  "klkrk(key-0)lk(key-0)r",
+		},
+		{
+			name:  "rejected key, then a retry",
+			keys:  newForEachAttempt,
+			steps: []fixtures.RoundTripFunc{fixtures.Status(401), fixtures.Status(503), fixtures.Succeed},
+			want:  "klkrk(key-0)lk(key-0)rk(key-0)lk(key-0)r",
+		},
+		{
+			name:  "rejected key, source without another key",
+			keys:  same,
+			steps: []fixtures.RoundTripFunc{fixtures.Status(401)},
+			want:  "klkrk(key-0)",
+			fails: true,
+		},
+		{
+			name:  "rejected key without a source",
+			steps: []fixtures.RoundTripFunc{fixtures.Status(401)},
+			want:  "lr",
+			fails: true,
+		},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {

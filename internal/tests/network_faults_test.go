@@ -128,14 +128,28 @@ func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 		refused           int  // dials
 		attempts, arrived int  // arrived counts requests
 	}{
-		{"connection lost", fixtures.Post, false, 0, 1, 1},
-		{"connection refused twice, then lost", fixtures.Post, false, 2, 3, 1},
+		{name: "connection lost", r: fixtures.Post, refused: 0, attempts: 1, arrived: 1},
+		{name: "connection refused twice, then lost", r: fixtures.Post, refused: 2, attempts: 3, arrived: 1},
 
 		// net/http dials again if it finds a connection closed.
-		{"stale connection", fixtures.Post, true, 0, 1, 1},
-		{"stale connection, GET", fixtures.Get, true, 0, 1, 1},
-		{"stale connection, then connection refused", fixtures.Post, true, 1, 2, 1},
-		{"stale connection, then connection refused, GET", fixtures.Get, true, 1, 2, 1},
+		{name: "stale connection", r: fixtures.Post, stale: true, refused: 0, attempts: 1, arrived: 1},
+		{name: "stale connection, GET", r: fixtures.Get, stale: true, refused: 0, attempts: 1, arrived: 1},
+		{
+			name:     "stale connection, then connection refused",
+			r:        fixtures.Post,
+			stale:    true,
+			refused:  1,
+			attempts: 2,
+			arrived:  1,
+		},
+		{
+			name:     "stale connection, then connection refused, GET",
+			r:        fixtures.Get,
+			stale:    true,
+			refused:  1,
+			attempts: 2,
+			arrived:  1,
+		},
 	}
 	found := httptest.NewServer(http.NotFoundHandler())
 	defer found.Close()

@@ -213,11 +213,11 @@ func TestSilentServiceCostsFewConnectionsOfAnother(t *testing.T) {
 		dialing        time.Duration // time of a dial
 		dials          int32
 	}{
-		"20 callers":                          {20, false, 0, 2 * healthyCallers},
-		"100 callers":                         {100, false, 0, 2 * healthyCallers},
-		"100 callers with reused connections": {100, true, 0, 2 * healthyCallers},
+		"20 callers":                          {callers: 20, dialing: 0, dials: 2 * healthyCallers},
+		"100 callers":                         {callers: 100, dialing: 0, dials: 2 * healthyCallers},
+		"100 callers with reused connections": {callers: 100, respondedFirst: true, dialing: 0, dials: 2 * healthyCallers},
 		// Net/http keeps them.
-		"connections that come too late": {20, false, 1300 * time.Millisecond, 2 * healthyCallers},
+		"connections that come too late": {callers: 20, dialing: 1300 * time.Millisecond, dials: 2 * healthyCallers},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport := msgpush.NewTransport()

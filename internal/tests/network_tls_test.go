@@ -33,16 +33,30 @@ func TestTLSFailuresArePermanent(t *testing.T) {
 		configure func(*tls.Config)
 		want      faults.Failure
 	}{
-		{"unknown authority",
-			server.URL, func(c *tls.Config) { c.RootCAs = x509.NewCertPool() },
-			faults.Failure{Text: "certificate signed by unknown authority"}},
-		{"certificate of another host",
-			strings.Replace(server.URL, "127.0.0.1", "localhost", 1), nil, faults.Failure{Text: "not localhost"}},
-		{"certificate rejected by the caller", server.URL, func(c *tls.Config) {
-			c.VerifyConnection = func(tls.ConnectionState) error { return x509.UnknownAuthorityError{} }
-		}, faults.Failure{Text: "certificate signed by unknown authority"}},
-		{"HTTP in place of HTTPS",
-			strings.Replace(plain.URL, "http:", "https:", 1), nil, faults.Failure{Is: http.ErrSchemeMismatch}},
+		{
+			name:      "unknown authority",
+			baseURL:   server.URL,
+			configure: func(c *tls.Config) { c.RootCAs = x509.NewCertPool() },
+			want:      faults.Failure{Text: "certificate signed by unknown authority"},
+		},
+		{
+			name:    "certificate of another host",
+			baseURL: strings.Replace(server.URL, "127.0.0.1", "localhost", 1),
+			want:    faults.Failure{Text: "not localhost"},
+		},
+		{
+			name:    "certificate rejected by the caller",
+			baseURL: server.URL,
+			configure: func(c *tls.Config) {
+				c.VerifyConnection = func(tls.ConnectionState) error { return x509.UnknownAuthorityError{} }
+			},
+			want: faults.Failure{Text: "certificate signed by unknown authority"},
+		},
+		{
+			name:    "HTTP in place of HTTPS",
+			baseURL: strings.Replace(plain.URL, "http:", "https:", 1),
+			want:    faults.Failure{Is: http.ErrSchemeMismatch},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

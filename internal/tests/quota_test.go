@@ -35,12 +35,12 @@ func TestEachRetryTakesOneUnitOfQuota(t *testing.T) {
 		calls                 int
 		requests, quotaErrors int // of all calls
 	}{
-		{"quota of 1", policy(1, 7), 3, 3 + 1, 3},
-		{"quota for one and a half calls", policy(9, 7), 4, 4 + 9, 3},
-		{"client without WithRetry", nil, 300, 300 + 1000, 50},
-		{"0 means 1,000 within one call", policy(0, 1200), 1, 1 + 1000, 1},
-		{"negative means no limit", policy(-1, 1200), 2, 2400, 0},
-		{"largest quota", policy(math.MaxInt, 10), 20, 200, 0},
+		{name: "quota of 1", opts: policy(1, 7), calls: 3, requests: 3 + 1, quotaErrors: 3},
+		{name: "quota for one and a half calls", opts: policy(9, 7), calls: 4, requests: 4 + 9, quotaErrors: 3},
+		{name: "client without WithRetry", calls: 300, requests: 300 + 1000, quotaErrors: 50},
+		{name: "0 means 1,000 within one call", opts: policy(0, 1200), calls: 1, requests: 1 + 1000, quotaErrors: 1},
+		{name: "negative means no limit", opts: policy(-1, 1200), calls: 2, requests: 2400, quotaErrors: 0},
+		{name: "largest quota", opts: policy(math.MaxInt, 10), calls: 20, requests: 200, quotaErrors: 0},
 	}
 	for _, tt := range tests {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
