@@ -17,14 +17,13 @@ import (
 
 // Records that are inserted while a poll reads push the others to later pages, which are then read twice.
 func TestBurstWhileAPollReadsIsDelivered(t *testing.T) {
-	const window = 50
 	for _, length := range []int64{30, 70, 150, 500} {
 		for _, before := range []int{2, 4, 6} { // a page of the sweep
 			inBubble(t, fmt.Sprintf("%d records before page %d", length, before), func(t *testing.T) {
 				isInserted := false
 				s := &service{list: numbers(1000, 1)}
 				var db database
-				r := start(t, s.pager(20), &db, follow.Options{Window: window})
+				r := start(t, s.pager(20), &db, follow.Options{Window: 50})
 				wait(time.Minute)
 				s.setEdit(func(number int, _ *page) {
 					if number+1 == before && !isInserted {
@@ -68,12 +67,12 @@ func TestPageThatIsPushedDownEndsNoPoll(t *testing.T) {
 		r := start(t, s.pager(20), &db, follow.Options{})
 		wait(time.Minute)
 		inserted := int64(4000)
-		s.edit = func(number int, _ *page) {
+		s.setEdit(func(number int, _ *page) {
 			if number > 20 && inserted < 4060 {
 				s.list = append(numbers(1000+inserted+20, 1000+inserted+1), s.list...)
 				inserted += 20
 			}
-		}
+		})
 		s.prepend(numbers(1001, 5000)...)
 		wait(time.Hour)
 		assert.ElementsMatch(t, numbers(1001, 5060), db.records)

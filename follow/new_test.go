@@ -15,111 +15,169 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// Each case changes a list that a follower has started on. The records from 1001 on are new.
+// smallWindow is the window of checkDelivered.
+const smallWindow = 20
+
+// checkDelivered starts a follower on the list of a service, changes the list, and checks that exactly the
+// records of want are delivered, once. It returns the follower before its restart.
+func checkDelivered(t *testing.T, s *service, change func(*service), want []int64) *run {
+	t.Helper()
+	var db database
+	r := start(t, s.pager(20), &db, follow.Options{Window: smallWindow})
+	wait(time.Minute)
+	require.Len(t, db.batches, 1, "the first one has the position alone")
+	assert.Empty(t, db.records)
+	change(s)
+	wait(time.Hour)
+	assert.Equal(t, want, db.records)
+	r.stop()
+
+	start(t, s.pager(20), &db, follow.Options{Window: smallWindow})
+	wait(time.Hour)
+	assert.Equal(t, want, db.records, "a restart delivers nothing again")
+	return r
+}
+
+// In the tables below, the records from 1001 on are new.
 func TestRecordsAreNewByTheirPlace(t *testing.T) {
-	const window = 20
-	noTime := func(int64) msgpush.DateTime { return "" }
 	tests := map[string]struct {
-		service *service
-		list    []int64
-		change  func(s *service)
-		want    []int64
-		missing bool // is reported
+		list   []int64
+		change func(*service)
+		want   []int64
 	}{
-		"at the start":       {list: numbers(500, 1), change: atStart(1001, 1002), want: []int64{1001, 1002}},
-		"at the end":         {list: numbers(1, 500), change: atEnd(1001, 1002), want: []int64{1001, 1002}},
-		"a burst":            {list: numbers(500, 1), change: atStart(numbers(1001, 1300)...), want: numbers(1001, 1300)},
-		"into an empty list": {change: atStart(1001, 1002), want: []int64{1001, 1002}},
-		"into a list of one": {list: []int64{1}, change: atStart(1001, 1002), want: []int64{1001, 1002}},
+		"at the start": {
+			list:   numbers(500, 1),
+			change: atStart(1001, 1002),
+			want:   []int64{1001, 1002},
+		},
+		"at the end": {
+			list:   numbers(1, 500),
+			change: atEnd(1001, 1002),
+			want:   []int64{1001, 1002},
+		},
+		"a burst": {
+			list:   numbers(500, 1),
+			change: atStart(numbers(1001, 1300)...),
+			want:   numbers(1001, 1300),
+		},
+		"into an empty list": {
+			change: atStart(1001, 1002),
+			want:   []int64{1001, 1002},
+		},
+		"into a list of one": {
+			list:   []int64{1},
+			change: atStart(1001, 1002),
+			want:   []int64{1001, 1002},
+		},
 		"late, in the window": {
 			list:   numbers(500, 1),
-			change: func(s *service) { s.insertAt(window-1, 1001) },
+			change: func(s *service) { s.insertAt(smallWindow-1, 1001) },
 			want:   []int64{1001},
 		},
-		"late, behind the window": {
-			list:    numbers(500, 1),
-			change:  func(s *service) { s.insertAt(window+1, 1001) },
-			missing: true,
-		},
-		"without times": {
-			service: &service{created: noTime},
-			list:    numbers(500, 1),
-			change:  atStart(1001),
-			want:    []int64{1001},
-		},
-		"with the zero time of a database": {
-			service: &service{created: func(int64) msgpush.DateTime { return "0000-00-00 00:00:00" }},
-			list:    numbers(500, 1),
-			change:  atStart(1001),
-			want:    []int64{1001},
-		},
-		"created in the far future, and then now": {
-			service: &service{created: createdExcept(farFuture, 500, 1001)},
-			list:    numbers(500, 1),
-			change:  atStart(1001, 1002),
-			want:    []int64{1001, 1002},
+		"at the other end of a list that was read as a whole": {
+			list:   numbers(10, 1),
+			change: func(s *service) { s.insertAt(10, 1001) },
+			want:   []int64{1001},
 		},
 		"one record stands on two pages": {
 			list:   slices.Insert(numbers(60, 1), 30, 50),
 			change: atStart(1001),
 			want:   []int64{1001},
 		},
-		"the clock goes back": {
-			service: &service{created: func(n int64) msgpush.DateTime { return created(n % 1000) }},
+	}
+	for name, tt := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			r := checkDelivered(t, &service{list: tt.list}, tt.change, tt.want)
+			assert.Empty(t, r.errors())
+		})
+	}
+}
+
+func TestRecordsAreNewWhateverTheirTimes(t *testing.T) {
+	tests := map[string]struct {
+		created func(int64) msgpush.DateTime
+		list    []int64
+		change  func(*service)
+		want    []int64
+	}{
+		"without times": {
+			created: func(int64) msgpush.DateTime { return "" },
+			list:    numbers(500, 1),
+			change:  atStart(1001),
+			want:    []int64{1001},
+		},
+		"with the zero time of a database": {
+			created: func(int64) msgpush.DateTime { return "0000-00-00 00:00:00" },
+			list:    numbers(500, 1),
+			change:  atStart(1001),
+			want:    []int64{1001},
+		},
+		"created in the far future, and then now": {
+			created: createdExcept(farFuture, 500, 1001),
 			list:    numbers(500, 1),
 			change:  atStart(1001, 1002),
 			want:    []int64{1001, 1002},
-		},
-		"without totals": {
-			service: &service{edit: func(_ int, p *page) { p.Total, p.Pages = 0, 0 }},
-			list:    numbers(500, 1),
-			change:  atStart(1001, 1002),
-			want:    []int64{1001, 1002},
-		},
-		"at the end, with totals, and without the number of pages": {
-			service: &service{edit: func(_ int, p *page) { p.Pages = 0 }},
-			list:    numbers(1, 505),
-			change:  atEnd(numbers(1001, 1050)...),
-			want:    numbers(1001, 1050),
-		},
-		"at the start, although the second record has an odd time": {
-			service: &service{created: createdExcept(created(-1), 2)},
-			list:    []int64{2, 1},
-			change:  atStart(numbers(1001, 1300)...),
-			want:    numbers(1001, 1300),
 		},
 		"created in the far future, and then a long burst": {
-			service: &service{created: createdExcept(farFuture, 500)},
+			created: createdExcept(farFuture, 500),
 			list:    numbers(500, 1),
 			change:  atStart(numbers(1001, 13_000)...),
 			want:    numbers(1001, 13_000),
 		},
+		"the clock goes back": {
+			created: func(n int64) msgpush.DateTime { return created(n % 1000) },
+			list:    numbers(500, 1),
+			change:  atStart(1001, 1002),
+			want:    []int64{1001, 1002},
+		},
+		"at the start, although the second record has an odd time": {
+			created: createdExcept(created(-1), 2),
+			list:    []int64{2, 1},
+			change:  atStart(numbers(1001, 1300)...),
+			want:    numbers(1001, 1300),
+		},
 		"at the end, although the oldest record has an odd time": {
-			service: &service{created: createdExcept(farFuture, 1)},
+			created: createdExcept(farFuture, 1),
 			list:    numbers(1, 500),
 			change:  atEnd(1001, 1002),
 			want:    []int64{1001, 1002},
 		},
 		"at the start, although one of many equal times is odd": {
-			service: &service{created: func(n int64) msgpush.DateTime {
+			created: func(n int64) msgpush.DateTime {
 				if n == 1 {
 					return created(1)
 				}
 				return created(min(n, 1000) / 1000)
-			}},
+			},
 			list:   numbers(500, 1),
 			change: atStart(numbers(1001, 1030)...),
 			want:   numbers(1001, 1030),
 		},
-		"pages are shorter than requested": {
-			service: &service{maxSize: 7},
-			list:    numbers(1, 500),
-			change:  atEnd(numbers(1001, 1050)...),
-			want:    numbers(1001, 1050),
+	}
+	for name, tt := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			r := checkDelivered(t, &service{list: tt.list, created: tt.created}, tt.change, tt.want)
+			assert.Empty(t, r.errors())
+		})
+	}
+}
+
+func TestRecordsOfPagesWithOtherNumbersAreNew(t *testing.T) {
+	noTotal := func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
+	tests := map[string]struct {
+		service *service
+		change  func(*service)
+		want    []int64
+	}{
+		"without totals": {
+			service: &service{list: numbers(500, 1), edit: noTotal},
+			change:  atStart(1001, 1002),
+			want:    []int64{1001, 1002},
 		},
 		"without totals, although the first page has odd times": {
 			service: &service{
-				edit: func(_ int, p *page) { p.Total, p.Pages = 0, 0 },
+				list: numbers(500, 1),
+				edit: noTotal,
 				created: func(n int64) msgpush.DateTime {
 					if n > 400 {
 						return created(2000 - n)
@@ -127,58 +185,55 @@ func TestRecordsAreNewByTheirPlace(t *testing.T) {
 					return created(n)
 				},
 			},
-			list:   numbers(500, 1),
 			change: atStart(numbers(1001, 1030)...),
 			want:   numbers(1001, 1030),
 		},
-		"at the other end of a list that was read as a whole": {
-			list:   numbers(10, 1),
-			change: func(s *service) { s.insertAt(10, 1001) },
-			want:   []int64{1001},
+		"at the end, with totals, and without the number of pages": {
+			service: &service{list: numbers(1, 505), edit: func(_ int, p *page) { p.Pages = 0 }},
+			change:  atEnd(numbers(1001, 1050)...),
+			want:    numbers(1001, 1050),
 		},
-		"old ones move up after deletions": {
-			list:    numbers(500, 1),
-			change:  func(s *service) { s.change(func(list []int64) []int64 { return list[100:] }) },
-			missing: true, // the position has the ids of the newest 40, so that no known record is left
-		},
-		"all are deleted, and one is inserted with the time of the newest one": {
-			service: &service{created: func(n int64) msgpush.DateTime { return created(min(n, 500)) }},
-			list:    numbers(500, 1),
-			change:  func(s *service) { s.change(func([]int64) []int64 { return []int64{1001} }) },
-			missing: true,
-		},
-		"all are deleted, and some are inserted": {
-			list:    numbers(500, 1),
-			change:  func(s *service) { s.change(func([]int64) []int64 { return []int64{1002, 1001, 3, 2} }) },
-			want:    []int64{1001, 1002},
-			missing: true,
+		"pages are shorter than requested": {
+			service: &service{list: numbers(1, 500), maxSize: 7},
+			change:  atEnd(numbers(1001, 1050)...),
+			want:    numbers(1001, 1050),
 		},
 	}
 	for name, tt := range tests {
 		inBubble(t, name, func(t *testing.T) {
-			s := tt.service
-			if s == nil {
-				s = &service{}
-			}
-			s.list = tt.list
-			var db database
-			r := start(t, s.pager(20), &db, follow.Options{Window: window})
-			wait(time.Minute)
-			require.Len(t, db.batches, 1, "the first one has the position alone")
-			assert.Empty(t, db.records)
-			tt.change(s)
-			wait(time.Hour)
-			assert.Equal(t, tt.want, db.records)
-			if tt.missing {
-				assert.NotEmpty(t, r.missing())
-			} else {
-				assert.Empty(t, r.errors())
-			}
-			r.stop()
+			r := checkDelivered(t, tt.service, tt.change, tt.want)
+			assert.Empty(t, r.errors())
+		})
+	}
+}
 
-			start(t, s.pager(20), &db, follow.Options{Window: window})
-			wait(time.Hour)
-			assert.Equal(t, tt.want, db.records, "a restart delivers nothing again")
+func TestRecordsThatMayBeMissingAreReported(t *testing.T) {
+	tests := map[string]struct {
+		created func(int64) msgpush.DateTime
+		change  func(list []int64) []int64
+		want    []int64
+	}{
+		"late, behind the window": {
+			change: func(list []int64) []int64 { return slices.Insert(list, smallWindow+1, 1001) },
+		},
+		// The position has the ids of the newest 40, so that no known record is left.
+		"old ones move up after deletions": {
+			change: func(list []int64) []int64 { return list[100:] },
+		},
+		"all are deleted, and one is inserted with the time of the newest one": {
+			created: func(n int64) msgpush.DateTime { return created(min(n, 500)) },
+			change:  func([]int64) []int64 { return []int64{1001} },
+		},
+		"all are deleted, and some are inserted": {
+			change: func([]int64) []int64 { return []int64{1002, 1001, 3, 2} },
+			want:   []int64{1001, 1002},
+		},
+	}
+	for name, tt := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(500, 1), created: tt.created}
+			r := checkDelivered(t, s, func(s *service) { s.change(tt.change) }, tt.want)
+			assert.NotEmpty(t, r.missing())
 		})
 	}
 }
@@ -325,8 +380,8 @@ func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
 		until   time.Duration
 		missing int
 	}{
-		"in the second reading": {[]int{25, 9}, 100 * time.Millisecond, 0},
-		"after the first start": {[]int{25, 9}, time.Minute, 1},
+		"in the second reading": {failing: []int{25, 9}, until: 100 * time.Millisecond, missing: 0},
+		"after the first start": {failing: []int{25, 9}, until: time.Minute, missing: 1},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			begin := time.Now()
