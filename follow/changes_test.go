@@ -43,9 +43,7 @@ func TestBurstWhileAPollReadsIsDelivered(t *testing.T) {
 func TestPollEndsThoughRecordsAreInsertedFasterThanItReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		inserted := int64(0)
 		s.setEdit(func(int, *page) {
 			if inserted < 3000 {
@@ -63,9 +61,7 @@ func TestPollEndsThoughRecordsAreInsertedFasterThanItReads(t *testing.T) {
 func TestPageThatIsPushedDownEndsNoPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		inserted := int64(4000)
 		s.setEdit(func(number int, _ *page) {
 			if number > 20 && inserted < 4060 {
@@ -133,9 +129,7 @@ func TestDeletionWhileAPollReadsHidesNoRecord(t *testing.T) {
 	for _, deleted := range []int{1, 20, 21, 300} {
 		inBubble(t, fmt.Sprintf("%d records", deleted), func(t *testing.T) {
 			s := &service{list: numbers(1000, 1)}
-			var db database
-			r := start(t, s.pager(20), &db, follow.Options{})
-			wait(time.Minute)
+			r, db := startOn(t, s)
 			isDeleted := false
 			s.setEdit(func(number int, _ *page) {
 				if number == 50 && !isDeleted {
@@ -182,9 +176,7 @@ func TestTotalThatFallsWithEachResponseIsAnError(t *testing.T) {
 			total--
 			p.Total = total
 		}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		s.prepend(numbers(1001, 1100)...)
 		s.setEdit(falls)
 		wait(11 * time.Minute)
@@ -205,9 +197,7 @@ func TestEmptyPageInsideOfTheListIsNotItsEnd(t *testing.T) {
 		s.edit = func(_ int, p *page) {
 			p.List = slices.DeleteFunc(p.List, func(n int64) bool { return 200 < n && n <= 230 })
 		}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		s.change(func(list []int64) []int64 { return list[5:] }) // then no page is empty
 		s.prepend(1001)
 		wait(24 * time.Hour)
@@ -226,9 +216,7 @@ func TestListThatBecomesShorterIsFollowedOn(t *testing.T) {
 				}
 				return nil
 			}
-			var db database
-			start(t, s.pager(20), &db, follow.Options{})
-			wait(time.Minute)
+			_, db := startOn(t, s)
 			s.change(func([]int64) []int64 {
 				if list[0] == 1 {
 					return append(numbers(151, 200), 1001)
@@ -244,9 +232,7 @@ func TestListThatBecomesShorterIsFollowedOn(t *testing.T) {
 func TestListThatIsEmptyForAWhileIsFollowedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		s.change(func([]int64) []int64 { return nil })
 		wait(time.Hour)
 		s.change(func([]int64) []int64 { return append([]int64{1001}, numbers(500, 1)...) })

@@ -27,9 +27,7 @@ func TestPageThatAlwaysFailsStopsNoPollOfOthers(t *testing.T) {
 			}
 			return nil
 		}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		require.Len(t, db.batches, 1)
 		s.prepend(1001, 1002)
 		wait(time.Hour)
@@ -109,9 +107,7 @@ func TestErrorResponseInTheMiddleOfAListWithoutNumbersLosesNoRecord(t *testing.T
 			inBubble(t, fmt.Sprintf("%v, %d records", failure, n), func(t *testing.T) {
 				s := &service{list: numbers(600, 1)}
 				s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
-				var db database
-				r := start(t, s.pager(20), &db, follow.Options{})
-				wait(time.Minute)
+				r, db := startOn(t, s)
 				hasFailed := false
 				s.setFail(func(number int) error {
 					if number == 2 && !hasFailed {

@@ -55,9 +55,7 @@ func TestRunReturnsAnErrorIfItCannotBegin(t *testing.T) {
 func TestBatchStaysTheSameUntilItIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(300, 1)}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		r.stop()
 		s.prepend(1001)
 		f, err := follow.New(s.pager(20), follow.Options{Position: db.position, OnError: func(error) {}})
@@ -115,9 +113,7 @@ func TestOmittedRecordIsDeliveredOnceWithItsJSON(t *testing.T) {
 				p.Omitted = []msgpush.OmittedRecord{bad}
 			}
 		}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		s.prepend(1000, 1001, 1002)
 		wait(time.Minute)
 		s.prepend(numbers(1003, 1100)...)
@@ -129,7 +125,7 @@ func TestOmittedRecordIsDeliveredOnceWithItsJSON(t *testing.T) {
 		assert.EqualValues(t, 1, r.Status().Omitted)
 		assert.NoError(t, r.Status().Check(time.Minute))
 		r.stop()
-		start(t, s.pager(20), &db, follow.Options{})
+		start(t, s.pager(20), db, follow.Options{})
 		wait(2 * time.Hour)
 		assert.Len(t, db.omitted, 1)
 	})

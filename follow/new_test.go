@@ -263,9 +263,7 @@ func createdExcept(at msgpush.DateTime, records ...int64) func(int64) msgpush.Da
 func TestRecordsAreDeliveredInTimeAndTheOldestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		var db database
-		start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		_, db := startOn(t, s)
 		for n := int64(1001); n < 1100; n += 3 {
 			s.prepend(n, n+1, n+2)
 			wait(11*time.Second + 3*requestTime)
@@ -311,9 +309,7 @@ func TestFirstRecordsOfAnEmptyListAreNewHoweverMany(t *testing.T) {
 	for _, n := range []int64{20, 400, 500, 5000} {
 		inBubble(t, fmt.Sprint(n), func(t *testing.T) {
 			s := &service{}
-			var db database
-			start(t, s.pager(20), &db, follow.Options{})
-			wait(time.Minute)
+			_, db := startOn(t, s)
 			s.prepend(numbers(1, n)...)
 			wait(time.Hour)
 			assert.Equal(t, numbers(1, n), db.records)
@@ -331,9 +327,7 @@ func TestFirstRecordsOfAnEmptyListWithoutNumbersAreNew(t *testing.T) {
 			}
 			return nil
 		}
-		var db database
-		start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		_, db := startOn(t, s)
 		s.prepend(numbers(1, 5)...)
 		wait(time.Minute)
 		assert.Equal(t, numbers(1, 5), db.records)
@@ -408,9 +402,7 @@ func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
 func TestIDThatIsGivenAgainIsNewWhenThePositionHasForgottenIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		var db database
-		start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		_, db := startOn(t, s)
 		s.change(func(list []int64) []int64 { return list[1:] })
 		wait(time.Hour) // more than three sweeps
 		s.prepend(1000)

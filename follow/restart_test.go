@@ -18,9 +18,7 @@ import (
 func TestRestartAfterEachBatchNeitherLosesNorRepeatsARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(300, 1)}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		r.stop()
 		s.prepend(numbers(1001, 5000)...)
 		for len(db.records) < 4000 {
@@ -66,14 +64,12 @@ func TestKillInALongCatchUpLosesNoRecord(t *testing.T) {
 func TestRestartWhileAServerIsBehindReportsNoMissingRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		s.prepend(1001, 1002, 1003)
 		wait(time.Minute)
 		r.stop()
 		s.change(func(list []int64) []int64 { return list[3:] })
-		r = start(t, s.pager(20), &db, follow.Options{})
+		r = start(t, s.pager(20), db, follow.Options{})
 		wait(5 * time.Second)
 		s.prepend(1001, 1002, 1003)
 		wait(time.Hour)
@@ -86,16 +82,14 @@ func TestDeletionsOfADayAreInThePosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		s.created = func(int64) msgpush.DateTime { return "" }
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		for range 450 {
 			s.change(func(list []int64) []int64 { return list[1:] })
 			wait(time.Minute)
 		}
 		r.stop()
 		s.prepend(1001)
-		r = start(t, s.pager(20), &db, follow.Options{})
+		r = start(t, s.pager(20), db, follow.Options{})
 		wait(time.Hour)
 		assert.Equal(t, []int64{1001}, db.records)
 		assert.Empty(t, r.errors())

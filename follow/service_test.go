@@ -226,3 +226,13 @@ func start(t *testing.T, pager msgpush.Pager[int64], db *database, o follow.Opti
 	t.Cleanup(r.stop)
 	return r
 }
+
+// startOn runs a follower of a service with pages of 20 records, and waits until it has stored its first
+// position.
+func startOn(t *testing.T, s *service) (*run, *database) {
+	t.Helper()
+	db := &database{}
+	r := start(t, s.pager(20), db, follow.Options{})
+	wait(time.Minute)
+	return r, db
+}

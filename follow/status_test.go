@@ -49,12 +49,10 @@ func TestCheckFailsWhileAStepFails(t *testing.T) {
 	for name, tt := range tests {
 		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: numbers(500, 1)}
-			var db database
-			r := start(t, s.pager(20), &db, follow.Options{})
-			wait(time.Minute)
+			r, db := startOn(t, s)
 			assert.NoError(t, r.Status().Check(limit))
 			assert.WithinDuration(t, time.Now(), r.Status().LastPoll, 12*time.Second)
-			tt.begin(s, &db)
+			tt.begin(s, db)
 			wait(9 * time.Minute)
 			assert.NoError(t, r.Status().Check(limit))
 			wait(time.Hour)
@@ -63,7 +61,7 @@ func TestCheckFailsWhileAStepFails(t *testing.T) {
 			assert.NotErrorIs(t, err, follow.ErrHangs)
 			assert.ErrorContains(t, err, "msgpush: following a list: failing since 2000-01-01 00:")
 			assert.NotEmpty(t, r.errors())
-			tt.end(s, &db)
+			tt.end(s, db)
 			wait(20 * time.Minute)
 			assert.NoError(t, r.Status().Check(limit))
 			assert.NoError(t, r.Status().Err)
@@ -154,9 +152,7 @@ func TestCheckReturnsErrHangs(t *testing.T) {
 func TestRetryAfterOfAPageOfASweepDelaysTheNextPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
-		var db database
-		start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		startOn(t, s)
 		s.setFail(func(number int) error {
 			if number == 2 {
 				return &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute}
@@ -189,9 +185,7 @@ func TestCheckFailsUntilTheNextSweepIfNoKnownRecordIsLeft(t *testing.T) {
 func TestRetryAfterDelaysThePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(50, 1)}
-		var db database
-		start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		startOn(t, s)
 		s.setFail(func(int) error { return &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute} })
 		wait(11 * time.Second)
 		before := s.count()

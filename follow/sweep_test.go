@@ -18,9 +18,7 @@ import (
 func TestRecordsThatOnlyTheTotalShowsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(5000, 1)}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
-		wait(time.Minute)
+		r, db := startOn(t, s)
 		s.insertAt(3000, 5001)
 		wait(11 * time.Minute)
 		require.Len(t, r.missing(), 1)
@@ -49,9 +47,7 @@ func TestDeletionOfMostKnownRecordsCostsOneLongPoll(t *testing.T) {
 	for _, left := range []int{0, 1, 10, 30} {
 		inBubble(t, fmt.Sprintf("%d known records are left", left), func(t *testing.T) {
 			s := &service{list: numbers(20_000, 1)}
-			var db database
-			start(t, s.pager(20), &db, follow.Options{})
-			wait(time.Minute)
+			_, db := startOn(t, s)
 			s.change(func(list []int64) []int64 { return slices.Delete(list, left, 400) })
 			before := s.count()
 			wait(20 * time.Minute)
@@ -76,9 +72,7 @@ func TestPollIsOneRequestThoughTimesDoNotShowTheOrder(t *testing.T) {
 					}
 					return nil
 				}
-				var db database
-				r := start(t, s.pager(20), &db, follow.Options{})
-				wait(time.Minute)
+				r, _ := startOn(t, s)
 				before := s.count()
 				wait(time.Hour)
 				// Six sweeps of 20 pages, of which each may request the last page and, after an error, the first.
