@@ -20,86 +20,24 @@ import (
 	"example.com/msgpush/internal/tests/fixtures"
 )
 
-// Users read and search for these texts, so a change of a text must be intended.
-func TestErrorTexts(t *testing.T) {
-	const noRoute = "the request to http://push.example.com failed: no route"
-	const noTime = "the request to http://push.example.com failed: context deadline exceeded"
-	const tooEarly = "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes"
-	limiterFails := fixtures.LimiterAfter(0, func(context.Context) error { return errors.New("no budget left") })
-	keys := fixtures.NewClient(t, fixtures.Respond(403, `{"code":7,"msg":"no key for you"}`))
-	sourceFails := msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
-		return msgpush.Call[string](ctx, keys, fixtures.Get)
-	}))
-	tests := []struct {
-		name      string
-		transport http.RoundTripper
-		opt       msgpush.Option // may be nil
-		want      string
-	}{
-		{"code and msg",
-			fixtures.Respond(200, `{"code":404,"msg":"no such channel"}`), nil,
-			"HTTP 200, code 404: no such channel (1 attempt)"},
-		{"code, msg and data",
-			fixtures.Respond(400, `{"code":7,"msg":"no","data":"mailId"}`), nil,
-			`HTTP 400 Bad Request, code 7: no (data "mailId"; 1 attempt)`},
-		{"code of a rejected key",
-			fixtures.Respond(200, `{"code":401,"msg":"no"}`), nil,
-			"HTTP 200, code 401: no (1 attempt; if code 401 means a rejected access key, pass it to WithRejectedKeyCodes)"},
-		{"only a status", fixtures.Respond(403, ""), nil, "HTTP 403 Forbidden (1 attempt; {request})"},
-		{"status without a name", fixtures.Respond(599, ""), nil, "HTTP 599 (1 attempt; {request})"},
-		{"status and body",
-			fixtures.Respond(404, "<html>\r\n<p>no"), nil, "HTTP 404 Not Found: <html> <p>no (1 attempt; {url})"},
-		{"another method is expected",
-			fixtures.Respond(405, "no"), nil, "HTTP 405 Method Not Allowed: no (1 attempt; {url})"},
-		{"redirect",
-			fixtures.Respond(302, "", "Location", "/login"), nil,
-			"HTTP 302 Found (redirect to /login, not followed; 1 attempt; {url})"},
-		{"all attempts", fixtures.Respond(503, ""), nil, "HTTP 503 Service Unavailable (3 attempts; {request})"},
-		{"Retry-After within MaxWait",
-			fixtures.Respond(503, "", "Retry-After", "2"), nil,
-			"HTTP 503 Service Unavailable (retry after 2s; 3 attempts; {request})"},
-		{"Retry-After longer than MaxWait", fixtures.Respond(503, "", "Retry-After", "11"), nil,
-			"HTTP 503 Service Unavailable (retry after 11s; 1 attempt; {request}; Retry-After is longer than MaxWait, 10s)"},
-		{"Retry-After beyond the deadline", fixtures.Respond(503, "", "Retry-After", "9"), nil,
-			"HTTP 503 Service Unavailable (retry after 9s; 1 attempt; {request}; no time for a retry before the deadline)"},
-		{"quota used up",
-			fixtures.Respond(503, ""), msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1}),
-			"HTTP 503 Service Unavailable (2 attempts; {request}; the retry quota is used up)"},
-		{
-			"HTML", fixtures.Respond(200, "<html>", "Content-Type", "text/html"), nil,
-			"HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON " +
-				`(content type "text/html"; 1 attempt; {url})`,
-		},
-		{"empty body", fixtures.Respond(200, ""), nil, tooEarly + " (3 attempts; {url})"},
-		{"no connection", fixtures.Fail(errors.New("no route")), nil, noRoute + " (3 attempts; {request})"},
-		{"truncated body",
-			fixtures.RespondFrom(200, fixtures.CutBody("{")), nil,
-			"reading the response from http://push.example.com: unexpected EOF (3 attempts; {request})"},
-		{
-			"body over the limit", fixtures.Respond(200, strings.Repeat(" ", 2000)), nil,
-			"reading the response from http://push.example.com: the body is too large: " +
-				"the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt; {request})",
-		},
-		{"limiter", fixtures.Succeed, limiterFails, "waiting for the rate limiter: no budget left ({request})"},
-		{"key source that uses another client",
-			fixtures.Succeed, sourceFails, "access key: HTTP 403 Forbidden, code 7: no key for you ({request})"},
-		{"timeout",
-			fixtures.NoResponse, msgpush.WithAttemptTimeout(time.Second),
-			"the request to http://push.example.com failed: " +
-				"no complete response within 1s (see WithAttemptTimeout) (3 attempts; {request})"},
-		{"deadline", fixtures.NoResponse, nil, noTime + " (1 attempt; {request})"},
-		{"deadline after an error response",
-			fixtures.NewScript(fixtures.Status(503, "Retry-After", "1"), fixtures.NoResponse), nil,
-			noTime + "; previous attempt failed: " +
-				"HTTP 503 Service Unavailable, code 5030: busy (2 attempts; {request})"},
-		{"deadline after an empty body", fixtures.NewScript(fixtures.Respond(200, ""), fixtures.NoResponse), nil,
-			noTime + "; previous attempt failed: " + tooEarly + " (2 attempts; {request})"},
-		{"deadline after a failed connection",
-			fixtures.NewScript(fixtures.Fail(errors.New("no route")), fixtures.NoResponse), nil,
-			noTime + "; previous attempt failed: " + noRoute + " (2 attempts; {request})"},
-	}
-	for _, tt := range tests {
-		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
+// An errorText is the text of an error of MailDetail, without "msgpush: MailDetail: ". In the text,
+// {request} and {url} stand for what was requested.
+type errorText struct {
+	transport http.RoundTripper
+	opt       msgpush.Option // may be nil
+	want      string
+}
+
+// assertErrorTexts calls MailDetail with at most three attempts, and with eight seconds for the call. Users
+// read and search for the texts, so a change of a text must be intended.
+func assertErrorTexts(t *testing.T, tests map[string]errorText) {
+	t.Helper()
+	text := strings.NewReplacer(
+		"{request}", "GET /api/open/mail/detail",
+		"{url}", "GET http://push.example.com/api/open/mail/detail",
+	)
+	for name, tt := range tests {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 			defer cancel()
 			opts := []msgpush.Option{
@@ -111,14 +49,156 @@ func TestErrorTexts(t *testing.T) {
 				opts = append(opts, tt.opt)
 			}
 			_, err := fixtures.NewClientWithKey(t, "", tt.transport, opts...).MailDetail(ctx, "1")
-			text := strings.NewReplacer(
-				"{request}", "GET /api/open/mail/detail",
-				"{url}", "GET http://push.example.com/api/open/mail/detail",
-			)
 			assert.EqualError(t, err, "msgpush: MailDetail: "+text.Replace(tt.want))
 			fixtures.InspectError(t, err)
 		})
 	}
+}
+
+func TestTextOfErrorResponse(t *testing.T) {
+	assertErrorTexts(t, map[string]errorText{
+		"code and msg": {
+			transport: fixtures.Respond(200, `{"code":404,"msg":"no such channel"}`),
+			want:      "HTTP 200, code 404: no such channel (1 attempt)",
+		},
+		"code, msg and data": {
+			transport: fixtures.Respond(400, `{"code":7,"msg":"no","data":"mailId"}`),
+			want:      `HTTP 400 Bad Request, code 7: no (data "mailId"; 1 attempt)`,
+		},
+		"code of a rejected key": {
+			transport: fixtures.Respond(200, `{"code":401,"msg":"no"}`),
+			want: "HTTP 200, code 401: no " +
+				"(1 attempt; if code 401 means a rejected access key, pass it to WithRejectedKeyCodes)",
+		},
+		"only a status": {
+			transport: fixtures.Respond(403, ""),
+			want:      "HTTP 403 Forbidden (1 attempt; {request})",
+		},
+		"status without a name": {
+			transport: fixtures.Respond(599, ""),
+			want:      "HTTP 599 (1 attempt; {request})",
+		},
+		"status and body": {
+			transport: fixtures.Respond(404, "<html>\r\n<p>no"),
+			want:      "HTTP 404 Not Found: <html> <p>no (1 attempt; {url})",
+		},
+		"another method is expected": {
+			transport: fixtures.Respond(405, "no"),
+			want:      "HTTP 405 Method Not Allowed: no (1 attempt; {url})",
+		},
+		"redirect": {
+			transport: fixtures.Respond(302, "", "Location", "/login"),
+			want:      "HTTP 302 Found (redirect to /login, not followed; 1 attempt; {url})",
+		},
+	})
+}
+
+func TestTextOfErrorResponseSaysWhyRetriesEnded(t *testing.T) {
+	assertErrorTexts(t, map[string]errorText{
+		"all attempts": {
+			transport: fixtures.Respond(503, ""),
+			want:      "HTTP 503 Service Unavailable (3 attempts; {request})",
+		},
+		"Retry-After within MaxWait": {
+			transport: fixtures.Respond(503, "", "Retry-After", "2"),
+			want:      "HTTP 503 Service Unavailable (retry after 2s; 3 attempts; {request})",
+		},
+		"Retry-After longer than MaxWait": {
+			transport: fixtures.Respond(503, "", "Retry-After", "11"),
+			want: "HTTP 503 Service Unavailable " +
+				"(retry after 11s; 1 attempt; {request}; Retry-After is longer than MaxWait, 10s)",
+		},
+		"Retry-After beyond the deadline": {
+			transport: fixtures.Respond(503, "", "Retry-After", "9"),
+			want: "HTTP 503 Service Unavailable " +
+				"(retry after 9s; 1 attempt; {request}; no time for a retry before the deadline)",
+		},
+		"quota used up": {
+			transport: fixtures.Respond(503, ""),
+			opt:       msgpush.WithRetry(msgpush.RetryPolicy{Quota: 1, MinWait: 1, MaxWait: 1}),
+			want:      "HTTP 503 Service Unavailable (2 attempts; {request}; the retry quota is used up)",
+		},
+	})
+}
+
+const (
+	tooEarly = "HTTP 200: cannot decode the response: the JSON ends too early, after 0 bytes"
+	noRoute  = "the request to http://push.example.com failed: no route"
+)
+
+func TestTextOfErrorOfUnreadableResponse(t *testing.T) {
+	assertErrorTexts(t, map[string]errorText{
+		"HTML": {
+			transport: fixtures.Respond(200, "<html>", "Content-Type", "text/html"),
+			want: "HTTP 200: cannot decode the response: expected a JSON envelope, found invalid JSON " +
+				`(content type "text/html"; 1 attempt; {url})`,
+		},
+		"empty body": {
+			transport: fixtures.Respond(200, ""),
+			want:      tooEarly + " (3 attempts; {url})",
+		},
+		"truncated body": {
+			transport: fixtures.RespondFrom(200, fixtures.CutBody("{")),
+			want:      "reading the response from http://push.example.com: unexpected EOF (3 attempts; {request})",
+		},
+		"body over the limit": {
+			transport: fixtures.Respond(200, strings.Repeat(" ", 2000)),
+			want: "reading the response from http://push.example.com: the body is too large: " +
+				"the limit is 1000 bytes (see WithMaxResponseBytes) (1 attempt; {request})",
+		},
+	})
+}
+
+func TestTextOfErrorWithoutResponse(t *testing.T) {
+	keys := fixtures.NewClient(t, fixtures.Respond(403, `{"code":7,"msg":"no key for you"}`))
+	keyOfService := func(ctx context.Context, _ string) (string, error) {
+		return msgpush.Call[string](ctx, keys, fixtures.Get)
+	}
+	assertErrorTexts(t, map[string]errorText{
+		"no connection": {
+			transport: fixtures.Fail(errors.New("no route")),
+			want:      noRoute + " (3 attempts; {request})",
+		},
+		"timeout": {
+			transport: fixtures.NoResponse,
+			opt:       msgpush.WithAttemptTimeout(time.Second),
+			want: "the request to http://push.example.com failed: " +
+				"no complete response within 1s (see WithAttemptTimeout) (3 attempts; {request})",
+		},
+		"limiter": {
+			transport: fixtures.Succeed,
+			opt:       fixtures.LimiterAfter(0, func(context.Context) error { return errors.New("no budget left") }),
+			want:      "waiting for the rate limiter: no budget left ({request})",
+		},
+		"key source that uses another client": {
+			transport: fixtures.Succeed,
+			opt:       msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(keyOfService)),
+			want:      "access key: HTTP 403 Forbidden, code 7: no key for you ({request})",
+		},
+	})
+}
+
+func TestTextOfErrorAfterDeadlineNamesPreviousFailure(t *testing.T) {
+	const noTime = "the request to http://push.example.com failed: context deadline exceeded"
+	assertErrorTexts(t, map[string]errorText{
+		"in the first attempt": {
+			transport: fixtures.NoResponse,
+			want:      noTime + " (1 attempt; {request})",
+		},
+		"after an error response": {
+			transport: fixtures.NewScript(fixtures.Status(503, "Retry-After", "1"), fixtures.NoResponse),
+			want: noTime + "; previous attempt failed: " +
+				"HTTP 503 Service Unavailable, code 5030: busy (2 attempts; {request})",
+		},
+		"after an empty body": {
+			transport: fixtures.NewScript(fixtures.Respond(200, ""), fixtures.NoResponse),
+			want:      noTime + "; previous attempt failed: " + tooEarly + " (2 attempts; {request})",
+		},
+		"after a failed connection": {
+			transport: fixtures.NewScript(fixtures.Fail(errors.New("no route")), fixtures.NoResponse),
+			want:      noTime + "; previous attempt failed: " + noRoute + " (2 attempts; {request})",
+		},
+	})
 }
 
 func TestErrorTextKeepsNamesThatEndWithMsgpush(t *testing.T) {
@@ -288,39 +368,76 @@ func TestErrorsOfOthersDoNotMatch(t *testing.T) {
 		"plain error":            errors.New("vault sealed"),
 	}
 	for name, cause := range foreign {
-		ended, cancel := context.WithCancelCause(t.Context())
-		cancel(cause)
-		const request, key = "RequestError", fixtures.TestKey
-		ctx, retries := t.Context(), fixtures.ThreeAttempts
-		source := msgpush.WithAccessKeySource(fixtures.SourceOf("", cause))
-		failsLater := msgpush.WithAccessKeySource(fixtures.SourceWithOneKey(cause))
-		limiter := fixtures.LimiterAfter(0, func(context.Context) error { return cause })
-		decoder := msgpush.WithUnmarshal(func([]byte, any) error { return cause })
-		body := fixtures.RespondFrom(200, fixtures.FailingBody("", cause))
-		for where, tt := range map[string]struct {
-			kind, key string
-			ctx       context.Context
-			transport fixtures.RoundTripFunc
-			opt       msgpush.Option
-		}{
-			"key source":                   {request, "", ctx, fixtures.Succeed, source},
-			"key source after a rejection": {request, "", ctx, fixtures.Status(401), failsLater},
-			"limiter":                      {request, key, ctx, fixtures.Succeed, limiter},
-			"transport":                    {request, key, ctx, fixtures.Fail(cause), retries},
-			"body":                         {request, key, ctx, body, retries},
-			"decoder":                      {"DecodeError", key, ctx, fixtures.Respond(200, "<>"), decoder},
-			"cause of a context":           {request, key, ended, fixtures.Succeed, retries},
-		} {
-			t.Run(name+" of the "+where, func(t *testing.T) {
-				client := fixtures.NewClientWithKey(t, tt.key, tt.transport, tt.opt)
-				for _, kind := range fixtures.KindsOfCalls() {
-					_, err := kind.Do(tt.ctx, client)
-					_, match := fixtures.InspectError(t, err)
-					assert.Equal(t, "*msgpush."+tt.kind, fmt.Sprintf("%T", match), "%v", err)
-					assert.NotErrorIs(t, err, http.ErrSchemeMismatch)
-					assert.ErrorContains(t, err, "msgpush: "+kind.Name+": ")
-				}
-			})
+		for where, call := range callsThatFailWith(cause) {
+			t.Run(name+" of the "+where, func(t *testing.T) { assertOwnError[*msgpush.RequestError](t, call) })
 		}
+		decoder := foreignCall{
+			transport: fixtures.Respond(200, "<>"),
+			opt:       msgpush.WithUnmarshal(func([]byte, any) error { return cause }),
+		}
+		t.Run(name+" of the decoder", func(t *testing.T) { assertOwnError[*msgpush.DecodeError](t, decoder) })
+	}
+}
+
+// A foreignCall is a call that fails with an error of another package.
+type foreignCall struct {
+	transport  fixtures.RoundTripFunc
+	opt        msgpush.Option
+	withoutKey bool  // the option has a source of keys
+	cancelWith error // the cause with which the context has ended; nil: it has not
+}
+
+// callsThatFailWith returns calls without a response that can be decoded, by what returns the cause.
+func callsThatFailWith(cause error) map[string]foreignCall {
+	return map[string]foreignCall{
+		"key source": {
+			transport:  fixtures.Succeed,
+			opt:        msgpush.WithAccessKeySource(fixtures.SourceOf("", cause)),
+			withoutKey: true,
+		},
+		"key source after a rejection": {
+			transport:  fixtures.Status(401),
+			opt:        msgpush.WithAccessKeySource(fixtures.SourceWithOneKey(cause)),
+			withoutKey: true,
+		},
+		"limiter": {
+			transport: fixtures.Succeed,
+			opt:       fixtures.LimiterAfter(0, func(context.Context) error { return cause }),
+		},
+		"transport": {
+			transport: fixtures.Fail(cause),
+			opt:       fixtures.ThreeAttempts,
+		},
+		"body": {
+			transport: fixtures.RespondFrom(200, fixtures.FailingBody("", cause)),
+			opt:       fixtures.ThreeAttempts,
+		},
+		"cause of a context": {
+			transport:  fixtures.Succeed,
+			opt:        fixtures.ThreeAttempts,
+			cancelWith: cause,
+		},
+	}
+}
+
+// assertOwnError checks that each kind of call returns an error that matches E and no other type.
+func assertOwnError[E error](t *testing.T, call foreignCall) {
+	t.Helper()
+	key := fixtures.TestKey
+	if call.withoutKey {
+		key = ""
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	if call.cancelWith != nil {
+		cancel(call.cancelWith)
+	}
+	client := fixtures.NewClientWithKey(t, key, call.transport, call.opt)
+	for _, kind := range fixtures.KindsOfCalls() {
+		_, err := kind.Do(ctx, client)
+		_, match := fixtures.InspectError(t, err)
+		assert.IsType(t, *new(E), match, "%v", err)
+		assert.NotErrorIs(t, err, http.ErrSchemeMismatch)
+		assert.ErrorContains(t, err, "msgpush: "+kind.Name+": ")
 	}
 }
