@@ -25,26 +25,49 @@ import (
 )
 
 func TestAllDeliversEveryRecordInOrder(t *testing.T) {
-	for _, n := range []int{0, 1, 9, 10, 11, 20, 95} {
+	for _, list := range staticLists() {
+		requests := list.pages()
+		isLastPageFull := list.records > 0 && list.records%list.pageSize == 0
+		if isLastPageFull {
+			requests++ // the page behind it
+		}
+		list.assertDelivered(t, fixtures.Identity, requests)
+	}
+}
+
+func TestAllWithoutIDsRequestsNoPageBehindTheLast(t *testing.T) {
+	for _, list := range staticLists() {
+		list.assertDelivered(t, nil, list.pages())
+	}
+}
+
+// A staticList is a list that does not change, and how a pager reads it.
+type staticList struct{ records, pageSize, prefetch int }
+
+func staticLists() (lists []staticList) {
+	for _, records := range []int{0, 1, 9, 10, 11, 20, 95} {
 		for _, size := range []int{1, 7, 10, 100} {
 			for _, prefetch := range []int{0, 1, 3, 16} {
-				for _, id := range []func(int64) int64{fixtures.Identity, nil} {
-					var log fixtures.RequestLog
-					pager := fixtures.PagerOf(log.Record(static(fixtures.Numbers(n))), id, size, prefetch)
-					got, err := fixtures.Collect(pager.All(t.Context()))
-					name := fmt.Sprintf("%d records, page size %d, prefetch %d", n, size, prefetch)
-					require.NoError(t, err, name)
-					require.Equal(t, fixtures.Numbers(n), append([]int64{}, got...), name)
-					requests := max(1, (n+size-1)/size)
-					isLastPageFull := n > 0 && n%size == 0
-					if isLastPageFull && id != nil {
-						requests++
-					}
-					require.Len(t, log.Pages, requests, name)
-				}
+				lists = append(lists, staticList{records, size, prefetch})
 			}
 		}
 	}
+	return lists
+}
+
+// pages returns the number of pages of the list. An empty list has one.
+func (l staticList) pages() int { return max(1, (l.records+l.pageSize-1)/l.pageSize) }
+
+// assertDelivered checks that an iteration delivers the list with a number of requests.
+func (l staticList) assertDelivered(t *testing.T, id func(int64) int64, requests int) {
+	t.Helper()
+	var log fixtures.RequestLog
+	want := fixtures.Numbers(l.records)
+	pager := fixtures.PagerOf(log.Record(static(want)), id, l.pageSize, l.prefetch)
+	got, err := fixtures.Collect(pager.All(t.Context()))
+	require.NoError(t, err, "%+v", l)
+	require.Equal(t, want, append([]int64{}, got...), "%+v", l)
+	require.Len(t, log.Pages, requests, "%+v", l)
 }
 
 func TestIteratorIsReusableAndSafeForConcurrentUse(t *testing.T) {
@@ -90,15 +113,13 @@ func TestYieldsErrorAfterFetchedRecords(t *testing.T) {
 	}
 }
 
-func TestUsesPageThatComesWithAnError(t *testing.T) {
+func TestRecordsOfPageWithAnErrorAreDelivered(t *testing.T) {
 	partial := errors.New("msgpush: record 7 cannot be decoded")
-	other := errors.New("msgpush: record 9 cannot be decoded")
-	cut := errors.New("msgpush: connection reset")
 	tests := []struct {
 		name      string
-		fetch     func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error)
+		fetch     fetchOf45
 		delivered int
-		want      []string // the texts of the one error
+		want      []string
 	}{
 		{
 			name: "one page",
@@ -112,7 +133,7 @@ func TestUsesPageThatComesWithAnError(t *testing.T) {
 			name: "three pages, two different errors",
 			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
 				if r.Current == 5 {
-					return p, other
+					return p, errors.New("msgpush: record 9 cannot be decoded")
 				}
 				return p, errorAt(r, partial, 2, 3)
 			},
@@ -120,28 +141,10 @@ func TestUsesPageThatComesWithAnError(t *testing.T) {
 			want:      []string{"page 2: record 7", "page 5: record 9"},
 		},
 		{
-			name: "a record is missing",
-			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
-				p.List = slices.DeleteFunc(p.List, func(id int64) bool { return id == 7 })
-				return p, errorAt(r, partial, 1)
-			},
-			delivered: 44,
-			want:      []string{"page 1: record 7", "inconsistent list: 44 of 45 records came"},
-		},
-		{
-			name: "half of the records are missing",
-			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
-				p.List = slices.DeleteFunc(p.List, func(id int64) bool { return id%2 == 0 })
-				return p, errorAt(r, partial, 1)
-			},
-			delivered: 23,
-			want:      []string{"page 1: record 7", "inconsistent list: 23 of 45 records came"},
-		},
-		{
 			name: "a later page fails",
 			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
 				if r.Current == 3 {
-					return nil, cut
+					return nil, errors.New("msgpush: connection reset")
 				}
 				return p, errorAt(r, partial, 1)
 			},
@@ -150,18 +153,42 @@ func TestUsesPageThatComesWithAnError(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		for _, prefetch := range []int{0, 8} {
-			t.Run(fmt.Sprintf("%s, prefetch %d", tt.name, prefetch), func(t *testing.T) {
-				f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
-					return tt.fetch(r, fixtures.PageOf(fixtures.Numbers(45), r))
-				}
-				got, err := fixtures.Collect(fixtures.PagerOf(f, fixtures.Identity, 10, prefetch).All(t.Context()))
-				assert.Len(t, got, tt.delivered)
-				assert.ErrorIs(t, err, partial)
-				for _, text := range tt.want {
-					assert.Equal(t, 1, strings.Count(err.Error(), text), "%q in %q", text, err)
-				}
-			})
+		t.Run(tt.name, func(t *testing.T) {
+			tt.fetch.assertDelivers(t, tt.delivered, partial, tt.want...)
+		})
+	}
+}
+
+func TestMissingRecordsOfPageWithAnErrorAreReported(t *testing.T) {
+	partial := errors.New("msgpush: record 7 cannot be decoded")
+	without := func(isMissing func(id int64) bool) fetchOf45 {
+		return func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
+			p.List = slices.DeleteFunc(p.List, isMissing)
+			return p, errorAt(r, partial, 1)
+		}
+	}
+	without(func(id int64) bool { return id == 7 }).
+		assertDelivers(t, 44, partial, "page 1: record 7", "inconsistent list: 44 of 45 records came")
+	without(func(id int64) bool { return id%2 == 0 }).
+		assertDelivers(t, 23, partial, "page 1: record 7", "inconsistent list: 23 of 45 records came")
+}
+
+// A fetchOf45 changes the response for a page of a list of 45 records.
+type fetchOf45 func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error)
+
+// assertDelivers iterates over the list in pages of ten records. It checks the number of records, and that the
+// one error wraps partial and has each text once.
+func (fetch fetchOf45) assertDelivers(t *testing.T, records int, partial error, texts ...string) {
+	t.Helper()
+	f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+		return fetch(r, fixtures.PageOf(fixtures.Numbers(45), r))
+	}
+	for _, prefetch := range []int{0, 8} {
+		got, err := fixtures.Collect(fixtures.PagerOf(f, fixtures.Identity, 10, prefetch).All(t.Context()))
+		assert.Len(t, got, records, "prefetch %d", prefetch)
+		assert.ErrorIs(t, err, partial)
+		for _, text := range texts {
+			assert.Equal(t, 1, strings.Count(err.Error(), text), "%q in %q", text, err)
 		}
 	}
 }
@@ -185,59 +212,76 @@ func TestKeepsTenErrorsOfPages(t *testing.T) {
 }
 
 func TestErrorResponseBehindTheLastPageEndsTheList(t *testing.T) {
-	response := func(status, code int) *msgpush.APIError { return &msgpush.APIError{HTTPStatus: status, Code: code} }
-	for _, tt := range []struct {
-		name   string
-		behind error // from page 5 on
-		ends   bool
-	}{
-		{"400", response(400, 0), true},
-		{"404", response(404, 0), true},
-		{"410", response(410, 0), true},
-		{"416", response(416, 0), true},
-		{"422", response(422, 0), true},
-		{"501", response(501, 0), true},
-		{"500 with an envelope", response(500, 7), true},
-		{"code 500", response(200, 500), true},
-		{"code 401, which the client does not interpret", response(200, 401), true},
-
-		{"code of WithRejectedKeyCodes", &msgpush.APIError{HTTPStatus: 200, Code: 7, KeyRejected: true}, false},
-		{"code of WithRetryableCodes", &msgpush.APIError{HTTPStatus: 200, Code: 7, Retryable: true}, false},
-		{"500 with a code of WithRetryableCodes", &msgpush.APIError{HTTPStatus: 500, Code: 7, Retryable: true}, false},
-		{"500", response(500, 0), false},
-		{"302", response(302, 0), false},
-		{"401", response(401, 0), false},
-		{"403", response(403, 0), false},
-		{"407", response(407, 0), false},
-		{"429", response(429, 0), false},
-		{"503", response(503, 0), false},
-		{"undecodable", &msgpush.DecodeError{Operation: "x", Err: errors.New("no envelope")}, false},
-		{"connection error", errors.New("msgpush: connection reset"), false},
+	for name, behind := range map[string]*msgpush.APIError{
+		"400":                  {HTTPStatus: 400},
+		"404":                  {HTTPStatus: 404},
+		"410":                  {HTTPStatus: 410},
+		"416":                  {HTTPStatus: 416},
+		"422":                  {HTTPStatus: 422},
+		"501":                  {HTTPStatus: 501},
+		"500 with an envelope": {HTTPStatus: 500, Code: 7},
+		"code 500":             {HTTPStatus: 200, Code: 500},
+		"code 401, which the client does not interpret": {HTTPStatus: 200, Code: 401},
 	} {
-		for _, total := range []int64{40, 20} { // the length of the list, and a cap
-			for _, prefetch := range []int{0, 8} {
-				t.Run(fmt.Sprintf("%s, total %d, prefetch %d", tt.name, total, prefetch), func(t *testing.T) {
-					numbers := fixtures.Numbers(40)
-					f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
-						p := fixtures.PageOf(numbers, r)
-						if len(p.List) == 0 {
-							return nil, tt.behind
-						}
-						p.Total, p.Pages = total, int(total/10)
-						return p, nil
-					}
-					got, err := fixtures.Collect(fixtures.PagerOf(f, fixtures.Identity, 10, prefetch).All(t.Context()))
-					assert.Equal(t, numbers, got)
-					if tt.ends {
-						assert.NoError(t, err)
-					} else {
-						assert.ErrorIs(t, err, tt.behind)
-						assert.ErrorContains(t, err, "page 5")
-					}
-				})
+		t.Run(name, func(t *testing.T) {
+			for _, err := range iterateBefore(t, behind) {
+				assert.NoError(t, err)
 			}
-		}
+		})
 	}
+}
+
+func TestAnotherErrorBehindTheLastPageIsReturned(t *testing.T) {
+	for name, behind := range map[string]error{
+		"code of WithRejectedKeyCodes":          &msgpush.APIError{HTTPStatus: 200, Code: 7, KeyRejected: true},
+		"code of WithRetryableCodes":            &msgpush.APIError{HTTPStatus: 200, Code: 7, Retryable: true},
+		"500 with a code of WithRetryableCodes": &msgpush.APIError{HTTPStatus: 500, Code: 7, Retryable: true},
+		"500":                                   &msgpush.APIError{HTTPStatus: 500},
+		"302":                                   &msgpush.APIError{HTTPStatus: 302},
+		"401":                                   &msgpush.APIError{HTTPStatus: 401},
+		"403":                                   &msgpush.APIError{HTTPStatus: 403},
+		"407":                                   &msgpush.APIError{HTTPStatus: 407},
+		"429":                                   &msgpush.APIError{HTTPStatus: 429},
+		"503":                                   &msgpush.APIError{HTTPStatus: 503},
+		"undecodable":                           &msgpush.DecodeError{Operation: "x", Err: errors.New("no envelope")},
+		"connection error":                      errors.New("msgpush: connection reset"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, err := range iterateBefore(t, behind) {
+				assert.ErrorIs(t, err, behind)
+				assert.ErrorContains(t, err, "page 5")
+			}
+		})
+	}
+}
+
+// iterateBefore iterates over four pages, with and without prefetching. Each page behind them fails with behind.
+// The reported total is the length of the list, or a cap. The errors of the iterations are returned.
+func iterateBefore(t *testing.T, behind error) (errs []error) {
+	t.Helper()
+	numbers := fixtures.Numbers(40)
+	for _, tt := range []struct {
+		total    int64
+		prefetch int
+	}{
+		{total: 40, prefetch: 0},
+		{total: 40, prefetch: 8},
+		{total: 20, prefetch: 0},
+		{total: 20, prefetch: 8},
+	} {
+		f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+			p := fixtures.PageOf(numbers, r)
+			if len(p.List) == 0 {
+				return nil, behind
+			}
+			p.Total, p.Pages = tt.total, int(tt.total/10)
+			return p, nil
+		}
+		got, err := fixtures.Collect(fixtures.PagerOf(f, fixtures.Identity, 10, tt.prefetch).All(t.Context()))
+		assert.Equal(t, numbers, got, "%+v", tt)
+		errs = append(errs, err)
+	}
+	return errs
 }
 
 // The total promises the page, so its error is one of the iteration.
@@ -409,9 +453,16 @@ func TestPagesYieldsEmptyFirstPage(t *testing.T) {
 		want      []*fixtures.Page
 		err       error
 	}{
-		{"empty list", []*fixtures.Page{{PageNum: 1, PageSize: 3}}, []*fixtures.Page{{PageNum: 1, PageSize: 3}}, nil},
-		{"empty list with one page",
-			[]*fixtures.Page{{PageNum: 1, PageSize: 3, Pages: 1}}, []*fixtures.Page{{PageNum: 1, PageSize: 3, Pages: 1}}, nil},
+		{
+			name:      "empty list",
+			responses: []*fixtures.Page{{PageNum: 1, PageSize: 3}},
+			want:      []*fixtures.Page{{PageNum: 1, PageSize: 3}},
+		},
+		{
+			name:      "empty list with one page",
+			responses: []*fixtures.Page{{PageNum: 1, PageSize: 3, Pages: 1}},
+			want:      []*fixtures.Page{{PageNum: 1, PageSize: 3, Pages: 1}},
+		},
 		{
 			name:      "records are missing",
 			responses: slices.Repeat([]*fixtures.Page{{Total: 2, Pages: 1}}, 4),
@@ -447,10 +498,23 @@ func TestDeliversEachIDOnce(t *testing.T) {
 
 func TestSendsNoMoreRequestsThanNeeded(t *testing.T) {
 	tests := []struct{ prefetch, take, requests int }{
-		{0, 0, 1}, {0, 1, 1}, {0, 10, 1}, {0, 11, 2}, {0, 20, 2}, {0, 21, 3}, {0, 95, 10},
-		{1, 0, 2}, {1, 1, 2}, {1, 10, 2}, {1, 11, 3}, {1, 95, 10},
-		{3, 0, 4}, {3, 11, 5}, {3, 61, 10}, {3, 95, 10},
-		{50, 0, 10},
+		{prefetch: 0, take: 0, requests: 1},
+		{prefetch: 0, take: 1, requests: 1},
+		{prefetch: 0, take: 10, requests: 1},
+		{prefetch: 0, take: 11, requests: 2},
+		{prefetch: 0, take: 20, requests: 2},
+		{prefetch: 0, take: 21, requests: 3},
+		{prefetch: 0, take: 95, requests: 10},
+		{prefetch: 1, take: 0, requests: 2},
+		{prefetch: 1, take: 1, requests: 2},
+		{prefetch: 1, take: 10, requests: 2},
+		{prefetch: 1, take: 11, requests: 3},
+		{prefetch: 1, take: 95, requests: 10},
+		{prefetch: 3, take: 0, requests: 4},
+		{prefetch: 3, take: 11, requests: 5},
+		{prefetch: 3, take: 61, requests: 10},
+		{prefetch: 3, take: 95, requests: 10},
+		{prefetch: 50, take: 0, requests: 10},
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%d records, prefetch %d", tt.take, tt.prefetch), func(t *testing.T) {
@@ -498,90 +562,158 @@ func TestPrefetchIsConcurrent(t *testing.T) {
 	}
 }
 
-// listCost iterates over 2,000 records, at 20 ms a response. Each response is followed by the given
-// number of insertions or, if it is negative, deletions. With stopAt, the list is longer by stopAt
-// records, changes until stopAt records are delivered, and duration is the time after that.
-func listCost(t *testing.T, prefetch int, changes float64, stopAt int) (requests int, duration time.Duration) {
+// A changingList changes while it is read, in pages of 20 records and with 20 ms a response.
+type changingList struct {
+	records    int     // at first
+	insertions float64 // after each response
+	deletions  float64 // after each response; only if there are no insertions
+	calmAfter  int     // after that many delivered records, the list stays the same; 0: never
+}
+
+// A cost is what an iteration takes. If the list calms down, duration is the time from then on.
+type cost struct {
+	requests int
+	duration time.Duration
+}
+
+// iterate checks that each record that stays in the list is delivered once.
+func (l changingList) iterate(t *testing.T, prefetch int) (c cost) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		rng, due := rand.New(rand.NewPCG(1, 1)), 0.
-		ids, last, stable := fixtures.Numbers(2000+stopAt), int64(2000+stopAt), map[int64]bool{}
-		for _, id := range ids {
-			stable[id] = true
-		}
-		f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
-			time.Sleep(20 * time.Millisecond)
-			mu.Lock()
-			defer mu.Unlock()
-			requests++
-			p := fixtures.PageOf(ids, r)
-			for due += math.Abs(changes); due >= 1; due-- {
-				i := rng.IntN(len(ids) + 1)
-				if changes > 0 {
-					last++
-					ids = slices.Insert(ids, i, last)
-				} else if i < len(ids) {
-					delete(stable, ids[i])
-					ids = slices.Delete(ids, i, i+1)
-				}
-			}
-			return p, nil
-		}
+		s := newChangingService(l)
 		start, delivered := time.Now(), map[int64]bool{}
-		pager := fixtures.PagerOf(f, fixtures.Identity, 20, prefetch)
-		for id, err := range pager.All(t.Context()) {
+		for id, err := range fixtures.PagerOf(s.fetch, fixtures.Identity, 20, prefetch).All(t.Context()) {
 			require.NoError(t, err)
 			require.False(t, delivered[id], "record %d was delivered twice", id)
 			delivered[id] = true
-			if len(delivered) == stopAt {
-				mu.Lock()
-				start, changes = time.Now(), 0
-				mu.Unlock()
+			if len(delivered) == l.calmAfter {
+				s.calmDown()
+				start = time.Now()
 			}
 		}
-		for id := range stable {
+		for id := range s.stable {
 			require.True(t, delivered[id], "record %d was not delivered", id)
 		}
-		duration = time.Since(start)
+		c = cost{requests: s.requests, duration: time.Since(start)}
 	})
-	return requests, duration
+	return c
+}
+
+// A changingService serves a changingList.
+type changingService struct {
+	mu       sync.Mutex
+	list     changingList
+	rng      *rand.Rand
+	ids      []int64
+	last     int64          // the highest id
+	stable   map[int64]bool // the ids from the beginning that were not deleted
+	due      float64        // changes that are not made yet
+	requests int
+}
+
+func newChangingService(l changingList) *changingService {
+	s := &changingService{
+		list:   l,
+		rng:    rand.New(rand.NewPCG(1, 1)),
+		ids:    fixtures.Numbers(l.records),
+		last:   int64(l.records),
+		stable: map[int64]bool{},
+	}
+	for _, id := range s.ids {
+		s.stable[id] = true
+	}
+	return s
+}
+
+func (s *changingService) fetch(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+	time.Sleep(20 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	p := fixtures.PageOf(s.ids, r)
+	for s.due += s.list.insertions + s.list.deletions; s.due >= 1; s.due-- {
+		s.change()
+	}
+	return p, nil
+}
+
+// change inserts or deletes a record at a random place.
+func (s *changingService) change() {
+	i := s.rng.IntN(len(s.ids) + 1)
+	if s.list.insertions > 0 {
+		s.last++
+		s.ids = slices.Insert(s.ids, i, s.last)
+	} else if i < len(s.ids) {
+		delete(s.stable, s.ids[i])
+		s.ids = slices.Delete(s.ids, i, i+1)
+	}
+}
+
+func (s *changingService) calmDown() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list.insertions, s.list.deletions = 0, 0
+}
+
+// repeat returns the cost of several iterations together. They differ, since concurrent requests come in any
+// order.
+func (l changingList) repeat(t *testing.T, times, prefetch int) (sum cost) {
+	t.Helper()
+	for range times {
+		c := l.iterate(t, prefetch)
+		sum.requests += c.requests
+		sum.duration += c.duration
+	}
+	return sum
 }
 
 func TestPrefetchCostsLittleIfTheListChanges(t *testing.T) {
 	t.Parallel()
-	for _, changes := range []float64{1, 1. / 3, 0.1, -0.1, -1. / 3, -1} {
-		requests0, duration0 := listCost(t, 0, changes, 0)
+	const times = 5
+	for _, list := range []changingList{
+		{records: 2000, insertions: 1},
+		{records: 2000, insertions: 1. / 3},
+		{records: 2000, insertions: 0.1},
+		{records: 2000, deletions: 0.1},
+		{records: 2000, deletions: 1. / 3},
+		{records: 2000, deletions: 1},
+	} {
+		without := list.iterate(t, 0)
 		for _, prefetch := range []int{1, 2, 4, 8} {
-			t.Run(fmt.Sprintf("%.1f changes a response, prefetch %d", changes, prefetch), func(t *testing.T) {
-				const runs = 5
-				requests, duration := 0, time.Duration(0)
-				for range runs {
-					n, d := listCost(t, prefetch, changes, 0)
-					requests, duration = requests+n, duration+d
-				}
-				assert.Less(t, requests, runs*requests0*2)
-				assert.Less(t, duration, runs*duration0*12/10)
-				if changes == 0.1 && prefetch == 8 {
-					assert.Less(t, duration, runs*duration0*6/10)
-				}
+			t.Run(fmt.Sprintf("%+v, prefetch %d", list, prefetch), func(t *testing.T) {
+				with := list.repeat(t, times, prefetch)
+				assert.Less(t, with.requests, times*without.requests*2)
+				assert.Less(t, with.duration, times*without.duration*12/10)
 			})
 		}
 	}
 }
 
+func TestPrefetchSavesTimeIfTheListChangesSeldom(t *testing.T) {
+	t.Parallel()
+	const times = 5
+	list := changingList{records: 2000, insertions: 0.1}
+	without := list.iterate(t, 0)
+	with := list.repeat(t, times, 8)
+	assert.Less(t, with.duration, times*without.duration*6/10)
+}
+
 // One record is inserted at each response, so each prefetched page is from before the latest one.
 func TestPrefetchOfAGrowingListCostsFewRequests(t *testing.T) {
-	requests, duration := listCost(t, 8, 1, -10)
-	t.Log(requests, "requests in", duration)
-	assert.LessOrEqual(t, requests, 200)
-	assert.LessOrEqual(t, duration, 2100*time.Millisecond)
+	list := changingList{records: 1990, insertions: 1}
+	c := list.iterate(t, 8)
+	t.Log(c.requests, "requests in", c.duration)
+	assert.LessOrEqual(t, c.requests, 200)
+	assert.LessOrEqual(t, c.duration, 2100*time.Millisecond)
 }
 
 func TestPrefetchesMoreAgainAfterTheListStopsChanging(t *testing.T) {
-	for _, changes := range []float64{1, -1} {
-		_, duration0 := listCost(t, 0, changes, 2000)
-		_, duration := listCost(t, 8, changes, 2000)
-		assert.Less(t, 3*duration, duration0, "%.0f changes a response", changes)
+	for _, list := range []changingList{
+		{records: 4000, insertions: 1, calmAfter: 2000},
+		{records: 4000, deletions: 1, calmAfter: 2000},
+	} {
+		without, with := list.iterate(t, 0), list.iterate(t, 8)
+		assert.Less(t, 3*with.duration, without.duration, "%+v", list)
 	}
 }
 
@@ -712,13 +844,13 @@ func TestPanicInFetchReachesTheCaller(t *testing.T) {
 		delivered   int
 		leave       bool // at the first record
 	}{
-		{"first page", 1, 1, 0, 0, false},
-		{"first page, prefetch 4", 1, 1, 4, 0, false},
-		{"third page", 3, 3, 0, 20, false},
-		{"third page, prefetch 1", 3, 3, 1, 20, false},
-		{"third page, prefetch 4", 3, 3, 4, 20, false},
-		{"all pages but the first", 2, 10, 8, 10, false},
-		{"prefetched page that is not used", 4, 4, 8, 1, true},
+		{name: "first page", first: 1, last: 1, prefetch: 0, delivered: 0},
+		{name: "first page, prefetch 4", first: 1, last: 1, prefetch: 4, delivered: 0},
+		{name: "third page", first: 3, last: 3, prefetch: 0, delivered: 20},
+		{name: "third page, prefetch 1", first: 3, last: 3, prefetch: 1, delivered: 20},
+		{name: "third page, prefetch 4", first: 3, last: 3, prefetch: 4, delivered: 20},
+		{name: "all pages but the first", first: 2, last: 10, prefetch: 8, delivered: 10},
+		{name: "prefetched page that is not used", first: 4, last: 4, prefetch: 8, delivered: 1, leave: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
