@@ -30,9 +30,87 @@ func sourceAfter(n int, wait func(context.Context) error) msgpush.Option {
 	}))
 }
 
-func TestCallReturnsContextError(t *testing.T) {
-	const end = 3 * time.Second
+// The steps of a call, as the text of an error names them.
+const (
+	sending          = "the request to http://push.example.com failed: "
+	reading          = "reading the response from http://push.example.com: "
+	waitingForLimit  = "waiting for the rate limiter: "
+	gettingAccessKey = "access key: "
+)
+
+// callEnd is when the context of an endedCall ends, unless it ends before the call.
+const callEnd = 3 * time.Second
+
+func TestContextThatEndsDuringAnAttemptEndsTheCall(t *testing.T) {
 	noCause := func(r *http.Request) (*http.Response, error) { return nil, fixtures.UntilEnd(r.Context()) }
+	assertContextEnds(t, map[string]endedCall{
+		"first attempt": {
+			steps:    steps{fixtures.NoResponse},
+			attempts: 1,
+			step:     sending,
+		},
+		"first attempt, transport that returns no cause": {
+			steps:    steps{noCause},
+			attempts: 1,
+			step:     sending,
+		},
+		"first body": {
+			steps:    steps{fixtures.RespondFrom(200, fixtures.StalledBody)},
+			attempts: 1,
+			step:     reading,
+		},
+		"retry after an error response": {
+			steps:       steps{fixtures.Status(503), fixtures.NoResponse},
+			attempts:    2,
+			last:        &msgpush.APIError{},
+			onlyRetried: true,
+			step:        sending,
+		},
+		"retry after a truncated response": {
+			steps:       steps{fixtures.Respond(200, `{"code"`), fixtures.NoResponse},
+			attempts:    2,
+			last:        &msgpush.DecodeError{},
+			onlyRetried: true,
+			step:        sending,
+		},
+		"retry after a broken connection": {
+			steps:       steps{fixtures.Fail(io.EOF), fixtures.RespondFrom(200, fixtures.StalledBody)},
+			attempts:    2,
+			last:        &msgpush.RequestError{},
+			onlyRetried: true,
+			step:        reading,
+		},
+	})
+}
+
+func TestContextThatEndsBetweenAttemptsEndsTheCall(t *testing.T) {
+	assertContextEnds(t, map[string]endedCall{
+		"after a complete 503": {
+			steps:       steps{fixtures.Late(callEnd, fixtures.Status(503))},
+			attempts:    1,
+			last:        &msgpush.APIError{},
+			onlyRetried: true,
+		},
+		"after a complete 401": {
+			steps:    steps{fixtures.Late(callEnd, fixtures.Status(401))},
+			attempts: 1,
+			last:     &msgpush.APIError{},
+		},
+		"after a truncated response": {
+			steps:       steps{fixtures.Late(callEnd, fixtures.Respond(200, `{"code"`))},
+			attempts:    1,
+			last:        &msgpush.DecodeError{},
+			onlyRetried: true,
+		},
+		"after a broken connection": {
+			steps:    steps{fixtures.Late(callEnd, fixtures.Fail(io.EOF))},
+			attempts: 1,
+			last:     &msgpush.RequestError{},
+		},
+	})
+}
+
+func TestContextThatEndsDuringAWaitEndsTheCall(t *testing.T) {
 	blockedLimiter := func(n int) func() msgpush.Option {
 		return func() msgpush.Option { return fixtures.LimiterAfter(n, fixtures.UntilEnd) }
 	}
@@ -42,170 +120,91 @@ func TestCallReturnsContextError(t *testing.T) {
 	lateSource := func() msgpush.Option {
 		return sourceAfter(1, func(ctx context.Context) error { <-ctx.Done(); return nil })
 	}
-	apiErr, decodeErr, requestErr := &msgpush.APIError{}, &msgpush.DecodeError{}, &msgpush.RequestError{}
-	const (
-		sending = "the request to http://push.example.com failed: "
-		reading = "reading the response from http://push.example.com: "
-		limiter = "waiting for the rate limiter: "
-		key     = "access key: "
-	)
-	tests := []struct {
-		name     string
-		after    time.Duration // when the context ends
-		steps    steps
-		opt      func() msgpush.Option // may be nil
-		attempts int
-		last     error  // has the type of Last; nil: no Last
-		retries  bool   // only a call that is retried ends in this way
-		step     string // that fails
-	}{
-		{
-			name:     "before the call",
-			after:    0,
-			steps:    steps{fixtures.Succeed},
-			attempts: 0,
+	assertContextEnds(t, map[string]endedCall{
+		"for the limiter": {
+			steps: steps{fixtures.Succeed},
+			opt:   blockedLimiter(0),
+			step:  waitingForLimit,
 		},
-		{
-			name:     "during the first attempt",
-			after:    end,
-			steps:    steps{fixtures.NoResponse},
-			attempts: 1,
-			step:     sending,
+		"for the limiter before a retry": {
+			steps:       steps{fixtures.Status(503)},
+			opt:         blockedLimiter(1),
+			attempts:    1,
+			last:        &msgpush.APIError{},
+			onlyRetried: true,
+			step:        waitingForLimit,
 		},
-		{
-			name:     "during the first attempt, transport that returns no cause",
-			after:    end,
-			steps:    steps{noCause},
-			attempts: 1,
-			step:     sending,
+		"for a key": {
+			steps: steps{fixtures.Succeed},
+			opt:   blockedSource(0),
+			step:  gettingAccessKey,
 		},
-		{
-			name:     "during the first body",
-			after:    end,
-			steps:    steps{fixtures.RespondFrom(200, fixtures.StalledBody)},
-			attempts: 1,
-			step:     reading,
+		"for a key before a retry": {
+			steps:       steps{fixtures.Fail(io.EOF)},
+			opt:         blockedSource(1),
+			attempts:    1,
+			last:        &msgpush.RequestError{},
+			onlyRetried: true,
+			step:        gettingAccessKey,
 		},
-		{
-			name:     "during a retry after an error response",
-			after:    end,
-			steps:    steps{fixtures.Status(503), fixtures.NoResponse},
-			attempts: 2,
-			last:     apiErr,
-			retries:  true,
-			step:     sending,
-		},
-		{
-			name:     "during a retry after a truncated response",
-			after:    end,
-			steps:    steps{fixtures.Respond(200, `{"code"`), fixtures.NoResponse},
-			attempts: 2,
-			last:     decodeErr,
-			retries:  true,
-			step:     sending,
-		},
-		{
-			name:     "during a retry after a broken connection",
-			after:    end,
-			steps:    steps{fixtures.Fail(io.EOF), fixtures.RespondFrom(200, fixtures.StalledBody)},
-			attempts: 2,
-			last:     requestErr,
-			retries:  true,
-			step:     reading,
-		},
-		{
-			name:     "between a complete 503 and the retry",
-			after:    end,
-			steps:    steps{fixtures.Late(end, fixtures.Status(503))},
-			attempts: 1,
-			last:     apiErr,
-			retries:  true,
-		},
-		{
-			name:     "between a complete 401 and the retry",
-			after:    end,
-			steps:    steps{fixtures.Late(end, fixtures.Status(401))},
-			attempts: 1,
-			last:     apiErr,
-		},
-		{
-			name:     "between a truncated response and the retry",
-			after:    end,
-			steps:    steps{fixtures.Late(end, fixtures.Respond(200, `{"code"`))},
-			attempts: 1,
-			last:     decodeErr,
-			retries:  true,
-		},
-		{
-			name:     "between a broken connection and the retry",
-			after:    end,
-			steps:    steps{fixtures.Late(end, fixtures.Fail(io.EOF))},
-			attempts: 1,
-			last:     requestErr,
-		},
-		{
-			name:     "while waiting after an error response",
-			after:    end,
-			steps:    steps{fixtures.Status(503, "Retry-After", "20")},
-			attempts: 1,
-			last:     apiErr,
-			retries:  true,
-		},
-		{
-			name:     "while waiting for the limiter",
-			after:    end,
-			steps:    steps{fixtures.Succeed},
-			opt:      blockedLimiter(0),
-			attempts: 0,
-			step:     limiter,
-		},
-		{
-			name:     "while waiting for the limiter before a retry",
-			after:    end,
-			steps:    steps{fixtures.Status(503)},
-			opt:      blockedLimiter(1),
-			attempts: 1,
-			last:     apiErr,
-			retries:  true,
-			step:     limiter,
-		},
-		{
-			name:     "while waiting for a key",
-			after:    end,
-			steps:    steps{fixtures.Succeed},
-			opt:      blockedSource(0),
-			attempts: 0,
-			step:     key,
-		},
-		{
-			name:     "while waiting for a key before a retry",
-			after:    end,
-			steps:    steps{fixtures.Fail(io.EOF)},
-			opt:      blockedSource(1),
-			attempts: 1,
-			last:     requestErr,
-			retries:  true,
-			step:     key,
-		},
-		{
-			name:     "while waiting for another key",
-			after:    end,
+		"for another key": {
 			steps:    steps{fixtures.Status(401)},
 			opt:      blockedSource(1),
 			attempts: 1,
-			last:     apiErr,
-			step:     key,
+			last:     &msgpush.APIError{},
+			step:     gettingAccessKey,
 		},
-		{
-			name:     "while waiting for another key, source that ignores its context",
-			after:    end,
+		"for another key, source that ignores its context": {
 			steps:    steps{fixtures.Status(401)},
 			opt:      lateSource,
 			attempts: 1,
-			last:     apiErr,
-			step:     key,
+			last:     &msgpush.APIError{},
+			step:     gettingAccessKey,
 		},
+	})
+}
+
+func TestContextThatHasEndedSendsNoRequest(t *testing.T) {
+	call := endedCall{steps: steps{fixtures.Succeed}}
+	for name, end := range contextEnds() {
+		t.Run(name, func(t *testing.T) { call.assertEndsWith(t, end, 0) })
 	}
+}
+
+func TestCancellationEndsTheWaitForARetry(t *testing.T) {
+	call := endedCall{
+		steps:       steps{fixtures.Status(503, "Retry-After", "20")},
+		attempts:    1,
+		last:        &msgpush.APIError{},
+		onlyRetried: true,
+	}
+	for name, end := range contextEnds() {
+		if errors.Is(end.err, context.DeadlineExceeded) {
+			continue // a call does not wait beyond its deadline
+		}
+		t.Run(name, func(t *testing.T) { call.assertEndsWith(t, end, callEnd) })
+	}
+}
+
+// An endedCall is a call whose context ends, and its error.
+type endedCall struct {
+	steps       steps
+	opt         func() msgpush.Option // may be nil
+	attempts    int
+	last        error  // has the type of Last; nil: no Last
+	onlyRetried bool   // a call that is not retried does not end in this way
+	step        string // that fails
+}
+
+// A contextEnd is a way in which a context ends.
+type contextEnd struct {
+	begin func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
+	err   error
+	cause error
+	text  string // in the error
+}
+
+func contextEnds() map[string]contextEnd {
 	errShutdown := errors.New("shutting down")
 	cancelWith := func(cause error) func(context.Context, time.Duration) (context.Context, context.CancelFunc) {
 		return func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
@@ -214,30 +213,21 @@ func TestCallReturnsContextError(t *testing.T) {
 			return ctx, func() { cancel(nil) }
 		}
 	}
-	contexts := []struct {
-		name  string
-		make  func(context.Context, time.Duration) (context.Context, context.CancelFunc)
-		err   error
-		cause error
-		text  string
-	}{
-		{
-			name:  "cancelled",
-			make:  cancelWith(nil),
+	return map[string]contextEnd{
+		"cancelled": {
+			begin: cancelWith(nil),
 			err:   context.Canceled,
 			cause: context.Canceled,
 			text:  "context canceled",
 		},
-		{
-			name:  "cancelled with a cause",
-			make:  cancelWith(errShutdown),
+		"cancelled with a cause": {
+			begin: cancelWith(errShutdown),
 			err:   context.Canceled,
 			cause: errShutdown,
 			text:  "context canceled: shutting down",
 		},
-		{
-			name: "timeout with a cause",
-			make: func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+		"timeout with a cause": {
+			begin: func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
 				return context.WithTimeoutCause(ctx, after, errShutdown)
 			},
 			err:   context.DeadlineExceeded,
@@ -245,53 +235,64 @@ func TestCallReturnsContextError(t *testing.T) {
 			text:  "context deadline exceeded: shutting down",
 		},
 	}
-	for _, tt := range tests {
-		for _, ends := range contexts {
-			if tt.name == "while waiting after an error response" && errors.Is(ends.err, context.DeadlineExceeded) {
-				continue // a call does not wait beyond its deadline
-			}
-			t.Run(tt.name+"/"+ends.name, func(t *testing.T) {
-				for _, kind := range fixtures.KindsOfCalls() {
-					if tt.retries && !kind.Idempotent {
-						continue
-					}
-					synctest.Test(t, func(t *testing.T) {
-						transport := fixtures.NewScript(tt.steps...)
-						opts := []msgpush.Option{msgpush.WithAccessKeySource(fixtures.FixedSource), fixtures.DefaultRetries}
-						if tt.opt != nil {
-							opts = append(opts, tt.opt())
-						}
-						client := fixtures.NewClientWithKey(t, "", transport, opts...)
-						start := time.Now()
-						ctx, cancel := ends.make(t.Context(), tt.after)
-						defer cancel()
-						if tt.after == 0 {
-							synctest.Wait() // until the context has ended
-						}
-						_, err := kind.Do(ctx, client)
-						assert.Equal(t, tt.after, time.Since(start))
+}
 
-						requestErr := fixtures.OnlyError[*msgpush.RequestError](t, err)
-						assert.ErrorIs(t, err, ends.err)
-						assert.ErrorIs(t, err, ends.cause)
-						assert.NotErrorIs(t, err, io.EOF, "an error of the previous attempt")
-						assert.NotErrorIs(t, err, io.ErrUnexpectedEOF, "an error of the previous attempt")
-						assert.Equal(t, tt.attempts, requestErr.Attempts)
-						assert.Len(t, transport.Times, tt.attempts)
-						if tt.last == nil {
-							assert.NoError(t, requestErr.Last)
-						} else {
-							assert.IsType(t, tt.last, requestErr.Last)
-							assert.NotErrorIs(t, err, requestErr.Last, "Last is not wrapped")
-						}
-						text, hasPrefix := strings.CutPrefix(err.Error(), "msgpush: "+kind.Name+": "+tt.step+ends.text)
-						assert.True(t, hasPrefix, err.Error())
-						assert.NotContains(t, text, ends.text)
-					})
-				}
-			})
+// assertContextEnds runs each call with each way in which its context can end.
+func assertContextEnds(t *testing.T, calls map[string]endedCall) {
+	t.Helper()
+	for name, call := range calls {
+		for way, end := range contextEnds() {
+			t.Run(name+"/"+way, func(t *testing.T) { call.assertEndsWith(t, end, callEnd) })
 		}
 	}
+}
+
+// assertEndsWith sends the call by each kind of method. Its context ends after a time, 0 means before the call.
+func (c endedCall) assertEndsWith(t *testing.T, end contextEnd, after time.Duration) {
+	t.Helper()
+	for _, kind := range fixtures.KindsOfCalls() {
+		if c.onlyRetried && !kind.Idempotent {
+			continue
+		}
+		synctest.Test(t, func(t *testing.T) {
+			transport := fixtures.NewScript(c.steps...)
+			opts := []msgpush.Option{msgpush.WithAccessKeySource(fixtures.FixedSource), fixtures.DefaultRetries}
+			if c.opt != nil {
+				opts = append(opts, c.opt())
+			}
+			client := fixtures.NewClientWithKey(t, "", transport, opts...)
+			start := time.Now()
+			ctx, cancel := end.begin(t.Context(), after)
+			defer cancel()
+			if after == 0 {
+				synctest.Wait() // until the context has ended
+			}
+			_, err := kind.Do(ctx, client)
+			assert.Equal(t, after, time.Since(start))
+			assert.Len(t, transport.Times, c.attempts)
+			c.assertError(t, err, end)
+			text, hasPrefix := strings.CutPrefix(err.Error(), "msgpush: "+kind.Name+": "+c.step+end.text)
+			assert.True(t, hasPrefix, err.Error())
+			assert.NotContains(t, text, end.text)
+		})
+	}
+}
+
+// assertError checks the types, the causes and the attempts of an error.
+func (c endedCall) assertError(t *testing.T, err error, end contextEnd) {
+	t.Helper()
+	requestErr := fixtures.OnlyError[*msgpush.RequestError](t, err)
+	assert.ErrorIs(t, err, end.err)
+	assert.ErrorIs(t, err, end.cause)
+	assert.NotErrorIs(t, err, io.EOF, "an error of the previous attempt")
+	assert.NotErrorIs(t, err, io.ErrUnexpectedEOF, "an error of the previous attempt")
+	assert.Equal(t, c.attempts, requestErr.Attempts)
+	if c.last == nil {
+		assert.NoError(t, requestErr.Last)
+		return
+	}
+	assert.IsType(t, c.last, requestErr.Last)
+	assert.NotErrorIs(t, err, requestErr.Last, "Last is not wrapped")
 }
 
 // An operation that observes the deadline itself, such as dialing, may fail before the timer of the

@@ -53,260 +53,229 @@ func TestDecodesSuccessfulResponses(t *testing.T) {
 	}
 }
 
-func TestUndecodableResponseIsDecodeError(t *testing.T) {
-	const secret = "hunter2"
-	tests := []struct {
-		name, contentType, body string
-		want                    []string
-	}{
-		{
-			name:        "HTML",
-			contentType: "text/html; charset=utf-8",
-			body:        "<html>" + secret,
-			want:        []string{"expected a JSON envelope, found invalid JSON", `content type "text/html; charset=utf-8"`},
+func TestUndecodableEnvelopeIsDecodeError(t *testing.T) {
+	tests := map[string]struct{ body, want string }{
+		"cut": {
+			body: `{"code":200,"data":{"password":"hunter2`,
+			want: "the JSON ends too early, after",
 		},
-		{
-			name: "empty",
-			want: []string{"the JSON ends too early, after"},
+		"text after the envelope": {
+			body: `{"code":200,"data":{}} hunter2`,
+			want: "expected a JSON envelope, found invalid JSON",
 		},
-		{
-			name:        "cut",
-			contentType: "application/json",
-			body:        `{"code":200,"data":{"password":"` + secret,
-			want:        []string{"the JSON ends too early, after"},
+		"null": {
+			body: `null`,
+			want: "expected an envelope with a code, found none",
 		},
-		{
-			name:        "text after the envelope",
-			contentType: "application/json",
-			body:        `{"code":200,"data":{}} ` + secret,
-			want:        []string{"expected a JSON envelope, found invalid JSON"},
+		"array": {
+			body: `["hunter2"]`,
+			want: "cannot decode the response: expected a JSON envelope, expected object, found array",
 		},
-		{
-			name:        "null",
-			contentType: "application/json",
-			body:        `null`,
-			want:        []string{"expected an envelope with a code, found none"},
+		"string": {
+			body: `"hunter2"`,
+			want: "expected object, found string",
 		},
-		{
-			name:        "array",
-			contentType: "application/json",
-			body:        `["` + secret + `"]`,
-			want:        []string{"cannot decode the response: expected a JSON envelope, expected object, found array"},
+		"no code": {
+			body: `{"msg":"hunter2","data":{}}`,
+			want: "expected an envelope with a code, found none",
 		},
-		{
-			name:        "string",
-			contentType: "application/json",
-			body:        `"` + secret + `"`,
-			want:        []string{"expected object, found string"},
+		"null code": {
+			body: `{"code":null,"data":{}}`,
+			want: "expected an envelope with a code, found none",
 		},
-		{
-			name:        "no code",
-			contentType: "application/json",
-			body:        `{"msg":"` + secret + `","data":{}}`,
-			want:        []string{"expected an envelope with a code, found none"},
+		"code is a string": {
+			body: `{"code":"hunter2","data":{}}`,
+			want: "code: expected integer, found string",
 		},
-		{
-			name:        "null code",
-			contentType: "application/json",
-			body:        `{"code":null,"data":{}}`,
-			want:        []string{"expected an envelope with a code, found none"},
+		"code is a fraction": {
+			body: `{"code":200.5,"data":{}}`,
+			want: "code: expected integer, found number",
 		},
-		{
-			name:        "code is a string",
-			contentType: "application/json",
-			body:        `{"code":"` + secret + `","data":{}}`,
-			want:        []string{"code: expected integer, found string"},
-		},
-		{
-			name:        "code is a fraction",
-			contentType: "application/json",
-			body:        `{"code":200.5,"data":{}}`,
-			want:        []string{"code: expected integer, found number"},
-		},
-		{
-			name:        "msg is an object",
-			contentType: "application/json",
-			body:        `{"code":200,"msg":{},"data":{}}`,
-			want:        []string{"msg: expected string, found object"},
-		},
-		{
-			name:        "data is missing",
-			contentType: "application/json",
-			body:        `{"code":200,"msg":"` + secret + `"}`,
-			want:        []string{"data: expected a value, found none"},
-		},
-		{
-			name:        "data is null",
-			contentType: "application/json",
-			body:        `{"code":200,"data":null}`,
-			want:        []string{"data: expected a value, found none"},
-		},
-		{
-			name:        "data is an object and then null",
-			contentType: "application/json",
-			body:        `{"code":200,"data":{},"data":null}`,
-			want:        []string{"data: expected a value, found none"},
-		},
-		{
-			name:        "data is a string",
-			contentType: "application/json",
-			body:        `{"code":200,"data":"` + secret + `"}`,
-			want:        []string{"data: expected object, found string"},
-		},
-		{
-			name:        "data is an empty object",
-			contentType: "application/json",
-			body:        `{"code":200,"data":{}}`,
-			want:        []string{", found none"},
-		},
-		{
-			name:        "data has only unknown members",
-			contentType: "application/json",
-			body:        `{"code":200,"data":{"` + secret + `":1}}`,
-			want:        []string{", found none"},
-		},
-		{
-			name:        "data is an array",
-			contentType: "application/json",
-			body:        `{"code":200,"data":["` + secret + `"]}`,
-			want:        []string{"data: expected object, found array"},
+		"msg is an object": {
+			body: `{"code":200,"msg":{},"data":{}}`,
+			want: "msg: expected string, found object",
 		},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			client := fixtures.NewClient(t, fixtures.Respond(http.StatusOK, tt.body, "Content-Type", tt.contentType))
-			for _, c := range testcalls.WithData() {
-				data, err := c.Do(t.Context(), client)
-				assert.Nil(t, data)
-				decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
-				assert.Equal(t, c.Operation, decodeErr.Operation)
-				assert.Equal(t, tt.contentType, decodeErr.Header.Get("Content-Type"))
-				assert.Equal(t, tt.body, string(decodeErr.Body))
-				for _, want := range tt.want {
-					assert.ErrorContains(t, err, want)
-				}
-				fixtures.AssertHidden(t, secret, err, *decodeErr)
-			}
-		})
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) { assertUndecodable(t, "application/json", tt.body, tt.want) })
+	}
+	t.Run("empty", func(t *testing.T) { assertUndecodable(t, "", "", "the JSON ends too early, after") })
+	t.Run("HTML", func(t *testing.T) {
+		assertUndecodable(t, "text/html; charset=utf-8", "<html>hunter2",
+			"expected a JSON envelope, found invalid JSON", `content type "text/html; charset=utf-8"`)
+	})
+}
+
+func TestUndecodableDataIsDecodeError(t *testing.T) {
+	tests := map[string]struct{ body, want string }{
+		"missing": {
+			body: `{"code":200,"msg":"hunter2"}`,
+			want: "data: expected a value, found none",
+		},
+		"null": {
+			body: `{"code":200,"data":null}`,
+			want: "data: expected a value, found none",
+		},
+		"an object and then null": {
+			body: `{"code":200,"data":{},"data":null}`,
+			want: "data: expected a value, found none",
+		},
+		"string": {
+			body: `{"code":200,"data":"hunter2"}`,
+			want: "data: expected object, found string",
+		},
+		"empty object": {
+			body: `{"code":200,"data":{}}`,
+			want: ", found none",
+		},
+		"only unknown members": {
+			body: `{"code":200,"data":{"hunter2":1}}`,
+			want: ", found none",
+		},
+		"array": {
+			body: `{"code":200,"data":["hunter2"]}`,
+			want: "data: expected object, found array",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) { assertUndecodable(t, "application/json", tt.body, tt.want) })
+	}
+}
+
+// assertUndecodable checks that each operation with data returns a DecodeError for a response. The error has
+// the texts and the response, and does not show "hunter2".
+func assertUndecodable(t *testing.T, contentType, body string, texts ...string) {
+	t.Helper()
+	client := fixtures.NewClient(t, fixtures.Respond(http.StatusOK, body, "Content-Type", contentType))
+	for _, call := range testcalls.WithData() {
+		data, err := call.Do(t.Context(), client)
+		assert.Nil(t, data)
+		decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
+		assert.Equal(t, call.Operation, decodeErr.Operation)
+		assert.Equal(t, contentType, decodeErr.Header.Get("Content-Type"))
+		assert.Equal(t, body, string(decodeErr.Body))
+		for _, want := range texts {
+			assert.ErrorContains(t, err, want)
+		}
+		fixtures.AssertHidden(t, "hunter2", err, *decodeErr)
 	}
 }
 
 // The key of a map may be a secret. Whether encoding/json names it depends on its version.
-func TestDecodeErrorNamesTheMemberButNoKeyOfAMap(t *testing.T) {
-	type record struct {
-		ID   int                       `json:"id"`
-		Keys map[string]map[string]int `json:"keys"`
-	}
+// A memberRecord has members whose names an error may show, and maps, whose keys may be secret.
+type memberRecord struct {
+	ID   int                       `json:"id"`
+	Keys map[string]map[string]int `json:"keys"`
+}
+
+func TestDecodeErrorNamesTheMember(t *testing.T) {
 	detail := func(c *msgpush.Client) error { _, err := c.MailDetail(t.Context(), "1"); return err }
 	list := func(c *msgpush.Client) error { _, err := c.MPList(t.Context(), msgpush.PageRequest{}); return err }
-	maps, structs := fixtures.CallFor[map[string]map[string]int](t), fixtures.CallFor[map[string]record](t)
-	tests := []struct {
-		name       string
-		call       func(*msgpush.Client) error
-		data, want string
-	}{
-		{
-			name: "string of a detail",
+	tests := map[string]memberTest{
+		"string of a detail": {
 			call: detail,
 			data: `{"id":1,"mailName":[737373]}`,
 			want: "data.mailName: expected string, found array",
 		},
-		{
-			name: "id of a detail",
+		"id of a detail": {
 			call: detail,
 			data: `{"id":"hunter2"}`,
 			want: ": data.id: expected integer, found string",
 		},
-		{
-			name: "number that is too large",
+		"number that is too large": {
 			call: detail,
 			data: `{"smtpPort":73737373737373737373737373}`,
 			want: ": data.smtpPort: expected integer, found number",
 		},
-		{
-			name: "record of a list",
+		"record of a list": {
 			call: list,
 			data: `{"list":[{"id":1},{"nickName":[737373]}]}`,
 			want: "nickName: expected string, found array",
 		},
-		{
-			name: "list",
+		"list": {
 			call: list,
 			data: `{"list":{"hunter2":1}}`,
 			want: ": data.list: expected array, found object",
 		},
-
-		{
-			name: "map of maps",
-			call: maps,
-			data: `{"hunter2":"x"}`,
-			want: ": data: expected object, found string",
-		},
-		{
-			name: "map in a map",
-			call: maps,
-			data: `{"hunter2":{"hunter2":"x"}}`,
-			want: ": data: expected integer, found string",
-		},
-		{
-			name: "struct in a map",
-			call: structs,
-			data: `{"hunter2":{"id":"hunter2"}}`,
-			want: ": data: expected integer, found string",
-		},
-		{
-			name: "maps in a struct in a map",
-			call: structs,
-			data: `{"a":{"keys":{"hunter2":{"hunter2":[]}}}}`,
-			want: ": data: expected integer, found array",
-		},
-		{
-			name: "struct",
-			call: fixtures.CallFor[record](t),
+		"struct": {
+			call: fixtures.CallFor[memberRecord](t),
 			data: `{"id":"hunter2"}`,
 			want: ": data.id: expected integer, found string",
 		},
-		{
-			name: "float",
-			call: fixtures.CallFor[map[string]float64](t),
-			data: `{"a":"hunter2"}`,
-			want: ": data: expected number, found string",
-		},
-		{
-			name: "unsigned integer",
+		"unsigned integer": {
 			call: fixtures.CallFor[[]uint16](t),
 			data: `["hunter2"]`,
 			want: ": data: expected integer, found string",
 		},
-		{
-			name: "map in a struct",
-			call: fixtures.CallFor[record](t),
+	}
+	for name, tt := range tests {
+		t.Run(name, tt.run)
+	}
+}
+
+func TestDecodeErrorShowsNoKeyOfAMap(t *testing.T) {
+	maps, structs := fixtures.CallFor[map[string]map[string]int](t), fixtures.CallFor[map[string]memberRecord](t)
+	tests := map[string]memberTest{
+		"map of maps": {
+			call: maps,
+			data: `{"hunter2":"x"}`,
+			want: ": data: expected object, found string",
+		},
+		"map in a map": {
+			call: maps,
+			data: `{"hunter2":{"hunter2":"x"}}`,
+			want: ": data: expected integer, found string",
+		},
+		"struct in a map": {
+			call: structs,
+			data: `{"hunter2":{"id":"hunter2"}}`,
+			want: ": data: expected integer, found string",
+		},
+		"maps in a struct in a map": {
+			call: structs,
+			data: `{"a":{"keys":{"hunter2":{"hunter2":[]}}}}`,
+			want: ": data: expected integer, found array",
+		},
+		"float": {
+			call: fixtures.CallFor[map[string]float64](t),
+			data: `{"a":"hunter2"}`,
+			want: ": data: expected number, found string",
+		},
+		"map in a struct": {
+			call: fixtures.CallFor[memberRecord](t),
 			data: `{"keys":{"hunter2":5}}`,
 			want: ": data.keys: expected object, found number",
 		},
-		{
-			name: "page",
+		"page": {
 			call: fixtures.CallFor[msgpush.Page[map[string]int]](t),
 			data: `{"list":[{"hunter2":"x"}]}`,
 			want: ": 1 of 1 records left out: data.list[0]: expected integer, found string",
 		},
-		{
-			name: "type that decodes itself",
+		"type that decodes itself": {
 			call: fixtures.CallFor[ownMap](t),
 			data: `{"hunter2":"x"}`,
 			want: ": data: expected integer, found string",
 		},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			err := tt.call(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data))))
-			decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
-			assert.ErrorContains(t, err, tt.want)
-			fixtures.AssertHidden(t, "hunter2", err, decodeErr.Err)
-			fixtures.AssertHidden(t, "737373", err, decodeErr.Err)
-			assert.ErrorAs(t, err, new(*json.UnmarshalTypeError), "the error of the decoder is wrapped")
-		})
+	for name, tt := range tests {
+		t.Run(name, tt.run)
 	}
+}
+
+// A memberTest is a call whose data cannot be decoded, and a text of its error.
+type memberTest struct {
+	call       func(*msgpush.Client) error
+	data, want string
+}
+
+// run checks that the error shows no "hunter2" or "737373" of the data.
+func (tt memberTest) run(t *testing.T) {
+	err := tt.call(fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data))))
+	decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
+	assert.ErrorContains(t, err, tt.want)
+	fixtures.AssertHidden(t, "hunter2", err, decodeErr.Err)
+	fixtures.AssertHidden(t, "737373", err, decodeErr.Err)
+	assert.ErrorAs(t, err, new(*json.UnmarshalTypeError), "the error of the decoder is wrapped")
 }
 
 func TestWithUnmarshalDecodesEverySuccess(t *testing.T) {

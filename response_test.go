@@ -22,245 +22,246 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-func TestErrorResponseMayHaveAnyMembers(t *testing.T) {
-	recorded := func(data string) string { return fixtures.ReadFile(t, "responses", "error_data_"+data+".json") }
-	long := strings.Repeat("很长 ", 5000)
-	tests := []struct {
-		name, body      string
-		code            int
-		msg, data, text string // of the error
-	}{
-		{
-			name: "string",
-			body: recorded("string"),
-			code: 500,
-			msg:  "请求失败",
-			data: `"没有权限访问该资源"`,
-			text: `code 500: 请求失败 (data "没有权限访问该资源"; 1 attempt)`,
-		},
-		{
-			name: "number",
-			body: recorded("number"),
-			code: 500,
-			msg:  "请求失败",
-			data: `4711`,
-			text: "code 500: 请求失败 (1 attempt)",
-		},
-		{
-			name: "object",
-			body: recorded("object"),
-			code: 500,
-			msg:  "请求失败",
-			data: `{"field": "pageSize", "reason": "过大"}`,
-			text: "code 500: 请求失败 (1 attempt)",
-		},
-		{
-			name: "array",
-			body: recorded("array"),
-			code: 500,
-			msg:  "请求失败",
-			data: `["a", 1, null]`,
-			text: "code 500: 请求失败 (1 attempt)",
-		},
-		{
-			name: "bool",
-			body: recorded("bool"),
-			code: 500,
-			msg:  "请求失败",
-			data: `false`,
-			text: "code 500: 请求失败 (1 attempt)",
-		},
-		{
-			name: "null",
-			body: recorded("null"),
-			code: 500,
-			msg:  "请求失败",
-			data: `null`,
-			text: "code 500: 请求失败 (1 attempt)",
-		},
-		{
-			name: "absent",
-			body: recorded("absent"),
-			code: 500,
-			msg:  "请求失败",
-			text: "code 500: 请求失败 (1 attempt)",
-		},
-		{
-			name: "code 0",
+func TestErrorResponseMayHaveAnyCode(t *testing.T) {
+	tests := map[string]errorMembers{
+		"code 0": {
 			body: `{"code":0,"msg":"no"}`,
 			code: 0,
 			msg:  "no",
 			text: ": no (1 attempt)",
 		},
-		{
-			name: "code is a string",
+		"code is a string": {
 			body: `{"code":"500","msg":"no","data":["x"]}`,
 			code: 500,
 			msg:  "no",
 			data: `["x"]`,
 			text: "code 500: no",
 		},
-		{
-			name: "code is a float",
+		"code is a float": {
 			body: `{"code":5.0e2,"msg":"no"}`,
 			code: 500,
 			msg:  "no",
 			text: "code 500: no",
 		},
-		{
-			name: "text in message",
+		"byte order mark": {
+			body: "\ufeff" + `{"code":500,"msg":"no"}`,
+			code: 500,
+			msg:  "no",
+			text: "code 500: no",
+		},
+		"two codes: last wins": {
+			body: `{"code":200,"msg":"no","data":{},"code":500}`,
+			code: 500,
+			msg:  "no",
+			data: "{}",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, tt.run)
+	}
+}
+
+func TestErrorResponseMayHaveAnyText(t *testing.T) {
+	long := strings.Repeat("很长 ", 5000)
+	tests := map[string]errorMembers{
+		"text in message": {
 			body: `{"code":500,"message":"no"}`,
 			code: 500,
 			msg:  "no",
 			text: "code 500: no",
 		},
-		{
-			name: "text in error, with an empty msg",
+		"text in error, with an empty msg": {
 			body: `{"code":500,"msg":"","data":null,"error":"no"}`,
 			code: 500,
 			msg:  "no",
 			data: "null",
 			text: "code 500: no",
 		},
-		{
-			name: "text in msg and message",
+		"text in msg and message": {
 			body: `{"code":500,"msg":"no","message":"other","error":"other"}`,
 			code: 500,
 			msg:  "no",
 			text: "code 500: no",
 		},
-		{
-			name: "null msg and an error that is no text",
+		"null msg and an error that is no text": {
 			body: `{"code":500,"msg":null,"error":true}`,
 			code: 500,
 			text: "code 500 (1 attempt)",
 		},
-		{
-			name: "byte order mark",
-			body: "\ufeff" + `{"code":500,"msg":"no"}`,
-			code: 500,
-			msg:  "no",
-			text: "code 500: no",
-		},
-		{
-			name: "data of 64 KiB",
-			body: `{"code":7,"data":"` + strings.Repeat("x", 64<<10-2) + `"}`,
-			code: 7,
-			data: `"` + strings.Repeat("x", 64<<10-2) + `"`,
-			text: "code 7",
-		},
-		{
-			name: "data over 64 KiB",
-			body: `{"code":7,"data":"` + strings.Repeat("x", 64<<10-1) + `"}`,
-			code: 7,
-			text: "code 7",
-		},
-		{
-			name: "two codes: last wins",
-			body: `{"code":200,"msg":"no","data":{},"code":500}`,
-			code: 500,
-			msg:  "no",
-			data: "{}",
-		},
-		{
-			name: "no msg",
+		"no msg": {
 			body: `{"code":7}`,
 			code: 7,
 			text: "code 7 (1 attempt)",
 		},
-		{
-			name: "msg is an object",
+		"msg is an object": {
 			body: `{"code":7,"msg":{"en":"no"}}`,
 			code: 7,
 			msg:  `{"en":"no"}`,
 			text: `{"en":"no"}`,
 		},
-		{
-			name: "msg of two lines",
+		"msg of two lines": {
 			body: `{"code":7,"msg":"one\n\ttwo\u001b[31m"}`,
 			code: 7,
 			msg:  "one\n\ttwo\x1b[31m",
 			text: "one two [31m",
 		},
-		{
-			name: "long msg",
+		"long msg": {
 			body: `{"code":7,"msg":"` + long + `"}`,
 			code: 7,
 			msg:  long,
 			text: "很长 很长",
 		},
-		{
-			name: "data is a long string",
+	}
+	for name, tt := range tests {
+		t.Run(name, tt.run)
+	}
+}
+
+func TestErrorResponseMayHaveAnyRecordedData(t *testing.T) {
+	recorded := func(data string) string { return fixtures.ReadFile(t, "responses", "error_data_"+data+".json") }
+	tests := map[string]errorMembers{
+		"string": {
+			body: recorded("string"),
+			code: 500,
+			msg:  "请求失败",
+			data: `"没有权限访问该资源"`,
+			text: `code 500: 请求失败 (data "没有权限访问该资源"; 1 attempt)`,
+		},
+		"number": {
+			body: recorded("number"),
+			code: 500,
+			msg:  "请求失败",
+			data: `4711`,
+			text: "code 500: 请求失败 (1 attempt)",
+		},
+		"object": {
+			body: recorded("object"),
+			code: 500,
+			msg:  "请求失败",
+			data: `{"field": "pageSize", "reason": "过大"}`,
+			text: "code 500: 请求失败 (1 attempt)",
+		},
+		"array": {
+			body: recorded("array"),
+			code: 500,
+			msg:  "请求失败",
+			data: `["a", 1, null]`,
+			text: "code 500: 请求失败 (1 attempt)",
+		},
+		"bool": {
+			body: recorded("bool"),
+			code: 500,
+			msg:  "请求失败",
+			data: `false`,
+			text: "code 500: 请求失败 (1 attempt)",
+		},
+		"null": {
+			body: recorded("null"),
+			code: 500,
+			msg:  "请求失败",
+			data: `null`,
+			text: "code 500: 请求失败 (1 attempt)",
+		},
+		"absent": {
+			body: recorded("absent"),
+			code: 500,
+			msg:  "请求失败",
+			text: "code 500: 请求失败 (1 attempt)",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, tt.run)
+	}
+}
+
+func TestErrorResponseMayHaveAnyData(t *testing.T) {
+	long := strings.Repeat("很长 ", 5000)
+	tests := map[string]errorMembers{
+		"data of 64 KiB": {
+			body: `{"code":7,"data":"` + strings.Repeat("x", 64<<10-2) + `"}`,
+			code: 7,
+			data: `"` + strings.Repeat("x", 64<<10-2) + `"`,
+			text: "code 7",
+		},
+		"data over 64 KiB": {
+			body: `{"code":7,"data":"` + strings.Repeat("x", 64<<10-1) + `"}`,
+			code: 7,
+			text: "code 7",
+		},
+		"data is a long string": {
 			body: `{"code":7,"msg":"no","data":"` + long[:7000] + `"}`,
 			code: 7,
 			msg:  "no",
 			data: `"` + long[:7000] + `"`,
 			text: "code 7: no (1 attempt)",
 		},
-		{
-			name: "data is an empty string",
+		"data is an empty string": {
 			body: `{"code":7,"msg":"no","data":""}`,
 			code: 7,
 			msg:  "no",
 			data: `""`,
 			text: "code 7: no (1 attempt)",
 		},
-		{
-			name: "data is a string of two lines",
+		"data is a string of two lines": {
 			body: `{"code":7,"msg":"no","data":"one\n  two"}`,
 			code: 7,
 			msg:  "no",
 			data: `"one\n  two"`,
 			text: `(data "one\n  two"; 1 attempt)`,
 		},
-		{
-			name: "data is another record, before the code",
+		"data is another record, before the code": {
 			body: `{"data":{"id":"x"},"code":500}`,
 			code: 500,
 			data: `{"id":"x"}`,
 		},
-		{
-			name: "data is another page",
+		"data is another page": {
 			body: `{"code":500,"data":{"list":{}}}`,
 			code: 500,
 			data: `{"list":{}}`,
 		},
-		{
-			name: "data with escapes",
+		"data with escapes": {
 			body: `{"code":1,"data":"a\/b\u003c"}`,
 			code: 1,
 			data: `"a\/b\u003c"`,
 		},
-		{
-			name: "data with white space",
+		"data with white space": {
 			body: `{"code":1,"data":{ "a" : 1.50 }}`,
 			code: 1,
 			data: `{ "a" : 1.50 }`,
 		},
-		{
-			name: "data with two members of one name",
+		"data with two members of one name": {
 			body: `{"code":1,"data":{"a":1,"a":2}}`,
 			code: 1,
 			data: `{"a":1,"a":2}`,
 		},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			for _, status := range []int{200, 400} {
-				client := fixtures.NewClient(t, fixtures.Respond(status, tt.body))
-				for _, kind := range fixtures.KindsOfCalls() {
-					_, err := kind.Do(t.Context(), client)
-					apiErr := fixtures.OnlyError[*msgpush.APIError](t, err)
-					assert.Equal(t, kind.Name, apiErr.Operation)
-					assert.Equal(t, status, apiErr.HTTPStatus)
-					assert.Equal(t, tt.code, apiErr.Code)
-					assert.Equal(t, tt.msg, apiErr.Msg)
-					assert.Equal(t, tt.data, string(apiErr.Data), "not reformatted")
-					assert.Equal(t, tt.data == "", apiErr.Data == nil)
-					assert.ErrorContains(t, err, tt.text)
-				}
-			}
-		})
+	for name, tt := range tests {
+		t.Run(name, tt.run)
+	}
+}
+
+// errorMembers are the members of an error response, and of its error.
+type errorMembers struct {
+	body      string
+	code      int
+	msg, data string
+	text      string // in the text of the error
+}
+
+func (tt errorMembers) run(t *testing.T) {
+	for _, status := range []int{200, 400} {
+		client := fixtures.NewClient(t, fixtures.Respond(status, tt.body))
+		for _, kind := range fixtures.KindsOfCalls() {
+			_, err := kind.Do(t.Context(), client)
+			apiErr := fixtures.OnlyError[*msgpush.APIError](t, err)
+			assert.Equal(t, kind.Name, apiErr.Operation)
+			assert.Equal(t, status, apiErr.HTTPStatus)
+			assert.Equal(t, tt.code, apiErr.Code)
+			assert.Equal(t, tt.msg, apiErr.Msg)
+			assert.Equal(t, tt.data, string(apiErr.Data), "not reformatted")
+			assert.Equal(t, tt.data == "", apiErr.Data == nil)
+			assert.ErrorContains(t, err, tt.text)
+		}
 	}
 }
 
