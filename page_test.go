@@ -126,7 +126,7 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 	const noList = "data.list: expected a list, found none"
 	tests := []struct {
 		name, data string
-		wrong      string // text of the error of a list; empty if the data is a page
+		want       string // in the error of a list
 	}{
 		{"no member", `{}`, noList},
 		{"members of another page", `{"records":[{"id":1}],"totalCount":1}`, noList},
@@ -139,50 +139,67 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 		{"null record after another", `{"total":2,"list":[{"id":1},null]}`, "data.list[1]: expected the member id"},
 		{"record without members", `{"list":[{}]}`, "data.list[0]: expected the member id"},
 		{"record with other members", `{"list":[{"ID_":1,"hunter2":"hunter2"}]}`, "data.list[0]: expected the member id"},
-		{"record without a value and without id",
-			`{"list":[{"id":1},{"createTime":"","sourceType":0}]}`, "data.list[1]: expected the member id"},
-
-		{"list", `{"list":[]}`, ""},
-		{"only a total of 0", `{"total":0}`, ""},
-		{"total of 0 and a null list", `{"total":0,"list":null}`, ""},
-		{"members in another letter case", `{"TOTAL":0,"LIST":null}`, ""},
-		{"total of 0 and unknown members", `{"total":0,"records":[]}`, ""},
-		{"record with a zero id", `{"list":[{"id":0}]}`, ""},
-		{"record with a null id", `{"list":[{"ID":null}]}`, ""},
-		{"record with one more member", `{"list":[{"id":1,"more":{}}]}`, ""},
-		{"record with a value and no id", `{"list":[` + recordWithoutID(t) + `]}`, ""},
+		{
+			name: "record without a value and without id",
+			data: `{"list":[{"id":1},{"createTime":"","sourceType":0}]}`,
+			want: "data.list[1]: expected the member id",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			lists := map[string]func(*msgpush.Client) error{
-				"Page of structs":          fixtures.CallFor[msgpush.Page[msgpush.ForwardLog]](t),
-				"Page of pointers":         fixtures.CallFor[msgpush.Page[*msgpush.ForwardRule]](t),
-				"pointer to a Page":        fixtures.CallFor[*msgpush.Page[msgpush.ForwardLog]](t),
-				"Pager with Call of *Page": iterateWithCall(t),
-			}
-			for _, call := range testcalls.Lists() {
-				lists[call.Operation] = func(c *msgpush.Client) error { _, err := call.Do(t.Context(), c); return err }
-				lists[call.Operation+", iterated"] = func(c *msgpush.Client) error {
-					_, err := fixtures.Collect(call.Pages(t.Context(), c, 0, 0))
-					return err
-				}
-			}
 			client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data)), fixtures.ThreeAttempts)
-			for name, list := range lists {
-				err := list(client)
-				if tt.wrong == "" {
-					assert.NoError(t, err, name)
-					continue
-				}
-				decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
-				if assert.ErrorContains(t, decodeErr, tt.wrong, name) {
-					fixtures.AssertAttempts(t, 1, err)
-					fixtures.AssertNotIn(t, "hunter2", err.Error())
+			for name, list := range listCalls(t) {
+				decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, list(client))
+				if assert.ErrorContains(t, decodeErr, tt.want, name) {
+					fixtures.AssertAttempts(t, 1, decodeErr)
+					fixtures.AssertNotIn(t, "hunter2", decodeErr.Error())
 				}
 			}
 			assert.NoError(t, fixtures.CallFor[struct{ ID int64 }](t)(client), "other types of Call are not checked")
 		})
 	}
+}
+
+func TestDataWithFewMembersOfItsTypeIsAPage(t *testing.T) {
+	tests := map[string]string{
+		"list":                           `{"list":[]}`,
+		"only a total of 0":              `{"total":0}`,
+		"total of 0 and a null list":     `{"total":0,"list":null}`,
+		"members in another letter case": `{"TOTAL":0,"LIST":null}`,
+		"total of 0 and unknown members": `{"total":0,"records":[]}`,
+		"record with a zero id":          `{"list":[{"id":0}]}`,
+		"record with a null id":          `{"list":[{"ID":null}]}`,
+		"record with one more member":    `{"list":[{"id":1,"more":{}}]}`,
+		"record with a value and no id":  `{"list":[` + recordWithoutID(t) + `]}`,
+	}
+	for name, data := range tests {
+		t.Run(name, func(t *testing.T) {
+			client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(data)), fixtures.ThreeAttempts)
+			for name, list := range listCalls(t) {
+				assert.NoError(t, list(client), name)
+			}
+			assert.NoError(t, fixtures.CallFor[struct{ ID int64 }](t)(client), "other types of Call are not checked")
+		})
+	}
+}
+
+// listCalls returns calls that decode a page, by their name.
+func listCalls(t *testing.T) map[string]func(*msgpush.Client) error {
+	t.Helper()
+	lists := map[string]func(*msgpush.Client) error{
+		"Page of structs":          fixtures.CallFor[msgpush.Page[msgpush.ForwardLog]](t),
+		"Page of pointers":         fixtures.CallFor[msgpush.Page[*msgpush.ForwardRule]](t),
+		"pointer to a Page":        fixtures.CallFor[*msgpush.Page[msgpush.ForwardLog]](t),
+		"Pager with Call of *Page": iterateWithCall(t),
+	}
+	for _, call := range testcalls.Lists() {
+		lists[call.Operation] = func(c *msgpush.Client) error { _, err := call.Do(t.Context(), c); return err }
+		lists[call.Operation+", iterated"] = func(c *msgpush.Client) error {
+			_, err := fixtures.Collect(call.Pages(t.Context(), c, 0, 0))
+			return err
+		}
+	}
+	return lists
 }
 
 // recordWithoutID returns a record that has a value for the second field of the records of every list.

@@ -121,13 +121,7 @@ func (c staleConn) Write(p []byte) (int, error) {
 func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 	t.Parallel()
 	// Once dialing succeeds, the service closes the connection after it has read the request.
-	tests := []struct {
-		name              string
-		r                 msgpush.Request
-		stale             bool // the connection of an earlier call is used first
-		refused           int  // dials
-		attempts, arrived int  // arrived counts requests
-	}{
+	tests := []lostRequest{
 		{name: "connection lost", r: fixtures.Post, refused: 0, attempts: 1, arrived: 1},
 		{name: "connection refused twice, then lost", r: fixtures.Post, refused: 2, attempts: 3, arrived: 1},
 
@@ -165,75 +159,99 @@ func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 			if tt.attempts > 1 && slices.Contains(usersInAttempt, user) {
 				continue // whether the call is retried depends on the other request
 			}
-			for elsewhere, url := range map[string]string{"finds a server": found.URL, "finds no server": nobodyListens} {
-				t.Run(tt.name+"/"+user+" "+elsewhere, func(t *testing.T) {
-					use := func(by string, ctx context.Context) {
-						if by == user {
-							reach(ctx, url)
-						}
-					}
-					var arrived, dials atomic.Int32
-					var closed atomic.Bool
-					server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						if r.URL.Path == "/earlier" {
-							fixtures.ServeJSON(fixtures.Success)(w, r)
-							return
-						}
-						arrived.Add(1)
-						_, _ = io.Copy(io.Discard, r.Body)
-						panic(http.ErrAbortHandler)
-					}))
-					defer server.Close()
-					netHTTP := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-						use("dialer", ctx)
-						n := int(dials.Add(1))
-						if tt.stale {
-							n-- // the first dial is of the earlier call
-						}
-						if n > 0 && n <= tt.refused {
-							return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-						}
-						conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-						if n == 0 && err == nil {
-							return staleConn{conn, &closed}, nil
-						}
-						return conn, err
-					}}
-					defer netHTTP.CloseIdleConnections()
-					transport := fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
-						use("transport before it sends", r.Context()) // for a token
-						if user == "transport that drops the trace" {
-							r = r.WithContext(context.Background())
-						}
-						resp, err := netHTTP.RoundTrip(r)
-						use("transport after it has sent", r.Context()) // to report the failure
-						return resp, err
-					})
-					client, err := msgpush.NewClient(
-						server.URL,
-						"",
-						fixtures.ThreeAttempts,
-						msgpush.WithHTTPClient(&http.Client{Transport: transport}),
-						msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
-							use("key source", ctx)
-							return fixtures.TestKey, nil
-						})),
-						msgpush.WithRateLimiter(
-							fixtures.LimiterFunc(func(ctx context.Context) error { use("limiter", ctx); return nil })),
-					)
-					require.NoError(t, err)
-					if tt.stale {
-						_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: tt.r.Method, Path: "/earlier"})
-						require.NoError(t, err)
-						closed.Store(true)
-					}
-					_, err = msgpush.Call[any](t.Context(), client, tt.r)
-					fixtures.OnlyError[*msgpush.RequestError](t, err)
-					fixtures.AssertAttempts(t, tt.attempts, err)
-					assert.EqualValues(t, tt.arrived, arrived.Load())
-				})
-			}
+			t.Run(tt.name+"/"+user+" finds a server", func(t *testing.T) { tt.run(t, user, found.URL) })
+			t.Run(tt.name+"/"+user+" finds no server", func(t *testing.T) { tt.run(t, user, nobodyListens) })
 		}
+	}
+}
+
+// A lostRequest is a call whose connections are refused or lost.
+type lostRequest struct {
+	name              string
+	r                 msgpush.Request
+	stale             bool // the connection of an earlier call is used first
+	refused           int  // dials
+	attempts, arrived int  // arrived counts requests
+}
+
+// run sends the call, and checks how many requests arrive. In the call, user sends a request to url.
+func (tt lostRequest) run(t *testing.T, user, url string) {
+	use := func(by string, ctx context.Context) {
+		if by == user {
+			reach(ctx, url)
+		}
+	}
+	var arrived atomic.Int32
+	var closed atomic.Bool
+	server := httptest.NewServer(closeAfterReading(&arrived))
+	defer server.Close()
+	dial := tt.dialer(&closed)
+	netHTTP := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		use("dialer", ctx)
+		return dial(ctx, network, addr)
+	}}
+	defer netHTTP.CloseIdleConnections()
+	transport := fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+		use("transport before it sends", r.Context()) // for a token
+		if user == "transport that drops the trace" {
+			r = r.WithContext(context.Background())
+		}
+		resp, err := netHTTP.RoundTrip(r)
+		use("transport after it has sent", r.Context()) // to report the failure
+		return resp, err
+	})
+	source := func(ctx context.Context, _ string) (string, error) {
+		use("key source", ctx)
+		return fixtures.TestKey, nil
+	}
+	limiter := fixtures.LimiterFunc(func(ctx context.Context) error { use("limiter", ctx); return nil })
+	client, err := msgpush.NewClient(server.URL, "", fixtures.ThreeAttempts,
+		msgpush.WithHTTPClient(&http.Client{Transport: transport}),
+		msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(source)),
+		msgpush.WithRateLimiter(limiter))
+	require.NoError(t, err)
+	if tt.stale {
+		_, err := msgpush.Call[any](t.Context(), client, msgpush.Request{Method: tt.r.Method, Path: "/earlier"})
+		require.NoError(t, err)
+		closed.Store(true)
+	}
+	_, err = msgpush.Call[any](t.Context(), client, tt.r)
+	fixtures.OnlyError[*msgpush.RequestError](t, err)
+	fixtures.AssertAttempts(t, tt.attempts, err)
+	assert.EqualValues(t, tt.arrived, arrived.Load())
+}
+
+// closeAfterReading returns a handler that closes the connection when it has read the request. It only responds
+// to an earlier call.
+func closeAfterReading(arrived *atomic.Int32) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/earlier" {
+			fixtures.ServeJSON(fixtures.Success)(w, r)
+			return
+		}
+		arrived.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// dialer returns a DialContext that refuses the first dials of the call. The connection of an earlier call
+// becomes stale when closed is set.
+func (tt lostRequest) dialer(closed *atomic.Bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	var dials atomic.Int32
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		n := int(dials.Add(1))
+		if tt.stale {
+			n-- // the first dial is of the earlier call
+		}
+		if n > 0 && n <= tt.refused {
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		}
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if n == 0 && err == nil {
+			return staleConn{conn, closed}, nil
+		}
+		return conn, err
 	}
 }
 

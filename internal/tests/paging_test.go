@@ -200,27 +200,34 @@ func TestReportedNumbersDoNotOverflow(t *testing.T) {
 		{math.MaxInt, 1},
 		{0, 1}, // the total makes more pages than a 32-bit int can count
 	} {
-		for _, id := range []func(int64) int64{fixtures.Identity, nil} {
-			for _, prefetch := range []int{0, 8} {
-				f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
-					list := slices.Repeat([]int64{int64(r.Current)}, tt.recordsPerPage)
-					return &fixtures.Page{PageNum: r.Current, Total: math.MaxInt64, Pages: tt.pages, List: list}, nil
-				}
-				pager := fixtures.PagerOf(f, id, math.MaxInt, prefetch)
-				delivered := 0
-				for _, err := range pager.All(t.Context()) {
-					if err != nil {
-						require.ErrorIs(t, err, msgpush.ErrInconsistentList)
-						break
-					}
-					if delivered++; delivered == enough {
-						break
-					}
-				}
-				assert.Equal(t, enough*tt.recordsPerPage, delivered)
-			}
+		f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+			list := slices.Repeat([]int64{int64(r.Current)}, tt.recordsPerPage)
+			return &fixtures.Page{PageNum: r.Current, Total: math.MaxInt64, Pages: tt.pages, List: list}, nil
+		}
+		for _, pager := range []fixtures.Pager{
+			fixtures.PagerOf(f, fixtures.Identity, math.MaxInt, 0),
+			fixtures.PagerOf(f, fixtures.Identity, math.MaxInt, 8),
+			fixtures.PagerOf(f, nil, math.MaxInt, 0),
+			fixtures.PagerOf(f, nil, math.MaxInt, 8),
+		} {
+			assert.Equal(t, enough*tt.recordsPerPage, deliveredOf(t, pager, enough))
 		}
 	}
+}
+
+// deliveredOf returns how many records a pager delivers, up to a maximum, before it reports that some are missing.
+func deliveredOf(t *testing.T, pager fixtures.Pager, most int) (delivered int) {
+	t.Helper()
+	for _, err := range pager.All(t.Context()) {
+		if err != nil {
+			require.ErrorIs(t, err, msgpush.ErrInconsistentList)
+			return delivered
+		}
+		if delivered++; delivered == most {
+			return delivered
+		}
+	}
+	return delivered
 }
 
 func TestLargestPageSizeDoesNotOverflow(t *testing.T) {
