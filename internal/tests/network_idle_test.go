@@ -252,28 +252,34 @@ func TestSilentServiceCostsFewConnectionsOfAnother(t *testing.T) {
 			end := time.Now().Add(10 * time.Second)
 			var all sync.WaitGroup
 			for range tt.callers {
-				all.Go(func() {
-					time.Sleep(rand.N(time.Second))
-					for time.Now().Before(end) {
-						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-						_, err := silent.MailDetail(ctx, "7")
-						assert.ErrorIs(t, err, context.DeadlineExceeded)
-						cancel()
-					}
-				})
+				all.Go(func() { callSilentUntil(t, end, silent) })
 			}
 			for range healthyCallers {
-				all.Go(func() {
-					for time.Now().Before(end) {
-						_, err := healthy.MailDetail(t.Context(), "7")
-						assert.NoError(t, err)
-						time.Sleep(50 * time.Millisecond)
-					}
-				})
+				all.Go(func() { callHealthyUntil(t, end, healthy) })
 			}
 			all.Wait()
 			assert.LessOrEqual(t, b.dials.Load(), tt.dials)
 		})
+	}
+}
+
+// callSilentUntil calls a service that does not respond, with a timeout of a second.
+func callSilentUntil(t *testing.T, end time.Time, client *msgpush.Client) {
+	time.Sleep(rand.N(time.Second))
+	for time.Now().Before(end) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := client.MailDetail(ctx, "7")
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		cancel()
+	}
+}
+
+// callHealthyUntil calls a service that responds.
+func callHealthyUntil(t *testing.T, end time.Time, client *msgpush.Client) {
+	for time.Now().Before(end) {
+		_, err := client.MailDetail(t.Context(), "7")
+		assert.NoError(t, err)
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
