@@ -95,6 +95,18 @@ func (s *store) unavailable() error {
 	return s.failure
 }
 
+// awaitAvailable waits until the store is available, and then returns nil. Each look at an unavailable
+// store also has it probed. If ctx ends first, awaitAvailable returns the error of ctx.
+func (s *store) awaitAvailable(ctx context.Context) error {
+	for s.unavailable() != nil {
+		err := sleepUntil(ctx, time.Now().Add(probeInterval))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // probe tests whether the store responds. For the Redis key of a limiter, it also tests whether the
 // store accepts writes: a key source can still read the key from a store that accepts none.
 func (s *store) probe() error {

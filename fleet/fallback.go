@@ -1,0 +1,33 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+)
+
+// errAvailable ends the wait for Fallback when the store is available.
+var errAvailable = errors.New("fleet: the store is available")
+
+// waitWithoutStore waits for Fallback. If the store becomes available first, it returns errAvailable.
+func (l *Limiter) waitWithoutStore(ctx context.Context) error {
+	outage, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		if l.store.awaitAvailable(outage) == nil {
+			end(errAvailable)
+		}
+	}()
+	err := sleepUntil(outage, l.queue.lastSlot()) // until then, other calls of this replica use their slots
+	if err == nil {
+		err = l.cfg.Fallback.Wait(outage)
+	}
+	if err == nil {
+		l.fallback.Add(1)
+		return nil
+	}
+	// When the outage ends, the call takes a slot, whatever the error of Fallback is.
+	if errors.Is(context.Cause(outage), errAvailable) {
+		return errAvailable
+	}
+	return err
+}

@@ -1,0 +1,63 @@
+package fleet
+
+import (
+	"context"
+	_ "embed"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed take.lua
+var takeLua string
+
+var takeScript = redis.NewScript(takeLua)
+
+// take waits until a slot of the call begins.
+func (l *Limiter) take(ctx context.Context) (*waiter, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	latest := time.Now().Add(noExpiry)
+	if deadline, ok := ctx.Deadline(); ok {
+		latest = time.Now().Add(time.Until(deadline) / 2)
+	}
+	w := &waiter{latest: latest, done: make(chan struct{})}
+	mustSend := l.queue.join(w)
+	if mustSend {
+		go l.send()
+	}
+	select {
+	case <-w.done:
+		return w, w.err
+	case <-ctx.Done():
+		l.queue.cancel(w)
+		return nil, ctx.Err()
+	}
+}
+
+// send takes slots for the calls that have none, one command after another.
+func (l *Limiter) send() {
+	for {
+		calls, last := l.queue.nextCommand()
+		if len(calls) == 0 {
+			return
+		}
+		sent := time.Now()
+		args := []any{
+			l.cfg.interval() / float64(time.Microsecond),
+			l.cfg.Burst,
+			last.Sub(sent).Microseconds(),
+		}
+		for _, w := range calls {
+			args = append(args, w.maxWait(sent).Microseconds())
+		}
+		reply, err := l.store.run(takeScript, slices.Repeat([]any{int64(0)}, len(calls)), args...)
+		if err != nil {
+			l.queue.fail(calls, err)
+			continue
+		}
+		l.queue.assign(calls, sent, reply)
+	}
+}
