@@ -161,6 +161,20 @@ func TestStatsCountSlotsBySource(t *testing.T) {
 	})
 }
 
+func TestEachCallOfOneCallerCostsOneCommand(t *testing.T) {
+	const calls = 1000
+	synctest.Test(t, func(t *testing.T) {
+		rdb := connect(t, newStore(t))
+		hook := new(countingHook)
+		rdb.AddHook(hook)
+		limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+		for range calls {
+			require.NoError(t, limiter.Wait(t.Context()))
+		}
+		assert.EqualValues(t, calls, hook.total.Load())
+	})
+}
+
 // A command blocks the store while it runs.
 func TestCommandTakesSlotsOfAtMost10000Calls(t *testing.T) {
 	const calls = 25_000
@@ -250,6 +264,32 @@ func TestAnnouncedKeyIsUsedWithoutAnotherFetch(t *testing.T) {
 			time.Sleep(time.Minute) // so that the rejection is not soon after the fetch
 		}
 		assert.Equal(t, rounds, fetches)
+	})
+}
+
+// A replica retries to store its key until the store accepts it.
+func TestClosedSourceDoesNotRetryToStoreItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		rdb := connect(t, store)
+		hook := new(countingHook)
+		rdb.AddHook(hook)
+		source := newSource(t, rdb, fleet.KeyConfig{
+			Name: "acme",
+			Fetch: func(context.Context) (string, time.Time, error) {
+				store.SetError("MISCONF the store accepts no writes")
+				return "secret-key", time.Time{}, nil
+			},
+		})
+		require.Equal(t, "secret-key", accessKey(t, source, ""))
+		begun := hook.total.Load()
+		time.Sleep(1100 * time.Millisecond) // between two retries
+		require.Greater(t, hook.total.Load(), begun, "retries before Close")
+		require.NoError(t, source.Close())
+		synctest.Wait()
+		atClose := hook.total.Load()
+		time.Sleep(time.Minute)
+		assert.Equal(t, atClose, hook.total.Load())
 	})
 }
 

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -33,103 +34,101 @@ func (r record) validFor(d time.Duration) bool {
 	return r.key != "" && (r.expires.IsZero() || time.Until(r.expires) > d)
 }
 
-// A result is the outcome of a claim or of a fetch: a record, or an error.
-type result struct {
-	record
-	err      error
-	unusable string // a key of Fetch that is not used because of err: the client redacts it
-	panic    any    // of Fetch
-}
-
-// The states of a record. The script returns a state until the record expires. Then the state is empty: a
-// replica may claim a fetch. The script never returns stateSuperseded; complete sets it.
+// The states of a record. In the last four, no replica may claim a fetch until the record expires.
 const (
-	stateStored     = "stored"     // the record is newer than the caller's
-	stateGranted    = "granted"    // this replica must fetch a key with the generation of the record
-	stateBusy       = "busy"       // a replica fetches, perhaps this one
-	stateFailed     = "failed"     // the last fetch failed, and the next one must wait
-	stateRejected   = "rejected"   // the last key was rejected early, or before its fetch; the next fetch must wait
-	stateDone       = "done"       // the last fetch succeeded or was released, and the next one must wait
-	stateSuperseded = "superseded" // put stored nothing: another replica has taken over, or the key is stored already
+	stateFree     = ""         // a replica may claim a fetch
+	stateStored   = "stored"   // the record has a key that is newer than the caller's
+	stateGranted  = "granted"  // this replica must fetch a key with the generation of the record
+	stateBusy     = "busy"     // a replica fetches, perhaps this one
+	stateFailed   = "failed"   // the last fetch failed
+	stateRejected = "rejected" // the last key was rejected early, or before its fetch
+	stateDone     = "done"     // the last fetch succeeded, or its claim was released
 )
 
-// claim returns a newer record from the store. If there is none and mayFetch is set, it tries to
-// claim the fetch. It returns an error without a state if the store fails. It returns an error with
-// stateStored if this replica cannot decrypt the key.
-//
-// With mayFetch, it also returns the error of the last fetch, if that failed. If this replica knows the
-// error, claim does not ask the store until the next fetch may begin.
-func (s *KeySource) claim(generation int64, mayFetch bool) result {
-	s.mu.Lock()
-	failed := s.failed
-	letsOthersFirst := mayFetch && time.Now().Before(s.own.claimsAt)
-	isRejected := mayFetch && generation > 0 && s.rejected == generation
-	s.mu.Unlock()
-	if mayFetch && time.Now().Before(failed.expires) {
-		return failed
-	}
-	// Until claimed is set: two claims at a time would have the same claimer, and both would be granted.
+// errNotStored is returned by put if the store has this key or a newer one, if another replica fetches, or
+// if there is no claim to release.
+var errNotStored = errors.New("fleet: the record was not stored")
+
+// poll returns the newer key of the store or, if there is none, the state of the last fetch. It returns an
+// error if the store fails, or if this replica cannot decrypt the key.
+func (s *KeySource) poll(generation int64) (record, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	r := s.runClaim(generation, mayFetch && !letsOthersFirst, isRejected)
-	switch {
-	case r.err != nil:
-		return r
-	case r.state == stateGranted:
-		s.setClaimed(r.generation)
-	case r.state == "" && letsOthersFirst:
-		// Any other replica may fetch now. If a fetch failed before, a call returns its error instead of
-		// waiting for another replica. Otherwise, such as after a rejected key, this error is nil, and the
-		// call waits.
-		r.err, r.unusable = failed.err, failed.unusable
-	case r.state == stateFailed && mayFetch:
-		// Without mayFetch, failed may still be the failure of this replica's own Fetch, which says more.
-		r.err = failedElsewhere(r.record)
-		s.setFailed(r)
+	return s.runClaim(generation, false, false)
+}
+
+// claim returns a newer key, as poll does. If the store has none, claim tries to claim a fetch for this
+// replica. If the last fetch failed and the next one must wait, claim returns the error of the last one. If
+// this replica already knows that error, it does not ask the store.
+func (s *KeySource) claim(generation int64) (record, error) {
+	failure, mustWait := s.state.lastFailure()
+	if mustWait {
+		return record{}, failure
 	}
-	return r
+	letsOthersFirst, isRejected := s.state.letsOthersFirst(), s.state.isRejected(generation)
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	r, err := s.runClaim(generation, !letsOthersFirst, isRejected)
+	switch {
+	case err != nil:
+		return record{}, err
+	case r.state == stateGranted:
+		s.state.beginFetch(r.generation) // before another claim: see turn
+	case r.state == stateFailed:
+		elsewhere := failedElsewhere(r)
+		s.state.fail(elsewhere, r.expires)
+		return record{}, elsewhere
+	case r.state == stateFree && failure != nil:
+		// This replica lets the others fetch first. If a fetch failed before, the call returns its error
+		// instead of waiting for another replica. Otherwise, such as after a rejected key, the call waits.
+		return record{}, failure
+	}
+	return r, nil
 }
 
 // failedElsewhere returns the error of a fetch that failed in another replica.
-func failedElsewhere(r record) error {
+func failedElsewhere(r record) *fetchError {
 	replica, _, _ := strings.Cut(r.claimer, ",")
-	return fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
+	return &fetchError{error: fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)}
 }
 
-// runClaim runs the script, and returns the record of its reply.
-func (s *KeySource) runClaim(generation int64, mayFetch, isRejected bool) result {
+// runClaim runs the script, and returns the record of its reply. It is called with turn held.
+func (s *KeySource) runClaim(generation int64, mayFetch, isRejected bool) (record, error) {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	lease := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)
+	// If the reply is lost, the next claim has the same claimer, and the script repeats the reply.
+	claimer := fmt.Sprintf("%s %d", s.replica, s.state.lastClaim())
 	reply, err := s.store.run(
 		keyScript,
 		[]any{"", int64(0), int64(0), "", ""},
 		"claim",
 		generation,
-		fmt.Sprintf("%s %d", s.replica, s.lastClaim()), // the same if the claim is repeated because its reply was lost
+		claimer,
 		s.cfg.MinInterval.Milliseconds(),
 		mayFetch,
 		isRejected,
 		lease.Milliseconds(),
 	)
 	if err != nil {
-		return result{err: err}
+		return record{}, err
 	}
-	r := result{record: record{
+	r := record{
 		state:      reply[0].(string),
 		generation: reply[1].(int64),
 		expires:    now.Add(milliseconds(reply[2])),
 		claimer:    reply[4].(string),
-	}}
-	if r.state == stateStored {
-		r.key, r.err = s.open(reply[3].(string), r.generation)
 	}
-	return r
+	if r.state == stateStored {
+		r.key, err = s.open(reply[3].(string), r.generation)
+	}
+	if err != nil {
+		return record{}, err
+	}
+	return r, nil
 }
 
-// put stores a record: a key, a failure, or neither, which releases the claim. It returns how long
-// no replica may fetch, or 0 if nothing was stored: the stored key is this one or a newer one,
-// another fetch is in progress, or there is no claim to release. If the store fails, put returns
-// MinInterval and the error.
+// put stores a record: a key, a failure, or neither, which releases the claim. It returns how long no
+// replica may fetch. It returns errNotStored if nothing is stored, or the error of the store.
 func (s *KeySource) put(r record) (wait time.Duration, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -149,21 +148,11 @@ func (s *KeySource) put(r record) (wait time.Duration, err error) {
 		r.state,
 	)
 	if err != nil {
-		return s.cfg.MinInterval, err
+		return 0, err
 	}
-	return milliseconds(reply[0]), nil
-}
-
-func (s *KeySource) setClaimed(generation int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.claimed = generation
-	s.own.begin()
-}
-
-// lastClaim returns the last generation that this replica claimed, or 0 if Close was called since.
-func (s *KeySource) lastClaim() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.claimed
+	wait = milliseconds(reply[0])
+	if wait == 0 {
+		return 0, errNotStored
+	}
+	return wait, nil
 }

@@ -47,7 +47,11 @@ func TestOnlyOneOfTwoClaimsOfAReplicaIsGranted(t *testing.T) {
 	var states [2]string
 	var claims sync.WaitGroup
 	for i := range states {
-		claims.Go(func() { states[i] = source.claim(0, true).state })
+		claims.Go(func() {
+			r, err := source.claim(0)
+			assert.NoError(t, err)
+			states[i] = r.state
+		})
 	}
 	claims.Wait()
 	assert.ElementsMatch(t, []string{stateGranted, stateBusy}, states[:])

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -28,22 +29,20 @@ import (
 // The store discards the key of a replica that was suspended in Fetch if another one fetches, or
 // has stored a newer key. The store deletes the Redis key 30 days after it was last written.
 type KeySource struct {
-	store        *store
-	cfg          KeyConfig
-	replica      string                  // host name, process id and a random suffix
-	cache        *msgpush.AccessKeyCache // holds the key of current, unless that was rejected; calls obtain
-	changed      chan struct{}           // signals an announcement, or a connect to the store
-	turn         sync.Mutex              // held while a script other than a probe runs; see claim
-	stopWatching context.CancelFunc
-	watcher      sync.WaitGroup // of the goroutines that receive announcements
-	fetches      atomic.Int64   // calls of Fetch
+	store   *store
+	cfg     KeyConfig
+	replica string // host name, process id and a random suffix
+	state   keyState
+	changed chan struct{} // signals an announcement, or a connect to the store
+	fetches atomic.Int64  // calls of Fetch
 
-	mu       sync.Mutex
-	current  record // the newest record with a key; the zero record if there is none
-	failed   result // of the last fetch that failed: until it expires, this replica claims no fetch
-	claimed  int64  // generation of the last fetch of this replica; 0 if there is none since the start or Close
-	rejected int64  // generation of the key that was rejected last while it was current
-	own      ownFetches
+	// turn is held while a script other than a probe runs, and until the state has the result. Two claims
+	// at a time would have the same claimer, and both would be granted.
+	turn sync.Mutex
+
+	running context.Context // ends with Close
+	stop    context.CancelFunc
+	watcher sync.WaitGroup // of the goroutines that receive announcements
 }
 
 const (
@@ -51,8 +50,6 @@ const (
 	// lost, after minPoll to maxPoll.
 	minPoll = 10 * time.Millisecond
 	maxPoll = 250 * time.Millisecond
-
-	standby = 500 * time.Millisecond // see mayClaimAt
 )
 
 // NewKeySource returns a source for [msgpush.WithAccessKeySource]. The caller must close it.
@@ -69,20 +66,20 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	cfg.FetchTimeout = cmp.Or(cfg.FetchTimeout, defaultFetchTimeout)
 	cfg.MinInterval = cmp.Or(cfg.MinInterval, time.Second)
 	host, _ := os.Hostname()
-	ctx, cancel := context.WithCancel(context.Background())
 	s := &KeySource{
-		store:        store,
-		cfg:          cfg,
-		replica:      fmt.Sprintf("%s pid %d, %s", host, os.Getpid(), rand.Text()),
-		changed:      make(chan struct{}, 1),
-		stopWatching: cancel,
+		store:   store,
+		cfg:     cfg,
+		replica: fmt.Sprintf("%s pid %d, %s", host, os.Getpid(), rand.Text()),
+		changed: make(chan struct{}, 1),
 	}
-	s.cache = msgpush.CachedAccessKey(s.obtain, msgpush.AccessKeyCacheOptions{
+	s.state.minInterval = cfg.MinInterval
+	s.state.cache = msgpush.CachedAccessKey(s.obtain, msgpush.AccessKeyCacheOptions{
 		Early:       cfg.Early,
 		MinInterval: -1, // obtain keeps MinInterval
 		OnError:     cfg.OnError,
 	})
-	s.watcher.Go(func() { s.watchStore(ctx) })
+	s.running, s.stop = context.WithCancel(context.Background())
+	s.watcher.Go(s.watchStore)
 	return s, nil
 }
 
@@ -90,29 +87,15 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 // one. It implements [msgpush.AccessKeySource].
 func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
 	if rejected != "" {
-		s.reject(rejected)
+		s.state.reject(rejected)
 	}
-	return s.cache.AccessKey(ctx, rejected)
+	return s.state.cache.AccessKey(ctx, rejected)
 }
 
-// reject records that the service rejected the current key. It ignores other keys.
-func (s *KeySource) reject(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if key != s.current.key || s.rejected == s.current.generation {
-		return
-	}
-	s.rejected = s.current.generation
-	isOwnRejectedSoon := s.rejected == s.claimed && time.Since(s.own.last) < s.cfg.MinInterval
-	if isOwnRejectedSoon {
-		s.own.miss(s.cfg.MinInterval, s.cfg.MinInterval)
-	}
-}
-
-// Ping tests the store, and whether this replica may subscribe to announcements
-// of new keys. It returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one
-// second, or until ctx ends. While the store fails, requests with a key in memory still succeed: so
-// a readiness check should not depend on Ping.
+// Ping tests the store, and whether this replica may subscribe to announcements of new keys. It
+// returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one second, or until ctx
+// ends. While the store fails, requests with a key in memory still succeed: so a readiness check
+// should not depend on Ping.
 //
 // Without announcements, such as without the permission for the channel, a replica gets a new key
 // only when a request with the old one is rejected.
@@ -149,11 +132,8 @@ func (s *KeySource) Stats() KeyStats { return KeyStats{Fetches: s.fetches.Load()
 // close the Redis client. After Close, only a fetch in progress, a test of a store that was
 // unavailable, and calls of AccessKey and Ping use it. Close always returns nil.
 func (s *KeySource) Close() error {
-	s.stopWatching()
-	s.mu.Lock()
-	generation := s.claimed
-	s.claimed = 0
-	s.mu.Unlock()
+	s.stop()
+	generation := s.state.release()
 	_, _ = s.put(record{generation: generation}) // releases the claim, if it still is the last one
 	s.watcher.Wait()
 	return nil
@@ -162,101 +142,65 @@ func (s *KeySource) Close() error {
 // Format writes the name of the account, never the key.
 func (s *KeySource) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "fleet.KeySource(%s)", s.cfg.Name) }
 
-// obtain returns a key for the cache, which calls it.
+// obtain returns a key for the cache, which calls it. With an error, the key is one that the error quotes.
 func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
-	current, isRejected := s.currentRecord()
+	current, isRejected := s.state.newest()
 	if !isRejected && current.validFor(s.cfg.Early) { // it was adopted meanwhile
 		return current.key, current.expires, nil
 	}
-	r := s.newer(ctx, current.generation)
-	if r.panic != nil {
-		panic(r.panic)
+	r, err := s.newer(ctx, current.generation)
+	if failure, ok := errors.AsType[*fetchError](err); ok {
+		return failure.key, time.Time{}, failure
 	}
-	if r.err != nil {
-		return r.unusable, time.Time{}, r.err
+	if err != nil {
+		return "", time.Time{}, err
 	}
-	current = s.adopt(r.record)
+	current = s.state.adopt(r)
 	return current.key, current.expires, nil
 }
 
-// currentRecord returns the current record, and whether its key was rejected. isRejected is also
-// true without a record.
-func (s *KeySource) currentRecord() (r record, isRejected bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.current, s.rejected == s.current.generation
-}
-
-// adopt makes r the current record, and puts its key into the cache, unless the current record is
-// newer. It returns the current record.
-func (s *KeySource) adopt(r record) record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.generation > s.current.generation {
-		s.current = r
-		s.cache.Set(r.key, r.expires)
-	}
-	return s.current
-}
-
-// newer returns a record with a greater generation. If no other replica has one or fetches one, this
-// replica fetches.
-func (s *KeySource) newer(ctx context.Context, generation int64) result {
-	var fetched chan result // receives the result of this replica's fetch
-	mayClaimAt := s.mayClaimAt()
+// newer returns a record with a key and a greater generation. If no other replica has one or fetches one,
+// this replica fetches.
+func (s *KeySource) newer(ctx context.Context, generation int64) (record, error) {
+	mayClaimAt := s.state.mayClaimAt()
 	for {
-		current, _ := s.currentRecord() // watchStore may have adopted it
-		if current.generation > generation && current.valid() {
-			return result{record: current}
+		if current, ok := s.state.newerThan(generation); ok { // watchStore has adopted it
+			return current, nil
 		}
-		// claim comes before the check of ctx: a suspension of this process may have ended ctx, and
-		// the store may then have a newer record.
-		isFetching := fetched != nil
-		mayFetch := !isFetching && ctx.Err() == nil && !time.Now().Before(mayClaimAt)
-		claim := s.claim(generation, mayFetch)
+		// The store is asked even if ctx has ended: a suspension of this process may have ended ctx, and the
+		// store may then have a newer record.
+		ask := s.poll
+		if ctx.Err() == nil && !time.Now().Before(mayClaimAt) {
+			ask = s.claim
+		}
+		r, err := ask(generation)
 		switch {
-		case claim.state == stateStored:
-			return claim
-		case claim.state == stateGranted:
-			fetched = make(chan result, 1)
-			go s.fetch(ctx, claim.record, fetched)
+		case r.state == stateStored:
+			return r, nil
+		case r.state == stateGranted:
+			r, err = s.awaitFetch(ctx, generation, r)
+			if !errors.Is(err, errNotStored) {
+				return r, err
+			}
+			continue
 		case ctx.Err() != nil:
-			return result{err: ctx.Err()}
-		case claim.err != nil && !isFetching:
-			return claim
+			return record{}, ctx.Err()
+		case err != nil:
+			return record{}, err
 		}
-		r, hasEnded := s.await(fetched, pollAfter(claim.record))
-		if hasEnded && !r.isSuperseded() {
-			return r
-		}
-		if hasEnded {
-			fetched = nil
+		select {
+		case <-s.changed:
+		case <-time.After(pollAfter(r)):
 		}
 	}
 }
 
-// await waits for the result of this replica's fetch, if there is one. hasEnded is false if the store
-// must be polled first: after an announcement, or when poll has passed.
-func (s *KeySource) await(fetched <-chan result, poll time.Duration) (r result, hasEnded bool) {
-	select {
-	case r = <-fetched:
-		return r, true
-	case <-s.changed:
-	case <-time.After(poll):
-	}
-	return result{}, false
-}
-
-// pollAfter returns how long a replica waits before it polls the store. It polls when the state expires,
-// since it may then claim a fetch. Without a state, the expiry has no meaning, such as when the store fails.
-func pollAfter(claim record) time.Duration {
-	if claim.state == "" {
+// pollAfter returns how long a call waits before it polls the store. It polls when the record expires, since
+// it may then claim a fetch. A record without a state does not expire.
+func pollAfter(r record) time.Duration {
+	if r.state == stateFree {
 		return maxPoll
 	}
-	poll := min(time.Until(claim.expires), maxPoll)
+	poll := min(time.Until(r.expires), maxPoll)
 	return max(poll, minPoll)
 }
-
-// isSuperseded reports whether the result was discarded, so that the caller polls for the key of another
-// replica. The caller raises a panic of Fetch even then.
-func (r result) isSuperseded() bool { return r.state == stateSuperseded && r.panic == nil }

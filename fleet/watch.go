@@ -11,36 +11,32 @@ import (
 
 const pingInterval = 3 * time.Second // of the connection for announcements
 
-// watchStore receives announcements, and subscribes again whenever that fails, until ctx ends. The
+// watchStore receives announcements, and subscribes again whenever that fails, until Close. The
 // Go channel of go-redis would not do: it does not subscribe again if Redis rejects a subscription,
 // such as without the permission for the channel. Then the wait doubles, up to pingInterval.
-func (s *KeySource) watchStore(ctx context.Context) {
+func (s *KeySource) watchStore() {
 	wait := probeInterval
-	for ctx.Err() == nil {
-		err := s.receive(ctx)
+	for s.running.Err() == nil {
+		err := s.receive()
 		if _, isRejected := errors.AsType[redis.Error](err); !isRejected {
 			wait = probeInterval
 		}
-		_ = sleepUntil(ctx, time.Now().Add(wait))
+		_ = sleepUntil(s.running, time.Now().Add(wait))
 		wait = min(2*wait, pingInterval)
 	}
 }
 
 // receive calls update when the subscription begins, and after each announcement. It returns when
 // the subscription fails.
-func (s *KeySource) receive(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (s *KeySource) receive() error {
+	ctx, cancel := context.WithCancel(s.running)
 	defer cancel()
 	sub := s.store.rdb.Subscribe(ctx, s.store.key)
 	s.watcher.Go(func() {
 		<-ctx.Done()
 		_ = sub.Close() // ends ReceiveTimeout, which ignores ctx
 	})
-	s.watcher.Go(func() {
-		for sleepUntil(ctx, time.Now().Add(pingInterval)) == nil {
-			_ = sub.Ping(ctx)
-		}
-	})
+	s.watcher.Go(func() { ping(ctx, sub) })
 	// update runs in another goroutine, so that announcements are read while update waits for the
 	// store: a store without a buffer would wait for their reader. One more update stands for all
 	// announcements that arrive meanwhile.
@@ -67,6 +63,13 @@ func (s *KeySource) receive(ctx context.Context) error {
 	}
 }
 
+// ping keeps a subscription open until ctx ends.
+func ping(ctx context.Context, sub *redis.PubSub) {
+	for sleepUntil(ctx, time.Now().Add(pingInterval)) == nil {
+		_ = sub.Ping(ctx)
+	}
+}
+
 // signal sends to a channel with a buffer of 1, unless the last signal has not been received yet.
 func signal(c chan<- struct{}) {
 	select {
@@ -81,13 +84,13 @@ func (s *KeySource) update(hasConnected bool) {
 	if s.store.unavailable() != nil {
 		_ = s.store.probe() // the store may be available again
 	}
-	current, isRejected := s.currentRecord()
+	current, isRejected := s.state.newest()
 	if hasConnected && current.valid() && !isRejected {
 		_, _ = s.put(current)
 	}
-	r := s.claim(current.generation, false)
-	if r.valid() {
-		s.adopt(r.record)
+	r, err := s.poll(current.generation)
+	if err == nil && r.valid() {
+		s.state.adopt(r)
 	}
 	signal(s.changed)
 }
