@@ -59,7 +59,8 @@ if operation == 'claim' then
 
 	-- The stored key was rejected within minInterval of its arrival. Another fetch would probably not
 	-- help either: the replicas wait for longer.
-	if isRejected and state == 'done' and gen == claim and gen == generation then
+	local isKeyOfLastFetch = gen == claim and gen == generation
+	if isRejected and isKeyOfLastFetch and state == 'done' then
 		pause = longerPause('rejected')
 		state, stateEnd = 'rejected', stateEnd - minInterval + pause
 		write('state', state, 'until', stateEnd, 'pause', pause)
@@ -75,8 +76,8 @@ if operation == 'claim' then
 		return {state, claim, math.max(stateEnd - now, 0), '', lastClaimer}
 	end
 
-	-- The last fetch helped: the next failure begins with the shortest interval.
-	if lastState == 'done' and gen == claim then pause = 0 end
+	local lastHelped = lastState == 'done' and gen == claim
+	if lastHelped then pause = 0 end -- the next failure begins with the shortest interval
 
 	if not isRepeated then
 		-- The last fetch took too long, as if its replica had died. If the next ones do too, each lease is
@@ -113,7 +114,8 @@ else
 end
 
 -- A replica that is closed releases its claim: without a claim, there is nothing to release.
-if newKey == '' and outcome == 'done' and state ~= 'busy' then return {0} end
+local isRelease = newKey == '' and outcome == 'done'
+if isRelease and state ~= 'busy' then return {0} end
 
 if claimer == '' then claimer = lastClaimer end
 write('claim', math.max(generation, claim), 'claimer', claimer, 'until', now + wait, 'state', outcome, 'pause', pause)

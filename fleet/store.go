@@ -128,7 +128,8 @@ func (s *store) probeWithin(ctx context.Context) error {
 	}
 }
 
-// run runs a script, or fails immediately if the store is unavailable. A script that fails long
+// run runs a script, whose reply must have the types of want. It fails immediately if the store is
+// unavailable. A script that fails long
 // after its timeout runs once more: if this process was suspended, the store may have replied in
 // time.
 func (s *store) run(script *redis.Script, want []any, args ...any) ([]any, error) {
@@ -144,28 +145,72 @@ func (s *store) run(script *redis.Script, want []any, args ...any) ([]any, error
 	return reply, err
 }
 
-// runOnce runs a script, whose reply must have the types of want, and records whether the store is
-// available.
+// runOnce runs a script, and records whether the store is available.
 func (s *store) runOnce(script *redis.Script, want []any, args ...any) ([]any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	defer cancel()
-	ctx, fail := context.WithCancelCause(ctx)
-	test := time.AfterFunc(dialAfter, func() { s.testAddress(ctx, fail) })
-	defer test.Stop()
-	reply, err := script.Run(ctx, s.rdb, []string{s.key}, args...).Slice()
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+	reply, err := s.send(script, args)
+	if err == nil {
+		err = checkReply(reply, want)
 	}
-	if err == nil && !slices.EqualFunc(reply, want, sameType) {
-		err = fmt.Errorf("a script returned %d elements, not %d of the expected types", len(reply), len(want))
-	}
-	if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok && err != nil {
-		cluster.ReloadState(ctx) // otherwise, go-redis may replace a failed node only after ClusterStateReloadInterval
+	if err != nil {
+		s.reloadCluster()
 	}
 	return reply, s.noteResult(err)
 }
 
+// send runs a script within storeTimeout, and returns its reply. By default, go-redis dials again and again
+// until the context ends, and then returns the error of the context. So if there is no reply after dialAfter,
+// send tests whether the address can be dialed, and returns the error if it cannot.
+func (s *store) send(script *redis.Script, args []any) ([]any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	test := time.AfterFunc(dialAfter, func() {
+		err := dial(ctx, s.rdb)
+		if err != nil {
+			fail(err)
+		}
+	})
+	defer test.Stop()
+	reply, err := script.Run(ctx, s.rdb, []string{s.key}, args...).Slice()
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return reply, err
+}
+
+// dial returns the error of a connection to the address of rdb, such as that it was refused. It returns nil
+// if rdb has not exactly one address, such as a client of a cluster.
+func dial(ctx context.Context, rdb redis.UniversalClient) error {
+	client, hasAddress := rdb.(interface{ Options() *redis.Options })
+	if !hasAddress {
+		return nil
+	}
+	options := client.Options()
+	conn, err := options.Dialer(ctx, options.Network, options.Addr)
+	if err != nil {
+		return err
+	}
+	_ = conn.Close()
+	return nil
+}
+
+// checkReply returns an error if the elements of a reply do not have the types of want.
+func checkReply(reply, want []any) error {
+	if slices.EqualFunc(reply, want, sameType) {
+		return nil
+	}
+	return fmt.Errorf("a script returned %d elements, not %d of the expected types", len(reply), len(want))
+}
+
 func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
+
+// reloadCluster makes a client of a cluster look for a failed node. Otherwise, go-redis may replace that
+// node only after ClusterStateReloadInterval.
+func (s *store) reloadCluster() {
+	if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok {
+		cluster.ReloadState(context.Background())
+	}
+}
 
 // noteResult records how an operation of the store ended, and returns its error. The error does not
 // wrap err, so that a timeout of the store does not match context.DeadlineExceeded.
@@ -181,23 +226,6 @@ func (s *store) noteResult(err error) error {
 	s.failure = fmt.Errorf("%w: %s", ErrStoreUnavailable, text)
 	s.nextProbe = time.Now().Add(probeInterval)
 	return s.failure
-}
-
-// testAddress calls fail if the address of a *redis.Client cannot be dialed, such as because the
-// connection is refused. By default, go-redis dials again until the context ends, and then returns
-// the error of the context.
-func (s *store) testAddress(ctx context.Context, fail func(error)) {
-	client, ok := s.rdb.(interface{ Options() *redis.Options })
-	if !ok {
-		return
-	}
-	options := client.Options()
-	conn, err := options.Dialer(ctx, options.Network, options.Addr)
-	if err != nil {
-		fail(err)
-		return
-	}
-	_ = conn.Close()
 }
 
 // sleepUntil waits until t, and then returns nil. If ctx ends first, it returns the error of ctx.
