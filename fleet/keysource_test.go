@@ -22,25 +22,27 @@ import (
 
 // A key that no header can hold must not replace the keys of other replicas.
 func TestUnusableKeyDoesNotReplaceTheOneInUse(t *testing.T) {
-	fetched := []string{"first-key", "bad-key\n"}
-	var failure error
-	sources := newSources(t, 2, connect(t, newStore(t)), fleet.KeyConfig{
-		Name:        "acme",
-		MinInterval: time.Millisecond,
-		OnError:     func(err error) { failure = err },
-		Fetch: func(context.Context) (string, time.Time, error) {
-			key := fetched[0]
-			fetched = fetched[1:]
-			return key, time.Time{}, nil
-		},
+	synctest.Test(t, func(t *testing.T) {
+		fetched := []string{"first-key", "bad-key\n"}
+		var failure error
+		sources := newSources(t, 2, connect(t, newStore(t)), fleet.KeyConfig{
+			Name:        "acme",
+			MinInterval: time.Millisecond,
+			OnError:     func(err error) { failure = err },
+			Fetch: func(context.Context) (string, time.Time, error) {
+				key := fetched[0]
+				fetched = fetched[1:]
+				return key, time.Time{}, nil
+			},
+		})
+		for _, source := range sources {
+			require.Equal(t, "first-key", accessKey(t, source, ""))
+		}
+		require.Equal(t, "first-key", accessKey(t, sources[0], "first-key"), "the call returns its own response")
+		require.ErrorContains(t, failure, "control character")
+		synctest.Wait() // until an announcement would have arrived
+		require.Equal(t, "first-key", accessKey(t, sources[1], ""))
 	})
-	for _, source := range sources {
-		require.Equal(t, "first-key", accessKey(t, source, ""))
-	}
-	require.Equal(t, "first-key", accessKey(t, sources[0], "first-key"), "the call returns its own response")
-	require.ErrorContains(t, failure, "control character")
-	time.Sleep(50 * time.Millisecond) // in which an announcement would arrive
-	require.Equal(t, "first-key", accessKey(t, sources[1], ""))
 }
 
 // A call gets the announced key even if it reports the rejection of an older key.

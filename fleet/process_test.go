@@ -453,10 +453,33 @@ func runReplica(text string) {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		panic(err)
 	}
+	o := c.open()
+	fmt.Println("ready")
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		begin := time.Now()
+		res := o.do(strings.Fields(in.Text()))
+		res.Elapsed = time.Since(begin)
+		text, _ := json.Marshal(res)
+		fmt.Println(string(text))
+	}
+}
+
+// An openReplica has what the commands of a replica use.
+type openReplica struct {
+	config config
+	source *fleet.KeySource
+	keys   msgpush.AccessKeySource // source, unless the replica has its own key
+	client *msgpush.Client
+}
+
+func (c config) open() *openReplica {
 	rdb := c.newClient()
 	cfg := fleet.KeyConfig{
-		Name: "acme", Fetch: c.fetch, Early: c.Early, FetchTimeout: c.FetchTimeout,
-		MinInterval: c.MinInterval,
+		Name:         "acme",
+		Fetch:        c.fetch,
+		Early:        c.Early,
+		FetchTimeout: c.FetchTimeout,
+		MinInterval:  c.MinInterval,
 	}
 	if c.Encrypt {
 		cfg.AEAD = newAEAD("0123456789abcdef")
@@ -465,71 +488,68 @@ func runReplica(text string) {
 	if err != nil {
 		panic(err)
 	}
-	var keys msgpush.AccessKeySource = source
+	o := &openReplica{config: c, source: source, keys: source}
 	if c.OwnKey {
-		keys = msgpush.CachedAccessKey(c.fetch, msgpush.AccessKeyCacheOptions{Early: c.Early})
+		o.keys = msgpush.CachedAccessKey(c.fetch, msgpush.AccessKeyCacheOptions{Early: c.Early})
 	}
 	opts := []msgpush.Option{
-		msgpush.WithAccessKeySource(keys), msgpush.WithRejectedKeyCodes(401),
+		msgpush.WithAccessKeySource(o.keys),
+		msgpush.WithRejectedKeyCodes(401),
 		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}), // so that failures are seen
 	}
 	if c.UserAgent != "" {
 		opts = append(opts, msgpush.WithUserAgent(c.UserAgent))
 	}
 	if c.Rate > 0 {
-		cfg := fleet.LimiterConfig{Name: "acme", Rate: c.Rate, Per: time.Second, Burst: c.Burst}
-		if c.Fallback > 0 {
-			cfg.Fallback = rate.NewLimiter(rate.Limit(c.Fallback), 1)
-		}
-		limiter, err := fleet.NewLimiter(rdb, cfg)
-		if err != nil {
-			panic(err)
-		}
-		opts = append(opts, msgpush.WithRateLimiter(limiter))
+		opts = append(opts, msgpush.WithRateLimiter(c.newLimiter(rdb)))
 	}
-	client, err := msgpush.NewClient(c.Service, "", opts...)
+	o.client, err = msgpush.NewClient(c.Service, "", opts...)
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println("ready")
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		var command, rejected string
-		var n int
-		var d time.Duration
-		words := strings.Fields(in.Text())
-		command = words[0]
-		if command == "key" && len(words) > 1 {
-			rejected = words[1]
-		} else if len(words) > 2 {
-			n, _ = strconv.Atoi(words[1])
-			d, _ = time.ParseDuration(words[2])
-		}
-		var res result
-		begin := time.Now()
-		switch command {
-		case "call": // n callers, once each or for d
-			res = c.call(client, n, d)
-		case "background": // begins to obtain a key
-			go keys.AccessKey(context.Background(), "")
-		case "key":
-			res.Key, err = keys.AccessKey(context.Background(), rejected)
-			if err != nil {
-				res.Text = err.Error()
-			}
-		case "keys": // gets the key n times
-			for range n {
-				_, _ = keys.AccessKey(context.Background(), "")
-			}
-		case "close":
-			_ = source.Close()
-		case "print":
-			res.Text = fmt.Sprintf("%v %+v %#v %s %x %+v", source, source, source, source, source,
-				struct{ s *fleet.KeySource }{source})
-		}
-		res.Elapsed = time.Since(begin)
-		text, _ := json.Marshal(res)
-		fmt.Println(string(text))
+	return o
+}
+
+func (c config) newLimiter(rdb redis.UniversalClient) *fleet.Limiter {
+	cfg := fleet.LimiterConfig{Name: "acme", Rate: c.Rate, Per: time.Second, Burst: c.Burst}
+	if c.Fallback > 0 {
+		cfg.Fallback = rate.NewLimiter(rate.Limit(c.Fallback), 1)
 	}
+	limiter, err := fleet.NewLimiter(rdb, cfg)
+	if err != nil {
+		panic(err)
+	}
+	return limiter
+}
+
+// do runs a command.
+func (o *openReplica) do(words []string) (res result) {
+	switch words[0] {
+	case "call": // N D: N callers, once each or for D
+		callers, _ := strconv.Atoi(words[1])
+		d, _ := time.ParseDuration(words[2])
+		return o.config.call(o.client, callers, d)
+	case "background": // begins to obtain a key
+		go o.keys.AccessKey(context.Background(), "")
+	case "key": // or "key REJECTED"
+		rejected := strings.Join(words[1:], "")
+		key, err := o.keys.AccessKey(context.Background(), rejected)
+		res.Key = key
+		if err != nil {
+			res.Text = err.Error()
+		}
+	case "keys": // N: gets the key N times
+		n, _ := strconv.Atoi(words[1])
+		for range n {
+			_, _ = o.keys.AccessKey(context.Background(), "")
+		}
+	case "close":
+		_ = o.source.Close()
+	case "print":
+		res.Text = fmt.Sprintf("%v %+v %#v %s %x %+v", o.source, o.source, o.source, o.source, o.source,
+			struct{ s *fleet.KeySource }{o.source})
+	}
+	return res
 }
 
 func (c config) call(client *msgpush.Client, callers int, d time.Duration) result {
