@@ -15,10 +15,10 @@ var keyLua string
 
 var keyScript = redis.NewScript(keyLua)
 
-// A record is a key of the store, or the claim or the failure of a fetch. A newer record has a greater
-// generation. A generation is the time of the claim in milliseconds, or the last generation + 1 if
-// that is greater. So generations increase even if the store loses its data, unless its clock is
-// also set back.
+// A record is a key of the store, or the claim or the failure of a fetch. A newer record has a
+// greater generation. A generation is the time of the claim in milliseconds, or one more than the
+// last generation if that is greater. So generations increase even if the store loses its data,
+// unless its clock is also set back.
 type record struct {
 	state      string
 	key        string
@@ -45,21 +45,21 @@ const (
 	stateDone     = "done"     // the last fetch succeeded, or its claim was released
 )
 
-// errNotStored is returned by put if the store has this key or a newer one, if another replica fetches, or
-// if there is no claim to release.
+// errNotStored is returned by put if the store has this key or a newer one, if another replica
+// fetches, or if there is no claim to release.
 var errNotStored = errors.New("fleet: the record was not stored")
 
-// poll returns the newer key of the store or, if there is none, the state of the last fetch. It returns an
-// error if the store fails, or if this replica cannot decrypt the key.
+// poll returns the newer key of the store or, if there is none, the state of the last fetch. It
+// returns an error if the store fails, or if this replica cannot decrypt the key.
 func (s *KeySource) poll(generation int64) (record, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	return s.runClaim(generation, false, false)
 }
 
-// claim returns a newer key, as poll does. If the store has none, claim tries to claim a fetch for this
-// replica. If the last fetch failed and the next one must wait, claim returns the error of the last one. If
-// this replica already knows that error, it does not ask the store.
+// claim returns a newer key, as poll does. If the store has none, claim tries to claim a fetch for
+// this replica. If the last fetch failed and the next one must wait, claim returns the error of the
+// last one. If this replica already knows that error, it does not ask the store.
 func (s *KeySource) claim(generation int64) (record, error) {
 	failure, mustWait := s.state.lastFailure()
 	if mustWait {
@@ -79,8 +79,9 @@ func (s *KeySource) claim(generation int64) (record, error) {
 		s.state.fail(elsewhere, r.expires)
 		return record{}, elsewhere
 	case r.state == stateFree && failure != nil:
-		// This replica lets the others fetch first. If a fetch failed before, the call returns its error
-		// instead of waiting for another replica. Otherwise, such as after a rejected key, the call waits.
+		// This replica lets the others fetch first. If a fetch failed before, the call returns its
+		// error instead of waiting for another replica. Otherwise, such as after a rejected key,
+		// the call waits.
 		return record{}, failure
 	}
 	return r, nil
@@ -127,8 +128,8 @@ func (s *KeySource) runClaim(generation int64, mayFetch, isRejected bool) (recor
 	return r, nil
 }
 
-// put stores a record: a key, a failure, or neither, which releases the claim. It returns how long no
-// replica may fetch. It returns errNotStored if nothing is stored, or the error of the store.
+// put stores a record: a key, a failure, or neither, which releases the claim. It returns how long
+// no replica may fetch. It returns errNotStored if nothing is stored, or the error of the store.
 func (s *KeySource) put(r record) (wait time.Duration, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()

@@ -29,8 +29,9 @@ func (slowCommands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// An announced key ends the wait of a call for a newer one, but not the goroutine that obtains it. If
-// the announced key is rejected before that goroutine ends, two of them claim a fetch at the same time.
+// An announced key ends the wait of a call for a newer one, but not the goroutine that obtains it.
+// If the announced key is rejected before that goroutine ends, two of them claim a fetch at the
+// same time.
 func TestOnlyOneOfTwoClaimsOfAReplicaIsGranted(t *testing.T) {
 	if strconv.IntSize == 32 {
 		t.Skip("miniredis rejects numbers above 2³¹, such as the milliseconds of a generation")

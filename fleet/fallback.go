@@ -8,7 +8,8 @@ import (
 // errAvailable ends the wait for Fallback when the store is available.
 var errAvailable = errors.New("fleet: the store is available")
 
-// waitWithoutStore waits for Fallback. If the store becomes available first, it returns errAvailable.
+// waitWithoutStore waits for Fallback, or returns errAvailable if the store becomes available
+// first.
 func (l *Limiter) waitWithoutStore(ctx context.Context) error {
 	outage, end := context.WithCancelCause(ctx)
 	defer end(nil)

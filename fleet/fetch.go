@@ -17,17 +17,17 @@ type fetchError struct {
 
 func (e *fetchError) Unwrap() error { return e.error }
 
-// A fetchResult is how a fetch of this replica ended, for the call that waits for it. A fetch that panicked
-// also has an error.
+// A fetchResult is how a fetch of this replica ended, for the call that waits for it. A fetch that
+// panicked also has an error.
 type fetchResult struct {
 	record record
 	err    error // a *fetchError or errNotStored
 	panic  any   // of Fetch
 }
 
-// awaitFetch fetches a key for a claim, and returns its record. Meanwhile, it polls the store: if the fetch
-// takes too long, another replica may fetch, and awaitFetch returns the key of that replica. It returns
-// errNotStored if the fetch ended too late, so that the store must be polled for the key of another replica.
+// awaitFetch fetches a key for a claim, and returns its record. If the fetch takes too long,
+// another replica may fetch: so awaitFetch also polls the store, and returns the key of that
+// replica if it is stored first. It returns errNotStored if the fetch ended too late.
 func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim record) (record, error) {
 	fetched := make(chan fetchResult, 1)
 	go s.fetch(ctx, claim, fetched)
@@ -102,8 +102,8 @@ func (s *KeySource) complete(r record, err error) (record, error) {
 	return r, nil
 }
 
-// checkFetched returns the failure of a fetch that returned err, or a key that cannot be used. It returns
-// nil if the key can be used.
+// checkFetched returns the failure of a fetch that returned err, or a key that cannot be used. It
+// returns nil if the key can be used.
 func checkFetched(r record, err error) *fetchError {
 	if err == nil {
 		err = httpspec.CheckKey("the returned key", r.key)
@@ -118,8 +118,8 @@ func checkFetched(r record, err error) *fetchError {
 	return &fetchError{error: fmt.Errorf("fleet: Fetch: %w", err), key: r.key}
 }
 
-// putUntilStored retries until the store responds, since other replicas wait for the record. Close or a
-// newer fetch ends this.
+// putUntilStored retries until the store responds, since other replicas wait for the record. Close
+// or a newer fetch ends this.
 func (s *KeySource) putUntilStored(r record) {
 	for s.state.lastClaim() == r.generation {
 		if sleepUntil(s.running, time.Now().Add(maxPoll)) != nil {

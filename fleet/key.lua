@@ -20,8 +20,8 @@ local claim, lastClaimer = tonumber(fields[4] or 0), fields[5] or ''
 local lastState, stateEnd = fields[6], tonumber(fields[7] or 0)
 local pause, since = tonumber(fields[8] or 0), tonumber(fields[9] or now)
 
--- Redis accepts all writes of a script, even if its memory is full, if the first one needs no memory,
--- as PEXPIRE does. The second PEXPIRE is for a hash that HSET creates.
+-- Redis accepts all writes of a script, even if its memory is full, if the first one needs no
+-- memory, as PEXPIRE does. The second PEXPIRE is for a hash that HSET creates.
 local function write(...)
 	redis.call('PEXPIRE', KEYS[1], 2592000000)
 	redis.call('HSET', KEYS[1], 'since', now, ...)
@@ -29,16 +29,16 @@ local function write(...)
 end
 
 -- Protects the service from fetch after fetch. The limit is lower after rejected keys: if another
--- program fetches keys for the account, it makes new keys be rejected, and with longer intervals the
--- fleet would hardly ever have a valid key.
+-- program fetches keys for the account, it makes new keys be rejected, and with longer intervals
+-- the fleet would hardly ever have a valid key.
 local function longerPause(outcome)
 	local limit = 10
 	if outcome == 'rejected' then limit = 4 end
 	return math.min(math.max(2 * pause, minInterval), limit * minInterval)
 end
 
--- The clock of the store was set back: otherwise, a key would seem valid for longer, and a claim would
--- keep replicas from a fetch for longer.
+-- The clock of the store was set back: otherwise, a key would seem valid for longer, and a claim
+-- would keep replicas from a fetch for longer.
 if since > now then
 	exp, stateEnd = exp - (since - now), stateEnd - (since - now)
 	write('exp', exp, 'until', stateEnd)
@@ -47,8 +47,8 @@ end
 local state = lastState
 if stateEnd <= now then state = '' end
 
--- The reply is a state, its generation, its remaining time, the key if the state is "stored", and the
--- claimer.
+-- The reply is a state, its generation, its remaining time, the key if the state is "stored", and
+-- the claimer.
 if operation == 'claim' then
 	local mayFetch, isRejected, lease = ARGV[5] == '1', ARGV[6] == '1', tonumber(ARGV[7])
 
@@ -57,8 +57,8 @@ if operation == 'claim' then
 		return {'stored', gen, exp - now, key, lastClaimer}
 	end
 
-	-- The stored key was rejected within minInterval of its arrival. Another fetch would probably not
-	-- help either: the replicas wait for longer.
+	-- The stored key was rejected within minInterval of its arrival. Another fetch would probably
+	-- not help either: the replicas wait for longer.
 	local isKeyOfLastFetch = gen == claim and gen == generation
 	if isRejected and isKeyOfLastFetch and state == 'done' then
 		pause = longerPause('rejected')
@@ -66,8 +66,8 @@ if operation == 'claim' then
 		write('state', state, 'until', stateEnd, 'pause', pause)
 	end
 
-	-- The reply to this claim was lost, so the replica claims again. Without this, it would wait for
-	-- itself until the end of the lease.
+	-- The reply to this claim was lost, so the replica claims again. Without this, it would wait
+	-- for itself until the end of the lease.
 	local isRepeated = state == 'busy' and lastClaimer == claimer
 
 	-- One replica fetches at a time, and the interval after the last fetch is kept.
@@ -80,8 +80,8 @@ if operation == 'claim' then
 	if lastHelped then pause = 0 end -- the next failure begins with the shortest interval
 
 	if not isRepeated then
-		-- The last fetch took too long, as if its replica had died. If the next ones do too, each lease is
-		-- longer, as an interval after a failure would be.
+		-- The last fetch took too long, as if its replica had died. If the next ones do too, each
+		-- lease is longer, as an interval after a failure would be.
 		if lastState == 'busy' then
 			pause = longerPause('failed')
 			lease = lease + pause

@@ -26,34 +26,35 @@ type KeyConfig struct {
 	// key is available or the old key expires. Early should be shorter than the validity of a key:
 	// otherwise, calls cause one fetch after another.
 	//
-	// Early is 0, or at least 2 × FetchTimeout + 1 s. That leaves time for a fetch by another replica
-	// if a replica dies in Fetch.
+	// Early is 0, or at least 2 × FetchTimeout + 1 s. That leaves time for a fetch by another
+	// replica if a replica dies in Fetch.
 	Early time.Duration
-	// FetchTimeout is the timeout of the context of Fetch; 0 means 10 s. It is at most 14 s, so that a
-	// call can wait for two fetches.
+	// FetchTimeout is the timeout of the context of Fetch; 0 means 10 s. It is at most 14 s, so
+	// that a call can wait for two fetches.
 	//
-	// If a replica dies in Fetch, another one may fetch FetchTimeout + 1 s after that Fetch began, or
-	// MinInterval after it if that is longer. Each further death in a row adds up to 10 × MinInterval.
+	// If a replica dies in Fetch, another one may fetch FetchTimeout + 1 s after that Fetch began,
+	// or MinInterval after it if that is longer. Each further death in a row adds up to 10 ×
+	// MinInterval.
 	FetchTimeout time.Duration
-	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s. Until it has
-	// passed, a replica without a key returns an error if the last fetch failed. Otherwise, the replica
-	// waits for at most [msgpush.AccessKeyTimeout].
+	// MinInterval is the minimum time between two fetches, by any replica; 0 means 1 s. Until it
+	// has passed, a replica without a key returns an error if the last fetch failed. Otherwise, the
+	// replica waits for at most [msgpush.AccessKeyTimeout].
 	//
-	// The interval is longer after fetches in a row that do not help: 1, 2, 4, 8, 10, 10 and so on ×
-	// MinInterval. A fetch does not help
+	// The interval is longer after fetches in a row that do not help: 1, 2, 4, 8, 10, 10 and so on
+	// × MinInterval. A fetch does not help
 	//
 	//   - if it fails or returns an expired key;
 	//   - if it returns the rejected key, or a key that is rejected within MinInterval. Then, the
 	//     interval is at most 4 × MinInterval.
 	//
-	// A replica whose fetch did not help lets the other replicas fetch first. It waits for 1, 2, 4, 8,
-	// 10, 10 and so on × MinInterval after the interval.
+	// A replica whose fetch did not help lets the other replicas fetch first. It waits for 1, 2, 4,
+	// 8, 10, 10 and so on × MinInterval after the interval.
 	//
 	// The interval is not kept if the store lost its data, or if its clock jumped ahead.
 	MinInterval time.Duration
-	// OnError is called with the error of each Fetch of this replica that fails, and with each error of
-	// the store that leaves the replica without a key. Keys are redacted in its text. nil logs the error
-	// at level Warn with [slog.Default].
+	// OnError is called with the error of each Fetch of this replica that fails, and with each
+	// error of the store that leaves the replica without a key. Keys are redacted in its text. nil
+	// logs the error at level Warn with [slog.Default].
 	OnError func(error)
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret that all replicas
 	// have. An encrypted key that was copied from another Name, or replayed as a newer key, is an

@@ -36,8 +36,8 @@ type KeySource struct {
 	changed chan struct{} // signals an announcement, or a connect to the store
 	fetches atomic.Int64  // calls of Fetch
 
-	// turn is held while a script other than a probe runs, and until the state has the result. Two claims
-	// at a time would have the same claimer, and both would be granted.
+	// turn is held while a script other than a probe runs, and until the state has the result. Two
+	// claims at a time would have the same claimer, and both would be granted.
 	turn sync.Mutex
 
 	running context.Context // ends with Close
@@ -93,9 +93,9 @@ func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, err
 }
 
 // Ping tests the store, and whether this replica may subscribe to announcements of new keys. It
-// returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one second, or until ctx
-// ends. While the store fails, requests with a key in memory still succeed: so a readiness check
-// should not depend on Ping.
+// returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one second, or until
+// ctx ends. While the store fails, requests with a key in memory still succeed: so a readiness
+// check should not depend on Ping.
 //
 // Without announcements, such as without the permission for the channel, a replica gets a new key
 // only when a request with the old one is rejected.
@@ -142,7 +142,8 @@ func (s *KeySource) Close() error {
 // Format writes the name of the account, never the key.
 func (s *KeySource) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "fleet.KeySource(%s)", s.cfg.Name) }
 
-// obtain returns a key for the cache, which calls it. With an error, the key is one that the error quotes.
+// obtain returns a key for the cache, which calls it. With an error, the key is one that the error
+// quotes.
 func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 	current, isRejected := s.state.newest()
 	if !isRejected && current.validFor(s.cfg.Early) { // it was adopted meanwhile
@@ -159,16 +160,16 @@ func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 	return current.key, current.expires, nil
 }
 
-// newer returns a record with a key and a greater generation. If no other replica has one or fetches one,
-// this replica fetches.
+// newer returns a record with a key and a greater generation. If no other replica has one or
+// fetches one, this replica fetches.
 func (s *KeySource) newer(ctx context.Context, generation int64) (record, error) {
 	mayClaimAt := s.state.mayClaimAt()
 	for {
 		if current, ok := s.state.newerThan(generation); ok { // watchStore has adopted it
 			return current, nil
 		}
-		// The store is asked even if ctx has ended: a suspension of this process may have ended ctx, and the
-		// store may then have a newer record.
+		// The store is asked even if ctx has ended: a suspension of this process may have ended
+		// ctx, and the store may then have a newer record.
 		ask := s.poll
 		if ctx.Err() == nil && !time.Now().Before(mayClaimAt) {
 			ask = s.claim
@@ -195,8 +196,8 @@ func (s *KeySource) newer(ctx context.Context, generation int64) (record, error)
 	}
 }
 
-// pollAfter returns how long a call waits before it polls the store. It polls when the record expires, since
-// it may then claim a fetch. A record without a state does not expire.
+// pollAfter returns how long a call waits before it polls the store. It polls when the record
+// expires, since it may then claim a fetch. A record without a state does not expire.
 func pollAfter(r record) time.Duration {
 	if r.state == stateFree {
 		return maxPoll

@@ -7,7 +7,7 @@ import (
 	"example.com/msgpush"
 )
 
-// standby is how much later a key that expires is replaced by a replica whose last fetch did not help.
+// standby is how much later a replica whose last fetch did not help replaces a key that expires.
 const standby = 500 * time.Millisecond
 
 // A keyState is what a replica knows about the keys of its account, and about its own fetches.
@@ -24,8 +24,8 @@ type keyState struct {
 	own         ownFetches
 }
 
-// newest returns the current record, and whether its key was rejected. isRejected is also true without a
-// record.
+// newest returns the current record, and whether its key was rejected. isRejected is also true
+// without a record.
 func (s *keyState) newest() (r record, isRejected bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,8 +39,8 @@ func (s *keyState) newerThan(generation int64) (r record, ok bool) {
 	return s.current, s.current.generation > generation && s.current.valid()
 }
 
-// adopt makes r the current record, and puts its key into the cache, unless the current record is newer.
-// It returns the current record.
+// adopt makes r the current record, and puts its key into the cache, unless the current record is
+// newer. It returns the current record.
 func (s *keyState) adopt(r record) record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +99,8 @@ func (s *keyState) endFetch(state string, wait time.Duration) {
 	}
 }
 
-// lastClaim returns the last generation that this replica claimed, or 0 if there is none since the start or
-// Close.
+// lastClaim returns the last generation that this replica claimed, or 0 if there is none since the
+// start or Close.
 func (s *keyState) lastClaim() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +123,8 @@ func (s *keyState) fail(failure *fetchError, until time.Time) {
 	s.failure, s.failedUntil = failure, until
 }
 
-// lastFailure returns the error of the last fetch that failed, or nil. mustWait is true until the next
-// fetch may begin.
+// lastFailure returns the error of the last fetch that failed, or nil. mustWait is true until the
+// next fetch may begin.
 func (s *keyState) lastFailure() (failure *fetchError, mustWait bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +138,8 @@ func (s *keyState) letsOthersFirst() bool {
 	return time.Now().Before(s.own.claimsAt)
 }
 
-// mayClaimAt returns when this replica may claim a fetch for a call that begins now. A key that expires is
-// first replaced by the replicas that have fetched a good one: their clocks and networks work.
+// mayClaimAt returns when this replica may claim a fetch for a call that begins now. A key that
+// expires is first replaced by replicas whose last fetch helped: their clocks and networks work.
 func (s *keyState) mayClaimAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,23 +150,23 @@ func (s *keyState) mayClaimAt() time.Time {
 	return time.Time{}
 }
 
-// ownFetches says when this replica may fetch. After a fetch that did not help, it lets other replicas
-// fetch first: its clock may be wrong, or its network.
+// ownFetches says when this replica may fetch. After a fetch that did not help, it lets other
+// replicas fetch first: its clock may be wrong, or its network.
 type ownFetches struct {
 	helped   time.Time // when the last one returned a key; zero if it did not help
 	misses   int       // fetches in a row that did not help
 	claimsAt time.Time // this replica claims no fetch before
 }
 
-// begin records the claim of a fetch. If the last one helped, a miss begins with the shortest delay again.
+// begin records the claim of a fetch. If the last one helped, the next delay is the shortest.
 func (f *ownFetches) begin() {
 	if !f.helped.IsZero() {
 		f.misses = 0
 	}
 }
 
-// miss records a fetch that did not help. Other replicas may fetch after wait, and this one later, by 1, 2,
-// 4, 8, 10, 10 and so on × MinInterval.
+// miss records a fetch that did not help. Other replicas may fetch after wait, and this one later,
+// by 1, 2, 4, 8, 10, 10 and so on × MinInterval.
 func (f *ownFetches) miss(wait, minInterval time.Duration) {
 	delay := 10 * minInterval
 	if f.misses < 4 {

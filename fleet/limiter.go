@@ -18,9 +18,9 @@ var ErrBudgetExceeded = errors.New("fleet: request budget exceeded")
 
 // A LimiterConfig configures a [Limiter]. Name, Rate and Per are required.
 type LimiterConfig struct {
-	// Name is the name of the account. Replicas with the same Name take their slots from one queue. A
-	// replica moves the queue on by its own Per / Rate: set the same Rate, Per and Burst in all of
-	// them, except while a deployment changes the rate.
+	// Name is the name of the account. Replicas with the same Name take their slots from one queue.
+	// A replica moves the queue on by its own Per / Rate: set the same Rate, Per and Burst in all
+	// of them, except while a deployment changes the rate.
 	Name string
 	// Rate is the number of requests in each Per. Rate / Per must be at most one request per
 	// microsecond.
@@ -98,9 +98,9 @@ func (c LimiterConfig) check() error {
 // interval returns the time between two slots, in nanoseconds. It may have a fraction.
 func (c LimiterConfig) interval() float64 { return float64(c.Per) / float64(c.Rate) }
 
-// Ping tests the store, and returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most
-// one second, or until ctx ends. With a Fallback, requests succeed while the store fails: then, a
-// readiness check should not depend on Ping.
+// Ping tests the store, and returns nil or an error that wraps [ErrStoreUnavailable]. It takes at
+// most one second, or until ctx ends. With a Fallback, requests succeed while the store fails:
+// then, a readiness check should not depend on Ping.
 func (l *Limiter) Ping(ctx context.Context) error { return l.store.probeWithin(ctx) }
 
 // LimiterStats are counters of one [Limiter]. They begin at 0 when it is created. FromStore, Reused

@@ -155,7 +155,8 @@ func TestBurstAfterIdleTime(t *testing.T) {
 	require.ErrorIs(t, limiter.Wait(ctx), fleet.ErrBudgetExceeded)
 }
 
-// A deployment that changes the rate runs replicas with both. The one with another rate calls first.
+// A deployment that changes the rate runs replicas with both. The one with another rate calls
+// first.
 func TestReplicaWithAnotherRateMovesTheQueueOnByItsOwnInterval(t *testing.T) {
 	const replicas, calls = 50, 20
 	synctest.Test(t, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 const maxCalls = 10_000
 
 // A queue holds the waiting calls of a limiter, and the slots that it has taken for them. A slot
-// belongs to no call until it begins. Then the call that has waited longest uses it. So if a call is
-// cancelled, the calls after it move up.
+// belongs to no call until it begins. Then the call that has waited longest uses it. So if a call
+// is cancelled, the calls after it move up.
 type queue struct {
 	discarded atomic.Int64 // see LimiterStats
 
@@ -27,8 +27,8 @@ type queue struct {
 	last    time.Time   // the latest slot that was taken
 }
 
-// A waiter is a call of Wait that waits for a slot. The mu of its queue guards its fields until done
-// is closed.
+// A waiter is a call of Wait that waits for a slot. The mu of its queue guards its fields until
+// done is closed.
 type waiter struct {
 	latest   time.Time     // its slot must not begin later, apart from the delay of the reply
 	element  *list.Element // of waiters; nil if the call does not wait any more
@@ -49,8 +49,9 @@ func newQueue() *queue {
 	return q
 }
 
-// join adds a call. It reports whether the caller must start a goroutine that takes a slot for it. That is
-// not so if a slot is left, such as the slot of a cancelled call, or if such a goroutine runs.
+// join adds a call. It reports whether the caller must start a goroutine that takes a slot for it.
+// No goroutine is needed if a slot is left, such as that of a cancelled call, or if one already
+// runs.
 func (q *queue) join(w *waiter) (mustSend bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -96,9 +97,9 @@ func (q *queue) lastSlot() time.Time {
 	return q.last
 }
 
-// nextCommand returns the calls for which the next command takes slots, and the latest slot that was
-// taken. If all calls have a slot, it returns no calls, and the goroutine that sends commands ends. Then
-// join requests another goroutine when it is needed.
+// nextCommand returns the calls for which the next command takes slots, and the latest slot that
+// was taken. If all calls have a slot, it returns no calls, and the goroutine that sends commands
+// ends. Then join requests another goroutine when it is needed.
 func (q *queue) nextCommand() (calls []*waiter, last time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,13 +126,13 @@ func (q *queue) fail(calls []*waiter, err error) {
 	}
 }
 
-// assign adds the slots of a command, and ends the calls whose slots are too late. waits is the reply to
-// the command: how long each call must wait from the time when the script ran. That was between sent and
-// now:
+// assign adds the slots of a command, and ends the calls whose slots are too late. waits is the
+// reply to the command: how long each call must wait from the time when the script ran. That was
+// between sent and now:
 //
 //   - A slot is counted from now, so that no call uses it too early.
-//   - last is counted from sent: the store begins no slot before last, so a later last would leave slots
-//     unused.
+//   - last is counted from sent: the script gives no slots long before last, so a last that is too
+//     late would leave slots unused.
 func (q *queue) assign(calls []*waiter, sent time.Time, waits []any) {
 	received := time.Now()
 	q.mu.Lock()
@@ -145,8 +146,8 @@ func (q *queue) assign(calls []*waiter, sent time.Time, waits []any) {
 			q.end(w, budgetError(wait, maxWait))
 			continue
 		}
-		// The call may have ended, such as with a slot of a cancelled call. Then Wait may read its fields
-		// without mu, so they must not change.
+		// The call may have ended, such as with a slot of a cancelled call. Then Wait may read its
+		// fields without mu, so they must not change.
 		hasEnded := w.element == nil
 		if !hasEnded {
 			w.isBought = true
@@ -184,8 +185,8 @@ func (q *queue) insert(slot time.Time) {
 	q.slots = slices.Insert(q.slots, i, slot)
 }
 
-// serve gives the slots that have begun to the first calls. It discards a slot that no call waits for:
-// used later, the slot would exceed the budget. Then it sets the timer to the next slot.
+// serve gives the slots that have begun to the first calls. It discards a slot that no call waits
+// for: used later, the slot would exceed the budget. Then it sets the timer to the next slot.
 func (q *queue) serve() {
 	for len(q.slots) > 0 && time.Until(q.slots[0]) <= 0 {
 		if first := q.waiters.Front(); first != nil {

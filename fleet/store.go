@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or Ping if the store could not
-// be reached, did not respond in time, or returned an error or an unexpected reply.
+// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or Ping if the store could not be
+// reached, did not respond in time, or returned an error or an unexpected reply.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
 // prefix begins the names of Redis keys and channels. Its number is the version of the stored
@@ -95,8 +95,8 @@ func (s *store) unavailable() error {
 	return s.failure
 }
 
-// awaitAvailable waits until the store is available, and then returns nil. Each look at an unavailable
-// store also has it probed. If ctx ends first, awaitAvailable returns the error of ctx.
+// awaitAvailable waits until the store is available, and then returns nil. Each look at an
+// unavailable store also has it probed. If ctx ends first, awaitAvailable returns the error of ctx.
 func (s *store) awaitAvailable(ctx context.Context) error {
 	for s.unavailable() != nil {
 		err := sleepUntil(ctx, time.Now().Add(probeInterval))
@@ -129,9 +129,8 @@ func (s *store) probeWithin(ctx context.Context) error {
 }
 
 // run runs a script, whose reply must have the types of want. It fails immediately if the store is
-// unavailable. A script that fails long
-// after its timeout runs once more: if this process was suspended, the store may have replied in
-// time.
+// unavailable. A script that fails long after its timeout runs once more: if this process was
+// suspended, the store may have replied in time.
 func (s *store) run(script *redis.Script, want []any, args ...any) ([]any, error) {
 	if err := s.unavailable(); err != nil {
 		return nil, err
@@ -157,9 +156,9 @@ func (s *store) runOnce(script *redis.Script, want []any, args ...any) ([]any, e
 	return reply, s.noteResult(err)
 }
 
-// send runs a script within storeTimeout, and returns its reply. By default, go-redis dials again and again
-// until the context ends, and then returns the error of the context. So if there is no reply after dialAfter,
-// send tests whether the address can be dialed, and returns the error if it cannot.
+// send runs a script within storeTimeout, and returns its reply. By default, go-redis repeats a
+// failed dial until the context ends, and then returns the error of the context. So after
+// dialAfter, send tests the address itself, and fails with the error of that dial.
 func (s *store) send(script *redis.Script, args []any) ([]any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
@@ -178,8 +177,8 @@ func (s *store) send(script *redis.Script, args []any) ([]any, error) {
 	return reply, err
 }
 
-// dial returns the error of a connection to the address of rdb, such as that it was refused. It returns nil
-// if rdb has not exactly one address, such as a client of a cluster.
+// dial returns the error of a connection to the address of rdb, such as that it was refused. It
+// returns nil if rdb has not exactly one address, such as a client of a cluster.
 func dial(ctx context.Context, rdb redis.UniversalClient) error {
 	client, hasAddress := rdb.(interface{ Options() *redis.Options })
 	if !hasAddress {
@@ -204,8 +203,8 @@ func checkReply(reply, want []any) error {
 
 func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
-// reloadCluster makes a client of a cluster look for a failed node. Otherwise, go-redis may replace that
-// node only after ClusterStateReloadInterval.
+// reloadCluster makes a client of a cluster look for a failed node. Otherwise, go-redis may replace
+// that node only after ClusterStateReloadInterval.
 func (s *store) reloadCluster() {
 	if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok {
 		cluster.ReloadState(context.Background())

@@ -94,8 +94,8 @@ func TestJumpOfTheStoreClockDelaysNoSlot(t *testing.T) {
 	}
 }
 
-// runClock makes the clock of the store run with an offset, which setOffset sets. A clock of miniredis
-// stands still after SetTime, so runClock sets it again and again.
+// runClock makes the clock of the store run with an offset, which setOffset sets. A clock of
+// miniredis stands still after SetTime, so runClock sets it again and again.
 func runClock(t *testing.T, store *miniredis.Miniredis) (setOffset func(time.Duration)) {
 	t.Helper()
 	var offset atomic.Int64

@@ -39,8 +39,8 @@ func (s *keyService) accepts(key string) bool {
 	return key == s.key && time.Now().Before(s.expires)
 }
 
-// call makes a call with the key of source, and repeats it if the key is rejected. It reports whether
-// the service accepted a key.
+// call makes a call with the key of source, and repeats it if the key is rejected. It reports
+// whether the service accepted a key.
 func (s *keyService) call(ctx context.Context, source *fleet.KeySource) bool {
 	key, err := source.AccessKey(ctx, "")
 	if err == nil && !s.accepts(key) {

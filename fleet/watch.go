@@ -11,8 +11,8 @@ import (
 
 const pingInterval = 3 * time.Second // of the connection for announcements
 
-// watchStore receives announcements, and subscribes again whenever that fails, until Close. The
-// Go channel of go-redis would not do: it does not subscribe again if Redis rejects a subscription,
+// watchStore receives announcements, and subscribes again whenever that fails, until Close. The Go
+// channel of go-redis would not do: it does not subscribe again if Redis rejects a subscription,
 // such as without the permission for the channel. Then the wait doubles, up to pingInterval.
 func (s *KeySource) watchStore() {
 	wait := probeInterval
