@@ -69,28 +69,33 @@ func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
 	afterRejections := []string{"0", "1000", "2000", "4000", "4000", "4000"}
 	for _, tt := range []struct {
 		name  string
-		want  []string // milliseconds before each fetch
+		want  []string // the intervals before the fetches, in milliseconds
 		fetch func(n int) (string, time.Time, error)
 	}{
 		{
-			"error", afterFailures,
-			func(int) (string, time.Time, error) { return "", time.Time{}, errors.New("no key") },
+			name:  "error",
+			want:  afterFailures,
+			fetch: func(int) (string, time.Time, error) { return "", time.Time{}, errors.New("no key") },
 		},
 		{
-			"expired key", afterFailures,
-			func(int) (string, time.Time, error) { return "key", time.Now().Add(-time.Hour), nil },
+			name:  "expired key",
+			want:  afterFailures,
+			fetch: func(int) (string, time.Time, error) { return "key", time.Now().Add(-time.Hour), nil },
 		},
 		{
-			"the rejected key is fetched", afterRejections,
-			func(int) (string, time.Time, error) { return "key", time.Time{}, nil },
+			name:  "the rejected key is fetched",
+			want:  afterRejections,
+			fetch: func(int) (string, time.Time, error) { return "key", time.Time{}, nil },
 		},
 		{
-			"new keys, rejected soon", afterRejections,
-			func(n int) (string, time.Time, error) { return fmt.Sprint("key-", n), time.Time{}, nil },
+			name:  "new keys, rejected soon",
+			want:  afterRejections,
+			fetch: func(n int) (string, time.Time, error) { return fmt.Sprint("key-", n), time.Time{}, nil },
 		},
 		{
-			"errors, then keys that are rejected soon", []string{"0", "1000", "2000", "4000", "8000", "4000", "4000"},
-			func(n int) (string, time.Time, error) {
+			name: "errors, then keys that are rejected soon",
+			want: []string{"0", "1000", "2000", "4000", "8000", "4000", "4000"},
+			fetch: func(n int) (string, time.Time, error) {
 				if n < 5 {
 					return "", time.Time{}, errors.New("no key")
 				}

@@ -153,7 +153,7 @@ func (l *Limiter) Wait(ctx context.Context) error {
 	}
 }
 
-// waitForSlot waits until a slot begins that this call has not missed, or an error.
+// waitForSlot takes slots until the call is in time for one.
 func (l *Limiter) waitForSlot(ctx context.Context) error {
 	for n := 1; ; n++ {
 		w, err := l.take(ctx)

@@ -130,19 +130,23 @@ func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
 		refuse, allow func(*testing.T, *redisServer)
 	}{
 		{
-			"writes paused", func(t *testing.T, r *redisServer) {
+			name: "writes paused",
+			refuse: func(t *testing.T, r *redisServer) {
 				require.NoError(t, r.Do(t.Context(), "CLIENT", "PAUSE", 1500, "WRITE").Err())
-			}, nil,
+			},
 		},
 		{
-			"memory full", func(t *testing.T, r *redisServer) {
+			name: "memory full",
+			refuse: func(t *testing.T, r *redisServer) {
 				require.NoError(t, r.ConfigSet(t.Context(), "maxmemory", "1").Err())
-			}, nil,
+			},
 		},
 		{
-			"no replica of the store", func(t *testing.T, r *redisServer) {
+			name: "no replica of the store",
+			refuse: func(t *testing.T, r *redisServer) {
 				require.NoError(t, r.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
-			}, func(t *testing.T, r *redisServer) {
+			},
+			allow: func(t *testing.T, r *redisServer) {
 				require.NoError(t, r.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
 			},
 		},

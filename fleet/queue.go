@@ -13,7 +13,7 @@ import (
 // maxCalls is the maximum number of calls of a command, which blocks the store while it runs.
 const maxCalls = 10_000
 
-// A queue holds the waiting calls of a limiter, and the slots that it has taken for them. A slot
+// A queue holds the waiting calls of a limiter, and the slots that were taken for them. A slot
 // belongs to no call until it begins. Then the call that has waited longest uses it. So if a call
 // is cancelled, the calls after it move up.
 type queue struct {
