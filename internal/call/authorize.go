@@ -56,7 +56,7 @@ func (c *Caller) getKeyAndSlot(s *state) error {
 const staleAfter = 50 * time.Millisecond
 
 func (c *Caller) waitForSlot(s *state) error {
-	if err := c.Limiter.Wait(s); err != nil {
+	if err := c.Limiter.Wait(&s.call); err != nil {
 		return &stopError{"waiting for the rate limiter: ", err}
 	}
 	return nil
@@ -65,16 +65,16 @@ func (c *Caller) waitForSlot(s *state) error {
 // nextKey sets the key of the next attempt to the key of the source. It returns errSameKey if the
 // source returns the rejected key again.
 func (c *Caller) nextKey(s *state) error {
-	if errs.OfContext(s) != nil {
+	if errs.OfContext(&s.call) != nil {
 		return contextEnded
 	}
-	key, err := c.Source(s, s.rejectedKey)
+	key, err := c.Source(&s.call, s.rejectedKey)
 	isUnchecked := !s.keys.Has(key)
 	if err == nil && isUnchecked {
 		err = httpspec.CheckKey("the key", key)
 	}
 	s.keys.Add(key) // also after an error, whose text may contain it
-	if err != nil || errs.OfContext(s) != nil {
+	if err != nil || errs.OfContext(&s.call) != nil {
 		return &stopError{"access key: ", err}
 	}
 	if key == s.rejectedKey {

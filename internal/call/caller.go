@@ -116,7 +116,7 @@ type Result struct {
 // Do makes a call. The error is a [*Failure]. If no HTTP request can be made from the arguments, it is
 // another error, whose text may contain a secret.
 func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
-	s := &state{Context: ctx, spec: spec, keys: *c.FixedKeys}
+	s := newState(ctx, spec, *c.FixedKeys)
 	err := c.do(ctx, s)
 	return Result{s.attempts, &s.keys, s.leftOut}, err
 }
@@ -125,8 +125,8 @@ func (c *Caller) do(ctx context.Context, s *state) error {
 	if ctx == nil {
 		return errors.New("the context is nil")
 	}
-	s.setTimeout(c.Timeout, c.timeoutErr)
-	defer s.end()
+	s.call.setTimeout(c.Timeout, c.timeoutErr)
+	defer s.call.end()
 	req, err := c.newRequest(s)
 	if err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/internal/redact"
 )
 
 // newStep returns a caller whose source returns "first-key", the state of a call, and its request.
@@ -25,7 +27,7 @@ func newStep(t *testing.T) (*Caller, *state, *http.Request) {
 		Transport:        respond(200, strings.NewReader("{}")),
 	}
 	config.Retry.MaxAttempts, config.Retry.MinWait, config.Retry.MaxWait = 3, 200, 30_000
-	s := &state{Context: t.Context(), spec: Spec{Operation: "Test", Method: http.MethodGet}}
+	s := newState(t.Context(), Spec{Operation: "Test", Method: http.MethodGet}, redact.Keys{})
 	req, err := http.NewRequestWithContext(s, http.MethodGet, "https://push.example.com/x", nil)
 	require.NoError(t, err)
 	return &Caller{Config: config, quota: newQuota(0), attemptTimeoutErr: timeoutError("timeout %v", time.Second)}, s, req
@@ -72,7 +74,7 @@ func TestChainHasNoMethodCloseIdleConnections(t *testing.T) {
 
 func TestStateIsFoundInContextOfRequest(t *testing.T) {
 	type key struct{}
-	s := &state{Context: context.WithValue(t.Context(), key{}, "value"), spec: Spec{Operation: "MailDetail"}}
+	s := newState(context.WithValue(t.Context(), key{}, "value"), Spec{Operation: "MailDetail"}, redact.Keys{})
 	ctx, cancel := context.WithCancel(s)
 	defer cancel()
 	assert.Same(t, s, stateOf(ctx))

@@ -45,7 +45,7 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 	}
 	retry = failure != nil && final == nil
 	if c.Report != nil {
-		c.Report(s, Outcome{
+		c.Report(&s.call, Outcome{
 			Spec:     &s.spec,
 			Keys:     &s.keys,
 			Number:   s.attempts,
@@ -69,7 +69,7 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 // decide returns the final failure of the call after the failure f of an attempt, or nil if another
 // attempt follows.
 func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
-	hasEnded := errs.OfContext(s) != nil
+	hasEnded := errs.OfContext(&s.call) != nil
 	if hasEnded && f.Kind == NoResponse {
 		return s.interrupted(f)
 	}

@@ -11,12 +11,12 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// A state is shared by the attempts of one call. Each step finds it in the context of the request. It
-// is the context of a limiter, a key source and an observer, which may keep it: they use Context, timeout
-// and spec. Only the goroutine of the call uses the other fields.
+// A state is shared by the attempts of one call. It is the context of their requests, in which each step finds
+// it. It ends with the context of the caller, and not at the timeout of the call: each attempt has its own
+// timeout. Only the goroutine of the call uses the fields below spec.
 type state struct {
-	context.Context // of the caller
-	timeout         // of the call
+	context.Context             // of the caller
+	call            callContext // the state with the timeout of the call
 
 	spec  Spec
 	query string      // of the request, which may contain secrets
@@ -38,23 +38,21 @@ type state struct {
 
 type stateKey struct{}
 
-// A requestContext is the context of the request of a call. It ends with the context of the caller, not
-// after the timeout of the call, as the state itself does: each attempt has its own timeout.
-type requestContext state
-
-// Value returns the state for stateKey.
-func (c *requestContext) Value(key any) any {
-	if key == (stateKey{}) {
-		return (*state)(c)
-	}
-	return c.Context.Value(key)
+func newState(ctx context.Context, spec Spec, keys redact.Keys) *state {
+	s := &state{Context: ctx, spec: spec, keys: keys}
+	s.call.Context = s
+	return s
 }
 
-// Format writes the same text as [state.Format].
-func (c *requestContext) Format(f fmt.State, verb rune) { (*state)(c).Format(f, verb) }
+// Value returns the state itself for stateKey.
+func (s *state) Value(key any) any {
+	if key == (stateKey{}) {
+		return s
+	}
+	return s.Context.Value(key)
+}
 
-// Format writes the operation, never the access key: a rate limiter, a key source or an observer gets
-// the state as its context, and may print it.
+// Format writes the operation, never the access key: whoever gets the context of a call may print it.
 func (s *state) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "msgpush.Call(%s)", s.spec.Operation)
 }
@@ -124,7 +122,7 @@ func (s *state) stopped(err error) *Failure {
 // interrupted returns the final failure of a call whose context ended during an attempt with the
 // failure f. Previous is f, such as a failed dial, unless f only says that the context has ended.
 func (s *state) interrupted(f *Failure) *Failure {
-	isEndOfContext := errors.Is(f.Cause, context.Cause(s.Context)) || errors.Is(f.Cause, errs.OfContext(s))
+	isEndOfContext := errors.Is(f.Cause, context.Cause(s.Context)) || errors.Is(f.Cause, errs.OfContext(&s.call))
 	if isEndOfContext {
 		return s.failureOf(&stopError{step: f.Step})
 	}
@@ -136,8 +134,8 @@ func (s *state) interrupted(f *Failure) *Failure {
 func (s *state) failureOf(stop *stopError) *Failure {
 	f := s.newFailure(NoResponse)
 	f.Step, f.Cause, f.Previous = stop.step, stop.err, s.last
-	if errs.OfContext(s) != nil { // the reason, also if the step returned another error
-		f.Cause = s.cause()
+	if errs.OfContext(&s.call) != nil { // the reason, also if the step returned another error
+		f.Cause = s.call.cause()
 	}
 	return f
 }

@@ -30,7 +30,7 @@ func (c *Caller) wait(next http.RoundTripper) http.RoundTripper {
 func (c *Caller) drawWait(s *state, requested time.Duration) (wait time.Duration, ok bool) {
 	shortest, longest := c.waitBounds(s.counted())
 	left := time.Duration(math.MaxInt64)
-	if deadline, hasDeadline := s.Deadline(); hasDeadline {
+	if deadline, hasDeadline := s.call.Deadline(); hasDeadline {
 		left = max(0, time.Until(deadline))
 	}
 	room := left - requested - shortest
