@@ -37,6 +37,11 @@ func (c *Caller) getKeyAndSlot(s *state) error {
 	if c.Limiter == nil {
 		return nil
 	}
+	return c.getSlot(s)
+}
+
+// getSlot waits for a slot, gets the key again and, if that makes the slot stale, waits for another one.
+func (c *Caller) getSlot(s *state) error {
 	if err := c.waitForSlot(s); err != nil {
 		return err
 	}
@@ -69,8 +74,8 @@ func (c *Caller) nextKey(s *state) error {
 		return contextEnded
 	}
 	key, err := c.Source(&s.call, s.rejectedKey)
-	isUnchecked := !s.keys.Has(key)
-	if err == nil && isUnchecked {
+	isKnown := s.keys.Has(key) // and has been checked
+	if err == nil && !isKnown {
 		err = httpspec.CheckKey("the key", key)
 	}
 	s.keys.Add(key) // also after an error, whose text may contain it

@@ -12,15 +12,6 @@ import (
 
 const maxHeader = 40 // characters of a value that are quoted
 
-// checkReadable returns an error if a body has an encoding or a charset that the client does not read.
-// jsonErr is the error of its JSON.
-func checkReadable(resp *http.Response, body []byte, jsonErr error, keys *redact.Keys) error {
-	if err := checkEncoding(resp, jsonErr, keys); err != nil {
-		return err
-	}
-	return checkCharset(resp, body, keys)
-}
-
 // checkCharset returns an error if a body is not UTF-8, and its header names another charset.
 func checkCharset(resp *http.Response, body []byte, keys *redact.Keys) error {
 	contentType := resp.Header.Get("Content-Type")
@@ -41,11 +32,11 @@ func hasSuffixFold(s, suffix string) bool {
 	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
 }
 
-// checkEncoding returns an error if a body is not JSON, and has a Content-Encoding: net/http removes
-// that header when it decodes a body.
-func checkEncoding(resp *http.Response, jsonErr error, keys *redact.Keys) error {
+// checkEncoding returns an error if a body, which is not JSON, has a Content-Encoding: net/http removes that
+// header when it decodes a body.
+func checkEncoding(resp *http.Response, keys *redact.Keys) error {
 	encoding := resp.Header.Get("Content-Encoding")
-	if encoding == "" || jsonErr == nil {
+	if encoding == "" {
 		return nil
 	}
 	encoding = redact.Shorten(keys.Text(encoding), maxHeader)

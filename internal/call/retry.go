@@ -43,27 +43,31 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 	} else {
 		final = c.decide(s, failure)
 	}
-	retry = failure != nil && final == nil
-	if c.Report != nil {
-		c.Report(&s.call, Outcome{
-			Spec:     &s.spec,
-			Keys:     &s.keys,
-			Number:   s.attempts,
-			Start:    s.start,
-			Duration: duration,
-			Response: s.resp,
-			Size:     s.size,
-			Failure:  failure,
-			LeftOut:  s.leftOut,
-			Final:    final,
-			Retry:    retry,
-			Wait:     s.wait,
-		})
+	c.report(s, failure, final, duration)
+	if final != nil {
+		return false, final
 	}
-	if final == nil {
-		return retry, nil // and not final: an error that holds a nil *Failure is not nil
+	return failure != nil, nil // and not final: an error that holds a nil *Failure is not nil
+}
+
+func (c *Caller) report(s *state, failure, final *Failure, duration time.Duration) {
+	if c.Report == nil {
+		return
 	}
-	return false, final
+	c.Report(&s.call, Outcome{
+		Spec:     &s.spec,
+		Keys:     &s.keys,
+		Number:   s.attempts,
+		Start:    s.start,
+		Duration: duration,
+		Response: s.resp,
+		Size:     s.size,
+		Failure:  failure,
+		LeftOut:  s.leftOut,
+		Final:    final,
+		Retry:    failure != nil && final == nil,
+		Wait:     s.wait,
+	})
 }
 
 // decide returns the final failure of the call after the failure f of an attempt, or nil if another
