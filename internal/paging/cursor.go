@@ -1,5 +1,8 @@
 // Package paging decides which page of a list to request next, while the list changes. It knows
-// neither HTTP nor the types of records.
+// neither requests nor the types of records.
+//
+// Package follow has no cursor: it reads a list from the newest record inward until it finds known records,
+// and not from the first page to the last.
 package paging
 
 // This file computes, from the numbers of each response, which page to request next and when to
@@ -56,19 +59,35 @@ type cursor struct {
 	hasTotal bool  // a response reported a total
 	expected int64 // how many records should come; 0 if unknown
 
-	// The offsets.
-	covered      int64                    // the offsets below it are covered
-	readAhead    struct{ from, to int64 } // a covered page behind a gap; empty if from >= to
-	deliveredEnd int64                    // every delivered record that has not moved is below this offset
+	covered   coverage
+	delivered delivered
+	limit     limit
+}
 
-	// The records and pages.
-	came           int64 // records that were delivered, or left out with an id
-	withoutID      int64 // records that this pass left out, without an id
-	firstShort     int64 // the first page with fewer new records than it should have; 0: none
-	mostlyNew      int64 // pages that are mostly new
-	otherPages     int64 // the other pages of this pass
-	pagesBehindEnd int64 // pages behind all delivered records, since the last new record
-	hasHitLimit    bool  // the limit has kept a pass from stepping back or from going on
+// A delivered counts the records that came.
+type delivered struct {
+	came       int64 // records that were delivered, or left out with an id
+	withoutID  int64 // records that this pass left out, without an id
+	end        int64 // every delivered record that has not moved is below this offset
+	firstShort int64 // the first page with fewer new records than it should have; 0: none
+}
+
+// records returns how many records came.
+func (d *delivered) records() int64 { return d.came + d.withoutID }
+
+// count counts the records of a page that begins at an offset.
+func (d *delivered) count(p pageInfo, offset int64) {
+	d.came += p.newRecords
+	d.withoutID += p.withoutID
+	if p.newRecords > 0 {
+		d.end = max(d.end, offset+p.records)
+	}
+}
+
+// forSecondPass forgets the records without an id, which come again.
+func (d delivered) forSecondPass() delivered {
+	d.withoutID = 0
+	return d
 }
 
 // A pageInfo describes a response. A reported number that is not positive counts as not reported.
@@ -88,8 +107,6 @@ func (p pageInfo) hasOnlyUnknown() bool { return p.records > 0 && p.withoutID ==
 // maxPages+1 is still an int.
 const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 
-const maxPagesBehindEnd = 3
-
 // end is the next page when the iteration has ended.
 const end = 0
 
@@ -99,15 +116,12 @@ func (cur *cursor) advance(p pageInfo) int64 {
 	p.total = max(0, min(p.total, maxTotal))
 	cur.updateSize(p)
 	cur.updateTotal(p)
-	cur.noteShortPage(p)
 	cur.count(p)
 	cur.cover(p)
 
-	next := cur.covered/cur.size + 1
-	isAtLimit := cur.otherPages >= 2*cur.otherPagesLimit() || next > maxPages
-	cur.hasHitLimit = cur.hasHitLimit || isAtLimit
-	isAtEnd := cur.pagesBehindEnd == maxPagesBehindEnd || cur.isAtEnd(p, next)
-	if isAtLimit || isAtEnd || cur.hasFoundAll() {
+	next := cur.covered.end/cur.size + 1
+	isAtLimit := !cur.limit.allowsPage(next)
+	if isAtLimit || cur.isAtEnd(p, next) || cur.hasFoundAll() {
 		return cur.endPass()
 	}
 	return next
@@ -129,9 +143,8 @@ func (cur *cursor) updateSize(p pageInfo) {
 	cur.size = max(cur.size, p.records, 1)
 }
 
-// updateTotal moves the offsets if the total has changed. If it rose by d, a record that is now at
-// offset x was at an offset in [x-d, x]; if it fell by d, in [x, x+d]. Prefetched responses may be used
-// in another order than the service sent them: reversed in time, an insertion is a deletion.
+// updateTotal moves the offsets if the total has changed. Prefetched responses may be used in another order
+// than the service sent them: reversed in time, an insertion is a deletion.
 func (cur *cursor) updateTotal(p pageInfo) {
 	isFirstTotal := !cur.hasTotal && p.total > 0
 	cur.hasTotal = cur.hasTotal || isFirstTotal // from now on, totalOf ignores the number of pages
@@ -140,20 +153,18 @@ func (cur *cursor) updateTotal(p pageInfo) {
 	if total == 0 {
 		return
 	}
+	change := total - cur.total
 	if cur.total == 0 {
-		cur.total = total
+		change = 0
 	}
-	growth := max(0, total-cur.total)
-	decrease := max(0, cur.total-total)
 	cur.total = total
-	cur.deliveredEnd += growth
-	cur.readAhead.from += growth
-	cur.readAhead.to -= decrease
-	if decrease > 0 && cur.otherPages > cur.otherPagesLimit() {
-		cur.hasHitLimit = true
-		return
+	if change > 0 {
+		cur.delivered.end += change
+		cur.covered.grow(change)
+	} else if change < 0 {
+		mayStepBack := cur.limit.allowsStepBack()
+		cur.covered.shrink(-change, mayStepBack)
 	}
-	cur.covered = max(0, cur.covered-decrease)
 }
 
 // updateExpected sets how many records should come. The first total replaces the estimate by the number
@@ -184,58 +195,36 @@ func (cur *cursor) totalOf(p pageInfo) int64 {
 	return p.total
 }
 
-// otherPagesLimit returns L.
-func (cur *cursor) otherPagesLimit() int64 { return 100 + 2*cur.mostlyNew }
-
 // offset returns the offset at which a page begins.
 func (cur *cursor) offset(p pageInfo) int64 { return (p.number - 1) * cur.size }
 
-// isBehindDelivered reports whether a page begins behind all records that earlier pages delivered.
-func (cur *cursor) isBehindDelivered(p pageInfo) bool { return cur.offset(p) >= cur.deliveredEnd }
-
-// noteShortPage sets firstShort. advance calls it before count, which moves deliveredEnd behind the page.
-// A page that begins before deliveredEnd may repeat records.
-func (cur *cursor) noteShortPage(p pageInfo) {
-	isShort := p.newRecords+p.withoutID < min(cur.size, cur.total-cur.offset(p))
-	if cur.firstShort == 0 && isShort && cur.isBehindDelivered(p) {
-		cur.firstShort = p.number
-	}
-}
-
-// count counts the records of a page, and the pages.
+// count counts a page and its records. A page that begins before delivered.end may repeat records.
 func (cur *cursor) count(p pageInfo) {
-	cur.came += p.newRecords
-	cur.withoutID += p.withoutID
-	if p.newRecords > 0 && 2*p.newRecords >= p.records {
-		cur.mostlyNew++
-	} else {
-		cur.otherPages++
+	offset := cur.offset(p)
+	isBehindDelivered := offset >= cur.delivered.end
+	isShort := p.newRecords+p.withoutID < min(cur.size, cur.total-offset)
+	if isShort && isBehindDelivered && cur.delivered.firstShort == 0 {
+		cur.delivered.firstShort = p.number
 	}
-	if p.newRecords > 0 {
-		cur.pagesBehindEnd = 0
-		cur.deliveredEnd = max(cur.deliveredEnd, cur.offset(p)+p.records)
-	} else if cur.isBehindDelivered(p) && !p.hasOnlyUnknown() {
-		cur.pagesBehindEnd++
-	}
+	cur.delivered.count(p, offset)
+	cur.limit.count(p, isBehindDelivered)
 }
 
-// cover marks the offsets of a page as covered or, if there is a gap before them, as readAhead until
-// the gap is filled. Without readAhead, a list that loses a record with each response would have a gap
-// before each page: pages 2 and 1 would be requested in turn.
+// cover marks the offsets of a page as covered.
 func (cur *cursor) cover(p pageInfo) {
 	from, to := cur.offset(p), p.number*cur.size
-	if cur.hasIDs && from > cur.covered {
-		cur.readAhead.from, cur.readAhead.to = from, to
-		return
-	}
-	cur.covered = max(cur.covered, to)
-	if cur.readAhead.from <= cur.covered {
-		cur.covered = max(cur.covered, cur.readAhead.to)
+	if cur.hasIDs {
+		cur.covered.add(from, to)
+	} else {
+		cur.covered.end = max(cur.covered.end, to)
 	}
 }
 
 // isAtEnd applies the rule of the end. next is the first page that is not covered.
 func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
+	if cur.limit.pagesBehindEnd == maxPagesBehindEnd {
+		return true
+	}
 	promised := max(p.pages, pagesFor(cur.total, cur.size))
 	if promised == 0 {
 		return p.newRecords == 0
@@ -248,8 +237,8 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 // hasFoundAll reports whether the second pass has found the missing records. Decreases of the total do
 // not count here: a record that came may have been deleted since.
 func (cur *cursor) hasFoundAll() bool {
-	hasAll := cur.came+cur.withoutID >= max(cur.expected, cur.total)
-	return cur.isSecond && !cur.hasHitLimit && hasAll
+	hasAll := cur.delivered.records() >= max(cur.expected, cur.total)
+	return cur.isSecond && !cur.limit.isHit && hasAll
 }
 
 // missing returns how many records are missing. If only the number of pages is known, the last page
@@ -259,20 +248,20 @@ func (cur *cursor) missing() int64 {
 	if !cur.hasTotal {
 		expected -= cur.size - 1
 	}
-	return max(0, expected-cur.came-cur.withoutID)
+	return max(0, expected-cur.delivered.records())
 }
 
 // isIncomplete reports whether records are missing, or may be.
-func (cur *cursor) isIncomplete() bool { return cur.hasHitLimit || cur.missing() > 0 }
+func (cur *cursor) isIncomplete() bool { return cur.limit.isHit || cur.missing() > 0 }
 
 // mayHideMissing reports whether an inserted record may hide a missing one: a page repeated a record,
 // and the list is longer now.
 func (cur *cursor) mayHideMissing() bool {
-	return cur.hasTotal && cur.firstShort > 0 && cur.came+cur.withoutID < cur.total
+	return cur.hasTotal && cur.delivered.firstShort > 0 && cur.delivered.records() < cur.total
 }
 
 // endPass returns the first page of the second pass, if there is one, or end. The second pass keeps
-// the knowledge about the records and the service: hasHitLimit, too, since the totals cannot be trusted.
+// the knowledge about the records and the service.
 func (cur *cursor) endPass() int64 {
 	needsSecond := cur.isIncomplete() || cur.mayHideMissing()
 	if cur.isSecond || !cur.hasIDs || !needsSecond {
@@ -282,16 +271,13 @@ func (cur *cursor) endPass() int64 {
 		cur.total = 0 // it was computed with the other page size
 	}
 	*cur = cursor{
-		requested:    (min(cur.requested, cur.size) + 1) / 2,
-		hasIDs:       true,
-		isSecond:     true,
-		total:        cur.total,
-		hasTotal:     cur.hasTotal,
-		deliveredEnd: cur.deliveredEnd,
-		came:         cur.came,
-		firstShort:   cur.firstShort,
-		mostlyNew:    cur.mostlyNew,
-		hasHitLimit:  cur.hasHitLimit,
+		requested: (min(cur.requested, cur.size) + 1) / 2,
+		hasIDs:    true,
+		isSecond:  true,
+		total:     cur.total,
+		hasTotal:  cur.hasTotal,
+		delivered: cur.delivered.forSecondPass(),
+		limit:     cur.limit.forSecondPass(),
 	}
 	return 1
 }
