@@ -59,35 +59,34 @@ type cursor struct {
 	hasTotal bool  // a response reported a total
 	expected int64 // how many records should come; 0 if unknown
 
-	covered   coverage
-	delivered delivered
-	limit     limit
+	covered coverage
+	came    tally
+	limit   limit
 }
 
-// A delivered counts the records that came.
-type delivered struct {
-	came       int64 // records that were delivered, or left out with an id
+// A tally counts the records that came.
+type tally struct {
+	withID     int64 // records that were delivered, or left out with an id
 	withoutID  int64 // records that this pass left out, without an id
 	end        int64 // every delivered record that has not moved is below this offset
 	firstShort int64 // the first page with fewer new records than it should have; 0: none
 }
 
-// records returns how many records came.
-func (d *delivered) records() int64 { return d.came + d.withoutID }
+func (t *tally) records() int64 { return t.withID + t.withoutID }
 
 // count counts the records of a page that begins at an offset.
-func (d *delivered) count(p pageInfo, offset int64) {
-	d.came += p.newRecords
-	d.withoutID += p.withoutID
+func (t *tally) count(p pageInfo, offset int64) {
+	t.withID += p.newRecords
+	t.withoutID += p.withoutID
 	if p.newRecords > 0 {
-		d.end = max(d.end, offset+p.records)
+		t.end = max(t.end, offset+p.records)
 	}
 }
 
 // forSecondPass forgets the records without an id, which come again.
-func (d delivered) forSecondPass() delivered {
-	d.withoutID = 0
-	return d
+func (t tally) forSecondPass() tally {
+	t.withoutID = 0
+	return t
 }
 
 // A pageInfo describes a response. A reported number that is not positive counts as not reported.
@@ -153,15 +152,19 @@ func (cur *cursor) updateTotal(p pageInfo) {
 	if total == 0 {
 		return
 	}
-	change := total - cur.total
-	if cur.total == 0 {
-		change = 0
+	if cur.total > 0 {
+		cur.move(total - cur.total)
 	}
 	cur.total = total
+}
+
+// move moves the offsets after a change of the total.
+func (cur *cursor) move(change int64) {
 	if change > 0 {
-		cur.delivered.end += change
+		cur.came.end += change
 		cur.covered.grow(change)
-	} else if change < 0 {
+	}
+	if change < 0 {
 		mayStepBack := cur.limit.allowsStepBack()
 		cur.covered.shrink(-change, mayStepBack)
 	}
@@ -198,15 +201,15 @@ func (cur *cursor) totalOf(p pageInfo) int64 {
 // offset returns the offset at which a page begins.
 func (cur *cursor) offset(p pageInfo) int64 { return (p.number - 1) * cur.size }
 
-// count counts a page and its records. A page that begins before delivered.end may repeat records.
+// count counts a page and its records. A page that begins before came.end may repeat records.
 func (cur *cursor) count(p pageInfo) {
 	offset := cur.offset(p)
-	isBehindDelivered := offset >= cur.delivered.end
+	isBehindDelivered := offset >= cur.came.end
 	isShort := p.newRecords+p.withoutID < min(cur.size, cur.total-offset)
-	if isShort && isBehindDelivered && cur.delivered.firstShort == 0 {
-		cur.delivered.firstShort = p.number
+	if isShort && isBehindDelivered && cur.came.firstShort == 0 {
+		cur.came.firstShort = p.number
 	}
-	cur.delivered.count(p, offset)
+	cur.came.count(p, offset)
 	cur.limit.count(p, isBehindDelivered)
 }
 
@@ -237,7 +240,7 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 // hasFoundAll reports whether the second pass has found the missing records. Decreases of the total do
 // not count here: a record that came may have been deleted since.
 func (cur *cursor) hasFoundAll() bool {
-	hasAll := cur.delivered.records() >= max(cur.expected, cur.total)
+	hasAll := cur.came.records() >= max(cur.expected, cur.total)
 	return cur.isSecond && !cur.limit.isHit && hasAll
 }
 
@@ -248,7 +251,7 @@ func (cur *cursor) missing() int64 {
 	if !cur.hasTotal {
 		expected -= cur.size - 1
 	}
-	return max(0, expected-cur.delivered.records())
+	return max(0, expected-cur.came.records())
 }
 
 // isIncomplete reports whether records are missing, or may be.
@@ -257,7 +260,7 @@ func (cur *cursor) isIncomplete() bool { return cur.limit.isHit || cur.missing()
 // mayHideMissing reports whether an inserted record may hide a missing one: a page repeated a record,
 // and the list is longer now.
 func (cur *cursor) mayHideMissing() bool {
-	return cur.hasTotal && cur.delivered.firstShort > 0 && cur.delivered.records() < cur.total
+	return cur.hasTotal && cur.came.firstShort > 0 && cur.came.records() < cur.total
 }
 
 // endPass returns the first page of the second pass, if there is one, or end. The second pass keeps
@@ -276,7 +279,7 @@ func (cur *cursor) endPass() int64 {
 		isSecond:  true,
 		total:     cur.total,
 		hasTotal:  cur.hasTotal,
-		delivered: cur.delivered.forSecondPass(),
+		came:      cur.came.forSecondPass(),
 		limit:     cur.limit.forSecondPass(),
 	}
 	return 1

@@ -48,7 +48,7 @@ func (it *Iteration[T, O]) More() bool { return it.nextPage != end }
 func (it *Iteration[T, O]) NextPage() int64 { return it.nextPage }
 
 // Came returns the number of records that Next has returned, plus the records that were left out.
-func (it *Iteration[T, O]) Came() int64 { return it.cursor.delivered.records() }
+func (it *Iteration[T, O]) Came() int64 { return it.cursor.came.records() }
 
 // Err returns, after the last page, an error about undelivered records, or nil: the errors that
 // came with pages and, if records are missing, one that wraps inconsistentList. Before the last
@@ -70,10 +70,10 @@ func (it *Iteration[T, O]) missingErr(inconsistentList error) error {
 	} else if !it.cursor.hasTotal {
 		err = fmt.Errorf("%w: %d records came, but the reported pages hold more", inconsistentList, came)
 	}
-	if it.cursor.delivered.firstShort == 0 {
+	if it.cursor.came.firstShort == 0 {
 		return err
 	}
-	return AtPage(it.cursor.delivered.firstShort, err)
+	return AtPage(it.cursor.came.firstShort, err)
 }
 
 // Next requests a page and returns it. With ids, the page keeps only records that no earlier page
