@@ -47,18 +47,20 @@ const AccessKeyTimeout = 30 * time.Second
 
 // AccessKeyCacheOptions are the settings of [CachedAccessKey]. The zero value is usable.
 type AccessKeyCacheOptions struct {
-	// Early is the time before the expiry of a key in which a call starts fetch in the background, at
-	// most once a second. It should be longer than the time between two calls, and shorter than the
-	// validity of a key. 0 means that fetch starts after the expiry.
+	// Early is the time before the expiry of a key in which a call starts fetch in the background, at most
+	// once a second. It should be longer than the time between two calls, and shorter than the validity of
+	// a key. 0 means that fetch starts after the expiry.
 	Early time.Duration
-	// MinInterval is the minimum time between the beginnings of two fetches because of rejections. 0
-	// means a second. A negative value means none, for a fetch that limits itself, such as one that
-	// shares keys with other processes.
+	// MinInterval is the minimum time between the beginnings of two fetches because of rejections. 0 means
+	// a second. A negative value means none, for a fetch that limits itself, such as one that shares keys
+	// with other processes.
 	MinInterval time.Duration
-	// OnError is called with the error of each fetch that fails, including renewals in the
-	// background, whose errors no call returns. Keys are redacted in its text. Callers wait until OnError returns,
-	// so it must not use this cache, nor a client with it. It must be safe for concurrent use. nil logs the
-	// error at level Warn with [slog.Default].
+	// OnError is called with the error of each fetch that fails, including renewals in the background,
+	// whose errors no call returns. Keys are redacted in the text of the error. After a panic of fetch, the
+	// text has its stack. nil logs the error at level Warn with [slog.Default].
+	//
+	// Callers wait until OnError returns, so it must not use this cache, nor a client with it. It must be
+	// safe for concurrent use.
 	OnError func(error)
 }
 
@@ -77,9 +79,9 @@ type AccessKeyCacheOptions struct {
 // The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout].
 // While a fetch runs, no other one starts, even if it ignores its context; Set ends the wait for it.
 //
-// A call that fetch makes with the same client returns an error if it needs the key that is being
-// fetched. A returned key that has expired is an error. The expiry is compared with the wall clock. A
-// panic of fetch is re-raised in the callers that wait.
+// A call that fetch makes with the same client returns an error if it needs the key that is being fetched.
+// A returned key that has expired is an error. The expiry is compared with the wall clock. A panic of fetch
+// is re-raised in the callers that wait.
 func CachedAccessKey(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	o AccessKeyCacheOptions,
@@ -96,14 +98,14 @@ func CachedAccessKey(
 	})}
 }
 
-// An AccessKeyCache is the [AccessKeySource] that [CachedAccessKey] returns. It is safe for
-// concurrent use; concurrent callers share one call of fetch.
+// An AccessKeyCache is the [AccessKeySource] that [CachedAccessKey] returns. It is safe for concurrent use;
+// concurrent callers share one call of fetch.
 type AccessKeyCache struct {
 	cache *keycache.Cache
 }
 
-// AccessKey returns the cached key. It waits for fetch if there is no valid key, or while fetch replaces
-// a rejected one.
+// AccessKey returns the cached key. It waits for fetch if there is no valid key, or while fetch replaces a
+// rejected one.
 func (c *AccessKeyCache) AccessKey(ctx context.Context, rejected string) (string, error) {
 	if err := c.check(); err != nil {
 		return "", err
@@ -121,9 +123,9 @@ func (c *AccessKeyCache) check() error {
 	return nil
 }
 
-// Set replaces the cached key, such as by one that another process fetched. The key is valid, even if it
-// is the one that was rejected. Callers that wait for a fetch get it, too. Set ignores a key that has
-// expired, or that is no valid key.
+// Set replaces the cached key, such as by one that another process fetched. The key is valid, even if it is
+// the one that was rejected. Callers that wait for a fetch get it, too. Set ignores a key that has expired,
+// or that is no valid key.
 func (c *AccessKeyCache) Set(key string, expires time.Time) {
 	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error
 		c.cache.Set(key, expires)

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,10 +64,13 @@ type pendingFetch struct {
 	err      error
 }
 
-// A panicError is a panic of fetch, which its callers re-raise.
-type panicError struct{ value any }
+// A panicError is a panic of fetch, which its callers re-raise. They do not have its stack: OnError gets it.
+type panicError struct {
+	value any
+	stack []byte
+}
 
-func (e panicError) Error() string { return fmt.Sprintf("fetch panicked: %v", e.value) }
+func (e *panicError) Error() string { return fmt.Sprintf("fetch panicked: %v\n\n%s", e.value, e.stack) }
 
 // fetchOf is the key of a value of the context of fetch.
 type fetchOf struct{ *Cache }
@@ -88,27 +92,30 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	if p, ok := f.err.(panicError); ok { //nolint:errorlint // not wrapped
+	if p, ok := f.err.(*panicError); ok { //nolint:errorlint // not wrapped
 		panic(p.value)
 	}
-	old, ok := c.validKey()
-	if f.err != nil && ok {
-		return old, nil
+	if f.err != nil {
+		return c.keyAfterFailure(f)
 	}
 	// A fetch that began before the rejection, such as a renewal, may return the rejected key. Now a fetch
 	// for the rejection may begin.
 	predatesRejection := f.replaced != rejected
-	if predatesRejection && f.err == nil && f.key == rejected {
+	if predatesRejection && f.key == rejected {
 		return c.AccessKey(ctx, rejected)
 	}
-	return f.key, f.err
+	return f.key, nil
 }
 
-// validKey returns the key, and whether it is valid.
-func (c *Cache) validKey() (key string, ok bool) {
+// keyAfterFailure returns the key that is still valid after a fetch that failed or, if there is none, the
+// outcome of the fetch.
+func (c *Cache) keyAfterFailure(f *pendingFetch) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.key, c.isValid()
+	if c.isValid() {
+		return c.key, nil
+	}
+	return f.key, f.err
 }
 
 // isValid reports whether there is a key that has not expired.
@@ -177,20 +184,28 @@ func (c *Cache) run(ctx context.Context, f *pendingFetch) {
 	key, expires, err := "", time.Time{}, errors.New("fetch did not return")
 	defer func() { // runs even if fetch panics or calls runtime.Goexit
 		if value := recover(); value != nil {
-			err = panicError{value}
+			err = &panicError{value, debug.Stack()}
 		}
 		c.store(f, key, expires, err)
 		c.end(f, key, err)
 	}()
 	key, expires, err = c.Fetch(ctx)
 	if err == nil {
-		err = httpspec.CheckKey("the key", key)
-		if err == nil && endsWithin(0, expires.Round(0)) {
-			err = fmt.Errorf("the key expired at %v", expires)
-		}
+		err = checkKey(key, expires)
 	} else if ctx.Err() != nil {
 		err = c.timeoutError(err)
 	}
+}
+
+// checkKey returns an error for a key that is invalid or has expired.
+func checkKey(key string, expires time.Time) error {
+	if err := httpspec.CheckKey("the key", key); err != nil {
+		return err
+	}
+	if endsWithin(0, expires.Round(0)) {
+		return fmt.Errorf("the key expired at %v", expires)
+	}
+	return nil
 }
 
 // store ends f as the current fetch, and stores its key, unless another one was set meanwhile.
@@ -207,8 +222,8 @@ func (c *Cache) store(f *pendingFetch, key string, expires time.Time, err error)
 	}
 }
 
-// end ends f once: its timeout, its result and Set race. It reports an error, and returns the outcome to the
-// callers that wait for f.
+// end ends f once: its timeout, its result and Set race. It reports an error, and returns the outcome to
+// the callers that wait for f.
 func (c *Cache) end(f *pendingFetch, key string, err error) {
 	isFirst := f.hasEnded.CompareAndSwap(false, true)
 	if !isFirst {
@@ -233,7 +248,7 @@ func (c *Cache) redacted(err error, key string) error {
 
 // Set implements msgpush.AccessKeyCache.Set.
 func (c *Cache) Set(key string, expires time.Time) {
-	if endsWithin(0, expires.Round(0)) || httpspec.CheckKey("the key", key) != nil {
+	if checkKey(key, expires) != nil {
 		return
 	}
 	c.mu.Lock()

@@ -382,7 +382,10 @@ func TestOnErrorGetsTheErrorOfEachFetch(t *testing.T) {
 		assertKeyOf(t, source, "", "key-1")
 		synctest.Wait()
 		assertKeyOf(t, source, "", "key-4")
-		assert.Equal(t, []string{"access key: " + errNoKey.Error(), "access key: fetch panicked: fetch panicked"}, errs)
+		require.Len(t, errs, 2)
+		assert.Equal(t, "access key: "+errNoKey.Error(), errs[0])
+		assert.Contains(t, errs[1], "access key: fetch panicked: fetch panicked\n\ngoroutine ")
+		assert.Contains(t, errs[1], "fixtures.(*Vault).Fetch(", "the stack")
 	})
 }
 
