@@ -47,8 +47,8 @@ type APIError struct {
 	RetryAfter time.Duration
 	// KeyRejected means that the HTTP status is 401, or that Code is one of [WithRejectedKeyCodes].
 	KeyRejected bool
-	// Retryable means that a retry may succeed: the HTTP status is one that [RetryPolicy] lists, or Code
-	// is one of [WithRetryableCodes].
+	// Retryable means that the same call may succeed later: the HTTP status is one that [RetryPolicy] lists,
+	// or Code is one of [WithRetryableCodes].
 	Retryable bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
@@ -118,6 +118,8 @@ type DecodeError struct {
 	Header http.Header `json:"-"`
 	// Body is the unchanged body. It may contain secrets, so Error and Format omit it.
 	Body []byte `json:"-"`
+	// Retryable means that the same call may succeed later, since the JSON ends too early.
+	Retryable bool `json:",omitempty"`
 	// Attempts is the number of attempts that were made.
 	Attempts int
 	// Err describes the JSON without quoting it. It wraps the error of the decoder, if the decoder
@@ -153,6 +155,9 @@ func (e DecodeError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Err
 type RequestError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
+	// Retryable means that the same call may succeed later. It is false only if the last attempt had a
+	// failure that would recur, such as an unknown host; see [RetryPolicy].
+	Retryable bool `json:",omitempty"`
 	// Attempts is the number of attempts that were made.
 	Attempts int
 	// Err is the reason. [errors.Is] and [errors.As] find the error of the transport, the rate
@@ -254,6 +259,7 @@ func newError(f *call.Failure) error {
 			HTTPStatus: f.Status,
 			Header:     f.Keys.Header(f.Header),
 			Body:       f.Body,
+			Retryable:  f.Transient,
 			Attempts:   f.Attempts,
 			Err:        errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause, isOwnError),
 			Remarks:    remarks,
@@ -261,6 +267,7 @@ func newError(f *call.Failure) error {
 	default: // call.NoResponse
 		return &RequestError{
 			Operation: name,
+			Retryable: f.Transient,
 			Attempts:  f.Attempts,
 			Err:       errs.Hide(f.Keys.Text(f.Step)+causeText(f.Cause, f.Query, f.Keys), f.Cause, isOwnError),
 			Last:      newError(f.Previous),

@@ -22,7 +22,7 @@ type Failure struct {
 	Base          string        // the base URL, if it may be wrong
 	Step          string        // that failed, the beginning of the error text; may be empty
 	Cause         error         // why the response is incomplete or cannot be decoded, or why a part is left out
-	Transient     bool          // another attempt may succeed
+	Transient     bool          // another attempt, or the same call later, may succeed
 	NotSent       bool          // for certain, the request was not sent
 	RequestedWait time.Duration // before a retry, in addition to the backoff
 	Remarks       []string      // for the end of the error text: a hint, or why the call was not retried

@@ -130,9 +130,11 @@ func (s *state) interrupted(f *Failure) *Failure {
 	return s.failureOf(contextEnded)
 }
 
-// failureOf returns the final failure of a call that stop ends.
+// failureOf returns the final failure of a call that stop ends. It is transient, since the request itself
+// did not fail.
 func (s *state) failureOf(stop *stopError) *Failure {
 	f := s.newFailure(NoResponse)
+	f.Transient = true
 	f.Step, f.Cause, f.Previous = stop.step, stop.err, s.last
 	if errs.OfContext(&s.call) != nil { // the reason, also if the step returned another error
 		f.Cause = s.call.cause()
