@@ -52,18 +52,25 @@ type decoder struct {
 func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 	body = bytes.TrimPrefix(body, []byte(call.ByteOrderMark))
 	env, converted, err := decodeEnvelope[T](d, body)
-	switch {
-	case isErrorCode(env.Code):
+	if isErrorCode(env.Code) {
 		return nil, nil, errOtherCode
-	case err == nil && env.Code == 0:
+	}
+	if err == nil && env.Code == 0 {
 		return nil, nil, errNoCode
-	case isPage[T]() && (err != nil || !isCompletePage(env.Data)):
+	}
+	if isPage[T]() {
+		if err == nil && isCompletePage(env.Data) {
+			return env.Data, nil, nil
+		}
 		return decodeEach[T](body, converted)
-	case err != nil:
+	}
+	if err != nil {
 		return nil, nil, describe(err, reflect.TypeOf(env))
-	case env.Data == nil && d.required:
+	}
+	if env.Data == nil && d.required {
 		return nil, nil, errNoData
-	case env.Data != nil && isEmptyRecord(env.Data) && idOf(dataOf(converted)) == nil:
+	}
+	if env.Data != nil && isEmptyRecord(env.Data) && idOf(dataOf(converted)) == nil {
 		return nil, nil, fmt.Errorf("data: %w", errNoRecord)
 	}
 	return env.Data, nil, nil
@@ -125,8 +132,7 @@ func idOf(raw []byte) json.RawMessage {
 	return object.ID
 }
 
-// A record is a pointer to a record of this package. A struct of another package that embeds one is none: see
-// isEmptyRecord.
+// A record is a pointer to a record of this package, or to a struct that embeds one: see isOwnRecord.
 type record interface {
 	// valid reports whether the record has a value that is not zero.
 	valid() bool
@@ -142,7 +148,8 @@ func isEmptyRecord[T any](r *T) bool {
 	return ok && !own.valid() && isOwnRecord[T]()
 }
 
-// isOwnRecord reports whether T is a type of this package, or a pointer to one.
+// isOwnRecord reports whether T is a type of this package, or a pointer to one. A struct of another package
+// that embeds a record has its methods, but may have a meaning without it.
 func isOwnRecord[T any]() bool { return isOfThisPackage(pointedTo(reflect.TypeFor[T]())) }
 
 func isOfThisPackage(t reflect.Type) bool {

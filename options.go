@@ -40,21 +40,20 @@ type settings struct {
 	observeCall func(context.Context, CallResult) // nil: none
 }
 
-// WithHTTPClient makes the client use the transport and the cookie jar of h, which is not changed. The
-// Timeout of h is the timeout of an attempt, unless it is 0 or [WithAttemptTimeout] is given.
-// CheckRedirect is ignored. If h has no transport, a transport shared by all clients of this
-// package is used.
+// WithHTTPClient makes the client use the transport and the cookie jar of h, which is not changed. If h has
+// no transport, a transport shared by all clients of this package is used. The Timeout of h is the timeout of
+// an attempt, unless it is 0 or [WithAttemptTimeout] is given. CheckRedirect is ignored.
 //
-// For a transport of your own, such as one with a client certificate or in a wrapper for metrics,
-// start from [NewTransport]. With a TLSClientConfig or a dial function, a transport uses HTTP/2
-// only if it is configured to, as the transports of NewTransport are.
+// For a transport of your own, such as one with a client certificate or in a wrapper for metrics, start from
+// [NewTransport]. A transport that wraps another must not retry. It must not follow redirects, which would
+// send the access key to another host.
 //
-// Before an attempt that follows a timeout without a response, the client calls CloseIdleConnections of
-// the transport, at most once in an attempt timeout: a balancer may have forgotten the connections, or
-// they are from before the machine slept.
+// With a TLSClientConfig or a dial function, a transport uses HTTP/2 only if it is configured to, as the
+// transports of NewTransport are.
 //
-// A transport that wraps another must not retry, and must not follow redirects, which would send
-// the access key to another host.
+// After a timeout without a response, the client calls CloseIdleConnections of the transport before the next
+// attempt: a balancer may have forgotten the connections, or they are from before the machine slept. It does
+// so at most once in the timeout of an attempt.
 func WithHTTPClient(h *http.Client) Option {
 	return func(s *settings) error {
 		if h == nil {
@@ -71,10 +70,9 @@ func WithHTTPClient(h *http.Client) Option {
 	}
 }
 
-// NewTransport returns a new transport with the settings of the one that the clients of this
-// package share by default. Wrap it or change its settings, and pass it to [WithHTTPClient]. Call
-// its CloseIdleConnections when it is no longer needed. Compared with
-// [http.DefaultTransport], it
+// NewTransport returns a new transport with the settings of the one that the clients of this package share by
+// default. Wrap it or change its settings, and pass it to [WithHTTPClient]. Call its CloseIdleConnections when
+// it is no longer needed. Compared with [http.DefaultTransport], it
 //
 //   - keeps an idle connection for each of many concurrent callers,
 //   - closes an HTTP/2 connection after 10 s of silence, 5 s of them after a ping,
@@ -148,9 +146,9 @@ func WithRetry(policy RetryPolicy) Option {
 // has the deadline of the call. Do not use it after Wait has returned. The limiter must be safe for
 // concurrent use, as [golang.org/x/time/rate.Limiter] is.
 //
-// The client gets the access key before and after Wait. If many calls then wait for a new key, they
-// would be sent together when it comes. So a call for which that takes 50 ms or more, and which gets
-// another key, calls Wait once more.
+// The client gets the access key before and after Wait. If the second time takes 50 ms or more and returns
+// another key, the call waits for the limiter once more. Otherwise, all calls that waited for that key would
+// be sent together.
 //
 // [golang.org/x/time/rate.Limiter]: https://pkg.go.dev/golang.org/x/time/rate#Limiter
 func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {

@@ -6,21 +6,28 @@ import (
 	"time"
 )
 
-// A RetryPolicy sets how often a call is attempted and how long it waits between two attempts. A
-// zero field means its default. A negative field other than Quota is an error. If only one of
-// MinWait and MaxWait is set, the default of the other is adjusted so that MinWait ≤ MaxWait.
+// A RetryPolicy sets how often a call is attempted and how long it waits between two attempts. A zero field
+// means its default.
 //
-// The wait before a retry is random. Before the first one, it is between MinWait and twice MinWait.
-// Both bounds double with each retry, until the wait is between half of MaxWait and MaxWait. A
-// Retry-After header adds the wait that it requests. A 429 without a valid one adds 1 s, but at most
-// MaxWait. Close to the deadline of the call, the wait is the lower bound and at most half of the time
-// that then remains. If the lower bound does not fit, the call returns its failure immediately.
+// The wait before a retry is random. Before the first one, it is between MinWait and twice MinWait. Both
+// bounds double with each retry, until the wait is between half of MaxWait and MaxWait. A Retry-After header
+// adds the wait that it requests.
 //
-// A failure is retryable if there was no response, if a response with HTTP 2xx was incomplete or its
-// JSON ends too early, or if the HTTP status is 408, 425, 429, 500, 502, 503, 504, 520 to 524, 529 or 530 and the
-// key was not rejected. A 500 with an error envelope is not retryable, since the service itself has responded.
-// An error code in the envelope is retryable only with [WithRetryableCodes]. Failures that would
-// recur, such as an unknown host or an untrusted certificate, are not retryable.
+// These failures are retryable, unless the key was rejected:
+//
+//   - There was no response, or a response with HTTP 2xx was incomplete or its JSON ends too early.
+//   - The HTTP status is 408, 425, 429, 500, 502, 503, 504, 520 to 524, 529 or 530. A 500 with an error
+//     envelope is not retryable, since the service itself has responded.
+//   - The code of the envelope is one of [WithRetryableCodes].
+//
+// Failures that would recur, such as an unknown host or an untrusted certificate, are not retryable.
+//
+// A 429 without a valid Retry-After header adds 1 s to the wait, but at most MaxWait. Close to the deadline
+// of the call, the wait is the lower bound and at most half of the time that then remains. If the lower bound
+// does not fit, the call returns its failure immediately.
+//
+// A negative field other than Quota is an error. If only one of MinWait and MaxWait is set, the default of
+// the other is adjusted so that MinWait ≤ MaxWait.
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of attempts of a call, not counting the one after the
 	// replacement of a rejected access key. The default is 5; 1 disables retries.
@@ -30,12 +37,12 @@ type RetryPolicy struct {
 	// MaxWait is the longest wait. If a Retry-After header requests a longer one, the call returns its
 	// failure immediately. The default is 30 s.
 	MaxWait time.Duration
-	// Quota is the number of retries that all calls of the client share, so that retries do not
-	// multiply the load of an outage. A retry uses one up, and each attempt that succeeds gives one
-	// back. When none is left, a call returns its failure immediately.
+	// Quota is the number of retries that all calls of the client share, so that retries do not multiply
+	// the load of an outage. A retry uses one up, and each attempt that succeeds gives one back. When none
+	// is left, a call returns its failure immediately.
 	//
-	// The default is 8 times the highest number of calls that ran at the same time, but at least
-	// 1,000. A negative Quota means no limit.
+	// 0 means 8 times the highest number of calls that ran at the same time, but at least 1,000. A negative
+	// Quota means no limit.
 	Quota int
 }
 

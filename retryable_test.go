@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"testing"
 	"time"
 
@@ -16,10 +15,6 @@ import (
 
 func TestErrorOfCallSaysWhetherTheCallMaySucceedLater(t *testing.T) {
 	unknownHost := &net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}}
-	silent := func(r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
 	limiter := fixtures.LimiterFunc(func(context.Context) error { return errors.New("no slot") })
 	for name, tt := range map[string]struct {
 		response fixtures.RoundTripFunc
@@ -33,7 +28,7 @@ func TestErrorOfCallSaysWhetherTheCallMaySucceedLater(t *testing.T) {
 		"reset connection":     {response: fixtures.Fail(errors.New("reset")), want: true},
 		"unknown host":         {response: fixtures.Fail(unknownHost), want: false},
 		"body over the limit":  {response: fixtures.Succeed, option: msgpush.WithMaxResponseBytes(1), want: false},
-		"timeout of the call":  {response: silent, option: msgpush.WithTimeout(time.Second), want: true},
+		"timeout of the call":  {response: fixtures.NoResponse, option: msgpush.WithTimeout(time.Second), want: true},
 		"error of the limiter": {response: fixtures.Succeed, option: msgpush.WithRateLimiter(limiter), want: true},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
