@@ -34,8 +34,8 @@ type APIError struct {
 	HTTPStatus int
 	// Code is the code of the envelope, or 0 if the body is not an envelope.
 	Code int
-	// Msg is the msg of the envelope or, if that is missing or empty, the text of its member message
-	// or error. Without an envelope, it is a short excerpt of the body, unless that is JSON that ends too
+	// Msg is the msg of the envelope or, if that is missing or empty, the text of its member message or
+	// error. Without an envelope, it is a short excerpt of the body, unless that is JSON that ends too
 	// early, or has the word password. It is empty if the code is 200.
 	Msg string
 	// Data is the data of the envelope, which may be any JSON value. It is nil if there is none, if it
@@ -296,8 +296,8 @@ func isOwnError(target any) bool {
 	return false
 }
 
-// operationName returns the name of an operation, redacted and shortened: the
-// operation of a Call may be any text.
+// operationName returns the name of an operation, redacted and shortened: the operation of a Call
+// may be any text.
 func operationName(operation string, keys *redact.Keys) string {
 	return redact.Shorten(keys.Text(operation), maxForeign)
 }

@@ -50,8 +50,8 @@ var opForwardLogList = Operation{
 	Path:   "/api/open/forwardLog/list",
 }
 
-// ForwardLogList returns one page of the list. [Client.ForwardLogPager] reads all pages.
-// If some records cannot be decoded, it returns the page with the others, and also a [*DecodeError].
+// ForwardLogList returns one page of the list. [Client.ForwardLogPager] reads all pages. If some
+// records cannot be decoded, it returns the page with the others, and also a [*DecodeError].
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
 	var err error
 	r.PageRequest, err = r.withDefaults(opForwardLogList)

@@ -161,10 +161,10 @@ func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
 	}
 }
 
-// WithMaxResponseBytes sets the size limit of a response body, after decompression. A longer body
-// of a response with HTTP status 2xx is a [*RequestError]. The default is [DefaultMaxResponseBytes],
-// which is enough for a page of 2,000 records. Raise it for longer pages. Decoding a malicious body costs
-// time and memory in proportion to its length; see SECURITY.md.
+// WithMaxResponseBytes sets the size limit of a response body, after decompression. A longer body of a
+// response with HTTP status 2xx is a [*RequestError]. The default is [DefaultMaxResponseBytes], which is
+// enough for a page of 2,000 records. Raise it for longer pages. Decoding a malicious body costs time and
+// memory in proportion to its length; see SECURITY.md.
 func WithMaxResponseBytes(n int64) Option {
 	return func(s *settings) error {
 		if n <= 0 {
@@ -176,9 +176,9 @@ func WithMaxResponseBytes(n int64) Option {
 }
 
 // WithUnmarshal sets the function that decodes responses with HTTP status 2xx, for example the Unmarshal
-// function of a faster decoder. It must set the same values as [encoding/json.Unmarshal], which is
-// the default, and be safe for concurrent use. It may keep references to data. v points to an
-// [Envelope] whose Data is a pointer to the result.
+// function of a faster decoder. It must set the same values as [encoding/json.Unmarshal], which is the
+// default, and be safe for concurrent use. It may keep references to data. v points to an [Envelope]
+// whose Data is a pointer to the result.
 //
 // The function is called once for each response. If it rejects valid JSON, encoding/json decodes the
 // response, in which some values may have another type; see [DecodeError]. Such a response costs more than
@@ -253,12 +253,12 @@ func WithLogger(logger *slog.Logger) Option {
 // WithObserver makes the client call observe after each attempt, such as for metrics, traces or the
 // header of a successful response. The default is none.
 //
-// observe is called in the goroutine of the call, with a context that has the values of the context
-// of the call and its operation (see [OperationFromContext]). It is called before the wait for the next
+// observe is called in the goroutine of the call, with a context that has the values of the context of
+// the call and its operation (see [OperationFromContext]). It is called before the wait for the next
 // attempt and before the call returns. If the key of the attempt was rejected, it is called after the
 // key source was called for another one. Calls may run at the same time, so observe must be safe for
-// concurrent use. It may keep a, and change a.Header. It is not called for an error before an
-// attempt begins, such as one of the key source; see [WithCallObserver].
+// concurrent use. It may keep a, and change a.Header. It is not called for an error before an attempt
+// begins, such as one of the key source; see [WithCallObserver].
 func WithObserver(observe func(ctx context.Context, a Attempt)) Option {
 	return func(s *settings) error {
 		if observe == nil {
@@ -270,9 +270,9 @@ func WithObserver(observe func(ctx context.Context, a Attempt)) Option {
 }
 
 // WithCallObserver makes the client call observe at the end of each call, such as for metrics of calls.
-// The default is none. observe is also called for a call that ended before its first attempt, such
-// as by an error of the key source. It is not called for invalid arguments, which cause no call, and
-// for methods that return an [*UnimplementedError].
+// The default is none. observe is also called for a call that ended before its first attempt, such as
+// by an error of the key source. It is not called for invalid arguments, which cause no call, and for
+// methods that return an [*UnimplementedError].
 //
 // observe is called in the goroutine of the call, with its context, before the call returns. Calls may
 // run at the same time, so observe must be safe for concurrent use.

@@ -39,11 +39,11 @@ type Request struct {
 	// send JSON, use a [json.RawMessage], which is compacted; a []byte or a plain [io.Reader] is an
 	// error. Use string(s) to send the value of a Secret.
 	Body any
-	// Idempotent states that sending the request twice has the same effect as sending it once, so
-	// that the call may be retried according to the [RetryPolicy]. Otherwise, it is retried only if
-	// dialing the service or a proxy failed, so that the request was not sent. In a rare case, it was: a
-	// reused HTTP/2 connection was reset, and dialing another one failed. Any request whose key was
-	// rejected is sent once more if the source has another key.
+	// Idempotent states that sending the request twice has the same effect as sending it once, so that
+	// the call may be retried according to the [RetryPolicy]. Otherwise, it is retried only if dialing
+	// the service or a proxy failed, so that the request was not sent. In a rare case, it was: a reused
+	// HTTP/2 connection was reset, and dialing another one failed. Any request whose key was rejected is
+	// sent once more if the source has another key.
 	Idempotent bool
 }
 

@@ -13,9 +13,9 @@ import (
 
 var errBodyTooLarge = errors.New("the body is too large")
 
-// readBody reads the body of a response, up to the limit, and replaces it with a *wholeBody. A body
-// of a response with HTTP status 2xx that cannot be read is an error. Another response is used as far as its
-// body can be read: its status has already decided that the request failed.
+// readBody reads the body of a response, up to the limit, and replaces it with a *wholeBody. A body of a
+// response with HTTP status 2xx that cannot be read is an error. Another response is used as far as its body
+// can be read: its status has already decided that the request failed.
 func (c *Caller) readBody(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		resp, err := next.RoundTrip(req)

@@ -1,7 +1,6 @@
 // Package call makes a call. A [retryablehttp.Client] sends the request through a chain of small
-// http.RoundTrippers (chain.go), and asks checkRetry (retry.go) what follows. The package
-// knows no type of package msgpush: a call returns a [Failure], from which that package makes its
-// errors.
+// http.RoundTrippers (chain.go), and asks checkRetry (retry.go) what follows. The package knows no
+// type of package msgpush: a call returns a [Failure], from which that package makes its errors.
 package call
 
 import (

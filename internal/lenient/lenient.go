@@ -19,8 +19,8 @@ import (
 //   - for a string, a number by its text, and
 //   - for a list, an empty string or object by an empty list.
 //
-// Values of types that decode themselves, other than text, and fields with the option "string", stay as
-// they are. So does everything else, byte for byte. If nothing changes, Convert returns body itself and false.
+// Values of types that decode themselves, other than text, and fields with the option "string", stay as they
+// are. So does everything else, byte for byte. If nothing changes, Convert returns body itself and false.
 func Convert(body []byte, t, record, text reflect.Type) (converted []byte, changed bool) {
 	s := scanner{body: body, record: pointedTo(record), text: text}
 	s.value(t)

@@ -36,8 +36,8 @@ package paging
 //
 // 100 records are read in pages of 20. After page 1, the offsets below 20 are covered. Then 5 of these
 // 20 records are deleted. Page 2 arrives with the total 95, so only the offsets below 15 are still
-// covered: 5 records have moved from page 2 to page 1. Page 1 is requested again, and has them.
-// Page 2 has come already, so page 3 follows.
+// covered: 5 records have moved from page 2 to page 1. Page 1 is requested again, and has them. Page 2
+// has come already, so page 3 follows.
 //
 // # Example: ties
 //
