@@ -16,7 +16,7 @@ func (c *Caller) wait(next http.RoundTripper) http.RoundTripper {
 			defer timer.Stop()
 			select {
 			case <-timer.C:
-			case <-s.Context.Done(): // the wait ends before the timeout of the call; see drawWait
+			case <-s.Done(): // the wait ends before the timeout of the call; see drawWait
 				return nil, contextEnded
 			}
 		}
