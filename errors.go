@@ -119,7 +119,7 @@ type DecodeError struct {
 	// Body is the unchanged body. It may contain secrets, so Error and Format omit it.
 	Body []byte `json:"-"`
 	// Retryable means that the same call may succeed later, since the JSON ends too early.
-	Retryable bool `json:",omitempty"`
+	Retryable bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
 	// Err describes the JSON without quoting it. It wraps the error of the decoder, if the decoder
@@ -157,7 +157,7 @@ type RequestError struct {
 	Operation string
 	// Retryable means that the same call may succeed later. It is false only if the last attempt had a
 	// failure that would recur, such as an unknown host; see [RetryPolicy].
-	Retryable bool `json:",omitempty"`
+	Retryable bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
 	// Err is the reason. [errors.Is] and [errors.As] find the error of the transport, the rate

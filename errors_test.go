@@ -284,13 +284,16 @@ func TestErrorsAreEncodedToJSON(t *testing.T) {
 			RetryAfter: time.Second,
 			Attempts:   2,
 		},
-		`{"Operation":"x","HTTPStatus":200,"Attempts":2,"Err":null}`: &msgpush.DecodeError{
+		`{"Operation":"x","HTTPStatus":200,"Retryable":false,"Attempts":2,"Err":null}`: &msgpush.DecodeError{
 			Operation:  "x",
 			HTTPStatus: 200,
 			Body:       []byte("secret"),
 			Attempts:   2,
 		},
-		`{"Operation":"x","Attempts":2,"Err":null,"Last":null}`: &msgpush.RequestError{Operation: "x", Attempts: 2},
+		`{"Operation":"x","Retryable":false,"Attempts":2,"Err":null,"Last":null}`: &msgpush.RequestError{
+			Operation: "x",
+			Attempts:  2,
+		},
 	} {
 		b, jsonErr := json.Marshal(err)
 		require.NoError(t, jsonErr)

@@ -221,6 +221,30 @@ func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 	}
 }
 
+// The service rejects the first key immediately, so that this replica lets others fetch first. An hour before, a
+// fetch had failed.
+func TestErrorOfAnEarlierFetchIsForgottenWithTheNextKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetches := 0
+		source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{
+			Name: "acme",
+			Fetch: func(context.Context) (string, time.Time, error) {
+				fetches++
+				if fetches == 1 {
+					return "", time.Time{}, errors.New("the key service is down")
+				}
+				return fmt.Sprintf("key-%d", fetches), time.Time{}, nil
+			},
+		})
+		_, err := source.AccessKey(t.Context(), "")
+		require.ErrorContains(t, err, "the key service is down")
+		time.Sleep(time.Hour)
+		assert.Equal(t, "key-2", accessKey(t, source, ""))
+		time.Sleep(500 * time.Millisecond)
+		assert.Equal(t, "key-3", accessKey(t, source, "key-2"))
+	})
+}
+
 func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := true

@@ -19,7 +19,7 @@ type keyState struct {
 	current     record      // the newest record with a key; the zero record if there is none
 	rejected    int64       // generation of the key that was rejected last while it was current
 	claimed     int64       // generation of the last fetch of this replica; 0 if there is none since the start or Close
-	failure     *fetchError // of the last fetch that failed, in any replica; nil if there is none
+	failure     *fetchError // of the last fetch, in any replica, if it failed
 	failedUntil time.Time   // calls return failure until then
 	own         ownFetches
 }
@@ -46,6 +46,7 @@ func (s *keyState) adopt(r record) record {
 	defer s.mu.Unlock()
 	if r.generation > s.current.generation {
 		s.current = r
+		s.failure = nil
 		s.cache.Set(r.key, r.expires)
 	}
 	return s.current

@@ -13,7 +13,7 @@ import (
 
 // ErrHangs is wrapped by the error of [Status.Check] if a request or store does not return, or Run
 // was not called or has returned. Restart the program.
-var ErrHangs = errors.New(prefix + "no step has ended")
+var ErrHangs = errors.New("msgpush: following a list: no step has ended")
 
 // A Status is the state of a [Follower]. A zero time stands for never.
 type Status struct {
