@@ -245,6 +245,42 @@ func TestErrorOfAnEarlierFetchIsForgottenWithTheNextKey(t *testing.T) {
 	})
 }
 
+// The first fetch takes so long that another replica fetches, which fails. Then the first key arrives, and is
+// rejected.
+func TestLateKeyOfAnotherReplicaEndsTheErrorOfAFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := connect(t, newStore(t))
+		slow := newSource(t, rdb, fleet.KeyConfig{
+			Name:         "acme",
+			FetchTimeout: time.Second,
+			Fetch: func(context.Context) (string, time.Time, error) {
+				time.Sleep(3 * time.Second)
+				return "late-key", time.Time{}, nil
+			},
+		})
+		fetches := 0
+		source := newSource(t, rdb, fleet.KeyConfig{
+			Name:         "acme",
+			FetchTimeout: time.Second,
+			MinInterval:  2 * time.Second,
+			Fetch: func(context.Context) (string, time.Time, error) {
+				fetches++
+				if fetches == 1 {
+					return "", time.Time{}, errors.New("the key service is down")
+				}
+				return "next-key", time.Time{}, nil
+			},
+		})
+		go func() { _, _ = slow.AccessKey(context.Background(), "") }()
+		time.Sleep(10 * time.Millisecond)
+		_, err := source.AccessKey(t.Context(), "")
+		require.ErrorContains(t, err, "the key service is down")
+		time.Sleep(1500 * time.Millisecond)
+		assert.Equal(t, "late-key", accessKey(t, source, ""))
+		assert.Equal(t, "next-key", accessKey(t, source, "late-key"))
+	})
+}
+
 func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := true

@@ -20,7 +20,7 @@ type keyState struct {
 	rejected    int64       // generation of the key that was rejected last while it was current
 	claimed     int64       // generation of the last fetch of this replica; 0 if there is none since the start or Close
 	failure     *fetchError // of the last fetch, in any replica, if it failed
-	failedUntil time.Time   // calls return failure until then
+	failedUntil time.Time   // calls return failure until then; zero without one
 	own         ownFetches
 }
 
@@ -46,7 +46,7 @@ func (s *keyState) adopt(r record) record {
 	defer s.mu.Unlock()
 	if r.generation > s.current.generation {
 		s.current = r
-		s.failure = nil
+		s.failure, s.failedUntil = nil, time.Time{}
 		s.cache.Set(r.key, r.expires)
 	}
 	return s.current
