@@ -206,6 +206,29 @@ func TestEmptyPageInsideOfTheListIsNotItsEnd(t *testing.T) {
 	})
 }
 
+// The number of pages follows from the total and the longest page, and is wrong until a sweep lacks records.
+func TestPagesThatBecomeShorterOrLongerLoseNoRecord(t *testing.T) {
+	tests := map[string]struct{ before, after int }{
+		"shorter": {before: 100, after: 50},
+		"longer":  {before: 50, after: 100},
+	}
+	for name, tt := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1, 1000), maxSize: tt.before}
+			s.edit = func(_ int, p *page) { p.Pages = 0 }
+			var db database
+			start(t, s.pager(100), &db, follow.Options{})
+			wait(time.Minute)
+			s.setMaxSize(tt.after)
+			for n := int64(1001); n <= 1015; n++ {
+				s.change(func(list []int64) []int64 { return append(list, n) })
+				wait(20 * time.Minute)
+			}
+			assert.Equal(t, numbers(1001, 1015), db.records)
+		})
+	}
+}
+
 func TestListThatBecomesShorterIsFollowedOn(t *testing.T) {
 	for name, list := range map[string][]int64{"newest first": numbers(200, 1), "newest last": numbers(1, 200)} {
 		inBubble(t, name, func(t *testing.T) {

@@ -120,11 +120,9 @@ type Follower[T any] struct {
 	failures failures
 	reported map[[sha256.Size]byte]bool // records without an id
 
-	behindEnd    *msgpush.Page[T] // stands for a page that the list does not have
-	lastPage     int              // the number of pages that the latest response reports; 0: none
+	numbers      listNumbers
 	checkedPages int              // the number of pages when checkOrder was called
-	longest      int              // the number of records of the longest page of all
-	maxTotal     int64            // the highest total since the latest sweep
+	behindEnd    *msgpush.Page[T] // stands for a page that the list does not have
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the
@@ -160,7 +158,7 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		options:   o,
 		random:    rand.N[time.Duration],
 		position:  position,
-		maxTotal:  position.Total,
+		numbers:   listNumbers{maxTotal: position.Total},
 		reported:  map[[sha256.Size]byte]bool{},
 		behindEnd: new(msgpush.Page[T]),
 		status:    Status{NextStep: time.Now()},

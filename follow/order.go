@@ -16,8 +16,8 @@ var errStartAgain = errors.New("the newest record stands at the other end")
 // checkOrder finds the order in a sweep, or if the number of pages has changed, until it is found. It returns an
 // error as findOrder does.
 func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], number int, isSweep bool) error {
-	mayShowOrder := isSweep || f.lastPage != f.checkedPages
-	f.checkedPages = f.lastPage
+	mayShowOrder := isSweep || f.numbers.pages != f.checkedPages
+	f.checkedPages = f.numbers.pages
 	if f.position.HasOrder || !mayShowOrder || f.pager.Created == nil {
 		return nil
 	}
@@ -27,13 +27,12 @@ func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], num
 // findOrder finds out at which end of the list the newest record stands, if page 1 is given and the last page
 // is known. It returns errStartAgain, or an error if ctx has ended.
 func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], number int) error {
-	hasEnds := number == 1 && f.reportedPages(page) > 0
-	if !hasEnds {
+	if number != 1 || f.numbers.pages == 0 {
 		return nil
 	}
 	times := f.times(page)
-	if f.lastPage > 1 && len(times) > 0 {
-		last, err := f.page(ctx, f.lastPage, optional)
+	if f.numbers.pages > 1 && len(times) > 0 {
+		last, err := f.page(ctx, f.numbers.pages, optional)
 		if ended := errs.OfContext(ctx); ended != nil {
 			return ended
 		}
@@ -43,7 +42,11 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], numb
 			times = append(times, f.times(last)...)
 		}
 	}
-	if knewOtherEnd := f.setOrder(ascentsOf(times)); knewOtherEnd {
+	before := f.position.NewestLast
+	f.setOrder(ascentsOf(times))
+	hasTurned := f.position.NewestLast != before
+	knowsOneEnd := len(f.position.known) > 0 && !f.position.Whole
+	if hasTurned && knowsOneEnd { // the oldest
 		f.startAgain(ctx)
 		return errStartAgain
 	}
@@ -51,17 +54,13 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], numb
 }
 
 // setOrder lets most of the neighbours decide, by at least three, since single times may be wrong. The result
-// is kept if the list has several pages. A single page has the newest record in any case. It reports whether
-// the known records stand at the oldest end.
-func (f *Follower[T]) setOrder(ascents int) (knewOtherEnd bool) {
-	hasSeveralPages := f.lastPage > 1
+// is kept if the list has several pages. A single page has the newest record in any case.
+func (f *Follower[T]) setOrder(ascents int) {
+	hasSeveralPages := f.numbers.pages > 1
 	isClear := ascents <= -minAscents || ascents >= minAscents
 	mayDecide := isClear || !hasSeveralPages
-	newestLast := ascents > 0 && mayDecide
-	knewOtherEnd = newestLast != f.position.NewestLast && len(f.position.known) > 0 && !f.position.Whole
 	f.position.HasOrder = isClear && hasSeveralPages
-	f.position.NewestLast = newestLast
-	return knewOtherEnd
+	f.position.NewestLast = ascents > 0 && mayDecide
 }
 
 // startAgain makes the next poll a first start.

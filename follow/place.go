@@ -19,7 +19,7 @@ type place[T any] struct {
 	page    *msgpush.Page[T]
 	items   []item[T] // of the page
 	total   int64     // the latest one
-	longest int       // the number of records of the longest page of this reading
+	longest int       // the number of records of the longest page so far
 	repeats int       // how many pages in a row had the same records: some services repeat their last page
 	deepest int       // the highest number so far
 	backs   int       // how often the reading went back from there
@@ -56,7 +56,7 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 // newestNumber returns the number of the page that has the newest record, as far as it is known.
 func (f *Follower[T]) newestNumber() int {
 	if f.position.NewestLast {
-		return max(1, f.lastPage)
+		return max(1, f.numbers.pages)
 	}
 	return 1
 }
@@ -132,7 +132,7 @@ func (f *Follower[T]) isLast(p *place[T]) bool {
 	if f.position.NewestLast {
 		return p.number <= 1
 	}
-	last := f.reportedPages(p.page)
+	last := f.numbers.pagesOf(p.page.Pages, p.page.Total)
 	records := length(p.page)
 	isShortOnlyPage := records < f.pager.PageSize && last == 1
 	isShort := records == 0 || records < p.longest || isShortOnlyPage
@@ -141,4 +141,4 @@ func (f *Follower[T]) isLast(p *place[T]) bool {
 
 // showsEnd reports whether the list surely ends at the last page. Without a number of pages, an error that
 // stands for a page behind the end may also be a failure.
-func (f *Follower[T]) showsEnd(p *place[T]) bool { return p.page != f.behindEnd || f.lastPage > 0 }
+func (f *Follower[T]) showsEnd(p *place[T]) bool { return p.page != f.behindEnd || f.numbers.pages > 0 }

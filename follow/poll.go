@@ -31,8 +31,12 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 
 // endSweep reports missing records, and makes those known that are not new.
 func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
+	missing := r.missing(len(newItems)) // compared with the position before makeKnown
+	if missing != nil {
+		f.numbers.forgetPages()
+	}
 	f.note(ctx, sweepFails, nil)
-	f.note(ctx, recordsMissing, r.missing(len(newItems))) // compared with the position before makeKnown
+	f.note(ctx, recordsMissing, missing)
 	hasNewlyKnown := f.makeKnown(r, newItems)
 	if !hasNewlyKnown || len(newItems) > 0 { // deliver stores the position with the records
 		return nil
@@ -64,8 +68,8 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	}
 	stamps := r.notNew(newItems)
 	f.position.Whole = r.hasEnd && len(stamps)+len(newItems) == len(r.stamps)
-	f.position.Total = max(r.total, f.maxTotal) - int64(len(newItems))
-	f.maxTotal = 0
+	f.position.Total = max(r.firstTotal, f.numbers.maxTotal) - int64(len(newItems))
+	f.numbers.maxTotal = 0
 	return f.position.keep(stamps)
 }
 
@@ -77,11 +81,11 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		return nil, err
 	}
 	r := &reading[T]{
-		position: &f.position,
-		window:   f.options.Window,
-		total:    p.page.Total,
-		isSweep:  isSweep,
-		seen:     map[int64]bool{},
+		position:   &f.position,
+		window:     f.options.Window,
+		firstTotal: p.page.Total,
+		isSweep:    isSweep,
+		seen:       map[int64]bool{},
 	}
 	for {
 		hasUnknown := r.add(p.items)

@@ -32,12 +32,12 @@ type item[T any] struct {
 // undecided. After 9, they are fresh. After 10, which has a known record above, one is deep. After 8, it is
 // late.
 type reading[T any] struct {
-	position *position
-	window   int
-	total    int64 // by the first response
-	isSweep  bool  // it goes on until it has the depth of a sweep
-	hasEnd   bool  // it has read the list to its end
-	isCut    bool  // it has ended before, since a page failed or the list changed too fast
+	position   *position
+	window     int
+	firstTotal int64 // by the first response
+	isSweep    bool  // it goes on until it has the depth of a sweep
+	hasEnd     bool  // it has read the list to its end
+	isCut      bool  // it has ended before, since a page failed or the list changed too fast
 
 	seen    map[int64]bool
 	stamps  []stamp   // of all records
@@ -136,7 +136,7 @@ func (r *reading[T]) needOfNextPage(hasUnknown bool) need {
 // areKnownDeleted reports whether the known records were probably deleted. If the list has grown by as many
 // records as seem old, they are new, and the clock of the service went back.
 func (r *reading[T]) areKnownDeleted() bool {
-	hasGrown := r.total-r.position.Total >= int64(r.old)
+	hasGrown := r.firstTotal-r.position.Total >= int64(r.old)
 	return r.old >= maxOld && !hasGrown
 }
 
@@ -158,7 +158,7 @@ func (r *reading[T]) mayHaveNew() bool {
 // inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
 // below the known ones of the first two pages.
 func (r *reading[T]) mayBeAbove(total int64) bool {
-	hasMoved := total-r.total >= int64(len(r.stamps))
+	hasMoved := total-r.firstTotal >= int64(len(r.stamps))
 	return hasMoved && r.known > 0 && !r.position.NewestLast
 }
 
@@ -191,7 +191,7 @@ func (r *reading[T]) coversList() bool {
 // missing returns an error if no known record is left, if there are late records, or if the total grew by
 // more records than were found as new.
 func (r *reading[T]) missing(found int) error {
-	lacks := r.total - r.position.Total - int64(found)
+	lacks := r.firstTotal - r.position.Total - int64(found)
 	switch {
 	case r.isNoneLeft():
 		const format = "%w: no known record is left among %d others, of which %d count as new"

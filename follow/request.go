@@ -27,7 +27,7 @@ func (f *Follower[T]) pageOnce(ctx context.Context, number int, n need) (*msgpus
 	if !isNoSuchPage(err) {
 		return page, err
 	}
-	mayHaveShrunk := 1 < number && number <= f.lastPage
+	mayHaveShrunk := 1 < number && number <= f.numbers.pages
 	if mayHaveShrunk {
 		if _, err := f.fetch(ctx, 1); err != nil { // for the number of pages
 			return nil, err
@@ -54,9 +54,7 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 	case err != nil && len(page.Omitted) == 0:
 		f.report(ctx, err)
 	}
-	f.maxTotal = max(f.maxTotal, page.Total)
-	f.longest = max(f.longest, length(page))
-	f.lastPage = f.reportedPages(page)
+	f.numbers.take(page.Pages, page.Total, length(page))
 	return page, nil
 }
 
@@ -69,16 +67,8 @@ func isNoSuchPage(err error) bool {
 // that has known records probably exists, and the request failed.
 func (f *Follower[T]) isBehindEnd(number int, n need) bool {
 	hasKnownBelow := n == required && len(f.position.known) > 0
-	if hasKnownBelow && f.lastPage == 0 {
+	if hasKnownBelow && f.numbers.pages == 0 {
 		return false
 	}
-	return number > max(1, f.lastPage)
-}
-
-// reportedPages returns the number of pages that a response reports, or 0.
-func (f *Follower[T]) reportedPages(page *msgpush.Page[T]) int {
-	if page.Pages > 0 || page.Total <= 0 || f.longest == 0 {
-		return max(page.Pages, 0)
-	}
-	return int(min((page.Total-1)/int64(f.longest), 1<<30)) + 1
+	return number > max(1, f.numbers.pages)
 }

@@ -112,6 +112,12 @@ func (s *service) setEdit(edit func(number int, p *page)) {
 	s.edit = edit
 }
 
+func (s *service) setMaxSize(size int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.maxSize = size
+}
+
 func (s *service) setFail(fail func(number int) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
