@@ -25,8 +25,9 @@
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew
 //     by more records than were found, this is reported.
-//   - Failure. A page without which a poll cannot find new records is requested until that succeeds, as a
-//     batch is stored until that succeeds. Another page that fails ends the poll, and the next one is a sweep.
+//   - Failure. Page 1 is requested, and a batch is stored, until that succeeds. Another page without which a
+//     poll cannot find new records is requested five times. A page that fails ends the poll, and the next one is
+//     a sweep.
 //
 // docs/following.md shows the tables, and states the guarantees.
 package follow
@@ -37,6 +38,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -218,7 +220,7 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 // storeBatch stores a batch with the current position. It returns an error only if ctx has ended.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position = f.position.encode()
-	return f.untilSuccess(ctx, storeFails, time.Second, func() error {
+	return f.untilSuccess(ctx, storeFails, math.MaxInt, time.Second, func() error {
 		f.beginStep()
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)

@@ -32,7 +32,7 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], numb
 	}
 	times := f.times(page)
 	if f.numbers.pages > 1 && len(times) > 0 {
-		last, err := f.page(ctx, f.numbers.pages, optional)
+		last, err := f.pageOnce(ctx, f.numbers.pages, optional)
 		if ended := errs.OfContext(ctx); ended != nil {
 			return ended
 		}
@@ -43,7 +43,7 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], numb
 		}
 	}
 	before := f.position.NewestLast
-	f.setOrder(ascentsOf(times))
+	f.setOrder(times)
 	hasTurned := f.position.NewestLast != before
 	knowsOneEnd := len(f.position.known) > 0 && !f.position.Whole
 	if hasTurned && knowsOneEnd { // the oldest
@@ -53,11 +53,13 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], numb
 	return nil
 }
 
-// setOrder lets most of the neighbours decide, by at least three, since single times may be wrong. The result
-// is kept if the list has several pages. A single page has the newest record in any case.
-func (f *Follower[T]) setOrder(ascents int) {
+// setOrder lets three quarters of the neighbours decide, and at least three of them, since single times may be
+// wrong. The result is kept if the list has several pages. A single page has the newest record in any case.
+func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	hasSeveralPages := f.numbers.pages > 1
-	isClear := ascents <= -minAscents || ascents >= minAscents
+	ascents := ascentsOf(times)
+	enough := max(3, len(times)/2) // ascents are counted less the descents
+	isClear := ascents <= -enough || ascents >= enough
 	mayDecide := isClear || !hasSeveralPages
 	f.position.HasOrder = isClear && hasSeveralPages
 	f.position.NewestLast = ascents > 0 && mayDecide
@@ -73,8 +75,6 @@ func (f *Follower[T]) startAgain(ctx context.Context) {
 		known: map[int64]int{},
 	}
 }
-
-const minAscents = 3
 
 // ascentsOf returns how many times are later than the one before, less how many are earlier.
 func ascentsOf(times []msgpush.DateTime) (ascents int) {

@@ -64,6 +64,9 @@ func (f *Follower[T]) newestNumber() int {
 // next goes to the next page inward, or back.
 func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 	number := p.number + f.inward()
+	if f.position.NewestLast {
+		number = min(number, f.newestNumber()) // the list may have become shorter
+	}
 	if number > p.deepest {
 		p.deepest, p.backs = number, 0
 	}
@@ -81,6 +84,7 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 		}
 		number, err = p.back(number, page.Total)
 		if err != nil {
+			f.pageFailed(ctx, err)
 			return err
 		}
 	}
@@ -108,7 +112,8 @@ func (p *place[T]) back(number int, total int64) (int, error) {
 // enter makes a page the one that the reading has reached.
 func (f *Follower[T]) enter(ctx context.Context, p *place[T], page *msgpush.Page[T], number int) {
 	items := f.items(ctx, page)
-	hasSameIDs := slices.EqualFunc(items, p.items, func(a, b item[T]) bool { return a.id == b.id })
+	isEqual := slices.EqualFunc(items, p.items, func(a, b item[T]) bool { return a.id == b.id })
+	hasSameIDs := isEqual && len(items) > 0
 	isAnother := number != p.number // after going back, it may be the same one
 	if hasSameIDs && isAnother && page.Total <= p.total {
 		p.repeats++
@@ -134,8 +139,8 @@ func (f *Follower[T]) isLast(p *place[T]) bool {
 	}
 	last := f.numbers.pagesOf(p.page.Pages, p.page.Total)
 	records := length(p.page)
-	isShortOnlyPage := records < f.pager.PageSize && last == 1
-	isShort := records == 0 || records < p.longest || isShortOnlyPage
+	isWholeList := last == 1 && records < f.pager.PageSize && int64(records) >= p.page.Total
+	isShort := records == 0 || records < p.longest || isWholeList
 	return p.number >= last && isShort
 }
 

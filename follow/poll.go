@@ -70,7 +70,7 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	f.position.Whole = r.hasEnd && len(stamps)+len(newItems) == len(r.stamps)
 	f.position.Total = max(r.firstTotal, f.numbers.maxTotal) - int64(len(newItems))
 	f.numbers.maxTotal = 0
-	return f.position.keep(stamps)
+	return f.position.keep(stamps, r.isSweep)
 }
 
 // read reads pages until the rules end the poll, or an optional page fails. It returns an error if ctx has
@@ -89,6 +89,11 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 	}
 	for {
 		hasUnknown := r.add(p.items)
+		isReadAgain := p.number < p.deepest
+		if isReadAgain && hasUnknown && r.known > 0 { // it may stand above the known ones
+			r.isCut = true
+			return r, nil
+		}
 		if f.isLast(p) {
 			r.hasEnd = f.showsEnd(p)
 			return r, nil
@@ -101,9 +106,6 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
 		}
-		if err != nil {
-			f.pageFailed(ctx, err)
-		}
 		if err != nil && n == required {
 			return nil, err
 		}
@@ -112,11 +114,4 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 			return r, nil
 		}
 	}
-}
-
-// pageFailed reports the error of a page, and makes the next poll a sweep.
-func (f *Follower[T]) pageFailed(ctx context.Context, err error) {
-	f.note(ctx, sweepFails, err)
-	f.sweepAt = time.Now()
-	f.sleep(ctx, retryAfter(err))
 }

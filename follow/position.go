@@ -92,11 +92,13 @@ func (p *position) add(s stamp) {
 	p.Newest = max(p.Newest, s.created)
 }
 
-// keep makes the records of a sweep known, and forgets ids that several sweeps have not seen. It reports
-// whether a record was not known before.
-func (p *position) keep(stamps []stamp) (hasNewlyKnown bool) {
-	for id := range p.known {
-		p.known[id]++
+// keep makes records known. In a sweep, it forgets ids that this one and the two before have not seen. It
+// reports whether a record was not known before.
+func (p *position) keep(stamps []stamp, isSweep bool) (hasNewlyKnown bool) {
+	if isSweep { // another poll that went as far may follow after a second
+		for id := range p.known {
+			p.known[id]++
+		}
 	}
 	for _, s := range stamps {
 		hasNewlyKnown = hasNewlyKnown || !p.isKnown(s.id)

@@ -7,12 +7,13 @@ import (
 )
 
 // maxOld is the number of unknown records, created before the newest known one and without a known one among
-// them, after which no known one is searched for: the known ones were probably deleted.
-const maxOld = 10_000
+// them, after which no known one is searched for: the known ones were probably deleted. Some services refuse
+// the pages behind 10,000 records.
+const maxOld = 5_000
 
 // maxUndecided is the number of undecided records, or 2 × Window if that is more, after which a known one
 // below them is not searched for: an import of old records has seldom more.
-const maxUndecided = 10_000
+const maxUndecided = 5_000
 
 // A stamp is what a position keeps of a record.
 type stamp struct {

@@ -3,22 +3,42 @@ package follow
 import (
 	"context"
 	"errors"
+	"math"
+	"time"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/paging"
 )
 
-// page requests a page, and a required one until that succeeds or ctx has ended.
-func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
-	if n != required {
-		return f.pageOnce(ctx, number, n)
-	}
-	var page *msgpush.Page[T]
-	err := f.untilSuccess(ctx, pollFails, f.options.PollInterval, func() (err error) {
+// page requests a page, and a required one several times. If it fails, the next poll is a sweep.
+func (f *Follower[T]) page(ctx context.Context, number int, n need) (page *msgpush.Page[T], err error) {
+	err = f.untilSuccess(ctx, pollFails, maxAttempts(number, n), f.options.PollInterval, func() error {
 		page, err = f.pageOnce(ctx, number, n)
 		return err
 	})
+	if err != nil && errs.OfContext(ctx) == nil {
+		f.pageFailed(ctx, err)
+		f.numbers.forgetPages() // the list may not have this page any more
+	}
 	return page, err
+}
+
+func maxAttempts(number int, n need) int {
+	switch {
+	case n != required:
+		return 1
+	case number == 1:
+		return math.MaxInt
+	}
+	return 5
+}
+
+// pageFailed reports the error of a page, and makes the next poll a sweep.
+func (f *Follower[T]) pageFailed(ctx context.Context, err error) {
+	f.note(ctx, sweepFails, err)
+	f.sweepAt = time.Now()
+	f.sleep(ctx, retryAfter(err))
 }
 
 // pageOnce requests a page. An error response for a page that the list does not have stands for an empty page.
@@ -53,6 +73,11 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 		return nil, err
 	case err != nil && len(page.Omitted) == 0:
 		f.report(ctx, err)
+	}
+	lacksRecords := length(page) == 0 && page.Total == 0 && 1 < number && number <= f.numbers.pages
+	if lacksRecords {
+		err := errorf("it has no records and no total, but the list had %d pages", f.numbers.pages)
+		return nil, paging.AtPage(int64(number), err)
 	}
 	f.numbers.take(page.Pages, page.Total, length(page))
 	return page, nil

@@ -122,11 +122,13 @@ func (f *Follower[T]) report(ctx context.Context, err error) {
 	slog.WarnContext(ctx, "msgpush: following a list", "error", err)
 }
 
-// untilSuccess makes a step until it succeeds. The wait after an error doubles, up to a minute; a longer
-// PollInterval or Retry-After is kept. It returns an error only if ctx has ended.
-func (f *Follower[T]) untilSuccess(ctx context.Context, c cause, wait time.Duration, step func() error) error {
+// untilSuccess makes a step until it succeeds, ctx ends, or so many attempts have failed. It reports each error
+// but the last. The wait after an error doubles, up to a minute; a longer PollInterval or Retry-After is kept.
+func (f *Follower[T]) untilSuccess(
+	ctx context.Context, c cause, attempts int, wait time.Duration, step func() error,
+) error {
 	maxWait := max(wait, time.Minute)
-	for errs.OfContext(ctx) == nil {
+	for n := 1; errs.OfContext(ctx) == nil; n++ {
 		err := step()
 		if err == nil {
 			f.note(ctx, c, nil)
@@ -134,6 +136,9 @@ func (f *Follower[T]) untilSuccess(ctx context.Context, c cause, wait time.Durat
 		}
 		if errs.OfContext(ctx) != nil {
 			break // err may be the error of the context
+		}
+		if n == attempts {
+			return err
 		}
 		f.note(ctx, c, err)
 		f.sleep(ctx, max(f.jitter(wait), retryAfter(err)))
