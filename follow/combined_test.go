@@ -1,0 +1,205 @@
+package follow_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+// In these tests, several changes or faults meet.
+
+// Records are deleted and one is inserted during a sweep, after page 5. So the reading goes back to pages that may
+// have the new record.
+func TestRecordInsertedBeforeAReadingGoesBackIsDelivered(t *testing.T) {
+	for _, left := range []int{0, 50} {
+		inBubble(t, fmt.Sprintf("%d records left", left), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			_, db := startOn(t, s)
+			isChanged := false
+			s.setEdit(func(number int, _ *page) {
+				if number == 5 && !isChanged {
+					isChanged = true
+					s.list = append([]int64{1001}, s.list[:left]...)
+				}
+			})
+			wait(time.Hour)
+			s.prepend(1002)
+			wait(time.Hour)
+			assert.Equal(t, []int64{1001, 1002}, db.records)
+		})
+	}
+}
+
+// The service caps pages at 50 records, of the 100 that are requested. The list has 80.
+func TestCappedPageIsNotTakenForTheWholeList(t *testing.T) {
+	for name, pages := range map[string]int{"no number of pages": 0, "pages of the requested length": 1} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(80, 1)}
+			s.edit = func(_ int, p *page) { p.Pages = pages }
+			var db database
+			start(t, s.pager(100), &db, follow.Options{})
+			wait(time.Minute)
+			s.setMaxSize(50)
+			wait(time.Hour)
+			s.prepend(numbers(1001, 1015)...)
+			wait(time.Hour)
+			s.prepend(numbers(1016, 1030)...)
+			wait(time.Hour)
+			assert.Equal(t, numbers(1001, 1030), db.records)
+		})
+	}
+}
+
+// Pages are so long that each poll goes as far as a sweep. Another server, which is four polls behind, hides a
+// record.
+func TestPollsThatGoAsFarAsSweepsForgetNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		start(t, s.pager(500), &db, follow.Options{})
+		wait(time.Minute)
+		s.prepend(1001)
+		wait(15 * time.Second)
+		s.change(func(list []int64) []int64 { return list[1:] })
+		wait(40 * time.Second)
+		s.prepend(1001)
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001}, db.records)
+	})
+}
+
+func TestEmptyResponseInACatchUpLosesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		wasEmpty := false
+		s.setEdit(func(number int, p *page) {
+			if number == 13 && !wasEmpty {
+				wasEmpty = true
+				*p = page{}
+			}
+		})
+		s.prepend(numbers(1001, 1600)...)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1600), db.records)
+		assert.Empty(t, r.missing())
+	})
+}
+
+// During a catch-up, the list becomes so short that the page that is needed next does not exist.
+func TestPageThatTheListHasLostStopsNoPolls(t *testing.T) {
+	tests := map[string]struct {
+		failure    *msgpush.APIError // of a page that does not exist
+		noNumbers  bool
+		newestLast bool
+	}{
+		"no numbers, HTTP 404":  {failure: &msgpush.APIError{HTTPStatus: 404}, noNumbers: true},
+		"HTTP 500":              {failure: &msgpush.APIError{HTTPStatus: 500}},
+		"HTTP 500, newest last": {failure: &msgpush.APIError{HTTPStatus: 500}, newestLast: true},
+	}
+	for name, tt := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			if tt.newestLast {
+				s.list = numbers(1, 1000)
+			}
+			s.fail = func(number int) error {
+				if number > 1 && (number-1)*20 >= len(s.list) {
+					return tt.failure
+				}
+				return nil
+			}
+			isShort := false
+			s.edit = func(number int, p *page) {
+				if number == 2 && len(s.list) == 1050 && !isShort {
+					isShort = true
+					s.list = append(numbers(1050, 1041), numbers(1000, 981)...)
+				}
+				if tt.noNumbers {
+					p.Total, p.Pages = 0, 0
+				}
+			}
+			_, db := startOn(t, s)
+			if tt.newestLast {
+				s.change(func(list []int64) []int64 { return append(list[900:], numbers(1041, 1050)...) })
+			} else {
+				s.prepend(numbers(1001, 1050)...)
+			}
+			wait(time.Hour)
+			assert.Equal(t, numbers(1041, 1050), db.records[max(0, len(db.records)-10):])
+		})
+	}
+}
+
+func TestDeletionOfTheOldestInACatchUpOfAListThatIsNewestLastLosesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 1000)}
+		r, db := startOn(t, s)
+		isDeleted := false
+		s.setEdit(func(number int, _ *page) {
+			if number == 67 && !isDeleted {
+				isDeleted = true
+				s.list = s.list[800:]
+			}
+		})
+		s.change(func(list []int64) []int64 { return append(list, numbers(1001, 1600)...) })
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1600), db.records)
+		assert.Empty(t, r.missing())
+	})
+}
+
+// Some services refuse pages behind 10,000 records.
+func TestListOfWhichDeepPagesAreRefusedIsFollowedAfterADeletion(t *testing.T) {
+	for _, left := range []int{0, 10} {
+		inBubble(t, fmt.Sprintf("%d known records left", left), func(t *testing.T) {
+			s := &service{list: numbers(20_000, 1)}
+			s.fail = func(number int) error {
+				if number > 500 {
+					return &msgpush.APIError{HTTPStatus: 400}
+				}
+				return nil
+			}
+			_, db := startOn(t, s)
+			s.change(func(list []int64) []int64 { return slices.Delete(list, left, 500) })
+			s.prepend(numbers(20_001, 20_050)...)
+			wait(time.Hour)
+			assert.Equal(t, numbers(20_001, 20_050), db.records)
+		})
+	}
+}
+
+func TestCreationTimesWithoutAMeaningDecideNoOrder(t *testing.T) {
+	for seed := range uint64(20) {
+		inBubble(t, fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			s.created = func(n int64) msgpush.DateTime {
+				return created(rand.New(rand.NewPCG(seed, uint64(n))).Int64N(100_000))
+			}
+			s.edit = func(_ int, p *page) { p.Total = 0 }
+			_, db := startOn(t, s)
+			s.prepend(numbers(1001, 1010)...)
+			wait(time.Hour)
+			assert.Equal(t, numbers(1001, 1010), db.records)
+		})
+	}
+}
+
+func TestPagesOfRecordsWithoutAnIDEndNoPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := startOn(t, s)
+		withoutID := make([]int64, 100)
+		s.change(func(list []int64) []int64 { return append(withoutID, append(numbers(1010, 1001), list...)...) })
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1010), db.records)
+	})
+}
