@@ -90,6 +90,11 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 	}
 }
 
+// isReadAgain reports whether the reading went back to a page that it had read before.
+func (f *Follower[T]) isReadAgain(p *place[T]) bool {
+	return !f.position.NewestLast && p.number < p.deepest
+}
+
 // hasShrunk reports whether records may have moved to pages that were read before. Newest last, deletions
 // move them to pages that follow.
 func (f *Follower[T]) hasShrunk(p *place[T], page *msgpush.Page[T]) bool {

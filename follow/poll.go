@@ -89,8 +89,8 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 	}
 	for {
 		hasUnknown := r.add(p.items)
-		isReadAgain := p.number < p.deepest
-		if isReadAgain && hasUnknown && r.known > 0 { // it may stand above the known ones
+		mayBeAbove := hasUnknown && r.known > 0 && f.isReadAgain(p)
+		if mayBeAbove {
 			r.isCut = true
 			return r, nil
 		}
