@@ -39,20 +39,20 @@ func (s *Server) nextFault(request Request) (used Fault, badRecords []*queuedFau
 	s.mu.Lock()
 	queue := slices.Clone(s.faults)
 	s.mu.Unlock()
-	isUsed := false
 	for _, f := range queue {
-		isBadRecord := f.badRecord != ""
-		isCandidate := isBadRecord || !isUsed
-		switch {
-		case !isCandidate || !s.applies(f, request):
-			// Another request may use f.
-		case isBadRecord:
+		if f.badRecord != "" && s.applies(f, request) {
 			badRecords = append(badRecords, f)
-		case s.use(f):
-			used, isUsed = f.Fault, true
 		}
 	}
-	return used, badRecords
+	for _, f := range queue {
+		if f.badRecord != "" || !s.applies(f, request) {
+			continue
+		}
+		if s.use(f) {
+			return f.Fault, badRecords
+		}
+	}
+	return Fault{}, badRecords
 }
 
 // applies reports whether a request meets all conditions of f.

@@ -2,7 +2,6 @@ package msgpushtest
 
 import (
 	"encoding/json"
-	"slices"
 
 	"example.com/msgpush"
 )
@@ -89,9 +88,10 @@ func (s *Server) insertForwardLog(log msgpush.ForwardLog) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hasID := func(other msgpush.ForwardLog) bool { return other.ID == log.ID }
-	if slices.ContainsFunc(s.store.records.ForwardLogs, hasID) {
-		return duplicateID("ForwardLogs", log.ID)
+	for i := range s.store.records.ForwardLogs { // by index: the records are large, and a list can be long
+		if s.store.records.ForwardLogs[i].ID == log.ID {
+			return duplicateID("ForwardLogs", log.ID)
+		}
 	}
 	s.store.insert(log)
 	return nil
