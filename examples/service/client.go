@@ -58,9 +58,9 @@ func readKey(file string) func(context.Context) (string, time.Time, error) {
 // to w, with the operation of the call as its name; flush writes the remaining spans. Replace the
 // exporter by the exporter of your collector.
 func newTransport(traced bool, w io.Writer) (transport http.RoundTripper, flush func(), err error) {
-	transport = msgpush.NewTransport()
+	base := msgpush.NewTransport()
 	if !traced {
-		return transport, func() {}, nil
+		return base, func() {}, nil
 	}
 	exporter, err := stdouttrace.New(stdouttrace.WithWriter(w))
 	if err != nil {
@@ -69,11 +69,20 @@ func newTransport(traced bool, w io.Writer) (transport http.RoundTripper, flush 
 	tracers := trace.NewTracerProvider(
 		trace.WithBatcher(exporter),
 		trace.WithResource(resource.NewSchemaless(attribute.String("service.name", "service"))))
-	transport = otelhttp.NewTransport(transport,
+	spans := otelhttp.NewTransport(base,
 		otelhttp.WithTracerProvider(tracers),
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
 			return msgpush.OperationFromContext(r.Context())
 		}))
 	flush = func() { _ = tracers.Shutdown(context.Background()) }
-	return transport, flush, nil
+	return tracedTransport{spans, base}, flush, nil
 }
+
+// A tracedTransport makes a span for each attempt. The client calls CloseIdleConnections after a timeout, and
+// the transport of otelhttp has no such method.
+type tracedTransport struct {
+	http.RoundTripper
+	base interface{ CloseIdleConnections() }
+}
+
+func (t tracedTransport) CloseIdleConnections() { t.base.CloseIdleConnections() }

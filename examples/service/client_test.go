@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"testing"
@@ -72,6 +74,32 @@ func TestRequestsAreTraced(t *testing.T) {
 	flush()
 	assert.Contains(t, spans.String(), `"Name":"ForwardLogList"`)
 	assert.NotContains(t, spans.String(), srv.AccessKey())
+}
+
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	for name, traced := range map[string]bool{"traced": true, "not traced": false} {
+		t.Run(name, func(t *testing.T) {
+			srv := msgpushtest.New(t)
+			transport, flush, err := newTransport(traced, io.Discard)
+			require.NoError(t, err)
+			defer flush()
+			c := config{url: srv.URL, keyFile: keyFile(t, srv.AccessKey())}
+			client, err := newClient(c, transport, newMetrics(), discard())
+			require.NoError(t, err)
+			isReused := func() (reused bool) {
+				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+					GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused },
+				})
+				_, err := client.ForwardRuleList(ctx, msgpush.PageRequest{})
+				require.NoError(t, err)
+				return reused
+			}
+			assert.False(t, isReused(), "the first connection")
+			assert.True(t, isReused())
+			client.CloseIdleConnections() // as after a timeout
+			assert.False(t, isReused())
+		})
+	}
 }
 
 func TestPlainHTTPIsAFlag(t *testing.T) {
